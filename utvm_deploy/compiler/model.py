@@ -1,0 +1,59 @@
+"""The compiled model: C sources, arena plan, entry points, report. It knows no device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A tensor's place in the arena."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    # Per-tensor quantization; None for float tensors.
+    scale: float | None
+    zero_point: int | None
+    offset: int  # bytes from the start of the arena
+    size_bytes: int
+    # Position of the tensor in the model file; None if a pass made it.
+    source: int | None
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One call of one kernel; ``NAME_run_layer(index, arena)`` runs it."""
+
+    index: int
+    kind: str  # TFLite's operator name
+    name: str  # name of the (first) output tensor
+    kernel: str  # C function that does the work; shared between equal layers
+    why: str  # which schedule was chosen, and why, in a phrase
+    operators: tuple[int, ...]  # positions in the model file
+    outputs: tuple[Buffer, ...]
+    macs: int
+    scratch_bytes: int
+    weights_bytes: int
+
+
+@dataclass(frozen=True)
+class CompiledModel:
+    """What ``compile_model`` returns and what project, bundle and device work from."""
+
+    name: str  # C prefix of every symbol, such as "digits"
+    board: str
+    core: str
+    # File name -> text: NAME.h, NAME.c, NAME_weights.c, NAME_kernels.c.
+    sources: Mapping[str, str]
+    layers: tuple[Layer, ...]
+    inputs: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+    arena_bytes: int  # activations, scratch, inputs and outputs, in one buffer
+    arena_alignment: int
+    weights_bytes: int  # constant tables, in flash
+    macs: int
+    model_digest: str  # SHA-256 of the model file
+    # Seconds per pipeline stage, in order.
+    seconds: Mapping[str, float]

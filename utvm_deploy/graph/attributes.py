@@ -1,0 +1,108 @@
+"""What an operator does beyond its tensors, one frozen dataclass per family.
+
+Padding is always explicit (SAME and VALID are resolved at import) and activations are clamps in
+units of the quantized output, so that passes can merge either without knowing where it came from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+#: Rows added above, below, left and right of the image.
+Padding: TypeAlias = tuple[int, int, int, int]
+#: Smallest and largest quantized output value.
+Clamp: TypeAlias = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """CONV_2D and DEPTHWISE_CONV_2D; weights are OHWI, or 1HWC for depthwise, as in the file."""
+
+    strides: tuple[int, int]  # rows, columns
+    dilations: tuple[int, int]
+    padding: Padding
+    clamp: Clamp
+    depth_multiplier: int = 1  # DEPTHWISE_CONV_2D only
+
+
+@dataclass(frozen=True)
+class FullyConnected:
+    """FULLY_CONNECTED; weights are [outputs, inputs]."""
+
+    clamp: Clamp
+
+
+@dataclass(frozen=True)
+class Pool:
+    """AVERAGE_POOL_2D and MAX_POOL_2D; padded positions do not count."""
+
+    window: tuple[int, int]
+    strides: tuple[int, int]
+    padding: Padding
+    clamp: Clamp
+
+
+@dataclass(frozen=True)
+class Add:
+    """ADD of two tensors, with broadcasting."""
+
+    clamp: Clamp
+
+
+@dataclass(frozen=True)
+class Mean:
+    """MEAN over ``axes`` (sorted, non-negative)."""
+
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Pad:
+    """PAD: (before, after) for each dimension, filled with the input's zero point."""
+
+    paddings: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Reshape:
+    """RESHAPE: the output tensor's shape says everything."""
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """SOFTMAX along the last dimension."""
+
+    beta: float
+
+
+@dataclass(frozen=True)
+class Relu:
+    """RELU and RELU6 standing alone: requantize, then clamp."""
+
+    clamp: Clamp
+
+
+@dataclass(frozen=True)
+class Quantize:
+    """QUANTIZE: float32 -> int8, or int8 -> int8 with another scale."""
+
+
+@dataclass(frozen=True)
+class Dequantize:
+    """DEQUANTIZE: int8 -> float32."""
+
+
+Attributes: TypeAlias = (
+    Convolution
+    | FullyConnected
+    | Pool
+    | Add
+    | Mean
+    | Pad
+    | Reshape
+    | Softmax
+    | Relu
+    | Quantize
+    | Dequantize
+)

@@ -1,0 +1,88 @@
+"""The graph: what a model file becomes and what the passes rewrite.
+
+Everything here is frozen; a pass returns a new graph. Tensors are referred to by their position in
+``Graph.tensors``. Layout is NHWC, as in the file. Operator kinds carry TFLite's names
+(``CONV_2D``), because that is what users read in other tools.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from utvm_deploy.graph.attributes import Attributes
+
+Array: TypeAlias = NDArray[np.generic]
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """real = scale * (q - zero_point); one pair for the tensor, or one per slice along ``axis``."""
+
+    # Exactly the float32 values of the file, widened: rounding in the kernels depends on them.
+    scales: tuple[float, ...]
+    zero_points: tuple[int, ...]
+    # The dimension that scales run along; None for per-tensor quantization.
+    axis: int | None = None
+
+    @property
+    def scale(self) -> float:
+        """The scale of a per-tensor quantization."""
+        (scale,) = self.scales
+        return scale
+
+    @property
+    def zero_point(self) -> int:
+        """The zero point of a per-tensor quantization."""
+        (zero_point,) = self.zero_points
+        return zero_point
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """An activation (``data`` is None) or a constant."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str  # numpy's name: int8, int32, float32
+    quantization: Quantization | None = None
+    data: Array | None = None
+    # Position in the file's subgraph, which the oracle is asked for; None if a pass made it.
+    source: int | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the tensor's elements."""
+        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One operator; ``inputs`` holds None where an optional input is absent."""
+
+    kind: str
+    inputs: tuple[int | None, ...]
+    outputs: tuple[int, ...]
+    attributes: Attributes
+    # Positions in the file of the operators that this one stands for (several after a fusion).
+    sources: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A model: tensors, operators in execution order, and which tensors go in and out."""
+
+    name: str
+    tensors: tuple[Tensor, ...]
+    operators: tuple[Operator, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    # SHA-256 of the model file, hexadecimal.
+    digest: str
+
+    def replaced(self, **changes: object) -> Graph:
+        """A copy with some fields changed."""
+        return replace(self, **changes)  # type: ignore[arg-type]

@@ -1,0 +1,69 @@
+"""A kernel and a call of it: what the compiler asks of this package.
+
+``lower`` (in ``lowering.py``) turns one operator into a ``KernelCall``. Calls whose ``kernel`` is
+equal share one C function, so everything that differs between layers of the same shape (weights,
+multipliers, zero points, clamps) is an argument, never part of the kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from utvm_deploy.graph.model import Array
+
+
+class Kernel(Protocol):
+    """A frozen, hashable dataclass with a kernel's shape parameters; one class per family."""
+
+    @property
+    def name(self) -> str:
+        """A C identifier that describes the kernel, such as ``conv2d_3x3_s1_16x16x16_16``."""
+
+    def prim_func(self) -> Any:
+        """The naive TensorIR PrimFunc; parameters in the order of ``KernelCall.arguments``."""
+
+    def schedule(self, sch: Any, core: str) -> str:
+        """Apply the default schedule for ``core`` to ``sch`` (tvm's Schedule, block of prim_func).
+
+        Returns one short phrase that says what was chosen and why, for the report.
+        """
+
+
+@dataclass(frozen=True)
+class TensorArgument:
+    """An activation: position in ``Graph.tensors``."""
+
+    tensor: int
+
+
+@dataclass(frozen=True, eq=False)
+class ConstantArgument:
+    """A table in flash, already in the layout that the kernel wants."""
+
+    name: str  # role, such as "weights", "bias", "multiplier", "shift"
+    data: Array
+
+
+@dataclass(frozen=True)
+class ScalarArgument:
+    """An int32 passed by value."""
+
+    name: str
+    value: int
+
+
+Argument: TypeAlias = TensorArgument | ConstantArgument | ScalarArgument
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """One layer: the kernel, and what it is called with, outputs last."""
+
+    kernel: Kernel
+    arguments: tuple[Argument, ...]
+    # Output tensor that may lie exactly where an input lies (output position, input position in
+    # Graph.tensors), because the kernel reads each element before it writes it.
+    in_place: tuple[tuple[int, int], ...] = ()
+    # Multiply-accumulate operations, for reports.
+    macs: int = 0

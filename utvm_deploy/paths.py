@@ -1,0 +1,31 @@
+"""Where the package's data and the user's cache lie; the only module that knows."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def data_dir(kind: str) -> Path:
+    """The folder of shipped data of one kind: ``boards``, ``templates`` or ``models``.
+
+    In a checkout they lie beside the package, in an installed wheel inside it.
+    """
+    installed = _PACKAGE / "data" / kind
+    return installed if installed.is_dir() else _PACKAGE.parent / kind
+
+
+def runtime_dir() -> Path:
+    """The folder of the C runtime's sources."""
+    return _PACKAGE / "runtime"
+
+
+def cache_dir() -> Path:
+    """Where built images are kept between runs: ``UTVM_CACHE``, else the user's cache folder."""
+    configured = os.environ.get("UTVM_CACHE")
+    if configured:
+        return Path(configured)
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "utvm_deploy"
