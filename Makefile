@@ -1,0 +1,30 @@
+# The habits of this project; `make help` lists them. scripts/ holds the commands themselves.
+.DEFAULT_GOAL := help
+bin := .venv/bin
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: ## apt packages, .venv and everything the tests need
+	scripts/setup test
+
+demo: ## the main job on an emulated board
+	scripts/demo
+
+fmt: ## format Python and C
+	$(bin)/ruff format . && $(bin)/ruff check --fix .
+	git ls-files '*.c' '*.h' | xargs -r $(bin)/clang-format -i
+
+check: ## format, lint, types: all that needs no running
+	scripts/check
+
+test: ## checks and all tests
+	scripts/test
+
+test-fast: install ## tests that start no emulator
+	$(bin)/python -m pytest -m "not emulator and not slow"
+
+size: ## sizes of the C runtime per core
+	$(bin)/python scripts/size
+
+.PHONY: help install demo fmt check test test-fast size
