@@ -1,0 +1,1 @@
+"""Facts about processor cores as data; nothing here depends on a board."""

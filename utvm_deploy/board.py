@@ -1,0 +1,446 @@
+"""The frozen Board and its strict TOML reader.
+
+A board file describes a piece of hardware or an emulated machine as data; what hangs where on a
+desk (serial port, probe) is bench_file.py's. Everything that code may want to ask of a board is a
+field here, so that no code needs to know a board by name.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from utvm_deploy.cores.core import CORES, Core
+from utvm_deploy.errors import BoardError
+from utvm_deploy.paths import data_dir
+from utvm_deploy.toml_table import Table, did_you_mean, read_toml
+
+TEMPLATES = ("host", "baremetal", "zephyr")
+FPUS = ("none", "single", "double")
+REGION_KINDS = ("flash", "ram", "tcm")
+LINK_KINDS = ("monitor", "debug")
+TICK_UNITS = ("cycles", "instructions", "nanoseconds")
+
+# Probe kinds that need no command of their own: the image is started on this computer.
+CHILD_PROBE = "child"
+EMULATOR_PROBE = "qemu"
+
+# What each driver of templates/baremetal wants to know; the values are whole numbers.
+UART_DRIVERS = {
+    "cmsdk": ("base", "rx_irq", "clock_hz"),
+    "stm32_usart": (
+        "base",
+        "rx_irq",
+        "clock_hz",
+        "enable_register",
+        "enable_bit",
+        "gpio_enable_register",
+        "tx_gpio_base",
+        "tx_gpio_enable_bit",
+        "tx_pin",
+        "rx_gpio_base",
+        "rx_gpio_enable_bit",
+        "rx_pin",
+        "alternate_function",
+    ),
+}
+TIMER_DRIVERS = {
+    "dwt": ("clock_hz",),
+    "cmsdk": ("base", "irq", "clock_hz"),
+    "sse_counter": ("base", "control_base", "clock_hz"),
+}
+CLOCK_DRIVERS: dict[str, tuple[str, ...]] = {
+    "none": (),
+    "stm32f7_pll": (
+        "hse_hz",
+        "hse_bypass",
+        "pll_m",
+        "pll_n",
+        "pll_p",
+        "pll_q",
+        "apb1_divider",
+        "apb2_divider",
+        "flash_wait_states",
+        "overdrive",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """The processor as this board has it."""
+
+    core: str  # a key of cores.core.CORES
+    clock_hz: int
+    fpu: str  # "none", "single" or "double" precision
+    dsp: bool  # SMLAD and kin
+    mve: bool  # Helium
+    icache_bytes: int  # 0: none
+    dcache_bytes: int
+
+    @property
+    def facts(self) -> Core:
+        """What is known of the core itself."""
+        return CORES[self.core]
+
+    @property
+    def compiler_flags(self) -> tuple[str, ...]:
+        """GCC flags that select this processor."""
+        return self.facts.gcc_flags(self.fpu, self.mve)
+
+
+@dataclass(frozen=True)
+class Region:
+    """A stretch of memory that the board lends to us."""
+
+    name: str
+    address: int
+    size: int  # bytes
+    kind: str  # "flash", "ram" or "tcm" (RAM beside the core, never cached)
+    executable: bool
+
+    @property
+    def end(self) -> int:
+        """The first address behind the region."""
+        return self.address + self.size
+
+
+@dataclass(frozen=True)
+class Driver:
+    """A driver of the bare-metal template and the numbers it is built with."""
+
+    name: str
+    settings: tuple[tuple[str, int], ...]
+
+    def setting(self, key: str) -> int:
+        """One number by its key."""
+        return dict(self.settings)[key]
+
+
+@dataclass(frozen=True)
+class Timer:
+    """The timer behind the runtime's ticks: ticks = count * multiplier / divisor."""
+
+    driver: Driver
+    unit: str  # what one tick is: cycles, instructions or nanoseconds
+    multiplier: int
+    divisor: int
+
+    @property
+    def ticks_hz(self) -> int:
+        """Ticks per second of the board's own time."""
+        return self.driver.setting("clock_hz") * self.multiplier // self.divisor
+
+
+@dataclass(frozen=True)
+class Project:
+    """How images for the board are built."""
+
+    templates: tuple[str, ...]  # the first one is the default
+    compiler_flags: tuple[str, ...]
+    stack_bytes: int
+    # The region the vector table is read from at reset, if that is not the first flash.
+    vectors: str | None
+    zephyr_board: str | None
+    # What the bare-metal template needs; None where it is not offered.
+    uart: Driver | None
+    timer: Timer | None
+    clock: Driver | None
+
+
+@dataclass(frozen=True)
+class ProbeCommands:
+    """A flashing program's argument lists; ``{image}`` and ``{serial}`` are filled in."""
+
+    name: str
+    program: str
+    image_format: str  # what {image} is: elf, hex or bin
+    flash: tuple[str, ...]
+    reset: tuple[str, ...]
+    # Put in front of the others if the bench file names a probe by its serial number.
+    select: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The ways of putting an image on the board; the first one is the default."""
+
+    kinds: tuple[str, ...]
+    commands: tuple[ProbeCommands, ...]
+
+
+@dataclass(frozen=True)
+class Link:
+    """How bytes move between host and device; the first kind is the default."""
+
+    kinds: tuple[str, ...]
+    baud: int  # 0: the link is no serial line
+
+
+@dataclass(frozen=True)
+class Emulator:
+    """The emulated machine, for boards that are one."""
+
+    program: str
+    machine: str
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Board:
+    """One board file, checked."""
+
+    name: str
+    vendor: str
+    description: str
+    cpu: Cpu
+    memory: tuple[Region, ...]
+    project: Project
+    probe: Probe
+    link: Link
+    emulator: Emulator | None
+
+    @property
+    def is_host(self) -> bool:
+        """Whether images run as a process on this computer."""
+        return self.cpu.core == "host"
+
+    @property
+    def flash_bytes(self) -> int:
+        """Bytes of all flash regions."""
+        return sum(region.size for region in self.memory if region.kind == "flash")
+
+    @property
+    def ram_bytes(self) -> int:
+        """Bytes of all RAM, tightly coupled RAM included."""
+        return sum(region.size for region in self.memory if region.kind != "flash")
+
+    @property
+    def main_flash(self) -> Region:
+        """The largest flash region: where code and weights go."""
+        return max((r for r in self.memory if r.kind == "flash"), key=lambda r: r.size)
+
+    @property
+    def main_ram(self) -> Region:
+        """The largest RAM region: where the workspace is."""
+        return max((r for r in self.memory if r.kind != "flash"), key=lambda r: r.size)
+
+    def region(self, name: str) -> Region:
+        """A region by its name."""
+        for region in self.memory:
+            if region.name == name:
+                return region
+        raise BoardError(f"board {self.name!r} has no memory region {name!r}")
+
+
+def board_names() -> list[str]:
+    """Names of all shipped boards and of those in the folder that UTVM_BOARDS names."""
+    return sorted(_board_files())
+
+
+def load_board(name_or_path: str | Path) -> Board:
+    """The board of that name, or the one that a ``.toml`` file of the user's own describes."""
+    given = str(name_or_path)
+    if given.endswith(".toml"):
+        path = Path(given)
+        if not path.is_file():
+            raise BoardError(f"no board file {given!r}; give a board's name or a .toml file's path")
+        return _read_board(path)
+    files = _board_files()
+    if given not in files:
+        hint = did_you_mean(given, files) or ";"
+        raise BoardError(f"no board {given!r}{hint} (utvm boards lists all)")
+    return _read_board(files[given])
+
+
+def _board_files() -> dict[str, Path]:
+    folders = [data_dir("boards")]
+    extra = os.environ.get("UTVM_BOARDS")
+    if extra:
+        if not Path(extra).is_dir():
+            raise BoardError(f"UTVM_BOARDS names {extra!r}, which is not a folder; unset or fix it")
+        folders.append(Path(extra))
+    return {file.stem: file for folder in folders for file in sorted(folder.glob("*.toml"))}
+
+
+def _read_board(path: Path) -> Board:
+    top = read_toml(path)
+    name = top.text("name")
+    if name != path.stem:
+        raise top.error("name", f"{name!r} differs from the file's name {path.stem!r}")
+    memory = _read_memory(top)
+    cpu = _read_cpu(top.table("cpu"))
+    project = _read_project(top.table("project"), cpu, memory)
+    emulator = _read_emulator(top.table("emulator")) if top.has("emulator") else None
+    board = Board(
+        name=name,
+        vendor=top.text("vendor"),
+        description=top.text("description"),
+        cpu=cpu,
+        memory=memory,
+        project=project,
+        probe=_read_probe(top.table("probe"), emulator is not None),
+        link=_read_link(top.table("link")),
+        emulator=emulator,
+    )
+    top.finish()
+    return board
+
+
+def _read_cpu(table: Table) -> Cpu:
+    cpu = Cpu(
+        core=table.text("core", CORES),
+        clock_hz=table.integer("clock_hz", minimum=1),
+        fpu=table.text("fpu", FPUS),
+        dsp=table.boolean("dsp"),
+        mve=table.boolean("mve"),
+        icache_bytes=table.integer("icache_bytes"),
+        dcache_bytes=table.integer("dcache_bytes"),
+    )
+    core = cpu.facts
+    if cpu.fpu != "none" and cpu.fpu not in core.fpus:
+        raise table.error("fpu", f"{core.name} has no {cpu.fpu}-precision floating-point unit")
+    for key, wanted, possible in (("dsp", cpu.dsp, core.dsp), ("mve", cpu.mve, core.mve)):
+        if wanted and not possible:
+            raise table.error(key, f"{core.name} cannot have it")
+    for key, size in (("icache_bytes", cpu.icache_bytes), ("dcache_bytes", cpu.dcache_bytes)):
+        if size and not core.cache_line_bytes:
+            raise table.error(key, f"{core.name} has no caches; write 0")
+    table.finish()
+    return cpu
+
+
+def _read_memory(top: Table) -> tuple[Region, ...]:
+    regions: list[Region] = []
+    for table in top.tables("memory"):
+        region = Region(
+            name=table.text("name"),
+            address=table.integer("address"),
+            size=table.integer("size", minimum=1),
+            kind=table.text("kind", REGION_KINDS),
+            executable=table.boolean("executable"),
+        )
+        if not region.name.isidentifier():
+            raise table.error("name", f"{region.name!r} must be letters, digits and underscores")
+        if region.end > 1 << 32:
+            raise table.error("size", f"{region.name} ends at 0x{region.end:x}, beyond 4 GiB")
+        for other in regions:
+            if region.name == other.name:
+                raise table.error("name", f"{region.name!r} is there twice")
+            if region.address < other.end and other.address < region.end:
+                raise table.error("address", f"{region.name} overlaps {other.name}")
+        regions.append(region)
+        table.finish()
+    if not any(region.kind == "flash" for region in regions):
+        raise top.error("memory", "no region of kind flash; add one for code and weights")
+    if not any(region.kind != "flash" for region in regions):
+        raise top.error("memory", "no region of kind ram or tcm; add one for data")
+    return tuple(regions)
+
+
+def _read_driver(table: Table, drivers: dict[str, tuple[str, ...]]) -> Driver:
+    name = table.text("driver", drivers)
+    return Driver(name, tuple((key, table.integer(key)) for key in drivers[name]))
+
+
+def _read_timer(table: Table) -> Timer:
+    timer = Timer(
+        driver=_read_driver(table, TIMER_DRIVERS),
+        unit=table.text("unit", TICK_UNITS),
+        multiplier=table.integer("multiplier", minimum=1),
+        divisor=table.integer("divisor", minimum=1),
+    )
+    if timer.driver.setting("clock_hz") == 0:
+        raise table.error("clock_hz", "0 is not a timer's rate")
+    table.finish()
+    return timer
+
+
+def _read_project(table: Table, cpu: Cpu, memory: tuple[Region, ...]) -> Project:
+    templates = table.strings("templates", TEMPLATES)
+    if not templates:
+        raise table.error("templates", f"must name one of {', '.join(TEMPLATES)}")
+    if ("host" in templates) != (cpu.core == "host"):
+        raise table.error("templates", f"{templates} do not fit the core {cpu.core!r}")
+    uart = timer = clock = None
+    if "baremetal" in templates:
+        uart_table = table.table("uart")
+        uart = _read_driver(uart_table, UART_DRIVERS)
+        uart_table.finish()
+        timer = _read_timer(table.table("timer"))
+        clock_table = table.table("clock")
+        clock = _read_driver(clock_table, CLOCK_DRIVERS)
+        clock_table.finish()
+    vectors = None
+    if table.has("vectors"):
+        vectors = table.text("vectors", [region.name for region in memory])
+    stack_bytes = table.integer("stack_bytes", minimum=1)
+    largest = max(region.size for region in memory if region.kind != "flash")
+    if stack_bytes % 8:
+        raise table.error("stack_bytes", f"{stack_bytes} is not a multiple of 8")
+    if stack_bytes >= largest:
+        raise table.error("stack_bytes", f"{stack_bytes} does not fit the largest RAM ({largest})")
+    project = Project(
+        templates=templates,
+        compiler_flags=table.strings("compiler_flags"),
+        stack_bytes=stack_bytes,
+        vectors=vectors,
+        zephyr_board=table.text("zephyr_board") if table.has("zephyr_board") else None,
+        uart=uart,
+        timer=timer,
+        clock=clock,
+    )
+    if "zephyr" in templates and project.zephyr_board is None:
+        raise table.error("zephyr_board", "missing key; the zephyr template needs it")
+    table.finish()
+    return project
+
+
+def _read_probe(table: Table, has_emulator: bool) -> Probe:
+    kinds = table.strings("kinds")
+    if not kinds:
+        raise table.error("kinds", "must name at least one way to start an image")
+    commands: list[ProbeCommands] = []
+    if table.has("commands"):
+        all_commands = table.table("commands")
+        for name in all_commands.keys():
+            one = all_commands.table(name)
+            commands.append(
+                ProbeCommands(
+                    name=name,
+                    program=one.text("program"),
+                    image_format=one.text("image_format", ("elf", "hex", "bin")),
+                    flash=one.strings("flash"),
+                    reset=one.strings("reset"),
+                    select=one.strings("select"),
+                )
+            )
+            one.finish()
+    known = [CHILD_PROBE, EMULATOR_PROBE, *(command.name for command in commands)]
+    for kind in kinds:
+        if kind not in known:
+            raise table.error("kinds", f"{kind!r} has no table commands.{kind}")
+    if EMULATOR_PROBE in kinds and not has_emulator:
+        raise table.error("kinds", f"{EMULATOR_PROBE!r} needs the table [emulator]")
+    table.finish()
+    return Probe(kinds=kinds, commands=tuple(commands))
+
+
+def _read_link(table: Table) -> Link:
+    kinds = table.strings("kinds", LINK_KINDS)
+    if not kinds:
+        raise table.error("kinds", f"must name one of {', '.join(LINK_KINDS)}")
+    link = Link(kinds=kinds, baud=table.integer("baud", minimum=1) if table.has("baud") else 0)
+    table.finish()
+    return link
+
+
+def _read_emulator(table: Table) -> Emulator:
+    emulator = Emulator(
+        program=table.text("program"),
+        machine=table.text("machine"),
+        arguments=table.strings("arguments"),
+    )
+    table.finish()
+    return emulator

@@ -1,0 +1,122 @@
+"""What each core can do and how GCC is told: the one table, shipped as frozen data.
+
+A board says which of a core's options its silicon has (cpu.fpu, cpu.dsp, cpu.mve); here stands
+which options the core can have at all. Used by board.py, project/ and kernels/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+@dataclass(frozen=True)
+class Core:
+    """One processor core as its maker sells it."""
+
+    name: str
+    architecture: str  # Arm's name of the instruction set, or "host"
+    compiler: str  # the GCC driver's command
+    # -mcpu=, or empty where the compiler's own default is right.
+    gcc_cpu: str
+    # -mcpu= suffix that switches the vector extension off, where the core may lack it.
+    gcc_without_mve: str
+    # Precision of the floating-point unit ("single", "double") -> GCC's -mfpu name.
+    fpus: Mapping[str, str]
+    dsp: bool  # SMLAD, SXTB16, SSAT16 and kin
+    mve: bool  # Helium vector instructions
+    cache_line_bytes: int  # 0: the core has no caches
+    has_dwt: bool  # the DWT cycle counter exists in silicon
+    nvic_vectors: int  # external interrupts at most
+
+    @property
+    def is_arm(self) -> bool:
+        """Whether images for it are cross-compiled for bare Arm."""
+        return self.architecture.startswith("arm")
+
+    def gcc_flags(self, fpu: str, mve: bool) -> tuple[str, ...]:
+        """Flags for a chip with this floating-point unit (``none`` for none)."""
+        if not self.gcc_cpu:
+            return ()
+        suffix = "" if mve or not self.mve else self.gcc_without_mve
+        flags = [f"-mcpu={self.gcc_cpu}{suffix}", "-mthumb"]
+        if fpu == "none":
+            return (*flags, "-mfloat-abi=soft")
+        return (*flags, f"-mfpu={self.fpus[fpu]}", "-mfloat-abi=hard")
+
+
+_ARM = "arm-none-eabi-gcc"
+
+CORES: Mapping[str, Core] = MappingProxyType(
+    {
+        core.name: core
+        for core in (
+            Core(
+                name="host",
+                architecture="host",
+                compiler="cc",
+                gcc_cpu="",
+                gcc_without_mve="",
+                fpus={"double": ""},
+                dsp=False,
+                mve=False,
+                cache_line_bytes=64,
+                has_dwt=False,
+                nvic_vectors=0,
+            ),
+            Core(
+                name="cortex-m3",
+                architecture="armv7-m",
+                compiler=_ARM,
+                gcc_cpu="cortex-m3",
+                gcc_without_mve="",
+                fpus={},
+                dsp=False,
+                mve=False,
+                cache_line_bytes=0,
+                has_dwt=True,
+                nvic_vectors=240,
+            ),
+            Core(
+                name="cortex-m4",
+                architecture="armv7e-m",
+                compiler=_ARM,
+                gcc_cpu="cortex-m4",
+                gcc_without_mve="",
+                fpus={"single": "fpv4-sp-d16"},
+                dsp=True,
+                mve=False,
+                cache_line_bytes=0,
+                has_dwt=True,
+                nvic_vectors=240,
+            ),
+            Core(
+                name="cortex-m7",
+                architecture="armv7e-m",
+                compiler=_ARM,
+                gcc_cpu="cortex-m7",
+                gcc_without_mve="",
+                fpus={"single": "fpv5-sp-d16", "double": "fpv5-d16"},
+                dsp=True,
+                mve=False,
+                cache_line_bytes=32,
+                has_dwt=True,
+                nvic_vectors=240,
+            ),
+            Core(
+                name="cortex-m55",
+                architecture="armv8.1-m.main",
+                compiler=_ARM,
+                gcc_cpu="cortex-m55",
+                gcc_without_mve="+nomve",
+                fpus={"double": "auto"},
+                dsp=True,
+                mve=True,
+                cache_line_bytes=32,
+                has_dwt=True,
+                nvic_vectors=480,
+            ),
+        )
+    }
+)
