@@ -1,0 +1,238 @@
+"""One TensorIR PrimFunc -> one plain C99 function.
+
+The text needs nothing but ``<stdint.h>`` (``<stdbool.h>`` where the IR holds truth values) and the
+kernel's own imported helpers: no TVM header, no runtime, no packed arguments. Buffers become typed
+pointers; allocations become scratch parameters behind them, so that the planner places them in the
+arena. The text is the same on every run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import tvm
+from tvm import s_tir, tirx
+from tvm.ir import PointerType, PrimType
+from tvm.tirx import stmt as tir
+
+from utvm_deploy.errors import CompileError
+
+#: Allocations up to this size stay on the C stack; larger ones are scratch in the arena.
+STACK_BUFFER_LIMIT_BYTES = 256
+
+# CodeGenC puts this in front of every declaration and definition.
+_DECLARATION = '#ifdef __cplusplus\nextern "C"\n#endif\nTVM_DLL '
+_IMPORT_KEY = "pragma_import_c"
+_C_TYPES = {
+    "bool": "bool",
+    "float32": "float",
+    "float64": "double",
+    **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Working memory of one function, passed as its last parameters in this order."""
+
+    name: str
+    dtype: str
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class CFunction:
+    """The C text of one kernel."""
+
+    name: str
+    # Helper definitions that the body calls, from pragma_import_c; equal texts are needed once.
+    imports: tuple[str, ...]
+    # "void f(const int8_t *restrict x, int8_t *restrict y)", without semicolon.
+    signature: str
+    # The definition, signature included.
+    text: str
+    scratch: tuple[Scratch, ...]
+
+    @property
+    def prototype(self) -> str:
+        """The declaration."""
+        return self.signature + ";"
+
+
+def lower_to_c(
+    func: Any, name: str, core: str, *, outputs: int = 1, may_alias: bool = False
+) -> CFunction:
+    """The C function ``name`` that does what ``func`` (a scheduled PrimFunc) does.
+
+    The last ``outputs`` buffer parameters are written; the others become const. ``may_alias``
+    says that an output may lie exactly on an input, which forbids ``restrict``.
+    """
+    lowered = _lowering_passes(core)(tvm.IRModule({name: func.with_attr("global_symbol", name)}))
+    flat = lowered[name]
+    extracted = _Extractor()
+    body = extracted.visit(flat.body)
+    parameters: list[Any] = []
+    declarations: list[Any] = []
+    writable: list[bool] = []
+    buffers = [p for p in flat.params if _is_buffer(p)]
+    written = buffers[len(buffers) - outputs :] + extracted.lifted
+    for parameter in [*flat.params, *extracted.lifted]:
+        if not _is_buffer(parameter):
+            parameters.append(parameter)
+            writable.append(True)
+            continue
+        pointer = tirx.Var(parameter.name, PointerType(PrimType(parameter.dtype)))
+        parameters.append(pointer)
+        declarations.append(tir.DeclBuffer(parameter, data=pointer))
+        writable.append(any(parameter.same_as(w) for w in written))
+    plain = tirx.PrimFunc(parameters, tir.SeqStmt([*declarations, body]), flat.ret_type, flat.attrs)
+    text = _generate(tvm.IRModule({name: plain}), name)
+    signature, text = _finish(text, name, writable, may_alias)
+    return CFunction(name, tuple(extracted.imports), signature, text, tuple(extracted.scratch))
+
+
+def c_type(dtype: str) -> str:
+    """The C name of an element type."""
+    if dtype not in _C_TYPES:
+        known = ", ".join(sorted(_C_TYPES))
+        raise CompileError(f"element type {dtype} has no C equivalent here; use one of {known}")
+    return _C_TYPES[dtype]
+
+
+@lru_cache(maxsize=8)
+def _lowering_passes(core: str) -> Any:
+    """TVM's lowering without the steps that make packed functions (see the module's docstring)."""
+    host = tvm.target.Target("c")
+    kind = {"kind": "c"} if core == "host" else {"kind": "c", "mcpu": core}
+    target = tvm.target.Target(kind).with_host(host)
+    return tvm.transform.Sequential(
+        [
+            tirx.transform.BindTarget(target),
+            s_tir.transform.CanonicalizeLoop(),
+            s_tir.transform.LowerInitBlock(),
+            s_tir.transform.PlanAndUpdateBufferAllocationLocation(),
+            s_tir.transform.ConvertBlocksToOpaque(),
+            s_tir.transform.CompactBufferAllocation(),
+            s_tir.transform.LowerMatchBuffer(),
+            s_tir.transform.StmtSimplify(),
+            s_tir.transform.LowerOpaqueBlock(),
+            tirx.transform.FlattenBuffer(),
+            tirx.transform.NarrowDataType(32),
+            s_tir.transform.LoopPartition(),
+            tirx.transform.VectorizeLoop(False),
+            tirx.transform.StorageRewrite(),
+            s_tir.transform.HoistIfThenElse(),
+            tirx.transform.UnrollLoop(),
+            s_tir.transform.RenormalizeSplitPattern(),
+            tirx.transform.StmtSimplify(),
+            tirx.transform.RemoveNoOp(),
+            s_tir.transform.RewriteUnsafeSelect(),
+            tirx.transform.CommonSubexprElim(),
+            tirx.transform.LowerIntrin(),
+        ]
+    )
+
+
+def _is_buffer(parameter: Any) -> bool:
+    return type(parameter.ty).__name__ == "BufferType"
+
+
+class _Extractor:
+    """Takes allocations and imported C text out of a statement.
+
+    TVM 0.27 has no statement visitor in Python, and only these few statements hold others.
+    """
+
+    def __init__(self) -> None:
+        self.lifted: list[Any] = []
+        self.scratch: list[Scratch] = []
+        self.imports: list[str] = []
+
+    def visit(self, statement: Any) -> Any:
+        if isinstance(statement, tir.SeqStmt):
+            kept = [s for s in map(self.visit, statement.seq) if s is not None]
+            return tir.SeqStmt(kept) if len(kept) != 1 else kept[0]
+        if isinstance(statement, tir.AllocBuffer):
+            return self._allocation(statement)
+        if isinstance(statement, tir.AttrStmt):
+            return self._attribute(statement)
+        if isinstance(statement, tir.For):
+            return tir.For(
+                statement.loop_var,
+                statement.min,
+                statement.extent,
+                statement.kind,
+                self.visit(statement.body),
+                statement.thread_binding,
+                statement.annotations,
+                statement.step,
+            )
+        if isinstance(statement, tir.IfThenElse):
+            other = statement.else_case
+            return tir.IfThenElse(
+                statement.condition,
+                self.visit(statement.then_case),
+                None if other is None else self.visit(other),
+            )
+        if isinstance(statement, tir.While):
+            return tir.While(statement.condition, self.visit(statement.body))
+        return statement
+
+    def _allocation(self, statement: Any) -> Any | None:
+        buffer = statement.buffer
+        size_bytes = int(tvm.DataType(buffer.dtype).itemsize)
+        for extent in buffer.shape:
+            if not isinstance(extent, tirx.IntImm):
+                raise CompileError(
+                    f"allocation {buffer.name} has the variable extent {extent}; "
+                    "kernels need constant shapes"
+                )
+            size_bytes *= int(extent)
+        if size_bytes <= STACK_BUFFER_LIMIT_BYTES:
+            return statement
+        self.lifted.append(buffer)
+        self.scratch.append(Scratch(buffer.name, str(buffer.dtype), size_bytes))
+        return None
+
+    def _attribute(self, statement: Any) -> Any:
+        if statement.attr_key != _IMPORT_KEY:
+            return tir.AttrStmt(
+                statement.node, statement.attr_key, statement.value, self.visit(statement.body)
+            )
+        text = str(statement.value.value)
+        if text not in self.imports:
+            self.imports.append(text)
+        return self.visit(statement.body)
+
+
+def _generate(module: Any, name: str) -> str:
+    generated = tvm.get_global_func("target.build.c")(module, tvm.target.Target("c"))
+    # Only the last part is a definition; the ones before repeat it, or declare what is called.
+    text = str(generated.inspect_source()).split(_DECLARATION)[-1].rstrip() + "\n"
+    if not text.startswith(f"void {name}("):
+        raise CompileError(f"TVM's C generator returned no function {name}")
+    return text
+
+
+def _finish(text: str, name: str, writable: Sequence[bool], may_alias: bool) -> tuple[str, str]:
+    """Qualify the pointers and silence parameters that the body does not use."""
+    head, body = text.split(") {\n", 1)
+    declared = head[len(f"void {name}(") :].split(", ")
+    if len(declared) != len(writable):
+        raise CompileError(f"TVM's C generator changed the parameters of {name}")
+    parameters, unused = [], []
+    for declaration, is_written in zip(declared, writable, strict=True):
+        base, parameter = declaration.rsplit(" ", 1)
+        if base.endswith("*"):
+            const = "" if is_written else "const "
+            restrict = "" if may_alias else "restrict "
+            declaration = f"{const}{base[:-1]} *{restrict}{parameter}"
+        parameters.append(declaration)
+        if not re.search(rf"\b{parameter}\b", body):
+            unused.append(f"  (void){parameter};\n")
+    signature = f"void {name}({', '.join(parameters)})"
+    return signature, f"{signature} {{\n{''.join(unused)}{body}"
