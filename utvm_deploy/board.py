@@ -404,7 +404,7 @@ def _read_probe(table: Table, has_emulator: bool) -> Probe:
     commands: list[ProbeCommands] = []
     if table.has("commands"):
         all_commands = table.table("commands")
-        for name in all_commands.keys():
+        for name in all_commands.keys_present:
             one = all_commands.table(name)
             commands.append(
                 ProbeCommands(

@@ -55,7 +55,8 @@ class Table:
         self._asked.append(key)
         return key in self._values
 
-    def keys(self) -> list[str]:
+    @property
+    def keys_present(self) -> list[str]:
         """The keys of a table whose keys are names of the user's choice."""
         return list(self._values)
 
