@@ -1,0 +1,73 @@
+"""One operator as a model file states it: what the importers in ``operators.py`` read from.
+
+Every number here has been bounds-checked by the reader; what the numbers mean has not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from utvm_deploy.errors import ModelError, UnsupportedOperator
+from utvm_deploy.graph.model import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class SourceOperator:
+    """An operator of the file: its tensors by file position, and its undecoded options."""
+
+    index: int  # position in the file
+    kind: str  # TFLite's name, or CUSTOM 'name'
+    inputs: tuple[int | None, ...]
+    outputs: tuple[int, ...]
+    # Fields of the options table by their schema name, such as StrideH.
+    options: Mapping[str, int | float | bool]
+    tensors: tuple[Tensor, ...]  # all tensors of the file
+
+    @property
+    def place(self) -> str:
+        """Where we are, for messages: index, kind and what the operator makes."""
+        made = ", ".join(f"'{self.tensors[i].name}'" for i in self.outputs) or "nothing"
+        return f"operator {self.index} ({self.kind}), which makes {made}"
+
+    def damaged(self, why: str) -> ModelError:
+        """The error for an operator that contradicts itself."""
+        return ModelError(f"{self.place}: {why}")
+
+    def unsupported(self, why: str) -> UnsupportedOperator:
+        """The error for a variant of an operator that is not imported."""
+        return UnsupportedOperator(f"{self.place}: {why}")
+
+    def option(self, name: str) -> int | float | bool:
+        """A field of the options table."""
+        if name not in self.options:
+            raise self.damaged(f"the file lacks its option {name}; convert the model again")
+        return self.options[name]
+
+    def integer(self, name: str) -> int:
+        """An integer field of the options table."""
+        return int(self.option(name))
+
+    def positive(self, name: str) -> int:
+        """An integer field that must be at least 1, such as a stride."""
+        value = self.integer(name)
+        if value < 1:
+            raise self.damaged(f"its option {name} is {value}, which must be at least 1")
+        return value
+
+    def has_input(self, position: int) -> bool:
+        """Whether an optional input is there."""
+        return position < len(self.inputs) and self.inputs[position] is not None
+
+    def input(self, position: int) -> Tensor:
+        """An input that must be there."""
+        number = self.inputs[position] if position < len(self.inputs) else None
+        if number is None:
+            raise self.damaged(f"input {position} is missing")
+        return self.tensors[number]
+
+    def output(self) -> Tensor:
+        """The only output."""
+        if len(self.outputs) != 1:
+            raise self.damaged(f"it has {len(self.outputs)} outputs instead of 1")
+        return self.tensors[self.outputs[0]]

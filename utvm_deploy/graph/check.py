@@ -1,0 +1,158 @@
+"""The verifier: what every graph must fulfil, run after import and after each pass.
+
+Kernels and the arena planner rely on this instead of checking again.
+"""
+
+from __future__ import annotations
+
+from utvm_deploy.errors import ModelError
+from utvm_deploy.graph.attributes import Convolution, FullyConnected
+from utvm_deploy.graph.model import Graph, Operator, Tensor
+from utvm_deploy.graph.shapes import SHAPE_RULES
+
+_FLOAT_INPUT, _FLOAT_OUTPUT = "QUANTIZE", "DEQUANTIZE"
+
+
+def check_graph(graph: Graph) -> None:
+    """Raise ModelError, naming operator and tensor, if the graph is not well formed."""
+    _check_numbers(graph)
+    defined = _check_inputs(graph)
+    for position, operator in enumerate(graph.operators):
+        where = _where(graph, position, operator)
+        for number in (i for i in operator.inputs if i is not None):
+            tensor = graph.tensors[number]
+            if number not in defined and tensor.data is None:
+                raise ModelError(
+                    f"{where} reads '{tensor.name}' before any operator has made it "
+                    "(variables and loops are not supported)"
+                )
+        for number in operator.outputs:
+            tensor = graph.tensors[number]
+            if number in defined or tensor.data is not None:
+                raise ModelError(f"{where} makes '{tensor.name}', which has a value already")
+            defined.add(number)
+        _check_shapes(graph, operator, where)
+        _check_types(graph, operator, where)
+    _check_outputs(graph, defined)
+
+
+def _where(graph: Graph, position: int, operator: Operator) -> str:
+    index = operator.sources[0] if operator.sources else position
+    made = ", ".join(f"'{graph.tensors[i].name}'" for i in operator.outputs)
+    return f"operator {index} ({operator.kind}), which makes {made},"
+
+
+def _check_numbers(graph: Graph) -> None:
+    """Every tensor number is one."""
+    count = len(graph.tensors)
+    numbers = [*graph.inputs, *graph.outputs]
+    for operator in graph.operators:
+        numbers += [i for i in operator.inputs if i is not None]
+        numbers += operator.outputs
+        if not operator.outputs:
+            raise ModelError(f"an operator {operator.kind} makes nothing")
+    for number in numbers:
+        if not 0 <= number < count:
+            raise ModelError(f"tensor {number} is used, but there are only {count}")
+
+
+def _check_inputs(graph: Graph) -> set[int]:
+    if not graph.inputs:
+        raise ModelError("the model has no inputs")
+    defined: set[int] = set()
+    for number in graph.inputs:
+        tensor = graph.tensors[number]
+        if tensor.data is not None:
+            raise ModelError(f"model input '{tensor.name}' is a constant")
+        if number in defined:
+            raise ModelError(f"model input '{tensor.name}' is listed twice")
+        _check_boundary(tensor, "input")
+        defined.add(number)
+    return defined
+
+
+def _check_outputs(graph: Graph, defined: set[int]) -> None:
+    if not graph.outputs:
+        raise ModelError("the model has no outputs")
+    made = defined - set(graph.inputs)
+    seen: set[int] = set()
+    for number in graph.outputs:
+        tensor = graph.tensors[number]
+        if number not in made:
+            raise ModelError(f"model output '{tensor.name}' is not made by any operator")
+        if number in seen:
+            raise ModelError(f"model output '{tensor.name}' is listed twice")
+        _check_boundary(tensor, "output")
+        seen.add(number)
+
+
+def _check_boundary(tensor: Tensor, what: str) -> None:
+    if tensor.dtype not in ("int8", "float32"):
+        raise ModelError(
+            f"model {what} '{tensor.name}' is {tensor.dtype}; only int8 and float32 are supported: "
+            f"convert with inference_{what}_type int8 (docs/quantization.md)"
+        )
+    if tensor.dtype == "int8":
+        _check_per_tensor(tensor, f"model {what}")
+
+
+def _check_shapes(graph: Graph, operator: Operator, where: str) -> None:
+    rule = SHAPE_RULES.get(operator.kind)
+    if rule is None:
+        raise ModelError(f"{where} has no shape rule")
+    try:
+        shapes = rule(graph, operator)
+    except ModelError as exc:
+        raise ModelError(f"{where} has wrong shapes: {exc}") from exc
+    if len(shapes) != len(operator.outputs):
+        raise ModelError(f"{where} has {len(operator.outputs)} outputs instead of {len(shapes)}")
+    for number, shape in zip(operator.outputs, shapes, strict=True):
+        tensor = graph.tensors[number]
+        if tensor.shape != shape:
+            raise ModelError(
+                f"{where} computes the shape {shape}, but the file says {tensor.shape}"
+            )
+
+
+def _check_types(graph: Graph, operator: Operator, where: str) -> None:
+    """int8 everywhere, but for what QUANTIZE reads, DEQUANTIZE makes, weights and biases."""
+    weighted = isinstance(operator.attributes, Convolution | FullyConnected)
+    for position, number in enumerate(operator.inputs):
+        if number is None:
+            continue
+        tensor = graph.tensors[number]
+        if operator.kind == _FLOAT_INPUT and tensor.dtype == "float32":
+            continue
+        if weighted and position > 0:
+            _check_weights(tensor, position, where)
+            continue
+        _check_int8(tensor, where)
+    for number in operator.outputs:
+        tensor = graph.tensors[number]
+        if operator.kind == _FLOAT_OUTPUT:
+            if tensor.dtype != "float32":
+                raise ModelError(f"{where} must make float32, not {tensor.dtype}")
+        else:
+            _check_int8(tensor, where)
+
+
+def _check_weights(tensor: Tensor, position: int, where: str) -> None:
+    expected, what = ("int8", "weights") if position == 1 else ("int32", "bias")
+    if tensor.dtype != expected or tensor.data is None:
+        raise ModelError(
+            f"{where} needs a constant {what} of {expected}, but '{tensor.name}' is not"
+        )
+    if position == 1 and tensor.quantization is None:
+        raise ModelError(f"{where} has weights '{tensor.name}' without a scale")
+
+
+def _check_int8(tensor: Tensor, where: str) -> None:
+    if tensor.dtype != "int8":
+        raise ModelError(f"{where} works on '{tensor.name}', which is {tensor.dtype}, not int8")
+    _check_per_tensor(tensor, where)
+
+
+def _check_per_tensor(tensor: Tensor, where: str) -> None:
+    q = tensor.quantization
+    if q is None or len(q.scales) != 1 or len(q.zero_points) != 1:
+        raise ModelError(f"{where} '{tensor.name}' must have one scale and one zero point")

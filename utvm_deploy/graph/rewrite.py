@@ -1,0 +1,51 @@
+"""The few graph edits that import and passes are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from utvm_deploy.graph.model import Graph, Operator
+
+
+def compacted(graph: Graph) -> Graph:
+    """The graph without tensors that nothing uses, the rest renumbered in the same order."""
+    used = {*graph.inputs, *graph.outputs}
+    for operator in graph.operators:
+        used.update(i for i in operator.inputs if i is not None)
+        used.update(operator.outputs)
+    kept = sorted(used)
+    numbers = {old: new for new, old in enumerate(kept)}
+    return graph.replaced(
+        tensors=tuple(graph.tensors[old] for old in kept),
+        operators=tuple(renumbered(operator, numbers) for operator in graph.operators),
+        inputs=tuple(numbers[i] for i in graph.inputs),
+        outputs=tuple(numbers[i] for i in graph.outputs),
+    )
+
+
+def renumbered(operator: Operator, numbers: Mapping[int, int]) -> Operator:
+    """The operator with tensor numbers replaced where ``numbers`` has them."""
+    return replace(
+        operator,
+        inputs=tuple(None if i is None else numbers.get(i, i) for i in operator.inputs),
+        outputs=tuple(numbers.get(i, i) for i in operator.outputs),
+    )
+
+
+def producers(graph: Graph) -> dict[int, int]:
+    """Tensor -> position of the operator that makes it."""
+    return {
+        output: position
+        for position, operator in enumerate(graph.operators)
+        for output in operator.outputs
+    }
+
+
+def consumers(graph: Graph) -> dict[int, list[int]]:
+    """Tensor -> positions of the operators that read it, once per operator."""
+    found: dict[int, list[int]] = {}
+    for position, operator in enumerate(graph.operators):
+        for number in {i for i in operator.inputs if i is not None}:
+            found.setdefault(number, []).append(position)
+    return found

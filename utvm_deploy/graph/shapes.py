@@ -1,0 +1,144 @@
+"""Shape rules: what shapes an operator's outputs have, from its inputs and attributes.
+
+A rule states the shape; ``check.py`` compares. Where TFLite leaves a choice to the file (RESHAPE's
+shape, whether MEAN and FULLY_CONNECTED keep dimensions), the rule looks at the declared output and
+answers with the legal shape nearest to it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TypeAlias, TypeVar
+
+from utvm_deploy.errors import ModelError
+from utvm_deploy.graph.attributes import Convolution, Mean, Pad, Padding, Pool
+from utvm_deploy.graph.model import Graph, Operator, Tensor
+
+Shape: TypeAlias = tuple[int, ...]
+ShapeRule: TypeAlias = Callable[[Graph, Operator], tuple[Shape, ...]]
+
+_A = TypeVar("_A")
+
+
+def input_tensor(graph: Graph, operator: Operator, position: int) -> Tensor:
+    """An input that must be there."""
+    number = operator.inputs[position] if position < len(operator.inputs) else None
+    if number is None:
+        raise ModelError(f"it lacks input {position}")
+    return graph.tensors[number]
+
+
+def attributes_of(operator: Operator, expected: type[_A]) -> _A:
+    """The operator's attributes, of the class that its kind asks for."""
+    if not isinstance(operator.attributes, expected):
+        found = type(operator.attributes).__name__
+        raise ModelError(f"its attributes are {found} instead of {expected.__name__}")
+    return operator.attributes
+
+
+def _windows(
+    size: tuple[int, int],
+    window: tuple[int, int],
+    strides: tuple[int, int],
+    dilations: tuple[int, int],
+    padding: Padding,
+) -> tuple[int, int]:
+    """Output rows and columns of a window that slides over an image."""
+    top, bottom, left, right = padding
+    rows = size[0] + top + bottom - ((window[0] - 1) * dilations[0] + 1)
+    columns = size[1] + left + right - ((window[1] - 1) * dilations[1] + 1)
+    if rows < 0 or columns < 0:
+        raise ModelError(f"its window {window} is larger than its input of {size}")
+    return rows // strides[0] + 1, columns // strides[1] + 1
+
+
+def _convolution(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
+    x, weights = input_tensor(graph, operator, 0), input_tensor(graph, operator, 1)
+    a = attributes_of(operator, Convolution)
+    batch, height, width, channels = x.shape
+    depthwise = operator.kind == "DEPTHWISE_CONV_2D"
+    fitting = (1, channels * a.depth_multiplier) if depthwise else (weights.shape[0], channels)
+    if (weights.shape[0], weights.shape[3]) != fitting:
+        raise ModelError(f"weights of shape {weights.shape} do not fit an input of {x.shape}")
+    window = (weights.shape[1], weights.shape[2])
+    rows, columns = _windows((height, width), window, a.strides, a.dilations, a.padding)
+    return ((batch, rows, columns, weights.shape[3] if depthwise else weights.shape[0]),)
+
+
+def _pool(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
+    batch, height, width, channels = input_tensor(graph, operator, 0).shape
+    a = attributes_of(operator, Pool)
+    rows, columns = _windows((height, width), a.window, a.strides, (1, 1), a.padding)
+    return ((batch, rows, columns, channels),)
+
+
+def _fully_connected(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
+    x, weights = input_tensor(graph, operator, 0), input_tensor(graph, operator, 1)
+    outputs, depth = weights.shape
+    elements = math.prod(x.shape)
+    if elements % depth:
+        raise ModelError(f"weights of shape {weights.shape} do not fit an input of {x.shape}")
+    kept = (*x.shape[:-1], outputs)
+    declared = graph.tensors[operator.outputs[0]].shape
+    if declared == kept and x.shape[-1] == depth:
+        return (kept,)
+    return ((elements // depth, outputs),)
+
+
+def _add(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
+    a, b = input_tensor(graph, operator, 0).shape, input_tensor(graph, operator, 1).shape
+    rank = max(len(a), len(b))
+    pairs = zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True)
+    result = []
+    for one, other in pairs:
+        if one != other and 1 not in (one, other):
+            raise ModelError(f"shapes {a} and {b} cannot be broadcast together")
+        result.append(max(one, other))
+    return (tuple(result),)
+
+
+def _mean(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
+    shape = input_tensor(graph, operator, 0).shape
+    axes = attributes_of(operator, Mean).axes
+    kept = tuple(1 if i in axes else d for i, d in enumerate(shape))
+    if len(graph.tensors[operator.outputs[0]].shape) == len(shape):
+        return (kept,)
+    return (tuple(d for i, d in enumerate(shape) if i not in axes),)
+
+
+def _pad(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
+    shape = input_tensor(graph, operator, 0).shape
+    paddings = attributes_of(operator, Pad).paddings
+    return (tuple(d + before + after for d, (before, after) in zip(shape, paddings, strict=True)),)
+
+
+def _reshape(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
+    shape = input_tensor(graph, operator, 0).shape
+    declared = graph.tensors[operator.outputs[0]].shape
+    if math.prod(shape) != math.prod(declared):
+        raise ModelError(f"{shape} and {declared} have different numbers of elements")
+    return (declared,)
+
+
+def _same(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
+    return (input_tensor(graph, operator, 0).shape,)
+
+
+#: Kind -> rule.
+SHAPE_RULES: Mapping[str, ShapeRule] = {
+    "ADD": _add,
+    "AVERAGE_POOL_2D": _pool,
+    "CONV_2D": _convolution,
+    "DEPTHWISE_CONV_2D": _convolution,
+    "DEQUANTIZE": _same,
+    "FULLY_CONNECTED": _fully_connected,
+    "MAX_POOL_2D": _pool,
+    "MEAN": _mean,
+    "PAD": _pad,
+    "QUANTIZE": _same,
+    "RELU": _same,
+    "RELU6": _same,
+    "RESHAPE": _reshape,
+    "SOFTMAX": _same,
+}
