@@ -1,3 +1,59 @@
-"""int8 neural networks on microcontrollers."""
+"""int8 neural networks on microcontrollers: a model and a board in, bit-exact firmware out.
+
+    import utvm_deploy
+
+    with utvm_deploy.connect("mps2_an500") as device:
+        model = device.load(utvm_deploy.compile("digits.tflite", board="mps2_an500"))
+        y = model(x)
+
+Importing this package is cheap: TVM and the other heavy dependencies load on first use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from utvm_deploy.board import Board, board_names, load_board
+from utvm_deploy.errors import UtvmError
+
+if TYPE_CHECKING:
+    from utvm_deploy.compiler.model import CompiledModel
+    from utvm_deploy.device import Device
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Board",
+    "UtvmError",
+    "board_names",
+    "compile",
+    "connect",
+    "load_board",
+]
+
+
+def compile(
+    model: str | Path,
+    board: Board | str,
+    *,
+    name: str | None = None,
+    dump: Callable[[str, str], None] | None = None,
+) -> CompiledModel:
+    """Compile a ``.tflite`` file for a board; ``name`` prefixes every C symbol.
+
+    ``dump(stage, text)`` is called with what each stage of the pipeline made. Raises ModelError if
+    the file cannot be imported and CompileError if it cannot be compiled.
+    """
+    from utvm_deploy.compiler.pipeline import compile_model
+
+    target = board if isinstance(board, Board) else load_board(board)
+    return compile_model(Path(model), target, name=name, dump=dump)
+
+
+def connect(board: Board | str | Path, *, port: str | None = None) -> Device:
+    """A device on ``board``: a name, a board file or a ``Board``. See ``device.connect``."""
+    from utvm_deploy.device import connect as connect_device
+
+    return connect_device(board, port=port)

@@ -1,0 +1,87 @@
+"""Per-layer ticks of a model on a board, with what it costs in RAM and flash."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+
+from utvm_deploy.bench.samples import Samples
+from utvm_deploy.compiler.model import Layer
+from utvm_deploy.device_model import DeviceModel
+from utvm_deploy.progress import Progress, no_progress
+
+#: Runs where the timer is a clock, which jitters; a count of instructions needs one.
+CLOCK_REPEATS = 20
+
+
+@dataclass(frozen=True)
+class LayerProfile:
+    """One layer's cost."""
+
+    layer: Layer
+    ticks: int  # the smallest over all runs
+    ticks_median: float
+
+    @property
+    def ticks_per_mac(self) -> float | None:
+        """None for a layer without multiplications."""
+        return self.ticks / self.layer.macs if self.layer.macs else None
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A model's cost on a board."""
+
+    board: str
+    model: str
+    tick_unit: str  # cycles, nanoseconds or instructions
+    ticks_per_second: int
+    runs: int
+    layers: tuple[LayerProfile, ...]
+    ticks: int  # the whole model in one call, smallest over all runs
+    ticks_median: float
+    macs: int
+    arena_bytes: int
+    weights_bytes: int
+    flash_bytes: int  # of the whole image: model, kernels, runtime
+    ram_bytes: int  # static RAM of the image with its stack, and the arena
+
+    @property
+    def seconds(self) -> float | None:
+        """Latency, where ticks are time; instructions are not."""
+        if self.tick_unit == "instructions":
+            return None
+        return self.ticks / self.ticks_per_second
+
+
+def profile(model: DeviceModel, samples: Samples, progress: Progress = no_progress) -> Profile:
+    """Time every layer and the whole model on the first sample."""
+    compiled, hello = model.compiled, model.device.hello
+    inputs = samples.inputs[0]
+    runs = 1 if hello.tick_unit == "instructions" else CLOCK_REPEATS
+    whole: list[int] = []
+    by_layer: list[list[int]] = [[] for _ in compiled.layers]
+    for run in range(runs):
+        progress(f"profiling on {compiled.board}: run", run + 1, runs)
+        whole.append(model.run(inputs)[1])
+        for ticks, layer_ticks in zip(by_layer, model.run_timed(inputs), strict=True):
+            ticks.append(layer_ticks)
+    image = model.device.image
+    return Profile(
+        board=compiled.board,
+        model=compiled.name,
+        tick_unit=hello.tick_unit,
+        ticks_per_second=hello.ticks_per_second,
+        runs=runs,
+        layers=tuple(
+            LayerProfile(layer, min(ticks), median(ticks))
+            for layer, ticks in zip(compiled.layers, by_layer, strict=True)
+        ),
+        ticks=min(whole),
+        ticks_median=median(whole),
+        macs=compiled.macs,
+        arena_bytes=compiled.arena_bytes,
+        weights_bytes=compiled.weights_bytes,
+        flash_bytes=image.flash_bytes,
+        ram_bytes=image.ram_bytes + compiled.arena_bytes,
+    )

@@ -1,0 +1,109 @@
+"""Input samples for a model: from a file, or seeded random ones."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from utvm_deploy.errors import ModelError
+from utvm_deploy.graph.model import Array, Graph, Tensor
+
+#: Random samples are the same on every machine and run.
+RANDOM_SEED = 20200604
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """``inputs[s][i]`` is input ``i`` of sample ``s``; ``outputs`` alike, None if not recorded."""
+
+    inputs: tuple[tuple[Array, ...], ...]
+    outputs: tuple[tuple[Array, ...], ...] | None
+    origin: str
+
+
+def random_samples(graph: Graph, count: int) -> Samples:
+    """Seeded samples: every byte value for int8 inputs, the useful range for float ones."""
+    rng = np.random.default_rng(RANDOM_SEED)
+    tensors = [graph.tensors[i] for i in graph.inputs]
+    inputs = tuple(tuple(_random_array(rng, tensor) for tensor in tensors) for _ in range(count))
+    return Samples(inputs, None, f"{count} random (seed {RANDOM_SEED})")
+
+
+def load_golden(path: Path, graph: Graph) -> Samples:
+    """Samples of an ``.npz``: arrays ``inputs`` and ``outputs``, or ``inputs_0``, ``outputs_0``...
+
+    The first axis of each array counts the samples. Raises ModelError if the file does not fit the
+    model.
+    """
+    arrays = _load_npz(path)
+    inputs = _columns(arrays, "inputs", [graph.tensors[i] for i in graph.inputs], path)
+    if inputs is None:
+        raise ModelError(f"{path} holds no array named 'inputs' (or 'inputs_0', 'inputs_1'...)")
+    outputs = _columns(arrays, "outputs", [graph.tensors[i] for i in graph.outputs], path)
+    if outputs is not None and len(outputs) != len(inputs):
+        raise ModelError(f"{path} holds {len(inputs)} inputs and {len(outputs)} outputs")
+    if not inputs:
+        raise ModelError(f"{path} holds no sample")
+    return Samples(inputs, outputs, f"{len(inputs)} of {path.name}")
+
+
+def load_input(path: Path, tensor: Tensor) -> Array:
+    """One input of one sample from an ``.npy`` file."""
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ModelError(f"cannot read {path} as an .npy array: {error}") from error
+    if not isinstance(array, np.ndarray):
+        raise ModelError(f"{path} holds several arrays; give an .npy file with one")
+    if array.size != int(np.prod(tensor.shape)):
+        raise ModelError(
+            f"{path} has shape {array.shape}; input {tensor.name!r} has shape {tensor.shape}"
+        )
+    return array.reshape(tensor.shape)
+
+
+def _random_array(rng: np.random.Generator, tensor: Tensor) -> Array:
+    if tensor.dtype == "float32":
+        # Two standard deviations around zero: real-valued inputs are normalised, by and large.
+        return rng.normal(0.0, 1.0, tensor.shape).astype(np.float32)
+    info = np.iinfo(tensor.dtype)
+    return rng.integers(info.min, info.max, tensor.shape, tensor.dtype, endpoint=True)
+
+
+def _load_npz(path: Path) -> dict[str, Array]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        raise ModelError(f"cannot read {path} as an .npz file of samples: {error}") from error
+
+
+def _columns(
+    arrays: dict[str, Array], role: str, tensors: Sequence[Tensor], path: Path
+) -> tuple[tuple[Array, ...], ...] | None:
+    names = [f"{role}_{i}" for i in range(len(tensors))]
+    if len(tensors) == 1 and role in arrays:
+        names = [role]
+    if not any(name in arrays for name in names):
+        return None
+    columns = []
+    for name, tensor in zip(names, tensors, strict=True):
+        if name not in arrays:
+            raise ModelError(f"{path} has no array {name!r}")
+        array = arrays[name]
+        if array.dtype != np.dtype(tensor.dtype) or array[:1].size not in (
+            0,
+            int(np.prod(tensor.shape)),
+        ):
+            raise ModelError(
+                f"array {name!r} of {path} is {array.dtype} {array.shape}; samples of "
+                f"{tensor.name!r} are {tensor.dtype} {tensor.shape}"
+            )
+        columns.append([sample.reshape(tensor.shape) for sample in array])
+    if len({len(column) for column in columns}) > 1:
+        raise ModelError(f"the {role} arrays of {path} count different numbers of samples")
+    return tuple(zip(*columns, strict=True))

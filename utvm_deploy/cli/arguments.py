@@ -1,0 +1,75 @@
+"""Arguments that several verbs share, and what they become."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from utvm_deploy.board import Board, load_board
+
+#: What ``add_subparsers`` returns; argparse keeps the class private.
+Verbs = Any
+
+
+def positive(text: str) -> int:
+    """A whole number above zero."""
+    value = int(text)
+    if value <= 0:
+        raise argparse.ArgumentTypeError(f"{text} is not above zero")
+    return value
+
+
+def add_verb(
+    verbs: Verbs,
+    common: argparse.ArgumentParser,
+    name: str,
+    summary: str,
+    run: Callable[..., int],
+) -> argparse.ArgumentParser:
+    """A verb's parser with the common arguments."""
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        name, parents=[common], help=summary, description=summary
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """MODEL."""
+    parser.add_argument("model", metavar="MODEL", type=Path, help="an int8 .tflite file")
+
+
+def add_board(parser: argparse.ArgumentParser, *, port: bool = False) -> None:
+    """--board, and --port where the verb talks to the board."""
+    default = os.environ.get("UTVM_BOARD")
+    parser.add_argument(
+        "--board",
+        metavar="B",
+        default=default,
+        required=default is None,
+        help="a board's name (`utvm boards` lists them) or a board file; default: $UTVM_BOARD",
+    )
+    if port:
+        parser.add_argument(
+            "--port",
+            default=os.environ.get("UTVM_PORT"),
+            help="where a real board's link is (/dev/ttyACM0, socket://host:port); "
+            "default: $UTVM_PORT, then bench.toml",
+        )
+
+
+def add_name(parser: argparse.ArgumentParser) -> None:
+    """--name."""
+    parser.add_argument(
+        "--name",
+        metavar="PREFIX",
+        help="prefix of every C symbol; default: from the file's name",
+    )
+
+
+def board_of(args: argparse.Namespace) -> Board:
+    """The board that the command line names."""
+    return load_board(args.board)

@@ -1,0 +1,86 @@
+"""utvm boards: what can be deployed to."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+
+from utvm_deploy.board import Board, board_names, load_board
+from utvm_deploy.cli.arguments import Verbs, add_verb
+from utvm_deploy.cli.output import Output
+
+
+def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the command line."""
+    parser = add_verb(verbs, common, "boards", "list the boards, or print one", run)
+    parser.add_argument("name", metavar="NAME", nargs="?", help="a board's name or a board file")
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    """List all, or print one resolved."""
+    if args.name:
+        board = load_board(args.name)
+        _print_board(board, out)
+        out.result("utvm.board/1", asdict(board))
+        return 0
+    boards = [load_board(name) for name in board_names()]
+    out.table(
+        ["board", "core", ">MHz", ">flash KiB", ">RAM KiB", "how it runs", "description"],
+        [
+            (
+                board.name,
+                board.cpu.core,
+                None if board.is_host else round(board.cpu.clock_hz / 1e6),
+                None if board.is_host else board.flash_bytes // 1024,
+                None if board.is_host else board.ram_bytes // 1024,
+                ", ".join(board.probe.kinds),
+                board.description,
+            )
+            for board in boards
+        ],
+    )
+    out.result(
+        "utvm.boards/1",
+        {
+            "boards": [
+                {
+                    "name": board.name,
+                    "core": board.cpu.core,
+                    "clock_hz": board.cpu.clock_hz,
+                    "flash_bytes": board.flash_bytes,
+                    "ram_bytes": board.ram_bytes,
+                    "probes": board.probe.kinds,
+                    "description": board.description,
+                }
+                for board in boards
+            ]
+        },
+    )
+    return 0
+
+
+def _print_board(board: Board, out: Output) -> None:
+    cpu = board.cpu
+    features = [name for name in ("dsp", "mve") if getattr(cpu, name)]
+    if cpu.fpu != "none":
+        features.append(f"{cpu.fpu}-precision floating point")
+    out.line(f"{board.name}: {board.description} ({board.vendor})")
+    out.line(
+        f"  core      {cpu.core}, {cpu.clock_hz / 1e6:g} MHz, {', '.join(features) or 'plain'}"
+    )
+    out.line(f"  caches    {cpu.icache_bytes} bytes for code, {cpu.dcache_bytes} for data")
+    for region in board.memory:
+        rights = ", code can run there" if region.executable else ""
+        out.line(
+            f"  {region.name:<9} {region.kind} at 0x{region.address:08x}, "
+            f"{region.size / 1024:g} KiB{rights}"
+        )
+    out.line(f"  templates {', '.join(board.project.templates)}")
+    out.line(f"  probes    {', '.join(board.probe.kinds)}")
+    out.line(f"  links     {', '.join(board.link.kinds)}")
+    if board.emulator:
+        emulator = board.emulator
+        out.line(
+            f"  emulator  {emulator.program} -machine {emulator.machine} "
+            f"{' '.join(emulator.arguments)}"
+        )

@@ -1,0 +1,63 @@
+"""utvm compile: a model to a Model Library Format archive of C sources."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import utvm_deploy
+from utvm_deploy.cli.arguments import Verbs, add_board, add_model, add_name, add_verb, board_of
+from utvm_deploy.cli.output import Output
+from utvm_deploy.cli.reports import compiled_summary, memory_line
+from utvm_deploy.compiler.library_format import write_library
+from utvm_deploy.errors import CompileError
+from utvm_deploy.files import write_text
+from utvm_deploy.project import check_fits
+
+
+def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the command line."""
+    parser = add_verb(verbs, common, "compile", "compile a model to C for a board", run)
+    add_model(parser)
+    add_board(parser)
+    add_name(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="X.tar",
+        type=Path,
+        required=True,
+        help="the Model Library Format archive to write",
+    )
+    parser.add_argument(
+        "--dump",
+        metavar="STAGE",
+        help="also write what this stage of the pipeline made to X.STAGE.txt ('all' for every one)",
+    )
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    """Compile, check the sizes and write the archive."""
+    board = board_of(args)
+    dumped: dict[str, str] = {}
+    with out.progress() as progress:
+        progress(f"compiling {args.model.name} for {board.name}", 0, 1)
+        compiled = utvm_deploy.compile(args.model, board, name=args.name, dump=dumped.__setitem__)
+    if args.dump and args.dump != "all" and args.dump not in dumped:
+        raise CompileError(
+            f"no stage {args.dump!r}; the pipeline's stages are {', '.join(dumped)}, or all"
+        )
+    check_fits(compiled, board)
+    if not args.dry_run:
+        write_library(compiled, args.output)
+        for stage, text in dumped.items():
+            if args.dump in (stage, "all"):
+                path = args.output.with_name(f"{args.output.stem}.{stage}.txt")
+                write_text(path, text)
+                out.line(f"stage {stage}: {path}")
+    out.line(memory_line(compiled))
+    seconds = ", ".join(f"{stage} {time:.1f}" for stage, time in compiled.seconds.items())
+    out.line(f"{sum(compiled.seconds.values()):.1f} s: {seconds}")
+    out.line("nothing written (--dry-run)" if args.dry_run else f"wrote {args.output}")
+    out.result("utvm.compile/1", {**compiled_summary(compiled), "output": args.output})
+    return 0

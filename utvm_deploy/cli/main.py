@@ -1,0 +1,107 @@
+"""Parses the command line, runs the verb and turns errors into one sentence and an exit code.
+
+0: done. 1: the work failed. 2: the command line was wrong. 130: interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+
+from utvm_deploy import __version__
+from utvm_deploy.cli import (
+    boards,
+    bundle,
+    compile_verb,
+    doctor,
+    inspect_verb,
+    profile,
+    project,
+    run,
+    verify,
+)
+from utvm_deploy.cli.output import Output
+from utvm_deploy.errors import BuildError, UtvmError
+
+VERBS = (
+    boards,
+    doctor,
+    inspect_verb,
+    compile_verb,
+    project,
+    run,
+    verify,
+    profile,
+    bundle,
+)
+
+#: Exit code of a process that Ctrl-C ended, as shells have it.
+EXIT_INTERRUPTED = 130
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line; each verb's module adds its own arguments."""
+    parser = argparse.ArgumentParser(
+        prog="utvm",
+        description="int8 neural networks on microcontrollers: a model and a board in, "
+        "bit-exact firmware out.",
+    )
+    parser.add_argument("--version", action="version", version=f"utvm {__version__}")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for module in VERBS:
+        module.add_parser(verbs, common_arguments())
+    return parser
+
+
+def common_arguments() -> argparse.ArgumentParser:
+    """The arguments that every verb takes."""
+    common = argparse.ArgumentParser(add_help=False)
+    group = common.add_argument_group("common")
+    group.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    group.add_argument(
+        "-v",
+        dest="verbosity",
+        action="count",
+        default=0,
+        help="show steps; -vv also commands, -vvv also the wire",
+    )
+    group.add_argument(
+        "--dry-run", action="store_true", help="print the commands that would run, run none"
+    )
+    return common
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    args = build_parser().parse_args(argv)
+    _set_up_logging(args.verbosity)
+    out = Output(as_json=args.json)
+    try:
+        return int(args.run(args, out))
+    except UtvmError as error:
+        out.error(type(error).__name__, str(error))
+        if isinstance(error, BuildError) and error.log_path is not None:
+            out.note(f"the tools' whole output: {error.log_path}")
+        if args.verbosity and error.__cause__ is not None:
+            out.note(f"caused by {type(error.__cause__).__name__}: {error.__cause__}")
+        return 1
+    except KeyboardInterrupt:
+        out.note("interrupted")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our stdout went away (a pager was closed): nothing is wrong, nothing to say.
+        sys.stderr.close()
+        return 1
+
+
+def _set_up_logging(verbosity: int) -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(relativeCreated)7d ms  %(message)s"))
+    root = logging.getLogger("utvm_deploy")
+    root.handlers[:] = [handler]
+    root.setLevel([logging.WARNING, logging.INFO, logging.DEBUG][min(verbosity, 2)])
+    logging.getLogger("utvm_deploy.link").setLevel(
+        logging.DEBUG if verbosity >= 3 else logging.WARNING
+    )

@@ -1,0 +1,117 @@
+"""What the command line shows: results on stdout, prose and progress on stderr.
+
+With ``--json`` the result is one JSON object on stdout and everything else goes to stderr, so that
+scripts can pipe stdout without filtering.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from utvm_deploy.progress import Progress
+
+#: Without a terminal, a line of progress at most this often.
+PLAIN_PROGRESS_INTERVAL_S = 5.0
+#: Tables keep their columns when stdout is a file or a pipe.
+PLAIN_WIDTH = 160
+
+
+class Output:
+    """Where a verb puts what it has to say."""
+
+    def __init__(self, *, as_json: bool = False) -> None:
+        self.as_json = as_json
+        self._stdout = _console(sys.stdout)
+        self._stderr = _console(sys.stderr)
+        self._prose = self._stderr if as_json else self._stdout
+        self._last_plain = 0.0
+
+    def result(self, schema: str, data: Mapping[str, Any]) -> None:
+        """The verb's result as JSON; says nothing unless ``--json`` was given."""
+        if self.as_json:
+            json.dump({"schema": schema, **data}, sys.stdout, indent=2, default=_plain)
+            sys.stdout.write("\n")
+
+    def line(self, text: str = "") -> None:
+        """A line for a person to read."""
+        self._prose.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[object]],
+        *,
+        title: str | None = None,
+    ) -> None:
+        """Columns whose name begins with ``>`` hold numbers and are aligned to the right."""
+        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+        for column in columns:
+            right = column.startswith(">")
+            table.add_column(
+                column.lstrip(">"),
+                justify="right" if right else "left",
+                overflow="fold",
+                no_wrap=right,
+            )
+        for row in rows:
+            table.add_row(*(escape(_cell(value)) for value in row))
+        self._prose.print(table)
+
+    @contextmanager
+    def progress(self) -> Iterator[Progress]:
+        """Gives a ``progress.Progress`` that shows one line on stderr while the block runs."""
+        if self._stderr.is_terminal:
+            with self._stderr.status("") as status:
+                yield lambda what, done, total: status.update(escape(_step(what, done, total)))
+        else:
+            yield self._plain_progress
+
+    def error(self, kind: str, text: str) -> None:
+        """The one sentence of a failure."""
+        self.result("utvm.error/1", {"kind": kind, "error": text})
+        self._stderr.print(f"[bold red]error:[/] {escape(text)}", highlight=False, soft_wrap=True)
+
+    def note(self, text: str) -> None:
+        """A line on stderr, whatever the form of the result."""
+        self._stderr.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def _plain_progress(self, what: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now - self._last_plain >= PLAIN_PROGRESS_INTERVAL_S:
+            self._last_plain = now
+            self._stderr.print(_step(what, done, total), markup=False, highlight=False)
+
+
+def _console(stream: Any) -> Console:
+    console = Console(file=stream, stderr=stream is sys.stderr)
+    return console if console.is_terminal else Console(file=stream, width=PLAIN_WIDTH)
+
+
+def _step(what: str, done: int, total: int) -> str:
+    return f"{what} {done}/{total}" if total > 1 else what
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    return "" if value is None else str(value)
+
+
+def _plain(value: Any) -> Any:
+    """Anything JSON does not know: numpy scalars, tuples of paths and the like."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return str(value)

@@ -1,0 +1,79 @@
+"""utvm project: a generated source tree, its build and its flashing."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+import utvm_deploy
+from utvm_deploy.cli.arguments import Verbs, add_board, add_name, add_verb, board_of
+from utvm_deploy.cli.output import Output
+from utvm_deploy.cli.reports import memory_line
+from utvm_deploy.compiler.library_format import read_library
+from utvm_deploy.probe import flash_image
+from utvm_deploy.project import build_project, check_fits, create_project
+
+
+def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
+    """Add the verb and its three actions to the command line."""
+    parser = verbs.add_parser("project", help="create, build and flash a source tree")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    create = add_verb(actions, common, "create", "write a tree that builds with CMake", run_create)
+    create.add_argument(
+        "model", metavar="MODEL|X.tar", type=Path, help="an int8 .tflite or what compile wrote"
+    )
+    create.add_argument("directory", metavar="DIR", type=Path, help="the tree to make")
+    add_board(create)
+    add_name(create)
+    create.add_argument("--template", help="one of the board's templates; default: its first")
+
+    build = add_verb(actions, common, "build", "build the tree's image", run_build)
+    build.add_argument("directory", metavar="DIR", type=Path)
+
+    flash = add_verb(actions, common, "flash", "put the built image on its board", run_flash)
+    flash.add_argument("directory", metavar="DIR", type=Path)
+    flash.add_argument("--probe", help="which of the board's probes; default: its first")
+    flash.add_argument("--serial", default=os.environ.get("UTVM_SERIAL"), help="probe's serial")
+
+
+def run_create(args: argparse.Namespace, out: Output) -> int:
+    """Write the tree."""
+    board = board_of(args)
+    with out.progress() as progress:
+        progress(f"compiling {args.model.name} for {board.name}", 0, 1)
+        if args.model.suffix == ".tar":
+            compiled = read_library(args.model)
+        else:
+            compiled = utvm_deploy.compile(args.model, board, name=args.name)
+        check_fits(compiled, board)
+        directory = create_project(compiled, board, args.directory, args.template)
+    out.line(memory_line(compiled))
+    out.line(f"wrote {directory}; build it with: utvm project build {directory}")
+    out.result("utvm.project/1", {"directory": directory, "board": board.name})
+    return 0
+
+
+def run_build(args: argparse.Namespace, out: Output) -> int:
+    """Build the image."""
+    with out.progress() as progress:
+        progress(f"building {args.directory}", 0, 1)
+        image = build_project(args.directory)
+    out.line(f"{image.elf}: flash {image.flash_bytes:,} bytes, RAM {image.ram_bytes:,} bytes")
+    out.result(
+        "utvm.image/1",
+        {"elf": image.elf, "flash_bytes": image.flash_bytes, "ram_bytes": image.ram_bytes},
+    )
+    return 0
+
+
+def run_flash(args: argparse.Namespace, out: Output) -> int:
+    """Flash the image."""
+    with out.progress() as progress:
+        progress(f"flashing {args.directory}", 0, 1)
+        image = build_project(args.directory)
+        flash_image(image, probe=args.probe, serial=args.serial)
+    out.line(f"{image.elf} is on the board")
+    out.result("utvm.flash/1", {"elf": image.elf, "board": image.board.name})
+    return 0

@@ -1,0 +1,59 @@
+"""Facts about a compiled model in the forms that several verbs print."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from utvm_deploy.compiler.model import Buffer, CompiledModel
+
+
+def memory_line(compiled: CompiledModel) -> str:
+    """What the model needs, in one line."""
+    kernels = len({layer.kernel for layer in compiled.layers})
+    return (
+        f"{compiled.name}: {len(compiled.layers)} layers, {kernels} kernels, "
+        f"{compiled.macs:,} MACs, weights {compiled.weights_bytes:,} bytes of flash, "
+        f"arena {compiled.arena_bytes:,} bytes of RAM"
+    )
+
+
+def compiled_summary(compiled: CompiledModel) -> dict[str, Any]:
+    """The compiled model for ``--json``."""
+    return {
+        "name": compiled.name,
+        "board": compiled.board,
+        "core": compiled.core,
+        "model_sha256": compiled.model_digest,
+        "macs": compiled.macs,
+        "weights_bytes": compiled.weights_bytes,
+        "arena_bytes": compiled.arena_bytes,
+        "inputs": [buffer_summary(buffer) for buffer in compiled.inputs],
+        "outputs": [buffer_summary(buffer) for buffer in compiled.outputs],
+        "layers": [
+            {
+                "index": layer.index,
+                "operator": layer.kind,
+                "name": layer.name,
+                "kernel": layer.kernel,
+                "why": layer.why,
+                "macs": layer.macs,
+                "weights_bytes": layer.weights_bytes,
+                "scratch_bytes": layer.scratch_bytes,
+            }
+            for layer in compiled.layers
+        ],
+        "seconds": dict(compiled.seconds),
+    }
+
+
+def buffer_summary(buffer: Buffer) -> dict[str, Any]:
+    """An input or output for ``--json``."""
+    return {
+        "name": buffer.name,
+        "dtype": buffer.dtype,
+        "shape": buffer.shape,
+        "scale": buffer.scale,
+        "zero_point": buffer.zero_point,
+        "offset": buffer.offset,
+        "bytes": buffer.size_bytes,
+    }

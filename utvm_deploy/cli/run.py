@@ -1,0 +1,92 @@
+"""utvm run: one sample through a model on a board."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from utvm_deploy.bench.samples import load_input, random_samples
+from utvm_deploy.cli.arguments import Verbs, add_board, add_model, add_name, add_verb, board_of
+from utvm_deploy.cli.output import Output
+from utvm_deploy.cli.steps import compile_step, load_step
+from utvm_deploy.errors import ModelError
+from utvm_deploy.files import write_atomically
+from utvm_deploy.frontend.tflite import load_model
+
+
+def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the command line."""
+    parser = add_verb(verbs, common, "run", "run a model on a board", run)
+    add_model(parser)
+    add_board(parser, port=True)
+    add_name(parser)
+    parser.add_argument(
+        "--input",
+        metavar="FILE.npy",
+        type=Path,
+        action="append",
+        default=[],
+        help="an input's values; once for each input of the model. Without it: a random sample",
+    )
+    parser.add_argument(
+        "--output",
+        metavar="FILE.npy",
+        type=Path,
+        action="append",
+        default=[],
+        help="where to write an output; once for each output of the model",
+    )
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    """Run and print, or write, the outputs."""
+    board = board_of(args)
+    graph = load_model(args.model)
+    if args.input and len(args.input) != len(graph.inputs):
+        raise ModelError(
+            f"{args.model} has {len(graph.inputs)} input(s), --input was given "
+            f"{len(args.input)} time(s)"
+        )
+    if args.output and len(args.output) != len(graph.outputs):
+        raise ModelError(
+            f"{args.model} has {len(graph.outputs)} output(s), --output was given "
+            f"{len(args.output)} time(s)"
+        )
+    if args.input:
+        inputs = tuple(
+            load_input(path, graph.tensors[i])
+            for path, i in zip(args.input, graph.inputs, strict=True)
+        )
+    else:
+        (inputs,) = random_samples(graph, 1).inputs
+    with out.progress() as progress:
+        compiled = compile_step(args, board, progress)
+        with load_step(args, board, compiled, progress) as model:
+            progress("running", 0, 1)
+            outputs, ticks = model.run(inputs)
+            hello = model.device.hello
+    for path, array in zip(args.output, outputs, strict=False):
+        write_atomically(path, lambda file, array=array: np.save(file, array))
+    for buffer, array in zip(compiled.outputs, outputs, strict=True):
+        flat = array.ravel()
+        shown = " ".join(str(value) for value in flat[:16]) + (" ..." if flat.size > 16 else "")
+        out.line(f"{buffer.name} {list(buffer.shape)} {buffer.dtype}: {shown}")
+    out.line(f"{ticks:,} {hello.tick_unit} on {board.name}")
+    out.result(
+        "utvm.run/1",
+        {
+            "board": board.name,
+            "model": compiled.name,
+            "ticks": ticks,
+            "tick_unit": hello.tick_unit,
+            "ticks_per_second": hello.ticks_per_second,
+            "input": "files" if args.input else "random",
+            "outputs": [
+                {"name": b.name, "dtype": b.dtype, "shape": b.shape, "values": a}
+                for b, a in zip(compiled.outputs, outputs, strict=True)
+            ],
+        },
+    )
+    return 0

@@ -1,0 +1,32 @@
+"""The steps that several verbs have in common: compile a model, put it on a board."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import utvm_deploy
+from utvm_deploy.board import Board
+from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.device_model import DeviceModel
+from utvm_deploy.progress import Progress
+from utvm_deploy.project import check_fits
+
+
+def compile_step(args: argparse.Namespace, board: Board, progress: Progress) -> CompiledModel:
+    """Compile ``args.model`` and see that it fits the board before anything is built."""
+    progress(f"compiling {args.model.name} for {board.name}", 0, 1)
+    compiled = utvm_deploy.compile(args.model, board, name=args.name)
+    check_fits(compiled, board)
+    return compiled
+
+
+@contextmanager
+def load_step(
+    args: argparse.Namespace, board: Board, compiled: CompiledModel, progress: Progress
+) -> Iterator[DeviceModel]:
+    """Build the image, start it and give the model on the device."""
+    progress(f"building the image and starting {board.name}", 0, 1)
+    with utvm_deploy.connect(board, port=args.port) as device:
+        yield device.load(compiled)

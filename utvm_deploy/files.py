@@ -1,0 +1,41 @@
+"""Files that are either whole or absent: written beside their place, then renamed into it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from utvm_deploy.errors import UtvmError
+
+
+def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
+    """Call ``write`` with an open binary file that becomes ``path`` once it is complete.
+
+    Raises UtvmError if the folder is missing or may not be written.
+    """
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise UtvmError(f"cannot write {path}: {error.strerror}") from error
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            write(file)
+        # mkstemp makes files private; a result is as readable as any other new file.
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)
+        temporary.replace(path)
+    except BaseException as error:
+        temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise UtvmError(f"cannot write {path}: {error.strerror}") from error
+        raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file in UTF-8, atomically."""
+    write_atomically(path, lambda file: file.write(text.encode()))
