@@ -4,8 +4,8 @@ TensorFlow and scikit-learn are needed here and nowhere else, so this script has
 (Python 3.11, Linux x86-64; about 30 seconds on two cores):
 
     python3.11 -m venv /tmp/digits-venv
-    /tmp/digits-venv/bin/pip install tensorflow-cpu==2.21.0 keras==3.15.1 scikit-learn==1.9.1 \
-        ai-edge-litert==2.3.0 numpy==2.4.6
+    /tmp/digits-venv/bin/pip install tensorflow-cpu==2.21.0 keras==3.15.1 scikit-learn==1.9.1
+    /tmp/digits-venv/bin/pip install ai-edge-litert==2.3.0 numpy==2.4.6
     /tmp/digits-venv/bin/python models/make_digits.py            # writes next to this file
     /tmp/digits-venv/bin/python models/make_digits.py -o OTHER   # or into the folder OTHER
 
