@@ -1,0 +1,517 @@
+"""Writes small quantized .tflite files, for tests that need a model of a certain shape.
+
+    m = ModelWriter()
+    x = m.input((1, 8, 8, 3), scale=0.02, zero_point=-3)
+    y = m.conv2d(x, weights, bias, weight_scale=0.01, stride=2, activation="RELU6",
+                 scale=0.03, zero_point=5)
+    m.output(y)
+    m.save(path)
+
+Tensors are named by their number in the file, which is also the number the oracle knows them by.
+Output shapes are computed here, on their own, so that the importer's shape rules are tested too.
+``tensor`` and ``operator`` write anything, also what no converter would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import flatbuffers
+import numpy as np
+import tflite
+
+# The operator versions that introduced int8; the newest where there is a choice.
+_VERSIONS = {
+    "ADD": 2,
+    "AVERAGE_POOL_2D": 2,
+    "CONV_2D": 3,
+    "DEPTHWISE_CONV_2D": 3,
+    "DEQUANTIZE": 2,
+    "FULLY_CONNECTED": 4,
+    "MAX_POOL_2D": 2,
+    "MEAN": 2,
+    "PAD": 2,
+    "QUANTIZE": 2,
+    "RELU": 2,
+    "RELU6": 2,
+    "SOFTMAX": 2,
+}
+_PADDINGS = {"SAME": 0, "VALID": 1}
+_ACTIVATIONS = {"NONE": 0, "RELU": 1, "RELU_N1_TO_1": 2, "RELU6": 3, "TANH": 4}
+# The schema forces this alignment on buffers.
+_BUFFER_ALIGNMENT = 16
+
+Pair = int | tuple[int, int]
+Options = tuple[str, Mapping[str, Any]]
+
+
+@dataclass
+class TensorSpec:
+    """A tensor to be written; tests may change it before ``save``."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    scales: tuple[float, ...] = ()
+    zero_points: tuple[int, ...] = ()
+    axis: int = 0
+    data: bytes | None = None
+    is_variable: bool = False
+
+
+@dataclass
+class OperatorSpec:
+    """An operator to be written: inputs may be -1 (absent), options are schema fields."""
+
+    kind: str
+    inputs: list[int]
+    outputs: list[int]
+    options: Options | None = None
+
+
+@dataclass
+class ModelWriter:
+    """A model under construction."""
+
+    description: str = "utvm_deploy test model"
+    tensors: list[TensorSpec] = field(default_factory=list)
+    operators: list[OperatorSpec] = field(default_factory=list)
+    inputs: list[int] = field(default_factory=list)
+    outputs: list[int] = field(default_factory=list)
+
+    # Tensors
+
+    def tensor(
+        self,
+        shape: Sequence[int],
+        dtype: str = "int8",
+        scale: float | Sequence[float] | None = None,
+        zero_point: int | Sequence[int] = 0,
+        *,
+        axis: int = 0,
+        data: np.ndarray | None = None,
+        name: str | None = None,
+    ) -> int:
+        """Any tensor; several scales make it quantized along ``axis``."""
+        number = len(self.tensors)
+        scales = () if scale is None else tuple(float(s) for s in np.atleast_1d(scale))
+        zeros = tuple(int(z) for z in np.broadcast_to(zero_point, (len(scales),)))
+        raw = None if data is None else np.ascontiguousarray(data, dtype=dtype).tobytes()
+        name = f"tensor_{number}" if name is None else name
+        shape = tuple(int(d) for d in shape)
+        self.tensors.append(TensorSpec(name, shape, dtype, scales, zeros, axis, raw))
+        return number
+
+    def constant(
+        self,
+        data: np.ndarray,
+        scale: float | Sequence[float] | None = None,
+        zero_point: int = 0,
+        *,
+        axis: int = 0,
+        name: str | None = None,
+    ) -> int:
+        """A constant with the array's shape and element type."""
+        data = np.asarray(data)
+        return self.tensor(
+            data.shape, str(data.dtype), scale, zero_point, axis=axis, data=data, name=name
+        )
+
+    def input(
+        self, shape: Sequence[int], scale: float = 0.1, zero_point: int = 0, name: str | None = None
+    ) -> int:
+        """An int8 model input."""
+        number = self.tensor(shape, "int8", scale, zero_point, name=name)
+        self.inputs.append(number)
+        return number
+
+    def float_input(self, shape: Sequence[int], name: str | None = None) -> int:
+        """A float32 model input, to be followed by ``quantize``."""
+        number = self.tensor(shape, "float32", name=name)
+        self.inputs.append(number)
+        return number
+
+    def output(self, *numbers: int) -> None:
+        """Declare model outputs."""
+        self.outputs += numbers
+
+    # Operators
+
+    def operator(
+        self,
+        kind: str,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        options: Options | None = None,
+    ) -> None:
+        """Any operator."""
+        self.operators.append(OperatorSpec(kind, list(inputs), list(outputs), options))
+
+    def conv2d(
+        self,
+        x: int,
+        weights: np.ndarray,
+        bias: np.ndarray | None = None,
+        *,
+        weight_scale: float | Sequence[float] = 0.01,
+        stride: Pair = 1,
+        dilation: Pair = 1,
+        padding: str = "SAME",
+        activation: str = "NONE",
+        scale: float = 0.1,
+        zero_point: int = 0,
+    ) -> int:
+        """CONV_2D; weights are OHWI."""
+        shape = self._window_shape(x, weights.shape[1:3], stride, dilation, padding)
+        options = _window_options("Conv2DOptions", stride, dilation, padding, activation)
+        out = (*shape, weights.shape[0])
+        return self._weighted(
+            "CONV_2D", x, weights, bias, weight_scale, 0, options, out, scale, zero_point
+        )
+
+    def depthwise_conv2d(
+        self,
+        x: int,
+        weights: np.ndarray,
+        bias: np.ndarray | None = None,
+        *,
+        weight_scale: float | Sequence[float] = 0.01,
+        stride: Pair = 1,
+        dilation: Pair = 1,
+        padding: str = "SAME",
+        activation: str = "NONE",
+        scale: float = 0.1,
+        zero_point: int = 0,
+    ) -> int:
+        """DEPTHWISE_CONV_2D; weights are 1HWC with C a multiple of the input's channels."""
+        shape = self._window_shape(x, weights.shape[1:3], stride, dilation, padding)
+        name, fields = _window_options(
+            "DepthwiseConv2DOptions", stride, dilation, padding, activation
+        )
+        multiplier = weights.shape[3] // self.tensors[x].shape[3]
+        options = (name, {**fields, "DepthMultiplier": multiplier})
+        out = (*shape, weights.shape[3])
+        return self._weighted(
+            "DEPTHWISE_CONV_2D", x, weights, bias, weight_scale, 3, options, out, scale, zero_point
+        )
+
+    def fully_connected(
+        self,
+        x: int,
+        weights: np.ndarray,
+        bias: np.ndarray | None = None,
+        *,
+        weight_scale: float | Sequence[float] = 0.01,
+        activation: str = "NONE",
+        keep_num_dims: bool = False,
+        scale: float = 0.1,
+        zero_point: int = 0,
+    ) -> int:
+        """FULLY_CONNECTED; weights are [outputs, inputs]."""
+        shape = self.tensors[x].shape
+        rows = int(np.prod(shape)) // weights.shape[1]
+        out = (*shape[:-1], weights.shape[0]) if keep_num_dims else (rows, weights.shape[0])
+        options = (
+            "FullyConnectedOptions",
+            {"FusedActivationFunction": _ACTIVATIONS[activation], "KeepNumDims": keep_num_dims},
+        )
+        return self._weighted(
+            "FULLY_CONNECTED", x, weights, bias, weight_scale, 0, options, out, scale, zero_point
+        )
+
+    def add(
+        self, a: int, b: int, *, activation: str = "NONE", scale: float = 0.1, zero_point: int = 0
+    ) -> int:
+        """ADD with broadcasting."""
+        shape = np.broadcast_shapes(self.tensors[a].shape, self.tensors[b].shape)
+        options = ("AddOptions", {"FusedActivationFunction": _ACTIVATIONS[activation]})
+        return self._plain("ADD", [a, b], shape, scale, zero_point, options)
+
+    def average_pool(self, x: int, window: Pair, **options: Any) -> int:
+        """AVERAGE_POOL_2D; the output is quantized like the input."""
+        return self._pool("AVERAGE_POOL_2D", x, window, **options)
+
+    def max_pool(self, x: int, window: Pair, **options: Any) -> int:
+        """MAX_POOL_2D; the output is quantized like the input."""
+        return self._pool("MAX_POOL_2D", x, window, **options)
+
+    def mean(
+        self,
+        x: int,
+        axes: Sequence[int],
+        *,
+        keep_dims: bool = False,
+        scale: float = 0.1,
+        zero_point: int = 0,
+    ) -> int:
+        """MEAN over axes, which may be negative."""
+        shape = self.tensors[x].shape
+        reduced = {axis % len(shape) for axis in axes}
+        out = [
+            1 if i in reduced else d for i, d in enumerate(shape) if keep_dims or i not in reduced
+        ]
+        constant = self.constant(np.array(axes, np.int32))
+        options = ("ReducerOptions", {"KeepDims": keep_dims})
+        return self._plain("MEAN", [x, constant], out, scale, zero_point, options)
+
+    def pad(self, x: int, paddings: Sequence[Sequence[int]]) -> int:
+        """PAD by (before, after) per dimension; the output is quantized like the input."""
+        shape = [
+            d + before + after
+            for d, (before, after) in zip(self.tensors[x].shape, paddings, strict=True)
+        ]
+        constant = self.constant(np.array(paddings, np.int32))
+        return self._like("PAD", [x, constant], shape, ("PadOptions", {}))
+
+    def reshape(self, x: int, shape: Sequence[int]) -> int:
+        """RESHAPE; one dimension may be -1."""
+        known = int(np.prod([d for d in shape if d != -1]))
+        left = int(np.prod(self.tensors[x].shape)) // max(known, 1)
+        constant = self.constant(np.array(shape, np.int32))
+        out = [left if d == -1 else d for d in shape]
+        return self._like("RESHAPE", [x, constant], out, ("ReshapeOptions", {}))
+
+    def softmax(self, x: int, *, beta: float = 1.0) -> int:
+        """SOFTMAX along the last dimension."""
+        options = ("SoftmaxOptions", {"Beta": beta})
+        return self._plain("SOFTMAX", [x], self.tensors[x].shape, 1 / 256, -128, options)
+
+    def relu(self, x: int, *, scale: float = 0.1, zero_point: int = 0) -> int:
+        """RELU."""
+        return self._plain("RELU", [x], self.tensors[x].shape, scale, zero_point)
+
+    def relu6(self, x: int, *, scale: float = 0.1, zero_point: int = 0) -> int:
+        """RELU6."""
+        return self._plain("RELU6", [x], self.tensors[x].shape, scale, zero_point)
+
+    def quantize(self, x: int, *, scale: float = 0.1, zero_point: int = 0) -> int:
+        """QUANTIZE float32 or int8 to int8."""
+        options: Options = ("QuantizeOptions", {})
+        return self._plain("QUANTIZE", [x], self.tensors[x].shape, scale, zero_point, options)
+
+    def dequantize(self, x: int) -> int:
+        """DEQUANTIZE to float32."""
+        out = self.tensor(self.tensors[x].shape, "float32")
+        self.operator("DEQUANTIZE", [x], [out], ("DequantizeOptions", {}))
+        return out
+
+    # The file
+
+    def to_bytes(self) -> bytes:
+        """The .tflite file."""
+        return _Serializer(self).finish()
+
+    def save(self, path: str | Path) -> Path:
+        """Write the file."""
+        Path(path).write_bytes(self.to_bytes())
+        return Path(path)
+
+    def _weighted(
+        self,
+        kind: str,
+        x: int,
+        weights: np.ndarray,
+        bias: np.ndarray | None,
+        weight_scale: float | Sequence[float],
+        axis: int,
+        options: Options,
+        shape: Sequence[int],
+        scale: float,
+        zero_point: int,
+    ) -> int:
+        weights_number = self.constant(np.asarray(weights, np.int8), weight_scale, axis=axis)
+        inputs = [x, weights_number]
+        if bias is not None:
+            # What the converter does; LiteRT checks that it is so.
+            scales = self.tensors[x].scales[0] * np.atleast_1d(np.array(weight_scale, np.float32))
+            inputs.append(self.constant(np.asarray(bias, np.int32), list(scales)))
+        return self._plain(kind, inputs, shape, scale, zero_point, options)
+
+    def _plain(
+        self,
+        kind: str,
+        inputs: Sequence[int],
+        shape: Sequence[int],
+        scale: float,
+        zero_point: int,
+        options: Options | None = None,
+    ) -> int:
+        out = self.tensor(shape, "int8", scale, zero_point)
+        self.operator(kind, inputs, [out], options)
+        return out
+
+    def _like(
+        self, kind: str, inputs: Sequence[int], shape: Sequence[int], options: Options
+    ) -> int:
+        x = self.tensors[inputs[0]]
+        return self._plain(kind, inputs, shape, x.scales[0], x.zero_points[0], options)
+
+    def _pool(
+        self,
+        kind: str,
+        x: int,
+        window: Pair,
+        *,
+        stride: Pair | None = None,
+        padding: str = "VALID",
+        activation: str = "NONE",
+    ) -> int:
+        window = _pair(window)
+        stride = window if stride is None else _pair(stride)
+        shape = (*self._window_shape(x, window, stride, 1, padding), self.tensors[x].shape[3])
+        fields = {
+            "Padding": _PADDINGS[padding],
+            "StrideH": stride[0],
+            "StrideW": stride[1],
+            "FilterHeight": window[0],
+            "FilterWidth": window[1],
+            "FusedActivationFunction": _ACTIVATIONS[activation],
+        }
+        return self._like(kind, [x], shape, ("Pool2DOptions", fields))
+
+    def _window_shape(
+        self, x: int, window: Sequence[int], stride: Pair, dilation: Pair, padding: str
+    ) -> tuple[int, int, int]:
+        batch, *image, _ = self.tensors[x].shape
+        sizes = []
+        for size, w, s, d in zip(image, window, _pair(stride), _pair(dilation), strict=True):
+            positions = size if padding == "SAME" else size - (w - 1) * d
+            sizes.append(-(-positions // s))
+        return (batch, sizes[0], sizes[1])
+
+
+def _pair(value: Pair) -> tuple[int, int]:
+    return (value, value) if isinstance(value, int) else value
+
+
+def _window_options(
+    name: str, stride: Pair, dilation: Pair, padding: str, activation: str
+) -> Options:
+    (stride_h, stride_w), (dilation_h, dilation_w) = _pair(stride), _pair(dilation)
+    return name, {
+        "Padding": _PADDINGS[padding],
+        "StrideH": stride_h,
+        "StrideW": stride_w,
+        "DilationHFactor": dilation_h,
+        "DilationWFactor": dilation_w,
+        "FusedActivationFunction": _ACTIVATIONS[activation],
+    }
+
+
+class _Serializer:
+    """Builds the flatbuffer: leaves first, because a flatbuffer is written back to front."""
+
+    def __init__(self, model: ModelWriter) -> None:
+        self.model = model
+        self.builder = flatbuffers.Builder(1024)
+        # Each operator name is one code; a name that is not builtin becomes a custom operator.
+        self.codes = list(dict.fromkeys(op.kind for op in model.operators))
+
+    def finish(self) -> bytes:
+        buffers = self._tables("Buffer", [{}])  # buffer 0 is the empty one
+        tensors = []
+        for spec in self.model.tensors:
+            number = 0
+            if spec.data is not None:
+                number = len(buffers)
+                buffers += self._tables("Buffer", [{"Data": self._raw(spec.data)}])
+            tensors.append(self._tensor(spec, number))
+        operators = [self._operator(spec) for spec in self.model.operators]
+        codes = [self._code(kind) for kind in self.codes]
+        subgraph = self._table(
+            "SubGraph",
+            {
+                "Tensors": self._offsets(tensors),
+                "Inputs": self._numbers(self.model.inputs, np.int32),
+                "Outputs": self._numbers(self.model.outputs, np.int32),
+                "Operators": self._offsets(operators),
+                "Name": self.builder.CreateString("main"),
+            },
+        )
+        root = self._table(
+            "Model",
+            {
+                "Version": 3,
+                "OperatorCodes": self._offsets(codes),
+                "Subgraphs": self._offsets([subgraph]),
+                "Description": self.builder.CreateString(self.model.description),
+                "Buffers": self._offsets(buffers),
+            },
+        )
+        self.builder.Finish(root, b"TFL3")
+        return bytes(self.builder.Output())
+
+    def _table(self, name: str, fields: Mapping[str, Any]) -> int:
+        getattr(tflite, f"{name}Start")(self.builder)
+        for key, value in fields.items():
+            getattr(tflite, f"{name}Add{key}")(self.builder, value)
+        return int(getattr(tflite, f"{name}End")(self.builder))
+
+    def _tables(self, name: str, tables: Sequence[Mapping[str, Any]]) -> list[int]:
+        return [self._table(name, fields) for fields in tables]
+
+    def _offsets(self, offsets: Sequence[int]) -> int:
+        self.builder.StartVector(4, len(offsets), 4)
+        for offset in reversed(offsets):
+            self.builder.PrependUOffsetTRelative(offset)
+        return int(self.builder.EndVector())
+
+    def _numbers(self, values: Sequence[float], dtype: type) -> int:
+        array: np.ndarray = np.array(values, dtype)
+        self.builder.StartVector(array.itemsize, array.size, array.itemsize)
+        return self._filled(array.tobytes())
+
+    def _raw(self, data: bytes) -> int:
+        self.builder.StartVector(1, len(data), _BUFFER_ALIGNMENT)
+        return self._filled(data)
+
+    def _filled(self, data: bytes) -> int:
+        """The body of the vector just started, in one copy."""
+        head = self.builder.Head() - len(data)
+        self.builder.head = head
+        self.builder.Bytes[head : head + len(data)] = data
+        return int(self.builder.EndVector())
+
+    def _tensor(self, spec: TensorSpec, buffer: int) -> int:
+        fields: dict[str, Any] = {
+            "Shape": self._numbers(spec.shape, np.int32),
+            "Type": getattr(tflite.TensorType, spec.dtype.upper()),
+            "Buffer": buffer,
+            "Name": self.builder.CreateString(spec.name),
+            "IsVariable": spec.is_variable,
+        }
+        if spec.scales or spec.zero_points:
+            fields["Quantization"] = self._table(
+                "QuantizationParameters",
+                {
+                    "Scale": self._numbers(spec.scales, np.float32),
+                    "ZeroPoint": self._numbers(spec.zero_points, np.int64),
+                    "QuantizedDimension": spec.axis,
+                },
+            )
+        return self._table("Tensor", fields)
+
+    def _operator(self, spec: OperatorSpec) -> int:
+        fields: dict[str, Any] = {
+            "OpcodeIndex": self.codes.index(spec.kind),
+            "Inputs": self._numbers(spec.inputs, np.int32),
+            "Outputs": self._numbers(spec.outputs, np.int32),
+        }
+        if spec.options is not None:
+            name, options = spec.options
+            fields["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, name)
+            fields["BuiltinOptions"] = self._table(name, options)
+        return self._table("Operator", fields)
+
+    def _code(self, kind: str) -> int:
+        number = getattr(tflite.BuiltinOperator, kind, None)
+        fields: dict[str, Any] = {"Version": _VERSIONS.get(kind, 1)}
+        if number is None:
+            fields["CustomCode"] = self.builder.CreateString(kind)
+            number = tflite.BuiltinOperator.CUSTOM
+        fields["BuiltinCode"] = number
+        fields["DeprecatedBuiltinCode"] = min(number, 127)
+        return self._table("OperatorCode", fields)
