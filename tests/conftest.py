@@ -1,0 +1,87 @@
+"""What every test gets: a clean environment, and a device on each board there is.
+
+pytest                      host process and every emulated core
+pytest --bench bench.toml   also the real boards that the bench file lists
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tomllib
+
+import utvm_deploy
+from utvm_deploy.board import Board, load_board
+from utvm_deploy.device import Device
+
+ROOT = Path(__file__).resolve().parents[1]
+#: Every board that runs on this computer; each end-to-end test runs once on each.
+RUNNABLE_BOARDS = ("host", "mps2_an500", "mps2_an386", "mps2_an385", "mps3_an547")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--bench", help="a bench.toml: run the end-to-end tests on its boards too")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "board" not in metafunc.fixturenames:
+        return
+    params = [
+        pytest.param(name, marks=[] if name == "host" else [pytest.mark.emulator])
+        for name in RUNNABLE_BOARDS
+    ]
+    bench = metafunc.config.getoption("--bench")
+    if bench:
+        boards = tomllib.loads(Path(bench).read_text()).get("boards", {})
+        params += [pytest.param(name, marks=pytest.mark.hardware) for name in boards]
+    metafunc.parametrize("board", params, indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, image_cache: Path) -> None:
+    """No setting of the user's reaches a test, and none is left behind."""
+    for name in list(os.environ):
+        if name.startswith("UTVM_") and name not in ("UTVM_SHARED", "UTVM_TEST_JOBS"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("UTVM_CACHE", str(image_cache))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def image_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One cache of built images for the whole run, shared between parallel workers."""
+    base = tmp_path_factory.getbasetemp()
+    if os.environ.get("PYTEST_XDIST_WORKER"):
+        base = base.parent
+    cache = base / "image-cache"
+    cache.mkdir(exist_ok=True)
+    return cache
+
+
+@pytest.fixture
+def board(request: pytest.FixtureRequest) -> Board:
+    """Each board in turn."""
+    board = load_board(request.param)
+    if board.emulator and not shutil.which(board.emulator.program):
+        pytest.skip(f"{board.emulator.program} is not installed")
+    return board
+
+
+@pytest.fixture
+def device(board: Board) -> Iterator[Device]:
+    """A device on each board in turn."""
+    with utvm_deploy.connect(board) as connected:
+        yield connected
+
+
+@pytest.fixture(scope="session")
+def shared_models() -> Path:
+    """The folder of the MLPerf Tiny reference models, which do not belong to this project."""
+    folder = Path(os.environ.get("UTVM_SHARED", ROOT.parent / "shared")) / "models"
+    if not folder.is_dir():
+        pytest.skip(f"no folder of shared models at {folder}; set UTVM_SHARED")
+    return folder

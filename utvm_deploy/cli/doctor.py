@@ -1,0 +1,50 @@
+"""utvm doctor: what is installed, what is missing, the command that fixes it."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+
+from utvm_deploy.board import load_board
+from utvm_deploy.cli.arguments import Verbs, add_verb
+from utvm_deploy.cli.output import Output
+from utvm_deploy.doctor import examine
+
+
+def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the command line."""
+    parser = add_verb(verbs, common, "doctor", "what is installed and what is missing", run)
+    parser.add_argument("--board", metavar="B", help="check for this board only, and insist")
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    """Exit code 1 if something that is needed is missing."""
+    board = load_board(args.board) if args.board else None
+    checks = examine(board)
+    missing = [check for check in checks if not check.ok]
+    out.table(
+        ["", "what", "found", "purpose", "to install"],
+        [
+            (
+                "ok" if check.found else ("MISSING" if check.needed else "absent"),
+                check.what,
+                check.found,
+                check.purpose,
+                "" if check.found else check.fix,
+            )
+            for check in checks
+        ],
+    )
+    if board and not missing:
+        out.line(f"everything for {board.name} is here")
+    for check in missing:
+        out.line(f"{check.what} is missing; run: {check.fix}")
+    out.result(
+        "utvm.doctor/1",
+        {
+            "ok": not missing,
+            "board": board.name if board else None,
+            "checks": [{**asdict(check), "ok": check.ok} for check in checks],
+        },
+    )
+    return 1 if missing else 0
