@@ -286,10 +286,11 @@ def _parent_death_hook() -> Callable[[], None] | None:
 
 def _end_group(popen: subprocess.Popen[bytes]) -> None:
     """End the child's process group, politely first, and reap the child."""
+    if popen.returncode is not None:
+        return  # reaped before: its number may by now be somebody else's
     try:
-        if popen.poll() is None:
-            _signal_group(popen.pid, signal.SIGTERM)
-            popen.wait(TERMINATE_TIMEOUT_S)
+        _signal_group(popen.pid, signal.SIGTERM)
+        popen.wait(TERMINATE_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         logger.debug("process %d ignores SIGTERM; killing it", popen.pid)
     finally:

@@ -1,0 +1,57 @@
+// Registers that every ARMv7-M and ARMv8-M core has at the same address.
+
+#ifndef CORTEX_M_H
+#define CORTEX_M_H
+
+#include <stdint.h>
+
+#define REGISTER(address) (*(volatile uint32_t *)(uintptr_t)(address))
+
+#define SYSTICK_CTRL REGISTER(0xE000E010u)
+#define SYSTICK_LOAD REGISTER(0xE000E014u)
+#define SYSTICK_VALUE REGISTER(0xE000E018u)
+#define NVIC_ENABLE(n) REGISTER(0xE000E100u + 4u * (n))
+#define SCB_VTOR REGISTER(0xE000ED08u)
+#define SCB_AIRCR REGISTER(0xE000ED0Cu)
+#define SCB_CCR REGISTER(0xE000ED14u)
+#define SCB_SHCSR REGISTER(0xE000ED24u)
+#define SCB_CFSR REGISTER(0xE000ED28u)
+#define SCB_HFSR REGISTER(0xE000ED2Cu)
+#define SCB_MMFAR REGISTER(0xE000ED34u)
+#define SCB_BFAR REGISTER(0xE000ED38u)
+#define SCB_CCSIDR REGISTER(0xE000ED80u)
+#define SCB_CSSELR REGISTER(0xE000ED84u)
+#define SCB_CPACR REGISTER(0xE000ED88u)
+#define DEBUG_DEMCR REGISTER(0xE000EDFCu)
+#define CACHE_ICIALLU REGISTER(0xE000EF50u)
+#define CACHE_DCISW REGISTER(0xE000EF60u)
+#define CACHE_DCCISW REGISTER(0xE000EF74u)
+#define DWT_CTRL REGISTER(0xE0001000u)
+#define DWT_CYCCNT REGISTER(0xE0001004u)
+
+static inline void barrier(void)
+{
+    __asm volatile("dsb\n\tisb" ::: "memory");
+}
+
+static inline void interrupts_off(void)
+{
+    __asm volatile("cpsid i" ::: "memory");
+}
+
+static inline void interrupts_on(void)
+{
+    __asm volatile("cpsie i\n\tisb" ::: "memory");
+}
+
+static inline void wait_for_interrupt(void)
+{
+    __asm volatile("dsb\n\twfi" ::: "memory");
+}
+
+static inline void enable_interrupt(uint32_t number)
+{
+    NVIC_ENABLE(number / 32u) = 1u << (number % 32u);
+}
+
+#endif

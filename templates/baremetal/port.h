@@ -1,0 +1,49 @@
+// What main.c asks of the drivers. The board's file chooses one file of each
+// kind: clock_*.c, uart_*.c, timer_*.c.
+
+#ifndef PORT_H
+#define PORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// Sets the core's and the buses' clocks. Runs before .data is ready.
+void clock_start(void);
+
+void uart_start(void);
+// Both move what can be moved at once and return how many bytes that was.
+size_t uart_read(uint8_t *data, size_t size);
+size_t uart_write(const uint8_t *data, size_t size);
+// Whether sleeping now would miss work: bytes wait to be read or written.
+bool uart_is_busy(void);
+void uart_rx_isr(void);
+
+void timer_start(void);
+// Ticks since start, in the board file's unit; 64 bit, never wraps.
+uint64_t timer_ticks(void);
+// Around sleep: an emulated timer that runs would wake the core for nothing.
+void timer_pause(void);
+void timer_resume(void);
+void timer_isr(void);
+
+_Noreturn void system_reset(void);
+// Makes code that was just written to memory visible to instruction fetch.
+void sync_code(void);
+
+// What a fault handler leaves behind for after the reset; survives it, because
+// start-up does not touch .noinit. The host reads it by its symbol.
+#define FAULT_MAGIC 0x544C4146u // "FALT"
+struct fault_record {
+    uint32_t magic;
+    uint32_t exception; // number of the fault's vector
+    uint32_t pc;
+    uint32_t lr;
+    uint32_t cfsr;
+    uint32_t hfsr;
+    uint32_t mmfar;
+    uint32_t bfar;
+};
+extern struct fault_record utvm_fault;
+
+#endif

@@ -1,0 +1,161 @@
+// From reset to main: vector table, memory initialization, FPU, caches, faults.
+
+#include "board_config.h"
+#include "cortex_m.h"
+#include "port.h"
+
+extern uint32_t ld_data_load[], ld_data_start[], ld_data_end[];
+extern uint32_t ld_bss_start[], ld_bss_end[], ld_stack_top[];
+
+int main(void);
+void reset_handler(void);
+void fault_handler(void);
+_Noreturn void fault_record_and_reset(const uint32_t *frame, uint32_t exception);
+
+__attribute__((section(".noinit"))) struct fault_record utvm_fault;
+
+typedef void (*handler_t)(void);
+
+struct vector_table {
+    uint32_t *stack_top;
+    handler_t handlers[15 + BOARD_INTERRUPT_COUNT];
+};
+
+// handlers[n] belongs to exception n + 1, interrupt n to handlers[15 + n].
+__attribute__((section(".vectors"), used))
+const struct vector_table vector_table = {
+    ld_stack_top,
+    {
+        [0] = reset_handler,
+        [1] = fault_handler, // NMI
+        [2] = fault_handler, // HardFault
+        [3] = fault_handler, // MemManage
+        [4] = fault_handler, // BusFault
+        [5] = fault_handler, // UsageFault
+        [6] = fault_handler, // SecureFault
+        [10] = fault_handler, // SVCall
+        [11] = fault_handler, // DebugMonitor
+        [13] = fault_handler, // PendSV
+        [14] = timer_isr, // SysTick
+        [15 + BOARD_UART_RX_IRQ] = uart_rx_isr,
+#ifdef BOARD_TIMER_IRQ
+        [15 + BOARD_TIMER_IRQ] = timer_isr,
+#endif
+    },
+};
+
+#if BOARD_DCACHE_BYTES
+// Clean-and-invalidate or invalidate the whole data cache by set and way.
+static void dcache_all(volatile uint32_t *operation)
+{
+    SCB_CSSELR = 0u; // level 1 data cache
+    barrier();
+    const uint32_t geometry = SCB_CCSIDR;
+    const uint32_t sets = (geometry >> 13) & 0x7FFFu;
+    const uint32_t ways = (geometry >> 3) & 0x3FFu;
+    // The way stands in the topmost bits, however many it needs.
+    const uint32_t way_shift = ways ? (uint32_t)__builtin_clz(ways) : 0u;
+    const uint32_t set_shift = (geometry & 7u) + 4u;
+    for (uint32_t set = 0u; set <= sets; ++set) {
+        for (uint32_t way = 0u; way <= ways; ++way) {
+            *operation = (way << way_shift) | (set << set_shift);
+        }
+    }
+    barrier();
+}
+#endif
+
+static void caches_on(void)
+{
+#if BOARD_ICACHE_BYTES
+    CACHE_ICIALLU = 0u;
+    barrier();
+    SCB_CCR |= 1u << 17;
+    barrier();
+#endif
+#if BOARD_DCACHE_BYTES
+    // After a reset by software the cache may be on and hold dirty lines, but
+    // then they are of the previous life: drop them.
+    if ((SCB_CCR & (1u << 16)) == 0u) {
+        dcache_all(&CACHE_DCISW);
+        SCB_CCR |= 1u << 16;
+        barrier();
+    }
+#endif
+}
+
+void sync_code(void)
+{
+#if BOARD_DCACHE_BYTES
+    dcache_all(&CACHE_DCCISW);
+#endif
+#if BOARD_ICACHE_BYTES
+    CACHE_ICIALLU = 0u;
+#endif
+    barrier();
+}
+
+_Noreturn void system_reset(void)
+{
+#if BOARD_DCACHE_BYTES
+    dcache_all(&CACHE_DCCISW); // .noinit must reach the memory that survives
+#endif
+    barrier();
+    SCB_AIRCR = 0x05FA0004u; // key, SYSRESETREQ
+    for (;;) {
+        barrier();
+    }
+}
+
+void reset_handler(void)
+{
+    SCB_VTOR = (uint32_t)(uintptr_t)&vector_table;
+    // MemManage, BusFault and UsageFault on, so that a record can name them.
+    SCB_SHCSR |= 7u << 16;
+#if BOARD_HAS_FPU
+    SCB_CPACR |= 0xFu << 20; // also switches the vector extension on
+#endif
+    barrier();
+    clock_start();
+    const uint32_t *load = ld_data_load;
+    for (uint32_t *to = ld_data_start; to < ld_data_end; ++to) {
+        *to = *load++;
+    }
+    for (uint32_t *to = ld_bss_start; to < ld_bss_end; ++to) {
+        *to = 0u;
+    }
+    caches_on();
+    main();
+    system_reset();
+}
+
+// A separate function because the frame must be found before C moves the stack.
+__attribute__((naked)) void fault_handler(void)
+{
+    __asm volatile("tst lr, #4\n\t"
+                   "ite eq\n\t"
+                   "mrseq r0, msp\n\t"
+                   "mrsne r0, psp\n\t"
+                   "mrs r1, ipsr\n\t"
+                   "ldr r2, =ld_stack_top\n\t" // the stack may be what broke
+                   "mov sp, r2\n\t"
+                   "b fault_record_and_reset\n\t"
+                   ".ltorg");
+}
+
+_Noreturn void fault_record_and_reset(const uint32_t *frame, uint32_t exception)
+{
+    const uintptr_t at = (uintptr_t)frame;
+    // Stacked: r0-r3, r12, lr, pc, xpsr. A frame outside RAM holds nothing.
+    const bool is_readable = at >= BOARD_STACK_RAM_START
+        && at <= BOARD_STACK_RAM_END - 32u && at % 4u == 0u;
+    utvm_fault.exception = exception;
+    utvm_fault.pc = is_readable ? frame[6] : 0u;
+    utvm_fault.lr = is_readable ? frame[5] : 0u;
+    utvm_fault.cfsr = SCB_CFSR;
+    utvm_fault.hfsr = SCB_HFSR;
+    utvm_fault.mmfar = SCB_MMFAR;
+    utvm_fault.bfar = SCB_BFAR;
+    utvm_fault.magic = FAULT_MAGIC;
+    system_reset();
+}

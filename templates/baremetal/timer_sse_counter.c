@@ -1,0 +1,53 @@
+// The 64-bit system counter of Arm's SSE-300 subsystem.
+//
+// The difference of two readings is rounded to the nearest tick: where a tick
+// of ours is more than two counts, that is exact wherever the first one fell.
+
+#include "board_config.h"
+#include "cortex_m.h"
+#include "port.h"
+
+#define COUNTER_CONTROL REGISTER(BOARD_TIMER_CONTROL_BASE + 0x0u)
+#define COUNT_LOW REGISTER(BOARD_TIMER_BASE + 0x0u)
+#define COUNT_HIGH REGISTER(BOARD_TIMER_BASE + 0x4u)
+
+static uint64_t last;
+static uint64_t total;
+
+static uint64_t count(void)
+{
+    uint32_t high;
+    uint32_t low;
+    do {
+        high = COUNT_HIGH;
+        low = COUNT_LOW;
+    } while (high != COUNT_HIGH);
+    return (uint64_t)high << 32 | low;
+}
+
+void timer_start(void)
+{
+    COUNTER_CONTROL |= 1u;
+    last = count();
+}
+
+uint64_t timer_ticks(void)
+{
+    const uint64_t now = count();
+    total += ((now - last) * BOARD_TIMER_MULTIPLIER + BOARD_TIMER_DIVISOR / 2u)
+        / BOARD_TIMER_DIVISOR;
+    last = now;
+    return total;
+}
+
+void timer_pause(void)
+{
+}
+
+void timer_resume(void)
+{
+}
+
+void timer_isr(void)
+{
+}
