@@ -1,0 +1,299 @@
+// States, sessions, dispatch.
+//
+//                  request              made                out
+//     RECEIVE ──────────────▶ (handle) ─────▶ SEND ───────────────▶ RECEIVE
+//                                │              │  ▲
+//                       CHECKSUM ◀              ▼  │ batch done
+//                     (then SEND)              RUN ┘      RESET ─▶ RECEIVE
+//
+// Nothing is received while a reply is made or sent: rx_buffer holds the
+// request until then.
+//
+// SPDX-License-Identifier: Apache-2.0
+#include <string.h>
+
+#include "utvm_private.h"
+
+// chunk_at and chunk_length are bytes
+#if UTVM_CHUNK_BYTES < 1 || UTVM_CHUNK_BYTES > 255
+#error "UTVM_CHUNK_BYTES must be 1 to 255"
+#endif
+#if UTVM_CRC_BYTES_PER_POLL < 1
+#error "UTVM_CRC_BYTES_PER_POLL must be positive"
+#endif
+
+// A compile-time check: the smallest payload holds the longest HELLO reply,
+// and an EXECUTE of one task with all arguments.
+typedef char utvm_check_hello[UTVM_MIN_PAYLOAD_BYTES
+                        >= UTVM_HELLO_REPLY_BYTES + UTVM_MAX_IMAGE_BYTES
+                ? 1 : -1];
+typedef char utvm_check_task[UTVM_MIN_PAYLOAD_BYTES
+                        >= UTVM_TASK_BYTES + 4 * UTVM_MAX_ARGUMENTS
+                ? 1 : -1];
+
+static int refuse_config(utvm_t *utvm, const char *why) {
+    (void)why;
+    UTVM_ERROR(utvm, why);
+    return UTVM_ERR_CONFIG;
+}
+
+int utvm_init(
+        utvm_t *utvm, const struct utvm_config *config, uint32_t nonce) {
+    memset(utvm, 0, sizeof *utvm);
+    utvm->config = config;
+    utvm->nonce = nonce ? nonce : 1;
+
+    if (!config->read || !config->write || !config->ticks) {
+        return refuse_config(utvm, "read, write and ticks must be given");
+    }
+    if (!config->rx_buffer
+            || config->rx_size < UTVM_RX_BYTES(UTVM_MIN_PAYLOAD_BYTES)) {
+        return refuse_config(utvm, "rx_buffer is too small");
+    }
+    if (!config->tx_buffer
+            || config->tx_size < UTVM_TX_BYTES(UTVM_MIN_PAYLOAD_BYTES)) {
+        return refuse_config(utvm, "tx_buffer is too small");
+    }
+    if (config->region_count > 0xffff
+            || (config->region_count && !config->regions)) {
+        return refuse_config(utvm, "regions are missing, or over 65535");
+    }
+
+    // a zero, COBS's first code, and one code per 254 bytes, rounded up
+    utvm->tx_gap = 2 + (config->tx_size >> 7);
+    utvm_outcome(utvm, UTVM_STATUS_OK, 0, 0);
+    utvm_frame_send(utvm, UTVM_OPCODE_BOOT, 0);
+    return UTVM_OK;
+}
+
+void utvm_outcome(
+        utvm_t *utvm, uint32_t status, uint32_t index, uint32_t detail) {
+    uint8_t *reply = utvm_reply(utvm);
+    utvm_put16(reply + UTVM_OUTCOME_STATUS, status);
+    utvm_put16(reply + UTVM_OUTCOME_INDEX, index);
+    utvm_put32(reply + UTVM_OUTCOME_DETAIL, detail);
+    utvm->reply_length = UTVM_OUTCOME_BYTES;
+}
+
+/// Requests ///
+
+// The request in rx_buffer.
+static struct utvm_request request_of(const utvm_t *utvm) {
+    struct utvm_request request = {
+        utvm->config->rx_buffer + UTVM_HEADER_BYTES,
+        utvm->rx_length - UTVM_HEADER_BYTES - UTVM_CRC_BYTES,
+    };
+    return request;
+}
+
+// Close the reply to the request in rx_buffer.
+static void answer(utvm_t *utvm) {
+    const uint8_t *frame = utvm->config->rx_buffer;
+    utvm_frame_send(utvm, frame[UTVM_HEADER_OPCODE],
+            utvm_get32(frame + UTVM_HEADER_SEQUENCE));
+}
+
+static void on_hello(utvm_t *utvm) {
+    const struct utvm_config *config = utvm->config;
+    uint8_t *reply = utvm_reply(utvm);
+    uint32_t workspace = (uint32_t)(uintptr_t)config->workspace;
+    uint32_t workspace_end = (uint32_t)(uintptr_t)config->workspace_end;
+    utvm_outcome(utvm, UTVM_STATUS_OK, 0, 0);
+    utvm_put32(reply + UTVM_HELLO_REPLY_RUNTIME_VERSION, UTVM_VERSION);
+    utvm_put16(reply + UTVM_HELLO_REPLY_REQUEST_BYTES, utvm_request_max(utvm));
+    utvm_put16(reply + UTVM_HELLO_REPLY_REPLY_BYTES, utvm_reply_max(utvm));
+    utvm_put32(reply + UTVM_HELLO_REPLY_TICKS_PER_SECOND,
+            config->ticks_per_second);
+    utvm_put16(reply + UTVM_HELLO_REPLY_TICK_UNIT, config->tick_unit);
+    utvm_put16(reply + UTVM_HELLO_REPLY_REGION_COUNT, config->region_count);
+    utvm_put32(reply + UTVM_HELLO_REPLY_WORKSPACE, workspace);
+    utvm_put32(reply + UTVM_HELLO_REPLY_WORKSPACE_BYTES,
+            workspace_end - workspace);
+    utvm->reply_length = UTVM_HELLO_REPLY_BYTES;
+    const char *image = config->image;
+    for (uint32_t i = 0; image && image[i] && i < UTVM_MAX_IMAGE_BYTES; i++) {
+        reply[utvm->reply_length++] = (uint8_t)image[i];
+    }
+}
+
+// What came: something new, the last request once more, or something to be
+// refused or left alone?
+enum utvm_verdict { NEW, AGAIN, LEAVE, REFUSE };
+
+static enum utvm_verdict judge(utvm_t *utvm, const uint8_t *frame) {
+    struct utvm_request request = request_of(utvm);
+    uint32_t opcode = frame[UTVM_HEADER_OPCODE];
+
+    // our own reply, from a line that echoes?
+    if (opcode & UTVM_REPLY_BIT) {
+        return LEAVE;
+    }
+    if (frame[UTVM_HEADER_VERSION] != UTVM_PROTOCOL_VERSION) {
+        UTVM_ERROR(utvm, "the host speaks another protocol version");
+        utvm_outcome(utvm, UTVM_STATUS_VERSION, 0, UTVM_PROTOCOL_VERSION);
+        return REFUSE;
+    }
+
+    uint32_t sequence = utvm_get32(frame + UTVM_HEADER_SEQUENCE);
+    uint32_t crc = utvm_get32(request.payload + request.length);
+    if (opcode == UTVM_OPCODE_HELLO) {
+        if (request.length != UTVM_HELLO_BYTES) {
+            UTVM_ERROR(utvm, "HELLO has another length");
+            utvm_outcome(utvm, UTVM_STATUS_LENGTH, 0, request.length);
+            return REFUSE;
+        }
+        // a new host? then its numbers need not follow the old one's
+        uint32_t session = utvm_get32(request.payload + UTVM_HELLO_SESSION);
+        if (session != utvm->session) {
+            utvm->session = session;
+            utvm->sequence = sequence - 1;
+        }
+    } else if (!utvm->session
+            || utvm_get32(frame + UTVM_HEADER_NONCE) != utvm->nonce) {
+        UTVM_ERROR(utvm, "a request came from before the restart");
+        utvm_outcome(utvm, UTVM_STATUS_NO_SESSION, 0, 0);
+        return REFUSE;
+    }
+
+    // Only what is younger than the last request is done; an equal number with
+    // other content, or an older one, is a straggler that nobody waits for.
+    uint32_t age = sequence - utvm->sequence;
+    if (age == 0 && crc == utvm->request_crc) {
+        return AGAIN;
+    }
+    if (age == 0 || age >> 31) {
+        return LEAVE;
+    }
+    utvm->sequence = sequence;
+    utvm->request_crc = crc;
+    return NEW;
+}
+
+// Do what an opcode asks. The reply is made when the state is SEND or still
+// RECEIVE on return.
+static void dispatch(utvm_t *utvm, uint32_t opcode) {
+    struct utvm_request request = request_of(utvm);
+    switch (opcode) {
+    case UTVM_OPCODE_HELLO:
+        on_hello(utvm);
+        return;
+    case UTVM_OPCODE_READ:
+        utvm_on_read(utvm, request);
+        return;
+    case UTVM_OPCODE_WRITE:
+        utvm_on_write(utvm, request);
+        return;
+    case UTVM_OPCODE_EXECUTE:
+        utvm_on_execute(utvm, request);
+        return;
+    case UTVM_OPCODE_CHECKSUM:
+        utvm_on_checksum(utvm, request);
+        return;
+    case UTVM_OPCODE_REGIONS:
+        utvm_on_regions(utvm, request);
+        return;
+    case UTVM_OPCODE_RESET:
+        if (utvm->config->reset) {
+            utvm_outcome(utvm, UTVM_STATUS_OK, 0, 0);
+            utvm->state_after_send = UTVM_STATE_RESET;
+        } else {
+            utvm_outcome(utvm, UTVM_STATUS_UNSUPPORTED, 0, opcode);
+        }
+        return;
+    default:
+        UTVM_ERROR(utvm, "an unknown opcode came");
+        utvm_outcome(utvm, UTVM_STATUS_OPCODE, 0, opcode);
+        return;
+    }
+}
+
+static void handle(utvm_t *utvm) {
+    const uint8_t *frame = utvm->config->rx_buffer;
+    utvm->state_after_send = UTVM_STATE_RECEIVE;
+    switch (judge(utvm, frame)) {
+    case LEAVE:
+        utvm->rx_length = 0;
+        return;
+    case AGAIN:
+        utvm->tx_sent = 0;
+        utvm->state = UTVM_STATE_SEND;
+        return;
+    case REFUSE:
+        answer(utvm);
+        return;
+    case NEW:
+        dispatch(utvm, frame[UTVM_HEADER_OPCODE]);
+        // otherwise a later poll makes the reply
+        if (utvm->state == UTVM_STATE_RECEIVE) {
+            answer(utvm);
+        }
+        return;
+    }
+}
+
+/// Polls ///
+
+static int receive(utvm_t *utvm) {
+    const struct utvm_config *config = utvm->config;
+    if (utvm->chunk_at == utvm->chunk_length) {
+        int32_t got =
+                config->read(config->context, utvm->chunk, sizeof utvm->chunk);
+        if (got <= 0) {
+            return got;
+        }
+        utvm->chunk_at = 0;
+        utvm->chunk_length = (uint8_t)got;
+    }
+    while (utvm->chunk_at < utvm->chunk_length) {
+        if (utvm_frame_decode(utvm, utvm->chunk[utvm->chunk_at++])) {
+            handle(utvm);
+            return 1;
+        }
+    }
+    return 1;
+}
+
+static int send(utvm_t *utvm) {
+    const struct utvm_config *config = utvm->config;
+    int32_t put = config->write(config->context,
+            config->tx_buffer + utvm->tx_sent,
+            utvm->tx_length - utvm->tx_sent);
+    if (put <= 0) {
+        return put;
+    }
+    utvm->tx_sent += (uint32_t)put;
+    if (utvm->tx_sent == utvm->tx_length) {
+        utvm->state = utvm->state_after_send;
+        // the request is done with, unless it is a batch that runs now
+        if (utvm->state == UTVM_STATE_RECEIVE) {
+            utvm->rx_length = 0;
+        }
+    }
+    return 1;
+}
+
+int utvm_poll(utvm_t *utvm) {
+    switch (utvm->state) {
+    case UTVM_STATE_SEND:
+        return send(utvm);
+    case UTVM_STATE_RUN:
+        if (utvm_execute_step(utvm, request_of(utvm))) {
+            utvm->state_after_send = UTVM_STATE_RECEIVE;
+            answer(utvm);
+        }
+        return 1;
+    case UTVM_STATE_CHECKSUM:
+        if (utvm_checksum_step(utvm)) {
+            answer(utvm);
+        }
+        return 1;
+    case UTVM_STATE_RESET:
+        // before the call, which may begin anew
+        utvm->state = UTVM_STATE_RECEIVE;
+        utvm->rx_length = 0;
+        utvm->config->reset(utvm->config->context);
+        return 1;
+    default:
+        return receive(utvm);
+    }
+}

@@ -1,0 +1,117 @@
+// EXECUTE: check a whole batch, then run it, timing every call.
+//
+// SPDX-License-Identifier: Apache-2.0
+#include <string.h>
+
+#include "utvm_private.h"
+
+// Functions are called with all words, whatever their number of parameters:
+// in the calling conventions of Arm and of the hosts the caller puts arguments
+// away, and those that nobody takes do no harm.
+typedef void utvm_function(uintptr_t, uintptr_t, uintptr_t, uintptr_t,
+        uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,
+        uintptr_t, uintptr_t);
+
+// On Thumb, bit 0 of a function's address says so and is no part of where it
+// lies; ELF symbols have it, link maps do not.
+#ifdef __thumb__
+#define FUNCTION_BIT 1u
+#else
+#define FUNCTION_BIT 0u
+#endif
+
+// Smallest function: one Thumb instruction.
+#define FUNCTION_BYTES 2u
+
+static uint32_t task_bytes(const uint8_t *task) {
+    return UTVM_TASK_BYTES + 4 * utvm_get16(task + UTVM_TASK_ARGC);
+}
+
+// Make the refusal, or return 1 if nothing stands against running the batch.
+static int check(utvm_t *utvm, struct utvm_request request) {
+    uint32_t room = utvm_reply_max(utvm) - UTVM_EXECUTE_REPLY_BYTES;
+    uint32_t calls_left = room / 8;
+    uint32_t index = 0;
+    for (uint32_t at = 0; at < request.length; index++) {
+        const uint8_t *task = request.payload + at;
+        uint32_t left = request.length - at;
+        if (left < UTVM_TASK_BYTES) {
+            UTVM_ERROR(utvm, "a task was cut");
+            utvm_outcome(utvm, UTVM_STATUS_LENGTH, index, left);
+            return 0;
+        }
+        uint32_t argc = utvm_get16(task + UTVM_TASK_ARGC);
+        if (argc > UTVM_MAX_ARGUMENTS) {
+            UTVM_ERROR(utvm, "a task had too many arguments");
+            utvm_outcome(utvm, UTVM_STATUS_ARGUMENTS, index, argc);
+            return 0;
+        }
+        if (left < task_bytes(task)) {
+            UTVM_ERROR(utvm, "a task was cut");
+            utvm_outcome(utvm, UTVM_STATUS_LENGTH, index, left);
+            return 0;
+        }
+        uint32_t repeat = utvm_get16(task + UTVM_TASK_REPEAT);
+        if (repeat > calls_left) {
+            UTVM_ERROR(utvm, "a batch's ticks do not fit tx_buffer");
+            utvm_outcome(utvm, UTVM_STATUS_TOO_LARGE, index, room);
+            return 0;
+        }
+        calls_left -= repeat;
+        uint32_t function = utvm_get32(task + UTVM_TASK_FUNCTION);
+        if (!utvm_region_of(utvm, function & ~FUNCTION_BIT, FUNCTION_BYTES,
+                    UTVM_RIGHT_EXECUTE)) {
+            UTVM_ERROR(utvm, "a task's function is not in executable memory");
+            utvm_outcome(utvm, UTVM_STATUS_ADDRESS, index, function);
+            return 0;
+        }
+        at += task_bytes(task);
+    }
+    return 1;
+}
+
+void utvm_on_execute(utvm_t *utvm, struct utvm_request request) {
+    if (!check(utvm, request)) {
+        return;
+    }
+    utvm->task_at = 0;
+    utvm->task_index = 0;
+    utvm_outcome(utvm, UTVM_STATUS_ACCEPTED, 0, 0);
+    utvm->state_after_send = UTVM_STATE_RUN;
+}
+
+int utvm_execute_step(utvm_t *utvm, struct utvm_request request) {
+    const struct utvm_config *config = utvm->config;
+    // first step: ACCEPTED is out, so the buffer is free for the result
+    if (utvm->task_at == 0) {
+        utvm_outcome(utvm, UTVM_STATUS_OK, 0, 0);
+    }
+    if (utvm->task_at == request.length) {
+        return 1;
+    }
+
+    const uint8_t *task = request.payload + utvm->task_at;
+    uint32_t argc = utvm_get16(task + UTVM_TASK_ARGC);
+    uintptr_t a[UTVM_MAX_ARGUMENTS];
+    memset(a, 0, sizeof a);
+    for (uint32_t i = 0; i < argc; i++) {
+        a[i] = utvm_get32(task + UTVM_TASK_BYTES + 4 * i);
+    }
+    uintptr_t address = utvm_get32(task + UTVM_TASK_FUNCTION) | FUNCTION_BIT;
+    utvm_function *function = (utvm_function *)address;
+
+    uint8_t *out = utvm_reply(utvm) + utvm->reply_length;
+    for (uint32_t i = utvm_get16(task + UTVM_TASK_REPEAT); i; i--) {
+        uint64_t begin = config->ticks(config->context);
+        function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9],
+                a[10], a[11]);
+        uint64_t ticks = config->ticks(config->context) - begin;
+        utvm_put32(out, (uint32_t)ticks);
+        utvm_put32(out + 4, (uint32_t)(ticks >> 32));
+        out += 8;
+        utvm->reply_length += 8;
+    }
+    utvm->task_index++;
+    utvm->task_at += task_bytes(task);
+    return utvm->task_at == request.length;
+}
