@@ -1,0 +1,61 @@
+"""What every kernel asks of an operator's operands: constants, bias, scales."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from utvm_deploy.errors import CompileError
+from utvm_deploy.graph.model import Array, Graph, Operator, Quantization, Tensor
+
+
+def input_of(graph: Graph, operator: Operator, index: int) -> tuple[int, Tensor]:
+    """A required input: its position in ``Graph.tensors``, and the tensor."""
+    position = operator.inputs[index] if index < len(operator.inputs) else None
+    if position is None:
+        raise CompileError(f"{operator.kind} of {_label(graph, operator)} lacks input {index}")
+    return position, graph.tensors[position]
+
+
+def output_of(graph: Graph, operator: Operator) -> tuple[int, Tensor]:
+    """The only output: its position in ``Graph.tensors``, and the tensor."""
+    (position,) = operator.outputs
+    return position, graph.tensors[position]
+
+
+def quantization_of(tensor: Tensor) -> Quantization:
+    """The quantization of a tensor that must have one."""
+    if tensor.quantization is None:
+        raise CompileError(f"tensor {tensor.name} has no quantization; convert the model to int8")
+    return tensor.quantization
+
+
+def constant_of(graph: Graph, operator: Operator, index: int) -> Array:
+    """The data of an input that must be a constant."""
+    _, tensor = input_of(graph, operator, index)
+    if tensor.data is None:
+        raise CompileError(
+            f"{operator.kind} of {_label(graph, operator)} takes {tensor.name} as input {index}, "
+            "which is computed; only constants are supported there"
+        )
+    return tensor.data
+
+
+def bias_of(graph: Graph, operator: Operator, channels: int) -> Array:
+    """The int32 bias, zeros where the operator has none."""
+    if len(operator.inputs) < 3 or operator.inputs[2] is None:
+        return np.zeros(channels, dtype=np.int32)
+    return constant_of(graph, operator, 2)
+
+
+def effective_scales(graph: Graph, operator: Operator, channels: int) -> list[float]:
+    """Per output channel: input scale * weight scale / output scale, in double precision."""
+    source = quantization_of(input_of(graph, operator, 0)[1]).scale
+    weights = quantization_of(input_of(graph, operator, 1)[1]).scales
+    result = quantization_of(output_of(graph, operator)[1]).scale
+    if len(weights) == 1:
+        weights *= channels
+    return [source * weight / result for weight in weights]
+
+
+def _label(graph: Graph, operator: Operator) -> str:
+    return graph.tensors[operator.outputs[0]].name

@@ -1,0 +1,117 @@
+"""Fixed-point requantization: scales to multipliers and shifts, and TIR calls of the C side.
+
+The C side is ``utvm_kernels.h`` in this package; the compiler puts its text into the generated
+sources. Both follow LiteRT 2.3.0's reference kernels to the bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from importlib import resources
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+from tvm import tirx
+
+from utvm_deploy.graph.model import Array
+
+INT8_MIN = -128
+INT8_MAX = 127
+
+# At this scale every value but zero leaves the int8 range, whatever the zero point.
+_LARGEST_EXACT_SCALE = 1024.0
+
+T = TypeVar("T")
+
+
+def header() -> str:
+    """The text of the static inline C functions that the kernels call; needs only stdint.h."""
+    return resources.files(__package__).joinpath("utvm_kernels.h").read_text(encoding="ascii")
+
+
+def quantize_multiplier(scale: float) -> tuple[int, int]:
+    """``scale`` as (multiplier, shift): scale = multiplier * 2**(shift - 31).
+
+    The multiplier lies in [2**30, 2**31) or is zero; a positive shift means a left shift.
+    """
+    if scale == 0.0:
+        return 0, 0
+    fraction, shift = math.frexp(scale)
+    # frexp's fraction has 53 bits, so the sum below is exact and floor rounds half up; the
+    # reference rounds half away from zero, which is the same for scales, none of them negative.
+    multiplier = math.floor(fraction * 2.0**31 + 0.5)
+    if multiplier == 1 << 31:
+        multiplier //= 2
+        shift += 1
+    if shift < -31:
+        return 0, 0
+    return multiplier, shift
+
+
+def quantize_multipliers(scales: Iterable[float]) -> tuple[Array, Array]:
+    """The multipliers and shifts of several scales, as int32 tables."""
+    pairs = [quantize_multiplier(scale) for scale in scales]
+    return (
+        np.array([multiplier for multiplier, _ in pairs], dtype=np.int32),
+        np.array([shift for _, shift in pairs], dtype=np.int32),
+    )
+
+
+class ExactMultiplier(NamedTuple, Generic[T]):
+    """scale = (high * 2**26 + low) * 2**-(shift + 26), without any rounding."""
+
+    high: T
+    low: T
+    shift: T
+
+
+def exact_multiplier(scale: float) -> ExactMultiplier[int]:
+    """``scale`` with all 53 bits of its fraction.
+
+    The reference multiplies by a double in FULLY_CONNECTED; this is that product in integers.
+    """
+    fraction, exponent = math.frexp(min(scale, _LARGEST_EXACT_SCALE))
+    mantissa = int(fraction * 2.0**53)
+    shift = 27 - exponent
+    if shift > 62:  # |value * scale| < 1/2 for every 32-bit value
+        return ExactMultiplier(0, 0, 1)
+    return ExactMultiplier(mantissa >> 26, mantissa & ((1 << 26) - 1), shift)
+
+
+def fold_input_offset(bias: Array, weights: Array, zero_point: int) -> Array:
+    """The bias that lets a kernel multiply raw inputs: bias - zero_point * sum of weights.
+
+    ``weights`` has the output channel first. Wraps like the reference's 32-bit accumulator, so the
+    accumulated value is the same modulo 2**32.
+    """
+    sums = weights.reshape(weights.shape[0], -1).astype(np.int64).sum(axis=1)
+    folded: Array = bias.astype(np.int64) - zero_point * sums
+    return folded.astype(np.uint32).view(np.int32)
+
+
+def requantize(value: Any, multiplier: Any, shift: Any) -> Any:
+    """TIR: value * multiplier * 2**(shift - 31), rounded twice (conv, depthwise, add, ...)."""
+    return tirx.call_pure_extern("int32", "utvm_requantize", value, multiplier, shift)
+
+
+def requantize_exact(value: Any, multiplier: ExactMultiplier[Any]) -> Any:
+    """TIR: value * scale with the scale's whole double-precision fraction (fully connected)."""
+    return tirx.call_pure_extern(
+        "int32",
+        "utvm_requantize_exact",
+        value,
+        multiplier.high,
+        multiplier.low,
+        multiplier.shift,
+    )
+
+
+def add_wrapping(left: Any, right: Any) -> Any:
+    """TIR: a 32-bit sum that may wrap, as the reference's accumulators do."""
+    return tirx.call_pure_extern("int32", "utvm_add", left, right)
+
+
+def clamp_int8(value: Any, low: Any, high: Any) -> Any:
+    """TIR: ``value`` limited to [low, high], as int8."""
+    return tirx.call_pure_extern("int32", "utvm_clamp", value, low, high).astype("int8")
