@@ -1,0 +1,210 @@
+"""The command line as scripts and CI use it: exit codes, one sentence on failure, --json."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from utvm_deploy.board import board_names
+from utvm_deploy.cli.main import VERBS, build_parser, main
+from utvm_deploy.paths import data_dir
+
+DIGITS = str(data_dir("models") / "digits.tflite")
+HELD_OUT = data_dir("models") / "digits_test.npz"
+
+
+def run_json(capsys: pytest.CaptureFixture[str], *argv: str, code: int = 0) -> dict[str, Any]:
+    """Run with --json; stdout must be exactly one object that says its schema."""
+    assert main([*argv, "--json"]) == code
+    result: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert result["schema"].startswith("utvm.")
+    return result
+
+
+def failure(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    """Run what must fail; the one sentence it says."""
+    assert main(argv) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error: ")
+    assert "Traceback" not in captured.err
+    return captured.err
+
+
+def test_every_verb_is_documented() -> None:
+    documented = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
+    for module in VERBS:
+        verb = module.__name__.rpartition(".")[2].removesuffix("_verb")
+        assert f"`{verb}" in documented, verb
+
+
+def test_usage_errors_exit_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    for argv in ([], ["nonsense"], ["run", DIGITS], ["verify", DIGITS, "--samples", "0"]):
+        with pytest.raises(SystemExit) as stopped:
+            main(argv)
+        assert stopped.value.code == 2
+    assert "usage: utvm" in capsys.readouterr().err
+
+
+def test_help_of_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    for argv in (["--help"], ["project", "build", "--help"], ["bundle", "--help"]):
+        with pytest.raises(SystemExit) as stopped:
+            build_parser().parse_args(argv)
+        assert stopped.value.code == 0
+    assert "--format" in capsys.readouterr().out
+
+
+def test_boards(capsys: pytest.CaptureFixture[str]) -> None:
+    listed = run_json(capsys, "boards")
+    assert [board["name"] for board in listed["boards"]] == board_names()
+    one = run_json(capsys, "boards", "mps2_an500")
+    assert one["cpu"]["core"] == "cortex-m7"
+    assert main(["boards", "mps2_an500"]) == 0
+    assert "cortex-m7" in capsys.readouterr().out
+
+
+def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run_json(capsys, "doctor", "--board", "mps2_an500")["ok"] is True
+    monkeypatch.setenv("PATH", "")
+    found = run_json(capsys, "doctor", "--board", "mps2_an500", code=1)
+    missing = {check["what"]: check["fix"] for check in found["checks"] if not check["ok"]}
+    assert "apt install qemu-system-arm" in missing["qemu-system-arm"]
+    # Without a board nothing is insisted on: pip alone is a complete installation.
+    assert run_json(capsys, "doctor")["ok"] is True
+
+
+def test_inspect(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    found = run_json(capsys, "inspect", DIGITS, "--svg", str(tmp_path / "digits.svg"))
+    assert found["macs"] == 254_208
+    assert [op["kind"] for op in found["operators"]][:2] == ["CONV_2D", "CONV_2D"]
+    assert (tmp_path / "digits.svg").read_text().startswith("<svg")
+    assert main(["inspect", DIGITS]) == 0
+    assert "DEPTHWISE_CONV_2D" in capsys.readouterr().out
+
+
+def test_compile_writes_a_library(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "digits.tar"
+    argv = ["compile", DIGITS, "--board", "mps2_an500", "-o", str(out)]
+    result = run_json(capsys, *argv, "--dump", "plan")
+    assert result["arena_bytes"] > 0
+    with tarfile.open(out) as archive:
+        assert "./metadata.json" in archive.getnames() or "metadata.json" in archive.getnames()
+    assert (tmp_path / "digits.plan.txt").stat().st_size > 0
+    first = out.read_bytes()
+    run_json(capsys, *argv)
+    assert out.read_bytes() == first
+    assert "stages are import" in failure(capsys, *argv, "--dump", "nonsense")
+
+
+def test_project_from_a_library(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    library, tree = tmp_path / "digits.tar", tmp_path / "tree"
+    run_json(capsys, "compile", DIGITS, "--board", "mps2_an500", "-o", str(library))
+    created = run_json(
+        capsys, "project", "create", str(library), str(tree), "--board", "mps2_an500"
+    )
+    assert Path(created["directory"]) == tree
+    built = run_json(capsys, "project", "build", str(tree))
+    assert Path(built["elf"]).is_file()
+    assert built["flash_bytes"] > 7_000
+
+
+def test_run_and_verify(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with np.load(HELD_OUT) as held_out:
+        inputs, outputs = held_out["inputs"], held_out["outputs"]
+    np.save(tmp_path / "in.npy", inputs[0])
+    argv = ["--board", "host", "--input", "in.npy", "--output", "out.npy"]
+    result = run_json(capsys, "run", DIGITS, *argv)
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), outputs[0])
+    assert result["outputs"][0]["values"] == outputs[0].tolist()
+    assert result["tick_unit"] == "nanoseconds"
+
+    assert run_json(capsys, "verify", DIGITS, "--board", "host", "--samples", "3")["ok"] is True
+    np.savez(tmp_path / "good.npz", inputs=inputs[:3], outputs=outputs[:3])
+    golden = ["verify", DIGITS, "--board", "host", "--golden", "good.npz"]
+    assert run_json(capsys, *golden)["samples"] == 3
+
+    outputs[1, 0, 4] ^= 1
+    np.savez(tmp_path / "bad.npz", inputs=inputs[:3], outputs=outputs[:3])
+    golden[-1] = "bad.npz"
+    found = run_json(capsys, *golden, code=1)
+    assert found["golden_differs"] and not found["ok"]
+    assert main(golden) == 1
+    assert "MISMATCH" in capsys.readouterr().out
+
+
+def test_profile(capsys: pytest.CaptureFixture[str]) -> None:
+    found = run_json(capsys, "profile", DIGITS, "--board", "host")
+    assert len(found["layers"]) > 5
+    assert found["seconds"] > 0
+    assert main(["profile", DIGITS, "--board", "host"]) == 0
+    assert "CONV_2D" in capsys.readouterr().out
+
+
+def test_bundle_and_check(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    argv = ["bundle", DIGITS, "--board", "mps2_an500", "-o", str(target)]
+    assert run_json(capsys, *argv, "--name", "seven")["name"] == "seven"
+    assert run_json(capsys, "bundle", "--check", str(target))["ok"] is True
+    header = next(target.rglob("seven.h"))
+    header.write_text(header.read_text() + "\n")
+    assert "seven.h" in failure(capsys, "bundle", "--check", str(target))
+
+
+def test_dry_run_prints_commands_and_runs_none(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, image_cache: Path
+) -> None:
+    before = sorted(image_cache.iterdir())
+    for verb in ("run", "verify", "profile"):
+        assert main([verb, DIGITS, "--board", "mps2_an386", "--name", "dry", "--dry-run"]) == 0
+        out = capsys.readouterr().out
+        assert "cmake" in out
+        assert "qemu-system-arm" in out
+    assert sorted(image_cache.iterdir()) == before
+    argv = ["compile", DIGITS, "--board", "host", "-o", str(tmp_path / "x.tar"), "--dry-run"]
+    assert main(argv) == 0
+    assert not (tmp_path / "x.tar").exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["inspect", "missing.tflite"], "missing.tflite"),
+        (["inspect", "."], "."),
+        (["verify", DIGITS, "--board", "mps2_an50"], "did you mean 'mps2_an500'"),
+        (["verify", DIGITS, "--board", "no/such.toml"], "no/such.toml"),
+        (["verify", "text.tflite", "--board", "host"], "text.tflite"),
+        (["verify", DIGITS, "--board", "host", "--golden", "text.npz"], "text.npz"),
+        (["verify", DIGITS, "--board", "host", "--golden", "missing.npz"], "missing.npz"),
+        (["run", DIGITS, "--board", "host", "--input", "missing.npy"], "missing.npy"),
+        (["run", DIGITS, "--board", "host", "--input", "wrong.npy"], "shape"),
+        (["run", DIGITS, "--board", "host", "--input", "float.npy"], "int8"),
+        (["run", DIGITS, "--board", "host", "--name", "7up"], "7up"),
+        (["run", DIGITS, "--board", "host", "--name", "int"], "int"),
+        (["compile", DIGITS, "--board", "host", "-o", "no/such/dir/x.tar"], "no/such/dir"),
+        (["project", "build", "nowhere"], "nowhere"),
+        (["project", "create", "text.tar", "tree", "--board", "host"], "text.tar"),
+        (["bundle", "--check", "nowhere"], "nowhere"),
+        (["run", DIGITS, "--board", "nucleo_f746zg"], "port"),
+    ],
+)
+def test_nonsense_gets_one_sentence(
+    argv: list[str], says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for name in ("text.tflite", "text.npz", "text.tar"):
+        (tmp_path / name).write_text("this is not what its name says\n" * 20)
+    np.save(tmp_path / "wrong.npy", np.zeros((1, 3), np.int8))
+    np.save(tmp_path / "float.npy", np.zeros((1, 8, 8, 1), np.float32))
+    said = failure(capsys, *argv)
+    assert says in said
+    assert said.count("\n") <= 2
+
+
+def test_json_failure_is_an_object(capsys: pytest.CaptureFixture[str]) -> None:
+    found = run_json(capsys, "inspect", "missing.tflite", code=1)
+    assert found["schema"] == "utvm.error/1"
+    assert "missing.tflite" in found["error"]
