@@ -27,12 +27,6 @@ STACK_BUFFER_LIMIT_BYTES = 256
 # CodeGenC puts this in front of every declaration and definition.
 _DECLARATION = '#ifdef __cplusplus\nextern "C"\n#endif\nTVM_DLL '
 _IMPORT_KEY = "pragma_import_c"
-_C_TYPES = {
-    "bool": "bool",
-    "float32": "float",
-    "float64": "double",
-    **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
-}
 
 
 @dataclass(frozen=True)
@@ -93,14 +87,6 @@ def lower_to_c(
     text = _generate(tvm.IRModule({name: plain}), name)
     signature, text = _finish(text, name, writable, may_alias)
     return CFunction(name, tuple(extracted.imports), signature, text, tuple(extracted.scratch))
-
-
-def c_type(dtype: str) -> str:
-    """The C name of an element type."""
-    if dtype not in _C_TYPES:
-        known = ", ".join(sorted(_C_TYPES))
-        raise CompileError(f"element type {dtype} has no C equivalent here; use one of {known}")
-    return _C_TYPES[dtype]
 
 
 @lru_cache(maxsize=8)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ class CompiledModel:
     name: str  # C prefix of every symbol, such as "digits"
     board: str
     core: str
-    # File name -> text: NAME.h, NAME.c, NAME_weights.c, NAME_kernels.c.
+    # File name -> text: NAME.h, NAME.c, NAME_weights.c, NAME_kernels.c, and NAME_private.h, which
+    # only the three C files include.
     sources: Mapping[str, str]
     layers: tuple[Layer, ...]
     inputs: tuple[Buffer, ...]
@@ -55,5 +56,7 @@ class CompiledModel:
     weights_bytes: int  # constant tables, in flash
     macs: int
     model_digest: str  # SHA-256 of the model file
-    # Seconds per pipeline stage, in order.
-    seconds: Mapping[str, float]
+    # Kernel's C name -> its TensorIR after scheduling, for whoever wants to see where C came from.
+    kernel_ir: Mapping[str, str]
+    # Seconds per pipeline stage, in order; empty if read from an archive.
+    seconds: Mapping[str, float] = field(compare=False)

@@ -1,0 +1,84 @@
+"""Small pieces of C text: names, numbers, comments."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from utvm_deploy.errors import CompileError
+
+#: Longer names make lines that nobody reads; C99 compilers must tell 31 characters apart, all ours
+#: tell far more.
+MAX_PREFIX_LENGTH = 48
+
+_C_NAMES = {"float32": "float"} | {
+    f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)
+}
+# What may not be a prefix: words of C and C++, and what our runtime's symbols begin with.
+# fmt: off
+_RESERVED = frozenset((
+    "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else",
+    "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "register",
+    "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef",
+    "union", "unsigned", "void", "volatile", "while", "bool", "true", "false", "class",
+    "delete", "friend", "mutable", "namespace", "new", "operator", "private", "protected",
+    "public", "template", "this", "throw", "try", "catch", "typename", "using", "virtual",
+    "and", "or", "not", "xor", "main", "memcpy", "memset", "utvm",
+))
+# fmt: on
+
+
+def check_prefix(name: str) -> str:
+    """``name`` itself, if it can begin every C symbol of a model; else CompileError."""
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
+        raise CompileError(
+            f"{name!r} cannot prefix C symbols: use letters, digits and underscores, beginning "
+            "with a letter (--name)"
+        )
+    if name in _RESERVED or name.startswith("utvm_"):
+        raise CompileError(f"{name!r} is reserved; choose another prefix (--name)")
+    if len(name) > MAX_PREFIX_LENGTH:
+        raise CompileError(
+            f"the prefix {name!r} is longer than {MAX_PREFIX_LENGTH} characters; "
+            "choose a shorter one (--name)"
+        )
+    return name
+
+
+def prefix_from_path(path: Path | str) -> str:
+    """A valid prefix made from a model file's name."""
+    name = re.sub(r"[^A-Za-z0-9]+", "_", Path(path).stem).strip("_") or "model"
+    if not name[0].isalpha() or name in _RESERVED or name.startswith("utvm"):
+        name = f"model_{name}"
+    return check_prefix(name[:MAX_PREFIX_LENGTH].rstrip("_"))
+
+
+def c_type(dtype: str) -> str:
+    """The C name of a numpy element type."""
+    if dtype not in _C_NAMES:
+        raise CompileError(
+            f"element type {dtype} has no place in the generated C; use one of "
+            f"{', '.join(_C_NAMES)}"
+        )
+    return _C_NAMES[dtype]
+
+
+def integer(value: int) -> str:
+    """An int32 constant; the smallest one has no literal in C."""
+    return "INT32_MIN" if value == -(2**31) else str(value)
+
+
+def float_literal(value: float) -> str:
+    """The shortest literal that reads back as the same float."""
+    single = np.float32(value)
+    if not np.isfinite(single):
+        raise CompileError(f"the constant {value} is not finite; the model file is damaged")
+    text = str(single)
+    return (text if any(c in text for c in ".e") else text + ".0") + "f"
+
+
+def comment(text: str) -> str:
+    """``text`` from a model file, made harmless inside a comment."""
+    return re.sub(r"[^A-Za-z0-9_.:;,+()\[\] -]", "_", text)

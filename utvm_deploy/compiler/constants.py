@@ -1,0 +1,89 @@
+"""The constant tables of a model: one C struct in flash, equal tables stored once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from utvm_deploy.compiler.c_text import c_type, float_literal
+from utvm_deploy.errors import CompileError
+from utvm_deploy.graph.model import Array
+
+#: Every table begins at a multiple of this, so that kernels may load words.
+TABLE_ALIGNMENT = 4
+
+_VALUES_PER_LINE = 32
+
+
+@dataclass
+class ConstantTables:
+    """Collects arrays; ``add`` gives the struct member that holds one."""
+
+    _arrays: dict[str, Array] = field(default_factory=dict)
+    _members: dict[tuple[str, bytes], str] = field(default_factory=dict)
+
+    def add(self, wanted_name: str, data: Array) -> str:
+        """The member for ``data``: a new one called ``wanted_name``, or the one that is equal."""
+        flat = np.ascontiguousarray(data).reshape(-1)
+        if flat.size == 0:
+            raise CompileError(f"the constant {wanted_name} is empty; the model file is damaged")
+        c_type(flat.dtype.name)
+        key = (flat.dtype.name, flat.tobytes())
+        if key not in self._members:
+            name, number = wanted_name, 2
+            while name in self._arrays:
+                name, number = f"{wanted_name}_{number}", number + 1
+            self._members[key] = name
+            self._arrays[name] = flat
+        return self._members[key]
+
+    def size_bytes(self, member: str) -> int:
+        """Bytes of one table."""
+        return self._arrays[member].nbytes
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of the struct, padding between tables included."""
+        return sum(-(-a.nbytes // TABLE_ALIGNMENT) * TABLE_ALIGNMENT for a in self._arrays.values())
+
+    def is_empty(self) -> bool:
+        """Whether there is no table, and hence no struct."""
+        return not self._arrays
+
+    def declaration(self, prefix: str) -> str:
+        """The struct's type and the extern declaration of its only instance."""
+        members = "".join(
+            f"    {c_type(array.dtype.name)} {name}[{array.size}] {prefix.upper()}_ALIGNED;\n"
+            for name, array in self._arrays.items()
+        )
+        return (
+            f"struct {prefix}_weights {{\n{members}}};\n\n"
+            f"extern const struct {prefix}_weights {prefix}_weights;\n"
+        )
+
+    def definition(self, prefix: str) -> str:
+        """The instance with all values."""
+        tables = ",\n".join(
+            f"    // {name}\n    {{\n{_values(array)}\n    }}"
+            for name, array in self._arrays.items()
+        )
+        return f"const struct {prefix}_weights {prefix}_weights = {{\n{tables}\n}};\n"
+
+
+def _values(array: Array) -> str:
+    # Text by the list, not by the value: a model has hundreds of thousands of weights.
+    if array.dtype.kind == "f":
+        values = [float_literal(value) for value in array.tolist()]
+    else:
+        values = list(map(str, array.tolist()))
+        limits = np.iinfo(array.dtype.name)
+        if limits.min < -(2**16):
+            # The smallest value of a wide type has no literal in C.
+            smallest = str(limits.min)
+            values = [f"({limits.min + 1} - 1)" if v == smallest else v for v in values]
+    lines = [
+        ",".join(values[start : start + _VALUES_PER_LINE])
+        for start in range(0, len(values), _VALUES_PER_LINE)
+    ]
+    return ",\n".join(lines)

@@ -1,0 +1,218 @@
+"""A program -> the compiled model: the C files and the facts about them.
+
+NAME.h is the only file that users include (``emit_header``); NAME.c calls the kernels layer by
+layer; NAME_kernels.c holds the kernels, NAME_weights.c the constants, NAME_private.h what the three
+share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from utvm_deploy.compiler.c_text import c_type, comment, integer
+from utvm_deploy.compiler.constants import TABLE_ALIGNMENT, ConstantTables
+from utvm_deploy.compiler.emit_header import emit_header
+from utvm_deploy.compiler.model import Buffer, CompiledModel, Layer
+from utvm_deploy.compiler.plan import ARENA_ALIGNMENT
+from utvm_deploy.compiler.program import Program, ScheduledStep
+from utvm_deploy.kernels.call import ConstantArgument, ScalarArgument, TensorArgument
+from utvm_deploy.kernels.quantize import header as kernel_header
+
+
+def emit(program: Program) -> CompiledModel:
+    """Write the C; ``seconds`` is left empty for the pipeline to fill."""
+    name = program.name
+    tables = ConstantTables()
+    calls, layers = [], []
+    for index, layer in enumerate(program.layers):
+        arguments, members = _arguments(program, index, layer, tables)
+        calls.append(_layer_function(program, index, layer, arguments))
+        layers.append(_layer_facts(program, index, layer, sum(map(tables.size_bytes, members))))
+    compiled = CompiledModel(
+        name=name,
+        board=program.board,
+        core=program.core,
+        sources={},
+        layers=tuple(layers),
+        inputs=tuple(_buffer(program, tensor) for tensor in program.graph.inputs),
+        outputs=tuple(_buffer(program, tensor) for tensor in program.graph.outputs),
+        arena_bytes=program.plan.arena_bytes,
+        arena_alignment=ARENA_ALIGNMENT,
+        weights_bytes=tables.total_bytes,
+        macs=sum(layer.macs for layer in layers),
+        model_digest=program.graph.digest,
+        kernel_ir={kernel.function.name: kernel.ir for kernel in program.kernels()},
+        seconds={},
+    )
+    sources = {
+        f"{name}.h": emit_header(compiled),
+        f"{name}.c": _main_file(name, calls),
+        f"{name}_kernels.c": _kernels_file(program),
+        f"{name}_weights.c": _weights_file(name, tables),
+        f"{name}_private.h": _private_header(program, tables),
+    }
+    return replace(compiled, sources=sources)
+
+
+def _buffer(program: Program, number: int) -> Buffer:
+    tensor = program.graph.tensors[number]
+    quantization = tensor.quantization if tensor.dtype != "float32" else None
+    return Buffer(
+        name=tensor.name,
+        dtype=tensor.dtype,
+        shape=tensor.shape,
+        scale=quantization.scale if quantization else None,
+        zero_point=quantization.zero_point if quantization else None,
+        offset=program.plan.tensors[number],
+        size_bytes=tensor.size_bytes,
+        source=tensor.source,
+    )
+
+
+def _layer_facts(program: Program, index: int, layer: ScheduledStep, weights_bytes: int) -> Layer:
+    operator = layer.step.operator
+    outputs = tuple(_buffer(program, tensor) for tensor in operator.outputs)
+    return Layer(
+        index=index,
+        kind=operator.kind,
+        name=outputs[0].name,
+        kernel=layer.kernel.function.name,
+        why=layer.kernel.why,
+        operators=operator.sources,
+        outputs=outputs,
+        macs=layer.step.call.macs,
+        scratch_bytes=sum(layer.step.scratch_bytes),
+        weights_bytes=weights_bytes,
+    )
+
+
+def _arguments(
+    program: Program, index: int, layer: ScheduledStep, tables: ConstantTables
+) -> tuple[list[str], set[str]]:
+    """C expressions for a call's arguments, and the constant tables among them."""
+    written = set(layer.step.operator.outputs)
+    texts: list[str] = []
+    members: set[str] = set()
+    for argument in layer.step.call.arguments:
+        if isinstance(argument, ScalarArgument):
+            texts.append(integer(argument.value))
+            continue
+        if isinstance(argument, ConstantArgument):
+            role, data = argument.name, argument.data
+        else:
+            assert isinstance(argument, TensorArgument)
+            tensor = program.graph.tensors[argument.tensor]
+            if tensor.data is None:
+                const = "" if argument.tensor in written else "const "
+                offset = program.plan.tensors[argument.tensor]
+                texts.append(f"({const}{c_type(tensor.dtype)} *)(void *)(arena + {offset})")
+                continue
+            role, data = "constant", tensor.data
+        member = tables.add(f"layer_{index}_{role}", data)
+        members.add(member)
+        texts.append(f"{program.name}_weights.{member}")
+    for scratch, offset in zip(
+        layer.kernel.function.scratch, program.plan.scratch[index], strict=True
+    ):
+        texts.append(f"({c_type(scratch.dtype)} *)(void *)(arena + {offset})")
+    return texts, members
+
+
+def _layer_function(
+    program: Program, index: int, layer: ScheduledStep, arguments: list[str]
+) -> str:
+    output = program.graph.tensors[layer.step.operator.outputs[0]]
+    separated = ",\n        ".join(arguments)
+    return (
+        f"// {layer.step.operator.kind}: {comment(output.name)} {list(output.shape)}\n"
+        f"static void layer_{index}(uint8_t *arena)\n{{\n"
+        f"    {layer.kernel.function.name}(\n        {separated});\n}}\n"
+    )
+
+
+def _main_file(name: str, calls: list[str]) -> str:
+    table = "".join(f"    layer_{index},\n" for index in range(len(calls)))
+    count = f"{name.upper()}_LAYER_COUNT"
+    body = "\n".join(calls)
+    return f"""\
+// {name}: the layers, in order. Generated by utvm_deploy; do not edit.
+
+#include "{name}.h"
+
+#include "{name}_private.h"
+
+{body}
+static void (*const layers[{count}])(uint8_t *arena) = {{
+{table}}};
+
+void {name}_run_layer(uint32_t index, uint8_t *arena)
+{{
+    if (index < {count}) {{
+        layers[index](arena);
+    }}
+}}
+
+void {name}_run(uint8_t *arena)
+{{
+    for (uint32_t index = 0; index < {count}; index++) {{
+        layers[index](arena);
+    }}
+}}
+"""
+
+
+def _kernels_file(program: Program) -> str:
+    return "".join(_kernels_parts(program))
+
+
+def _kernels_parts(program: Program) -> Iterator[str]:
+    functions = [kernel.function for kernel in program.kernels()]
+    imports = list(dict.fromkeys(text for f in functions for text in f.imports))
+    yield f"// {program.name}: the kernels. Generated by utvm_deploy; do not edit.\n\n"
+    yield f'#include "{program.name}_private.h"\n\n'
+    code = "".join(f.text for f in functions) + "".join(imports)
+    if "memcpy" in code or "memset" in code:
+        yield "#include <string.h>\n\n"
+    if "bool" in code:
+        yield "#include <stdbool.h>\n\n"
+    yield kernel_header()
+    for text in imports:
+        yield "\n" + text
+    for function in functions:
+        yield "\n" + function.text
+
+
+def _weights_file(name: str, tables: ConstantTables) -> str:
+    definition = "" if tables.is_empty() else "\n" + tables.definition(name)
+    return (
+        f"// {name}: weights, biases and requantization tables. Generated by utvm_deploy; do not "
+        f'edit.\n\n#include "{name}_private.h"\n{definition}'
+    )
+
+
+def _private_header(program: Program, tables: ConstantTables) -> str:
+    name, upper = program.name, program.name.upper()
+    prototypes = "".join(f"{kernel.function.prototype}\n" for kernel in program.kernels())
+    weights = "" if tables.is_empty() else tables.declaration(name) + "\n"
+    return f"""\
+// {name}: what its own C files share; include {name}.h instead.
+// Generated by utvm_deploy; do not edit.
+
+#ifndef {upper}_PRIVATE_H
+#define {upper}_PRIVATE_H
+
+#include <stdint.h>
+
+// Kernels load words from the tables.
+#if defined(__GNUC__)
+#define {upper}_ALIGNED __attribute__((aligned({TABLE_ALIGNMENT})))
+#elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
+#define {upper}_ALIGNED _Alignas({TABLE_ALIGNMENT})
+#else
+#error "no way known to align a table with this compiler: define {upper}_ALIGNED"
+#endif
+
+{weights}{prototypes}
+#endif
+"""

@@ -1,0 +1,170 @@
+"""The compile pipeline: a model and a board in, a compiled model out, in named stages.
+
+    import ─▶ simplify ─▶ lower ─▶ schedule ─▶ plan ─▶ emit
+
+``dump(stage, text)`` is called after each stage with what it made.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tvm import s_tir
+
+from utvm_deploy.board import Board
+from utvm_deploy.compiler.c_text import check_prefix, prefix_from_path
+from utvm_deploy.compiler.dump import calls_text, graph_text, kernels_text, plan_text, sources_text
+from utvm_deploy.compiler.emit import emit
+from utvm_deploy.compiler.lower_c import lower_to_c
+from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.plan import Step, View, is_view, plan_arena
+from utvm_deploy.compiler.program import Program, ScheduledKernel, ScheduledStep
+from utvm_deploy.errors import CompileError
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.check import check_graph
+from utvm_deploy.graph.model import Graph
+from utvm_deploy.graph.passes import simplify
+from utvm_deploy.kernels.call import Kernel
+from utvm_deploy.kernels.lowering import lower
+
+_log = logging.getLogger(__name__)
+_Made = TypeVar("_Made")
+
+STAGES = ("import", "simplify", "lower", "schedule", "plan", "emit")
+
+Dump = Callable[[str, str], None]
+
+
+def compile_model(
+    model: Graph | str | Path,
+    board: Board,
+    *,
+    name: str | None = None,
+    dump: Dump | None = None,
+) -> CompiledModel:
+    """Compile a ``.tflite`` file, or a graph, for a board.
+
+    ``name`` prefixes every C symbol; by default it comes from the file's name. Raises ModelError
+    if the model cannot be used and CompileError if it cannot be compiled.
+    """
+    core = board.cpu.core
+    stage = _Stages(dump)
+    graph = stage.run("import", lambda: _import(model), graph_text)
+    prefix = prefix_from_path(graph.name) if name is None else check_prefix(name)
+    graph = stage.run("simplify", lambda: _simplify(graph), graph_text)
+    sequence = stage.run("lower", lambda: _lower(graph), lambda made: calls_text(graph, made))
+    layers = stage.run("schedule", lambda: _schedule(sequence, core, prefix), kernels_text)
+    sequence = _with_scratch(sequence, layers)
+    plan = stage.run("plan", lambda: plan_arena(graph, sequence), plan_text)
+    program = Program(prefix, board.name, core, graph, layers, plan)
+    compiled = stage.run("emit", lambda: emit(program), sources_text)
+    return replace(compiled, seconds=stage.seconds)
+
+
+class _Stages:
+    """Runs stages one by one: times them, logs them, dumps what they made."""
+
+    def __init__(self, dump: Dump | None) -> None:
+        self._dump = dump
+        self.seconds: dict[str, float] = {}
+
+    def run(self, name: str, work: Callable[[], _Made], text: Callable[[_Made], str]) -> _Made:
+        assert name == STAGES[len(self.seconds)]
+        start = time.perf_counter()
+        made = work()
+        self.seconds[name] = time.perf_counter() - start
+        _log.info("%s: %.2f s", name, self.seconds[name])
+        if self._dump is not None:
+            self._dump(name, text(made))
+        return made
+
+
+def _import(model: Graph | str | Path) -> Graph:
+    if isinstance(model, Graph):
+        check_graph(model)
+        return model
+    # The file's name is what the user calls the model, and what names its C symbols.
+    return replace(load_model(Path(model)), name=Path(model).stem)
+
+
+def _simplify(graph: Graph) -> Graph:
+    simpler = simplify(graph)
+    check_graph(simpler)
+    return simpler
+
+
+def _lower(graph: Graph) -> tuple[Step | View, ...]:
+    """A kernel call for every operator that needs one."""
+    sequence: list[Step | View] = []
+    for operator in graph.operators:
+        source = operator.inputs[0]
+        if is_view(graph, operator):
+            assert source is not None
+            sequence.append(View(operator, source, operator.outputs[0]))
+        else:
+            sequence.append(Step(operator, lower(graph, operator), ()))
+    if not any(isinstance(item, Step) for item in sequence):
+        # Nothing but views: something must happen between the caller's input and output.
+        last = graph.operators[-1]
+        sequence[-1] = Step(last, lower(graph, last), ())
+    return tuple(sequence)
+
+
+def _schedule(
+    sequence: tuple[Step | View, ...], core: str, prefix: str
+) -> tuple[ScheduledStep, ...]:
+    """Schedule every kernel once and write its C function."""
+    steps = [item for item in sequence if isinstance(item, Step)]
+    # Where any caller may work in place, the one function all share must be ready for it.
+    may_alias: dict[Kernel, bool] = {}
+    for step in steps:
+        kernel = step.call.kernel
+        may_alias[kernel] = may_alias.get(kernel, False) or bool(step.call.in_place)
+    scheduled: dict[Kernel, ScheduledKernel] = {}
+    names: set[str] = set()
+    for step in steps:
+        kernel = step.call.kernel
+        if kernel not in scheduled:
+            symbol = _unused(f"{prefix}_{kernel.name}", names)
+            outputs = len(step.operator.outputs)
+            scheduled[kernel] = _schedule_kernel(kernel, core, symbol, outputs, may_alias[kernel])
+    return tuple(ScheduledStep(step, scheduled[step.call.kernel]) for step in steps)
+
+
+def _schedule_kernel(
+    kernel: Kernel, core: str, symbol: str, outputs: int, may_alias: bool
+) -> ScheduledKernel:
+    schedule: Any = s_tir.Schedule(kernel.prim_func())
+    why = kernel.schedule(schedule, core)
+    func = schedule.mod["main"]
+    function = lower_to_c(func, symbol, core, outputs=outputs, may_alias=may_alias)
+    return ScheduledKernel(function, why, str(func.script()))
+
+
+def _unused(wanted: str, names: set[str]) -> str:
+    name, number = wanted, 2
+    while name in names:
+        name, number = f"{wanted}_{number}", number + 1
+    names.add(name)
+    return name
+
+
+def _with_scratch(
+    sequence: tuple[Step | View, ...], layers: tuple[ScheduledStep, ...]
+) -> tuple[Step | View, ...]:
+    """The sequence with what scheduling found out: how much scratch each step needs."""
+    sizes = iter(layers)
+    completed: list[Step | View] = []
+    for item in sequence:
+        if isinstance(item, Step):
+            scratch = tuple(s.size_bytes for s in next(sizes).kernel.function.scratch)
+            item = replace(item, scratch_bytes=scratch)
+        completed.append(item)
+    if next(sizes, None) is not None:
+        raise CompileError("more layers than steps; this is a bug in the pipeline")
+    return tuple(completed)

@@ -1,0 +1,185 @@
+"""Graph and kernel calls -> one arena: where every activation and every layer's scratch lies.
+
+A step is one kernel call. Model inputs live from before the first step, outputs until after the
+last one, scratch during its own step. Tensors that share bytes (a RESHAPE and its input, an
+operator working in place) form one block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from utvm_deploy.compiler.placement import Block, Placement, live_peak, place, verify
+from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.call import KernelCall
+
+#: What the caller must align the arena to: enough for every vector instruction of the cores here.
+ARENA_ALIGNMENT = 16
+#: Every buffer in the arena starts at a multiple of this; measured to cost the four MLPerf Tiny
+#: models nothing, and every load instruction may then start at a buffer's start.
+BUFFER_ALIGNMENT = 16
+
+
+@dataclass(frozen=True)
+class Step:
+    """One layer as the planner sees it."""
+
+    operator: Operator
+    call: KernelCall
+    scratch_bytes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class View:
+    """An operator that needs no code: its output is its input's bytes."""
+
+    operator: Operator
+    source: int
+    result: int
+
+
+@dataclass(frozen=True)
+class ArenaPlan:
+    """Offsets in bytes from the start of the arena."""
+
+    tensors: Mapping[int, int]  # position in Graph.tensors -> offset
+    scratch: tuple[tuple[int, ...], ...]  # of each step
+    arena_bytes: int
+    # The most bytes alive at once: no plan for these kernels can be smaller.
+    live_bytes: int
+    blocks: tuple[Block, ...]
+    placement: Placement
+
+
+def is_view(graph: Graph, operator: Operator) -> bool:
+    """Whether the operator's output may be its input's bytes under another shape."""
+    if operator.kind != "RESHAPE" or operator.inputs[0] is None:
+        return False
+    return graph.tensors[operator.inputs[0]].data is None
+
+
+def plan_arena(graph: Graph, sequence: Sequence[Step | View]) -> ArenaPlan:
+    """The smaller of the plans with and without working in place; verified."""
+    plans = [_plan(graph, sequence, in_place) for in_place in (True, False)]
+    # On a tie in place wins: it touches less memory.
+    return min(plans, key=lambda plan: plan.arena_bytes)
+
+
+def _plan(graph: Graph, sequence: Sequence[Step | View], in_place: bool) -> ArenaPlan:
+    groups = _Groups(graph, sequence)
+    if in_place:
+        groups.merge_in_place(sequence)
+    tensor_blocks = groups.blocks()
+    steps = [item for item in sequence if isinstance(item, Step)]
+    scratch_blocks = [
+        Block(f"scratch {i}.{j} of {step.operator.kind}", size, i, i, BUFFER_ALIGNMENT)
+        for i, step in enumerate(steps)
+        for j, size in enumerate(step.scratch_bytes)
+    ]
+    blocks = (*tensor_blocks.values(), *scratch_blocks)
+    placement = place(blocks)
+    verify(blocks, placement)
+    roots = dict(zip(tensor_blocks, placement.offsets, strict=False))
+    scratch = iter(placement.offsets[len(tensor_blocks) :])
+    return ArenaPlan(
+        tensors={tensor: roots[groups.root(tensor)] for tensor in groups.members()},
+        scratch=tuple(tuple(next(scratch) for _ in step.scratch_bytes) for step in steps),
+        arena_bytes=placement.arena_bytes,
+        live_bytes=live_peak(blocks),
+        blocks=blocks,
+        placement=placement,
+    )
+
+
+class _Groups:
+    """Sets of tensors that share bytes, and each set's lifetime in steps."""
+
+    def __init__(self, graph: Graph, sequence: Sequence[Step | View]) -> None:
+        self._graph = graph
+        self._parent: dict[int, int] = {}
+        self._first: dict[int, int] = {}
+        self._last: dict[int, int] = {}
+        for tensor in graph.inputs:
+            self._touch(tensor, -1)
+        step = 0
+        for item in sequence:
+            if isinstance(item, View):
+                self._touch(item.result, self._first[self.root(item.source)])
+                self._join(item.source, item.result)
+                continue
+            self._touch_all(item.operator.inputs, step)
+            self._touch_all(item.operator.outputs, step)
+            step += 1
+        self._touch_all(graph.outputs, step)
+
+    def root(self, tensor: int) -> int:
+        """The tensor that stands for the set."""
+        while self._parent[tensor] != tensor:
+            tensor = self._parent[tensor]
+        return tensor
+
+    def members(self) -> list[int]:
+        """All tensors that have a place in the arena."""
+        return sorted(self._parent)
+
+    def blocks(self) -> dict[int, Block]:
+        """One block for each set, by its root."""
+        sizes: dict[int, int] = {}
+        for tensor in self.members():
+            root = self.root(tensor)
+            sizes[root] = max(sizes.get(root, 0), self._graph.tensors[tensor].size_bytes)
+        return {
+            root: Block(
+                self._graph.tensors[root].name,
+                size,
+                self._first[root],
+                self._last[root],
+                BUFFER_ALIGNMENT,
+            )
+            for root, size in sizes.items()
+        }
+
+    def merge_in_place(self, sequence: Iterable[Step | View]) -> None:
+        """Put outputs onto inputs that die there, wherever the kernel allows it."""
+        steps = (item for item in sequence if isinstance(item, Step))
+        for position, step in enumerate(steps):
+            for output, source in step.call.in_place:
+                result = step.operator.outputs[output]
+                if self._may_overwrite(step.operator, position, source, result):
+                    self._join(source, result)
+
+    def _may_overwrite(self, operator: Operator, step: int, source: int, result: int) -> bool:
+        if source not in self._parent:
+            return False  # a constant
+        root = self.root(source)
+        others = [i for i in operator.inputs if i in self._parent and i != source]
+        return (
+            self._last[root] == step
+            and self._first[root] < step
+            and self._graph.tensors[result].size_bytes <= self._graph.tensors[source].size_bytes
+            # A second input in the same bytes may be read in another order.
+            and all(self.root(i) != root for i in others if i is not None)
+            # A second output that took the same input.
+            and all(i == result or self.root(i) != root for i in operator.outputs)
+        )
+
+    def _touch_all(self, tensors: Iterable[int | None], step: int) -> None:
+        for tensor in tensors:
+            if tensor is not None and self._graph.tensors[tensor].data is None:
+                self._touch(tensor, step)
+
+    def _touch(self, tensor: int, step: int) -> None:
+        if tensor not in self._parent:
+            self._parent[tensor] = tensor
+            self._first[tensor] = self._last[tensor] = step
+        root = self.root(tensor)
+        self._last[root] = max(self._last[root], step)
+
+    def _join(self, source: int, result: int) -> None:
+        one, other = self.root(source), self.root(result)
+        if one == other:
+            return
+        self._parent[other] = one
+        self._first[one] = min(self._first[one], self._first[other])
+        self._last[one] = max(self._last[one], self._last[other])

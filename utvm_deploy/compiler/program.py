@@ -1,0 +1,42 @@
+"""What the emitter writes down: a graph with a kernel and memory for every layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from utvm_deploy.compiler.lower_c import CFunction
+from utvm_deploy.compiler.plan import ArenaPlan, Step
+from utvm_deploy.graph.model import Graph
+
+
+@dataclass(frozen=True)
+class ScheduledKernel:
+    """A kernel after scheduling, as C and as TensorIR."""
+
+    function: CFunction
+    why: str
+    ir: str
+
+
+@dataclass(frozen=True)
+class ScheduledStep:
+    """One layer and the kernel that does it; layers may share kernels."""
+
+    step: Step
+    kernel: ScheduledKernel
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A model, ready to be written as C."""
+
+    name: str
+    board: str
+    core: str
+    graph: Graph
+    layers: tuple[ScheduledStep, ...]
+    plan: ArenaPlan
+
+    def kernels(self) -> list[ScheduledKernel]:
+        """Every kernel once, in the order of first use."""
+        return list({layer.kernel.function.name: layer.kernel for layer in self.layers}.values())
