@@ -1,0 +1,246 @@
+"""The rewrites between import and lowering, each of which keeps every output byte.
+
+``PASSES`` is the list; ``simplify`` runs it until nothing changes and verifies the graph after
+every change. A tensor that survives keeps its ``source``, so layers stay comparable with the
+oracle; an operator that absorbs another lists both in its ``sources``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+
+from utvm_deploy.graph.attributes import (
+    Add,
+    Clamp,
+    Convolution,
+    FullyConnected,
+    Pad,
+    Pool,
+    Relu,
+)
+from utvm_deploy.graph.check import check_graph
+from utvm_deploy.graph.model import Array, Graph, Operator, Quantization
+from utvm_deploy.graph.rewrite import compacted, consumers, producers, renumbered
+from utvm_deploy.graph.shapes import input_tensor
+
+_log = logging.getLogger(__name__)
+
+#: Returns the same object if there is nothing to do.
+Pass: TypeAlias = Callable[[Graph], Graph]
+
+
+def drop_unused(graph: Graph) -> Graph:
+    """Drop operators that no model output depends on."""
+    needed = set(graph.outputs)
+    kept: list[Operator] = []
+    for operator in reversed(graph.operators):
+        if needed.intersection(operator.outputs):
+            needed.update(i for i in operator.inputs if i is not None)
+            kept.append(operator)
+    if len(kept) == len(graph.operators):
+        return graph
+    return compacted(graph.replaced(operators=tuple(reversed(kept))))
+
+
+def fold_constants(graph: Graph) -> Graph:
+    """Compute RESHAPE and PAD of constants now."""
+    for position, operator in enumerate(graph.operators):
+        if operator.kind not in ("RESHAPE", "PAD") or operator.outputs[0] in graph.outputs:
+            continue
+        source, number = input_tensor(graph, operator, 0), operator.outputs[0]
+        if source.data is None:
+            continue
+        if isinstance(operator.attributes, Pad):
+            fill = _quantization(graph, operator.inputs[0]).zero_point
+            data: Array = np.pad(
+                source.data, operator.attributes.paddings, constant_values=np.int8(fill)
+            )
+        else:
+            data = source.data.reshape(graph.tensors[number].shape)
+        tensors = list(graph.tensors)
+        tensors[number] = replace(tensors[number], data=data)
+        return compacted(_without(graph.replaced(tensors=tuple(tensors)), position))
+    return graph
+
+
+def cancel_quantize(graph: Graph) -> Graph:
+    """Drop QUANTIZE to what the tensor already is, directly or by way of DEQUANTIZE."""
+    made = producers(graph)
+    for position, operator in enumerate(graph.operators):
+        if operator.kind != "QUANTIZE" or operator.inputs[0] is None:
+            continue
+        source = operator.inputs[0]
+        if graph.tensors[source].dtype == "float32":
+            before = graph.operators[made[source]] if source in made else None
+            if before is None or before.kind != "DEQUANTIZE" or before.inputs[0] is None:
+                continue
+            source = before.inputs[0]
+        quantization = _quantization(graph, operator.outputs[0])
+        if _quantization(graph, source) == quantization and _survives_float(quantization):
+            changed = _bypassed(graph, position, source)
+            if changed is not None:
+                return changed
+    return graph
+
+
+def collapse_reshape(graph: Graph) -> Graph:
+    """Let RESHAPE read what an earlier RESHAPE read, and drop one that changes nothing."""
+    made = producers(graph)
+    for position, operator in enumerate(graph.operators):
+        source = operator.inputs[0]
+        if operator.kind != "RESHAPE" or source is None:
+            continue
+        before = graph.operators[made[source]] if source in made else None
+        if before is not None and before.kind == "RESHAPE":
+            changed = replace(operator, inputs=before.inputs)
+            return drop_unused(_with(graph, {position: changed}))
+        one, other = graph.tensors[source], graph.tensors[operator.outputs[0]]
+        if one.shape == other.shape and one.quantization == other.quantization:
+            bypassed = _bypassed(graph, position, source)
+            if bypassed is not None:
+                return bypassed
+    return graph
+
+
+def fuse_pad(graph: Graph) -> Graph:
+    """Let a convolution pad by itself; PAD fills with the zero point, as a convolution does."""
+    for before, after in _only_pairs(graph):
+        pad, convolution = graph.operators[before], graph.operators[after]
+        a, c = pad.attributes, convolution.attributes
+        if not (isinstance(a, Pad) and isinstance(c, Convolution)):
+            continue
+        (batch, rows, columns, channels) = a.paddings
+        equal = _quantization(graph, pad.inputs[0]) == _quantization(graph, pad.outputs[0])
+        if (batch, channels) != ((0, 0), (0, 0)) or not equal:
+            continue
+        top, bottom, left, right = c.padding
+        padding = (top + rows[0], bottom + rows[1], left + columns[0], right + columns[1])
+        fused = replace(
+            convolution,
+            inputs=(pad.inputs[0], *convolution.inputs[1:]),
+            attributes=replace(c, padding=padding),
+            sources=pad.sources + convolution.sources,
+        )
+        return compacted(_without(_with(graph, {after: fused}), before))
+    return graph
+
+
+def fuse_relu(graph: Graph) -> Graph:
+    """Merge RELU and RELU6 that keep the quantization into the clamp of the operator before.
+
+    Requantizing by a factor of exactly one changes no value, so only the clamp remains.
+    """
+    for before, after in _only_pairs(graph):
+        producer, relu = graph.operators[before], graph.operators[after]
+        a, r = producer.attributes, relu.attributes
+        if not isinstance(r, Relu):
+            continue
+        if not isinstance(a, Convolution | FullyConnected | Pool | Add | Relu):
+            continue
+        if _quantization(graph, relu.inputs[0]) != _quantization(graph, relu.outputs[0]):
+            continue
+        fused = replace(
+            producer,
+            outputs=relu.outputs,
+            attributes=replace(a, clamp=_both_clamps(a.clamp, r.clamp)),
+            sources=producer.sources + relu.sources,
+        )
+        return compacted(_without(_with(graph, {before: fused}), after))
+    return graph
+
+
+#: Name and pass, in the order they run.
+PASSES: tuple[tuple[str, Pass], ...] = (
+    ("drop_unused", drop_unused),
+    ("fold_constants", fold_constants),
+    ("cancel_quantize", cancel_quantize),
+    ("collapse_reshape", collapse_reshape),
+    ("fuse_pad", fuse_pad),
+    ("fuse_relu", fuse_relu),
+)
+
+
+def simplify(graph: Graph) -> Graph:
+    """Run every pass until none changes the graph any more; all output bytes stay the same."""
+    changed = True
+    while changed:
+        changed = False
+        for name, run in PASSES:
+            simpler = run(graph)
+            while simpler is not graph:
+                check_graph(simpler)
+                _log.debug(
+                    "%s: %d -> %d operators", name, len(graph.operators), len(simpler.operators)
+                )
+                graph, changed = simpler, True
+                simpler = run(graph)
+    return graph
+
+
+def _quantization(graph: Graph, number: int | None) -> Quantization:
+    assert number is not None
+    quantization = graph.tensors[number].quantization
+    assert quantization is not None, "check_graph demands it"
+    return quantization
+
+
+def _both_clamps(first: Clamp, second: Clamp) -> Clamp:
+    """One clamp that does what two in a row do, also where they do not overlap."""
+    low, high = second
+    return (min(max(first[0], low), high), min(max(first[1], low), high))
+
+
+def _survives_float(quantization: Quantization) -> bool:
+    """Whether every int8 value comes back from DEQUANTIZE and QUANTIZE: tried out, all 256."""
+    values = np.arange(-128, 128)
+    reals = (quantization.scale * (values - quantization.zero_point)).astype(np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        steps = reals / np.float32(quantization.scale)
+        rounded = np.trunc(steps + np.copysign(np.float32(0.5), steps))
+    back = np.clip(rounded + quantization.zero_point, -128, 127)
+    return bool(np.array_equal(back, values))
+
+
+def _only_pairs(graph: Graph) -> Iterator[tuple[int, int]]:
+    """Positions (producer, consumer) where the consumer's first input goes nowhere else."""
+    made, read = producers(graph), consumers(graph)
+    for position, operator in enumerate(graph.operators):
+        number = operator.inputs[0]
+        if number is None or number not in made or number in graph.outputs:
+            continue
+        if read[number] == [position] and operator.inputs.count(number) == 1:
+            yield made[number], position
+
+
+def _with(graph: Graph, changes: dict[int, Operator]) -> Graph:
+    operators = tuple(changes.get(i, operator) for i, operator in enumerate(graph.operators))
+    return graph.replaced(operators=operators)
+
+
+def _without(graph: Graph, position: int) -> Graph:
+    operators = graph.operators[:position] + graph.operators[position + 1 :]
+    return graph.replaced(operators=operators)
+
+
+def _bypassed(graph: Graph, position: int, source: int) -> Graph | None:
+    """The graph without an operator whose output holds the bytes of ``source``.
+
+    None where both tensors must stay, because both cross the model's border.
+    """
+    output = graph.operators[position].outputs[0]
+    if output not in graph.outputs:
+        numbers = {output: source}
+    elif (
+        source in graph.inputs or source in graph.outputs or graph.tensors[source].data is not None
+    ):
+        return None
+    else:
+        numbers = {source: output}
+    shorter = _without(graph, position)
+    operators = tuple(renumbered(operator, numbers) for operator in shorter.operators)
+    return compacted(drop_unused(shorter.replaced(operators=operators)))
