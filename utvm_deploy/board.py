@@ -8,7 +8,7 @@ field here, so that no code needs to know a board by name.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from utvm_deploy.cores.core import CORES, Core
@@ -142,6 +142,8 @@ class Project:
     stack_bytes: int
     # The region the vector table is read from at reset, if that is not the first flash.
     vectors: str | None
+    # The region that data and stack go to, if that is not the largest RAM.
+    data: str | None
     zephyr_board: str | None
     # What the bare-metal template needs; None where it is not offered.
     uart: Driver | None
@@ -200,6 +202,8 @@ class Board:
     probe: Probe
     link: Link
     emulator: Emulator | None
+    # The board file's text, so that a project can carry its board along.
+    source: str = field(repr=False)
 
     @property
     def is_host(self) -> bool:
@@ -225,6 +229,16 @@ class Board:
     def main_ram(self) -> Region:
         """The largest RAM region: where the workspace is."""
         return max((r for r in self.memory if r.kind != "flash"), key=lambda r: r.size)
+
+    @property
+    def data_ram(self) -> Region:
+        """The region of data and stack."""
+        return self.region(self.project.data) if self.project.data else self.main_ram
+
+    @property
+    def vector_flash(self) -> Region:
+        """The region of the vector table."""
+        return self.region(self.project.vectors) if self.project.vectors else self.main_flash
 
     def region(self, name: str) -> Region:
         """A region by its name."""
@@ -283,6 +297,7 @@ def _read_board(path: Path) -> Board:
         probe=_read_probe(top.table("probe"), emulator is not None),
         link=_read_link(top.table("link")),
         emulator=emulator,
+        source=path.read_text(encoding="utf-8"),
     )
     top.finish()
     return board
@@ -372,20 +387,24 @@ def _read_project(table: Table, cpu: Cpu, memory: tuple[Region, ...]) -> Project
         clock_table = table.table("clock")
         clock = _read_driver(clock_table, CLOCK_DRIVERS)
         clock_table.finish()
-    vectors = None
+    vectors = data = None
     if table.has("vectors"):
         vectors = table.text("vectors", [region.name for region in memory])
+    if table.has("data"):
+        data = table.text("data", [r.name for r in memory if r.kind != "flash"])
     stack_bytes = table.integer("stack_bytes", minimum=1)
-    largest = max(region.size for region in memory if region.kind != "flash")
+    rams = {region.name: region.size for region in memory if region.kind != "flash"}
+    room = rams[data] if data else max(rams.values())
     if stack_bytes % 8:
         raise table.error("stack_bytes", f"{stack_bytes} is not a multiple of 8")
-    if stack_bytes >= largest:
-        raise table.error("stack_bytes", f"{stack_bytes} does not fit the largest RAM ({largest})")
+    if stack_bytes >= room:
+        raise table.error("stack_bytes", f"{stack_bytes} does not fit the RAM for data ({room})")
     project = Project(
         templates=templates,
         compiler_flags=table.strings("compiler_flags"),
         stack_bytes=stack_bytes,
         vectors=vectors,
+        data=data,
         zephyr_board=table.text("zephyr_board") if table.has("zephyr_board") else None,
         uart=uart,
         timer=timer,

@@ -1,6 +1,8 @@
 // STM32F74x/75x: core clock from the external oscillator through the main PLL
 // (reference manual RM0385, chapters 3, 4 and 5). The numbers come from the
 // board's file.
+//
+// SPDX-License-Identifier: Apache-2.0
 
 #include "board_config.h"
 #include "cortex_m.h"

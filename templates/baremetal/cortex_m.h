@@ -1,4 +1,6 @@
 // Registers that every ARMv7-M and ARMv8-M core has at the same address.
+//
+// SPDX-License-Identifier: Apache-2.0
 
 #ifndef CORTEX_M_H
 #define CORTEX_M_H
@@ -24,6 +26,7 @@
 #define SCB_CPACR REGISTER(0xE000ED88u)
 #define DEBUG_DEMCR REGISTER(0xE000EDFCu)
 #define CACHE_ICIALLU REGISTER(0xE000EF50u)
+#define CACHE_DCCMVAU REGISTER(0xE000EF64u)
 #define CACHE_DCISW REGISTER(0xE000EF60u)
 #define CACHE_DCCISW REGISTER(0xE000EF74u)
 #define DWT_CTRL REGISTER(0xE0001000u)

@@ -1,5 +1,7 @@
 // What main.c asks of the drivers. The board's file chooses one file of each
 // kind: clock_*.c, uart_*.c, timer_*.c.
+//
+// SPDX-License-Identifier: Apache-2.0
 
 #ifndef PORT_H
 #define PORT_H
@@ -17,6 +19,8 @@ size_t uart_read(uint8_t *data, size_t size);
 size_t uart_write(const uint8_t *data, size_t size);
 // Whether sleeping now would miss work: bytes wait to be read or written.
 bool uart_is_busy(void);
+// Waits until everything written has left the chip.
+void uart_drain(void);
 void uart_rx_isr(void);
 
 void timer_start(void);
@@ -28,8 +32,8 @@ void timer_resume(void);
 void timer_isr(void);
 
 _Noreturn void system_reset(void);
-// Makes code that was just written to memory visible to instruction fetch.
-void sync_code(void);
+// Makes code that was just written there visible to instruction fetch.
+void sync_code(const void *address, uint32_t size);
 
 // What a fault handler leaves behind for after the reset; survives it, because
 // start-up does not touch .noinit. The host reads it by its symbol.

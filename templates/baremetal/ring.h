@@ -1,5 +1,7 @@
 // A ring of received bytes: the interrupt puts, the main loop takes. One
 // writer and one reader per index, so no lock is needed.
+//
+// SPDX-License-Identifier: Apache-2.0
 
 #ifndef RING_H
 #define RING_H

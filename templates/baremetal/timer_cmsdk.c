@@ -3,6 +3,8 @@
 // Every reading starts the count anew. On an emulator whose clock advances by
 // instructions the time between two readings then depends on nothing but the
 // instructions between them, not on where in a tick the first one fell.
+//
+// SPDX-License-Identifier: Apache-2.0
 
 #include "board_config.h"
 #include "cortex_m.h"

@@ -1,5 +1,7 @@
 // The core's own cycle counter. It is 32 bit and tells nobody when it wraps
 // (20 s at 216 MHz), so SysTick looks at it more often than that.
+//
+// SPDX-License-Identifier: Apache-2.0
 
 #include "board_config.h"
 #include "cortex_m.h"

@@ -2,6 +2,8 @@
 //
 // The difference of two readings is rounded to the nearest tick: where a tick
 // of ours is more than two counts, that is exact wherever the first one fell.
+//
+// SPDX-License-Identifier: Apache-2.0
 
 #include "board_config.h"
 #include "cortex_m.h"

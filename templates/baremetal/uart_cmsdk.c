@@ -1,4 +1,6 @@
 // Arm's CMSDK APB UART: one byte of buffer each way, on MPS boards.
+//
+// SPDX-License-Identifier: Apache-2.0
 
 #include "board_config.h"
 #include "cortex_m.h"
@@ -63,6 +65,12 @@ size_t uart_write(const uint8_t *data, size_t size)
     }
     is_tx_full = n < size;
     return n;
+}
+
+void uart_drain(void)
+{
+    while (UART_STATE & STATE_TX_FULL) {
+    }
 }
 
 bool uart_is_busy(void)

@@ -1,4 +1,6 @@
 // STM32's second-generation USART (F0, F3, F7, G, H, L4 families).
+//
+// SPDX-License-Identifier: Apache-2.0
 
 #include "board_config.h"
 #include "cortex_m.h"
@@ -17,6 +19,7 @@
 #define CR1_TX_ENABLE (1u << 3)
 #define CR1_RX_INTERRUPT (1u << 5)
 #define ISR_RX_FULL (1u << 5)
+#define ISR_TX_COMPLETE (1u << 6)
 #define ISR_TX_EMPTY (1u << 7)
 #define ICR_ALL_ERRORS 0xFu
 
@@ -78,6 +81,12 @@ size_t uart_write(const uint8_t *data, size_t size)
     }
     is_tx_full = n < size;
     return n;
+}
+
+void uart_drain(void)
+{
+    while (!(USART_ISR & ISR_TX_COMPLETE)) {
+    }
 }
 
 bool uart_is_busy(void)

@@ -1,0 +1,142 @@
+"""From a project tree to an image: CMake, and the cache of built images.
+
+A cache entry is made in a folder of its own and renamed into place, so that two processes that
+build the same image at once both get a whole one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+from utvm_deploy import process
+from utvm_deploy.board import Board, load_board
+from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.errors import BuildError, CompileError
+from utvm_deploy.paths import cache_dir
+from utvm_deploy.project.fit import check_fits, check_image_fits, overflow_sentence
+from utvm_deploy.project.image import Image
+from utvm_deploy.project.tree import PROJECT_FILE, project_files, tree_digest, write_tree
+
+logger = logging.getLogger("utvm_deploy.project")
+
+# CMake's own part takes a second or two; more means a hung disk.
+CONFIGURE_TIMEOUT_S = 120.0
+# A large model's generated C takes GCC up to a minute on a slow machine.
+BUILD_TIMEOUT_S = 900.0
+VERSION_TIMEOUT_S = 30.0
+
+BUILD_FOLDER = "build"
+LOG_FILE = "build.log"
+ELF_FILE = "image.elf"
+
+_COMPILER_ERROR = re.compile(r"^.*(?:error|undefined reference).*$", re.MULTILINE)
+
+
+def build_image(compiled: CompiledModel | None, board: Board) -> Image:
+    """The image of the model (or of the runtime alone) for the board, built or from the cache."""
+    if compiled is not None:
+        check_fits(compiled, board)
+    files = project_files(compiled, board)
+    key = tree_digest({**files, "compiler": _compiler_version(board)})
+    images = cache_dir() / "images"
+    entry = images / key
+    if (entry / BUILD_FOLDER / ELF_FILE).is_file():
+        logger.debug("image %s is in the cache", key)
+        return Image(entry / BUILD_FOLDER / ELF_FILE, board)
+    try:
+        images.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix="new-", dir=images))
+    except OSError as exc:
+        raise BuildError(
+            f"images cannot be kept in {images}: {exc.strerror}; set UTVM_CACHE to another folder"
+        ) from exc
+    try:
+        write_tree(files, fresh)
+        _build(fresh, board)
+        if process.is_dry_run():
+            return Image(entry / BUILD_FOLDER / ELF_FILE, board)
+        if compiled is not None:
+            image = Image(fresh / BUILD_FOLDER / ELF_FILE, board)
+            check_image_fits(image, compiled.arena_bytes, compiled.name)
+        # Whoever comes second finds the folder taken, by the same image.
+        with contextlib.suppress(OSError):
+            fresh.rename(entry)
+    except BuildError as exc:
+        raise BuildError(str(exc), _keep_log(exc.log_path, images.parent, key)) from exc
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    return Image(entry / BUILD_FOLDER / ELF_FILE, board)
+
+
+def build_project(directory: Path | str) -> Image:
+    """Build a tree that ``create_project`` wrote, in its folder ``build``."""
+    directory = Path(directory)
+    try:
+        description = json.loads((directory / PROJECT_FILE).read_text(encoding="utf-8"))
+        board = load_board(directory / f"{description['board']}.toml")
+        model = description["model"]
+    except (OSError, ValueError, KeyError, TypeError) as exc:
+        raise BuildError(
+            f"{directory} is no project tree ({PROJECT_FILE} cannot be used: {exc}); "
+            f"make one with: utvm project create MODEL DIR"
+        ) from exc
+    _build(directory, board)
+    image = Image(directory / BUILD_FOLDER / ELF_FILE, board)
+    if model is not None and not process.is_dry_run():
+        check_image_fits(image, model["arena_bytes"], model["name"])
+    return image
+
+
+def _compiler_version(board: Board) -> str:
+    version = process.run(
+        [board.cpu.facts.compiler, "--version"], timeout_s=VERSION_TIMEOUT_S
+    )
+    return version.stdout
+
+
+def _build(directory: Path, board: Board) -> None:
+    build = directory / BUILD_FOLDER
+    log = directory / LOG_FILE
+    log.unlink(missing_ok=True)
+    process.find_tool(board.cpu.facts.compiler)
+    generator = "Ninja" if shutil.which("ninja") else "Unix Makefiles"
+    configure = ["cmake", "-S", str(directory), "-B", str(build)]
+    if not (build / "CMakeCache.txt").is_file():
+        configure += ["-G", generator]
+    jobs = str(os.cpu_count() or 1)
+    steps = (
+        ("configuring", configure, CONFIGURE_TIMEOUT_S),
+        ("building", ["cmake", "--build", str(build), "-j", jobs], BUILD_TIMEOUT_S),
+    )
+    for what, argv, timeout_s in steps:
+        done = process.run(argv, timeout_s=timeout_s, log_path=log)
+        if done.timed_out:
+            raise BuildError(f"{what} {directory} took longer than {timeout_s:g} s", log)
+        if not done.is_ok:
+            _refuse(what, done, board, log)
+
+
+def _refuse(what: str, done: process.Completed, board: Board, log: Path) -> None:
+    overflow = overflow_sentence(board, done.output)
+    if overflow is not None:
+        raise CompileError(overflow)
+    first = _COMPILER_ERROR.search(done.output)
+    reason = first.group().strip() if first else f"status {done.returncode}"
+    raise BuildError(f"{what} an image for {board.name} failed: {reason} (log: {log})", log)
+
+
+def _keep_log(log: Path | None, cache: Path, key: str) -> Path | None:
+    """Move a failed build's log out of the folder that is about to go."""
+    if log is None or not log.is_file():
+        return log
+    kept = cache / "failed" / f"{key}.log"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(log, kept)
+    return kept

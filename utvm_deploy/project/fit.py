@@ -1,0 +1,66 @@
+"""Whether a compiled model fits a board: before building by estimate, after linking by number."""
+
+from __future__ import annotations
+
+import re
+
+from utvm_deploy.board import Board
+from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.errors import CompileError
+from utvm_deploy.project.image import Image
+
+# What the runtime and its port take beside the stack; a test holds them against built images.
+RUNTIME_RAM_BYTES = 8 * 1024
+RUNTIME_FLASH_BYTES = 8 * 1024
+
+
+def check_fits(compiled: CompiledModel, board: Board) -> None:
+    """CompileError, with the numbers, if the model cannot fit; kernels' code is not counted yet."""
+    used = RUNTIME_RAM_BYTES + (0 if board.is_host else board.project.stack_bytes)
+    region = board.main_ram
+    here = used if board.data_ram == region else 0
+    if compiled.arena_bytes > region.size - here:
+        raise CompileError(
+            f"model {compiled.name!r} needs {compiled.arena_bytes:,} bytes of RAM for its "
+            f"activations, and {board.name} has {region.size - here:,} bytes for it "
+            f"({board.ram_bytes:,} bytes of RAM in all, of which runtime and stack take {used:,}, "
+            f"and the largest region is {region.name} with {region.size:,}); "
+            f"use a smaller model or a board with more RAM"
+        )
+    flash = board.main_flash
+    if compiled.weights_bytes > flash.size - RUNTIME_FLASH_BYTES:
+        raise CompileError(
+            f"model {compiled.name!r} needs {compiled.weights_bytes:,} bytes of flash for its "
+            f"weights, and {board.name} has {flash.size - RUNTIME_FLASH_BYTES:,} bytes for them "
+            f"({flash.size:,} bytes of flash, of which the runtime takes about "
+            f"{RUNTIME_FLASH_BYTES:,}); use a smaller model or a board with more flash"
+        )
+
+
+def check_image_fits(image: Image, arena_bytes: int, name: str) -> None:
+    """The same after linking, with the linker's numbers."""
+    if arena_bytes > image.workspace_bytes:
+        raise CompileError(
+            f"model {name!r} needs {arena_bytes:,} bytes of RAM for its activations, and the image "
+            f"leaves {image.workspace_bytes:,} of {image.board.name}'s {image.board.ram_bytes:,} "
+            f"bytes ({image.ram_bytes:,} are data and stack); use a smaller model or a board with "
+            f"more RAM"
+        )
+
+
+_OVERFLOW = re.compile(r"region [`'](?P<region>\w+)' overflowed by (?P<bytes>\d+) bytes?")
+
+
+def overflow_sentence(board: Board, linker_output: str) -> str | None:
+    """One sentence for a linker's complaint about a full region; None if it has none."""
+    match = _OVERFLOW.search(linker_output)
+    if match is None:
+        return None
+    region = board.region(match["region"])
+    kind = "flash" if region.kind == "flash" else "RAM"
+    over = int(match["bytes"])
+    return (
+        f"the image needs {region.size + over:,} bytes of {kind}, and {board.name}'s region "
+        f"{region.name} has {region.size:,} ({over:,} too many); use a smaller model or a board "
+        f"with more {kind}"
+    )

@@ -1,0 +1,203 @@
+"""Texts of a project that follow from its board: header, linker script, CMake files.
+
+Pure functions from facts to text; tree.py puts the texts into place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from string import Template
+
+from utvm_deploy.board import Board, Driver, Region
+
+# The rights of runtime/utvm.h's regions.
+_READ_EXECUTE = "UTVM_RIGHT_READ | UTVM_RIGHT_EXECUTE"
+_READ_WRITE = "UTVM_RIGHT_READ | UTVM_RIGHT_WRITE"
+
+# What the host looks up in the ELF although nothing in the image refers to it.
+RUNTIME_ENTRY_POINTS = ("utvm_crc32_of",)
+
+
+def board_config(board: Board) -> str:
+    """``board_config.h`` of a bare-metal project: the board file's numbers for the C compiler."""
+    uart, timer, clock = _baremetal(board)
+    cpu = board.cpu
+    irqs = [uart.setting("rx_irq")]
+    irqs += [value for key, value in timer.settings if key == "irq"]
+    assert board.project.timer is not None
+    stack = board.data_ram
+    lines = [
+        f"// Facts of {board.name}, from its board file.",
+        "",
+        "#ifndef BOARD_CONFIG_H",
+        "#define BOARD_CONFIG_H",
+        "",
+        f"#define BOARD_CPU_HZ {cpu.clock_hz}u",
+        f"#define BOARD_HAS_FPU {int(cpu.fpu != 'none' or cpu.mve)}",
+        f"#define BOARD_ICACHE_BYTES {cpu.icache_bytes}u",
+        f"#define BOARD_DCACHE_BYTES {cpu.dcache_bytes}u",
+        f"#define BOARD_CACHE_LINE_BYTES {cpu.facts.cache_line_bytes}u",
+        f"#define BOARD_INTERRUPT_COUNT {max(irqs) + 1}u",
+        f"#define BOARD_STACK_RAM_START 0x{stack.address:08x}u",
+        f"#define BOARD_STACK_RAM_END 0x{stack.end:08x}u",
+        "",
+        *_driver_macros("UART", uart),
+        f"#define BOARD_UART_BAUD {board.link.baud}u",
+        "",
+        *_driver_macros("TIMER", timer),
+        f"#define BOARD_TIMER_MULTIPLIER {board.project.timer.multiplier}u",
+        f"#define BOARD_TIMER_DIVISOR {board.project.timer.divisor}u",
+        f"#define BOARD_TICKS_HZ {board.project.timer.ticks_hz}u",
+        f"#define BOARD_TICK_UNIT UTVM_TICK_UNIT_{board.project.timer.unit.upper()}",
+        "",
+        *_driver_macros("CLOCK", clock),
+        "",
+        "// Memory that the host may touch: begin, end, rights.",
+        "#define BOARD_REGIONS \\",
+        ", \\\n".join(f"    REGION({r})" for r in _regions(board)),
+        "",
+        "#endif",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _baremetal(board: Board) -> tuple[Driver, Driver, Driver]:
+    project = board.project
+    # The board reader demands all three of a board that offers the template.
+    assert project.uart is not None and project.timer is not None and project.clock is not None
+    return project.uart, project.timer.driver, project.clock
+
+
+def _driver_macros(prefix: str, driver: Driver) -> Iterator[str]:
+    for key, value in driver.settings:
+        # Addresses are read more easily in hexadecimal.
+        text = f"0x{value:08x}u" if value >= 1 << 28 else f"{value}u"
+        yield f"#define BOARD_{prefix}_{key.upper()} {text}"
+
+
+def _regions(board: Board) -> Iterator[str]:
+    flashes = {board.vector_flash.name, board.main_flash.name}
+    for region in board.memory:
+        if region.kind == "flash" and region.name not in flashes:
+            continue
+        rights = _READ_EXECUTE if region.kind == "flash" else _READ_WRITE
+        if region.kind != "flash" and region.executable:
+            rights += " | UTVM_RIGHT_EXECUTE"
+        yield f"0x{region.address:08x}u, 0x{region.end:08x}u, {rights}"
+
+
+def linker_script(board: Board, template: str) -> str:
+    """The bare-metal linker script for the board's memory."""
+    workspace, data = board.main_ram, board.data_ram
+    start = "ALIGN(ld_data_region_used, 32)" if data == workspace else f"ORIGIN({workspace.name})"
+    width = max(len(region.name) for region in board.memory)
+    return Template(template).substitute(
+        board=board.name,
+        memory="\n".join(_memory_line(region, width) for region in board.memory),
+        vectors=board.vector_flash.name,
+        flash=board.main_flash.name,
+        data=data.name,
+        workspace=workspace.name,
+        workspace_start=start,
+        stack_bytes=board.project.stack_bytes,
+    )
+
+
+def _memory_line(region: Region, width: int) -> str:
+    attributes = "rx" if region.kind == "flash" else "rwx" if region.executable else "rw"
+    return (
+        f"    {region.name:{width}} ({attributes}) : "
+        f"ORIGIN = 0x{region.address:08x}, LENGTH = 0x{region.size:x}"
+    )
+
+
+def toolchain_file(board: Board) -> str:
+    """``toolchain.cmake``: the compiler, and that it needs no trial runs."""
+    core = board.cpu.facts
+    lines = [
+        f"# The compiler for {core.name}. Another one: cmake -DCMAKE_C_COMPILER=...",
+    ]
+    if core.is_arm:
+        lines += [
+            "set(CMAKE_SYSTEM_NAME Generic)",
+            "set(CMAKE_SYSTEM_PROCESSOR arm)",
+        ]
+    lines += [
+        "if(NOT CMAKE_C_COMPILER)",
+        f"  set(CMAKE_C_COMPILER {core.compiler})",
+        "endif()",
+        "# A bare-metal compiler cannot link CMake's test programs; and it is known to work.",
+        "set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)",
+        "set(CMAKE_C_COMPILER_WORKS 1)",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def cmake_lists(
+    board: Board, sources: Sequence[str], model: str | None, model_sources: Sequence[str]
+) -> str:
+    """``CMakeLists.txt`` for the project's sources; ``model`` is the C prefix, None without one."""
+    core = board.cpu.facts
+    flags = [*board.cpu.compiler_flags, *board.project.compiler_flags]
+    # -ffile-prefix-map: the same image whatever folder it is built in.
+    common = [
+        "-std=c99",
+        "-O2",
+        "-g",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-ffunction-sections",
+        "-fdata-sections",
+        "-ffile-prefix-map=${CMAKE_SOURCE_DIR}=.",
+    ]
+    entry_points = list(RUNTIME_ENTRY_POINTS)
+    if model is not None:
+        entry_points += [f"{model}_run", f"{model}_run_layer"]
+    link = ["-Wl,--gc-sections", *(f"-Wl,-u,{name}" for name in entry_points)]
+    definitions = ["UTVM_IMAGE_ID=${UTVM_IMAGE_ID}"]
+    if core.is_arm:
+        common.append("-ffreestanding")
+        link += ["-nostartfiles", "-Wl,-T,${CMAKE_SOURCE_DIR}/link.ld", "-Wl,--fatal-warnings"]
+    else:
+        # Addresses on the wire have 32 bits, so nothing may lie above 4 GiB.
+        common.append("-fno-pie")
+        link.append("-no-pie")
+        definitions.append(f"UTVM_WORKSPACE_BYTES={board.main_ram.size}")
+    lines = [
+        f"# An image for {board.name}: cmake -B build && cmake --build build",
+        "cmake_minimum_required(VERSION 3.16)",
+        "if(NOT CMAKE_TOOLCHAIN_FILE)",
+        '  set(CMAKE_TOOLCHAIN_FILE "${CMAKE_CURRENT_SOURCE_DIR}/toolchain.cmake")',
+        "endif()",
+        "project(image C)",
+        "include(image_id.cmake)",
+        "",
+        "add_executable(image",
+        *(f"  {name}" for name in (*sources, *model_sources)),
+        ")",
+        "set_target_properties(image PROPERTIES SUFFIX .elf)",
+        "target_include_directories(image PRIVATE runtime template model)",
+        f"target_compile_definitions(image PRIVATE {' '.join(definitions)})",
+        _cmake_call("target_compile_options(image PRIVATE", [*flags, *common]),
+    ]
+    if model_sources:
+        lines += [
+            _cmake_call("set_source_files_properties(", model_sources, "PROPERTIES"),
+            "  COMPILE_OPTIONS -O3)",
+        ]
+    lines += [
+        _cmake_call("target_link_options(image PRIVATE", [*flags, *link]),
+        f"target_link_libraries(image PRIVATE {'c m gcc' if core.is_arm else 'm'})",
+    ]
+    if core.is_arm:
+        lines.append(
+            "set_target_properties(image PROPERTIES LINK_DEPENDS ${CMAKE_SOURCE_DIR}/link.ld)"
+        )
+    return "\n".join([*lines, ""])
+
+
+def _cmake_call(head: str, values: Sequence[str], tail: str = ")") -> str:
+    return "\n".join([head, *(f"  {value}" for value in values), f"  {tail}"])

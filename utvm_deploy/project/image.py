@@ -1,0 +1,101 @@
+"""A built image: the ELF file, its symbols and its sizes. The only module that reads ELF files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from utvm_deploy.board import Board
+from utvm_deploy.errors import BuildError
+
+WORKSPACE = "utvm_workspace"
+WORKSPACE_END = "utvm_workspace_end"
+
+
+@dataclass(frozen=True)
+class Image:
+    """An ELF file for a board; symbols and sizes are read when first asked for."""
+
+    elf: Path
+    board: Board
+
+    @cached_property
+    def symbols(self) -> Mapping[str, int]:
+        """Name -> address of every function and object; functions on Arm have bit 0 set."""
+        return self._content.symbols
+
+    @cached_property
+    def section_bytes(self) -> Mapping[str, int]:
+        """Name -> size of every section that takes memory on the device."""
+        return {name: size for name, (size, _, _) in self._content.sections.items()}
+
+    @property
+    def flash_bytes(self) -> int:
+        """Bytes that must be stored: code, constants, and the initial values of variables."""
+        return sum(size for size, is_stored, _ in self._content.sections.values() if is_stored)
+
+    @property
+    def ram_bytes(self) -> int:
+        """Bytes of variables and, on bare metal, the stack; without the workspace."""
+        sections = self._content.sections.values()
+        written = sum(size for size, _, is_written in sections if is_written)
+        # Bare-metal images name the left-over RAM by symbols, a process has an array in .bss.
+        return written - (self.workspace_bytes if self.board.is_host else 0)
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Bytes of RAM that the image leaves to the host PC's allocator."""
+        return self.symbols[WORKSPACE_END] - self.symbols[WORKSPACE]
+
+    @cached_property
+    def _content(self) -> _Content:
+        try:
+            with self.elf.open("rb") as file:
+                return _read(ELFFile(file))
+        except (OSError, ELFError) as exc:
+            raise BuildError(f"{self.elf} cannot be read as an ELF file: {exc}") from exc
+
+
+@dataclass(frozen=True)
+class _Content:
+    symbols: Mapping[str, int]
+    # Name -> size, whether the file stores its bytes, whether the program writes it.
+    sections: Mapping[str, tuple[int, bool, bool]]
+
+
+# ELF's section header flags and types.
+_SHF_WRITE = 1
+_SHF_ALLOC = 2
+
+
+def _read(elf: ELFFile) -> _Content:
+    sections = {}
+    symbols: dict[str, int] = {}
+    for section in elf.iter_sections():
+        flags = section["sh_flags"]
+        if flags & _SHF_ALLOC and section["sh_size"]:
+            is_stored = section["sh_type"] != "SHT_NOBITS"
+            # A linker script's NOLOAD stack has no input section to take a write flag from.
+            is_written = bool(flags & _SHF_WRITE) or not is_stored
+            sections[section.name] = (section["sh_size"], is_stored, is_written)
+        if isinstance(section, SymbolTableSection):
+            for symbol in section.iter_symbols():
+                is_named = symbol.name and not symbol.name.startswith("$")
+                if is_named and symbol["st_info"]["type"] not in ("STT_FILE", "STT_SECTION"):
+                    _add(symbols, symbol)
+    return _Content(symbols, sections)
+
+
+def _add(symbols: dict[str, int], symbol: object) -> None:
+    entry = symbol.entry  # type: ignore[attr-defined]
+    name = symbol.name  # type: ignore[attr-defined]
+    is_global = entry["st_info"]["bind"] == "STB_GLOBAL"
+    # Two files may have a static function of one name; the global one is what others mean.
+    if entry["st_shndx"] != "SHN_UNDEF" and (is_global or name not in symbols):
+        symbols[name] = entry["st_value"]

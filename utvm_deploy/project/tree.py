@@ -1,0 +1,179 @@
+"""What a project tree holds, and writing it.
+
+    DIR/
+      CMakeLists.txt  toolchain.cmake  image_id.cmake  link.ld (bare metal)
+      BOARD.toml  utvm_project.json
+      runtime/    the C runtime
+      template/   the port: main, start-up, drivers
+      model/      the compiled model, if there is one
+
+It builds with CMake alone. Who builds it from here is build.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from utvm_deploy.board import Board
+from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.errors import BoardError, BuildError
+from utvm_deploy.paths import data_dir, runtime_dir
+from utvm_deploy.project.generated import (
+    board_config,
+    cmake_lists,
+    linker_script,
+    toolchain_file,
+)
+from utvm_deploy.toml_table import did_you_mean
+
+PROJECT_FILE = "utvm_project.json"
+PROJECT_SCHEMA = "utvm.project_tree/1"
+# Hexadecimal digits of the digest in the image's id; HELLO reports up to 64 characters.
+_IMAGE_ID_DIGITS = 16
+
+
+def create_project(
+    compiled: CompiledModel | None,
+    board: Board,
+    directory: Path | str,
+    template: str | None = None,
+) -> Path:
+    """Write a self-contained tree; refuses a folder that holds anything but a project.
+
+    ``compiled`` None makes an image of the runtime alone.
+    """
+    directory = Path(directory)
+    if directory.exists():
+        if not directory.is_dir():
+            raise BuildError(f"{directory} is a file; name a folder for the project")
+        if any(directory.iterdir()) and not (directory / PROJECT_FILE).is_file():
+            raise BuildError(
+                f"{directory} is not empty and no project of ours; name a new or empty folder"
+            )
+    write_tree(project_files(compiled, board, template), directory)
+    return directory
+
+
+def project_files(
+    compiled: CompiledModel | None, board: Board, template: str | None = None
+) -> dict[str, str]:
+    """Path within the tree -> text of every file, image_id.cmake and the JSON included."""
+    template = _check_template(board, template)
+    files = {f"runtime/{p.name}": p.read_text(encoding="utf-8") for p in _c_files(runtime_dir())}
+    files.update(_template_files(board, template))
+    if compiled is not None:
+        if compiled.board != board.name:
+            raise BoardError(
+                f"model {compiled.name!r} was compiled for {compiled.board}, not for {board.name}; "
+                f"compile it for {board.name}"
+            )
+        files.update({f"model/{name}": text for name, text in compiled.sources.items()})
+    sources = [name for name in sorted(files) if name.endswith((".c", ".S"))]
+    files["CMakeLists.txt"] = cmake_lists(
+        board,
+        [name for name in sources if not name.startswith("model/")],
+        compiled.name if compiled else None,
+        [name for name in sources if name.startswith("model/")],
+    )
+    files["toolchain.cmake"] = toolchain_file(board)
+    files[f"{board.name}.toml"] = board.source
+    image_id = _image_id(compiled, files)
+    files["image_id.cmake"] = (
+        "# What the image says it is when a host greets it: a digest of all files here.\n"
+        f"set(UTVM_IMAGE_ID [[\"{image_id}\"]])\n"
+    )
+    files[PROJECT_FILE] = _description(compiled, board, template, image_id)
+    return files
+
+
+def write_tree(files: Mapping[str, str], directory: Path) -> None:
+    """Write the files; one whose text is the same already is left alone, for Make's sake."""
+    for name, text in files.items():
+        path = directory / name
+        if path.is_file() and path.read_text(encoding="utf-8") == text:
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def _c_files(folder: Path) -> list[Path]:
+    found = sorted(p for p in folder.iterdir() if p.suffix in (".c", ".h", ".S"))
+    if not found:
+        raise BuildError(f"{folder} holds no C sources; the installation is damaged, reinstall it")
+    return found
+
+
+def _check_template(board: Board, template: str | None) -> str:
+    offered = board.project.templates
+    if template is None:
+        return offered[0]
+    if template not in offered:
+        hint = did_you_mean(template, offered)
+        raise BoardError(
+            f"{board.name} has no template {template!r}{hint} (it has {', '.join(offered)})"
+        )
+    return template
+
+
+def _template_files(board: Board, template: str) -> dict[str, str]:
+    folder = data_dir("templates") / template
+    if not folder.is_dir():
+        raise BoardError(f"template {template!r} is not in this installation")
+    chosen = _c_files(folder)
+    files: dict[str, str] = {}
+    if template == "baremetal":
+        # Drivers are named KIND_NAME.c; of each kind the board's file names one.
+        project = board.project
+        assert project.uart is not None and project.timer is not None and project.clock is not None
+        kinds = ("uart", "timer", "clock")
+        drivers = (project.uart, project.timer.driver, project.clock)
+        wanted = {f"{kind}_{d.name}.c" for kind, d in zip(kinds, drivers, strict=True)}
+        chosen = [
+            p
+            for p in chosen
+            if p.suffix != ".c" or p.name in wanted or not p.name.startswith(kinds)
+        ]
+        files["template/board_config.h"] = board_config(board)
+        script = (folder / "link.ld.in").read_text(encoding="utf-8")
+        files["link.ld"] = linker_script(board, script)
+    files.update({f"template/{p.name}": p.read_text(encoding="utf-8") for p in chosen})
+    return files
+
+
+def _image_id(compiled: CompiledModel | None, files: Mapping[str, str]) -> str:
+    name = compiled.name if compiled else "runtime"
+    # HELLO reports 64 characters of it; a long name gives way to the digest.
+    return f"{name[:40]}@{tree_digest(files)[:_IMAGE_ID_DIGITS]}"
+
+
+def tree_digest(files: Mapping[str, str]) -> str:
+    """SHA-256 over names and texts."""
+    digest = hashlib.sha256()
+    for name in sorted(files):
+        for part in (name.encode(), files[name].encode()):
+            digest.update(len(part).to_bytes(8, "little"))
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def _description(
+    compiled: CompiledModel | None, board: Board, template: str, image_id: str
+) -> str:
+    description = {
+        "schema": PROJECT_SCHEMA,
+        "board": board.name,
+        "template": template,
+        "image_id": image_id,
+        "model": None
+        if compiled is None
+        else {
+            "name": compiled.name,
+            "digest": compiled.model_digest,
+            "arena_bytes": compiled.arena_bytes,
+            "weights_bytes": compiled.weights_bytes,
+        },
+    }
+    return json.dumps(description, indent=2) + "\n"
