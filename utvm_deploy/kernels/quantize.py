@@ -58,6 +58,27 @@ def quantize_multipliers(scales: Iterable[float]) -> tuple[Array, Array]:
     )
 
 
+def requantized(value: int, multiplier: int, shift: int) -> int:
+    """What ``utvm_requantize`` computes, for tables that are computed on the host."""
+    product = high_product(_wrapped(value << max(shift, 0)), multiplier)
+    return rounded_shift(product, max(-shift, 0))
+
+
+def high_product(left: int, right: int) -> int:
+    """left * right / 2**31, half up; saturates only for (-2**31)**2, which no caller has."""
+    return (left * right + (1 << 30)) >> 31
+
+
+def rounded_shift(value: int, bits: int) -> int:
+    """value / 2**bits, half away from zero."""
+    magnitude = (abs(value) + (1 << bits >> 1)) >> bits
+    return magnitude if value >= 0 else -magnitude
+
+
+def _wrapped(value: int) -> int:
+    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
 class ExactMultiplier(NamedTuple, Generic[T]):
     """scale = (high * 2**26 + low) * 2**-(shift + 26), without any rounding."""
 
@@ -110,6 +131,11 @@ def requantize_exact(value: Any, multiplier: ExactMultiplier[Any]) -> Any:
 def add_wrapping(left: Any, right: Any) -> Any:
     """TIR: a 32-bit sum that may wrap, as the reference's accumulators do."""
     return tirx.call_pure_extern("int32", "utvm_add", left, right)
+
+
+def divide_rounded(value: Any, divisor: Any) -> Any:
+    """TIR: value / divisor, half away from zero; the divisor is positive."""
+    return tirx.call_pure_extern("int32", "utvm_divide", value, divisor)
 
 
 def clamp_int8(value: Any, low: Any, high: Any) -> Any:

@@ -42,3 +42,75 @@ static inline int32_t utvm_clamp(int32_t value, int32_t low, int32_t high)
     value = value < low ? low : value;
     return value > high ? high : value;
 }
+
+// value / divisor, half away from zero; divisor > 0.
+static inline int32_t utvm_divide(int32_t value, int32_t divisor)
+{
+    int32_t half = divisor / 2;
+    return (value > 0 ? value + half : value - half) / divisor;
+}
+
+// Half away from zero. Values far outside int8, and NaN as the smallest, are
+// cut to +-1024, so that the conversion is defined.
+static inline int32_t utvm_quantize(float value)
+{
+    if (!(value > -1024.0f)) {
+        return -1024;
+    }
+    if (value > 1024.0f) {
+        return 1024;
+    }
+    int32_t whole = (int32_t)value;
+    float rest = value - (float)whole;
+    if (rest >= 0.5f) {
+        whole += 1;
+    } else if (rest <= -0.5f) {
+        whole -= 1;
+    }
+    return whole;
+}
+
+// left * right / 2^31, half up.
+static inline int32_t utvm_high_product(int32_t left, int32_t right)
+{
+    return (int32_t)(((int64_t)left * right + ((int64_t)1 << 30)) >> 31);
+}
+
+// value / 2^bits, half away from zero; 1 <= bits <= 31.
+static inline int32_t utvm_rounded_shift(int32_t value, int32_t bits)
+{
+    value += value >> 31;
+    return ((value >> (bits - 1)) + 1) >> 1;
+}
+
+// value * 2^bits, saturated.
+static inline int32_t utvm_saturated_shift(int32_t value, int32_t bits)
+{
+    int64_t wide = (int64_t)value * ((int64_t)1 << bits);
+    wide = wide > INT32_MAX ? INT32_MAX : wide;
+    return (int32_t)(wide < INT32_MIN ? INT32_MIN : wide);
+}
+
+static inline int32_t utvm_leading_zeros(uint32_t value)
+{
+    int32_t zeros = 32;
+    while (value != 0u) {
+        value >>= 1;
+        zeros -= 1;
+    }
+    return zeros;
+}
+
+// 1 / (sum's fraction in [1, 2)) as Q0.31, for a positive sum: three
+// Newton-Raphson steps on 48/17 - 32/17 d in Q2.29.
+static inline int32_t utvm_reciprocal(int32_t sum)
+{
+    uint32_t fraction = ((uint32_t)sum << utvm_leading_zeros((uint32_t)sum)) - 0x80000000u;
+    int32_t half = (int32_t)(((int64_t)fraction + INT32_MAX + 1) / 2);
+    int32_t x = 1515870810 + utvm_high_product(half, -1010580540);
+    for (int32_t step = 0; step < 3; ++step) {
+        int32_t error = (1 << 29) - utvm_high_product(half, x);
+        x += utvm_saturated_shift(utvm_high_product(x, error), 2);
+    }
+    return utvm_saturated_shift(x, 1);
+}

@@ -107,6 +107,14 @@ class Window:
         shape = (self.batch, self.padded_height, self.padded_width, channels)
         return te.compute(shape, element, name="pad")
 
+    def covered(self, y: Any, x: Any) -> Any:
+        """How many positions of the window at (y, x), without dilation, lie inside the image."""
+        if not self.is_padded:
+            return self.kernel[0] * self.kernel[1]
+        rows = _overlap(y * self.strides[0] - self.top, self.kernel[0], self.height)
+        columns = _overlap(x * self.strides[1] - self.left, self.kernel[1], self.width)
+        return rows * columns
+
     def schedule_pad(self, sch: Any, row: Any) -> None:
         """Copy, for each output row, the input rows under its windows.
 
@@ -121,3 +129,7 @@ class Window:
         extents = [extent for extent in parts if extent > 0]
         if len(extents) > 1:
             sch.loop_partition(columns, [*extents[:-1], None])
+
+
+def _overlap(start: Any, length: int, extent: int) -> Any:
+    return te.min(start + length, extent) - te.max(start, 0)

@@ -1,0 +1,33 @@
+"""Fewer dimensions for the same loop nest: neighbours that are treated alike become one."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TypeVar
+
+Role = TypeVar("Role", bound=Hashable)
+
+
+def merge(extents: Sequence[int], roles: Sequence[Role]) -> tuple[list[int], list[Role]]:
+    """Drop dimensions of extent 1, then join neighbours with the same role.
+
+    Row-major layout makes the joined dimension contiguous. At least one dimension remains.
+    """
+    merged: list[int] = []
+    kept: list[Role] = []
+    for extent, role in zip(extents, roles, strict=True):
+        if extent == 1:
+            continue
+        if kept and kept[-1] == role:
+            merged[-1] *= extent
+        else:
+            merged.append(extent)
+            kept.append(role)
+    if not merged:
+        return [1], [roles[0]]
+    return merged, kept
+
+
+def label(extents: Sequence[int]) -> str:
+    """Extents as part of a kernel's name."""
+    return "x".join(map(str, extents))

@@ -1,0 +1,118 @@
+"""MEAN: sums in 32 bits, then one multiplier that holds both the scales and the division."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tvm import te
+
+from utvm_deploy.graph import attributes as ops
+from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.call import KernelCall, ScalarArgument, TensorArgument
+from utvm_deploy.kernels.extents import label, merge
+from utvm_deploy.kernels.operands import input_of, output_of, quantization_of
+from utvm_deploy.kernels.quantize import (
+    INT8_MAX,
+    INT8_MIN,
+    add_wrapping,
+    clamp_int8,
+    quantize_multiplier,
+    requantize,
+)
+from utvm_deploy.kernels.tiling import choose_tile, schedule_accumulation
+
+
+@dataclass(frozen=True)
+class Mean:
+    """MEAN over merged dimensions, alternately kept and reduced."""
+
+    extents: tuple[int, ...]
+    is_reduced: tuple[bool, ...]
+
+    @property
+    def name(self) -> str:
+        return f"mean_{label(self.extents)}_{''.join('01'[r] for r in self.is_reduced)}"
+
+    def prim_func(self) -> Any:
+        source = te.placeholder(self.extents, "int8", "input")
+        scalars = [
+            te.var(name, "int32") for name in ("offset", "multiplier", "shift", "zero_point")
+        ]
+        offset, multiplier, shift, zero_point = scalars
+        axes = [
+            te.reduce_axis((0, extent), f"k{i}")
+            for i, extent in enumerate(self.extents)
+            if self.is_reduced[i]
+        ]
+
+        def total(*kept: Any) -> Any:
+            outer, inner = iter(kept), iter(axes)
+            index = tuple(next(inner if reduced else outer) for reduced in self.is_reduced)
+            return te.sum(source[index].astype("int32"), axis=axes)
+
+        sums = te.compute(self._kept, total, name="mean")
+        output = te.compute(
+            self._kept,
+            lambda *i: clamp_int8(
+                requantize(add_wrapping(sums[i], offset), multiplier, shift) + zero_point,
+                INT8_MIN,
+                INT8_MAX,
+            ),
+            name="requantize",
+        )
+        return te.create_prim_func([source, *scalars, output])
+
+    def schedule(self, sch: Any, core: str) -> str:
+        kept = sch.get_loops(sch.get_sblock("requantize"))
+        # Outputs side by side are accumulated together only if their inputs are, too.
+        channels = 1 if self.is_reduced[-1] else self._kept[-1]
+        tile = choose_tile(1, channels)
+        outer, inner = sch.split(kept[-1], [None, tile.channels])
+        sums = sch.get_sblock("mean")
+        sch.compute_at(sums, outer, preserve_unit_loops=True)
+        axes = sch.get_loops(sums)[-sum(self.is_reduced) :]
+        column = sch.get_loops(sums)[-len(axes) - 1]
+        schedule_accumulation(sch, sums, axes, [column])
+        sch.unroll(inner)
+        return f"generic C, {tile.channels} outputs in registers"
+
+    @property
+    def _kept(self) -> tuple[int, ...]:
+        kept = zip(self.extents, self.is_reduced, strict=True)
+        return tuple(extent for extent, reduced in kept if not reduced) or (1,)
+
+
+def lower_mean(graph: Graph, operator: Operator) -> KernelCall:
+    """MEAN over any axes."""
+    assert isinstance(operator.attributes, ops.Mean)
+    position, source = input_of(graph, operator, 0)
+    output, result = output_of(graph, operator)
+    axes = operator.attributes.axes
+    extents, is_reduced = merge(source.shape, [i in axes for i in range(len(source.shape))])
+    if not any(is_reduced):
+        extents, is_reduced = [*extents, 1], [*is_reduced, True]
+    count = int(np.prod([source.shape[axis] for axis in axes], dtype=np.int64))
+    quantization = quantization_of(result)
+    ratio = quantization_of(source).scale / quantization.scale
+    multiplier, shift = mean_multiplier(ratio, count)
+    return KernelCall(
+        Mean(tuple(extents), tuple(is_reduced)),
+        (
+            TensorArgument(position),
+            ScalarArgument("offset", -quantization_of(source).zero_point * count),
+            ScalarArgument("multiplier", multiplier),
+            ScalarArgument("shift", shift),
+            ScalarArgument("zero_point", quantization.zero_point),
+            TensorArgument(output),
+        ),
+    )
+
+
+def mean_multiplier(scale: float, count: int) -> tuple[int, int]:
+    """``scale / count`` as the reference rounds it: first the scale, then down by the division."""
+    multiplier, shift = quantize_multiplier(scale)
+    # As many bits as the quotient can keep, within the right shifts that there are.
+    extra = min(count.bit_length() - 1, 32, 31 + shift)
+    return (multiplier << extra) // count, shift - extra

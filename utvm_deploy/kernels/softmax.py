@@ -1,0 +1,159 @@
+"""SOFTMAX: all integer. exp() is a table over the 256 differences to a row's largest element.
+
+The reference evaluates exp() in fixed point per element; the table holds its very values, computed
+here once per layer, so that the device needs neither floats nor the polynomial.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tvm import te, tirx
+
+from utvm_deploy.graph.attributes import Softmax
+from utvm_deploy.graph.model import Array, Graph, Operator
+from utvm_deploy.kernels.call import ConstantArgument, KernelCall, TensorArgument
+from utvm_deploy.kernels.operands import input_of, output_of, quantization_of
+from utvm_deploy.kernels.quantize import (
+    INT8_MAX,
+    INT8_MIN,
+    clamp_int8,
+    high_product,
+    quantize_multiplier,
+    requantized,
+    rounded_shift,
+)
+
+# Fixed-point formats of the reference: differences to the largest element are Q5.26, exponentials
+# Q0.31, their sum Q12.19.
+_DIFFERENCE_INTEGER_BITS = 5
+_DIFFERENCE_FRACTION_BITS = 31 - _DIFFERENCE_INTEGER_BITS
+_SUM_INTEGER_BITS = 12
+_ONE = (1 << 31) - 1  # the largest Q0.31
+
+
+@dataclass(frozen=True)
+class SoftmaxRows:
+    """SOFTMAX of each row; ``exponentials[d]`` is exp(-d * scale * beta) as Q0.31."""
+
+    rows: int
+    depth: int
+
+    @property
+    def name(self) -> str:
+        return f"softmax_{self.rows}x{self.depth}"
+
+    def prim_func(self) -> Any:
+        shape = (self.rows, self.depth)
+        source = te.placeholder(shape, "int8", "input")
+        exponentials = te.placeholder((256,), "int32", "exponentials")
+
+        def extern(function: str, *arguments: Any) -> Any:
+            return tirx.call_pure_extern("int32", function, *arguments)
+
+        i = te.reduce_axis((0, self.depth), "i")
+        largest = te.compute(
+            (self.rows,), lambda r: te.max(source[r, i].astype("int32"), axis=i), name="largest"
+        )
+
+        def exponential(r: Any, k: Any) -> Any:
+            return exponentials[largest[r] - source[r, k].astype("int32")]
+
+        j = te.reduce_axis((0, self.depth), "j")
+        total = te.compute(
+            (self.rows,),
+            lambda r: te.sum(
+                extern("utvm_rounded_shift", exponential(r, j), _SUM_INTEGER_BITS), axis=j
+            ),
+            name="total",
+        )
+        reciprocal = te.compute(
+            (self.rows,), lambda r: extern("utvm_reciprocal", total[r]), name="reciprocal"
+        )
+        # The sum has 12 - leading zeros integer bits; 31 - 8 of a Q0.31 are below an int8.
+        bits = te.compute(
+            (self.rows,),
+            lambda r: _SUM_INTEGER_BITS + 31 - 8 - extern("utvm_leading_zeros", total[r]),
+            name="bits",
+        )
+        output = te.compute(
+            shape,
+            lambda r, k: clamp_int8(
+                extern(
+                    "utvm_rounded_shift",
+                    extern("utvm_high_product", reciprocal[r], exponential(r, k)),
+                    bits[r],
+                )
+                + INT8_MIN,
+                INT8_MIN,
+                INT8_MAX,
+            ),
+            name="softmax",
+        )
+        return te.create_prim_func([source, exponentials, output])
+
+    def schedule(self, sch: Any, core: str) -> str:
+        row, _ = sch.get_loops(sch.get_sblock("softmax"))
+        for block in ("bits", "reciprocal", "total", "largest"):
+            sch.compute_at(sch.get_sblock(block), row)
+        return "integers only, exponentials from a table"
+
+
+def lower_softmax(graph: Graph, operator: Operator) -> KernelCall:
+    """SOFTMAX along the last dimension."""
+    assert isinstance(operator.attributes, Softmax)
+    position, source = input_of(graph, operator, 0)
+    output, _ = output_of(graph, operator)
+    depth = source.shape[-1]
+    rows = int(np.prod(source.shape[:-1], dtype=np.int64))
+    table = exponential_table(quantization_of(source).scale, operator.attributes.beta)
+    return KernelCall(
+        SoftmaxRows(rows, depth),
+        (TensorArgument(position), ConstantArgument("exponentials", table), TensorArgument(output)),
+        # A row is summed up before its first element is written.
+        in_place=((output, position),),
+    )
+
+
+def exponential_table(scale: float, beta: float) -> Array:
+    """exp(-d * scale * beta) for d = 0 .. 255 as Q0.31, zero where the reference leaves it out."""
+    real_multiplier = min(beta * scale * (1 << _DIFFERENCE_FRACTION_BITS), 2.0**31 - 1.0)
+    multiplier, shift = quantize_multiplier(real_multiplier)
+    # Larger differences would overflow Q5.26.
+    whole_range = ((1 << _DIFFERENCE_INTEGER_BITS) - 1) * (1 << _DIFFERENCE_FRACTION_BITS)
+    largest = math.floor(whole_range / (1 << shift)) if shift >= 0 else 255
+    table = np.zeros(256, dtype=np.int32)
+    for difference in range(min(largest, 255) + 1):
+        table[difference] = _exponential(requantized(-difference, multiplier, shift))
+    return table
+
+
+def _exponential(value: int) -> int:
+    """exp(value) as Q0.31 for a value <= 0 in Q5.26, as the reference approximates it."""
+    if value == 0:
+        return _ONE
+    quarter = 1 << (_DIFFERENCE_FRACTION_BITS - 2)
+    # value = remainder - n / 4 with the remainder in [-1/4, 0), done by polynomial, n by bits.
+    remainder = (value & (quarter - 1)) - quarter
+    result = _exponential_of_fraction(remainder << _DIFFERENCE_INTEGER_BITS)
+    quarters = (remainder - value) // quarter
+    for bit in range(_DIFFERENCE_INTEGER_BITS + 2):
+        if quarters >> bit & 1:
+            factor = round(math.exp(-(2.0 ** (bit - 2))) * 2.0**31)
+            result = high_product(result, factor)
+    return result
+
+
+def _exponential_of_fraction(value: int) -> int:
+    """exp of a Q0.31 in [-1/4, 0): Taylor's series around -1/8, to the fourth power."""
+    center = round(math.exp(-1 / 8) * 2.0**31)
+    third = round(2.0**31 / 3)
+    x = value + (1 << 28)
+    x2 = high_product(x, x)
+    x3 = high_product(x2, x)
+    x4 = high_product(x2, x2)
+    higher = rounded_shift(high_product(rounded_shift(x4, 2) + x3, third) + x2, 1)
+    return center + high_product(center, x + higher)
