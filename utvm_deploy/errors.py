@@ -86,7 +86,19 @@ class LinkClosed(LinkError):
 
 
 class DeviceError(UtvmError):
-    """The device refused or failed a request."""
+    """The device refused or failed a request.
+
+    ``status`` is the wire's (``link.messages.Status``) where the device gave one, ``index`` the
+    position of the task it is about, ``detail`` the address, length or number at fault.
+    """
+
+    def __init__(
+        self, message: str, *, status: int | None = None, index: int = 0, detail: int = 0
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.index = index
+        self.detail = detail
 
 
 class DeviceReset(DeviceError):

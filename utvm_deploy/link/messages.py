@@ -121,7 +121,20 @@ class Message:
     opcode: int
     meaning: str
     request: Layout | None
-    reply: Layout
+    reply: Layout  # what follows the outcome
+
+    @property
+    def request_bytes(self) -> int:
+        """Size of a request's fixed fields."""
+        return self.request.size_bytes if self.request else 0
+
+    def pack_request(self, *values: int) -> bytes:
+        return self.request.pack(*values) if self.request else b""
+
+    def unpack_reply(self, payload: bytes) -> tuple[dict[str, int], bytes]:
+        """Fixed fields by name, and the rest; ``struct.error`` if it is too short."""
+        body = payload[OUTCOME.size_bytes :]
+        return self.reply.unpack(body), body[self.reply.size_bytes :]
 
 
 HEADER = Layout(

@@ -1,0 +1,91 @@
+"""Tasks to EXECUTE payloads: as many as fit one request and whose ticks fit one reply."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from utvm_deploy.errors import DeviceError
+from utvm_deploy.link.base import Task
+from utvm_deploy.link.messages import MAX_ARGUMENTS, TASK, Status
+
+_MAX_REPEAT = 0xFFFF
+_TICKS_BYTES = 8
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One EXECUTE."""
+
+    payload: bytes
+    # Which tasks of the caller's it holds, and how often each is called in this batch.
+    positions: tuple[int, ...]
+    repeats: tuple[int, ...]
+
+    @property
+    def calls(self) -> int:
+        return sum(self.repeats)
+
+
+def check_tasks(tasks: Sequence[Task]) -> None:
+    """DeviceError if a task cannot be said on the wire."""
+    for position, task in enumerate(tasks):
+        if len(task.args) > MAX_ARGUMENTS:
+            raise DeviceError(
+                f"task {position} has {len(task.args)} arguments, a task can pass "
+                f"{MAX_ARGUMENTS}: put them in memory and pass its address",
+                status=Status.ARGUMENTS,
+                index=position,
+                detail=len(task.args),
+            )
+        for word in (task.function, *task.args):
+            if not -(1 << 31) <= word < 1 << 32:
+                raise DeviceError(
+                    f"task {position} passes {word:#x}, which is not a word of 32 bits: is the "
+                    "image linked below 4 GiB?",
+                    status=Status.ARGUMENTS,
+                    index=position,
+                )
+        if task.repeat < 0:
+            raise DeviceError(
+                f"task {position} repeats {task.repeat} times; 0 or more is possible",
+                status=Status.ARGUMENTS,
+                index=position,
+            )
+
+
+def split_tasks(tasks: Sequence[Task], request_bytes: int, reply_bytes: int) -> Iterator[Batch]:
+    """``tasks`` in order, in the fewest batches; a task with many repeats may span several.
+
+    ``request_bytes`` and ``reply_bytes`` are the room for tasks and for ticks.
+    """
+    calls_room = reply_bytes // _TICKS_BYTES
+    records: list[bytes] = []
+    positions: list[int] = []
+    repeats: list[int] = []
+
+    def batch() -> Batch:
+        made = Batch(b"".join(records), tuple(positions), tuple(repeats))
+        for started in (records, positions, repeats):
+            started.clear()
+        return made
+
+    for position, task in enumerate(tasks):
+        size = TASK.size_bytes + 4 * len(task.args)
+        left = task.repeat
+        while left:
+            used = sum(map(len, records))
+            if records and (used + size > request_bytes or sum(repeats) == calls_room):
+                yield batch()
+            repeat = min(left, calls_room - sum(repeats), _MAX_REPEAT)
+            words = [word & 0xFFFFFFFF for word in task.args]
+            records.append(
+                TASK.pack(task.function & 0xFFFFFFFF, repeat, len(words))
+                + struct.pack(f"<{len(words)}I", *words)
+            )
+            positions.append(position)
+            repeats.append(repeat)
+            left -= repeat
+    if records:
+        yield batch()

@@ -1,0 +1,363 @@
+"""The link to the runtime's command loop: requests, retries, deadlines, resets noticed.
+
+PROTOCOL.md has the rules. In short: every request has its number, and the device never does the
+same number twice, so a request whose reply does not come is simply sent again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+import struct
+import time
+from collections.abc import Sequence
+from types import TracebackType
+
+from utvm_deploy.errors import DeviceError, DeviceReset, LinkTimeout
+from utvm_deploy.link.base import Hello, Region, Task
+from utvm_deploy.link.batch import check_tasks, split_tasks
+from utvm_deploy.link.frame import Damage, Frame, FrameDecoder, encode_frame
+from utvm_deploy.link.messages import (
+    BY_NAME,
+    MIN_PAYLOAD_BYTES,
+    OUTCOME,
+    PROTOCOL_VERSION,
+    REGION,
+    REPLY_BIT,
+    Message,
+    Right,
+    Status,
+    TickUnit,
+    opcode_name,
+)
+from utvm_deploy.link.stream import Stream
+from utvm_deploy.link.waits import Timeouts, Waits
+
+log = logging.getLogger("utvm_deploy.link")
+
+# Bytes that one CHECKSUM asks for: 20 ms at 50 MHz, so well within RESEND_S.
+CHECKSUM_CHUNK_BYTES = 64 * 1024
+
+# Bytes taken from the stream at once.
+_READ_BYTES = 64 * 1024
+
+
+class MonitorLink:
+    """A ``link.base.Link`` over a stream. ``close`` closes the stream too."""
+
+    def __init__(self, stream: Stream, timeouts: Timeouts | None = None) -> None:
+        self._stream = stream
+        self._timeouts = timeouts or Timeouts()
+        self._decoder = FrameDecoder()
+        # Numbers of a session begin anywhere: a reply to an earlier host must not fit.
+        self._session = secrets.randbelow(0xFFFFFFFF) + 1
+        self._sequence = secrets.randbelow(0x40000000)
+        self._hello: Hello | None = None
+        # Of boots that are over; what still arrives from them is not worth a look.
+        self._past_nonces: set[int] = set()
+        self._traced_s = time.monotonic()
+
+    def __enter__(self) -> MonitorLink:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # The primitives.
+
+    def hello(self) -> Hello:
+        """Begin a session: all that was known of the device is asked anew."""
+        before, self._hello = self._hello, None
+        message = BY_NAME["HELLO"]
+        frame = self._exchange(
+            message, message.pack_request(self._session), self._timeouts.boot_s, "to say hello"
+        )
+        try:
+            facts, image = message.unpack_reply(frame.payload)
+            unit = TickUnit(facts["tick_unit"])
+        except (struct.error, ValueError) as error:
+            raise DeviceError(
+                f"the device's hello makes no sense ({error}): rebuild its image"
+            ) from (error)
+        if min(facts["request_bytes"], facts["reply_bytes"]) < MIN_PAYLOAD_BYTES:
+            raise DeviceError(
+                f"the device has room for fewer than {MIN_PAYLOAD_BYTES} bytes: rebuild its image"
+            )
+        if before is not None and before.nonce != frame.nonce:
+            self._past_nonces.add(before.nonce)
+        version = facts["runtime_version"]
+        self._hello = Hello(
+            protocol_version=frame.version,
+            runtime_version=f"{version >> 16}.{version & 0xFFFF}",
+            nonce=frame.nonce,
+            request_bytes=facts["request_bytes"],
+            reply_bytes=facts["reply_bytes"],
+            ticks_per_second=facts["ticks_per_second"],
+            tick_unit=unit.name.lower(),
+            workspace_address=facts["workspace"],
+            workspace_size=facts["workspace_bytes"],
+            region_count=facts["region_count"],
+            image=image.decode("ascii", "replace"),
+        )
+        return self._hello
+
+    def regions(self) -> tuple[Region, ...]:
+        """What the device lets be read, written and executed."""
+        found: list[Region] = []
+        while len(found) < self._greeted().region_count:
+            records = self._request("REGIONS", "to list its regions", len(found))
+            for at in range(0, len(records), REGION.size_bytes):
+                facts = REGION.unpack(records[at:])
+                rights = Right(facts["rights"])
+                found.append(
+                    Region(
+                        facts["address"],
+                        facts["size"],
+                        readable=Right.READ in rights,
+                        writable=Right.WRITE in rights,
+                        executable=Right.EXECUTE in rights,
+                    )
+                )
+            if not records:
+                break
+        return tuple(found)
+
+    def read(self, address: int, size: int) -> bytes:
+        """Copy ``size`` bytes of the device's memory, in as many exchanges as it takes."""
+        data = bytearray()
+        chunk = self._greeted().reply_bytes - OUTCOME.size_bytes
+        while len(data) < size:
+            at, wanted = address + len(data), min(chunk, size - len(data))
+            what = f"to read {wanted} bytes at {at:#010x}"
+            got = self._request("READ", what, at, wanted)
+            if len(got) != wanted:
+                raise DeviceError(f"asked {what}, the device sent {len(got)} bytes; reset it")
+            data += got
+        return bytes(data)
+
+    def write(self, address: int, data: bytes) -> None:
+        """Copy ``data`` to the device's memory, in as many exchanges as it takes."""
+        message = BY_NAME["WRITE"]
+        chunk = self._greeted().request_bytes - message.request_bytes
+        for at in range(0, len(data), chunk):
+            part = data[at : at + chunk]
+            what = f"to write {len(part)} bytes at {address + at:#010x}"
+            self._request("WRITE", what, address + at, tail=part)
+
+    def execute(self, tasks: Sequence[Task], timeout_s: float) -> list[tuple[int, ...]]:
+        """Run ``tasks`` in order; the ticks of every repeat of every task.
+
+        ``timeout_s`` is for all of them together. A batch that does not end is given up after it,
+        and after one more ``Timeouts.reply_s`` in which the device is asked once more.
+        """
+        check_tasks(tasks)
+        hello = self._greeted()
+        deadline = time.monotonic() + timeout_s
+        ticks: list[list[int]] = [[] for _ in tasks]
+        room = (hello.request_bytes, hello.reply_bytes - OUTCOME.size_bytes)
+        for batch in split_tasks(tasks, *room):
+            left_s = deadline - time.monotonic()
+            what = f"to run tasks {batch.positions[0]} to {batch.positions[-1]}"
+            try:
+                data = self._request("EXECUTE", what, tail=batch.payload, timeout_s=left_s)
+            except DeviceError as error:
+                if error.status is not None and error.index < len(batch.positions):
+                    error.index = batch.positions[error.index]
+                raise
+            if len(data) != 8 * batch.calls:
+                raise DeviceError(
+                    f"asked {what}, the device sent {len(data)} bytes of ticks instead of "
+                    f"{8 * batch.calls}; reset it"
+                )
+            times = iter(struct.unpack(f"<{batch.calls}Q", data))
+            for position, repeat in zip(batch.positions, batch.repeats, strict=True):
+                ticks[position].extend(next(times) for _ in range(repeat))
+        return [tuple(of_task) for of_task in ticks]
+
+    def checksum(self, address: int, size: int) -> int:
+        """CRC-32 of ``size`` bytes of the device's memory, computed there."""
+        crc = 0
+        for at in range(0, size, CHECKSUM_CHUNK_BYTES):
+            part = min(CHECKSUM_CHUNK_BYTES, size - at)
+            what = f"to checksum {part} bytes at {address + at:#010x}"
+            data = self._request("CHECKSUM", what, address + at, part, crc)
+            crc = int.from_bytes(data[:4], "little")
+        return crc
+
+    def reset(self) -> None:
+        """Restart the device and greet it; what was in its RAM is lost."""
+        nonce = self._greeted().nonce
+        deadline = time.monotonic() + self._timeouts.boot_s
+        # Its reply may be lost and its consequence be seen.
+        with contextlib.suppress(DeviceReset):
+            self._request("RESET", "to restart")
+        # Not yet down?
+        while self.hello().nonce == nonce:
+            time.sleep(self._timeouts.resend_s / 8)
+            if time.monotonic() > deadline:
+                raise LinkTimeout(
+                    f"the device promised to restart and did not within "
+                    f"{self._timeouts.boot_s:g} s; reset it by hand"
+                )
+
+    def close(self) -> None:
+        """Let go of the stream. May be called again."""
+        self._stream.close()
+
+    # One exchange.
+
+    def _greeted(self) -> Hello:
+        return self._hello or self.hello()
+
+    def _note_restart(self, nonce: int) -> None:
+        """The next request begins with a HELLO."""
+        if self._hello is not None and self._hello.nonce != nonce:
+            self._past_nonces.add(self._hello.nonce)
+        self._hello = None
+
+    def _request(
+        self,
+        name: str,
+        what: str,
+        *values: int,
+        tail: bytes = b"",
+        timeout_s: float | None = None,
+    ) -> bytes:
+        """One exchange within a session: what the reply holds after its outcome."""
+        self._greeted()
+        message = BY_NAME[name]
+        if timeout_s is None:
+            timeout_s = self._timeouts.reply_s
+        frame = self._exchange(message, message.pack_request(*values) + tail, timeout_s, what)
+        return frame.payload[OUTCOME.size_bytes :]
+
+    def _exchange(self, message: Message, payload: bytes, timeout_s: float, what: str) -> Frame:
+        """Send until an answer comes. The reply, if its status is OK."""
+        self._sequence = (self._sequence + 1) & 0xFFFFFFFF or 1
+        nonce = self._hello.nonce if self._hello else 0
+        request = Frame(message.opcode, self._sequence, nonce, payload)
+        data = encode_frame(request)
+        waits = Waits(self._timeouts, timeout_s)
+        while True:
+            now = time.monotonic()
+            if waits.is_over(now):
+                raise LinkTimeout(
+                    f"asked {what}, the device did not answer within {now - waits.began_s:.1f} s "
+                    f"({waits.sent} times sent, {waits.received_bytes} bytes received): check "
+                    "cable, baud rate and that the image runs, then reset the board"
+                )
+            if waits.is_due(now):
+                self._trace("->", request)
+                self._stream.write(data, waits.until_over_s(now))
+                waits.note_sent(time.monotonic())
+            arrived = self._stream.read(_READ_BYTES, waits.until_next_s(time.monotonic()))
+            items = self._decoder.feed(arrived)
+            if arrived:
+                is_within = self._decoder.is_within_frame
+                waits.note_bytes(time.monotonic(), len(arrived), is_within)
+            for item in items:
+                self._trace("<-", item)
+                if isinstance(item, Damage):
+                    waits.note_damage(time.monotonic())
+                elif self._answers(item, request):
+                    outcome = OUTCOME.unpack(item.payload)
+                    if outcome["status"] == Status.ACCEPTED:
+                        waits.note_accepted()
+                        continue
+                    self._check(message, outcome, what)
+                    return item
+
+    def _answers(self, frame: Frame, request: Frame) -> bool:
+        """Whether ``frame`` is the reply to ``request``; DeviceReset if it tells of a restart."""
+        if not frame.opcode & REPLY_BIT or frame.nonce in self._past_nonces:
+            return False
+        if len(frame.payload) < OUTCOME.size_bytes:
+            return False
+        is_reply = frame.sequence == request.sequence
+        is_boot = frame.sequence == 0 and frame.opcode == BY_NAME["BOOT"].opcode | REPLY_BIT
+        if not (is_reply or is_boot):
+            return False
+        if frame.version != PROTOCOL_VERSION:
+            raise DeviceError(
+                f"the image speaks protocol version {frame.version}, this utvm_deploy "
+                f"{PROTOCOL_VERSION}: build the image again and put it on the board",
+                status=Status.VERSION,
+                detail=frame.version,
+            )
+        if request.nonce and frame.nonce != request.nonce:
+            self._note_restart(frame.nonce)
+            raise DeviceReset(
+                f"the device restarted while asked for {opcode_name(request.opcode)}: what was in "
+                "its RAM is lost; load the model again"
+            )
+        return is_reply and frame.opcode == request.opcode | REPLY_BIT
+
+    def _check(self, message: Message, outcome: dict[str, int], what: str) -> None:
+        """Refusals as errors."""
+        status, index, detail = outcome["status"], outcome["index"], outcome["detail"]
+        if status == Status.OK:
+            return
+        if status == Status.NO_SESSION:
+            # the same nonce: a port without a good one, or a session that never began
+            self._hello = None
+            raise DeviceReset(
+                f"asked {what}, the device knew nothing of this session: it restarted, and what "
+                "was in its RAM is lost; load the model again",
+                status=status,
+            )
+        where = f" (task {index} of the batch)" if message.name == "EXECUTE" else ""
+        reasons = {
+            Status.OPCODE: f"it does not know opcode {detail}; rebuild its image",
+            Status.LENGTH: f"a message of {detail} bytes is malformed{where}",
+            Status.TOO_LARGE: f"only {detail} bytes fit its reply{where}",
+            Status.ADDRESS: f"its regions do not allow that at {detail:#010x}{where}; "
+            "compare with the board's memory and the image's symbols",
+            Status.ARGUMENTS: f"{detail} arguments are too many{where}",
+            Status.UNSUPPORTED: "its port cannot do that; reset it by hand or through the probe",
+        }
+        known = {int(key): text for key, text in reasons.items()}
+        reason = known.get(status, f"it gave the unknown status {status}; rebuild its image")
+        raise DeviceError(
+            f"asked {what}, the device refused: {reason}",
+            status=status,
+            index=index,
+            detail=detail,
+        )
+
+    def _trace(self, arrow: str, item: Frame | Damage) -> None:
+        if not log.isEnabledFor(logging.DEBUG):
+            return
+        now = time.monotonic()
+        delta_ms, self._traced_s = (now - self._traced_s) * 1000, now
+        if isinstance(item, Damage):
+            log.debug("%+9.3f ms %s damaged, %s: %s", delta_ms, arrow, item.why, Hex(item.data))
+            return
+        log.debug(
+            "%+9.3f ms %s %s #%08x nonce %08x, %d bytes: %s",
+            delta_ms,
+            arrow,
+            opcode_name(item.opcode),
+            item.sequence,
+            item.nonce,
+            len(item.payload),
+            Hex(item.payload),
+        )
+
+
+class Hex:
+    """Bytes for a log line, formatted only if it is written."""
+
+    SHOWN_BYTES = 32
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def __str__(self) -> str:
+        more = "..." if len(self._data) > self.SHOWN_BYTES else ""
+        return self._data[: self.SHOWN_BYTES].hex(" ", -4) + more

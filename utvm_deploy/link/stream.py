@@ -1,0 +1,169 @@
+"""Byte streams to a device: pipes of a child process, serial ports, sockets.
+
+A stream moves bytes and knows no frames. Whatever goes wrong with it is a LinkError; pyserial is
+imported here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import time
+from typing import Any, Protocol
+
+from utvm_deploy.errors import LinkClosed, LinkTimeout
+
+# Default rate of serial ports, in bits per second; sockets and ptys have none.
+DEFAULT_BAUD = 115200
+
+
+class Stream(Protocol):
+    """What MonitorLink needs of a way to the device."""
+
+    def read(self, max_bytes: int, timeout_s: float) -> bytes:
+        """What has arrived, as soon as there is any; empty if nothing came within ``timeout_s``.
+
+        LinkClosed if nothing ever will.
+        """
+
+    def write(self, data: bytes, timeout_s: float) -> None:
+        """Send all of ``data``; LinkTimeout if the other end did not take it in time."""
+
+    def close(self) -> None:
+        """Let go. May be called again."""
+
+
+class PipeStream:
+    """Two file descriptors, such as the pipes of a child process.
+
+    It owns them: ``close`` closes both. A child process itself stays its starter's.
+    """
+
+    def __init__(self, read_fd: int, write_fd: int, name: str = "the device's process") -> None:
+        self._read_fd = read_fd
+        self._write_fd = write_fd
+        self._name = name
+        self._is_open = True
+        for fd in {read_fd, write_fd}:
+            os.set_blocking(fd, False)
+
+    @classmethod
+    def of_process(cls, process: subprocess.Popen[bytes]) -> PipeStream:
+        """The standard input and output of a process that was started with pipes."""
+        assert process.stdin is not None and process.stdout is not None
+        # Descriptors of its own: the process' file objects close theirs when collected.
+        read_fd, write_fd = os.dup(process.stdout.fileno()), os.dup(process.stdin.fileno())
+        process.stdin.close()
+        process.stdout.close()
+        return cls(read_fd, write_fd, f"process {process.pid}")
+
+    def read(self, max_bytes: int, timeout_s: float) -> bytes:
+        self._check_open()
+        try:
+            if not select.select([self._read_fd], [], [], max(timeout_s, 0))[0]:
+                return b""
+            data = os.read(self._read_fd, max_bytes)
+        except BlockingIOError:
+            return b""
+        except OSError as error:
+            raise self._closed(error) from error
+        if not data:
+            raise self._closed()
+        return data
+
+    def write(self, data: bytes, timeout_s: float) -> None:
+        self._check_open()
+        deadline = time.monotonic() + timeout_s
+        left = memoryview(data)
+        while left:
+            wait_s = max(deadline - time.monotonic(), 0)
+            try:
+                if not select.select([], [self._write_fd], [], wait_s)[1]:
+                    raise LinkTimeout(
+                        f"{self._name} took {len(data) - len(left)} of {len(data)} bytes within "
+                        f"{timeout_s:g} s; is it stopped? Reset the board."
+                    )
+                left = left[os.write(self._write_fd, left) :]
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                raise self._closed(error) from error
+
+    def close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            for fd in {self._read_fd, self._write_fd}:
+                os.close(fd)
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise LinkClosed(f"the link to {self._name} was closed; connect again")
+
+    def _closed(self, error: OSError | None = None) -> LinkClosed:
+        why = f" ({error.strerror})" if error else ""
+        return LinkClosed(f"{self._name} went away{why}; see its last words, then start it again")
+
+
+class SerialStream:
+    """What pyserial can open: a device name, a pty, ``socket://host:port``, ``rfc2217://...``."""
+
+    def __init__(self, url: str, baud: int = DEFAULT_BAUD) -> None:
+        import serial
+
+        self._url = url
+        self._foreign = (serial.SerialException, OSError)
+        self._fds: PipeStream | None = None
+        # Two hosts on one port would take each other's replies. URL handlers know no locks.
+        options: dict[str, Any] = {} if "://" in url else {"exclusive": True}
+        try:
+            self._port = serial.serial_for_url(url, baudrate=baud, timeout=0, **options)
+        except (*self._foreign, ValueError) as error:
+            raise LinkClosed(
+                f"cannot open {url}: {error}; check the cable, the name and your permissions"
+            ) from error
+        # pyserial reads socket:// byte by byte, and a tty with three system calls a portion:
+        # where the port is a file descriptor, use that.
+        if os.name == "posix":
+            try:
+                fd = self._port.fileno()
+            except (AttributeError, *self._foreign):
+                return
+            self._fds = PipeStream(os.dup(fd), os.dup(fd), url)
+
+    def read(self, max_bytes: int, timeout_s: float) -> bytes:
+        if self._fds is not None:
+            return self._fds.read(max_bytes, timeout_s)
+        try:
+            self._port.timeout = max(timeout_s, 0)
+            data: bytes = self._port.read(1)
+            if data:
+                data += self._port.read(min(self._port.in_waiting, max_bytes - 1))
+        except self._foreign as error:
+            raise self._closed(error) from error
+        return data
+
+    def write(self, data: bytes, timeout_s: float) -> None:
+        if self._fds is not None:
+            self._fds.write(data, timeout_s)
+            return
+        import serial
+
+        try:
+            self._port.write_timeout = timeout_s
+            self._port.write(data)
+        except serial.SerialTimeoutException as error:
+            raise LinkTimeout(
+                f"{self._url} did not take {len(data)} bytes within {timeout_s:g} s; "
+                "is flow control on?"
+            ) from error
+        except self._foreign as error:
+            raise self._closed(error) from error
+
+    def close(self) -> None:
+        if self._fds is not None:
+            self._fds.close()
+        self._port.close()
+
+    def _closed(self, error: Exception) -> LinkClosed:
+        return LinkClosed(f"{self._url} went away ({error}); check the cable, then connect again")
