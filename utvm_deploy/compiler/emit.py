@@ -176,11 +176,7 @@ def _kernels_parts(program: Program) -> Iterator[str]:
         yield "#include <string.h>\n\n"
     if "bool" in code:
         yield "#include <stdbool.h>\n\n"
-    yield kernel_header()
-    for text in imports:
-        yield "\n" + text
-    for function in functions:
-        yield "\n" + function.text
+    yield "\n".join([*imports, *(function.text for function in functions)])
 
 
 def _weights_file(name: str, tables: ConstantTables) -> str:
@@ -214,5 +210,6 @@ def _private_header(program: Program, tables: ConstantTables) -> str:
 #endif
 
 {weights}{prototypes}
+{kernel_header()}
 #endif
 """
