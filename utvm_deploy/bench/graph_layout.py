@@ -14,10 +14,11 @@ from dataclasses import dataclass
 # More sweeps change nothing that the eye sees.
 _ORDER_SWEEPS = 8
 _COLUMN_SWEEPS = 24
+_STRAIGHTEN_SWEEPS = 16
 # Waypoints take less room than nodes.
 _WAYPOINT_WIDTH = 0.35
 # An edge into a waypoint bends anyway; one between nodes should be straight.
-_STRAIGHT_WEIGHT = 4.0
+_STRAIGHT_WEIGHT = 8.0
 
 
 @dataclass(frozen=True)
@@ -111,23 +112,51 @@ def _columns(
     order: Sequence[list[int]], neighbours: Sequence[tuple[list[int], list[int]]], count: int
 ) -> list[float]:
     columns = [0.0] * len(neighbours)
+    chains = _chains(neighbours)
     for nodes in order:
         _spread(nodes, [float(i) for i in range(len(nodes))], columns, count)
     for sweep in range(_COLUMN_SWEEPS):
         for nodes in order if sweep % 2 == 0 else reversed(order):
-            wanted = [_wanted(n, neighbours[n], columns, count) for n in nodes]
+            wanted = [_wanted(chains[n], neighbours, columns, count) for n in nodes]
+            _spread(nodes, wanted, columns, count)
+    for sweep in range(_STRAIGHTEN_SWEEPS):
+        # What the rows' crowding has bent is straightened: all of a chain meet in the middle.
+        for nodes in order if sweep % 2 == 0 else reversed(order):
+            wanted = [_mean([columns[m] for m in chains[n]], 0.0) for n in nodes]
             _spread(nodes, wanted, columns, count)
     return columns
 
 
+def _chains(neighbours: Sequence[tuple[list[int], list[int]]]) -> list[list[int]]:
+    """For every node the chain it is in: nodes that are each other's only way, which should
+    lie in one column."""
+    chains: list[list[int]] = [[] for _ in neighbours]
+    for node, (above, _) in enumerate(neighbours):
+        if len(above) == 1 and len(neighbours[above[0]][1]) == 1:
+            continue  # not the head of its chain
+        chain, tail = [node], node
+        while len(below := neighbours[tail][1]) == 1 and len(neighbours[below[0]][0]) == 1:
+            tail = below[0]
+            chain.append(tail)
+        for member in chain:
+            chains[member] = chain
+    return chains
+
+
 def _wanted(
-    node: int, neighbours: tuple[list[int], list[int]], columns: Sequence[float], count: int
+    chain: Sequence[int],
+    neighbours: Sequence[tuple[list[int], list[int]]],
+    columns: Sequence[float],
+    count: int,
 ) -> float:
+    """Where a chain should be: between what it comes from and what it leads to."""
     total = weight = 0.0
-    for other in (*neighbours[0], *neighbours[1]):
+    ends = [(chain[0], n) for n in neighbours[chain[0]][0]]
+    ends += [(chain[-1], n) for n in neighbours[chain[-1]][1]]
+    for node, other in ends:
         w = _STRAIGHT_WEIGHT if (node < count) == (other < count) else 1.0
         total, weight = total + w * columns[other], weight + w
-    return total / weight if weight else columns[node]
+    return total / weight if weight else _mean([columns[n] for n in chain], 0.0)
 
 
 def _spread(

@@ -12,12 +12,15 @@ from utvm_deploy.graph.macs import macs, total_macs
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 
 # Pixels.
-_BOX_WIDTH, _BOX_HEIGHT = 196, 58
-_COLUMN, _ROW = 232, 96
+_BOX_WIDTH, _BOX_HEIGHT = 212, 58
+_COLUMN, _ROW = 244, 108
+# A line leaves its box straight for as long as the label beside it needs.
+_STUB = 22
 _MARGIN, _HEADER = 28, 64
 _RADIUS = 8
-# Text wider than its box is cut: DejaVu Sans, the widest usual font, takes 0.6 em a character.
-_TITLE_CHARACTERS, _DETAIL_CHARACTERS = 22, 33
+# Text wider than its box is cut: DejaVu Sans, the widest usual font, takes 5.5 px a character at
+# the size of details, and 8.5 px at that of titles.
+_TITLE_CHARACTERS, _DETAIL_CHARACTERS = 23, 37
 
 _INK, _SOFT_INK, _LINE, _PAPER = "#1c2733", "#5b6b7b", "#9aa8b5", "#ffffff"
 # Fill and border of each family; anything else is grey.
@@ -65,7 +68,7 @@ def describe(graph: Graph, operator: Operator) -> str:
         parts.append(_product(weights.shape[1:3]))
         parts += _window(a.strides, a.padding)
         if a.dilations != (1, 1):
-            parts.append(f"dilation {_product(a.dilations)}")
+            parts.append(f"dilation {_equal(a.dilations, '×')}")
         if a.depth_multiplier != 1:
             parts.append(f"multiplier {a.depth_multiplier}")
     elif isinstance(a, Pool):
@@ -129,7 +132,7 @@ def _nodes_and_edges(graph: Graph) -> tuple[list[_Box], list[_Edge]]:
 
 def _border(what: str, tensor: Tensor) -> _Box:
     q = tensor.quantization
-    quantization = f"scale {q.scales[0]:.6g}, zero point {q.zero_points[0]}" if q else ""
+    quantization = f"scale {q.scales[0]:.5g}, zero point {q.zero_points[0]}" if q else ""
     return _Box(
         title=f"{what} {tensor.name}",
         corner="",
@@ -180,7 +183,7 @@ def _header(graph: Graph, width: int) -> list[str]:
 def _box(box: _Box, x: float, y: float) -> str:
     fill, border = box.colours
     left = x - _BOX_WIDTH / 2
-    radius = _BOX_HEIGHT / 2 if box.is_border else _RADIUS
+    radius = 2 * _RADIUS if box.is_border else _RADIUS
     ink, soft = (_PAPER, "#cfd8e0") if box.is_border else (_INK, _SOFT_INK)
     parts = [
         f"<g><title>{escape(box.tooltip)}</title>",
@@ -215,8 +218,8 @@ def _edge_path(
 ) -> str:
     """A line from box to box: straight down at both ends, beside the boxes it passes."""
     (x, y), (end_x, end_y) = places[edge.start], places[edge.end]
-    y += _BOX_HEIGHT
-    path = f"M{x:.1f},{y:.1f}"
+    path = f"M{x:.1f},{y + _BOX_HEIGHT:.1f} V{y + _BOX_HEIGHT + _STUB:.1f}"
+    y += _BOX_HEIGHT + _STUB
     for column, row in layout.waypoints[edge.start, edge.end]:
         next_x, top = shift + column * _COLUMN, _HEADER + _MARGIN + row * _ROW
         path += _bend(x, y, next_x, top) + f" L{next_x:.1f},{top + _BOX_HEIGHT:.1f}"
@@ -252,10 +255,15 @@ def _edge_labels(
 
 
 def _window(strides: tuple[int, int], padding: tuple[int, int, int, int]) -> list[str]:
-    parts = [] if strides == (1, 1) else [f"stride {_product(strides)}"]
+    parts = [] if strides == (1, 1) else [f"stride {_equal(strides, '×')}"]
     if any(padding):
-        parts.append(f"pad {' '.join(map(str, padding))}")
+        parts.append(f"pad {_equal(padding, ' ')}")
     return parts
+
+
+def _equal(numbers: Sequence[int], separator: str) -> str:
+    """The numbers, or just one if they are all the same."""
+    return separator.join(map(str, numbers if len(set(numbers)) > 1 else numbers[:1]))
 
 
 def _product(numbers: Sequence[int]) -> str:
