@@ -49,6 +49,7 @@ TOOLS: Mapping[str, tuple[str, str]] = {
         "compile for Arm Cortex-M boards",
         "sudo apt install gcc-arm-none-eabi libnewlib-arm-none-eabi",
     ),
+    "arm-none-eabi-objcopy": ("convert images", "sudo apt install binutils-arm-none-eabi"),
     "qemu-system-arm": ("run emulated boards", "sudo apt install qemu-system-arm"),
     "openocd": ("flash boards", "sudo apt install openocd"),
     "st-flash": ("flash STM32 boards", "sudo apt install stlink-tools"),

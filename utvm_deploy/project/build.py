@@ -95,9 +95,7 @@ def build_project(directory: Path | str) -> Image:
 
 
 def _compiler_version(board: Board) -> str:
-    version = process.run(
-        [board.cpu.facts.compiler, "--version"], timeout_s=VERSION_TIMEOUT_S
-    )
+    version = process.run([board.cpu.facts.compiler, "--version"], timeout_s=VERSION_TIMEOUT_S)
     return version.stdout
 
 

@@ -83,7 +83,7 @@ def project_files(
     image_id = _image_id(compiled, files)
     files["image_id.cmake"] = (
         "# What the image says it is when a host greets it: a digest of all files here.\n"
-        f"set(UTVM_IMAGE_ID [[\"{image_id}\"]])\n"
+        f'set(UTVM_IMAGE_ID [["{image_id}"]])\n'
     )
     files[PROJECT_FILE] = _description(compiled, board, template, image_id)
     return files
@@ -159,9 +159,7 @@ def tree_digest(files: Mapping[str, str]) -> str:
     return digest.hexdigest()
 
 
-def _description(
-    compiled: CompiledModel | None, board: Board, template: str, image_id: str
-) -> str:
+def _description(compiled: CompiledModel | None, board: Board, template: str, image_id: str) -> str:
     description = {
         "schema": PROJECT_SCHEMA,
         "board": board.name,

@@ -1,0 +1,163 @@
+"""A board that runs an image: how it was started is hidden, what it offers is the same for all.
+
+                 start            stream                reset
+child process    spawn            its pipes             spawn anew
+emulator         spawn            its pipes (a UART)    spawn anew
+real board       flash, then      the serial port       the flashing program's reset
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+from utvm_deploy import process
+from utvm_deploy.bench_file import bench_path, load_bench_entry
+from utvm_deploy.board import CHILD_PROBE, EMULATOR_PROBE, Board
+from utvm_deploy.errors import LinkClosed, LinkError, NoDevice
+from utvm_deploy.link.stream import PipeStream, SerialStream, Stream
+from utvm_deploy.probe.argv import BOOT_SEED_SYMBOL, emulator_argv
+from utvm_deploy.probe.flash import flash_image, reset_board
+from utvm_deploy.project import Image
+
+logger = logging.getLogger("utvm_deploy.probe")
+
+
+class _CurrentStream:
+    """The stream of a board that may be started anew behind its user's back."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.current = stream
+        self._is_open = True
+
+    def read(self, max_bytes: int, timeout_s: float) -> bytes:
+        self._check_open()
+        return self.current.read(max_bytes, timeout_s)
+
+    def write(self, data: bytes, timeout_s: float) -> None:
+        self._check_open()
+        self.current.write(data, timeout_s)
+
+    def close(self) -> None:
+        self._is_open = False
+        self.current.close()
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise LinkClosed("the link to the board was closed; connect again")
+
+
+class RunningBoard:
+    """An image at work; close it, or use it as a context manager. ``start`` makes them."""
+
+    def __init__(
+        self,
+        board: Board,
+        image: Image,
+        child_argv: Callable[[], list[str]] | None,
+        open_port: Callable[[], Stream] | None,
+    ) -> None:
+        self.board = board
+        self.image = image
+        self._child_argv = child_argv
+        self._child: process.Child | None = None
+        if child_argv is not None:
+            self._stream = _CurrentStream(self._spawn())
+        else:
+            assert open_port is not None
+            self._stream = _CurrentStream(open_port())
+
+    @property
+    def stream(self) -> Stream:
+        """The bytes to and from the runtime; stays the same object over a reset."""
+        return self._stream
+
+    def is_alive(self) -> bool:
+        """Whether the process runs; of a real board only that its port is held."""
+        return self._child.is_alive() if self._child else True
+
+    def last_words(self) -> str:
+        """What the process said on standard error, most recent last; empty for a real board."""
+        if self._child is None:
+            return ""
+        # Emulators warn at every start about devices that nobody uses here.
+        warning = f"{self._child.argv[0]}: warning:"
+        lines = self._child.last_words().splitlines()
+        return "\n".join(line for line in lines if not line.startswith(warning))
+
+    def reset(self) -> None:
+        """Restart from power-up, even if the runtime hangs; greet it again afterwards."""
+        if self._child_argv is None:
+            reset_board(self.board)
+            return
+        self._stream.current.close()
+        if self._child:
+            self._child.close()
+        self._stream.current = self._spawn()
+
+    def close(self) -> None:
+        """End the process or let go of the port; may be called again."""
+        self._stream.close()
+        if self._child:
+            self._child.close()
+
+    def __enter__(self) -> RunningBoard:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _spawn(self) -> Stream:
+        assert self._child_argv is not None
+        self._child = process.start(self._child_argv())
+        return PipeStream.of_process(self._child.popen)
+
+
+def start(board: Board, image: Image, *, port: str | None = None) -> RunningBoard:
+    """Put the image on the board and let it run.
+
+    ``port`` is a real board's serial port or a pyserial URL; without it bench.toml is asked.
+    """
+    kind = board.probe.kinds[0]
+    if kind == CHILD_PROBE:
+        return RunningBoard(board, image, lambda: [str(image.elf)], None)
+    if kind == EMULATOR_PROBE:
+        seed_address = image.symbols.get(BOOT_SEED_SYMBOL)
+
+        def argv() -> list[str]:
+            return emulator_argv(board, image.elf, seed_address, secrets.randbits(32))
+
+        return RunningBoard(board, image, argv, None)
+    entry = load_bench_entry(board.name)
+    port = port or entry.port
+    _check_port(board, port)
+    flash_image(image)
+    baud = entry.baud or board.link.baud
+
+    def open_port() -> Stream:
+        assert port is not None
+        try:
+            return SerialStream(port, baud)
+        except LinkError as exc:
+            raise NoDevice(f"{board.name} was flashed, but {exc}") from exc
+
+    return RunningBoard(board, image, None, open_port)
+
+
+def _check_port(board: Board, port: str | None) -> None:
+    """Before minutes of flashing: is there a port at all?"""
+    if port is None:
+        raise NoDevice(
+            f"no serial port is known for {board.name}; give port=..., or write "
+            f'[{board.name}] port = "/dev/ttyACM0" into {bench_path()}'
+        )
+    if "://" not in port and not port.upper().startswith("COM") and not Path(port).exists():
+        raise NoDevice(f"{board.name}'s serial port {port} is not there; is the board plugged in?")
