@@ -99,6 +99,10 @@ class SoftmaxRows:
         row, _ = sch.get_loops(sch.get_sblock("softmax"))
         for block in ("bits", "reciprocal", "total", "largest"):
             sch.compute_at(sch.get_sblock(block), row)
+        for block in ("total", "largest"):
+            reduction = sch.get_sblock(block)
+            # The start value is stored before the loop, not chosen in it.
+            sch.decompose_reduction(reduction, sch.get_loops(reduction)[-1])
         return "integers only, exponentials from a table"
 
 

@@ -1,0 +1,182 @@
+"""Runs kernels on this computer and compares them with the reference, many at a time.
+
+A test describes any number of operators as one model with parallel branches. All of its distinct
+kernels are compiled by one call of the C compiler, and one child process asks the reference.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from tflite_writer import ModelWriter
+from tvm import s_tir
+
+from utvm_deploy.bench.oracle import run_reference
+from utvm_deploy.compiler.lower_c import CFunction, lower_to_c
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.model import Array, Graph, Operator
+from utvm_deploy.kernels.call import ConstantArgument, Kernel, ScalarArgument, TensorArgument
+from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.kernels.quantize import header
+
+_COMPILER = [
+    "gcc",
+    "-std=c99",
+    "-O1",
+    "-shared",
+    "-fPIC",
+    "-Wall",
+    "-Wextra",
+    "-pedantic",
+    "-Werror",
+]
+_COMPILE_TIMEOUT_S = 120
+_GUARD_BYTES = 64
+_GUARD = 0xA5
+
+
+@dataclass
+class Compiled:
+    """Kernels as functions of a shared object."""
+
+    functions: dict[Kernel, CFunction] = field(default_factory=dict)
+    library: ctypes.CDLL | None = None
+
+    def build(self, kernels: Sequence[Kernel], directory: Path, core: str) -> None:
+        """Compile every distinct kernel."""
+        for kernel in kernels:
+            if kernel not in self.functions:
+                schedule = s_tir.Schedule(kernel.prim_func())
+                assert kernel.schedule(schedule, core)
+                function = lower_to_c(schedule.mod["main"], kernel.name, core, may_alias=True)
+                self.functions[kernel] = function
+        names = [kernel.name for kernel in self.functions]
+        assert len(set(names)) == len(names), "two kernels share a name"
+        source = directory / "kernels.c"
+        texts = [f.prototype + "\n" + f.text for f in self.functions.values()]
+        # -Wunused-function does not fire for static inline functions.
+        source.write_text(
+            "\n".join(["#include <stdbool.h>\n#include <stdint.h>", header(), *texts])
+        )
+        library = directory / "kernels.so"
+        subprocess.run(
+            [*_COMPILER, str(source), "-o", str(library)], check=True, timeout=_COMPILE_TIMEOUT_S
+        )
+        self.library = ctypes.CDLL(str(library))
+
+    def run(self, graph: Graph, operator: Operator, values: dict[int, Array]) -> Array:
+        """One operator's output, computed from the values of its inputs."""
+        call = lower(graph, operator)
+        (position,) = operator.outputs
+        result = graph.tensors[position]
+        count = int(np.prod(result.shape, dtype=np.int64)) * np.dtype(result.dtype).itemsize
+        output = _Guarded(count)
+        arguments: list[object] = []
+        keep: list[object] = [output]
+        for argument in call.arguments:
+            if isinstance(argument, ScalarArgument):
+                assert -(2**31) <= argument.value < 2**31, argument
+                arguments.append(ctypes.c_int32(argument.value))
+            elif isinstance(argument, TensorArgument) and argument.tensor == position:
+                arguments.append(output.pointer)
+            else:
+                data = (
+                    argument.data
+                    if isinstance(argument, ConstantArgument)
+                    else values[argument.tensor]
+                )
+                assert isinstance(argument, TensorArgument | ConstantArgument)
+                array = np.ascontiguousarray(data)
+                keep.append(array)
+                arguments.append(ctypes.c_void_p(array.ctypes.data))
+        function = self.functions[call.kernel]
+        scratch = [_Guarded(s.size_bytes) for s in function.scratch]
+        assert self.library is not None
+        self.library[function.name](*arguments, *(s.pointer for s in scratch))
+        for guarded in [output, *scratch]:
+            guarded.check()
+        return output.array().view(result.dtype).reshape(result.shape)
+
+
+class _Guarded:
+    """A buffer in the middle of bytes that must not change."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._bytes = np.full(size + 2 * _GUARD_BYTES, _GUARD, dtype=np.uint8)
+        self.pointer = ctypes.c_void_p(self._bytes.ctypes.data + _GUARD_BYTES)
+
+    def array(self) -> Array:
+        return self._bytes[_GUARD_BYTES : _GUARD_BYTES + self._size]
+
+    def check(self) -> None:
+        outside = np.concatenate(
+            [self._bytes[:_GUARD_BYTES], self._bytes[_GUARD_BYTES + self._size :]]
+        )
+        assert (outside == _GUARD).all(), "a kernel wrote outside its buffer"
+
+
+def check_model(
+    path: Path, inputs: Sequence[Sequence[Array]], directory: Path, core: str = "host"
+) -> int:
+    """Compare every operator of a model with the reference, byte for byte; returns how many.
+
+    Each operator gets the reference's own input values, so that a difference is found where it
+    arises.
+    """
+    graph = load_model(path)
+    compiled = Compiled()
+    compiled.build([lower(graph, op).kernel for op in graph.operators], directory, core)
+    reference = run_reference(path, inputs)
+    failures = []
+    for index, operator in enumerate(graph.operators):
+        for sample in reference.tensors:
+            values = {
+                i: sample[t.source]
+                for i, t in enumerate(graph.tensors)
+                if t.data is None and t.source in sample
+            }
+            (position,) = operator.outputs
+            source = graph.tensors[position].source
+            assert source is not None
+            expected = sample[source]
+            actual = compiled.run(graph, operator, values)
+            assert actual.dtype == expected.dtype
+            wrong = int((actual.view(np.uint8) != expected.view(np.uint8)).sum())
+            if wrong:
+                name = lower(graph, operator).kernel.name
+                pairs = list(
+                    zip(
+                        actual[actual != expected][:4],
+                        expected[actual != expected][:4],
+                        strict=True,
+                    )
+                )
+                failures.append(f"{index} {name}: {wrong} of {expected.nbytes} bytes, {pairs}")
+                break
+    assert not failures, "\n".join(failures)
+    return len(graph.operators)
+
+
+def check(model: ModelWriter, directory: Path, *, samples: int = 3, seed: int = 1) -> int:
+    """``check_model`` on random inputs, the first sample at both ends of the range."""
+    path = model.save(directory / "model.tflite")
+    rng = np.random.default_rng(seed)
+    inputs = []
+    for sample in range(samples):
+        arrays = []
+        for number in model.inputs:
+            tensor = model.tensors[number]
+            if tensor.dtype == "float32":
+                arrays.append((rng.normal(size=tensor.shape) * 8).astype(np.float32))
+            elif sample == 0:
+                arrays.append(rng.choice(np.array([-128, 127], np.int8), tensor.shape))
+            else:
+                arrays.append(rng.integers(-128, 128, tensor.shape, dtype=np.int8))
+        inputs.append(arrays)
+    return check_model(path, inputs, directory)
