@@ -1,6 +1,6 @@
 """bench.toml: which board hangs where on this desk; its reader.
 
-    [nucleo_board]             # a board's name
+    [boards.my_board]          # a board's name
     port = "/dev/ttyACM0"      # serial port, or a pyserial URL
     probe_serial = "0670FF"    # optional: which of several debug probes
     baud = 115200              # optional: instead of the board file's
@@ -40,9 +40,11 @@ def load_bench_entry(board_name: str) -> BenchEntry:
         return BenchEntry()
     top = read_toml(path)
     entries: dict[str, BenchEntry] = {}
+    boards = top.table("boards")
+    top.finish()
     # All entries are read, so that a mistake anywhere shows at once.
-    for name in top.keys_present:
-        table = top.table(name)
+    for name in boards.keys_present:
+        table = boards.table(name)
         entries[name] = BenchEntry(
             port=table.text("port") if table.has("port") else None,
             probe_serial=table.text("probe_serial") if table.has("probe_serial") else None,

@@ -23,6 +23,7 @@ LAYERS = (
     ("kernels", "frontend"),
     ("graph",),
     ("board",),
+    ("board_facts",),
     ("cores", "bench_file"),
     ("process", "toml_table", "files", "progress"),
     ("paths", "errors"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from utvm_deploy.board import Board, ProbeCommands
+from utvm_deploy.board_facts import Board, ProbeCommands
 from utvm_deploy.errors import BoardError
 
 # A word that start-up leaves alone and the runtime's nonce is made from (template's main.c).

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from utvm_deploy import process
 from utvm_deploy.bench_file import load_bench_entry
-from utvm_deploy.board import CHILD_PROBE, EMULATOR_PROBE, Board, ProbeCommands
+from utvm_deploy.board_facts import CHILD_PROBE, EMULATOR_PROBE, Board, ProbeCommands
 from utvm_deploy.errors import BoardError, ProbeError
 from utvm_deploy.probe.argv import flash_argv, reset_argv
 from utvm_deploy.project import Image

@@ -16,7 +16,7 @@ from types import TracebackType
 
 from utvm_deploy import process
 from utvm_deploy.bench_file import bench_path, load_bench_entry
-from utvm_deploy.board import CHILD_PROBE, EMULATOR_PROBE, Board
+from utvm_deploy.board_facts import CHILD_PROBE, EMULATOR_PROBE, Board
 from utvm_deploy.errors import LinkClosed, LinkError, NoDevice
 from utvm_deploy.link.stream import PipeStream, SerialStream, Stream
 from utvm_deploy.probe.argv import BOOT_SEED_SYMBOL, emulator_argv
@@ -157,7 +157,7 @@ def _check_port(board: Board, port: str | None) -> None:
     if port is None:
         raise NoDevice(
             f"no serial port is known for {board.name}; give port=..., or write "
-            f'[{board.name}] port = "/dev/ttyACM0" into {bench_path()}'
+            f'[boards.{board.name}] port = "/dev/ttyACM0" into {bench_path()}'
         )
     if "://" not in port and not port.upper().startswith("COM") and not Path(port).exists():
         raise NoDevice(f"{board.name}'s serial port {port} is not there; is the board plugged in?")

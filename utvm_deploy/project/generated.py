@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from string import Template
 
-from utvm_deploy.board import Board, Driver, Region
+from utvm_deploy.board_facts import Board, Driver, Region
 
 # The rights of runtime/utvm.h's regions.
 _READ_EXECUTE = "UTVM_RIGHT_READ | UTVM_RIGHT_EXECUTE"

@@ -1,0 +1,197 @@
+"""What is known of a board: frozen data, and a few properties that follow from it.
+
+board.py reads it from a file. Everything that code may want to ask of a board is a field here, so
+that no code needs to know a board by name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from utvm_deploy.cores.core import CORES, Core
+from utvm_deploy.errors import BoardError
+
+# Probe kinds that need no command of their own: the image is started on this computer.
+CHILD_PROBE = "child"
+EMULATOR_PROBE = "qemu"
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """The processor as this board has it."""
+
+    core: str  # a key of cores.core.CORES
+    clock_hz: int
+    fpu: str  # "none", "single" or "double" precision
+    dsp: bool  # SMLAD and kin
+    mve: bool  # Helium
+    icache_bytes: int  # 0: none
+    dcache_bytes: int
+
+    @property
+    def facts(self) -> Core:
+        """What is known of the core itself."""
+        return CORES[self.core]
+
+    @property
+    def compiler_flags(self) -> tuple[str, ...]:
+        """GCC flags that select this processor."""
+        return self.facts.gcc_flags(self.fpu, self.mve)
+
+
+@dataclass(frozen=True)
+class Region:
+    """A stretch of memory that the board lends to us."""
+
+    name: str
+    address: int
+    size: int  # bytes
+    kind: str  # "flash", "ram" or "tcm" (RAM beside the core, never cached)
+    executable: bool
+
+    @property
+    def end(self) -> int:
+        """The first address behind the region."""
+        return self.address + self.size
+
+
+@dataclass(frozen=True)
+class Driver:
+    """A driver of the bare-metal template and the numbers it is built with."""
+
+    name: str
+    settings: tuple[tuple[str, int], ...]
+
+    def setting(self, key: str) -> int:
+        """One number by its key."""
+        return dict(self.settings)[key]
+
+
+@dataclass(frozen=True)
+class Timer:
+    """The timer behind the runtime's ticks: ticks = count * multiplier / divisor."""
+
+    driver: Driver
+    unit: str  # what one tick is: cycles, instructions or nanoseconds
+    multiplier: int
+    divisor: int
+
+    @property
+    def ticks_hz(self) -> int:
+        """Ticks per second of the board's own time."""
+        return self.driver.setting("clock_hz") * self.multiplier // self.divisor
+
+
+@dataclass(frozen=True)
+class Project:
+    """How images for the board are built."""
+
+    templates: tuple[str, ...]  # the first one is the default
+    compiler_flags: tuple[str, ...]
+    stack_bytes: int
+    # The region the vector table is read from at reset, if that is not the first flash.
+    vectors: str | None
+    # The region that data and stack go to, if that is not the largest RAM.
+    data: str | None
+    zephyr_board: str | None
+    # What the bare-metal template needs; None where it is not offered.
+    uart: Driver | None
+    timer: Timer | None
+    clock: Driver | None
+
+
+@dataclass(frozen=True)
+class ProbeCommands:
+    """A flashing program's argument lists; ``{image}`` and ``{serial}`` are filled in."""
+
+    name: str
+    program: str
+    image_format: str  # what {image} is: elf, hex or bin
+    flash: tuple[str, ...]
+    reset: tuple[str, ...]
+    # Put in front of the others if the bench file names a probe by its serial number.
+    select: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The ways of putting an image on the board; the first one is the default."""
+
+    kinds: tuple[str, ...]
+    commands: tuple[ProbeCommands, ...]
+
+
+@dataclass(frozen=True)
+class Link:
+    """How bytes move between host and device; the first kind is the default."""
+
+    kinds: tuple[str, ...]
+    baud: int  # 0: the link is no serial line
+
+
+@dataclass(frozen=True)
+class Emulator:
+    """The emulated machine, for boards that are one."""
+
+    program: str
+    machine: str
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Board:
+    """One board file, checked."""
+
+    name: str
+    vendor: str
+    description: str
+    cpu: Cpu
+    memory: tuple[Region, ...]
+    project: Project
+    probe: Probe
+    link: Link
+    emulator: Emulator | None
+    # The board file's text, so that a project can carry its board along.
+    source: str = field(repr=False)
+
+    @property
+    def is_host(self) -> bool:
+        """Whether images run as a process on this computer."""
+        return self.cpu.core == "host"
+
+    @property
+    def flash_bytes(self) -> int:
+        """Bytes of all flash regions."""
+        return sum(region.size for region in self.memory if region.kind == "flash")
+
+    @property
+    def ram_bytes(self) -> int:
+        """Bytes of all RAM, tightly coupled RAM included."""
+        return sum(region.size for region in self.memory if region.kind != "flash")
+
+    @property
+    def main_flash(self) -> Region:
+        """The largest flash region: where code and weights go."""
+        return max((r for r in self.memory if r.kind == "flash"), key=lambda r: r.size)
+
+    @property
+    def main_ram(self) -> Region:
+        """The largest RAM region: where the workspace is."""
+        return max((r for r in self.memory if r.kind != "flash"), key=lambda r: r.size)
+
+    @property
+    def data_ram(self) -> Region:
+        """The region of data and stack."""
+        return self.region(self.project.data) if self.project.data else self.main_ram
+
+    @property
+    def vector_flash(self) -> Region:
+        """The region of the vector table."""
+        return self.region(self.project.vectors) if self.project.vectors else self.main_flash
+
+    def region(self, name: str) -> Region:
+        """A region by its name."""
+        for region in self.memory:
+            if region.name == name:
+                return region
+        raise BoardError(f"board {self.name!r} has no memory region {name!r}")
