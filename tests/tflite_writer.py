@@ -164,7 +164,7 @@ class ModelWriter:
         scale: float = 0.1,
         zero_point: int = 0,
     ) -> int:
-        """CONV_2D; weights are OHWI."""
+        """CONV_2D; weights are OHWI. LiteRT refuses an int8 one without a bias."""
         shape = self._window_shape(x, weights.shape[1:3], stride, dilation, padding)
         options = _window_options("Conv2DOptions", stride, dilation, padding, activation)
         out = (*shape, weights.shape[0])

@@ -1,0 +1,76 @@
+"""Importing models: the graph that comes out computes what the oracle does, byte for byte."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from graph_interpreter import run_graph
+from small_models import MODELS, build_model, sample_inputs
+
+from utvm_deploy.bench.oracle import run_reference
+from utvm_deploy.frontend.operators import IMPORTERS
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.attributes import Convolution
+from utvm_deploy.graph.shapes import SHAPE_RULES
+
+SHARED = ("ad01_int8", "kws_ref_model", "pretrainedResnet_quant", "vww_96_int8")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_imported_graph_computes_what_the_oracle_does(name: str, tmp_path: Path) -> None:
+    model = build_model(name)
+    path = model.save(tmp_path / "model.tflite")
+    samples = [sample_inputs(model, seed) for seed in range(3)]
+    reference = run_reference(path, samples)
+    graph = load_model(path)
+    compared = 0
+    for inputs, expected in zip(samples, reference.tensors, strict=True):
+        values = run_graph(graph, inputs)
+        for operator in graph.operators:
+            source = graph.tensors[operator.outputs[0]].source
+            assert source is not None
+            np.testing.assert_array_equal(
+                values[operator.outputs[0]].view(np.uint8), expected[source].view(np.uint8)
+            )
+            compared += 1
+    assert compared == 3 * len(model.operators)
+
+
+def test_small_models_hold_every_operator() -> None:
+    kinds = {op.kind for name in MODELS for op in build_model(name).operators}
+    assert kinds == set(IMPORTERS) == set(SHAPE_RULES)
+
+
+def test_graph_keeps_what_the_file_says(tmp_path: Path) -> None:
+    path = build_model("branches").save(tmp_path / "two_ways.tflite")
+    graph = load_model(path)
+    assert graph.name == "two_ways"
+    assert graph.digest == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert [op.sources for op in graph.operators] == [(i,) for i in range(len(graph.operators))]
+    first = graph.operators[0]
+    assert first.attributes == Convolution((2, 2), (1, 1), (0, 1, 0, 1), (0, 127))
+    weights = graph.tensors[first.inputs[1] or 0]
+    assert weights.shape == (8, 3, 3, 4)
+    assert weights.quantization is not None and weights.quantization.scales == (
+        float(np.float32(0.01)),
+    )
+
+
+def test_constants_cannot_be_changed(tmp_path: Path) -> None:
+    graph = load_model(build_model("dense").save(tmp_path / "m.tflite"))
+    constants = [t.data for t in graph.tensors if t.data is not None]
+    assert len(constants) == 2
+    assert not any(data.flags.writeable for data in constants)
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_shared_model(name: str, shared_models: Path) -> None:
+    graph = load_model(shared_models / f"{name}.tflite")
+    operators = {"ad01_int8": 10, "kws_ref_model": 13, "pretrainedResnet_quant": 16}
+    assert len(graph.operators) == operators.get(name, 31)
+    golden = np.load(shared_models / f"{name}.golden.npz")
+    values = run_graph(graph, [golden["inputs"][0]])
+    np.testing.assert_array_equal(values[graph.outputs[0]], golden["outputs"][0])

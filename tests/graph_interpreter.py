@@ -1,0 +1,229 @@
+"""Runs a graph in numpy with TFLite's integer arithmetic, slowly and plainly.
+
+It states what our attributes mean, apart from the kernels: tests run it on an imported graph, and
+on a simplified one, and compare with the oracle byte for byte.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from utvm_deploy.graph.model import Graph, Operator, Tensor
+
+# ADD aligns both inputs with this many spare bits.
+_ADD_LEFT_SHIFT = 20
+
+
+def run_graph(graph: Graph, inputs: Sequence[np.ndarray]) -> dict[int, np.ndarray]:
+    """Every tensor that the graph makes, by its position in the graph."""
+    values = {i: t.data for i, t in enumerate(graph.tensors) if t.data is not None}
+    for number, array in zip(graph.inputs, inputs, strict=True):
+        assert array.shape == graph.tensors[number].shape
+        values[number] = array
+    for operator in graph.operators:
+        arrays = [None if i is None else values[i] for i in operator.inputs]
+        (number,) = operator.outputs
+        result = _RUN[operator.kind](graph, operator, arrays)
+        out = graph.tensors[number]
+        assert result.shape == out.shape, (operator, result.shape)
+        values[number] = result.astype(out.dtype)
+    return values
+
+
+def _multiplier(real: float) -> tuple[int, int]:
+    fraction, shift = math.frexp(real)
+    quantized = math.floor(fraction * 2**31 + 0.5)
+    if quantized == 2**31:
+        quantized, shift = quantized // 2, shift + 1
+    return (0, 0) if shift < -31 else (quantized, shift)
+
+
+def _requantized(x: np.ndarray, real: float | np.ndarray) -> np.ndarray:
+    """Double rounding: a saturating doubling high multiply, then a rounding shift."""
+    pairs = [_multiplier(float(r)) for r in np.atleast_1d(real)]
+    m, shift = (np.array(v, np.int64) for v in zip(*pairs, strict=True))
+    return _scaled(x.astype(np.int64), m, shift)
+
+
+def _scaled(x: np.ndarray, m: np.ndarray, shift: np.ndarray) -> np.ndarray:
+    left, right = np.maximum(shift, 0), np.maximum(-shift, 0)
+    product = (x << left) * m
+    nudged = product + np.where(product >= 0, 1 << 30, 1 - (1 << 30))
+    high = np.where(nudged >= 0, nudged >> 31, -(-nudged >> 31))
+    mask = (np.int64(1) << right) - 1
+    threshold = (mask >> 1) + (high < 0)
+    return (high >> right) + ((high & mask) > threshold)
+
+
+def _requantized_once(x: np.ndarray, real: float | np.ndarray) -> np.ndarray:
+    """Single rounding, as FULLY_CONNECTED does."""
+    pairs = [_multiplier(float(r)) for r in np.atleast_1d(real)]
+    m, shift = (np.array(v, np.int64) for v in zip(*pairs, strict=True))
+    return (x.astype(np.int64) * m + (np.int64(1) << (30 - shift))) >> (31 - shift)
+
+
+def _q(tensor: Tensor) -> tuple[float, int]:
+    assert tensor.quantization is not None
+    return tensor.quantization.scale, tensor.quantization.zero_point
+
+
+def _ends(graph: Graph, operator: Operator) -> tuple[float, int, float, int]:
+    return (*_q(graph.tensors[operator.inputs[0]]), *_q(graph.tensors[operator.outputs[0]]))
+
+
+def _clip(x: np.ndarray, clamp: tuple[int, int] = (-128, 127)) -> np.ndarray:
+    return np.clip(x, *clamp)
+
+
+def _windows(x, window, strides, dilations, padding, fill):
+    """The input value of each output position under each window position; ``fill`` outside."""
+    top, bottom, left, right = padding
+    x = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=fill)
+    extent = [(w - 1) * d + 1 for w, d in zip(window, dilations, strict=True)]
+    rows, columns = (
+        (s - e) // t + 1 for s, e, t in zip(x.shape[1:3], extent, strides, strict=True)
+    )
+    return {
+        (i, j): x[
+            :,
+            i * dilations[0] : i * dilations[0] + (rows - 1) * strides[0] + 1 : strides[0],
+            j * dilations[1] : j * dilations[1] + (columns - 1) * strides[1] + 1 : strides[1],
+        ]
+        for i in range(window[0])
+        for j in range(window[1])
+    }
+
+
+def _convolution(graph, operator, arrays):
+    a = operator.attributes
+    in_scale, in_zero, out_scale, out_zero = _ends(graph, operator)
+    x, weights = arrays[0].astype(np.int64) - in_zero, arrays[1].astype(np.int64)
+    scales = np.array(graph.tensors[operator.inputs[1]].quantization.scales)
+    total = 0
+    for (i, j), part in _windows(
+        x, weights.shape[1:3], a.strides, a.dilations, a.padding, 0
+    ).items():
+        if operator.kind == "CONV_2D":
+            total = total + part @ weights[:, i, j].T
+        else:
+            total = total + np.repeat(part, a.depth_multiplier, axis=3) * weights[0, i, j]
+    total = total + (0 if arrays[2] is None else arrays[2])
+    return _clip(_requantized(total, in_scale * scales / out_scale) + out_zero, a.clamp)
+
+
+def _fully_connected(graph, operator, arrays):
+    in_scale, in_zero, out_scale, out_zero = _ends(graph, operator)
+    weights = arrays[1].astype(np.int64)
+    x = arrays[0].astype(np.int64).reshape(-1, weights.shape[1]) - in_zero
+    total = x @ weights.T + (0 if arrays[2] is None else arrays[2])
+    scales = np.array(graph.tensors[operator.inputs[1]].quantization.scales)
+    if len(scales) == 1:
+        real = np.float64(np.float32(in_scale) * np.float32(scales)) / out_scale
+    else:
+        real = in_scale * scales / out_scale
+    out = _clip(_requantized_once(total, real) + out_zero, operator.attributes.clamp)
+    return out.reshape(graph.tensors[operator.outputs[0]].shape)
+
+
+def _add(graph, operator, arrays):
+    scales, zeros = zip(*(_q(graph.tensors[i]) for i in operator.inputs), strict=True)
+    out_scale, out_zero = _q(graph.tensors[operator.outputs[0]])
+    twice = 2 * max(scales)
+    total = sum(
+        _requantized((x.astype(np.int64) - zero) << _ADD_LEFT_SHIFT, scale / twice)
+        for x, scale, zero in zip(arrays, scales, zeros, strict=True)
+    )
+    out = _requantized(total, twice / ((1 << _ADD_LEFT_SHIFT) * out_scale))
+    return _clip(out + out_zero, operator.attributes.clamp)
+
+
+def _max_pool(graph, operator, arrays):
+    a = operator.attributes
+    parts = _windows(arrays[0], a.window, a.strides, (1, 1), a.padding, -128)
+    return _clip(np.max(list(parts.values()), axis=0), a.clamp)
+
+
+def _average_pool(graph, operator, arrays):
+    a = operator.attributes
+    x = arrays[0].astype(np.int64)
+    geometry = (a.window, a.strides, (1, 1), a.padding, 0)
+    total = sum(_windows(x, *geometry).values())
+    count = sum(_windows(np.ones_like(x), *geometry).values())
+    magnitude = (np.abs(total) + count // 2) // count
+    return _clip(np.where(total < 0, -magnitude, magnitude), a.clamp)
+
+
+def _mean(graph, operator, arrays):
+    in_scale, in_zero, out_scale, out_zero = _ends(graph, operator)
+    axes, out = operator.attributes.axes, graph.tensors[operator.outputs[0]]
+    count = math.prod(arrays[0].shape[i] for i in axes)
+    total = arrays[0].astype(np.int64).sum(axis=axes) - in_zero * count
+    m, shift = _multiplier(in_scale / out_scale)
+    # The division by the count goes into the multiplier, as far as its bits allow.
+    spare = min(count.bit_length() - 1, 32, 31 + shift)
+    scaled = _scaled(total, np.int64((m << spare) // count), np.int64(shift - spare))
+    return _clip(scaled + out_zero).reshape(out.shape)
+
+
+def _pad(graph, operator, arrays):
+    zero = _q(graph.tensors[operator.inputs[0]])[1]
+    return np.pad(arrays[0], operator.attributes.paddings, constant_values=zero)
+
+
+def _reshape(graph, operator, arrays):
+    return arrays[0].reshape(graph.tensors[operator.outputs[0]].shape)
+
+
+def _softmax(graph, operator, arrays):
+    in_scale = np.float32(_q(graph.tensors[operator.inputs[0]])[0])
+    x = arrays[0].astype(np.int32)
+    steps = (x.max(axis=-1, keepdims=True) - x).astype(np.float32)
+    e = np.exp(-in_scale * np.float32(operator.attributes.beta) * steps)
+    total = np.zeros(e.shape[:-1], np.float32)
+    for i in range(e.shape[-1]):  # in order: float32 addition is not associative
+        total += e[..., i]
+    share = e * (np.float32(1) / (total * np.float32(1 / 256)))[..., None]
+    return _clip(np.trunc(share + np.float32(0.5)) - 128)
+
+
+def _relu(graph, operator, arrays):
+    in_scale, in_zero, out_scale, out_zero = _ends(graph, operator)
+    scaled = _requantized(arrays[0].astype(np.int64) - in_zero, in_scale / out_scale)
+    return _clip(scaled + out_zero, operator.attributes.clamp)
+
+
+def _quantize(graph, operator, arrays):
+    out_scale, out_zero = _q(graph.tensors[operator.outputs[0]])
+    if arrays[0].dtype == np.float32:
+        steps = arrays[0] / np.float32(out_scale)
+        return _clip(np.trunc(steps + np.copysign(np.float32(0.5), steps)) + out_zero)
+    in_scale, in_zero = _q(graph.tensors[operator.inputs[0]])
+    return _clip(
+        _requantized(arrays[0].astype(np.int64) - in_zero, in_scale / out_scale) + out_zero
+    )
+
+
+def _dequantize(graph, operator, arrays):
+    scale, zero = _q(graph.tensors[operator.inputs[0]])
+    return (scale * (arrays[0].astype(np.int32) - zero)).astype(np.float32)
+
+
+_RUN = {
+    "ADD": _add,
+    "AVERAGE_POOL_2D": _average_pool,
+    "CONV_2D": _convolution,
+    "DEPTHWISE_CONV_2D": _convolution,
+    "DEQUANTIZE": _dequantize,
+    "FULLY_CONNECTED": _fully_connected,
+    "MAX_POOL_2D": _max_pool,
+    "MEAN": _mean,
+    "PAD": _pad,
+    "QUANTIZE": _quantize,
+    "RELU": _relu,
+    "RELU6": _relu,
+    "RESHAPE": _reshape,
+    "SOFTMAX": _softmax,
+}

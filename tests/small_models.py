@@ -1,0 +1,189 @@
+"""Small models, one per operator variant, and some with several operators; built on the writer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from tflite_writer import ModelWriter
+
+Build = Callable[[ModelWriter, np.random.Generator], None]
+
+
+def int8(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    """Random int8 weights, symmetric."""
+    return rng.integers(-127, 128, shape).astype(np.int8)
+
+
+def int32(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    """Random biases."""
+    return rng.integers(-2000, 2000, shape).astype(np.int32)
+
+
+def scales(rng: np.random.Generator, count: int) -> list[float]:
+    """Random per-channel scales."""
+    return [float(s) for s in rng.uniform(0.001, 0.02, count)]
+
+
+def _conv(shape, weights, per_channel=True, **options) -> Build:
+    def build(m: ModelWriter, rng: np.random.Generator) -> None:
+        x = m.input(shape, 0.05, -7)
+        scale = scales(rng, weights[0]) if per_channel else 0.01
+        b = int32(rng, weights[0])
+        options.setdefault("scale", 0.1)
+        m.output(m.conv2d(x, int8(rng, *weights), b, weight_scale=scale, zero_point=3, **options))
+
+    return build
+
+
+def _depthwise(shape, weights, bias=True, per_channel=True, **options) -> Build:
+    def build(m: ModelWriter, rng: np.random.Generator) -> None:
+        x = m.input(shape, 0.05, 11)
+        scale = scales(rng, weights[3]) if per_channel else 0.01
+        b = int32(rng, weights[3]) if bias else None
+        options.setdefault("scale", 0.1)
+        y = m.depthwise_conv2d(x, int8(rng, *weights), b, weight_scale=scale, **options)
+        m.output(y)
+
+    return build
+
+
+def _dense(shape, weights, bias=True, per_channel=False, **options) -> Build:
+    def build(m: ModelWriter, rng: np.random.Generator) -> None:
+        x = m.input(shape, 0.05, -9)
+        scale = scales(rng, weights[0]) if per_channel else 0.007
+        b = int32(rng, weights[0]) if bias else None
+        y = m.fully_connected(x, int8(rng, *weights), b, weight_scale=scale, **options)
+        m.output(y)
+
+    return build
+
+
+def _one(shape, kind, *arguments, **options) -> Build:
+    """An operator of one input, of the method ``kind`` of the writer."""
+
+    def build(m: ModelWriter, rng: np.random.Generator) -> None:
+        m.output(getattr(m, kind)(m.input(shape, 0.04, 5), *arguments, **options))
+
+    return build
+
+
+def _add(a, b, **options) -> Build:
+    def build(m: ModelWriter, rng: np.random.Generator) -> None:
+        x, y = m.input(a, 0.04, 5), m.input(b, 0.07, -20)
+        m.output(m.add(x, y, **{"scale": 0.09, "zero_point": 1, **options}))
+
+    return build
+
+
+def _add_constant(m: ModelWriter, rng: np.random.Generator) -> None:
+    constant = m.constant(int8(rng, 1, 1, 1, 6), 0.03, 4)
+    m.output(m.add(m.input((1, 4, 3, 6), 0.04, 5), constant, scale=0.05))
+
+
+def _float_ends(m: ModelWriter, rng: np.random.Generator) -> None:
+    x = m.quantize(m.float_input((1, 6, 6, 2)), scale=0.03, zero_point=4)
+    y = m.conv2d(x, int8(rng, 3, 3, 3, 2), int32(rng, 3), activation="RELU", scale=0.2)
+    m.output(m.dequantize(y))
+
+
+def _branches(m: ModelWriter, rng: np.random.Generator) -> None:
+    """A residual block, pooling, two outputs; one tensor is used three times."""
+    x = m.input((1, 8, 8, 4), 0.05, -3)
+    y = m.conv2d(x, int8(rng, 8, 3, 3, 4), int32(rng, 8), stride=2, activation="RELU6", scale=0.04)
+    z = m.depthwise_conv2d(y, int8(rng, 1, 3, 3, 8), int32(rng, 8), scale=0.09, zero_point=-5)
+    s = m.add(y, z, activation="RELU", scale=0.1, zero_point=-128)
+    p = m.average_pool(s, 4)
+    r = m.reshape(p, (1, -1))
+    d = m.fully_connected(r, int8(rng, 5, 8), int32(rng, 5), scale=0.3, zero_point=2)
+    m.output(m.softmax(d), m.max_pool(y, 2))
+
+
+def _two_inputs(m: ModelWriter, rng: np.random.Generator) -> None:
+    a, b = m.input((1, 5, 5, 2), 0.1, 3), m.input((1, 5, 5, 2), 0.2, -1)
+    s = m.add(a, b, scale=0.25)
+    m.output(m.mean(s, [1, 2], scale=0.2), m.add(s, a, scale=0.3))
+
+
+#: Name -> model; every operator in each variant that the importer treats differently.
+MODELS: dict[str, Build] = {
+    "conv_same": _conv((1, 7, 6, 3), (4, 3, 3, 3)),
+    "conv_valid": _conv((1, 7, 6, 3), (4, 3, 2, 3), padding="VALID"),
+    "conv_stride": _conv((1, 8, 9, 3), (4, 3, 3, 3), stride=(2, 3)),
+    "conv_even_window": _conv((1, 8, 8, 2), (3, 4, 2, 2), stride=2),
+    "conv_dilated": _conv((1, 11, 9, 2), (3, 3, 3, 2), dilation=(3, 2)),
+    "conv_dilated_valid": _conv((1, 11, 9, 2), (3, 3, 3, 2), dilation=2, padding="VALID"),
+    "conv_stride_beyond_window": _conv((1, 9, 9, 2), (3, 1, 1, 2), stride=3),
+    "conv_batch": _conv((3, 5, 5, 2), (3, 3, 3, 2)),
+    "conv_per_tensor": _conv((1, 5, 5, 2), (3, 3, 3, 2), per_channel=False),
+    "conv_relu": _conv((1, 5, 5, 2), (3, 3, 3, 2), activation="RELU"),
+    "conv_relu6": _conv((1, 5, 5, 2), (3, 3, 3, 2), activation="RELU6", scale=0.043),
+    "conv_relu_n1_to_1": _conv((1, 5, 5, 2), (3, 3, 3, 2), activation="RELU_N1_TO_1", scale=0.03),
+    "conv_one_channel": _conv((1, 5, 5, 1), (1, 3, 3, 1)),
+    "depthwise_same": _depthwise((1, 7, 6, 3), (1, 3, 3, 3)),
+    "depthwise_valid_stride": _depthwise((1, 9, 6, 3), (1, 3, 2, 3), padding="VALID", stride=2),
+    "depthwise_multiplier": _depthwise((1, 6, 6, 3), (1, 3, 3, 12)),
+    "depthwise_dilated": _depthwise((1, 9, 9, 3), (1, 3, 3, 3), dilation=(2, 3)),
+    "depthwise_per_tensor": _depthwise((2, 6, 6, 3), (1, 3, 3, 3), per_channel=False, bias=False),
+    "depthwise_relu6": _depthwise((1, 6, 6, 3), (1, 3, 3, 3), activation="RELU6", scale=0.041),
+    "dense": _dense((1, 20), (6, 20)),
+    "dense_no_bias": _dense((1, 20), (6, 20), bias=False),
+    "dense_per_channel": _dense((2, 20), (6, 20), per_channel=True),
+    "dense_flattens": _dense((2, 2, 5), (3, 10)),
+    "dense_keeps_dimensions": _dense((2, 3, 5), (4, 5), keep_num_dims=True),
+    "dense_relu": _dense((1, 20), (6, 20), activation="RELU", zero_point=-20),
+    "add": _add((1, 4, 3, 5), (1, 4, 3, 5)),
+    "add_broadcast": _add((1, 4, 3, 5), (1, 1, 1, 5)),
+    "add_broadcast_rank": _add((1, 4, 3, 5), (5,)),
+    "add_broadcast_both": _add((1, 4, 1, 5), (1, 1, 3, 5)),
+    "add_relu6": _add((2, 9), (2, 9), activation="RELU6"),
+    "add_constant": _add_constant,
+    "average_pool": _one((1, 6, 8, 3), "average_pool", (2, 4)),
+    "average_pool_same": _one((1, 7, 7, 3), "average_pool", 3, stride=2, padding="SAME"),
+    "average_pool_relu6": _one((1, 4, 4, 3), "average_pool", 2, activation="RELU6"),
+    "max_pool": _one((1, 6, 8, 3), "max_pool", 2),
+    "max_pool_same": _one((2, 7, 7, 3), "max_pool", 3, stride=2, padding="SAME"),
+    "max_pool_relu": _one((1, 4, 4, 3), "max_pool", 2, activation="RELU"),
+    "mean_image": _one((1, 5, 7, 3), "mean", [1, 2], scale=0.03, zero_point=2),
+    "mean_keeps_dimensions": _one((2, 5, 7, 3), "mean", [2, 1], keep_dims=True, scale=0.03),
+    "mean_negative_axis": _one((2, 5, 7), "mean", [-1], scale=0.05),
+    "mean_same_scale": _one((1, 4, 4, 3), "mean", [1, 2], scale=0.04, zero_point=5),
+    "pad": _one((1, 4, 5, 3), "pad", [[0, 0], [1, 2], [3, 0], [0, 1]]),
+    "reshape": _one((2, 3, 4), "reshape", (4, -1)),
+    "reshape_scalar_row": _one((1, 1, 6), "reshape", (6,)),
+    "softmax": _one((1, 10), "softmax"),
+    "softmax_beta": _one((2, 3, 5), "softmax", beta=0.5),
+    "relu": _one((1, 3, 4), "relu", scale=0.03, zero_point=-100),
+    "relu_same_scale": _one((1, 3, 4), "relu", scale=0.04, zero_point=5),
+    "relu6": _one((1, 3, 4), "relu6", scale=0.03, zero_point=-128),
+    "requantize": _one((1, 3, 4), "quantize", scale=0.06, zero_point=-11),
+    "dequantize": _one((1, 3, 4), "dequantize"),
+    "float_ends": _float_ends,
+    "branches": _branches,
+    "two_inputs": _two_inputs,
+}
+
+
+def build_model(name: str) -> ModelWriter:
+    """One of MODELS; the same weights every time."""
+    return built(MODELS[name])
+
+
+def built(build: Build) -> ModelWriter:
+    """The model that a function builds."""
+    writer = ModelWriter()
+    build(writer, np.random.default_rng(7))
+    return writer
+
+
+def sample_inputs(model: ModelWriter, seed: int = 0) -> list[np.ndarray]:
+    """Random values for the model's inputs."""
+    rng = np.random.default_rng(seed)
+    arrays = []
+    for number in model.inputs:
+        spec = model.tensors[number]
+        if spec.dtype == "int8":
+            arrays.append(rng.integers(-128, 128, spec.shape).astype(np.int8))
+        else:
+            arrays.append(rng.normal(0, 2, spec.shape).astype(np.float32))
+    return arrays
