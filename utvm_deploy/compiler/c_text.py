@@ -12,6 +12,8 @@ from utvm_deploy.errors import CompileError
 #: Longer names make lines that nobody reads; C99 compilers must tell 31 characters apart, all ours
 #: tell far more.
 MAX_PREFIX_LENGTH = 48
+#: Converters join the names of all operators that they fused.
+MAX_COMMENT_LENGTH = 60
 
 _C_NAMES = {"float32": "float"} | {
     f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)
@@ -80,5 +82,7 @@ def float_literal(value: float) -> str:
 
 
 def comment(text: str) -> str:
-    """``text`` from a model file, made harmless inside a comment."""
+    """``text`` from a model file, short and harmless inside a comment."""
+    if len(text) > MAX_COMMENT_LENGTH:
+        text = text[: MAX_COMMENT_LENGTH - 3] + "..."
     return re.sub(r"[^A-Za-z0-9_.:;,+()\[\] -]", "_", text)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from utvm_deploy.compiler.placement import Block, Placement, live_peak, place, verify
+from utvm_deploy.errors import CompileError
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall
 
@@ -82,14 +83,62 @@ def _plan(graph: Graph, sequence: Sequence[Step | View], in_place: bool) -> Aren
     verify(blocks, placement)
     roots = dict(zip(tensor_blocks, placement.offsets, strict=False))
     scratch = iter(placement.offsets[len(tensor_blocks) :])
+    tensors = {tensor: roots[groups.root(tensor)] for tensor in groups.members()}
+    verify_sharing(graph, sequence, tensors)
     return ArenaPlan(
-        tensors={tensor: roots[groups.root(tensor)] for tensor in groups.members()},
+        tensors=tensors,
         scratch=tuple(tuple(next(scratch) for _ in step.scratch_bytes) for step in steps),
         arena_bytes=placement.arena_bytes,
         live_bytes=live_peak(blocks),
         blocks=blocks,
         placement=placement,
     )
+
+
+def verify_sharing(
+    graph: Graph, sequence: Sequence[Step | View], offsets: Mapping[int, int]
+) -> None:
+    """Raise CompileError if a tensor lies on one that is still needed.
+
+    Looks at tensors, not at blocks, so it also finds what is wrong with the sharing of bytes. Only
+    a view, and an output on the input that its kernel allows, may meet another tensor.
+    """
+    value: dict[int, int] = {
+        tensor: tensor for tensor in offsets
+    }  # a view holds no value of its own
+    first = {tensor: -1 for tensor in graph.inputs}
+    last = dict(first)
+    allowed: set[tuple[int, int]] = set()
+    step = 0
+    for item in sequence:
+        if isinstance(item, View):
+            value[item.result] = value[item.source]
+            continue
+        for tensor in item.operator.outputs:
+            first[tensor] = last[tensor] = step
+        for used in item.operator.inputs:
+            if used in value:
+                last[value[used]] = step
+        allowed |= {(result, value[source]) for result, source in item.call.in_place}
+        step += 1
+    for tensor in graph.outputs:
+        last[value[tensor]] = step
+    sizes = {tensor: graph.tensors[tensor].size_bytes for tensor in first}
+    for later in first:
+        for earlier in first:
+            if first[earlier] > first[later] or earlier == later:
+                continue
+            start, other = offsets[later], offsets[earlier]
+            apart = start >= other + sizes[earlier] or other >= start + sizes[later]
+            if apart or last[earlier] < first[later]:
+                continue
+            handed_over = last[earlier] == first[later] and start == other
+            if not (handed_over and (later, earlier) in allowed):
+                raise CompileError(
+                    f"the arena plan puts {graph.tensors[later].name} onto "
+                    f"{graph.tensors[earlier].name}, which is still needed; "
+                    "this is a bug in the planner"
+                )
 
 
 class _Groups:
@@ -144,10 +193,14 @@ class _Groups:
         """Put outputs onto inputs that die there, wherever the kernel allows it."""
         steps = (item for item in sequence if isinstance(item, Step))
         for position, step in enumerate(steps):
-            for output, source in step.call.in_place:
-                result = step.operator.outputs[output]
-                if self._may_overwrite(step.operator, position, source, result):
+            merged: set[int] = set()
+            for result, source in step.call.in_place:
+                # Merging a result twice would put both sources into the same bytes.
+                if result not in merged and self._may_overwrite(
+                    step.operator, position, source, result
+                ):
                     self._join(source, result)
+                    merged.add(result)
 
     def _may_overwrite(self, operator: Operator, step: int, source: int, result: int) -> bool:
         if source not in self._parent:
@@ -160,7 +213,7 @@ class _Groups:
             and self._graph.tensors[result].size_bytes <= self._graph.tensors[source].size_bytes
             # A second input in the same bytes may be read in another order.
             and all(self.root(i) != root for i in others if i is not None)
-            # A second output that took the same input.
+            # A second output may have taken the same input.
             and all(i == result or self.root(i) != root for i in operator.outputs)
         )
 
