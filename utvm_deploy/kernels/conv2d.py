@@ -41,19 +41,17 @@ class Conv2D:
     window: Window
     input_channels: int
     output_channels: int
-    groups: int = 1
 
     @property
     def name(self) -> str:
-        group = f"_g{self.groups}" if self.groups > 1 else ""
-        return f"conv2d_{self.window.label}_{self.input_channels}x{self.output_channels}{group}"
+        return f"conv2d_{self.window.label}_{self.input_channels}x{self.output_channels}"
 
     def prim_func(self) -> Any:
         w = self.window
-        group_inputs = self.input_channels // self.groups
-        group_outputs = self.output_channels // self.groups
         image = te.placeholder((w.batch, w.height, w.width, self.input_channels), "int8", "input")
-        weights = te.placeholder((self.output_channels, *w.kernel, group_inputs), "int8", "weights")
+        weights = te.placeholder(
+            (self.output_channels, *w.kernel, self.input_channels), "int8", "weights"
+        )
         bias = te.placeholder((self.output_channels,), "int32", "bias")
         multiplier = te.placeholder((self.output_channels,), "int32", "multiplier")
         shift = te.placeholder((self.output_channels,), "int32", "shift")
@@ -65,11 +63,10 @@ class Conv2D:
         padded = w.pad(image, border.astype("int8"))
         ky = te.reduce_axis((0, w.kernel[0]), "ky")
         kx = te.reduce_axis((0, w.kernel[1]), "kx")
-        ci = te.reduce_axis((0, group_inputs), "ci")
+        ci = te.reduce_axis((0, self.input_channels), "ci")
 
         def product(n: Any, y: Any, x: Any, o: Any) -> Any:
-            channel = ci if self.groups == 1 else o // group_outputs * group_inputs + ci
-            pixel = padded[n, w.row(y, ky), w.column(x, kx), channel]
+            pixel = padded[n, w.row(y, ky), w.column(x, kx), ci]
             weight = weights[o, ky, kx, ci]
             return te.sum(pixel.astype("int32") * weight.astype("int32"), axis=[ky, kx, ci])
 
@@ -94,8 +91,7 @@ class Conv2D:
         w = self.window
         requantized = sch.get_sblock("requantize")
         accumulated = sch.get_sblock("conv2d")
-        group_outputs = self.output_channels // self.groups
-        tile = choose_tile(w.output_width, group_outputs)
+        tile = choose_tile(w.output_width, self.output_channels)
         n, y, x, o = sch.get_loops(requantized)
         xo, xi = sch.split(x, [None, tile.pixels])
         oo, oi = sch.split(o, [None, tile.channels])
@@ -103,8 +99,7 @@ class Conv2D:
         sch.compute_at(accumulated, xo, preserve_unit_loops=True)
         *_, pixel, channel, ky, kx, ci = sch.get_loops(accumulated)
         # Without dilation the taps of a row lie side by side: columns and channels are one loop.
-        contiguous = w.dilations[1] == 1 and self.groups == 1
-        reduction = [ky, sch.fuse(kx, ci)] if contiguous else [ky, kx, ci]
+        reduction = [ky, sch.fuse(kx, ci)] if w.dilations[1] == 1 else [ky, kx, ci]
         schedule_accumulation(sch, accumulated, reduction, [pixel, channel])
         for loop in (xi, oi):
             sch.unroll(loop)
@@ -120,7 +115,7 @@ def lower_conv2d(graph: Graph, operator: Operator) -> KernelCall:
     image, source = input_of(graph, operator, 0)
     output, result = output_of(graph, operator)
     weights = constant_of(graph, operator, 1)
-    outputs, rows, columns, group_inputs = weights.shape
+    outputs, rows, columns, inputs = weights.shape
     window = Window.of(
         source.shape,
         result.shape,
@@ -129,7 +124,7 @@ def lower_conv2d(graph: Graph, operator: Operator) -> KernelCall:
         attributes.dilations,
         attributes.padding,
     )
-    kernel = Conv2D(window, source.shape[3], outputs, source.shape[3] // group_inputs)
+    kernel = Conv2D(window, inputs, outputs)
     multiplier, shift = quantize_multipliers(effective_scales(graph, operator, outputs))
     zero_point = quantization_of(source).zero_point
     border = [ScalarArgument("input_zero_point", zero_point)] if window.is_padded else []
@@ -149,5 +144,5 @@ def lower_conv2d(graph: Graph, operator: Operator) -> KernelCall:
             ScalarArgument("high", attributes.clamp[1]),
             TensorArgument(output),
         ),
-        macs=int(np.prod(result.shape)) * rows * columns * group_inputs,
+        macs=int(np.prod(result.shape)) * rows * columns * inputs,
     )
