@@ -7,8 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kernel_harness import check, check_model
+from kernel_harness import Compiled, check, check_model
 from tflite_writer import ModelWriter
+
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.kernels.lowering import lower
 
 ACTIVATIONS = ("NONE", "RELU", "RELU6", "RELU_N1_TO_1")
 
@@ -166,12 +169,24 @@ def test_reshape(tmp_path: Path) -> None:
 
 def test_softmax(tmp_path: Path) -> None:
     m = ModelWriter()
-    shapes = [(1, 1), (1, 2), (1, 12), (4, 10), (2, 3, 5), (1, 3, 4, 7), (1, 1000)]
+    shapes = [(1, 1), (1, 2), (1, 12), (4, 10), (2, 3, 5), (1, 3, 4, 7), (1, 250)]
     scales = [1e-6, 0.001, 1 / 256, 0.02, 0.0625, 0.17, 0.5, 1.0, 3.7, 30.0, 1e4]
     cases = list(itertools.product(shapes, scales, (1.0, 0.3)))
     for shape, scale, beta in cases:
         m.output(m.softmax(m.input(shape, scale, 7), beta=beta))
     assert check(m, tmp_path, samples=4) == len(cases)
+
+
+def test_softmax_of_more_equal_elements_than_the_reference_takes(tmp_path: Path) -> None:
+    """From a sum of 256 on the reference aborts; each element rounds to zero then."""
+    m = ModelWriter()
+    m.output(m.softmax(m.input((1, 1000))))
+    graph = load_model(m.save(tmp_path / "model.tflite"))
+    (operator,) = graph.operators
+    kernels = Compiled()
+    kernels.build([lower(graph, operator).kernel], tmp_path, "host")
+    output = kernels.run(graph, operator, {graph.inputs[0]: np.full((1, 1000), 5, np.int8)})
+    assert (output == -128).all()
 
 
 def test_softmax_of_all_pairs(tmp_path: Path) -> None:

@@ -76,9 +76,12 @@ static inline int32_t utvm_high_product(int32_t left, int32_t right)
     return (int32_t)(((int64_t)left * right + ((int64_t)1 << 30)) >> 31);
 }
 
-// value / 2^bits, half away from zero; 1 <= bits <= 31.
+// value / 2^bits, half away from zero; bits >= 1.
 static inline int32_t utvm_rounded_shift(int32_t value, int32_t bits)
 {
+    if (bits > 31) {
+        return 0;
+    }
     value += value >> 31;
     return ((value >> (bits - 1)) + 1) >> 1;
 }
