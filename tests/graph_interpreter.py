@@ -191,7 +191,9 @@ def _softmax(graph, operator, arrays):
 
 def _relu(graph, operator, arrays):
     in_scale, in_zero, out_scale, out_zero = _ends(graph, operator)
-    scaled = _requantized(arrays[0].astype(np.int64) - in_zero, in_scale / out_scale)
+    # Unlike elsewhere, TFLite divides these scales in float32.
+    real = float(np.float32(in_scale) / np.float32(out_scale))
+    scaled = _requantized(arrays[0].astype(np.int64) - in_zero, real)
     return _clip(scaled + out_zero, operator.attributes.clamp)
 
 

@@ -1,0 +1,236 @@
+"""The passes: what each one does, what it leaves alone, and that no byte ever changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from graph_interpreter import run_graph
+from small_models import MODELS, build_model, built, int8, int32, sample_inputs
+from tflite_writer import ModelWriter
+
+from utvm_deploy.bench.oracle import run_reference
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph import passes
+from utvm_deploy.graph.model import Graph
+from utvm_deploy.graph.passes import PASSES, simplify
+
+Rng = np.random.Generator
+SPATIAL = [[0, 0], [1, 0], [0, 2], [0, 0]]
+
+
+def _conv(m: ModelWriter, x: int, rng: Rng, **options: object) -> int:
+    channels = m.tensors[x].shape[3]
+    return m.conv2d(x, int8(rng, 4, 3, 3, channels), int32(rng, 4), **options)  # type: ignore[arg-type]
+
+
+def _pad_conv(m: ModelWriter, rng: Rng) -> None:
+    m.output(_conv(m, m.pad(m.input((1, 6, 6, 2), 0.05, 9), SPATIAL), rng, padding="VALID"))
+
+
+def _pad_conv_same(m: ModelWriter, rng: Rng) -> None:
+    m.output(_conv(m, m.pad(m.input((1, 6, 6, 2), 0.05, 9), SPATIAL), rng, stride=2))
+
+
+def _pad_pad_depthwise(m: ModelWriter, rng: Rng) -> None:
+    x = m.pad(m.pad(m.input((1, 6, 6, 2), 0.05, 9), SPATIAL), SPATIAL)
+    m.output(m.depthwise_conv2d(x, int8(rng, 1, 3, 3, 4), None, stride=2))
+
+
+def _pad_channels(m: ModelWriter, rng: Rng) -> None:
+    paddings = [[0, 0], [1, 1], [1, 1], [0, 1]]
+    m.output(_conv(m, m.pad(m.input((1, 5, 5, 2), 0.05, 9), paddings), rng))
+
+
+def _pad_used_twice(m: ModelWriter, rng: Rng) -> None:
+    x = m.pad(m.input((1, 5, 5, 2), 0.05, 9), SPATIAL)
+    m.output(_conv(m, x, rng), m.max_pool(x, 2))
+
+
+def _pad_is_output(m: ModelWriter, rng: Rng) -> None:
+    x = m.pad(m.input((1, 5, 5, 2), 0.05, 9), SPATIAL)
+    m.output(_conv(m, x, rng), x)
+
+
+def _conv_relu(m: ModelWriter, rng: Rng) -> None:
+    x = m.input((1, 6, 6, 2), 0.05, 9)
+    y = m.relu6(_conv(m, x, rng, scale=0.04, zero_point=-30), scale=0.04, zero_point=-30)
+    m.output(m.relu(y, scale=0.04, zero_point=-30))
+
+
+def _relu_after_everything(m: ModelWriter, rng: Rng) -> None:
+    q = {"scale": 0.05, "zero_point": -40}
+    x = m.relu(
+        m.depthwise_conv2d(m.input((1, 6, 6, 2), 0.05, -40), int8(rng, 1, 3, 3, 2), **q), **q
+    )
+    y = m.relu6(m.max_pool(x, 2), **q)
+    z = m.relu6(m.average_pool(y, 2, stride=1, padding="SAME"), **q)
+    s = m.relu(m.add(y, z, activation="RELU_N1_TO_1", **q), **q)
+    m.output(m.relu6(m.fully_connected(m.reshape(s, (1, 18)), int8(rng, 5, 18), **q), **q))
+
+
+def _relu_between_clamps(m: ModelWriter, rng: Rng) -> None:
+    """The second clamp begins where the first one ends, because real zero is below its range."""
+    x = m.input((1, 30), 0.05, 0)
+    q = {"scale": 0.05, "zero_point": 0}
+    m.output(m.relu(m.add(x, x, activation="RELU_N1_TO_1", **q), **q))
+
+
+def _relu_rescales(m: ModelWriter, rng: Rng) -> None:
+    x = m.input((1, 6, 6, 2), 0.05, 9)
+    m.output(m.relu(_conv(m, x, rng, scale=0.04), scale=0.041))
+
+
+def _relu_of_shared(m: ModelWriter, rng: Rng) -> None:
+    x = _conv(m, m.input((1, 6, 6, 2), 0.05, 9), rng, scale=0.04)
+    m.output(m.relu(x, scale=0.04), m.max_pool(x, 2))
+
+
+def _relu_of_input(m: ModelWriter, rng: Rng) -> None:
+    m.output(m.relu(m.input((1, 9), 0.04, 9), scale=0.04, zero_point=9))
+
+
+def _reshapes(m: ModelWriter, rng: Rng) -> None:
+    x = m.reshape(m.reshape(m.input((1, 4, 6), 0.04, 9), (2, 12)), (3, 8))
+    m.output(m.relu(m.reshape(x, (24,)), scale=0.1))
+
+
+def _reshape_to_the_same(m: ModelWriter, rng: Rng) -> None:
+    x = m.reshape(m.input((1, 24), 0.04, 9), (1, 24))
+    m.output(m.reshape(m.relu(x, scale=0.1), (1, 24)))
+
+
+def _reshape_in_between_is_output(m: ModelWriter, rng: Rng) -> None:
+    x = m.reshape(m.input((1, 24), 0.04, 9), (2, 12))
+    m.output(x, m.reshape(x, (3, 8)))
+
+
+def _reshape_only(m: ModelWriter, rng: Rng) -> None:
+    m.output(m.reshape(m.input((1, 24), 0.04, 9), (1, 24)))
+
+
+def _unused(m: ModelWriter, rng: Rng) -> None:
+    x = m.input((1, 6, 6, 2), 0.05, 9)
+    m.relu(_conv(m, x, rng), scale=0.3)
+    m.output(m.max_pool(x, 2))
+
+
+def _constants(m: ModelWriter, rng: Rng) -> None:
+    c = m.pad(m.reshape(m.constant(int8(rng, 6), 0.03, 7), (2, 3)), [[0, 0], [1, 2]])
+    m.output(m.add(m.input((2, 6), 0.04, 9), c, scale=0.1))
+
+
+def _float_and_back(m: ModelWriter, rng: Rng) -> None:
+    x = m.relu(m.input((1, 256), 0.037, 9), scale=0.05, zero_point=9)
+    back = m.quantize(m.dequantize(x), scale=0.05, zero_point=9)
+    m.output(m.relu6(m.quantize(back, scale=0.05, zero_point=9), scale=0.07))
+
+
+def _float_and_back_differs(m: ModelWriter, rng: Rng) -> None:
+    x = m.dequantize(m.input((1, 256), 0.037, 9))
+    m.output(m.quantize(x, scale=0.038, zero_point=9))
+
+
+def _float_rounds(m: ModelWriter, rng: Rng) -> None:
+    x = m.quantize(m.float_input((1, 64)), scale=0.05)
+    m.output(m.dequantize(x))
+
+
+CASES: dict[str, tuple[Callable[[ModelWriter, Rng], None], list[str]]] = {
+    "pad_conv": (_pad_conv, ["CONV_2D"]),
+    "pad_conv_same": (_pad_conv_same, ["CONV_2D"]),
+    "pad_pad_depthwise": (_pad_pad_depthwise, ["DEPTHWISE_CONV_2D"]),
+    "pad_channels": (_pad_channels, ["PAD", "CONV_2D"]),
+    "pad_used_twice": (_pad_used_twice, ["PAD", "CONV_2D", "MAX_POOL_2D"]),
+    "pad_is_output": (_pad_is_output, ["PAD", "CONV_2D"]),
+    "conv_relu": (_conv_relu, ["CONV_2D"]),
+    "relu_after_everything": (
+        _relu_after_everything,
+        [
+            "DEPTHWISE_CONV_2D",
+            "MAX_POOL_2D",
+            "AVERAGE_POOL_2D",
+            "ADD",
+            "RESHAPE",
+            "FULLY_CONNECTED",
+        ],
+    ),
+    "relu_between_clamps": (_relu_between_clamps, ["ADD"]),
+    "relu_rescales": (_relu_rescales, ["CONV_2D", "RELU"]),
+    "relu_of_shared": (_relu_of_shared, ["CONV_2D", "RELU", "MAX_POOL_2D"]),
+    "relu_of_input": (_relu_of_input, ["RELU"]),
+    "reshapes": (_reshapes, ["RESHAPE", "RELU"]),
+    "reshape_to_the_same": (_reshape_to_the_same, ["RELU"]),
+    "reshape_in_between_is_output": (_reshape_in_between_is_output, ["RESHAPE", "RESHAPE"]),
+    "reshape_only": (_reshape_only, ["RESHAPE"]),
+    "unused": (_unused, ["MAX_POOL_2D"]),
+    "constants": (_constants, ["ADD"]),
+    "float_and_back": (_float_and_back, ["RELU", "RELU6"]),
+    "float_and_back_differs": (_float_and_back_differs, ["DEQUANTIZE", "QUANTIZE"]),
+    "float_rounds": (_float_rounds, ["QUANTIZE", "DEQUANTIZE"]),
+}
+
+
+def _assert_same_bytes(model: ModelWriter, path: Path, graph: Graph) -> None:
+    """Every tensor that a simplified graph still makes equals the oracle's of the same number."""
+    samples = [sample_inputs(model, seed) for seed in range(3)]
+    for inputs, expected in zip(samples, run_reference(path, samples).tensors, strict=True):
+        values = run_graph(graph, inputs)
+        for operator in graph.operators:
+            (number,) = operator.outputs
+            source = graph.tensors[number].source
+            assert source is not None
+            np.testing.assert_array_equal(
+                values[number].view(np.uint8), expected[source].view(np.uint8)
+            )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_pass_changes_operators_but_no_byte(name: str, tmp_path: Path) -> None:
+    build, kinds = CASES[name]
+    model = built(build)
+    path = model.save(tmp_path / "model.tflite")
+    graph = simplify(load_model(path))
+    assert [op.kind for op in graph.operators] == kinds
+    assert [graph.tensors[i].source for i in graph.inputs] == model.inputs
+    assert [graph.tensors[i].source for i in graph.outputs] == model.outputs
+    _assert_same_bytes(model, path, graph)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_simplify_keeps_models_that_have_nothing_to_simplify(name: str, tmp_path: Path) -> None:
+    graph = load_model(build_model(name).save(tmp_path / "model.tflite"))
+    assert simplify(graph) is graph
+
+
+def test_every_pass_is_needed(tmp_path: Path) -> None:
+    """Each pass changes at least one of the cases by itself."""
+    graphs = [load_model(built(b).save(tmp_path / f"{n}.tflite")) for n, (b, _) in CASES.items()]
+    for name, run in PASSES:
+        assert any(run(graph) is not graph for graph in graphs), name
+        assert run.__name__ == name and run.__doc__
+
+
+def test_fused_operators_name_all_their_sources(tmp_path: Path) -> None:
+    graph = simplify(load_model(built(_pad_pad_depthwise).save(tmp_path / "model.tflite")))
+    assert graph.operators[0].sources == (0, 1, 2)
+    graph = simplify(load_model(built(_conv_relu).save(tmp_path / "model.tflite")))
+    assert graph.operators[0].sources == (0, 1, 2)
+
+
+def test_clamps_that_do_not_overlap_become_the_nearest_bound() -> None:
+    assert passes._both_clamps((-128, -50), (-20, 100)) == (-20, -20)
+    assert passes._both_clamps((110, 120), (-20, 100)) == (100, 100)
+    assert passes._both_clamps((-30, 50), (-20, 100)) == (-20, 50)
+
+
+@pytest.mark.parametrize(
+    "name", ["ad01_int8", "kws_ref_model", "pretrainedResnet_quant", "vww_96_int8"]
+)
+def test_shared_models_stay_the_same(name: str, shared_models: Path) -> None:
+    graph = simplify(load_model(shared_models / f"{name}.tflite"))
+    golden = np.load(shared_models / f"{name}.golden.npz")
+    values = run_graph(graph, [golden["inputs"][1]])
+    np.testing.assert_array_equal(values[graph.outputs[0]], golden["outputs"][1])
