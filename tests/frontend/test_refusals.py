@@ -1,0 +1,260 @@
+"""Models that cannot be used: one sentence that names the place and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_models import build_model, built, int8, int32
+from tflite_writer import ModelWriter
+
+from utvm_deploy.errors import ModelError, UnsupportedOperator
+from utvm_deploy.frontend.tflite import load_model
+
+Change = Callable[[ModelWriter], None]
+
+
+def _tensor(number: int, **changes: object) -> Change:
+    def change(m: ModelWriter) -> None:
+        for name, value in changes.items():
+            setattr(m.tensors[number], name, value)
+
+    return change
+
+
+def _options(**changes: int) -> Change:
+    def change(m: ModelWriter) -> None:
+        name, fields = m.operators[0].options or ("", {})
+        m.operators[0].options = (name, {**fields, **changes})
+
+    return change
+
+
+def _operator(**changes: object) -> Change:
+    def change(m: ModelWriter) -> None:
+        for name, value in changes.items():
+            setattr(m.operators[0], name, value)
+
+    return change
+
+
+def _model(**changes: object) -> Change:
+    def change(m: ModelWriter) -> None:
+        for name, value in changes.items():
+            setattr(m, name, value)
+
+    return change
+
+
+def _i32(*values: int) -> bytes:
+    return np.array(values, np.int32).tobytes()
+
+
+# Tensors of the one-operator models: 0 input, 1 weights or parameter, 2 bias, last the output.
+UNSUPPORTED: list[tuple[str, Change, str]] = [
+    ("conv_same", _operator(kind="TANH"), "operator 0 (TANH), which makes 'tensor_3'; supported"),
+    ("conv_same", _operator(kind="MyOp"), "operator 0 (CUSTOM 'MyOp'), which makes 'tensor_3'"),
+    ("conv_per_tensor", _tensor(1, shape=(6, 3, 3, 1)), "is a grouped convolution"),
+    ("conv_same", _tensor(1, dtype="int4"), "weights 'tensor_1' are int4; only int8"),
+    ("conv_same", _tensor(1, data=None), "weights 'tensor_1' are computed; only constant"),
+    ("conv_same", _tensor(1, zero_points=(1, 0, 0, 0)), "have a zero point other than 0"),
+    ("conv_per_tensor", _tensor(1, scales=(0.1, 0.2), zero_points=(0, 0), axis=3), "dimension 3"),
+    ("conv_same", _tensor(2, data=None), "bias 'tensor_2' must be a constant of int32"),
+    ("conv_same", _options(FusedActivationFunction=4), "its fused activation has number 4; suppor"),
+    ("add", _tensor(0, dtype="int16"), "tensor 'tensor_0' is int16; only int8 is supported"),
+    ("requantize", _tensor(0, dtype="uint8"), "is uint8; only float32 and int8 are supported"),
+    ("dequantize", _tensor(1, dtype="float16"), "its output is float16; only float32"),
+    ("add", _tensor(0, shape=(5,), scales=(0.1,) * 5, zero_points=(0,) * 5), "only weights may"),
+    ("max_pool", _tensor(1, zero_points=(6,)), "its input and output are quantized differently"),
+    ("average_pool", _tensor(1, scales=(0.05,)), "its input and output are quantized differently"),
+    ("pad", _tensor(2, zero_points=(6,)), "its input and output are quantized differently"),
+    ("pad", _tensor(1, data=None), "its paddings 'tensor_1' must be a constant of int32 or int64"),
+    ("reshape", _tensor(1, data=None), "its shape 'tensor_1' must be a constant"),
+    ("mean_image", _tensor(1, data=None), "its axes 'tensor_1' must be a constant"),
+    ("mean_image", _tensor(1, shape=(0,), data=b""), "dynamic or empty shape (0,)"),
+    ("softmax", _tensor(1, zero_points=(-127,)), "int8 softmax is defined for 1/256 and -128"),
+    ("dense", _options(WeightsFormat=1), "its weights are shuffled; only the default format"),
+]
+
+DAMAGED: list[tuple[str, Change, str]] = [
+    ("conv_same", _tensor(1, data=b"123"), "needs 108 bytes, but its buffer has 3"),
+    ("conv_same", _tensor(1, scales=(0.1, 0.2, 0.0, 0.1)), "has the scale 0.0, which must be posi"),
+    ("conv_same", _tensor(0, scales=(float("nan"),)), "'tensor_0' has the scale nan"),
+    ("conv_same", _tensor(0, scales=(float("inf"),)), "'tensor_0' has the scale inf"),
+    ("conv_same", _tensor(3, scales=(-0.5,)), "'tensor_3' has the scale -0.5"),
+    ("conv_same", _tensor(0, zero_points=(128,)), "the zero point 128, which is not a int8"),
+    ("conv_same", _tensor(0, zero_points=(1, 2)), "has 1 scales but 2 zero points"),
+    ("conv_same", _tensor(1, axis=2), "along dimension 2, which does not have that many slices"),
+    ("conv_same", _tensor(1, axis=9), "along dimension 9, which does not have"),
+    ("conv_same", _tensor(0, scales=(), zero_points=()), "'tensor_0' has no scale and zero point"),
+    ("conv_same", _tensor(1, scales=(), zero_points=()), "weights 'tensor_1' have no scale"),
+    ("conv_same", _tensor(0, shape=(1, -1, 6, 3)), "the dynamic or empty shape (1, -1, 6, 3)"),
+    ("conv_same", _tensor(0, shape=(1,) * 9), "has 9 dimensions, more than 8"),
+    ("conv_same", _tensor(0, shape=(2**16, 2**16, 6, 3)), "more than 2**31 - 1 elements"),
+    ("conv_same", _tensor(0, name="x" * 5000), "the name of tensor 0 has 5000 bytes"),
+    ("conv_same", _tensor(3, shape=(1, 7, 7, 4)), "computes the shape (1, 7, 6, 4), but the file"),
+    ("conv_per_tensor", _tensor(2, shape=(3, 1)), "bias 'tensor_2' has shape (3, 1) for 3 chann"),
+    ("conv_same", _options(StrideH=0), "its option StrideH is 0, which must be at least 1"),
+    ("conv_same", _options(DilationWFactor=-1), "its option DilationWFactor is -1"),
+    ("conv_same", _options(Padding=2), "its padding scheme 2 is neither SAME (0) nor VALID (1)"),
+    ("conv_same", _operator(options=None), "the file lacks its option StrideH"),
+    ("conv_same", _operator(options=("PadOptions", {})), "the file lacks its option StrideH"),
+    ("conv_same", _operator(inputs=[0]), "input 1 is missing"),
+    ("conv_same", _operator(inputs=[-1, 1, 2]), "input 0 is missing"),
+    ("conv_same", _operator(inputs=[0, 1, 99]), "names tensor 99, but there are 4"),
+    ("conv_same", _operator(inputs=[0, -2, 2]), "names tensor -2, but there are 4"),
+    ("conv_same", _operator(outputs=[]), "it has 0 outputs instead of 1"),
+    ("conv_same", _operator(outputs=[3, 0]), "it has 2 outputs instead of 1"),
+    ("conv_valid", _tensor(0, shape=(1, 2, 6, 3)), "its window (3, 2) is larger than its input"),
+    ("depthwise_same", _tensor(1, shape=(3, 3, 1, 3)), "do not fit an input of shape (1, 7, 6, 3)"),
+    ("depthwise_same", _options(DepthMultiplier=2), "its DepthMultiplier is 2, but its shapes say"),
+    ("dense", _tensor(1, shape=(5, 24)), "bias 'tensor_2' has shape (6,) for 5 channels"),
+    ("dense", _tensor(0, shape=(1, 21)), "weights of shape (6, 20) do not fit an input of (1, 21)"),
+    ("dense", _tensor(1, shape=(6, 20, 1)), "have shape (6, 20, 1), not 2 numbers"),
+    ("add", _tensor(0, shape=(1, 4, 2, 5)), "cannot be broadcast together"),
+    ("mean_image", _tensor(1, data=_i32(1, 4)), "its axes [1, 4] are not dimensions of"),
+    ("pad", _tensor(1, shape=(8,)), "its paddings have shape (8,) for an input"),
+    ("pad", _tensor(1, data=_i32(0, 0, -1, 0, 0, 0, 0, 0)), "must not be negative"),
+    ("reshape", _tensor(1, data=_i32(4, 7)), "it reshapes to [4, 7], but its output is (4, 6)"),
+    ("reshape", _tensor(1, data=_i32(-1, -1)), "it reshapes to [-1, -1], but"),
+    ("reshape", _tensor(0, shape=(2, 3, 5)), "have different numbers of elements"),
+    ("softmax", _options(Beta=0.0), "its beta is 0.0, which must be positive"),
+    ("conv_same", _model(inputs=[]), "the model has no inputs"),
+    ("conv_same", _model(outputs=[]), "the model has no outputs"),
+    ("conv_same", _model(inputs=[7]), "the list of model inputs names tensor 7, but there are 4"),
+    ("conv_same", _model(inputs=[0, 0]), "model input 'tensor_0' is listed twice"),
+    ("conv_same", _model(inputs=[0, 1]), "model input 'tensor_1' is a constant"),
+    ("conv_same", _model(inputs=[0, 3]), "makes 'tensor_3', which has a value already"),
+    ("conv_same", _model(outputs=[3, 3]), "model output 'tensor_3' is listed twice"),
+    ("conv_same", _model(outputs=[0]), "model output 'tensor_0' is not made by any operator"),
+    ("conv_same", _model(outputs=[1]), "model output 'tensor_1' is not made by any operator"),
+    ("two_inputs", _model(inputs=[0]), "reads 'tensor_1' before any operator has made it"),
+    ("branches", lambda m: m.operators.reverse(), "before any operator has made it"),
+]
+
+
+def _refusal(model: ModelWriter, tmp_path: Path) -> ModelError:
+    path = model.save(tmp_path / "model.tflite")
+    with pytest.raises(ModelError) as caught:
+        load_model(path)
+    text = str(caught.value)
+    assert text.startswith(str(path)) and "\n" not in text
+    return caught.value
+
+
+def _ids(cases: list[tuple[str, Change, str]]) -> list[str]:
+    return [f"{name}-{sentence[:30]}" for name, _, sentence in cases]
+
+
+@pytest.mark.parametrize(("name", "change", "sentence"), UNSUPPORTED, ids=_ids(UNSUPPORTED))
+def test_unsupported(name: str, change: Change, sentence: str, tmp_path: Path) -> None:
+    model = build_model(name)
+    change(model)
+    refusal = _refusal(model, tmp_path)
+    assert sentence in str(refusal)
+    assert isinstance(refusal, UnsupportedOperator) or "empty shape" in sentence
+
+
+@pytest.mark.parametrize(("name", "change", "sentence"), DAMAGED, ids=_ids(DAMAGED))
+def test_damaged(name: str, change: Change, sentence: str, tmp_path: Path) -> None:
+    model = build_model(name)
+    change(model)
+    refusal = _refusal(model, tmp_path)
+    assert sentence in str(refusal)
+    assert not isinstance(refusal, UnsupportedOperator)
+
+
+def test_all_unsupported_operators_are_told_at_once(tmp_path: Path) -> None:
+    model = build_model("branches")
+    model.operators[1].kind = "LEAKY_RELU"
+    model.operators[6].kind = "LOG_SOFTMAX"
+    text = str(_refusal(model, tmp_path))
+    assert "2 operators cannot be imported" in text
+    assert "operator 1 (LEAKY_RELU)" in text and "operator 6 (LOG_SOFTMAX)" in text
+    assert "supported operators are ADD, AVERAGE_POOL_2D, CONV_2D" in text
+
+
+def test_float_model(tmp_path: Path) -> None:
+    m = ModelWriter()
+    x = m.float_input((1, 4))
+    out = m.tensor((1, 4), "float32")
+    m.operator("RELU", [x], [out])
+    m.output(out)
+    text = str(_refusal(m, tmp_path))
+    assert "not fully quantized: operator 0 (RELU)" in text and "docs/quantization.md" in text
+
+
+def test_float_model_with_unknown_operators_is_float_first(tmp_path: Path) -> None:
+    m = ModelWriter()
+    x = m.float_input((1, 4))
+    out = m.tensor((1, 4), "float32")
+    m.operator("ELU", [x], [out])
+    m.output(out)
+    assert "docs/quantization.md" in str(_refusal(m, tmp_path))
+
+
+def test_dynamic_range_model_is_not_fully_quantized(tmp_path: Path) -> None:
+    m = ModelWriter()
+    rng = np.random.default_rng(0)
+    out = m.conv2d(m.float_input((1, 4, 4, 2)), int8(rng, 3, 3, 3, 2), scale=0.1)
+    m.tensors[out].dtype = "float32"
+    m.output(out)
+    assert "docs/quantization.md" in str(_refusal(m, tmp_path))
+
+
+def test_unknown_float_island_is_an_unsupported_operator(tmp_path: Path) -> None:
+    m = build_model("float_ends")
+    tail = m.tensor(m.tensors[m.outputs[0]].shape, "float32")
+    m.operator("EXP", [m.outputs[0]], [tail])
+    m.outputs = [tail]
+    refusal = _refusal(m, tmp_path)
+    assert isinstance(refusal, UnsupportedOperator) and "operator 3 (EXP)" in str(refusal)
+
+
+def test_model_input_of_another_type(tmp_path: Path) -> None:
+    m = build_model("add")
+    m.tensors[m.tensor((1, 2), "int32")].name = "steps"
+    m.inputs.append(len(m.tensors) - 1)
+    assert "model input 'steps' is int32; only int8 and float32" in str(_refusal(m, tmp_path))
+
+
+def test_names_are_printable_in_messages(tmp_path: Path) -> None:
+    m = build_model("softmax")
+    m.tensors[1].name = "bell\x07\nline"
+    m.operators[0].kind = "ABS"
+    assert "'bell\ufffd\ufffdline'" in str(_refusal(m, tmp_path))
+
+
+def test_static_shape_is_used_and_int64_parameters_are_read(tmp_path: Path) -> None:
+    m = ModelWriter()
+    x = m.input((1, 3), 0.1)
+    shape = m.constant(np.array([3, 1], np.int64))
+    out = m.tensor((3, 1), "int8", 0.1)
+    m.operator("RESHAPE", [x, shape], [out])
+    m.output(out)
+    assert load_model(m.save(tmp_path / "m.tflite")).operators[0].inputs == (0,)
+
+
+def test_bias_scale_may_underflow(tmp_path: Path) -> None:
+    def build(m: ModelWriter, rng: np.random.Generator) -> None:
+        m.output(m.fully_connected(m.input((1, 4)), int8(rng, 2, 4), int32(rng, 2)))
+
+    m = built(build)
+    m.tensors[2].scales = (0.0,)
+    assert load_model(m.save(tmp_path / "m.tflite")).operators
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"cannot read the model .*nothing\.tflite: No such file"):
+        load_model(tmp_path / "nothing.tflite")
+    with pytest.raises(ModelError, match=r"cannot read the model .*Is a directory"):
+        load_model(tmp_path)
+
+
+def test_two_subgraphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from utvm_deploy.frontend import tflite as frontend
+
+    monkeypatch.setattr(frontend.tflite.Model, "SubgraphsLength", lambda _: 2)
+    assert "the model has 2 subgraphs" in str(_refusal(build_model("add"), tmp_path))
