@@ -43,8 +43,7 @@ uint8_t utvm_workspace[UTVM_WORKSPACE_BYTES] __attribute__((aligned(64)));
 #define STRING_(x) #x
 #define STRING(x) STRING_(x)
 __asm__(".globl utvm_workspace_end\n"
-        ".set utvm_workspace_end, utvm_workspace + " STRING(
-                UTVM_WORKSPACE_BYTES) "\n");
+        ".set utvm_workspace_end, utvm_workspace + " STRING(UTVM_WORKSPACE_BYTES) "\n");
 
 // The program's code, from GNU ld's default script.
 extern const char __executable_start[];

@@ -77,7 +77,7 @@ def test_serial_streams_are_exclusive(pty_device: str) -> None:
 
 @pytest.mark.parametrize("url", ["/dev/no-such-port", "socket://127.0.0.1:1", "nonsense://x"])
 def test_ports_that_cannot_be_opened(url: str) -> None:
-    with pytest.raises(LinkClosed, match="cannot open .*; check the cable"):
+    with pytest.raises(LinkClosed, match=r"cannot open .*; check the cable"):
         SerialStream(url)
 
 
@@ -103,7 +103,7 @@ def test_ports_without_a_file_descriptor() -> None:
 def test_a_slow_port_without_a_file_descriptor() -> None:
     """loop:// keeps to its baud rate when it writes."""
     stream = SerialStream("loop://", baud=300)
-    with pytest.raises(LinkTimeout, match="did not take 100 bytes within 0.01 s"):
+    with pytest.raises(LinkTimeout, match=r"did not take 100 bytes within 0\.01 s"):
         stream.write(bytes(100), 0.01)
     stream.close()
 
@@ -134,7 +134,7 @@ def test_pipes() -> None:
     stream.write(b"world", 1.0)
     assert os.read(theirs_in, 10) == b"world"
     # nobody takes it
-    with pytest.raises(LinkTimeout, match="the test took .* of 1000000 bytes within 0.05 s"):
+    with pytest.raises(LinkTimeout, match=r"the test took .* of 1000000 bytes within 0\.05 s"):
         stream.write(bytes(1_000_000), 0.05)
     os.close(theirs_in)
     with pytest.raises(LinkClosed, match="the test went away"):

@@ -290,7 +290,8 @@ def header_lines() -> Iterator[str]:
     yield ""
     yield "enum utvm_opcode {"
     for message in MESSAGES:
-        yield f"    UTVM_OPCODE_{message.name} = {message.opcode}, // {message.meaning}"
+        yield f"    // {message.meaning}"
+        yield f"    UTVM_OPCODE_{message.name} = {message.opcode},"
     yield "};"
     yield ""
     for name, numbers in (("status", Status), ("right", Right), ("tick_unit", TickUnit)):

@@ -22,14 +22,14 @@
 #error "UTVM_CRC_BYTES_PER_POLL must be positive"
 #endif
 
-// A compile-time check: the smallest payload holds the longest HELLO reply,
-// and an EXECUTE of one task with all arguments.
-typedef char utvm_check_hello[UTVM_MIN_PAYLOAD_BYTES
-                        >= UTVM_HELLO_REPLY_BYTES + UTVM_MAX_IMAGE_BYTES
-                ? 1 : -1];
-typedef char utvm_check_task[UTVM_MIN_PAYLOAD_BYTES
-                        >= UTVM_TASK_BYTES + 4 * UTVM_MAX_ARGUMENTS
-                ? 1 : -1];
+// A check at compile time: an array cannot have -1 elements.
+#define CHECK(name, condition) typedef char utvm_check_##name[(condition) ? 1 : -1]
+
+// the smallest payload holds the longest HELLO reply, and a task with all arguments
+CHECK(hello, UTVM_MIN_PAYLOAD_BYTES >= UTVM_HELLO_REPLY_BYTES + UTVM_MAX_IMAGE_BYTES);
+CHECK(task, UTVM_MIN_PAYLOAD_BYTES >= UTVM_TASK_BYTES + 4 * UTVM_MAX_ARGUMENTS);
+// decoded frames count by bytes: a header of another size would be another protocol
+CHECK(header, UTVM_HEADER_BYTES == 12 && UTVM_OUTCOME_BYTES == 8);
 
 static int refuse_config(utvm_t *utvm, const char *why) {
     (void)why;
@@ -37,8 +37,7 @@ static int refuse_config(utvm_t *utvm, const char *why) {
     return UTVM_ERR_CONFIG;
 }
 
-int utvm_init(
-        utvm_t *utvm, const struct utvm_config *config, uint32_t nonce) {
+int utvm_init(utvm_t *utvm, const struct utvm_config *config, uint32_t nonce) {
     memset(utvm, 0, sizeof *utvm);
     utvm->config = config;
     utvm->nonce = nonce ? nonce : 1;
@@ -46,16 +45,13 @@ int utvm_init(
     if (!config->read || !config->write || !config->ticks) {
         return refuse_config(utvm, "read, write and ticks must be given");
     }
-    if (!config->rx_buffer
-            || config->rx_size < UTVM_RX_BYTES(UTVM_MIN_PAYLOAD_BYTES)) {
+    if (!config->rx_buffer || config->rx_size < UTVM_RX_BYTES(UTVM_MIN_PAYLOAD_BYTES)) {
         return refuse_config(utvm, "rx_buffer is too small");
     }
-    if (!config->tx_buffer
-            || config->tx_size < UTVM_TX_BYTES(UTVM_MIN_PAYLOAD_BYTES)) {
+    if (!config->tx_buffer || config->tx_size < UTVM_TX_BYTES(UTVM_MIN_PAYLOAD_BYTES)) {
         return refuse_config(utvm, "tx_buffer is too small");
     }
-    if (config->region_count > 0xffff
-            || (config->region_count && !config->regions)) {
+    if (config->region_count > 0xffff || (config->region_count && !config->regions)) {
         return refuse_config(utvm, "regions are missing, or over 65535");
     }
 
@@ -66,8 +62,7 @@ int utvm_init(
     return UTVM_OK;
 }
 
-void utvm_outcome(
-        utvm_t *utvm, uint32_t status, uint32_t index, uint32_t detail) {
+void utvm_outcome(utvm_t *utvm, uint32_t status, uint32_t index, uint32_t detail) {
     uint8_t *reply = utvm_reply(utvm);
     utvm_put16(reply + UTVM_OUTCOME_STATUS, status);
     utvm_put16(reply + UTVM_OUTCOME_INDEX, index);
@@ -89,8 +84,7 @@ static struct utvm_request request_of(const utvm_t *utvm) {
 // Close the reply to the request in rx_buffer.
 static void answer(utvm_t *utvm) {
     const uint8_t *frame = utvm->config->rx_buffer;
-    utvm_frame_send(utvm, frame[UTVM_HEADER_OPCODE],
-            utvm_get32(frame + UTVM_HEADER_SEQUENCE));
+    utvm_frame_send(utvm, frame[UTVM_HEADER_OPCODE], utvm_get32(frame + UTVM_HEADER_SEQUENCE));
 }
 
 static void on_hello(utvm_t *utvm) {
@@ -102,13 +96,11 @@ static void on_hello(utvm_t *utvm) {
     utvm_put32(reply + UTVM_HELLO_REPLY_RUNTIME_VERSION, UTVM_VERSION);
     utvm_put16(reply + UTVM_HELLO_REPLY_REQUEST_BYTES, utvm_request_max(utvm));
     utvm_put16(reply + UTVM_HELLO_REPLY_REPLY_BYTES, utvm_reply_max(utvm));
-    utvm_put32(reply + UTVM_HELLO_REPLY_TICKS_PER_SECOND,
-            config->ticks_per_second);
+    utvm_put32(reply + UTVM_HELLO_REPLY_TICKS_PER_SECOND, config->ticks_per_second);
     utvm_put16(reply + UTVM_HELLO_REPLY_TICK_UNIT, config->tick_unit);
     utvm_put16(reply + UTVM_HELLO_REPLY_REGION_COUNT, config->region_count);
     utvm_put32(reply + UTVM_HELLO_REPLY_WORKSPACE, workspace);
-    utvm_put32(reply + UTVM_HELLO_REPLY_WORKSPACE_BYTES,
-            workspace_end - workspace);
+    utvm_put32(reply + UTVM_HELLO_REPLY_WORKSPACE_BYTES, workspace_end - workspace);
     utvm->reply_length = UTVM_HELLO_REPLY_BYTES;
     const char *image = config->image;
     for (uint32_t i = 0; image && image[i] && i < UTVM_MAX_IMAGE_BYTES; i++) {
@@ -148,8 +140,7 @@ static enum utvm_verdict judge(utvm_t *utvm, const uint8_t *frame) {
             utvm->session = session;
             utvm->sequence = sequence - 1;
         }
-    } else if (!utvm->session
-            || utvm_get32(frame + UTVM_HEADER_NONCE) != utvm->nonce) {
+    } else if (!utvm->session || utvm_get32(frame + UTVM_HEADER_NONCE) != utvm->nonce) {
         UTVM_ERROR(utvm, "a request came from before the restart");
         utvm_outcome(utvm, UTVM_STATUS_NO_SESSION, 0, 0);
         return REFUSE;
@@ -236,8 +227,7 @@ static void handle(utvm_t *utvm) {
 static int receive(utvm_t *utvm) {
     const struct utvm_config *config = utvm->config;
     if (utvm->chunk_at == utvm->chunk_length) {
-        int32_t got =
-                config->read(config->context, utvm->chunk, sizeof utvm->chunk);
+        int32_t got = config->read(config->context, utvm->chunk, sizeof utvm->chunk);
         if (got <= 0) {
             return got;
         }
@@ -255,9 +245,8 @@ static int receive(utvm_t *utvm) {
 
 static int send(utvm_t *utvm) {
     const struct utvm_config *config = utvm->config;
-    int32_t put = config->write(config->context,
-            config->tx_buffer + utvm->tx_sent,
-            utvm->tx_length - utvm->tx_sent);
+    int32_t put = config->write(config->context, config->tx_buffer + utvm->tx_sent,
+                                utvm->tx_length - utvm->tx_sent);
     if (put <= 0) {
         return put;
     }

@@ -214,8 +214,7 @@ typedef struct utvm {
 // once.
 //
 // Returns UTVM_OK, or UTVM_ERR_CONFIG with a sentence in utvm->error.
-int utvm_init(
-    utvm_t *utvm, const struct utvm_config *config, uint32_t nonce);
+int utvm_init(utvm_t *utvm, const struct utvm_config *config, uint32_t nonce);
 
 // Do a bounded amount of work: take one chunk of bytes, or send what the port
 // takes, or checksum UTVM_CRC_BYTES_PER_POLL bytes, or run one task with its

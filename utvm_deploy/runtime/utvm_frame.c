@@ -43,14 +43,13 @@ static int is_whole(utvm_t *utvm) {
         UTVM_ERROR(utvm, "a frame was longer than rx_buffer");
         return 0;
     }
-    if (utvm->block_left
-            || utvm->rx_length < UTVM_HEADER_BYTES + UTVM_CRC_BYTES) {
+    if (utvm->block_left || utvm->rx_length < UTVM_HEADER_BYTES + UTVM_CRC_BYTES) {
         UTVM_ERROR(utvm, "a frame ended early");
         return 0;
     }
     uint32_t body = utvm->rx_length - UTVM_CRC_BYTES;
-    if (utvm_get16(frame + UTVM_HEADER_LENGTH) != body - UTVM_HEADER_BYTES
-            || utvm_get32(frame + body) != utvm_crc32(0, frame, body)) {
+    if (utvm_get16(frame + UTVM_HEADER_LENGTH) != body - UTVM_HEADER_BYTES ||
+        utvm_get32(frame + body) != utvm_crc32(0, frame, body)) {
         UTVM_ERROR(utvm, "a frame was damaged");
         return 0;
     }
@@ -98,8 +97,7 @@ uint32_t utvm_request_max(const utvm_t *utvm) {
 
 uint32_t utvm_reply_max(const utvm_t *utvm) {
     // one byte for the zero at the end
-    uint32_t max = utvm->config->tx_size - utvm->tx_gap - UTVM_HEADER_BYTES
-            - UTVM_CRC_BYTES - 1;
+    uint32_t max = utvm->config->tx_size - utvm->tx_gap - UTVM_HEADER_BYTES - UTVM_CRC_BYTES - 1;
     return max < 0xffff ? max : 0xffff;
 }
 

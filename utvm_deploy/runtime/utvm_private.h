@@ -16,8 +16,7 @@
 #define UTVM_ERROR(utvm, text) ((void)(utvm))
 #else
 // Keeps the first one: what followed is often its consequence.
-#define UTVM_ERROR(utvm, text)                                                 \
-    ((utvm)->error = (utvm)->error ? (utvm)->error : (text))
+#define UTVM_ERROR(utvm, text) ((utvm)->error = (utvm)->error ? (utvm)->error : (text))
 #endif
 
 enum utvm_state {
@@ -62,13 +61,12 @@ uint8_t *utvm_reply(utvm_t *utvm);
 
 // Begin the reply with an outcome; what follows it is added by the caller, who
 // raises reply_length.
-void utvm_outcome(
-    utvm_t *utvm, uint32_t status, uint32_t index, uint32_t detail);
+void utvm_outcome(utvm_t *utvm, uint32_t status, uint32_t index, uint32_t detail);
 
 // Where the host may use size bytes from address on with that right; NULL if
 // it may not.
-const struct utvm_region *utvm_region_of(
-    const utvm_t *utvm, uint32_t address, uint32_t size, uint32_t right);
+const struct utvm_region *utvm_region_of(const utvm_t *utvm, uint32_t address, uint32_t size,
+                                         uint32_t right);
 
 // Each makes its reply, or moves the state machine to where it is made.
 void utvm_on_read(utvm_t *utvm, struct utvm_request request);

@@ -15,14 +15,22 @@
 #define UTVM_CRC_BYTES 4u
 
 enum utvm_opcode {
-    UTVM_OPCODE_BOOT = 0, // the device began anew; sent once, unasked
-    UTVM_OPCODE_HELLO = 1, // begins a session: who are you
-    UTVM_OPCODE_READ = 2, // copy memory to the host
-    UTVM_OPCODE_WRITE = 3, // copy memory to the device
-    UTVM_OPCODE_EXECUTE = 4, // run a batch of tasks
-    UTVM_OPCODE_CHECKSUM = 5, // CRC-32 of memory
-    UTVM_OPCODE_REGIONS = 6, // what may be read, written and executed
-    UTVM_OPCODE_RESET = 7, // restart the device after this reply
+    // the device began anew; sent once, unasked
+    UTVM_OPCODE_BOOT = 0,
+    // begins a session: who are you
+    UTVM_OPCODE_HELLO = 1,
+    // copy memory to the host
+    UTVM_OPCODE_READ = 2,
+    // copy memory to the device
+    UTVM_OPCODE_WRITE = 3,
+    // run a batch of tasks
+    UTVM_OPCODE_EXECUTE = 4,
+    // CRC-32 of memory
+    UTVM_OPCODE_CHECKSUM = 5,
+    // what may be read, written and executed
+    UTVM_OPCODE_REGIONS = 6,
+    // restart the device after this reply
+    UTVM_OPCODE_RESET = 7,
 };
 
 enum utvm_status {

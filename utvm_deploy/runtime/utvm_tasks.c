@@ -8,9 +8,8 @@
 // Functions are called with all words, whatever their number of parameters:
 // in the calling conventions of Arm and of the hosts the caller puts arguments
 // away, and those that nobody takes do no harm.
-typedef void utvm_function(uintptr_t, uintptr_t, uintptr_t, uintptr_t,
-        uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,
-        uintptr_t, uintptr_t);
+typedef void utvm_function(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,
+                           uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
 
 // On Thumb, bit 0 of a function's address says so and is no part of where it
 // lies; ELF symbols have it, link maps do not.
@@ -59,8 +58,7 @@ static int check(utvm_t *utvm, struct utvm_request request) {
         }
         calls_left -= repeat;
         uint32_t function = utvm_get32(task + UTVM_TASK_FUNCTION);
-        if (!utvm_region_of(utvm, function & ~FUNCTION_BIT, FUNCTION_BYTES,
-                    UTVM_RIGHT_EXECUTE)) {
+        if (!utvm_region_of(utvm, function & ~FUNCTION_BIT, FUNCTION_BYTES, UTVM_RIGHT_EXECUTE)) {
             UTVM_ERROR(utvm, "a task's function is not in executable memory");
             utvm_outcome(utvm, UTVM_STATUS_ADDRESS, index, function);
             return 0;
@@ -103,8 +101,7 @@ int utvm_execute_step(utvm_t *utvm, struct utvm_request request) {
     uint8_t *out = utvm_reply(utvm) + utvm->reply_length;
     for (uint32_t i = utvm_get16(task + UTVM_TASK_REPEAT); i; i--) {
         uint64_t begin = config->ticks(config->context);
-        function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9],
-                a[10], a[11]);
+        function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11]);
         uint64_t ticks = config->ticks(config->context) - begin;
         utvm_put32(out, (uint32_t)ticks);
         utvm_put32(out + 4, (uint32_t)(ticks >> 32));

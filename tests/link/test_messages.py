@@ -1,0 +1,51 @@
+"""The message table: what it generates, and that nothing in it is said twice."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from utvm_deploy.link.messages import (
+    BY_OPCODE,
+    HEADER,
+    MESSAGES,
+    OUTCOME,
+    REPLY_BIT,
+    header_text,
+    opcode_name,
+)
+from utvm_deploy.paths import runtime_dir
+
+
+def test_the_c_header_is_up_to_date() -> None:
+    stored = (runtime_dir() / "utvm_protocol.h").read_text()
+    assert stored == header_text(), "run: python -m utvm_deploy.link.messages"
+
+
+def test_nothing_is_defined_twice() -> None:
+    names = re.findall(r"^#define (\w+)|^    (UTVM_\w+) =", header_text(), re.MULTILINE)
+    flat = [first or second for first, second in names]
+    assert len(flat) == len(set(flat)) > 50
+    assert len(BY_OPCODE) == len(MESSAGES)
+
+
+def test_fixed_sizes() -> None:
+    """Frozen: two ends of different versions must still understand each other's refusal."""
+    assert HEADER.format == "<BBHII"
+    assert OUTCOME.format == "<HHI"
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.name)
+def test_words_stay_aligned(message) -> None:
+    """Fields lie on their own size, and tails on words: the runtime may copy them as they are."""
+    for layout in (message.request, message.reply):
+        if layout is not None:
+            assert all(offset % field.size_bytes == 0 for field, offset in layout.offsets())
+            assert layout.size_bytes % 4 == 0
+
+
+def test_names_of_opcodes() -> None:
+    assert opcode_name(4) == "EXECUTE"
+    assert opcode_name(4 | REPLY_BIT) == "EXECUTE reply"
+    assert opcode_name(99) == "opcode 99"
