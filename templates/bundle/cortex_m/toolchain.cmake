@@ -1,0 +1,9 @@
+# The GNU Arm toolchain for the @CORE@ that this bundle was made for:
+#     cmake -S . -B ../build -DCMAKE_TOOLCHAIN_FILE=@SELFTEST_DIR@/cortex_m/toolchain.cmake
+
+set(CMAKE_SYSTEM_NAME Generic)
+set(CMAKE_SYSTEM_PROCESSOR arm)
+set(CMAKE_C_COMPILER @COMPILER@)
+set(CMAKE_C_FLAGS_INIT "@COMPILER_FLAGS@")
+# A bare program cannot link before it has start-up code.
+set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)

@@ -1,0 +1,28 @@
+// Runs @NAME@ over and over on an input of zeros (real values); prints output 0.
+//
+// SPDX-License-Identifier: Apache-2.0
+
+#include <@NAME@.h>
+
+static uint8_t arena[@UPPER@_ARENA_BYTES] __attribute__((aligned(@UPPER@_ARENA_ALIGNMENT)));
+
+void setup()
+{
+    Serial.begin(115200);
+}
+
+void loop()
+{
+@FILL_INPUTS@
+    unsigned long start = micros();
+    @NAME@_run(arena);
+    unsigned long spent = micros() - start;
+
+    const @OUTPUT_TYPE@ *output = @NAME@_output_0(arena);
+    for (uint32_t i = 0; i < @UPPER@_OUTPUT_0_ELEMENTS; i++) {
+        Serial.println(@OUTPUT_VALUE@);
+    }
+    Serial.print(spent);
+    Serial.println(" us");
+    delay(1000);
+}

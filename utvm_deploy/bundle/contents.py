@@ -1,0 +1,179 @@
+"""The files of a bundle as text, manifest excepted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from utvm_deploy import __version__
+from utvm_deploy.board import Board
+from utvm_deploy.bundle.layout import Layout
+from utvm_deploy.bundle.vectors import vectors_header
+from utvm_deploy.compiler.c_text import c_type, comment, float_literal
+from utvm_deploy.compiler.model import Buffer, CompiledModel
+from utvm_deploy.errors import BundleError
+from utvm_deploy.graph.model import Array
+from utvm_deploy.paths import data_dir
+
+_CORTEX_M_FILES = ("toolchain.cmake", "selftest.ld", "startup.c")
+
+
+def bundle_files(
+    compiled: CompiledModel,
+    board: Board,
+    model_file: str,
+    layout: Layout,
+    inputs: Sequence[Sequence[Array]],
+    expected: Sequence[Sequence[Array]],
+    oracle: str,
+) -> dict[str, str]:
+    """Path in the bundle -> text."""
+    name = compiled.name
+    values = _values(compiled, board, model_file, layout, len(inputs), oracle)
+    header = f"{name}.h"
+    files = {
+        f"{layout.include_dir if file == header else layout.source_dir}/{file}": text
+        for file, text in compiled.sources.items()
+    }
+    templates = {
+        "CMakeLists.txt": "CMakeLists.txt",
+        "README.md": "README.md",
+        layout.example: layout.example_template,
+        f"{layout.selftest_dir}/{name}_selftest.c": "selftest.c",
+        f"{layout.selftest_dir}/{name}_selftest.h": "selftest.h",
+        f"{layout.selftest_dir}/main.c": "selftest_main.c",
+        **{path: path for path in layout.extra},
+    }
+    if board.cpu.facts.is_arm:
+        for file in _CORTEX_M_FILES:
+            templates[f"{layout.selftest_dir}/cortex_m/{file}"] = f"cortex_m/{file}"
+    for path, template in templates.items():
+        files[_fill(path, values)] = _fill(_template(template), values)
+    vectors = vectors_header(compiled, inputs, expected)
+    files[f"{layout.selftest_dir}/{name}_vectors.h"] = vectors
+    return files
+
+
+def _template(path: str) -> str:
+    return (data_dir("templates") / "bundle" / path).read_text(encoding="utf-8")
+
+
+def _fill(text: str, values: Mapping[str, str]) -> str:
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in values:
+            raise BundleError(f"a template of the bundle asks for @{match[1]}@, which has no value")
+        return values[match[1]]
+
+    # A value may hold placeholders itself (the usage text), but no further level.
+    once = re.sub(r"@([A-Z_]+)@", value, text)
+    return re.sub(r"@([A-Z_]+)@", value, once)
+
+
+def _values(
+    compiled: CompiledModel,
+    board: Board,
+    model_file: str,
+    layout: Layout,
+    samples: int,
+    oracle: str,
+) -> dict[str, str]:
+    output = compiled.outputs[0]
+    values = {
+        "NAME": compiled.name,
+        "UPPER": compiled.name.upper(),
+        "VERSION": __version__,
+        "CORE": compiled.core,
+        "BOARD": board.name,
+        "MODEL_FILE": comment(Path(model_file).name),
+        "DIGEST": compiled.model_digest,
+        "ORACLE": oracle,
+        "SAMPLES": str(samples),
+        "ARENA_BYTES": str(compiled.arena_bytes),
+        "WEIGHTS_BYTES": str(compiled.weights_bytes),
+        "MACS": str(compiled.macs),
+        "IO_TABLE": _io_table(compiled),
+        "INCLUDE_DIR": layout.include_dir,
+        "SOURCE_DIR": layout.source_dir,
+        "SELFTEST_DIR": layout.selftest_dir,
+        "USAGE": layout.usage,
+        "FILL_INPUTS": _fill_inputs(compiled),
+        "OUTPUT_TYPE": c_type(output.dtype),
+        "OUTPUT_VALUE": _real_output(compiled, output),
+        "CORTEX_M": "",
+    }
+    if board.cpu.facts.is_arm:
+        values |= _cortex_m_values(compiled, board, layout)
+    return values
+
+
+def _cortex_m_values(compiled: CompiledModel, board: Board, layout: Layout) -> dict[str, str]:
+    flash, ram = board.main_flash, board.main_ram
+    vectors = board.region(board.project.vectors) if board.project.vectors else flash
+    regions = {region.name: region for region in (vectors, flash, ram)}
+    memory = "\n".join(
+        f"    {region.name} : ORIGIN = 0x{region.address:08X}, LENGTH = 0x{region.size:X}"
+        for region in regions.values()
+    )
+    return {
+        "COMPILER": board.cpu.facts.compiler,
+        "COMPILER_FLAGS": " ".join((*board.cpu.compiler_flags, "-ffunction-sections")),
+        "MEMORY": memory,
+        "VECTORS": vectors.name,
+        "FLASH": flash.name,
+        "RAM": ram.name,
+        "STACK_BYTES": str(board.project.stack_bytes),
+        "CORTEX_M": _cortex_m_text(compiled, board, layout),
+    }
+
+
+def _cortex_m_text(compiled: CompiledModel, board: Board, layout: Layout) -> str:
+    name = compiled.name
+    lines = [
+        "",
+        f"On a bare {compiled.core} (printing by semihosting, so a debugger or an emulator must",
+        f"serve it; memory as on {board.name}):",
+        "",
+        f"    cmake -S . -B ../{name}-build-arm \\",
+        f"        -DCMAKE_TOOLCHAIN_FILE={layout.selftest_dir}/cortex_m/toolchain.cmake",
+        f"    cmake --build ../{name}-build-arm",
+    ]
+    if board.emulator is not None:
+        lines += [
+            f"    {board.emulator.program} -machine {board.emulator.machine} -nographic \\",
+            f"        -semihosting -kernel ../{name}-build-arm/{name}_selftest.elf",
+        ]
+    return "\n".join([*lines, ""])
+
+
+def _io_table(compiled: CompiledModel) -> str:
+    rows = ["| | type | shape | scale | zero point |", "|---|---|---|---|---|"]
+    for direction, buffers in (("input", compiled.inputs), ("output", compiled.outputs)):
+        for index, buffer in enumerate(buffers):
+            shape = " x ".join(map(str, buffer.shape))
+            scale = "" if buffer.scale is None else float_literal(buffer.scale)[:-1]
+            zero_point = "" if buffer.zero_point is None else str(buffer.zero_point)
+            kind = c_type(buffer.dtype)
+            rows.append(f"| {direction} {index} | {kind} | {shape} | {scale} | {zero_point} |")
+    return "\n".join(rows)
+
+
+def _fill_inputs(compiled: CompiledModel) -> str:
+    lines = []
+    for index, buffer in enumerate(compiled.inputs):
+        macro = f"{compiled.name.upper()}_INPUT_{index}"
+        zero = f"{macro}_ZERO_POINT" if buffer.zero_point is not None else "0.0f"
+        lines += [
+            f"    {c_type(buffer.dtype)} *input_{index} = {compiled.name}_input_{index}(arena);",
+            f"    for (uint32_t i = 0; i < {macro}_ELEMENTS; i++) {{",
+            f"        input_{index}[i] = {zero};",
+            "    }",
+        ]
+    return "\n".join(lines)
+
+
+def _real_output(compiled: CompiledModel, output: Buffer) -> str:
+    if output.scale is None:
+        return "(double)output[i]"
+    macro = f"{compiled.name.upper()}_OUTPUT_0"
+    return f"(double)({macro}_SCALE * (float)(output[i] - {macro}_ZERO_POINT))"

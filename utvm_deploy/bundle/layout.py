@@ -1,0 +1,67 @@
+"""Where each file of a bundle lies, for each build system that takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One format: its folders and what the README says of its use.
+
+    ``@NAME@`` in a path stands for the model's prefix.
+    """
+
+    include_dir: str
+    source_dir: str
+    selftest_dir: str
+    example: str
+    example_template: str
+    usage: str
+    # Templates that only this format has, at the same path in the bundle.
+    extra: tuple[str, ...] = ()
+
+
+_CMAKE_USAGE = """\
+    add_subdirectory(@NAME@)
+    target_link_libraries(firmware PRIVATE @NAME@)"""
+
+_PLAIN = Layout(
+    include_dir="include",
+    source_dir="src",
+    selftest_dir="selftest",
+    example="example/main.c",
+    example_template="example.c",
+    usage=_CMAKE_USAGE,
+)
+
+FORMATS: Mapping[str, Layout] = MappingProxyType(
+    {
+        "cmake": _PLAIN,
+        "zephyr": replace(
+            _PLAIN,
+            usage="""\
+    west build -- -DEXTRA_ZEPHYR_MODULES=/path/to/@NAME@
+
+and `CONFIG_@UPPER@=y` in `prj.conf`.""",
+            extra=("zephyr/module.yml", "zephyr/Kconfig", "zephyr/CMakeLists.txt"),
+        ),
+        "platformio": replace(
+            _PLAIN,
+            usage="Copy this folder into your project's `lib/`; then `#include <@NAME@.h>`.",
+            extra=("library.json",),
+        ),
+        # The Arduino IDE compiles everything in src/ and looks at nothing in extras/.
+        "arduino": Layout(
+            include_dir="src",
+            source_dir="src",
+            selftest_dir="extras/selftest",
+            example="examples/@NAME@/@NAME@.ino",
+            example_template="example.ino",
+            usage="Install this folder, or its .zip, as a library; then `#include <@NAME@.h>`.",
+            extra=("library.properties",),
+        ),
+    }
+)
