@@ -4,6 +4,5 @@
 
 #include "port.h"
 
-void clock_start(void)
-{
+void clock_start(void) {
 }

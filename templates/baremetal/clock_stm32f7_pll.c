@@ -24,31 +24,27 @@
 #define OVERDRIVE (1u << 16)
 #define OVERDRIVE_SWITCH (1u << 17)
 
-_Static_assert(BOARD_CLOCK_HSE_HZ / BOARD_CLOCK_PLL_M * BOARD_CLOCK_PLL_N
-                       / BOARD_CLOCK_PLL_P
-                   == BOARD_CPU_HZ,
-    "the PLL's numbers do not make the core clock of the board's file");
+_Static_assert(BOARD_CLOCK_HSE_HZ / BOARD_CLOCK_PLL_M * BOARD_CLOCK_PLL_N / BOARD_CLOCK_PLL_P ==
+                   BOARD_CPU_HZ,
+               "the PLL's numbers do not make the core clock of the board's file");
 _Static_assert(BOARD_CLOCK_PLL_P % 2u == 0u, "the PLL divides by 2, 4, 6 or 8");
 
 // Prescaler code: 0 for 1, 4 for 2, 5 for 4, 6 for 8, 7 for 16.
 #define PRESCALER(d) ((d) == 1u ? 0u : (uint32_t)__builtin_ctz(d) + 3u)
 
-static void wait_until(volatile uint32_t *reg, uint32_t mask, uint32_t value)
-{
+static void wait_until(volatile uint32_t *reg, uint32_t mask, uint32_t value) {
     while ((*reg & mask) != value) {
     }
 }
 
-void clock_start(void)
-{
+void clock_start(void) {
     RCC_APB1ENR |= 1u << 28; // power controller
     RCC_CR |= HSE_ON | (BOARD_CLOCK_HSE_BYPASS ? HSE_BYPASS : 0u);
     wait_until(&RCC_CR, HSE_READY, HSE_READY);
 
     PWR_CR1 |= 3u << 14; // regulator scale 1, needed above 144 MHz
-    RCC_PLLCFGR = BOARD_CLOCK_PLL_M | BOARD_CLOCK_PLL_N << 6
-        | (BOARD_CLOCK_PLL_P / 2u - 1u) << 16 | 1u << 22
-        | BOARD_CLOCK_PLL_Q << 24;
+    RCC_PLLCFGR = BOARD_CLOCK_PLL_M | BOARD_CLOCK_PLL_N << 6 | (BOARD_CLOCK_PLL_P / 2u - 1u) << 16 |
+                  1u << 22 | BOARD_CLOCK_PLL_Q << 24;
     RCC_CR |= PLL_ON;
     if (BOARD_CLOCK_OVERDRIVE) {
         PWR_CR1 |= OVERDRIVE;
@@ -61,8 +57,8 @@ void clock_start(void)
     // Flash must be slow before the core is fast. Bits 8, 9: prefetch, ART.
     FLASH_ACR = BOARD_CLOCK_FLASH_WAIT_STATES | 3u << 8;
     wait_until(&FLASH_ACR, 0xFu, BOARD_CLOCK_FLASH_WAIT_STATES);
-    RCC_CFGR = PRESCALER(BOARD_CLOCK_APB1_DIVIDER) << 10
-        | PRESCALER(BOARD_CLOCK_APB2_DIVIDER) << 13;
+    RCC_CFGR = PRESCALER(BOARD_CLOCK_APB1_DIVIDER) << 10 | PRESCALER(BOARD_CLOCK_APB2_DIVIDER)
+                                                               << 13;
     RCC_CFGR |= 2u; // core clock from the PLL
     wait_until(&RCC_CFGR, 3u << 2, 2u << 2);
 }

@@ -32,28 +32,23 @@
 #define DWT_CTRL REGISTER(0xE0001000u)
 #define DWT_CYCCNT REGISTER(0xE0001004u)
 
-static inline void barrier(void)
-{
+static inline void barrier(void) {
     __asm volatile("dsb\n\tisb" ::: "memory");
 }
 
-static inline void interrupts_off(void)
-{
+static inline void interrupts_off(void) {
     __asm volatile("cpsid i" ::: "memory");
 }
 
-static inline void interrupts_on(void)
-{
+static inline void interrupts_on(void) {
     __asm volatile("cpsie i\n\tisb" ::: "memory");
 }
 
-static inline void wait_for_interrupt(void)
-{
+static inline void wait_for_interrupt(void) {
     __asm volatile("dsb\n\twfi" ::: "memory");
 }
 
-static inline void enable_interrupt(uint32_t number)
-{
+static inline void enable_interrupt(uint32_t number) {
     NVIC_ENABLE(number / 32u) = 1u << (number % 32u);
 }
 

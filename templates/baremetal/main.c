@@ -19,40 +19,34 @@ extern uint8_t utvm_workspace[], utvm_workspace_end[];
 __attribute__((section(".noinit"))) uint32_t utvm_boot_seed;
 __attribute__((section(".noinit"))) static uint32_t boot_count;
 
-static uint32_t boot_nonce(void)
-{
+static uint32_t boot_nonce(void) {
     boot_count = boot_count + 1u;
     // An odd multiplier maps different counts to different nonces.
     return utvm_boot_seed + boot_count * 0x9E3779B1u;
 }
 
-static int32_t port_read(void *context, uint8_t *data, uint32_t size)
-{
+static int32_t port_read(void *context, uint8_t *data, uint32_t size) {
     (void)context;
     return (int32_t)uart_read(data, size);
 }
 
-static int32_t port_write(void *context, const uint8_t *data, uint32_t size)
-{
+static int32_t port_write(void *context, const uint8_t *data, uint32_t size) {
     (void)context;
     return (int32_t)uart_write(data, size);
 }
 
-static uint64_t port_ticks(void *context)
-{
+static uint64_t port_ticks(void *context) {
     (void)context;
     return timer_ticks();
 }
 
-static void port_reset(void *context)
-{
+static void port_reset(void *context) {
     (void)context;
     uart_drain();
     system_reset();
 }
 
-static void port_code_written(void *context, const void *address, uint32_t size)
-{
+static void port_code_written(void *context, const void *address, uint32_t size) {
     (void)context;
     sync_code(address, size);
 }
@@ -84,8 +78,7 @@ static const struct utvm_config config = {
 
 // Sleep until a byte arrives. With interrupts off a byte that comes between
 // the look and the sleep still ends the sleep.
-static void idle(void)
-{
+static void idle(void) {
     interrupts_off();
     if (!uart_is_busy()) {
         timer_pause();
@@ -95,8 +88,7 @@ static void idle(void)
     interrupts_on();
 }
 
-int main(void)
-{
+int main(void) {
     static utvm_t utvm;
     uart_start();
     timer_start();

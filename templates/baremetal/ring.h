@@ -18,24 +18,20 @@ struct ring {
     uint8_t bytes[RING_BYTES];
 };
 
-static inline bool ring_is_empty(const struct ring *r)
-{
+static inline bool ring_is_empty(const struct ring *r) {
     return r->put == r->taken;
 }
 
-static inline bool ring_is_full(const struct ring *r)
-{
+static inline bool ring_is_full(const struct ring *r) {
     return r->put - r->taken == RING_BYTES;
 }
 
-static inline void ring_put(struct ring *r, uint8_t byte)
-{
+static inline void ring_put(struct ring *r, uint8_t byte) {
     r->bytes[r->put % RING_BYTES] = byte;
     r->put = r->put + 1u;
 }
 
-static inline size_t ring_take(struct ring *r, uint8_t *data, size_t size)
-{
+static inline size_t ring_take(struct ring *r, uint8_t *data, size_t size) {
     size_t n = 0u;
     while (n < size && !ring_is_empty(r)) {
         data[n++] = r->bytes[r->taken % RING_BYTES];

@@ -24,21 +24,20 @@ struct vector_table {
 };
 
 // handlers[n] belongs to exception n + 1, interrupt n to handlers[15 + n].
-__attribute__((section(".vectors"), used))
-const struct vector_table vector_table = {
+__attribute__((section(".vectors"), used)) const struct vector_table vector_table = {
     ld_stack_top,
     {
         [0] = reset_handler,
-        [1] = fault_handler, // NMI
-        [2] = fault_handler, // HardFault
-        [3] = fault_handler, // MemManage
-        [4] = fault_handler, // BusFault
-        [5] = fault_handler, // UsageFault
-        [6] = fault_handler, // SecureFault
+        [1] = fault_handler,  // NMI
+        [2] = fault_handler,  // HardFault
+        [3] = fault_handler,  // MemManage
+        [4] = fault_handler,  // BusFault
+        [5] = fault_handler,  // UsageFault
+        [6] = fault_handler,  // SecureFault
         [10] = fault_handler, // SVCall
         [11] = fault_handler, // DebugMonitor
         [13] = fault_handler, // PendSV
-        [14] = timer_isr, // SysTick
+        [14] = timer_isr,     // SysTick
         [15 + BOARD_UART_RX_IRQ] = uart_rx_isr,
 #ifdef BOARD_TIMER_IRQ
         [15 + BOARD_TIMER_IRQ] = timer_isr,
@@ -48,8 +47,7 @@ const struct vector_table vector_table = {
 
 #if BOARD_DCACHE_BYTES
 // Clean-and-invalidate or invalidate the whole data cache by set and way.
-static void dcache_all(volatile uint32_t *operation)
-{
+static void dcache_all(volatile uint32_t *operation) {
     SCB_CSSELR = 0u; // level 1 data cache
     barrier();
     const uint32_t geometry = SCB_CCSIDR;
@@ -67,8 +65,7 @@ static void dcache_all(volatile uint32_t *operation)
 }
 #endif
 
-static void caches_on(void)
-{
+static void caches_on(void) {
 #if BOARD_ICACHE_BYTES
     CACHE_ICIALLU = 0u;
     barrier();
@@ -86,8 +83,7 @@ static void caches_on(void)
 #endif
 }
 
-void sync_code(const void *address, uint32_t size)
-{
+void sync_code(const void *address, uint32_t size) {
 #if BOARD_DCACHE_BYTES
     const uint32_t end = (uint32_t)(uintptr_t)address + size;
     uint32_t line = (uint32_t)(uintptr_t)address & ~(BOARD_CACHE_LINE_BYTES - 1u);
@@ -106,8 +102,7 @@ void sync_code(const void *address, uint32_t size)
     barrier();
 }
 
-_Noreturn void system_reset(void)
-{
+_Noreturn void system_reset(void) {
 #if BOARD_DCACHE_BYTES
     dcache_all(&CACHE_DCCISW); // .noinit must reach the memory that survives
 #endif
@@ -118,8 +113,7 @@ _Noreturn void system_reset(void)
     }
 }
 
-void reset_handler(void)
-{
+void reset_handler(void) {
     SCB_VTOR = (uint32_t)(uintptr_t)&vector_table;
     // MemManage, BusFault and UsageFault on, so that a record can name them.
     SCB_SHCSR |= 7u << 16;
@@ -141,8 +135,7 @@ void reset_handler(void)
 }
 
 // A separate function because the frame must be found before C moves the stack.
-__attribute__((naked)) void fault_handler(void)
-{
+__attribute__((naked)) void fault_handler(void) {
     __asm volatile("tst lr, #4\n\t"
                    "ite eq\n\t"
                    "mrseq r0, msp\n\t"
@@ -154,12 +147,11 @@ __attribute__((naked)) void fault_handler(void)
                    ".ltorg");
 }
 
-_Noreturn void fault_record_and_reset(const uint32_t *frame, uint32_t exception)
-{
+_Noreturn void fault_record_and_reset(const uint32_t *frame, uint32_t exception) {
     const uintptr_t at = (uintptr_t)frame;
     // Stacked: r0-r3, r12, lr, pc, xpsr. A frame outside RAM holds nothing.
-    const bool is_readable = at >= BOARD_STACK_RAM_START
-        && at <= BOARD_STACK_RAM_END - 32u && at % 4u == 0u;
+    const bool is_readable =
+        at >= BOARD_STACK_RAM_START && at <= BOARD_STACK_RAM_END - 32u && at % 4u == 0u;
     utvm_fault.exception = exception;
     utvm_fault.pc = is_readable ? frame[6] : 0u;
     utvm_fault.lr = is_readable ? frame[5] : 0u;

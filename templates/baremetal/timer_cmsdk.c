@@ -22,8 +22,7 @@
 static uint64_t total;
 static volatile uint32_t wraps;
 
-void timer_start(void)
-{
+void timer_start(void) {
     TIMER_CTRL = 0u;
     TIMER_RELOAD = RELOAD;
     TIMER_VALUE = RELOAD;
@@ -32,14 +31,12 @@ void timer_start(void)
     TIMER_CTRL = CTRL_ON;
 }
 
-void timer_isr(void)
-{
+void timer_isr(void) {
     TIMER_INTSTATUS = 1u;
     wraps = wraps + 1u;
 }
 
-uint64_t timer_ticks(void)
-{
+uint64_t timer_ticks(void) {
     interrupts_off();
     uint32_t value = TIMER_VALUE;
     if (TIMER_INTSTATUS & 1u) {
@@ -50,20 +47,19 @@ uint64_t timer_ticks(void)
     }
     const uint64_t count = wraps * PERIOD + (RELOAD - value);
     wraps = 0u;
-    total += (count * BOARD_TIMER_MULTIPLIER + BOARD_TIMER_DIVISOR / 2u)
-        / BOARD_TIMER_DIVISOR;
+    // QEMU's model shows ceil(elapsed) - 1 counts. With the one back, rounding down is exact where
+    // a tick of ours is at least as long as a count.
+    total += (count + 1u) * BOARD_TIMER_MULTIPLIER / BOARD_TIMER_DIVISOR;
     const uint64_t ticks = total;
     TIMER_VALUE = RELOAD;
     interrupts_on();
     return ticks;
 }
 
-void timer_pause(void)
-{
+void timer_pause(void) {
     TIMER_CTRL = 0u;
 }
 
-void timer_resume(void)
-{
+void timer_resume(void) {
     TIMER_CTRL = CTRL_ON;
 }

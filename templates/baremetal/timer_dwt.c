@@ -12,8 +12,7 @@
 static uint32_t last;
 static uint64_t total;
 
-void timer_start(void)
-{
+void timer_start(void) {
     DEBUG_DEMCR |= 1u << 24; // trace unit on
     DWT_CYCCNT = 0u;
     DWT_CTRL |= 1u;
@@ -22,31 +21,26 @@ void timer_start(void)
     SYSTICK_CTRL = 7u; // core clock, interrupt, enable
 }
 
-static uint64_t advance(void)
-{
+static uint64_t advance(void) {
     const uint32_t now = DWT_CYCCNT;
     total += now - last;
     last = now;
     return total;
 }
 
-void timer_isr(void)
-{
+void timer_isr(void) {
     (void)advance();
 }
 
-uint64_t timer_ticks(void)
-{
+uint64_t timer_ticks(void) {
     interrupts_off();
     const uint64_t ticks = advance();
     interrupts_on();
     return ticks * BOARD_TIMER_MULTIPLIER / BOARD_TIMER_DIVISOR;
 }
 
-void timer_pause(void)
-{
+void timer_pause(void) {
 }
 
-void timer_resume(void)
-{
+void timer_resume(void) {
 }

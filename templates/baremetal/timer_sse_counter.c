@@ -16,8 +16,7 @@
 static uint64_t last;
 static uint64_t total;
 
-static uint64_t count(void)
-{
+static uint64_t count(void) {
     uint32_t high;
     uint32_t low;
     do {
@@ -27,29 +26,24 @@ static uint64_t count(void)
     return (uint64_t)high << 32 | low;
 }
 
-void timer_start(void)
-{
+void timer_start(void) {
     COUNTER_CONTROL |= 1u;
     last = count();
 }
 
-uint64_t timer_ticks(void)
-{
+uint64_t timer_ticks(void) {
     const uint64_t now = count();
-    total += ((now - last) * BOARD_TIMER_MULTIPLIER + BOARD_TIMER_DIVISOR / 2u)
-        / BOARD_TIMER_DIVISOR;
+    total +=
+        ((now - last) * BOARD_TIMER_MULTIPLIER + BOARD_TIMER_DIVISOR / 2u) / BOARD_TIMER_DIVISOR;
     last = now;
     return total;
 }
 
-void timer_pause(void)
-{
+void timer_pause(void) {
 }
 
-void timer_resume(void)
-{
+void timer_resume(void) {
 }
 
-void timer_isr(void)
-{
+void timer_isr(void) {
 }

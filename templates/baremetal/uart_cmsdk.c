@@ -23,8 +23,7 @@
 static struct ring received;
 static bool is_tx_full;
 
-void uart_start(void)
-{
+void uart_start(void) {
     UART_BAUDDIV = BOARD_UART_CLOCK_HZ / BOARD_UART_BAUD;
     UART_CTRL = CTRL_TX_ENABLE | CTRL_RX_ENABLE | CTRL_RX_INTERRUPT;
     enable_interrupt(BOARD_UART_RX_IRQ);
@@ -32,21 +31,18 @@ void uart_start(void)
 
 // Level-driven by the state register, not by the pending bit: a byte that came
 // while the ring was full has no interrupt of its own any more.
-static void drain(void)
-{
+static void drain(void) {
     UART_INTCLEAR = INT_RX;
     while ((UART_STATE & STATE_RX_FULL) && !ring_is_full(&received)) {
         ring_put(&received, (uint8_t)UART_DATA);
     }
 }
 
-void uart_rx_isr(void)
-{
+void uart_rx_isr(void) {
     drain();
 }
 
-size_t uart_read(uint8_t *data, size_t size)
-{
+size_t uart_read(uint8_t *data, size_t size) {
     const bool was_full = ring_is_full(&received);
     const size_t n = ring_take(&received, data, size);
     if (was_full && n > 0u) {
@@ -57,8 +53,7 @@ size_t uart_read(uint8_t *data, size_t size)
     return n;
 }
 
-size_t uart_write(const uint8_t *data, size_t size)
-{
+size_t uart_write(const uint8_t *data, size_t size) {
     size_t n = 0u;
     while (n < size && !(UART_STATE & STATE_TX_FULL)) {
         UART_DATA = data[n++];
@@ -67,13 +62,11 @@ size_t uart_write(const uint8_t *data, size_t size)
     return n;
 }
 
-void uart_drain(void)
-{
+void uart_drain(void) {
     while (UART_STATE & STATE_TX_FULL) {
     }
 }
 
-bool uart_is_busy(void)
-{
+bool uart_is_busy(void) {
     return is_tx_full || !ring_is_empty(&received);
 }

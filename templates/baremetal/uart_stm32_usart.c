@@ -30,20 +30,17 @@
 static struct ring received;
 static bool is_tx_full;
 
-static void pin_to_usart(uint32_t base, uint32_t pin)
-{
+static void pin_to_usart(uint32_t base, uint32_t pin) {
     const uint32_t nibble = pin % 8u * 4u;
-    GPIO_AFR(base, pin) = (GPIO_AFR(base, pin) & ~(0xFu << nibble))
-        | BOARD_UART_ALTERNATE_FUNCTION << nibble;
+    GPIO_AFR(base, pin) = (GPIO_AFR(base, pin) & ~(0xFu << nibble)) | BOARD_UART_ALTERNATE_FUNCTION
+                                                                          << nibble;
     GPIO_OSPEEDR(base) |= 2u << (pin * 2u);
-    GPIO_MODER(base) = (GPIO_MODER(base) & ~(3u << (pin * 2u)))
-        | 2u << (pin * 2u);
+    GPIO_MODER(base) = (GPIO_MODER(base) & ~(3u << (pin * 2u))) | 2u << (pin * 2u);
 }
 
-void uart_start(void)
-{
-    REGISTER(BOARD_UART_GPIO_ENABLE_REGISTER) |= 1u << BOARD_UART_TX_GPIO_ENABLE_BIT
-        | 1u << BOARD_UART_RX_GPIO_ENABLE_BIT;
+void uart_start(void) {
+    REGISTER(BOARD_UART_GPIO_ENABLE_REGISTER) |=
+        1u << BOARD_UART_TX_GPIO_ENABLE_BIT | 1u << BOARD_UART_RX_GPIO_ENABLE_BIT;
     REGISTER(BOARD_UART_ENABLE_REGISTER) |= 1u << BOARD_UART_ENABLE_BIT;
     barrier(); // the peripheral answers two bus cycles after its clock is on
     pin_to_usart(BOARD_UART_TX_GPIO_BASE, BOARD_UART_TX_PIN);
@@ -54,8 +51,7 @@ void uart_start(void)
     enable_interrupt(BOARD_UART_RX_IRQ);
 }
 
-void uart_rx_isr(void)
-{
+void uart_rx_isr(void) {
     // An overrun that is not cleared would interrupt for ever.
     USART_ICR = ICR_ALL_ERRORS;
     while (USART_ISR & ISR_RX_FULL) {
@@ -68,13 +64,11 @@ void uart_rx_isr(void)
     }
 }
 
-size_t uart_read(uint8_t *data, size_t size)
-{
+size_t uart_read(uint8_t *data, size_t size) {
     return ring_take(&received, data, size);
 }
 
-size_t uart_write(const uint8_t *data, size_t size)
-{
+size_t uart_write(const uint8_t *data, size_t size) {
     size_t n = 0u;
     while (n < size && (USART_ISR & ISR_TX_EMPTY)) {
         USART_TDR = data[n++];
@@ -83,13 +77,11 @@ size_t uart_write(const uint8_t *data, size_t size)
     return n;
 }
 
-void uart_drain(void)
-{
+void uart_drain(void) {
     while (!(USART_ISR & ISR_TX_COMPLETE)) {
     }
 }
 
-bool uart_is_busy(void)
-{
+bool uart_is_busy(void) {
     return is_tx_full || !ring_is_empty(&received);
 }

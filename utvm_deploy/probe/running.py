@@ -75,6 +75,11 @@ class RunningBoard:
         """The bytes to and from the runtime; stays the same object over a reset."""
         return self._stream
 
+    @property
+    def pid(self) -> int | None:
+        """The process that runs the image; None for a real board."""
+        return self._child.pid if self._child else None
+
     def is_alive(self) -> bool:
         """Whether the process runs; of a real board only that its port is held."""
         return self._child.is_alive() if self._child else True

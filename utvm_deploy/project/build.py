@@ -36,7 +36,8 @@ BUILD_FOLDER = "build"
 LOG_FILE = "build.log"
 ELF_FILE = "image.elf"
 
-_COMPILER_ERROR = re.compile(r"^.*(?:error|undefined reference).*$", re.MULTILINE)
+# What GCC, its linker and CMake write before what they have to say.
+_FIRST_ERROR = re.compile(r"^.*(?:\berror: |undefined reference|CMake Error).*$", re.MULTILINE)
 
 
 def build_image(compiled: CompiledModel | None, board: Board) -> Image:
@@ -69,7 +70,8 @@ def build_image(compiled: CompiledModel | None, board: Board) -> Image:
         with contextlib.suppress(OSError):
             fresh.rename(entry)
     except BuildError as exc:
-        raise BuildError(str(exc), _keep_log(exc.log_path, images.parent, key)) from exc
+        kept = _keep_log(exc.log_path, images.parent, key)
+        raise BuildError(str(exc).replace(str(exc.log_path), str(kept)), kept) from exc
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
     return Image(entry / BUILD_FOLDER / ELF_FILE, board)
@@ -118,16 +120,18 @@ def _build(directory: Path, board: Board) -> None:
         if done.timed_out:
             raise BuildError(f"{what} {directory} took longer than {timeout_s:g} s", log)
         if not done.is_ok:
-            _refuse(what, done, board, log)
+            _refuse(f"{what} an image for {board.name}", done, board, log)
 
 
 def _refuse(what: str, done: process.Completed, board: Board, log: Path) -> None:
     overflow = overflow_sentence(board, done.output)
     if overflow is not None:
         raise CompileError(overflow)
-    first = _COMPILER_ERROR.search(done.output)
+    first = _FIRST_ERROR.search(done.output)
     reason = first.group().strip() if first else f"status {done.returncode}"
-    raise BuildError(f"{what} an image for {board.name} failed: {reason} (log: {log})", log)
+    # Paths within the tree say more without the tree's own.
+    reason = reason.replace(f"{log.parent}{os.sep}", "")
+    raise BuildError(f"{what} failed: {reason} (log: {log})", log)
 
 
 def _keep_log(log: Path | None, cache: Path, key: str) -> Path | None:

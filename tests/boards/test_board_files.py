@@ -1,0 +1,97 @@
+"""Board and bench files: every shipped one loads, every kind of mistake is named."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+import pytest
+
+from utvm_deploy.bench_file import BenchEntry, load_bench_entry
+from utvm_deploy.board import board_names, load_board
+from utvm_deploy.errors import BoardError
+
+BAD = Path(__file__).parent.parent / "boards_bad"
+SHIPPED = Path(__file__).parents[2] / "boards"
+
+
+@pytest.mark.parametrize("name", board_names())
+def test_every_shipped_board_loads(name: str) -> None:
+    board = load_board(name)
+    assert board.name == name
+    assert board.flash_bytes > 0
+    assert board.ram_bytes > board.project.stack_bytes
+    assert hash(board) == hash(load_board(SHIPPED / f"{name}.toml"))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        board.name = "other"  # type: ignore[misc]
+
+
+def test_the_boards_that_others_rely_on_are_there() -> None:
+    wanted = {"host", "mps2_an500", "mps2_an386", "mps2_an385", "mps3_an547"}
+    assert {*wanted, "stm32f746g_disco", "nucleo_f746zg"} <= set(board_names())
+
+
+def test_the_emulated_m7_has_the_real_chips_memory() -> None:
+    emulated, real = load_board("mps2_an500"), load_board("stm32f746g_disco")
+    assert (emulated.flash_bytes, emulated.ram_bytes) == (1 << 20, 320 << 10)
+    assert (real.flash_bytes, real.ram_bytes) == (1 << 20, 320 << 10)
+    assert emulated.memory[1:] == real.memory[1:]
+    assert emulated.cpu == real.cpu
+
+
+@pytest.mark.parametrize("path", sorted(BAD.glob("*.toml")), ids=lambda path: path.stem)
+def test_a_mistake_is_named_with_file_and_key(path: Path) -> None:
+    marker, _, expected = path.read_text().splitlines()[0].partition("# error: ")
+    assert marker == "" and expected
+    with pytest.raises(BoardError) as caught:
+        load_board(path)
+    assert str(caught.value).startswith(f"{path}: {expected}")
+
+
+def test_an_unknown_board_gets_a_suggestion() -> None:
+    with pytest.raises(BoardError) as caught:
+        load_board("mps2_an50O")
+    assert str(caught.value) == (
+        "no board 'mps2_an50O'; did you mean 'mps2_an500'? (utvm boards lists all)"
+    )
+    with pytest.raises(BoardError, match=r"^no board 'zzz'; \(utvm boards lists all\)$"):
+        load_board("zzz")
+
+
+def test_an_absent_file_is_named() -> None:
+    with pytest.raises(BoardError, match=r"no board file 'mine\.toml'"):
+        load_board("mine.toml")
+
+
+def test_users_bring_boards_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (SHIPPED / "mps2_an500.toml").read_text().replace('"mps2_an500"', '"mine"', 1)
+    folder = tmp_path / "boards"
+    folder.mkdir()
+    (folder / "mine.toml").write_text(text)
+    assert load_board(folder / "mine.toml").name == "mine"
+    assert load_board(os.path.relpath(folder / "mine.toml")).name == "mine"
+    assert "mine" not in board_names()
+    monkeypatch.setenv("UTVM_BOARDS", str(folder))
+    assert "mine" in board_names()
+    assert load_board("mine").source == text
+    monkeypatch.setenv("UTVM_BOARDS", str(folder / "mine.toml"))
+    with pytest.raises(BoardError, match="UTVM_BOARDS names"):
+        board_names()
+
+
+def test_the_bench_file_says_what_hangs_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert load_bench_entry("nucleo_f746zg") == BenchEntry()
+    bench = tmp_path / "bench.toml"
+    bench.write_text(
+        '[boards.nucleo_f746zg]\nport = "/dev/ttyACM7"\nprobe_serial = "0670FF"\nbaud = 9600\n'
+    )
+    assert load_bench_entry("nucleo_f746zg") == BenchEntry("/dev/ttyACM7", "0670FF", 9600)
+    assert load_bench_entry("stm32f746g_disco") == BenchEntry()
+    bench.write_text('[boards.nucleo_f746zg]\nports = "/dev/ttyACM7"\n')
+    with pytest.raises(BoardError, match=r"bench\.toml: boards\.nucleo_f746zg\.ports: unknown key"):
+        load_bench_entry("stm32f746g_disco")
+    monkeypatch.setenv("UTVM_BENCH", str(tmp_path / "elsewhere.toml"))
+    assert load_bench_entry("nucleo_f746zg") == BenchEntry()

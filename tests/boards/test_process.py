@@ -1,0 +1,156 @@
+"""The gate to child processes: deadlines, clean ends, dry runs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from utvm_deploy import process
+from utvm_deploy.errors import MissingTool
+
+PATIENCE_S = 10.0
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process exists and is no zombie."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def wait_until_gone(pid: int) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while is_running(pid):
+        assert time.monotonic() < deadline, f"process {pid} still runs"
+        time.sleep(0.02)
+
+
+def wait_for_pid(path: Path) -> int:
+    deadline = time.monotonic() + PATIENCE_S
+    while not path.is_file() or not path.read_text().strip():
+        assert time.monotonic() < deadline, "the child did not start"
+        time.sleep(0.02)
+    return int(path.read_text())
+
+
+def test_run_brings_back_both_streams_and_status(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    code = "import os,sys; print(input(), os.environ['X']); print('e', file=sys.stderr); exit(3)"
+    argv = [sys.executable, "-c", code]
+    done = process.run(argv, timeout_s=PATIENCE_S, env={"X": "x"}, stdin=b"in\n", log_path=log)
+    assert (done.stdout, done.stderr, done.returncode) == ("in x\n", "e\n", 3)
+    assert not done.is_ok and not done.timed_out
+    assert log.read_text().startswith("$ ") and "[exit status 3]" in log.read_text()
+
+
+def test_a_deadline_ends_the_whole_group(tmp_path: Path) -> None:
+    # The shell ignores SIGTERM; its child would hold the pipes open.
+    script = f"trap '' TERM; sleep 60 & echo $! > {tmp_path}/pid; wait; sleep 60"
+    begin = time.monotonic()
+    done = process.run(["sh", "-c", script], timeout_s=0.3)
+    assert done.timed_out and not done.is_ok
+    assert time.monotonic() - begin < PATIENCE_S
+    wait_until_gone(wait_for_pid(tmp_path / "pid"))
+
+
+def test_ctrl_c_ends_the_child(tmp_path: Path) -> None:
+    script = f"echo $$ > {tmp_path}/pid; exec sleep 60"
+
+    def interrupt() -> None:
+        wait_for_pid(tmp_path / "pid")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        process.run(["sh", "-c", script], timeout_s=PATIENCE_S)
+    thread.join()
+    wait_until_gone(wait_for_pid(tmp_path / "pid"))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="PR_SET_PDEATHSIG is Linux's")
+def test_a_killed_parent_leaves_no_child(tmp_path: Path) -> None:
+    code = (
+        "import time; from utvm_deploy import process;"
+        f"child = process.start(['sh', '-c', 'echo $$ > {tmp_path}/pid; exec sleep 60']);"
+        "time.sleep(60)"
+    )
+    root = str(Path(__file__).parents[2])
+    parent = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": root})
+    try:
+        child = wait_for_pid(tmp_path / "pid")
+        assert is_running(child)
+    finally:
+        parent.kill()
+        parent.wait()
+    wait_until_gone(child)
+
+
+def test_an_exiting_parent_leaves_no_child(tmp_path: Path) -> None:
+    code = (
+        "from utvm_deploy import process; import pathlib, time\n"
+        f"pid = pathlib.Path('{tmp_path}/pid')\n"
+        f"child = process.start(['sh', '-c', f'echo $$ > {{pid}}; exec sleep 60'])\n"
+        "while not (pid.is_file() and pid.read_text().strip()): time.sleep(0.02)\n"
+    )
+    root = str(Path(__file__).parents[2])
+    environment = {**os.environ, "PYTHONPATH": root}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=PATIENCE_S)
+    wait_until_gone(int((tmp_path / "pid").read_text()))
+
+
+def test_start_gives_pipes_and_last_words() -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    code = "import sys; sys.stderr.write('x' * 9999 + 'end'); sys.stderr.flush(); input()"
+    with process.start([sys.executable, "-c", code]) as child:
+        assert child.is_alive() and child.returncode is None
+        assert child.popen.stdin is not None
+        child.popen.stdin.write(b"\n")
+        assert child.popen.wait(PATIENCE_S) == 0
+        assert not child.is_alive()
+        words = child.last_words()
+        assert words.endswith("xend") and len(words) == process.LAST_WORDS_BYTES
+    child.close()
+    assert child.last_words() == words
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_dry_run_hands_over_commands_and_runs_none(tmp_path: Path) -> None:
+    commands: list[object] = []
+    touch = ["touch", str(tmp_path / "x")]
+    with process.dry_run(commands.append):
+        assert process.is_dry_run()
+        assert process.run(touch, timeout_s=PATIENCE_S).is_ok
+        with process.start(["no such program"]):
+            pass
+    assert not process.is_dry_run()
+    assert commands == [touch, ["no such program"]]
+    assert not (tmp_path / "x").exists()
+
+
+def test_commands_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "utvm_deploy.process"):
+        process.run(["true", "two words"], timeout_s=PATIENCE_S)
+    assert "run true 'two words'" in caplog.text
+
+
+def test_every_tool_has_a_purpose_and_a_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for tool, (purpose, install) in process.TOOLS.items():
+        with pytest.raises(MissingTool) as caught:
+            process.run([tool], timeout_s=PATIENCE_S)
+        assert purpose in str(caught.value) and install in str(caught.value)
+    with pytest.raises(MissingTool, match="put oddity on PATH"):
+        process.start(["oddity"])

@@ -1,0 +1,207 @@
+"""One body of tests over the host process and every emulated core: the image answers, and well."""
+
+from __future__ import annotations
+
+import os
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tiny_model import tiny_model
+
+from utvm_deploy.board import Board, load_board
+from utvm_deploy.errors import DeviceReset, LinkError
+from utvm_deploy.link.base import Task
+from utvm_deploy.link.monitor import MonitorLink
+from utvm_deploy.probe import RunningBoard, start
+from utvm_deploy.project import Image, build_image
+
+EXECUTE_TIMEOUT_S = 20.0
+
+
+@pytest.fixture
+def image(board: Board) -> Image:
+    return build_image(tiny_model(board), board)
+
+
+@pytest.fixture
+def running(board: Board, image: Image) -> Iterator[RunningBoard]:
+    with start(board, image) as running:
+        yield running
+
+
+@pytest.fixture
+def link(running: RunningBoard) -> MonitorLink:
+    link = MonitorLink(running.stream)
+    link.hello()
+    return link
+
+
+def test_hello_agrees_with_board_and_elf(board: Board, image: Image, link: MonitorLink) -> None:
+    hello = link.hello()
+    assert hello.image.startswith("tiny@")
+    assert hello.workspace_address == image.symbols["utvm_workspace"]
+    assert hello.workspace_size == image.workspace_bytes
+    timer = board.project.timer
+    expected = (10**9, "nanoseconds") if timer is None else (timer.ticks_hz, timer.unit)
+    assert (hello.ticks_per_second, hello.tick_unit) == expected
+
+
+def test_regions_are_the_board_files(board: Board, link: MonitorLink) -> None:
+    if board.is_host:
+        pytest.skip("a process has no regions of a board file")
+    flash, ram = board.main_flash, board.main_ram
+    rights = {(r.address, r.size): (r.readable, r.writable, r.executable) for r in link.regions()}
+    assert rights[(flash.address, flash.size)] == (True, False, True)
+    assert rights[(ram.address, ram.size)] == (True, True, ram.executable)
+    assert set(rights) <= {(region.address, region.size) for region in board.memory}
+
+
+def test_memory_comes_back_as_written(link: MonitorLink) -> None:
+    hello = link.hello()
+    data = bytes(range(256)) * 20
+    # Both ends of the workspace, so that its bounds are true.
+    for address in (
+        hello.workspace_address,
+        hello.workspace_address + hello.workspace_size - len(data),
+    ):
+        link.write(address, data)
+        assert link.read(address, len(data)) == data
+        assert link.checksum(address, len(data)) == zlib.crc32(data)
+
+
+def test_a_model_and_the_crc_task_run(image: Image, link: MonitorLink) -> None:
+    arena = link.hello().workspace_address
+    link.write(arena, bytes(16))
+    out = arena + 64
+    symbols = image.symbols
+    ticks = link.execute(
+        [
+            Task(symbols["tiny_run"], (arena,)),
+            Task(symbols["tiny_run_layer"], (1, arena), repeat=3),
+            Task(symbols["utvm_crc32_of"], (arena, 16, out)),
+        ],
+        EXECUTE_TIMEOUT_S,
+    )
+    assert [len(calls) for calls in ticks] == [1, 3, 1]
+    expected = bytes([8 + 3 * 5]) * 16
+    assert link.read(arena, 16) == expected
+    assert int.from_bytes(link.read(out, 4), "little") == zlib.crc32(expected)
+
+
+def test_instruction_counts_are_exact_and_repeat(
+    board: Board, image: Image, running: RunningBoard, link: MonitorLink
+) -> None:
+    if board.project.timer is None or board.project.timer.unit != "instructions":
+        pytest.skip("this board's ticks are no instructions")
+    spin = image.symbols["tiny_spin"]
+    turns = (1, 2, 3, 4, 5, 1000, 1001, 123_457)
+    tasks = [Task(spin, (n,), repeat=7) for n in turns]
+    measured = []
+    for _ in range(3):
+        measured.append(link.execute(tasks, EXECUTE_TIMEOUT_S))
+        running.reset()
+        link.hello()
+    assert measured[0] == measured[1] == measured[2]
+    for calls in measured[0]:
+        assert len(set(calls)) == 1
+    counts = [calls[0] for calls in measured[0]]
+    # Two instructions a turn; what is around the loop costs the same for all.
+    assert [count - counts[0] for count in counts] == [2 * (n - 1) for n in turns]
+    assert 0 < counts[0] < 200
+
+
+def test_the_timer_counts_beyond_32_bits(board: Board, image: Image, link: MonitorLink) -> None:
+    if board.project.timer is None or board.project.timer.driver.name != "cmsdk":
+        pytest.skip("this board's timer is 64 bit wide by itself")
+    # The timer wraps after 2**32 ticks of 40 ns, which are 2.7 thousand million instructions. Too
+    # slow to wait for: set the counter close to its end from a task instead.
+    spin, touch = image.symbols["tiny_spin"], image.symbols["tiny_touch"]
+    value_register = board.project.timer.driver.setting("base") + 4
+    # tiny_touch stores 1: the next tick of the timer takes it through zero.
+    ((wrapped,), (after,)) = link.execute(
+        [Task(touch, (value_register,)), Task(spin, (1000,))], EXECUTE_TIMEOUT_S
+    )
+    assert 2**32 * 5 // 8 <= wrapped < 2**32 * 5 // 8 + 1000
+    assert 2000 <= after < 2200
+
+
+def test_a_reset_is_noticed(link: MonitorLink, running: RunningBoard) -> None:
+    nonces = {link.hello().nonce}
+    for _ in range(3):
+        link.reset()
+        nonces.add(link.hello().nonce)
+    for _ in range(2):
+        running.reset()
+        nonces.add(link.hello().nonce)
+    assert len(nonces) == 6
+
+
+def test_a_reset_behind_the_links_back_is_an_error(
+    link: MonitorLink, running: RunningBoard
+) -> None:
+    address = link.hello().workspace_address
+    running.reset()
+    with pytest.raises((DeviceReset, LinkError)):
+        link.read(address, 4)
+    link.hello()
+    link.write(address, b"good")
+    assert link.read(address, 4) == b"good"
+
+
+def test_a_fault_is_no_silence(board: Board, image: Image, link: MonitorLink) -> None:
+    if board.is_host:
+        pytest.skip("a process that faults dies; see the next test")
+    nonce = link.hello().nonce
+    nowhere = 0xFFFF_FFF0
+    with pytest.raises((DeviceReset, LinkError)):
+        link.execute([Task(image.symbols["tiny_touch"], (nowhere,))], EXECUTE_TIMEOUT_S)
+    assert link.hello().nonce != nonce
+    record = link.read(image.symbols["utvm_fault"], 32)
+    words = [int.from_bytes(record[i : i + 4], "little") for i in range(0, 32, 4)]
+    magic, exception, pc = words[:3]
+    assert magic == 0x544C4146
+    assert exception in (3, 4, 5, 6)
+    touch = image.symbols["tiny_touch"] & ~1
+    assert touch <= pc < touch + 32
+
+
+def test_a_dead_process_is_no_silence() -> None:
+    host = load_board("host")
+    image = build_image(tiny_model(host), host)
+    with start(host, image) as running:
+        link = MonitorLink(running.stream)
+        link.hello()
+        assert running.is_alive()
+        with pytest.raises(LinkError):
+            link.execute([Task(image.symbols["tiny_touch"], (0,))], EXECUTE_TIMEOUT_S)
+        assert not running.is_alive()
+
+
+def test_close_leaves_neither_process_nor_descriptor(board: Board, image: Image) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    running = start(board, image)
+    MonitorLink(running.stream).hello()
+    pid = running.pid
+    assert pid is not None and Path(f"/proc/{pid}").exists()
+    running.close()
+    running.close()
+    assert not running.is_alive()
+    assert not Path(f"/proc/{pid}").exists()
+    assert set(os.listdir("/proc/self/fd")) == before
+    with pytest.raises(LinkError):
+        running.stream.read(1, 0.1)
+
+
+def test_an_idle_board_uses_no_processor_time(link: MonitorLink, running: RunningBoard) -> None:
+    def used_ticks() -> int:
+        fields = Path(f"/proc/{running.pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    link.hello()
+    before = used_ticks()
+    time.sleep(0.4)
+    # A core that spins would use 40 of these hundredths of a second.
+    assert used_ticks() - before <= 4

@@ -1,0 +1,239 @@
+"""Project trees: what is in them, that they build without us, and what a misfit is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+from tiny_model import tiny_model
+
+from utvm_deploy import process
+from utvm_deploy.board import board_names, load_board
+from utvm_deploy.errors import BoardError, BuildError, CompileError, MissingTool
+from utvm_deploy.project import build_image, build_project, check_fits, create_project
+from utvm_deploy.project.fit import RUNTIME_FLASH_BYTES, RUNTIME_RAM_BYTES
+
+BUILD_TIMEOUT_S = 120
+
+
+@pytest.mark.parametrize("name", board_names())
+def test_an_image_builds_without_a_warning_and_within_the_estimate(name: str) -> None:
+    board = load_board(name)
+    image = build_image(None, board)
+    log = (image.elf.parent.parent / "build.log").read_text()
+    assert "warning" not in log
+    assert image.symbols["utvm_crc32_of"]
+    if not board.is_host:  # a process has the C library's start-up and frames of 32 KiB besides
+        assert image.ram_bytes - board.project.stack_bytes <= RUNTIME_RAM_BYTES
+        assert image.flash_bytes <= RUNTIME_FLASH_BYTES
+        assert image.section_bytes[".stack"] == board.project.stack_bytes
+        # Everything of the largest RAM is either used or lent to the host.
+        workspace_end = image.symbols["utvm_workspace_end"]
+        assert workspace_end == board.main_ram.end
+        used_here = image.ram_bytes if board.data_ram == board.main_ram else 0
+        assert image.workspace_bytes == board.main_ram.size - used_here
+    else:
+        assert image.workspace_bytes == board.main_ram.size
+        assert image.symbols["utvm_workspace_end"] < 1 << 32
+        assert 0 < image.ram_bytes < 1 << 20
+
+
+@pytest.mark.parametrize("name", board_names())
+def test_entry_points_survive_the_linker(name: str) -> None:
+    board = load_board(name)
+    symbols = build_image(tiny_model(board), board).symbols
+    assert {"tiny_run", "tiny_run_layer", "utvm_crc32_of"} <= set(symbols)
+    assert not any(symbol.startswith("$") for symbol in symbols)
+
+
+@pytest.mark.parametrize("generator", ["Ninja", "Unix Makefiles"])
+@pytest.mark.parametrize("name", ["host", "mps2_an500"])
+def test_a_tree_builds_by_hand_elsewhere(name: str, generator: str, tmp_path: Path) -> None:
+    board = load_board(name)
+    tree = create_project(tiny_model(board), board, tmp_path / "made")
+    moved = tmp_path / "moved by its user"
+    tree.rename(moved)
+    environment = {"PATH": os.environ["PATH"]}
+    for argv in (["cmake", "-G", generator, "-B", "build"], ["cmake", "--build", "build"]):
+        done = subprocess.run(
+            argv,
+            cwd=moved,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=BUILD_TIMEOUT_S,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "warning" not in (done.stdout + done.stderr).lower()
+    image = build_project(moved)
+    assert image.elf == moved / "build" / "image.elf"
+    # The folder it is built in leaves no trace in what is loaded.
+    cached = build_image(tiny_model(board), board)
+    assert loaded_bytes(image.elf) == loaded_bytes(cached.elf)
+
+
+def loaded_bytes(elf: Path) -> bytes:
+    binary = elf.with_suffix(".loaded")
+    sections = ["-j", ".text", "-j", ".rodata"]
+    objcopy = shutil.which("arm-none-eabi-objcopy") or "objcopy"
+    tool = "objcopy" if elf.read_bytes()[18] == 62 else objcopy  # e_machine: 62 is x86-64
+    argv = [tool, "-O", "binary", *sections, str(elf), str(binary)]
+    subprocess.run(argv, check=True, timeout=BUILD_TIMEOUT_S)
+    return binary.read_bytes()
+
+
+def test_a_tree_says_what_it_is(tmp_path: Path) -> None:
+    board = load_board("mps2_an500")
+    tree = create_project(tiny_model(board), board, tmp_path / "tree")
+    described = json.loads((tree / "utvm_project.json").read_text())
+    assert described["board"] == "mps2_an500"
+    assert described["template"] == "baremetal"
+    assert described["model"]["name"] == "tiny"
+    assert load_board(tree / "mps2_an500.toml") == board
+    everything = "".join(p.read_text() for p in tree.rglob("*") if p.is_file())
+    assert str(Path(__file__).parents[2]) not in everything
+    # Only the drivers that this board needs.
+    drivers = {p.name for p in (tree / "template").glob("*_*.c")}
+    assert drivers == {"uart_cmsdk.c", "timer_cmsdk.c", "clock_none.c"}
+
+
+def test_a_users_folder_is_not_overwritten(tmp_path: Path) -> None:
+    board = load_board("host")
+    (tmp_path / "thesis.txt").write_text("precious")
+    with pytest.raises(BuildError, match="is not empty and no project of ours"):
+        create_project(None, board, tmp_path)
+    with pytest.raises(BuildError, match="is a file"):
+        create_project(None, board, tmp_path / "thesis.txt")
+    tree = create_project(None, board, tmp_path / "tree")
+    assert create_project(None, board, tree) == tree
+
+
+def test_an_absent_template_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BoardError, match=r"host has no template 'baremetal' \(it has host\)"):
+        create_project(None, load_board("host"), tmp_path / "tree", "baremetal")
+
+
+def test_a_model_for_another_board_is_refused() -> None:
+    with pytest.raises(BoardError, match="was compiled for host, not for mps2_an500"):
+        build_image(tiny_model(load_board("host")), load_board("mps2_an500"))
+
+
+def test_no_project_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match=r"is no project tree .* utvm project create MODEL DIR$"):
+        build_project(tmp_path)
+
+
+def test_too_much_ram_is_refused_before_building(monkeypatch: pytest.MonkeyPatch) -> None:
+    board = load_board("mps2_an500")
+    monkeypatch.setattr(process, "run", None)  # nothing may be started
+    model = tiny_model(board, arena_bytes=board.main_ram.size + 1)
+    with pytest.raises(CompileError) as caught:
+        build_image(model, board)
+    assert str(caught.value) == (
+        "model 'tiny' needs 262,145 bytes of RAM for its activations, and mps2_an500 has 262,144 "
+        "bytes for it (327,680 bytes of RAM in all, of which runtime and stack take 12,288, and "
+        "the largest region is ram with 262,144); use a smaller model or a board with more RAM"
+    )
+    check_fits(tiny_model(board, arena_bytes=board.main_ram.size), board)
+
+
+def test_too_much_flash_is_refused_before_building(monkeypatch: pytest.MonkeyPatch) -> None:
+    board = load_board("mps2_an500")
+    monkeypatch.setattr(process, "run", None)
+    with pytest.raises(CompileError, match=r"needs 1,048,576 bytes of flash for its weights, and"):
+        build_image(tiny_model(board, weights_bytes=1 << 20), board)
+
+
+def test_a_link_overflow_is_one_sentence() -> None:
+    board = load_board("mps2_an500")
+    # The report claims less than the sources hold, so that the linker is the first to see.
+    source = "const unsigned char big[1 << 20] = {1};\n"
+    body = "const unsigned char *%s(void);\nconst unsigned char *%s(void) { return big; }\n"
+    source += body % ("tiny_run", "tiny_run") + body % ("tiny_run_layer", "tiny_run_layer")
+    with pytest.raises(CompileError) as caught:
+        build_image(tiny_model(board, source=source), board)
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    assert "bytes of flash, and mps2_an500's region flash has 1,048,576 (" in sentence
+
+
+def test_a_compile_error_shows_its_line_and_keeps_its_log(image_cache: Path) -> None:
+    board = load_board("mps2_an500")
+    with pytest.raises(BuildError) as caught:
+        build_image(tiny_model(board, source="int tiny_run(void) { return oops; }\n"), board)
+    assert "tiny.c:1:" in str(caught.value) and "oops" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    log = caught.value.log_path
+    assert log is not None and "oops" in log.read_text()
+    assert str(log) in str(caught.value)
+    assert not list((image_cache / "images").glob("new-*"))
+
+
+def test_a_warning_in_a_model_is_an_error() -> None:
+    board = load_board("host")
+    source = "static int unused;\nvoid tiny_run(void);\nvoid tiny_run(void) {}\n"
+    with pytest.raises(BuildError, match="unused"):
+        build_image(tiny_model(board, source=source), board)
+
+
+def test_the_cache_is_hit_and_keyed_by_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    board = load_board("host")
+    first = build_image(tiny_model(board), board)
+    other = build_image(tiny_model(board, weights_bytes=9), board)
+    assert first.elf != other.elf
+    commands: list[list[str]] = []
+    real = process.run
+
+    def recording(argv: list[str], **options: object) -> process.Completed:
+        commands.append(argv)
+        return real(argv, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(process, "run", recording)
+    assert build_image(tiny_model(board), board).elf == first.elf
+    assert commands == [["cc", "--version"]]
+
+
+def test_two_builders_at_once_get_the_same_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UTVM_CACHE", str(tmp_path / "cache"))
+    board = load_board("host")
+    elves: list[bytes] = []
+
+    def build() -> None:
+        elves.append(build_image(tiny_model(board), board).elf.read_bytes())
+
+    threads = [threading.Thread(target=build) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(BUILD_TIMEOUT_S)
+    assert len(elves) == 2
+    assert [p.name[:4] for p in (tmp_path / "cache" / "images").iterdir()] != ["new-"]
+    assert len(list((tmp_path / "cache" / "images").iterdir())) == 1
+
+
+def test_an_unwritable_cache_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cache").write_text("a file, where a folder should be")
+    monkeypatch.setenv("UTVM_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(BuildError, match="set UTVM_CACHE to another folder"):
+        build_image(None, load_board("host"))
+
+
+def test_a_missing_compiler_names_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cmake = tmp_path / "cmake"
+    cmake.write_text("#!/bin/sh\nexit 0\n")
+    cmake.chmod(cmake.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingTool, match="sudo apt install gcc-arm-none-eabi"):
+        build_image(None, load_board("mps2_an500"))
