@@ -117,7 +117,7 @@ def _cortex_m_values(compiled: CompiledModel, board: Board, layout: Layout) -> d
     )
     return {
         "COMPILER": board.cpu.facts.compiler,
-        "COMPILER_FLAGS": " ".join((*board.cpu.compiler_flags, "-ffunction-sections")),
+        "COMPILER_FLAGS": " ".join(board.cpu.compiler_flags),
         "MEMORY": memory,
         "VECTORS": vectors.name,
         "FLASH": flash.name,

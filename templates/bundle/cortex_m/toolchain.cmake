@@ -4,6 +4,8 @@
 set(CMAKE_SYSTEM_NAME Generic)
 set(CMAKE_SYSTEM_PROCESSOR arm)
 set(CMAKE_C_COMPILER @COMPILER@)
-set(CMAKE_C_FLAGS_INIT "@COMPILER_FLAGS@")
+# Not CMAKE_C_FLAGS_INIT, which a CMAKE_C_FLAGS of the user's would replace.
+add_compile_options(@COMPILER_FLAGS@ -ffunction-sections)
+add_link_options(@COMPILER_FLAGS@)
 # A bare program cannot link before it has start-up code.
 set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
