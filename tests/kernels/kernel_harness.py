@@ -20,24 +20,32 @@ from utvm_deploy.bench.oracle import run_reference
 from utvm_deploy.compiler.lower_c import CFunction, lower_to_c
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array, Graph, Operator
+from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.call import ConstantArgument, Kernel, ScalarArgument, TensorArgument
 from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.quantize import header
 
+# The sanitizer ends the process at the first undefined operation, such as an overflow.
 _COMPILER = [
-    "gcc",
-    "-std=c99",
-    "-O1",
-    "-shared",
-    "-fPIC",
-    "-Wall",
-    "-Wextra",
-    "-pedantic",
-    "-Werror",
+    *("gcc", "-std=c99", "-O1", "-shared", "-fPIC"),
+    *("-Wall", "-Wextra", "-pedantic", "-Werror"),
+    *("-fsanitize=undefined", "-fno-sanitize-recover=all"),
 ]
 _COMPILE_TIMEOUT_S = 120
 _GUARD_BYTES = 64
 _GUARD = 0xA5
+
+
+PREAMBLE = "#include <stdbool.h>\n#include <stdint.h>\n" + header()
+
+
+def compile_library(source: Path) -> ctypes.CDLL:
+    """A C file as functions that can be called from here."""
+    library = source.with_suffix(".so")
+    subprocess.run(
+        [*_COMPILER, str(source), "-o", str(library)], check=True, timeout=_COMPILE_TIMEOUT_S
+    )
+    return ctypes.CDLL(str(library))
 
 
 @dataclass
@@ -47,27 +55,23 @@ class Compiled:
     functions: dict[Kernel, CFunction] = field(default_factory=dict)
     library: ctypes.CDLL | None = None
 
-    def build(self, kernels: Sequence[Kernel], directory: Path, core: str) -> None:
-        """Compile every distinct kernel."""
+    def build(
+        self, kernels: Sequence[Kernel], directory: Path, core: str, *, scheduled: bool = True
+    ) -> None:
+        """Compile every distinct kernel, with its default schedule or as it was written."""
         for kernel in kernels:
             if kernel not in self.functions:
                 schedule = s_tir.Schedule(kernel.prim_func())
-                assert kernel.schedule(schedule, core)
+                if scheduled:
+                    assert kernel.schedule(schedule, core)
                 function = lower_to_c(schedule.mod["main"], kernel.name, core, may_alias=True)
                 self.functions[kernel] = function
         names = [kernel.name for kernel in self.functions]
         assert len(set(names)) == len(names), "two kernels share a name"
         source = directory / "kernels.c"
         texts = [f.prototype + "\n" + f.text for f in self.functions.values()]
-        # -Wunused-function does not fire for static inline functions.
-        source.write_text(
-            "\n".join(["#include <stdbool.h>\n#include <stdint.h>", header(), *texts])
-        )
-        library = directory / "kernels.so"
-        subprocess.run(
-            [*_COMPILER, str(source), "-o", str(library)], check=True, timeout=_COMPILE_TIMEOUT_S
-        )
-        self.library = ctypes.CDLL(str(library))
+        source.write_text("\n".join([PREAMBLE, *texts]))
+        self.library = compile_library(source)
 
     def run(self, graph: Graph, operator: Operator, values: dict[int, Array]) -> Array:
         """One operator's output, computed from the values of its inputs."""
@@ -122,7 +126,13 @@ class _Guarded:
 
 
 def check_model(
-    path: Path, inputs: Sequence[Sequence[Array]], directory: Path, core: str = "host"
+    path: Path,
+    inputs: Sequence[Sequence[Array]],
+    directory: Path,
+    core: str = "host",
+    *,
+    scheduled: bool = True,
+    simplified: bool = False,
 ) -> int:
     """Compare every operator of a model with the reference, byte for byte; returns how many.
 
@@ -130,8 +140,11 @@ def check_model(
     arises.
     """
     graph = load_model(path)
+    if simplified:
+        graph = simplify(graph)
     compiled = Compiled()
-    compiled.build([lower(graph, op).kernel for op in graph.operators], directory, core)
+    kernels = [lower(graph, op).kernel for op in graph.operators]
+    compiled.build(kernels, directory, core, scheduled=scheduled)
     reference = run_reference(path, inputs)
     failures = []
     for index, operator in enumerate(graph.operators):
@@ -163,7 +176,15 @@ def check_model(
     return len(graph.operators)
 
 
-def check(model: ModelWriter, directory: Path, *, samples: int = 3, seed: int = 1) -> int:
+def check(
+    model: ModelWriter,
+    directory: Path,
+    *,
+    samples: int = 3,
+    seed: int = 1,
+    scheduled: bool = True,
+    simplified: bool = False,
+) -> int:
     """``check_model`` on random inputs, the first sample at both ends of the range."""
     path = model.save(directory / "model.tflite")
     rng = np.random.default_rng(seed)
@@ -179,4 +200,4 @@ def check(model: ModelWriter, directory: Path, *, samples: int = 3, seed: int = 
             else:
                 arrays.append(rng.integers(-128, 128, tensor.shape, dtype=np.int8))
         inputs.append(arrays)
-    return check_model(path, inputs, directory)
+    return check_model(path, inputs, directory, scheduled=scheduled, simplified=simplified)

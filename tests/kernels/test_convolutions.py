@@ -161,3 +161,47 @@ def test_extreme_scales(depthwise: bool, tmp_path: Path) -> None:
             )
         )
     assert check(m, tmp_path) == len(exponents)
+
+
+def test_explicit_padding(tmp_path: Path) -> None:
+    """A PAD that was merged into the convolution after it: any border on any side."""
+    rng = np.random.default_rng(10)
+    m = ModelWriter()
+    borders = [(0, 1, 0, 1), (1, 1, 1, 1), (3, 0, 0, 2), (0, 0, 5, 0), (4, 4, 4, 4), (0, 2, 3, 1)]
+    for (top, bottom, left, right), stride in itertools.product(borders, (1, 2)):
+        for depthwise in (False, True):
+            shape = (1, 3, 3, 4) if depthwise else (5, 3, 3, 4)
+            outputs = 4 if depthwise else 5
+            weights, bias = weights_and_bias(rng, shape, outputs)
+            x = m.input((1, 8, 7, 4), 0.05, int(rng.integers(-128, 128)))
+            padded = m.pad(x, [(0, 0), (top, bottom), (left, right), (0, 0)])
+            convolution = m.depthwise_conv2d if depthwise else m.conv2d
+            y = convolution(
+                padded,
+                weights,
+                bias,
+                stride=stride,
+                padding="VALID",
+                scale=spread_scale(36, 0.05, 0.01),
+                zero_point=int(rng.integers(-128, 128)),
+            )
+            m.output(y)
+    assert check(m, tmp_path, simplified=True) == 4 * len(borders)
+
+
+def test_unscheduled_kernels_compute_the_same(tmp_path: Path) -> None:
+    """What a schedule search starts from."""
+    rng = np.random.default_rng(11)
+    m = ModelWriter()
+    x = m.input((1, 6, 5, 4), 0.05, -7)
+    weights, bias = weights_and_bias(rng, (6, 3, 3, 4), 6)
+    y = m.conv2d(x, weights, bias, scale=1.0, zero_point=3)
+    weights, bias = weights_and_bias(rng, (1, 3, 3, 6), 6)
+    y = m.depthwise_conv2d(y, weights, bias, stride=2, scale=20.0, zero_point=4)
+    y = m.average_pool(y, 2, stride=1, padding="SAME")
+    y = m.add(y, y, scale=30.0)
+    y = m.mean(y, [1], scale=10.0)
+    weights, bias = weights_and_bias(rng, (4, 18), 4)
+    y = m.fully_connected(m.reshape(y, (1, 18)), weights, bias, scale=50.0)
+    m.output(m.softmax(y))
+    assert check(m, tmp_path, scheduled=False) == 8

@@ -20,6 +20,7 @@ from utvm_deploy.kernels.quantize import (
     clamp_int8,
     quantize_multiplier,
     requantize,
+    wrap_int32,
 )
 from utvm_deploy.kernels.tiling import choose_tile, schedule_accumulation
 
@@ -101,7 +102,7 @@ def lower_mean(graph: Graph, operator: Operator) -> KernelCall:
         Mean(tuple(extents), tuple(is_reduced)),
         (
             TensorArgument(position),
-            ScalarArgument("offset", -quantization_of(source).zero_point * count),
+            ScalarArgument("offset", wrap_int32(-quantization_of(source).zero_point * count)),
             ScalarArgument("multiplier", multiplier),
             ScalarArgument("shift", shift),
             ScalarArgument("zero_point", quantization.zero_point),

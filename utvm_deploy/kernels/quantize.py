@@ -60,7 +60,7 @@ def quantize_multipliers(scales: Iterable[float]) -> tuple[Array, Array]:
 
 def requantized(value: int, multiplier: int, shift: int) -> int:
     """What ``utvm_requantize`` computes, for tables that are computed on the host."""
-    product = high_product(_wrapped(value << max(shift, 0)), multiplier)
+    product = high_product(wrap_int32(value << max(shift, 0)), multiplier)
     return rounded_shift(product, max(-shift, 0))
 
 
@@ -75,7 +75,8 @@ def rounded_shift(value: int, bits: int) -> int:
     return magnitude if value >= 0 else -magnitude
 
 
-def _wrapped(value: int) -> int:
+def wrap_int32(value: int) -> int:
+    """``value`` modulo 2**32, as a signed 32-bit number."""
     return (value + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
