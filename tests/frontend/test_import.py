@@ -74,3 +74,14 @@ def test_shared_model(name: str, shared_models: Path) -> None:
     golden = np.load(shared_models / f"{name}.golden.npz")
     values = run_graph(graph, [golden["inputs"][0]])
     np.testing.assert_array_equal(values[graph.outputs[0]], golden["outputs"][0])
+
+
+def test_absent_bias_may_also_be_written_as_minus_one(tmp_path: Path) -> None:
+    model = build_model("dense_no_bias")
+    model.operators[0].inputs.append(-1)
+    path = model.save(tmp_path / "model.tflite")
+    graph = load_model(path)
+    assert graph.operators[0].inputs[2] is None
+    inputs = sample_inputs(model)
+    expected = run_reference(path, [inputs]).outputs[0][0]
+    np.testing.assert_array_equal(run_graph(graph, inputs)[graph.outputs[0]], expected)

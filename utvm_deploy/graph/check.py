@@ -139,9 +139,7 @@ def _check_types(graph: Graph, operator: Operator, where: str) -> None:
 def _check_weights(tensor: Tensor, position: int, where: str) -> None:
     expected, what = ("int8", "weights") if position == 1 else ("int32", "bias")
     if tensor.dtype != expected or tensor.data is None:
-        raise ModelError(
-            f"{where} needs constant {what} of {expected}, but '{tensor.name}' is not"
-        )
+        raise ModelError(f"{where} needs constant {what} of {expected}, but '{tensor.name}' is not")
     if position == 1 and tensor.quantization is None:
         raise ModelError(f"{where} has weights '{tensor.name}' without a scale")
 
