@@ -36,6 +36,7 @@ void {name}_run(uint8_t *arena) {{
 PROBES = """\
 void tiny_spin(uint32_t turns);
 void tiny_touch(uint32_t address);
+uint32_t tiny_recurse(uint32_t depth);
 __attribute__((used, section(".text.tiny_run"))) void tiny_spin(uint32_t turns) {
 #ifdef __arm__
     __asm volatile("1: subs %0, #1\\n\\tbne 1b" : "+l"(turns) : : "cc");
@@ -46,6 +47,10 @@ __attribute__((used, section(".text.tiny_run"))) void tiny_spin(uint32_t turns) 
 }
 __attribute__((used, section(".text.tiny_run"))) void tiny_touch(uint32_t address) {
     *(volatile uint32_t *)(uintptr_t)address = 1u;
+}
+__attribute__((used, section(".text.tiny_run"))) uint32_t tiny_recurse(uint32_t depth) {
+    volatile uint32_t frame[16] = {depth};
+    return depth == 0u ? 0u : tiny_recurse(depth - 1u) + frame[0];
 }
 """
 

@@ -42,6 +42,7 @@ static uint64_t port_ticks(void *context) {
 
 static void port_reset(void *context) {
     (void)context;
+    utvm_fault.magic = 0u; // after this reset nothing speaks of an older fault
     uart_drain();
     system_reset();
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 import zlib
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from utvm_deploy.board import Board, load_board
 from utvm_deploy.errors import DeviceReset, LinkError
 from utvm_deploy.link.base import Task
 from utvm_deploy.link.monitor import MonitorLink
-from utvm_deploy.probe import RunningBoard, start
+from utvm_deploy.probe import FAULT_BYTES, FAULT_SYMBOL, RunningBoard, describe_fault, start
 from utvm_deploy.project import Image, build_image
 
 EXECUTE_TIMEOUT_S = 20.0
@@ -155,17 +156,32 @@ def test_a_fault_is_no_silence(board: Board, image: Image, link: MonitorLink) ->
     if board.is_host:
         pytest.skip("a process that faults dies; see the next test")
     nonce = link.hello().nonce
+    address = image.symbols[FAULT_SYMBOL]
+    assert describe_fault(link.read(address, FAULT_BYTES), image.symbols) is None
     nowhere = 0xFFFF_FFF0
     with pytest.raises((DeviceReset, LinkError)):
         link.execute([Task(image.symbols["tiny_touch"], (nowhere,))], EXECUTE_TIMEOUT_S)
     assert link.hello().nonce != nonce
-    record = link.read(image.symbols["utvm_fault"], 32)
-    words = [int.from_bytes(record[i : i + 4], "little") for i in range(0, 32, 4)]
-    magic, exception, pc = words[:3]
-    assert magic == 0x544C4146
-    assert exception in (3, 4, 5, 6)
-    touch = image.symbols["tiny_touch"] & ~1
-    assert touch <= pc < touch + 32
+    words = describe_fault(link.read(address, FAULT_BYTES), image.symbols)
+    assert words is not None
+    assert re.search(r"fault: .*in tiny_touch\+\d+ \(0x", words), words
+    link.reset()
+    link.hello()
+    assert describe_fault(link.read(address, FAULT_BYTES), image.symbols) is None
+
+
+def test_a_stack_that_overflows_is_caught(board: Board, image: Image, link: MonitorLink) -> None:
+    if board.is_host:
+        pytest.skip("a process has its system's stack")
+    with pytest.raises((DeviceReset, LinkError)):
+        link.execute([Task(image.symbols["tiny_recurse"], (1000,))], EXECUTE_TIMEOUT_S)
+    link.hello()
+    record = link.read(image.symbols[FAULT_SYMBOL], FAULT_BYTES)
+    words = describe_fault(record, image.symbols)
+    assert words is not None and "fault" in words
+    # Neighbours in RAM are unharmed: the image works on.
+    ((ticks,),) = link.execute([Task(image.symbols["tiny_recurse"], (3,))], EXECUTE_TIMEOUT_S)
+    assert ticks > 0
 
 
 def test_a_dead_process_is_no_silence() -> None:

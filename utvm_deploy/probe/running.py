@@ -135,7 +135,8 @@ def start(board: Board, image: Image, *, port: str | None = None) -> RunningBoar
     if kind == CHILD_PROBE:
         return RunningBoard(board, image, lambda: [str(image.elf)], None)
     if kind == EMULATOR_PROBE:
-        seed_address = image.symbols.get(BOOT_SEED_SYMBOL)
+        # In a dry run there is no image to look into.
+        seed_address = None if process.is_dry_run() else image.symbols.get(BOOT_SEED_SYMBOL)
 
         def argv() -> list[str]:
             return emulator_argv(board, image.elf, seed_address, secrets.randbits(32))

@@ -32,6 +32,9 @@ CONFIGURE_TIMEOUT_S = 120.0
 BUILD_TIMEOUT_S = 900.0
 VERSION_TIMEOUT_S = 30.0
 
+# Settings that CMake takes from the environment: an image is made of its tree and nothing else.
+_NO_SETTINGS = {"CFLAGS": "", "LDFLAGS": "", "CMAKE_BUILD_TYPE": ""}
+
 BUILD_FOLDER = "build"
 LOG_FILE = "build.log"
 ELF_FILE = "image.elf"
@@ -116,7 +119,7 @@ def _build(directory: Path, board: Board) -> None:
         ("building", ["cmake", "--build", str(build), "-j", jobs], BUILD_TIMEOUT_S),
     )
     for what, argv, timeout_s in steps:
-        done = process.run(argv, timeout_s=timeout_s, log_path=log)
+        done = process.run(argv, timeout_s=timeout_s, env=_NO_SETTINGS, log_path=log)
         if done.timed_out:
             raise BuildError(f"{what} {directory} took longer than {timeout_s:g} s", log)
         if not done.is_ok:

@@ -1,0 +1,127 @@
+"""Drivers of real chips, compiled for this computer against registers of ours.
+
+No emulator has these chips, so the tests hold the drivers against the reference manuals' numbers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from utvm_deploy.board import Board, load_board
+from utvm_deploy.project.tree import project_files
+
+FAKES = Path(__file__).with_name("fake_registers.c")
+CYCCNT = 0xE000_1004
+COMPILE_TIMEOUT_S = 60
+FLAGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+
+
+def drivers(board: Board, folder: Path) -> ctypes.CDLL:
+    """The board's drivers as a library, with ``fake_peek`` and ``fake_poke`` for its registers."""
+    files = project_files(None, board)
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.name == "cortex_m.h":
+            text, count = re.subn(
+                r"#define REGISTER\(address\).*",
+                "volatile uint32_t *fake_register(uint32_t address);\n"
+                "#define REGISTER(address) (*fake_register(address))",
+                text,
+            )
+            assert count == 1
+            text = re.sub(r"__asm volatile\(.*\);", "", text)
+        path.write_text(text)
+    sources = [path for path in (folder / "template").glob("*_*.c")]
+    assert len(sources) == 3
+    library = folder / "drivers.so"
+    include = ["-I", str(folder / "template")]
+    argv = ["cc", *FLAGS, *include, *map(str, sources), str(FAKES), "-o", str(library)]
+    subprocess.run(argv, check=True, timeout=COMPILE_TIMEOUT_S)
+    loaded = ctypes.CDLL(str(library))
+    loaded.timer_ticks.restype = ctypes.c_uint64
+    loaded.fake_peek.restype = ctypes.c_uint32
+    loaded.uart_read.restype = loaded.uart_write.restype = ctypes.c_size_t
+    return loaded
+
+
+@pytest.fixture(params=["stm32f746g_disco", "nucleo_f746zg"])
+def real_board(request: pytest.FixtureRequest) -> Board:
+    return load_board(request.param)
+
+
+@pytest.fixture
+def library(real_board: Board, tmp_path: Path) -> ctypes.CDLL:
+    return drivers(real_board, tmp_path)
+
+
+def test_the_cycle_counter_is_extended_to_64_bits(library: ctypes.CDLL) -> None:
+    library.timer_start()
+    assert library.fake_peek(0xE000_1000) & 1  # DWT_CTRL: counting
+    assert library.fake_peek(0xE000_E010) == 7  # SysTick: on, interrupting, core clock
+    cycles = 0
+    # Steps of SysTick's period, of almost a whole wrap, and of a few cycles.
+    for step, is_interrupt in [(2**24, True)] * 600 + [(2**32 - 1, True), (5, False)] * 3:
+        cycles += step
+        library.fake_poke(CYCCNT, cycles % 2**32)
+        if is_interrupt:
+            library.timer_isr()
+        else:
+            assert library.timer_ticks() == cycles
+    assert cycles > 5 * 2**32
+    assert library.timer_ticks() == cycles
+
+
+def test_the_pll_makes_the_board_files_clock(real_board: Board, library: ctypes.CDLL) -> None:
+    library.clock_start()
+    pll = library.fake_peek(0x4002_3804)
+    m, n, p = pll & 63, pll >> 6 & 511, 2 * (pll >> 16 & 3) + 2
+    assert pll >> 22 & 1 == 1  # from the external oscillator
+    clock = real_board.project.clock
+    assert clock is not None
+    oscillator_hz = clock.setting("hse_hz")
+    assert oscillator_hz / m * n / p == real_board.cpu.clock_hz == 216_000_000
+    assert 1e6 <= oscillator_hz / m <= 2e6  # the PLL's input, by the reference manual
+    assert oscillator_hz / m * n / (pll >> 24 & 15) == 48e6  # USB's clock
+    configuration = library.fake_peek(0x4002_3808)
+    assert configuration & 15 == 0b1010  # the core's clock is the PLL, chosen and in use
+    assert configuration >> 10 & 7 == 5 and configuration >> 13 & 7 == 4  # buses at /4 and /2
+    assert library.fake_peek(0x4002_3C00) & 15 == 7  # flash wait states for 216 MHz
+    assert library.fake_peek(0x4000_7000) >> 14 & 15 == 0b1111  # scale 1, overdrive, switched
+    assert (library.fake_peek(0x4002_3800) >> 18 & 1) == clock.setting("hse_bypass")
+
+
+def test_the_usart_is_set_up_and_moves_bytes(real_board: Board, library: ctypes.CDLL) -> None:
+    uart = real_board.project.uart
+    assert uart is not None
+    base = uart.setting("base")
+    library.uart_start()
+    rate = uart.setting("clock_hz") / library.fake_peek(base + 0x0C)
+    assert rate == pytest.approx(real_board.link.baud, rel=0.02)
+    assert library.fake_peek(base) == 0b101101  # on, receiving and sending, interrupting
+    for prefix in ("tx", "rx"):
+        gpio, pin = uart.setting(f"{prefix}_gpio_base"), uart.setting(f"{prefix}_pin")
+        assert library.fake_peek(gpio) >> 2 * pin & 3 == 2  # alternate function
+        assert library.fake_peek(gpio + 0x20 + pin // 8 * 4) >> pin % 8 * 4 & 15 == 7
+    irq = uart.setting("rx_irq")
+    assert library.fake_peek(0xE000_E100 + irq // 32 * 4) == 1 << irq % 32
+
+    sent = bytes(range(256)) * 12
+    library.fake_receive(ctypes.c_uint32(base), sent[:100], 100)
+    library.uart_rx_isr()
+    room = ctypes.create_string_buffer(4096)
+    assert library.uart_is_busy() & 1
+    assert library.uart_read(room, ctypes.c_size_t(60)) == 60
+    assert library.uart_read(room, ctypes.c_size_t(60)) == 40
+    assert room.raw[:40] == sent[60:100]
+    # More than the ring holds: the surplus is lost, what was kept is in order.
+    library.fake_receive(ctypes.c_uint32(base), sent, len(sent))
+    library.uart_rx_isr()
+    assert library.uart_read(room, ctypes.c_size_t(4096)) == 2048
+    assert room.raw[:2048] == sent[:2048]
+    assert not library.uart_is_busy() & 1
