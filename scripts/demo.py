@@ -14,12 +14,13 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 from rich.progress import Progress as Bar
-from utvm_deploy.bench.oracle import REFERENCE, run_reference
-from utvm_deploy.bundle import write_bundle
 
 import utvm_deploy
+from utvm_deploy.bench.oracle import REFERENCE, run_reference
 from utvm_deploy.bench.profile import Profile, profile
 from utvm_deploy.bench.samples import load_golden
+from utvm_deploy.bundle import write_bundle
+from utvm_deploy.cli.profile import profile_summary
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.paths import data_dir
 from utvm_deploy.progress import no_progress
@@ -85,13 +86,16 @@ def main() -> int:
         return 1
 
     few = range(BUNDLE_SAMPLES)
+    BUNDLE.parent.mkdir(exist_ok=True)
     path = write_bundle(
         compiled,
+        board,
         MODEL,
         BUNDLE,
-        board=board,
         inputs=[samples.inputs[i] for i in few],
         expected=[reference.outputs[i] for i in few],
+        oracle=REFERENCE,
+        report=profile_summary(cost),
     )
     console.print(f"firmware bundle: {path} (start with its README.md)")
     console.print(f"done in {time.monotonic() - began:.1f} s")

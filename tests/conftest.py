@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import tomllib
 
 import utvm_deploy
 from utvm_deploy.board import Board, load_board
 from utvm_deploy.device import Device
+from utvm_deploy.toml_table import read_toml
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Every board that runs on this computer; each end-to-end test runs once on each.
@@ -36,18 +36,26 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     ]
     bench = metafunc.config.getoption("--bench")
     if bench:
-        boards = tomllib.loads(Path(bench).read_text()).get("boards", {})
-        params += [pytest.param(name, marks=pytest.mark.hardware) for name in boards]
+        names = read_toml(Path(bench)).table("boards").keys_present
+        params += [pytest.param(name, marks=pytest.mark.hardware) for name in names]
     metafunc.parametrize("board", params, indirect=True)
 
 
 @pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, image_cache: Path) -> None:
+def clean_environment(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    image_cache: Path,
+    pytestconfig: pytest.Config,
+) -> None:
     """No setting of the user's reaches a test, and none is left behind."""
     for name in list(os.environ):
         if name.startswith("UTVM_") and name not in ("UTVM_SHARED", "UTVM_TEST_JOBS"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("UTVM_CACHE", str(image_cache))
+    bench = pytestconfig.getoption("--bench")
+    if bench:
+        monkeypatch.setenv("UTVM_BENCH", str(Path(bench).resolve()))
     monkeypatch.chdir(tmp_path)
 
 

@@ -155,6 +155,11 @@ class Board:
     source: str = field(repr=False)
 
     @property
+    def runs_here(self) -> bool:
+        """Whether it needs nothing but this computer: the host itself, or an emulated machine."""
+        return self.probe.kinds[0] in (CHILD_PROBE, EMULATOR_PROBE)
+
+    @property
     def is_host(self) -> bool:
         """Whether images run as a process on this computer."""
         return self.cpu.core == "host"

@@ -30,7 +30,7 @@ def random_samples(graph: Graph, count: int) -> Samples:
     rng = np.random.default_rng(RANDOM_SEED)
     tensors = [graph.tensors[i] for i in graph.inputs]
     inputs = tuple(tuple(_random_array(rng, tensor) for tensor in tensors) for _ in range(count))
-    return Samples(inputs, None, f"{count} random (seed {RANDOM_SEED})")
+    return Samples(inputs, None, f"random, seed {RANDOM_SEED}")
 
 
 def load_golden(path: Path, graph: Graph) -> Samples:
@@ -48,7 +48,7 @@ def load_golden(path: Path, graph: Graph) -> Samples:
         raise ModelError(f"{path} holds {len(inputs)} inputs and {len(outputs)} outputs")
     if not inputs:
         raise ModelError(f"{path} holds no sample")
-    return Samples(inputs, outputs, f"{len(inputs)} of {path.name}")
+    return Samples(inputs, outputs, f"of {path.name}")
 
 
 def load_input(path: Path, tensor: Tensor) -> Array:

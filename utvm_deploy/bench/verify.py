@@ -137,7 +137,7 @@ def _check_layers(
     )
     if equal:
         return {}
-    wrong = {}
+    wrong: dict[int, Mismatch] = {}
     for run in model.run_layers(*inputs):
         for buffer, array in zip(run.layer.outputs, run.outputs, strict=True):
             if buffer.source is None:

@@ -42,14 +42,14 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", type=Path, help="an int8 .tflite file")
 
 
-def add_board(parser: argparse.ArgumentParser, *, port: bool = False) -> None:
+def add_board(parser: argparse.ArgumentParser, *, port: bool = False, needed: bool = True) -> None:
     """--board, and --port where the verb talks to the board."""
     default = os.environ.get("UTVM_BOARD")
     parser.add_argument(
         "--board",
         metavar="B",
         default=default,
-        required=default is None,
+        required=needed and default is None,
         help="a board's name (`utvm boards` lists them) or a board file; default: $UTVM_BOARD",
     )
     if port:

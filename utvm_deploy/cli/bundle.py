@@ -3,15 +3,138 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-import utvm_deploy
-from utvm_deploy.bench.oracle import run_reference
+from utvm_deploy.bench.oracle import REFERENCE, run_reference
+from utvm_deploy.bench.profile import profile
 from utvm_deploy.bench.samples import Samples, load_golden, random_samples
+from utvm_deploy.board import Board
 from utvm_deploy.bundle import FORMATS, check_bundle, write_bundle
-from utvm_deploy.cli.arguments import Verbs, add_model, add_name, add_verb, positive
+from utvm_deploy.cli.arguments import Verbs, add_board, add_name, add_verb, board_of, positive
 from utvm_deploy.cli.output import Output
+from utvm_deploy.cli.profile import profile_summary
 from utvm_deploy.cli.reports import memory_line
+from utvm_deploy.cli.steps import compile_step, load_step
+from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.errors import MissingTool
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.progress import Progress
 
-#: Golden vectors lie in flash of the self-test's image; four show that state does not leak.
+#: Golden vectors lie in the self-test's flash: few, but more than one shows that nothing leaks
+#: from one run into the next.
 DEFAULT_SAMPLES = 4
+
+
+def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the command line."""
+    parser = add_verb(
+        verbs, common, "bundle", "write a model as a library for somebody else's firmware", run
+    )
+    parser.add_argument("model", metavar="MODEL", type=Path, nargs="?", help="an int8 .tflite file")
+    parser.add_argument(
+        "--check", metavar="DIR", type=Path, help="check a bundle (folder or .zip) instead"
+    )
+    add_board(parser, needed=False)
+    add_name(parser)
+    parser.add_argument("-o", "--output", metavar="DIR|X.zip", type=Path)
+    parser.add_argument(
+        "--format", choices=sorted(FORMATS), default="cmake", help="default: %(default)s"
+    )
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument(
+        "--samples",
+        metavar="N",
+        type=positive,
+        default=DEFAULT_SAMPLES,
+        help=f"random samples in the self-test; default {DEFAULT_SAMPLES}",
+    )
+    source.add_argument("--golden", metavar="G.npz", type=Path, help="samples for the self-test")
+    parser.add_argument(
+        "--no-latency",
+        action="store_true",
+        help="leave the latency report out, which needs the board to run on this computer",
+    )
+    parser.set_defaults(port=None, usage_error=parser.error)
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    """Write or check a bundle."""
+    if args.check:
+        if args.model:
+            args.usage_error("give either MODEL or --check")
+        check_bundle(args.check)
+        out.line(f"{args.check}: every file is as it was written")
+        out.result("utvm.bundle-check/1", {"ok": True, "path": args.check})
+        return 0
+    for given, what in ((args.model, "MODEL"), (args.board, "--board"), (args.output, "-o")):
+        if not given:
+            args.usage_error(f"{what} is missing")
+    return _write(args, out)
+
+
+def _write(args: argparse.Namespace, out: Output) -> int:
+    board = board_of(args)
+    graph = load_model(args.model)
+    samples = (
+        load_golden(args.golden, graph) if args.golden else random_samples(graph, args.samples)
+    )
+    with out.progress() as progress:
+        compiled = compile_step(args, board, progress)
+        out.line(memory_line(compiled))
+        if args.dry_run:
+            out.line("nothing written (--dry-run)")
+            return 0
+        progress("running the reference interpreter", 0, 1)
+        expected = run_reference(args.model, samples.inputs).outputs
+        latency = _latency(args, board, compiled, samples, out, progress)
+        progress(f"writing {args.output}", 0, 1)
+        path = write_bundle(
+            compiled,
+            board,
+            args.model,
+            args.output,
+            format=args.format,
+            inputs=samples.inputs,
+            expected=expected,
+            oracle=REFERENCE,
+            report=latency,
+        )
+    out.line(f"wrote {path}; check it with: utvm bundle --check {path}")
+    out.result(
+        "utvm.bundle/1",
+        {
+            "path": path,
+            "name": compiled.name,
+            "format": args.format,
+            "board": board.name,
+            "samples": len(samples.inputs),
+            "arena_bytes": compiled.arena_bytes,
+            "weights_bytes": compiled.weights_bytes,
+            "has_latency": latency is not None,
+        },
+    )
+    return 0
+
+
+def _latency(
+    args: argparse.Namespace,
+    board: Board,
+    compiled: CompiledModel,
+    samples: Samples,
+    out: Output,
+    progress: Progress,
+) -> Mapping[str, Any] | None:
+    """A profile, if the board runs on this computer; writing a bundle flashes no board."""
+    if args.no_latency:
+        return None
+    if not board.runs_here:
+        out.line(f"no latency report: {board.name} does not run on this computer")
+        return None
+    try:
+        with load_step(args, board, compiled, progress) as model:
+            return profile_summary(profile(model, samples, progress))
+    except MissingTool as error:
+        out.line(f"no latency report: {error}")
+        return None

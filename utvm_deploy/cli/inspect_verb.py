@@ -6,8 +6,72 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from utvm_deploy.bench.inspect import graph_svg, inspect_model
+from utvm_deploy.bench.inspect import Inspection, TensorFacts, graph_svg, inspect_model
 from utvm_deploy.cli.arguments import Verbs, add_model, add_verb
 from utvm_deploy.cli.output import Output
 from utvm_deploy.files import write_text
 from utvm_deploy.frontend.tflite import load_model
+
+
+def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the command line."""
+    parser = add_verb(
+        verbs, common, "inspect", "operators, shapes, quantization, MACs and memory", run
+    )
+    add_model(parser)
+    parser.add_argument("--svg", metavar="FILE.svg", type=Path, help="also draw the graph")
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    """Print the operators and totals."""
+    graph = load_model(args.model)
+    found = inspect_model(graph)
+    _report(found, out)
+    if args.svg and not args.dry_run:
+        write_text(args.svg, graph_svg(graph))
+        out.line(f"picture: {args.svg}")
+    facts = asdict(found)
+    facts["sha256"] = facts.pop("digest")
+    out.result("utvm.inspect/1", {**facts, "svg": args.svg})
+    return 0
+
+
+def _report(found: Inspection, out: Output) -> None:
+    for what, tensors in (("input", found.inputs), ("output", found.outputs)):
+        for tensor in tensors:
+            out.line(f"{what:<7} {tensor.name}: {_tensor(tensor)}")
+    out.table(
+        ["#", "operator", "detail", "output", "quantization", ">MACs", ">weights", ">live RAM"],
+        [
+            (
+                str(operator.index),
+                operator.kind,
+                operator.detail,
+                "x".join(str(extent) for extent in operator.outputs[0].shape),
+                _quantization(operator.outputs[0]),
+                operator.macs or None,
+                operator.weights_bytes or None,
+                operator.live_bytes,
+            )
+            for operator in found.operators
+        ],
+    )
+    out.line(
+        f"{found.name}: {len(found.operators)} operators, {found.macs:,} MACs, "
+        f"constants {found.weights_bytes:,} bytes, activations {found.peak_activation_bytes:,} "
+        f"bytes live at most (operator {found.operators[found.peak_operator].index})"
+    )
+
+
+def _tensor(tensor: TensorFacts) -> str:
+    shape = "x".join(str(extent) for extent in tensor.shape)
+    quantization = _quantization(tensor)
+    return f"{tensor.dtype} {shape}" + (f", {quantization}" if quantization else "")
+
+
+def _quantization(tensor: TensorFacts) -> str:
+    if tensor.scale is None:
+        return ""
+    if tensor.scales > 1:
+        return f"{tensor.scales} scales {tensor.scale:.3g} to {tensor.scale_max:.3g}"
+    return f"scale {tensor.scale:.6g}, zero point {tensor.zero_point}"

@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
+import shlex
 import sys
 from collections.abc import Sequence
 
-from utvm_deploy import __version__
+from utvm_deploy import __version__, process
 from utvm_deploy.cli import (
     boards,
     bundle,
@@ -79,7 +81,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     _set_up_logging(args.verbosity)
     out = Output(as_json=args.json)
     try:
-        return int(args.run(args, out))
+        with contextlib.ExitStack() as stack:
+            if args.dry_run:
+                stack.enter_context(process.dry_run(lambda command: out.line(shlex.join(command))))
+            return int(args.run(args, out))
     except UtvmError as error:
         out.error(type(error).__name__, str(error))
         if isinstance(error, BuildError) and error.log_path is not None:

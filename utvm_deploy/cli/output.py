@@ -19,7 +19,7 @@ from rich.table import Table
 
 from utvm_deploy.progress import Progress
 
-#: Without a terminal, a line of progress at most this often.
+#: Without a terminal, each new step is a line, and a long step is one more this often.
 PLAIN_PROGRESS_INTERVAL_S = 5.0
 #: Tables keep their columns when stdout is a file or a pipe.
 PLAIN_WIDTH = 160
@@ -33,7 +33,7 @@ class Output:
         self._stdout = _console(sys.stdout)
         self._stderr = _console(sys.stderr)
         self._prose = self._stderr if as_json else self._stdout
-        self._last_plain = 0.0
+        self._last_plain: tuple[str, float] = ("", 0.0)
 
     def result(self, schema: str, data: Mapping[str, Any]) -> None:
         """The verb's result as JSON; says nothing unless ``--json`` was given."""
@@ -85,9 +85,10 @@ class Output:
         self._stderr.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _plain_progress(self, what: str, done: int, total: int) -> None:
+        what_before, then = self._last_plain
         now = time.monotonic()
-        if now - self._last_plain >= PLAIN_PROGRESS_INTERVAL_S:
-            self._last_plain = now
+        if what != what_before or now - then >= PLAIN_PROGRESS_INTERVAL_S:
+            self._last_plain = (what, now)
             self._stderr.print(_step(what, done, total), markup=False, highlight=False)
 
 

@@ -8,7 +8,7 @@ from utvm_deploy.bench.profile import Profile, profile
 from utvm_deploy.bench.samples import random_samples
 from utvm_deploy.cli.arguments import Verbs, add_board, add_model, add_name, add_verb, board_of
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.steps import compile_step, load_step
+from utvm_deploy.cli.steps import compile_step, dry_run_step, load_step
 from utvm_deploy.frontend.tflite import load_model
 
 
@@ -26,6 +26,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
     samples = random_samples(load_model(args.model), 1)
     with out.progress() as progress:
         compiled = compile_step(args, board, progress)
+        if args.dry_run:
+            return dry_run_step(board, compiled)
         with load_step(args, board, compiled, progress) as model:
             found = profile(model, samples, progress)
     _report(found, out)
@@ -46,7 +48,7 @@ def _report(found: Profile, out: Output) -> None:
                 100 * item.ticks / total,
                 item.layer.macs or None,
                 item.ticks_per_mac,
-                item.layer.kernel,
+                item.layer.kernel.removeprefix(f"{found.model}_"),
                 item.layer.why,
             )
             for item in found.layers

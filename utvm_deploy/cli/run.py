@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from utvm_deploy.bench.samples import load_input, random_samples
 from utvm_deploy.cli.arguments import Verbs, add_board, add_model, add_name, add_verb, board_of
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.steps import compile_step, load_step
+from utvm_deploy.cli.steps import compile_step, dry_run_step, load_step
 from utvm_deploy.errors import ModelError
 from utvm_deploy.files import write_atomically
 from utvm_deploy.frontend.tflite import load_model
@@ -63,12 +64,14 @@ def run(args: argparse.Namespace, out: Output) -> int:
         (inputs,) = random_samples(graph, 1).inputs
     with out.progress() as progress:
         compiled = compile_step(args, board, progress)
+        if args.dry_run:
+            return dry_run_step(board, compiled)
         with load_step(args, board, compiled, progress) as model:
             progress("running", 0, 1)
             outputs, ticks = model.run(inputs)
             hello = model.device.hello
     for path, array in zip(args.output, outputs, strict=False):
-        write_atomically(path, lambda file, array=array: np.save(file, array))
+        write_atomically(path, partial(np.save, arr=array))
     for buffer, array in zip(compiled.outputs, outputs, strict=True):
         flat = array.ravel()
         shown = " ".join(str(value) for value in flat[:16]) + (" ..." if flat.size > 16 else "")

@@ -10,8 +10,9 @@ import utvm_deploy
 from utvm_deploy.board import Board
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.device_model import DeviceModel
+from utvm_deploy.probe import start
 from utvm_deploy.progress import Progress
-from utvm_deploy.project import check_fits
+from utvm_deploy.project import build_image, check_fits
 
 
 def compile_step(args: argparse.Namespace, board: Board, progress: Progress) -> CompiledModel:
@@ -20,6 +21,12 @@ def compile_step(args: argparse.Namespace, board: Board, progress: Progress) -> 
     compiled = utvm_deploy.compile(args.model, board, name=args.name)
     check_fits(compiled, board)
     return compiled
+
+
+def dry_run_step(board: Board, compiled: CompiledModel) -> int:
+    """Go through building and starting while ``process`` prints the commands and runs none."""
+    with start(board, build_image(compiled, board)):
+        return 0
 
 
 @contextmanager

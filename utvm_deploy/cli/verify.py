@@ -18,7 +18,7 @@ from utvm_deploy.cli.arguments import (
     positive,
 )
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.steps import compile_step, load_step
+from utvm_deploy.cli.steps import compile_step, dry_run_step, load_step
 from utvm_deploy.frontend.tflite import load_model
 
 #: Enough to meet every rounding case a layer has, quick enough for an emulated board.
@@ -59,6 +59,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
         samples = random_samples(graph, args.samples)
     with out.progress() as progress:
         compiled = compile_step(args, board, progress)
+        if args.dry_run:
+            return dry_run_step(board, compiled)
         with load_step(args, board, compiled, progress) as model:
             found = verify(model, args.model, samples, progress)
     _report(found, out)
@@ -69,7 +71,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
 def _report(found: Verification, out: Output) -> None:
     if found.ok:
         out.line(
-            f"{found.model} on {found.board}: {found.samples_run} samples ({found.samples}), "
+            f"{found.model} on {found.board}: {found.samples_run} samples ({found.samples}): "
             f"{found.output_bytes:,} output bytes and {found.layer_bytes:,} bytes of "
             f"{len(found.layers)} layers, all equal to {found.reference}"
         )
@@ -98,7 +100,7 @@ def _report(found: Verification, out: Output) -> None:
         out.line("the golden file's outputs differ from the reference interpreter's")
     out.line(
         f"MISMATCH: {found.model} on {found.board} differs from {found.reference} "
-        f"in sample {found.samples_run - 1} of {found.samples}"
+        f"in sample {found.samples_run - 1} ({found.samples})"
     )
 
 
