@@ -73,20 +73,31 @@ class Compiled:
         source.write_text("\n".join([PREAMBLE, *texts]))
         self.library = compile_library(source)
 
-    def run(self, graph: Graph, operator: Operator, values: dict[int, Array]) -> Array:
-        """One operator's output, computed from the values of its inputs."""
+    def run(
+        self,
+        graph: Graph,
+        operator: Operator,
+        values: dict[int, Array],
+        in_place: int | None = None,
+    ) -> Array:
+        """One operator's output, computed from the values of its inputs.
+
+        ``in_place``: the input that lies where the output will be.
+        """
         call = lower(graph, operator)
         (position,) = operator.outputs
         result = graph.tensors[position]
         count = int(np.prod(result.shape, dtype=np.int64)) * np.dtype(result.dtype).itemsize
         output = _Guarded(count)
+        if in_place is not None:
+            output.array()[:] = np.ascontiguousarray(values[in_place]).view(np.uint8).reshape(-1)
         arguments: list[object] = []
         keep: list[object] = [output]
         for argument in call.arguments:
             if isinstance(argument, ScalarArgument):
                 assert -(2**31) <= argument.value < 2**31, argument
                 arguments.append(ctypes.c_int32(argument.value))
-            elif isinstance(argument, TensorArgument) and argument.tensor == position:
+            elif isinstance(argument, TensorArgument) and argument.tensor in (position, in_place):
                 arguments.append(output.pointer)
             else:
                 data = (

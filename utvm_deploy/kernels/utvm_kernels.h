@@ -7,15 +7,15 @@
 // negative; a left shift wraps.
 static inline int32_t utvm_requantize(int32_t value, int32_t multiplier, int32_t shift)
 {
-    if (shift > 0) {
-        value = (int32_t)((uint32_t)value << shift);
-    }
+    // Without a branch: compilers would compute the product on both sides.
+    int32_t left = shift & ~(shift >> 31);
+    value = (int32_t)((uint32_t)value << left);
     value = (int32_t)(((int64_t)value * multiplier + ((int64_t)1 << 30)) >> 31);
     if (shift < 0) {
         // Minus one if negative makes halves go away from zero; neither sum
         // overflows, because |value| is at most 2^31 - 1 times multiplier/2^31.
         value += value >> 31;
-        value = ((value >> (-shift - 1)) + 1) >> 1;
+        value = ((value >> ~shift) + 1) >> 1; // ~shift is -shift - 1
     }
     return value;
 }
