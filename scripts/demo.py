@@ -30,7 +30,7 @@ HELD_OUT = data_dir("models") / "digits_test.npz"
 BUNDLE = Path(__file__).resolve().parents[1] / "build" / "digits_bundle"
 #: Ink of a pixel, from 0 to 16.
 SHADES = " .:-=+*#%@"
-SHOWN = 6
+SHOWN = 4
 #: Golden vectors in the bundle's self-test.
 BUNDLE_SAMPLES = 4
 
@@ -40,7 +40,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--board", default="mps2_an500", help="default: %(default)s")
     args = parser.parse_args()
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
     began = time.monotonic()
 
     board = utvm_deploy.load_board(args.board)
