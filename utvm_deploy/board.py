@@ -28,7 +28,15 @@ from utvm_deploy.errors import BoardError
 from utvm_deploy.paths import data_dir
 from utvm_deploy.toml_table import Table, did_you_mean, read_toml
 
-__all__ = ["Board", "Cpu", "Region", "board_names", "load_board"]
+__all__ = [
+    "CHILD_PROBE",
+    "EMULATOR_PROBE",
+    "Board",
+    "Cpu",
+    "Region",
+    "board_names",
+    "load_board",
+]
 
 TEMPLATES = ("host", "baremetal", "zephyr")
 FPUS = ("none", "single", "double")

@@ -13,7 +13,7 @@ import pytest
 from tiny_model import tiny_model
 
 from utvm_deploy.board import Board, load_board
-from utvm_deploy.errors import DeviceReset, LinkError
+from utvm_deploy.errors import DeviceReset, LinkError, LinkTimeout
 from utvm_deploy.link.base import Task
 from utvm_deploy.link.monitor import MonitorLink
 from utvm_deploy.probe import FAULT_BYTES, FAULT_SYMBOL, RunningBoard, describe_fault, start
@@ -148,6 +148,19 @@ def test_a_reset_behind_the_links_back_is_an_error(
     with pytest.raises((DeviceReset, LinkError)):
         link.read(address, 4)
     link.hello()
+    link.write(address, b"good")
+    assert link.read(address, 4) == b"good"
+
+
+def test_a_runtime_that_hangs_can_be_reset(
+    image: Image, link: MonitorLink, running: RunningBoard
+) -> None:
+    endless = Task(image.symbols["tiny_spin"], (0xFFFF_FFFF,), repeat=100)
+    with pytest.raises(LinkTimeout):
+        link.execute([endless], 0.3)
+    assert running.is_alive()
+    running.reset()
+    address = link.hello().workspace_address
     link.write(address, b"good")
     assert link.read(address, 4) == b"good"
 

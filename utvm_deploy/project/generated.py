@@ -159,7 +159,6 @@ def cmake_lists(
     link = ["-Wl,--gc-sections", *(f"-Wl,-u,{name}" for name in entry_points)]
     definitions = ["UTVM_IMAGE_ID=${UTVM_IMAGE_ID}"]
     if core.is_arm:
-        common.append("-ffreestanding")
         link += ["-nostartfiles", "-Wl,-T,${CMAKE_SOURCE_DIR}/link.ld", "-Wl,--fatal-warnings"]
     else:
         # Addresses on the wire have 32 bits, so nothing may lie above 4 GiB.
