@@ -1,0 +1,89 @@
+// A runtime in memory: what the host sends is an array, what the device sends
+// another one. Used by the unit tests and the fuzzer.
+#ifndef BENCH_H
+#define BENCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "utvm_private.h"
+
+#define BENCH_PAYLOAD 256u
+#define BENCH_NONCE 0xbeefcafeu
+#define WORKSPACE_BYTES 4096u
+
+// Wire addresses have 32 bits: the tests are linked non-PIE, so that these are
+// in reach.
+extern uint8_t bench_workspace[WORKSPACE_BYTES];
+extern const uint8_t bench_constants[64];
+
+// What the test tasks were called with.
+extern uint32_t bench_calls;
+extern uintptr_t bench_arguments[UTVM_MAX_ARGUMENTS];
+void bench_task(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e, uintptr_t f,
+                uintptr_t g, uintptr_t h, uintptr_t i, uintptr_t j, uintptr_t k, uintptr_t l);
+
+struct bench {
+    utvm_t utvm;
+    struct utvm_config config;
+    struct utvm_region regions[4];
+
+    // To the device, and how much of it the port gave so far.
+    uint8_t *in;
+    uint32_t in_length, in_at;
+    // Most that one read gives and one write takes; 0: nothing for now.
+    uint32_t read_max, write_max;
+    // From the device.
+    uint8_t out[65536];
+    uint32_t out_length;
+    // Returned by read and write instead of anything else, if negative.
+    int32_t fail;
+
+    uint64_t ticks;
+    uint32_t resets;
+    // Last call of code_written.
+    const void *code;
+    uint32_t code_size;
+    // Number of the next request.
+    uint32_t sequence;
+};
+
+struct reply {
+    bool found;
+    uint32_t opcode, sequence, nonce, status, index, detail;
+    // What follows the outcome.
+    uint8_t data[BENCH_PAYLOAD + 64];
+    uint32_t length;
+};
+
+// Make a bench whose buffers are on the heap, exactly as large as asked, so
+// that the sanitizers see a byte too many. The boot frame is already out.
+struct bench *bench_new(void);
+void bench_free(struct bench *bench);
+
+// COBS of size bytes, without zeros around; its length.
+uint32_t bench_cobs(const uint8_t *data, uint32_t size, uint8_t *out);
+
+// A whole frame from zero to zero; its length.
+uint32_t bench_frame(uint8_t version, uint8_t opcode, uint32_t sequence, uint32_t nonce,
+                     const uint8_t *payload, uint32_t size, uint8_t *out);
+
+// Append to what the device will read.
+void bench_give(struct bench *bench, const uint8_t *data, uint32_t size);
+
+// Poll until there is nothing to do; what the last poll returned.
+int bench_run(struct bench *bench);
+
+// The next frame that the device sent, if there is one.
+struct reply bench_take(struct bench *bench);
+
+// Send a request, run, take the reply.
+struct reply bench_ask(struct bench *bench, uint8_t opcode, const uint8_t *payload, uint32_t size);
+
+// HELLO.
+struct reply bench_hello(struct bench *bench, uint32_t session);
+
+#endif
