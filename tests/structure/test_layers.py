@@ -12,11 +12,11 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "utvm_deploy"
 
-#: From the top down; units in one row do not import each other, but for what MAY_ALSO says.
+#: From the top down; units in one row do not import each other.
 LAYERS = (
     ("cli",),
     ("bench", "bundle"),
-    ("device", "device_model", "doctor"),
+    ("device", "doctor"),
     ("probe",),
     ("project",),
     ("compiler", "link"),
@@ -28,11 +28,6 @@ LAYERS = (
     ("process", "toml_table", "files", "progress"),
     ("paths", "errors"),
 )
-MAY_ALSO = {
-    # The two halves of one layer: a device loads models, a loaded model runs on its device.
-    ("device", "device_model"),
-    ("device_model", "device"),
-}
 #: Dependency -> the only units (or modules) that may import it.
 DOORS = {
     "tvm": {"compiler", "kernels", "tune"},
@@ -78,7 +73,7 @@ def test_imports_point_down(path: Path) -> None:
         if parts[0] != "utvm_deploy" or len(parts) < 2:
             continue
         other = parts[1]
-        if other == unit or (unit, other) in MAY_ALSO:
+        if other == unit:
             continue
         if other not in RANK:  # a name of the package's front, such as utvm_deploy.compile
             assert unit == "cli" or other == "__version__", f"{path}:{line} imports {target}"
@@ -143,9 +138,8 @@ def without_docstrings(path: Path) -> str:
 
 
 def test_operator_tables_are_complete() -> None:
-    from utvm_deploy.kernels.lowering import LOWERINGS
-
     from utvm_deploy.frontend.operators import IMPORTERS
     from utvm_deploy.graph.shapes import SHAPE_RULES
+    from utvm_deploy.kernels.lowering import LOWERINGS
 
     assert set(IMPORTERS) == set(SHAPE_RULES) == set(LOWERINGS)

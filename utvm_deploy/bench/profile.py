@@ -7,7 +7,7 @@ from statistics import median
 
 from utvm_deploy.bench.samples import Samples
 from utvm_deploy.compiler.model import Layer
-from utvm_deploy.device_model import DeviceModel
+from utvm_deploy.device import DeviceModel
 from utvm_deploy.progress import Progress, no_progress
 
 #: Runs where the timer is a clock, which jitters; a count of instructions needs one.

@@ -12,7 +12,7 @@ import numpy as np
 from utvm_deploy.bench.oracle import REFERENCE, ReferenceRun, run_reference
 from utvm_deploy.bench.samples import Samples
 from utvm_deploy.compiler.model import CompiledModel, Layer
-from utvm_deploy.device_model import DeviceModel
+from utvm_deploy.device import DeviceModel
 from utvm_deploy.graph.model import Array
 from utvm_deploy.progress import Progress, no_progress
 

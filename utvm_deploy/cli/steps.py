@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import utvm_deploy
 from utvm_deploy.board import Board
 from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.device_model import DeviceModel
+from utvm_deploy.device import DeviceModel
 from utvm_deploy.probe import start
 from utvm_deploy.progress import Progress
 from utvm_deploy.project import build_image, check_fits

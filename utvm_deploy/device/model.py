@@ -14,7 +14,7 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.link.base import Task
 
 if TYPE_CHECKING:
-    from utvm_deploy.device import Device
+    from utvm_deploy.device.device import Device
 
 #: Any run is given this long, however small the model: an emulator on a busy machine may stall.
 RUN_TIMEOUT_FLOOR_S = 20.0

@@ -6,7 +6,7 @@
 
 The host does what needs brains: it allocates the device's workspace, looks functions up in the
 image and lays out tensors. How a board is reached is the matter of ``probe``; how a loaded model is
-run, of ``device_model``.
+run, of ``model``.
 """
 
 from __future__ import annotations
@@ -16,19 +16,16 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from utvm_deploy.board import Board, load_board
+from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.device.model import DeviceModel
 from utvm_deploy.errors import BoardError, DeviceError, LinkError
 from utvm_deploy.link.base import Hello, Link, Task
 from utvm_deploy.link.monitor import MonitorLink
 from utvm_deploy.probe import RunningBoard
 from utvm_deploy.probe import start as start_board
 from utvm_deploy.project import Image, build_image
-
-if TYPE_CHECKING:
-    from utvm_deploy.compiler.model import CompiledModel
-    from utvm_deploy.device_model import DeviceModel
 
 log = logging.getLogger(__name__)
 
@@ -148,7 +145,7 @@ class Device:
         self._used_bytes = 0
 
     def allocate(self, size: int, what: str = "a buffer") -> int:
-        """Address of ``size`` bytes of the workspace, free until the next ``start`` or ``reset``."""
+        """Address of ``size`` bytes of the workspace, ours until the next start or reset."""
         hello = self.hello
         size += -size % ALLOCATION_ALIGNMENT
         free = hello.workspace_size - self._used_bytes
@@ -163,8 +160,6 @@ class Device:
 
     def load(self, compiled: CompiledModel) -> DeviceModel:
         """Build an image with the model, start it on the board and make the model callable."""
-        from utvm_deploy.device_model import DeviceModel
-
         if compiled.board != self.board.name:
             raise BoardError(
                 f"the model was compiled for {compiled.board} and the device is a "
