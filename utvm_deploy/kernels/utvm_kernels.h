@@ -82,8 +82,8 @@ static inline int32_t utvm_rounded_shift(int32_t value, int32_t bits)
     if (bits > 31) {
         return 0;
     }
-    value += value >> 31;
-    return ((value >> (bits - 1)) + 1) >> 1;
+    int64_t raised = (int64_t)value + (value >> 31) + ((int64_t)1 << (bits - 1));
+    return (int32_t)(raised >> bits);
 }
 
 // value * 2^bits, saturated.
