@@ -121,7 +121,6 @@ static enum utvm_verdict judge(utvm_t *utvm, const uint8_t *frame) {
         return LEAVE;
     }
     if (frame[UTVM_HEADER_VERSION] != UTVM_PROTOCOL_VERSION) {
-        UTVM_ERROR(utvm, "the host speaks another protocol version");
         utvm_outcome(utvm, UTVM_STATUS_VERSION, 0, UTVM_PROTOCOL_VERSION);
         return REFUSE;
     }
@@ -130,7 +129,6 @@ static enum utvm_verdict judge(utvm_t *utvm, const uint8_t *frame) {
     uint32_t crc = utvm_get32(request.payload + request.length);
     if (opcode == UTVM_OPCODE_HELLO) {
         if (request.length != UTVM_HELLO_BYTES) {
-            UTVM_ERROR(utvm, "HELLO has another length");
             utvm_outcome(utvm, UTVM_STATUS_LENGTH, 0, request.length);
             return REFUSE;
         }
@@ -141,7 +139,6 @@ static enum utvm_verdict judge(utvm_t *utvm, const uint8_t *frame) {
             utvm->sequence = sequence - 1;
         }
     } else if (!utvm->session || utvm_get32(frame + UTVM_HEADER_NONCE) != utvm->nonce) {
-        UTVM_ERROR(utvm, "a request came from before the restart");
         utvm_outcome(utvm, UTVM_STATUS_NO_SESSION, 0, 0);
         return REFUSE;
     }
@@ -192,7 +189,6 @@ static void dispatch(utvm_t *utvm, uint32_t opcode) {
         }
         return;
     default:
-        UTVM_ERROR(utvm, "an unknown opcode came");
         utvm_outcome(utvm, UTVM_STATUS_OPCODE, 0, opcode);
         return;
     }

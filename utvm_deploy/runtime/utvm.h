@@ -158,7 +158,8 @@ struct utvm_config {
 typedef struct utvm {
     const struct utvm_config *config;
 
-    // First error since utvm_init, in words; NULL if there was none.
+    // First error since utvm_init that no reply tells the host of, in words: of
+    // the configuration, or of the line. NULL if there was none.
     const char *error;
 
     // Drawn anew at every boot, never 0.

@@ -21,12 +21,10 @@ const struct utvm_region *utvm_region_of(const utvm_t *utvm, uint32_t address, u
 }
 
 static void refuse_length(utvm_t *utvm, struct utvm_request request) {
-    UTVM_ERROR(utvm, "a request's length does not fit its opcode");
     utvm_outcome(utvm, UTVM_STATUS_LENGTH, 0, request.length);
 }
 
 static void refuse_address(utvm_t *utvm, uint32_t address) {
-    UTVM_ERROR(utvm, "a request went outside the regions");
     utvm_outcome(utvm, UTVM_STATUS_ADDRESS, 0, address);
 }
 
@@ -39,7 +37,6 @@ void utvm_on_read(utvm_t *utvm, struct utvm_request request) {
     uint32_t size = utvm_get32(request.payload + UTVM_READ_SIZE);
     uint32_t room = utvm_reply_max(utvm) - UTVM_READ_REPLY_BYTES;
     if (size > room) {
-        UTVM_ERROR(utvm, "a read was longer than tx_buffer");
         utvm_outcome(utvm, UTVM_STATUS_TOO_LARGE, 0, room);
         return;
     }

@@ -35,31 +35,26 @@ static int check(utvm_t *utvm, struct utvm_request request) {
         const uint8_t *task = request.payload + at;
         uint32_t left = request.length - at;
         if (left < UTVM_TASK_BYTES) {
-            UTVM_ERROR(utvm, "a task was cut");
             utvm_outcome(utvm, UTVM_STATUS_LENGTH, index, left);
             return 0;
         }
         uint32_t argc = utvm_get16(task + UTVM_TASK_ARGC);
         if (argc > UTVM_MAX_ARGUMENTS) {
-            UTVM_ERROR(utvm, "a task had too many arguments");
             utvm_outcome(utvm, UTVM_STATUS_ARGUMENTS, index, argc);
             return 0;
         }
         if (left < task_bytes(task)) {
-            UTVM_ERROR(utvm, "a task was cut");
             utvm_outcome(utvm, UTVM_STATUS_LENGTH, index, left);
             return 0;
         }
         uint32_t repeat = utvm_get16(task + UTVM_TASK_REPEAT);
         if (repeat > calls_left) {
-            UTVM_ERROR(utvm, "a batch's ticks do not fit tx_buffer");
             utvm_outcome(utvm, UTVM_STATUS_TOO_LARGE, index, room);
             return 0;
         }
         calls_left -= repeat;
         uint32_t function = utvm_get32(task + UTVM_TASK_FUNCTION);
         if (!utvm_region_of(utvm, function & ~FUNCTION_BIT, FUNCTION_BYTES, UTVM_RIGHT_EXECUTE)) {
-            UTVM_ERROR(utvm, "a task's function is not in executable memory");
             utvm_outcome(utvm, UTVM_STATUS_ADDRESS, index, function);
             return 0;
         }
