@@ -64,11 +64,6 @@ class Window:
         )
 
     @property
-    def is_pointwise(self) -> bool:
-        """Whether output pixel i is computed from input pixel i alone."""
-        return self.kernel == (1, 1) and self.strides == (1, 1) and not self.is_padded
-
-    @property
     def label(self) -> str:
         """Part of a kernel's name: 3x3_s2x1_p1x0_32x32_16x32, dilation only where there is any."""
         parts = [f"{self.kernel[0]}x{self.kernel[1]}", f"s{self.strides[0]}x{self.strides[1]}"]
