@@ -41,6 +41,7 @@ def test_manifest_tells_what_is_inside(case: Case, tmp_path: Path) -> None:
     assert manifest["weights_bytes"] == case.compiled.weights_bytes
     assert manifest["inputs"][0]["shape"] == [1, 6, 6, 2]
     assert manifest["report"] == {"ticks": 12}
+    assert set(manifest["versions"]) == {"utvm_deploy", "apache-tvm"}
     assert manifest["golden"]["samples"] == len(case.inputs)
     files = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
     assert files == {*manifest["files"], MANIFEST}

@@ -66,6 +66,13 @@ def test_selftest_names_the_first_mismatch(case: Case, tmp_path: Path) -> None:
     )
 
 
+def test_selftest_runs_clean_under_sanitizers(case: Case, tmp_path: Path) -> None:
+    sanitize = f"{STRICT} -g -fsanitize=address,undefined -fno-sanitize-recover=all"
+    bundle = write(case, tmp_path / "bundle")
+    folder = build(bundle, tmp_path / "build", f"-DCMAKE_C_FLAGS={sanitize}")
+    assert run(folder / "net_selftest").stdout == PASS
+
+
 def test_ctest_runs_the_selftest(case: Case, tmp_path: Path) -> None:
     folder = build(write(case, tmp_path / "bundle"), tmp_path / "build")
     assert "100% tests passed" in run("ctest", "--test-dir", folder).stdout

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from importlib.metadata import version
 from typing import Any
 
 from utvm_deploy import __version__
@@ -34,7 +35,7 @@ def manifest_text(
         "schema": SCHEMA,
         "name": compiled.name,
         "format": format_name,
-        "generator": f"utvm_deploy {__version__}",
+        "versions": {"utvm_deploy": __version__, "apache-tvm": version("apache-tvm")},
         "model": {"file": model_file, "sha256": compiled.model_digest},
         "board": compiled.board,
         "core": compiled.core,

@@ -189,7 +189,7 @@ def _weights_file(name: str, tables: ConstantTables) -> str:
 
 def _private_header(program: Program, tables: ConstantTables) -> str:
     name, upper = program.name, program.name.upper()
-    prototypes = "".join(f"{kernel.function.prototype}\n" for kernel in program.kernels())
+    prototypes = "\n".join(f"{kernel.function.prototype}\n" for kernel in program.kernels())
     weights = "" if tables.is_empty() else tables.declaration(name) + "\n"
     return f"""\
 // {name}: what its own C files share; include {name}.h instead.

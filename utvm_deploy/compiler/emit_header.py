@@ -95,7 +95,8 @@ def _manual(model: CompiledModel) -> Iterator[str]:
 //   initialization and keeps nothing between runs.
 // - Reentrant: no other state exists, so threads and interrupts may run the
 //   model at the same time on arenas of their own.
-// - Needs no heap and no library; stack use is below one kilobyte.
+// - Needs no heap, and of the C library at most memcpy and memset. Stack use is
+//   below one kilobyte.
 """
 
 

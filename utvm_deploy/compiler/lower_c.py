@@ -27,6 +27,8 @@ STACK_BUFFER_LIMIT_BYTES = 256
 # CodeGenC puts this in front of every declaration and definition.
 _DECLARATION = '#ifdef __cplusplus\nextern "C"\n#endif\nTVM_DLL '
 _IMPORT_KEY = "pragma_import_c"
+_LINE_LENGTH = 100
+_COMMA_BREAK = ",\n    "
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class CFunction:
     name: str
     # Helper definitions that the body calls, from pragma_import_c; equal texts are needed once.
     imports: tuple[str, ...]
-    # "void f(const int8_t *restrict x, int8_t *restrict y)", without semicolon.
+    # "void f(const int8_t *restrict x, int8_t *restrict y)", without semicolon; long ones are
+    # broken into lines.
     signature: str
     # The definition, signature included.
     text: str
@@ -221,4 +224,6 @@ def _finish(text: str, name: str, writable: Sequence[bool], may_alias: bool) -> 
         if not re.search(rf"\b{parameter}\b", body):
             unused.append(f"  (void){parameter};\n")
     signature = f"void {name}({', '.join(parameters)})"
+    if len(signature) > _LINE_LENGTH:
+        signature = f"void {name}(\n    {_COMMA_BREAK.join(parameters)})"
     return signature, f"{signature} {{\n{''.join(unused)}{body}"
