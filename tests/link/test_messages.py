@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from utvm_deploy.link.messages import (
+    BY_NAME,
     BY_OPCODE,
     HEADER,
     MESSAGES,
     OUTCOME,
+    PROTOCOL_VERSION,
     REPLY_BIT,
+    TASK,
+    Status,
     header_text,
     opcode_name,
 )
+from utvm_deploy.link.waits import Timeouts
 from utvm_deploy.paths import runtime_dir
 
 
@@ -49,3 +55,28 @@ def test_names_of_opcodes() -> None:
     assert opcode_name(4) == "EXECUTE"
     assert opcode_name(4 | REPLY_BIT) == "EXECUTE reply"
     assert opcode_name(99) == "opcode 99"
+
+
+def test_the_specification_has_the_same_numbers() -> None:
+    page = (Path(__file__).resolve().parents[2] / "PROTOCOL.md").read_text()
+    for layout in (HEADER, OUTCOME, TASK):
+        for field, offset in layout.offsets():
+            assert f"| {offset} | {field.name} | {field.type} |" in page
+    for field, offset in BY_NAME["HELLO"].reply.offsets():
+        assert f"| {offset} | {field.name} | {field.type} |" in page
+    for message in MESSAGES:
+        (row,) = re.findall(rf"^\| {message.opcode} \| {message.name} \|.*$", page, re.MULTILINE)
+        if message.request is not None:
+            for field in message.request.fields:
+                assert f"{field.name} {field.type}" in row
+    for status in Status:
+        assert f"| {status.value} | {status.name} |" in page
+    assert f"version {PROTOCOL_VERSION}\n" in page
+
+
+def test_the_specification_has_the_default_timeouts() -> None:
+    page = (Path(__file__).resolve().parents[2] / "PROTOCOL.md").read_text()
+    times = Timeouts()
+    assert f"({times.reply_s:g} s; HELLO {times.boot_s:g} s" in page
+    assert f"after {times.resend_s:g} s of silence" in page
+    assert f"then every {times.resend_max_s:g} s" in page

@@ -6,6 +6,7 @@ imported here and nowhere else.
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import subprocess
@@ -32,6 +33,13 @@ class Stream(Protocol):
 
     def close(self) -> None:
         """Let go. May be called again."""
+
+
+def _is_ready(fd: int, event: int, timeout_s: float) -> bool:
+    """Whether ``fd`` can be read or written, or is at its end, within the time."""
+    poll = select.poll()  # select.select knows only the first 1024 descriptors
+    poll.register(fd, event)
+    return bool(poll.poll(math.ceil(max(timeout_s, 0) * 1000)))
 
 
 class PipeStream:
@@ -61,7 +69,7 @@ class PipeStream:
     def read(self, max_bytes: int, timeout_s: float) -> bytes:
         self._check_open()
         try:
-            if not select.select([self._read_fd], [], [], max(timeout_s, 0))[0]:
+            if not _is_ready(self._read_fd, select.POLLIN, timeout_s):
                 return b""
             data = os.read(self._read_fd, max_bytes)
         except BlockingIOError:
@@ -77,9 +85,8 @@ class PipeStream:
         deadline = time.monotonic() + timeout_s
         left = memoryview(data)
         while left:
-            wait_s = max(deadline - time.monotonic(), 0)
             try:
-                if not select.select([], [self._write_fd], [], wait_s)[1]:
+                if not _is_ready(self._write_fd, select.POLLOUT, deadline - time.monotonic()):
                     raise LinkTimeout(
                         f"{self._name} took {len(data) - len(left)} of {len(data)} bytes within "
                         f"{timeout_s:g} s; is it stopped? Reset the board."
