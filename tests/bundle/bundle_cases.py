@@ -51,6 +51,26 @@ def make_case(folder: Path, name: str, board_name: str, seed: int = 1) -> Case:
     return Case(compile_model(path, board), board, path, inputs, expected)
 
 
+def make_float_case(folder: Path, board_name: str) -> Case:
+    """Two inputs, one of them float32, and a float32 output."""
+    rng = np.random.default_rng(6)
+    m = ModelWriter()
+    x = m.quantize(m.float_input((1, 3, 3, 2)), scale=0.02, zero_point=3)
+    y = m.input((1, 3, 3, 2), scale=0.03)
+    m.output(m.dequantize(m.add(x, y, scale=0.05)))
+    path = m.save(folder / "net.tflite")
+    board = load_board(board_name)
+    inputs = [
+        [
+            rng.uniform(-2, 2, (1, 3, 3, 2)).astype(np.float32),
+            rng.integers(-128, 128, (1, 3, 3, 2), dtype=np.int8),
+        ]
+        for _ in range(2)
+    ]
+    expected = run_reference(path, inputs).outputs
+    return Case(compile_model(path, board), board, path, inputs, expected)
+
+
 def write(case: Case, destination: Path, **options: Any) -> Path:
     """Bundle the case."""
     return write_bundle(

@@ -8,8 +8,9 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
-from bundle_cases import Case, make_case, write
+from bundle_cases import Case, make_case, make_float_case, write
 
 from utvm_deploy.board import load_board
 from utvm_deploy.bundle import FORMATS, check_bundle
@@ -71,6 +72,22 @@ def test_selftest_runs_clean_under_sanitizers(case: Case, tmp_path: Path) -> Non
     bundle = write(case, tmp_path / "bundle")
     folder = build(bundle, tmp_path / "build", f"-DCMAKE_C_FLAGS={sanitize}")
     assert run(folder / "net_selftest").stdout == PASS
+
+
+def test_float_inputs_and_outputs(tmp_path: Path) -> None:
+    made = make_float_case(tmp_path, "host")
+    folder = build(write(made, tmp_path / "bundle"), tmp_path / "build")
+    assert run(folder / "net_selftest").stdout == PASS
+    assert len(run(folder / "net_example").stdout.splitlines()) == 18
+    wrong = [array.copy() for array in made.expected[0]]
+    wrong[0].view(np.uint8).flat[4 * 5] ^= 1
+    damaged = write(replace(made, expected=[wrong, made.expected[1]]), tmp_path / "damaged")
+    done = run(build(damaged, tmp_path / "build-damaged") / "net_selftest", check=False)
+    got, expected = (a[0].view(np.uint8).ravel()[20:24] for a in (made.expected[0], wrong))
+    assert done.stdout == (
+        f"FAIL net: sample 0, output 0, element 5: got bytes {' '.join(map(str, got))}, "
+        f"expected bytes {' '.join(map(str, expected))}\n"
+    )
 
 
 def test_ctest_runs_the_selftest(case: Case, tmp_path: Path) -> None:
@@ -206,6 +223,27 @@ def test_two_bundles_in_one_program_run_interleaved(tmp_path: Path) -> None:
         ]
     # As a part of another project a bundle builds nothing but its library.
     assert not list(folder.rglob("*selftest*"))
+
+
+ARDUINO_STUB = """\
+#include <stdint.h>
+struct Stream {
+    void begin(long) {}
+    template <typename T> void print(T) {}
+    template <typename T> void println(T) {}
+} Serial;
+static unsigned long micros() { return 0; }
+static void delay(unsigned long) {}
+"""
+
+
+def test_arduino_sketch_is_valid_cxx(case: Case, tmp_path: Path) -> None:
+    bundle = write(case, tmp_path / "bundle", format="arduino")
+    stub = tmp_path / "Arduino.h"
+    stub.write_text(ARDUINO_STUB)
+    sketch = bundle / "examples" / "net" / "net.ino"
+    options = (*STRICT.split(), "-fsyntax-only", f"-I{bundle / 'src'}", "-include", stub)
+    run("g++", *options, "-x", "c++", sketch)
 
 
 def test_cortex_m_selftest_of_a_host_bundle_is_one_clear_error(
