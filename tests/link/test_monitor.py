@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 import zlib
 from pathlib import Path
 
@@ -262,3 +263,23 @@ def test_a_device_that_does_not_restart() -> None:
 def test_a_monitor_link_is_a_link(link: MonitorLink) -> None:
     as_protocol: Link = link
     assert as_protocol.hello().nonce
+
+
+def test_a_hello_before_the_boot_is_said_again_at_once() -> None:
+    """What was sent to a board that was still restarting is lost; its boot frame says so."""
+    facts = bytes(4) + (256).to_bytes(2, "little") * 2 + bytes(16)
+
+    class Booting(Answering):
+        booted = False
+
+        def write(self, data: bytes, timeout_s: float) -> None:
+            if self.booted:
+                super().write(data, timeout_s)
+            else:
+                self.booted = True
+                self._out += encode_frame(Frame(REPLY_BIT, 0, 7, bytes(8)))
+
+    link = MonitorLink(Booting(Frame(0, 0, 7, bytes(8) + facts)), Timeouts(resend_s=2.0))
+    began_s = time.monotonic()
+    assert link.hello().nonce == 7
+    assert time.monotonic() - began_s < 1.0

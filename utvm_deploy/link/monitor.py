@@ -264,7 +264,7 @@ class MonitorLink:
             for item in items:
                 self._trace("<-", item)
                 if isinstance(item, Damage):
-                    waits.note_damage(time.monotonic())
+                    waits.note_loss(time.monotonic())
                 elif self._answers(item, request):
                     outcome = OUTCOME.unpack(item.payload)
                     if outcome["status"] == Status.ACCEPTED:
@@ -272,6 +272,9 @@ class MonitorLink:
                         continue
                     self._check(message, outcome, what)
                     return item
+                elif message.name == "HELLO" and _is_boot(item):
+                    # what was sent before it booted was sent to nobody
+                    waits.note_loss(time.monotonic())
 
     def _answers(self, frame: Frame, request: Frame) -> bool:
         """Whether ``frame`` is the reply to ``request``; DeviceReset if it tells of a restart."""
@@ -280,8 +283,7 @@ class MonitorLink:
         if len(frame.payload) < OUTCOME.size_bytes:
             return False
         is_reply = frame.sequence == request.sequence
-        is_boot = frame.sequence == 0 and frame.opcode == BY_NAME["BOOT"].opcode | REPLY_BIT
-        if not (is_reply or is_boot):
+        if not (is_reply or _is_boot(frame)):
             return False
         if frame.version != PROTOCOL_VERSION:
             raise DeviceError(
@@ -348,6 +350,10 @@ class MonitorLink:
             len(item.payload),
             Hex(item.payload),
         )
+
+
+def _is_boot(frame: Frame) -> bool:
+    return frame.sequence == 0 and frame.opcode == BY_NAME["BOOT"].opcode | REPLY_BIT
 
 
 class Hex:

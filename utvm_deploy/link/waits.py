@@ -80,8 +80,8 @@ class Waits:
         if not self._is_within_frame:
             self._due_s = math.inf
 
-    def note_damage(self, now_s: float) -> None:
-        """A hurt frame may have been the reply: ask at once, unless more is coming already."""
+    def note_loss(self, now_s: float) -> None:
+        """Something was lost, perhaps the reply: ask at once, unless more is coming already."""
         if not self._is_within_frame:
             calm_s = self._sent_s + self._timeouts.resend_s / 8
             self._due_s = min(self._due_s, max(now_s, calm_s))
