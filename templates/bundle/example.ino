@@ -6,13 +6,11 @@
 
 static uint8_t arena[@UPPER@_ARENA_BYTES] __attribute__((aligned(@UPPER@_ARENA_ALIGNMENT)));
 
-void setup()
-{
+void setup() {
     Serial.begin(115200);
 }
 
-void loop()
-{
+void loop() {
 @FILL_INPUTS@
     unsigned long start = micros();
     @NAME@_run(arena);

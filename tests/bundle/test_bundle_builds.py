@@ -138,8 +138,8 @@ def test_failure_and_fault_reach_the_exit_code(case: Case, tmp_path: Path) -> No
     assert text.startswith("FAIL net: sample 0, output 0, element ")
     assert code == 1
     source = bundle / "src" / "net.c"
-    undefined = 'void net_run(uint8_t *arena)\n{\n    __asm volatile("udf #0");\n'
-    source.write_text(source.read_text().replace("void net_run(uint8_t *arena)\n{\n", undefined))
+    undefined = 'void net_run(uint8_t *arena) {\n    __asm volatile("udf #0");\n'
+    source.write_text(source.read_text().replace("void net_run(uint8_t *arena) {\n", undefined))
     assert verdict(build(bundle, tmp_path / "fault", toolchain)) == (
         "FAIL net: processor fault\n",
         3,
@@ -168,21 +168,18 @@ TWO_MODELS_MAIN = """\
 static uint8_t arena_one[2][ONE_ARENA_BYTES] __attribute__((aligned(ONE_ARENA_ALIGNMENT)));
 static uint8_t arena_two[TWO_ARENA_BYTES] __attribute__((aligned(TWO_ARENA_ALIGNMENT)));
 
-static void fill(int8_t *to, const signed char *from)
-{
+static void fill(int8_t *to, const signed char *from) {
     memcpy(to, from, ONE_INPUT_0_BYTES);
 }
 
-static void show(const int8_t *values)
-{
+static void show(const int8_t *values) {
     for (int i = 0; i < ONE_OUTPUT_0_ELEMENTS; i++) {
         printf("%d ", values[i]);
     }
     printf("\\n");
 }
 
-int main(void)
-{
+int main(void) {
     static const signed char inputs[3][ONE_INPUT_0_BYTES] = {
         @INPUTS@
     };

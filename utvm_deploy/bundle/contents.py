@@ -16,7 +16,12 @@ from utvm_deploy.errors import BundleError
 from utvm_deploy.graph.model import Array
 from utvm_deploy.paths import data_dir
 
-_CORTEX_M_FILES = ("toolchain.cmake", "selftest.ld", "startup.c")
+# Files of the bare self-test -> template. C with placeholders is no C that tools can format.
+_CORTEX_M_FILES = {
+    "toolchain.cmake": "toolchain.cmake",
+    "selftest.ld": "selftest.ld",
+    "startup.c": "startup.c.in",
+}
 
 
 def bundle_files(
@@ -40,14 +45,14 @@ def bundle_files(
         "CMakeLists.txt": "CMakeLists.txt",
         "README.md": "README.md",
         layout.example: layout.example_template,
-        f"{layout.selftest_dir}/{name}_selftest.c": "selftest.c",
-        f"{layout.selftest_dir}/{name}_selftest.h": "selftest.h",
-        f"{layout.selftest_dir}/main.c": "selftest_main.c",
+        f"{layout.selftest_dir}/{name}_selftest.c": "selftest.c.in",
+        f"{layout.selftest_dir}/{name}_selftest.h": "selftest.h.in",
+        f"{layout.selftest_dir}/main.c": "selftest_main.c.in",
         **{path: path for path in layout.extra},
     }
     if board.cpu.facts.is_arm:
-        for file in _CORTEX_M_FILES:
-            templates[f"{layout.selftest_dir}/cortex_m/{file}"] = f"cortex_m/{file}"
+        for file, template in _CORTEX_M_FILES.items():
+            templates[f"{layout.selftest_dir}/cortex_m/{file}"] = f"cortex_m/{template}"
     for path, template in templates.items():
         files[_fill(path, values)] = _fill(_template(template), values)
     vectors = vectors_header(compiled, inputs, expected)

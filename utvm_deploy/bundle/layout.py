@@ -33,7 +33,7 @@ _PLAIN = Layout(
     source_dir="src",
     selftest_dir="selftest",
     example="example/main.c",
-    example_template="example.c",
+    example_template="example.c.in",
     usage=_CMAKE_USAGE,
 )
 

@@ -1,0 +1,1 @@
+"""Graph and board -> compiled model: see pipeline.py, whose stages the other modules are."""

@@ -126,7 +126,7 @@ def _layer_function(
     separated = ",\n        ".join(arguments)
     return (
         f"// {layer.step.operator.kind}: {comment(output.name)} {list(output.shape)}\n"
-        f"static void layer_{index}(uint8_t *arena)\n{{\n"
+        f"static void layer_{index}(uint8_t *arena) {{\n"
         f"    {layer.kernel.function.name}(\n        {separated});\n}}\n"
     )
 
@@ -146,15 +146,13 @@ def _main_file(name: str, calls: list[str]) -> str:
 static void (*const layers[{count}])(uint8_t *arena) = {{
 {table}}};
 
-void {name}_run_layer(uint32_t index, uint8_t *arena)
-{{
+void {name}_run_layer(uint32_t index, uint8_t *arena) {{
     if (index < {count}) {{
         layers[index](arena);
     }}
 }}
 
-void {name}_run(uint8_t *arena)
-{{
+void {name}_run(uint8_t *arena) {{
     for (uint32_t index = 0; index < {count}; index++) {{
         layers[index](arena);
     }}

@@ -124,5 +124,5 @@ def _buffer_macros(macro: str, buffer: Buffer) -> Iterator[str]:
 def _accessor(name: str, direction: str, index: int, buffer: Buffer) -> Iterator[str]:
     kind = c_type(buffer.dtype)
     macro = f"{name.upper()}_{direction.upper()}_{index}_OFFSET"
-    yield f"static inline {kind} *{name}_{direction}_{index}(uint8_t *arena)\n{{\n"
+    yield f"static inline {kind} *{name}_{direction}_{index}(uint8_t *arena) {{\n"
     yield f"    return ({kind} *)(void *)(arena + {macro});\n}}\n"
