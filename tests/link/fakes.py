@@ -133,6 +133,10 @@ class FlakyStream:
         self.inner = self._restart()
         self._arriving.clear()
 
+    def inject(self, data: bytes) -> None:
+        """Let ``data`` arrive at the host, before anything that is still under way."""
+        self._arriving.append(_Piece(data))
+
     def read(self, max_bytes: int, timeout_s: float) -> bytes:
         deadline = time.monotonic() + timeout_s
         lane = self._lanes["to host"]

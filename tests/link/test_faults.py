@@ -14,6 +14,8 @@ import pytest
 from tests.link.fakes import DIRECTIONS, PASSING, Direction, Fault, FlakyStream, HostDevice, Kind
 from utvm_deploy.errors import DeviceReset, LinkClosed, LinkTimeout
 from utvm_deploy.link.base import Task
+from utvm_deploy.link.frame import Frame, encode_frame
+from utvm_deploy.link.messages import REPLY_BIT
 from utvm_deploy.link.monitor import MonitorLink
 from utvm_deploy.link.waits import Timeouts
 
@@ -155,6 +157,19 @@ def test_a_reset_during_a_batch_is_noticed_at_once(
     assert time.monotonic() - began_s < 5
     assert link.read(first.workspace_address, 4) == bytes(4)
     assert link.hello().nonce != first.nonce
+
+
+def test_frames_of_an_earlier_boot_are_left_alone(device: HostDevice) -> None:
+    stream = FlakyStream(device.stream)
+    link = MonitorLink(stream)
+    before = link.hello()
+    link.reset()
+    stream.inject(encode_frame(Frame(REPLY_BIT, 0, before.nonce, bytes(8))))
+    assert link.read(before.workspace_address, 4) == bytes(4)
+    # a later boot's is not
+    stream.inject(encode_frame(Frame(REPLY_BIT, 0, before.nonce ^ 1, bytes(8))))
+    with pytest.raises(DeviceReset):
+        link.read(before.workspace_address, 4)
 
 
 def test_a_lost_result_is_asked_for_at_the_deadline(
