@@ -18,7 +18,7 @@ LAYERS = (
     ("bench", "bundle"),
     ("device", "doctor"),
     ("probe",),
-    ("project",),
+    ("project", "emulator"),
     ("compiler", "link"),
     ("kernels", "frontend"),
     ("graph",),

@@ -5,8 +5,7 @@
 // value * multiplier * 2^(shift - 31), rounded to nearest after the multiply
 // and half away from zero after the right shift. The multiplier is never
 // negative; a left shift wraps.
-static inline int32_t utvm_requantize(int32_t value, int32_t multiplier, int32_t shift)
-{
+static inline int32_t utvm_requantize(int32_t value, int32_t multiplier, int32_t shift) {
     // Without a branch: compilers would compute the product on both sides.
     int32_t left = shift & ~(shift >> 31);
     value = (int32_t)((uint32_t)value << left);
@@ -23,8 +22,7 @@ static inline int32_t utvm_requantize(int32_t value, int32_t multiplier, int32_t
 // value * (high * 2^26 + low) * 2^-(shift + 26), half away from zero. Results
 // beyond +-1024, far outside int8, are cut there.
 static inline int32_t utvm_requantize_exact(int32_t value, int32_t high, int32_t low,
-                                            int32_t shift)
-{
+                                            int32_t shift) {
     uint64_t magnitude = value < 0 ? 0u - (uint32_t)value : (uint32_t)value;
     uint64_t product = magnitude * (uint32_t)high + ((magnitude * (uint32_t)low) >> 26);
     uint64_t rounded = (product + ((uint64_t)1 << (shift - 1))) >> shift;
@@ -32,28 +30,24 @@ static inline int32_t utvm_requantize_exact(int32_t value, int32_t high, int32_t
     return value < 0 ? -result : result;
 }
 
-static inline int32_t utvm_add(int32_t left, int32_t right)
-{
+static inline int32_t utvm_add(int32_t left, int32_t right) {
     return (int32_t)((uint32_t)left + (uint32_t)right);
 }
 
-static inline int32_t utvm_clamp(int32_t value, int32_t low, int32_t high)
-{
+static inline int32_t utvm_clamp(int32_t value, int32_t low, int32_t high) {
     value = value < low ? low : value;
     return value > high ? high : value;
 }
 
 // value / divisor, half away from zero; divisor > 0.
-static inline int32_t utvm_divide(int32_t value, int32_t divisor)
-{
+static inline int32_t utvm_divide(int32_t value, int32_t divisor) {
     int32_t half = divisor / 2;
     return (value > 0 ? value + half : value - half) / divisor;
 }
 
 // Half away from zero. Values far outside int8, and NaN as the smallest, are
 // cut to +-1024, so that the conversion is defined.
-static inline int32_t utvm_quantize(float value)
-{
+static inline int32_t utvm_quantize(float value) {
     if (!(value > -1024.0f)) {
         return -1024;
     }
@@ -71,14 +65,12 @@ static inline int32_t utvm_quantize(float value)
 }
 
 // left * right / 2^31, half up.
-static inline int32_t utvm_high_product(int32_t left, int32_t right)
-{
+static inline int32_t utvm_high_product(int32_t left, int32_t right) {
     return (int32_t)(((int64_t)left * right + ((int64_t)1 << 30)) >> 31);
 }
 
 // value / 2^bits, half away from zero; bits >= 1.
-static inline int32_t utvm_rounded_shift(int32_t value, int32_t bits)
-{
+static inline int32_t utvm_rounded_shift(int32_t value, int32_t bits) {
     if (bits > 31) {
         return 0;
     }
@@ -87,15 +79,13 @@ static inline int32_t utvm_rounded_shift(int32_t value, int32_t bits)
 }
 
 // value * 2^bits, saturated.
-static inline int32_t utvm_saturated_shift(int32_t value, int32_t bits)
-{
+static inline int32_t utvm_saturated_shift(int32_t value, int32_t bits) {
     int64_t wide = (int64_t)value * ((int64_t)1 << bits);
     wide = wide > INT32_MAX ? INT32_MAX : wide;
     return (int32_t)(wide < INT32_MIN ? INT32_MIN : wide);
 }
 
-static inline int32_t utvm_leading_zeros(uint32_t value)
-{
+static inline int32_t utvm_leading_zeros(uint32_t value) {
     int32_t zeros = 32;
     while (value != 0u) {
         value >>= 1;
@@ -106,8 +96,7 @@ static inline int32_t utvm_leading_zeros(uint32_t value)
 
 // 1 / (sum's fraction in [1, 2)) as Q0.31, for a positive sum: three
 // Newton-Raphson steps on 48/17 - 32/17 d in Q2.29.
-static inline int32_t utvm_reciprocal(int32_t sum)
-{
+static inline int32_t utvm_reciprocal(int32_t sum) {
     uint32_t fraction = ((uint32_t)sum << utvm_leading_zeros((uint32_t)sum)) - 0x80000000u;
     int32_t half = (int32_t)(((int64_t)fraction + INT32_MAX + 1) / 2);
     int32_t x = 1515870810 + utvm_high_product(half, -1010580540);
