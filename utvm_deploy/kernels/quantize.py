@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from importlib import resources
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from tvm import tirx
@@ -21,8 +21,6 @@ INT8_MAX = 127
 
 # At this scale every value but zero leaves the int8 range, whatever the zero point.
 _LARGEST_EXACT_SCALE = 1024.0
-
-T = TypeVar("T")
 
 
 def header() -> str:
@@ -80,15 +78,18 @@ def wrap_int32(value: int) -> int:
     return (value + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
-class ExactMultiplier(NamedTuple, Generic[T]):
-    """scale = (high * 2**26 + low) * 2**-(shift + 26), without any rounding."""
+class ExactMultiplier(NamedTuple):
+    """scale = (high * 2**26 + low) * 2**-(shift + 26), without any rounding.
 
-    high: T
-    low: T
-    shift: T
+    The fields are integers on the host and expressions in TIR.
+    """
+
+    high: Any
+    low: Any
+    shift: Any
 
 
-def exact_multiplier(scale: float) -> ExactMultiplier[int]:
+def exact_multiplier(scale: float) -> ExactMultiplier:
     """``scale`` with all 53 bits of its fraction.
 
     The reference multiplies by a double in FULLY_CONNECTED; this is that product in integers.
@@ -117,7 +118,7 @@ def requantize(value: Any, multiplier: Any, shift: Any) -> Any:
     return tirx.call_pure_extern("int32", "utvm_requantize", value, multiplier, shift)
 
 
-def requantize_exact(value: Any, multiplier: ExactMultiplier[Any]) -> Any:
+def requantize_exact(value: Any, multiplier: ExactMultiplier) -> Any:
     """TIR: value * scale with the scale's whole double-precision fraction (fully connected)."""
     return tirx.call_pure_extern(
         "int32",
