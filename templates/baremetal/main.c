@@ -49,7 +49,7 @@ static void port_reset(void *context) {
 
 static void port_code_written(void *context, const void *address, uint32_t size) {
     (void)context;
-    sync_code(address, size);
+    utvm_sync_code(address, size);
 }
 
 static uint8_t rx_buffer[UTVM_RX_BYTES(PAYLOAD_BYTES)];

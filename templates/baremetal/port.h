@@ -32,8 +32,9 @@ void timer_resume(void);
 void timer_isr(void);
 
 _Noreturn void system_reset(void);
-// Makes code that was just written there visible to instruction fetch.
-void sync_code(const void *address, uint32_t size);
+// Makes code that was just written there visible to instruction fetch. The
+// host calls it as a task where it wrote past the runtime.
+void utvm_sync_code(const void *address, uint32_t size);
 
 // What a fault handler leaves behind for after the reset; survives it, because
 // start-up does not touch .noinit. The host reads it by its symbol.

@@ -83,25 +83,6 @@ static void caches_on(void) {
 #endif
 }
 
-void sync_code(const void *address, uint32_t size) {
-#if BOARD_DCACHE_BYTES
-    const uint32_t end = (uint32_t)(uintptr_t)address + size;
-    uint32_t line = (uint32_t)(uintptr_t)address & ~(BOARD_CACHE_LINE_BYTES - 1u);
-    barrier();
-    for (; line < end; line += BOARD_CACHE_LINE_BYTES) {
-        CACHE_DCCMVAU = line;
-    }
-    barrier();
-#else
-    (void)address;
-    (void)size;
-#endif
-#if BOARD_ICACHE_BYTES
-    CACHE_ICIALLU = 0u;
-#endif
-    barrier();
-}
-
 _Noreturn void system_reset(void) {
 #if BOARD_DCACHE_BYTES
     dcache_all(&CACHE_DCCISW); // .noinit must reach the memory that survives

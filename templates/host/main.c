@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -35,9 +36,13 @@
 #define UTVM_IMAGE_ID ""
 #endif
 
-// On a cache line, as much as any kernel asks for.
+// The largest page of the systems that this runs on: rights are given by page.
+#define PAGE_BYTES 65536u
+
+// Modules run from it, at fixed addresses that a direct call reaches from
+// anywhere in the program.
 extern uint8_t utvm_workspace[UTVM_WORKSPACE_BYTES];
-uint8_t utvm_workspace[UTVM_WORKSPACE_BYTES] __attribute__((aligned(64)));
+uint8_t utvm_workspace[UTVM_WORKSPACE_BYTES] __attribute__((aligned(PAGE_BYTES)));
 
 // A second symbol at its end, for whoever reads the ELF.
 #define STRING_(x) #x
@@ -104,6 +109,12 @@ static void port_reset(void *context) {
     _exit(1);
 }
 
+static void port_code_written(void *context, const void *address, uint32_t size) {
+    (void)context;
+    char *begin = (char *)(uintptr_t)address;
+    __builtin___clear_cache(begin, begin + size);
+}
+
 static uint32_t boot_nonce(void) {
     uint32_t nonce = 0;
     int fd = open("/dev/urandom", O_RDONLY);
@@ -144,8 +155,13 @@ int main(int argc, char **argv) {
     static uint8_t rx[UTVM_RX_BYTES(UTVM_PAYLOAD_BYTES)];
     static uint8_t tx[UTVM_TX_BYTES(UTVM_PAYLOAD_BYTES)];
     const uint8_t *workspace_end = utvm_workspace + UTVM_WORKSPACE_BYTES;
+    uint32_t workspace_rights = UTVM_RIGHT_READ | UTVM_RIGHT_WRITE;
+    // a system may forbid it; then there are no modules, and all else works
+    if (!mprotect(utvm_workspace, UTVM_WORKSPACE_BYTES, PROT_READ | PROT_WRITE | PROT_EXEC)) {
+        workspace_rights |= UTVM_RIGHT_EXECUTE;
+    }
     const struct utvm_region regions[] = {
-        {utvm_workspace, workspace_end, UTVM_RIGHT_READ | UTVM_RIGHT_WRITE},
+        {utvm_workspace, workspace_end, workspace_rights},
         {__executable_start, etext, UTVM_RIGHT_READ | UTVM_RIGHT_EXECUTE},
     };
     struct port port = {argv[0], 0};
@@ -155,6 +171,7 @@ int main(int argc, char **argv) {
         .write = port_write,
         .ticks = port_ticks,
         .reset = port_reset,
+        .code_written = port_code_written,
         .rx_buffer = rx,
         .rx_size = sizeof rx,
         .tx_buffer = tx,

@@ -15,7 +15,9 @@ _READ_EXECUTE = "UTVM_RIGHT_READ | UTVM_RIGHT_EXECUTE"
 _READ_WRITE = "UTVM_RIGHT_READ | UTVM_RIGHT_WRITE"
 
 # What the host looks up in the ELF although nothing in the image refers to it.
-RUNTIME_ENTRY_POINTS = ("utvm_crc32_of",)
+RUNTIME_ENTRY_POINTS = ("utvm_crc32_of", "utvm_fill", "utvm_check_zones")
+# With it come all functions of the host's C library that modules may call.
+HOST_LIBRARY_ENTRY_POINT = "utvm_libc_memcpy"
 
 
 def board_config(board: Board) -> str:
@@ -156,7 +158,7 @@ def cmake_lists(
     entry_points = list(RUNTIME_ENTRY_POINTS)
     if model is not None:
         entry_points += [f"{model}_run", f"{model}_run_layer"]
-    link = ["-Wl,--gc-sections", *(f"-Wl,-u,{name}" for name in entry_points)]
+    link = ["-Wl,--gc-sections"]
     definitions = ["UTVM_IMAGE_ID=${UTVM_IMAGE_ID}"]
     if core.is_arm:
         link += ["-nostartfiles", "-Wl,-T,${CMAKE_SOURCE_DIR}/link.ld", "-Wl,--fatal-warnings"]
@@ -164,7 +166,9 @@ def cmake_lists(
         # Addresses on the wire have 32 bits, so nothing may lie above 4 GiB.
         common.append("-fno-pie")
         link.append("-no-pie")
+        entry_points.append(HOST_LIBRARY_ENTRY_POINT)
         definitions.append(f"UTVM_WORKSPACE_BYTES={board.main_ram.size}")
+    link += [f"-Wl,-u,{name}" for name in entry_points]
     lines = [
         f"# An image for {board.name}: cmake -B build && cmake --build build",
         "cmake_minimum_required(VERSION 3.16)",

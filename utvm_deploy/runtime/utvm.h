@@ -26,8 +26,9 @@
 //         err = utvm_poll(&utvm);    // 0: nothing to do, so the core may sleep
 //     }
 //
-// Link with -Wl,-u,utvm_crc32_of: the host finds it in the ELF and calls it
-// as a task, but nothing in the image refers to it.
+// Link with -Wl,-u,utvm_crc32_of -Wl,-u,utvm_fill -Wl,-u,utvm_check_zones: the
+// host finds them in the ELF and calls them as tasks, but nothing in the image
+// refers to them.
 //
 // There is no heap, no global variable, no recursion; of the C library only
 // memcpy and memset. Several runtimes may live in one image.
@@ -236,3 +237,17 @@ void utvm_crc32_of(const void *data, uint32_t size, uint32_t *out);
 #endif
 
 #endif
+// Bytes of a red zone, which lies on either side of what the host allocates.
+#define UTVM_ZONE_BYTES 32u
+
+// As a task: size bytes at to become pattern, whose lowest byte goes to
+// addresses that are multiples of four.
+void utvm_fill(uint8_t *to, uint32_t size, uint32_t pattern);
+
+// As a task: look at zones filled like that. If *broken is 0, it becomes the
+// address of the first byte that differs. Null pointers are passed over.
+void utvm_check_zones(uint32_t *broken, uint32_t pattern, const uint8_t *zone_0,
+                      const uint8_t *zone_1, const uint8_t *zone_2, const uint8_t *zone_3,
+                      const uint8_t *zone_4, const uint8_t *zone_5, const uint8_t *zone_6,
+                      const uint8_t *zone_7, const uint8_t *zone_8, const uint8_t *zone_9);
+
