@@ -232,11 +232,6 @@ uint32_t utvm_crc32(uint32_t crc, const void *data, uint32_t size);
 // The same as a task: the CRC-32 of size bytes to *out.
 void utvm_crc32_of(const void *data, uint32_t size, uint32_t *out);
 
-#ifdef __cplusplus
-}
-#endif
-
-#endif
 // Bytes of a red zone, which lies on either side of what the host allocates.
 #define UTVM_ZONE_BYTES 32u
 
@@ -251,3 +246,8 @@ void utvm_check_zones(uint32_t *broken, uint32_t pattern, const uint8_t *zone_0,
                       const uint8_t *zone_4, const uint8_t *zone_5, const uint8_t *zone_6,
                       const uint8_t *zone_7, const uint8_t *zone_8, const uint8_t *zone_9);
 
+#ifdef __cplusplus
+}
+#endif
+
+#endif
