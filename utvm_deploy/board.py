@@ -12,6 +12,8 @@ from pathlib import Path
 from utvm_deploy.board_facts import (
     CHILD_PROBE,
     EMULATOR_PROBE,
+    LINK_KINDS,
+    MONITOR_LINK,
     Board,
     Cpu,
     Driver,
@@ -41,7 +43,6 @@ __all__ = [
 TEMPLATES = ("host", "baremetal", "zephyr")
 FPUS = ("none", "single", "double")
 REGION_KINDS = ("flash", "ram", "tcm")
-LINK_KINDS = ("monitor", "debug")
 TICK_UNITS = ("cycles", "instructions", "nanoseconds")
 
 # What each driver of templates/baremetal wants to know; the values are whole numbers.
@@ -67,6 +68,7 @@ TIMER_DRIVERS = {
     "dwt": ("clock_hz",),
     "cmsdk": ("base", "irq", "clock_hz"),
     "sse_counter": ("base", "control_base", "clock_hz"),
+    "stm32_tim": ("base", "slow_base", "enable_register", "enable_mask", "clock_hz"),
 }
 CLOCK_DRIVERS: dict[str, tuple[str, ...]] = {
     "none": (),
@@ -122,7 +124,8 @@ def _read_board(path: Path) -> Board:
         raise top.error("name", f"{name!r} differs from the file's name {path.stem!r}")
     memory = _read_memory(top)
     cpu = _read_cpu(top.table("cpu"))
-    project = _read_project(top.table("project"), cpu, memory)
+    link = _read_link(top.table("link"))
+    project = _read_project(top.table("project"), cpu, memory, link)
     emulator = _read_emulator(top.table("emulator")) if top.has("emulator") else None
     board = Board(
         name=name,
@@ -132,7 +135,7 @@ def _read_board(path: Path) -> Board:
         memory=memory,
         project=project,
         probe=_read_probe(top.table("probe"), emulator is not None),
-        link=_read_link(top.table("link")),
+        link=link,
         emulator=emulator,
         source=path.read_text(encoding="utf-8"),
     )
@@ -209,7 +212,7 @@ def _read_timer(table: Table) -> Timer:
     return timer
 
 
-def _read_project(table: Table, cpu: Cpu, memory: tuple[Region, ...]) -> Project:
+def _read_project(table: Table, cpu: Cpu, memory: tuple[Region, ...], link: Link) -> Project:
     templates = table.strings("templates", TEMPLATES)
     if not templates:
         raise table.error("templates", f"must name one of {', '.join(TEMPLATES)}")
@@ -217,9 +220,12 @@ def _read_project(table: Table, cpu: Cpu, memory: tuple[Region, ...]) -> Project
         raise table.error("templates", f"{templates} do not fit the core {cpu.core!r}")
     uart = timer = clock = None
     if "baremetal" in templates:
-        uart_table = table.table("uart")
-        uart = _read_driver(uart_table, UART_DRIVERS)
-        uart_table.finish()
+        if table.has("uart") or MONITOR_LINK in link.kinds:
+            uart_table = table.table("uart")
+            uart = _read_driver(uart_table, UART_DRIVERS)
+            uart_table.finish()
+        else:
+            uart = Driver("none", ())
         timer = _read_timer(table.table("timer"))
         clock_table = table.table("clock")
         clock = _read_driver(clock_table, CLOCK_DRIVERS)

@@ -15,6 +15,11 @@ from utvm_deploy.errors import BoardError
 CHILD_PROBE = "child"
 EMULATOR_PROBE = "qemu"
 
+# The links: to the runtime's command loop over a byte stream; through a debugger's server.
+MONITOR_LINK = "monitor"
+DEBUG_LINK = "debug"
+LINK_KINDS = (MONITOR_LINK, DEBUG_LINK)
+
 
 @dataclass(frozen=True)
 class Cpu:
@@ -123,7 +128,10 @@ class Probe:
 
 @dataclass(frozen=True)
 class Link:
-    """How bytes move between host and device; the first kind is the default."""
+    """How bytes move between host and device.
+
+    Batches run over the first kind; where it is the monitor, a debug link beside it moves memory.
+    """
 
     kinds: tuple[str, ...]
     baud: int  # 0: the link is no serial line

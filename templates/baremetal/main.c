@@ -95,6 +95,7 @@ int main(void) {
     timer_start();
     interrupts_on();
     int result = utvm_init(&utvm, &config, boot_nonce());
+    debugger_open(&utvm);
     while (result >= 0) {
         result = utvm_poll(&utvm);
         if (result == 0) {

@@ -31,6 +31,10 @@ void timer_pause(void);
 void timer_resume(void);
 void timer_isr(void);
 
+// Lets a debugger take over from here on.
+struct utvm;
+void debugger_open(struct utvm *utvm);
+
 _Noreturn void system_reset(void);
 // Makes code that was just written there visible to instruction fetch. The
 // host calls it as a task where it wrote past the runtime.

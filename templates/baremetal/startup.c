@@ -38,7 +38,9 @@ __attribute__((section(".vectors"), used)) const struct vector_table vector_tabl
         [11] = fault_handler, // DebugMonitor
         [13] = fault_handler, // PendSV
         [14] = timer_isr,     // SysTick
+#ifdef BOARD_UART_RX_IRQ
         [15 + BOARD_UART_RX_IRQ] = uart_rx_isr,
+#endif
 #ifdef BOARD_TIMER_IRQ
         [15 + BOARD_TIMER_IRQ] = timer_isr,
 #endif

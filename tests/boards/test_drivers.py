@@ -37,7 +37,8 @@ def drivers(board: Board, folder: Path) -> ctypes.CDLL:
             assert count == 1
             text = re.sub(r"__asm volatile\(.*\);", "", text)
         path.write_text(text)
-    sources = [path for path in (folder / "template").glob("*_*.c")]
+    kinds = ("clock", "timer", "uart")
+    sources = [path for kind in kinds for path in (folder / "template").glob(f"{kind}_*.c")]
     assert len(sources) == 3
     library = folder / "drivers.so"
     include = ["-I", str(folder / "template")]

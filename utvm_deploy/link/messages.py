@@ -175,6 +175,20 @@ REGION = Layout(
     )
 )
 
+# How a debugger and the runtime pass a request where there is no line (utvm_serve_mailbox).
+MAILBOX = Layout(
+    (
+        Field("version", "u32", "PROTOCOL_VERSION of the image"),
+        Field("nonce", "u32", "of the device's boot"),
+        Field("request", "u32", "where the payload of a request is put"),
+        Field("reply", "u32", "where the payload of its reply is found"),
+        Field("opcode", "u32", "of the request; with REPLY_BIT once it is done"),
+        Field("length", "u32", "of the request's payload, then of the reply's, in bytes"),
+        Field("code", "u32", "first byte of the code written since the last request"),
+        Field("code_bytes", "u32", "its size; 0: none was written"),
+    )
+)
+
 _ADDRESS = Field("address", "u32", "first byte")
 _SIZE = Field("size", "u32", "in bytes")
 
@@ -316,6 +330,7 @@ def header_lines() -> Iterator[str]:
     yield ""
     yield from _offsets("TASK", TASK)
     yield from _offsets("REGION", REGION)
+    yield from _offsets("MAILBOX", MAILBOX)
     yield "#endif"
 
 

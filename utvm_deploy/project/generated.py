@@ -24,8 +24,8 @@ def board_config(board: Board) -> str:
     """``board_config.h`` of a bare-metal project: the board file's numbers for the C compiler."""
     uart, timer, clock = _baremetal(board)
     cpu = board.cpu
-    irqs = [uart.setting("rx_irq")]
-    irqs += [value for key, value in timer.settings if key == "irq"]
+    settings = (*uart.settings, *timer.settings)
+    irqs = [value for key, value in settings if key in ("irq", "rx_irq")]
     assert board.project.timer is not None
     stack = board.data_ram
     lines = [
@@ -39,7 +39,7 @@ def board_config(board: Board) -> str:
         f"#define BOARD_ICACHE_BYTES {cpu.icache_bytes}u",
         f"#define BOARD_DCACHE_BYTES {cpu.dcache_bytes}u",
         f"#define BOARD_CACHE_LINE_BYTES {cpu.facts.cache_line_bytes}u",
-        f"#define BOARD_INTERRUPT_COUNT {max(irqs) + 1}u",
+        f"#define BOARD_INTERRUPT_COUNT {max(irqs, default=-1) + 1}u",
         f"#define BOARD_STACK_RAM_START 0x{stack.address:08x}u",
         f"#define BOARD_STACK_RAM_END 0x{stack.end:08x}u",
         "",

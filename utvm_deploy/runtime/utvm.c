@@ -282,3 +282,47 @@ int utvm_poll(utvm_t *utvm) {
         return receive(utvm);
     }
 }
+
+/// Mailbox ///
+
+void utvm_open_mailbox(utvm_t *utvm, uint8_t *mailbox) {
+    memset(mailbox, 0, UTVM_MAILBOX_BYTES);
+    utvm_put32(mailbox + UTVM_MAILBOX_VERSION, UTVM_PROTOCOL_VERSION);
+    utvm_put32(mailbox + UTVM_MAILBOX_NONCE, utvm->nonce);
+    utvm_put32(mailbox + UTVM_MAILBOX_REQUEST,
+               (uint32_t)(uintptr_t)(utvm->config->rx_buffer + UTVM_HEADER_BYTES));
+    utvm_put32(mailbox + UTVM_MAILBOX_REPLY, (uint32_t)(uintptr_t)utvm_reply(utvm));
+}
+
+void utvm_serve_mailbox(utvm_t *utvm, uint8_t *mailbox) {
+    const struct utvm_config *config = utvm->config;
+    uint32_t opcode = utvm_get32(mailbox + UTVM_MAILBOX_OPCODE);
+    uint32_t length = utvm_get32(mailbox + UTVM_MAILBOX_LENGTH);
+    uint32_t code_bytes = utvm_get32(mailbox + UTVM_MAILBOX_CODE_BYTES);
+    if (code_bytes && config->code_written) {
+        uintptr_t code = utvm_get32(mailbox + UTVM_MAILBOX_CODE);
+        config->code_written(config->context, (const void *)code, code_bytes);
+    }
+    utvm->state = UTVM_STATE_RECEIVE;
+    utvm->state_after_send = UTVM_STATE_RECEIVE;
+    if (length > utvm_request_max(utvm)) {
+        utvm_outcome(utvm, UTVM_STATUS_LENGTH, 0, length);
+    } else {
+        // as if the frame around the payload had come
+        utvm->rx_length = UTVM_HEADER_BYTES + length + UTVM_CRC_BYTES;
+        dispatch(utvm, opcode);
+        struct utvm_request request = request_of(utvm);
+        if (utvm->state == UTVM_STATE_CHECKSUM) {
+            while (!utvm_checksum_step(utvm)) {
+            }
+        }
+        if (utvm->state_after_send == UTVM_STATE_RUN) {
+            while (!utvm_execute_step(utvm, request)) {
+            }
+        }
+    }
+    utvm->state = UTVM_STATE_RECEIVE;
+    utvm->rx_length = 0;
+    utvm_put32(mailbox + UTVM_MAILBOX_LENGTH, utvm->reply_length);
+    utvm_put32(mailbox + UTVM_MAILBOX_OPCODE, opcode | UTVM_REPLY_BIT);
+}

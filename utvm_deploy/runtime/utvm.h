@@ -226,6 +226,17 @@ int utvm_init(utvm_t *utvm, const struct utvm_config *config, uint32_t nonce);
 // port can send again, negative what a port's read or write returned.
 int utvm_poll(utvm_t *utvm);
 
+// The other way in: a debugger puts a request into memory and starts the core
+// at a function of the port that calls utvm_serve_mailbox and then comes to a
+// breakpoint. No line is needed; what is done, and what is refused, is the
+// same. The mailbox is a word-aligned array of UTVM_MAILBOX_BYTES.
+
+// Fill in where requests and replies lie, after utvm_init.
+void utvm_open_mailbox(utvm_t *utvm, uint8_t *mailbox);
+
+// Do what the request asks, all of it, and leave the reply.
+void utvm_serve_mailbox(utvm_t *utvm, uint8_t *mailbox);
+
 // CRC-32 (zlib's) of size bytes, continuing from crc, which is 0 at first.
 uint32_t utvm_crc32(uint32_t crc, const void *data, uint32_t size);
 

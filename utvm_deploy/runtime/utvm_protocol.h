@@ -173,4 +173,22 @@ enum utvm_tick_unit {
 #define UTVM_REGION_RIGHTS 8u
 #define UTVM_REGION_BYTES 12u
 
+// PROTOCOL_VERSION of the image (u32)
+#define UTVM_MAILBOX_VERSION 0u
+// of the device's boot (u32)
+#define UTVM_MAILBOX_NONCE 4u
+// where the payload of a request is put (u32)
+#define UTVM_MAILBOX_REQUEST 8u
+// where the payload of its reply is found (u32)
+#define UTVM_MAILBOX_REPLY 12u
+// of the request; with REPLY_BIT once it is done (u32)
+#define UTVM_MAILBOX_OPCODE 16u
+// of the request's payload, then of the reply's, in bytes (u32)
+#define UTVM_MAILBOX_LENGTH 20u
+// first byte of the code written since the last request (u32)
+#define UTVM_MAILBOX_CODE 24u
+// its size; 0: none was written (u32)
+#define UTVM_MAILBOX_CODE_BYTES 28u
+#define UTVM_MAILBOX_BYTES 32u
+
 #endif
