@@ -13,6 +13,9 @@
     │   ├── LinkTimeout          no answer within the deadline
     │   └── LinkClosed           the other end went away
     ├── DeviceError              the device answered with an error status
+    │   ├── StoppedTask          a task did not end by itself (cause, pc, lr, address)
+    │   │   ├── DeviceFault      it faulted
+    │   │   └── TaskTimeout      its deadline passed
     │   └── DeviceReset          the device restarted: what was in its RAM is lost
     ├── VerifyError              output bytes differ from the reference
     └── BundleError              a bundle is damaged or cannot be written
@@ -99,6 +102,56 @@ class DeviceError(UtvmError):
         self.status = status
         self.index = index
         self.detail = detail
+
+
+class StoppedTask(DeviceError):
+    """A task did not end by itself; those behind it in its batch did not run.
+
+    ``index`` is its position among the tasks that were handed over, ``detail`` how many of its
+    calls did end. ``pc`` is where it was, ``lr`` where it would have returned to, ``address`` what
+    it accessed; None where the device does not know. Who queued the task may say in ``task`` what
+    it is.
+    """
+
+    def __init__(
+        self,
+        cause: str,
+        *,
+        status: int | None = None,
+        index: int = 0,
+        detail: int = 0,
+        pc: int | None = None,
+        lr: int | None = None,
+        address: int | None = None,
+    ) -> None:
+        super().__init__(cause, status=status, index=index, detail=detail)
+        self.cause = cause
+        self.pc = pc
+        self.lr = lr
+        self.address = address
+        self.task = ""
+
+    def _sentence(self, what: str) -> str:
+        name = f" ({self.task})" if self.task else ""
+        cause = f": {self.cause}" if self.cause else ""
+        return (
+            f"task {self.index}{name} {what}{cause}; the tasks behind it did not run, and the "
+            "device waits for the next ones"
+        )
+
+
+class DeviceFault(StoppedTask):
+    """A task faulted and was stopped; the device works on, its RAM as the task left it."""
+
+    def __str__(self) -> str:
+        return self._sentence("faulted")
+
+
+class TaskTimeout(StoppedTask):
+    """A task did not end within its deadline and was stopped; the device works on."""
+
+    def __str__(self) -> str:
+        return self._sentence("did not end within its deadline and was stopped")
 
 
 class DeviceReset(DeviceError):

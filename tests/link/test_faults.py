@@ -195,7 +195,7 @@ def test_a_lost_result_is_asked_for_at_the_deadline(
 
 
 def test_a_batch_longer_than_its_deadline(device: HostDevice, symbols: dict[str, int]) -> None:
-    link = MonitorLink(device.stream, Timeouts(reply_s=0.05, resend_s=0.02))
+    link = MonitorLink(device.stream, Timeouts(last_s=0.05, resend_s=0.02))
     with pytest.raises(LinkTimeout):
         link.execute([Task(symbols["test_sleep"], (400,))], 0.1)
     # The device is deaf until it is done; then the link works on.

@@ -10,6 +10,7 @@ import pytest
 from utvm_deploy.link.messages import (
     BY_NAME,
     BY_OPCODE,
+    FAULT,
     HEADER,
     MESSAGES,
     OUTCOME,
@@ -59,7 +60,7 @@ def test_names_of_opcodes() -> None:
 
 def test_the_specification_has_the_same_numbers() -> None:
     page = (Path(__file__).resolve().parents[2] / "PROTOCOL.md").read_text()
-    for layout in (HEADER, OUTCOME, TASK):
+    for layout in (HEADER, OUTCOME, TASK, FAULT):
         for field, offset in layout.offsets():
             assert f"| {offset} | {field.name} | {field.type} |" in page
     for field, offset in BY_NAME["HELLO"].reply.offsets():
@@ -80,3 +81,4 @@ def test_the_specification_has_the_default_timeouts() -> None:
     assert f"({times.reply_s:g} s; HELLO {times.boot_s:g} s" in page
     assert f"after {times.resend_s:g} s of silence" in page
     assert f"then every {times.resend_max_s:g} s" in page
+    assert f"gives the device {times.last_s:g} s" in page

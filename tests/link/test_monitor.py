@@ -23,7 +23,7 @@ from utvm_deploy.link.waits import Timeouts
 def test_hello(link: MonitorLink, symbols: dict[str, int]) -> None:
     hello = link.hello()
     assert hello.protocol_version == PROTOCOL_VERSION
-    assert hello.runtime_version == "1.0"
+    assert hello.runtime_version == "1.1"
     assert hello.request_bytes == 256
     assert hello.reply_bytes >= 256
     assert (hello.tick_unit, hello.ticks_per_second) == ("nanoseconds", 1_000_000_000)
@@ -36,7 +36,7 @@ def test_hello(link: MonitorLink, symbols: dict[str, int]) -> None:
 
 def test_regions(link: MonitorLink, symbols: dict[str, int]) -> None:
     workspace, text = link.regions()
-    assert workspace == Region(symbols["utvm_workspace"], 262144, True, True, False)
+    assert workspace == Region(symbols["utvm_workspace"], 262144, True, True, True)
     assert (text.readable, text.writable, text.executable) == (True, False, True)
     assert text.address <= symbols["test_count"] < text.address + text.size
 
@@ -93,7 +93,7 @@ def test_refusals(link: MonitorLink, symbols: dict[str, int]) -> None:
         (lambda: link.read(base + size - 3, 4), base + size - 3),
         (lambda: link.write(count, b"\0"), count),
         (lambda: link.checksum(0xFFFFFFFF, 1), 0xFFFFFFFF),
-        (lambda: link.execute([Task(base)], 1.0), base),
+        (lambda: link.execute([Task(base + size)], 1.0), base + size),
     ):
         with pytest.raises(DeviceError, match="its regions do not allow that at 0x") as caught:
             action()
@@ -110,7 +110,7 @@ def test_a_refused_batch_names_the_task_and_runs_nothing(
     link.write(base, bytes(4))
     good = Task(symbols["test_count"], (base,))
     with pytest.raises(DeviceError) as caught:
-        link.execute([good, good, Task(base), good], 5.0)
+        link.execute([good, good, Task(base + 262144), good], 5.0)
     assert caught.value.index == 2
     assert link.read(base, 4) == bytes(4)
 

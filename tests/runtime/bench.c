@@ -63,6 +63,31 @@ static void port_code_written(void *context, const void *address, uint32_t size)
     bench->code_size = size;
 }
 
+static enum utvm_status port_call(void *context, const struct utvm_call *call,
+                                  struct utvm_fault *fault) {
+    struct bench *bench = context;
+    if (bench_calls == bench->stop_after) {
+        fault->kind = UTVM_FAULT_KIND_SIGNAL;
+        fault->exception = 11;
+        fault->pc = 0x1234;
+        fault->bfar = 0x5678;
+        return bench->stop_status;
+    }
+    utvm_call_function(call);
+    return UTVM_STATUS_OK;
+}
+
+static void port_deadline(void *context, uint32_t us) {
+    struct bench *bench = context;
+    bench->deadlines[bench->deadline_count++ % 8] = us;
+}
+
+void bench_guard(struct bench *bench) {
+    bench->config.call = port_call;
+    bench->config.deadline = port_deadline;
+    bench->stop_after = UINT32_MAX;
+}
+
 struct bench *bench_new(void) {
     struct bench *bench = calloc(1, sizeof *bench);
     const uint8_t *task = (const uint8_t *)(uintptr_t)bench_task;

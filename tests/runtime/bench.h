@@ -42,6 +42,12 @@ struct bench {
     // Returned by read and write instead of anything else, if negative.
     int32_t fail;
 
+    // With bench_guard: the call, of all since the program began, that is
+    // stopped; how; and what the runtime said of deadlines.
+    uint32_t stop_after;
+    enum utvm_status stop_status;
+    uint32_t deadlines[8], deadline_count;
+
     uint64_t ticks;
     uint32_t resets;
     // Last call of code_written.
@@ -63,6 +69,9 @@ struct reply {
 // that the sanitizers see a byte too many. The boot frame is already out.
 struct bench *bench_new(void);
 void bench_free(struct bench *bench);
+
+// From now on the port makes the calls and knows deadlines.
+void bench_guard(struct bench *bench);
 
 // COBS of size bytes, without zeros around; its length.
 uint32_t bench_cobs(const uint8_t *data, uint32_t size, uint8_t *out);

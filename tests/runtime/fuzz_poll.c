@@ -42,7 +42,8 @@ static uint32_t word(const uint8_t *data) {
 static void requests(struct bench *bench, const uint8_t *data, size_t size) {
     uint8_t payload[BENCH_PAYLOAD + 8], wire[2 * BENCH_PAYLOAD];
     uint8_t hello[] = {1, 2, 3, 4};
-    bench_give(bench, wire, bench_frame(1, UTVM_OPCODE_HELLO, 1, 0, hello, 4, wire));
+    bench_give(bench, wire,
+               bench_frame(UTVM_PROTOCOL_VERSION, UTVM_OPCODE_HELLO, 1, 0, hello, 4, wire));
     uint32_t sequence = 2;
     while (size >= 2) {
         uint8_t opcode = data[0] % 12;
@@ -58,21 +59,21 @@ static void requests(struct bench *bench, const uint8_t *data, size_t size) {
         uint32_t sent = length;
         // a length that fits, more often than chance has it
         static const uint8_t lengths[8] = {0, 4, 8, 0, 0, 12, 4, 0};
-        if (length > 8 && (data[7] & 3)) {
+        if (length >= UTVM_TASK_BYTES && (data[7] & 3)) {
             if (opcode == UTVM_OPCODE_EXECUTE && length < 64) {
                 // one task
-                uint32_t argc = (length - 8) / 4;
-                utvm_put32(payload + 4, (data[4] & 15u) | argc << 16);
-                sent = 8 + 4 * argc;
+                uint32_t argc = (length - UTVM_TASK_BYTES) / 4;
+                utvm_put32(payload + UTVM_TASK_REPEAT, (data[4] & 15u) | argc << 16);
+                sent = UTVM_TASK_BYTES + 4 * argc;
             } else if (opcode < 8 && lengths[opcode]) {
                 sent = lengths[opcode];
             }
         }
         data += length;
         size -= length;
-        bench_give(
-            bench, wire,
-            bench_frame(1, opcode, sequence, BENCH_NONCE + bench->resets, payload, sent, wire));
+        bench_give(bench, wire,
+                   bench_frame(UTVM_PROTOCOL_VERSION, opcode, sequence, BENCH_NONCE + bench->resets,
+                               payload, sent, wire));
         // now and then the same number again
         sequence += length % 8 != 7;
     }

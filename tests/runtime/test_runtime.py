@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.conftest import HERE, WARNINGS
+from utvm_deploy.link.messages import PROTOCOL_VERSION
 from utvm_deploy.paths import data_dir, runtime_dir
 
 NAMES = re.findall(r"ENTRY\((test_\w+)\)", (HERE / "unit.c").read_text())
@@ -82,7 +83,9 @@ def test_another_protocol_version_does_not_compile(tmp_path: Path) -> None:
     for source in runtime_dir().glob("*.h"):
         text = source.read_text()
         version = "#define UTVM_PROTOCOL_VERSION "
-        (tmp_path / source.name).write_text(text.replace(f"{version}1", f"{version}2"))
+        (tmp_path / source.name).write_text(
+            text.replace(f"{version}{PROTOCOL_VERSION}", f"{version}99")
+        )
     (tmp_path / "port.c").write_text('#include "utvm.h"\n')
     done = subprocess.run(
         ["gcc", "-fsyntax-only", str(tmp_path / "port.c")],

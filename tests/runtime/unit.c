@@ -43,7 +43,7 @@ static struct reply execute(struct bench *bench, const uint8_t *payload, uint32_
 }
 
 #define TASK(function, repeat, argc)                                                               \
-    address_of((const void *)(uintptr_t)(function)), (uint32_t)(repeat) | (uint32_t)(argc) << 16
+    address_of((const void *)(uintptr_t)(function)), (uint32_t)(repeat) | (uint32_t)(argc) << 16, 0
 
 /// Frames ///
 
@@ -109,7 +109,8 @@ static void test_cobs_vectors(void) {
 static void test_no_flipped_bit_is_believed(void) {
     struct bench *bench = greeted();
     uint8_t wire[64];
-    uint32_t length = bench_frame(1, UTVM_OPCODE_REGIONS, 0x2000, BENCH_NONCE, WORDS(0), wire);
+    uint32_t length = bench_frame(UTVM_PROTOCOL_VERSION, UTVM_OPCODE_REGIONS, 0x2000, BENCH_NONCE,
+                                  WORDS(0), wire);
     for (uint32_t bit = 8; bit < 8 * (length - 1); bit++) {
         wire[bit / 8] ^= (uint8_t)(1 << bit % 8);
         bench_give(bench, wire, length);
@@ -238,7 +239,7 @@ static void test_no_session(void) {
     // a request to an earlier boot
     uint8_t wire[64];
     bench_give(bench, wire,
-               bench_frame(1, UTVM_OPCODE_WRITE, bench->sequence, 5,
+               bench_frame(UTVM_PROTOCOL_VERSION, UTVM_OPCODE_WRITE, bench->sequence, 5,
                            WORDS(address_of(bench_workspace), 1), wire));
     bench_run(bench);
     struct reply refusal = bench_take(bench);
@@ -263,8 +264,8 @@ static void test_an_echoing_line(void) {
     TEST(read_memory(bench, bench_constants, 4).found);
     uint8_t wire[64];
     bench_give(bench, wire,
-               bench_frame(1, UTVM_OPCODE_READ | UTVM_REPLY_BIT, bench->sequence, BENCH_NONCE,
-                           WORDS(0, 0, 0), wire));
+               bench_frame(UTVM_PROTOCOL_VERSION, UTVM_OPCODE_READ | UTVM_REPLY_BIT,
+                           bench->sequence, BENCH_NONCE, WORDS(0, 0, 0), wire));
     TEST(bench_run(bench) == 0);
     TEST(!bench_take(bench).found);
     bench_free(bench);
@@ -273,8 +274,8 @@ static void test_an_echoing_line(void) {
 static void test_nothing_is_done_twice(void) {
     struct bench *bench = greeted();
     uint8_t wire[64];
-    uint32_t length = bench_frame(1, UTVM_OPCODE_EXECUTE, bench->sequence, BENCH_NONCE,
-                                  WORDS(TASK(bench_task, 2, 0)), wire);
+    uint32_t length = bench_frame(UTVM_PROTOCOL_VERSION, UTVM_OPCODE_EXECUTE, bench->sequence,
+                                  BENCH_NONCE, WORDS(TASK(bench_task, 2, 0)), wire);
     bench_calls = 0;
     for (int i = 0; i < 3; i++) {
         bench_give(bench, wire, length);
@@ -291,7 +292,7 @@ static void test_nothing_is_done_twice(void) {
     // the same number with other content, and an older number: nobody waits
     uint32_t number = bench->sequence;
     for (uint32_t back = 0; back < 3; back++) {
-        length = bench_frame(1, UTVM_OPCODE_EXECUTE, number - back, BENCH_NONCE,
+        length = bench_frame(UTVM_PROTOCOL_VERSION, UTVM_OPCODE_EXECUTE, number - back, BENCH_NONCE,
                              WORDS(TASK(bench_task, 3, 0)), wire);
         bench_give(bench, wire, length);
     }
@@ -299,7 +300,8 @@ static void test_nothing_is_done_twice(void) {
     TEST(bench_calls == 2 && !bench_take(bench).found);
 
     // an old HELLO of this session neither
-    bench_give(bench, wire, bench_frame(1, UTVM_OPCODE_HELLO, 0x1000, 0, WORDS(77), wire));
+    bench_give(bench, wire,
+               bench_frame(UTVM_PROTOCOL_VERSION, UTVM_OPCODE_HELLO, 0x1000, 0, WORDS(77), wire));
     bench_run(bench);
     TEST(!bench_take(bench).found);
     // but a new host's may have any number
@@ -502,22 +504,22 @@ static void test_refused_batches(void) {
     uint32_t good = address_of((const void *)(uintptr_t)bench_task);
     uint32_t room = utvm_reply_max(&bench->utvm) - UTVM_OUTCOME_BYTES;
     bench_calls = 0;
-    struct reply reply = execute(bench, WORDS(good, 1, address_of(bench_workspace), 1));
+    struct reply reply = execute(bench, WORDS(good, 1, 0, address_of(bench_workspace), 1, 0));
     TEST(reply.status == UTVM_STATUS_ADDRESS && reply.index == 1);
     TEST(reply.detail == address_of(bench_workspace));
-    reply = execute(bench, WORDS(good + 1, 1));
+    reply = execute(bench, WORDS(good + 1, 1, 0));
     TEST(reply.status == UTVM_STATUS_ADDRESS && reply.index == 0);
-    reply =
-        execute(bench, WORDS(good, 1, good, 1 | 13 << 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0));
+    reply = execute(
+        bench, WORDS(good, 1, 0, good, 1 | 13 << 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0));
     TEST(reply.status == UTVM_STATUS_ARGUMENTS && reply.index == 1 && reply.detail == 13);
-    reply = execute(bench, WORDS(good, 1, good, 1 | 2 << 16, 0));
-    TEST(reply.status == UTVM_STATUS_LENGTH && reply.index == 1 && reply.detail == 12);
-    reply = execute(bench, WORDS(good, 1, good));
+    reply = execute(bench, WORDS(good, 1, 0, good, 1 | 2 << 16, 0, 0));
+    TEST(reply.status == UTVM_STATUS_LENGTH && reply.index == 1 && reply.detail == 16);
+    reply = execute(bench, WORDS(good, 1, 0, good));
     TEST(reply.status == UTVM_STATUS_LENGTH && reply.index == 1 && reply.detail == 4);
-    reply = execute(bench, WORDS(good, 1, good, room / 8));
+    reply = execute(bench, WORDS(good, 1, 0, good, room / 8, 0));
     TEST(reply.status == UTVM_STATUS_TOO_LARGE && reply.index == 1 && reply.detail == room);
     TEST(bench_calls == 0);
-    reply = execute(bench, WORDS(good, 1, good, room / 8 - 1));
+    reply = execute(bench, WORDS(good, 1, 0, good, room / 8 - 1, 0));
     TEST(reply.status == UTVM_STATUS_OK && bench_calls == room / 8);
     bench_free(bench);
 }
@@ -527,7 +529,7 @@ static void test_accepted_is_out_before_the_batch_runs(void) {
     bench_calls = 0;
     uint8_t wire[64];
     bench_give(bench, wire,
-               bench_frame(1, UTVM_OPCODE_EXECUTE, bench->sequence, BENCH_NONCE,
+               bench_frame(UTVM_PROTOCOL_VERSION, UTVM_OPCODE_EXECUTE, bench->sequence, BENCH_NONCE,
                            WORDS(TASK(bench_task, 1, 0)), wire));
     bench->write_max = 0;
     TEST(bench_run(bench) == 0 && bench_calls == 0);
@@ -541,12 +543,67 @@ static void test_accepted_is_out_before_the_batch_runs(void) {
     bench_free(bench);
 }
 
+static void test_a_task_that_is_stopped(void) {
+    struct bench *bench = greeted();
+    bench_guard(bench);
+    // the second call of the second task
+    bench->stop_after = 3;
+    bench->stop_status = UTVM_STATUS_FAULT;
+    bench_calls = 0;
+    struct reply reply = execute(
+        bench, WORDS(TASK(bench_task, 2, 0), TASK(bench_task, 3, 1), 5, TASK(bench_task, 1, 0)));
+    TEST(reply.status == UTVM_STATUS_FAULT && reply.index == 1 && reply.detail == 1);
+    TEST(reply.length == UTVM_FAULT_BYTES && bench_calls == 3);
+    TEST(utvm_get32(reply.data + UTVM_FAULT_KIND) == UTVM_FAULT_KIND_SIGNAL);
+    TEST(utvm_get32(reply.data + UTVM_FAULT_EXCEPTION) == 11);
+    TEST(utvm_get32(reply.data + UTVM_FAULT_PC) == 0x1234);
+    TEST(utvm_get32(reply.data + UTVM_FAULT_BFAR) == 0x5678);
+    // the same request again brings the same news, and nothing runs
+    bench->stop_after = UINT32_MAX;
+    bench->sequence--;
+    struct reply again =
+        bench_ask(bench, UTVM_OPCODE_EXECUTE,
+                  WORDS(TASK(bench_task, 2, 0), TASK(bench_task, 3, 1), 5, TASK(bench_task, 1, 0)));
+    TEST(again.status == UTVM_STATUS_FAULT && again.index == 1 && bench_calls == 3);
+    // and then it works on
+    reply = execute(bench, WORDS(TASK(bench_task, 2, 0)));
+    TEST(reply.status == UTVM_STATUS_OK && reply.length == 16 && bench_calls == 5);
+    bench->stop_after = bench_calls;
+    bench->stop_status = UTVM_STATUS_TIMEOUT;
+    reply = execute(bench, WORDS(TASK(bench_task, 2, 0)));
+    TEST(reply.status == UTVM_STATUS_TIMEOUT && reply.index == 0 && reply.detail == 0);
+    bench_free(bench);
+}
+
+static void test_deadlines_reach_the_port(void) {
+    struct bench *bench = greeted();
+    bench_guard(bench);
+    uint32_t task = address_of((const void *)(uintptr_t)bench_task);
+    struct reply reply =
+        execute(bench, WORDS(task, 2, 7000, task, 1, 0, task, 0, 1, task, 1, 0xffffffff));
+    TEST(reply.status == UTVM_STATUS_OK && reply.length == 4 * 8);
+    // set and lifted around each task that has one
+    const uint32_t wanted[] = {7000, 0, 1, 0, 0xffffffff, 0};
+    TEST(bench->deadline_count == 6);
+    TEST(memcmp(bench->deadlines, wanted, sizeof wanted) == 0);
+    bench->stop_after = bench_calls;
+    bench->stop_status = UTVM_STATUS_TIMEOUT;
+    execute(bench, WORDS(task, 1, 5));
+    TEST(bench->deadline_count == 8 && bench->deadlines[7] == 0);
+    // a port without clock: the host's affair
+    bench->config.deadline = NULL;
+    bench->stop_after = UINT32_MAX;
+    reply = execute(bench, WORDS(task, 1, 5));
+    TEST(reply.status == UTVM_STATUS_OK && bench->deadline_count == 8);
+    bench_free(bench);
+}
+
 static void test_one_task_per_poll(void) {
     struct bench *bench = greeted();
     bench_calls = 0;
     uint8_t wire[128];
     bench_give(bench, wire,
-               bench_frame(1, UTVM_OPCODE_EXECUTE, bench->sequence, BENCH_NONCE,
+               bench_frame(UTVM_PROTOCOL_VERSION, UTVM_OPCODE_EXECUTE, bench->sequence, BENCH_NONCE,
                            WORDS(TASK(bench_task, 2, 0), TASK(bench_task, 3, 0)), wire));
     uint32_t calls[8] = {0};
     uint32_t seen = 0;
@@ -604,6 +661,8 @@ static const struct {
     ENTRY(test_arguments_and_ticks),
     ENTRY(test_refused_batches),
     ENTRY(test_accepted_is_out_before_the_batch_runs),
+    ENTRY(test_a_task_that_is_stopped),
+    ENTRY(test_deadlines_reach_the_port),
     ENTRY(test_one_task_per_poll),
     ENTRY(test_two_runtimes),
 };

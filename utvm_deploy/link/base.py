@@ -19,6 +19,9 @@ class Task:
     # Up to messages.MAX_ARGUMENTS words; negative ones as two's complement of 32 bits.
     args: tuple[int, ...] = ()
     repeat: int = 1
+    # How long all its calls may take together, by the device's own clock; None: what is left of
+    # the deadline of the batch.
+    deadline_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,8 @@ class Link(Protocol):
     def execute(self, tasks: Sequence[Task], timeout_s: float) -> list[tuple[int, ...]]:
         """Run ``tasks`` in order; the ticks of every repeat of every task.
 
-        ``timeout_s`` is for all of them together.
+        ``timeout_s`` is for all of them together. A task that faults, or does not end within its
+        deadline, is stopped: DeviceFault or TaskTimeout. Those behind it do not run.
         """
 
     def checksum(self, address: int, size: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from utvm_deploy.link.messages import MAX_ARGUMENTS, TASK, Status
 
 _MAX_REPEAT = 0xFFFF
 _TICKS_BYTES = 8
+# 71 minutes: longer deadlines are the host's.
+_MAX_DEADLINE_US = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,15 @@ def check_tasks(tasks: Sequence[Task]) -> None:
             )
 
 
-def split_tasks(tasks: Sequence[Task], request_bytes: int, reply_bytes: int) -> Iterator[Batch]:
+def deadline_us(task: Task, timeout_s: float) -> int:
+    """What the device is told; where the task has no deadline of its own, the batch's holds."""
+    deadline_s = timeout_s if task.deadline_s is None else task.deadline_s
+    return max(1, math.ceil(min(deadline_s * 1e6, _MAX_DEADLINE_US)))
+
+
+def split_tasks(
+    tasks: Sequence[Task], request_bytes: int, reply_bytes: int, timeout_s: float
+) -> Iterator[Batch]:
     """``tasks`` in order, in the fewest batches; a task with many repeats may span several.
 
     ``request_bytes`` and ``reply_bytes`` are the room for tasks and for ticks.
@@ -81,7 +92,9 @@ def split_tasks(tasks: Sequence[Task], request_bytes: int, reply_bytes: int) -> 
             repeat = min(left, calls_room - sum(repeats), _MAX_REPEAT)
             words = [word & 0xFFFFFFFF for word in task.args]
             records.append(
-                TASK.pack(task.function & 0xFFFFFFFF, repeat, len(words))
+                TASK.pack(
+                    task.function & 0xFFFFFFFF, repeat, len(words), deadline_us(task, timeout_s)
+                )
                 + struct.pack(f"<{len(words)}I", *words)
             )
             positions.append(position)

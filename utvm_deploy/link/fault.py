@@ -81,14 +81,20 @@ def describe_fault(registers: FaultRegisters, place_of: Callable[[int], str]) ->
     """
     name = EXCEPTIONS.get(registers.exception, f"exception {registers.exception}")
     words = f"{name}: " + (", ".join(dict.fromkeys(_causes(registers))) or "cause unknown")
-    if registers.cfsr & _MMFAR_VALID:
-        words += f" at address {registers.mmfar:#010x}"
-    elif registers.cfsr & _BFAR_VALID:
-        words += f" at address {registers.bfar:#010x}"
+    address = fault_address(registers)
+    if address is not None:
+        words += f" at address {address:#010x}"
     # A jump to nowhere stacks nowhere: who jumped is in the link register.
     if registers.cfsr & (1 << 0 | 1 << 8 | 1 << 17) and registers.lr:
         return f"{words}, called from {place_of(registers.lr & ~1)}"
     return f"{words}, in {place_of(registers.pc)}" if registers.pc else words
+
+
+def fault_address(registers: FaultRegisters) -> int | None:
+    """The address that was accessed; None if the core does not know."""
+    if registers.cfsr & _MMFAR_VALID:
+        return registers.mmfar
+    return registers.bfar if registers.cfsr & _BFAR_VALID else None
 
 
 def _causes(registers: FaultRegisters) -> Iterator[str]:

@@ -21,7 +21,7 @@ from utvm_deploy import paths
 # Raised whenever a frame or a message changes its meaning; runtime and host must agree on it.
 # The header, the CRC and the opcode and status of HELLO stay the same in every version, so that
 # two ends of different versions can tell each other so.
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 # Set in the opcode of everything that the device sends.
 REPLY_BIT = 0x80
@@ -49,6 +49,15 @@ class Status(IntEnum):
     ADDRESS = 7  # outside every region with that right; index: task, detail: address
     ARGUMENTS = 8  # too many arguments; index: task, detail: their number
     UNSUPPORTED = 9  # this port cannot do that; detail: the opcode
+    FAULT = 10  # a task faulted; index: task, detail: which of its calls; a fault record follows
+    TIMEOUT = 11  # a task was stopped at its deadline; as FAULT
+
+
+class FaultKind(IntEnum):
+    """Whose numbers a fault record holds."""
+
+    EXCEPTION = 0  # of a Cortex-M
+    SIGNAL = 1  # of a process
 
 
 class Right(IntFlag):
@@ -163,8 +172,25 @@ TASK = Layout(
         Field("function", "u32", "address; on Thumb bit 0 does not matter"),
         Field("repeat", "u16", "how many times it is called, each timed"),
         Field("argc", "u16", "how many words of arguments follow"),
+        Field("deadline", "u32", "of all its calls, in microseconds of the device; 0: none"),
     ),
     tail="argc words, u32 each",
+)
+
+# What follows the outcome if a task did not end by itself. What is not known is 0.
+FAULT = Layout(
+    (
+        Field("kind", "u32", "one of FaultKind"),
+        Field("exception", "u32", "number of the exception or signal that stopped the task"),
+        Field("pc", "u32", "where it was"),
+        Field("lr", "u32", "where it would have returned to"),
+        Field("sp", "u32", "its stack pointer"),
+        Field("xpsr", "u32", "its program status"),
+        Field("cfsr", "u32", "configurable fault status; 0 of a signal"),
+        Field("hfsr", "u32", "hard fault status; 0 of a signal"),
+        Field("mmfar", "u32", "address of a memory fault; of a signal"),
+        Field("bfar", "u32", "address of a bus fault"),
+    )
 )
 
 REGION = Layout(
@@ -308,7 +334,12 @@ def header_lines() -> Iterator[str]:
         yield f"    UTVM_OPCODE_{message.name} = {message.opcode},"
     yield "};"
     yield ""
-    for name, numbers in (("status", Status), ("right", Right), ("tick_unit", TickUnit)):
+    for name, numbers in (
+        ("status", Status),
+        ("fault_kind", FaultKind),
+        ("right", Right),
+        ("tick_unit", TickUnit),
+    ):
         yield f"enum utvm_{name} {{"
         for number in numbers:
             yield f"    UTVM_{name.upper()}_{number.name} = {number.value},"
@@ -329,6 +360,7 @@ def header_lines() -> Iterator[str]:
     yield "/// Offsets in records ///"
     yield ""
     yield from _offsets("TASK", TASK)
+    yield from _offsets("FAULT", FAULT)
     yield from _offsets("REGION", REGION)
     yield from _offsets("MAILBOX", MAILBOX)
     yield "#endif"

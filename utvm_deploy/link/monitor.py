@@ -11,7 +11,7 @@ import logging
 import secrets
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from utvm_deploy.errors import DeviceError, DeviceReset, LinkTimeout
@@ -31,6 +31,7 @@ from utvm_deploy.link.messages import (
     TickUnit,
     opcode_name,
 )
+from utvm_deploy.link.stopped import stopped_task
 from utvm_deploy.link.stream import Stream
 from utvm_deploy.link.waits import Timeouts, Waits
 
@@ -44,11 +45,20 @@ _READ_BYTES = 64 * 1024
 
 
 class MonitorLink:
-    """A ``link.base.Link`` over a stream. ``close`` closes the stream too."""
+    """A ``link.base.Link`` over a stream. ``close`` closes the stream too.
 
-    def __init__(self, stream: Stream, timeouts: Timeouts | None = None) -> None:
+    ``place_of`` names the code at an address, for errors.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        timeouts: Timeouts | None = None,
+        place_of: Callable[[int], str] = "{:#010x}".format,
+    ) -> None:
         self._stream = stream
         self._timeouts = timeouts or Timeouts()
+        self._place_of = place_of
         self._decoder = FrameDecoder()
         # Numbers of a session begin anywhere: a reply to an earlier host must not fit.
         self._session = secrets.randbelow(0xFFFFFFFF) + 1
@@ -153,15 +163,17 @@ class MonitorLink:
     def execute(self, tasks: Sequence[Task], timeout_s: float) -> list[tuple[int, ...]]:
         """Run ``tasks`` in order; the ticks of every repeat of every task.
 
-        ``timeout_s`` is for all of them together. A batch that does not end is given up after it,
-        and after one more ``Timeouts.reply_s`` in which the device is asked once more.
+        ``timeout_s`` is for all of them together. A task that faults is a DeviceFault, one that
+        the device stopped at its deadline a TaskTimeout. If the device says nothing, that is a
+        LinkTimeout after ``timeout_s`` and another ``Timeouts.last_s``, in which it is asked once
+        more.
         """
         check_tasks(tasks)
         hello = self._greeted()
         deadline = time.monotonic() + timeout_s
         ticks: list[list[int]] = [[] for _ in tasks]
         room = (hello.request_bytes, hello.reply_bytes - OUTCOME.size_bytes)
-        for batch in split_tasks(tasks, *room):
+        for batch in split_tasks(tasks, *room, timeout_s):
             left_s = deadline - time.monotonic()
             what = f"to run tasks {batch.positions[0]} to {batch.positions[-1]}"
             try:
@@ -270,6 +282,9 @@ class MonitorLink:
                     if outcome["status"] == Status.ACCEPTED:
                         waits.note_accepted()
                         continue
+                    if outcome["status"] in (Status.FAULT, Status.TIMEOUT):
+                        record = item.payload[OUTCOME.size_bytes :]
+                        raise stopped_task(outcome, record, self._place_of)
                     self._check(message, outcome, what)
                     return item
                 elif message.name == "HELLO" and _is_boot(item):

@@ -13,6 +13,8 @@ class Timeouts:
 
     # One exchange, resends included. A 1 KB frame takes 1.1 s at 9600 baud.
     reply_s: float = 5.0
+    # To a batch that is still silent at its deadline, for one more answer.
+    last_s: float = 1.5
     # A request is sent again after so much silence; twice as long after each time,
     resend_s: float = 0.5
     # but never longer than this.
@@ -45,7 +47,7 @@ class Waits:
             return True
         self._asked_at_end = True
         self._due_s = now_s
-        self._deadline_s = now_s + self._timeouts.reply_s
+        self._deadline_s = now_s + self._timeouts.last_s
         return False
 
     def is_due(self, now_s: float) -> bool:

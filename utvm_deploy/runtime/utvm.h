@@ -41,7 +41,7 @@
 
 #include "utvm_protocol.h"
 
-#if UTVM_PROTOCOL_VERSION != 1
+#if UTVM_PROTOCOL_VERSION != 2
 #error "utvm_protocol.h is of another version: take it and utvm.h from one release"
 #endif
 
@@ -52,7 +52,7 @@ extern "C" {
 // Version of this code; what the host may use is said by the protocol's own
 // version. Major (top 16 bits) changes when a port must be changed, minor
 // when the runtime learns something.
-#define UTVM_VERSION 0x00010000u
+#define UTVM_VERSION 0x00010001u
 
 // Bytes taken from the port per poll, kept in utvm_t. More makes fewer calls
 // of read; what a poll may take grows with it.
@@ -67,6 +67,12 @@ extern "C" {
 #endif
 
 // Define UTVM_NO_ERRMSG to leave the error sentences out of the image.
+
+// What must be true whatever the line brings; define it to check it, as the
+// fuzzer does. Nothing by default.
+#ifndef UTVM_ASSERT
+#define UTVM_ASSERT(condition) ((void)0)
+#endif
 
 // Sizes of the buffers that take payloads of this many bytes, at least
 // UTVM_MIN_PAYLOAD_BYTES, at most 65535. What is moved in one exchange: 1024
@@ -97,6 +103,27 @@ struct utvm_region {
     uint32_t rights;
 };
 
+// One call of a task's function.
+struct utvm_call {
+    // Address; on Thumb with bit 0 set.
+    uintptr_t function;
+
+    // All of them are passed, whatever the function takes.
+    uintptr_t arguments[UTVM_MAX_ARGUMENTS];
+};
+
+// Where a call was stopped. It goes to the host as it is, word by word; what a
+// port does not know is 0.
+struct utvm_fault {
+    uint32_t kind; // enum utvm_fault_kind
+    // Number of what stopped it: of an exception or of a signal.
+    uint32_t exception;
+    uint32_t pc, lr, sp, xpsr;
+    // The fault status and fault address registers of a Cortex-M; of a signal
+    // mmfar alone, the address that was accessed.
+    uint32_t cfsr, hfsr, mmfar, bfar;
+};
+
 // What a port gives the runtime. It may lie in flash; it must outlive utvm_t.
 struct utvm_config {
     // Passed to every function below and not used otherwise.
@@ -122,6 +149,21 @@ struct utvm_config {
     // would clear and call utvm_init with a new nonce. NULL if neither can be
     // done: RESET is then refused.
     void (*reset)(void *context);
+
+    // Make a call, by utvm_call_function or otherwise, so that nothing that goes
+    // wrong in it harms the runtime. Returns UTVM_STATUS_OK if the function
+    // returned; UTVM_STATUS_FAULT or UTVM_STATUS_TIMEOUT if it was stopped, and
+    // *fault, all zeros before, says where. What it costs is measured as part
+    // of the call, so it must cost the same each time. NULL: nothing stands
+    // between a task and the rest of the image.
+    enum utvm_status (*call)(void *context, const struct utvm_call *call,
+                             struct utvm_fault *fault);
+
+    // From now on all calls together may take so many microseconds; then call
+    // ends with UTVM_STATUS_TIMEOUT, the one that runs or the next one. 0: no
+    // limit any more. Comes before and after each task that has a deadline.
+    // NULL: deadlines are the host's affair.
+    void (*deadline)(void *context, uint32_t us);
 
     // Called after the host wrote into a region with the right to execute, so
     // that a core with caches can clean and invalidate these bytes. NULL where
@@ -236,6 +278,9 @@ void utvm_open_mailbox(utvm_t *utvm, uint8_t *mailbox);
 
 // Do what the request asks, all of it, and leave the reply.
 void utvm_serve_mailbox(utvm_t *utvm, uint8_t *mailbox);
+
+// Make a call with nothing in between.
+void utvm_call_function(const struct utvm_call *call);
 
 // CRC-32 (zlib's) of size bytes, continuing from crc, which is 0 at first.
 uint32_t utvm_crc32(uint32_t crc, const void *data, uint32_t size);

@@ -7,7 +7,7 @@
 #ifndef UTVM_PROTOCOL_H
 #define UTVM_PROTOCOL_H
 
-#define UTVM_PROTOCOL_VERSION 1
+#define UTVM_PROTOCOL_VERSION 2
 #define UTVM_REPLY_BIT 0x80u
 #define UTVM_MAX_ARGUMENTS 12u
 #define UTVM_MAX_IMAGE_BYTES 64u
@@ -44,6 +44,13 @@ enum utvm_status {
     UTVM_STATUS_ADDRESS = 7,
     UTVM_STATUS_ARGUMENTS = 8,
     UTVM_STATUS_UNSUPPORTED = 9,
+    UTVM_STATUS_FAULT = 10,
+    UTVM_STATUS_TIMEOUT = 11,
+};
+
+enum utvm_fault_kind {
+    UTVM_FAULT_KIND_EXCEPTION = 0,
+    UTVM_FAULT_KIND_SIGNAL = 1,
 };
 
 enum utvm_right {
@@ -162,8 +169,32 @@ enum utvm_tick_unit {
 #define UTVM_TASK_REPEAT 4u
 // how many words of arguments follow (u16)
 #define UTVM_TASK_ARGC 6u
+// of all its calls, in microseconds of the device; 0: none (u32)
+#define UTVM_TASK_DEADLINE 8u
 // then: argc words, u32 each
-#define UTVM_TASK_BYTES 8u
+#define UTVM_TASK_BYTES 12u
+
+// one of FaultKind (u32)
+#define UTVM_FAULT_KIND 0u
+// number of the exception or signal that stopped the task (u32)
+#define UTVM_FAULT_EXCEPTION 4u
+// where it was (u32)
+#define UTVM_FAULT_PC 8u
+// where it would have returned to (u32)
+#define UTVM_FAULT_LR 12u
+// its stack pointer (u32)
+#define UTVM_FAULT_SP 16u
+// its program status (u32)
+#define UTVM_FAULT_XPSR 20u
+// configurable fault status; 0 of a signal (u32)
+#define UTVM_FAULT_CFSR 24u
+// hard fault status; 0 of a signal (u32)
+#define UTVM_FAULT_HFSR 28u
+// address of a memory fault; of a signal (u32)
+#define UTVM_FAULT_MMFAR 32u
+// address of a bus fault (u32)
+#define UTVM_FAULT_BFAR 36u
+#define UTVM_FAULT_BYTES 40u
 
 // first byte (u32)
 #define UTVM_REGION_ADDRESS 0u

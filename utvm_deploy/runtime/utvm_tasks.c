@@ -22,6 +22,9 @@ typedef void utvm_function(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t
 // Smallest function: one Thumb instruction.
 #define FUNCTION_BYTES 2u
 
+// A fault record is sent as it is.
+typedef char utvm_check_fault[sizeof(struct utvm_fault) == UTVM_FAULT_BYTES ? 1 : -1];
+
 static uint32_t task_bytes(const uint8_t *task) {
     return UTVM_TASK_BYTES + 4 * utvm_get16(task + UTVM_TASK_ARGC);
 }
@@ -73,6 +76,57 @@ void utvm_on_execute(utvm_t *utvm, struct utvm_request request) {
     utvm->state_after_send = UTVM_STATE_RUN;
 }
 
+void utvm_call_function(const struct utvm_call *call) {
+    utvm_function *function = (utvm_function *)call->function;
+    const uintptr_t *a = call->arguments;
+    function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11]);
+}
+
+static enum utvm_status make_call(const struct utvm_config *config, const struct utvm_call *call,
+                                  struct utvm_fault *fault) {
+    if (config->call) {
+        return config->call(config->context, call, fault);
+    }
+    utvm_call_function(call);
+    return UTVM_STATUS_OK;
+}
+
+// The result is that a task did not end by itself.
+static void report_fault(utvm_t *utvm, enum utvm_status status, uint32_t call_index,
+                         const struct utvm_fault *fault) {
+    utvm_outcome(utvm, status, utvm->task_index, call_index);
+    for (uint32_t i = 0; i < UTVM_FAULT_BYTES / 4; i++) {
+        uint32_t word;
+        memcpy(&word, (const uint8_t *)fault + 4 * i, sizeof word);
+        utvm_put32(utvm_reply(utvm) + utvm->reply_length, word);
+        utvm->reply_length += 4;
+    }
+}
+
+// All calls of one task. Returns 0 if one of them did not end by itself: then
+// the reply says so, and nothing else.
+static int run_task(utvm_t *utvm, const struct utvm_call *call, uint32_t repeat) {
+    const struct utvm_config *config = utvm->config;
+    uint8_t *out = utvm_reply(utvm) + utvm->reply_length;
+    for (uint32_t i = 0; i < repeat; i++) {
+        struct utvm_fault fault;
+        memset(&fault, 0, sizeof fault);
+        uint64_t begin = config->ticks(config->context);
+        enum utvm_status status = make_call(config, call, &fault);
+        uint64_t ticks = config->ticks(config->context) - begin;
+        if (status != UTVM_STATUS_OK) {
+            report_fault(utvm, status, i, &fault);
+            return 0;
+        }
+        utvm_put32(out, (uint32_t)ticks);
+        utvm_put32(out + 4, (uint32_t)(ticks >> 32));
+        out += 8;
+        utvm->reply_length += 8;
+        UTVM_ASSERT(utvm->reply_length <= utvm_reply_max(utvm));
+    }
+    return 1;
+}
+
 int utvm_execute_step(utvm_t *utvm, struct utvm_request request) {
     const struct utvm_config *config = utvm->config;
     // first step: ACCEPTED is out, so the buffer is free for the result
@@ -84,26 +138,24 @@ int utvm_execute_step(utvm_t *utvm, struct utvm_request request) {
     }
 
     const uint8_t *task = request.payload + utvm->task_at;
+    UTVM_ASSERT(utvm->task_at + task_bytes(task) <= request.length);
     uint32_t argc = utvm_get16(task + UTVM_TASK_ARGC);
-    uintptr_t a[UTVM_MAX_ARGUMENTS];
-    memset(a, 0, sizeof a);
+    struct utvm_call call;
+    memset(&call, 0, sizeof call);
+    call.function = utvm_get32(task + UTVM_TASK_FUNCTION) | FUNCTION_BIT;
     for (uint32_t i = 0; i < argc; i++) {
-        a[i] = utvm_get32(task + UTVM_TASK_BYTES + 4 * i);
+        call.arguments[i] = utvm_get32(task + UTVM_TASK_BYTES + 4 * i);
     }
-    uintptr_t address = utvm_get32(task + UTVM_TASK_FUNCTION) | FUNCTION_BIT;
-    utvm_function *function = (utvm_function *)address;
 
-    uint8_t *out = utvm_reply(utvm) + utvm->reply_length;
-    for (uint32_t i = utvm_get16(task + UTVM_TASK_REPEAT); i; i--) {
-        uint64_t begin = config->ticks(config->context);
-        function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11]);
-        uint64_t ticks = config->ticks(config->context) - begin;
-        utvm_put32(out, (uint32_t)ticks);
-        utvm_put32(out + 4, (uint32_t)(ticks >> 32));
-        out += 8;
-        utvm->reply_length += 8;
+    uint32_t deadline_us = config->deadline ? utvm_get32(task + UTVM_TASK_DEADLINE) : 0;
+    if (deadline_us) {
+        config->deadline(config->context, deadline_us);
+    }
+    int ended = run_task(utvm, &call, utvm_get16(task + UTVM_TASK_REPEAT));
+    if (deadline_us) {
+        config->deadline(config->context, 0);
     }
     utvm->task_index++;
     utvm->task_at += task_bytes(task);
-    return utvm->task_at == request.length;
+    return !ended || utvm->task_at == request.length;
 }
