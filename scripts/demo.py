@@ -10,20 +10,16 @@ import argparse
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
-from rich.console import Console
-from rich.progress import Progress as Bar
-
-import utvm_deploy
-from utvm_deploy.bench.oracle import REFERENCE, run_reference
-from utvm_deploy.bench.profile import Profile, profile
-from utvm_deploy.bench.samples import load_golden
-from utvm_deploy.bundle import write_bundle
-from utvm_deploy.cli.profile import profile_summary
-from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.cli.entry import as_process
 from utvm_deploy.paths import data_dir
-from utvm_deploy.progress import no_progress
+
+if TYPE_CHECKING:
+    import numpy as np
+    from rich.console import Console
+
+    from utvm_deploy.bench.profile import Profile
 
 MODEL = data_dir("models") / "digits.tflite"
 HELD_OUT = data_dir("models") / "digits_test.npz"
@@ -40,10 +36,33 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--board", default="mps2_an500", help="default: %(default)s")
     args = parser.parse_args()
+
+    # Late, so that Ctrl-C while they load is no traceback.
+    from utvm_deploy.cli.main import reported
+    from utvm_deploy.cli.output import Output
+
+    return reported(lambda: demonstrate(args.board), Output())
+
+
+def demonstrate(board_name: str) -> int:
+    """The demo itself."""
+    import numpy as np
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    import utvm_deploy
+    from utvm_deploy.bench.oracle import REFERENCE, run_reference
+    from utvm_deploy.bench.profile import profile
+    from utvm_deploy.bench.samples import load_golden
+    from utvm_deploy.bundle import write_bundle
+    from utvm_deploy.cli.profile import profile_summary
+    from utvm_deploy.frontend.tflite import load_model
+    from utvm_deploy.progress import no_progress
+
     console = Console(highlight=False, soft_wrap=True)
     began = time.monotonic()
 
-    board = utvm_deploy.load_board(args.board)
+    board = utvm_deploy.load_board(board_name)
     console.rule(f"handwritten digits on {board.name}")
     console.print(board.description)
     samples = load_golden(HELD_OUT, load_model(MODEL))
@@ -53,7 +72,8 @@ def main() -> int:
     console.print(f"compiling {MODEL.name} ...")
     compiled = utvm_deploy.compile(MODEL, board)
     console.print("building the image, starting the board ...")
-    with utvm_deploy.connect(board) as device, Bar(console=console, transient=True) as bar:
+    bar = Bar(console=console, transient=True, disable=not console.is_terminal)
+    with utvm_deploy.connect(board) as device, bar:
         model = device.load(compiled)
         task = bar.add_task("classifying on the device", total=len(images))
         answers = []
@@ -131,4 +151,4 @@ def latency(cost: Profile, clock_hz: int) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(as_process(main))

@@ -2,7 +2,19 @@
 
 import sys
 
-from utvm_deploy.cli.main import main
+from utvm_deploy.cli.entry import as_process
+
+
+def main() -> int:
+    """The whole command, from the process's arguments to its exit code."""
+    return as_process(_command)
+
+
+def _command() -> int:
+    from utvm_deploy.cli.main import main as run
+
+    return run()
+
 
 if __name__ == "__main__":
     sys.exit(main())

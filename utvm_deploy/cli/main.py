@@ -9,8 +9,7 @@ import argparse
 import contextlib
 import logging
 import shlex
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from utvm_deploy import __version__, process
 from utvm_deploy.cli import (
@@ -24,6 +23,7 @@ from utvm_deploy.cli import (
     run,
     verify,
 )
+from utvm_deploy.cli.entry import EXIT_INTERRUPTED, discard_stdout
 from utvm_deploy.cli.output import Output
 from utvm_deploy.errors import BuildError, UtvmError
 
@@ -38,9 +38,6 @@ VERBS = (
     profile,
     bundle,
 )
-
-#: Exit code of a process that Ctrl-C ended, as shells have it.
-EXIT_INTERRUPTED = 130
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -80,16 +77,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
     _set_up_logging(args.verbosity)
     out = Output(as_json=args.json)
-    try:
+
+    def work() -> int:
         with contextlib.ExitStack() as stack:
             if args.dry_run:
                 stack.enter_context(process.dry_run(lambda command: out.line(shlex.join(command))))
             return int(args.run(args, out))
+
+    return reported(work, out, verbose=args.verbosity > 0)
+
+
+def reported(work: Callable[[], int], out: Output, *, verbose: bool = False) -> int:
+    """Do ``work``; what goes wrong becomes one sentence on ``out`` and an exit code."""
+    try:
+        return work()
     except UtvmError as error:
         out.error(type(error).__name__, str(error))
         if isinstance(error, BuildError) and error.log_path is not None:
             out.note(f"the tools' whole output: {error.log_path}")
-        if args.verbosity and error.__cause__ is not None:
+        if verbose and error.__cause__ is not None:
             out.note(f"caused by {type(error.__cause__).__name__}: {error.__cause__}")
         return 1
     except KeyboardInterrupt:
@@ -97,7 +103,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of our stdout went away (a pager was closed): nothing is wrong, nothing to say.
-        sys.stderr.close()
+        discard_stdout()
+        return 1
+    except OSError as error:
+        # A full disk, a folder without rights: met anywhere, and no bug.
+        if error.filename is None:  # stdout, if anything
+            discard_stdout()
+        where = f"{error.filename}: " if error.filename is not None else ""
+        out.error(type(error).__name__, f"the system refused: {where}{error.strerror or error}")
+        if verbose:
+            raise
         return 1
 
 

@@ -1,0 +1,182 @@
+"""The ``utvm`` command as a process: signals, closed and full streams, and who is left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from utvm_deploy.paths import data_dir
+
+ROOT = Path(__file__).parents[2]
+DIGITS = str(data_dir("models") / "digits.tflite")
+#: How long anything here may take on a loaded machine.
+PATIENCE_S = 60.0
+POLL_S = 0.02
+#: Each process started by a test inherits this variable, whatever its group or session.
+MARK = "UTVM_TEST_MARK"
+
+pytestmark = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="looks into Linux's /proc"
+)
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), MARK: uuid.uuid4().hex, **more}
+
+
+def marked(mark: str) -> dict[int, str]:
+    """The running processes that carry the mark, and their command lines."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if f"{MARK}={mark}".encode() in (folder / "environ").read_bytes():
+                state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+                if state not in "ZX":
+                    line = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
+                    found[int(folder.name)] = line.decode(errors="replace")
+    return found
+
+
+def wait_until(what: str, condition: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not in {seconds:g} s: {what}"
+        time.sleep(POLL_S)
+
+
+def interrupt_handled() -> None:
+    """In the child: a test run in the background has SIGINT ignored, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@contextlib.contextmanager
+def running(env: dict[str, str], *argv: str) -> Iterator[subprocess.Popen[str]]:
+    """``python ARGV`` in a group of its own, as a shell starts it."""
+    with subprocess.Popen(
+        [sys.executable, *argv],
+        env=env,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=interrupt_handled,
+    ) as command:
+        try:
+            yield command
+        finally:
+            for pid in marked(env[MARK]):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def endless_verify(board: str) -> tuple[str, ...]:
+    return ("-m", "utvm_deploy", "verify", DIGITS, "--board", board, "--samples", "100000")
+
+
+def wait_for_program(env: dict[str, str], program: str) -> None:
+    wait_until(
+        f"{program} runs", lambda: any(program in line for line in marked(env[MARK]).values())
+    )
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_command_and_its_emulator(number: signal.Signals) -> None:
+    env = environment()
+    with running(env, *endless_verify("mps2_an500")) as command:
+        wait_for_program(env, "qemu-system-arm")
+        os.killpg(command.pid, number)
+        _, said = command.communicate(timeout=PATIENCE_S)
+        assert command.returncode == 128 + number
+        assert "Traceback" not in said
+        assert marked(env[MARK]) == {}
+
+
+@pytest.mark.emulator
+def test_a_killed_command_leaves_no_emulator() -> None:
+    env = environment()
+    with running(env, *endless_verify("mps2_an500")) as command:
+        wait_for_program(env, "qemu-system-arm")
+        command.kill()
+        command.wait(PATIENCE_S)
+        wait_until("every child is gone", lambda: not marked(env[MARK]))
+
+
+@pytest.mark.parametrize("program", ["cmake", "cc1"])
+def test_ctrl_c_while_building_leaves_a_cache_that_works(tmp_path: Path, program: str) -> None:
+    env = environment(UTVM_CACHE=str(tmp_path / "cache"))
+    verify = ("-m", "utvm_deploy", "verify", DIGITS, "--board", "host", "--samples", "1")
+    with running(env, *verify) as command:
+        wait_for_program(env, program)
+        os.killpg(command.pid, signal.SIGINT)
+        _, said = command.communicate(timeout=PATIENCE_S)
+        assert command.returncode == 130, said
+        assert "Traceback" not in said
+        assert marked(env[MARK]) == {}
+    with running(env, *verify) as command:
+        out, said = command.communicate(timeout=PATIENCE_S)
+        assert command.returncode == 0, said
+        assert "all equal" in out
+
+
+def test_ctrl_c_while_modules_load_is_no_traceback() -> None:
+    # Stands for Ctrl-C at any line of any module that the command loads.
+    code = (
+        "import os, signal, sys, types\n"
+        "class Loading:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'utvm_deploy.cli.main':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Loading())\n"
+        "from utvm_deploy.__main__ import main\n"
+        "sys.exit(main())"
+    )
+    with running(environment(), "-c", code) as command:
+        _, said = command.communicate(timeout=PATIENCE_S)
+    assert (command.returncode, said) == (130, "")
+
+
+@pytest.mark.parametrize("verb", [["boards"], ["boards", "--json"], ["inspect", DIGITS]])
+def test_a_full_disk_behind_stdout_is_one_sentence(verb: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "utvm_deploy", *verb],
+            env=environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+    assert done.returncode == 1
+    *prose, said = done.stderr.splitlines()
+    assert said == "error: the system refused: No space left on device"
+    assert "Traceback" not in "".join(prose)
+
+
+@pytest.mark.parametrize("verb", [["boards"], ["boards", "--json"], ["inspect", DIGITS]])
+def test_a_reader_that_goes_away_is_not_an_error_to_talk_about(verb: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "utvm_deploy", *verb],
+            env=environment(),
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+    finally:
+        os.close(writer)
+    assert done.returncode == 1
+    assert "error" not in done.stderr.lower()
+    assert "Traceback" not in done.stderr

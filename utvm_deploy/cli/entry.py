@@ -1,0 +1,48 @@
+"""The process around a command: its signals and its exit code when one of them ends it.
+
+Imports next to nothing, so that Ctrl-C while the rest is loading is no traceback either.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+#: What a shell makes of a process that a signal ended is this plus the signal's number.
+EXIT_SIGNALLED = 128
+#: Exit code of a process that Ctrl-C ended.
+EXIT_INTERRUPTED = EXIT_SIGNALLED + signal.SIGINT
+#: Whoever asks for the end (a job scheduler, a closed terminal) wants no child left, either.
+_ENDING = ("SIGTERM", "SIGHUP")
+
+
+def as_process(work: Callable[[], int]) -> int:
+    """Do ``work``, which gives the exit code; a signal ends it the way an exception does."""
+    for name in _ENDING:
+        number = getattr(signal, name, None)
+        # `nohup` has SIGHUP ignored: leave it so.
+        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, _end)
+    try:
+        code = work()
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+    # Nothing is left to clean up: from here to the end Ctrl-C need not be an exception.
+    if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    return code
+
+
+def discard_stdout() -> None:
+    """Send what is still buffered for stdout nowhere: it is closed, or its disk is full."""
+    if sys.stdout is not None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(EXIT_SIGNALLED + number)
