@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from utvm_deploy.compiler import library_format
-from utvm_deploy.compiler.library_format import read_library, write_library
+from utvm_deploy.compiler.library_format import SECTION_VERSION, read_library, write_library
 from utvm_deploy.compiler.model import Buffer, CompiledModel, Layer
 from utvm_deploy.errors import CompileError, ModelError
 
@@ -172,7 +172,7 @@ def test_other_version_is_refused(archive: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(library_format, "SECTION_VERSION", 99)
     write_library(COMPILED, archive)
     monkeypatch.undo()
-    with pytest.raises(ModelError, match="has version 99, not 1"):
+    with pytest.raises(ModelError, match=f"has version 99, not {SECTION_VERSION}"):
         read_library(archive)
 
 

@@ -25,9 +25,11 @@ def emit(program: Program) -> CompiledModel:
     name = program.name
     tables = ConstantTables()
     calls, layers = [], []
+    # Where there is a library, the bytes behind the plan take its status, layer by layer.
+    status = program.plan.arena_bytes if program.library else None
     for index, layer in enumerate(program.layers):
         arguments, members = _arguments(program, index, layer, tables)
-        calls.append(_layer_function(program, index, layer, arguments))
+        calls.append(_layer_function(program, index, layer, arguments, status))
         layers.append(_layer_facts(program, index, layer, sum(map(tables.size_bytes, members))))
     compiled = CompiledModel(
         name=name,
@@ -37,17 +39,19 @@ def emit(program: Program) -> CompiledModel:
         layers=tuple(layers),
         inputs=tuple(_buffer(program, tensor) for tensor in program.graph.inputs),
         outputs=tuple(_buffer(program, tensor) for tensor in program.graph.outputs),
-        arena_bytes=program.plan.arena_bytes,
+        arena_bytes=program.plan.arena_bytes + (len(layers) if program.library else 0),
         arena_alignment=ARENA_ALIGNMENT,
         weights_bytes=tables.total_bytes,
         macs=sum(layer.macs for layer in layers),
         model_digest=program.graph.digest,
-        kernel_ir={kernel.function.name: kernel.ir for kernel in program.kernels()},
+        kernel_ir={k.function.name: k.ir for k in program.kernels() if k.calls is None},
         seconds={},
+        external=program.library,
+        status_offset=status,
     )
     sources = {
         f"{name}.h": emit_header(compiled),
-        f"{name}.c": _main_file(name, calls),
+        f"{name}.c": _main_file(program, calls),
         f"{name}_kernels.c": _kernels_file(program),
         f"{name}_weights.c": _weights_file(name, tables),
         f"{name}_private.h": _private_header(program, tables),
@@ -82,8 +86,9 @@ def _layer_facts(program: Program, index: int, layer: ScheduledStep, weights_byt
         operators=operator.sources,
         outputs=outputs,
         macs=layer.step.call.macs,
-        scratch_bytes=sum(layer.step.scratch_bytes),
+        scratch_bytes=layer.kernel.function.scratch_bytes,
         weights_bytes=weights_bytes,
+        is_external=layer.kernel.calls is not None,
     )
 
 
@@ -120,18 +125,20 @@ def _arguments(
 
 
 def _layer_function(
-    program: Program, index: int, layer: ScheduledStep, arguments: list[str]
+    program: Program, index: int, layer: ScheduledStep, arguments: list[str], status: int | None
 ) -> str:
     output = program.graph.tensors[layer.step.operator.outputs[0]]
     separated = ",\n        ".join(arguments)
+    result = "" if layer.kernel.calls is None else f"arena[{status} + {index}] = (uint8_t)"
     return (
         f"// {layer.step.operator.kind}: {comment(output.name)} {list(output.shape)}\n"
         f"static void layer_{index}(uint8_t *arena) {{\n"
-        f"    {layer.kernel.function.name}(\n        {separated});\n}}\n"
+        f"    {result}{layer.kernel.function.name}(\n        {separated});\n}}\n"
     )
 
 
-def _main_file(name: str, calls: list[str]) -> str:
+def _main_file(program: Program, calls: list[str]) -> str:
+    name = program.name
     table = "".join(f"    layer_{index},\n" for index in range(len(calls)))
     count = f"{name.upper()}_LAYER_COUNT"
     body = "\n".join(calls)
@@ -156,6 +163,23 @@ void {name}_run(uint8_t *arena) {{
     for (uint32_t index = 0; index < {count}; index++) {{
         layers[index](arena);
     }}
+}}
+{_library_check(program) if program.library else ""}"""
+
+
+def _library_check(program: Program) -> str:
+    """The function that asks the library, layer by layer, whether its scratch is enough."""
+    first: dict[str, tuple[int, int]] = {}
+    for index, layer in enumerate(program.layers):
+        if layer.kernel.wanted is not None:
+            first.setdefault(layer.kernel.wanted, (index, layer.kernel.function.scratch_bytes))
+    checks = "".join(
+        f"    if ({wanted}() > {planned}) {{\n        *layer = {index};\n        return;\n    }}\n"
+        for wanted, (index, planned) in first.items()
+    )
+    return f"""
+void {program.name}_check_library(int32_t *layer) {{
+{checks}    *layer = -1;
 }}
 """
 
@@ -187,7 +211,9 @@ def _weights_file(name: str, tables: ConstantTables) -> str:
 
 def _private_header(program: Program, tables: ConstantTables) -> str:
     name, upper = program.name, program.name.upper()
-    prototypes = "\n".join(f"{kernel.function.prototype}\n" for kernel in program.kernels())
+    kernels = program.kernels()
+    prototypes = "\n".join(f"{kernel.function.prototype}\n" for kernel in kernels)
+    prototypes += "".join(f"\nint32_t {k.wanted}(void);\n" for k in kernels if k.wanted)
     weights = "" if tables.is_empty() else tables.declaration(name) + "\n"
     return f"""\
 // {name}: what its own C files share; include {name}.h instead.

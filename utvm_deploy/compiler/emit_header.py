@@ -50,6 +50,16 @@ void {name}_run(uint8_t *arena);
 // order. Other indices do nothing.
 void {name}_run_layer(uint32_t index, uint8_t *arena);
 """
+    if model.external is not None:
+        yield f"""
+// Ask {model.external.name} whether it is content with the scratch memory that was planned for
+// it. Writes -1, or the first layer that wants more: then do not run the model.
+void {name}_check_library(int32_t *layer);
+
+// Layer i that calls {model.external.name} leaves its status in arena[{upper}_STATUS_OFFSET + i]:
+// 0 for success.
+#define {upper}_STATUS_OFFSET {model.status_offset}
+"""
     for direction, index, buffer in buffers:
         yield "\n"
         yield from _accessor(name, direction, index, buffer)
@@ -95,8 +105,18 @@ def _manual(model: CompiledModel) -> Iterator[str]:
 //   initialization and keeps nothing between runs.
 // - Reentrant: no other state exists, so threads and interrupts may run the
 //   model at the same time on arenas of their own.
+"""
+    if model.external is None:
+        yield """\
 // - Needs no heap, and of the C library at most memcpy and memset. Stack use is
 //   below one kilobyte.
+"""
+    else:
+        yield f"""\
+// - Calls {model.external.name} ({model.external.url}), which must be linked
+//   with it: {len(model.external.functions)} functions, such as {model.external.functions[0]}.
+//   Call {name}_check_library() once, before the first run.
+// - Needs no heap.
 """
 
 

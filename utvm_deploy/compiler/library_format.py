@@ -30,7 +30,7 @@ from utvm_deploy.files import write_atomically
 #: The format's version that microTVM last wrote.
 FORMAT_VERSION = 7
 #: Version of the "utvm" section.
-SECTION_VERSION = 1
+SECTION_VERSION = 2
 #: No text of a model that fits a microcontroller comes near this.
 MAX_MEMBER_BYTES = 256 * 1024 * 1024
 
@@ -182,7 +182,7 @@ def _metadata(compiled: CompiledModel, members: Mapping[str, str]) -> dict[str, 
                 "target": [target],
                 "executors": ["aot"],
                 "style": "full-model",
-                "external_dependencies": [],
+                "external_dependencies": _dependencies(compiled),
             }
         },
         "utvm": {
@@ -192,6 +192,13 @@ def _metadata(compiled: CompiledModel, members: Mapping[str, str]) -> dict[str, 
             "sha256": _digests(model, members),
         },
     }
+
+
+def _dependencies(compiled: CompiledModel) -> list[dict[str, str]]:
+    external = compiled.external
+    if external is None:
+        return []
+    return [{"short_name": external.name, "url": external.url, "url_type": "git"}]
 
 
 def _io(buffers: tuple[Buffer, ...]) -> dict[str, Any]:

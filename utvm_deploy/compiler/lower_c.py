@@ -59,6 +59,11 @@ class CFunction:
         """The declaration."""
         return self.signature + ";"
 
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes of all scratch."""
+        return sum(scratch.size_bytes for scratch in self.scratch)
+
 
 def lower_to_c(
     func: Any, name: str, core: str, *, outputs: int = 1, may_alias: bool = False

@@ -36,6 +36,21 @@ class Layer:
     macs: int
     scratch_bytes: int
     weights_bytes: int
+    # Whether ``kernel`` calls the external library; then it leaves a status in the arena.
+    is_external: bool = False
+
+
+@dataclass(frozen=True)
+class ExternalLibrary:
+    """A library of the user's own that the sources call; it must be linked with them."""
+
+    name: str
+    url: str  # where it comes from
+    include_dirs: tuple[str, ...]  # folders on this computer
+    library: str  # the static library's path on this computer
+    digest: str  # SHA-256 over headers and library
+    built_with: str  # compiler, version and instruction set, for reports
+    functions: tuple[str, ...]  # what is called, sorted
 
 
 @dataclass(frozen=True)
@@ -60,3 +75,8 @@ class CompiledModel:
     kernel_ir: Mapping[str, str]
     # Seconds per pipeline stage, in order; empty if read from an archive.
     seconds: Mapping[str, float] = field(compare=False)
+    # The library that layers with ``is_external`` call, if there are any.
+    external: ExternalLibrary | None = None
+    # Where in the arena layer i leaves the library's status: byte ``status_offset + i``, 0 is
+    # success. The arena has one byte for every layer there.
+    status_offset: int | None = None

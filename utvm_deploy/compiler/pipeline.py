@@ -18,6 +18,8 @@ from tvm import s_tir
 
 from utvm_deploy.board import Board
 from utvm_deploy.compiler.c_text import check_prefix, prefix_from_path
+from utvm_deploy.compiler.cmsis_nn import CmsisNn, lower_cmsis_nn
+from utvm_deploy.compiler.cmsis_nn.schedule import schedule_library_kernel
 from utvm_deploy.compiler.dump import calls_text, graph_text, kernels_text, plan_text, sources_text
 from utvm_deploy.compiler.emit import emit
 from utvm_deploy.compiler.lower_c import lower_to_c
@@ -27,15 +29,17 @@ from utvm_deploy.compiler.program import Program, ScheduledKernel, ScheduledStep
 from utvm_deploy.errors import CompileError
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.check import check_graph
-from utvm_deploy.graph.model import Graph
+from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.kernels.call import Kernel
+from utvm_deploy.kernels.call import Kernel, KernelCall, LibraryKernel
 from utvm_deploy.kernels.lowering import lower
 
 _log = logging.getLogger(__name__)
 _Made = TypeVar("_Made")
 
 STAGES = ("import", "simplify", "lower", "schedule", "plan", "emit")
+#: Whose kernels do the layers: ours alone, or CMSIS-NN's wherever it has one.
+KERNELS = ("generic", "cmsis-nn")
 
 Dump = Callable[[str, str], None]
 
@@ -46,22 +50,29 @@ def compile_model(
     *,
     name: str | None = None,
     dump: Dump | None = None,
+    kernels: str = "generic",
+    cmsis_nn: CmsisNn | None = None,
 ) -> CompiledModel:
     """Compile a ``.tflite`` file, or a graph, for a board.
 
-    ``name`` prefixes every C symbol; by default it comes from the file's name. Raises ModelError
-    if the model cannot be used and CompileError if it cannot be compiled.
+    ``name`` prefixes every C symbol; by default it comes from the file's name. ``kernels`` is one
+    of ``KERNELS``; "cmsis-nn" needs ``cmsis_nn``, which ``project.find_cmsis_nn`` gives. Raises
+    ModelError if the model cannot be used and CompileError if it cannot be compiled.
     """
     core = board.cpu.core
+    library = _library_for(kernels, cmsis_nn)
     stage = _Stages(dump)
     graph = stage.run("import", lambda: _import(model), graph_text)
     prefix = prefix_from_path(graph.name) if name is None else check_prefix(name)
     graph = stage.run("simplify", lambda: _simplify(graph), graph_text)
-    sequence = stage.run("lower", lambda: _lower(graph), lambda made: calls_text(graph, made))
+    sequence = stage.run(
+        "lower", lambda: _lower(graph, library), lambda made: calls_text(graph, made)
+    )
     layers = stage.run("schedule", lambda: _schedule(sequence, core, prefix), kernels_text)
     sequence = _with_scratch(sequence, layers)
     plan = stage.run("plan", lambda: plan_arena(graph, sequence), plan_text)
-    program = Program(prefix, board.name, core, graph, layers, plan)
+    called = library.called([layer.kernel.calls for layer in layers]) if library else None
+    program = Program(prefix, board.name, core, graph, layers, plan, called)
     compiled = stage.run("emit", lambda: emit(program), sources_text)
     return replace(compiled, seconds=stage.seconds)
 
@@ -98,7 +109,20 @@ def _simplify(graph: Graph) -> Graph:
     return simpler
 
 
-def _lower(graph: Graph) -> tuple[Step | View, ...]:
+def _library_for(kernels: str, cmsis_nn: CmsisNn | None) -> CmsisNn | None:
+    if kernels not in KERNELS:
+        raise CompileError(f"no kernels {kernels!r}; choose one of {', '.join(KERNELS)}")
+    if kernels == "generic":
+        return None
+    if cmsis_nn is None:
+        raise CompileError(
+            "kernels='cmsis-nn' needs the library itself: its headers and a static library that "
+            "was built for the board's core (--cmsis-nn DIR)"
+        )
+    return cmsis_nn
+
+
+def _lower(graph: Graph, library: CmsisNn | None) -> tuple[Step | View, ...]:
     """A kernel call for every operator that needs one."""
     sequence: list[Step | View] = []
     for operator in graph.operators:
@@ -107,12 +131,19 @@ def _lower(graph: Graph) -> tuple[Step | View, ...]:
             assert source is not None
             sequence.append(View(operator, source, operator.outputs[0]))
         else:
-            sequence.append(Step(operator, lower(graph, operator), ()))
+            sequence.append(Step(operator, _call(graph, operator, library), ()))
     if not any(isinstance(item, Step) for item in sequence):
         # Nothing but views: something must happen between the caller's input and output.
         last = graph.operators[-1]
         sequence[-1] = Step(last, lower(graph, last), ())
     return tuple(sequence)
+
+
+def _call(graph: Graph, operator: Operator, library: CmsisNn | None) -> KernelCall:
+    """The library's kernel where it has one, else ours."""
+    ours = lower(graph, operator)
+    theirs = lower_cmsis_nn(graph, operator, ours, library) if library else None
+    return theirs or ours
 
 
 def _schedule(
@@ -121,16 +152,19 @@ def _schedule(
     """Schedule every kernel once and write its C function."""
     steps = [item for item in sequence if isinstance(item, Step)]
     # Where any caller may work in place, the one function all share must be ready for it.
-    may_alias: dict[Kernel, bool] = {}
+    may_alias: dict[Kernel | LibraryKernel, bool] = {}
     for step in steps:
         kernel = step.call.kernel
         may_alias[kernel] = may_alias.get(kernel, False) or bool(step.call.in_place)
-    scheduled: dict[Kernel, ScheduledKernel] = {}
+    scheduled: dict[Kernel | LibraryKernel, ScheduledKernel] = {}
     names: set[str] = set()
     for step in steps:
         kernel = step.call.kernel
         if kernel not in scheduled:
             symbol = _unused(f"{prefix}_{kernel.name}", names)
+            if isinstance(kernel, LibraryKernel):
+                scheduled[kernel] = schedule_library_kernel(kernel, symbol)
+                continue
             outputs = len(step.operator.outputs)
             scheduled[kernel] = _schedule_kernel(kernel, core, symbol, outputs, may_alias[kernel])
     return tuple(ScheduledStep(step, scheduled[step.call.kernel]) for step in steps)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from utvm_deploy.compiler.lower_c import CFunction
+from utvm_deploy.compiler.model import ExternalLibrary
 from utvm_deploy.compiler.plan import ArenaPlan, Step
 from utvm_deploy.graph.model import Graph
 
@@ -15,7 +16,11 @@ class ScheduledKernel:
 
     function: CFunction
     why: str
-    ir: str
+    ir: str  # TensorIR; the C text for a kernel that calls a library
+    # The library's function that does the work, and our C function that says how much scratch the
+    # library wants; None for a kernel of our own.
+    calls: str | None = None
+    wanted: str | None = None
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,8 @@ class Program:
     graph: Graph
     layers: tuple[ScheduledStep, ...]
     plan: ArenaPlan
+    # The library that kernels with ``calls`` belong to.
+    library: ExternalLibrary | None = None
 
     def kernels(self) -> list[ScheduledKernel]:
         """Every kernel once, in the order of first use."""

@@ -31,6 +31,24 @@ class Kernel(Protocol):
 
 
 @dataclass(frozen=True)
+class LibraryKernel:
+    """A kernel that is a call of somebody else's library: C text, where others have a PrimFunc.
+
+    Its C function returns the library's status, 0 for success. Equal ones share one function, as
+    with ``Kernel``.
+    """
+
+    name: str
+    function: str  # the library's function that does the work
+    include: str  # the library's header that declares it
+    # "const int8_t *input" ..., in the order of ``KernelCall.arguments``; scratch comes behind.
+    parameters: tuple[str, ...]
+    body: str  # C statements, ending with the return of the status
+    scratch_bytes: int  # planned; the body's ``scratch``, which is absent if 0
+    wanted: str  # C statements that return the bytes that the library itself asks for
+
+
+@dataclass(frozen=True)
 class TensorArgument:
     """An activation: position in ``Graph.tensors``."""
 
@@ -60,7 +78,7 @@ Argument: TypeAlias = TensorArgument | ConstantArgument | ScalarArgument
 class KernelCall:
     """One layer: the kernel, and what it is called with, outputs last."""
 
-    kernel: Kernel
+    kernel: Kernel | LibraryKernel
     arguments: tuple[Argument, ...]
     # Output tensor that may lie exactly where an input lies (output position, input position in
     # Graph.tensors), because the kernel reads each element before it writes it.

@@ -1,8 +1,9 @@
 """A compiled model and a board become a source tree, and the tree an image."""
 
 from utvm_deploy.project.build import build_image, build_project
+from utvm_deploy.project.find_cmsis_nn import find_cmsis_nn
 from utvm_deploy.project.fit import check_fits
 from utvm_deploy.project.image import Image
 from utvm_deploy.project.tree import create_project
 
-__all__ = ["Image", "build_image", "build_project", "check_fits", "create_project"]
+__all__ = ["Image", "build_image", "build_project", "check_fits", "create_project", "find_cmsis_nn"]

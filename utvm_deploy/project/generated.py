@@ -5,10 +5,12 @@ Pure functions from facts to text; tree.py puts the texts into place.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from string import Template
 
 from utvm_deploy.board_facts import Board, Driver, Region
+from utvm_deploy.compiler.model import ExternalLibrary
 
 # The rights of runtime/utvm.h's regions.
 _READ_EXECUTE = "UTVM_RIGHT_READ | UTVM_RIGHT_EXECUTE"
@@ -138,9 +140,16 @@ def toolchain_file(board: Board) -> str:
 
 
 def cmake_lists(
-    board: Board, sources: Sequence[str], model: str | None, model_sources: Sequence[str]
+    board: Board,
+    sources: Sequence[str],
+    model: str | None,
+    model_sources: Sequence[str],
+    external: ExternalLibrary | None = None,
 ) -> str:
-    """``CMakeLists.txt`` for the project's sources; ``model`` is the C prefix, None without one."""
+    """``CMakeLists.txt`` for the project's sources; ``model`` is the C prefix, None without one.
+
+    ``external`` is a library of the user's own that the model's sources call.
+    """
     core = board.cpu.facts
     flags = [*board.cpu.compiler_flags, *board.project.compiler_flags]
     # -ffile-prefix-map: the same image whatever folder it is built in.
@@ -158,6 +167,8 @@ def cmake_lists(
     entry_points = list(RUNTIME_ENTRY_POINTS)
     if model is not None:
         entry_points += [f"{model}_run", f"{model}_run_layer"]
+    if external is not None:
+        entry_points.append(f"{model}_check_library")
     link = ["-Wl,--gc-sections"]
     definitions = ["UTVM_IMAGE_ID=${UTVM_IMAGE_ID}"]
     if core.is_arm:
@@ -191,15 +202,34 @@ def cmake_lists(
             _cmake_call("set_source_files_properties(", model_sources, "PROPERTIES"),
             "  COMPILE_OPTIONS -O3)",
         ]
+    if external is not None:
+        lines += _external_lines(external)
     lines += [
         _cmake_call("target_link_options(image PRIVATE", [*flags, *link]),
         f"target_link_libraries(image PRIVATE {'c m gcc' if core.is_arm else 'm'})",
     ]
     if core.is_arm:
         lines.append(
-            "set_target_properties(image PROPERTIES LINK_DEPENDS ${CMAKE_SOURCE_DIR}/link.ld)"
+            "set_property(TARGET image APPEND PROPERTY LINK_DEPENDS ${CMAKE_SOURCE_DIR}/link.ld)"
         )
     return "\n".join([*lines, ""])
+
+
+def _external_lines(external: ExternalLibrary) -> Iterator[str]:
+    variable = re.sub(r"\W", "_", external.name.upper())
+    yield f"# {external.name} ({external.url}) is no part of this tree: it is the user's copy,"
+    yield f"# SHA-256 {external.digest}."
+    folders = ";".join(external.include_dirs)
+    yield f'set({variable}_INCLUDE_DIRS "{folders}" CACHE STRING "folders of its headers")'
+    yield f'set({variable}_LIBRARY "{external.library}" CACHE FILEPATH "its static library")'
+    yield f'if(NOT EXISTS "${{{variable}_LIBRARY}}")'
+    yield f'  message(FATAL_ERROR "no {external.name} at ${{{variable}_LIBRARY}}: give '
+    yield f'-D{variable}_LIBRARY=... and -D{variable}_INCLUDE_DIRS=...")'
+    yield "endif()"
+    yield f"target_include_directories(image SYSTEM PRIVATE ${{{variable}_INCLUDE_DIRS}})"
+    # In front of the C library, whose memcpy it calls.
+    yield f'target_link_libraries(image PRIVATE "${{{variable}_LIBRARY}}")'
+    yield (f'set_property(TARGET image APPEND PROPERTY LINK_DEPENDS "${{{variable}_LIBRARY}}")')
 
 
 def _cmake_call(head: str, values: Sequence[str], tail: str = ")") -> str:

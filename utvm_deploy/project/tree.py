@@ -77,6 +77,7 @@ def project_files(
         [name for name in sources if not name.startswith("model/")],
         compiled.name if compiled else None,
         [name for name in sources if name.startswith("model/")],
+        compiled.external if compiled else None,
     )
     files["toolchain.cmake"] = toolchain_file(board)
     files[f"{board.name}.toml"] = board.source

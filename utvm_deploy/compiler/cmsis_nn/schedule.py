@@ -1,0 +1,28 @@
+"""A call of the library -> its C functions: the call itself, and the question about scratch."""
+
+from __future__ import annotations
+
+from utvm_deploy.compiler.lower_c import CFunction, Scratch
+from utvm_deploy.compiler.program import ScheduledKernel
+from utvm_deploy.kernels.call import LibraryKernel
+
+
+def schedule_library_kernel(kernel: LibraryKernel, symbol: str) -> ScheduledKernel:
+    """The kernel under its symbol; there is nothing to choose."""
+    parameters = list(kernel.parameters)
+    scratch: list[Scratch] = []
+    if kernel.scratch_bytes:
+        scratch.append(Scratch("scratch", "int8", kernel.scratch_bytes))
+        parameters.append("int8_t *scratch")
+    signature = f"int32_t {symbol}(\n    {_JOINED.join(parameters)})"
+    wanted = f"{symbol}_scratch" if kernel.wanted else None
+    text = f"{signature} {{\n{kernel.body}}}\n"
+    if wanted:
+        text += f"\nint32_t {wanted}(void) {{\n{kernel.wanted}}}\n"
+    function = CFunction(
+        symbol, (f'#include "{kernel.include}"\n',), signature, text, tuple(scratch)
+    )
+    return ScheduledKernel(function, kernel.function, text, kernel.function, wanted)
+
+
+_JOINED = ",\n    "

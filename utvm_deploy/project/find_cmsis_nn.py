@@ -1,0 +1,127 @@
+"""Finds the user's CMSIS-NN and checks that it was built for the board."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from utvm_deploy.board import Board
+from utvm_deploy.compiler.cmsis_nn import CmsisNn
+from utvm_deploy.errors import BuildError
+from utvm_deploy.project.static_library import LibraryFacts, rank_of, read_static_library
+
+HEADER = "arm_nnfunctions.h"
+LIBRARY = "libcmsis-nn.a"
+#: A function that every build of the library has.
+KNOWN_FUNCTION = "arm_convolve_wrapper_s8"
+
+
+def find_cmsis_nn(directory: Path, board: Board, library: Path | None = None) -> CmsisNn:
+    """The library in ``directory``, for ``board``; BuildError if anything is missing or wrong.
+
+    The folder holds ``Include/`` (or is that folder) and, in it or below, ``libcmsis-nn.a``, unless
+    ``library`` says where that is.
+    """
+    directory = directory.absolute()
+    include = _find_headers(directory)
+    found = _find_library(directory, board) if library is None else library.absolute()
+    facts = read_static_library(found)
+    _check_machine(facts, board)
+    if KNOWN_FUNCTION not in facts.symbols:
+        raise BuildError(
+            f"{found} does not define {KNOWN_FUNCTION}: it is no CMSIS-NN, or one older than 4.0; "
+            f"{_how_to_build(board)}"
+        )
+    if board.cpu.facts.is_arm:
+        _check_instructions(facts, board)
+    variant = "MVE" if facts.has_mve else "DSP" if facts.has_dsp else "plain C"
+    return CmsisNn(
+        include_dirs=(str(include),),
+        library=str(found),
+        digest=_digest(include, found),
+        built_with=", ".join(filter(None, (facts.compiler, facts.architecture, variant))),
+        has_mve=facts.has_mve,
+        is_armclang="arm compiler" in facts.compiler.lower(),
+    )
+
+
+def _find_headers(directory: Path) -> Path:
+    if not directory.is_dir():
+        raise BuildError(
+            f"there is no CMSIS-NN at {directory}; name the folder that holds its Include/ "
+            "(--cmsis-nn DIR or UTVM_CMSIS_NN)"
+        )
+    for folder in (directory / "Include", directory):
+        if (folder / HEADER).is_file():
+            return folder
+    raise BuildError(
+        f"{directory} holds no Include/{HEADER}; name the folder of a CMSIS-NN checkout "
+        "(--cmsis-nn DIR or UTVM_CMSIS_NN)"
+    )
+
+
+def _find_library(directory: Path, board: Board) -> Path:
+    found = sorted(path for path in directory.rglob(LIBRARY) if path.is_file())
+    if not found:
+        raise BuildError(
+            f"{directory} holds CMSIS-NN's headers but no {LIBRARY}; {_how_to_build(board)}, "
+            "or name it with --cmsis-nn-library"
+        )
+    if len(found) > 1:
+        listed = ", ".join(str(path.relative_to(directory)) for path in found)
+        raise BuildError(
+            f"{directory} holds several libraries ({listed}); choose one with --cmsis-nn-library"
+        )
+    return found[0]
+
+
+def _check_machine(facts: LibraryFacts, board: Board) -> None:
+    if (facts.machine == "EM_ARM") != board.cpu.facts.is_arm:
+        raise BuildError(
+            f"{facts.path} was built for another machine ({facts.machine}) than {board.name}, "
+            f"which is a {board.cpu.core}; {_how_to_build(board)}"
+        )
+
+
+def _check_instructions(facts: LibraryFacts, board: Board) -> None:
+    cpu = board.cpu
+    wanted = cpu.facts.architecture
+    if facts.rank > rank_of(wanted):
+        raise BuildError(
+            f"{facts.path} was built for {facts.architecture}, and {board.name}'s {cpu.core} is "
+            f"{wanted}, which cannot run it; {_how_to_build(board)}"
+        )
+    is_hard_float = "-mfloat-abi=hard" in cpu.compiler_flags
+    if facts.is_hard_float != is_hard_float:
+        has, needs = ("hard", "soft") if facts.is_hard_float else ("soft", "hard")
+        raise BuildError(
+            f"{facts.path} was built with -mfloat-abi={has}, and images for {board.name} need "
+            f"-mfloat-abi={needs}; {_how_to_build(board)}"
+        )
+    if cpu.mve and not facts.has_mve:
+        raise BuildError(
+            f"{facts.path} was built without the vector extension (MVE) that {board.name}'s "
+            f"{cpu.core} has, so its figures would mean nothing; {_how_to_build(board)}"
+        )
+    if cpu.dsp and not cpu.mve and not facts.has_dsp:
+        raise BuildError(
+            f"{facts.path} was built without DSP instructions (no SMLAD in it, built for "
+            f"{facts.architecture}), and {board.name}'s {cpu.core} has them, so its figures would "
+            f"mean nothing; {_how_to_build(board)}"
+        )
+
+
+def _how_to_build(board: Board) -> str:
+    flags = " ".join(board.cpu.compiler_flags)
+    tail = f" with {flags} -O3" if flags else ""
+    return f"build it as CMSIS-NN's README says, for {board.cpu.core}{tail}"
+
+
+def _digest(include: Path, library: Path) -> str:
+    """SHA-256 over the headers' and the library's bytes: an image is cached by it."""
+    digest = hashlib.sha256()
+    for path in [*sorted(include.rglob("*.h")), library]:
+        data = path.read_bytes()
+        digest.update(f"{path.name}\0{len(data)}\0".encode())
+        digest.update(data)
+    return digest.hexdigest()
