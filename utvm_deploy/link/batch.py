@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from utvm_deploy.errors import DeviceError
-from utvm_deploy.link.base import Task
-from utvm_deploy.link.messages import MAX_ARGUMENTS, TASK, Status
+from utvm_deploy.link.base import Hello, Task
+from utvm_deploy.link.messages import MAX_ARGUMENTS, OUTCOME, TASK, Status
 
 _MAX_REPEAT = 0xFFFF
 _TICKS_BYTES = 8
@@ -102,3 +103,37 @@ def split_tasks(
             left -= repeat
     if records:
         yield batch()
+
+
+def run_batches(
+    tasks: Sequence[Task],
+    hello: Hello,
+    timeout_s: float,
+    run: Callable[[bytes, str, float], bytes],
+) -> list[tuple[int, ...]]:
+    """The ticks of every repeat of every task, in as many batches as it takes.
+
+    ``run`` takes an EXECUTE's payload, what it does in words, and the seconds left; it gives the
+    reply behind the outcome. What it raises says which of the caller's tasks it is about.
+    """
+    check_tasks(tasks)
+    deadline = time.monotonic() + timeout_s
+    ticks: list[list[int]] = [[] for _ in tasks]
+    room = (hello.request_bytes, hello.reply_bytes - OUTCOME.size_bytes)
+    for batch in split_tasks(tasks, *room, timeout_s):
+        what = f"to run tasks {batch.positions[0]} to {batch.positions[-1]}"
+        try:
+            data = run(batch.payload, what, deadline - time.monotonic())
+        except DeviceError as error:
+            if error.status is not None and error.index < len(batch.positions):
+                error.index = batch.positions[error.index]
+            raise
+        if len(data) != _TICKS_BYTES * batch.calls:
+            raise DeviceError(
+                f"asked {what}, the device sent {len(data)} bytes of ticks instead of "
+                f"{_TICKS_BYTES * batch.calls}; reset it"
+            )
+        times = iter(struct.unpack(f"<{batch.calls}Q", data))
+        for position, repeat in zip(batch.positions, batch.repeats, strict=True):
+            ticks[position].extend(next(times) for _ in range(repeat))
+    return [tuple(of_task) for of_task in ticks]

@@ -9,28 +9,24 @@ from __future__ import annotations
 import contextlib
 import logging
 import secrets
-import struct
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from utvm_deploy.errors import DeviceError, DeviceReset, LinkTimeout
 from utvm_deploy.link.base import Hello, Region, Task
-from utvm_deploy.link.batch import check_tasks, split_tasks
+from utvm_deploy.link.batch import run_batches
 from utvm_deploy.link.frame import Damage, Frame, FrameDecoder, encode_frame
 from utvm_deploy.link.messages import (
     BY_NAME,
-    MIN_PAYLOAD_BYTES,
     OUTCOME,
     PROTOCOL_VERSION,
-    REGION,
     REPLY_BIT,
     Message,
-    Right,
     Status,
-    TickUnit,
     opcode_name,
 )
+from utvm_deploy.link.replies import read_hello, read_regions, refusal
 from utvm_deploy.link.stopped import stopped_task
 from utvm_deploy.link.stream import Stream
 from utvm_deploy.link.waits import Timeouts, Waits
@@ -88,33 +84,10 @@ class MonitorLink:
         frame = self._exchange(
             message, message.pack_request(self._session), self._timeouts.boot_s, "to say hello"
         )
-        try:
-            facts, image = message.unpack_reply(frame.payload)
-            unit = TickUnit(facts["tick_unit"])
-        except (struct.error, ValueError) as error:
-            raise DeviceError(
-                f"the device's hello makes no sense ({error}): rebuild its image"
-            ) from (error)
-        if min(facts["request_bytes"], facts["reply_bytes"]) < MIN_PAYLOAD_BYTES:
-            raise DeviceError(
-                f"the device has room for fewer than {MIN_PAYLOAD_BYTES} bytes: rebuild its image"
-            )
+        facts = read_hello(frame.payload, frame.version, frame.nonce)
         if before is not None and before.nonce != frame.nonce:
             self._past_nonces.add(before.nonce)
-        version = facts["runtime_version"]
-        self._hello = Hello(
-            protocol_version=frame.version,
-            runtime_version=f"{version >> 16}.{version & 0xFFFF}",
-            nonce=frame.nonce,
-            request_bytes=facts["request_bytes"],
-            reply_bytes=facts["reply_bytes"],
-            ticks_per_second=facts["ticks_per_second"],
-            tick_unit=unit.name.lower(),
-            workspace_address=facts["workspace"],
-            workspace_size=facts["workspace_bytes"],
-            region_count=facts["region_count"],
-            image=image.decode("ascii", "replace"),
-        )
+        self._hello = facts
         return self._hello
 
     def regions(self) -> tuple[Region, ...]:
@@ -122,20 +95,10 @@ class MonitorLink:
         found: list[Region] = []
         while len(found) < self._greeted().region_count:
             records = self._request("REGIONS", "to list its regions", len(found))
-            for at in range(0, len(records), REGION.size_bytes):
-                facts = REGION.unpack(records[at:])
-                rights = Right(facts["rights"])
-                found.append(
-                    Region(
-                        facts["address"],
-                        facts["size"],
-                        readable=Right.READ in rights,
-                        writable=Right.WRITE in rights,
-                        executable=Right.EXECUTE in rights,
-                    )
-                )
-            if not records:
+            more = list(read_regions(records))
+            if not more:
                 break
+            found += more
         return tuple(found)
 
     def read(self, address: int, size: int) -> bytes:
@@ -168,29 +131,12 @@ class MonitorLink:
         LinkTimeout after ``timeout_s`` and another ``Timeouts.last_s``, in which it is asked once
         more.
         """
-        check_tasks(tasks)
         hello = self._greeted()
-        deadline = time.monotonic() + timeout_s
-        ticks: list[list[int]] = [[] for _ in tasks]
-        room = (hello.request_bytes, hello.reply_bytes - OUTCOME.size_bytes)
-        for batch in split_tasks(tasks, *room, timeout_s):
-            left_s = deadline - time.monotonic()
-            what = f"to run tasks {batch.positions[0]} to {batch.positions[-1]}"
-            try:
-                data = self._request("EXECUTE", what, tail=batch.payload, timeout_s=left_s)
-            except DeviceError as error:
-                if error.status is not None and error.index < len(batch.positions):
-                    error.index = batch.positions[error.index]
-                raise
-            if len(data) != 8 * batch.calls:
-                raise DeviceError(
-                    f"asked {what}, the device sent {len(data)} bytes of ticks instead of "
-                    f"{8 * batch.calls}; reset it"
-                )
-            times = iter(struct.unpack(f"<{batch.calls}Q", data))
-            for position, repeat in zip(batch.positions, batch.repeats, strict=True):
-                ticks[position].extend(next(times) for _ in range(repeat))
-        return [tuple(of_task) for of_task in ticks]
+
+        def run(payload: bytes, what: str, left_s: float) -> bytes:
+            return self._request("EXECUTE", what, tail=payload, timeout_s=left_s)
+
+        return run_batches(tasks, hello, timeout_s, run)
 
     def checksum(self, address: int, size: int) -> int:
         """CRC-32 of ``size`` bytes of the device's memory, computed there."""
@@ -317,35 +263,17 @@ class MonitorLink:
 
     def _check(self, message: Message, outcome: dict[str, int], what: str) -> None:
         """Refusals as errors."""
-        status, index, detail = outcome["status"], outcome["index"], outcome["detail"]
-        if status == Status.OK:
+        if outcome["status"] == Status.OK:
             return
-        if status == Status.NO_SESSION:
+        if outcome["status"] == Status.NO_SESSION:
             # the same nonce: a port without a good one, or a session that never began
             self._hello = None
             raise DeviceReset(
                 f"asked {what}, the device knew nothing of this session: it restarted, and what "
                 "was in its RAM is lost; load the model again",
-                status=status,
+                status=outcome["status"],
             )
-        where = f" (task {index} of the batch)" if message.name == "EXECUTE" else ""
-        reasons = {
-            Status.OPCODE: f"it does not know opcode {detail}; rebuild its image",
-            Status.LENGTH: f"a message of {detail} bytes is malformed{where}",
-            Status.TOO_LARGE: f"only {detail} bytes fit its reply{where}",
-            Status.ADDRESS: f"its regions do not allow that at {detail:#010x}{where}; "
-            "compare with the board's memory and the image's symbols",
-            Status.ARGUMENTS: f"{detail} arguments are too many{where}",
-            Status.UNSUPPORTED: "its port cannot do that; reset it by hand or through the probe",
-        }
-        known = {int(key): text for key, text in reasons.items()}
-        reason = known.get(status, f"it gave the unknown status {status}; rebuild its image")
-        raise DeviceError(
-            f"asked {what}, the device refused: {reason}",
-            status=status,
-            index=index,
-            detail=detail,
-        )
+        raise refusal(message.name, outcome, what)
 
     def _trace(self, arrow: str, item: Frame | Damage) -> None:
         if not log.isEnabledFor(logging.DEBUG):

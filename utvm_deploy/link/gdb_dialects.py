@@ -1,0 +1,71 @@
+"""What GDB servers for Cortex-M differ in, as data.
+
+Which server it is shows in the features that it offers to ``qSupported``; how it restarts the core
+and leaves it halted is its own affair, a text for ``qRcmd``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+# Words that a packet may hold at least where a server does not say (GDB's own assumption).
+DEFAULT_PACKET_BYTES = 400
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """One server's ways."""
+
+    name: str
+    # Features, as qSupported's answer has them, that this server offers and the others do not.
+    features: tuple[str, ...]
+    # Commands that restart the core and leave it halted; none: the core's own register is written.
+    reset: tuple[str, ...]
+
+
+# The first one whose features are all there. What each of them answers to qSupported:
+DIALECTS = (
+    # gdbserver.py of pyOCD 0.36
+    Dialect("pyOCD", ("QNonStop+",), ("reset halt",)),
+    # gdbstub.c, since 2.12
+    Dialect("QEMU", ("multiprocess+", "vContSupported+"), ("system_reset",)),
+    # gdb_server.c of OpenOCD 0.12
+    Dialect("OpenOCD", ("qXfer:threads:read+", "vContSupported+"), ("reset halt",)),
+    # as LLDB's tests imitate it; "reset" of its command line halts behind the reset
+    Dialect("J-Link", ("hwbreak+", "QStartNoAckMode+"), ("reset", "halt")),
+)
+UNKNOWN = Dialect("a debug server", (), ())
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a server's answer to qSupported says."""
+
+    packet_bytes: int
+    features: frozenset[str]
+
+    @property
+    def dialect(self) -> Dialect:
+        for dialect in DIALECTS:
+            if self.features.issuperset(dialect.features):
+                return dialect
+        return UNKNOWN
+
+    def has(self, name: str) -> bool:
+        """Whether the server offers a feature; ``?`` and ``-`` are no offers."""
+        return f"{name}+" in self.features
+
+
+def parse_offer(answer: str) -> Offer:
+    """``PacketSize=1000;vContSupported+`` as facts; what makes no sense is passed over."""
+    items = [item for item in answer.split(";") if item]
+    values: Mapping[str, str] = dict(item.split("=", 1) for item in items if "=" in item)
+    try:
+        packet_bytes = int(values.get("PacketSize", ""), 16)
+    except ValueError:
+        packet_bytes = DEFAULT_PACKET_BYTES
+    return Offer(
+        max(packet_bytes, 64),
+        frozenset(item for item in items if "=" not in item),
+    )

@@ -1,0 +1,65 @@
+"""A server's register numbers, from its target description (``qXfer:features:read``). Pure.
+
+The description is XML of which only two kinds of elements matter; they are read as text, so that a
+server's broken or hostile XML can do no harm.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+_REGISTER = re.compile(r"<reg\s([^>]*)>")
+_INCLUDE = re.compile(r"<xi:include\s([^>]*)>")
+_ATTRIBUTE = re.compile(r"""([\w:-]+)\s*=\s*["']([^"']*)["']""")
+
+
+@dataclass(frozen=True)
+class Register:
+    """One register: its number in ``p`` and ``P``, its place in ``g``."""
+
+    number: int
+    size_bytes: int
+    offset: int  # in the answer to g
+
+
+def includes(xml: str) -> tuple[str, ...]:
+    """Further files that a description names."""
+    found = (dict(_ATTRIBUTE.findall(match)).get("href") for match in _INCLUDE.findall(xml))
+    return tuple(name for name in found if name)
+
+
+def parse_registers(xml: str) -> dict[str, Register]:
+    """Lower-case name -> register, of all files of a description put together."""
+    numbered: list[tuple[int, str, int]] = []
+    number = 0
+    for match in _REGISTER.findall(xml):
+        facts = dict(_ATTRIBUTE.findall(match))
+        try:
+            number = int(facts.get("regnum", number))
+            bits = int(facts["bitsize"])
+        except (KeyError, ValueError):
+            continue
+        numbered.append((number, facts.get("name", "").lower(), (bits + 7) // 8))
+        number += 1
+    return dict(_placed(sorted(numbered)))
+
+
+def _placed(numbered: list[tuple[int, str, int]]) -> Iterator[tuple[str, Register]]:
+    offset = 0
+    for number, name, size in numbered:
+        yield name, Register(number, size, offset)
+        offset += size
+
+
+def _old_layout() -> Iterator[tuple[str, Register]]:
+    names = [*(f"r{i}" for i in range(13)), "sp", "lr", "pc"]
+    for number, name in enumerate(names):
+        yield name, Register(number, 4, 4 * number)
+    # Eight floating-point registers of 12 bytes and their status stand between, since the 1990s.
+    yield "xpsr", Register(25, 4, 16 * 4 + 8 * 12 + 4)
+
+
+# Where a server describes nothing: what GDB assumes of an Arm.
+OLD_ARM_REGISTERS: Mapping[str, Register] = dict(_old_layout())

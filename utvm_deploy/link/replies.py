@@ -1,0 +1,73 @@
+"""What is in a reply: facts or a refusal. The same for every link to the runtime."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+
+from utvm_deploy.errors import DeviceError
+from utvm_deploy.link.base import Hello, Region
+from utvm_deploy.link.messages import BY_NAME, MIN_PAYLOAD_BYTES, REGION, Right, Status, TickUnit
+
+
+def read_hello(payload: bytes, version: int, nonce: int) -> Hello:
+    """HELLO's reply; DeviceError if no runtime of ours can have sent it."""
+    try:
+        facts, image = BY_NAME["HELLO"].unpack_reply(payload)
+        unit = TickUnit(facts["tick_unit"])
+    except (struct.error, ValueError) as error:
+        raise DeviceError(
+            f"the device's hello makes no sense ({error}): rebuild its image"
+        ) from error
+    if min(facts["request_bytes"], facts["reply_bytes"]) < MIN_PAYLOAD_BYTES:
+        raise DeviceError(
+            f"the device has room for fewer than {MIN_PAYLOAD_BYTES} bytes: rebuild its image"
+        )
+    runtime = facts["runtime_version"]
+    return Hello(
+        protocol_version=version,
+        runtime_version=f"{runtime >> 16}.{runtime & 0xFFFF}",
+        nonce=nonce,
+        request_bytes=facts["request_bytes"],
+        reply_bytes=facts["reply_bytes"],
+        ticks_per_second=facts["ticks_per_second"],
+        tick_unit=unit.name.lower(),
+        workspace_address=facts["workspace"],
+        workspace_size=facts["workspace_bytes"],
+        region_count=facts["region_count"],
+        image=image.decode("ascii", "replace"),
+    )
+
+
+def read_regions(records: bytes) -> Iterator[Region]:
+    """The records of a reply to REGIONS."""
+    for at in range(0, len(records) - REGION.size_bytes + 1, REGION.size_bytes):
+        facts = REGION.unpack(records[at:])
+        rights = Right(facts["rights"])
+        yield Region(
+            facts["address"],
+            facts["size"],
+            readable=Right.READ in rights,
+            writable=Right.WRITE in rights,
+            executable=Right.EXECUTE in rights,
+        )
+
+
+def refusal(name: str, outcome: Mapping[str, int], what: str) -> DeviceError:
+    """The error for the outcome of a request called ``name`` that is no OK."""
+    status, index, detail = outcome["status"], outcome["index"], outcome["detail"]
+    where = f" (task {index} of the batch)" if name == "EXECUTE" else ""
+    reasons = {
+        Status.OPCODE: f"it does not know opcode {detail}; rebuild its image",
+        Status.LENGTH: f"a message of {detail} bytes is malformed{where}",
+        Status.TOO_LARGE: f"only {detail} bytes fit its reply{where}",
+        Status.ADDRESS: f"its regions do not allow that at {detail:#010x}{where}; "
+        "compare with the board's memory and the image's symbols",
+        Status.ARGUMENTS: f"{detail} arguments are too many{where}",
+        Status.UNSUPPORTED: "its port cannot do that; reset it by hand or through the probe",
+    }
+    known = {int(key): text for key, text in reasons.items()}
+    reason = known.get(status, f"it gave the unknown status {status}; rebuild its image")
+    return DeviceError(
+        f"asked {what}, the device refused: {reason}", status=status, index=index, detail=detail
+    )
