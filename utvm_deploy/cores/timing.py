@@ -1,0 +1,247 @@
+"""The form of a core's instruction timing table: what a row says, and what follows from the rows.
+
+The tables themselves are ``timing_m7.py`` and ``timing_m4.py``: data, each row with its source.
+They have two readers: the cycle model (its C tables are generated from them) and the generators
+of assembly kernels, which order instructions by the same rules. Nothing here knows an emulator.
+
+An instruction issues in cycle t. A result of kind R can be consumed by need N of an instruction
+that issues in cycle t + latency[R, N] or later; 0 means in the same cycle, as the younger of two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+#: What a row says where no published measurement is known.
+ASSUMED = "assumed"
+
+
+class Kind(IntEnum):
+    """Classes of instructions that a decoder tells apart; the C decoder has the same names."""
+
+    UNKNOWN = 0
+    NOP = 1
+    IT = 2
+    ADD_SUB = 3  # add, sub with a register or an unshifted constant; adr
+    MOVE = 4  # mov of a register or unshifted constant; movw
+    MOVE_TOP = 5
+    SHIFT = 6  # lsl, lsr, asr, ror; by constant or register
+    LOGIC = 7  # every other data-processing instruction with a plain second operand
+    SHIFTED_OPERAND = 8  # any of them with a shifted register
+    SHIFTED_CONSTANT = 9  # any of them with an 8-bit constant shifted within the word
+    EXTEND = 10  # sxtb, uxth, sxtb16 ...
+    EXTEND_ADD = 11  # sxtab, uxtab16 ...
+    FIELD_EXTRACT = 12  # sbfx, ubfx
+    FIELD_INSERT = 13  # bfi, bfc
+    REVERSE = 14  # rev, rev16, revsh, rbit
+    PACK = 15  # pkhbt
+    PACK_TOP = 16  # pkhtb
+    SATURATE = 17
+    SIMD = 18  # parallel add and subtract, qadd, sel, clz
+    MULTIPLY = 19  # no accumulator; also the long ones
+    MULTIPLY_ADD = 20  # with accumulator; also the long ones
+    DIVIDE = 21
+    LOAD_WORD = 22
+    LOAD_PART = 23  # byte or halfword
+    LOAD_DOUBLE = 24
+    LOAD_MULTIPLE = 25
+    STORE_WORD = 26
+    STORE_PART = 27
+    STORE_DOUBLE = 28
+    STORE_MULTIPLE = 29
+    EXCLUSIVE = 30
+    PRELOAD = 31
+    BRANCH = 32
+    BRANCH_CONDITIONAL = 33
+    COMPARE_BRANCH = 34
+    CALL = 35
+    BRANCH_INDIRECT = 36
+    TABLE_BRANCH = 37
+    BARRIER = 38
+    SYSTEM = 39
+    FP_ADD = 40  # add, subtract, convert, round, compare, select
+    FP_MULTIPLY = 41
+    FP_FUSED = 42  # vfma
+    FP_CHAINED = 43  # vmla
+    FP_DIVIDE = 44
+    FP_ROOT = 45
+    FP_CONSTANT = 46
+    FP_MOVE = 47  # register to register; abs, neg
+    FP_TO_CORE = 48
+    FP_FROM_CORE = 49
+    FP_PAIR = 50  # two registers between the files
+    FP_LOAD = 51
+    FP_LOAD_DOUBLE = 52
+    FP_LOAD_MULTIPLE = 53
+    FP_STORE = 54
+    FP_STORE_DOUBLE = 55
+    FP_STORE_MULTIPLE = 56
+    FP_STATUS = 57
+    FP64_ADD = 58
+    FP64_MULTIPLY = 59
+    FP64_FUSED = 60
+    FP64_DIVIDE = 61
+
+
+class Result(IntEnum):
+    """How a result comes about, which decides when whom it reaches."""
+
+    NONE = 0
+    EARLY = 1  # first ALU
+    LATE = 2  # second ALU, one cycle later
+    REVERSED = 3  # first ALU, but beyond the reach of addresses
+    LOADED = 4
+    LOADED_PART = 5
+    PRODUCT = 6
+    QUOTIENT = 7
+    ADDRESS = 8  # written back by pre- and post-indexing
+    FP_SUM = 9
+    FP_FUSED = 10
+    FP_CHAINED = 11
+    FP_LOADED = 12
+    FP_MOVED = 13
+    FP_TO_CORE = 14
+    FP_LONG = 15
+
+
+class Need(IntEnum):
+    """How an operand is consumed."""
+
+    LATE = 0  # by the second ALU: the ordinary case
+    EARLY = 1  # by the first ALU: shifted operands, bit fields
+    ADDRESS = 2
+    FACTOR = 3  # of a multiplication
+    ACCUMULATOR = 4
+    STORED = 5
+    FP_TERM = 6
+    FP_FACTOR = 7
+    FP_ACCUMULATOR = 8
+    FP_STORED = 9
+
+
+class Unit(IntEnum):
+    """What an issued instruction occupies for its cycle."""
+
+    ALU = 0
+    SHIFTER = 1  # the first ALU's
+    SIMD = 2
+    MAC = 3
+    LOAD = 4
+    STORE = 5
+    BRANCH = 6
+    FPU = 7
+
+
+class Slot(IntEnum):
+    """Where in an issued pair an instruction can stand."""
+
+    EITHER = 0
+    OLDER = 1
+    ALONE = 2
+
+
+@dataclass(frozen=True)
+class Row:
+    """The timing of one class of instructions."""
+
+    kind: Kind
+    units: tuple[Unit, ...]
+    source: str
+    slot: Slot = Slot.EITHER
+    # Cycles until the next instruction can issue, beyond pairing.
+    cycles: int = 1
+    # Registers moved in each cycle, which then comes on top of ``cycles``.
+    registers_per_cycle: int = 0
+    # Cycles instead of ``cycles`` when the instruction before was of a kind in ``pipelined_after``.
+    pipelined_cycles: int = 0
+    pipelined_after: tuple[Kind, ...] = ()
+    result: Result = Result.LATE
+    # A result that comes from the first ALU when the sources are ready there in time.
+    early: Slot | None = None  # in which slot it can; None: never
+    first: Need = Need.LATE  # Rn, or the shifted register of a shift
+    second: Need = Need.LATE  # Rm
+    accumulator: Need = Need.ACCUMULATOR  # Ra, or Rd where it is read
+    # Address registers always need to be ready for Need.ADDRESS.
+    stored: Need = Need.STORED
+
+
+@dataclass(frozen=True)
+class Latency:
+    """One cell of the table result x need."""
+
+    result: Result
+    need: Need
+    cycles: int
+    source: str
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """Two groups that do not issue together."""
+
+    older: tuple[Kind, ...]
+    younger: tuple[Kind, ...]
+    source: str
+    # Holds with the two changed round as well.
+    both_ways: bool = False
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Everything the model knows about one core's pipeline."""
+
+    core: str
+    width: int  # instructions issued in a cycle at most
+    capacity: Mapping[Unit, int]
+    rows: tuple[Row, ...]
+    latencies: tuple[Latency, ...]
+    exclusions: tuple[Exclusion, ...]
+    # Exclusions added for the pessimistic figure.
+    pessimistic: tuple[Exclusion, ...]
+    # Cycles lost by a mispredicted branch, and when its flags were set early enough before it.
+    mispredict_cycles: int
+    mispredict_early_cycles: int
+    flags_early_cycles: int  # that much earlier
+    predicts_branches: bool
+    taken_branch_cycles: int  # lost by every taken branch
+    # Two words in the same bank (even or odd word address) cannot be loaded in one cycle.
+    load_banks: int
+    # Rich model only: what an unaligned access loses, and the store buffer.
+    unaligned_load_cycles: int
+    store_buffer_entries: int
+    partial_store_cycles: int  # an entry's time when it is not one whole aligned word
+    sources: Mapping[str, str] = field(default_factory=dict)  # of the plain numbers above
+
+    def row(self, kind: Kind) -> Row:
+        """The row of a class; every table has them all."""
+        return self._by_kind[kind]
+
+    @property
+    def _by_kind(self) -> dict[Kind, Row]:
+        return {row.kind: row for row in self.rows}
+
+    def latency(self, result: Result, need: Need) -> int:
+        """Cycles from a producer's issue to the earliest consumer's; 1 where no cell says more."""
+        for cell in self.latencies:
+            if cell.result == result and cell.need == need:
+                return cell.cycles
+        return 1
+
+    def can_pair(self, older: Kind, younger: Kind, *, pessimistic: bool = False) -> bool:
+        """Whether the two can issue in one cycle, their registers permitting."""
+        if self.width < 2:
+            return False
+        first, second = self.row(older), self.row(younger)
+        if first.slot == Slot.ALONE or second.slot != Slot.EITHER:
+            return False
+        for unit, capacity in self.capacity.items():
+            if first.units.count(unit) + second.units.count(unit) > capacity:
+                return False
+        rules = self.exclusions + (self.pessimistic if pessimistic else ())
+        return not any(
+            (older in rule.older and younger in rule.younger)
+            or (rule.both_ways and older in rule.younger and younger in rule.older)
+            for rule in rules
+        )

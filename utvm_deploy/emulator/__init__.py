@@ -1,0 +1,9 @@
+"""The Cortex-M cycle model for QEMU: a TCG plugin, its parameters and its counters.
+
+Modelled cycles, never measured ones: docs/cycle-model.md tells what is modelled and how well.
+"""
+
+from utvm_deploy.emulator.counters import Counters
+from utvm_deploy.emulator.model import CycleModel, arguments
+
+__all__ = ["Counters", "CycleModel", "arguments"]

@@ -1,0 +1,146 @@
+"""The parameters of a cycle model, taken from a board file, and QEMU's arguments for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from utvm_deploy.board import Board
+from utvm_deploy.emulator.table import TIMINGS
+from utvm_deploy.errors import BoardError
+
+#: Configuration ``ref``: what a data cache miss costs, from flash or RAM. A fit to published
+#: figures of the STM32F746 (docs/cycle-model.md), not a data sheet's number.
+REF_MISS_CYCLES = 22
+#: Rich model: a line of instructions from flash or RAM comes over the same bus as one of data.
+#: Assumed.
+FETCH_MISS_CYCLES = 22
+
+#: Ways of the Cortex-M7's caches, whatever their size (Arm DDI 0489; the same in Microchip's
+#: SAM E70 data sheet, "Arm Cortex-M7 Configuration").
+DCACHE_WAYS = 4
+ICACHE_WAYS = 2
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Sizes of a set-associative cache."""
+
+    size_bytes: int
+    ways: int
+    line_bytes: int
+
+
+@dataclass(frozen=True)
+class CachedRange:
+    """Memory that the caches serve."""
+
+    address: int
+    size: int
+    kind: str  # flash, ram: how its misses are counted, and what they cost
+
+
+@dataclass(frozen=True)
+class CycleModel:
+    """Everything the plugin is told about a chip."""
+
+    core: str
+    dcache: Cache | None
+    icache: Cache | None
+    cached: tuple[CachedRange, ...]
+    # (address, size) of memory that answers in one cycle and is used much; all that is neither
+    # here nor in ``cached`` is as fast.
+    tightly_coupled: tuple[int, int] | None = None
+    flash_miss_cycles: int = REF_MISS_CYCLES
+    ram_miss_cycles: int = REF_MISS_CYCLES
+    flash_fetch_miss_cycles: int = FETCH_MISS_CYCLES
+    ram_fetch_miss_cycles: int = FETCH_MISS_CYCLES
+
+    @classmethod
+    def for_board(cls, board: Board) -> CycleModel:
+        """The model of a board's chip, in configuration ``ref``.
+
+        Raises BoardError for a core whose timing is not known.
+        """
+        cpu = board.cpu
+        if cpu.core not in TIMINGS:
+            raise BoardError(
+                f"there is no cycle model for the core {cpu.core} of {board.name}; known are "
+                f"{', '.join(TIMINGS)}. Instruction counts need none"
+            )
+        line = cpu.facts.cache_line_bytes
+        tightly = [(r.address, r.size) for r in board.memory if r.kind == "tcm"]
+        return cls(
+            core=cpu.core,
+            dcache=Cache(cpu.dcache_bytes, DCACHE_WAYS, line) if cpu.dcache_bytes else None,
+            icache=Cache(cpu.icache_bytes, ICACHE_WAYS, line) if cpu.icache_bytes else None,
+            cached=tuple(
+                CachedRange(r.address, r.size, r.kind) for r in board.memory if r.kind != "tcm"
+            ),
+            tightly_coupled=max(tightly, key=lambda one: one[1]) if tightly else None,
+        )
+
+    def without_caches(self) -> CycleModel:
+        """The core alone: what every memory access in one cycle would give."""
+        return replace(self, dcache=None, icache=None)
+
+
+@dataclass(frozen=True)
+class CounterBlock:
+    """Where the guest reads the counters: an address, and the memory region around it.
+
+    Code has to run from that region before the first reading: through it the plugin finds the
+    block. ``counters.BLOCK_BYTES`` long, aligned to 8.
+    """
+
+    address: int
+    region_address: int
+    region_size: int
+
+
+def counter_block(board: Board, address: int) -> CounterBlock:
+    """The block at this address of a board; BoardError if no memory region holds it."""
+    for region in board.memory:
+        if region.address <= address < region.address + region.size:
+            return CounterBlock(address, region.address, region.size)
+    raise BoardError(
+        f"the cycle model's counters at {address:#010x} lie in no memory of {board.name}; build "
+        "the image anew"
+    )
+
+
+def arguments(
+    plugin: Path,
+    model: CycleModel,
+    *,
+    counters: CounterBlock | None = None,
+    snapshots: Path | None = None,
+    report: Path | None = None,
+    hot: int = 0,
+) -> list[str]:
+    """Arguments for QEMU's command line that load the plugin with this model."""
+    settings = [f"core={model.core}"]
+    for name, cache in (("dcache", model.dcache), ("icache", model.icache)):
+        if cache is not None:
+            settings.append(f"{name}={_numbers((cache.size_bytes, cache.ways, cache.line_bytes))}")
+    settings += [f"{one.kind}={_numbers((one.address, one.size))}" for one in model.cached]
+    if model.tightly_coupled is not None:
+        settings.append(f"free={_numbers(model.tightly_coupled)}")
+    settings.append(f"miss={_numbers((model.flash_miss_cycles, model.ram_miss_cycles))}")
+    fetch = (model.flash_fetch_miss_cycles, model.ram_fetch_miss_cycles)
+    settings.append(f"fetch_miss={_numbers(fetch)}")
+    if counters is not None:
+        block = (counters.address, counters.region_address, counters.region_size)
+        settings.append(f"counters={_numbers(block)}")
+    if snapshots is not None:
+        settings.append(f"snapshots={snapshots}")
+    if report is not None:
+        settings += [f"report={report}", f"hot={hot}"]
+    # QEMU cuts the argument at commas; a doubled one is a comma.
+    parts = [str(plugin), *settings]
+    return ["-plugin", ",".join(part.replace(",", ",,") for part in parts)]
+
+
+def _numbers(values: Sequence[int]) -> str:
+    return ":".join(f"{value:#x}" for value in values)

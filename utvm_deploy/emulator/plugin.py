@@ -1,0 +1,113 @@
+"""Builds the plugin for the QEMU that is installed, once; it is kept in the cache by digest.
+
+QEMU's plugin interface has versions. Each that is known has a file ``plugin/abi_N.h``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+from utvm_deploy import process
+from utvm_deploy.emulator.table import header_texts
+from utvm_deploy.errors import BuildError, ProbeError
+from utvm_deploy.paths import cache_dir
+
+logger = logging.getLogger("utvm_deploy.emulator")
+
+SOURCES = Path(__file__).resolve().parent / "plugin"
+COMPILER = "cc"
+FLAGS = (
+    *("-std=c11", "-O3", "-flto", "-fPIC", "-shared", "-fvisibility=hidden"),
+    *("-Wall", "-Wextra", "-Werror"),
+)
+PLUGIN_FILE = "cycle_model.so"
+
+#: First QEMU version (major, minor) of each plugin interface that is known, newest first.
+#: 9.1 handed instruction bytes out by copy (interface 3); what came after only added functions.
+ABI_SINCE = (((9, 1), 3), ((9, 0), 2), ((7, 0), 1))
+#: First major version that nobody has looked at.
+UNKNOWN_MAJOR = 11
+
+VERSION_TIMEOUT_S = 10.0
+# A loaded machine may take its time over a few thousand lines of C.
+BUILD_TIMEOUT_S = 120.0
+
+
+def installed_qemu_version(program: str) -> str:
+    """What ``PROGRAM --version`` says, such as "7.2.22"; MissingTool if it is not installed."""
+    process.find_tool(program)
+    done = process.run([program, "--version"], timeout_s=VERSION_TIMEOUT_S)
+    match = re.search(r"version (\d+\.\d+(?:\.\d+)?)", done.stdout)
+    if match is None:
+        raise ProbeError(f"{program} --version does not tell a version: {done.output.strip()!r}")
+    return match.group(1)
+
+
+def plugin_abi(qemu_version: str) -> int:
+    """The plugin interface that this version of QEMU asks for; ProbeError if it is not known."""
+    try:
+        major, minor = (int(part) for part in qemu_version.split(".")[:2])
+    except ValueError as error:
+        raise ProbeError(f"{qemu_version!r} is not a version of QEMU, such as 7.2.22") from error
+    if major < UNKNOWN_MAJOR:
+        for since, abi in ABI_SINCE:
+            if (major, minor) >= since:
+                return abi
+    raise ProbeError(
+        f"QEMU {qemu_version}'s plugin interface is not known to the cycle model, which needs QEMU "
+        f"7.0 to {UNKNOWN_MAJOR - 1}; without the model, boards count instructions"
+    )
+
+
+def build_plugin(qemu_version: str) -> Path:
+    """The plugin for this version of QEMU, built at the first call.
+
+    Safe against others doing the same at the same time. Raises ProbeError for an unknown version,
+    MissingTool without a C compiler, BuildError if it does not compile.
+    """
+    abi = plugin_abi(qemu_version)
+    process.find_tool(COMPILER)
+    headers = header_texts()
+    sources = sorted(SOURCES.glob("*.[ch]"))
+    flags = [*FLAGS, f"-DUTVM_QEMU_ABI={abi}"]
+    folder = cache_dir() / "emulator"
+    entry = folder / _digest(sources, headers, flags)
+    built = entry / PLUGIN_FILE
+    if built.is_file() or process.is_dry_run():
+        return built
+    folder.mkdir(parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(prefix="building-", dir=folder))
+    try:
+        for name, text in headers.items():
+            (fresh / name).write_text(text, encoding="utf-8")
+        argv = [COMPILER, *flags, f"-I{SOURCES}", f"-I{fresh}", "-o", str(fresh / PLUGIN_FILE)]
+        argv += [str(path) for path in sources if path.suffix == ".c"]
+        log = folder / "build.log"
+        done = process.run(argv, timeout_s=BUILD_TIMEOUT_S, log_path=log)
+        if not done.is_ok:
+            raise BuildError(f"building QEMU's cycle model plugin failed (log: {log})", log)
+        # Whoever comes second finds the folder taken, by the same plugin.
+        with contextlib.suppress(OSError):
+            fresh.rename(entry)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    logger.info("built %s for QEMU %s (plugin interface %d)", built, qemu_version, abi)
+    return built
+
+
+def _digest(sources: list[Path], headers: dict[str, str], flags: list[str]) -> str:
+    version = process.run([COMPILER, "--version"], timeout_s=VERSION_TIMEOUT_S).stdout
+    digest = hashlib.sha256(version.encode())
+    for text in (*flags, *headers, *headers.values()):
+        digest.update(text.encode())
+        digest.update(b"\0")
+    for path in sources:
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]

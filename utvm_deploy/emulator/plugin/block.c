@@ -1,0 +1,123 @@
+// The table of blocks: a hash table by address and bytes.
+//
+// SPDX-License-Identifier: Apache-2.0
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "block.h"
+#include "decode.h"
+#include "timing_table.h"
+
+#define FIRST_BUCKETS 4096
+
+static uint32_t hash(uint32_t address, const uint16_t *halfwords, unsigned count) {
+    uint32_t h = 2166136261u ^ address; // FNV-1a
+    for (unsigned n = 0; n < 2 * count; ++n) {
+        h = (h ^ halfwords[n]) * 16777619u;
+    }
+    return h;
+}
+
+static bool grow(struct block_table *table) {
+    const uint32_t wanted = table->bucket_count ? 2 * table->bucket_count : FIRST_BUCKETS;
+    struct block **buckets = calloc(wanted, sizeof *buckets);
+    if (!buckets) {
+        return false;
+    }
+    for (uint32_t n = 0; n < table->bucket_count; ++n) {
+        for (struct block *b = table->buckets[n], *next; b; b = next) {
+            next = b->next_in_bucket;
+            struct block **bucket =
+                &buckets[hash(b->address, b->halfwords, b->count) & (wanted - 1)];
+            b->next_in_bucket = *bucket;
+            *bucket = b;
+        }
+    }
+    free(table->buckets);
+    table->buckets = buckets;
+    table->bucket_count = wanted;
+    return true;
+}
+
+static bool is_partial(const struct instruction *i) {
+    return i->is_store && i->access_bytes < 4;
+}
+
+static void describe(struct block *b) {
+    struct it_state it = {0};
+    uint32_t address = b->address;
+    for (unsigned n = 0; n < b->count; ++n) {
+        const uint16_t *code = &b->halfwords[2 * n];
+        struct instruction *i = &b->instructions[n];
+        *i = decode(address, code[0], code[1], &it);
+        address += i->size;
+        b->accesses[n] = (struct access){
+            // A load of several words takes them one by one.
+            .unaligned_mask = i->access_bytes == 8 ? 3u
+                              : i->access_bytes    ? i->access_bytes - 1u
+                                                   : 0,
+            .bytes = i->access_bytes,
+            .is_store = i->is_store,
+            .is_partial = is_partial(i),
+        };
+    }
+    const struct instruction *last = &b->instructions[b->count - 1];
+    b->end = address;
+    b->flow = last->flow;
+    b->target = last->target;
+}
+
+static struct block *make(uint32_t address, const uint16_t *halfwords, unsigned count) {
+    struct block *b = calloc(1, sizeof *b);
+    if (!b) {
+        return NULL;
+    }
+    b->address = address;
+    b->count = (uint16_t)count;
+    b->instructions = calloc(count, sizeof *b->instructions);
+    b->accesses = calloc(count, sizeof *b->accesses);
+    b->halfwords = malloc(2 * count * sizeof *b->halfwords);
+    if (!b->instructions || !b->accesses || !b->halfwords) {
+        free(b->instructions);
+        free(b->accesses);
+        free(b->halfwords);
+        free(b);
+        return NULL;
+    }
+    memcpy(b->halfwords, halfwords, 2 * count * sizeof *halfwords);
+    describe(b);
+    // Backward branches are loops: expected to be taken until they are seen not to.
+    b->taken = b->target <= address ? 2 : 1;
+    return b;
+}
+
+struct block *block_find(struct block_table *table, uint32_t address, const uint16_t *halfwords,
+                         unsigned count) {
+    if (table->count >= table->bucket_count && !grow(table)) {
+        return NULL;
+    }
+    struct block **bucket =
+        &table->buckets[hash(address, halfwords, count) & (table->bucket_count - 1)];
+    for (struct block *b = *bucket; b; b = b->next_in_bucket) {
+        if (b->address == address && b->count == count &&
+            !memcmp(b->halfwords, halfwords, 2 * count * sizeof *halfwords)) {
+            return b;
+        }
+    }
+    struct block *b = make(address, halfwords, count);
+    if (b) {
+        b->next_in_bucket = *bucket;
+        *bucket = b;
+        ++table->count;
+    }
+    return b;
+}
+
+void block_forget_costs(struct block_table *table) {
+    for (uint32_t n = 0; n < table->bucket_count; ++n) {
+        for (struct block *b = table->buckets[n]; b; b = b->next_in_bucket) {
+            memset(b->memo, 0, sizeof b->memo);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+// Blocks of code as QEMU translates them: their instructions, and what they cost.
+//
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef UTVM_BLOCK_H
+#define UTVM_BLOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "instruction.h"
+#include "pipeline.h"
+
+// Costs remembered for each block, by the state in which it was entered.
+#define MEMO_COUNT 8
+
+// The states of both pipelines (plain, pessimistic), as numbers: see states.h.
+typedef uint32_t state_key;
+
+struct memo {
+    state_key key; // plus 1, so that 0 means empty
+    state_key next;
+    uint32_t core;
+    uint32_t pessimistic : 31;
+    uint32_t flags_late : 1;
+};
+
+// What the callbacks of one instruction's memory accesses need to know.
+struct access {
+    uint32_t unaligned_mask;
+    uint32_t issue_cycle; // in the block, when last looked at
+    uint8_t bytes;
+    bool is_store;
+    bool is_partial;             // a store that is not one whole word
+    bool pairs_with_load_before; // issued together, their banks not known beforehand
+};
+
+struct block {
+    uint32_t address;
+    uint32_t end; // address of what follows
+    uint32_t target;
+    uint32_t last_target; // of the indirect branch at the end
+    uint8_t flow;
+    uint8_t taken; // two-bit counter of the conditional branch at the end
+    uint16_t count;
+    uint32_t first_line; // of the instruction cache
+    uint32_t line_count; // 0: not fetched through it
+    uint64_t executions;
+    uint64_t core; // cycles spent here, misprediction included
+    struct memo memo[MEMO_COUNT];
+    struct instruction *instructions;
+    struct access *accesses;
+    uint16_t *halfwords; // the code, two for each instruction
+    struct block *next_in_bucket;
+};
+
+// All blocks ever seen. Code loaded over other code is a block of its own.
+struct block_table {
+    struct block **buckets;
+    uint32_t bucket_count;
+    uint32_t count;
+};
+
+// Finds or makes the block with this code; NULL if memory runs out. `halfwords` holds two for each
+// instruction, the second 0 where there is none.
+struct block *block_find(struct block_table *table, uint32_t address, const uint16_t *halfwords,
+                         unsigned count);
+
+// Forgets every block's remembered costs.
+void block_forget_costs(struct block_table *table);
+
+#endif

@@ -1,0 +1,266 @@
+// Executing a block: its cost from memory, the branch before it, its instruction fetch.
+//
+// SPDX-License-Identifier: Apache-2.0
+
+#include <stddef.h>
+
+#include "model.h"
+
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+bool model_start(struct model *model) {
+    return states_start(&model->states);
+}
+
+uint64_t model_memory_cycles(const struct model *model) {
+    const struct parameters *p = &model->parameters;
+    return model->misses[MEMORY_FLASH] * p->miss_cycles[MEMORY_FLASH] +
+           model->misses[MEMORY_RAM] * p->miss_cycles[MEMORY_RAM];
+}
+
+uint64_t model_rich_cycles(const struct model *model) {
+    const struct parameters *p = &model->parameters;
+    return model->fetch_misses[MEMORY_FLASH] * p->fetch_miss_cycles[MEMORY_FLASH] +
+           model->fetch_misses[MEMORY_RAM] * p->fetch_miss_cycles[MEMORY_RAM] +
+           model->bank_conflicts + model->unaligned_cycles + model->store_stalls;
+}
+
+// Both pipelines run the block; what they say is kept for the next time.
+static void simulate(struct model *model, struct block *block, struct memo *memo) {
+    const struct timing *timing = model->parameters.timing;
+    struct issue issues[block->count];
+    struct pipeline_state plain = model->states.states[model->key & 0xffff];
+    struct pipeline_state pessimistic = model->states.states[model->key >> 16];
+    const struct pipeline_run run =
+        pipeline_run(timing, timing->pairs, &plain, block->instructions, block->count, issues);
+    const struct pipeline_run worse = pipeline_run(timing, timing->pairs_pessimistic, &pessimistic,
+                                                   block->instructions, block->count, NULL);
+    uint32_t number = states_number(&model->states, &plain);
+    uint32_t number_worse = states_number(&model->states, &pessimistic);
+    if (number == STATE_FULL || number_worse == STATE_FULL) {
+        // Rare enough to begin anew: costs are worked out again as blocks are entered.
+        states_clear(&model->states);
+        block_forget_costs(&model->blocks);
+        number = states_number(&model->states, &plain);
+        number_worse = states_number(&model->states, &pessimistic);
+    }
+    *memo = (struct memo){model->key + 1, number_worse << 16 | number, run.cycles,
+                          worse.cycles & 0x7fffffffu, run.flags_late};
+    for (unsigned n = 0; n < block->count; ++n) {
+        block->accesses[n].issue_cycle = issues[n].cycle;
+        block->accesses[n].pairs_with_load_before = issues[n].pairs_loads;
+    }
+}
+
+// The block before did not run to its end: an exception, or QEMU's second try at an instruction
+// that reaches a device. What lies beyond `address` was counted too early.
+static void take_back(struct model *model, struct block *block, uint32_t address) {
+    const struct timing *timing = model->parameters.timing;
+    if (address <= block->address || address >= block->end) {
+        return;
+    }
+    unsigned count = 0;
+    while (count < block->count && block->instructions[count].address < address) {
+        ++count;
+    }
+    struct pipeline_state plain = model->states.states[model->entry_key & 0xffff];
+    struct pipeline_state pessimistic = model->states.states[model->entry_key >> 16];
+    const struct pipeline_run run =
+        pipeline_run(timing, timing->pairs, &plain, block->instructions, count, NULL);
+    const struct pipeline_run worse = pipeline_run(timing, timing->pairs_pessimistic, &pessimistic,
+                                                   block->instructions, count, NULL);
+    const uint64_t counted = model->core - model->start;
+    model->core -= counted - run.cycles;
+    model->pessimistic -= counted - worse.cycles;
+    block->core -= counted - run.cycles;
+    for (; count < block->count; ++count) {
+        ++model->not_executed[block->instructions[count].kind];
+    }
+}
+
+static void mispredict(struct model *model, struct block *before) {
+    const struct timing *timing = model->parameters.timing;
+    const uint32_t cycles = before->flow == FLOW_CONDITIONAL && !model->flags_late
+                                ? timing->mispredict_early_cycles
+                                : timing->mispredict_cycles;
+    ++model->mispredictions;
+    model->core += cycles;
+    model->pessimistic += cycles;
+    before->core += cycles;
+    model->key = 0;
+}
+
+// The branch at the end of `before` led to `block`.
+static inline void branch(struct model *model, struct block *before, const struct block *block) {
+    const struct timing *timing = model->parameters.timing;
+    const bool taken = block->address == before->target;
+    if (LIKELY(before->flow == FLOW_CONDITIONAL)) {
+        if (UNLIKELY(!taken && block->address != before->end)) {
+            take_back(model, before, block->address);
+            return;
+        }
+        if (timing->predicts_branches) {
+            const bool expected = before->taken >= 2;
+            if (UNLIKELY(expected != taken)) {
+                mispredict(model, before);
+            }
+            if (taken && before->taken < 3) {
+                ++before->taken;
+            } else if (!taken && before->taken > 0) {
+                --before->taken;
+            }
+        } else if (taken) {
+            model->core += timing->taken_branch_cycles;
+            model->pessimistic += timing->taken_branch_cycles;
+        }
+    } else if (before->flow == FLOW_ON) {
+        if (UNLIKELY(block->address != before->end)) {
+            take_back(model, before, block->address);
+        }
+    } else {
+        if (before->flow == FLOW_INDIRECT && timing->predicts_branches) {
+            if (UNLIKELY(before->last_target != block->address)) {
+                before->last_target = block->address;
+                mispredict(model, before);
+            }
+        } else if (UNLIKELY(before->flow == FLOW_DIRECT && !taken)) {
+            take_back(model, before, block->address);
+            return;
+        }
+        model->core += timing->taken_branch_cycles;
+        model->pessimistic += timing->taken_branch_cycles;
+    }
+}
+
+static const struct range *range_of(const struct parameters *p, uint32_t address) {
+    for (uint32_t n = 0; n < p->range_count; ++n) {
+        if (address - p->ranges[n].address < p->ranges[n].size) {
+            return &p->ranges[n];
+        }
+    }
+    return NULL;
+}
+
+static void fetch(struct model *model, const struct block *block) {
+    for (uint32_t n = 0; n < block->line_count; ++n) {
+        const uint32_t line = block->first_line + n;
+        if (!cache_is_latest(&model->code, line) && !cache_touch_slowly(&model->code, line)) {
+            const struct range *range = range_of(&model->parameters, block->address);
+            ++model->fetch_misses[range ? range->kind : MEMORY_FLASH];
+        }
+    }
+}
+
+void model_place(const struct model *model, struct block *block) {
+    if (model->code.ways && range_of(&model->parameters, block->address)) {
+        block->first_line = block->address >> model->code.line_shift;
+        block->line_count = ((block->end - 1) >> model->code.line_shift) - block->first_line + 1;
+    }
+}
+
+void model_enter(struct model *model, struct block *block) {
+    struct block *before = model->last;
+    if (LIKELY(before != NULL)) {
+        branch(model, before, block);
+    }
+    const state_key key = model->key;
+    struct memo *memo = &block->memo[(key ^ key >> 16) % MEMO_COUNT];
+    if (UNLIKELY(memo->key != key + 1)) {
+        simulate(model, block, memo);
+    }
+    model->start = model->core;
+    model->entry_key = key;
+    model->core += memo->core;
+    model->pessimistic += memo->pessimistic;
+    model->key = memo->next;
+    model->flags_late = memo->flags_late;
+    block->core += memo->core;
+    ++block->executions;
+    // A loop of one block finds its lines where it left them.
+    if (block != before) {
+        fetch(model, block);
+    }
+    model->last = block;
+}
+
+// Rich model: a store that is not a whole aligned word keeps its bank busy; when the buffer is full
+// the pipeline waits.
+static void store_partially(struct model *model, const struct access *access, uint32_t address,
+                            bool is_unaligned) {
+    const struct timing *timing = model->parameters.timing;
+    struct store_buffer *s = &model->stores;
+    if (!timing->store_buffer_entries) {
+        return;
+    }
+    uint64_t now =
+        model->start + access->issue_cycle + model_memory_cycles(model) + model_rich_cycles(model);
+    uint32_t kept = 0;
+    uint64_t first = UINT64_MAX;
+    for (uint32_t n = 0; n < s->count; ++n) {
+        if (s->done[n] > now) {
+            first = s->done[n] < first ? s->done[n] : first;
+            s->done[kept++] = s->done[n];
+        }
+    }
+    s->count = kept;
+    if (s->count == timing->store_buffer_entries) {
+        model->store_stalls += first - now;
+        now = first;
+        kept = 0;
+        for (uint32_t n = 0; n < s->count; ++n) {
+            if (s->done[n] > now) {
+                s->done[kept++] = s->done[n];
+            }
+        }
+        s->count = kept;
+    }
+    const unsigned bank = address >> 2 & 1;
+    uint64_t begin = now > s->bank_free[bank] ? now : s->bank_free[bank];
+    if (is_unaligned && s->bank_free[!bank] > begin) {
+        begin = s->bank_free[!bank];
+    }
+    s->bank_free[bank] = begin + timing->partial_store_cycles;
+    if (is_unaligned) {
+        s->bank_free[!bank] = s->bank_free[bank];
+    }
+    s->done[s->count++] = s->bank_free[bank];
+}
+
+static void miss_or_not(struct model *model, uint32_t address) {
+    const struct range *range = range_of(&model->parameters, address);
+    if (range && !cache_touch_slowly(&model->data, address >> model->data.line_shift)) {
+        ++model->misses[range->kind];
+    }
+}
+
+void model_access(struct model *model, const struct access *access, uint32_t address) {
+    if (UNLIKELY(address & access->unaligned_mask)) {
+        ++model->unaligned;
+        const uint32_t last = address + access->bytes - 1u;
+        if (access->is_store) {
+            store_partially(model, access, address, true);
+        } else {
+            model->unaligned_cycles += model->parameters.timing->unaligned_load_cycles;
+            if (last >> model->data.line_shift != address >> model->data.line_shift) {
+                miss_or_not(model, last);
+            }
+        }
+    } else if (access->is_partial) {
+        store_partially(model, access, address, false);
+    }
+    if (!access->is_store) {
+        if (access->pairs_with_load_before && !((address ^ model->paired_address) & 4u)) {
+            ++model->bank_conflicts;
+        }
+        model->paired_address = address;
+    }
+    if (LIKELY(cache_is_latest(&model->data, address >> model->data.line_shift)) ||
+        address - model->parameters.free.address < model->parameters.free.size) {
+        return;
+    }
+    // A store that misses leaves by the store buffer: nobody waits, no line is fetched for it.
+    if (!access->is_store) {
+        miss_or_not(model, address);
+    }
+}

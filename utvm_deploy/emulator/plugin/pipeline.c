@@ -1,0 +1,199 @@
+// The in-order pipeline: issue by issue, by the rules of the timing table.
+//
+// SPDX-License-Identifier: Apache-2.0
+
+#include <string.h>
+
+#include "pipeline.h"
+#include "timing_table.h"
+
+#define FLAGS_AGE_MAX 15
+#define AGE_MAX 40
+
+struct machine {
+    const struct timing *timing;
+    const uint64_t *pairs;
+    int32_t time[REGISTER_COUNT]; // of issue of the last writer
+    uint8_t result[REGISTER_COUNT];
+    int32_t next;       // cycle in which the next pair can issue
+    int32_t flags_time; // cycle in which flags were last set
+    struct pipeline_state *state;
+};
+
+static int32_t later(int32_t a, int32_t b) {
+    return a > b ? a : b;
+}
+
+// When `set` is ready for `need`.
+static int32_t ready_for(const struct machine *m, uint64_t set, unsigned need) {
+    int32_t ready = INT32_MIN;
+    for (; set; set &= set - 1) {
+        const unsigned r = (unsigned)__builtin_ctzll(set);
+        if (m->result[r]) {
+            const unsigned use = r == REGISTER_FLAGS ? NEED_LATE : need;
+            ready = later(ready, m->time[r] + m->timing->latency[m->result[r]][use]);
+        }
+    }
+    return ready;
+}
+
+static int32_t ready_to_issue(const struct machine *m, const struct instruction *i,
+                              const struct timing_row *row) {
+    int32_t ready = ready_for(m, i->first, row->first);
+    ready = later(ready, ready_for(m, i->second, row->second));
+    ready = later(ready, ready_for(m, i->accumulator, row->accumulator));
+    ready = later(ready, ready_for(m, i->base, NEED_ADDRESS));
+    return later(ready, ready_for(m, i->stored, row->stored));
+}
+
+static bool is_load(unsigned kind) {
+    return kind == KIND_LOAD_WORD || kind == KIND_LOAD_PART || kind == KIND_FP_LOAD;
+}
+
+static uint8_t bank_of(const struct machine *m, const struct instruction *i) {
+    const uint32_t base = i->base_register == 15 ? (i->address + 4) & ~3u : 0;
+    return (uint8_t)((base + (uint32_t)i->offset) / 4 % m->timing->load_banks);
+}
+
+static void write(struct machine *m, uint64_t set, unsigned result, int32_t time) {
+    for (; set; set &= set - 1) {
+        const unsigned r = (unsigned)__builtin_ctzll(set);
+        m->result[r] = (uint8_t)result;
+        m->time[r] = time;
+    }
+}
+
+static void note_results(struct machine *m, const struct instruction *i,
+                         const struct timing_row *row, int32_t time, bool is_younger) {
+    unsigned result = row->result;
+    if (row->early == EARLY_EITHER || (row->early == EARLY_OLDER && !is_younger)) {
+        if (later(ready_for(m, i->first, NEED_EARLY), ready_for(m, i->second, NEED_EARLY)) <=
+            time) {
+            result = RESULT_EARLY;
+        }
+    }
+    write(m, i->written & ~REGISTER(REGISTER_FLAGS), result, time);
+    write(m, i->written_back, RESULT_ADDRESS, time);
+    if (i->written & REGISTER(REGISTER_FLAGS)) {
+        write(m, REGISTER(REGISTER_FLAGS), RESULT_LATE, time);
+        m->flags_time = time;
+    }
+}
+
+static int32_t occupied(const struct machine *m, const struct instruction *i,
+                        const struct timing_row *row) {
+    int32_t cycles = row->cycles;
+    if (row->pipelined_cycles && row->pipelined_after >> m->state->last_kind & 1) {
+        cycles = row->pipelined_cycles;
+    }
+    if (row->registers_per_cycle) {
+        cycles += (i->registers + row->registers_per_cycle - 1) / row->registers_per_cycle;
+    }
+    return cycles;
+}
+
+// Why the instruction cannot join the one before in its cycle; STALL_PAIRED if it can.
+static enum stall joins(const struct machine *m, const struct instruction *i, int32_t ready,
+                        bool *unknown_banks) {
+    const struct pipeline_state *s = m->state;
+    const unsigned older = s->open_kind - 1u;
+    if (!s->open_kind) {
+        return STALL_NONE;
+    }
+    if (!(m->pairs[older] >> i->kind & 1)) {
+        return STALL_UNIT;
+    }
+    if (ready > m->next - 1) {
+        return STALL_OPERAND;
+    }
+    if (is_load(older) && is_load(i->kind)) {
+        const bool same_base = s->open_base != NO_REGISTER && s->open_base == i->base_register;
+        if (same_base && s->open_bank == bank_of(m, i)) {
+            return STALL_BANK;
+        }
+        *unknown_banks = !same_base;
+    }
+    return STALL_PAIRED;
+}
+
+static void step(struct machine *m, const struct instruction *i, struct issue *issue) {
+    struct pipeline_state *s = m->state;
+    const struct timing_row *row = &m->timing->rows[i->kind];
+    const int32_t ready = ready_to_issue(m, i, row);
+    bool unknown_banks = false;
+    enum stall stall = joins(m, i, ready, &unknown_banks);
+    int32_t time;
+    if (stall == STALL_PAIRED) {
+        time = m->next - 1;
+        s->open_kind = 0;
+        note_results(m, i, row, time, true);
+    } else {
+        time = later(m->next, ready);
+        stall = ready > m->next ? STALL_OPERAND : stall;
+        const int32_t cycles = occupied(m, i, row);
+        m->next = time + cycles;
+        // A load of several delivers the last with its last cycle.
+        note_results(m, i, row, m->next - 1, false);
+        s->open_kind = row->is_alone || m->timing->width < 2 ? 0 : (uint8_t)(i->kind + 1);
+        s->open_base = is_load(i->kind) ? i->base_register : NO_REGISTER;
+        s->open_bank = is_load(i->kind) ? bank_of(m, i) : 0;
+    }
+    s->last_kind = i->kind;
+    if (issue) {
+        *issue = (struct issue){(uint32_t)(time > 0 ? time : 0), (uint8_t)stall,
+                                stall == STALL_PAIRED, unknown_banks};
+    }
+}
+
+static void load_state(struct machine *m) {
+    for (unsigned r = 0; r < REGISTER_COUNT; ++r) {
+        m->result[r] = m->state->result[r];
+        m->time[r] = -(int32_t)m->state->age[r];
+    }
+    m->next = 0;
+    m->flags_time = -(int32_t)m->state->flags_age;
+}
+
+// The longest that a result of this kind can keep somebody waiting.
+static int32_t horizon(const struct timing *timing, unsigned result) {
+    int32_t most = 1;
+    for (unsigned need = 0; need < NEED_COUNT; ++need) {
+        most = later(most, timing->latency[result][need]);
+    }
+    return most;
+}
+
+static void save_state(struct machine *m) {
+    struct pipeline_state *s = m->state;
+    for (unsigned r = 0; r < REGISTER_COUNT; ++r) {
+        const int32_t age = m->next - m->time[r];
+        // An open slot lies one cycle back.
+        const bool is_over = !m->result[r] || age >= horizon(m->timing, m->result[r]) + 1;
+        s->result[r] = is_over ? 0 : m->result[r];
+        s->age[r] = is_over ? 0 : (uint8_t)(age < AGE_MAX ? age : AGE_MAX);
+    }
+    const int32_t flags_age = m->next - m->flags_time;
+    s->flags_age = (uint8_t)(flags_age < FLAGS_AGE_MAX ? flags_age : FLAGS_AGE_MAX);
+    if (!s->open_kind) {
+        s->open_base = NO_REGISTER;
+        s->open_bank = 0;
+    }
+}
+
+struct pipeline_run pipeline_run(const struct timing *timing, const uint64_t *pairs,
+                                 struct pipeline_state *state, const struct instruction *i,
+                                 unsigned count, struct issue *issues) {
+    struct machine m = {.timing = timing, .pairs = pairs, .state = state};
+    struct pipeline_run run = {0, false};
+    load_state(&m);
+    for (unsigned n = 0; n < count; ++n) {
+        if (n + 1 == count && i[n].flow == FLOW_CONDITIONAL) {
+            run.flags_late =
+                later(m.next, 0) - m.flags_time < (int32_t)timing->flags_early_cycles + 1;
+        }
+        step(&m, &i[n], issues ? &issues[n] : NULL);
+    }
+    run.cycles = (uint32_t)m.next;
+    save_state(&m);
+    return run;
+}
