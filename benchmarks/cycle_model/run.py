@@ -1,0 +1,185 @@
+"""Runs the micro-benchmarks on an emulated board, or judges a real board's log.
+
+    python benchmarks/cycle_model/run.py --board BOARD              table: measured, model
+    python benchmarks/cycle_model/run.py --board BOARD --image X    only build the image
+    python benchmarks/cycle_model/run.py --board BOARD --log FILE   what a board printed
+
+On a real board: flash the image, let a debugger serve semihosting (OpenOCD: ``arm semihosting
+enable``), keep what is printed. Exit status 1 if the model differs where no exception is listed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from utvm_deploy import process
+from utvm_deploy.board import Board, load_board
+from utvm_deploy.emulator import CycleModel, arguments, counters
+from utvm_deploy.emulator.model import counter_block
+from utvm_deploy.emulator.plugin import build_plugin, installed_qemu_version
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+from cases import M4, M7, Case  # noqa: E402
+
+#: Repetitions of a sequence in its two functions; the difference counts.
+SHORT, LONG = 16, 56
+#: Turns of a loop.
+LOOP_SHORT, LOOP_LONG = 100, 300
+#: What the difference may deviate from the expected, in cycles for each repetition.
+TOLERANCE = 0.06
+
+TOOL_TIMEOUT_S = 60.0
+RUN_TIMEOUT_S = 60.0
+COUNTERS_ALIGNMENT = 8
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One case's cycles for each repetition, by whoever counted them."""
+
+    case: Case
+    model: float
+    board: float  # 0 where there is no cycle counter
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the model says what was measured."""
+        return abs(self.model - self.case.cycles) <= TOLERANCE * max(1.0, self.case.cycles / 10)
+
+
+def cases_for(board: Board) -> Sequence[Case]:
+    return M7 if board.cpu.core == "cortex-m7" else M4
+
+
+def assembly(cases: Sequence[Case]) -> str:
+    """Two functions for each case, and the table of them."""
+    lines = [".syntax unified", ".thumb", ".text"]
+    for number, case in enumerate(cases):
+        for length, times in (("short", SHORT), ("long", LONG)):
+            lines += [".balign 32", ".thumb_func", f"case_{number}_{length}:"]
+            lines += ["push.w {r4-r12, lr}", "movs r2, #0", "movs r3, #4"]
+            lines += [part.strip() for part in case.setup.split(";") if part.strip()]
+            body = [part.strip() for part in case.body.split(";")]
+            if case.is_loop:
+                turns = LOOP_SHORT if length == "short" else LOOP_LONG
+                lines += [f"movw r12, #{turns}", "isb", ".balign 32", "1:", *body]
+            else:
+                lines += ["isb", *(body * times)]
+            lines += ["2:", "isb", "pop.w {r4-r12, pc}"]
+    lines += ['.section .rodata, "a"', ".global sequences", ".balign 4", "sequences:"]
+    for number in range(len(cases)):
+        lines.append(f".word case_{number}_short + 1, case_{number}_long + 1")
+    return "\n".join(lines) + "\n"
+
+
+def build(board: Board, folder: Path) -> tuple[Path, int]:
+    """The image, and the address of the counters in it."""
+    cases = cases_for(board)
+    (folder / "cases.s").write_text(assembly(cases))
+    names = [f"#define COUNTER_{n} {counters.NAMES.index(n.lower())}" for n in ("CORE", "RICH")]
+    (folder / "image.h").write_text(
+        "\n".join(
+            [
+                f"#define CASE_COUNT {len(cases)}",
+                f"#define COUNTER_WORDS {len(counters.NAMES)}",
+                f"#define HAS_ICACHE {int(board.cpu.icache_bytes > 0)}",
+                *names,
+                "",
+            ]
+        )
+    )
+    flash = next(r for r in board.memory if r.kind == "flash")
+    ram = next((r for r in board.memory if r.kind == "tcm"), None)
+    ram = ram or next(r for r in board.memory if r.kind == "ram")
+    script = (HERE / "link.ld.in").read_text()
+    for key, value in {
+        "@flash@": f"ORIGIN = {flash.address:#x}, LENGTH = {flash.size:#x}",
+        "@ram@": f"ORIGIN = {ram.address:#x}, LENGTH = {ram.size:#x}",
+    }.items():
+        script = script.replace(key, value)
+    (folder / "link.ld").write_text(script)
+    elf = folder / "cycle_model.elf"
+    argv = [
+        board.cpu.facts.compiler,
+        *board.cpu.facts.gcc_flags(board.cpu.fpu, board.cpu.mve),
+        *("-O2", "-ffreestanding", "-nostdlib", "-Wall", "-Wextra", "-Werror", f"-I{folder}"),
+        *("-T", str(folder / "link.ld"), "-o", str(elf)),
+        *(str(HERE / "start.c"), str(folder / "cases.s"), "-lgcc"),
+    ]
+    done = process.run(argv, timeout_s=TOOL_TIMEOUT_S)
+    if not done.is_ok:
+        sys.exit(done.stderr)
+    # The linker script puts them at the end of the flash.
+    size = -(-counters.BLOCK_BYTES // 256) * 256
+    return elf, flash.address + flash.size - size
+
+
+def run(board: Board, folder: Path) -> str:
+    """What the image prints in the emulator."""
+    assert board.emulator is not None, f"{board.name} is no emulated board; use --image and --log"
+    elf, address = build(board, folder)
+    plugin = build_plugin(installed_qemu_version(board.emulator.program))
+    argv = [
+        *(board.emulator.program, "-machine", board.emulator.machine, *board.emulator.arguments),
+        *("-nographic", "-monitor", "none", "-serial", "none"),
+        *("-semihosting-config", "enable=on,target=native", "-kernel", str(elf)),
+        *arguments(plugin, CycleModel.for_board(board), counters=counter_block(board, address)),
+    ]
+    done = process.run(argv, timeout_s=RUN_TIMEOUT_S)
+    if not done.is_ok:
+        sys.exit(f"{done.argv} ended with {done.returncode}\n{done.output}")
+    return done.output
+
+
+def judge(board: Board, text: str) -> list[Outcome]:
+    cases = cases_for(board)
+    outcomes = []
+    for line in text.splitlines():
+        numbers = line.split()
+        if len(numbers) != 4 or not all(part.isdigit() for part in numbers):
+            continue
+        number, dwt, core, rich = map(int, numbers)
+        case = cases[number]
+        times = LOOP_LONG - LOOP_SHORT if case.is_loop else LONG - SHORT
+        model = core if case.figure == "core" else rich
+        outcomes.append(Outcome(case, model / times, dwt / times))
+    if len(outcomes) != len(cases):
+        sys.exit(f"{len(outcomes)} of {len(cases)} results:\n{text}")
+    return outcomes
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--board", required=True)
+    parser.add_argument("--image", type=Path, help="folder to build the image in, not running it")
+    parser.add_argument("--log", type=Path, help="what a board printed")
+    options = parser.parse_args()
+    board = load_board(options.board)
+    if options.image:
+        options.image.mkdir(parents=True, exist_ok=True)
+        print(build(board, options.image)[0])
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        text = options.log.read_text() if options.log else run(board, Path(folder))
+    outcomes = judge(board, text)
+    print(f"{'sequence':36} {'measured':>8} {'model':>7} {'board':>7}  source")
+    for one in outcomes:
+        mark = "" if one.agrees else "  exception" if one.case.exception else "  DIFFERS"
+        own = f"{one.board:7.2f}" if one.board else f"{'-':>7}"
+        case = one.case
+        print(f"{case.name:36} {case.cycles:8.2f} {one.model:7.2f} {own}  {case.source}{mark}")
+    wrong = [one for one in outcomes if not one.agrees and not one.case.exception]
+    listed = sum(bool(one.case.exception) for one in outcomes)
+    print(f"{len(outcomes)} sequences, {listed} listed exceptions, {len(wrong)} unexplained")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
