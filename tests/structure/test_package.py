@@ -1,0 +1,87 @@
+"""The wheel holds everything that an installed utvm needs, and nothing else."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DATA = ("boards", "templates", "models")
+#: How long a build or a command may take on a loaded machine.
+PATIENCE_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    # `pip wheel .` does the same in an environment that it downloads first.
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        timeout=PATIENCE_S,
+    )
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+def files_under(folder: Path) -> set[str]:
+    return {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def test_the_wheel_is_complete(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    wanted = {f"utvm_deploy/{name}" for name in files_under(ROOT / "utvm_deploy")}
+    for kind in DATA:
+        wanted |= {f"utvm_deploy/data/{kind}/{name}" for name in files_under(ROOT / kind)}
+    assert "utvm_deploy/py.typed" in wanted
+    assert {name for name in names if ".dist-info/" not in name} == wanted
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["boards"],
+        ["inspect", "model.tflite"],
+        ["compile", "model.tflite", "--board", "mps2_an500", "-o", "model.tar"],
+        ["bundle", "model.tflite", "--board", "mps2_an500", "-o", "out"],
+        ["doctor"],
+    ],
+    ids=lambda argv: argv[0],
+)
+def test_the_wheel_works_without_the_checkout_or_any_tool(
+    wheel: Path, argv: list[str], tmp_path: Path
+) -> None:
+    site = tmp_path / "site"
+    zipfile.ZipFile(wheel).extractall(site)
+    (tmp_path / "model.tflite").write_bytes((ROOT / "models" / "digits.tflite").read_bytes())
+    done = subprocess.run(
+        [sys.executable, "-m", "utvm_deploy", *argv],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(site), "PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_class_needs_python_3_11() -> None:
+    # NamedTuple and Generic together: Python 3.10 refuses to import it, and neither ruff nor mypy
+    # says so when they are told of Python 3.10.
+    for path in (ROOT / "utvm_deploy").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                bases = {ast.unparse(base).partition("[")[0] for base in node.bases}
+                assert not {"NamedTuple", "Generic"} <= bases, f"{path}: {node.name}"
