@@ -1,6 +1,19 @@
-"""A connected board: its memory, its functions and the models on it."""
+"""A connected board: its memory, its functions, modules and the models on it."""
 
+from utvm_deploy.device.calls import Call, Ticks
 from utvm_deploy.device.device import Device, connect
 from utvm_deploy.device.model import DeviceModel, LayerRun
+from utvm_deploy.device.module import Function, Module
+from utvm_deploy.device.tensor import Tensor
 
-__all__ = ["Device", "DeviceModel", "LayerRun", "connect"]
+__all__ = [
+    "Call",
+    "Device",
+    "DeviceModel",
+    "Function",
+    "LayerRun",
+    "Module",
+    "Tensor",
+    "Ticks",
+    "connect",
+]

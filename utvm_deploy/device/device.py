@@ -1,54 +1,73 @@
 """A connected board: its memory, its functions and the models on it.
 
     with connect("mps2_an500") as device:
-        model = device.load(compile_model("digits.tflite", load_board("mps2_an500")))
-        y = model(x)
+        module = device.load_module("void twice(int *x) { *x *= 2; }")
+        x = device.tensor(np.array([21], np.int32))
+        module["twice"](x)
+        x.numpy()
 
-The host does what needs brains: it allocates the device's workspace, looks functions up in the
-image and lays out tensors. How a board is reached is the matter of ``probe``; how a loaded model is
-run, of ``model``.
+The host does what needs brains: it allocates the device's workspace, links modules, looks functions
+up in the image and lays out tensors. How a board is reached is the matter of ``probe``; calls wait
+in ``queue``; what is lost at a reset belongs to ``session``.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
+from typing import Any
+
+import numpy as np
 
 from utvm_deploy.board import Board, load_board
 from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.device.calls import Argument, Call
 from utvm_deploy.device.model import DeviceModel
-from utvm_deploy.errors import BoardError, DeviceError, LinkError
+from utvm_deploy.device.module import Module, load_module
+from utvm_deploy.device.session import Session
+from utvm_deploy.device.tensor import (
+    Shape,
+    Tensor,
+    device_bytes,
+    device_dtype,
+    tensor_name,
+    tensor_shape,
+)
+from utvm_deploy.device.trace import trace_if_asked
+from utvm_deploy.errors import BoardError, DeviceError, DeviceReset, LinkError, UtvmError
 from utvm_deploy.link.base import Hello, Link, Task
+from utvm_deploy.link.fault import nearest_symbol
 from utvm_deploy.link.monitor import MonitorLink
-from utvm_deploy.probe import RunningBoard
+from utvm_deploy.probe import FAULT_BYTES, FAULT_SYMBOL, RunningBoard, describe_fault
 from utvm_deploy.probe import start as start_board
 from utvm_deploy.project import Image, build_image
+from utvm_deploy.project.link_module import Sources, compile_module
 
 log = logging.getLogger(__name__)
 
-#: Allocations start at a multiple of this many bytes: a cache line of the largest supported core.
-ALLOCATION_ALIGNMENT = 32
+#: Flags for generated kernels and models, as in images.
+KERNEL_FLAGS = ("-O3",)
 
 
 class Device:
     """A board that is reached on first use and let go of by ``close`` or the ``with`` block.
 
-    Until ``load`` it runs the bare runtime: memory can be read and written and functions of the
-    runtime be called. Not safe for use from several threads at once.
+    Until ``load`` it runs the bare runtime: memory can be read and written, modules be loaded and
+    functions be called. Not safe for use from several threads at once.
     """
 
-    def __init__(self, board: Board, *, port: str | None = None) -> None:
+    def __init__(self, board: Board, *, port: str | None = None, strict: bool = False) -> None:
         self.board = board
         self._port = port
+        self._is_strict = strict
         self._resources = ExitStack()
         self._running: RunningBoard | None = None
         self._link: Link | None = None
         self._image: Image | None = None
-        self._hello: Hello | None = None
-        self._used_bytes = 0
+        self._session: Session | None = None
 
     def __enter__(self) -> Device:
         return self
@@ -59,58 +78,111 @@ class Device:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        try:
+            # What nobody asked for may have failed, too; but one error at a time.
+            if error is None:
+                self.sync()
+        finally:
+            self.close()
 
     def close(self) -> None:
         """End the child process or let go of the port. May be called again."""
-        self._link = self._running = self._image = self._hello = None
+        if self._session is not None:
+            self._session.end("the device was closed")
+        self._session = self._link = self._running = self._image = None
         self._resources.close()
+
+    # What runs there.
 
     def start(self, image: Image) -> Hello:
         """Put ``image`` on the board and greet it; whatever ran there before is gone."""
-        self.close()
+        try:
+            self.sync()
+        finally:
+            if self._session is not None:
+                self._session.end(f"{image.elf.name} was started on {self.board.name}")
+            self.close()
+        trace_if_asked()
         resources = ExitStack()
         try:
             running = resources.enter_context(start_board(self.board, image, port=self._port))
-            link = MonitorLink(running.stream)
+            link = MonitorLink(running.stream, place_of=self._place_of)
             resources.callback(link.close)
-            try:
-                hello = link.hello()
-            except LinkError as error:
-                words = running.last_words()
-                if not words:
-                    raise
-                raise type(error)(f"{error} The board's last words: {words}") from error
+            session = self._greet(link, running, image)
         except BaseException:
             resources.close()
             raise
         self._resources, self._running = resources, running
-        self._link, self._image, self._hello = link, image, hello
-        self._used_bytes = 0
-        log.info("%s runs %s: %s", self.board.name, image.elf.name, hello)
-        return hello
+        self._link, self._image = link, image
+        self._begin(session)
+        return session.hello
+
+    @property
+    def session(self) -> Session:
+        """What is valid until the device restarts; begins the next one if it did."""
+        if self._link is None:
+            self.start(build_image(None, self.board))
+        assert self._link is not None and self._image is not None and self._running is not None
+        if self._session is None or self._session.ended:
+            if self._session is not None and self._session.is_silent:
+                log.warning("%s: %s; restarting it", self.board.name, self._session.ended)
+                self._running.reset()
+            self._begin(self._greet(self._link, self._running, self._image))
+        assert self._session is not None
+        return self._session
+
+    def _begin(self, session: Session) -> None:
+        session.queue.is_strict = self._is_strict
+        self._session = session
+        log.info("%s runs %s: %s", self.board.name, session.image.elf.name, session.hello)
+
+    def _greet(self, link: Link, running: RunningBoard, image: Image) -> Session:
+        """A session with what runs on the board; if it died, the error says what of."""
+
+        def explain(error: UtvmError) -> str:
+            if isinstance(error, DeviceReset):
+                return _fault_words(link, image)
+            words = running.last_words()
+            return f"the board's last words: {words}" if words else ""
+
+        try:
+            return Session(link, image, link.hello(), explain)
+        except LinkError as error:
+            words = explain(error)
+            if not words:
+                raise
+            raise type(error)(f"{error}; {words}") from error
+
+    def _place_of(self, address: int) -> str:
+        return nearest_symbol(address, self._session.symbols() if self._session else {})
+
+    @property
+    def strict(self) -> bool:
+        """Whether each call runs at once, so that an error comes from where it was made."""
+        return self._is_strict
+
+    @strict.setter
+    def strict(self, value: bool) -> None:
+        self._is_strict = value
+        if self._session is not None and not self._session.ended:
+            self._session.queue.is_strict = value
+            if value:
+                self._session.queue.flush()
 
     @property
     def link(self) -> Link:
-        """The link to what runs on the board; starts the bare runtime if nothing does yet."""
-        if self._link is None:
-            self.start(build_image(None, self.board))
-        assert self._link is not None
-        return self._link
+        """The link to what runs on the board; what goes over it does not wait for the queue."""
+        return self.session.link
 
     @property
     def image(self) -> Image:
         """The image that runs on the board."""
-        _ = self.link
-        assert self._image is not None
-        return self._image
+        return self.session.image
 
     @property
     def hello(self) -> Hello:
         """What the device says of itself: workspace, tick rate and unit, largest payload."""
-        _ = self.link
-        assert self._hello is not None
-        return self._hello
+        return self.session.hello
 
     def symbol(self, name: str) -> int:
         """Address of a function or object of the running image."""
@@ -122,57 +194,195 @@ class Device:
                 f"is the model or module that defines it loaded?"
             ) from None
 
+    def reset(self) -> None:
+        """Restart the image, after every call that is queued; everything in RAM is lost."""
+        session = self.session
+        try:
+            session.queue.flush()
+        finally:
+            if not session.ended:
+                with session.watch():
+                    session.link.reset()
+                session.end(f"{self.board.name} was reset")
+
+    def sync(self) -> None:
+        """Run every call that is queued; raises what the first failing one met."""
+        if self._session is not None and not self._session.ended:
+            self._session.queue.flush()
+
+    # The primitives; each comes after every call that is queued.
+
     def read(self, address: int, size: int) -> bytes:
         """Bytes of the device's memory."""
-        return self.link.read(address, size)
+        return self.session.read(address, size)
 
     def write(self, address: int, data: bytes) -> None:
         """Change the device's memory."""
-        self.link.write(address, data)
+        self.session.write(address, data)
 
     def execute(self, tasks: Sequence[Task], timeout_s: float) -> list[tuple[int, ...]]:
         """Run a batch; the ticks of every repeat of every task."""
-        return self.link.execute(tasks, timeout_s)
+        return self.session.execute(tasks, timeout_s)
 
     def checksum(self, address: int, size: int) -> int:
         """CRC-32 (as in ``zlib.crc32``) of device memory, computed there."""
-        return self.link.checksum(address, size)
+        return self.session.checksum(address, size)
 
-    def reset(self) -> None:
-        """Restart the image; everything in RAM is lost."""
-        self.link.reset()
-        self._hello = self.link.hello()
-        self._used_bytes = 0
+    # Memory.
 
     def allocate(self, size: int, what: str = "a buffer") -> int:
-        """Address of ``size`` bytes of the workspace, ours until the next start or reset."""
-        hello = self.hello
-        size += -size % ALLOCATION_ALIGNMENT
-        free = hello.workspace_size - self._used_bytes
-        if size > free:
-            raise DeviceError(
-                f"{self.board.name} has no room for {what}: it needs {size} bytes and "
-                f"{free} of {hello.workspace_size} bytes of workspace are free"
-            )
-        address = hello.workspace_address + self._used_bytes
-        self._used_bytes += size
-        return address
+        """Address of ``size`` bytes of the workspace, ours until ``free`` or the next reset."""
+        block = self.session.allocate(size, what)
+        block.is_shown = True
+        return block.address
 
-    def load(self, compiled: CompiledModel) -> DeviceModel:
-        """Build an image with the model, start it on the board and make the model callable."""
+    def free(self, address: int) -> None:
+        """Give back what ``allocate`` gave."""
+        self.session.free(self.session.memory.block_at(address))
+
+    def tensor(self, array: Any, *, name: str | None = None) -> Tensor:
+        """A tensor with the values and the type of ``array``; ``name`` is for error messages."""
+        values = np.asarray(array)
+        dtype = device_dtype(values.dtype)
+        what = tensor_name(dtype, values.shape, name)
+        session = self.session
+        block = session.allocate_with(device_bytes(values), what)
+        return Tensor(session, block, values.shape, dtype, name)
+
+    def empty(self, shape: Shape, dtype: Any = np.int8, *, name: str | None = None) -> Tensor:
+        """A tensor for a function to fill; its values are arbitrary until then."""
+        found, extents = device_dtype(dtype), tensor_shape(shape)
+        what = tensor_name(found, extents, name)
+        session = self.session
+        size = found.itemsize * int(np.prod(extents, dtype=np.int64))
+        return Tensor(session, session.allocate(size, what), extents, found, name)
+
+    # Code.
+
+    def call(
+        self,
+        function: str,
+        *arguments: Argument,
+        repeat: int = 1,
+        timeout_s: float | None = None,
+    ) -> Call:
+        """Queue a call of a function of the image with tensors and whole numbers."""
+        address = self.symbol(function)
+        return self.session.call(address, function, arguments, repeat=repeat, timeout_s=timeout_s)
+
+    def load_module(
+        self, sources: Sources, *, name: str = "module", flags: Sequence[str] = ()
+    ) -> Module:
+        """Compile C, link it against the running image and write it into the device's RAM.
+
+        ``sources`` is C text, a path, a list of either, or a mapping of file names to texts;
+        ``flags`` are added to the board's compiler flags.
+        """
+        self._check_runs_from_ram(name)
+        return load_module(
+            self.session, compile_module(sources, self.board, name=name, flags=flags)
+        )
+
+    def load_kernels(
+        self,
+        kernels: Sequence[Any] | Mapping[str, Any],
+        *,
+        name: str = "kernels",
+        flags: Sequence[str] = KERNEL_FLAGS,
+    ) -> Module:
+        """A module of kernels (``kernels.call.Kernel``) or scheduled PrimFuncs.
+
+        Functions take the PrimFunc's parameters; their working memory comes with the module. A
+        mapping names the functions.
+        """
+        # TVM takes a second to load and is needed for nothing else here.
+        from utvm_deploy.compiler.kernel_source import kernel_source
+
+        self._check_runs_from_ram(name)
+        source = kernel_source(kernels, self.board.cpu.core)
+        module = compile_module({f"{name}.c": source.text}, self.board, name=name, flags=flags)
+        session = self.session
+        # One after the other, functions can share what they scribble on.
+        most = max((len(f.scratch) for f in source.functions.values()), default=0)
+        sizes = [
+            max(f.scratch[i].size_bytes for f in source.functions.values() if i < len(f.scratch))
+            for i in range(most)
+        ]
+        scratch: list[Tensor] = []
+        try:
+            for index, size in enumerate(sizes):
+                what = f"working memory {index} of {name}"
+                block = session.allocate(size, what)
+                scratch.append(Tensor(session, block, (size,), np.int8, f"scratch{index}"))
+            trailing: dict[str, tuple[Argument, ...]] = {
+                function: tuple(scratch[: len(c.scratch)])
+                for function, c in source.functions.items()
+            }
+            owned = [tensor.block for tensor in scratch]
+            return load_module(session, module, trailing=trailing, owned=owned)
+        except BaseException:
+            for tensor in scratch:
+                tensor.free()
+            raise
+
+    def load(self, compiled: CompiledModel, *, into: str = "flash") -> DeviceModel:
+        """Make a model callable: built into an image and started, or as a module (``into="ram"``).
+
+        A model in RAM leaves the image and all else that is loaded alone, and needs room for its
+        weights.
+        """
         if compiled.board != self.board.name:
             raise BoardError(
                 f"the model was compiled for {compiled.board} and the device is a "
                 f"{self.board.name}; compile it with board={self.board.name!r}"
             )
+        if into == "ram":
+            module = self.load_module(
+                compiled.sources, name=compiled.name, flags=("-std=c99", *KERNEL_FLAGS)
+            )
+            try:
+                return DeviceModel(self, compiled, module)
+            except BaseException:
+                module.unload()
+                raise
+        if into != "flash":
+            raise DeviceError(f"a model is loaded into 'flash' or 'ram', not into {into!r}")
         self.start(build_image(compiled, self.board))
         return DeviceModel(self, compiled)
 
+    def _check_runs_from_ram(self, name: str) -> None:
+        ram = self.board.main_ram
+        if not ram.executable:
+            raise DeviceError(
+                f"{self.board.name} runs no code from its RAM (region {ram.name} is not executable "
+                f"in the board's file), so module {name!r} cannot be loaded; build the code into "
+                f"an image instead"
+            )
 
-def connect(board: Board | str | Path, *, port: str | None = None) -> Device:
+
+def _fault_words(link: Link, image: Image) -> str:
+    """What the board noted before it restarted, if it noted anything."""
+    address = image.symbols.get(FAULT_SYMBOL)
+    if address is None:
+        return ""
+    try:
+        link.hello()
+        record = link.read(address, FAULT_BYTES)
+        found = describe_fault(record, image.symbols)
+        # The next restart may have another reason.
+        link.write(address, bytes(FAULT_BYTES))
+    except UtvmError as error:
+        log.debug("no fault record: %s", error)
+        return ""
+    return found or ""
+
+
+def connect(board: Board | str | Path, *, port: str | None = None, strict: bool = False) -> Device:
     """A device on ``board`` (a name, a board file or a ``Board``).
 
     ``port`` is where a real board's link is (``/dev/ttyACM0``, ``socket://host:port``); without it
-    ``bench.toml`` is asked. Nothing is started until the device is used.
+    ``bench.toml`` is asked. ``strict`` runs each call at once, for looking for errors. Nothing is
+    started until the device is used.
     """
-    return Device(board if isinstance(board, Board) else load_board(board), port=port)
+    found = board if isinstance(board, Board) else load_board(board)
+    return Device(found, port=port, strict=strict)

@@ -1,56 +1,77 @@
-"""A compiled model on a device: run it whole, layer by layer, or with checks after each layer."""
+"""A compiled model on a device: run it whole, layer by layer, or with layers replaced."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from utvm_deploy.compiler.model import Buffer, CompiledModel, Layer
+from utvm_deploy.device.calls import Call
+from utvm_deploy.device.module import Module
 from utvm_deploy.errors import ModelError
 from utvm_deploy.graph.model import Array
-from utvm_deploy.link.base import Task
 
 if TYPE_CHECKING:
     from utvm_deploy.device.device import Device
 
 #: Any run is given this long, however small the model: an emulator on a busy machine may stall.
 RUN_TIMEOUT_FLOOR_S = 20.0
+#: And any layer this long, by the device's own clock.
+LAYER_TIMEOUT_FLOOR_S = 2.0
 #: On top of it, this many clock cycles for each multiply-accumulate; generic kernels on the slowest
 #: core here take about 20.
 RUN_TIMEOUT_CYCLES_PER_MAC = 200
 
+#: What stands for a layer in ``run_layers``: the reference's tensors, or these arrays.
+REFERENCE = "reference"
+Replacement = str | Array | Sequence[Array]
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True)
 class LayerRun:
-    """What one layer left behind."""
+    """What one layer left behind; one that was replaced took 0 ticks."""
 
     layer: Layer
     ticks: int
     outputs: tuple[Array, ...]
+    is_replaced: bool = False
 
 
 class DeviceModel:
-    """A model that lies in the running image; made by ``Device.load``.
+    """A model in the running image or in RAM; made by ``Device.load``.
 
     Calling it with one array for each input gives the output array, or a tuple of them where the
     model has several. Arrays have the tensors' own types: int8, or float32 where the model's file
     says so.
     """
 
-    def __init__(self, device: Device, compiled: CompiledModel) -> None:
+    def __init__(
+        self, device: Device, compiled: CompiledModel, module: Module | None = None
+    ) -> None:
         self.device = device
         self.compiled = compiled
-        self._arena = device.allocate(compiled.arena_bytes, f"the arena of {compiled.name}")
-        self._run = device.symbol(f"{compiled.name}_run")
-        self._run_layer = device.symbol(f"{compiled.name}_run_layer")
+        self._module = module
+        self._session = device.session
+        if module is None:
+            self._run = device.symbol(f"{compiled.name}_run")
+            self._run_layer = device.symbol(f"{compiled.name}_run_layer")
+        else:
+            self._run = module[f"{compiled.name}_run"].address
+            self._run_layer = module[f"{compiled.name}_run_layer"].address
+        self._arena_block = self._session.allocate(
+            compiled.arena_bytes, f"the arena of {compiled.name}", compiled.arena_alignment
+        )
+        self._arena_block.is_shown = True
         # One CRC-32 for each layer output, written by the device.
         self._checksums_wanted = sum(len(layer.outputs) for layer in compiled.layers)
         self._checksums: int | None = None
-        clock_hz = device.board.cpu.clock_hz
-        self.timeout_s = RUN_TIMEOUT_FLOOR_S + RUN_TIMEOUT_CYCLES_PER_MAC * compiled.macs / clock_hz
+        self.timeout_s = RUN_TIMEOUT_FLOOR_S + self._estimate_s(compiled.macs)
+
+    def __str__(self) -> str:
+        return f"model {self.compiled.name}"
 
     def __call__(self, *inputs: Array) -> Array | tuple[Array, ...]:
         outputs, _ = self.run(inputs)
@@ -59,41 +80,72 @@ class DeviceModel:
     def run(self, inputs: Sequence[Array]) -> tuple[tuple[Array, ...], int]:
         """Outputs, and the ticks that the whole model took."""
         self.set_inputs(inputs)
-        ((ticks,),) = self.device.execute([Task(self._run, (self._arena,))], self.timeout_s)
-        return tuple(self._read(buffer) for buffer in self.compiled.outputs), ticks
+        call = self._session.call(
+            self._run,
+            f"{self.compiled.name}_run",
+            (self._arena,),
+            timeout_s=self.timeout_s,
+            blocks=(self._arena_block,),
+        )
+        (ticks,) = call.ticks.all
+        return self.outputs(), ticks
 
-    def run_layers(self, *inputs: Array) -> list[LayerRun]:
-        """Run layer by layer and bring back every tensor."""
+    def run_layers(
+        self,
+        *inputs: Array,
+        replace: Mapping[int, Replacement] | None = None,
+        reference: Mapping[int, Array] | None = None,
+    ) -> list[LayerRun]:
+        """Run layer by layer and bring back every tensor.
+
+        A layer in ``replace`` does not run: its outputs become the arrays given, or those of
+        ``reference`` (file position -> array, see ``bench.oracle``) where it says "reference".
+        """
+        replace = replace or {}
+        unknown = sorted(set(replace) - set(range(len(self.compiled.layers))))
+        if unknown:
+            raise ModelError(
+                f"{self.compiled.name} has no layer {unknown[0]} to replace; "
+                f"its layers are 0 to {len(self.compiled.layers) - 1}"
+            )
+        arrays = {
+            index: self._replacement(self.compiled.layers[index], given, reference)
+            for index, given in replace.items()
+        }
         self.set_inputs(inputs)
         runs = []
         for layer in self.compiled.layers:
-            ((ticks,),) = self.device.execute([self._task(layer)], self.timeout_s)
+            if layer.index in arrays:
+                for buffer, array in zip(layer.outputs, arrays[layer.index], strict=True):
+                    self._session.write(self._arena + buffer.offset, array.tobytes())
+                runs.append(LayerRun(layer, 0, arrays[layer.index], is_replaced=True))
+                continue
+            (ticks,) = self._call_layer(layer).ticks.all
             runs.append(LayerRun(layer, ticks, tuple(self._read(b) for b in layer.outputs)))
         return runs
 
     def run_timed(self, inputs: Sequence[Array]) -> list[int]:
         """Run layer by layer in one batch; the ticks of each layer."""
         self.set_inputs(inputs)
-        tasks = [self._task(layer) for layer in self.compiled.layers]
-        return [ticks for (ticks,) in self.device.execute(tasks, self.timeout_s)]
+        calls = [self._call_layer(layer) for layer in self.compiled.layers]
+        return [call.ticks.all[0] for call in calls]
 
     def run_checked(self, inputs: Sequence[Array]) -> list[tuple[int, ...]]:
         """Run layer by layer in one batch; CRC-32 of each layer's outputs.
 
         The device computes the checksums, so that no activation travels over the link.
         """
+        self._check()
         if self._checksums is None:
             self._checksums = self.device.allocate(4 * self._checksums_wanted, "checksums")
-        crc32_of = self.device.symbol("utvm_crc32_of")
         self.set_inputs(inputs)
-        tasks, slot = [], self._checksums
+        slot = self._checksums
         for layer in self.compiled.layers:
-            tasks.append(self._task(layer))
+            self._call_layer(layer)
             for buffer in layer.outputs:
                 address = self._arena + buffer.offset
-                tasks.append(Task(crc32_of, (address, buffer.size_bytes, slot)))
+                self.device.call("utvm_crc32_of", address, buffer.size_bytes, slot)
                 slot += 4
-        self.device.execute(tasks, self.timeout_s)
         raw = self.device.read(self._checksums, 4 * self._checksums_wanted)
         values = iter(np.frombuffer(raw, "<u4").tolist())
         return [tuple(next(values) for _ in layer.outputs) for layer in self.compiled.layers]
@@ -104,24 +156,80 @@ class DeviceModel:
 
     def set_inputs(self, inputs: Sequence[Array]) -> None:
         """Check the arrays against the model's inputs and write them into the arena."""
+        self._check()
         wanted = self.compiled.inputs
         if len(inputs) != len(wanted):
             raise ModelError(
                 f"{self.compiled.name} takes {len(wanted)} input(s), {len(inputs)} given"
             )
         for position, (array, buffer) in enumerate(zip(inputs, wanted, strict=True)):
-            data = checked_input(array, buffer, position)
-            self.device.write(self._arena + buffer.offset, data.tobytes())
+            data = checked_input(array, buffer, f"input {position}")
+            self._session.write(self._arena + buffer.offset, data.tobytes())
 
-    def _task(self, layer: Layer) -> Task:
-        return Task(self._run_layer, (layer.index, self._arena))
+    def unload(self) -> None:
+        """Give the arena back, and the code of a model in RAM."""
+        if not self._arena_block.is_freed:
+            self._session.free(self._arena_block)
+        if self._checksums is not None and not self._session.ended:
+            self.device.free(self._checksums)
+            self._checksums = None
+        if self._module is not None:
+            self._module.unload()
+
+    def _check(self) -> None:
+        self._session.check(str(self))
+        if self._arena_block.is_freed:
+            raise ModelError(f"{self} was unloaded; load it again")
+
+    @property
+    def _arena(self) -> int:
+        self._check()
+        return self._arena_block.address
+
+    def _estimate_s(self, macs: int) -> float:
+        return RUN_TIMEOUT_CYCLES_PER_MAC * macs / self.device.board.cpu.clock_hz
+
+    def _call_layer(self, layer: Layer) -> Call:
+        return self._session.call(
+            self._run_layer,
+            f"{self.compiled.name}_run_layer",
+            (layer.index, self._arena),
+            timeout_s=LAYER_TIMEOUT_FLOOR_S + self._estimate_s(layer.macs),
+            blocks=(self._arena_block,),
+        )
+
+    def _replacement(
+        self, layer: Layer, given: Replacement, reference: Mapping[int, Array] | None
+    ) -> tuple[Array, ...]:
+        """The arrays that become the layer's outputs."""
+        what = f"layer {layer.index} ({layer.name})"
+        if isinstance(given, str):
+            if given != REFERENCE:
+                raise ModelError(f"{what} is replaced by {REFERENCE!r} or by arrays, not {given!r}")
+            if reference is None:
+                raise ModelError(
+                    f"{what} is to be replaced by the reference; give reference=, "
+                    f"the tensors of bench.oracle.run_reference"
+                )
+            missing = [b.name for b in layer.outputs if b.source not in reference]
+            if missing:
+                raise ModelError(f"{what}: the model file has no tensor for {missing[0]}")
+            arrays = [reference[b.source] for b in layer.outputs if b.source is not None]
+        else:
+            arrays = [given] if isinstance(given, np.ndarray) else list(given)
+        if len(arrays) != len(layer.outputs):
+            raise ModelError(f"{what} has {len(layer.outputs)} output(s), {len(arrays)} given")
+        return tuple(
+            checked_input(array, buffer, f"the replacement of {what}")
+            for array, buffer in zip(arrays, layer.outputs, strict=True)
+        )
 
     def _read(self, buffer: Buffer) -> Array:
-        data = self.device.read(self._arena + buffer.offset, buffer.size_bytes)
+        data = self._session.read(self._arena + buffer.offset, buffer.size_bytes)
         return np.frombuffer(data, np.dtype(buffer.dtype)).reshape(buffer.shape)
 
 
-def checked_input(array: Array, buffer: Buffer, position: int) -> Array:
+def checked_input(array: Array, buffer: Buffer, what: str) -> Array:
     """``array`` as the model wants it; a missing leading dimension of 1 is added.
 
     Raises ModelError for another shape or type: values are never converted silently.
@@ -132,11 +240,10 @@ def checked_input(array: Array, buffer: Buffer, position: int) -> Array:
         if buffer.dtype == "int8" and np.issubdtype(array.dtype, np.floating):
             hint = f"; quantize it: round(x / {buffer.scale:g}) + {buffer.zero_point}"
         raise ModelError(
-            f"input {position} ({buffer.name}) is {buffer.dtype}, the array is {array.dtype}{hint}"
+            f"{what} ({buffer.name}) is {buffer.dtype}, the array is {array.dtype}{hint}"
         )
     if array.shape != buffer.shape and (1, *array.shape) != buffer.shape:
         raise ModelError(
-            f"input {position} ({buffer.name}) has shape {buffer.shape}, "
-            f"the array has {array.shape}"
+            f"{what} ({buffer.name}) has shape {buffer.shape}, the array has {array.shape}"
         )
     return np.ascontiguousarray(array.reshape(buffer.shape))

@@ -48,7 +48,7 @@ def build_image(compiled: CompiledModel | None, board: Board) -> Image:
     if compiled is not None:
         check_fits(compiled, board)
     files = project_files(compiled, board)
-    key = tree_digest({**files, "compiler": _compiler_version(board)})
+    key = tree_digest({**files, "compiler": compiler_version(board)})
     images = cache_dir() / "images"
     entry = images / key
     if (entry / BUILD_FOLDER / ELF_FILE).is_file():
@@ -99,7 +99,8 @@ def build_project(directory: Path | str) -> Image:
     return image
 
 
-def _compiler_version(board: Board) -> str:
+def compiler_version(board: Board) -> str:
+    """What the board's compiler says of itself; part of every cache key."""
     version = process.run([board.cpu.facts.compiler, "--version"], timeout_s=VERSION_TIMEOUT_S)
     return version.stdout
 

@@ -17,7 +17,7 @@ _READ_EXECUTE = "UTVM_RIGHT_READ | UTVM_RIGHT_EXECUTE"
 _READ_WRITE = "UTVM_RIGHT_READ | UTVM_RIGHT_WRITE"
 
 # What the host looks up in the ELF although nothing in the image refers to it.
-RUNTIME_ENTRY_POINTS = ("utvm_crc32_of", "utvm_fill", "utvm_check_zones")
+RUNTIME_ENTRY_POINTS = ("utvm_crc32_of", "utvm_fill", "utvm_fill_zones", "utvm_check_zones")
 # With it come all functions of the host's C library that modules may call.
 HOST_LIBRARY_ENTRY_POINT = "utvm_libc_memcpy"
 
@@ -94,7 +94,10 @@ def _regions(board: Board) -> Iterator[str]:
 def linker_script(board: Board, template: str) -> str:
     """The bare-metal linker script for the board's memory."""
     workspace, data = board.main_ram, board.data_ram
-    start = "ALIGN(ld_data_region_used, 32)" if data == workspace else f"ORIGIN({workspace.name})"
+    # An MPU of v7-M keeps tasks from the runtime's memory by eighths of a power of two.
+    used = f"(ld_data_region_used - ORIGIN({data.name}))"
+    aligned = f"ALIGN(ld_data_region_used, MAX(32, (1 << LOG2CEIL({used})) / 8))"
+    start = aligned if data == workspace else f"ORIGIN({workspace.name})"
     width = max(len(region.name) for region in board.memory)
     return Template(template).substitute(
         board=board.name,

@@ -26,9 +26,9 @@
 //         err = utvm_poll(&utvm);    // 0: nothing to do, so the core may sleep
 //     }
 //
-// Link with -Wl,-u,utvm_crc32_of -Wl,-u,utvm_fill -Wl,-u,utvm_check_zones: the
-// host finds them in the ELF and calls them as tasks, but nothing in the image
-// refers to them.
+// Link with -Wl,-u,utvm_crc32_of -Wl,-u,utvm_fill -Wl,-u,utvm_fill_zones
+// -Wl,-u,utvm_check_zones: the host finds them in the ELF and calls them as
+// tasks, but nothing in the image refers to them.
 //
 // There is no heap, no global variable, no recursion; of the C library only
 // memcpy and memset. Several runtimes may live in one image.
@@ -156,8 +156,7 @@ struct utvm_config {
     // *fault, all zeros before, says where. What it costs is measured as part
     // of the call, so it must cost the same each time. NULL: nothing stands
     // between a task and the rest of the image.
-    enum utvm_status (*call)(void *context, const struct utvm_call *call,
-                             struct utvm_fault *fault);
+    enum utvm_status (*call)(void *context, const struct utvm_call *call, struct utvm_fault *fault);
 
     // From now on all calls together may take so many microseconds; then call
     // ends with UTVM_STATUS_TIMEOUT, the one that runs or the next one. 0: no
@@ -291,9 +290,12 @@ void utvm_crc32_of(const void *data, uint32_t size, uint32_t *out);
 // Bytes of a red zone, which lies on either side of what the host allocates.
 #define UTVM_ZONE_BYTES 32u
 
-// As a task: size bytes at to become pattern, whose lowest byte goes to
-// addresses that are multiples of four.
-void utvm_fill(uint8_t *to, uint32_t size, uint32_t pattern);
+// As a task: size bytes at to become byte.
+void utvm_fill(uint8_t *to, uint32_t size, uint8_t byte);
+
+// As a task: make two red zones, of bytes that follow from pattern and their
+// addresses.
+void utvm_fill_zones(uint32_t pattern, uint8_t *zone_0, uint8_t *zone_1);
 
 // As a task: look at zones filled like that. If *broken is 0, it becomes the
 // address of the first byte that differs. Null pointers are passed over.

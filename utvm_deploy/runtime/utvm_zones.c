@@ -3,16 +3,26 @@
 // so both cost no round trip.
 //
 // SPDX-License-Identifier: Apache-2.0
+#include <string.h>
+
 #include "utvm.h"
 
-// By address, not by position, so that any part of a zone can be looked at.
-static uint8_t pattern_byte(const uint8_t *at, uint32_t pattern) {
-    return (uint8_t)(pattern >> ((uintptr_t)at % 4u * 8u));
+void utvm_fill(uint8_t *to, uint32_t size, uint8_t byte) {
+    memset(to, byte, size);
 }
 
-void utvm_fill(uint8_t *to, uint32_t size, uint32_t pattern) {
-    for (const uint8_t *end = to + size; to < end; to++) {
-        *to = pattern_byte(to, pattern);
+// Depends on all of the address: whoever copies too much from beside another
+// zone's block must not copy just what belongs here.
+static uint8_t zone_byte(const uint8_t *at, uint32_t pattern) {
+    uint32_t address = (uint32_t)(uintptr_t)at;
+    uint32_t line = address >> 5;
+    return (uint8_t)(pattern >> (address % 4u * 8u) ^ (line ^ line >> 8) * 0x3Du);
+}
+
+void utvm_fill_zones(uint32_t pattern, uint8_t *zone_0, uint8_t *zone_1) {
+    for (uint32_t i = 0; i < UTVM_ZONE_BYTES; i++) {
+        zone_0[i] = zone_byte(zone_0 + i, pattern);
+        zone_1[i] = zone_byte(zone_1 + i, pattern);
     }
 }
 
@@ -21,7 +31,7 @@ static void check_zone(uint32_t *broken, uint32_t pattern, const uint8_t *zone) 
         return;
     }
     for (const uint8_t *end = zone + UTVM_ZONE_BYTES; zone < end; zone++) {
-        if (*zone != pattern_byte(zone, pattern)) {
+        if (*zone != zone_byte(zone, pattern)) {
             *broken = (uint32_t)(uintptr_t)zone;
             return;
         }

@@ -1,0 +1,114 @@
+"""A call of a function on the device, before and after it ran, and what it took."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from utvm_deploy.device.memory import Block
+from utvm_deploy.errors import UtvmError
+from utvm_deploy.link.base import Task
+
+#: One run of a function may take this long, by the device's clock, if the caller says nothing else.
+CALL_TIMEOUT_S = 0.2
+
+
+@dataclass(frozen=True)
+class Ticks:
+    """What each run of a call took, in order; never empty."""
+
+    all: tuple[int, ...]
+    unit: str  # "cycles", "nanoseconds" or "instructions"
+    per_second: int
+
+    @property
+    def min(self) -> int:
+        """The fastest run."""
+        return min(self.all)
+
+    @property
+    def median(self) -> float:
+        """The run in the middle."""
+        return statistics.median(self.all)
+
+    @property
+    def median_s(self) -> float:
+        """The same in seconds of the device's clock."""
+        return self.median / self.per_second
+
+
+class Tensorlike(Protocol):
+    """What may be passed to a function beside numbers: something with a place in memory."""
+
+    @property
+    def block(self) -> Block: ...
+
+    def __str__(self) -> str: ...
+
+
+Argument = Tensorlike | int
+
+
+class Call:
+    """One queued call; reading ``ticks`` runs everything that is queued up to it.
+
+    ``text`` is the call as errors name it.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        text: str,
+        blocks: tuple[Block, ...] = (),
+        *,
+        is_ours: bool = False,
+    ) -> None:
+        self.task = task
+        self.text = text
+        #: What it was given, and what it therefore may write.
+        self.blocks = blocks
+        #: The queue's own, such as the filling of a red zone: nobody holds it.
+        self.is_ours = is_ours
+        self._ticks: Ticks | None = None
+        self._error: UtvmError | None = None
+        self._flush: Callable[[], None] | None = None
+
+    def __repr__(self) -> str:
+        state = "queued" if self._flush else "failed" if self._error else "done"
+        return f"<Call {self.text}: {state}>"
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it ran, or will never run."""
+        return self._ticks is not None or self._error is not None
+
+    @property
+    def error(self) -> UtvmError | None:
+        """Why it failed or did not run; None if it ran or waits to run."""
+        return self._error
+
+    @property
+    def ticks(self) -> Ticks:
+        """What each repeat took; raises what the call met if it failed or did not run."""
+        if self._flush is not None:
+            self._flush()
+        if self._error is not None:
+            raise self._error
+        assert self._ticks is not None
+        return self._ticks
+
+    # The rest is the queue's.
+
+    def wait(self, flush: Callable[[], None]) -> None:
+        """It is in a queue that ``flush`` runs."""
+        self._flush = flush
+
+    def finish(self, ticks: Ticks) -> None:
+        """It ran."""
+        self._flush, self._ticks = None, ticks
+
+    def fail(self, error: UtvmError) -> None:
+        """It failed, or will never run."""
+        self._flush, self._error = None, error

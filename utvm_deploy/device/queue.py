@@ -1,0 +1,288 @@
+"""Lazy execution: calls wait here until somebody wants a result, then go to the device as a batch.
+
+    call ─▶ queue ─▶ frame │ fill │ call │ call │ check │ ─▶ link ─▶ ticks, or which call failed
+
+Results are as if each call had run at once: whoever reads or changes memory that a queued call may
+use flushes first. After each batch the red zones around everything that took part are checked, by
+tasks at its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from utvm_deploy.device.calls import CALL_TIMEOUT_S, Call, Ticks
+from utvm_deploy.device.memory import ZONE_PATTERN, Block
+from utvm_deploy.errors import (
+    DeviceError,
+    DeviceReset,
+    LinkError,
+    LinkTimeout,
+    StoppedTask,
+    UtvmError,
+)
+from utvm_deploy.link.base import Hello, Task
+from utvm_deploy.link.messages import MAX_ARGUMENTS, OUTCOME, TASK
+
+#: A queue this long is flushed: what it holds costs memory here and time to say what failed.
+QUEUE_LIMIT = 1024
+#: Any batch gets this much on top of its calls' time, for the way there and back.
+LINK_ALLOWANCE_S = 2.0
+#: And so many seconds for each byte that travels, for lines slower than that: 9600 baud.
+SECONDS_PER_BYTE = 1 / 960
+#: How many calls an error names.
+NAMED_CALLS = 4
+
+FILL_SYMBOL = "utvm_fill"
+FILL_ZONES_SYMBOL = "utvm_fill_zones"
+CHECK_SYMBOL = "utvm_check_zones"
+# Arguments of the check beside the zones: where it reports, and the pattern.
+_ZONES_PER_CHECK = MAX_ARGUMENTS - 2
+
+
+class Executor(Protocol):
+    """The part of a link that the queue uses."""
+
+    def read(self, address: int, size: int) -> bytes: ...
+
+    def execute(self, tasks: Sequence[Task], timeout_s: float) -> list[tuple[int, ...]]: ...
+
+
+class Queue:
+    """The calls of one boot of the device that did not run yet.
+
+    ``symbols`` are the image's; ``report`` gives the block that the check of the zones writes to.
+    """
+
+    def __init__(
+        self,
+        link: Executor,
+        hello: Hello,
+        symbols: Mapping[str, int],
+        report: Callable[[], Block],
+    ) -> None:
+        self.is_strict = False
+        self._link = link
+        self._hello = hello
+        self._fill = symbols[FILL_SYMBOL]
+        self._fill_zones = symbols[FILL_ZONES_SYMBOL]
+        self._check = symbols[CHECK_SYMBOL]
+        self._report = report
+        # In order; what nobody asked for (fills) goes along with the next call.
+        self._waiting: list[Call] = []
+        self._asked = 0
+
+    def __len__(self) -> int:
+        """How many calls wait; what the queue added itself does not count."""
+        return self._asked
+
+    def add(self, call: Call) -> Call:
+        """Put a call at the end; it runs now if the queue is strict or full."""
+        call.wait(self.flush)
+        self._waiting.append(call)
+        self._asked += 1
+        if self.is_strict or self._asked >= QUEUE_LIMIT:
+            self.flush()
+        return call
+
+    def add_zeros(self, block: Block, start: int) -> None:
+        """Before the next call runs, ``block`` is zero from address ``start`` on."""
+        size = block.address + block.size - start
+        self._add_ours(Task(self._fill, (start, size, 0)), FILL_SYMBOL, block)
+
+    def add_sync(self, block: Block, function: int) -> None:
+        """Before the next call runs, the image's ``function`` makes code in ``block`` visible."""
+        self._add_ours(Task(function, (block.address, block.size)), "the cache maintenance", block)
+
+    def _add_ours(self, task: Task, text: str, block: Block) -> None:
+        self._waiting.append(Call(task, f"{text} for {block.what}", (block,), is_ours=True))
+
+    def add_zones(self, block: Block) -> None:
+        """Before the next call runs, the block has its red zones."""
+        task = Task(self._fill_zones, (ZONE_PATTERN, *block.zones))
+        self._add_ours(task, FILL_ZONES_SYMBOL, block)
+
+    def forget(self, block: Block) -> None:
+        """Of a block that is about to be freed nothing is filled any more."""
+        self._waiting = [
+            call for call in self._waiting if not (call.is_ours and block in call.blocks)
+        ]
+
+    def drop(self, error: UtvmError) -> None:
+        """What waits will never run, because of ``error``."""
+        calls, self._waiting, self._asked = self._waiting, [], 0
+        for call in calls:
+            call.fail(not_run(call, error))
+
+    def flush(self) -> None:
+        """Run everything that waits; raises what the first failing call met."""
+        if not self._waiting:
+            return
+        calls, self._waiting, self._asked = self._waiting, [], 0
+        blocks = list(dict.fromkeys(b for c in calls if not c.is_ours for b in c.blocks))
+        report = self._report() if blocks else None
+        checks = self._checks(blocks, report) if report else []
+        try:
+            self._run([*calls, *checks])
+            if report is not None:
+                self._look_at(report, calls, blocks)
+        except StoppedTask as error:
+            if report is not None:
+                self._look_after_stop(error, report, checks, blocks)
+            raise
+        finally:
+            # Only Ctrl-C and bugs leave calls behind that nobody has told.
+            stopped = DeviceError("the batch was interrupted")
+            for call in calls:
+                if not call.is_done:
+                    call.fail(not_run(call, stopped))
+
+    def _run(self, calls: Sequence[Call]) -> None:
+        done = 0
+        for frame in self._frames(calls):
+            try:
+                self._run_frame(frame)
+            except UtvmError as error:
+                left = [call for call in calls[done:] if not call.is_done]
+                for call in left:
+                    if not call.is_ours:
+                        call.fail(not_run(call, error))
+                # What is ours is still to be done: others rely on it. The checks come anew.
+                self._waiting[:0] = [call for call in left if call.is_ours and call.blocks]
+                raise
+            done += len(frame)
+
+    def _run_frame(self, calls: Sequence[Call]) -> None:
+        tasks = [call.task for call in calls]
+        travels = sum(map(self._wire_bytes, calls))
+        timeout_s = sum(task.deadline_s or CALL_TIMEOUT_S for task in tasks)
+        timeout_s += LINK_ALLOWANCE_S + SECONDS_PER_BYTE * travels
+        try:
+            times = self._link.execute(tasks, timeout_s)
+        except StoppedTask as error:
+            failed = calls[error.index]
+            error.task = failed.text
+            for call in calls[: error.index]:
+                call.fail(_lost_ticks(call, failed))
+            failed.fail(error)
+            raise
+        except (LinkError, DeviceReset) as error:
+            named = _named(calls, error)
+            for call in calls:
+                call.fail(named)
+            raise named from error
+        except DeviceError as error:
+            # The device refused the batch and ran none of it: those before the culprit still may.
+            failed = calls[min(error.index, len(calls) - 1)]
+            refused = DeviceError(
+                f"{failed.text}: {error}",
+                status=error.status,
+                index=error.index,
+                detail=error.detail,
+            )
+            failed.fail(refused)
+            if error.status is not None and error.index:
+                self._run_frame(calls[: error.index])
+            raise refused from error
+        for call, ticks in zip(calls, times, strict=True):
+            hello = self._hello
+            call.finish(Ticks(ticks, hello.tick_unit, hello.ticks_per_second))
+
+    def _frames(self, calls: Sequence[Call]) -> Iterator[list[Call]]:
+        """Parts that each fit one exchange, so that an error says what ran before it."""
+        request_room = self._hello.request_bytes
+        reply_room = self._hello.reply_bytes - OUTCOME.size_bytes
+        frame: list[Call] = []
+        request = reply = 0
+        for call in calls:
+            asks, answers = self._wire_bytes(call), 8 * call.task.repeat
+            if frame and (request + asks > request_room or reply + answers > reply_room):
+                yield frame
+                frame, request, reply = [], 0, 0
+            frame.append(call)
+            request, reply = request + asks, reply + answers
+        if frame:
+            yield frame
+
+    @staticmethod
+    def _wire_bytes(call: Call) -> int:
+        return TASK.size_bytes + 4 * len(call.task.args)
+
+    # Red zones.
+
+    def _checks(self, blocks: Sequence[Block], report: Block) -> list[Call]:
+        """Tasks that report the first overwritten byte around ``blocks``."""
+        zones = [zone for block in blocks for zone in block.zones]
+        tasks = [Task(self._fill, (report.address, 4, 0))]
+        for at in range(0, len(zones), _ZONES_PER_CHECK):
+            some = zones[at : at + _ZONES_PER_CHECK]
+            tasks.append(Task(self._check, (report.address, ZONE_PATTERN, *some)))
+        return [Call(task, "the check of the red zones", is_ours=True) for task in tasks]
+
+    def _broken(self, report: Block, blocks: Sequence[Block]) -> tuple[Block, str] | None:
+        """The block beside which something was written, and where; its zones become whole."""
+        broken = int.from_bytes(self._link.read(report.address, 4), "little")
+        if not broken:
+            return None
+        for block in blocks:
+            side = block.zone_at(broken)
+            if side is not None:
+                # Told once is enough.
+                self.add_zones(block)
+                return block, f"memory {side} {block.what} was overwritten, first at {broken:#010x}"
+        raise DeviceError(
+            f"the check of the red zones reports {broken:#010x}, where none is: something "
+            f"overwrote the report; reset the device"
+        )
+
+    def _look_after_stop(
+        self, error: StoppedTask, report: Block, checks: Sequence[Call], blocks: Sequence[Block]
+    ) -> None:
+        """What a stopped call overwrote must not be blamed on the next one."""
+        self._run(checks)
+        found = self._broken(report, blocks)
+        if found is not None:
+            error.cause += f"; {found[1]}"
+
+    def _look_at(self, report: Block, calls: Sequence[Call], blocks: Sequence[Block]) -> None:
+        found = self._broken(report, blocks)
+        if found is None:
+            return
+        block, what = found
+        suspects = [call for call in calls if block in call.blocks]
+        by = _listed(suspects)
+        hint = "" if len(suspects) == 1 else "; set device.strict = True to see which"
+        error = DeviceError(f"{what}, by {by}{hint}")
+        if len(suspects) == 1:
+            suspects[0].fail(error)
+        raise error
+
+
+def not_run(call: Call, reason: UtvmError) -> DeviceError:
+    """What a call says that waited behind one that failed."""
+    return DeviceError(f"{call.text} did not run, because of this before it: {reason}")
+
+
+def _lost_ticks(call: Call, failed: Call) -> DeviceError:
+    return DeviceError(
+        f"{call.text} ran, but its ticks were lost when {failed.text} behind it failed; "
+        f"run it again, or set device.strict = True"
+    )
+
+
+def _named(calls: Sequence[Call], error: DeviceError | LinkError) -> UtvmError:
+    """The error with the calls that were on their way; which of them it was nobody can tell."""
+    asked = [call for call in calls if not call.is_ours] or list(calls)
+    while_what = f"while {_listed(asked)} ran: {error}"
+    if isinstance(error, LinkTimeout) and len(asked) > 1:
+        while_what += "; set device.strict = True to see which call it is"
+    return type(error)(while_what)
+
+
+def _listed(calls: Sequence[Call]) -> str:
+    texts = [call.text for call in calls[:NAMED_CALLS]]
+    more = len(calls) - len(texts)
+    if more:
+        texts.append(f"{more} more")
+    return texts[0] if len(texts) == 1 else f"one of {', '.join(texts)}"

@@ -1,0 +1,331 @@
+"""C sources -> bytes that run at one address of one running image.
+
+    sources ──compile (cached)──▶ module.o ──link at an address, against the image──▶ LinkedModule
+
+What a module does not define itself comes from the image by its ELF's symbols, which keeps Thumb
+functions what they are and makes the linker put veneers where a call is too far; what is in neither
+comes from the C library as far as it is linked statically. No device is needed here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from utvm_deploy import process
+from utvm_deploy.board import Board
+from utvm_deploy.errors import BuildError
+from utvm_deploy.paths import cache_dir
+from utvm_deploy.project.build import compiler_version
+from utvm_deploy.project.image import Image
+
+log = logging.getLogger("utvm_deploy.project")
+
+Sources = str | Path | Sequence[str | Path] | Mapping[str, str]
+
+# One module is a few kernels; GCC takes a second for each of the largest.
+COMPILE_TIMEOUT_S = 300.0
+LINK_TIMEOUT_S = 60.0
+
+#: Every module starts at a multiple of this: a cache line, and what vector tables ask for.
+MODULE_ALIGNMENT = 32
+
+OPTIMIZATION = "-O2"
+_COMMON_FLAGS = (
+    "-std=gnu11",
+    "-ffunction-sections",
+    "-fno-asynchronous-unwind-tables",
+    "-fno-stack-protector",
+    "-fno-common",
+    "-Werror=implicit-function-declaration",
+)
+# Code for one fixed address: nobody on a device relocates anything.
+_FIXED_FLAGS = ("-fno-pic", "-fno-pie")
+
+# Functions of the host's C library: see templates/host/libc.c.
+_HOST_LIBRARY_PREFIX = "utvm_libc_"
+
+_SCRIPT = """\
+SECTIONS
+{{
+    . = {address:#x};
+    .text : {{ *(.text .text.*) }}
+    .rodata : {{ *(.rodata .rodata.*) }}
+    .data : {{ *(.data .data.* .sdata .sdata.* .got .got.*) }}
+    .bss : {{ *(.bss .bss.* .sbss .sbss.* COMMON) }}
+    /DISCARD/ : {{ *(.eh_frame* .comment .note* .ARM.exidx* .ARM.extab* .debug*) }}
+}}
+"""
+
+# Sections that need somebody to act before the first call, and what to do instead.
+_REFUSED_SECTIONS = {
+    ".preinit_array": "a constructor",
+    ".init_array": "a constructor",
+    ".ctors": "a constructor",
+    ".fini_array": "a destructor",
+    ".dtors": "a destructor",
+    ".tdata": "a thread-local variable",
+    ".tbss": "a thread-local variable",
+}
+
+_FIRST_ERROR = re.compile(r"^.*\b(?:fatal )?error: .*$|^.*multiple definition.*$", re.MULTILINE)
+_UNDEFINED = re.compile(r"undefined reference to [`']([^`']+)'")
+_QUOTED_INCLUDE = re.compile(r'^\s*#\s*include\s*"', re.MULTILINE)
+_C_SUFFIXES = (".c", ".S", ".s")
+
+_SHF_ALLOC = 2
+
+
+@dataclass(frozen=True)
+class ModuleObject:
+    """A module compiled for a board, not yet bound to an address."""
+
+    name: str
+    board: Board
+    path: Path
+    #: Bytes of code, constants and variables, without what the linker adds.
+    size_bytes: int
+    undefined: frozenset[str]
+
+
+@dataclass(frozen=True)
+class LinkedModule:
+    """A module at its address."""
+
+    name: str
+    address: int
+    #: Code, constants and initialized variables, from ``address`` on.
+    data: bytes
+    #: With the zeroed variables behind them.
+    size_bytes: int
+    #: Global functions that the sources define; on Arm with bit 0 set.
+    functions: Mapping[str, int]
+    #: Global variables and tables.
+    objects: Mapping[str, int]
+
+
+def compile_module(
+    sources: Sources, board: Board, *, name: str = "module", flags: Sequence[str] = ()
+) -> ModuleObject:
+    """Compile C text, files, or a mapping of file names to texts; equal input is compiled once."""
+    files, folders = _source_files(sources, name)
+    arguments = [
+        *board.cpu.compiler_flags,
+        *board.project.compiler_flags,
+        OPTIMIZATION,
+        *_COMMON_FLAGS,
+        *_FIXED_FLAGS,
+        *(f"-iquote{folder}" for folder in folders),
+        *flags,
+    ]
+    modules = cache_dir() / "modules"
+    with _work_folder(modules) as work:
+        for file, text in files.items():
+            (work / file).parent.mkdir(parents=True, exist_ok=True)
+            (work / file).write_text(text, encoding="utf-8")
+        compiled = [file for file in files if file.endswith(_C_SUFFIXES)]
+        command = [board.cpu.facts.compiler, *arguments]
+        texts = dict(files)
+        if folders and any(_QUOTED_INCLUDE.search(text) for text in files.values()):
+            # What the files include from their own folder is part of the input, too.
+            preprocess = [*command, "-E", "-P", *compiled]
+            texts["preprocessed"] = _run(preprocess, work, name, board, COMPILE_TIMEOUT_S)
+        key = _digest([*command, compiler_version(board)], texts)
+        entry = modules / key
+        if not (entry / "module.o").is_file():
+            target = ["-r", "-nostdlib", "-o", "module.o"]
+            _run([*command, *target, *compiled], work, name, board, COMPILE_TIMEOUT_S)
+            # Whoever comes second finds the folder taken, by the same object.
+            with contextlib.suppress(OSError):
+                work.rename(entry)
+    return _read_object(entry / "module.o", name, board)
+
+
+def link_module(module: ModuleObject, image: Image, address: int) -> LinkedModule:
+    """The module's bytes for ``address`` in the memory of a device that runs ``image``.
+
+    Raises BuildError with the names if something is defined neither in the module nor in the image.
+    """
+    board = module.board
+    with _work_folder(cache_dir() / "modules") as work:
+        (work / "module.ld").write_text(_SCRIPT.format(address=address), encoding="ascii")
+        command = [
+            board.cpu.facts.compiler,
+            *board.cpu.compiler_flags,
+            "-nostdlib",
+            "-nostartfiles",
+            "-static",
+            str(module.path),
+            "-Wl,--build-id=none,--no-warn-rwx-segments,--entry=0",
+            # A name that both define means the module's own.
+            "-Wl,-z,muldefs",
+            f"-Wl,-T,{work / 'module.ld'}",
+            f"-Wl,--just-symbols={image.elf}",
+            *_library_arguments(module, image),
+            "-o",
+            "module.elf",
+        ]
+        _run(command, work, module.name, board, LINK_TIMEOUT_S)
+        return _read_linked(work / "module.elf", module, address)
+
+
+def _library_arguments(module: ModuleObject, image: Image) -> list[str]:
+    if module.board.cpu.facts.is_arm:
+        return ["-Wl,--start-group", "-lc", "-lm", "-lgcc", "-Wl,--end-group"]
+    exported = {
+        symbol.removeprefix(_HOST_LIBRARY_PREFIX): address
+        for symbol, address in image.symbols.items()
+        if symbol.startswith(_HOST_LIBRARY_PREFIX)
+    }
+    wanted = sorted(module.undefined & set(exported))
+    return ["-lgcc", *(f"-Wl,--defsym={symbol}={exported[symbol]:#x}" for symbol in wanted)]
+
+
+def _source_files(sources: Sources, name: str) -> tuple[dict[str, str], list[Path]]:
+    """File name -> text, and the folders that files came from."""
+    if isinstance(sources, Mapping):
+        files = dict(sources)
+        folders: list[Path] = []
+    else:
+        files, folders = {}, []
+        items = [sources] if isinstance(sources, str | Path) else list(sources)
+        for number, item in enumerate(items):
+            if isinstance(item, str) and _is_text(item):
+                files[f"{name}_{number}.c" if number else f"{name}.c"] = item
+                continue
+            path = Path(item)
+            try:
+                text = path.read_text(encoding="utf-8")
+            except OSError as exc:
+                raise BuildError(
+                    f"source file {str(item)!r} of module {name!r} cannot be read "
+                    f"({exc.strerror}); give a path, or C text"
+                ) from exc
+            if path.name in files:
+                raise BuildError(f"module {name!r} has two files named {path.name}; rename one")
+            files[path.name] = text
+            folders.append(path.resolve().parent)
+    if not any(file.endswith(_C_SUFFIXES) for file in files):
+        raise BuildError(
+            f"module {name!r} has nothing to compile; give C text, or files that end in .c or .S"
+        )
+    for file in files:
+        if Path(file).is_absolute() or ".." in Path(file).parts:
+            raise BuildError(f"module {name!r}: {file!r} is no file name within the module")
+    return files, list(dict.fromkeys(folders))
+
+
+def _is_text(item: str) -> bool:
+    """C text, as opposed to a path: no path has a line break, a brace or a semicolon."""
+    return any(character in item for character in "\n{;")
+
+
+@contextlib.contextmanager
+def _work_folder(parent: Path) -> Iterator[Path]:
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix="new-", dir=parent))
+    except OSError as exc:
+        raise BuildError(
+            f"modules cannot be built in {parent}: {exc.strerror}; set UTVM_CACHE to another folder"
+        ) from exc
+    try:
+        yield work
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _run(argv: list[str], work: Path, name: str, board: Board, timeout_s: float) -> str:
+    done = process.run(argv, timeout_s=timeout_s, cwd=work)
+    if done.is_ok:
+        return done.stdout
+    if done.timed_out:
+        raise BuildError(f"building module {name!r} took longer than {timeout_s:g} s")
+    undefined = sorted(set(_UNDEFINED.findall(done.output)))
+    if undefined:
+        names = ", ".join(undefined)
+        raise BuildError(
+            f"module {name!r} uses {names}, which neither it nor the image on {board.name} "
+            f"defines; add the source that does, or load an image that has it"
+        )
+    first = _FIRST_ERROR.search(done.output)
+    reason = first.group().strip() if first else done.output.strip() or f"status {done.returncode}"
+    raise BuildError(f"module {name!r} does not compile for {board.name}: {reason}")
+
+
+def _digest(command: Sequence[str], files: Mapping[str, str]) -> str:
+    digest = hashlib.sha256()
+    for part in (*command, *(part for name in sorted(files) for part in (name, files[name]))):
+        data = part.encode()
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()
+
+
+def _read_object(path: Path, name: str, board: Board) -> ModuleObject:
+    size = 0
+    undefined = set()
+    with path.open("rb") as file:
+        for section in ELFFile(file).iter_sections():
+            if isinstance(section, SymbolTableSection):
+                undefined |= {s.name for s in section.iter_symbols() if _is_undefined(s)}
+            if not section["sh_flags"] & _SHF_ALLOC or not section["sh_size"]:
+                continue
+            for prefix, what in _REFUSED_SECTIONS.items():
+                if section.name == prefix or section.name.startswith(f"{prefix}."):
+                    raise BuildError(
+                        f"module {name!r} has {what} (section {section.name}), and nothing on the "
+                        f"device would run or set it up; write a function and call it"
+                    )
+            size += section["sh_size"] + section["sh_addralign"]
+    return ModuleObject(name, board, path, size, frozenset(undefined))
+
+
+def _is_undefined(symbol: object) -> bool:
+    return bool(symbol.name) and symbol["st_shndx"] == "SHN_UNDEF"  # type: ignore[attr-defined,index]
+
+
+def _read_linked(path: Path, module: ModuleObject, address: int) -> LinkedModule:
+    data = bytearray()
+    end = address
+    functions: dict[str, int] = {}
+    objects: dict[str, int] = {}
+    own = _defined_names(module.path)
+    with path.open("rb") as file:
+        for section in ELFFile(file).iter_sections():
+            if section["sh_flags"] & _SHF_ALLOC and section["sh_size"]:
+                start = section["sh_addr"]
+                end = max(end, start + section["sh_size"])
+                if section["sh_type"] != "SHT_NOBITS":
+                    data.extend(bytes(start + section["sh_size"] - address - len(data)))
+                    data[start - address : start - address + section["sh_size"]] = section.data()
+            if isinstance(section, SymbolTableSection):
+                for symbol in section.iter_symbols():
+                    if symbol.name in own and symbol["st_info"]["bind"] != "STB_LOCAL":
+                        kind = own[symbol.name]
+                        table = functions if kind == "STT_FUNC" else objects
+                        table[symbol.name] = symbol["st_value"]
+    return LinkedModule(module.name, address, bytes(data), end - address, functions, objects)
+
+
+def _defined_names(path: Path) -> dict[str, str]:
+    """Global name -> type of what the sources themselves define."""
+    with path.open("rb") as file:
+        return {
+            symbol.name: symbol["st_info"]["type"]
+            for section in ELFFile(file).iter_sections()
+            if isinstance(section, SymbolTableSection)
+            for symbol in section.iter_symbols()
+            if symbol["st_info"]["bind"] != "STB_LOCAL"
+            and symbol["st_shndx"] != "SHN_UNDEF"
+            and symbol["st_info"]["type"] in ("STT_FUNC", "STT_OBJECT")
+        }
