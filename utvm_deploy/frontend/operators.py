@@ -132,7 +132,7 @@ def _pad(op: SourceOperator) -> Operator:
     paddings = _parameter(op, 1, "paddings")
     if paddings.shape != (len(x.shape), 2):
         raise op.damaged(f"its paddings have shape {paddings.shape} for an input {x.shape}")
-    if paddings.min(initial=0) < 0:
+    if (paddings < 0).any():
         raise op.damaged(f"its paddings {paddings.tolist()} must not be negative")
     pairs = tuple((int(before), int(after)) for before, after in paddings)
     return _made(op, op.inputs[:1], Pad(pairs))
