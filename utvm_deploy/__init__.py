@@ -19,6 +19,7 @@ from utvm_deploy.board import Board, board_names, load_board
 from utvm_deploy.errors import UtvmError
 
 if TYPE_CHECKING:
+    from utvm_deploy.compiler.cmsis_nn import CmsisNn
     from utvm_deploy.compiler.model import CompiledModel
     from utvm_deploy.device import Device
 
@@ -40,16 +41,21 @@ def compile(
     *,
     name: str | None = None,
     dump: Callable[[str, str], None] | None = None,
+    kernels: str = "generic",
+    cmsis_nn: CmsisNn | None = None,
 ) -> CompiledModel:
     """Compile a ``.tflite`` file for a board; ``name`` prefixes every C symbol.
 
-    ``dump(stage, text)`` is called with what each stage of the pipeline made. Raises ModelError if
-    the file cannot be imported and CompileError if it cannot be compiled.
+    ``dump(stage, text)`` is called with what each stage of the pipeline made. ``kernels`` "cmsis-nn"
+    takes the kernels of the user's CMSIS-NN (``project.find_cmsis_nn``) wherever it has one. Raises
+    ModelError if the file cannot be imported and CompileError if it cannot be compiled.
     """
     from utvm_deploy.compiler.pipeline import compile_model
 
     target = board if isinstance(board, Board) else load_board(board)
-    return compile_model(Path(model), target, name=name, dump=dump)
+    return compile_model(
+        Path(model), target, name=name, dump=dump, kernels=kernels, cmsis_nn=cmsis_nn
+    )
 
 
 def connect(board: Board | str | Path, *, port: str | None = None) -> Device:

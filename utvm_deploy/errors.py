@@ -18,6 +18,7 @@
     │   │   └── TaskTimeout      its deadline passed
     │   └── DeviceReset          the device restarted: what was in its RAM is lost
     ├── VerifyError              output bytes differ from the reference
+    ├── BenchError               two results cannot be compared
     └── BundleError              a bundle is damaged or cannot be written
 
 The text of an error is one sentence: what failed, with which value, what to do next.
@@ -160,6 +161,10 @@ class DeviceReset(DeviceError):
 
 class VerifyError(UtvmError):
     """Output bytes differ from those of the reference interpreter."""
+
+
+class BenchError(UtvmError):
+    """Two engines, or two results, cannot be compared."""
 
 
 class BundleError(UtvmError):

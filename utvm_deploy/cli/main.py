@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from utvm_deploy import __version__, process
 from utvm_deploy.cli import (
+    bench,
     boards,
     bundle,
     compile_verb,
@@ -36,6 +37,7 @@ VERBS = (
     run,
     verify,
     profile,
+    bench,
     bundle,
 )
 

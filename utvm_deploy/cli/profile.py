@@ -7,9 +7,12 @@ import argparse
 from utvm_deploy.bench.profile import Profile, profile
 from utvm_deploy.bench.samples import random_samples
 from utvm_deploy.cli.arguments import Verbs, add_board, add_model, add_name, add_verb, board_of
+from utvm_deploy.cli.gate import add_gate, exit_code, judge
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import compile_step, dry_run_step, load_step
 from utvm_deploy.frontend.tflite import load_model
+
+SCHEMA = "utvm.profile/1"
 
 
 def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
@@ -18,6 +21,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_board(parser, port=True)
     add_name(parser)
+    add_gate(parser)
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
@@ -31,8 +35,10 @@ def run(args: argparse.Namespace, out: Output) -> int:
         with load_step(args, board, compiled, progress) as model:
             found = profile(model, samples, progress)
     _report(found, out)
-    out.result("utvm.profile/1", profile_summary(found))
-    return 0
+    result = profile_summary(found)
+    gate = judge(args, out, SCHEMA, result)
+    out.result(SCHEMA, result | gate)
+    return exit_code(gate)
 
 
 def _report(found: Profile, out: Output) -> None:

@@ -18,7 +18,8 @@ from tvm import s_tir
 
 from utvm_deploy.board import Board
 from utvm_deploy.compiler.c_text import check_prefix, prefix_from_path
-from utvm_deploy.compiler.cmsis_nn import CmsisNn, lower_cmsis_nn
+from utvm_deploy.compiler.cmsis_nn import CmsisNn
+from utvm_deploy.compiler.cmsis_nn.lower import lower_cmsis_nn
 from utvm_deploy.compiler.cmsis_nn.schedule import schedule_library_kernel
 from utvm_deploy.compiler.dump import calls_text, graph_text, kernels_text, plan_text, sources_text
 from utvm_deploy.compiler.emit import emit

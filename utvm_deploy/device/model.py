@@ -150,6 +150,11 @@ class DeviceModel:
         values = iter(np.frombuffer(raw, "<u4").tolist())
         return [tuple(next(values) for _ in layer.outputs) for layer in self.compiled.layers]
 
+    @property
+    def arena_address(self) -> int:
+        """Where the model's arena lies on the device; buffers' offsets count from there."""
+        return self._arena
+
     def outputs(self) -> tuple[Array, ...]:
         """The outputs that the last run left in the arena."""
         return tuple(self._read(buffer) for buffer in self.compiled.outputs)

@@ -1,0 +1,190 @@
+"""The gate for CI: what grew since an earlier result, and what is over its limit.
+
+Works on the JSON of ``utvm profile`` and ``utvm bench`` alike: only our own figures are judged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from utvm_deploy.errors import BenchError
+
+_PROFILE, _BENCH = "utvm.profile/1", "utvm.bench/1"
+
+
+@dataclass(frozen=True)
+class Growth:
+    """A figure that grew by more than was allowed."""
+
+    model: str
+    what: str  # "layer 3 (CONV_2D conv_3)", "whole model"
+    figure: str  # its unit
+    before: int
+    now: int
+
+    @property
+    def percent(self) -> float:
+        """By how much."""
+        return 100 * (self.now / self.before - 1) if self.before else float("inf")
+
+    def __str__(self) -> str:
+        return (
+            f"{self.model}, {self.what}: {self.before:,} to {self.now:,} {self.figure} "
+            f"({self.percent:+.1f} %)"
+        )
+
+
+@dataclass(frozen=True)
+class Excess:
+    """A model that takes more memory than it may."""
+
+    model: str
+    memory: str  # RAM or flash
+    used_bytes: int
+    limit_bytes: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.model} takes {self.used_bytes:,} bytes of {self.memory}, "
+            f"{self.used_bytes - self.limit_bytes:,} over the limit of {self.limit_bytes:,}"
+        )
+
+
+@dataclass(frozen=True)
+class Ours:
+    """One model's own figures, as both schemas have them."""
+
+    name: str
+    board: str
+    total: Mapping[str, int]
+    # (index, label) -> figures; the label holds operator and output name.
+    layers: Mapping[tuple[int, str], Mapping[str, int]]
+    ram_bytes: int
+    flash_bytes: int
+
+
+def ours_of(result: Mapping[str, Any], schema: str) -> tuple[Ours, ...]:
+    """The models of a result of ``utvm profile`` or ``utvm bench``."""
+    if schema == _PROFILE:
+        unit = result["tick_unit"]
+        layers = {
+            (int(layer["index"]), _label(layer)): {unit: int(layer["ticks"])}
+            for layer in result["layers"]
+        }
+        total = {unit: int(result["ticks"])}
+        return (
+            Ours(
+                str(result["model"]),
+                str(result["board"]),
+                total,
+                layers,
+                int(result["ram_bytes"]),
+                int(result["flash_bytes"]),
+            ),
+        )
+    return tuple(
+        Ours(
+            str(model["name"]),
+            str(result["board"]),
+            {name: int(value) for name, value in model["ours"].items()},
+            {
+                (int(layer["index"]), _label(layer)): {
+                    name: int(value) for name, value in layer["ours"].items()
+                }
+                for layer in model["layers"]
+            },
+            int(model["size"]["ours"]["ram_bytes"]),
+            int(model["size"]["ours"]["flash_bytes"]),
+        )
+        for model in result["models"]
+    )
+
+
+def read_baseline(path: Path) -> tuple[Ours, ...]:
+    """An earlier result; BenchError if the file is none."""
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+        schema = result["schema"]
+        if schema not in (_PROFILE, _BENCH):
+            raise BenchError(
+                f"{path} holds {schema}; a baseline is what `utvm profile --json` or "
+                "`utvm bench --json` printed"
+            )
+        return ours_of(result, schema)
+    except OSError as exc:
+        raise BenchError(f"cannot read the baseline {path}: {exc.strerror or exc}") from exc
+    except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        raise BenchError(
+            f"{path} is no result of `utvm profile --json` or `utvm bench --json`: {exc!r}"
+        ) from exc
+
+
+def growths(
+    before: tuple[Ours, ...], now: tuple[Ours, ...], allowed_percent: float
+) -> list[Growth]:
+    """What grew by more than allowed; BenchError where the two cannot be compared."""
+    earlier = {model.name: model for model in before}
+    found: list[Growth] = []
+    for model in now:
+        if model.name not in earlier:
+            listed = ", ".join(sorted(earlier)) or "nothing"
+            raise BenchError(
+                f"the baseline holds no model {model.name!r} (it has {listed}); make a new one"
+            )
+        old = earlier[model.name]
+        if old.board != model.board:
+            raise BenchError(
+                f"the baseline of {model.name} is of {old.board}, and this run of {model.board}; "
+                "make one for each board"
+            )
+        found += _growths(old, model, allowed_percent)
+    return found
+
+
+def excesses(
+    now: tuple[Ours, ...], max_ram_bytes: int | None, max_flash_bytes: int | None
+) -> list[Excess]:
+    """Models over a limit."""
+    limits = (("RAM", "ram_bytes", max_ram_bytes), ("flash", "flash_bytes", max_flash_bytes))
+    return [
+        Excess(model.name, memory, getattr(model, field), limit)
+        for model in now
+        for memory, field, limit in limits
+        if limit is not None and getattr(model, field) > limit
+    ]
+
+
+def _growths(old: Ours, new: Ours, allowed_percent: float) -> Iterator[Growth]:
+    if set(old.total) != set(new.total):
+        raise BenchError(
+            f"the baseline of {new.name} counts {' and '.join(old.total)}, and this run "
+            f"{' and '.join(new.total)}; make a new baseline"
+        )
+    # A model whose layers changed is another program: then only its sum means something.
+    if set(old.layers) == set(new.layers):
+        for key, figures in new.layers.items():
+            index, label = key
+            yield from _grown(
+                new.name, f"layer {index} ({label})", old.layers[key], figures, allowed_percent
+            )
+    yield from _grown(new.name, "whole model", old.total, new.total, allowed_percent)
+
+
+def _grown(
+    model: str,
+    what: str,
+    before: Mapping[str, int],
+    now: Mapping[str, int],
+    allowed_percent: float,
+) -> Iterator[Growth]:
+    for figure, value in now.items():
+        if figure in before and value * 100 > before[figure] * (100 + allowed_percent):
+            yield Growth(model, what, figure, before[figure], value)
+
+
+def _label(layer: Mapping[str, Any]) -> str:
+    return f"{layer['operator']} {layer['name']}"

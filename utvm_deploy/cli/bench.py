@@ -1,0 +1,295 @@
+"""utvm bench: our kernels against another engine's, layer by layer."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import utvm_deploy
+from utvm_deploy.bench.compare import compare, run_engine
+from utvm_deploy.bench.compare_facts import (
+    MEASURED,
+    EngineSize,
+    LayerComparison,
+    ModelComparison,
+    Placement,
+)
+from utvm_deploy.bench.compare_picture import agreement, comparison_html
+from utvm_deploy.bench.compare_recorded import compare_with_recorded
+from utvm_deploy.bench.samples import random_samples
+from utvm_deploy.board import Board
+from utvm_deploy.cli.arguments import Verbs, add_board, add_verb, board_of
+from utvm_deploy.cli.gate import add_gate, exit_code, judge
+from utvm_deploy.cli.output import Output
+from utvm_deploy.cli.steps import dry_run_step
+from utvm_deploy.compiler.cmsis_nn import CmsisNn
+from utvm_deploy.device import Device
+from utvm_deploy.errors import BenchError
+from utvm_deploy.files import write_text
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.passes import simplify
+from utvm_deploy.progress import Progress
+from utvm_deploy.project import check_fits, find_cmsis_nn
+
+ENGINES = ("cmsis-nn",)
+SCHEMA = "utvm.bench/1"
+
+
+def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the command line."""
+    parser = add_verb(
+        verbs, common, "bench", "compare our kernels with CMSIS-NN's, layer by layer", run
+    )
+    parser.add_argument("models", metavar="MODEL", type=Path, nargs="+", help="int8 .tflite files")
+    add_board(parser, port=True)
+    parser.add_argument("--against", choices=ENGINES, default=ENGINES[0], help="the other engine")
+    parser.add_argument(
+        "--cmsis-nn",
+        metavar="DIR",
+        type=Path,
+        default=os.environ.get("UTVM_CMSIS_NN"),
+        help="your CMSIS-NN: a folder with Include/ and libcmsis-nn.a built for the board's core; "
+        "default: $UTVM_CMSIS_NN, and without it figures that were recorded once",
+    )
+    parser.add_argument(
+        "--cmsis-nn-library", metavar="FILE", type=Path, help="the library, if it lies elsewhere"
+    )
+    parser.add_argument(
+        "--html", metavar="FILE", type=Path, help="also write a page with tables and bars"
+    )
+    add_gate(parser)
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    """Compare every model; exit code 1 if the gate is shut."""
+    board = board_of(args)
+    library = _library_of(args, board)
+    with out.progress() as progress, utvm_deploy.connect(board, port=args.port) as device:
+        if args.dry_run:
+            return _dry_run(args, board, library, progress)
+        found = [_compare(path, device, library, progress) for path in args.models]
+    _check_names(found)
+    figure = next(iter(found[0].ours))
+    for comparison in found:
+        _report(comparison, out)
+    if len(found) > 1:
+        _overview(found, figure, out)
+    if args.html is not None:
+        write_text(args.html, comparison_html(found, figure))
+        out.line(f"wrote {args.html}")
+    result = bench_summary(found, board, args.against)
+    gate = judge(args, out, SCHEMA, result)
+    out.result(SCHEMA, result | gate)
+    return exit_code(gate)
+
+
+def _library_of(args: argparse.Namespace, board: Board) -> CmsisNn | None:
+    if args.cmsis_nn is None:
+        if args.cmsis_nn_library is not None:
+            raise BenchError(
+                "--cmsis-nn-library names a library without its headers; give their folder too "
+                "(--cmsis-nn DIR)"
+            )
+        return None
+    return find_cmsis_nn(Path(args.cmsis_nn), board, args.cmsis_nn_library)
+
+
+def _dry_run(
+    args: argparse.Namespace, board: Board, library: CmsisNn | None, progress: Progress
+) -> int:
+    for path in args.models:
+        for kernels in ("generic", "cmsis-nn") if library else ("generic",):
+            progress(f"compiling {path.name} for {board.name} ({kernels})", 0, 1)
+            compiled = utvm_deploy.compile(path, board, kernels=kernels, cmsis_nn=library)
+            dry_run_step(board, compiled)
+    return 0
+
+
+def _compare(
+    path: Path, device: Device, library: CmsisNn | None, progress: Progress
+) -> ModelComparison:
+    board = device.board
+    graph = load_model(path)
+    samples = random_samples(graph, 1)
+    progress(f"compiling {path.name} for {board.name}", 0, 1)
+    ours = utvm_deploy.compile(path, board)
+    check_fits(ours, board)
+    if library is None:
+        measured = run_engine(device, ours, samples, progress)
+        return compare_with_recorded(measured, simplify(graph), board.cpu.core, samples.origin)
+    theirs = utvm_deploy.compile(path, board, kernels="cmsis-nn", cmsis_nn=library)
+    if theirs.external is None:
+        raise BenchError(f"CMSIS-NN has no function for any layer of {path.name}")
+    check_fits(theirs, board)
+    return compare(device, ours, theirs, samples, progress)
+
+
+def _check_names(found: Sequence[ModelComparison]) -> None:
+    names = [comparison.name for comparison in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise BenchError(f"two models are called {name}; rename a file, or compare them apart")
+
+
+def _report(found: ModelComparison, out: Output) -> None:
+    out.line(f"{found.name} on {found.board} against {found.engine}, {found.source}")
+    for figure in found.figures:
+        _table(found, figure, out)
+        _totals(found, figure, out)
+    ours, theirs = found.our_placement, found.their_placement
+    if theirs is None or theirs == ours:
+        out.line(f"placement{'' if theirs is None else ' (both)'}: {ours}")
+    else:
+        out.line(f"placement (ours): {ours}")
+        out.line(f"placement (CMSIS-NN): {theirs}")
+    size = found.our_size
+    out.line(
+        f"ours: RAM {size.ram_bytes:,} bytes (arena {size.arena_bytes:,}), "
+        f"flash {size.flash_bytes:,}"
+    )
+    if found.their_size is not None:
+        size = found.their_size
+        out.line(
+            f"CMSIS-NN: RAM {size.ram_bytes:,} bytes (arena {size.arena_bytes:,}), "
+            f"flash {size.flash_bytes:,}"
+        )
+    if found.source == MEASURED:
+        _agreement_line(found, out)
+    out.line()
+
+
+def _table(found: ModelComparison, figure: str, out: Output) -> None:
+    out.table(
+        ["layer", "operator", ">MACs", ">ours", ">CMSIS-NN", ">ratio", "output", "CMSIS-NN's"],
+        [
+            (
+                str(layer.index),
+                layer.kind,
+                layer.macs or None,
+                layer.ours[figure],
+                (layer.theirs or {}).get(figure),
+                layer.ratio(figure),
+                agreement(layer),
+                layer.their_kernel or ("(ours)" if found.source == MEASURED else ""),
+            )
+            for layer in found.layers
+        ],
+        title=f"{figure}; ratio: CMSIS-NN's over ours, above 1 we are faster",
+    )
+
+
+def _totals(found: ModelComparison, figure: str, out: Output) -> None:
+    ratio = found.ratio(figure)
+    told = "" if ratio is None else f", ratio {ratio:.3f}"
+    if found.theirs is not None:
+        out.line(
+            f"whole model: ours {found.ours[figure]:,}, CMSIS-NN {found.theirs[figure]:,} "
+            f"{figure}{told}"
+        )
+        return
+    ours, theirs = found.matched(figure)
+    count = sum(1 for layer in found.layers if layer.theirs is not None)
+    out.line(
+        f"the {count} of {len(found.layers)} layers that are recorded: ours {ours:,}, "
+        f"CMSIS-NN {theirs:,} {figure}{told}; ours for the whole model {found.ours[figure]:,}"
+    )
+
+
+def _agreement_line(found: ModelComparison, out: Output) -> None:
+    differing = found.differing_layers
+    if not differing:
+        out.line("outputs: every byte of every layer is equal")
+        return
+    listed = ", ".join(f"{layer.index} ({layer.kind})" for layer in differing)
+    out.line(
+        f"outputs: layers {listed} differ for equal inputs; ours are the reference's "
+        "(utvm verify), CMSIS-NN rounds otherwise there"
+    )
+
+
+def _overview(found: Sequence[ModelComparison], figure: str, out: Output) -> None:
+    out.table(
+        ["model", ">ours", ">CMSIS-NN", ">ratio", "source"],
+        [
+            (
+                comparison.name,
+                comparison.ours[figure],
+                (comparison.theirs or {}).get(figure),
+                comparison.ratio(figure),
+                comparison.source,
+            )
+            for comparison in found
+        ],
+        title=f"{figure}, whole models",
+    )
+
+
+def bench_summary(found: Sequence[ModelComparison], board: Board, against: str) -> dict[str, Any]:
+    """The comparison for ``--json``."""
+    return {
+        "board": board.name,
+        "core": board.cpu.core,
+        "against": against,
+        "models": [_model_summary(comparison) for comparison in found],
+    }
+
+
+def _model_summary(found: ModelComparison) -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "source": found.source,
+        "engine": found.engine,
+        "inputs": found.inputs,
+        "figures": found.figures,
+        **_ratios(found),
+        "ours": dict(found.ours),
+        "theirs": None if found.theirs is None else dict(found.theirs),
+        "placement": {
+            "ours": _placement_summary(found.our_placement),
+            "theirs": _placement_summary(found.their_placement),
+        },
+        "size": {
+            "ours": _size_summary(found.our_size),
+            "theirs": _size_summary(found.their_size),
+        },
+        "layers": [_layer_summary(found, layer) for layer in found.layers],
+    }
+
+
+def _layer_summary(found: ModelComparison, layer: LayerComparison) -> dict[str, Any]:
+    return {
+        "index": layer.index,
+        "operator": layer.kind,
+        "name": layer.name,
+        "macs": layer.macs,
+        **_ratios(layer, found.figures),
+        "ours": dict(layer.ours),
+        "theirs": None if layer.theirs is None else dict(layer.theirs),
+        "kernel": layer.kernel,
+        "their_kernel": layer.their_kernel or None,
+        "output_bytes": layer.output_bytes,
+        "differing_bytes": layer.differing_bytes,
+    }
+
+
+def _ratios(
+    item: ModelComparison | LayerComparison, figures: Sequence[str] | None = None
+) -> dict[str, float | None]:
+    """``ratio`` of the figure to judge by, and ``ratio_NAME`` of each other one."""
+    names = item.figures if isinstance(item, ModelComparison) else figures or ()
+    ratios = {
+        "ratio" if position == 0 else f"ratio_{name}": item.ratio(name)
+        for position, name in enumerate(names)
+    }
+    return {"ratio": None} | ratios
+
+
+def _placement_summary(placement: Placement | None) -> dict[str, str] | None:
+    return None if placement is None else dict(vars(placement))
+
+
+def _size_summary(size: EngineSize | None) -> dict[str, int] | None:
+    return None if size is None else dict(vars(size))
