@@ -222,14 +222,26 @@ def start(
     *,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
+    pass_fds: Sequence[int] = (),
 ) -> Child:
-    """Start a program that goes on running; the caller closes it."""
+    """Start a program that goes on running; the caller closes it.
+
+    The descriptors ``pass_fds`` stay open in it, under the same numbers.
+    """
     # In a dry run a program that does nothing stands in, so that callers need no special case.
     actual = [sys.executable, "-c", ""] if _is_dry(argv) else argv
     # Not a `with`: the file lives as long as the child, and Child.close closes it.
     err = tempfile.TemporaryFile()  # noqa: SIM115
     try:
-        popen = _popen(actual, cwd, env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err)
+        popen = _popen(
+            actual,
+            cwd,
+            env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=err,
+            pass_fds=pass_fds,
+        )
     except BaseException:
         err.close()
         raise
@@ -252,6 +264,7 @@ def _popen(
     stdin: int,
     stdout: int,
     stderr: int | IO[bytes],
+    pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
     logger.debug("run %s", shlex.join(argv))
     program = find_tool(argv[0])
@@ -263,6 +276,7 @@ def _popen(
         stdout=stdout,
         stderr=stderr,
         bufsize=0,
+        pass_fds=pass_fds,
         # A session of its own: Ctrl-C reaches this process only, which then ends the group.
         start_new_session=True,
         preexec_fn=_parent_death_hook(),

@@ -12,8 +12,12 @@ from utvm_deploy.errors import BoardError
 BOOT_SEED_SYMBOL = "utvm_boot_seed"
 
 
-def emulator_argv(board: Board, elf: Path, seed_address: int | None, seed: int) -> list[str]:
+def emulator_argv(
+    board: Board, elf: Path, seed_address: int | None, seed: int, gdb_fd: int | None = None
+) -> list[str]:
     """The emulator running ``elf``, its first UART on standard input and output.
+
+    ``gdb_fd`` is a connected socket for its debug stub, which has the core halted at first.
 
     An emulated board wakes up with the same RAM every time, so the host puts a number of its own
     at ``seed_address``: it is what tells this run from the one before.
@@ -25,6 +29,8 @@ def emulator_argv(board: Board, elf: Path, seed_address: int | None, seed: int) 
     # signal=off: Ctrl-C as a byte is data. -nodefaults: nothing else speaks on our pipes.
     argv += ["-nodefaults", "-display", "none", "-monitor", "none"]
     argv += ["-chardev", "stdio,id=link,signal=off", "-serial", "chardev:link"]
+    if gdb_fd is not None:
+        argv += ["-S", "-chardev", f"socket,id=gdb,fd={gdb_fd}", "-gdb", "chardev:gdb"]
     argv += ["-kernel", str(elf)]
     if seed_address is not None:
         loader = f"loader,addr=0x{seed_address:08x},data=0x{seed:08x},data-len=4"

@@ -1,23 +1,26 @@
 """A board that runs an image: how it was started is hidden, what it offers is the same for all.
 
-                 start            stream                reset
-child process    spawn            its pipes             spawn anew
-emulator         spawn            its pipes (a UART)    spawn anew
-real board       flash, then      the serial port       the flashing program's reset
+                 start            stream                debug stream    reset
+child process    spawn            its pipes                             spawn anew
+emulator         spawn            its pipes (a UART)    a socket pair   spawn anew
+real board       flash, then      the serial port                       the flashing program's reset
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import secrets
-from collections.abc import Callable
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 
 from utvm_deploy import process
 from utvm_deploy.bench_file import bench_path, load_bench_entry
 from utvm_deploy.board_facts import CHILD_PROBE, EMULATOR_PROBE, Board
-from utvm_deploy.errors import LinkClosed, LinkError, NoDevice
+from utvm_deploy.errors import BoardError, LinkClosed, LinkError, NoDevice
 from utvm_deploy.link.stream import PipeStream, SerialStream, Stream
 from utvm_deploy.probe.argv import BOOT_SEED_SYMBOL, emulator_argv
 from utvm_deploy.probe.flash import flash_image, reset_board
@@ -25,21 +28,41 @@ from utvm_deploy.project import Image
 
 logger = logging.getLogger("utvm_deploy.probe")
 
+# From the end of a process' streams to its own end, which may take a core dump.
+LAST_WORDS_TIMEOUT_S = 2.0
+LAST_WORDS_LINES = 3
+
 
 class _CurrentStream:
-    """The stream of a board that may be started anew behind its user's back."""
+    """The stream of a board that may be started anew behind its user's back.
 
-    def __init__(self, stream: Stream) -> None:
+    ``last_words`` says why the other end went away, where somebody knows.
+    """
+
+    def __init__(self, stream: Stream, last_words: Callable[[], str]) -> None:
         self.current = stream
+        self._last_words = last_words
         self._is_open = True
 
     def read(self, max_bytes: int, timeout_s: float) -> bytes:
         self._check_open()
-        return self.current.read(max_bytes, timeout_s)
+        with self._explained():
+            return self.current.read(max_bytes, timeout_s)
 
     def write(self, data: bytes, timeout_s: float) -> None:
         self._check_open()
-        self.current.write(data, timeout_s)
+        with self._explained():
+            self.current.write(data, timeout_s)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except LinkClosed as exc:
+            words = self._last_words()
+            if not words:
+                raise
+            raise LinkClosed(f"{exc}; its last words: {words}") from exc
 
     def close(self) -> None:
         self._is_open = False
@@ -57,23 +80,38 @@ class RunningBoard:
         self,
         board: Board,
         image: Image,
-        child_argv: Callable[[], list[str]] | None,
+        child_argv: Callable[[int | None], list[str]] | None,
         open_port: Callable[[], Stream] | None,
+        has_debug_stream: bool = False,
     ) -> None:
         self.board = board
         self.image = image
         self._child_argv = child_argv
         self._child: process.Child | None = None
+        self._debug_stream: _CurrentStream | None = None
         if child_argv is not None:
-            self._stream = _CurrentStream(self._spawn())
+            stream, debug_stream = self._spawn(has_debug_stream)
+            if debug_stream is not None:
+                self._debug_stream = _CurrentStream(debug_stream, self._why_it_ended)
         else:
             assert open_port is not None
-            self._stream = _CurrentStream(open_port())
+            stream = open_port()
+        self._stream = _CurrentStream(stream, self._why_it_ended)
 
     @property
     def stream(self) -> Stream:
         """The bytes to and from the runtime; stays the same object over a reset."""
         return self._stream
+
+    @property
+    def debug_stream(self) -> Stream:
+        """The bytes to and from a GDB server for the core; as ``stream`` in all else."""
+        if self._debug_stream is None:
+            raise LinkError(
+                f"{self.board.name} was started without a debug server; name the link when "
+                "connecting, or in its board file"
+            )
+        return self._debug_stream
 
     @property
     def pid(self) -> int | None:
@@ -99,13 +137,19 @@ class RunningBoard:
             reset_board(self.board)
             return
         self._stream.current.close()
+        if self._debug_stream:
+            self._debug_stream.current.close()
         if self._child:
             self._child.close()
-        self._stream.current = self._spawn()
+        self._stream.current, debug_stream = self._spawn(self._debug_stream is not None)
+        if self._debug_stream and debug_stream:
+            self._debug_stream.current = debug_stream
 
     def close(self) -> None:
         """End the process or let go of the port; may be called again."""
         self._stream.close()
+        if self._debug_stream:
+            self._debug_stream.close()
         if self._child:
             self._child.close()
 
@@ -120,28 +164,53 @@ class RunningBoard:
     ) -> None:
         self.close()
 
-    def _spawn(self) -> Stream:
+    def _why_it_ended(self) -> str:
+        """Last words in one line, once the process has had the time to say them."""
+        if self._child is None:
+            return ""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._child.popen.wait(LAST_WORDS_TIMEOUT_S)
+        # An emulator's dump of all registers follows what it has to say.
+        return "; ".join(self.last_words().splitlines()[:LAST_WORDS_LINES])
+
+    def _spawn(self, has_debug_stream: bool) -> tuple[Stream, Stream | None]:
+        """The process' pipes, and our end of a socket pair whose other end it inherits."""
         assert self._child_argv is not None
-        self._child = process.start(self._child_argv())
-        return PipeStream.of_process(self._child.popen)
+        if not has_debug_stream:
+            self._child = process.start(self._child_argv(None))
+            return PipeStream.of_process(self._child.popen), None
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            fd = theirs.fileno()
+            self._child = process.start(self._child_argv(fd), pass_fds=(fd,))
+            ours_fd = ours.detach()
+        name = f"the debug server of process {self._child.pid}"
+        return PipeStream.of_process(self._child.popen), PipeStream(ours_fd, ours_fd, name)
 
 
-def start(board: Board, image: Image, *, port: str | None = None) -> RunningBoard:
+def start(
+    board: Board, image: Image, *, port: str | None = None, has_debug_stream: bool = False
+) -> RunningBoard:
     """Put the image on the board and let it run.
 
-    ``port`` is a real board's serial port or a pyserial URL; without it bench.toml is asked.
+    ``port`` is a real board's serial port or a pyserial URL; without it bench.toml is asked. With
+    a debug stream an emulated core is halted at first.
     """
     kind = board.probe.kinds[0]
+    if has_debug_stream and kind != EMULATOR_PROBE:
+        raise BoardError(
+            f"{board.name} has no debug server that could be started here; use link='monitor'"
+        )
     if kind == CHILD_PROBE:
-        return RunningBoard(board, image, lambda: [str(image.elf)], None)
+        return RunningBoard(board, image, lambda _fd: [str(image.elf)], None)
     if kind == EMULATOR_PROBE:
         # In a dry run there is no image to look into.
         seed_address = None if process.is_dry_run() else image.symbols.get(BOOT_SEED_SYMBOL)
 
-        def argv() -> list[str]:
-            return emulator_argv(board, image.elf, seed_address, secrets.randbits(32))
+        def argv(gdb_fd: int | None) -> list[str]:
+            return emulator_argv(board, image.elf, seed_address, secrets.randbits(32), gdb_fd)
 
-        return RunningBoard(board, image, argv, None)
+        return RunningBoard(board, image, argv, None, has_debug_stream)
     entry = load_bench_entry(board.name)
     port = port or entry.port
     _check_port(board, port)

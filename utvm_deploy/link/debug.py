@@ -1,0 +1,356 @@
+"""The link through a debugger's server: the core stands still, except while it runs a batch.
+
+Memory is moved by the server. Whatever needs the runtime is a request of the same messages as on a
+line: its payload and a mailbox are written to RAM, the core is started at ``utvm_debug_run``, and
+it stops at the breakpoint on ``utvm_debug_point`` when the reply lies in RAM. The image needs no
+UART for that.
+
+    reset ──▶ start-up ──▶ point ◀──▶ run (one request)
+                             ▲            │ fault that the runtime cannot catch, endless loop
+                             └── restart ─┘
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+
+from utvm_deploy.errors import DeviceError, DeviceReset, LinkError, LinkTimeout, UtvmError
+from utvm_deploy.link.base import Hello, Region, Task
+from utvm_deploy.link.batch import run_batches
+from utvm_deploy.link.fault import (
+    BFAR_ADDRESS,
+    CFSR_ADDRESS,
+    HFSR_ADDRESS,
+    MMFAR_ADDRESS,
+    FaultRegisters,
+    describe_fault,
+)
+from utvm_deploy.link.gdb_client import GdbClient, Stop
+from utvm_deploy.link.messages import (
+    BY_NAME,
+    MAILBOX,
+    OUTCOME,
+    PROTOCOL_VERSION,
+    REPLY_BIT,
+    Status,
+)
+from utvm_deploy.link.replies import read_hello, read_regions, refusal
+from utvm_deploy.link.stopped import stopped_task
+
+log = logging.getLogger("utvm_deploy.link")
+
+# What the port's debugger.c and start-up code call their places.
+MAILBOX_SYMBOL = "utvm_mailbox"
+RUN_SYMBOL = "utvm_debug_run"
+POINT_SYMBOL = "utvm_debug_point"
+# Where a fault ends that the runtime could not stop: r0 is the stacked frame, r1 the exception.
+FATAL_SYMBOL = "fault_record_and_reset"
+
+# Thread mode, Thumb, no condition pending.
+_XPSR_THUMB = 0x01000000
+# r0 to r3, r12, lr, pc, xpsr
+_FRAME = struct.Struct("<8I")
+
+# Bytes that one checksum may cover in a second, on the slowest core here.
+_CHECKSUM_BYTES_PER_S = 1 << 20
+
+
+@dataclass(frozen=True)
+class DebugTimeouts:
+    """Every wait for the core, in seconds; those for its server are the client's."""
+
+    # From a reset to the point where requests are taken.
+    boot_s: float = 10.0
+    # One request that is no batch.
+    request_s: float = 5.0
+    # Beyond a batch's own deadline, so that the device's report of it comes first.
+    last_s: float = 0.5
+
+
+class DebugLink:
+    """A ``link.base.Link`` through a GDB server. ``close`` closes the client too.
+
+    ``symbols`` are those of the image that runs; ``place_of`` names the code at an address.
+    """
+
+    def __init__(
+        self,
+        client: GdbClient,
+        symbols: Mapping[str, int],
+        timeouts: DebugTimeouts | None = None,
+        place_of: Callable[[int], str] = "{:#010x}".format,
+    ) -> None:
+        missing = {MAILBOX_SYMBOL, RUN_SYMBOL, POINT_SYMBOL} - symbols.keys()
+        if missing:
+            raise DeviceError(
+                f"the image has no {', '.join(sorted(missing))}, so that a debugger cannot run "
+                "batches in it; build it again with this version"
+            )
+        self._client = client
+        self._timeouts = timeouts or DebugTimeouts()
+        self._place_of = place_of
+        self._mailbox_at = symbols[MAILBOX_SYMBOL]
+        self._run = symbols[RUN_SYMBOL] & ~1
+        self._point = symbols[POINT_SYMBOL] & ~1
+        self._fatal = symbols[FATAL_SYMBOL] & ~1 if FATAL_SYMBOL in symbols else None
+        self._is_open = True
+        self._forget()
+
+    def _forget(self) -> None:
+        """The next call begins with a restart."""
+        self._is_at_point = False
+        self._hello: Hello | None = None
+        self._regions: tuple[Region, ...] | None = None
+        self._mailbox: dict[str, int] = {}
+        # What was written where code may lie, since the runtime was told: first byte, end.
+        self._written: tuple[int, int] | None = None
+
+    def __enter__(self) -> DebugLink:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # The primitives.
+
+    def hello(self) -> Hello:
+        """Begin a session; restarts the device unless it still stands where we left it."""
+        if not self._stands():
+            self._restart()
+        message = BY_NAME["HELLO"]
+        payload = self._request("HELLO", message.pack_request(1), "to say hello")
+        nonce = self._mailbox["nonce"]
+        self._regions = None
+        self._hello = read_hello(payload, PROTOCOL_VERSION, nonce)
+        return self._hello
+
+    def regions(self) -> tuple[Region, ...]:
+        """What the device lets be read, written and executed."""
+        count = self._greeted().region_count
+        if self._regions is None:
+            found: list[Region] = []
+            while len(found) < count:
+                ask = BY_NAME["REGIONS"].pack_request(len(found))
+                payload = self._request("REGIONS", ask, "to list its regions")
+                more = list(read_regions(payload[OUTCOME.size_bytes :]))
+                if not more:
+                    break
+                found += more
+            self._regions = tuple(found)
+        return self._regions
+
+    def read(self, address: int, size: int) -> bytes:
+        """Copy ``size`` bytes of the device's memory."""
+        what = f"to read {size} bytes at {address:#010x}"
+        self._region(address, size, "readable", what)
+        with self._session():
+            return self._client.read_memory(address, size)
+
+    def write(self, address: int, data: bytes) -> None:
+        """Copy ``data`` to the device's memory."""
+        what = f"to write {len(data)} bytes at {address:#010x}"
+        region = self._region(address, len(data), "writable", what)
+        with self._session():
+            self._client.write_memory(address, data)
+        if region.executable and data:
+            begin, end = self._written or (address, address)
+            self._written = min(begin, address), max(end, address + len(data))
+
+    def execute(self, tasks: Sequence[Task], timeout_s: float) -> list[tuple[int, ...]]:
+        """Run ``tasks`` in order; the ticks of every repeat of every task.
+
+        A task that the device stopped is a DeviceFault or TaskTimeout, as over any link. If the
+        device does not come back, it is halted: a LinkTimeout that says where it was. If it faulted
+        beyond the runtime's help, that is a DeviceReset that says why.
+        """
+
+        def run(payload: bytes, what: str, left_s: float) -> bytes:
+            reply = self._request("EXECUTE", payload, what, left_s + self._timeouts.last_s)
+            return reply[OUTCOME.size_bytes :]
+
+        return run_batches(tasks, self._greeted(), timeout_s, run)
+
+    def checksum(self, address: int, size: int) -> int:
+        """CRC-32 of ``size`` bytes of the device's memory, computed there."""
+        self._greeted()
+        message = BY_NAME["CHECKSUM"]
+        payload = self._request(
+            "CHECKSUM",
+            message.pack_request(address, size, 0),
+            f"to checksum {size} bytes at {address:#010x}",
+            self._timeouts.request_s + size / _CHECKSUM_BYTES_PER_S,
+        )
+        return message.unpack_reply(payload)[0]["crc"]
+
+    def reset(self) -> None:
+        """Restart the device and greet it; what was in its RAM is lost."""
+        self._forget()
+        self.hello()
+
+    def close(self) -> None:
+        """Let the core run without us. May be called again."""
+        if self._is_open:
+            self._is_open = False
+            if self._is_at_point:
+                with contextlib.suppress(UtvmError):
+                    self._client.detach()
+            self._client.close()
+
+    # Requests.
+
+    def _greeted(self) -> Hello:
+        return self._hello or self.hello()
+
+    @contextlib.contextmanager
+    def _session(self) -> Iterator[None]:
+        """A dialogue that breaks within the block is begun anew by the next call."""
+        try:
+            yield
+        except LinkError:
+            self._forget()
+            raise
+
+    def _region(self, address: int, size: int, right: str, what: str) -> Region:
+        """The region that allows it: the device's own rule, kept here where nobody else can."""
+        for region in self.regions():
+            end = region.address + region.size
+            if getattr(region, right) and region.address <= address <= address + size <= end:
+                return region
+        outcome = {"status": Status.ADDRESS, "index": 0, "detail": address}
+        raise refusal("", outcome, what)
+
+    def _request(
+        self, name: str, payload: bytes, what: str, timeout_s: float | None = None
+    ) -> bytes:
+        """The whole reply to a request, if its status is OK."""
+        opcode = BY_NAME[name].opcode
+        with self._session():
+            self._post(opcode, payload)
+            self._client.resume()
+            try:
+                stop = self._client.wait_for_stop(
+                    self._timeouts.request_s if timeout_s is None else max(timeout_s, 0)
+                )
+            except LinkTimeout:
+                raise self._stuck(what) from None
+            mailbox = self._read_mailbox()
+            if mailbox["opcode"] != opcode | REPLY_BIT:
+                raise self._astray(what, stop)
+            reply = self._client.read_memory(mailbox["reply"], mailbox["length"])
+        outcome = OUTCOME.unpack(reply)
+        if outcome["status"] in (Status.FAULT, Status.TIMEOUT):
+            raise stopped_task(outcome, reply[OUTCOME.size_bytes :], self._place_of)
+        if outcome["status"] != Status.OK:
+            raise refusal(name, outcome, what)
+        return reply
+
+    def _post(self, opcode: int, payload: bytes) -> None:
+        """Put a request into RAM, and the core to where it is served."""
+        client, offsets = self._client, {f.name: at for f, at in MAILBOX.offsets()}
+        begin, end = self._written or (0, 0)
+        if payload:
+            client.write_memory(self._mailbox["request"], payload)
+        words = struct.pack("<4I", opcode, len(payload), begin, end - begin)
+        client.write_memory(self._mailbox_at + offsets["opcode"], words)
+        client.write_register("xpsr", _XPSR_THUMB)
+        client.write_register("pc", self._run)
+        self._written = None
+
+    def _read_mailbox(self) -> dict[str, int]:
+        return MAILBOX.unpack(self._client.read_memory(self._mailbox_at, MAILBOX.size_bytes))
+
+    # Restarts, and what leads to them.
+
+    def _attach(self) -> None:
+        """Begin the dialogue with the server; an older one's breakpoints are gone."""
+        self._client.greet()
+        self._client.insert_breakpoint(self._point)
+        if self._fatal is not None:
+            self._client.insert_breakpoint(self._fatal)
+
+    def _stands(self) -> bool:
+        """Whether the core waits for requests, and is the one that we know.
+
+        It may have been started anew behind our back, and its server with it.
+        """
+        if not self._is_at_point:
+            return False
+        with self._session():
+            self._attach()
+            pc = self._client.read_register("pc") & ~1
+            return pc == self._point and self._read_mailbox()["nonce"] == self._mailbox["nonce"]
+
+    def _restart(self) -> None:
+        """From wherever the core is to the point where it waits for requests."""
+        self._forget()
+        client = self._client
+        with self._session():
+            self._attach()
+            client.reset()
+            client.resume()
+            try:
+                stop = client.wait_for_stop(self._timeouts.boot_s)
+            except LinkTimeout:
+                raise self._stuck("to start") from None
+            if client.read_register("pc") & ~1 != self._point:
+                raise self._astray("to start", stop)
+            self._mailbox = self._read_mailbox()
+        version = self._mailbox["version"]
+        if version != PROTOCOL_VERSION:
+            raise DeviceError(
+                f"the image speaks protocol version {version}, this utvm_deploy "
+                f"{PROTOCOL_VERSION}: build the image again and put it on the board",
+                status=Status.VERSION,
+                detail=version,
+            )
+        self._is_at_point = True
+
+    def _stuck(self, what: str) -> LinkTimeout:
+        """The core did not come back: halt it, and say where it was."""
+        self._forget()
+        self._client.interrupt()
+        place = self._place_of(self._client.read_register("pc"))
+        return LinkTimeout(
+            f"asked {what}, the device did not come back in time and was halted in {place}; "
+            "it restarts at the next call, and what is in its RAM is lost"
+        )
+
+    def _astray(self, what: str, stop: Stop) -> DeviceError:
+        """The core stopped elsewhere than at the point, or there without a reply."""
+        self._forget()
+        if stop.is_gone:
+            raise LinkError(f"asked {what}, the debug server ended the program ({stop.text})")
+        pc = self._client.read_register("pc") & ~1
+        if pc == self._fatal:
+            why = f"the device faulted ({describe_fault(self._fault_registers(), self._place_of)})"
+        elif pc == self._point:
+            why = "the device restarted"
+        else:
+            why = f"the core stopped in {self._place_of(pc)} (signal {stop.signal})"
+        return DeviceReset(
+            f"asked {what}, {why}: what was in its RAM is lost; load the model again"
+        )
+
+    def _fault_registers(self) -> FaultRegisters:
+        """Of the core, which stands at the first instruction of the fatal handler."""
+        client = self._client
+        exception, frame_at = client.read_register("r1"), client.read_register("r0")
+        pc = lr = 0
+        # A frame that a broken stack pointer put outside RAM cannot be read.
+        with contextlib.suppress(DeviceError):
+            *_, lr, pc, _ = _FRAME.unpack(client.read_memory(frame_at, _FRAME.size))
+        words = (
+            int.from_bytes(client.read_memory(address, 4), "little")
+            for address in (CFSR_ADDRESS, HFSR_ADDRESS, MMFAR_ADDRESS, BFAR_ADDRESS)
+        )
+        return FaultRegisters(exception, pc, lr, *words)
