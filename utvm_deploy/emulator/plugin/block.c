@@ -87,6 +87,9 @@ static struct block *make(uint32_t address, const uint16_t *halfwords, unsigned 
     }
     memcpy(b->halfwords, halfwords, 2 * count * sizeof *halfwords);
     describe(b);
+    for (unsigned n = 0; n < MEMO_COUNT; ++n) {
+        b->memo[n].block = b;
+    }
     // Backward branches are loops: expected to be taken until they are seen not to.
     b->taken = b->target <= address ? 2 : 1;
     return b;
@@ -114,10 +117,40 @@ struct block *block_find(struct block_table *table, uint32_t address, const uint
     return b;
 }
 
+uint64_t block_executions(const struct block *block) {
+    uint64_t total = block->extra_executions;
+    for (unsigned n = 0; n < MEMO_COUNT; ++n) {
+        total += block->memo[n].count;
+    }
+    return total;
+}
+
+uint64_t block_core_cycles(const struct block *block) {
+    uint64_t total = block->extra_core;
+    for (unsigned n = 0; n < MEMO_COUNT; ++n) {
+        total += block->memo[n].count * block->memo[n].core;
+    }
+    return total;
+}
+
+void block_retire(struct memo *memo) {
+    memo->block->extra_executions += memo->count;
+    memo->block->extra_core += memo->count * memo->core;
+    *memo = (struct memo){.block = memo->block};
+}
+
+void block_forget_followers(struct block *block) {
+    for (unsigned n = 0; n < MEMO_COUNT; ++n) {
+        block->memo[n].follower = NULL;
+    }
+}
+
 void block_forget_costs(struct block_table *table) {
     for (uint32_t n = 0; n < table->bucket_count; ++n) {
         for (struct block *b = table->buckets[n]; b; b = b->next_in_bucket) {
-            memset(b->memo, 0, sizeof b->memo);
+            for (unsigned k = 0; k < MEMO_COUNT; ++k) {
+                block_retire(&b->memo[k]);
+            }
         }
     }
 }

@@ -12,7 +12,8 @@
 #include "pipeline.h"
 
 // Costs remembered for each block, by the state in which it was entered.
-#define MEMO_COUNT 8
+#define MEMO_BITS 4
+#define MEMO_COUNT (1 << MEMO_BITS)
 
 // The states of both pipelines (plain, pessimistic), as numbers: see states.h.
 typedef uint32_t state_key;
@@ -23,6 +24,13 @@ struct memo {
     uint32_t core;
     uint32_t pessimistic : 31;
     uint32_t flags_late : 1;
+    uint64_t count; // executions at this cost
+    struct block *block;
+    // The block that followed last, if that is sure to cost nothing by itself but what `turn` says,
+    // and what it cost: the shortest way through the model.
+    struct block *follower;
+    struct memo *follower_memo;
+    uint32_t turn;
 };
 
 // What the callbacks of one instruction's memory accesses need to know.
@@ -45,8 +53,8 @@ struct block {
     uint16_t count;
     uint32_t first_line; // of the instruction cache
     uint32_t line_count; // 0: not fetched through it
-    uint64_t executions;
-    uint64_t core; // cycles spent here, misprediction included
+    uint64_t extra_core; // cycles spent here beyond those of `memo`
+    uint64_t extra_executions;
     struct memo memo[MEMO_COUNT];
     struct instruction *instructions;
     struct access *accesses;
@@ -65,6 +73,16 @@ struct block_table {
 // instruction, the second 0 where there is none.
 struct block *block_find(struct block_table *table, uint32_t address, const uint16_t *halfwords,
                          unsigned count);
+
+// How often it was executed, and the cycles of the core spent there.
+uint64_t block_executions(const struct block *block);
+uint64_t block_core_cycles(const struct block *block);
+
+// Empties a place for costs; what was counted there is kept by the block.
+void block_retire(struct memo *memo);
+
+// Makes the block's branch be looked at anew when it is met next.
+void block_forget_followers(struct block *block);
 
 // Forgets every block's remembered costs.
 void block_forget_costs(struct block_table *table);

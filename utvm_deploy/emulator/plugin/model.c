@@ -27,11 +27,11 @@ uint64_t model_rich_cycles(const struct model *model) {
 }
 
 // Both pipelines run the block; what they say is kept for the next time.
-static void simulate(struct model *model, struct block *block, struct memo *memo) {
+static void simulate(struct model *model, struct block *block, struct memo *memo, state_key key) {
     const struct timing *timing = model->parameters.timing;
     struct issue issues[block->count];
-    struct pipeline_state plain = model->states.states[model->key & 0xffff];
-    struct pipeline_state pessimistic = model->states.states[model->key >> 16];
+    struct pipeline_state plain = model->states.states[key & 0xffff];
+    struct pipeline_state pessimistic = model->states.states[key >> 16];
     const struct pipeline_run run =
         pipeline_run(timing, timing->pairs, &plain, block->instructions, block->count, issues);
     const struct pipeline_run worse = pipeline_run(timing, timing->pairs_pessimistic, &pessimistic,
@@ -45,8 +45,12 @@ static void simulate(struct model *model, struct block *block, struct memo *memo
         number = states_number(&model->states, &plain);
         number_worse = states_number(&model->states, &pessimistic);
     }
-    *memo = (struct memo){model->key + 1, number_worse << 16 | number, run.cycles,
-                          worse.cycles & 0x7fffffffu, run.flags_late};
+    block_retire(memo);
+    memo->key = key + 1;
+    memo->next = number_worse << 16 | number;
+    memo->core = run.cycles;
+    memo->pessimistic = worse.cycles & 0x7fffffffu;
+    memo->flags_late = run.flags_late;
     for (unsigned n = 0; n < block->count; ++n) {
         block->accesses[n].issue_cycle = issues[n].cycle;
         block->accesses[n].pairs_with_load_before = issues[n].pairs_loads;
@@ -55,8 +59,9 @@ static void simulate(struct model *model, struct block *block, struct memo *memo
 
 // The block before did not run to its end: an exception, or QEMU's second try at an instruction
 // that reaches a device. What lies beyond `address` was counted too early.
-static void take_back(struct model *model, struct block *block, uint32_t address) {
+static void take_back(struct model *model, const struct memo *memo, uint32_t address) {
     const struct timing *timing = model->parameters.timing;
+    struct block *block = memo->block;
     if (address <= block->address || address >= block->end) {
         return;
     }
@@ -64,73 +69,84 @@ static void take_back(struct model *model, struct block *block, uint32_t address
     while (count < block->count && block->instructions[count].address < address) {
         ++count;
     }
-    struct pipeline_state plain = model->states.states[model->entry_key & 0xffff];
-    struct pipeline_state pessimistic = model->states.states[model->entry_key >> 16];
+    const state_key key = memo->key - 1;
+    struct pipeline_state plain = model->states.states[key & 0xffff];
+    struct pipeline_state pessimistic = model->states.states[key >> 16];
     const struct pipeline_run run =
         pipeline_run(timing, timing->pairs, &plain, block->instructions, count, NULL);
     const struct pipeline_run worse = pipeline_run(timing, timing->pairs_pessimistic, &pessimistic,
                                                    block->instructions, count, NULL);
-    const uint64_t counted = model->core - model->start;
-    model->core -= counted - run.cycles;
-    model->pessimistic -= counted - worse.cycles;
-    block->core -= counted - run.cycles;
+    model->core -= memo->core - run.cycles;
+    model->pessimistic -= memo->pessimistic - worse.cycles;
+    block->extra_core -= memo->core - run.cycles;
     for (; count < block->count; ++count) {
         ++model->not_executed[block->instructions[count].kind];
     }
 }
 
-static void mispredict(struct model *model, struct block *before) {
+static void mispredict(struct model *model, const struct memo *before) {
     const struct timing *timing = model->parameters.timing;
-    const uint32_t cycles = before->flow == FLOW_CONDITIONAL && !model->flags_late
+    struct block *block = before->block;
+    const uint32_t cycles = block->flow == FLOW_CONDITIONAL && !before->flags_late
                                 ? timing->mispredict_early_cycles
                                 : timing->mispredict_cycles;
     ++model->mispredictions;
     model->core += cycles;
     model->pessimistic += cycles;
-    before->core += cycles;
-    model->key = 0;
+    block->extra_core += cycles;
 }
 
-// The branch at the end of `before` led to `block`.
-static inline void branch(struct model *model, struct block *before, const struct block *block) {
-    const struct timing *timing = model->parameters.timing;
-    const bool taken = block->address == before->target;
-    if (LIKELY(before->flow == FLOW_CONDITIONAL)) {
-        if (UNLIKELY(!taken && block->address != before->end)) {
-            take_back(model, before, block->address);
-            return;
-        }
-        if (timing->predicts_branches) {
-            const bool expected = before->taken >= 2;
-            if (UNLIKELY(expected != taken)) {
-                mispredict(model, before);
-            }
-            if (taken && before->taken < 3) {
-                ++before->taken;
-            } else if (!taken && before->taken > 0) {
-                --before->taken;
-            }
-        } else if (taken) {
-            model->core += timing->taken_branch_cycles;
-            model->pessimistic += timing->taken_branch_cycles;
-        }
-    } else if (before->flow == FLOW_ON) {
-        if (UNLIKELY(block->address != before->end)) {
-            take_back(model, before, block->address);
-        }
-    } else {
-        if (before->flow == FLOW_INDIRECT && timing->predicts_branches) {
-            if (UNLIKELY(before->last_target != block->address)) {
-                before->last_target = block->address;
-                mispredict(model, before);
-            }
-        } else if (UNLIKELY(before->flow == FLOW_DIRECT && !taken)) {
-            take_back(model, before, block->address);
-            return;
-        }
-        model->core += timing->taken_branch_cycles;
-        model->pessimistic += timing->taken_branch_cycles;
+enum turn { TURN_SURE, TURN_UNSURE, TURN_WRONG };
+
+// The predictor meets the branch at the end of a block; whether it was right, and will be again
+// without having to learn.
+static enum turn predict(struct block *before, bool taken, uint32_t address) {
+    if (before->flow == FLOW_INDIRECT) {
+        const bool right = before->last_target == address;
+        before->last_target = address;
+        return right ? TURN_SURE : TURN_WRONG;
     }
+    if (before->flow != FLOW_CONDITIONAL) {
+        return TURN_SURE;
+    }
+    const bool expected = before->taken >= 2;
+    if (taken && before->taken < 3) {
+        ++before->taken;
+    } else if (!taken && before->taken > 0) {
+        --before->taken;
+    }
+    const bool is_settled = before->taken == (taken ? 3 : 0);
+    return expected != taken ? TURN_WRONG : is_settled ? TURN_SURE : TURN_UNSURE;
+}
+
+// The branch at the end of `memo`'s block led to `block`: the state in which that is entered.
+static state_key branch(struct model *model, struct memo *memo, struct block *block) {
+    const struct timing *timing = model->parameters.timing;
+    struct block *before = memo->block;
+    const bool taken = before->flow != FLOW_ON &&
+                       (before->flow == FLOW_INDIRECT || block->address == before->target);
+    memo->follower = NULL;
+    if (!taken && (before->flow == FLOW_DIRECT || block->address != before->end)) {
+        take_back(model, memo, block->address);
+        return memo->next;
+    }
+    const enum turn turn =
+        timing->predicts_branches ? predict(before, taken, block->address) : TURN_SURE;
+    if (turn != TURN_SURE) {
+        block_forget_followers(before);
+    }
+    if (turn == TURN_WRONG) {
+        mispredict(model, memo);
+        return 0;
+    }
+    memo->turn = taken ? timing->taken_branch_cycles : 0;
+    model->core += memo->turn;
+    model->pessimistic += memo->turn;
+    before->extra_core += memo->turn;
+    if (turn == TURN_SURE) {
+        memo->follower = block;
+    }
+    return memo->next;
 }
 
 static const struct range *range_of(const struct parameters *p, uint32_t address) {
@@ -142,7 +158,7 @@ static const struct range *range_of(const struct parameters *p, uint32_t address
     return NULL;
 }
 
-static void fetch(struct model *model, const struct block *block) {
+__attribute__((noinline)) static void fetch(struct model *model, const struct block *block) {
     for (uint32_t n = 0; n < block->line_count; ++n) {
         const uint32_t line = block->first_line + n;
         if (!cache_is_latest(&model->code, line) && !cache_touch_slowly(&model->code, line)) {
@@ -159,29 +175,46 @@ void model_place(const struct model *model, struct block *block) {
     }
 }
 
+// Out of line, so that the short way through model_enter stays short.
+__attribute__((noinline)) static struct memo *enter_slowly(struct model *model,
+                                                           struct block *block) {
+    struct memo *before = model->last;
+    const state_key key = before ? branch(model, before, block) : 0;
+    struct memo *memo = &block->memo[(key * 2654435761u) >> (32 - MEMO_BITS)];
+    if (memo->key != key + 1) {
+        // The one in this place may be the one before, which must not be lost meanwhile.
+        const bool replaces = memo == before;
+        simulate(model, block, memo, key);
+        before = replaces ? NULL : before;
+    }
+    if (before && before->follower == block) {
+        before->follower_memo = memo;
+    }
+    return memo;
+}
+
 void model_enter(struct model *model, struct block *block) {
-    struct block *before = model->last;
-    if (LIKELY(before != NULL)) {
-        branch(model, before, block);
+    struct memo *before = model->last;
+    struct memo *memo;
+    if (LIKELY(before && before->follower == block &&
+               before->follower_memo->key == before->next + 1)) {
+        memo = before->follower_memo;
+        if (UNLIKELY(before->turn)) {
+            model->core += before->turn;
+            model->pessimistic += before->turn;
+            before->block->extra_core += before->turn;
+        }
+    } else {
+        memo = enter_slowly(model, block);
     }
-    const state_key key = model->key;
-    struct memo *memo = &block->memo[(key ^ key >> 16) % MEMO_COUNT];
-    if (UNLIKELY(memo->key != key + 1)) {
-        simulate(model, block, memo);
-    }
-    model->start = model->core;
-    model->entry_key = key;
     model->core += memo->core;
     model->pessimistic += memo->pessimistic;
-    model->key = memo->next;
-    model->flags_late = memo->flags_late;
-    block->core += memo->core;
-    ++block->executions;
+    ++memo->count;
+    model->last = memo;
     // A loop of one block finds its lines where it left them.
-    if (block != before) {
+    if (block->line_count && (!before || block != before->block)) {
         fetch(model, block);
     }
-    model->last = block;
 }
 
 // Rich model: a store that is not a whole aligned word keeps its bank busy; when the buffer is full
@@ -193,8 +226,8 @@ static void store_partially(struct model *model, const struct access *access, ui
     if (!timing->store_buffer_entries) {
         return;
     }
-    uint64_t now =
-        model->start + access->issue_cycle + model_memory_cycles(model) + model_rich_cycles(model);
+    uint64_t now = model->core - model->last->core + access->issue_cycle +
+                   model_memory_cycles(model) + model_rich_cycles(model);
     uint32_t kept = 0;
     uint64_t first = UINT64_MAX;
     for (uint32_t n = 0; n < s->count; ++n) {

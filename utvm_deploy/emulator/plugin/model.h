@@ -40,13 +40,9 @@ struct store_buffer {
 struct model {
     struct parameters parameters;
     // What the callbacks touch most.
-    struct block *last;
-    state_key key;
-    state_key entry_key; // in which `last` was entered
-    bool flags_late;
+    struct memo *last; // of the block that executes
     uint64_t core;
     uint64_t pessimistic;
-    uint64_t start; // `core` when `last` was entered
     uint64_t misses[MEMORY_KINDS];
     uint64_t fetch_misses[MEMORY_KINDS];
     uint64_t mispredictions;

@@ -7,7 +7,6 @@
 #include "pipeline.h"
 #include "timing_table.h"
 
-#define FLAGS_AGE_MAX 15
 #define AGE_MAX 40
 
 struct machine {
@@ -172,8 +171,13 @@ static void save_state(struct machine *m) {
         s->result[r] = is_over ? 0 : m->result[r];
         s->age[r] = is_over ? 0 : (uint8_t)(age < AGE_MAX ? age : AGE_MAX);
     }
+    // The fewer states there are, the more costs are known: what cannot matter is left out.
     const int32_t flags_age = m->next - m->flags_time;
-    s->flags_age = (uint8_t)(flags_age < FLAGS_AGE_MAX ? flags_age : FLAGS_AGE_MAX);
+    const int32_t early = (int32_t)m->timing->flags_early_cycles + 1;
+    s->flags_age = (uint8_t)(flags_age < early ? flags_age : early);
+    if (m->timing->width > 1) {
+        s->last_kind = 0;
+    }
     if (!s->open_kind) {
         s->open_base = NO_REGISTER;
         s->open_bank = 0;

@@ -23,8 +23,9 @@ static void count_kinds(const struct model *model, uint64_t *kinds) {
     memset(kinds, 0, KIND_COUNT * sizeof *kinds);
     for (uint32_t n = 0; n < model->blocks.bucket_count; ++n) {
         for (const struct block *b = model->blocks.buckets[n]; b; b = b->next_in_bucket) {
-            for (unsigned k = 0; b->executions && k < b->count; ++k) {
-                kinds[b->instructions[k].kind] += b->executions;
+            const uint64_t executions = block_executions(b);
+            for (unsigned k = 0; executions && k < b->count; ++k) {
+                kinds[b->instructions[k].kind] += executions;
             }
         }
     }
@@ -95,12 +96,12 @@ static void write_unknown(FILE *out, const struct model *model) {
     const char *comma = "";
     for (uint32_t n = 0; n < model->blocks.bucket_count; ++n) {
         for (const struct block *b = model->blocks.buckets[n]; b; b = b->next_in_bucket) {
-            for (unsigned k = 0; b->executions && k < b->count; ++k) {
+            for (unsigned k = 0; block_executions(b) && k < b->count; ++k) {
                 if (b->instructions[k].kind == KIND_UNKNOWN) {
                     fprintf(out, "%s\n    {\"address\": %" PRIu32 ", \"code\": ", comma,
                             b->instructions[k].address);
                     write_code(out, b, k);
-                    fprintf(out, ", \"executions\": %" PRIu64 "}", b->executions);
+                    fprintf(out, ", \"executions\": %" PRIu64 "}", block_executions(b));
                     comma = ",";
                 }
             }
@@ -111,8 +112,10 @@ static void write_unknown(FILE *out, const struct model *model) {
 static int by_cycles(const void *left, const void *right) {
     const struct block *a = *(struct block *const *)left;
     const struct block *b = *(struct block *const *)right;
-    if (a->core != b->core) {
-        return a->core < b->core ? 1 : -1;
+    const uint64_t cycles = block_core_cycles(a);
+    const uint64_t others = block_core_cycles(b);
+    if (cycles != others) {
+        return cycles < others ? 1 : -1;
     }
     return a->address < b->address ? -1 : a->address > b->address;
 }
@@ -148,7 +151,7 @@ static void write_block(FILE *out, const struct model *model, const struct block
     fprintf(out,
             "    {\"address\": %" PRIu32 ", \"executions\": %" PRIu64 ", \"core\": %" PRIu64
             ", \"instructions\": [",
-            b->address, b->executions, b->core);
+            b->address, block_executions(b), block_core_cycles(b));
     for (unsigned n = 0; n < b->count; ++n) {
         fprintf(out, "%s\n      {\"address\": %" PRIu32 ", \"code\": ", n ? "," : "",
                 b->instructions[n].address);

@@ -9,7 +9,7 @@
 
 #define SLOT_COUNT (2 * STATE_COUNT_MAX)
 
-static const struct pipeline_state EMPTY = {.open_base = NO_REGISTER, .flags_age = 15};
+static const struct pipeline_state EMPTY = {.open_base = NO_REGISTER, .flags_age = UINT8_MAX};
 
 static uint32_t hash(const struct pipeline_state *state) {
     const unsigned char *bytes = (const unsigned char *)state;
