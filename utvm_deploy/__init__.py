@@ -58,8 +58,14 @@ def compile(
     )
 
 
-def connect(board: Board | str | Path, *, port: str | None = None) -> Device:
+def connect(
+    board: Board | str | Path,
+    *,
+    port: str | None = None,
+    link: str | None = None,
+    strict: bool = False,
+) -> Device:
     """A device on ``board``: a name, a board file or a ``Board``. See ``device.connect``."""
     from utvm_deploy.device import connect as connect_device
 
-    return connect_device(board, port=port)
+    return connect_device(board, port=port, link=link, strict=strict)

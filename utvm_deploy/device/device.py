@@ -40,8 +40,15 @@ from utvm_deploy.device.trace import trace_if_asked
 from utvm_deploy.errors import BoardError, DeviceError, DeviceReset, LinkError, UtvmError
 from utvm_deploy.link.base import Hello, Link, Task
 from utvm_deploy.link.fault import nearest_symbol
-from utvm_deploy.link.monitor import MonitorLink
-from utvm_deploy.probe import FAULT_BYTES, FAULT_SYMBOL, RunningBoard, describe_fault
+from utvm_deploy.probe import (
+    FAULT_BYTES,
+    FAULT_SYMBOL,
+    RunningBoard,
+    choose_link,
+    describe_fault,
+    needs_debugger,
+    open_link,
+)
 from utvm_deploy.probe import start as start_board
 from utvm_deploy.project import Image, build_image
 from utvm_deploy.project.link_module import Sources, compile_module
@@ -59,9 +66,17 @@ class Device:
     functions be called. Not safe for use from several threads at once.
     """
 
-    def __init__(self, board: Board, *, port: str | None = None, strict: bool = False) -> None:
+    def __init__(
+        self,
+        board: Board,
+        *,
+        port: str | None = None,
+        link: str | None = None,
+        strict: bool = False,
+    ) -> None:
         self.board = board
         self._port = port
+        self._link_kind = choose_link(board, link)
         self._is_strict = strict
         self._resources = ExitStack()
         self._running: RunningBoard | None = None
@@ -105,8 +120,15 @@ class Device:
         trace_if_asked()
         resources = ExitStack()
         try:
-            running = resources.enter_context(start_board(self.board, image, port=self._port))
-            link = MonitorLink(running.stream, place_of=self._place_of)
+            running = resources.enter_context(
+                start_board(
+                    self.board,
+                    image,
+                    port=self._port,
+                    has_debug_stream=needs_debugger(self._link_kind),
+                )
+            )
+            link = open_link(running, self._link_kind, self._place_of)
             resources.callback(link.close)
             session = self._greet(link, running, image)
         except BaseException:
@@ -154,7 +176,9 @@ class Device:
             raise type(error)(f"{error}; {words}") from error
 
     def _place_of(self, address: int) -> str:
-        return nearest_symbol(address, self._session.symbols() if self._session else {})
+        place = nearest_symbol(address, self._session.symbols() if self._session else {})
+        line = self._image.line_of(address) if self._image else None
+        return f"{place}, {line}" if line else place
 
     @property
     def strict(self) -> bool:
@@ -377,12 +401,19 @@ def _fault_words(link: Link, image: Image) -> str:
     return found or ""
 
 
-def connect(board: Board | str | Path, *, port: str | None = None, strict: bool = False) -> Device:
+def connect(
+    board: Board | str | Path,
+    *,
+    port: str | None = None,
+    link: str | None = None,
+    strict: bool = False,
+) -> Device:
     """A device on ``board`` (a name, a board file or a ``Board``).
 
     ``port`` is where a real board's link is (``/dev/ttyACM0``, ``socket://host:port``); without it
-    ``bench.toml`` is asked. ``strict`` runs each call at once, for looking for errors. Nothing is
-    started until the device is used.
+    ``bench.toml`` is asked. ``link`` is ``monitor``, ``debug`` or ``monitor+debug`` (batches over
+    the monitor, much memory through the debugger); without it the board file decides. ``strict``
+    runs each call at once, for looking for errors. Nothing is started until the device is used.
     """
     found = board if isinstance(board, Board) else load_board(board)
-    return Device(found, port=port, strict=strict)
+    return Device(found, port=port, link=link, strict=strict)

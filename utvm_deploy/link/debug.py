@@ -39,7 +39,7 @@ from utvm_deploy.link.messages import (
     REPLY_BIT,
     Status,
 )
-from utvm_deploy.link.replies import read_hello, read_regions, refusal
+from utvm_deploy.link.replies import read_hello, read_regions, refusal, region_of
 from utvm_deploy.link.stopped import stopped_task
 
 log = logging.getLogger("utvm_deploy.link")
@@ -221,13 +221,7 @@ class DebugLink:
             raise
 
     def _region(self, address: int, size: int, right: str, what: str) -> Region:
-        """The region that allows it: the device's own rule, kept here where nobody else can."""
-        for region in self.regions():
-            end = region.address + region.size
-            if getattr(region, right) and region.address <= address <= address + size <= end:
-                return region
-        outcome = {"status": Status.ADDRESS, "index": 0, "detail": address}
-        raise refusal("", outcome, what)
+        return region_of(self.regions(), address, size, right, what)
 
     def _request(
         self, name: str, payload: bytes, what: str, timeout_s: float | None = None

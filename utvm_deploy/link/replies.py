@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from utvm_deploy.errors import DeviceError
 from utvm_deploy.link.base import Hello, Region
@@ -71,3 +71,13 @@ def refusal(name: str, outcome: Mapping[str, int], what: str) -> DeviceError:
     return DeviceError(
         f"asked {what}, the device refused: {reason}", status=status, index=index, detail=detail
     )
+
+
+def region_of(regions: Sequence[Region], address: int, size: int, right: str, what: str) -> Region:
+    """The region that allows it: the device's own rule, for whoever goes past the runtime."""
+    for region in regions:
+        end = region.address + region.size
+        if getattr(region, right) and region.address <= address <= address + size <= end:
+            return region
+    outcome = {"status": int(Status.ADDRESS), "index": 0, "detail": address}
+    raise refusal("", outcome, what)

@@ -8,12 +8,10 @@ real board       flash, then      the serial port                       the flas
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import secrets
 import socket
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
@@ -28,41 +26,21 @@ from utvm_deploy.project import Image
 
 logger = logging.getLogger("utvm_deploy.probe")
 
-# From the end of a process' streams to its own end, which may take a core dump.
-LAST_WORDS_TIMEOUT_S = 2.0
-LAST_WORDS_LINES = 3
-
 
 class _CurrentStream:
-    """The stream of a board that may be started anew behind its user's back.
+    """The stream of a board that may be started anew behind its user's back."""
 
-    ``last_words`` says why the other end went away, where somebody knows.
-    """
-
-    def __init__(self, stream: Stream, last_words: Callable[[], str]) -> None:
+    def __init__(self, stream: Stream) -> None:
         self.current = stream
-        self._last_words = last_words
         self._is_open = True
 
     def read(self, max_bytes: int, timeout_s: float) -> bytes:
         self._check_open()
-        with self._explained():
-            return self.current.read(max_bytes, timeout_s)
+        return self.current.read(max_bytes, timeout_s)
 
     def write(self, data: bytes, timeout_s: float) -> None:
         self._check_open()
-        with self._explained():
-            self.current.write(data, timeout_s)
-
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except LinkClosed as exc:
-            words = self._last_words()
-            if not words:
-                raise
-            raise LinkClosed(f"{exc}; its last words: {words}") from exc
+        self.current.write(data, timeout_s)
 
     def close(self) -> None:
         self._is_open = False
@@ -92,11 +70,11 @@ class RunningBoard:
         if child_argv is not None:
             stream, debug_stream = self._spawn(has_debug_stream)
             if debug_stream is not None:
-                self._debug_stream = _CurrentStream(debug_stream, self._why_it_ended)
+                self._debug_stream = _CurrentStream(debug_stream)
         else:
             assert open_port is not None
             stream = open_port()
-        self._stream = _CurrentStream(stream, self._why_it_ended)
+        self._stream = _CurrentStream(stream)
 
     @property
     def stream(self) -> Stream:
@@ -163,15 +141,6 @@ class RunningBoard:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-    def _why_it_ended(self) -> str:
-        """Last words in one line, once the process has had the time to say them."""
-        if self._child is None:
-            return ""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._child.popen.wait(LAST_WORDS_TIMEOUT_S)
-        # An emulator's dump of all registers follows what it has to say.
-        return "; ".join(self.last_words().splitlines()[:LAST_WORDS_LINES])
 
     def _spawn(self, has_debug_stream: bool) -> tuple[Stream, Stream | None]:
         """The process' pipes, and our end of a socket pair whose other end it inherits."""

@@ -1,4 +1,4 @@
-"""A built image: the ELF file, its symbols and its sizes. The only module that reads ELF files."""
+"""A built image: the ELF file, its symbols and its sizes. Lines are lines.py's."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from elftools.elf.sections import SymbolTableSection
 
 from utvm_deploy.board import Board
 from utvm_deploy.errors import BuildError
+from utvm_deploy.project.lines import line_of
 
 WORKSPACE = "utvm_workspace"
 WORKSPACE_END = "utvm_workspace_end"
@@ -29,6 +30,10 @@ class Image:
     def symbols(self) -> Mapping[str, int]:
         """Name -> address of every function and object; functions on Arm have bit 0 set."""
         return self._content.symbols
+
+    def line_of(self, address: int) -> str | None:
+        """``file:line`` of the instruction there; None if the image does not say."""
+        return line_of(self.elf, address)
 
     @cached_property
     def section_bytes(self) -> Mapping[str, int]:

@@ -1,0 +1,61 @@
+"""Which link leads to a running board: its file's choice, or the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from utvm_deploy.board_facts import DEBUG_LINK, LINK_KINDS, MONITOR_LINK, Board
+from utvm_deploy.errors import BoardError
+from utvm_deploy.link.base import Link
+from utvm_deploy.link.combined import CombinedLink
+from utvm_deploy.link.debug import DebugLink
+from utvm_deploy.link.gdb_client import GdbClient
+from utvm_deploy.link.monitor import MonitorLink
+from utvm_deploy.probe.running import RunningBoard
+
+# Batches over the monitor, much memory through the debugger.
+COMBINED_LINK = f"{MONITOR_LINK}+{DEBUG_LINK}"
+
+# Where code was written past the runtime: see the template's sync_code.c.
+SYNC_SYMBOL = "utvm_sync_code"
+
+
+def choose_link(board: Board, wanted: str | None = None) -> str:
+    """``monitor``, ``debug`` or ``monitor+debug``; BoardError if the board has no such link.
+
+    By default a board's batches run over the first link of its file; where that is the monitor and
+    the board has a debug link too, the two are combined.
+    """
+    kinds = board.link.kinds
+    if wanted is None:
+        is_combined = kinds[0] == MONITOR_LINK and DEBUG_LINK in kinds
+        return COMBINED_LINK if is_combined else kinds[0]
+    if wanted not in (*LINK_KINDS, COMBINED_LINK):
+        raise BoardError(
+            f"no link {wanted!r}; there are {MONITOR_LINK}, {DEBUG_LINK} and {COMBINED_LINK}"
+        )
+    for part in wanted.split("+"):
+        if part not in kinds:
+            raise BoardError(
+                f"{board.name} has no {part} link, its board file names {', '.join(kinds)}"
+            )
+    return wanted
+
+
+def needs_debugger(kind: str) -> bool:
+    """Whether the board must be started with a debug stream for this link."""
+    return DEBUG_LINK in kind.split("+")
+
+
+def open_link(running: RunningBoard, kind: str, place_of: Callable[[int], str]) -> Link:
+    """The link of that kind; ``place_of`` names the code at an address, for errors."""
+    symbols = running.image.symbols
+    if kind == DEBUG_LINK:
+        return DebugLink(GdbClient(running.debug_stream), symbols, place_of=place_of)
+    line = MonitorLink(running.stream, place_of=place_of)
+    if kind == MONITOR_LINK:
+        return line
+    cpu = running.board.cpu
+    has_caches = cpu.icache_bytes or cpu.dcache_bytes
+    sync_code = symbols.get(SYNC_SYMBOL) if has_caches else None
+    return CombinedLink(line, GdbClient(running.debug_stream), sync_code)
