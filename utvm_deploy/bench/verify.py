@@ -118,7 +118,7 @@ def _compare(
 ) -> list[Mismatch]:
     found = []
     for buffer, ours, theirs in zip(compiled.outputs, got, expected, strict=True):
-        mismatch = _first_difference(sample, buffer.name, ours, theirs)
+        mismatch = first_difference(sample, buffer.name, ours, theirs)
         if mismatch is not None:
             found.append(mismatch)
     return found
@@ -142,7 +142,7 @@ def _check_layers(
         for buffer, array in zip(run.layer.outputs, run.outputs, strict=True):
             if buffer.source is None:
                 continue
-            mismatch = _first_difference(sample, buffer.name, array, tensors[buffer.source])
+            mismatch = first_difference(sample, buffer.name, array, tensors[buffer.source])
             if mismatch is not None:
                 wrong.setdefault(run.layer.index, mismatch)
     return wrong
@@ -152,7 +152,8 @@ def _equal(left: Sequence[Array], right: Sequence[Array]) -> bool:
     return all(a.tobytes() == b.tobytes() for a, b in zip(left, right, strict=True))
 
 
-def _first_difference(sample: int, name: str, got: Array, expected: Array) -> Mismatch | None:
+def first_difference(sample: int, name: str, got: Array, expected: Array) -> Mismatch | None:
+    """Where and how much two tensors differ; None if they are equal."""
     expected = expected.reshape(got.shape)
     # Compared as bytes: -0.0 and 0.0 differ, equal NaNs do not.
     as_bytes = np.dtype(f"u{got.dtype.itemsize}")

@@ -250,7 +250,7 @@ class Queue:
         if found is None:
             return
         block, what = found
-        suspects = [call for call in calls if block in call.blocks]
+        suspects = [call for call in calls if block in call.blocks and not call.is_ours]
         by = _listed(suspects)
         hint = "" if len(suspects) == 1 else "; set device.strict = True to see which"
         error = DeviceError(f"{what}, by {by}{hint}")

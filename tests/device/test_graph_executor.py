@@ -1,0 +1,90 @@
+"""Models layer by layer from the host, with layers replaced, to find the one that is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import utvm_deploy
+from utvm_deploy.bench.bisect import bisect
+from utvm_deploy.bench.oracle import run_reference
+from utvm_deploy.bench.samples import random_samples
+from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.device import Device, DeviceModel
+from utvm_deploy.errors import ModelError
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.paths import data_dir
+
+DIGITS = data_dir("models") / "digits.tflite"
+
+
+@pytest.fixture(scope="module")
+def sample() -> np.ndarray:
+    ((x,),) = random_samples(load_model(DIGITS), 1).inputs
+    return x
+
+
+def broken(compiled: CompiledModel, *layers: int) -> CompiledModel:
+    """The model, with one wrong byte at the start of what these layers write."""
+    patch = ""
+    for index in layers:
+        offset = compiled.layers[index].outputs[0].offset
+        patch += f"    if (index == {index}) {{ arena[{offset}] ^= 1; }}\n"
+    source = compiled.sources[f"{compiled.name}.c"]
+    call = "        layers[index](arena);\n    }\n}\n"
+    assert source.count(call) >= 1
+    head, tail = source.split(call, 1)
+    sources = {**compiled.sources, f"{compiled.name}.c": head + call[:-2] + patch + "}\n" + tail}
+    return replace(compiled, sources=sources)
+
+
+def test_layers_can_be_replaced(device: Device, sample: np.ndarray) -> None:
+    model = device.load(utvm_deploy.compile(DIGITS, device.board), into="ram")
+    plain = model.run_layers(sample)
+    reference = run_reference(DIGITS, [sample]).tensors[0]
+    same = model.run_layers(sample, replace={1: "reference"}, reference=reference)
+    assert same[1].is_replaced and same[1].ticks == 0 and not same[0].is_replaced
+    for a, b in zip(plain, same, strict=True):
+        np.testing.assert_array_equal(a.outputs[0], b.outputs[0])
+    # Another tensor there makes another answer.
+    zeros = np.zeros_like(plain[-2].outputs[0])
+    other = model.run_layers(sample, replace={len(plain) - 2: zeros})
+    assert (other[-1].outputs[0] != plain[-1].outputs[0]).any()
+    np.testing.assert_array_equal(model(sample), plain[-1].outputs[0])
+
+
+def test_the_wrong_layers_are_found(device: Device, sample: np.ndarray) -> None:
+    compiled = utvm_deploy.compile(DIGITS, device.board)
+    assert not bisect(device.load(compiled, into="ram"), DIGITS, sample).wrong
+    last = len(compiled.layers) - 1
+    found = bisect(device.load(broken(compiled, 1, last), into="ram"), DIGITS, sample)
+    assert [wrong.layer.index for wrong in found.wrong] == [1, last]
+    assert [wrong.mismatch.wrong_elements for wrong in found.wrong] == [1, 1]
+
+
+def test_replacements_that_do_not_fit(host: Device, sample: np.ndarray) -> None:
+    model: DeviceModel = host.load(utvm_deploy.compile(DIGITS, host.board), into="ram")
+    shape = model.compiled.layers[0].outputs[0].shape
+    for given, reference, says in (
+        ({99: np.zeros(1, np.int8)}, None, "no layer 99 to replace; its layers are 0 to"),
+        ({0: "reference"}, None, "layer 0 .* give reference="),
+        ({0: "reference"}, {}, "the model file has no tensor"),
+        ({0: "other"}, None, "by 'reference' or by arrays, not 'other'"),
+        ({0: np.zeros(3, np.int8)}, None, "the replacement of layer 0 .* has shape"),
+        ({0: np.zeros(shape)}, None, "the replacement of layer 0 .* the array is float64"),
+        ({0: [np.zeros(shape, np.int8)] * 2}, None, r"1 output\(s\), 2 given"),
+    ):
+        with pytest.raises(ModelError, match=says):
+            model.run_layers(sample, replace=given, reference=reference)  # type: ignore[arg-type]
+
+
+def test_names_of_files_reach_errors(host: Device, tmp_path: Path) -> None:
+    compiled = utvm_deploy.compile(DIGITS, host.board)
+    model = host.load(compiled, into="ram")
+    model.unload()
+    with pytest.raises(ModelError, match="model digits was unloaded"):
+        model(np.zeros(compiled.inputs[0].shape, np.int8))
+    assert host.session.memory.free_bytes == host.session.memory.size

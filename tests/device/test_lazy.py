@@ -1,0 +1,257 @@
+"""Lazy execution: nothing runs until somebody looks, and nobody can tell from the results."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pytest
+
+import utvm_deploy
+from utvm_deploy.device import Device, Module, Tensor
+from utvm_deploy.device.queue import QUEUE_LIMIT
+from utvm_deploy.errors import DeviceError
+from utvm_deploy.link.base import Task
+
+CODE = """
+#include <stdint.h>
+static int32_t *kept;
+void add(int32_t *to, const int32_t *from, int32_t n) { while (n--) *to++ += *from++; }
+void scale(int32_t *x, int32_t by, int32_t n) { while (n--) *x++ *= by; }
+void set(int32_t *x, int32_t value, int32_t n) { while (n--) *x++ = value; }
+void keep(int32_t *x) { kept = x; }
+void into_kept(const int32_t *from) { *kept += *from; }
+void spin(uint32_t *count) { for (volatile uint32_t i = 0; i < 50; i++) { } ++*count; }
+"""
+
+
+@pytest.fixture
+def batches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Sizes of the batches that went out."""
+    from utvm_deploy.link.monitor import MonitorLink
+
+    sizes: list[int] = []
+    execute = MonitorLink.execute
+
+    def counting(self: MonitorLink, tasks: Sequence[Task], timeout_s: float) -> object:
+        sizes.append(len(tasks))
+        return execute(self, tasks, timeout_s)
+
+    monkeypatch.setattr(MonitorLink, "execute", counting)
+    yield sizes
+
+
+def test_repeats_and_ticks(device: Device) -> None:
+    module = device.load_module(CODE)
+    count = device.tensor(np.zeros(1, np.uint32))
+    calls = [module["spin"](count, repeat=n) for n in (1, 100, 300, 7)]
+    assert not any(call.is_done for call in calls)
+    assert [len(call.ticks.all) for call in calls] == [1, 100, 300, 7]
+    assert count.numpy()[0] == 408
+    for call in calls:
+        ticks = call.ticks
+        assert 0 < ticks.min <= ticks.median <= max(ticks.all)
+        assert ticks.unit == device.hello.tick_unit
+        assert ticks.median_s == ticks.median / device.hello.ticks_per_second
+    if device.hello.tick_unit == "instructions":
+        assert len(set(calls[2].ticks.all)) == 1
+
+
+def run_program(device: Device, module: Module, seed: int, steps: int) -> list[np.ndarray]:
+    """A random program: calls, writes, reads, new and freed tensors, a pointer kept by the code."""
+    rng = random.Random(seed)
+    seen: list[np.ndarray] = []
+    tensors: list[Tensor] = [device.tensor(np.full(4, n, np.int32)) for n in range(3)]
+    kept = tensors[0]
+    module["keep"](kept)
+    for step in range(steps):
+        x, y = rng.choice(tensors), rng.choice(tensors)
+        match rng.randrange(9):
+            case 0 | 1 | 2:
+                module["add"](x, y, 4)
+            case 3:
+                module["scale"](x, rng.randrange(-3, 4), 4)
+            case 4:
+                x.write(np.full(4, step, np.int32))
+            case 5:
+                seen.append(x.numpy())
+            case 6:
+                tensors.append(device.tensor(np.full(4, -step, np.int32)))
+            case 7:
+                tensors.append(device.empty(4, np.int32))
+                module["set"](tensors[-1], step, 4)
+            case 8:
+                if len(tensors) > 4:
+                    gone = tensors.pop(rng.randrange(1, len(tensors)))
+                    gone.free()
+                module["into_kept"](x if x in tensors else kept)
+    seen += [tensor.numpy() for tensor in tensors]
+    for tensor in tensors:
+        tensor.free()
+    return seen
+
+
+def test_lazy_gives_what_eager_gives(device: Device, batches: list[int]) -> None:
+    # An emulated serial line is slow; the process is quick enough for many more.
+    programs = 25 if device.board.is_host else 3
+    module = device.load_module(CODE)
+    for seed in range(programs):
+        device.strict = True
+        batches.clear()
+        eager = run_program(device, module, seed, 40)
+        eager_batches = len(batches)
+        device.strict = False
+        batches.clear()
+        lazy = run_program(device, module, seed, 40)
+        assert len(batches) < eager_batches
+        assert len(eager) == len(lazy)
+        for a, b in zip(eager, lazy, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_what_flushes_and_what_does_not(host: Device, batches: list[int]) -> None:
+    module = host.load_module(CODE)
+    x = host.tensor(np.ones(4, np.int32))
+    module["scale"](x, 3, 4)
+    module["scale"](x, 5, 4)
+    unrelated = host.tensor(np.zeros(4, np.int32))
+    unrelated.write(np.ones(4, np.int32))
+    unrelated.numpy()
+    unrelated.free()
+    host.empty(4, np.int32)
+    assert not batches
+    assert list(x.numpy()) == [15] * 4
+    assert len(batches) == 1
+    x.numpy()
+    assert len(batches) == 1
+
+    module["scale"](x, 2, 4)
+    x.write(np.ones(4, np.int32))
+    assert len(batches) == 2
+    module["scale"](x, 2, 4)
+    host.sync()
+    assert len(batches) == 3
+    module["scale"](x, 2, 4)
+    host.read(x.address, 4)
+    assert len(batches) == 4
+    module["scale"](x, 2, 4)
+    x.free()
+    assert len(batches) == 5
+    host.sync()
+    assert len(batches) == 5
+
+
+def test_a_full_queue_is_flushed(host: Device, batches: list[int]) -> None:
+    module = host.load_module(CODE)
+    x = host.tensor(np.zeros(1, np.uint32))
+    calls = [module["spin"](x) for _ in range(QUEUE_LIMIT)]
+    assert batches and all(call.is_done for call in calls)
+    last = module["spin"](x)
+    assert not last.is_done
+    assert x.numpy()[0] == QUEUE_LIMIT + 1
+
+
+def test_strict_runs_at_once(batches: list[int]) -> None:
+    with utvm_deploy.connect("host", strict=True) as device:
+        module = device.load_module(CODE)
+        x = device.tensor(np.ones(4, np.int32))
+        call = module["scale"](x, 3, 4)
+        assert call.is_done and len(batches) == 1
+        device.strict = False
+        module["scale"](x, 3, 4)
+        assert len(batches) == 1
+        device.strict = True
+        assert len(batches) == 2
+        assert list(x.numpy()) == [9] * 4
+
+
+def test_leaving_the_block_runs_what_waits() -> None:
+    code = "void write_out(unsigned *x) { while (1) { if (*x) break; ++*x; } }"
+    with utvm_deploy.connect("host") as device:
+        module = device.load_module(code)
+        x = device.tensor(np.zeros(1, np.uint32))
+        call = module["write_out"](x)
+        assert not call.is_done
+    assert call.ticks.all
+
+
+def test_a_refused_call_stops_those_behind_it(host: Device) -> None:
+    module = host.load_module(CODE)
+    x = host.tensor(np.ones(4, np.int32))
+    session = host.session
+    first = module["scale"](x, 3, 4)
+    # No code lies there, and the device says so before it runs anything.
+    bad = session.call(0x10, "nowhere", (x, 5))
+    behind = module["scale"](x, 100, 4)
+    with pytest.raises(DeviceError, match=r"^nowhere\(int32\[4\], 5\): "):
+        host.sync()
+    assert list(x.numpy()) == [3] * 4
+    assert first.ticks.all
+    with pytest.raises(DeviceError, match="nowhere"):
+        _ = bad.ticks
+    with pytest.raises(DeviceError, match=r"^scale\(int32\[4\], 100, 4\) did not run, because"):
+        _ = behind.ticks
+    assert behind.error is not None
+    # The next one is not concerned.
+    module["scale"](x, 2, 4)
+    assert list(x.numpy()) == [6] * 4
+
+
+def test_tensors_keep_type_and_shape(host: Device) -> None:
+    for dtype in ("int8", "uint8", "int16", "int32", "int64", "float32", "bool", ">i2"):
+        values = np.arange(6).reshape(2, 3).astype(dtype)
+        tensor = host.tensor(values)
+        found = tensor.numpy()
+        assert found.shape == (2, 3) and found.dtype == np.dtype(dtype).newbyteorder("<")
+        np.testing.assert_array_equal(found, values)
+        found[0] = 1  # it is the caller's own
+    assert host.empty((2, 0)).numpy().shape == (2, 0)
+    assert host.tensor(np.int32(7)).numpy() == 7
+    x = host.tensor(np.zeros((2, 3), np.int8), name="x")
+    assert str(x) == "x" and x.nbytes == 6 and "tensor x (int8 [2, 3])" in repr(x)
+    for wrong in (np.zeros((3, 2), np.int8), np.zeros((2, 3))):
+        with pytest.raises(DeviceError, match=r"tensor x .* cannot take an array of"):
+            x.write(wrong)
+    with pytest.raises(DeviceError, match="type object"):
+        host.tensor(np.array(["a", None]))
+    with pytest.raises(DeviceError, match=r"shape \[-1\]"):
+        host.empty(-1)
+
+
+def test_freed_tensors_say_so(host: Device) -> None:
+    with host.tensor(np.zeros(3, np.int8), name="x") as x:
+        pass
+    x.free()
+    with pytest.raises(DeviceError, match=r"tensor x \(int8 \[3\]\) was freed"):
+        x.numpy()
+    address = host.allocate(10)
+    host.free(address)
+    with pytest.raises(DeviceError, match="nothing that was allocated"):
+        host.free(address)
+    assert host.session.memory.free_bytes == host.session.memory.size
+
+
+def test_no_room_for_a_tensor(host: Device) -> None:
+    with pytest.raises(DeviceError, match=r"no room for tensor big \(float64 .*bytes are missing"):
+        host.empty((1 << 20, 16), np.float64, name="big")
+
+
+def test_the_wire_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import logging
+
+    log = logging.getLogger("utvm_deploy.link")
+    handlers, level = list(log.handlers), log.level
+    monkeypatch.setenv("UTVM_TRACE", "1")
+    try:
+        for _ in range(2):
+            with utvm_deploy.connect("host") as device:
+                device.tensor(np.zeros(3, np.int8))
+        shown = capsys.readouterr().err
+    finally:
+        log.handlers[:], log.level = handlers, level
+    lines = [line for line in shown.splitlines() if "-> HELLO" in line]
+    assert len(lines) == 2 and all(" ms " in line for line in lines)
+    assert "-> WRITE" in shown
