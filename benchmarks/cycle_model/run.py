@@ -11,6 +11,7 @@ enable``), keep what is printed. Exit status 1 if the model differs where no exc
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -160,6 +161,7 @@ def main() -> int:
     parser.add_argument("--board", required=True)
     parser.add_argument("--image", type=Path, help="folder to build the image in, not running it")
     parser.add_argument("--log", type=Path, help="what a board printed")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     options = parser.parse_args()
     board = load_board(options.board)
     if options.image:
@@ -169,16 +171,37 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         text = options.log.read_text() if options.log else run(board, Path(folder))
     outcomes = judge(board, text)
+    wrong = [one for one in outcomes if not one.agrees and not one.case.exception]
+    if options.json:
+        print(json.dumps({"board": board.name, "sequences": [as_row(one) for one in outcomes]}))
+    else:
+        print_table(outcomes, len(wrong))
+    return 1 if wrong else 0
+
+
+def as_row(one: Outcome) -> dict[str, object]:
+    case = one.case
+    return {
+        "name": case.name,
+        "measured": case.cycles,
+        "model": one.model,
+        "board": one.board or None,
+        "figure": case.figure,
+        "source": case.source,
+        "agrees": one.agrees,
+        "exception": case.exception,
+    }
+
+
+def print_table(outcomes: Sequence[Outcome], wrong: int) -> None:
     print(f"{'sequence':36} {'measured':>8} {'model':>7} {'board':>7}  source")
     for one in outcomes:
         mark = "" if one.agrees else "  exception" if one.case.exception else "  DIFFERS"
         own = f"{one.board:7.2f}" if one.board else f"{'-':>7}"
         case = one.case
         print(f"{case.name:36} {case.cycles:8.2f} {one.model:7.2f} {own}  {case.source}{mark}")
-    wrong = [one for one in outcomes if not one.agrees and not one.case.exception]
     listed = sum(bool(one.case.exception) for one in outcomes)
-    print(f"{len(outcomes)} sequences, {listed} listed exceptions, {len(wrong)} unexplained")
-    return 1 if wrong else 0
+    print(f"{len(outcomes)} sequences, {listed} listed exceptions, {wrong} unexplained")
 
 
 if __name__ == "__main__":
