@@ -1,16 +1,32 @@
-"""A device that is a process on this computer, for what does not depend on the board."""
+"""What the tests of the device share: a process as a device, and compiled models."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 
 import pytest
 
 import utvm_deploy
+from utvm_deploy.board import Board, load_board
+from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.device import Device
+from utvm_deploy.paths import data_dir
 
 
 @pytest.fixture
 def host() -> Iterator[Device]:
+    """A device that is a process on this computer, for what does not depend on the board."""
     with utvm_deploy.connect("host") as connected:
         yield connected
+
+
+@pytest.fixture(scope="session")
+def digits() -> Callable[[Board], CompiledModel]:
+    """The digits model for a board, compiled once."""
+
+    @cache
+    def compiled(name: str) -> CompiledModel:
+        return utvm_deploy.compile(data_dir("models") / "digits.tflite", load_board(name))
+
+    return lambda board: compiled(board.name)

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-import utvm_deploy
 from utvm_deploy.bench.bisect import bisect
 from utvm_deploy.bench.oracle import run_reference
 from utvm_deploy.bench.samples import random_samples
+from utvm_deploy.board import Board
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.device import Device, DeviceModel
 from utvm_deploy.errors import ModelError
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.paths import data_dir
 
+Digits = Callable[[Board], CompiledModel]
 DIGITS = data_dir("models") / "digits.tflite"
 
 
@@ -25,6 +26,11 @@ DIGITS = data_dir("models") / "digits.tflite"
 def sample() -> np.ndarray:
     ((x,),) = random_samples(load_model(DIGITS), 1).inputs
     return x
+
+
+@pytest.fixture(scope="module")
+def reference(sample: np.ndarray) -> Mapping[int, np.ndarray]:
+    return run_reference(DIGITS, [sample]).tensors[0]
 
 
 def broken(compiled: CompiledModel, *layers: int) -> CompiledModel:
@@ -41,10 +47,11 @@ def broken(compiled: CompiledModel, *layers: int) -> CompiledModel:
     return replace(compiled, sources=sources)
 
 
-def test_layers_can_be_replaced(device: Device, sample: np.ndarray) -> None:
-    model = device.load(utvm_deploy.compile(DIGITS, device.board), into="ram")
+def test_layers_can_be_replaced(
+    device: Device, digits: Digits, sample: np.ndarray, reference: Mapping[int, np.ndarray]
+) -> None:
+    model = device.load(digits(device.board), into="ram")
     plain = model.run_layers(sample)
-    reference = run_reference(DIGITS, [sample]).tensors[0]
     same = model.run_layers(sample, replace={1: "reference"}, reference=reference)
     assert same[1].is_replaced and same[1].ticks == 0 and not same[0].is_replaced
     for a, b in zip(plain, same, strict=True):
@@ -56,17 +63,17 @@ def test_layers_can_be_replaced(device: Device, sample: np.ndarray) -> None:
     np.testing.assert_array_equal(model(sample), plain[-1].outputs[0])
 
 
-def test_the_wrong_layers_are_found(device: Device, sample: np.ndarray) -> None:
-    compiled = utvm_deploy.compile(DIGITS, device.board)
-    assert not bisect(device.load(compiled, into="ram"), DIGITS, sample).wrong
+def test_the_wrong_layers_are_found(host: Device, digits: Digits, sample: np.ndarray) -> None:
+    compiled = digits(host.board)
+    assert not bisect(host.load(compiled, into="ram"), DIGITS, sample).wrong
     last = len(compiled.layers) - 1
-    found = bisect(device.load(broken(compiled, 1, last), into="ram"), DIGITS, sample)
+    found = bisect(host.load(broken(compiled, 1, last), into="ram"), DIGITS, sample)
     assert [wrong.layer.index for wrong in found.wrong] == [1, last]
     assert [wrong.mismatch.wrong_elements for wrong in found.wrong] == [1, 1]
 
 
-def test_replacements_that_do_not_fit(host: Device, sample: np.ndarray) -> None:
-    model: DeviceModel = host.load(utvm_deploy.compile(DIGITS, host.board), into="ram")
+def test_replacements_that_do_not_fit(host: Device, digits: Digits, sample: np.ndarray) -> None:
+    model: DeviceModel = host.load(digits(host.board), into="ram")
     shape = model.compiled.layers[0].outputs[0].shape
     for given, reference, says in (
         ({99: np.zeros(1, np.int8)}, None, "no layer 99 to replace; its layers are 0 to"),
@@ -81,8 +88,8 @@ def test_replacements_that_do_not_fit(host: Device, sample: np.ndarray) -> None:
             model.run_layers(sample, replace=given, reference=reference)  # type: ignore[arg-type]
 
 
-def test_names_of_files_reach_errors(host: Device, tmp_path: Path) -> None:
-    compiled = utvm_deploy.compile(DIGITS, host.board)
+def test_unloaded_models_say_so(host: Device, digits: Digits) -> None:
+    compiled = digits(host.board)
     model = host.load(compiled, into="ram")
     model.unload()
     with pytest.raises(ModelError, match="model digits was unloaded"):

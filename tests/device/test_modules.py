@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import utvm_deploy
+from utvm_deploy.board import Board
+from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.device import Device
 from utvm_deploy.errors import BuildError, DeviceError
 from utvm_deploy.kernels.movement import Copy
@@ -110,11 +113,10 @@ def test_kernels_as_modules(device: Device) -> None:
         np.testing.assert_array_equal(y.numpy(), x.numpy())
 
 
-def test_a_model_in_ram(device: Device) -> None:
+def test_a_model_in_ram(device: Device, digits: Callable[[Board], CompiledModel]) -> None:
     held_out = np.load(data_dir("models") / "digits_test.npz")
-    compiled = utvm_deploy.compile(data_dir("models") / "digits.tflite", device.board)
     before = device.image.elf
-    model = device.load(compiled, into="ram")
+    model = device.load(digits(device.board), into="ram")
     for x, y in zip(held_out["inputs"][:3], held_out["outputs"][:3], strict=True):
         np.testing.assert_array_equal(model(x), y)
     assert device.image.elf == before

@@ -6,18 +6,17 @@ import time
 
 import numpy as np
 import pytest
+from tiny_model import tiny_model
 
 import utvm_deploy
 from utvm_deploy.device import Device
 from utvm_deploy.errors import DeviceError, DeviceReset, LinkError, UtvmError
-from utvm_deploy.paths import data_dir
 
 CODE = "void inc(int *x) { ++*x; } void stuck(int *x) { while (*(volatile int *)x) { } }"
 
 
 def test_everything_is_lost_at_a_reset(device: Device) -> None:
-    compiled = utvm_deploy.compile(data_dir("models") / "digits.tflite", device.board)
-    model = device.load(compiled)
+    model = device.load(tiny_model(device.board), into="ram")
     module = device.load_module(CODE, name="code")
     function = module["inc"]
     x = device.tensor(np.zeros(1, np.int32), name="x")
@@ -27,7 +26,7 @@ def test_everything_is_lost_at_a_reset(device: Device) -> None:
     uses = {
         "tensor x": (x.numpy, lambda: x.write(np.zeros(1, np.int32)), lambda: x.address),
         "module 'code'": (lambda: function(x), lambda: module["inc"], lambda: module.address("x")),
-        "model digits": (lambda: model(np.zeros(compiled.inputs[0].shape, np.int8)),),
+        "model tiny": (model, model.run_layers),
     }
     for name, some in uses.items():
         for use in some:
@@ -48,8 +47,7 @@ def test_everything_is_lost_at_a_reset(device: Device) -> None:
 
 def test_a_new_image_takes_everything_away(host: Device) -> None:
     x = host.tensor(np.zeros(1, np.int32), name="x")
-    compiled = utvm_deploy.compile(data_dir("models") / "digits.tflite", host.board)
-    host.load(compiled)
+    host.load(tiny_model(host.board))
     with pytest.raises(DeviceReset, match=r"tensor x .* image\.elf was started on host"):
         x.numpy()
     host.close()
@@ -111,6 +109,6 @@ def test_two_devices_share_nothing() -> None:
             b.numpy()
 
 
-def test_the_layout_of_memory_is_checked(host: Device) -> None:
-    with pytest.raises(DeviceError, match="into 'flash' or 'ram'"):
-        host.load(utvm_deploy.compile(data_dir("models") / "digits.tflite", host.board), into="rom")
+def test_models_go_into_flash_or_ram(host: Device) -> None:
+    with pytest.raises(DeviceError, match="into 'flash' or 'ram', not into 'rom'"):
+        host.load(tiny_model(host.board), into="rom")
