@@ -1,8 +1,9 @@
 """Short instruction sequences with the cycles that others measured for them.
 
 An expected value never comes from the model. JNK is github.com/jnk0le/random, "pipeline cycle
-test/doc/cortex_m7.md" (STM32H743, DWT counter); QUIN is quinapalus.com/cm7cycles.html (STM32H730);
-ARM4 is Arm DDI 0439's instruction set summary. Both measured with caches warm; so do we.
+test/doc/cortex_m7.md" (STM32H743, DWT counter); QUIN is quinapalus.com/cm7cycles.html (STM32H730),
+as others cite it; ARM4 is Arm DDI 0439's instruction set summary. They measured with warm caches,
+and so do we.
 
 Registers: r0, r1 point to even words of two buffers, r2 is 0, r3 is 4; r4 to r12 and s0 to s15 are
 free. r0 and r1 are set anew before each run.
@@ -310,6 +311,7 @@ M4 = (
     Case("ldr, ldr, add", "ldr.w r4, [r0]; ldr.w r6, [r0, #4]; add.w r5, r5, #1", 4,
          f"{ARM4}: the second load is pipelined"),
     Case("str", "str.w r4, [r0]", 1, ARM4),
+    Case("str, ldr", "str.w r4, [r0]; ldr.w r5, [r1]", 3, "jnk0le cortex_m3m4.md: not pipelined"),
     Case("ldm 4", "ldm r0, {r4-r7}", 5, f"{ARM4}: 1 + N"),
     Case("strd", "strd r4, r5, [r0]", 3, f"{ARM4}: 1 + N"),
     Case("push, pop", "push {r4-r7}; pop {r4-r7}", 10, f"{ARM4}: 1 + N"),

@@ -1,0 +1,130 @@
+"""Writes the tables of docs/cycle-model.md from the timing tables.
+
+python benchmarks/cycle_model/document.py           rewrite the part between the marks
+python benchmarks/cycle_model/document.py --check   exit status 1 if it is out of date
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from utvm_deploy.cores.timing import Need, Result, Row, Slot, Timing
+from utvm_deploy.cores.timing_m4 import CORTEX_M4
+from utvm_deploy.cores.timing_m7 import CORTEX_M7
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "cycle-model.md"
+BEGIN = "<!-- generated: python benchmarks/cycle_model/document.py -->\n"
+END = "<!-- end of the generated part -->\n"
+
+_SLOTS = {Slot.EITHER: "either", Slot.OLDER: "older", Slot.ALONE: "alone"}
+
+
+def _cycles(row: Row) -> str:
+    if row.registers_per_cycle:
+        more = f"n/{row.registers_per_cycle}" if row.registers_per_cycle > 1 else "n"
+        return f"{row.cycles} + {more}" if row.cycles else more
+    if row.pipelined_cycles:
+        return f"{row.cycles} ({row.pipelined_cycles})"
+    return str(row.cycles)
+
+
+def _needs(row: Row) -> str:
+    """Who is needed otherwise than by the second ALU, or than an accumulator or store data is."""
+    told = []
+    for name in ("first", "second", "accumulator", "stored"):
+        need = getattr(row, name)
+        if need != Row.__dataclass_fields__[name].default:
+            told.append(f"{name} {need.name.lower()}")
+    return ", ".join(told)
+
+
+def _rows(timing: Timing) -> Iterable[str]:
+    yield "| class | slot | units | cycles | needs | result | source |"
+    yield "|---|---|---|---|---|---|---|"
+    for row in timing.rows:
+        units = ", ".join(unit.name.lower() for unit in row.units)
+        result = row.result.name.lower()
+        if row.early is not None:
+            result = f"early in {_SLOTS[row.early]} slot, else {result}"
+        yield (
+            f"| {row.kind.name.lower()} | {_SLOTS[row.slot]} | {units} | {_cycles(row)} "
+            f"| {_needs(row)} | {result} | {row.source} |"
+        )
+
+
+def _latencies(timing: Timing) -> Iterable[str]:
+    yield "| result | " + " | ".join(need.name.lower() for need in Need) + " | source |"
+    yield "|---" * (len(Need) + 2) + "|"
+    for result in Result:
+        cells = {cell.need: cell for cell in timing.latencies if cell.result == result}
+        if cells:
+            numbers = [str(cells[need].cycles) if need in cells else "" for need in Need]
+            sources = "; ".join(dict.fromkeys(cell.source for cell in cells.values()))
+            yield f"| {result.name.lower()} | {' | '.join(numbers)} | {sources} |"
+
+
+def _rules(timing: Timing) -> Iterable[str]:
+    for rule in timing.exclusions:
+        older, younger = (
+            ", ".join(kind.name.lower() for kind in kinds) for kinds in (rule.older, rule.younger)
+        )
+        ways = "in either order" if rule.both_ways else "in this order"
+        yield f"- {older}; {younger}: never together, {ways} ({rule.source})"
+
+
+def _numbers(timing: Timing) -> Iterable[str]:
+    yield "| number | value | source |"
+    yield "|---|---|---|"
+    for name, source in timing.sources.items():
+        value = getattr(timing, name)
+        if name == "capacity":
+            value = ", ".join(f"{unit.name.lower()} {count}" for unit, count in value.items())
+        yield f"| {name} | {value} | {source} |"
+
+
+def generated() -> str:
+    """The whole generated part."""
+    lines = [
+        "### Cortex-M7: classes of instructions",
+        "",
+        *_rows(CORTEX_M7),
+        "",
+        "### Cortex-M7: cycles from a result to who needs it",
+        "",
+        *_latencies(CORTEX_M7),
+        "",
+        "### Cortex-M7: what never issues together, beyond slots and units",
+        "",
+        *_rules(CORTEX_M7),
+        "",
+        "### Cortex-M7: the rest",
+        "",
+        *_numbers(CORTEX_M7),
+        "",
+        "### Cortex-M4 and M3: classes of instructions",
+        "",
+        *_rows(CORTEX_M4),
+        "",
+        "### Cortex-M4 and M3: the rest",
+        "",
+        *_numbers(CORTEX_M4),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    text = PAGE.read_text(encoding="utf-8")
+    head, rest = text.split(BEGIN)
+    tail = rest.split(END)[1]
+    fresh = f"{head}{BEGIN}\n{generated()}\n{END}{tail}"
+    if "--check" in sys.argv[1:]:
+        return int(fresh != text)
+    PAGE.write_text(fresh, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

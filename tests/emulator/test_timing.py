@@ -1,0 +1,58 @@
+"""The timing tables: complete, sourced, and what the documentation says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from utvm_deploy.cores.timing import ASSUMED, Kind, Need, Result, Timing
+from utvm_deploy.cores.timing_m4 import CORTEX_M4
+from utvm_deploy.cores.timing_m7 import CORTEX_M7
+from utvm_deploy.emulator.counters import FIRST_MIX, MIX_GROUPS, NAMES
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("timing", [CORTEX_M7, CORTEX_M4], ids=lambda timing: timing.core)
+def test_every_class_has_one_row_with_a_source(timing: Timing) -> None:
+    assert sorted(row.kind for row in timing.rows) == sorted(Kind)
+    assert all(row.source for row in timing.rows)
+    assert all(cell.source for cell in timing.latencies)
+    assert all(rule.source for rule in timing.exclusions + timing.pessimistic)
+    cells = [(cell.result, cell.need) for cell in timing.latencies]
+    assert len(cells) == len(set(cells))
+    # Assumptions are the exception.
+    assert sum(row.source.startswith(ASSUMED) for row in timing.rows) < len(Kind) / 4
+
+
+def test_the_pipeline_of_the_cortex_m7() -> None:
+    pair = CORTEX_M7.can_pair
+    assert pair(Kind.MULTIPLY_ADD, Kind.LOAD_WORD)
+    assert not pair(Kind.MULTIPLY_ADD, Kind.LOAD_WORD, pessimistic=True)
+    assert not pair(Kind.LOAD_WORD, Kind.MULTIPLY_ADD, pessimistic=True)
+    assert pair(Kind.EXTEND, Kind.MULTIPLY_ADD)
+    assert not pair(Kind.MULTIPLY_ADD, Kind.EXTEND)
+    assert not any(pair(Kind.LOAD_MULTIPLE, kind) for kind in Kind)
+    assert not any(pair(kind, Kind.LOAD_MULTIPLE) for kind in Kind)
+    assert CORTEX_M7.latency(Result.LOADED, Need.LATE) == 1
+    assert CORTEX_M7.latency(Result.PRODUCT, Need.ACCUMULATOR) == 1
+
+
+def test_the_cortex_m4_issues_one_at_a_time() -> None:
+    assert not any(CORTEX_M4.can_pair(older, younger) for older in Kind for younger in Kind)
+
+
+def test_counters_have_one_order() -> None:
+    assert len(set(NAMES)) == len(NAMES)
+    assert NAMES[0] == "memory"  # what a runtime's timer reads
+    assert NAMES[FIRST_MIX:] == tuple(MIX_GROUPS)
+    members = [kind for kinds in MIX_GROUPS.values() for kind in kinds]
+    assert len(set(members)) == len(members)
+
+
+def test_the_page_shows_the_tables() -> None:
+    script = REPOSITORY / "benchmarks" / "cycle_model" / "document.py"
+    assert subprocess.run([sys.executable, str(script), "--check"]).returncode == 0
