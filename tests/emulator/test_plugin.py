@@ -134,6 +134,9 @@ def test_snapshots_and_report(plugin: Path, image: Path, tmp_path: Path) -> None
     hottest = told["hot"][0]
     assert hottest["core"] >= told["hot"][1]["core"]
     assert {"address", "code", "kind", "cycle", "stall"} == set(hottest["instructions"][0])
+    stalls = {one["stall"] for hot in told["hot"] for one in hot["instructions"]}
+    assert stalls <= {"", "paired", "operand", "bank", "unit", "busy"}
+    assert "paired" in stalls
     assert sum(told["kinds"].values()) == told["counters"]["instructions"]
 
 

@@ -62,7 +62,8 @@ static void simulate(struct model *model, struct block *block, struct memo *memo
 static void take_back(struct model *model, const struct memo *memo, uint32_t address) {
     const struct timing *timing = model->parameters.timing;
     struct block *block = memo->block;
-    if (address <= block->address || address >= block->end) {
+    // Without a key the states were forgotten meanwhile, and with them where it began.
+    if (address <= block->address || address >= block->end || !memo->key) {
         return;
     }
     unsigned count = 0;

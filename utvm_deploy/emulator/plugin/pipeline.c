@@ -16,6 +16,7 @@ struct machine {
     uint8_t result[REGISTER_COUNT];
     int32_t next;       // cycle in which the next pair can issue
     int32_t flags_time; // cycle in which flags were last set
+    bool is_alone;      // the instruction before lets none join it
     struct pipeline_state *state;
 };
 
@@ -97,7 +98,7 @@ static enum stall joins(const struct machine *m, const struct instruction *i, in
     const struct pipeline_state *s = m->state;
     const unsigned older = s->open_kind - 1u;
     if (!s->open_kind) {
-        return STALL_NONE;
+        return m->is_alone ? STALL_BUSY : STALL_NONE;
     }
     if (!(m->pairs[older] >> i->kind & 1)) {
         return STALL_UNIT;
@@ -138,6 +139,7 @@ static void step(struct machine *m, const struct instruction *i, struct issue *i
         s->open_bank = is_load(i->kind) ? bank_of(m, i) : 0;
     }
     s->last_kind = i->kind;
+    m->is_alone = row->is_alone;
     if (issue) {
         *issue = (struct issue){(uint32_t)(time > 0 ? time : 0), (uint8_t)stall,
                                 stall == STALL_PAIRED, unknown_banks};

@@ -26,7 +26,7 @@ enum stall {
     STALL_OPERAND, // waited for a result
     STALL_BANK,    // a load of the same bank kept it from pairing
     STALL_UNIT,    // the kinds do not pair
-    STALL_BUSY,    // the one before took several cycles
+    STALL_BUSY,    // the one before takes its cycles alone
 };
 
 // What happened to one instruction; for reports.
