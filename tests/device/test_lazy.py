@@ -11,7 +11,7 @@ import pytest
 import utvm_deploy
 from utvm_deploy.device import Device, Module, Tensor
 from utvm_deploy.device.queue import QUEUE_LIMIT
-from utvm_deploy.errors import DeviceError
+from utvm_deploy.errors import DeviceError, UtvmError
 from utvm_deploy.link.base import Task
 
 CODE = """
@@ -150,6 +150,28 @@ def test_a_full_queue_is_flushed(host: Device, batches: list[int]) -> None:
     last = module["spin"](x)
     assert not last.is_done
     assert x.numpy()[0] == QUEUE_LIMIT + 1
+
+
+def test_equal_calls_travel_as_one(host: Device, batches: list[int]) -> None:
+    module = host.load_module(CODE)
+    x, y = host.tensor(np.zeros(1, np.uint32)), host.tensor(np.zeros(1, np.uint32))
+    calls = [module["spin"](x, repeat=n) for n in (1, 3, 2)]
+    calls += [module["spin"](y), module["spin"](x)]
+    assert (x.numpy()[0], y.numpy()[0]) == (7, 1)
+    assert [len(call.ticks.all) for call in calls] == [1, 3, 2, 1, 1]
+    # Three, and those that zero the module's variable, make its zones and check all zones.
+    assert batches == [3 + 4]
+
+
+def test_the_call_that_failed_among_equal_ones(host: Device) -> None:
+    module = host.load_module(
+        "void third(volatile int *x) { if (++*x == 3) *(volatile int *)8 = 1; }"
+    )
+    x = host.tensor(np.zeros(1, np.int32), name="x")
+    calls = [module["third"](x) for _ in range(5)]
+    with pytest.raises(UtvmError, match=r"third\(x\)"):
+        host.sync()
+    assert all(call.is_done and call.error is not None for call in calls)
 
 
 def test_strict_runs_at_once(batches: list[int]) -> None:

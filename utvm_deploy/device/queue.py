@@ -2,14 +2,15 @@
 
     call ─▶ queue ─▶ frame │ fill │ call │ call │ check │ ─▶ link ─▶ ticks, or which call failed
 
-Results are as if each call had run at once: whoever reads or changes memory that a queued call may
-use flushes first. After each batch the red zones around everything that took part are checked, by
-tasks at its end.
+Equal calls in a row travel as one task with repeats. Results are as if each call had run at once:
+whoever reads or changes memory that a queued call may use flushes first. After each batch the red
+zones around everything that took part are checked, by tasks at its end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from utvm_deploy.device.calls import CALL_TIMEOUT_S, Call, Ticks
@@ -37,6 +38,8 @@ NAMED_CALLS = 4
 FILL_SYMBOL = "utvm_fill"
 FILL_ZONES_SYMBOL = "utvm_fill_zones"
 CHECK_SYMBOL = "utvm_check_zones"
+_WORD_BYTES = 4
+_TICKS_BYTES = 8
 # Arguments of the check beside the zones: where it reports, and the pattern.
 _ZONES_PER_CHECK = MAX_ARGUMENTS - 2
 
@@ -139,31 +142,29 @@ class Queue:
                     call.fail(not_run(call, stopped))
 
     def _run(self, calls: Sequence[Call]) -> None:
-        done = 0
         for frame in self._frames(calls):
             try:
                 self._run_frame(frame)
             except UtvmError as error:
-                left = [call for call in calls[done:] if not call.is_done]
+                left = [call for call in calls if not call.is_done]
                 for call in left:
                     if not call.is_ours:
                         call.fail(not_run(call, error))
                 # What is ours is still to be done: others rely on it. The checks come anew.
                 self._waiting[:0] = [call for call in left if call.is_ours and call.blocks]
                 raise
-            done += len(frame)
 
-    def _run_frame(self, calls: Sequence[Call]) -> None:
-        tasks = [call.task for call in calls]
-        travels = sum(map(self._wire_bytes, calls))
+    def _run_frame(self, frame: Sequence[_Run]) -> None:
+        tasks = [run.task for run in frame]
+        calls = [call for run in frame for call in run.calls]
         timeout_s = sum(task.deadline_s or CALL_TIMEOUT_S for task in tasks)
-        timeout_s += LINK_ALLOWANCE_S + SECONDS_PER_BYTE * travels
+        timeout_s += LINK_ALLOWANCE_S + SECONDS_PER_BYTE * sum(map(_wire_bytes, tasks))
         try:
             times = self._link.execute(tasks, timeout_s)
         except StoppedTask as error:
-            failed = calls[error.index]
+            failed = frame[error.index].call_after(error.detail)
             error.task = failed.text
-            for call in calls[: error.index]:
+            for call in calls[: calls.index(failed)]:
                 call.fail(_lost_ticks(call, failed))
             failed.fail(error)
             raise
@@ -174,40 +175,43 @@ class Queue:
             raise named from error
         except DeviceError as error:
             # The device refused the batch and ran none of it: those before the culprit still may.
-            failed = calls[min(error.index, len(calls) - 1)]
+            index = min(error.index, len(frame) - 1)
+            failed = frame[index].calls[0]
             refused = DeviceError(
-                f"{failed.text}: {error}",
-                status=error.status,
-                index=error.index,
-                detail=error.detail,
+                f"{failed.text}: {error}", status=error.status, index=index, detail=error.detail
             )
             failed.fail(refused)
-            if error.status is not None and error.index:
-                self._run_frame(calls[: error.index])
+            if error.status is not None and index:
+                self._run_frame(frame[:index])
             raise refused from error
-        for call, ticks in zip(calls, times, strict=True):
-            hello = self._hello
-            call.finish(Ticks(ticks, hello.tick_unit, hello.ticks_per_second))
+        hello = self._hello
+        for run, ticks in zip(frame, times, strict=True):
+            first = 0
+            for call in run.calls:
+                own = ticks[first : first + call.task.repeat]
+                call.finish(Ticks(own, hello.tick_unit, hello.ticks_per_second))
+                first += call.task.repeat
 
-    def _frames(self, calls: Sequence[Call]) -> Iterator[list[Call]]:
+    def _frames(self, calls: Sequence[Call]) -> Iterator[list[_Run]]:
         """Parts that each fit one exchange, so that an error says what ran before it."""
         request_room = self._hello.request_bytes
         reply_room = self._hello.reply_bytes - OUTCOME.size_bytes
-        frame: list[Call] = []
+        frame: list[_Run] = []
         request = reply = 0
         for call in calls:
-            asks, answers = self._wire_bytes(call), 8 * call.task.repeat
-            if frame and (request + asks > request_room or reply + answers > reply_room):
+            asks, answers = _wire_bytes(call.task), _TICKS_BYTES * call.task.repeat
+            has_room = reply + answers <= reply_room
+            if frame and has_room and frame[-1].is_continued_by(call):
+                frame[-1].add(call)
+                reply += answers
+                continue
+            if frame and not (has_room and request + asks <= request_room):
                 yield frame
                 frame, request, reply = [], 0, 0
-            frame.append(call)
+            frame.append(_Run(call))
             request, reply = request + asks, reply + answers
         if frame:
             yield frame
-
-    @staticmethod
-    def _wire_bytes(call: Call) -> int:
-        return TASK.size_bytes + 4 * len(call.task.args)
 
     # Red zones.
 
@@ -257,6 +261,39 @@ class Queue:
         if len(suspects) == 1:
             suspects[0].fail(error)
         raise error
+
+
+class _Run:
+    """Equal calls in a row: one task whose repeats are theirs."""
+
+    def __init__(self, call: Call) -> None:
+        self.task = call.task
+        self.calls = [call]
+
+    def is_continued_by(self, call: Call) -> bool:
+        """Whether the call does once more what these do."""
+        one, other = self.task, call.task
+        return one.function == other.function and one.args == other.args
+
+    def add(self, call: Call) -> None:
+        """One more."""
+        repeat = self.task.repeat + call.task.repeat
+        deadlines = (self.task.deadline_s, call.task.deadline_s)
+        deadline_s = None if None in deadlines else sum(d for d in deadlines if d is not None)
+        self.task = replace(self.task, repeat=repeat, deadline_s=deadline_s)
+        self.calls.append(call)
+
+    def call_after(self, ended: int) -> Call:
+        """The call that ran when the task stopped after so many repeats."""
+        for call in self.calls:
+            if ended < call.task.repeat:
+                return call
+            ended -= call.task.repeat
+        return self.calls[-1]
+
+
+def _wire_bytes(task: Task) -> int:
+    return TASK.size_bytes + _WORD_BYTES * len(task.args)
 
 
 def not_run(call: Call, reason: UtvmError) -> DeviceError:
