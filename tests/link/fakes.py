@@ -6,7 +6,7 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -77,6 +77,9 @@ class _Lane:
         self.is_stalled = False
         self.bytes_seen = 0
 
+    def add(self, fault: Fault) -> None:
+        self._faults.append(replace(fault, at=self._passed + fault.at))
+
     def take(self, data: bytes, reset: Callable[[], None]) -> list[_Piece]:
         """``data`` as it comes out at the other end."""
         pieces = [_Piece(b"")]
@@ -123,6 +126,10 @@ class FlakyStream:
         self._restart = restart
         self._lanes = {direction: _Lane(direction, faults) for direction in DIRECTIONS}
         self._arriving: deque[_Piece] = deque()
+
+    def add_fault(self, fault: Fault) -> None:
+        """A fault that counts its bytes from now on."""
+        self._lanes[fault.direction].add(fault)
 
     def bytes_passed(self, direction: Direction) -> int:
         return self._lanes[direction].bytes_seen
