@@ -67,7 +67,7 @@ UART_DRIVERS = {
 TIMER_DRIVERS = {
     "dwt": ("clock_hz",),
     "cmsdk": ("base", "irq", "clock_hz"),
-    "sse_counter": ("base", "control_base", "clock_hz"),
+    "sse_counter": ("base", "control_base", "irq", "clock_hz"),
     "stm32_tim": ("base", "slow_base", "enable_register", "enable_mask", "clock_hz"),
 }
 CLOCK_DRIVERS: dict[str, tuple[str, ...]] = {

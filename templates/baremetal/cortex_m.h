@@ -13,6 +13,7 @@
 #define SYSTICK_LOAD REGISTER(0xE000E014u)
 #define SYSTICK_VALUE REGISTER(0xE000E018u)
 #define NVIC_ENABLE(n) REGISTER(0xE000E100u + 4u * (n))
+#define SCB_ICSR REGISTER(0xE000ED04u)
 #define SCB_VTOR REGISTER(0xE000ED08u)
 #define SCB_AIRCR REGISTER(0xE000ED0Cu)
 #define SCB_CCR REGISTER(0xE000ED14u)
@@ -42,6 +43,12 @@ static inline void interrupts_off(void) {
 
 static inline void interrupts_on(void) {
     __asm volatile("cpsie i\n\tisb" ::: "memory");
+}
+
+static inline uint32_t is_unprivileged(void) {
+    uint32_t control;
+    __asm volatile("mrs %0, control" : "=r"(control));
+    return control & 1u;
 }
 
 static inline void wait_for_interrupt(void) {

@@ -4,6 +4,7 @@
 
 #include "board_config.h"
 #include "cortex_m.h"
+#include "guard.h"
 #include "port.h"
 #include "utvm.h"
 
@@ -63,6 +64,8 @@ static const struct utvm_config config = {
     .write = port_write,
     .ticks = port_ticks,
     .reset = port_reset,
+    .call = guard_call,
+    .deadline = guard_deadline,
     .code_written = port_code_written,
     .rx_buffer = rx_buffer,
     .rx_size = sizeof rx_buffer,
@@ -93,6 +96,7 @@ int main(void) {
     static utvm_t utvm;
     uart_start();
     timer_start();
+    mpu_start(regions, sizeof regions / sizeof regions[0]);
     interrupts_on();
     int result = utvm_init(&utvm, &config, boot_nonce());
     debugger_open(&utvm);

@@ -30,6 +30,10 @@ uint64_t timer_ticks(void);
 void timer_pause(void);
 void timer_resume(void);
 void timer_isr(void);
+// Calls guard_expire, once, when so many microseconds have passed since
+// now; 0: not at all any more. Interrupts are off.
+void timer_set_deadline(uint32_t us);
+void guard_expire(void);
 
 // Lets a debugger take over from here on.
 struct utvm;

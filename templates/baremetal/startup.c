@@ -4,6 +4,7 @@
 
 #include "board_config.h"
 #include "cortex_m.h"
+#include "guard.h"
 #include "port.h"
 
 extern uint32_t ld_data_load[], ld_data_start[], ld_data_end[];
@@ -11,7 +12,6 @@ extern uint32_t ld_bss_start[], ld_bss_end[], ld_stack_top[];
 
 int main(void);
 void reset_handler(void);
-void fault_handler(void);
 _Noreturn void fault_record_and_reset(const uint32_t *frame, uint32_t exception);
 
 __attribute__((section(".noinit"))) struct fault_record utvm_fault;
@@ -28,13 +28,13 @@ __attribute__((section(".vectors"), used)) const struct vector_table vector_tabl
     ld_stack_top,
     {
         [0] = reset_handler,
-        [1] = fault_handler,  // NMI
-        [2] = fault_handler,  // HardFault
-        [3] = fault_handler,  // MemManage
-        [4] = fault_handler,  // BusFault
-        [5] = fault_handler,  // UsageFault
-        [6] = fault_handler,  // SecureFault
-        [10] = fault_handler, // SVCall
+        [1] = fault_handler, // NMI
+        [2] = fault_handler, // HardFault
+        [3] = fault_handler, // MemManage
+        [4] = fault_handler, // BusFault
+        [5] = fault_handler, // UsageFault
+        [6] = fault_handler, // SecureFault
+        [10] = service_handler,
         [11] = fault_handler, // DebugMonitor
         [13] = fault_handler, // PendSV
         [14] = timer_isr,     // SysTick
@@ -100,6 +100,8 @@ void reset_handler(void) {
     SCB_VTOR = (uint32_t)(uintptr_t)&vector_table;
     // MemManage, BusFault and UsageFault on, so that a record can name them.
     SCB_SHCSR |= 7u << 16;
+    // A division by zero is a fault, as on a computer, instead of a zero.
+    SCB_CCR |= 1u << 4;
 #if BOARD_HAS_FPU
     SCB_CPACR |= 0xFu << 20; // also switches the vector extension on
 #endif
@@ -117,19 +119,7 @@ void reset_handler(void) {
     system_reset();
 }
 
-// A separate function because the frame must be found before C moves the stack.
-__attribute__((naked)) void fault_handler(void) {
-    __asm volatile("tst lr, #4\n\t"
-                   "ite eq\n\t"
-                   "mrseq r0, msp\n\t"
-                   "mrsne r0, psp\n\t"
-                   "mrs r1, ipsr\n\t"
-                   "ldr r2, =ld_stack_top\n\t" // the stack may be what broke
-                   "mov sp, r2\n\t"
-                   "b fault_record_and_reset\n\t"
-                   ".ltorg");
-}
-
+// A fault of the runtime itself, or in an interrupt: guard.c has those of tasks.
 _Noreturn void fault_record_and_reset(const uint32_t *frame, uint32_t exception) {
     const uintptr_t at = (uintptr_t)frame;
     // Stacked: r0-r3, r12, lr, pc, xpsr. A frame outside RAM holds nothing.

@@ -4,9 +4,10 @@
 
 #include "board_config.h"
 #include "cortex_m.h"
+#include "guard.h"
 #include "port.h"
 
-void utvm_sync_code(const void *address, uint32_t size) {
+void sync_code(const void *address, uint32_t size) {
 #if BOARD_DCACHE_BYTES
     const uint32_t end = (uint32_t)(uintptr_t)address + size;
     uint32_t line = (uint32_t)(uintptr_t)address & ~(BOARD_CACHE_LINE_BYTES - 1u);
@@ -23,4 +24,13 @@ void utvm_sync_code(const void *address, uint32_t size) {
     CACHE_ICIALLU = 0u;
 #endif
     barrier();
+}
+
+void utvm_sync_code(const void *address, uint32_t size) {
+    // Tasks have no access to the caches.
+    if (is_unprivileged()) {
+        guard_sync_code(address, size);
+    } else {
+        sync_code(address, size);
+    }
 }

@@ -11,6 +11,8 @@
 
 static uint32_t last;
 static uint64_t total;
+// In counts since start; not before the first that is set.
+static uint64_t deadline = UINT64_MAX;
 
 void timer_start(void) {
     DEBUG_DEMCR |= 1u << 24; // trace unit on
@@ -29,7 +31,15 @@ static uint64_t advance(void) {
 }
 
 void timer_isr(void) {
-    (void)advance();
+    if (advance() >= deadline) {
+        deadline = UINT64_MAX;
+        guard_expire();
+    }
+}
+
+// As late as SysTick comes next: that is soon enough for what does not end.
+void timer_set_deadline(uint32_t us) {
+    deadline = us ? advance() + (uint64_t)us * BOARD_CPU_HZ / 1000000u : UINT64_MAX;
 }
 
 uint64_t timer_ticks(void) {

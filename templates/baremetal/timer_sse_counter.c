@@ -12,6 +12,9 @@
 #define COUNTER_CONTROL REGISTER(BOARD_TIMER_CONTROL_BASE + 0x0u)
 #define COUNT_LOW REGISTER(BOARD_TIMER_BASE + 0x0u)
 #define COUNT_HIGH REGISTER(BOARD_TIMER_BASE + 0x4u)
+#define COMPARE_LOW REGISTER(BOARD_TIMER_BASE + 0x20u)
+#define COMPARE_HIGH REGISTER(BOARD_TIMER_BASE + 0x24u)
+#define COMPARE_CONTROL REGISTER(BOARD_TIMER_BASE + 0x2Cu)
 
 static uint64_t last;
 static uint64_t total;
@@ -29,6 +32,7 @@ static uint64_t count(void) {
 void timer_start(void) {
     COUNTER_CONTROL |= 1u;
     last = count();
+    enable_interrupt(BOARD_TIMER_IRQ);
 }
 
 uint64_t timer_ticks(void) {
@@ -46,4 +50,16 @@ void timer_resume(void) {
 }
 
 void timer_isr(void) {
+    COMPARE_CONTROL = 0u;
+    guard_expire();
+}
+
+void timer_set_deadline(uint32_t us) {
+    COMPARE_CONTROL = 0u;
+    if (us) {
+        const uint64_t end = count() + (uint64_t)us * BOARD_TIMER_CLOCK_HZ / 1000000u;
+        COMPARE_LOW = (uint32_t)end;
+        COMPARE_HIGH = (uint32_t)(end >> 32);
+        COMPARE_CONTROL = 1u;
+    }
 }

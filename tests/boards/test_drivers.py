@@ -78,6 +78,24 @@ def test_the_cycle_counter_is_extended_to_64_bits(library: ctypes.CDLL) -> None:
     assert library.timer_ticks() == cycles
 
 
+def test_a_deadline_is_noticed_once(library: ctypes.CDLL, real_board: Board) -> None:
+    library.timer_start()
+    cycles = 3 * real_board.cpu.clock_hz
+    library.fake_poke(CYCCNT, cycles % 2**32)
+    library.timer_isr()
+    library.timer_set_deadline(200_000)
+    due = cycles + real_board.cpu.clock_hz // 5
+    for now, count in [(due - 1, 0), (due, 1), (due + 2**24, 1)]:
+        library.fake_poke(CYCCNT, now % 2**32)
+        library.timer_isr()
+        assert library.fake_expired() == count
+    library.timer_set_deadline(200_000)
+    library.timer_set_deadline(0)
+    library.fake_poke(CYCCNT, (due + real_board.cpu.clock_hz) % 2**32)
+    library.timer_isr()
+    assert library.fake_expired() == 1
+
+
 def test_the_pll_makes_the_board_files_clock(real_board: Board, library: ctypes.CDLL) -> None:
     library.clock_start()
     pll = library.fake_peek(0x4002_3804)

@@ -1,0 +1,34 @@
+// Tasks run unprivileged on a stack of their own, so that whatever stops one
+// can be undone: guard.c. What they may touch is mpu.c's affair.
+//
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef GUARD_H
+#define GUARD_H
+
+#include <stdint.h>
+
+#include "utvm.h"
+
+// Of the linker script: where tasks have their stack.
+extern uint8_t utvm_task_stack[], utvm_task_stack_end[];
+
+// Makes one call; utvm_config's call.
+enum utvm_status guard_call(void *context, const struct utvm_call *call, struct utvm_fault *fault);
+
+// Sets or lifts the deadline; utvm_config's deadline.
+void guard_deadline(void *context, uint32_t us);
+
+// Allows tasks the code, the workspace and their stack, and nothing else.
+void mpu_start(const struct utvm_region *regions, uint32_t count);
+
+// Handlers of the vector table: of SVC, and of everything that stops a task or
+// the board.
+void service_handler(void);
+void fault_handler(void);
+
+// For a task whose function needs a privilege: see sync_code.c.
+void guard_sync_code(const void *address, uint32_t size);
+void sync_code(const void *address, uint32_t size);
+
+#endif
