@@ -68,6 +68,21 @@ def test_variables_of_a_module_and_raw_memory(host: Device) -> None:
         host.sync()
 
 
+def test_zones_that_waited_behind_a_failing_call_are_made(host: Device) -> None:
+    module = host.load_module(CODE)
+    x = host.tensor(np.zeros(3, np.int8), name="x")
+    with pytest.raises(DeviceError, match="nowhere"):
+        host.session.call(0x10, "nowhere", (x,))
+        y = host.empty(8, name="y")
+        module["poke"](y, 0, 1)
+        host.sync()
+    module["poke"](y, 0, 1)
+    host.sync()
+    with pytest.raises(DeviceError, match="memory after tensor y"):
+        module["poke"](y, 8, 1)
+        host.sync()
+
+
 def test_many_tensors_at_once(host: Device) -> None:
     source = "void f(char *a, char *b, char *c, char *d, char *e, char *f, int at) { f[at] = 1; }"
     module = host.load_module(source)

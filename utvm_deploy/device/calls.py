@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,6 +13,9 @@ from utvm_deploy.link.base import Task
 
 #: One run of a function may take this long, by the device's clock, if the caller says nothing else.
 CALL_TIMEOUT_S = 0.2
+
+# Larger numbers are more likely addresses than counts: errors show them as such.
+_MIN_ADDRESS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -52,21 +55,20 @@ Argument = Tensorlike | int
 
 
 class Call:
-    """One queued call; reading ``ticks`` runs everything that is queued up to it.
-
-    ``text`` is the call as errors name it.
-    """
+    """One queued call; reading ``ticks`` runs everything that is queued up to it."""
 
     def __init__(
         self,
         task: Task,
-        text: str,
+        name: str,
+        arguments: Sequence[object],
         blocks: tuple[Block, ...] = (),
         *,
         is_ours: bool = False,
     ) -> None:
         self.task = task
-        self.text = text
+        self._name = name
+        self._arguments = arguments
         #: What it was given, and what it therefore may write.
         self.blocks = blocks
         #: The queue's own, such as the filling of a red zone: nobody holds it.
@@ -78,6 +80,11 @@ class Call:
     def __repr__(self) -> str:
         state = "queued" if self._flush else "failed" if self._error else "done"
         return f"<Call {self.text}: {state}>"
+
+    @property
+    def text(self) -> str:
+        """The call as errors name it."""
+        return f"{self._name}({', '.join(map(_argument_text, self._arguments))})"
 
     @property
     def is_done(self) -> bool:
@@ -112,3 +119,8 @@ class Call:
     def fail(self, error: UtvmError) -> None:
         """It failed, or will never run."""
         self._flush, self._error = None, error
+
+
+def _argument_text(argument: object) -> str:
+    is_address = isinstance(argument, int) and argument >= _MIN_ADDRESS
+    return f"{argument:#x}" if is_address else str(argument)

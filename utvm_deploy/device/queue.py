@@ -96,10 +96,10 @@ class Queue:
 
     def add_sync(self, block: Block, function: int) -> None:
         """Before the next call runs, the image's ``function`` makes code in ``block`` visible."""
-        self._add_ours(Task(function, (block.address, block.size)), "the cache maintenance", block)
+        self._add_ours(Task(function, (block.address, block.size)), "utvm_sync_code", block)
 
     def _add_ours(self, task: Task, text: str, block: Block) -> None:
-        self._waiting.append(Call(task, f"{text} for {block.what}", (block,), is_ours=True))
+        self._waiting.append(Call(task, text, (block.what,), (block,), is_ours=True))
 
     def add_zones(self, block: Block) -> None:
         """Before the next call runs, the block has its red zones."""
@@ -124,9 +124,12 @@ class Queue:
             return
         calls, self._waiting, self._asked = self._waiting, [], 0
         blocks = list(dict.fromkeys(b for c in calls if not c.is_ours for b in c.blocks))
-        report = self._report() if blocks else None
-        checks = self._checks(blocks, report) if report else []
+        report: Block | None = None
+        checks: list[Call] = []
         try:
+            if blocks:
+                report = self._report()
+                checks = self._checks(blocks, report)
             self._run([*calls, *checks])
             if report is not None:
                 self._look_at(report, calls, blocks)
@@ -134,24 +137,21 @@ class Queue:
             if report is not None:
                 self._look_after_stop(error, report, checks, blocks)
             raise
+        except UtvmError as error:
+            _fail_all(calls, error)
+            raise
         finally:
             # Only Ctrl-C and bugs leave calls behind that nobody has told.
-            stopped = DeviceError("the batch was interrupted")
-            for call in calls:
-                if not call.is_done:
-                    call.fail(not_run(call, stopped))
+            _fail_all(calls, DeviceError("the batch was interrupted"))
+            # What is ours is still to be done: others rely on it.
+            self._waiting[:0] = [call for call in calls if not call.is_done]
 
     def _run(self, calls: Sequence[Call]) -> None:
         for frame in self._frames(calls):
             try:
                 self._run_frame(frame)
             except UtvmError as error:
-                left = [call for call in calls if not call.is_done]
-                for call in left:
-                    if not call.is_ours:
-                        call.fail(not_run(call, error))
-                # What is ours is still to be done: others rely on it. The checks come anew.
-                self._waiting[:0] = [call for call in left if call.is_ours and call.blocks]
+                _fail_all(calls, error)
                 raise
 
     def _run_frame(self, frame: Sequence[_Run]) -> None:
@@ -218,11 +218,11 @@ class Queue:
     def _checks(self, blocks: Sequence[Block], report: Block) -> list[Call]:
         """Tasks that report the first overwritten byte around ``blocks``."""
         zones = [zone for block in blocks for zone in block.zones]
-        tasks = [Task(self._fill, (report.address, 4, 0))]
+        tasks = []
         for at in range(0, len(zones), _ZONES_PER_CHECK):
             some = zones[at : at + _ZONES_PER_CHECK]
             tasks.append(Task(self._check, (report.address, ZONE_PATTERN, *some)))
-        return [Call(task, "the check of the red zones", is_ours=True) for task in tasks]
+        return [Call(task, CHECK_SYMBOL, (), is_ours=True) for task in tasks]
 
     def _broken(self, report: Block, blocks: Sequence[Block]) -> tuple[Block, str] | None:
         """The block beside which something was written, and where; its zones become whole."""
@@ -233,6 +233,7 @@ class Queue:
             side = block.zone_at(broken)
             if side is not None:
                 # Told once is enough.
+                self.add_zeros(report, report.address)
                 self.add_zones(block)
                 return block, f"memory {side} {block.what} was overwritten, first at {broken:#010x}"
         raise DeviceError(
@@ -296,9 +297,17 @@ def _wire_bytes(task: Task) -> int:
     return TASK.size_bytes + _WORD_BYTES * len(task.args)
 
 
+def _fail_all(calls: Sequence[Call], reason: UtvmError) -> None:
+    """Those that somebody asked for and that did not run yet never will."""
+    for call in calls:
+        if not call.is_done and not call.is_ours:
+            call.fail(not_run(call, reason))
+
+
 def not_run(call: Call, reason: UtvmError) -> DeviceError:
     """What a call says that waited behind one that failed."""
-    return DeviceError(f"{call.text} did not run, because of this before it: {reason}")
+    kind = DeviceReset if isinstance(reason, DeviceReset) else DeviceError
+    return kind(f"{call.text} did not run, because of this before it: {reason}")
 
 
 def _lost_ticks(call: Call, failed: Call) -> DeviceError:

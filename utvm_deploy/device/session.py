@@ -18,8 +18,6 @@ from utvm_deploy.project import Image
 
 # Words on the wire.
 _MIN_WORD, _MAX_WORD = -(1 << 31), (1 << 32) - 1
-# Larger numbers are more likely addresses than counts: errors show them as such.
-_MIN_ADDRESS = 1 << 20
 
 
 class Session:
@@ -159,9 +157,8 @@ class Session:
         blocks: Sequence[Block] = (),
     ) -> Call:
         """Queue a call of a function; ``blocks`` take part beside the arguments."""
-        text = f"{name}({', '.join(map(_argument_text, arguments))})"
         if repeat < 1:
-            raise DeviceError(f"{text} cannot run {repeat} times; repeat it once or more")
+            raise DeviceError(f"{name} cannot run {repeat} times; repeat it once or more")
         words = []
         involved = list(blocks)
         for position, argument in enumerate(arguments):
@@ -176,7 +173,7 @@ class Session:
         if timeout_s is None:
             timeout_s = CALL_TIMEOUT_S * repeat
         task = Task(function, tuple(words), repeat, deadline_s=timeout_s)
-        return self.queue.add(Call(task, text, tuple(dict.fromkeys(involved))))
+        return self.queue.add(Call(task, name, arguments, tuple(dict.fromkeys(involved))))
 
     def symbols(self) -> Mapping[str, int]:
         """Functions and objects of the image and of loaded modules."""
@@ -197,6 +194,7 @@ class Session:
     def _zone_report(self) -> Block:
         if self._report is None:
             self._report = self.memory.allocate(4, "the report on red zones")
+            self.write_now(self._report.address, bytes(4))
         return self._report
 
 
@@ -212,11 +210,6 @@ class _Watched:
     def execute(self, tasks: Sequence[Task], timeout_s: float) -> list[tuple[int, ...]]:
         with self._session.watch():
             return self._session.link.execute(tasks, timeout_s)
-
-
-def _argument_text(argument: object) -> str:
-    is_address = isinstance(argument, int) and argument >= _MIN_ADDRESS
-    return f"{argument:#x}" if is_address else str(argument)
 
 
 def _word(argument: object, name: str, position: int) -> int:
