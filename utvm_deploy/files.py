@@ -16,6 +16,10 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
     Raises UtvmError if the folder is missing or may not be written.
     """
+    if path.is_dir():
+        raise UtvmError(f"cannot write {path}: it is a folder; give a file's name")
+    if not path.parent.is_dir():
+        raise UtvmError(f"cannot write {path}: there is no folder {path.parent}; make it first")
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from utvm_deploy.errors import UtvmError
+
 _PACKAGE = Path(__file__).resolve().parent
 
 
@@ -27,5 +29,10 @@ def cache_dir() -> Path:
     configured = os.environ.get("UTVM_CACHE")
     if configured:
         return Path(configured)
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "utvm_deploy"
+    base = os.environ.get("XDG_CACHE_HOME")
+    if base:
+        return Path(base) / "utvm_deploy"
+    try:
+        return Path.home() / ".cache" / "utvm_deploy"
+    except RuntimeError as error:  # no HOME, and a user without an entry: a container's, mostly
+        raise UtvmError("no home folder is known to keep images in; set UTVM_CACHE") from error

@@ -180,14 +180,25 @@ def test_dry_run_prints_commands_and_runs_none(
         (["verify", DIGITS, "--board", "mps2_an50"], "did you mean 'mps2_an500'"),
         (["verify", DIGITS, "--board", "no/such.toml"], "no/such.toml"),
         (["verify", "text.tflite", "--board", "host"], "text.tflite"),
-        (["verify", DIGITS, "--board", "host", "--golden", "text.npz"], "text.npz"),
-        (["verify", DIGITS, "--board", "host", "--golden", "missing.npz"], "missing.npz"),
+        (["verify", DIGITS, "--board", "host", "--golden", "text.npz"], "text.npz is no .npz file"),
+        (["verify", DIGITS, "--board", "host", "--golden", "missing.npz"], "missing.npz: No such"),
         (["run", DIGITS, "--board", "host", "--input", "missing.npy"], "missing.npy"),
         (["run", DIGITS, "--board", "host", "--input", "wrong.npy"], "shape"),
         (["run", DIGITS, "--board", "host", "--input", "float.npy"], "int8"),
         (["run", DIGITS, "--board", "host", "--name", "7up"], "7up"),
         (["run", DIGITS, "--board", "host", "--name", "int"], "int"),
-        (["compile", DIGITS, "--board", "host", "-o", "no/such/dir/x.tar"], "no/such/dir"),
+        (
+            ["compile", DIGITS, "--board", "host", "-o", "no/such/dir/x.tar"],
+            "no folder no/such/dir",
+        ),
+        (["compile", DIGITS, "--board", "host", "-o", "."], "it is a folder"),
+        (["inspect", DIGITS, "--svg", "."], "it is a folder"),
+        (["compile", "own.tflite", "--board", "host", "-o", "own.tflite"], "the model itself"),
+        (["inspect", "own.tflite", "--svg", "./own.tflite"], "the model itself"),
+        (["bundle", "own.tflite", "--board", "host", "-o", "link.tflite"], "the model itself"),
+        (["run", "own.tflite", "--board", "host", "--output", "own.tflite"], "the model itself"),
+        (["bundle", "--check", "."], "manifest.json is missing: . is no bundle"),
+        (["run", DIGITS, "--board", "host", "--input", "text.npz"], "no .npy array"),
         (["project", "build", "nowhere"], "nowhere"),
         (["project", "create", "text.tar", "tree", "--board", "host"], "text.tar"),
         (["bundle", "--check", "nowhere"], "nowhere"),
@@ -199,10 +210,25 @@ def test_nonsense_gets_one_sentence(
 ) -> None:
     for name in ("text.tflite", "text.npz", "text.tar"):
         (tmp_path / name).write_text("this is not what its name says\n" * 20)
+    (tmp_path / "own.tflite").write_bytes(Path(DIGITS).read_bytes())
+    (tmp_path / "link.tflite").symlink_to("own.tflite")
     np.save(tmp_path / "wrong.npy", np.zeros((1, 3), np.int8))
     np.save(tmp_path / "float.npy", np.zeros((1, 8, 8, 1), np.float32))
     said = failure(capsys, *argv)
     assert says in said
+    assert (tmp_path / "own.tflite").read_bytes() == Path(DIGITS).read_bytes()
+
+
+def test_without_a_home_folder_the_cache_must_be_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    for name in ("UTVM_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    assert "set UTVM_CACHE" in failure(capsys, "verify", DIGITS, "--board", "host")
 
 
 def test_json_failure_is_an_object(capsys: pytest.CaptureFixture[str]) -> None:

@@ -180,3 +180,12 @@ def test_a_reader_that_goes_away_is_not_an_error_to_talk_about(verb: list[str]) 
     assert done.returncode == 1
     assert "error" not in done.stderr.lower()
     assert "Traceback" not in done.stderr
+
+
+def test_a_locale_without_the_characters_is_no_error() -> None:
+    # inspect writes multiplication signs.
+    env = environment(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    with running(env, "-m", "utvm_deploy", "inspect", DIGITS) as command:
+        out, said = command.communicate(timeout=PATIENCE_S)
+    assert (command.returncode, said) == (0, "")
+    assert "3\\xd73" in out

@@ -26,7 +26,8 @@ LAYERS = (
     ("board_facts",),
     ("cores", "bench_file"),
     ("process", "toml_table", "files", "progress"),
-    ("paths", "errors"),
+    ("paths",),
+    ("errors",),
 )
 #: Dependency -> the only units (or modules) that may import it.
 DOORS = {

@@ -114,8 +114,9 @@ def _explanation(
             f"the reference interpreter took more than {timeout_s:g} s on {path.name}; "
             "use fewer samples"
         )
-    if refusal.exists():
-        return f"the reference interpreter refuses {path.name}: {refusal.read_text('utf-8')}"
+    # An empty one: the disk was too full to say why; standard error holds the reason.
+    if refusal.exists() and (reason := refusal.read_text("utf-8")):
+        return f"the reference interpreter refuses {path.name}: {reason}"
     lines = completed.output.strip().splitlines()
     last_words = f" ({lines[-1].strip()})" if lines else ""
     how = f"exited with status {completed.returncode}"

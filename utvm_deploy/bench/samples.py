@@ -55,8 +55,10 @@ def load_input(path: Path, tensor: Tensor) -> Array:
     """One input of one sample from an ``.npy`` file."""
     try:
         array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise ModelError(f"cannot read {path} as an .npy array: {error}") from error
+    except OSError as error:
+        raise ModelError(f"cannot read the input {path}: {error.strerror or error}") from error
+    except (ValueError, EOFError) as error:
+        raise ModelError(f"{path} is no .npy array; write one with numpy.save") from error
     if not isinstance(array, np.ndarray):
         raise ModelError(f"{path} holds several arrays; give an .npy file with one")
     if array.size != int(np.prod(tensor.shape)):
@@ -78,8 +80,12 @@ def _load_npz(path: Path) -> dict[str, Array]:
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-        raise ModelError(f"cannot read {path} as an .npz file of samples: {error}") from error
+    except OSError as error:
+        raise ModelError(f"cannot read the samples {path}: {error.strerror or error}") from error
+    except (ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        raise ModelError(
+            f"{path} is no .npz file of arrays; write one with numpy.savez(path, inputs=...)"
+        ) from error
 
 
 def _columns(

@@ -16,6 +16,8 @@ MAX_BUNDLE_BYTES = 512 * 1024 * 1024
 def check_bundle(path: Path) -> None:
     """Raise BundleError naming the file that is missing, altered or extra."""
     if path.is_dir():
+        if not (path / MANIFEST).is_file():  # before a large folder is read for nothing
+            raise BundleError(f"{MANIFEST} is missing: {path} is no bundle")
         files = _read_folder(path)
     elif path.is_file():
         files = _read_zip(path)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from utvm_deploy.board import Board, load_board
+from utvm_deploy.errors import UtvmError
 
 #: What ``add_subparsers`` returns; argparse keeps the class private.
 Verbs = Any
@@ -68,6 +69,13 @@ def add_name(parser: argparse.ArgumentParser) -> None:
         metavar="PREFIX",
         help="prefix of every C symbol; default: from the file's name",
     )
+
+
+def keep_model(model: Path, *outputs: Path | None) -> None:
+    """Refuse an output that would replace the model it is made from."""
+    for output in outputs:
+        if output is not None and output.exists() and model.exists() and output.samefile(model):
+            raise UtvmError(f"{output} is the model itself; give another name for the output")
 
 
 def board_of(args: argparse.Namespace) -> Board:

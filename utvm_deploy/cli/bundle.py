@@ -12,7 +12,15 @@ from utvm_deploy.bench.profile import profile
 from utvm_deploy.bench.samples import Samples, load_golden, random_samples
 from utvm_deploy.board import Board
 from utvm_deploy.bundle import FORMATS, check_bundle, write_bundle
-from utvm_deploy.cli.arguments import Verbs, add_board, add_name, add_verb, board_of, positive
+from utvm_deploy.cli.arguments import (
+    Verbs,
+    add_board,
+    add_name,
+    add_verb,
+    board_of,
+    keep_model,
+    positive,
+)
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.profile import profile_summary
 from utvm_deploy.cli.reports import memory_line
@@ -75,6 +83,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
 
 
 def _write(args: argparse.Namespace, out: Output) -> int:
+    keep_model(args.model, args.output)
     board = board_of(args)
     graph = load_model(args.model)
     samples = (

@@ -6,7 +6,15 @@ import argparse
 from pathlib import Path
 
 import utvm_deploy
-from utvm_deploy.cli.arguments import Verbs, add_board, add_model, add_name, add_verb, board_of
+from utvm_deploy.cli.arguments import (
+    Verbs,
+    add_board,
+    add_model,
+    add_name,
+    add_verb,
+    board_of,
+    keep_model,
+)
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.reports import compiled_summary, memory_line
 from utvm_deploy.compiler.library_format import write_library
@@ -38,6 +46,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, out: Output) -> int:
     """Compile, check the sizes and write the archive."""
+    keep_model(args.model, args.output)
     board = board_of(args)
     dumped: dict[str, str] = {}
     with out.progress() as progress:

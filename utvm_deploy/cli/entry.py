@@ -5,6 +5,7 @@ Imports next to nothing, so that Ctrl-C while the rest is loading is no tracebac
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -26,6 +27,10 @@ def as_process(work: Callable[[], int]) -> int:
         # `nohup` has SIGHUP ignored: leave it so.
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, _end)
+    # Characters that the user's locale cannot show are shown as escapes.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = work()
     except KeyboardInterrupt:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from utvm_deploy.bench.inspect import Inspection, TensorFacts, graph_svg, inspect_model
-from utvm_deploy.cli.arguments import Verbs, add_model, add_verb
+from utvm_deploy.cli.arguments import Verbs, add_model, add_verb, keep_model
 from utvm_deploy.cli.output import Output
 from utvm_deploy.files import write_text
 from utvm_deploy.frontend.tflite import load_model
@@ -24,11 +24,14 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, out: Output) -> int:
     """Print the operators and totals."""
+    keep_model(args.model, args.svg)
     graph = load_model(args.model)
     found = inspect_model(graph)
-    _report(found, out)
-    if args.svg and not args.dry_run:
+    is_drawn = args.svg and not args.dry_run
+    if is_drawn:
         write_text(args.svg, graph_svg(graph))
+    _report(found, out)
+    if is_drawn:
         out.line(f"picture: {args.svg}")
     facts = asdict(found)
     facts["sha256"] = facts.pop("digest")

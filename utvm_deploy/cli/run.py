@@ -9,7 +9,15 @@ from pathlib import Path
 import numpy as np
 
 from utvm_deploy.bench.samples import load_input, random_samples
-from utvm_deploy.cli.arguments import Verbs, add_board, add_model, add_name, add_verb, board_of
+from utvm_deploy.cli.arguments import (
+    Verbs,
+    add_board,
+    add_model,
+    add_name,
+    add_verb,
+    board_of,
+    keep_model,
+)
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import compile_step, dry_run_step, load_step
 from utvm_deploy.errors import ModelError
@@ -43,6 +51,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, out: Output) -> int:
     """Run and print, or write, the outputs."""
+    keep_model(args.model, *args.output)
     board = board_of(args)
     graph = load_model(args.model)
     if args.input and len(args.input) != len(graph.inputs):
