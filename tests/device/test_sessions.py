@@ -10,7 +10,7 @@ from tiny_model import tiny_model
 
 import utvm_deploy
 from utvm_deploy.device import Device
-from utvm_deploy.errors import DeviceError, DeviceReset, LinkError, UtvmError
+from utvm_deploy.errors import DeviceError, DeviceFault, DeviceReset, LinkError, UtvmError
 
 CODE = "void inc(int *x) { ++*x; } void stuck(int *x) { while (*(volatile int *)x) { } }"
 
@@ -96,6 +96,30 @@ def test_an_endless_loop_is_an_error_on_that_call(device: Device) -> None:
     y = device.tensor(np.ones(1, np.int32))
     device.load_module(CODE)["inc"](y)
     assert y.numpy()[0] == 2
+
+
+def test_a_wild_write_is_an_error_on_that_call(device: Device) -> None:
+    module = device.load_module(CODE)
+    x = device.tensor(np.ones(1, np.int32), name="x")
+    before = module["inc"](x)
+    wild = module["inc"](8)
+    behind = module["inc"](x)
+    with pytest.raises(UtvmError, match=r"inc\(8\)") as caught:
+        device.sync()
+    for call in (before, wild, behind):
+        assert call.is_done
+    if isinstance(caught.value, DeviceFault):
+        # The port stopped it: what came before ran, nothing is lost.
+        assert caught.value.index == 1 and wild.error is caught.value
+        with pytest.raises(DeviceError, match=r"^inc\(x\) did not run, because inc\(8\) before it"):
+            _ = behind.ticks
+        assert x.numpy()[0] == 2
+        module["inc"](x)
+        assert x.numpy()[0] == 3
+    else:
+        with pytest.raises(DeviceReset, match="tensor x"):
+            x.numpy()
+        assert device.tensor(np.ones(3, np.int8)).numpy().sum() == 3
 
 
 def test_two_devices_share_nothing() -> None:

@@ -147,7 +147,7 @@ class Device:
         assert self._link is not None and self._image is not None and self._running is not None
         if self._session is None or self._session.ended:
             if self._session is not None and self._session.is_silent:
-                log.warning("%s: %s; restarting it", self.board.name, self._session.ended)
+                log.info("%s; restarting it", self._session.ended)
                 self._running.reset()
             self._begin(self._greet(self._link, self._running, self._image))
         assert self._session is not None

@@ -134,6 +134,9 @@ class Queue:
             if report is not None:
                 self._look_at(report, calls, blocks)
         except StoppedTask as error:
+            # Counted as the caller does, who knows nothing of our own tasks.
+            asked = [call for call in calls if not call.is_ours]
+            error.index = next((i for i, c in enumerate(asked) if c.error is error), error.index)
             if report is not None:
                 self._look_after_stop(error, report, checks, blocks)
             raise
@@ -306,6 +309,10 @@ def _fail_all(calls: Sequence[Call], reason: UtvmError) -> None:
 
 def not_run(call: Call, reason: UtvmError) -> DeviceError:
     """What a call says that waited behind one that failed."""
+    if isinstance(reason, StoppedTask):
+        return DeviceError(
+            f"{call.text} did not run, because {reason.task} before it was stopped: {reason.cause}"
+        )
     kind = DeviceReset if isinstance(reason, DeviceReset) else DeviceError
     return kind(f"{call.text} did not run, because of this before it: {reason}")
 
