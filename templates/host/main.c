@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "guard.h"
 #include "utvm.h"
 
 // Memory that the host PC lays out, in bytes; a plain number, because the
@@ -171,6 +172,8 @@ int main(int argc, char **argv) {
         .write = port_write,
         .ticks = port_ticks,
         .reset = port_reset,
+        .call = guard_call,
+        .deadline = guard_deadline,
         .code_written = port_code_written,
         .rx_buffer = rx,
         .rx_size = sizeof rx,
@@ -189,6 +192,10 @@ int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
     if (set_nonblocking(STDIN_FILENO) || set_nonblocking(STDOUT_FILENO)) {
         last_words("cannot use standard input and output");
+        return 1;
+    }
+    if (guard_start()) {
+        last_words("cannot guard tasks");
         return 1;
     }
 

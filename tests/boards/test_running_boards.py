@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import signal
 import time
 import zlib
 from collections.abc import Iterator
@@ -15,9 +16,17 @@ from tiny_model import tiny_model
 
 from utvm_deploy.board import Board, load_board
 from utvm_deploy.errors import DeviceReset, LinkError, LinkTimeout, TaskTimeout
-from utvm_deploy.link.base import Task
+from utvm_deploy.link.base import Link, Task
 from utvm_deploy.link.monitor import MonitorLink
-from utvm_deploy.probe import FAULT_BYTES, FAULT_SYMBOL, RunningBoard, describe_fault, start
+from utvm_deploy.probe import (
+    FAULT_BYTES,
+    FAULT_SYMBOL,
+    RunningBoard,
+    describe_fault,
+    needs_debugger,
+    open_link,
+    start,
+)
 from utvm_deploy.project import Image, build_image
 
 EXECUTE_TIMEOUT_S = 20.0
@@ -30,18 +39,19 @@ def image(board: Board) -> Image:
 
 @pytest.fixture
 def running(board: Board, image: Image) -> Iterator[RunningBoard]:
-    with start(board, image) as running:
+    with start(board, image, has_debug_stream=needs_debugger(board.link.kinds[0])) as running:
         yield running
 
 
 @pytest.fixture
-def link(running: RunningBoard) -> MonitorLink:
-    link = MonitorLink(running.stream)
+def link(board: Board, running: RunningBoard) -> Link:
+    """The first of the board's links, by itself."""
+    link = open_link(running, board.link.kinds[0], "{:#010x}".format)
     link.hello()
     return link
 
 
-def test_hello_agrees_with_board_and_elf(board: Board, image: Image, link: MonitorLink) -> None:
+def test_hello_agrees_with_board_and_elf(board: Board, image: Image, link: Link) -> None:
     hello = link.hello()
     assert hello.image.startswith("tiny@")
     assert hello.workspace_address == image.symbols["utvm_workspace"]
@@ -51,7 +61,7 @@ def test_hello_agrees_with_board_and_elf(board: Board, image: Image, link: Monit
     assert (hello.ticks_per_second, hello.tick_unit) == expected
 
 
-def test_regions_are_the_board_files(board: Board, link: MonitorLink) -> None:
+def test_regions_are_the_board_files(board: Board, link: Link) -> None:
     if board.is_host:
         pytest.skip("a process has no regions of a board file")
     flash, ram = board.main_flash, board.main_ram
@@ -61,7 +71,7 @@ def test_regions_are_the_board_files(board: Board, link: MonitorLink) -> None:
     assert set(rights) <= {(region.address, region.size) for region in board.memory}
 
 
-def test_memory_comes_back_as_written(link: MonitorLink) -> None:
+def test_memory_comes_back_as_written(link: Link) -> None:
     hello = link.hello()
     data = bytes(range(256)) * 20
     # Both ends of the workspace, so that its bounds are true.
@@ -74,7 +84,7 @@ def test_memory_comes_back_as_written(link: MonitorLink) -> None:
         assert link.checksum(address, len(data)) == zlib.crc32(data)
 
 
-def test_a_model_and_the_crc_task_run(image: Image, link: MonitorLink) -> None:
+def test_a_model_and_the_crc_task_run(image: Image, link: Link) -> None:
     arena = link.hello().workspace_address
     link.write(arena, bytes(16))
     out = arena + 64
@@ -94,7 +104,7 @@ def test_a_model_and_the_crc_task_run(image: Image, link: MonitorLink) -> None:
 
 
 def test_instruction_counts_are_exact_and_repeat(
-    board: Board, image: Image, running: RunningBoard, link: MonitorLink
+    board: Board, image: Image, running: RunningBoard, link: Link
 ) -> None:
     if board.project.timer is None or board.project.timer.unit != "instructions":
         pytest.skip("this board's ticks are no instructions")
@@ -145,7 +155,7 @@ def test_the_timer_counts_beyond_32_bits(board: Board) -> None:
             link.execute([Task(spin, (turns,), deadline_s=190.0)], EXECUTE_TIMEOUT_S)
 
 
-def test_a_reset_is_noticed(link: MonitorLink, running: RunningBoard) -> None:
+def test_a_reset_is_noticed(link: Link, running: RunningBoard) -> None:
     nonces = {link.hello().nonce}
     for _ in range(3):
         link.reset()
@@ -156,9 +166,7 @@ def test_a_reset_is_noticed(link: MonitorLink, running: RunningBoard) -> None:
     assert len(nonces) == 6
 
 
-def test_a_reset_behind_the_links_back_is_an_error(
-    link: MonitorLink, running: RunningBoard
-) -> None:
+def test_a_reset_behind_the_links_back_is_an_error(link: Link, running: RunningBoard) -> None:
     address = link.hello().workspace_address
     running.reset()
     with pytest.raises((DeviceReset, LinkError)):
@@ -168,9 +176,7 @@ def test_a_reset_behind_the_links_back_is_an_error(
     assert link.read(address, 4) == b"good"
 
 
-def test_a_runtime_that_hangs_can_be_reset(
-    image: Image, link: MonitorLink, running: RunningBoard
-) -> None:
+def test_a_runtime_that_hangs_can_be_reset(image: Image, link: Link, running: RunningBoard) -> None:
     endless = Task(image.symbols["tiny_spin"], (0xFFFF_FFFF,), repeat=100, deadline_s=4000.0)
     with pytest.raises(LinkTimeout):
         link.execute([endless], 0.3)
@@ -181,11 +187,11 @@ def test_a_runtime_that_hangs_can_be_reset(
     assert link.read(address, 4) == b"good"
 
 
-def test_a_fault_of_the_runtime_is_no_silence(
-    board: Board, image: Image, link: MonitorLink
-) -> None:
+def test_a_fault_of_the_runtime_is_no_silence(board: Board, image: Image, link: Link) -> None:
     if board.is_host:
         pytest.skip("a process whose runtime faults dies; see the next test")
+    if not isinstance(link, MonitorLink):
+        pytest.skip("the runtime is on no stack while a debugger writes; see test_debug_link")
     nonce = link.hello().nonce
     address = image.symbols[FAULT_SYMBOL]
     assert describe_fault(link.read(address, FAULT_BYTES), image.symbols) is None
@@ -209,15 +215,18 @@ def test_a_dead_process_is_no_silence() -> None:
         link = MonitorLink(running.stream)
         link.hello()
         assert running.is_alive()
+        assert running.pid is not None
+        os.kill(running.pid, signal.SIGKILL)
         with pytest.raises(LinkError):
-            link.execute([Task(image.symbols["tiny_touch"], (0,))], EXECUTE_TIMEOUT_S)
+            link.execute([Task(image.symbols["tiny_spin"], (1,))], EXECUTE_TIMEOUT_S)
         assert not running.is_alive()
 
 
 def test_close_leaves_neither_process_nor_descriptor(board: Board, image: Image) -> None:
     before = set(os.listdir("/proc/self/fd"))
-    running = start(board, image)
-    MonitorLink(running.stream).hello()
+    kind = board.link.kinds[0]
+    running = start(board, image, has_debug_stream=needs_debugger(kind))
+    open_link(running, kind, str).hello()
     pid = running.pid
     assert pid is not None and Path(f"/proc/{pid}").exists()
     running.close()
@@ -229,7 +238,7 @@ def test_close_leaves_neither_process_nor_descriptor(board: Board, image: Image)
         running.stream.read(1, 0.1)
 
 
-def test_an_idle_board_uses_no_processor_time(link: MonitorLink, running: RunningBoard) -> None:
+def test_an_idle_board_uses_no_processor_time(link: Link, running: RunningBoard) -> None:
     def used_ticks() -> int:
         fields = Path(f"/proc/{running.pid}/stat").read_text().rpartition(")")[2].split()
         return int(fields[11]) + int(fields[12])

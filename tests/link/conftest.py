@@ -19,6 +19,7 @@ def build_host(program: Path, *flags: str) -> Path:
     """One compiler line; small payloads, so that ordinary tests split and chunk."""
     sources = [
         data_dir("templates") / "host" / "main.c",
+        data_dir("templates") / "host" / "guard.c",
         Path(__file__).parent / "tasks.c",
         *sorted(runtime_dir().glob("*.c")),
     ]
