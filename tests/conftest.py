@@ -20,7 +20,7 @@ from utvm_deploy.toml_table import read_toml
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Every board that runs on this computer; each end-to-end test runs once on each.
-RUNNABLE_BOARDS = ("host", "mps2_an500", "mps2_an386", "mps2_an385", "mps3_an547")
+RUNNABLE_BOARDS = ("host", "mps2_an500", "mps2_an386", "mps2_an385", "mps3_an547", "netduinoplus2")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
