@@ -13,7 +13,7 @@ import utvm_deploy
 from utvm_deploy.board import Board
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.device import Device
-from utvm_deploy.errors import BuildError, DeviceError
+from utvm_deploy.errors import BuildError, CompileError, DeviceError
 from utvm_deploy.kernels.movement import Copy
 from utvm_deploy.paths import data_dir
 
@@ -111,6 +111,31 @@ def test_kernels_as_modules(device: Device) -> None:
         x, y = device.tensor(np.arange(-2, 3, dtype=np.int8)), device.empty(5)
         module[name](x, y)
         np.testing.assert_array_equal(y.numpy(), x.numpy())
+
+
+def test_working_memory_of_kernels_comes_with_the_module(host: Device) -> None:
+    from tvm import te
+
+    source = te.placeholder((300,), "int32", "source")
+    doubled = te.compute((300,), lambda i: source[i] * 2, "doubled")
+    turned = te.compute((300,), lambda i: doubled[299 - i] + 1, "turned")
+    func = te.create_prim_func([source, turned])
+    free = host.session.memory.free_bytes if host.hello else 0
+    module = host.load_kernels({"turn": func, "again": func}, name="turning")
+    assert list(module) == ["again", "turn"]
+    x, y = host.tensor(np.arange(300, dtype=np.int32)), host.empty(300, np.int32)
+    for name in module:
+        call = module[name](x, y)
+        np.testing.assert_array_equal(y.numpy(), np.arange(300)[::-1] * 2 + 1)
+        # The third argument is ours.
+        assert call.text == f"{name}(int32[300], int32[300], scratch0)"
+    for thing in (x, y):
+        thing.free()
+    module.unload()
+    # All but what the session keeps to report on red zones.
+    assert free - host.session.memory.free_bytes == 96
+    with pytest.raises(CompileError, match="the same name"):
+        host.load_kernels([Copy(5, "int8"), Copy(5, "int8")])
 
 
 def test_a_model_in_ram(device: Device, digits: Callable[[Board], CompiledModel]) -> None:
