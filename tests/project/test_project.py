@@ -165,7 +165,11 @@ def test_a_link_overflow_is_one_sentence() -> None:
     assert "bytes of flash, and mps2_an500's region flash has 1,048,576 (" in sentence
 
 
-def test_a_compile_error_shows_its_line_and_keeps_its_log(image_cache: Path) -> None:
+def test_a_compile_error_shows_its_line_and_keeps_its_log(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # A cache of its own: in the shared one another worker may be building.
+    monkeypatch.setenv("UTVM_CACHE", str(tmp_path / "cache"))
     board = load_board("mps2_an500")
     with pytest.raises(BuildError) as caught:
         build_image(tiny_model(board, source="int tiny_run(void) { return oops; }\n"), board)
@@ -174,7 +178,7 @@ def test_a_compile_error_shows_its_line_and_keeps_its_log(image_cache: Path) -> 
     log = caught.value.log_path
     assert log is not None and "oops" in log.read_text()
     assert str(log) in str(caught.value)
-    assert not list((image_cache / "images").glob("new-*"))
+    assert not list((tmp_path / "cache" / "images").glob("new-*"))
 
 
 def test_a_warning_in_a_model_is_an_error() -> None:
