@@ -261,6 +261,33 @@ def test_much_memory_goes_through_the_debugger_and_batches_over_the_line() -> No
         assert device.read(at + 60_000, len(data)) == data
 
 
+def test_instructions_are_the_same_over_every_link() -> None:
+    counts = []
+    for kind in ("monitor", "debug", "monitor+debug"):
+        with utvm_deploy.connect("mps2_an386", link=kind) as device:
+            at = device.hello.workspace_address
+            device.write(at, bytes(4096))
+            crc = Task(device.symbol("utvm_crc32_of"), (at, 4096, at + 4096), repeat=3)
+            counts.append(device.execute([crc], TIMEOUT_S))
+    assert counts[0] == counts[1] == counts[2]
+
+
+def test_an_interrupted_call_does_not_spoil_the_next(
+    link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = link.hello().workspace_address
+    link.write(at, STUCK)
+
+    def interrupted(*_args: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(GdbClient, "wait_for_stop", interrupted)
+        link.execute([Task(at)], TIMEOUT_S)
+    link.write(at, RETURN)
+    assert len(link.execute([Task(at)], TIMEOUT_S)) == 1
+
+
 def test_links_have_names() -> None:
     both, debug_only, line_only = map(load_board, ("mps2_an500", "netduinoplus2", "host"))
     assert choose_link(both) == "monitor+debug"

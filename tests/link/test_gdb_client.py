@@ -192,6 +192,24 @@ def test_no_one_there_is_a_timeout() -> None:
         GdbClient(stream, GdbTimeouts(0.05, 0.05)).greet()
 
 
+@pytest.mark.parametrize("flood", [b"+", b"$T05#b9", b"%a#61", b"$O41#c4"])
+def test_a_server_that_talks_for_ever_is_a_timeout(flood: bytes) -> None:
+    class Flood:
+        def read(self, max_bytes: int, timeout_s: float) -> bytes:
+            return flood
+
+        def write(self, data: bytes, timeout_s: float) -> None:
+            pass
+
+        def close(self) -> None:
+            pass
+
+    began = time.monotonic()
+    with pytest.raises(LinkError):
+        GdbClient(Flood(), GdbTimeouts(0.05, 0.05)).greet()
+    assert time.monotonic() - began < 2.0
+
+
 def test_what_a_server_offers() -> None:
     offer = parse_offer("PacketSize=3fff;QStartNoAckMode+;qXfer:features:read-;swbreak?;=;x=y=z")
     assert offer.packet_bytes == 0x3FFF

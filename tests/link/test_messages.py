@@ -12,6 +12,7 @@ from utvm_deploy.link.messages import (
     BY_OPCODE,
     FAULT,
     HEADER,
+    MAILBOX,
     MESSAGES,
     OUTCOME,
     PROTOCOL_VERSION,
@@ -60,7 +61,7 @@ def test_names_of_opcodes() -> None:
 
 def test_the_specification_has_the_same_numbers() -> None:
     page = (Path(__file__).resolve().parents[2] / "PROTOCOL.md").read_text()
-    for layout in (HEADER, OUTCOME, TASK, FAULT):
+    for layout in (HEADER, OUTCOME, TASK, FAULT, MAILBOX):
         for field, offset in layout.offsets():
             assert f"| {offset} | {field.name} | {field.type} |" in page
     for field, offset in BY_NAME["HELLO"].reply.offsets():

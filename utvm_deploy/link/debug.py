@@ -213,10 +213,12 @@ class DebugLink:
 
     @contextlib.contextmanager
     def _session(self) -> Iterator[None]:
-        """A dialogue that breaks within the block is begun anew by the next call."""
+        """A dialogue that breaks within the block, be it by Ctrl-C, the next call begins anew."""
         try:
             yield
-        except LinkError:
+        except DeviceError:
+            raise
+        except BaseException:
             self._forget()
             raise
 

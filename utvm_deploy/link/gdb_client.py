@@ -108,6 +108,10 @@ class GdbClient:
     def greet(self) -> None:
         """Begin a dialogue; the core is halted afterwards."""
         self._forget()
+        # Answers to an older dialogue, such as one that Ctrl-C cut off.
+        drained_s = time.monotonic() + self._timeouts.reply_s
+        while self._stream.read(_READ_BYTES, 0) and time.monotonic() < drained_s:
+            pass
         # Whatever was said before: a core that runs stops, and a server that listens ignores it.
         opening = ACK + (INTERRUPT if self._is_running else b"")
         self._stream.write(opening, self._timeouts.reply_s)
@@ -389,25 +393,27 @@ class GdbClient:
 
     def _next_packet(self, what: str, deadline_s: float) -> bytes:
         while True:
-            while self._items:
-                item = self._items.pop(0)
-                if isinstance(item, Packet):
-                    log.debug("<- %s", _Shown(item.body))
-                    if self._acknowledges:
-                        self._stream.write(ACK, self._timeouts.reply_s)
-                    return item.body
-                if isinstance(item, DamagedPacket):
-                    self._repeat(NACK if self._acknowledges else b"", f"a packet {item.why}")
-                elif not item.is_good:
-                    self._repeat(self._last_sent, "it got ours damaged")
             left_s = deadline_s - time.monotonic()
-            arrived = self._stream.read(_READ_BYTES, max(left_s, 0))
-            self._items += self._decoder.feed(arrived)
-            if not arrived and left_s <= 0:
+            # What has arrived is looked at after the deadline too, but no server talks for ever.
+            if left_s < (-self._timeouts.reply_s if self._items else 0):
                 raise LinkTimeout(
                     f"asked {what}, {self.dialect.name} did not answer in time; is it still "
                     "connected to the core?"
                 )
+            if not self._items:
+                arrived = self._stream.read(_READ_BYTES, left_s)
+                self._items += self._decoder.feed(arrived)
+                continue
+            item = self._items.pop(0)
+            if isinstance(item, Packet):
+                log.debug("<- %s", _Shown(item.body))
+                if self._acknowledges:
+                    self._stream.write(ACK, self._timeouts.reply_s)
+                return item.body
+            if isinstance(item, DamagedPacket):
+                self._repeat(NACK if self._acknowledges else b"", f"a packet {item.why}")
+            elif not item.is_good:
+                self._repeat(self._last_sent, "it got ours damaged")
 
     def _repeat(self, data: bytes, why: str) -> None:
         self._repeats += 1
