@@ -63,8 +63,16 @@ def test_a_script_is_there(script: str) -> None:
 
 
 @pytest.mark.emulator
-def test_the_python_snippet() -> None:
-    (code,) = snippets("python")
+def test_the_python_snippets() -> None:
+    deploy, session = snippets("python")
+    lines = output_of(deploy)
+    assert len(lines) > 1
+    assert lines[-1].startswith("SOFTMAX ") and lines[-1].endswith(" (1, 10)")
+    (line,) = output_of(session)
+    assert line.startswith("[0 0 1 1 2 2 3 3] ")
+
+
+def output_of(code: str) -> list[str]:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         cwd=ROOT,
@@ -74,9 +82,7 @@ def test_the_python_snippet() -> None:
         timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    assert len(lines) > 1
-    assert lines[-1].startswith("SOFTMAX ") and lines[-1].endswith(" (1, 10)")
+    return done.stdout.splitlines()
 
 
 def test_the_c_snippet(tmp_path: Path) -> None:
