@@ -110,7 +110,8 @@ def test_the_four_primitives(link: Link, image: Image) -> None:
     tasks = [Task(crc, (at + 3, 100, out + 4 * (n % 9)), repeat=1 + n % 3) for n in range(200)]
     ticks = link.execute(tasks, TIMEOUT_S)
     assert [len(of_task) for of_task in ticks] == [task.repeat for task in tasks]
-    assert len({t for of_task in ticks for t in of_task}) == 1, "instructions differ"
+    if hello.tick_unit == "instructions":  # modelled cycles depend on what the caches hold
+        assert len({t for of_task in ticks for t in of_task}) == 1
     assert link.read(out, 4) == zlib.crc32(data[:100]).to_bytes(4, "little")
     nonce = link.hello().nonce
     assert nonce == hello.nonce
@@ -262,14 +263,17 @@ def test_much_memory_goes_through_the_debugger_and_batches_over_the_line() -> No
 
 
 def test_instructions_are_the_same_over_every_link() -> None:
-    counts = []
+    counts: list[object] = []
     for kind in ("monitor", "debug", "monitor+debug"):
         with utvm_deploy.connect("mps2_an386", link=kind) as device:
             at = device.hello.workspace_address
             device.write(at, bytes(4096))
             crc = Task(device.symbol("utvm_crc32_of"), (at, 4096, at + 4096), repeat=3)
-            counts.append(device.execute([crc], TIMEOUT_S))
-    assert counts[0] == counts[1] == counts[2]
+            ((*ticks,),) = device.execute([crc], TIMEOUT_S)
+            # Modelled cycles depend on what the caches hold, and a link's code is in them.
+            slack = 0 if device.hello.tick_unit == "instructions" else 0.2
+            counts.append(pytest.approx(ticks, rel=slack))
+            assert ticks == counts[0]
 
 
 def test_an_interrupted_call_does_not_spoil_the_next(
