@@ -57,7 +57,11 @@ void timer_isr(void) {
 void timer_set_deadline(uint32_t us) {
     COMPARE_CONTROL = 0u;
     if (us) {
-        const uint64_t end = count() + (uint64_t)us * BOARD_TIMER_CLOCK_HZ / 1000000u;
+        // A multiple of 1024 counts is a whole number of nanoseconds at any usual
+        // rate. QEMU rounds others down, looks before they are reached, and if the
+        // core sleeps looks again at the same instant, for ever.
+        const uint64_t counts = (uint64_t)us * BOARD_TIMER_CLOCK_HZ / 1000000u;
+        const uint64_t end = (count() + counts) / 1024u * 1024u + 1024u;
         COMPARE_LOW = (uint32_t)end;
         COMPARE_HIGH = (uint32_t)(end >> 32);
         COMPARE_CONTROL = 1u;

@@ -118,6 +118,10 @@ static void on_signal(int number, siginfo_t *info, void *context) {
     }
     is_running = 0;
     note_place(number, info, context);
+    // A handler that is left by a jump does not unblock by itself.
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
     _longjmp(home, number == SIGALRM ? EXPIRED : FAULTED);
 }
 
@@ -205,8 +209,10 @@ int guard_start(void) {
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_sigaction = on_signal;
-    // Not deferred: the handler is left by a jump, which does not unblock.
-    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    // No alarm while one is looked into.
+    sigemptyset(&action.sa_mask);
+    sigaddset(&action.sa_mask, SIGALRM);
     int failed = sigaltstack(&alternative, NULL) || sigaction(SIGALRM, &action, NULL);
     for (size_t i = 0; i < sizeof fatal_signals / sizeof fatal_signals[0]; i++) {
         failed = failed || sigaction(fatal_signals[i], &action, NULL);
