@@ -64,8 +64,9 @@ def connect(
     port: str | None = None,
     link: str | None = None,
     strict: bool = False,
+    timing: str = "cycles",
 ) -> Device:
     """A device on ``board``: a name, a board file or a ``Board``. See ``device.connect``."""
     from utvm_deploy.device import connect as connect_device
 
-    return connect_device(board, port=port, link=link, strict=strict)
+    return connect_device(board, port=port, link=link, strict=strict, timing=timing)

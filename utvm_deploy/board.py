@@ -26,6 +26,7 @@ from utvm_deploy.board_facts import (
     Timer,
 )
 from utvm_deploy.cores.core import CORES
+from utvm_deploy.cores.timings import TIMINGS
 from utvm_deploy.errors import BoardError
 from utvm_deploy.paths import data_dir
 from utvm_deploy.toml_table import Table, did_you_mean, read_toml
@@ -126,7 +127,7 @@ def _read_board(path: Path) -> Board:
     cpu = _read_cpu(top.table("cpu"))
     link = _read_link(top.table("link"))
     project = _read_project(top.table("project"), cpu, memory, link)
-    emulator = _read_emulator(top.table("emulator")) if top.has("emulator") else None
+    emulator = _read_emulator(top.table("emulator"), cpu) if top.has("emulator") else None
     board = Board(
         name=name,
         vendor=top.text("vendor"),
@@ -152,6 +153,8 @@ def _read_cpu(table: Table) -> Cpu:
         mve=table.boolean("mve"),
         icache_bytes=table.integer("icache_bytes"),
         dcache_bytes=table.integer("dcache_bytes"),
+        icache_ways=_optional(table, "icache_ways", minimum=1),
+        dcache_ways=_optional(table, "dcache_ways", minimum=1),
     )
     core = cpu.facts
     if cpu.fpu != "none" and cpu.fpu not in core.fpus:
@@ -175,6 +178,8 @@ def _read_memory(top: Table) -> tuple[Region, ...]:
             size=table.integer("size", minimum=1),
             kind=table.text("kind", REGION_KINDS),
             executable=table.boolean("executable"),
+            miss_cycles=_optional(table, "miss_cycles"),
+            fetch_miss_cycles=_optional(table, "fetch_miss_cycles"),
         )
         if not region.name.isidentifier():
             raise table.error("name", f"{region.name!r} must be letters, digits and underscores")
@@ -192,6 +197,10 @@ def _read_memory(top: Table) -> tuple[Region, ...]:
     if not any(region.kind != "flash" for region in regions):
         raise top.error("memory", "no region of kind ram or tcm; add one for data")
     return tuple(regions)
+
+
+def _optional(table: Table, key: str, *, minimum: int = 0) -> int | None:
+    return table.integer(key, minimum=minimum) if table.has(key) else None
 
 
 def _read_driver(table: Table, drivers: dict[str, tuple[str, ...]]) -> Driver:
@@ -298,11 +307,16 @@ def _read_link(table: Table) -> Link:
     return link
 
 
-def _read_emulator(table: Table) -> Emulator:
+def _read_emulator(table: Table, cpu: Cpu) -> Emulator:
     emulator = Emulator(
         program=table.text("program"),
         machine=table.text("machine"),
         arguments=table.strings("arguments"),
+        cycle_model=table.boolean("cycle_model") if table.has("cycle_model") else False,
     )
+    if emulator.cycle_model and cpu.core not in TIMINGS:
+        raise table.error(
+            "cycle_model", f"there is none for {cpu.core} (there is for {', '.join(TIMINGS)})"
+        )
     table.finish()
     return emulator

@@ -32,6 +32,9 @@ class Cpu:
     mve: bool  # Helium
     icache_bytes: int  # 0: none
     dcache_bytes: int
+    # None: as the core usually has them.
+    icache_ways: int | None = None
+    dcache_ways: int | None = None
 
     @property
     def facts(self) -> Core:
@@ -53,6 +56,10 @@ class Region:
     size: int  # bytes
     kind: str  # "flash", "ram" or "tcm" (RAM beside the core, never cached)
     executable: bool
+    # What a line costs that the cache lacks, data and code; None: as in the reference configuration
+    # of the cycle model.
+    miss_cycles: int | None = None
+    fetch_miss_cycles: int | None = None
 
     @property
     def end(self) -> int:
@@ -144,6 +151,8 @@ class Emulator:
     program: str
     machine: str
     arguments: tuple[str, ...]
+    # Whether a model of the core's pipeline and caches counts cycles while it runs.
+    cycle_model: bool = False
 
 
 @dataclass(frozen=True)
@@ -166,6 +175,11 @@ class Board:
     def runs_here(self) -> bool:
         """Whether it needs nothing but this computer: the host itself, or an emulated machine."""
         return self.probe.kinds[0] in (CHILD_PROBE, EMULATOR_PROBE)
+
+    @property
+    def has_cycle_model(self) -> bool:
+        """Whether ticks can be modelled cycles: it is emulated, and its file asks for the model."""
+        return self.emulator is not None and self.emulator.cycle_model
 
     @property
     def is_host(self) -> bool:

@@ -98,7 +98,7 @@ int main(void) {
     timer_start();
     mpu_start(regions, sizeof regions / sizeof regions[0]);
     interrupts_on();
-    int result = utvm_init(&utvm, &config, boot_nonce());
+    int result = utvm_init(&utvm, ticks_choose(&config), boot_nonce());
     debugger_open(&utvm);
     while (result >= 0) {
         result = utvm_poll(&utvm);

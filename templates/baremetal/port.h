@@ -1,5 +1,5 @@
 // What main.c asks of the drivers. The board's file chooses one file of each
-// kind: clock_*.c, uart_*.c, timer_*.c.
+// kind: clock_*.c, uart_*.c, timer_*.c; ticks_*.c follows from the emulator.
 //
 // SPDX-License-Identifier: Apache-2.0
 
@@ -34,6 +34,11 @@ void timer_isr(void);
 // now; 0: not at all any more. Interrupts are off.
 void timer_set_deadline(uint32_t us);
 void guard_expire(void);
+
+// The configuration, whose ticks are the timer's, or one with better ticks.
+// Called once, when everything has started.
+struct utvm_config;
+const struct utvm_config *ticks_choose(const struct utvm_config *config);
 
 // Lets a debugger take over from here on.
 struct utvm;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import re
 import signal
@@ -59,6 +60,24 @@ def test_hello_agrees_with_board_and_elf(board: Board, image: Image, link: Link)
     timer = board.project.timer
     expected = (10**9, "nanoseconds") if timer is None else (timer.ticks_hz, timer.unit)
     assert (hello.ticks_per_second, hello.tick_unit) == expected
+
+
+def test_with_its_cycle_model_a_board_counts_cycles(board: Board, image: Image) -> None:
+    if not board.has_cycle_model:
+        pytest.skip("this board has no cycle model")
+    kind = board.link.kinds[0]
+    with start(
+        board, image, has_debug_stream=needs_debugger(kind), with_cycle_model=True
+    ) as running:
+        hello = open_link(running, kind, "{:#010x}".format).hello()
+        assert (hello.ticks_per_second, hello.tick_unit) == (board.cpu.clock_hz, "cycles")
+        running.reset()
+        assert open_link(running, kind, "{:#010x}".format).hello().tick_unit == "cycles"
+        assert running.cycle_model is not None
+        folder = running.cycle_model.report.parent
+        running.stop()
+        assert json.loads(running.cycle_model.report.read_text())["unknown"] == []
+    assert not folder.exists()
 
 
 def test_regions_are_the_board_files(board: Board, link: Link) -> None:
@@ -226,7 +245,7 @@ def test_close_leaves_neither_process_nor_descriptor(board: Board, image: Image)
     before = set(os.listdir("/proc/self/fd"))
     kind = board.link.kinds[0]
     running = start(board, image, has_debug_stream=needs_debugger(kind))
-    open_link(running, kind, str).hello()
+    open_link(running, kind, "{:#010x}".format).hello()
     pid = running.pid
     assert pid is not None and Path(f"/proc/{pid}").exists()
     running.close()

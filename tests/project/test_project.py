@@ -102,7 +102,7 @@ def test_a_tree_says_what_it_is(tmp_path: Path) -> None:
     assert str(Path(__file__).parents[2]) not in everything
     # Only the drivers that this board needs.
     drivers = {p.name for p in (tree / "template").glob("*_*.c") if p.name != "sync_code.c"}
-    assert drivers == {"uart_cmsdk.c", "timer_cmsdk.c", "clock_none.c"}
+    assert drivers == {"uart_cmsdk.c", "timer_cmsdk.c", "clock_none.c", "ticks_cycle_model.c"}
 
 
 def test_a_users_folder_is_not_overwritten(tmp_path: Path) -> None:

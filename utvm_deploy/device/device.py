@@ -37,6 +37,7 @@ from utvm_deploy.device.tensor import (
     tensor_shape,
 )
 from utvm_deploy.device.trace import trace_if_asked
+from utvm_deploy.emulator.counters import HEADLINE, Counters, between, read_report, read_snapshots
 from utvm_deploy.errors import BoardError, DeviceError, DeviceReset, LinkError, UtvmError
 from utvm_deploy.link.base import Hello, Link, Task
 from utvm_deploy.link.fault import nearest_symbol
@@ -55,8 +56,14 @@ from utvm_deploy.project.link_module import Sources, compile_module
 
 log = logging.getLogger(__name__)
 
+#: What the ticks of an emulated board with a cycle model are to be.
+CYCLES, INSTRUCTIONS = TIMINGS = ("cycles", "instructions")
+
 #: Flags for generated kernels and models, as in images.
 KERNEL_FLAGS = ("-O3",)
+
+#: Named counts of one call, what its ticks are first.
+Figures = Mapping[str, int]
 
 
 class Device:
@@ -73,8 +80,12 @@ class Device:
         port: str | None = None,
         link: str | None = None,
         strict: bool = False,
+        timing: str = CYCLES,
     ) -> None:
+        if timing not in TIMINGS:
+            raise BoardError(f"no timing {timing!r}; there are {' and '.join(TIMINGS)}")
         self.board = board
+        self._timing = timing
         self._port = port
         self._link_kind = choose_link(board, link)
         self._is_strict = strict
@@ -126,6 +137,7 @@ class Device:
                     image,
                     port=self._port,
                     has_debug_stream=needs_debugger(self._link_kind),
+                    with_cycle_model=self._timing == CYCLES,
                 )
             )
             link = open_link(running, self._link_kind, self._place_of)
@@ -207,6 +219,39 @@ class Device:
     def hello(self) -> Hello:
         """What the device says of itself: workspace, tick rate and unit, largest payload."""
         return self.session.hello
+
+    @property
+    def is_modelled(self) -> bool:
+        """Whether its cycles are those of a model, never measured on silicon."""
+        return self.board.emulator is not None and self.hello.tick_unit == CYCLES
+
+    def figures(self, ticks: Sequence[int]) -> list[Figures]:
+        """What was counted in the latest calls that took these ticks, one after the other.
+
+        A cycle model counts much, ``cycles`` first; anything else has its ticks alone, by their
+        unit.
+        """
+        self.sync()
+        unit = self.hello.tick_unit
+        if not self.is_modelled:
+            return [{unit: count} for count in ticks]
+        assert self._running is not None and self._running.cycle_model is not None
+        snapshots = read_snapshots(self._running.cycle_model.snapshots)
+        return [_named_figures(counted, unit) for counted in between(snapshots, ticks)]
+
+    def cycle_report(self) -> Mapping[str, Any] | None:
+        """The cycle model's report on all that ran since the start; None where no model counts.
+
+        The emulator writes it when it ends: what was on the device is lost.
+        """
+        if not self.is_modelled:
+            return None
+        self.sync()
+        assert self._running is not None and self._running.cycle_model is not None
+        self._running.stop()
+        report = read_report(self._running.cycle_model.report)
+        self.close()
+        return report
 
     def symbol(self, name: str) -> int:
         """Address of a function or object of the running image."""
@@ -384,6 +429,12 @@ class Device:
             )
 
 
+def _named_figures(counted: Counters, unit: str) -> Figures:
+    """The counters under the names that people see: cycles with memory are the ticks."""
+    figures = counted.as_dict()
+    return {unit: figures.pop(HEADLINE), **figures}
+
+
 def _fault_words(link: Link, image: Image) -> str:
     """What the board noted before it restarted, if it noted anything."""
     address = image.symbols.get(FAULT_SYMBOL)
@@ -407,13 +458,15 @@ def connect(
     port: str | None = None,
     link: str | None = None,
     strict: bool = False,
+    timing: str = CYCLES,
 ) -> Device:
     """A device on ``board`` (a name, a board file or a ``Board``).
 
     ``port`` is where a real board's link is (``/dev/ttyACM0``, ``socket://host:port``); without it
     ``bench.toml`` is asked. ``link`` is ``monitor``, ``debug`` or ``monitor+debug`` (batches over
     the monitor, much memory through the debugger); without it the board file decides. ``strict``
-    runs each call at once, for looking for errors. Nothing is started until the device is used.
+    runs each call at once, for looking for errors. ``timing`` "instructions" runs an emulated board
+    without its cycle model, about twice as fast. Nothing is started until the device is used.
     """
     found = board if isinstance(board, Board) else load_board(board)
-    return Device(found, port=port, link=link, strict=strict)
+    return Device(found, port=port, link=link, strict=strict, timing=timing)

@@ -38,6 +38,8 @@ NAMED_CALLS = 4
 FILL_SYMBOL = "utvm_fill"
 FILL_ZONES_SYMBOL = "utvm_fill_zones"
 CHECK_SYMBOL = "utvm_check_zones"
+#: Of images for boards with a cycle model: what is counted behind it depends on nothing before it.
+FORGET_SYMBOL = "utvm_forget_history"
 _WORD_BYTES = 4
 _TICKS_BYTES = 8
 # Arguments of the check beside the zones: where it reports, and the pattern.
@@ -71,6 +73,7 @@ class Queue:
         self._fill = symbols[FILL_SYMBOL]
         self._fill_zones = symbols[FILL_ZONES_SYMBOL]
         self._check = symbols[CHECK_SYMBOL]
+        self._forget = symbols.get(FORGET_SYMBOL)
         self._report = report
         # In order; what nobody asked for (fills) goes along with the next call.
         self._waiting: list[Call] = []
@@ -199,6 +202,19 @@ class Queue:
         """Parts that each fit one exchange, so that an error says what ran before it."""
         request_room = self._hello.request_bytes
         reply_room = self._hello.reply_bytes - OUTCOME.size_bytes
+        if self._forget is not None:
+            # Each frame begins with it: how a request came in is not to be seen in any count.
+            opening = Call(Task(self._forget, ()), FORGET_SYMBOL, (), is_ours=True)
+            request_room -= _wire_bytes(opening.task)
+            reply_room -= _TICKS_BYTES
+            for frame in self._parts(calls, request_room, reply_room):
+                yield [_Run(opening), *frame]
+        else:
+            yield from self._parts(calls, request_room, reply_room)
+
+    def _parts(
+        self, calls: Sequence[Call], request_room: int, reply_room: int
+    ) -> Iterator[list[_Run]]:
         frame: list[_Run] = []
         request = reply = 0
         for call in calls:

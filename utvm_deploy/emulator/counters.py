@@ -99,12 +99,17 @@ NAMES: tuple[str, ...] = (
     "store_stalls",
     *MIX_GROUPS,
 )
+#: What the guest's ticks are.
+HEADLINE = NAMES[0]
 FIRST_MIX = NAMES.index("mix_load")
 
 #: The instruction that makes the plugin write the counters: ``dbg #13``, which does nothing on
 #: silicon nor in QEMU. Behind it stands an ISB, so that nothing after it is counted yet.
 MARKER = (0xF3AF, 0x80FD)
 MARKER_BYTES = b"".join(half.to_bytes(2, "little") for half in MARKER)
+#: ``dbg #12``, likewise: the model's pipeline, caches, predictor and store buffer become as they
+#: were at first, so that what is counted from here on depends on nothing that came before.
+FORGET = (0xF3AF, 0x80FC)
 
 #: First word of the snapshot file, before the number of snapshots ever taken.
 MAGIC = 0x55435943
@@ -149,14 +154,18 @@ def read_snapshots(path: Path) -> list[Counters]:
     The file may be read while the emulator runs: a snapshot is whole before it is counted.
     """
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            head = file.read(_HEADER.size)
+            if len(head) < _HEADER.size or _HEADER.unpack(head)[0] != MAGIC:
+                raise ProbeError(
+                    f"{path} holds no snapshots of the cycle model; delete it and run again"
+                )
+            taken = _HEADER.unpack(head)[1]
+            data = file.read(min(taken, SNAPSHOT_CAPACITY) * _RECORD.size)
     except OSError as error:
         raise ProbeError(f"cannot read the snapshots {path}: {error.strerror}") from error
-    if len(data) < _HEADER.size or _HEADER.unpack_from(data)[0] != MAGIC:
-        raise ProbeError(f"{path} holds no snapshots of the cycle model; delete it and run again")
-    taken = _HEADER.unpack_from(data)[1]
     return [
-        Counters(_RECORD.unpack_from(data, _HEADER.size + index % SNAPSHOT_CAPACITY * _RECORD.size))
+        Counters(_RECORD.unpack_from(data, index % SNAPSHOT_CAPACITY * _RECORD.size))
         for index in range(max(0, taken - SNAPSHOT_CAPACITY), taken)
     ]
 
@@ -170,13 +179,29 @@ def between(snapshots: Sequence[Counters], ticks: Sequence[int]) -> list[Counter
     wanted = list(ticks)
     for end in range(len(snapshots), 2 * len(wanted) - 1, -1):
         run = snapshots[end - 2 * len(wanted) : end]
-        found = [after - before for before, after in zip(run[::2], run[1::2], strict=True)]
-        if [one["memory"] for one in found] == wanted:
+        found = _calls(run)
+        if [one[HEADLINE] for one in found] == wanted:
             return found
+    # A run that was sent in several parts has other calls in between.
+    for end in (len(snapshots), len(snapshots) - 1):
+        calls = _calls(snapshots[end % 2 : end])
+        left = wanted.copy()
+        found = []
+        while calls and left:
+            call = calls.pop()
+            if call[HEADLINE] == left[-1]:
+                left.pop()
+                found.append(call)
+        if not left:
+            return found[::-1]
     raise ProbeError(
         f"the cycle model's {len(snapshots)} snapshots hold no run of {len(wanted)} calls with the "
         "ticks that the device reported; run fewer calls at once"
     )
+
+
+def _calls(run: Sequence[Counters]) -> list[Counters]:
+    return [after - before for before, after in zip(run[::2], run[1::2], strict=True)]
 
 
 def read_report(path: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from utvm_deploy.board import Board
-from utvm_deploy.emulator.table import TIMINGS
+from utvm_deploy.cores.timings import TIMINGS
 from utvm_deploy.errors import BoardError
 
 #: Configuration ``ref``: what a data cache miss costs, from flash or RAM. A fit to published
@@ -73,17 +73,50 @@ class CycleModel:
         tightly = [(r.address, r.size) for r in board.memory if r.kind == "tcm"]
         return cls(
             core=cpu.core,
-            dcache=Cache(cpu.dcache_bytes, DCACHE_WAYS, line) if cpu.dcache_bytes else None,
-            icache=Cache(cpu.icache_bytes, ICACHE_WAYS, line) if cpu.icache_bytes else None,
+            dcache=_cache(board, cpu.dcache_bytes, cpu.dcache_ways or DCACHE_WAYS, line),
+            icache=_cache(board, cpu.icache_bytes, cpu.icache_ways or ICACHE_WAYS, line),
             cached=tuple(
                 CachedRange(r.address, r.size, r.kind) for r in board.memory if r.kind != "tcm"
             ),
             tightly_coupled=max(tightly, key=lambda one: one[1]) if tightly else None,
+            flash_miss_cycles=_miss_cycles(board, "flash", "miss_cycles", REF_MISS_CYCLES),
+            ram_miss_cycles=_miss_cycles(board, "ram", "miss_cycles", REF_MISS_CYCLES),
+            flash_fetch_miss_cycles=_miss_cycles(
+                board, "flash", "fetch_miss_cycles", FETCH_MISS_CYCLES
+            ),
+            ram_fetch_miss_cycles=_miss_cycles(
+                board, "ram", "fetch_miss_cycles", FETCH_MISS_CYCLES
+            ),
         )
 
     def without_caches(self) -> CycleModel:
         """The core alone: what every memory access in one cycle would give."""
         return replace(self, dcache=None, icache=None)
+
+
+def _cache(board: Board, size_bytes: int, ways: int, line_bytes: int) -> Cache | None:
+    """None for size 0; BoardError for one that cannot be divided into sets."""
+    if not size_bytes:
+        return None
+    sets, rest = divmod(size_bytes, ways * line_bytes)
+    if rest or sets & (sets - 1) or ways & (ways - 1):
+        raise BoardError(
+            f"{board.name}: a cache of {size_bytes} bytes cannot have {ways} ways of "
+            f"{line_bytes}-byte lines; ways and sets are powers of two"
+        )
+    return Cache(size_bytes, ways, line_bytes)
+
+
+def _miss_cycles(board: Board, kind: str, key: str, default: int) -> int:
+    """What all regions of a kind say; BoardError if they differ, which is not modelled."""
+    said = {getattr(region, key) for region in board.memory if region.kind == kind}
+    costs = {default if cost is None else cost for cost in said} or {default}
+    if len(costs) > 1:
+        raise BoardError(
+            f"{board.name}: regions of kind {kind} differ in {key} "
+            f"({', '.join(map(str, sorted(costs)))}); the cycle model knows one cost for each kind"
+        )
+    return costs.pop()
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import logging
 import re
 import shutil
 import tempfile
+from functools import cache
 from pathlib import Path
 
 from utvm_deploy import process
@@ -47,6 +48,31 @@ def installed_qemu_version(program: str) -> str:
     if match is None:
         raise ProbeError(f"{program} --version does not tell a version: {done.output.strip()!r}")
     return match.group(1)
+
+
+def has_plugins(program: str) -> bool:
+    """Whether this QEMU was built with plugins at all; then it has an option for them."""
+    return "-plugin" in process.run([program, "--help"], timeout_s=VERSION_TIMEOUT_S).stdout
+
+
+def plugin_for(program: str) -> Path:
+    """The plugin for an emulator program, built at the first call.
+
+    Raises ProbeError, MissingTool or BuildError where there can be none; the sentence says why.
+    """
+    path = process.find_tool(program)
+    return _plugin_for(path, Path(path).stat().st_mtime_ns, cache_dir())
+
+
+@cache
+def _plugin_for(program: str, _changed_ns: int, _cache: Path) -> Path:
+    version = installed_qemu_version(program)
+    plugin_abi(version)
+    if not has_plugins(program):
+        raise ProbeError(
+            f"{program} {version} was built without plugins; boards then count instructions"
+        )
+    return build_plugin(version)
 
 
 def plugin_abi(qemu_version: str) -> int:

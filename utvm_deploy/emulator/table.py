@@ -5,18 +5,11 @@ The headers are written into the cache when the plugin is built; nothing of them
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable
 
 from utvm_deploy.cores.timing import Kind, Need, Result, Row, Slot, Timing
-from utvm_deploy.cores.timing_m4 import CORTEX_M4
-from utvm_deploy.cores.timing_m7 import CORTEX_M7
+from utvm_deploy.cores.timings import TIMINGS
 from utvm_deploy.emulator import counters
-
-#: Core -> its timing. The Cortex-M3 has the M4's pipeline without its DSP instructions.
-TIMINGS: Mapping[str, Timing] = MappingProxyType(
-    {"cortex-m3": CORTEX_M4, "cortex-m4": CORTEX_M4, "cortex-m7": CORTEX_M7}
-)
 
 #: Name of the generated header -> its text is made by ``header_texts``.
 TIMING_HEADER = "timing_table.h"
@@ -70,6 +63,7 @@ def counters_header() -> str:
         f"#define SNAPSHOT_CAPACITY {counters.SNAPSHOT_CAPACITY}",
         f"#define MARKER_FIRST 0x{counters.MARKER[0]:04x}",
         f"#define MARKER_SECOND 0x{counters.MARKER[1]:04x}",
+        f"#define FORGET_SECOND 0x{counters.FORGET[1]:04x}",
         "static const char *const counter_names[] = {",
         *(f'"{name}",' for name in counters.NAMES),
         "};",

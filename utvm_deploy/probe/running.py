@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -21,6 +21,7 @@ from utvm_deploy.board_facts import CHILD_PROBE, EMULATOR_PROBE, Board
 from utvm_deploy.errors import BoardError, LinkClosed, LinkError, NoDevice
 from utvm_deploy.link.stream import PipeStream, SerialStream, Stream
 from utvm_deploy.probe.argv import BOOT_SEED_SYMBOL, emulator_argv
+from utvm_deploy.probe.cycle_model import CycleModelFiles, cycle_model_arguments
 from utvm_deploy.probe.flash import flash_image, reset_board
 from utvm_deploy.project import Image
 
@@ -61,9 +62,12 @@ class RunningBoard:
         child_argv: Callable[[int | None], list[str]] | None,
         open_port: Callable[[], Stream] | None,
         has_debug_stream: bool = False,
+        cycle_model: CycleModelFiles | None = None,
     ) -> None:
         self.board = board
         self.image = image
+        #: What the cycle model leaves behind; None where none counts.
+        self.cycle_model = cycle_model
         self._child_argv = child_argv
         self._child: process.Child | None = None
         self._debug_stream: _CurrentStream | None = None
@@ -95,6 +99,11 @@ class RunningBoard:
     def pid(self) -> int | None:
         """The process that runs the image; None for a real board."""
         return self._child.pid if self._child else None
+
+    def stop(self) -> None:
+        """End the process; what it leaves behind is there until ``close``."""
+        if self._child:
+            self._child.close()
 
     def is_alive(self) -> bool:
         """Whether the process runs; of a real board only that its port is held."""
@@ -130,6 +139,8 @@ class RunningBoard:
             self._debug_stream.close()
         if self._child:
             self._child.close()
+        if self.cycle_model:
+            self.cycle_model.close()
 
     def __enter__(self) -> RunningBoard:
         return self
@@ -158,12 +169,18 @@ class RunningBoard:
 
 
 def start(
-    board: Board, image: Image, *, port: str | None = None, has_debug_stream: bool = False
+    board: Board,
+    image: Image,
+    *,
+    port: str | None = None,
+    has_debug_stream: bool = False,
+    with_cycle_model: bool = False,
 ) -> RunningBoard:
     """Put the image on the board and let it run.
 
     ``port`` is a real board's serial port or a pyserial URL; without it bench.toml is asked. With
-    a debug stream an emulated core is halted at first.
+    a debug stream an emulated core is halted at first. With its cycle model a board that has one
+    counts cycles, at half the speed; without it, instructions.
     """
     kind = board.probe.kinds[0]
     if has_debug_stream and kind != EMULATOR_PROBE:
@@ -173,13 +190,7 @@ def start(
     if kind == CHILD_PROBE:
         return RunningBoard(board, image, lambda _fd: [str(image.elf)], None)
     if kind == EMULATOR_PROBE:
-        # In a dry run there is no image to look into.
-        seed_address = None if process.is_dry_run() else image.symbols.get(BOOT_SEED_SYMBOL)
-
-        def argv(gdb_fd: int | None) -> list[str]:
-            return emulator_argv(board, image.elf, seed_address, secrets.randbits(32), gdb_fd)
-
-        return RunningBoard(board, image, argv, None, has_debug_stream)
+        return _start_emulator(board, image, has_debug_stream, with_cycle_model)
     entry = load_bench_entry(board.name)
     port = port or entry.port
     _check_port(board, port)
@@ -194,6 +205,32 @@ def start(
             raise NoDevice(f"{board.name} was flashed, but {exc}") from exc
 
     return RunningBoard(board, image, None, open_port)
+
+
+def _start_emulator(
+    board: Board, image: Image, has_debug_stream: bool, with_cycle_model: bool
+) -> RunningBoard:
+    # In a dry run there is no image to look into.
+    symbols: Mapping[str, int] = {} if process.is_dry_run() else image.symbols
+    files = CycleModelFiles() if with_cycle_model and board.has_cycle_model else None
+    try:
+        model = cycle_model_arguments(board, symbols, files) if files else []
+        if files and not model:
+            files.close()
+            files = None
+
+        def argv(gdb_fd: int | None) -> list[str]:
+            seed = secrets.randbits(32)
+            return [
+                *emulator_argv(board, image.elf, symbols.get(BOOT_SEED_SYMBOL), seed, gdb_fd),
+                *model,
+            ]
+
+        return RunningBoard(board, image, argv, None, has_debug_stream, files)
+    except BaseException:
+        if files:
+            files.close()
+        raise
 
 
 def _check_port(board: Board, port: str | None) -> None:

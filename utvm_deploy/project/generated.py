@@ -11,6 +11,7 @@ from string import Template
 
 from utvm_deploy.board_facts import Board, Driver, Region
 from utvm_deploy.compiler.model import ExternalLibrary
+from utvm_deploy.emulator import counters
 
 # The rights of runtime/utvm.h's regions.
 _READ_EXECUTE = "UTVM_RIGHT_READ | UTVM_RIGHT_EXECUTE"
@@ -18,6 +19,8 @@ _READ_WRITE = "UTVM_RIGHT_READ | UTVM_RIGHT_WRITE"
 
 # What the host looks up in the ELF although nothing in the image refers to it.
 RUNTIME_ENTRY_POINTS = ("utvm_crc32_of", "utvm_fill", "utvm_fill_zones", "utvm_check_zones")
+# Likewise where there may be a cycle model, which it makes forget what ran before.
+FORGET_ENTRY_POINT = "utvm_forget_history"
 # With it come all functions of the host's C library that modules may call.
 HOST_LIBRARY_ENTRY_POINT = "utvm_libc_memcpy"
 
@@ -56,6 +59,7 @@ def board_config(board: Board) -> str:
         "",
         *_driver_macros("CLOCK", clock),
         "",
+        *_counter_macros(board),
         "// Memory that the host may touch: begin, end, rights.",
         "#define BOARD_REGIONS \\",
         ", \\\n".join(f"    REGION({r})" for r in _regions(board)),
@@ -78,6 +82,15 @@ def _driver_macros(prefix: str, driver: Driver) -> Iterator[str]:
         # Addresses are read more easily in hexadecimal.
         text = f"0x{value:08x}u" if value >= 1 << 28 else f"{value}u"
         yield f"#define BOARD_{prefix}_{key.upper()} {text}"
+
+
+def _counter_macros(board: Board) -> Iterator[str]:
+    if board.has_cycle_model:
+        yield "// The block that an emulator's cycle model fills."
+        yield f"#define BOARD_COUNTER_WORDS {len(counters.NAMES)}"
+        yield f"#define BOARD_COUNTER_CYCLES {counters.NAMES.index('memory')}"
+        yield f"#define BOARD_COUNTER_INSTRUCTIONS {counters.NAMES.index('instructions')}"
+        yield ""
 
 
 def _regions(board: Board) -> Iterator[str]:
@@ -172,6 +185,8 @@ def cmake_lists(
         entry_points += [f"{model}_run", f"{model}_run_layer"]
     if external is not None:
         entry_points.append(f"{model}_check_library")
+    if board.has_cycle_model:
+        entry_points.append(FORGET_ENTRY_POINT)
     link = ["-Wl,--gc-sections"]
     definitions = ["UTVM_IMAGE_ID=${UTVM_IMAGE_ID}"]
     if core.is_arm:

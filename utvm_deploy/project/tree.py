@@ -129,9 +129,10 @@ def _template_files(board: Board, template: str) -> dict[str, str]:
         # Drivers are named KIND_NAME.c; of each kind the board's file names one.
         project = board.project
         assert project.uart is not None and project.timer is not None and project.clock is not None
-        kinds = ("uart", "timer", "clock")
+        kinds = ("uart", "timer", "clock", "ticks")
         drivers = (project.uart, project.timer.driver, project.clock)
-        wanted = {f"{kind}_{d.name}.c" for kind, d in zip(kinds, drivers, strict=True)}
+        names = [*(driver.name for driver in drivers), _ticks_driver(board)]
+        wanted = {f"{kind}_{name}.c" for kind, name in zip(kinds, names, strict=True)}
         chosen = [
             p
             for p in chosen
@@ -142,6 +143,10 @@ def _template_files(board: Board, template: str) -> dict[str, str]:
         files["link.ld"] = linker_script(board, script)
     files.update({f"template/{p.name}": p.read_text(encoding="utf-8") for p in chosen})
     return files
+
+
+def _ticks_driver(board: Board) -> str:
+    return "cycle_model" if board.has_cycle_model else "timer"
 
 
 def _image_id(compiled: CompiledModel | None, files: Mapping[str, str]) -> str:

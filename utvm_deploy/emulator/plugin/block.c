@@ -68,6 +68,13 @@ static void describe(struct block *b) {
     b->target = last->target;
 }
 
+static void forget_branch(struct block *b) {
+    // Backward branches are loops: expected to be taken until they are seen not to.
+    b->taken = b->target < b->end ? 2 : 1;
+    b->last_target = 0;
+    block_forget_followers(b);
+}
+
 static struct block *make(uint32_t address, const uint16_t *halfwords, unsigned count) {
     struct block *b = calloc(1, sizeof *b);
     if (!b) {
@@ -90,8 +97,7 @@ static struct block *make(uint32_t address, const uint16_t *halfwords, unsigned 
     for (unsigned n = 0; n < MEMO_COUNT; ++n) {
         b->memo[n].block = b;
     }
-    // Backward branches are loops: expected to be taken until they are seen not to.
-    b->taken = b->target <= address ? 2 : 1;
+    forget_branch(b);
     return b;
 }
 
@@ -142,6 +148,14 @@ void block_retire(struct memo *memo) {
 void block_forget_followers(struct block *block) {
     for (unsigned n = 0; n < MEMO_COUNT; ++n) {
         block->memo[n].follower = NULL;
+    }
+}
+
+void blocks_forget_branches(struct block_table *table) {
+    for (uint32_t n = 0; n < table->bucket_count; ++n) {
+        for (struct block *b = table->buckets[n]; b; b = b->next_in_bucket) {
+            forget_branch(b);
+        }
     }
 }
 

@@ -84,6 +84,9 @@ void block_retire(struct memo *memo);
 // Makes the block's branch be looked at anew when it is met next.
 void block_forget_followers(struct block *block);
 
+// Makes every branch one that was never seen.
+void blocks_forget_branches(struct block_table *table);
+
 // Forgets every block's remembered costs.
 void block_forget_costs(struct block_table *table);
 

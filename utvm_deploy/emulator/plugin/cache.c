@@ -20,10 +20,14 @@ bool cache_configure(struct cache *cache, uint32_t bytes, uint32_t ways, uint32_
     cache->ways = ways;
     cache->line_shift = (uint32_t)__builtin_ctz(line_bytes);
     cache->set_mask = bytes / line_bytes / ways - 1;
+    cache_clear(cache);
+    return true;
+}
+
+void cache_clear(struct cache *cache) {
     for (uint32_t n = 0; n < CACHE_LINES_MAX; ++n) {
         cache->lines[n] = CACHE_NO_LINE;
     }
-    return true;
 }
 
 bool cache_touch_slowly(struct cache *cache, uint32_t line) {

@@ -23,6 +23,9 @@ struct cache {
 // False if the cache cannot exist: sizes that are no powers of two, or too large.
 bool cache_configure(struct cache *cache, uint32_t bytes, uint32_t ways, uint32_t line_bytes);
 
+// Empties it.
+void cache_clear(struct cache *cache);
+
 // The line is touched though it is not the one of its set used last; false if it is a miss.
 bool cache_touch_slowly(struct cache *cache, uint32_t line);
 

@@ -169,6 +169,15 @@ __attribute__((noinline)) static void fetch(struct model *model, const struct bl
     }
 }
 
+void model_forget(struct model *model) {
+    model->last = NULL;
+    model->stores = (struct store_buffer){0};
+    model->paired_address = 0;
+    cache_clear(&model->data);
+    cache_clear(&model->code);
+    blocks_forget_branches(&model->blocks);
+}
+
 void model_place(const struct model *model, struct block *block) {
     if (model->code.ways && range_of(&model->parameters, block->address)) {
         block->first_line = block->address >> model->code.line_shift;

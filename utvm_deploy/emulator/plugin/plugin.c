@@ -47,6 +47,12 @@ static void on_marker(unsigned vcpu, void *data) {
     }
 }
 
+static void on_forget(unsigned vcpu, void *data) {
+    (void)vcpu;
+    (void)data;
+    model_forget(&model);
+}
+
 static void on_end(qemu_plugin_id_t id, void *data) {
     (void)id;
     (void)data;
@@ -104,8 +110,14 @@ static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb) {
     qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, QEMU_PLUGIN_CB_NO_REGS, block);
     for (unsigned n = 0; n < count; ++n) {
         struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, n);
-        if (halfwords[2 * n] == MARKER_FIRST && halfwords[2 * n + 1] == MARKER_SECOND) {
-            qemu_plugin_register_vcpu_insn_exec_cb(insn, on_marker, QEMU_PLUGIN_CB_NO_REGS, NULL);
+        if (halfwords[2 * n] == MARKER_FIRST) {
+            if (halfwords[2 * n + 1] == MARKER_SECOND) {
+                qemu_plugin_register_vcpu_insn_exec_cb(insn, on_marker, QEMU_PLUGIN_CB_NO_REGS,
+                                                       NULL);
+            } else if (halfwords[2 * n + 1] == FORGET_SECOND) {
+                qemu_plugin_register_vcpu_insn_exec_cb(insn, on_forget, QEMU_PLUGIN_CB_NO_REGS,
+                                                       NULL);
+            }
         }
         if (model.data.ways && block->accesses[n].bytes) {
             qemu_plugin_register_vcpu_mem_cb(insn, on_access, QEMU_PLUGIN_CB_NO_REGS,

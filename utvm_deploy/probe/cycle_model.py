@@ -1,0 +1,66 @@
+"""The cycle model of one emulated board: the plugin's arguments, and what it leaves behind.
+
+start ─▶ arguments ─▶ emulator ─▶ snapshots (at each reading of the ticks)
+                              ╰─▶ report (when it ends)
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from utvm_deploy import process
+from utvm_deploy.board_facts import Board
+from utvm_deploy.emulator.model import CycleModel, arguments, counter_block
+from utvm_deploy.emulator.plugin import plugin_for
+from utvm_deploy.errors import BuildError, MissingTool, ProbeError
+
+logger = logging.getLogger("utvm_deploy.probe")
+
+#: Where the image has the block that the model writes its counters to.
+COUNTERS_SYMBOL = "utvm_counters"
+#: Blocks of code in the report, the hottest first.
+REPORTED_BLOCKS = 128
+
+
+class CycleModelFiles:
+    """The files of one emulator's cycle model, in a folder that ``close`` removes."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="utvm-cycles-")
+        folder = Path(self._folder.name)
+        self.snapshots = folder / "snapshots.bin"
+        self.report = folder / "report.json"
+
+    def close(self) -> None:
+        """May be called again."""
+        self._folder.cleanup()
+
+
+def cycle_model_arguments(
+    board: Board, symbols: Mapping[str, int], files: CycleModelFiles
+) -> list[str]:
+    """What makes the board's emulator count cycles; empty where it cannot, and a warning says why.
+
+    The board then counts instructions, and says so itself.
+    """
+    emulator = board.emulator
+    assert emulator is not None
+    try:
+        plugin = plugin_for(emulator.program)
+    except (ProbeError, MissingTool, BuildError) as error:
+        logger.warning("%s counts instructions, not modelled cycles: %s", board.name, error)
+        return []
+    # In a dry run there is no image to look into.
+    address = 0 if process.is_dry_run() else symbols[COUNTERS_SYMBOL]
+    block = counter_block(board, address) if address else None
+    return arguments(
+        plugin,
+        CycleModel.for_board(board),
+        counters=block,
+        snapshots=files.snapshots,
+        report=files.report,
+        hot=REPORTED_BLOCKS,
+    )
