@@ -41,7 +41,7 @@ def compile(
     *,
     name: str | None = None,
     dump: Callable[[str, str], None] | None = None,
-    kernels: str = "generic",
+    kernels: str = "best",
     cmsis_nn: CmsisNn | None = None,
 ) -> CompiledModel:
     """Compile a ``.tflite`` file for a board; ``name`` prefixes every C symbol.

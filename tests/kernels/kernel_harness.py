@@ -22,7 +22,7 @@ from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.call import ConstantArgument, Kernel, ScalarArgument, TensorArgument
-from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.kernels.lowering import GENERIC, lower
 from utvm_deploy.kernels.quantize import header
 
 # The sanitizer stops at the first undefined operation, such as an overflow; a trap, because pytest
@@ -70,8 +70,9 @@ class Compiled:
         names = [kernel.name for kernel in self.functions]
         assert len(set(names)) == len(names), "two kernels share a name"
         source = directory / "kernels.c"
+        imports = dict.fromkeys(text for f in self.functions.values() for text in f.imports)
         texts = [f.prototype + "\n" + f.text for f in self.functions.values()]
-        source.write_text("\n".join([PREAMBLE, *texts]))
+        source.write_text("\n".join([PREAMBLE, *imports, *texts]))
         self.library = compile_library(source)
 
     def run(
@@ -80,12 +81,13 @@ class Compiled:
         operator: Operator,
         values: dict[int, Array],
         in_place: int | None = None,
+        core: str = GENERIC,
     ) -> Array:
         """One operator's output, computed from the values of its inputs.
 
         ``in_place``: the input that lies where the output will be.
         """
-        call = lower(graph, operator)
+        call = lower(graph, operator, core)
         (position,) = operator.outputs
         result = graph.tensors[position]
         count = int(np.prod(result.shape, dtype=np.int64)) * np.dtype(result.dtype).itemsize
@@ -141,7 +143,7 @@ def check_model(
     path: Path,
     inputs: Sequence[Sequence[Array]],
     directory: Path,
-    core: str = "host",
+    core: str = GENERIC,
     *,
     scheduled: bool = True,
     simplified: bool = False,
@@ -155,7 +157,7 @@ def check_model(
     if simplified:
         graph = simplify(graph)
     compiled = Compiled()
-    kernels = [lower(graph, op).kernel for op in graph.operators]
+    kernels = [lower(graph, op, core).kernel for op in graph.operators]
     compiled.build(kernels, directory, core, scheduled=scheduled)
     reference = run_reference(path, inputs)
     failures = []
@@ -170,11 +172,11 @@ def check_model(
             source = graph.tensors[position].source
             assert source is not None
             expected = sample[source]
-            actual = compiled.run(graph, operator, values)
+            actual = compiled.run(graph, operator, values, core=core)
             assert actual.dtype == expected.dtype
             wrong = int((actual.view(np.uint8) != expected.view(np.uint8)).sum())
             if wrong:
-                name = lower(graph, operator).kernel.name
+                name = lower(graph, operator, core).kernel.name
                 pairs = list(
                     zip(
                         actual[actual != expected][:4],
@@ -194,6 +196,7 @@ def check(
     *,
     samples: int = 3,
     seed: int = 1,
+    core: str = GENERIC,
     scheduled: bool = True,
     simplified: bool = False,
 ) -> int:
@@ -212,4 +215,4 @@ def check(
             else:
                 arrays.append(rng.integers(-128, 128, tensor.shape, dtype=np.int8))
         inputs.append(arrays)
-    return check_model(path, inputs, directory, scheduled=scheduled, simplified=simplified)
+    return check_model(path, inputs, directory, core, scheduled=scheduled, simplified=simplified)

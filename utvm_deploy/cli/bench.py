@@ -101,7 +101,7 @@ def _dry_run(
     args: argparse.Namespace, board: Board, library: CmsisNn | None, progress: Progress
 ) -> int:
     for path in args.models:
-        for kernels in ("generic", "cmsis-nn") if library else ("generic",):
+        for kernels in ("best", "cmsis-nn") if library else ("best",):
             progress(f"compiling {path.name} for {board.name} ({kernels})", 0, 1)
             compiled = utvm_deploy.compile(path, board, kernels=kernels, cmsis_nn=library)
             dry_run_step(board, compiled)

@@ -82,7 +82,7 @@ def _layer_facts(program: Program, index: int, layer: ScheduledStep, weights_byt
         kind=operator.kind,
         name=outputs[0].name,
         kernel=layer.kernel.function.name,
-        why=layer.kernel.why,
+        why=_why(layer),
         operators=operator.sources,
         outputs=outputs,
         macs=layer.step.call.macs,
@@ -90,6 +90,11 @@ def _layer_facts(program: Program, index: int, layer: ScheduledStep, weights_byt
         weights_bytes=weights_bytes,
         is_external=layer.kernel.calls is not None,
     )
+
+
+def _why(layer: ScheduledStep) -> str:
+    reason = layer.step.call.why_not
+    return f"{layer.kernel.why}; no DSP kernel: {reason}" if reason else layer.kernel.why
 
 
 def _arguments(

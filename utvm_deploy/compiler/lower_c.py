@@ -27,6 +27,8 @@ STACK_BUFFER_LIMIT_BYTES = 256
 # CodeGenC puts this in front of every declaration and definition.
 _DECLARATION = '#ifdef __cplusplus\nextern "C"\n#endif\nTVM_DLL '
 _IMPORT_KEY = "pragma_import_c"
+#: Between several texts that one pragma imports.
+IMPORT_SEPARATOR = "\f"
 _LINE_LENGTH = 100
 _COMMA_BREAK = ",\n    "
 
@@ -101,7 +103,7 @@ def lower_to_c(
 def _lowering_passes(core: str) -> Any:
     """TVM's lowering without the steps that make packed functions (see the module's docstring)."""
     host = tvm.target.Target("c")
-    kind = {"kind": "c"} if core == "host" else {"kind": "c", "mcpu": core}
+    kind = {"kind": "c"} if core in ("host", "generic") else {"kind": "c", "mcpu": core}
     target = tvm.target.Target(kind).with_host(host)
     return tvm.transform.Sequential(
         [
@@ -197,9 +199,9 @@ class _Extractor:
             return tir.AttrStmt(
                 statement.node, statement.attr_key, statement.value, self.visit(statement.body)
             )
-        text = str(statement.value.value)
-        if text not in self.imports:
-            self.imports.append(text)
+        for text in str(statement.value.value).split(IMPORT_SEPARATOR):
+            if text not in self.imports:
+                self.imports.append(text)
         return self.visit(statement.body)
 
 

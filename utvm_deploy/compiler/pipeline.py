@@ -33,14 +33,15 @@ from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.call import Kernel, KernelCall, LibraryKernel
-from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.kernels.lowering import GENERIC, lower
 
 _log = logging.getLogger(__name__)
 _Made = TypeVar("_Made")
 
 STAGES = ("import", "simplify", "lower", "schedule", "plan", "emit")
-#: Whose kernels do the layers: ours alone, or CMSIS-NN's wherever it has one.
-KERNELS = ("generic", "cmsis-nn")
+#: Whose kernels do the layers: our best for the core, ours in plain C, or CMSIS-NN's wherever it
+#: has one.
+KERNELS = ("best", "generic", "cmsis-nn")
 
 Dump = Callable[[str, str], None]
 
@@ -51,7 +52,7 @@ def compile_model(
     *,
     name: str | None = None,
     dump: Dump | None = None,
-    kernels: str = "generic",
+    kernels: str = "best",
     cmsis_nn: CmsisNn | None = None,
 ) -> CompiledModel:
     """Compile a ``.tflite`` file, or a graph, for a board.
@@ -62,12 +63,13 @@ def compile_model(
     """
     core = board.cpu.core
     library = _library_for(kernels, cmsis_nn)
+    family = core if kernels == "best" and board.cpu.dsp else GENERIC
     stage = _Stages(dump)
     graph = stage.run("import", lambda: _import(model), graph_text)
     prefix = prefix_from_path(graph.name) if name is None else check_prefix(name)
     graph = stage.run("simplify", lambda: _simplify(graph), graph_text)
     sequence = stage.run(
-        "lower", lambda: _lower(graph, library), lambda made: calls_text(graph, made)
+        "lower", lambda: _lower(graph, library, family), lambda made: calls_text(graph, made)
     )
     layers = stage.run("schedule", lambda: _schedule(sequence, core, prefix), kernels_text)
     sequence = _with_scratch(sequence, layers)
@@ -113,7 +115,7 @@ def _simplify(graph: Graph) -> Graph:
 def _library_for(kernels: str, cmsis_nn: CmsisNn | None) -> CmsisNn | None:
     if kernels not in KERNELS:
         raise CompileError(f"no kernels {kernels!r}; choose one of {', '.join(KERNELS)}")
-    if kernels == "generic":
+    if kernels != "cmsis-nn":
         return None
     if cmsis_nn is None:
         raise CompileError(
@@ -123,8 +125,8 @@ def _library_for(kernels: str, cmsis_nn: CmsisNn | None) -> CmsisNn | None:
     return cmsis_nn
 
 
-def _lower(graph: Graph, library: CmsisNn | None) -> tuple[Step | View, ...]:
-    """A kernel call for every operator that needs one."""
+def _lower(graph: Graph, library: CmsisNn | None, family: str) -> tuple[Step | View, ...]:
+    """A kernel call for every operator that needs one; ``family`` as ``lower`` takes it."""
     sequence: list[Step | View] = []
     for operator in graph.operators:
         source = operator.inputs[0]
@@ -132,17 +134,17 @@ def _lower(graph: Graph, library: CmsisNn | None) -> tuple[Step | View, ...]:
             assert source is not None
             sequence.append(View(operator, source, operator.outputs[0]))
         else:
-            sequence.append(Step(operator, _call(graph, operator, library), ()))
+            sequence.append(Step(operator, _call(graph, operator, library, family), ()))
     if not any(isinstance(item, Step) for item in sequence):
         # Nothing but views: something must happen between the caller's input and output.
         last = graph.operators[-1]
-        sequence[-1] = Step(last, lower(graph, last), ())
+        sequence[-1] = Step(last, lower(graph, last, family), ())
     return tuple(sequence)
 
 
-def _call(graph: Graph, operator: Operator, library: CmsisNn | None) -> KernelCall:
+def _call(graph: Graph, operator: Operator, library: CmsisNn | None, family: str) -> KernelCall:
     """The library's kernel where it has one, else ours."""
-    ours = lower(graph, operator)
+    ours = lower(graph, operator, family)
     theirs = lower_cmsis_nn(graph, operator, ours, library) if library else None
     return theirs or ours
 

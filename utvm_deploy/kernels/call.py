@@ -85,3 +85,5 @@ class KernelCall:
     in_place: tuple[tuple[int, int], ...] = ()
     # Multiply-accumulate operations, for reports.
     macs: int = 0
+    # Why a faster family was not taken, if one was tried.
+    why_not: str = ""

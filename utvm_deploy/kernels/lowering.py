@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
+from utvm_deploy.cores.core import CORES
 from utvm_deploy.errors import UnsupportedOperator
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.conv2d import lower_conv2d
 from utvm_deploy.kernels.depthwise import lower_depthwise
+from utvm_deploy.kernels.dsp.lowering import DSP_LOWERINGS
 from utvm_deploy.kernels.elementwise import (
     lower_add,
     lower_dequantize,
@@ -20,6 +23,9 @@ from utvm_deploy.kernels.mean import lower_mean
 from utvm_deploy.kernels.movement import lower_pad, lower_reshape
 from utvm_deploy.kernels.pool import lower_pool
 from utvm_deploy.kernels.softmax import lower_softmax
+
+#: Stands for every core: the kernels in plain C.
+GENERIC = "generic"
 
 Lowering = Callable[[Graph, Operator], KernelCall]
 
@@ -41,10 +47,18 @@ LOWERINGS: Mapping[str, Lowering] = {
 }
 
 
-def lower(graph: Graph, operator: Operator) -> KernelCall:
-    """The kernel that does what ``operator`` does, and its arguments in this graph."""
+def lower(graph: Graph, operator: Operator, core: str = GENERIC) -> KernelCall:
+    """The kernel that does what ``operator`` does, and its arguments in this graph.
+
+    ``core`` names the core whose kernels to use where there are any for the case.
+    """
     lowering = LOWERINGS.get(operator.kind)
     if lowering is None:
         known = ", ".join(sorted(LOWERINGS))
         raise UnsupportedOperator(f"no kernel for operator {operator.kind}; there are {known}")
-    return lowering(graph, operator)
+    call = lowering(graph, operator)
+    faster = DSP_LOWERINGS.get(operator.kind) if core in CORES and CORES[core].dsp else None
+    if faster is None:
+        return call
+    found = faster(graph, operator, call, core)
+    return replace(call, why_not=found) if isinstance(found, str) else found

@@ -1,0 +1,163 @@
+"""The DSP family: odd shapes on emulated cores and as plain C, its intrinsics, its arithmetic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kernel_harness import check
+from test_convolutions import spread_scale, weights_and_bias
+from tflite_writer import ModelWriter
+from tvm import s_tir
+
+import utvm_deploy
+from utvm_deploy.bench.oracle import run_reference
+from utvm_deploy.cores.timing_m4 import CORTEX_M4
+from utvm_deploy.cores.timing_m7 import CORTEX_M7
+from utvm_deploy.device import Device
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.kernels.dsp import gemm
+from utvm_deploy.kernels.dsp.order import cycles, ordered
+from utvm_deploy.kernels.dsp.scaling import short_scaling
+from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.kernels.quantize import quantize_multipliers, requantized
+
+ACTIVATIONS = ("NONE", "RELU", "RELU6", "RELU_N1_TO_1")
+# height, width, channels, outputs (0: depthwise), kernel, stride, dilation, padding
+SHAPES = [
+    (1, 1, 1, 1, (1, 1), 1, 1, "VALID"),
+    (1, 2, 70, 3, (1, 1), 1, 1, "SAME"),
+    (3, 7, 4, 70, (1, 1), 1, 1, "SAME"),
+    (5, 3, 7, 5, (1, 1), 2, 1, "SAME"),
+    (2, 40, 3, 9, (3, 3), 2, 1, "SAME"),
+    (9, 5, 12, 2, (3, 3), 1, 1, "SAME"),
+    (6, 11, 5, 4, (5, 5), 1, 1, "SAME"),
+    (10, 9, 4, 7, (3, 2), (1, 2), 2, "SAME"),
+    (13, 4, 1, 6, (10, 4), 2, 1, "SAME"),
+    (4, 4, 33, 13, (3, 3), 1, 1, "VALID"),
+    (3, 3, 9, 0, (3, 3), 1, 1, "SAME"),
+    (1, 1, 4, 0, (3, 3), 1, 1, "SAME"),
+    (2, 37, 70, 0, (3, 3), 2, 1, "SAME"),
+    (7, 6, 8, 0, (3, 3), 1, 1, "VALID"),
+    (8, 5, 3, 0, (5, 5), 1, 1, "SAME"),
+    (8, 13, 6, 0, (2, 7), (2, 1), 2, "SAME"),
+    (11, 3, 16, 0, (4, 1), 2, 1, "SAME"),
+]
+
+
+def write_convolutions(path: Path) -> ModelWriter:
+    rng = np.random.default_rng(21)
+    m = ModelWriter()
+    for index, (height, width, channels, outputs, kernel, stride, dilation, padding) in enumerate(
+        SHAPES
+    ):
+        made = outputs or channels
+        shape = (outputs, *kernel, channels) if outputs else (1, *kernel, channels)
+        weights, bias = weights_and_bias(rng, shape, made)
+        weights[..., -1] //= 64  # scales far apart, and a channel of little weight
+        x = m.input((1, height, width, channels), 0.05, int(rng.integers(-128, 128)))
+        convolution = m.conv2d if outputs else m.depthwise_conv2d
+        taps = kernel[0] * kernel[1] * (channels if outputs else 1)
+        y = convolution(
+            x,
+            weights,
+            bias,
+            weight_scale=rng.uniform(0.003, 0.02, made),
+            stride=stride,
+            dilation=dilation,
+            padding=padding,
+            activation=ACTIVATIONS[index % len(ACTIVATIONS)],
+            scale=spread_scale(taps, 0.05, 0.01),
+            zero_point=int(rng.integers(-128, 128)),
+        )
+        m.output(y)
+    m.save(path)
+    return m
+
+
+def random_inputs(model: ModelWriter, seed: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [
+        rng.integers(-128, 128, model.tensors[number].shape, dtype=np.int8)
+        for number in model.inputs
+    ]
+
+
+def compare_on(device: Device, path: Path, model: ModelWriter) -> None:
+    samples = [random_inputs(model, seed) for seed in range(2)]
+    expected = run_reference(path, samples).outputs
+    compiled = utvm_deploy.compile(path, device.board)
+    assert any("DSP assembly" in layer.why for layer in compiled.layers)
+    loaded = device.load(compiled)
+    for sample, wanted in zip(samples, expected, strict=True):
+        made = loaded(*sample)
+        made = made if isinstance(made, list | tuple) else [made]
+        for layer, one, other in zip(compiled.layers, made, wanted, strict=True):
+            np.testing.assert_array_equal(one, other, err_msg=layer.kernel)
+
+
+def test_odd_convolutions_on_cores(device: Device, tmp_path: Path) -> None:
+    if not device.board.cpu.dsp:
+        pytest.skip(f"{device.board.name} has no DSP extension")
+    path = tmp_path / "convolutions.tflite"
+    compare_on(device, path, write_convolutions(path))
+
+
+def test_odd_convolutions_in_plain_c(tmp_path: Path) -> None:
+    model = write_convolutions(tmp_path / "convolutions.tflite")
+    assert check(model, tmp_path, core="cortex-m7") == len(SHAPES)
+
+
+@pytest.mark.parametrize("core", ["cortex-m4", "cortex-m7"])
+def test_inner_blocks_are_tensorized(core: str, tmp_path: Path) -> None:
+    write_convolutions(tmp_path / "convolutions.tflite")
+    graph = load_model(tmp_path / "convolutions.tflite")
+    functions = set()
+    for operator in graph.operators:
+        call = lower(graph, operator, core)
+        assert not call.why_not
+        schedule = s_tir.Schedule(call.kernel.prim_func())
+        before = schedule.mod["main"].script()
+        call.kernel.schedule(schedule, core)
+        after = schedule.mod["main"].script()
+        for function in ("utvm_gemm", "utvm_depthwise_3x3", "utvm_depthwise"):
+            call_text = f'T.call_extern("int32", "{function}",'
+            assert call_text not in before
+            if call_text in after:
+                functions.add(function)
+                # Nothing is left of the products.
+                assert "product" in before and 'T.sblock("product' not in after
+    assert functions == {"utvm_gemm", "utvm_depthwise_3x3", "utvm_depthwise"}
+
+
+def test_short_requantization_equals_the_reference() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(200):
+        scale = float(2.0 ** rng.uniform(-20, -1.01))
+        zero_point = int(rng.integers(-128, 128))
+        multiplier, shift = quantize_multipliers([scale])
+        bias = rng.integers(-(2**20), 2**20, 1, dtype=np.int32)
+        weights = rng.integers(-127, 128, (1, 64), dtype=np.int8)
+        scaling = short_scaling(bias, weights, multiplier, shift, zero_point)
+        assert not isinstance(scaling, str)
+        right = int(scaling.shift[0])
+        # Values around the middle between two results, and the smallest magnitudes.
+        centre = int((int(rng.integers(-140, 140)) + 0.5) / scale)
+        values = [*range(-3, 4), *range(centre - 3, centre + 4)]
+        for value in values:
+            product = (2 * value * int(scaling.multiplier[0]) + 0x80000000) >> 32
+            short = (product + int(scaling.offset[0]) - (value < 0)) >> right
+            if int(scaling.multiplier[0]) == 0:
+                continue
+            assert short == requantized(value, int(multiplier[0]), int(shift[0])) + zero_point
+
+
+def test_order_is_as_fast_as_the_units_allow() -> None:
+    loop = gemm._loop()
+    issued = ordered(loop, CORTEX_M7, is_loop=True)
+    assert sorted(i.text for i in issued) == sorted(i.text for i in loop)
+    # 24 products, one a cycle, and 26 instructions beside them.
+    assert cycles(issued, CORTEX_M7, repeat=10) <= 10 * 26 + 2
+    alone = ordered(loop, CORTEX_M4, is_loop=True)
+    assert cycles(alone, CORTEX_M4, repeat=10) < cycles(loop, CORTEX_M4, repeat=10)

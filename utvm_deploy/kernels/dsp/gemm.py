@@ -1,0 +1,350 @@
+"""The matrix product of convolutions: tiles of 3 pixels by 2 channels in six accumulators.
+
+Six products and what feeds them (three words of pixels, a word of weights, two SXTB16) are twelve
+instructions, which a core that issues two at a time does in six cycles. A tile of 4 x 2 needs one
+register more than there is. Loads run ahead by one word of weights and two of pixels, so both
+tables have ``SLACK_BYTES`` behind them, which are read and never used.
+
+Layouts, for depth k = 4 q + 2 l + f (quad, lane, phase):
+    patches  int16 [group of 3 pixels][quad][phase][pixel][lane]
+    weights  int8  [pair of channels][quad][phase][lane][channel]
+    scaling  int32 [pair of channels][bias, multiplier, offset, shift][channel]
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from utvm_deploy.cores.timing import Timing
+from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.dsp.assembly import (
+    Instruction,
+    add,
+    add_shifted,
+    compare,
+    extend16,
+    insert_byte,
+    load,
+    load_pair,
+    move,
+    multiply_add,
+    saturate,
+    shift_right,
+    simd,
+    store,
+    subtract,
+    subtract_flags,
+)
+from utvm_deploy.kernels.dsp.order import timing_of
+from utvm_deploy.kernels.dsp.routine import Routine, c_text
+
+PIXELS = 3
+CHANNELS = 2
+#: The inner loop's step; depths are padded to multiples of it with weights of zero.
+DEPTH_STEP = 8
+SLACK_BYTES = 16
+SCALING_ROWS = 4
+
+NAME = "utvm_gemm"
+PARAMETERS = (
+    "const int16_t *patches",
+    "const int8_t *weights",
+    "const int32_t *scaling",
+    "const int32_t *limits",
+    "int8_t *output",
+    "int32_t pixels",
+    "int32_t channels",
+    "int32_t depth",
+)
+
+_PHASES = DEPTH_STEP // 2
+_GROUP_STEP_BYTES = DEPTH_STEP * PIXELS * 2
+_WEIGHTS_STEP_BYTES = DEPTH_STEP * CHANNELS
+_SCALING_BYTES = 4 * SCALING_ROWS * CHANNELS
+
+# r0 patches, r1 weights.
+_ACCUMULATORS = (("r4", "r5"), ("r6", "r7"), ("r8", "r9"))
+_PIXEL = ("r10", "r11")
+_WEIGHT = (("r2", "r3"), ("r12", "lr"))
+
+# Slots on the stack.
+_END = 0  # of the weights of this pair of channels
+_SCALING = 4
+_OUTPUT = 8  # where the next tile goes
+_LEFT = 12  # pixels
+_PATCHES = 16
+_COLUMN = 20  # where the first tile of this pair of channels went
+_PIXELS_SLOT = 24
+_CHANNELS_LEFT = 28
+_CHANNELS_SLOT = 32
+_LOW = 36
+_HIGH = 40
+_CLAMPS = 44
+_PANEL_BYTES = 48
+_FRAME_BYTES = 52
+_SAVED_BYTES = 36
+
+
+def pack_weights(weights: Array) -> Array:
+    """[channels, depth] -> the layout above, with slack."""
+    channels, depth = weights.shape
+    pairs, padded = -(-channels // CHANNELS), padded_depth(depth)
+    filled = np.zeros((pairs * CHANNELS, padded), dtype=np.int8)
+    filled[:channels, :depth] = weights
+    # pair, channel, quad, lane, phase -> pair, quad, phase, lane, channel
+    split = filled.reshape(pairs, CHANNELS, padded // 4, 2, 2).transpose(0, 2, 4, 3, 1)
+    return np.concatenate([split.reshape(-1), np.zeros(SLACK_BYTES, dtype=np.int8)])
+
+
+def padded_depth(depth: int) -> int:
+    """The depth that the inner loop does."""
+    return -(-depth // DEPTH_STEP) * DEPTH_STEP
+
+
+def pack_scaling(rows: tuple[Array, Array, Array, Array]) -> Array:
+    """Bias, multiplier, offset, shift of each channel -> the layout above."""
+    channels = rows[0].size
+    pairs = -(-channels // CHANNELS)
+    filled = np.zeros((SCALING_ROWS, pairs * CHANNELS), dtype=np.int32)
+    for index, row in enumerate(rows):
+        filled[index, :channels] = row
+    return np.ascontiguousarray(
+        filled.reshape(SCALING_ROWS, pairs, CHANNELS).transpose(1, 0, 2)
+    ).reshape(-1)
+
+
+def scaled(
+    accumulators: tuple[str, ...], multiplier: str, offset: str, shift: str, temporary: str
+) -> list[Instruction]:
+    """Requantization to int8, in place: what ``utvm_scale`` computes."""
+    code: list[Instruction] = []
+    for register in accumulators:
+        code += [
+            add_shifted(temporary, offset, register, "asr #31"),
+            add(register, register, register),
+            multiply_add("smmlar", register, register, multiplier, temporary),
+            shift_right(register, register, shift),
+            saturate(register, register, 8),
+        ]
+    return code
+
+
+@lru_cache(maxsize=8)
+def gemm_text(core: str) -> str:
+    """The C text of ``utvm_gemm``, ordered for a core."""
+    return c_text(NAME, PARAMETERS, _routine(timing_of(core)))
+
+
+def _routine(timing: Timing) -> Routine:
+    r = Routine(timing)
+    r.plain(
+        "push {r4-r11, lr}",
+        f"sub sp, #{_FRAME_BYTES}",
+        *(f"ldr {t}, [sp, #{_FRAME_BYTES + _SAVED_BYTES + 4 * n}]" for n, t in enumerate(
+            ("r4", "r5", "r6", "r7"))),
+        # What two channels of this depth take.
+        "lsl r7, r7, #1",
+        "ldrsb r8, [r3]",
+        "ldrsb r9, [r3, #4]",
+        "mov r10, #0x01010101",
+        "cmp r8, #-128",
+        "it eq",
+        "cmpeq r9, #127",
+        "ite eq",
+        "moveq r12, #0",
+        "movne r12, #1",
+        "uxtb r8, r8",
+        "uxtb r9, r9",
+        "mul r8, r8, r10",
+        "mul r9, r9, r10",
+        f"strd r8, r9, [sp, #{_LOW}]",
+        f"str r12, [sp, #{_CLAMPS}]",
+        f"str r7, [sp, #{_PANEL_BYTES}]",
+        f"str r2, [sp, #{_SCALING}]",
+        f"str r0, [sp, #{_PATCHES}]",
+        f"str r4, [sp, #{_COLUMN}]",
+        f"str r5, [sp, #{_PIXELS_SLOT}]",
+        f"strd r6, r6, [sp, #{_CHANNELS_LEFT}]",
+    )  # fmt: skip
+    r.label("1")  # two more channels
+    r.plain(
+        f"ldr r0, [sp, #{_PATCHES}]",
+        f"ldr r2, [sp, #{_PANEL_BYTES}]",
+        f"ldr r3, [sp, #{_COLUMN}]",
+        f"ldr r4, [sp, #{_PIXELS_SLOT}]",
+        "add r2, r1, r2",
+        f"str r2, [sp, #{_END}]",
+        f"strd r3, r4, [sp, #{_OUTPUT}]",
+    )
+    r.label("2")  # three more pixels
+    r.straight(_start())
+    r.label("3", is_loop=True)  # eight more of the depth
+    r.straight(_loop(), is_loop=True)
+    r.plain("bne 3b")
+    r.straight(_finish())
+    r.plain("cmp r2, #0", "bne 8f")
+    r.label("4")
+    r.straight(_before_store())
+    # Fewer than three pixels, or one channel: byte by byte.
+    r.plain("blt 6f", "cmp r2, #2", "blt 6f")
+    r.straight(_store())
+    r.plain("bgt 2b")
+    r.label("5")
+    r.plain(
+        f"ldr r2, [sp, #{_COLUMN}]",
+        f"ldr r3, [sp, #{_SCALING}]",
+        f"ldr r4, [sp, #{_CHANNELS_LEFT}]",
+        f"ldr r1, [sp, #{_END}]",
+        f"adds r2, #{CHANNELS}",
+        f"adds r3, #{_SCALING_BYTES}",
+        f"str r2, [sp, #{_COLUMN}]",
+        f"str r3, [sp, #{_SCALING}]",
+        f"subs r4, #{CHANNELS}",
+        f"str r4, [sp, #{_CHANNELS_LEFT}]",
+        "bgt 1b",
+        f"add sp, #{_FRAME_BYTES}",
+        "pop {r4-r11, pc}",
+    )
+    r.label("6")
+    for pixel, (register, _) in enumerate(_ACCUMULATORS):
+        if pixel:
+            r.plain(f"cmp r3, #{pixel + 1}", "blt 7f")
+        r.plain(
+            f"strb {register}, [r10]",
+            "cmp r2, #2",
+            "itt ge",
+            f"lsrge {register}, {register}, #8",
+            f"strbge {register}, [r10, #1]",
+            "add r10, r10, r11",
+        )
+    r.label("7")
+    r.plain(
+        f"subs r3, #{PIXELS}",
+        f"str r10, [sp, #{_OUTPUT}]",
+        f"str r3, [sp, #{_LEFT}]",
+        "bgt 2b",
+        "b 5b",
+    )
+    r.label("8")
+    r.straight(_clamp())
+    r.plain("b 4b")
+    return r
+
+
+def _start() -> list[Instruction]:
+    (low, high), *others = _ACCUMULATORS
+    code = [load("r12", "sp", _SCALING), load_pair(low, high, "r12")]
+    for pair in others:
+        code += [move(pair[0], low), move(pair[1], high)]
+    first, second = _WEIGHT[0]
+    return [
+        *code,
+        load(_PIXEL[0], "r0"),
+        load(_PIXEL[1], "r0", 4),
+        load(first, "r1"),
+        extend16(second, first, 8),
+        extend16(first, first),
+    ]
+
+
+def _loop() -> list[Instruction]:
+    code: list[Instruction] = []
+    for phase in range(_PHASES):
+        now, then = _WEIGHT[phase % 2], _WEIGHT[(phase + 1) % 2]
+        last = phase == _PHASES - 1
+        code.append(load(then[0], "r1", 4 * (phase + 1), write_back=last))
+        if last:
+            code += [load(then[1], "sp", _END), compare("r1", then[1])]
+        code += [extend16(then[1], then[0], 8), extend16(then[0], then[0])]
+        for pixel, pair in enumerate(_ACCUMULATORS):
+            number = PIXELS * phase + pixel
+            register = _PIXEL[number % 2]
+            code += [
+                multiply_add("smlad", pair[0], register, now[0], pair[0]),
+                multiply_add("smlad", pair[1], register, now[1], pair[1]),
+            ]
+            ahead = 4 * (number + 2)
+            if ahead < _GROUP_STEP_BYTES:
+                code.append(load(register, "r0", ahead))
+            elif ahead == _GROUP_STEP_BYTES:
+                code.append(load(register, "r0", ahead, write_back=True))
+            else:
+                code.append(load(register, "r0", ahead - _GROUP_STEP_BYTES))
+    return code
+
+
+def _finish() -> list[Instruction]:
+    code = [load("r10", "sp", _SCALING)]
+    for channel in range(CHANNELS):
+        accumulators = tuple(pair[channel] for pair in _ACCUMULATORS)
+        multiplier, offset, shift = ("r2", "r3", "r12") if channel == 0 else ("lr", "r1", "r12")
+        code += [
+            load(multiplier, "r10", 8 + 4 * channel),
+            load(offset, "r10", 16 + 4 * channel),
+            load(shift, "r10", 24 + 4 * channel),
+            *scaled(accumulators, multiplier, offset, shift, "r11"),
+        ]
+    code += [insert_byte(low, high, 1) for low, high in _ACCUMULATORS]
+    code += [
+        load("r2", "sp", _CLAMPS),
+        load("r1", "sp", _END),
+        load("r3", "sp", _PANEL_BYTES),
+        subtract("r1", "r1", "r3"),
+    ]
+    return code
+
+
+def _before_store() -> list[Instruction]:
+    return [
+        load("r10", "sp", _OUTPUT),
+        load("r11", "sp", _CHANNELS_SLOT),
+        load("r3", "sp", _LEFT),
+        load("r2", "sp", _CHANNELS_LEFT),
+        compare("r3", PIXELS),
+    ]
+
+
+def _store() -> list[Instruction]:
+    low = [pair[0] for pair in _ACCUMULATORS]
+    return [
+        add_shifted("r12", "r10", "r11", "lsl #1"),
+        store(low[0], "r10", size="h"),
+        store(low[1], "r10", "r11", size="h"),
+        store(low[2], "r12", size="h"),
+        add("r12", "r12", "r11"),
+        subtract_flags("r3", "r3", PIXELS),
+        store("r12", "sp", _OUTPUT),
+        store("r3", "sp", _LEFT),
+    ]
+
+
+def _clamp() -> list[Instruction]:
+    code = [load("r10", "sp", _LOW), load("r11", "sp", _HIGH)]
+    for low, _ in _ACCUMULATORS:
+        code += [
+            # SEL takes the flags of the subtraction before it: the two stay together.
+            *selected("r12", low, "r10", low, "r10"),
+            *selected("r12", "r11", low, low, "r11"),
+        ]
+    return code
+
+
+def selected(temporary: str, left: str, right: str, value: str, bound: str) -> list[Instruction]:
+    """value = left >= right (byte by byte, signed) ? value : bound."""
+    flags = ("ge",)
+    difference = simd("ssub8", temporary, left, right)
+    chosen = simd("sel", value, value, bound)
+    return [
+        Instruction(
+            difference.text,
+            difference.kind,
+            difference.first,
+            difference.second,
+            writes=(*difference.writes, *flags),
+        ),
+        Instruction(
+            chosen.text, chosen.kind, chosen.first, (*chosen.second, *flags), writes=chosen.writes
+        ),
+    ]

@@ -1,0 +1,93 @@
+"""Operator -> call of a DSP kernel, or the reason why there is none for the case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from utvm_deploy.graph.attributes import Convolution
+from utvm_deploy.graph.model import Array, Graph, Operator
+from utvm_deploy.kernels.call import KernelCall
+from utvm_deploy.kernels.conv2d import Conv2D
+from utvm_deploy.kernels.depthwise import DepthwiseConv2D
+from utvm_deploy.kernels.dsp.conv2d import dsp_conv2d_call
+from utvm_deploy.kernels.dsp.depthwise import dsp_depthwise_call
+from utvm_deploy.kernels.dsp.scaling import Scaling, short_scaling
+from utvm_deploy.kernels.operands import (
+    bias_of,
+    constant_of,
+    effective_scales,
+    input_of,
+    output_of,
+    quantization_of,
+)
+from utvm_deploy.kernels.quantize import fold_input_offset, quantize_multipliers
+from utvm_deploy.kernels.window import Window
+
+#: Takes the generic call, which it replaces.
+DspLowering = Callable[[Graph, Operator, KernelCall, str], KernelCall | str]
+
+
+def lower_conv2d(graph: Graph, operator: Operator, call: KernelCall, core: str) -> KernelCall | str:
+    """CONV_2D."""
+    assert isinstance(call.kernel, Conv2D)
+    weights = constant_of(graph, operator, 1)
+    return _convolution(graph, operator, call, weights, core, call.kernel.window)
+
+
+def lower_depthwise(
+    graph: Graph, operator: Operator, call: KernelCall, core: str
+) -> KernelCall | str:
+    """DEPTHWISE_CONV_2D; of a single channel it is a CONV_2D."""
+    assert isinstance(call.kernel, DepthwiseConv2D)
+    weights = constant_of(graph, operator, 1)
+    by_output = np.moveaxis(weights, 3, 0)
+    window = call.kernel.window
+    if call.kernel.channels == 1:
+        by_output = by_output.reshape(by_output.shape[0], *weights.shape[1:3], 1)
+        return _convolution(graph, operator, call, by_output, core, window)
+    if call.kernel.depth_multiplier > 1:
+        return "more than one output for each of several channels"
+    scaling = _scaling(graph, operator, by_output)
+    if isinstance(scaling, str):
+        return scaling
+    assert isinstance(operator.attributes, Convolution)
+    border = quantization_of(input_of(graph, operator, 0)[1]).zero_point
+    limits = operator.attributes.clamp
+    return dsp_depthwise_call(call, window, weights[0], scaling, border, limits, core)
+
+
+def _convolution(
+    graph: Graph,
+    operator: Operator,
+    call: KernelCall,
+    weights: Array,
+    core: str,
+    window: Window,
+) -> KernelCall | str:
+    scaling = _scaling(graph, operator, weights)
+    if isinstance(scaling, str):
+        return scaling
+    assert isinstance(operator.attributes, Convolution)
+    border = quantization_of(input_of(graph, operator, 0)[1]).zero_point
+    limits = operator.attributes.clamp
+    return dsp_conv2d_call(call, window, weights, scaling, border, limits, core)
+
+
+def _scaling(graph: Graph, operator: Operator, weights: Array) -> Scaling | str:
+    """``weights`` have the output channel first."""
+    outputs = weights.shape[0]
+    zero_point = quantization_of(input_of(graph, operator, 0)[1]).zero_point
+    return short_scaling(
+        fold_input_offset(bias_of(graph, operator, outputs), weights, zero_point),
+        weights,
+        *quantize_multipliers(effective_scales(graph, operator, outputs)),
+        quantization_of(output_of(graph, operator)[1]).zero_point,
+    )
+
+
+DSP_LOWERINGS: Mapping[str, DspLowering] = {
+    "CONV_2D": lower_conv2d,
+    "DEPTHWISE_CONV_2D": lower_depthwise,
+}

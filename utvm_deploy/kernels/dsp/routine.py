@@ -1,0 +1,69 @@
+"""A routine of ordered assembly -> C text: a naked function, or the C that computes the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+
+from utvm_deploy.cores.timing import Timing
+from utvm_deploy.kernels.dsp.assembly import Instruction
+from utvm_deploy.kernels.dsp.order import ordered
+
+#: Where the assembly can be used; everywhere else the C does the work.
+CONDITION = "defined(__ARM_FEATURE_DSP) && defined(__thumb2__) && defined(__GNUC__)"
+
+_ATTRIBUTES = """\
+// A naked function's parameters look unused: nothing may be derived from that.
+#if !defined(UTVM_NAKED) && defined(__GNUC__)
+#if defined(__clang__)
+#define UTVM_NAKED __attribute__((naked, noinline, used))
+#else
+#define UTVM_NAKED __attribute__((naked, noinline, noclone, noipa, used))
+#endif
+#define UTVM_UNUSED __attribute__((unused))
+#endif
+"""
+
+
+@dataclass
+class Routine:
+    """Assembly in the making: straight pieces, which are ordered, between labels and branches."""
+
+    timing: Timing
+    lines: list[str] = field(default_factory=list)
+
+    def plain(self, *lines: str) -> None:
+        """Lines that stay as they are."""
+        self.lines += lines
+
+    def label(self, name: str, *, is_loop: bool = False) -> None:
+        """A place to branch to; loops begin at a whole fetch."""
+        if is_loop:
+            self.lines.append(".balign 8")
+        self.lines.append(f"{name}:")
+
+    def straight(self, code: Sequence[Instruction], *, is_loop: bool = False) -> None:
+        """Code without branches."""
+        self.lines += [i.text for i in ordered(code, self.timing, is_loop=is_loop)]
+
+
+def helper(name: str) -> str:
+    """The C of ``c/NAME.h`` in this package."""
+    return resources.files(__package__).joinpath(f"c/{name}.h").read_text(encoding="ascii")
+
+
+def c_text(
+    name: str, parameters: Sequence[str], routine: Routine, *, portable: str | None = None
+) -> str:
+    """The static function ``name``; its C is ``c/NAME.h`` (or ``portable``) in this package."""
+    declared = ",\n    ".join(parameters)
+    naked = ",\n    ".join(f"{parameter} UTVM_UNUSED" for parameter in parameters)
+    # GCC numbers the copies of a function that it makes; %= would not do in basic assembly.
+    body = "\n".join(f'        "{line}\\n"' for line in [".syntax unified", *routine.lines])
+    plain = helper(portable or name)
+    return (
+        f"{_ATTRIBUTES}\n#if {CONDITION}\n"
+        f"UTVM_NAKED static void {name}(\n    {naked}) {{\n    __asm__(\n{body});\n}}\n"
+        f"#else\nstatic void {name}(\n    {declared}) {{\n{plain}}}\n#endif\n"
+    )
