@@ -11,7 +11,7 @@ from utvm_deploy.board import Board
 from utvm_deploy.bundle.layout import Layout
 from utvm_deploy.bundle.vectors import vectors_header
 from utvm_deploy.compiler.c_text import c_type, comment, float_literal
-from utvm_deploy.compiler.model import Buffer, CompiledModel
+from utvm_deploy.compiler.model import Buffer, CompiledModel, ExternalLibrary
 from utvm_deploy.errors import BundleError
 from utvm_deploy.graph.model import Array
 from utvm_deploy.paths import data_dir
@@ -106,10 +106,29 @@ def _values(
         "OUTPUT_TYPE": c_type(output.dtype),
         "OUTPUT_VALUE": _real_output(compiled, output),
         "CORTEX_M": "",
+        "EXTERNAL": ""
+        if compiled.external is None
+        else _external_cmake(compiled.name, compiled.external),
     }
     if board.cpu.facts.is_arm:
         values |= _cortex_m_values(compiled, board, layout)
     return values
+
+
+def _external_cmake(name: str, external: ExternalLibrary) -> str:
+    """CMake lines that ask for a library which the sources call and the bundle does not hold."""
+    variable = re.sub(r"\W", "_", external.name.upper())
+    return f"""
+# {external.name} is not part of this bundle ({external.url}): the sources call it, give yours.
+set({variable}_INCLUDE_DIRS "" CACHE STRING "folders of {external.name}'s headers")
+set({variable}_LIBRARY "" CACHE STRING "its static library, or a CMake target")
+if(NOT {variable}_LIBRARY)
+    message(FATAL_ERROR "{name} needs {external.name}: give -D{variable}_LIBRARY=... and "
+        "-D{variable}_INCLUDE_DIRS=...")
+endif()
+target_include_directories({name} SYSTEM PRIVATE ${{{variable}_INCLUDE_DIRS}})
+target_link_libraries({name} PUBLIC ${{{variable}_LIBRARY}})
+"""
 
 
 def _cortex_m_values(compiled: CompiledModel, board: Board, layout: Layout) -> dict[str, str]:

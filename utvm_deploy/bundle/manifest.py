@@ -13,7 +13,7 @@ from importlib.metadata import version
 from typing import Any
 
 from utvm_deploy import __version__
-from utvm_deploy.compiler.model import Buffer, CompiledModel
+from utvm_deploy.compiler.model import Buffer, CompiledModel, ExternalLibrary
 from utvm_deploy.errors import BundleError
 
 MANIFEST = "manifest.json"
@@ -58,6 +58,7 @@ def manifest_text(
             }
             for layer in compiled.layers
         ],
+        "external_dependencies": _dependencies(compiled.external),
         "golden": {"samples": samples, "oracle": oracle},
         "report": report,
         "files": {path: _entry(files[path]) for path in sorted(files)},
@@ -114,6 +115,21 @@ def _buffer(buffer: Buffer) -> dict[str, Any]:
         "offset": buffer.offset,
         "bytes": buffer.size_bytes,
     }
+
+
+def _dependencies(external: ExternalLibrary | None) -> list[dict[str, Any]]:
+    """What must be linked with the bundle; where it lay on our computer is nobody's business."""
+    if external is None:
+        return []
+    return [
+        {
+            "name": external.name,
+            "url": external.url,
+            "compiled_against_sha256": external.digest,
+            "built_with": external.built_with,
+            "functions": list(external.functions),
+        }
+    ]
 
 
 def _canonical(manifest: Mapping[str, Any]) -> str:

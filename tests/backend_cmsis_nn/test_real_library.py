@@ -1,0 +1,45 @@
+"""The real CMSIS-NN on an emulated Cortex-M7; UTVM_CMSIS_NN names the user's copy."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+import utvm_deploy
+from utvm_deploy.bench.compare import compare
+from utvm_deploy.bench.samples import random_samples
+from utvm_deploy.board import load_board
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.paths import data_dir
+from utvm_deploy.project import find_cmsis_nn
+
+# Read before the tests' clean environment takes it away.
+LIBRARY = os.environ.get("UTVM_CMSIS_NN")
+
+pytestmark = [
+    pytest.mark.emulator,
+    pytest.mark.skipif(
+        LIBRARY is None, reason="UTVM_CMSIS_NN names no CMSIS-NN built for a Cortex-M7"
+    ),
+    pytest.mark.skipif(
+        shutil.which("qemu-system-arm") is None, reason="qemu-system-arm is not installed"
+    ),
+]
+
+
+@pytest.mark.parametrize("model", ["digits", "cifar10_cnn"])
+def test_all_but_dense_layers_are_equal(model: str) -> None:
+    board = load_board("mps2_an500")
+    path = data_dir("models") / f"{model}.tflite"
+    assert LIBRARY is not None
+    library = find_cmsis_nn(Path(LIBRARY), board)
+    ours = utvm_deploy.compile(path, board)
+    theirs = utvm_deploy.compile(path, board, kernels="cmsis-nn", cmsis_nn=library)
+    with utvm_deploy.connect(board) as device:
+        found = compare(device, ours, theirs, random_samples(load_model(path), 1))
+    assert all(layer.their_kernel for layer in found.layers)
+    assert {layer.kind for layer in found.differing_layers} <= {"FULLY_CONNECTED"}
+    assert found.our_placement == found.their_placement

@@ -1,0 +1,129 @@
+"""The recorded rows: their shapes, and which layers they are found for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from utvm_deploy.bench.compare import EngineRun
+from utvm_deploy.bench.compare_facts import Placement
+from utvm_deploy.bench.compare_recorded import (
+    CORE,
+    compare_with_recorded,
+    layer_shape,
+    recorded_rows,
+)
+from utvm_deploy.bench.profile import LayerProfile, Profile
+from utvm_deploy.board import load_board
+from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.errors import BenchError
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.macs import macs
+from utvm_deploy.graph.model import Graph
+from utvm_deploy.graph.passes import simplify
+from utvm_deploy.paths import data_dir
+
+CIFAR = data_dir("models") / "cifar10_cnn.tflite"
+PLACEMENT = Placement("ram", "ram", "ram", "ram", "flash", "dtcm")
+
+
+def run_of(model: Path, unit: str = "instructions") -> EngineRun:
+    """What a run would give if every layer took 1000 ticks."""
+    compiled = compile_model(model, load_board("mps2_an500"))
+    layers = tuple(LayerProfile(layer, 1000, 1000) for layer in compiled.layers)
+    found = Profile(
+        compiled.board,
+        compiled.name,
+        unit,
+        1,
+        1,
+        layers,
+        1000 * len(layers),
+        0,
+        compiled.macs,
+        1,
+        2,
+        3,
+        4,
+    )
+    return EngineRun(compiled, found, (), PLACEMENT)
+
+
+def test_all_rows_are_read_with_their_figures() -> None:
+    rows = recorded_rows()
+    assert len(rows) == 44
+    (row,) = [row for row in rows.values() if row.name == "ic_3x3x32x32"]
+    assert row.figures["instructions"] == 4546908
+    assert row.figures["core"] == 3152659
+    assert row.figures["cycles"] == 3152659 + 22 * (38393 + 2313)
+
+
+def test_the_cifar_network_finds_its_rows() -> None:
+    graph = simplify(load_model(CIFAR))
+    rows = recorded_rows()
+    found = {}
+    for operator in graph.operators:
+        shape = layer_shape(graph, operator)
+        if shape is not None:
+            found[rows[shape].name] = macs(graph, operator)
+    assert found == {
+        "cifar_c1_5x5x3x32": 2457600,
+        "cifar_c2_5x5x32x32": 6553600,
+        "cifar_c3_5x5x32x64": 3276800,
+        "cifar_fc1024x10": 10240,
+    }
+
+
+@pytest.mark.parametrize(
+    ("model", "unmatched"),
+    [
+        ("ad01_int8", set()),
+        ("kws_ref_model", {"AVERAGE_POOL_2D", "SOFTMAX"}),
+        ("pretrainedResnet_quant", {"ADD", "AVERAGE_POOL_2D", "SOFTMAX"}),
+        ("vww_96_int8", {"AVERAGE_POOL_2D", "SOFTMAX"}),
+    ],
+)
+def test_shared_models_find_their_rows(
+    shared_models: Path, model: str, unmatched: set[str]
+) -> None:
+    graph = simplify(load_model(shared_models / f"{model}.tflite"))
+    missing = set()
+    for operator in graph.operators:
+        shape = layer_shape(graph, operator)
+        if shape is None or shape not in recorded_rows():
+            missing.add(operator.kind)
+    assert missing - {"RESHAPE"} == unmatched
+
+
+def test_recorded_figures_are_labelled_and_compared_where_units_match() -> None:
+    graph = simplify(load_model(CIFAR))
+    found = compare_with_recorded(run_of(CIFAR), graph, CORE, "none")
+    assert found.source == "recorded" and "recorded" in found.engine
+    assert found.theirs is None and found.their_size is None
+    assert found.figures == ("instructions",)
+    assert [layer.theirs is not None for layer in found.layers] == [
+        True, False, True, False, True, False, True
+    ]  # fmt: skip
+    assert found.layers[0].their_kernel == "cifar_c1_5x5x3x32"
+    assert found.matched("instructions") == (4000, 7024385 + 11888092 + 5730356 + 19844)
+    assert found.ratio("instructions") == pytest.approx(24662677 / 4000)
+    assert all(layer.differing_bytes is None for layer in found.layers)
+    # The figures of cycles are others.
+    cycles = compare_with_recorded(run_of(CIFAR, "cycles"), graph, CORE, "none")
+    assert cycles.layers[0].theirs == {"cycles": 4808352 + 22 * (14477 + 1658)}
+
+
+def test_no_row_fits() -> None:
+    digits = data_dir("models") / "digits.tflite"
+    graph = simplify(load_model(digits))
+    with pytest.raises(BenchError, match="no layer of digits has a recorded"):
+        compare_with_recorded(run_of(digits), graph, CORE, "none")
+    with pytest.raises(BenchError, match=r"those of a cortex-m7, and .* is a cortex-m4"):
+        compare_with_recorded(run_of(digits), graph, "cortex-m4", "none")
+    with pytest.raises(BenchError, match="recorded CMSIS-NN figure in nanoseconds"):
+        compare_with_recorded(run_of(CIFAR, "nanoseconds"), graph_of(CIFAR), CORE, "none")
+
+
+def graph_of(path: Path) -> Graph:
+    return simplify(load_model(path))
