@@ -1,9 +1,9 @@
-// Any bytes into utvm_poll: nothing outside the buffers and regions may be
-// touched, and it must come to rest.
+// Any bytes into utvm_poll. What PROTOCOL.md promises of them is checked here
+// and by UTVM_ASSERT in the runtime; nothing that the host asks for is run.
 //
-// With libFuzzer:  clang -fsanitize=fuzzer,address,undefined fuzz_poll.c ...
-// Alone (-DUTVM_FUZZ_MAIN): pseudo-random inputs from a seed, as many as asked;
-// prints how many, and how many requests got an answer.
+// With libFuzzer: scripts/fuzz. Alone (-DUTVM_FUZZ_MAIN): pseudo-random inputs
+// from a seed, as many as asked; prints how many, how many frames were answered
+// and how many calls would have been made.
 //
 // The first byte says how the rest is read: as bytes from the line, or as
 // requests whose frames are made whole here, so that what lies behind the CRC
@@ -12,7 +12,89 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static uint32_t answers;
+#define MUST(condition)                                                                            \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);              \
+            abort();                                                                               \
+        }                                                                                          \
+    } while (0)
+
+static struct bench *bench;
+static uint32_t answers, calls;
+// From the input: how calls end.
+static uint8_t endings;
+
+/// What must be true when something is done ///
+
+static bool is_within(const void *address, uint32_t size, uint32_t right) {
+    uintptr_t at = (uintptr_t)address;
+    for (uint32_t i = 0; i < bench->config.region_count; i++) {
+        uintptr_t begin = (uintptr_t)bench->regions[i].begin,
+                  end = (uintptr_t)bench->regions[i].end;
+        if ((bench->regions[i].rights & right) && at >= begin && at + size <= end) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// The last batch: no other one may have its numbers.
+static uint32_t batch_boot, batch_session, batch_sequence;
+
+static enum utvm_status stub_call(void *context, const struct utvm_call *call,
+                                  struct utvm_fault *fault) {
+    (void)context;
+    const uint8_t *frame = bench->config.rx_buffer;
+    const uint8_t *payload = frame + UTVM_HEADER_BYTES;
+    uint32_t length = bench->utvm.rx_length - UTVM_HEADER_BYTES - UTVM_CRC_BYTES;
+    // only what lies where code may lie, and only for this boot
+    MUST(is_within((const void *)call->function, 2, UTVM_RIGHT_EXECUTE));
+    MUST(frame[UTVM_HEADER_OPCODE] == UTVM_OPCODE_EXECUTE && bench->utvm.session);
+    MUST(utvm_get32(frame + UTVM_HEADER_NONCE) == bench->utvm.nonce);
+    // ACCEPTED is out
+    MUST(bench->utvm.tx_sent == bench->utvm.tx_length);
+    // the whole batch is valid
+    for (uint32_t at = 0; at < length;) {
+        MUST(length - at >= UTVM_TASK_BYTES);
+        uint32_t argc = utvm_get16(payload + at + UTVM_TASK_ARGC);
+        MUST(argc <= UTVM_MAX_ARGUMENTS && UTVM_TASK_BYTES + 4 * argc <= length - at);
+        uintptr_t function = utvm_get32(payload + at + UTVM_TASK_FUNCTION);
+        MUST(is_within((const void *)function, 2, UTVM_RIGHT_EXECUTE));
+        at += UTVM_TASK_BYTES + 4 * argc;
+    }
+    // nothing twice: within a session the numbers of batches rise
+    bool is_same_boot = batch_boot == bench->resets && batch_session == bench->utvm.session;
+    bool is_same_batch = is_same_boot && batch_sequence == bench->utvm.sequence;
+    if (is_same_boot && !is_same_batch) {
+        MUST(!((bench->utvm.sequence - batch_sequence) >> 31));
+    }
+    MUST(!is_same_batch || bench->utvm.task_index || bench->utvm.reply_length > UTVM_OUTCOME_BYTES);
+    batch_boot = bench->resets;
+    batch_session = bench->utvm.session;
+    batch_sequence = bench->utvm.sequence;
+    calls++;
+    uint8_t ending = (uint8_t)(endings ^ calls);
+    fault->pc = ending;
+    return ending == 1 ? UTVM_STATUS_FAULT : ending == 2 ? UTVM_STATUS_TIMEOUT : UTVM_STATUS_OK;
+}
+
+static uint32_t deadline_set;
+
+static void stub_deadline(void *context, uint32_t us) {
+    (void)context;
+    // set and lifted in turn
+    MUST(!us != !deadline_set);
+    deadline_set = us;
+}
+
+static void stub_code_written(void *context, const void *address, uint32_t size) {
+    (void)context;
+    MUST(is_within(address, size, UTVM_RIGHT_EXECUTE) &&
+         is_within(address, size, UTVM_RIGHT_WRITE));
+}
+
+/// Input ///
 
 // Words that lead somewhere, among which the input chooses.
 static uint32_t word(const uint8_t *data) {
@@ -38,12 +120,18 @@ static uint32_t word(const uint8_t *data) {
     return telling[data[3] & 7] + offset;
 }
 
-// Requests: opcode, number of bytes, then these, four at a time as words.
-static void requests(struct bench *bench, const uint8_t *data, size_t size) {
-    uint8_t payload[BENCH_PAYLOAD + 8], wire[2 * BENCH_PAYLOAD];
-    uint8_t hello[] = {1, 2, 3, 4};
+static void hello(uint32_t session, uint32_t sequence) {
+    uint8_t wire[64], payload[UTVM_HELLO_BYTES];
+    utvm_put32(payload, session);
     bench_give(bench, wire,
-               bench_frame(UTVM_PROTOCOL_VERSION, UTVM_OPCODE_HELLO, 1, 0, hello, 4, wire));
+               bench_frame(UTVM_PROTOCOL_VERSION, UTVM_OPCODE_HELLO, sequence, 0, payload,
+                           sizeof payload, wire));
+}
+
+// Requests: opcode, number of bytes, then these, four at a time as words.
+static void requests(const uint8_t *data, size_t size) {
+    uint8_t payload[BENCH_PAYLOAD + 8], wire[2 * BENCH_PAYLOAD];
+    hello(0x04030201, 1);
     uint32_t sequence = 2;
     while (size >= 2) {
         uint8_t opcode = data[0] % 12;
@@ -60,11 +148,17 @@ static void requests(struct bench *bench, const uint8_t *data, size_t size) {
         // a length that fits, more often than chance has it
         static const uint8_t lengths[8] = {0, 4, 8, 0, 0, 12, 4, 0};
         if (length >= UTVM_TASK_BYTES && (data[7] & 3)) {
-            if (opcode == UTVM_OPCODE_EXECUTE && length < 64) {
-                // one task
-                uint32_t argc = (length - UTVM_TASK_BYTES) / 4;
-                utvm_put32(payload + UTVM_TASK_REPEAT, (data[4] & 15u) | argc << 16);
-                sent = UTVM_TASK_BYTES + 4 * argc;
+            if (opcode == UTVM_OPCODE_EXECUTE) {
+                // tasks, of as many arguments as the input says
+                uint32_t at = 0;
+                while (length - at >= UTVM_TASK_BYTES) {
+                    uint32_t room = (length - at - UTVM_TASK_BYTES) / 4;
+                    uint32_t argc = payload[at + 11] % 13u;
+                    argc = argc < room ? argc : room;
+                    utvm_put32(payload + at + UTVM_TASK_REPEAT, (data[4] & 15u) | argc << 16);
+                    at += UTVM_TASK_BYTES + 4 * argc;
+                }
+                sent = at;
             } else if (opcode < 8 && lengths[opcode]) {
                 sent = lengths[opcode];
             }
@@ -74,36 +168,59 @@ static void requests(struct bench *bench, const uint8_t *data, size_t size) {
         bench_give(bench, wire,
                    bench_frame(UTVM_PROTOCOL_VERSION, opcode, sequence, BENCH_NONCE + bench->resets,
                                payload, sent, wire));
-        // now and then the same number again
+        // the device answers now, or after what comes next
+        if (length % 16 != 3) {
+            bench_run(bench);
+        }
+        // now and then the same number again, or an older one
         sequence += length % 8 != 7;
+        sequence -= length % 32 == 9 ? 2 : 0;
     }
+}
+
+// To rest. Each byte is taken once, and answers are bounded: so must be polls.
+static void run(void) {
+    uint32_t polls = 0;
+    while (utvm_poll(&bench->utvm) > 0) {
+        MUST(++polls < 1000000);
+    }
+    MUST(!deadline_set);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < 4) {
         return 0;
     }
-    struct bench *bench = bench_new();
-    // code in RAM, but too little for a function: what is there would be called
-    bench->regions[1].end = (const uint8_t *)bench->regions[1].begin + 1;
+    if (!bench) {
+        bench = bench_new();
+        bench->config.call = stub_call;
+        bench->config.deadline = stub_deadline;
+        bench->config.code_written = stub_code_written;
+    }
+    bench->in_length = bench->in_at = bench->out_length = bench->resets = 0;
+    batch_boot = UINT32_MAX;
+    utvm_init(&bench->utvm, &bench->config, BENCH_NONCE);
     bench->read_max = 1u + data[1];
     bench->write_max = 1u + data[2];
+    endings = data[3];
     if (data[0] & 1) {
-        requests(bench, data + 4, size - 4);
+        requests(data + 4, size - 4);
     } else {
         bench_give(bench, data + 4, (uint32_t)size - 4);
     }
-    // each byte is taken once, and answers are bounded: so must be the polls
-    uint32_t polls = 0;
-    while (utvm_poll(&bench->utvm) > 0) {
-        if (++polls > 1000000) {
-            abort();
-        }
-    }
+    run();
     while (bench_take(bench).found) {
         answers++;
     }
-    bench_free(bench);
+
+    // Whatever came, the next valid frame is understood.
+    bench->out_length = 0;
+    uint32_t session = bench->utvm.session == 77 ? 78 : 77;
+    hello(session, endings);
+    run();
+    struct reply reply = bench_take(bench);
+    MUST(reply.found && reply.status == UTVM_STATUS_OK && bench->utvm.session == session);
+    MUST(reply.opcode == (UTVM_OPCODE_HELLO | UTVM_REPLY_BIT) && reply.sequence == endings);
     return 0;
 }
 
@@ -128,7 +245,7 @@ int main(int argc, char **argv) {
         LLVMFuzzerTestOneInput(data, size);
     }
     printf("%u inputs, %u answers, %u calls\n", (unsigned)count, (unsigned)answers,
-           (unsigned)bench_calls);
+           (unsigned)calls);
     return 0;
 }
 #endif

@@ -258,6 +258,10 @@ static int send(utvm_t *utvm) {
 }
 
 int utvm_poll(utvm_t *utvm) {
+    UTVM_ASSERT(utvm->rx_length <= utvm->config->rx_size);
+    UTVM_ASSERT(utvm->tx_sent <= utvm->tx_length && utvm->tx_length <= utvm->config->tx_size);
+    UTVM_ASSERT(utvm->chunk_at <= utvm->chunk_length && utvm->chunk_length <= UTVM_CHUNK_BYTES);
+    UTVM_ASSERT(utvm->nonce != 0);
     switch (utvm->state) {
     case UTVM_STATE_SEND:
         return send(utvm);

@@ -106,6 +106,8 @@ uint8_t *utvm_reply(utvm_t *utvm) {
 }
 
 void utvm_frame_send(utvm_t *utvm, uint32_t opcode, uint32_t sequence) {
+    UTVM_ASSERT(utvm->reply_length >= UTVM_OUTCOME_BYTES);
+    UTVM_ASSERT(utvm->reply_length <= utvm_reply_max(utvm));
     uint8_t *out = utvm->config->tx_buffer;
     uint8_t *frame = out + utvm->tx_gap;
     uint32_t length = UTVM_HEADER_BYTES + utvm->reply_length;
@@ -125,6 +127,7 @@ void utvm_frame_send(utvm_t *utvm, uint32_t opcode, uint32_t sequence) {
     uint8_t code = 1;
     for (uint32_t i = 0; i < length; i++) {
         uint8_t byte = frame[i];
+        UTVM_ASSERT(at <= utvm->tx_gap + i);
         if (byte) {
             out[at++] = byte;
             code++;
