@@ -31,16 +31,18 @@ PLACEMENT = Placement("ram", "ram", "ram", "ram", "flash", "dtcm")
 def run_of(model: Path, unit: str = "instructions") -> EngineRun:
     """What a run would give if every layer took 1000 ticks."""
     compiled = compile_model(model, load_board("mps2_an500"))
-    layers = tuple(LayerProfile(layer, 1000, 1000) for layer in compiled.layers)
+    layers = tuple(LayerProfile(layer, 1000, 1000, {unit: 1000}) for layer in compiled.layers)
     found = Profile(
         compiled.board,
         compiled.name,
         unit,
         1,
+        False,
         1,
         layers,
         1000 * len(layers),
         0,
+        {unit: 1000 * len(layers)},
         compiled.macs,
         1,
         2,

@@ -1,4 +1,4 @@
-"""Per-layer ticks of a model on a board, with what it costs in RAM and flash."""
+"""Per-layer cost of a model on a board, with what it takes of RAM and flash."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from statistics import median
 
 from utvm_deploy.bench.samples import Samples
 from utvm_deploy.compiler.model import Layer
-from utvm_deploy.device import DeviceModel
+from utvm_deploy.device import DeviceModel, Figures
 from utvm_deploy.progress import Progress, no_progress
 
-#: Runs where the timer is a clock, which jitters; a count of instructions needs one.
+#: Runs where the timer is a clock, which jitters; what an emulator counts needs one.
 CLOCK_REPEATS = 20
 
 
@@ -21,6 +21,8 @@ class LayerProfile:
     layer: Layer
     ticks: int  # the smallest over all runs
     ticks_median: float
+    # Everything that was counted, by name; the ticks first, by their unit.
+    figures: Figures
 
     @property
     def ticks_per_mac(self) -> float | None:
@@ -36,10 +38,13 @@ class Profile:
     model: str
     tick_unit: str  # cycles, nanoseconds or instructions
     ticks_per_second: int
+    # Whether cycles are those of a model of the core, never measured on silicon.
+    is_modelled: bool
     runs: int
     layers: tuple[LayerProfile, ...]
     ticks: int  # the whole model in one call, smallest over all runs
     ticks_median: float
+    figures: Figures  # likewise
     macs: int
     arena_bytes: int
     weights_bytes: int
@@ -53,32 +58,49 @@ class Profile:
             return None
         return self.ticks / self.ticks_per_second
 
+    @property
+    def unit_label(self) -> str:
+        """The unit as people are to read it."""
+        return f"modelled {self.tick_unit}" if self.is_modelled else self.tick_unit
+
 
 def profile(model: DeviceModel, samples: Samples, progress: Progress = no_progress) -> Profile:
     """Time every layer and the whole model on the first sample."""
-    compiled, hello = model.compiled, model.device.hello
+    compiled, device = model.compiled, model.device
+    hello = device.hello
     inputs = samples.inputs[0]
-    runs = 1 if hello.tick_unit == "instructions" else CLOCK_REPEATS
+    repeats_exactly = hello.tick_unit == "instructions" or device.is_modelled
+    runs = 1 if repeats_exactly else CLOCK_REPEATS
     whole: list[int] = []
     by_layer: list[list[int]] = [[] for _ in compiled.layers]
     for run in range(runs):
         progress(f"profiling on {compiled.board}: run", run + 1, runs)
         whole.append(model.run(inputs)[1])
+        if run == 0:
+            (figures,) = device.figures(whole)
         for ticks, layer_ticks in zip(by_layer, model.run_timed(inputs), strict=True):
             ticks.append(layer_ticks)
-    image = model.device.image
+    unit = hello.tick_unit
+    smallest = [min(ticks) for ticks in by_layer]
+    # Where there is more than one run there is nothing but ticks.
+    layer_figures = device.figures(smallest) if repeats_exactly else [{unit: t} for t in smallest]
+    image = device.image
     return Profile(
         board=compiled.board,
         model=compiled.name,
-        tick_unit=hello.tick_unit,
+        tick_unit=unit,
         ticks_per_second=hello.ticks_per_second,
+        is_modelled=device.is_modelled,
         runs=runs,
         layers=tuple(
-            LayerProfile(layer, min(ticks), median(ticks))
-            for layer, ticks in zip(compiled.layers, by_layer, strict=True)
+            LayerProfile(layer, min(ticks), median(ticks), figures_of_layer)
+            for layer, ticks, figures_of_layer in zip(
+                compiled.layers, by_layer, layer_figures, strict=True
+            )
         ),
         ticks=min(whole),
         ticks_median=median(whole),
+        figures=figures if repeats_exactly else {unit: min(whole)},
         macs=compiled.macs,
         arena_bytes=compiled.arena_bytes,
         weights_bytes=compiled.weights_bytes,

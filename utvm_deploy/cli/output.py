@@ -23,6 +23,8 @@ from utvm_deploy.progress import Progress
 PLAIN_PROGRESS_INTERVAL_S = 5.0
 #: Tables keep their columns when stdout is a file or a pipe.
 PLAIN_WIDTH = 160
+#: No table needs more.
+WIDEST = 1000
 
 
 class Output:
@@ -51,8 +53,12 @@ class Output:
         rows: Iterable[Sequence[object]],
         *,
         title: str | None = None,
+        is_wide: bool = False,
     ) -> None:
-        """Columns whose name begins with ``>`` hold numbers and are aligned to the right."""
+        """Columns whose name begins with ``>`` hold numbers and are aligned to the right.
+
+        A wide table takes what it needs, whatever the terminal's width.
+        """
         table = Table(title=title, title_justify="left", box=None, pad_edge=False)
         for column in columns:
             right = column.startswith(">")
@@ -64,7 +70,9 @@ class Output:
             )
         for row in rows:
             table.add_row(*(escape(_cell(value)) for value in row))
-        self._prose.print(table)
+        # A table is padded to its console's width only as far as its columns need.
+        console = Console(file=self._prose.file, width=WIDEST) if is_wide else self._prose
+        console.print(table)
 
     @contextmanager
     def progress(self) -> Iterator[Progress]:

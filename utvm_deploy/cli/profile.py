@@ -3,16 +3,49 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
-from utvm_deploy.bench.profile import Profile, profile
+from utvm_deploy.bench.bound import Bound, layer_bounds
+from utvm_deploy.bench.hot import HotBlock, hot_blocks
+from utvm_deploy.bench.profile import LayerProfile, Profile, profile
+from utvm_deploy.bench.profile_picture import profile_html
 from utvm_deploy.bench.samples import random_samples
-from utvm_deploy.cli.arguments import Verbs, add_board, add_model, add_name, add_verb, board_of
+from utvm_deploy.cli.arguments import (
+    Verbs,
+    add_board,
+    add_model,
+    add_name,
+    add_verb,
+    board_of,
+    keep_model,
+    positive,
+)
 from utvm_deploy.cli.gate import add_gate, exit_code, judge
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import compile_step, dry_run_step, load_step
+from utvm_deploy.errors import UtvmError
+from utvm_deploy.files import write_text
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.passes import simplify
 
 SCHEMA = "utvm.profile/1"
+
+Bounds = Sequence[Bound | None]
+
+_MIX = "mix_"
+#: Beyond what the plain table shows of each layer.
+_FURTHER = (
+    "dcache_misses_flash",
+    "dcache_misses_ram",
+    "icache_misses",
+    "mispredictions",
+    "bank_conflicts",
+    "unaligned",
+    "store_stalls",
+)
 
 
 def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
@@ -21,27 +54,85 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_board(parser, port=True)
     add_name(parser)
+    parser.add_argument("--wide", action="store_true", help="every column, however wide")
+    parser.add_argument("--html", metavar="FILE", type=Path, help="also write a page with bars")
+    parser.add_argument(
+        "--hot",
+        metavar="N",
+        type=positive,
+        help="list the N hottest blocks of code, each instruction with its cycles and why it waits",
+    )
     add_gate(parser)
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
     """Profile and print the table."""
+    keep_model(args.model, args.html)
     board = board_of(args)
-    samples = random_samples(load_model(args.model), 1)
+    graph = load_model(args.model)
+    samples = random_samples(graph, 1)
+    hot: tuple[HotBlock, ...] = ()
     with out.progress() as progress:
         compiled = compile_step(args, board, progress)
         if args.dry_run:
             return dry_run_step(board, compiled)
         with load_step(args, board, compiled, progress) as model:
             found = profile(model, samples, progress)
-    _report(found, out)
-    result = profile_summary(found)
+            if args.hot:
+                image = model.device.image
+                report = model.device.cycle_report()
+                if report is None:
+                    raise UtvmError(
+                        f"--hot needs the cycle model, and {board.name} counts {found.tick_unit} "
+                        "without one; choose an emulated board that has it"
+                    )
+                hot = hot_blocks(report, image, args.hot)
+    # A bound is in cycles: beside a count of anything else it says nothing.
+    bounds = layer_bounds(compiled, simplify(graph), board) if found.tick_unit == "cycles" else None
+    _report(found, bounds, args.wide, out)
+    for block in hot:
+        _report_block(block, out)
+    if args.html is not None:
+        write_text(args.html, profile_html(found, bounds, hot))
+        out.line(f"wrote {args.html}")
+    result = profile_summary(found, bounds) | ({"hot": list(map(asdict, hot))} if hot else {})
     gate = judge(args, out, SCHEMA, result)
     out.result(SCHEMA, result | gate)
     return exit_code(gate)
 
 
-def _report(found: Profile, out: Output) -> None:
+def _report(found: Profile, bounds: Bounds | None, is_wide: bool, out: Output) -> None:
+    if found.is_modelled:
+        _modelled_table(found, bounds, is_wide, out)
+    else:
+        _plain_table(found, out)
+    rate = f", {found.ticks / found.macs:.2f} per MAC" if found.macs else ""
+    out.line(f"whole model: {found.ticks:,} {found.unit_label}{rate}")
+    if found.is_modelled:
+        figures = found.figures
+        out.line(
+            f"core alone {figures['core']:,}; pessimistic {figures['pessimistic']:,}; "
+            f"richer memory model {figures['rich']:,}; instructions {figures['instructions']:,}"
+        )
+    if found.seconds is not None:
+        out.line(latency_line(found))
+    out.line(
+        f"RAM: {found.ram_bytes:,} bytes, of which arena {found.arena_bytes:,}; "
+        f"flash: {found.flash_bytes:,} bytes, of which weights {found.weights_bytes:,}"
+    )
+
+
+def latency_line(found: Profile) -> str:
+    """The latency, and whether anybody ever measured it."""
+    assert found.seconds is not None
+    text = f"latency: {1e3 * found.seconds:.3f} ms"
+    if found.is_modelled:
+        clock = found.ticks_per_second / 1e6
+        return f"{text} at {clock:g} MHz (modelled, never measured on silicon)"
+    return f"{text} (smallest of {found.runs} runs)"
+
+
+def _plain_table(found: Profile, out: Output) -> None:
     total = sum(layer.ticks for layer in found.layers) or 1
     unit = found.tick_unit
     out.table(
@@ -61,27 +152,81 @@ def _report(found: Profile, out: Output) -> None:
         ],
         title=f"{found.model} on {found.board}, in {unit}",
     )
-    rate = f", {found.ticks / found.macs:.2f} per MAC" if found.macs else ""
-    out.line(f"whole model: {found.ticks:,} {unit}{rate}")
-    if found.seconds is not None:
-        out.line(f"latency: {1e3 * found.seconds:.3f} ms (smallest of {found.runs} runs)")
-    out.line(
-        f"RAM: {found.ram_bytes:,} bytes, of which arena {found.arena_bytes:,}; "
-        f"flash: {found.flash_bytes:,} bytes, of which weights {found.weights_bytes:,}"
+
+
+def _modelled_table(found: Profile, bounds: Bounds | None, is_wide: bool, out: Output) -> None:
+    total = sum(layer.ticks for layer in found.layers) or 1
+    columns = ["layer", "operator", ">cycles", ">%", ">core", ">pessim.", ">rich", ">instr."]
+    columns += [">/MAC", ">misses", ">x bound"]
+    if is_wide:
+        columns += [">MACs", ">bound", ">bound, memory", "bound by"]
+        columns += [f">{name.replace('_', ' ')}" for name in _FURTHER]
+        columns += [f">{name.removeprefix(_MIX)} %" for name in _mix_names(found)]
+        columns += ["kernel", "why"]
+    rows = []
+    for item, bound in zip(found.layers, bounds or [None] * len(found.layers), strict=True):
+        figures = item.figures
+        row: list[object] = [
+            str(item.layer.index),
+            item.layer.kind,
+            item.ticks,
+            100 * item.ticks / total,
+            *(figures[name] for name in ("core", "pessimistic", "rich", "instructions")),
+            item.ticks_per_mac,
+            figures["dcache_misses_flash"] + figures["dcache_misses_ram"],
+            _over_bound(item, bound),
+        ]
+        if is_wide:
+            row += [item.layer.macs or None]
+            row += [bound.core, bound.memory, bound.limit] if bound else [None, None, None]
+            row += [figures[name] for name in _FURTHER]
+            row += [100 * figures[name] / figures["instructions"] for name in _mix_names(found)]
+            row += [item.layer.kernel.removeprefix(f"{found.model}_"), item.layer.why]
+        rows.append(row)
+    out.table(
+        columns,
+        rows,
+        title=f"{found.model} on {found.board}, in modelled cycles with memory",
+        is_wide=is_wide,
     )
 
 
-def profile_summary(found: Profile) -> dict[str, object]:
+def _over_bound(item: LayerProfile, bound: Bound | None) -> float | None:
+    return item.ticks / bound.memory if bound is not None and bound.memory else None
+
+
+def _mix_names(found: Profile) -> list[str]:
+    return [name for name in found.figures if name.startswith(_MIX)]
+
+
+def _report_block(block: HotBlock, out: Output) -> None:
+    out.line()
+    out.line(
+        f"{block.function} at {block.address:#010x}: {block.core:,} modelled core cycles "
+        f"({100 * block.share:.1f} %), run {block.executions:,} times"
+    )
+    out.table(
+        [">address", ">cycle", ">takes", "instruction", "note"],
+        [
+            (f"{one.address:x}", one.cycle, one.cycles, one.text, one.note)
+            for one in block.instructions
+        ],
+    )
+
+
+def profile_summary(found: Profile, bounds: Bounds | None = None) -> dict[str, Any]:
     """A profile for ``--json`` and for a bundle's report."""
     return {
         "board": found.board,
         "model": found.model,
         "tick_unit": found.tick_unit,
         "ticks_per_second": found.ticks_per_second,
+        "is_modelled": found.is_modelled,
         "runs": found.runs,
         "ticks": found.ticks,
         "ticks_median": found.ticks_median,
         "seconds": found.seconds,
+        "figures": dict(found.figures),
         "macs": found.macs,
         "arena_bytes": found.arena_bytes,
         "weights_bytes": found.weights_bytes,
@@ -94,10 +239,13 @@ def profile_summary(found: Profile) -> dict[str, object]:
                 "name": item.layer.name,
                 "ticks": item.ticks,
                 "ticks_median": item.ticks_median,
+                "ticks_per_mac": item.ticks_per_mac,
+                "figures": dict(item.figures),
+                "bound": None if bound is None else asdict(bound),
                 "macs": item.layer.macs,
                 "kernel": item.layer.kernel,
                 "why": item.layer.why,
             }
-            for item in found.layers
+            for item, bound in zip(found.layers, bounds or [None] * len(found.layers), strict=True)
         ],
     }

@@ -78,14 +78,23 @@ def run(args: argparse.Namespace, out: Output) -> int:
         with load_step(args, board, compiled, progress) as model:
             progress("running", 0, 1)
             outputs, ticks = model.run(inputs)
-            hello = model.device.hello
+            hello, is_modelled = model.device.hello, model.device.is_modelled
     for path, array in zip(args.output, outputs, strict=False):
         write_atomically(path, partial(np.save, arr=array))
     for buffer, array in zip(compiled.outputs, outputs, strict=True):
         flat = array.ravel()
         shown = " ".join(str(value) for value in flat[:16]) + (" ..." if flat.size > 16 else "")
         out.line(f"{buffer.name} {list(buffer.shape)} {buffer.dtype}: {shown}")
-    out.line(f"{ticks:,} {hello.tick_unit} on {board.name}")
+    modelled = "modelled " if is_modelled else ""
+    clock = hello.ticks_per_second
+    latency = (
+        ""
+        if hello.tick_unit == "instructions"
+        else f", {1e3 * ticks / clock:.3f} ms at {clock / 1e6:g} MHz"
+        if hello.tick_unit == "cycles"
+        else f", {1e3 * ticks / clock:.3f} ms"
+    )
+    out.line(f"{ticks:,} {modelled}{hello.tick_unit} on {board.name}{latency}")
     out.result(
         "utvm.run/1",
         {
@@ -94,6 +103,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
             "ticks": ticks,
             "tick_unit": hello.tick_unit,
             "ticks_per_second": hello.ticks_per_second,
+            "is_modelled": is_modelled,
             "input": "files" if args.input else "random",
             "outputs": [
                 {"name": b.name, "dtype": b.dtype, "shape": b.shape, "values": a}

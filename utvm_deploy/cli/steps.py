@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import utvm_deploy
 from utvm_deploy.board import Board
 from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.device import DeviceModel
+from utvm_deploy.device import CYCLES, DeviceModel
 from utvm_deploy.probe import start
 from utvm_deploy.progress import Progress
 from utvm_deploy.project import build_image, check_fits
@@ -31,9 +31,14 @@ def dry_run_step(board: Board, compiled: CompiledModel) -> int:
 
 @contextmanager
 def load_step(
-    args: argparse.Namespace, board: Board, compiled: CompiledModel, progress: Progress
+    args: argparse.Namespace,
+    board: Board,
+    compiled: CompiledModel,
+    progress: Progress,
+    *,
+    timing: str = CYCLES,
 ) -> Iterator[DeviceModel]:
     """Build the image, start it and give the model on the device."""
     progress(f"building the image and starting {board.name}", 0, 1)
-    with utvm_deploy.connect(board, port=args.port) as device:
+    with utvm_deploy.connect(board, port=args.port, timing=timing) as device:
         yield device.load(compiled)

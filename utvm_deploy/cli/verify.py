@@ -19,6 +19,7 @@ from utvm_deploy.cli.arguments import (
 )
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import compile_step, dry_run_step, load_step
+from utvm_deploy.device import INSTRUCTIONS
 from utvm_deploy.frontend.tflite import load_model
 
 #: Enough to meet every rounding case a layer has, quick enough for an emulated board.
@@ -61,7 +62,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
         compiled = compile_step(args, board, progress)
         if args.dry_run:
             return dry_run_step(board, compiled)
-        with load_step(args, board, compiled, progress) as model:
+        # Nobody looks at ticks here.
+        with load_step(args, board, compiled, progress, timing=INSTRUCTIONS) as model:
             found = verify(model, args.model, samples, progress)
     _report(found, out)
     out.result("utvm.verify/1", {"ok": found.ok, **_summary(found)})

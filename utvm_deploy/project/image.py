@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ from elftools.elf.sections import SymbolTableSection
 
 from utvm_deploy.board import Board
 from utvm_deploy.errors import BuildError
-from utvm_deploy.project.lines import line_of
+from utvm_deploy.project.lines import code_of, line_of
 
 WORKSPACE = "utvm_workspace"
 WORKSPACE_END = "utvm_workspace_end"
@@ -34,6 +34,10 @@ class Image:
     def line_of(self, address: int) -> str | None:
         """``file:line`` of the instruction there; None if the image does not say."""
         return line_of(self.elf, address)
+
+    def code_of(self, folders: Sequence[str]) -> list[tuple[int, int]]:
+        """Begin and end of every function that was compiled from these folders of the project."""
+        return code_of(self.elf, folders)
 
     @cached_property
     def section_bytes(self) -> Mapping[str, int]:

@@ -1,10 +1,12 @@
-"""From an address to a source line, by an ELF file's DWARF."""
+"""From addresses to sources, by an ELF file's DWARF: the line, and the folder of functions."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from elftools.common.exceptions import DWARFError, ELFError
+from elftools.dwarf.compileunit import CompileUnit
 from elftools.dwarf.dwarfinfo import DWARFInfo
 from elftools.dwarf.lineprogram import LineProgram
 from elftools.elf.elffile import ELFFile
@@ -19,6 +21,31 @@ def line_of(elf: Path, address: int) -> str | None:
     except (OSError, ELFError, DWARFError):
         # An error's text is not worth another error.
         return None
+
+
+def code_of(elf: Path, folders: Sequence[str]) -> list[tuple[int, int]]:
+    """Begin and end of every function whose source lies in one of ``folders``."""
+    found: list[tuple[int, int]] = []
+    try:
+        with elf.open("rb") as file:
+            content = ELFFile(file)
+            if content.has_dwarf_info():
+                for unit in content.get_dwarf_info().iter_CUs():
+                    source = unit.get_top_DIE().get_full_path()
+                    if Path(source).parent.name in folders:
+                        found += _functions(unit)
+    except (OSError, ELFError, DWARFError):
+        return []
+    return found
+
+
+def _functions(unit: CompileUnit) -> Iterator[tuple[int, int]]:
+    for entry in unit.iter_DIEs():
+        if entry.tag == "DW_TAG_subprogram" and "DW_AT_low_pc" in entry.attributes:
+            begin = entry.attributes["DW_AT_low_pc"].value
+            # What the linker left out lies at address 0, as long as it was.
+            if begin:
+                yield begin, begin + entry.attributes["DW_AT_high_pc"].value
 
 
 def _find(dwarf: DWARFInfo, address: int) -> str | None:

@@ -1,0 +1,194 @@
+"""utvm profile on a board with a cycle model: figures, table, page, hot code and the gate."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import utvm_deploy
+from utvm_deploy.bench.profile import Profile, profile
+from utvm_deploy.bench.samples import random_samples
+from utvm_deploy.cli.main import main
+from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.paths import data_dir
+
+BOARD = "mps2_an500"
+DIGITS = data_dir("models") / "digits.tflite"
+#: Identical counts; the whole measure of twenty is a slow test.
+FEW, MANY = 3, 20
+TABLE_WIDTH = 120
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("qemu-system-arm") is None or shutil.which("arm-none-eabi-gcc") is None,
+    reason="needs qemu-system-arm and arm-none-eabi-gcc",
+)
+
+
+@pytest.fixture(scope="module")
+def compiled() -> CompiledModel:
+    return utvm_deploy.compile(DIGITS, BOARD)
+
+
+def profiled(compiled: CompiledModel, timing: str = "cycles") -> Profile:
+    with utvm_deploy.connect(BOARD, timing=timing) as device:
+        return profile(device.load(compiled), random_samples(load_model(DIGITS), 1))
+
+
+def same_in(runs: int, compiled: CompiledModel) -> None:
+    first = profiled(compiled)
+    for _ in range(runs - 1):
+        assert profiled(compiled) == first
+
+
+def test_counts_are_the_same_in_every_run(compiled: CompiledModel) -> None:
+    same_in(FEW, compiled)
+
+
+@pytest.mark.slow
+def test_counts_are_the_same_in_twenty_runs(compiled: CompiledModel) -> None:
+    same_in(MANY, compiled)
+
+
+def test_figures_are_consistent(compiled: CompiledModel) -> None:
+    found = profiled(compiled)
+    assert found.is_modelled
+    assert found.tick_unit == "cycles"
+    assert found.ticks_per_second == utvm_deploy.load_board(BOARD).cpu.clock_hz
+    for figures, ticks in [
+        (found.figures, found.ticks),
+        *((layer.figures, layer.ticks) for layer in found.layers),
+    ]:
+        assert next(iter(figures)) == "cycles"
+        assert figures["cycles"] == ticks
+        misses = figures["dcache_misses_flash"] + figures["dcache_misses_ram"]
+        assert figures["cycles"] == figures["core"] + 22 * misses
+        assert figures["core"] <= figures["cycles"] <= figures["pessimistic"]
+        assert figures["cycles"] <= figures["rich"]
+        # Two instructions a cycle at most.
+        assert figures["instructions"] <= 2 * figures["core"]
+        mix = sum(count for name, count in figures.items() if name.startswith("mix_"))
+        assert mix == figures["instructions"]
+        assert figures["mix_unknown"] == 0
+
+
+def test_the_model_counts_the_instructions_that_the_timer_counts(compiled: CompiledModel) -> None:
+    counted, timed = profiled(compiled), profiled(compiled, "instructions")
+    assert not timed.is_modelled
+    assert timed.tick_unit == "instructions"
+    # Reading the one and reading the other takes another number of instructions: one difference,
+    # whatever was measured.
+    differences = {
+        one.figures["instructions"] - other.ticks
+        for one, other in zip(counted.layers, timed.layers, strict=True)
+    }
+    assert len(differences) == 1
+    assert counted.figures["instructions"] - timed.ticks in differences
+    assert abs(differences.pop()) < 50
+
+
+def run_json(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, Any]:
+    assert main(["profile", str(DIGITS), "--board", BOARD, *argv, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert isinstance(found, dict)
+    return found
+
+
+class Page(HTMLParser):
+    """Checks that what opens closes, and that nothing is fetched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert not {"src", "href"} & {name for name, _ in attrs}
+        self.seen.append(tag)
+        if tag not in ("meta", "br", "rect"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+
+
+def test_json_page_hot_code_and_gate(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    page, baseline = tmp_path / "page.html", tmp_path / "baseline.json"
+    found = run_json(capsys, "--hot", "3", "--html", str(page))
+    assert found["schema"] == "utvm.profile/1"
+    assert found["is_modelled"]
+    assert found["seconds"] == pytest.approx(found["ticks"] / found["ticks_per_second"])
+    for layer in found["layers"]:
+        assert layer["ticks"] == layer["figures"]["cycles"]
+        assert 0 < layer["bound"]["core"] <= layer["figures"]["core"]
+        assert 0 < layer["bound"]["memory"] <= layer["ticks"]
+    assert len(found["hot"]) == 3
+    hottest = found["hot"][0]
+    assert hottest["core"] >= found["hot"][1]["core"]
+    assert hottest["function"].startswith(("digits_", "utvm_"))
+    assert sum(one["cycles"] for one in hottest["instructions"]) > 0
+    # Disassembled, not encodings.
+    assert any("ld" in one["text"] for one in hottest["instructions"])
+
+    parsed = Page()
+    parsed.feed(page.read_text())
+    assert parsed.open == []
+    assert parsed.seen.count("svg") == len(found["layers"])
+    assert "never measured on silicon" in page.read_text()
+
+    found["layers"][0]["ticks"] //= 2
+    baseline.write_text(json.dumps(found))
+    argv = ["profile", str(DIGITS), "--board", BOARD, "--baseline", str(baseline)]
+    assert main([*argv, "--fail-over", "3%"]) == 1
+    assert "layer 0 (CONV_2D" in capsys.readouterr().out
+    assert main([*argv, "--fail-over", "200%"]) == 0
+
+
+def test_the_table_fits(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("utvm_deploy.cli.output.PLAIN_WIDTH", TABLE_WIDTH)
+    argv = ["profile", str(DIGITS), "--board", BOARD]
+    assert main(argv) == 0
+    plain = capsys.readouterr().out
+    rows = [line for line in plain.splitlines() if "DEPTHWISE_CONV_2D" in line]
+    assert len(rows) == 1
+    assert max(map(len, plain.splitlines())) <= TABLE_WIDTH
+    assert "modelled cycles" in plain
+    assert "(modelled, never measured on silicon)" in plain
+    assert main([*argv, "--wide"]) == 0
+    wide = capsys.readouterr().out
+    assert "mispredictions" in wide
+    assert max(map(len, wide.splitlines())) > TABLE_WIDTH
+
+
+def test_an_unknown_emulator_counts_instructions_and_says_so(
+    compiled: CompiledModel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("utvm_deploy.emulator.plugin.installed_qemu_version", lambda _: "11.0.0")
+    # What is known of the program that is installed.
+    monkeypatch.setattr("utvm_deploy.probe.cycle_model.plugin_for", _fresh_plugin_for)
+    found = profiled(compiled)
+    assert found.tick_unit == "instructions"
+    assert found.seconds is None
+    (message,) = caplog.messages
+    assert "counts instructions, not modelled cycles: QEMU 11.0.0" in message
+
+
+def _fresh_plugin_for(program: str) -> Path:
+    from utvm_deploy.emulator import plugin
+
+    return plugin._plugin_for.__wrapped__(program, 0, Path())
+
+
+def test_hot_code_needs_the_model(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["profile", str(DIGITS), "--board", "host", "--hot", "1"]) == 1
+    assert "--hot needs the cycle model" in capsys.readouterr().err
