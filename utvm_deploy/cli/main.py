@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import logging
 import shlex
+import sys
 from collections.abc import Callable, Sequence
 
 from utvm_deploy import __version__, process
@@ -92,7 +93,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def reported(work: Callable[[], int], out: Output, *, verbose: bool = False) -> int:
     """Do ``work``; what goes wrong becomes one sentence on ``out`` and an exit code."""
     try:
-        return work()
+        code = work()
+        if sys.stdout is not None:
+            sys.stdout.flush()  # here, where a full disk can still be told
+        return code
     except UtvmError as error:
         out.error(type(error).__name__, str(error))
         if isinstance(error, BuildError) and error.log_path is not None:
