@@ -97,7 +97,7 @@ def demonstrate(board_name: str) -> int:
     console.print(f"accuracy on {board.name}: {right} of {len(images)} ({right / len(images):.2%})")
     console.print(f"accuracy of {REFERENCE}: {theirs} of {len(images)}")
     console.print(f"outputs: {got.size:,} bytes, {'all equal' if equal else 'NOT EQUAL'}")
-    console.print(latency(cost, board.cpu.clock_hz))
+    console.print(latency(cost))
     console.print(
         f"RAM: {cost.ram_bytes:,} bytes, of which arena {cost.arena_bytes:,}; "
         f"flash: {cost.flash_bytes:,} bytes, of which weights {cost.weights_bytes:,}"
@@ -139,15 +139,13 @@ def shade(pixel: int) -> str:
     return 2 * SHADES[int(pixel) * (len(SHADES) - 1) // 16]
 
 
-def latency(cost: Profile, clock_hz: int) -> str:
-    """One line, in the unit that the board's timer has."""
-    if cost.seconds is not None:
-        return f"latency: {1e3 * cost.seconds:.3f} ms for one image"
-    one_each = 1e3 * cost.ticks / clock_hz
-    return (
-        f"latency: {cost.ticks:,} {cost.tick_unit} for one image ({one_each:.1f} ms at "
-        f"{clock_hz / 1e6:g} MHz if each took one cycle)"
-    )
+def latency(cost: Profile) -> str:
+    """One line: time for one image, and whether it was measured; else a count."""
+    from utvm_deploy.cli.profile import latency_line
+
+    if cost.seconds is None:
+        return f"{cost.ticks:,} {cost.tick_unit} for one image"
+    return f"{latency_line(cost)}, {cost.ticks:,} {cost.unit_label} for one image"
 
 
 if __name__ == "__main__":
