@@ -46,9 +46,10 @@ def compile(
 ) -> CompiledModel:
     """Compile a ``.tflite`` file for a board; ``name`` prefixes every C symbol.
 
-    ``dump(stage, text)`` is called with what each stage of the pipeline made. ``kernels`` "cmsis-nn"
-    takes the kernels of the user's CMSIS-NN (``project.find_cmsis_nn``) wherever it has one. Raises
-    ModelError if the file cannot be imported and CompileError if it cannot be compiled.
+    ``dump(stage, text)`` is called with what each stage of the pipeline made. ``kernels`` is "best",
+    "generic" (plain C) or "cmsis-nn": the user's CMSIS-NN (``project.find_cmsis_nn``) wherever it
+    has a function. Raises ModelError if the file cannot be imported and CompileError if it cannot
+    be compiled.
     """
     from utvm_deploy.compiler.pipeline import compile_model
 

@@ -11,6 +11,7 @@ import pytest
 
 import utvm_deploy
 from utvm_deploy.bench.compare import compare
+from utvm_deploy.bench.compare_elsewhere import with_tcm_alone
 from utvm_deploy.bench.compare_facts import ModelComparison
 from utvm_deploy.bench.samples import random_samples
 from utvm_deploy.board import load_board
@@ -118,3 +119,12 @@ def test_usage(small_model: Path, capsys: pytest.CaptureFixture[str], tmp_path: 
     assert "--cmsis-nn-library names a library without its headers" in capsys.readouterr().err
     assert main([*argv, "--cmsis-nn", str(tmp_path / "none")]) == 1
     assert "there is no CMSIS-NN at" in capsys.readouterr().err
+
+
+def test_a_board_with_tightly_coupled_ram_alone() -> None:
+    board = load_board("mps2_an500")
+    smaller = with_tcm_alone(board)
+    assert smaller is not None
+    assert [region.name for region in smaller.memory] == ["flash", "dtcm"]
+    assert smaller.main_ram.name == smaller.data_ram.name == "dtcm"
+    assert with_tcm_alone(smaller) is None and with_tcm_alone(HOST) is None

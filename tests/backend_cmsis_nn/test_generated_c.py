@@ -143,7 +143,9 @@ def test_helium_takes_the_folded_bias_as_kernel_sums(small_model: Path) -> None:
 
 
 def test_kernels_must_be_known_and_have_their_library(small_model: Path) -> None:
-    with pytest.raises(CompileError, match="no kernels 'xnnpack'; choose one of generic, cmsis-nn"):
+    with pytest.raises(
+        CompileError, match="no kernels 'xnnpack'; choose one of best, generic, cmsis-nn"
+    ):
         compile_model(small_model, BOARD, kernels="xnnpack")
     with pytest.raises(CompileError, match=r"needs the library itself.*--cmsis-nn DIR"):
         compile_model(small_model, BOARD, kernels="cmsis-nn")

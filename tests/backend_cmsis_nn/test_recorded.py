@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from utvm_deploy.bench.compare_recorded import (
 )
 from utvm_deploy.bench.profile import LayerProfile, Profile
 from utvm_deploy.board import load_board
+from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.errors import BenchError
 from utvm_deploy.frontend.tflite import load_model
@@ -28,26 +30,34 @@ CIFAR = data_dir("models") / "cifar10_cnn.tflite"
 PLACEMENT = Placement("ram", "ram", "ram", "ram", "flash", "dtcm")
 
 
+@cache
+def compiled_for_m7(model: Path) -> CompiledModel:
+    return compile_model(model, load_board("mps2_an500"), kernels="generic")
+
+
 def run_of(model: Path, unit: str = "instructions") -> EngineRun:
     """What a run would give if every layer took 1000 ticks."""
-    compiled = compile_model(model, load_board("mps2_an500"))
-    layers = tuple(LayerProfile(layer, 1000, 1000, {unit: 1000}) for layer in compiled.layers)
+    compiled = compiled_for_m7(model)
+    layers = tuple(
+        LayerProfile(layer, ticks=1000, ticks_median=1000, figures={unit: 1000})
+        for layer in compiled.layers
+    )
     found = Profile(
-        compiled.board,
-        compiled.name,
-        unit,
-        1,
-        False,
-        1,
-        layers,
-        1000 * len(layers),
-        0,
-        {unit: 1000 * len(layers)},
-        compiled.macs,
-        1,
-        2,
-        3,
-        4,
+        board=compiled.board,
+        model=compiled.name,
+        tick_unit=unit,
+        ticks_per_second=1,
+        is_modelled=False,
+        runs=1,
+        layers=layers,
+        ticks=1000 * len(layers),
+        ticks_median=1000 * len(layers),
+        figures={unit: 1000 * len(layers)},
+        macs=compiled.macs,
+        arena_bytes=1,
+        weights_bytes=2,
+        flash_bytes=3,
+        ram_bytes=4,
     )
     return EngineRun(compiled, found, (), PLACEMENT)
 

@@ -15,12 +15,11 @@ import numpy as np
 from utvm_deploy.bench.compare_facts import (
     MEASURED,
     EngineSize,
-    Figures,
     LayerComparison,
     ModelComparison,
     Placement,
 )
-from utvm_deploy.bench.profile import LayerProfile, Profile, profile
+from utvm_deploy.bench.profile import Profile, profile
 from utvm_deploy.bench.samples import Samples
 from utvm_deploy.compiler.model import CompiledModel, Layer
 from utvm_deploy.device import Device, DeviceModel
@@ -82,20 +81,21 @@ def compare(
                 name=one.layer.name,
                 macs=one.layer.macs,
                 kernel=one.layer.kernel.removeprefix(f"{ours.name}_"),
-                ours=layer_figures(left.profile, one),
-                theirs=layer_figures(right.profile, other),
+                ours=one.figures,
+                theirs=other.figures,
                 their_kernel=other.layer.why if other.layer.is_external else "",
                 output_bytes=sum(buffer.size_bytes for buffer in one.layer.outputs),
                 differing_bytes=differing.get(one.layer.index, 0),
             )
             for one, other in zip(left.profile.layers, right.profile.layers, strict=True)
         ),
-        ours=model_figures(left.profile),
-        theirs=model_figures(right.profile),
+        ours=left.profile.figures,
+        theirs=right.profile.figures,
         our_size=left.size,
         their_size=right.size,
         our_placement=left.placement,
         their_placement=right.placement,
+        is_modelled=left.profile.is_modelled,
     )
 
 
@@ -111,16 +111,6 @@ def run_engine(
     if compiled.external is not None:
         _check_statuses(model)
     return EngineRun(compiled, found, checksums, placement_of(model))
-
-
-def model_figures(found: Profile) -> Figures:
-    """The whole model's figures, the one to judge by first."""
-    return {found.tick_unit: found.ticks}
-
-
-def layer_figures(found: Profile, layer: LayerProfile) -> Figures:
-    """The same of one layer."""
-    return {found.tick_unit: layer.ticks}
 
 
 def placement_of(model: DeviceModel) -> Placement:

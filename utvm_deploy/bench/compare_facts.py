@@ -6,10 +6,13 @@ one instructions, or what a cycle model makes of them. The first one is what rat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 Figures = Mapping[str, int]
+
+#: Figures that are time, or stand for it: only their ratios mean anything.
+TIMES = ("cycles", "nanoseconds", "core", "pessimistic", "rich", "instructions")
 
 #: Where the other engine's figures come from.
 MEASURED = "measured"
@@ -67,6 +70,19 @@ class EngineSize:
 
 
 @dataclass(frozen=True)
+class OtherPlacement:
+    """The whole model again, with the whole arena elsewhere."""
+
+    region: str
+    ours: Figures
+    theirs: Figures
+
+    def ratio(self, figure: str) -> float | None:
+        """Theirs over ours."""
+        return _ratio(self.theirs, self.ours, figure)
+
+
+@dataclass(frozen=True)
 class ModelComparison:
     """One model on both engines."""
 
@@ -82,12 +98,23 @@ class ModelComparison:
     their_size: EngineSize | None
     our_placement: Placement
     their_placement: Placement | None
+    # Whether cycles are those of a model of the core, never measured on silicon.
+    is_modelled: bool = False
+    # Both engines with everything in tightly coupled RAM, where the board has enough of it.
+    elsewhere: OtherPlacement | None = None
 
     @property
     def figures(self) -> tuple[str, ...]:
-        """The figures that both engines have, the one to judge by first."""
+        """The times that both engines have, the one to judge by first."""
         known = [layer.theirs for layer in self.layers if layer.theirs is not None]
-        return tuple(f for f in self.ours if all(f in figures for figures in known) and known)
+        shared = [f for f in self.ours if known and all(f in figures for figures in known)]
+        return (*shared[:1], *(f for f in TIMES if f in shared[1:]))
+
+    @property
+    def unit_label(self) -> str:
+        """The figure to judge by, as people are to read it."""
+        headline = next(iter(self.ours))
+        return f"modelled {headline}" if self.is_modelled else headline
 
     def ratio(self, figure: str) -> float | None:
         """Theirs over ours: of the whole runs, or of the layers that are recorded."""
@@ -109,11 +136,6 @@ class ModelComparison:
     def differing_layers(self) -> tuple[LayerComparison, ...]:
         """Layers whose outputs are not byte for byte equal."""
         return tuple(layer for layer in self.layers if layer.differing_bytes)
-
-
-def total(layers: Iterable[LayerComparison], figure: str) -> int:
-    """Our sum over layers."""
-    return sum(layer.ours[figure] for layer in layers)
 
 
 def _ratio(theirs: Figures | None, ours: Figures, figure: str) -> float | None:

@@ -60,9 +60,10 @@ class Ours:
 
     name: str
     board: str
-    total: Mapping[str, int]
-    # (index, label) -> figures; the label holds operator and output name.
-    layers: Mapping[tuple[int, str], Mapping[str, int]]
+    unit: str  # of the figure to judge by
+    total: int
+    # (index, label) -> figure; the label holds operator and output name.
+    layers: Mapping[tuple[int, str], int]
     ram_bytes: int
     flash_bytes: int
 
@@ -70,18 +71,16 @@ class Ours:
 def ours_of(result: Mapping[str, Any], schema: str) -> tuple[Ours, ...]:
     """The models of a result of ``utvm profile`` or ``utvm bench``."""
     if schema == _PROFILE:
-        unit = result["tick_unit"]
-        layers = {
-            (int(layer["index"]), _label(layer)): {unit: int(layer["ticks"])}
-            for layer in result["layers"]
-        }
-        total = {unit: int(result["ticks"])}
         return (
             Ours(
                 str(result["model"]),
                 str(result["board"]),
-                total,
-                layers,
+                str(result["tick_unit"]),
+                int(result["ticks"]),
+                {
+                    (int(layer["index"]), _label(layer)): int(layer["ticks"])
+                    for layer in result["layers"]
+                },
                 int(result["ram_bytes"]),
                 int(result["flash_bytes"]),
             ),
@@ -90,17 +89,18 @@ def ours_of(result: Mapping[str, Any], schema: str) -> tuple[Ours, ...]:
         Ours(
             str(model["name"]),
             str(result["board"]),
-            {name: int(value) for name, value in model["ours"].items()},
+            unit,
+            int(model["ours"][unit]),
             {
-                (int(layer["index"]), _label(layer)): {
-                    name: int(value) for name, value in layer["ours"].items()
-                }
+                (int(layer["index"]), _label(layer)): int(layer["ours"][unit])
                 for layer in model["layers"]
             },
             int(model["size"]["ours"]["ram_bytes"]),
             int(model["size"]["ours"]["flash_bytes"]),
         )
         for model in result["models"]
+        # The figure that everything is judged by comes first.
+        for unit in list(model["ours"])[:1]
     )
 
 
@@ -159,31 +159,21 @@ def excesses(
 
 
 def _growths(old: Ours, new: Ours, allowed_percent: float) -> Iterator[Growth]:
-    if set(old.total) != set(new.total):
+    if old.unit != new.unit:
         raise BenchError(
-            f"the baseline of {new.name} counts {' and '.join(old.total)}, and this run "
-            f"{' and '.join(new.total)}; make a new baseline"
+            f"the baseline of {new.name} counts {old.unit}, and this run {new.unit}; "
+            "make a new baseline"
         )
     # A model whose layers changed is another program: then only its sum means something.
     if set(old.layers) == set(new.layers):
-        for key, figures in new.layers.items():
-            index, label = key
-            yield from _grown(
-                new.name, f"layer {index} ({label})", old.layers[key], figures, allowed_percent
-            )
-    yield from _grown(new.name, "whole model", old.total, new.total, allowed_percent)
-
-
-def _grown(
-    model: str,
-    what: str,
-    before: Mapping[str, int],
-    now: Mapping[str, int],
-    allowed_percent: float,
-) -> Iterator[Growth]:
-    for figure, value in now.items():
-        if figure in before and value * 100 > before[figure] * (100 + allowed_percent):
-            yield Growth(model, what, figure, before[figure], value)
+        pairs = [
+            (f"layer {key[0]} ({key[1]})", old.layers[key], now) for key, now in new.layers.items()
+        ]
+    else:
+        pairs = []
+    for what, before, now in (*pairs, ("whole model", old.total, new.total)):
+        if now * 100 > before * (100 + allowed_percent):
+            yield Growth(new.name, what, new.unit, before, now)
 
 
 def _label(layer: Mapping[str, Any]) -> str:

@@ -30,8 +30,9 @@ def _page(models: Sequence[ModelComparison], figure: str) -> Iterator[str]:
     yield f"<title>utvm bench</title><style>{_STYLE}</style></head><body>\n"
     yield "<h1>Our kernels and CMSIS-NN's</h1>\n"
     yield (
-        f"<p>Bars and ratios are <b>{escape(figure)}</b>; a ratio is CMSIS-NN's figure over ours, "
-        f'so above 1 we are faster. <span style="color:{_OURS}">&#9632;</span> ours '
+        f"<p>Bars and ratios are <b>{escape(models[0].unit_label)}</b>; a ratio is CMSIS-NN's "
+        f"figure over ours, so above 1 we are faster. "
+        f'<span style="color:{_OURS}">&#9632;</span> ours '
         f'<span style="color:{_THEIRS}">&#9632;</span> CMSIS-NN</p>\n'
     )
     for model in models:

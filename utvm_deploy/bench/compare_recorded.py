@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from utvm_deploy.bench.compare import EngineRun, layer_figures, model_figures
+from utvm_deploy.bench.compare import EngineRun
 from utvm_deploy.bench.compare_facts import (
     RECORDED,
     Figures,
@@ -117,7 +117,7 @@ def compare_with_recorded(run: EngineRun, graph: Graph, core: str, inputs: str) 
     for one in found.layers:
         shape = layer_shape(graph, by_source[one.layer.operators])
         row = rows.get(shape) if shape else None
-        ours = layer_figures(found, one)
+        ours = one.figures
         same = {name: row.figures[name] for name in ours if name in row.figures} if row else {}
         layers.append(
             LayerComparison(
@@ -145,12 +145,13 @@ def compare_with_recorded(run: EngineRun, graph: Graph, core: str, inputs: str) 
         engine=ENGINE,
         inputs=inputs,
         layers=tuple(layers),
-        ours=model_figures(found),
+        ours=found.figures,
         theirs=None,
         our_size=run.size,
         their_size=None,
         our_placement=run.placement,
         their_placement=None,
+        is_modelled=found.is_modelled,
     )
 
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import utvm_deploy
 from utvm_deploy.bench.compare import compare, run_engine
+from utvm_deploy.bench.compare_elsewhere import compare_elsewhere
 from utvm_deploy.bench.compare_facts import (
     MEASURED,
     EngineSize,
     LayerComparison,
     ModelComparison,
+    OtherPlacement,
     Placement,
 )
 from utvm_deploy.bench.compare_picture import agreement, comparison_html
@@ -124,7 +127,10 @@ def _compare(
     if theirs.external is None:
         raise BenchError(f"CMSIS-NN has no function for any layer of {path.name}")
     check_fits(theirs, board)
-    return compare(device, ours, theirs, samples, progress)
+    found = compare(device, ours, theirs, samples, progress)
+    if not found.is_modelled:
+        return found
+    return replace(found, elsewhere=compare_elsewhere(board, ours, theirs, samples, progress))
 
 
 def _check_names(found: Sequence[ModelComparison]) -> None:
@@ -136,8 +142,8 @@ def _check_names(found: Sequence[ModelComparison]) -> None:
 
 def _report(found: ModelComparison, out: Output) -> None:
     out.line(f"{found.name} on {found.board} against {found.engine}, {found.source}")
+    _table(found, out)
     for figure in found.figures:
-        _table(found, figure, out)
         _totals(found, figure, out)
     ours, theirs = found.our_placement, found.their_placement
     if theirs is None or theirs == ours:
@@ -145,6 +151,18 @@ def _report(found: ModelComparison, out: Output) -> None:
     else:
         out.line(f"placement (ours): {ours}")
         out.line(f"placement (CMSIS-NN): {theirs}")
+    if found.elsewhere is not None:
+        other = found.elsewhere
+        ratios = ", ".join(
+            f"{name} {ratio:.3f}"
+            for name in found.figures
+            if (ratio := other.ratio(name)) is not None
+        )
+        headline = found.figures[0]
+        out.line(
+            f"everything but weights in {other.region} (both): ours {other.ours[headline]:,}, "
+            f"CMSIS-NN {other.theirs[headline]:,} {found.unit_label}; ratios: {ratios}"
+        )
     size = found.our_size
     out.line(
         f"ours: RAM {size.ram_bytes:,} bytes (arena {size.arena_bytes:,}), "
@@ -161,24 +179,34 @@ def _report(found: ModelComparison, out: Output) -> None:
     out.line()
 
 
-def _table(found: ModelComparison, figure: str, out: Output) -> None:
+def _table(found: ModelComparison, out: Output) -> None:
+    headline, *further = found.figures
     out.table(
-        ["layer", "operator", ">MACs", ">ours", ">CMSIS-NN", ">ratio", "output", "CMSIS-NN's"],
+        [
+            *("layer", "operator", ">MACs", ">ours", ">CMSIS-NN", ">ratio"),
+            *(f">{_short(name)}" for name in further),
+            *("output", "CMSIS-NN's"),
+        ],
         [
             (
                 str(layer.index),
                 layer.kind,
                 layer.macs or None,
-                layer.ours[figure],
-                (layer.theirs or {}).get(figure),
-                layer.ratio(figure),
+                layer.ours[headline],
+                (layer.theirs or {}).get(headline),
+                layer.ratio(headline),
+                *(layer.ratio(name) for name in further),
                 agreement(layer),
                 layer.their_kernel or ("(ours)" if found.source == MEASURED else ""),
             )
             for layer in found.layers
         ],
-        title=f"{figure}; ratio: CMSIS-NN's over ours, above 1 we are faster",
+        title=f"{found.unit_label}; ratio: CMSIS-NN's over ours, above 1 we are faster",
     )
+
+
+def _short(figure: str) -> str:
+    return {"instructions": "instr.", "pessimistic": "pessim."}.get(figure, figure)
 
 
 def _totals(found: ModelComparison, figure: str, out: Output) -> None:
@@ -223,7 +251,7 @@ def _overview(found: Sequence[ModelComparison], figure: str, out: Output) -> Non
             )
             for comparison in found
         ],
-        title=f"{figure}, whole models",
+        title=f"{found[0].unit_label}, whole models",
     )
 
 
@@ -242,6 +270,7 @@ def _model_summary(found: ModelComparison) -> dict[str, Any]:
         "name": found.name,
         "source": found.source,
         "engine": found.engine,
+        "is_modelled": found.is_modelled,
         "inputs": found.inputs,
         "figures": found.figures,
         **_ratios(found),
@@ -251,11 +280,24 @@ def _model_summary(found: ModelComparison) -> dict[str, Any]:
             "ours": _placement_summary(found.our_placement),
             "theirs": _placement_summary(found.their_placement),
         },
+        "elsewhere": _elsewhere_summary(found),
         "size": {
             "ours": _size_summary(found.our_size),
             "theirs": _size_summary(found.their_size),
         },
         "layers": [_layer_summary(found, layer) for layer in found.layers],
+    }
+
+
+def _elsewhere_summary(found: ModelComparison) -> dict[str, Any] | None:
+    other = found.elsewhere
+    if other is None:
+        return None
+    return {
+        "region": other.region,
+        **_ratios(other, found.figures),
+        "ours": dict(other.ours),
+        "theirs": dict(other.theirs),
     }
 
 
@@ -276,7 +318,7 @@ def _layer_summary(found: ModelComparison, layer: LayerComparison) -> dict[str, 
 
 
 def _ratios(
-    item: ModelComparison | LayerComparison, figures: Sequence[str] | None = None
+    item: ModelComparison | LayerComparison | OtherPlacement, figures: Sequence[str] | None = None
 ) -> dict[str, float | None]:
     """``ratio`` of the figure to judge by, and ``ratio_NAME`` of each other one."""
     names = item.figures if isinstance(item, ModelComparison) else figures or ()

@@ -1,0 +1,56 @@
+"""The comparison again with everything but weights in tightly coupled RAM, which has no misses.
+
+The board is the same one without its other RAM, so that images, memory protection and allocation
+follow by themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from utvm_deploy.bench.compare_facts import Figures, OtherPlacement
+from utvm_deploy.bench.samples import Samples
+from utvm_deploy.board import Board
+from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.device import connect
+from utvm_deploy.errors import CompileError
+from utvm_deploy.progress import Progress, no_progress
+
+
+def with_tcm_alone(board: Board) -> Board | None:
+    """The board with tightly coupled RAM only; None if it has none, or nothing else."""
+    others = {region.name for region in board.memory if region.kind == "ram"}
+    tcm = max((r for r in board.memory if r.kind == "tcm"), key=lambda r: r.size, default=None)
+    if tcm is None or not others:
+        return None
+    return replace(
+        board,
+        memory=tuple(region for region in board.memory if region.name not in others),
+        project=replace(board.project, data=tcm.name),
+    )
+
+
+def compare_elsewhere(
+    board: Board,
+    ours: CompiledModel,
+    theirs: CompiledModel,
+    samples: Samples,
+    progress: Progress = no_progress,
+) -> OtherPlacement | None:
+    """Both engines' whole runs in tightly coupled RAM; None where that is absent or too small."""
+    smaller = with_tcm_alone(board)
+    if smaller is None:
+        return None
+    region = smaller.main_ram.name
+    progress(f"{ours.name}: both in {region}", 0, 1)
+    figures: list[Figures] = []
+    for compiled in (ours, theirs):
+        with connect(smaller) as device:
+            try:
+                model = device.load(compiled)
+            except CompileError:
+                # It does not fit: an answer, not a failure.
+                return None
+            _, ticks = model.run(samples.inputs[0])
+            figures += device.figures([ticks])
+    return OtherPlacement(region, *figures)
