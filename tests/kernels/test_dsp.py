@@ -76,6 +76,29 @@ def write_convolutions(path: Path) -> ModelWriter:
     return m
 
 
+# rows, inputs, outputs
+DENSE = [(1, 1, 1), (3, 7, 5), (1, 16, 4), (2, 70, 9), (1, 40, 33), (1, 64, 2), (1, 33, 70)]
+
+
+def write_dense(path: Path) -> ModelWriter:
+    rng = np.random.default_rng(22)
+    m = ModelWriter()
+    for index, (rows, inputs, outputs) in enumerate(DENSE):
+        weights, bias = weights_and_bias(rng, (outputs, inputs), outputs)
+        x = m.input((rows, inputs), 0.05, int(rng.integers(-128, 128)))
+        y = m.fully_connected(
+            x,
+            weights,
+            bias,
+            activation=ACTIVATIONS[index % len(ACTIVATIONS)],
+            scale=spread_scale(inputs, 0.05, 0.01),
+            zero_point=int(rng.integers(-128, 128)),
+        )
+        m.output(y)
+    m.save(path)
+    return m
+
+
 def random_inputs(model: ModelWriter, seed: int) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
     return [
@@ -104,31 +127,47 @@ def test_odd_convolutions_on_cores(device: Device, tmp_path: Path) -> None:
     compare_on(device, path, write_convolutions(path))
 
 
+def test_odd_dense_layers_on_cores(device: Device, tmp_path: Path) -> None:
+    if not device.board.cpu.dsp:
+        pytest.skip(f"{device.board.name} has no DSP extension")
+    path = tmp_path / "dense.tflite"
+    compare_on(device, path, write_dense(path))
+
+
+def test_odd_dense_layers_in_plain_c(tmp_path: Path) -> None:
+    model = write_dense(tmp_path / "dense.tflite")
+    assert check(model, tmp_path, core="cortex-m7") == len(DENSE)
+
+
 def test_odd_convolutions_in_plain_c(tmp_path: Path) -> None:
     model = write_convolutions(tmp_path / "convolutions.tflite")
     assert check(model, tmp_path, core="cortex-m7") == len(SHAPES)
 
 
+MICRO_KERNELS = ("utvm_gemm", "utvm_depthwise_3x3", "utvm_depthwise", "utvm_dense")
+
+
 @pytest.mark.parametrize("core", ["cortex-m4", "cortex-m7"])
 def test_inner_blocks_are_tensorized(core: str, tmp_path: Path) -> None:
     write_convolutions(tmp_path / "convolutions.tflite")
-    graph = load_model(tmp_path / "convolutions.tflite")
+    write_dense(tmp_path / "dense.tflite")
+    graphs = [load_model(tmp_path / f"{name}.tflite") for name in ("convolutions", "dense")]
     functions = set()
-    for operator in graph.operators:
+    for graph, operator in ((one, op) for one in graphs for op in one.operators):
         call = lower(graph, operator, core)
         assert not call.why_not
         schedule = s_tir.Schedule(call.kernel.prim_func())
         before = schedule.mod["main"].script()
         call.kernel.schedule(schedule, core)
         after = schedule.mod["main"].script()
-        for function in ("utvm_gemm", "utvm_depthwise_3x3", "utvm_depthwise"):
+        for function in MICRO_KERNELS:
             call_text = f'T.call_extern("int32", "{function}",'
             assert call_text not in before
             if call_text in after:
                 functions.add(function)
                 # Nothing is left of the products.
                 assert "product" in before and 'T.sblock("product' not in after
-    assert functions == {"utvm_gemm", "utvm_depthwise_3x3", "utvm_depthwise"}
+    assert functions == set(MICRO_KERNELS)
 
 
 def test_short_requantization_equals_the_reference() -> None:

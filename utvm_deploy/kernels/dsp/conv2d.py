@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,17 @@ from utvm_deploy.kernels.dsp import gemm
 from utvm_deploy.kernels.dsp.patches import gather_text
 from utvm_deploy.kernels.dsp.routine import helper
 from utvm_deploy.kernels.dsp.scaling import Scaling
-from utvm_deploy.kernels.dsp.tensor_ir import Operand, import_c, nest, prim_func, tensorize
+from utvm_deploy.kernels.dsp.tensor_ir import (
+    Buffers,
+    Operand,
+    block,
+    extern,
+    import_c,
+    prim_func,
+    pure,
+    script,
+    tensorize,
+)
 from utvm_deploy.kernels.window import Window
 
 #: Patches of so many bytes at most, unless one group of pixels alone needs more.
@@ -65,55 +76,69 @@ class DspConv2D:
         image = Operand("image", (w.batch, w.height, w.width, self.input_channels), "int8")
         geometry = Operand("geometry", (self.geometry.size,), "int32")
         output = Operand("output", (w.batch, outputs, self.output_channels), "int8")
-        parameters = [
-            *(o.parameter for o in (image, geometry, weights, scaling, limits)),
-            "border: T.int32",
-            output.parameter,
-        ]
-        body = ""
-        for block, (first, count, pixels) in enumerate(self._blocks):
-            patches, sums, _ = self._tile(block, pixels)
-            body += f"{patches.allocation}\n{sums.allocation}\n"
-            start = f"vb * {pixels} + {first}"
-            gather = (
-                f"T.address_of(image[vn, 0, 0, 0]), {patches.start}, "
-                f"{start}, {pixels}, border, T.address_of(geometry[0])"
-            )
-            body += f"""\
-for n, b in T.grid({w.batch}, {count}):
-    with T.sblock("gather_{block}"):
-        vn, vb = T.axis.remap("SS", [n, b])
-        T.reads(image[vn, 0:{w.height}, 0:{w.width}, 0:{self.input_channels}], {geometry.region})
-        T.writes({patches.region})
-        T.evaluate(T.call_extern("int32", "utvm_gather", {gather}))
-    with T.sblock("tile_{block}"):
-        vn, vb = T.axis.remap("SS", [n, b])
-        T.reads({patches.region}, {weights.region}, {scaling.region}, {limits.region})
-        T.writes({sums.region}, output[vn, {start}:{start} + {pixels}, 0:{self.output_channels}])
-{textwrap.indent(self._meaning(block, pixels, f"vn, {start} + "), " " * 8)}
-"""
-        return prim_func(parameters, body)
+        tiles = [self._tile(block, pixels) for block, (_, _, pixels) in enumerate(self._blocks)]
+
+        def body(buffers: Buffers) -> None:
+            for number, (first, count, pixels) in enumerate(self._blocks):
+                patches, sums, _ = tiles[number]
+                with script.grid(w.batch, count) as (n, b):
+                    with script.sblock(f"gather_{number}"):
+                        vn, vb = script.axis.remap("SS", [n, b])
+                        start = vb * pixels + first
+                        whole = (vn, *(slice(0, extent) for extent in image.shape[1:]))
+                        script.reads(buffers["image"][whole], geometry.region(buffers))
+                        script.writes(patches.region(buffers))
+                        script.evaluate(
+                            extern(
+                                "utvm_gather",
+                                script.address_of(buffers["image"][vn, 0, 0, 0]),
+                                patches.start(buffers),
+                                start,
+                                pixels,
+                                buffers["border"],
+                                geometry.start(buffers),
+                            )
+                        )
+                    with script.sblock(f"tile_{number}"):
+                        vn, vb = script.axis.remap("SS", [n, b])
+                        start = vb * pixels + first
+                        script.reads(
+                            *(one.region(buffers) for one in (patches, weights, scaling, limits))
+                        )
+                        script.writes(
+                            sums.region(buffers),
+                            buffers["output"][vn, start : start + pixels, 0 : self.output_channels],
+                        )
+                        self._meaning(number, pixels, buffers, (vn,), start)
+
+        return prim_func(
+            [image, geometry, weights, scaling, limits, "border", output],
+            [operand for patches, sums, _ in tiles for operand in (patches, sums)],
+            body,
+        )
 
     def schedule(self, sch: Any, core: str) -> str:
         import_c(sch, scale_text(), gemm.gemm_text(core), gather_text(core))
         weights, scaling, limits = self._tables
-        for block, (_, _, pixels) in enumerate(self._blocks):
-            patches, sums, output = self._tile(block, pixels)
+        for number, (_, _, pixels) in enumerate(self._blocks):
+            patches, sums, output = self._tile(number, pixels)
             reads = [patches, weights, scaling, limits]
-            starts = ", ".join(o.start for o in (*reads, output))
             tensorize(
                 sch,
-                f"tile_{block}",
+                f"tile_{number}",
                 reads,
                 [sums, output],
-                self._meaning(block, pixels, ""),
-                f'T.call_extern("int32", "utvm_gemm", {starts}, {pixels}, '
-                f"{self.output_channels}, {self.depth})",
+                partial(self._meaning, number, pixels),
+                partial(self._call, [*reads, output], pixels),
             )
         return (
             f"DSP assembly, {gemm.PIXELS} pixels x {gemm.CHANNELS} channels in registers, "
             f"{self.pixels} pixels gathered at a time"
         )
+
+    def _call(self, operands: Sequence[Operand], pixels: int, buffers: Buffers) -> Any:
+        starts = [one.start(buffers) for one in operands]
+        return extern(gemm.NAME, *starts, pixels, self.output_channels, self.depth)
 
     @property
     def _blocks(self) -> list[tuple[int, int, int]]:
@@ -146,33 +171,41 @@ for n, b in T.grid({w.batch}, {count}):
             Operand("output", (pixels, self.output_channels), "int8"),
         )
 
-    def _meaning(self, block: int, pixels: int, start: str) -> str:
-        patches, sums = f"patches_{block}", f"sums_{block}"
-        outputs, depth = self.output_channels, self.depth
-        per_pair = gemm.SCALING_ROWS * gemm.CHANNELS
-        row = [f"scaling[vo // 2 * {per_pair} + {2 * n} + vo % 2]" for n in range(4)]
-        x = f"vp // 3 * {3 * depth} + vq * 12 + vf * 6 + vp % 3 * 2 + vl"
-        w = f"vo // 2 * {2 * depth} + vq * 8 + vf * 4 + vl * 2 + vo % 2"
-        scaled = f'T.call_pure_extern("int32", "utvm_scale", {sums}[vp, vo], {", ".join(row[1:])})'
-        tile = [("p", pixels, "S"), ("o", outputs, "S")]
+    def _meaning(
+        self,
+        number: int,
+        pixels: int,
+        buffers: Buffers,
+        image: tuple[Any, ...] = (),
+        start: Any = 0,
+    ) -> None:
+        """What a tile does; its output's first pixel is ``start`` of ``image``."""
+        patches, sums = buffers[f"patches_{number}"], buffers[f"sums_{number}"]
+        weights, scaling, limits = (buffers[n] for n in ("weights", "scaling", "limits"))
+        output, depth = buffers["output"], self.depth
+        tile = [("p", pixels, "S"), ("o", self.output_channels, "S")]
         inner = [("q", depth // 4, "R"), ("f", 2, "R"), ("l", 2, "R")]
-        product = f'T.cast({patches}[{x}], "int32") * T.cast(weights[{w}], "int32")'
-        clamped = f'T.call_pure_extern("int32", "utvm_clamp", {scaled}, limits[0], limits[1])'
-        return "".join(
-            [
-                nest(f"bias_{block}", tile, f"{sums}[vp, vo] = {row[0]}"),
-                nest(
-                    f"product_{block}",
-                    [*tile, *inner],
-                    f"{sums}[vp, vo] = {sums}[vp, vo] + {product}",
-                ),
-                nest(
-                    f"requantize_{block}",
-                    tile,
-                    f'output[{start}vp, vo] = T.cast({clamped}, "int8")',
-                ),
-            ]
-        )
+
+        def scale(row: int, o: Any) -> Any:
+            return scaling[o // 2 * (gemm.SCALING_ROWS * gemm.CHANNELS) + 2 * row + o % 2]
+
+        def bias(p: Any, o: Any) -> None:
+            script.buffer_store(sums, scale(0, o), [p, o])
+
+        def product(p: Any, o: Any, q: Any, f: Any, lane: Any) -> None:
+            x = patches[p // 3 * (3 * depth) + q * 12 + f * 6 + p % 3 * 2 + lane]
+            w = weights[o // 2 * (2 * depth) + q * 8 + f * 4 + lane * 2 + o % 2]
+            total = sums[p, o] + x.astype("int32") * w.astype("int32")
+            script.buffer_store(sums, total, [p, o])
+
+        def requantize(p: Any, o: Any) -> None:
+            scaled = pure("utvm_scale", sums[p, o], *(scale(row, o) for row in (1, 2, 3)))
+            clamped = pure("utvm_clamp", scaled, limits[0], limits[1])
+            script.buffer_store(output, clamped.astype("int8"), [*image, start + p, o])
+
+        block(f"bias_{number}", tile, bias)
+        block(f"product_{number}", [*tile, *inner], product)
+        block(f"requantize_{number}", tile, requantize)
 
 
 def scale_text() -> str:

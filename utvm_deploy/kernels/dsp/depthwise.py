@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +19,17 @@ from utvm_deploy.kernels.dsp import depthwise_code as code
 from utvm_deploy.kernels.dsp.conv2d import scale_text
 from utvm_deploy.kernels.dsp.routine import helper
 from utvm_deploy.kernels.dsp.scaling import Scaling
-from utvm_deploy.kernels.dsp.tensor_ir import Operand, import_c, nest, prim_func, tensorize
+from utvm_deploy.kernels.dsp.tensor_ir import (
+    Buffers,
+    Operand,
+    block,
+    extern,
+    import_c,
+    prim_func,
+    pure,
+    script,
+    tensorize,
+)
 from utvm_deploy.kernels.window import Window
 
 
@@ -53,39 +62,48 @@ class DspDepthwise:
         output = Operand(
             "output", (w.batch, w.output_height, w.output_width, self.channels), "int8"
         )
-        parameters = [o.parameter for o in (image, table, limits)]
-        body = f"{sums.allocation}\n"
-        copy = ""
-        if self.is_copied:
-            parameters.append("border: T.int32")
-            body += f"{rows.allocation}\n"
-            copy = f"""\
-    with T.sblock("pad"):
-        vn, vy = T.axis.remap("SS", [n, y])
-        T.reads(image[vn, 0:{w.height}, 0:{w.width}, 0:{self.channels}])
-        T.writes({rows.region})
-        T.evaluate(T.call_extern("int32", "utvm_copy_rows", T.address_of(image[vn, 0, 0, 0]),
-            {rows.start}, vy * {w.strides[0]} - {w.top}, {-w.left}, {w.height}, {w.width},
-            {self.channels}, {self.pitch}, {w.kernel[0]}, {w.dilations[0]}, {w.padded_width},
-            border))
-"""
-        first = f"vy * {w.strides[0]}"
-        reach = rows.shape[0]
-        read = (
-            rows.region
-            if self.is_copied
-            else f"image[vn, {first}:{first} + {reach}, 0:{w.width}, 0:{self.channels}]"
-        )
-        accessor = "rows[" if self.is_copied else f"image[vn, {first} + "
-        body += f"""\
-for n, y in T.grid({w.batch}, {w.output_height}):
-{copy}    with T.sblock("row"):
-        vn, vy = T.axis.remap("SS", [n, y])
-        T.reads({read}, {table.region}, {limits.region})
-        T.writes({sums.region}, output[vn, vy, 0:{w.output_width}, 0:{self.channels}])
-{textwrap.indent(self._meaning(accessor, "vn, vy, "), " " * 8)}
-"""
-        return prim_func([*parameters, output.parameter], body)
+
+        def copy(buffers: Buffers, n: Any, y: Any) -> None:
+            with script.sblock("pad"):
+                vn, vy = script.axis.remap("SS", [n, y])
+                whole = (vn, *(slice(0, extent) for extent in image.shape[1:]))
+                script.reads(buffers["image"][whole])
+                script.writes(rows.region(buffers))
+                start = script.address_of(buffers["image"][vn, 0, 0, 0])
+                numbers = (
+                    *(vy * w.strides[0] - w.top, -w.left, w.height, w.width, self.channels),
+                    *(self.pitch, w.kernel[0], w.dilations[0], w.padded_width),
+                )
+                call = extern(
+                    "utvm_copy_rows", start, rows.start(buffers), *numbers, buffers["border"]
+                )
+                script.evaluate(call)
+
+        def body(buffers: Buffers) -> None:
+            with script.grid(w.batch, w.output_height) as (n, y):
+                if self.is_copied:
+                    copy(buffers, n, y)
+                with script.sblock("row"):
+                    vn, vy = script.axis.remap("SS", [n, y])
+                    first = vy * w.strides[0]
+                    read = (
+                        rows.region(buffers)
+                        if self.is_copied
+                        else buffers["image"][
+                            vn, first : first + rows.shape[0], 0 : w.width, 0 : self.channels
+                        ]
+                    )
+                    script.reads(read, table.region(buffers), limits.region(buffers))
+                    script.writes(
+                        sums.region(buffers),
+                        buffers["output"][vn, vy, 0 : w.output_width, 0 : self.channels],
+                    )
+                    source = (vn, first) if not self.is_copied else None
+                    self._meaning(buffers, (vn, vy), source)
+
+        border = ["border"] if self.is_copied else []
+        copied = [rows] if self.is_copied else []
+        return prim_func([image, table, limits, *border, output], [sums, *copied], body)
 
     def schedule(self, sch: Any, core: str) -> str:
         w = self.window
@@ -96,21 +114,17 @@ for n, y in T.grid({w.batch}, {w.output_height}):
         import_c(sch, *texts)
         rows, table, limits, sums, output = self._operands
         reads = [rows, table, limits]
-        starts = ", ".join(o.start for o in (*reads, output))
         row_step = 1 if self.is_copied else w.dilations[0]
         row_pitch = row_step * rows.shape[1] * rows.shape[2]
         numbers = (
             row_pitch, w.dilations[1] * self.pitch, w.strides[1] * self.pitch, w.output_width,
             self.channels, *w.kernel,
         )  # fmt: skip
-        tensorize(
-            sch,
-            "row",
-            reads,
-            [sums, output],
-            self._meaning("rows[", ""),
-            f'T.call_extern("int32", "{function}", {starts}, {", ".join(map(str, numbers))})',
-        )
+
+        def call(buffers: Buffers) -> Any:
+            return extern(function, *(o.start(buffers) for o in (*reads, output)), *numbers)
+
+        tensorize(sch, "row", reads, [sums, output], self._meaning, call)
         where = "rows with borders copied" if self.is_copied else "rows read in place"
         return f"DSP assembly, {code.GROUP} channels in registers along a row, {where}"
 
@@ -130,27 +144,41 @@ for n, y in T.grid({w.batch}, {w.output_height}):
             Operand("output", (w.output_width, self.channels), "int8"),
         )
 
-    def _meaning(self, rows: str, output: str) -> str:
+    def _meaning(
+        self, buffers: Buffers, row: tuple[Any, ...] = (), source: tuple[Any, Any] | None = None
+    ) -> None:
+        """What a row does; ``source``: image and row that its window reads in place."""
         w = self.window
         taps = w.kernel[0] * w.kernel[1]
-        group = f"vc // 4 * {code.group_words(taps)}"
-        scale = [f"table[{group} + {2 * taps + 4 * n} + vc % 4]" for n in range(4)]
+        table, limits, sums = (buffers[name] for name in ("table", "limits", "sums"))
         row_step = 1 if self.is_copied else w.dilations[0]
-        pixel = f"{rows}vr * {row_step}, vx * {w.strides[1]} + vk * {w.dilations[1]}, vc]"
-        word = f"table[{group} + (vr * {w.kernel[1]} + vk) * 2 + vc % 2]"
-        weight = f"T.shift_right(T.shift_left({word}, 16 - vc % 4 // 2 * 16), 16)"
-        scaled = f'T.call_pure_extern("int32", "utvm_scale", sums[vx, vc], {", ".join(scale[1:])})'
-        clamped = f'T.call_pure_extern("int32", "utvm_clamp", {scaled}, limits[0], limits[1])'
         axes = [("x", w.output_width, "S"), ("c", self.channels, "S")]
         window = [("r", w.kernel[0], "R"), ("k", w.kernel[1], "R")]
-        product = f'T.cast({pixel}, "int32") * {weight}'
-        return "".join(
-            [
-                nest("bias", axes, f"sums[vx, vc] = {scale[0]}"),
-                nest("product", [*axes, *window], f"sums[vx, vc] = sums[vx, vc] + {product}"),
-                nest("requantize", axes, f'output[{output}vx, vc] = T.cast({clamped}, "int8")'),
-            ]
-        )
+
+        def scale(number: int, c: Any) -> Any:
+            return table[c // 4 * code.group_words(taps) + (2 * taps + 4 * number) + c % 4]
+
+        def bias(x: Any, c: Any) -> None:
+            script.buffer_store(sums, scale(0, c), [x, c])
+
+        def product(x: Any, c: Any, r: Any, k: Any) -> None:
+            column = x * w.strides[1] + k * w.dilations[1]
+            if source is None:
+                pixel = buffers["rows"][r * row_step, column, c]
+            else:
+                pixel = buffers["image"][source[0], source[1] + r * row_step, column, c]
+            word = table[c // 4 * code.group_words(taps) + (r * w.kernel[1] + k) * 2 + c % 2]
+            weight = (word << (16 - c % 4 // 2 * 16)) >> 16
+            script.buffer_store(sums, sums[x, c] + pixel.astype("int32") * weight, [x, c])
+
+        def requantize(x: Any, c: Any) -> None:
+            scaled = pure("utvm_scale", sums[x, c], *(scale(number, c) for number in (1, 2, 3)))
+            clamped = pure("utvm_clamp", scaled, limits[0], limits[1])
+            script.buffer_store(buffers["output"], clamped.astype("int8"), [*row, x, c])
+
+        block("bias", axes, bias)
+        block("product", [*axes, *window], product)
+        block("requantize", axes, requantize)
 
 
 def dsp_depthwise_call(

@@ -6,14 +6,16 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from utvm_deploy.graph.attributes import Convolution
+from utvm_deploy.graph.attributes import Convolution, FullyConnected
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.conv2d import Conv2D
 from utvm_deploy.kernels.depthwise import DepthwiseConv2D
 from utvm_deploy.kernels.dsp.conv2d import dsp_conv2d_call
+from utvm_deploy.kernels.dsp.dense import dsp_dense_call
 from utvm_deploy.kernels.dsp.depthwise import dsp_depthwise_call
-from utvm_deploy.kernels.dsp.scaling import Scaling, short_scaling
+from utvm_deploy.kernels.dsp.scaling import Scaling, extremes, short_scaling, wide_scaling
+from utvm_deploy.kernels.fully_connected import Dense
 from utvm_deploy.kernels.operands import (
     bias_of,
     constant_of,
@@ -58,6 +60,29 @@ def lower_depthwise(
     return dsp_depthwise_call(call, window, weights[0], scaling, border, limits, core)
 
 
+def lower_fully_connected(
+    graph: Graph, operator: Operator, call: KernelCall, core: str
+) -> KernelCall | str:
+    """FULLY_CONNECTED."""
+    assert isinstance(call.kernel, Dense) and isinstance(operator.attributes, FullyConnected)
+    if call.kernel.per_channel:
+        return "a scale for each output"
+    weights = constant_of(graph, operator, 1)
+    zero_point = quantization_of(input_of(graph, operator, 0)[1]).zero_point
+    bias = fold_input_offset(bias_of(graph, operator, weights.shape[0]), weights, zero_point)
+    lowest, highest = extremes(bias, weights)
+    ends = int(lowest.min()), int(highest.max())
+    if not -(2**31) <= ends[0] <= ends[1] < 2**31:
+        return f"a sum can reach {max(-ends[0], ends[1])}"
+    scale = effective_scales(graph, operator, 1)[0]
+    output = quantization_of(output_of(graph, operator)[1]).zero_point
+    scaling = wide_scaling(scale, output, *ends)
+    if isinstance(scaling, str):
+        return scaling
+    limits = operator.attributes.clamp
+    return dsp_dense_call(call, call.kernel.batch, weights, bias, scaling, limits)
+
+
 def _convolution(
     graph: Graph,
     operator: Operator,
@@ -90,4 +115,5 @@ def _scaling(graph: Graph, operator: Operator, weights: Array) -> Scaling | str:
 DSP_LOWERINGS: Mapping[str, DspLowering] = {
     "CONV_2D": lower_conv2d,
     "DEPTHWISE_CONV_2D": lower_depthwise,
+    "FULLY_CONNECTED": lower_fully_connected,
 }

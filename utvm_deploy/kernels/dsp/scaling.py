@@ -9,6 +9,9 @@ where t - 1 and t give the same for every s >= 1. No sum overflows while |a| < 2
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -73,3 +76,47 @@ def _output(value: int, multiplier: int, shift: int, zero_point: int) -> int | N
         return None
     scaled = requantized(value, multiplier, shift) + zero_point
     return min(max(scaled, INT8_MIN), INT8_MAX)
+
+
+def wide_scaling(scale: float, zero_point: int, lowest: int, highest: int) -> Array | str:
+    """Multiplier, offset (low word, high word) and shift - 32 for one rounding in 64 bits.
+
+    The reference multiplies by the scale as a double and rounds halves away from zero. Both it and
+    (a * m + offset) >> shift grow with a, so they agree on all sums from ``lowest`` to ``highest``
+    if each output begins at the same sum; that is what is checked.
+    """
+    fraction, exponent = math.frexp(scale)
+    shift = 31 - exponent
+    if not 32 <= shift <= 54:
+        return f"the scale {scale:g} needs a shift by {shift}"
+    multiplier = min(round(fraction * 2.0**31), (1 << 31) - 1)
+    offset = (1 << (shift - 1)) + (zero_point << shift)
+    exact = Fraction(scale)
+
+    def reference(value: int) -> int:
+        magnitude = (2 * abs(value) * exact.numerator + exact.denominator) // (
+            2 * exact.denominator
+        )
+        return (magnitude if value >= 0 else -magnitude) + zero_point
+
+    def ours(value: int) -> int:
+        return (value * multiplier + offset) >> shift
+
+    for output in range(INT8_MIN + 1, INT8_MAX + 1):
+        first = _first(reference, output, lowest, highest)
+        if first != _first(ours, output, lowest, highest):
+            return f"output {output} would begin at another sum than {first}"
+    words = [multiplier, offset & 0xFFFFFFFF, (offset >> 32) & 0xFFFFFFFF, shift - 32]
+    return np.array(words, dtype=np.int64).astype(np.uint32).view(np.int32)
+
+
+def _first(function: Callable[[int], int], wanted: int, lowest: int, highest: int) -> int:
+    """The smallest argument that gives at least ``wanted``; beyond the highest if none does."""
+    low, high = lowest, highest + 1
+    while low < high:
+        middle = (low + high) // 2
+        if function(middle) >= wanted:
+            high = middle
+        else:
+            low = middle + 1
+    return low

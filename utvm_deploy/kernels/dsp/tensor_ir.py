@@ -1,126 +1,147 @@
-"""TensorIR from text: PrimFuncs and tensor intrinsics of the DSP kernels.
+"""TensorIR of the DSP kernels: PrimFuncs, and the intrinsics that their tiles are tensorized with.
 
-A tile's meaning (start at the bias, accumulate, requantize) stands twice: in the kernel and in the
-intrinsic's description; both come from the same lines.
+A tile's meaning (start at the bias, accumulate, requantize) is needed twice: in the kernel and in
+the intrinsic's description; one function builds both.
 """
 
 from __future__ import annotations
 
-import re
-import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import tvm
-from tvm import s_tir
+from tvm import s_tir, tirx
 from tvm.s_tir import TensorIntrin
-from tvm.script import tirx as script
-from tvm.script.parser import parse
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx.script import builder as script
+
+Buffers = Mapping[str, Any]
+
+__all__ = [
+    "Buffers", "Operand", "block", "extern", "import_c", "prim_func", "pure", "script", "tensorize",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Operand:
-    """A buffer of a tile: its name, shape and type."""
+    """A buffer: its name, shape and type."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str
 
-    @property
-    def region(self) -> str:
+    def region(self, buffers: Buffers) -> Any:
         """All of it."""
-        return f"{self.name}[{', '.join(f'0:{extent}' for extent in self.shape)}]"
+        return buffers[self.name][tuple(slice(0, extent) for extent in self.shape)]
 
-    @property
-    def start(self) -> str:
+    def start(self, buffers: Buffers) -> Any:
         """The address of its first element."""
-        return f"T.address_of({self.name}[{', '.join('0' for _ in self.shape)}])"
-
-    @property
-    def parameter(self) -> str:
-        """Its declaration as a parameter of a PrimFunc."""
-        return f'{self.name}: T.Buffer({self.shape}, "{self.dtype}")'
-
-    @property
-    def allocation(self) -> str:
-        """Its declaration as memory of the function's own."""
-        return f'{self.name} = T.sblock_alloc_buffer({self.shape}, "{self.dtype}")'
+        return script.address_of(buffers[self.name][(0,) * len(self.shape)])
 
 
-def prim_func(parameters: Sequence[str], body: str) -> Any:
-    """The PrimFunc with this body, which stands in the root block.
+def prim_func(
+    parameters: Sequence[Operand | str],
+    temporaries: Sequence[Operand],
+    body: Callable[[Buffers], None],
+) -> Any:
+    """The PrimFunc with this body, which stands in the root block; a str is an int32 parameter.
 
     Simplified, because TVM simplifies descriptions of intrinsics before it compares.
     """
-    made = parse(
-        "@T.prim_func(s_tir=True)\n"
-        f"def main({', '.join(parameters)}):\n"
-        '    T.func_attr({"tirx.noalias": True})\n'
-        '    with T.sblock("root"):\n' + textwrap.indent(body, " " * 8),
-        {"T": script},
-    )
-    return s_tir.transform.StmtSimplify()(tvm.IRModule({"main": made}))["main"]
+    with IRBuilder() as builder, script.prim_func(s_tir=True):
+        script.func_name("main")
+        buffers: dict[str, Any] = {}
+        for one in parameters:
+            if isinstance(one, str):
+                buffers[one] = script.arg(one, script.int32())
+            else:
+                buffers[one.name] = script.arg(one.name, script.Buffer(one.shape, one.dtype))
+        script.func_attr({"tirx.noalias": True})
+        with script.sblock("root"):
+            for one in temporaries:
+                buffer = script.sblock_alloc_buffer(one.shape, one.dtype)
+                IRBuilder.name(one.name, buffer)
+                buffers[one.name] = buffer
+            body(buffers)
+    made = tvm.IRModule({"main": builder.get()})
+    return s_tir.transform.StmtSimplify()(made)["main"]
 
 
-def nest(block: str, axes: Sequence[tuple[str, int, str]], statement: str) -> str:
-    """Loops around one block; of each axis the name, the extent, and S(patial) or R(educed).
+def block(name: str, axes: Sequence[tuple[str, int, str]], body: Callable[..., None]) -> None:
+    """Loops around one block: of each axis the name, the extent, and S(patial) or R(educed).
 
-    In ``statement`` axis ``x`` is ``vx``. An axis of extent 1 becomes 0 and has no loop: TVM folds
-    such loops in descriptions, but not in what is compared with them.
+    ``body`` gets the axes' values. An axis of extent 1 is 0 and has no loop: TVM folds such loops
+    in descriptions, but not in what is compared with them.
     """
-    for name, extent, _ in axes:
-        if extent == 1:
-            statement = re.sub(rf"\bv{name}\b", "0", statement)
     kept = [axis for axis in axes if axis[1] > 1]
-    lines = []
-    indent = ""
-    if kept:
-        names = ", ".join(name for name, _, _ in kept)
-        extents = ", ".join(str(extent) for _, extent, _ in kept)
-        loop = f"T.grid({extents})" if len(kept) > 1 else f"range({extents})"
-        lines.append(f"for {names} in {loop}:")
-        indent = " " * 4
-    lines.append(f'{indent}with T.sblock("{block}"):')
-    if kept:
-        kinds = "".join(kind for _, _, kind in kept)
-        values = ", ".join(f"v{name}" for name, _, _ in kept)
-        lines.append(f'{indent}    {values} = T.axis.remap("{kinds}", [{names}])')
-    lines.append(f"{indent}    {statement}")
-    return "\n".join(lines) + "\n"
+
+    def fill(loops: Sequence[Any]) -> None:
+        with script.sblock(name):
+            values: Iterator[Any] = iter(())
+            if kept:
+                kinds = "".join(kind for _, _, kind in kept)
+                made = script.axis.remap(kinds, list(loops))
+                made = [made] if len(kept) == 1 else list(made)
+                for (axis, _, _), value in zip(kept, made, strict=True):
+                    IRBuilder.name(f"v{axis}", value)
+                values = iter(made)
+            zero = tirx.const(0, "int32")
+            body(*(next(values) if extent > 1 else zero for _, extent, _ in axes))
+
+    if not kept:
+        fill([])
+        return
+    with script.grid(*(extent for _, extent, _ in kept)) as loops:
+        loops = [loops] if len(kept) == 1 else list(loops)
+        for (axis, _, _), loop in zip(kept, loops, strict=True):
+            IRBuilder.name(axis, loop)
+        fill(loops)
 
 
 def tensorize(
     schedule: Any,
-    block: str,
+    name: str,
     reads: Sequence[Operand],
     writes: Sequence[Operand],
-    body: str,
-    call: str,
+    meaning: Callable[[Buffers], None],
+    call: Callable[[Buffers], Any],
 ) -> None:
-    """Replace a block by a call, after comparing what it does with ``body``."""
-    name = f"utvm_{block}"
-    description = _intrinsic(reads, writes, body)
-    implementation = _intrinsic(reads, writes, f"T.evaluate({call})")
-    TensorIntrin.register(name, description, implementation, override=True)
-    schedule.tensorize(schedule.get_sblock(block), name)
+    """Replace a block by a call, after comparing what it does with its meaning."""
+    intrinsic = f"utvm_{name}"
+    description = _intrinsic(reads, writes, meaning)
+    implementation = _intrinsic(reads, writes, lambda b: script.evaluate(call(b)))
+    TensorIntrin.register(intrinsic, description, implementation, override=True)
+    schedule.tensorize(schedule.get_sblock(name), intrinsic)
 
 
-def _intrinsic(reads: Sequence[Operand], writes: Sequence[Operand], body: str) -> Any:
+def extern(function: str, *arguments: Any) -> Any:
+    """A call for its effects."""
+    return tirx.call_extern("int32", function, *arguments)
+
+
+def pure(function: str, *arguments: Any) -> Any:
+    """A call for its int32 result."""
+    return tirx.call_pure_extern("int32", function, *arguments)
+
+
+def _intrinsic(
+    reads: Sequence[Operand], writes: Sequence[Operand], body: Callable[[Buffers], None]
+) -> Any:
     operands = [*reads, *writes]
-    parameters = ", ".join(f"p_{o.name}: T.handle" for o in operands)
-    buffers = "".join(
-        f'    {o.name} = T.match_buffer(p_{o.name}, {o.shape}, "{o.dtype}", offset_factor=1)\n'
-        for o in operands
-    )
-    return parse(
-        f"@T.prim_func(s_tir=True)\ndef intrinsic({parameters}):\n{buffers}"
-        '    with T.sblock("root"):\n'
-        f"        T.reads({', '.join(o.region for o in reads)})\n"
-        f"        T.writes({', '.join(o.region for o in writes)})\n"
-        + textwrap.indent(body, " " * 8),
-        {"T": script},
-    )
+    with IRBuilder() as builder, script.prim_func(s_tir=True):
+        script.func_name("intrinsic")
+        handles = [script.arg(f"p_{one.name}", script.handle()) for one in operands]
+        buffers: dict[str, Any] = {}
+        for one, handle in zip(operands, handles, strict=True):
+            buffer = script.match_buffer(handle, one.shape, one.dtype, offset_factor=1)
+            IRBuilder.name(one.name, buffer)
+            buffers[one.name] = buffer
+        with script.sblock("root"):
+            script.reads(*(one.region(buffers) for one in reads))
+            script.writes(*(one.region(buffers) for one in writes))
+            body(buffers)
+    return builder.get()
 
 
 def import_c(schedule: Any, *texts: str) -> None:
