@@ -22,10 +22,12 @@ from utvm_deploy.paths import runtime_dir
 HERE = Path(__file__).parent
 COMPILER = "clang"
 FLAGS = [
-    *("-std=c99", "-g", "-O2", "-fno-pie", "-no-pie"),
-    *("-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=all"),
+    *("-std=c99", "-g", "-O2", "-fno-pie"),
+    *("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
     *("-include", str(HERE / "fuzz_assert.h"), f"-I{HERE}"),
 ]
+# libFuzzer wants to begin with something that reaches the runtime: a READ in a whole frame.
+SEED_INPUT = bytes((1, 255, 255, 0, 2, 8, *range(8)))
 # Long enough for the longest frame and a few short ones.
 MAX_INPUT_BYTES = 512
 BUILD_TIMEOUT_S = 120
@@ -60,8 +62,17 @@ def missing() -> str:
 
 def build(program: Path, runtime: Path) -> Path:
     """The fuzzer of the runtime's sources in that folder."""
-    sources = [HERE / "fuzz_poll.c", HERE / "bench.c", *sorted(runtime.glob("*.c"))]
-    command = [COMPILER, *FLAGS, f"-I{runtime}", *map(str, sources), "-o", str(program)]
+    objects = []
+    # What counts as reached is the runtime, not the bench around it: that is also twice as fast.
+    for sources, flag in (
+        ([HERE / "fuzz_poll.c", HERE / "bench.c"], []),
+        (sorted(runtime.glob("*.c")), ["-fsanitize=fuzzer-no-link"]),
+    ):
+        for source in sources:
+            objects.append(str(program.with_name(f"{source.stem}.o")))
+            command = [COMPILER, *FLAGS, *flag, f"-I{runtime}", "-c", str(source)]
+            subprocess.run([*command, "-o", objects[-1]], check=True, timeout=BUILD_TIMEOUT_S)
+    command = [COMPILER, *FLAGS, "-no-pie", "-fsanitize=fuzzer", *objects, "-o", str(program)]
     subprocess.run(command, check=True, timeout=BUILD_TIMEOUT_S)
     return program
 
@@ -77,6 +88,7 @@ def fuzz(
     """Run it on and into the corpus in ``folder``; inputs that break something go there too."""
     corpus = folder / "corpus"
     corpus.mkdir(parents=True, exist_ok=True)
+    (corpus / "seed").write_bytes(SEED_INPUT)
     command = [str(program), f"-max_len={MAX_INPUT_BYTES}", f"-artifact_prefix={folder}/"]
     command += [f"-seed={seed}", "-print_final_stats=1"]
     command += [f"-max_total_time={seconds}"] * (seconds is not None)

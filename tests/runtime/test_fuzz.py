@@ -63,7 +63,7 @@ def test_a_minute_of_libfuzzer(tmp_path: Path) -> None:
     assert found.finding == ""
     assert found.inputs > 1000 * MINUTE_S
     # All that unit tests reach, and more: it did not stop at the CRC.
-    assert found.edges > 200
+    assert found.edges > 120
 
 
 @pytest.mark.slow
@@ -77,4 +77,4 @@ def test_a_planted_bug_is_found(bug: str, tmp_path: Path) -> None:
     assert text.count(right) == 1
     (runtime / name).write_text(text.replace(right, wrong))
     found = fuzz.fuzz(fuzz.build(tmp_path / "fuzz", runtime), tmp_path, seconds=MINUTE_S, seed=1)
-    assert "not true" in found.finding or "ERROR" in found.finding
+    assert "not true" in found.finding or "AddressSanitizer" in found.finding

@@ -6,7 +6,6 @@ import gc
 import os
 import shutil
 from collections import deque
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -72,21 +71,23 @@ def test_nothing_is_left(count: int) -> None:
             use(device, 0)
     fds, processes = descriptors(), children()
     resident, most = 0, 0
-    with ExitStack() as everything:
-        alive: deque[Device] = deque()
+    alive: deque[Device] = deque()
+    try:
         for number in range(count):
             name = names[-1] if number % EMULATED_EVERY == 0 else names[0]
-            device = everything.enter_context(utvm_deploy.connect(load_board(name)))
-            use(device, number)
-            alive.append(device)
+            alive.append(utvm_deploy.connect(load_board(name)))
+            use(alive[-1], number)
             most = max(most, len(children()) - len(processes))
             if len(alive) == ALIVE:
                 # The oldest still knows what it was told, among all the others.
-                oldest = alive.popleft()
-                use(oldest, number)
-                oldest.close()
+                use(alive[0], number)
+                alive.popleft().close()
             if number == min(count // 4, 4 * ALIVE):
                 resident = resident_bytes()
+    finally:
+        for device in alive:
+            device.close()
+        alive.clear()
     assert most >= ALIVE
     assert children() == processes
     assert descriptors() == fds
