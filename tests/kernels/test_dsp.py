@@ -99,6 +99,26 @@ def write_dense(path: Path) -> ModelWriter:
     return m
 
 
+ADDED = [(5,), (1, 7, 3), (1, 4, 4, 8), (4,), (63,)]
+
+
+def write_additions(path: Path) -> ModelWriter:
+    rng = np.random.default_rng(23)
+    m = ModelWriter()
+    for index, shape in enumerate(ADDED):
+        scales = [0.03, 0.03] if index == 3 else rng.uniform(0.01, 0.2, 2).tolist()
+        sides = [m.input((1, *shape), scale, int(rng.integers(-128, 128))) for scale in scales]
+        y = m.add(
+            *sides,
+            activation=ACTIVATIONS[index % len(ACTIVATIONS)],
+            scale=sum(scales) * float(rng.uniform(0.3, 1.0)),
+            zero_point=int(rng.integers(-128, 128)),
+        )
+        m.output(y)
+    m.save(path)
+    return m
+
+
 def random_inputs(model: ModelWriter, seed: int) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
     return [
@@ -137,6 +157,18 @@ def test_odd_dense_layers_on_cores(device: Device, tmp_path: Path) -> None:
 def test_odd_dense_layers_in_plain_c(tmp_path: Path) -> None:
     model = write_dense(tmp_path / "dense.tflite")
     assert check(model, tmp_path, core="cortex-m7") == len(DENSE)
+
+
+def test_odd_additions_on_cores(device: Device, tmp_path: Path) -> None:
+    if not device.board.cpu.dsp:
+        pytest.skip(f"{device.board.name} has no DSP extension")
+    path = tmp_path / "additions.tflite"
+    compare_on(device, path, write_additions(path))
+
+
+def test_odd_additions_in_plain_c(tmp_path: Path) -> None:
+    model = write_additions(tmp_path / "additions.tflite")
+    assert check(model, tmp_path, core="cortex-m7") == len(ADDED)
 
 
 def test_odd_convolutions_in_plain_c(tmp_path: Path) -> None:

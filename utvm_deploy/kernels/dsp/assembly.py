@@ -147,6 +147,14 @@ def extend16(target: str, source: str, rotation: int = 0) -> Instruction:
     )
 
 
+def extend_byte(name: str, target: str, source: str, rotation: int = 0) -> Instruction:
+    """sxtb or uxtb of the byte that a rotation brings to the bottom."""
+    rotated = f", ror #{rotation}" if rotation else ""
+    return Instruction(
+        f"{name} {target}, {source}{rotated}", Kind.EXTEND, second=(source,), writes=(target,)
+    )
+
+
 def move(target: str, source: str) -> Instruction:
     """mov of a register."""
     return Instruction(f"mov {target}, {source}", Kind.MOVE, second=(source,), writes=(target,))

@@ -116,9 +116,15 @@ def pack_scaling(rows: tuple[Array, Array, Array, Array]) -> Array:
 
 
 def scaled(
-    accumulators: tuple[str, ...], multiplier: str, offset: str, shift: str, temporary: str
+    accumulators: tuple[str, ...],
+    multiplier: str,
+    offset: str,
+    shift: str,
+    temporary: str,
+    *,
+    into: str | None = None,
 ) -> list[Instruction]:
-    """Requantization to int8, in place: what ``utvm_scale`` computes."""
+    """Requantization to int8, in place or ``into``: what ``utvm_scale`` computes."""
     code: list[Instruction] = []
     for register in accumulators:
         code += [
@@ -126,7 +132,7 @@ def scaled(
             add(register, register, register),
             multiply_add("smmlar", register, register, multiplier, temporary),
             shift_right(register, register, shift),
-            saturate(register, register, 8),
+            saturate(into or register, register, 8),
         ]
     return code
 

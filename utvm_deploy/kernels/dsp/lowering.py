@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from utvm_deploy.graph.attributes import Convolution, FullyConnected
+from utvm_deploy.graph.attributes import Add, Convolution, FullyConnected
 from utvm_deploy.graph.model import Array, Graph, Operator
-from utvm_deploy.kernels.call import KernelCall
+from utvm_deploy.kernels.call import KernelCall, ScalarArgument
 from utvm_deploy.kernels.conv2d import Conv2D
 from utvm_deploy.kernels.depthwise import DepthwiseConv2D
+from utvm_deploy.kernels.dsp.add import EXACT_SHIFT, dsp_add_call
 from utvm_deploy.kernels.dsp.conv2d import dsp_conv2d_call
 from utvm_deploy.kernels.dsp.dense import dsp_dense_call
 from utvm_deploy.kernels.dsp.depthwise import dsp_depthwise_call
-from utvm_deploy.kernels.dsp.scaling import Scaling, extremes, short_scaling, wide_scaling
+from utvm_deploy.kernels.dsp.scaling import (
+    LARGEST_SHIFT,
+    SMALLEST_SHIFT,
+    Scaling,
+    extremes,
+    short_scaling,
+    wide_scaling,
+)
+from utvm_deploy.kernels.elementwise import BroadcastAdd
 from utvm_deploy.kernels.fully_connected import Dense
 from utvm_deploy.kernels.operands import (
     bias_of,
@@ -24,7 +34,7 @@ from utvm_deploy.kernels.operands import (
     output_of,
     quantization_of,
 )
-from utvm_deploy.kernels.quantize import fold_input_offset, quantize_multipliers
+from utvm_deploy.kernels.quantize import fold_input_offset, quantize_multipliers, requantized
 from utvm_deploy.kernels.window import Window
 
 #: Takes the generic call, which it replaces.
@@ -83,6 +93,36 @@ def lower_fully_connected(
     return dsp_dense_call(call, call.kernel.batch, weights, bias, scaling, limits)
 
 
+def lower_add(graph: Graph, operator: Operator, call: KernelCall, core: str) -> KernelCall | str:
+    """ADD without broadcasting."""
+    assert isinstance(call.kernel, BroadcastAdd) and isinstance(operator.attributes, Add)
+    if not all((*call.kernel.left_follows, *call.kernel.right_follows)):
+        return "one side is repeated"
+    count = math.prod(call.kernel.extents)
+    if count < 4:
+        return "less than a word"
+    numbers = {a.name: a.value for a in call.arguments if isinstance(a, ScalarArgument)}
+    exact = (1 << 30, 0)  # the multiplier and shift of one half
+    scales = [(numbers[f"{n}_multiplier"], numbers[f"{n}_shift"]) for n in ("left", "right")]
+    shifted = 1 if scales[1] == exact else 0
+    if scales[shifted] != exact:
+        return "no side has the scale one half"
+    names = ("left", "right")[1 - shifted], ("left", "right")[shifted]
+    right = -numbers["output_shift"]
+    if not SMALLEST_SHIFT <= right <= LARGEST_SHIFT:
+        return f"the output's scale needs a right shift by {right}"
+    zero_points = [numbers[f"{name}_zero_point"] for name in names]
+
+    def table(q: int) -> int:
+        raised = (q - zero_points[0]) << 20
+        return requantized(raised, *scales[1 - shifted]) - (zero_points[1] << EXACT_SHIFT)
+
+    offset = (numbers["output_zero_point"] << right) + (1 << (right - 1))
+    scaling = (numbers["output_multiplier"], offset, right, numbers["low"], numbers["high"])
+    sides = call.arguments[1 - shifted], call.arguments[shifted]
+    return dsp_add_call(call, sides, table, scaling, count)
+
+
 def _convolution(
     graph: Graph,
     operator: Operator,
@@ -113,6 +153,7 @@ def _scaling(graph: Graph, operator: Operator, weights: Array) -> Scaling | str:
 
 
 DSP_LOWERINGS: Mapping[str, DspLowering] = {
+    "ADD": lower_add,
     "CONV_2D": lower_conv2d,
     "DEPTHWISE_CONV_2D": lower_depthwise,
     "FULLY_CONNECTED": lower_fully_connected,

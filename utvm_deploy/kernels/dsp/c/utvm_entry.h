@@ -1,0 +1,4 @@
+// The entry of a signed byte in a table of 256.
+static inline int32_t utvm_entry(const int32_t *table, int32_t value) {
+    return table[value & 255];
+}
