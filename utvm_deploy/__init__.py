@@ -43,19 +43,26 @@ def compile(
     dump: Callable[[str, str], None] | None = None,
     kernels: str = "best",
     cmsis_nn: CmsisNn | None = None,
+    scratch: str = "arena",
 ) -> CompiledModel:
     """Compile a ``.tflite`` file for a board; ``name`` prefixes every C symbol.
 
-    ``dump(stage, text)`` is called with what each stage of the pipeline made. ``kernels`` is "best",
-    "generic" (plain C) or "cmsis-nn": the user's CMSIS-NN (``project.find_cmsis_nn``) wherever it
-    has a function. Raises ModelError if the file cannot be imported and CompileError if it cannot
-    be compiled.
+    ``dump(stage, text)`` is called with what each stage of the pipeline made. ``kernels`` is
+    "best", "generic" (plain C) or "cmsis-nn": the user's CMSIS-NN (``project.find_cmsis_nn``)
+    wherever it has a function. ``scratch`` "stack" puts working memory on the caller's stack.
+    Raises ModelError if the file cannot be imported and CompileError if it cannot be compiled.
     """
     from utvm_deploy.compiler.pipeline import compile_model
 
     target = board if isinstance(board, Board) else load_board(board)
     return compile_model(
-        Path(model), target, name=name, dump=dump, kernels=kernels, cmsis_nn=cmsis_nn
+        Path(model),
+        target,
+        name=name,
+        dump=dump,
+        kernels=kernels,
+        cmsis_nn=cmsis_nn,
+        scratch=scratch,
     )
 
 

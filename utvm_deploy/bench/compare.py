@@ -122,11 +122,25 @@ def placement_of(model: DeviceModel) -> Placement:
         inputs=arena,
         outputs=arena,
         activations=arena,
-        # Scratch is a part of the arena, for every engine.
-        scratch=arena,
+        scratch=_scratch_place(device, compiled, arena),
         weights="none" if weights is None else _region(device, weights),
-        stack=device.board.data_ram.name,
+        stack=_stack_place(device),
     )
+
+
+def _scratch_place(device: Device, compiled: CompiledModel, arena: str) -> str:
+    """The arena's region, or the stack's where the model was compiled so."""
+    if not compiled.stack_bytes:
+        return arena
+    stack = f"{_stack_place(device)}, on the stack"
+    # Some may be too large for it.
+    larger = sum(1 for layer in compiled.layers if layer.scratch_bytes > compiled.stack_bytes)
+    return f"{stack} (of {larger} layers in {arena})" if larger else stack
+
+
+def _stack_place(device: Device) -> str:
+    region = device.board.data_ram
+    return "memory" if device.board.is_host else f"{region.name} ({region.kind})"
 
 
 def _region(device: Device, address: int) -> str:

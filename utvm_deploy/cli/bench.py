@@ -106,7 +106,9 @@ def _dry_run(
     for path in args.models:
         for kernels in ("best", "cmsis-nn") if library else ("best",):
             progress(f"compiling {path.name} for {board.name} ({kernels})", 0, 1)
-            compiled = utvm_deploy.compile(path, board, kernels=kernels, cmsis_nn=library)
+            compiled = utvm_deploy.compile(
+                path, board, kernels=kernels, cmsis_nn=library, scratch=_scratch_for(board)
+            )
             dry_run_step(board, compiled)
     return 0
 
@@ -118,12 +120,13 @@ def _compare(
     graph = load_model(path)
     samples = random_samples(graph, 1)
     progress(f"compiling {path.name} for {board.name}", 0, 1)
-    ours = utvm_deploy.compile(path, board)
+    scratch = _scratch_for(board)
+    ours = utvm_deploy.compile(path, board, scratch=scratch)
     check_fits(ours, board)
     if library is None:
         measured = run_engine(device, ours, samples, progress)
         return compare_with_recorded(measured, simplify(graph), board.cpu.core, samples.origin)
-    theirs = utvm_deploy.compile(path, board, kernels="cmsis-nn", cmsis_nn=library)
+    theirs = utvm_deploy.compile(path, board, kernels="cmsis-nn", cmsis_nn=library, scratch=scratch)
     if theirs.external is None:
         raise BenchError(f"CMSIS-NN has no function for any layer of {path.name}")
     check_fits(theirs, board)
@@ -131,6 +134,11 @@ def _compare(
     if not found.is_modelled:
         return found
     return replace(found, elsewhere=compare_elsewhere(board, ours, theirs, samples, progress))
+
+
+def _scratch_for(board: Board) -> str:
+    """On the stack where that is in tightly coupled RAM: for both engines alike."""
+    return "stack" if board.data_ram.kind == "tcm" else "arena"
 
 
 def _check_names(found: Sequence[ModelComparison]) -> None:

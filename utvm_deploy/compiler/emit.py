@@ -19,6 +19,9 @@ from utvm_deploy.compiler.program import Program, ScheduledStep
 from utvm_deploy.kernels.call import ConstantArgument, ScalarArgument, TensorArgument
 from utvm_deploy.kernels.quantize import header as kernel_header
 
+#: Bytes of an int64_t.
+STACK_WORD = 8
+
 
 def emit(program: Program) -> CompiledModel:
     """Write the C; ``seconds`` is left empty for the pipeline to fill."""
@@ -48,6 +51,9 @@ def emit(program: Program) -> CompiledModel:
         seconds={},
         external=program.library,
         status_offset=status,
+        stack_bytes=max(
+            (sum(_on_stack(program, i, layer)) for i, layer in enumerate(program.layers)), default=0
+        ),
     )
     sources = {
         f"{name}.h": emit_header(compiled),
@@ -122,11 +128,18 @@ def _arguments(
         member = tables.add(f"layer_{index}_{role}", data)
         members.add(member)
         texts.append(f"{program.name}_weights.{member}")
-    for scratch, offset in zip(
-        layer.kernel.function.scratch, program.plan.scratch[index], strict=True
-    ):
-        texts.append(f"({c_type(scratch.dtype)} *)(void *)(arena + {offset})")
+    places = [f"(arena + {offset})" for offset in program.plan.scratch[index]]
+    places += [f"scratch_{number}" for number in range(len(_on_stack(program, index, layer)))]
+    for scratch, place in zip(layer.kernel.function.scratch, places, strict=True):
+        texts.append(f"({c_type(scratch.dtype)} *)(void *){place}")
     return texts, members
+
+
+def _on_stack(program: Program, index: int, layer: ScheduledStep) -> list[int]:
+    """Bytes of the layer's scratch buffers if they are not in the arena, in words of eight."""
+    if program.plan.scratch[index]:
+        return []
+    return [-(-s.size_bytes // STACK_WORD) * STACK_WORD for s in layer.kernel.function.scratch]
 
 
 def _layer_function(
@@ -134,10 +147,15 @@ def _layer_function(
 ) -> str:
     output = program.graph.tensors[layer.step.operator.outputs[0]]
     separated = ",\n        ".join(arguments)
+    # Of the type that the strictest loads and stores want.
+    scratch = "".join(
+        f"    int64_t scratch_{number}[{size // STACK_WORD}];\n"
+        for number, size in enumerate(_on_stack(program, index, layer))
+    )
     result = "" if layer.kernel.calls is None else f"arena[{status} + {index}] = (uint8_t)"
     return (
         f"// {layer.step.operator.kind}: {comment(output.name)} {list(output.shape)}\n"
-        f"static void layer_{index}(uint8_t *arena) {{\n"
+        f"static void layer_{index}(uint8_t *arena) {{\n{scratch}"
         f"    {result}{layer.kernel.function.name}(\n        {separated});\n}}\n"
     )
 

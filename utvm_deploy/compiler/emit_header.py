@@ -107,17 +107,22 @@ def _manual(model: CompiledModel) -> Iterator[str]:
 //   model at the same time on arenas of their own.
 """
     if model.external is None:
-        yield """\
+        yield f"""\
 // - Needs no heap, and of the C library at most memcpy and memset. Stack use is
-//   below one kilobyte.
+//   below {_stack(model)}.
 """
     else:
         yield f"""\
 // - Calls {model.external.name} ({model.external.url}), which must be linked
 //   with it: {len(model.external.functions)} functions, such as {model.external.functions[0]}.
 //   Call {name}_check_library() once, before the first run.
-// - Needs no heap.
+// - Needs no heap. Stack use without that of {model.external.name} is below
+//   {_stack(model)}.
 """
+
+
+def _stack(model: CompiledModel) -> str:
+    return f"{1024 + model.stack_bytes} bytes" if model.stack_bytes else "one kilobyte"
 
 
 def _parenthesized(value: int | None) -> str:

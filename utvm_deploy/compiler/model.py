@@ -80,3 +80,5 @@ class CompiledModel:
     # Where in the arena layer i leaves the library's status: byte ``status_offset + i``, 0 is
     # success. The arena has one byte for every layer there.
     status_offset: int | None = None
+    # The most scratch that a layer has on the stack; 0 if all of it lies in the arena.
+    stack_bytes: int = 0

@@ -42,6 +42,12 @@ STAGES = ("import", "simplify", "lower", "schedule", "plan", "emit")
 #: Whose kernels do the layers: our best for the core, ours in plain C, or CMSIS-NN's wherever it
 #: has one.
 KERNELS = ("best", "generic", "cmsis-nn")
+#: Where a layer's working memory lies: in the arena, or on the stack of whoever runs the model,
+#: which many boards have in faster RAM.
+SCRATCH_PLACES = ("arena", "stack")
+#: A layer that needs more than half of the RAM that the stack is in, or than this, has its scratch
+#: in the arena after all.
+MAX_STACK_SCRATCH_BYTES = 64 * 1024
 
 Dump = Callable[[str, str], None]
 
@@ -54,15 +60,19 @@ def compile_model(
     dump: Dump | None = None,
     kernels: str = "best",
     cmsis_nn: CmsisNn | None = None,
+    scratch: str = "arena",
 ) -> CompiledModel:
     """Compile a ``.tflite`` file, or a graph, for a board.
 
     ``name`` prefixes every C symbol; by default it comes from the file's name. ``kernels`` is one
-    of ``KERNELS``; "cmsis-nn" needs ``cmsis_nn``, which ``project.find_cmsis_nn`` gives. Raises
-    ModelError if the model cannot be used and CompileError if it cannot be compiled.
+    of ``KERNELS``; "cmsis-nn" needs ``cmsis_nn``, which ``project.find_cmsis_nn`` gives.
+    ``scratch`` is one of ``SCRATCH_PLACES``. Raises ModelError if the model cannot be used and
+    CompileError if it cannot be compiled.
     """
     core = board.cpu.core
     library = _library_for(kernels, cmsis_nn)
+    if scratch not in SCRATCH_PLACES:
+        raise CompileError(f"no scratch in {scratch!r}; choose one of {', '.join(SCRATCH_PLACES)}")
     family = core if kernels == "best" and board.cpu.dsp else GENERIC
     stage = _Stages(dump)
     graph = stage.run("import", lambda: _import(model), graph_text)
@@ -72,7 +82,7 @@ def compile_model(
         "lower", lambda: _lower(graph, library, family), lambda made: calls_text(graph, made)
     )
     layers = stage.run("schedule", lambda: _schedule(sequence, core, prefix), kernels_text)
-    sequence = _with_scratch(sequence, layers)
+    sequence = _with_scratch(sequence, layers, _stack_limit(board) if scratch == "stack" else 0)
     plan = stage.run("plan", lambda: plan_arena(graph, sequence), plan_text)
     called = library.called([layer.kernel.calls for layer in layers]) if library else None
     program = Program(prefix, board.name, core, graph, layers, plan, called)
@@ -191,16 +201,22 @@ def _unused(wanted: str, names: set[str]) -> str:
     return name
 
 
+def _stack_limit(board: Board) -> int:
+    return min(board.data_ram.size // 2, MAX_STACK_SCRATCH_BYTES)
+
+
 def _with_scratch(
-    sequence: tuple[Step | View, ...], layers: tuple[ScheduledStep, ...]
+    sequence: tuple[Step | View, ...], layers: tuple[ScheduledStep, ...], stack_limit: int
 ) -> tuple[Step | View, ...]:
-    """The sequence with what scheduling found out: how much scratch each step needs."""
+    """The sequence with what scheduling found out: how much scratch each step has in the arena."""
     sizes = iter(layers)
     completed: list[Step | View] = []
     for item in sequence:
         if isinstance(item, Step):
-            scratch = tuple(s.size_bytes for s in next(sizes).kernel.function.scratch)
-            item = replace(item, scratch_bytes=scratch)
+            function = next(sizes).kernel.function
+            if function.scratch_bytes > stack_limit:
+                scratch = tuple(s.size_bytes for s in function.scratch)
+                item = replace(item, scratch_bytes=scratch)
         completed.append(item)
     if next(sizes, None) is not None:
         raise CompileError("more layers than steps; this is a bug in the pipeline")

@@ -406,6 +406,11 @@ class Device:
                 f"{self.board.name}; compile it with board={self.board.name!r}"
             )
         if into == "ram":
+            if compiled.stack_bytes:
+                raise DeviceError(
+                    f"{compiled.name} has its scratch on the stack, and that of the running image "
+                    "was not made for it; compile it with scratch='arena', or load it into flash"
+                )
             module = self.load_module(
                 compiled.sources, name=compiled.name, flags=("-std=c99", *KERNEL_FLAGS)
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from utvm_deploy.board import Board
 from utvm_deploy.compiler.model import CompiledModel
@@ -14,8 +15,20 @@ RUNTIME_RAM_BYTES = 8 * 1024
 RUNTIME_FLASH_BYTES = 10 * 1024
 
 
+def with_stack_for(compiled: CompiledModel | None, board: Board) -> Board:
+    """The board with a stack that holds the model's scratch too, where the model wants it there."""
+    if compiled is None or not compiled.stack_bytes or board.is_host:
+        return board
+    wanted = board.project.stack_bytes + compiled.stack_bytes
+    # Whole eighths of a power of two, which every memory protection unit can guard.
+    grain = max((1 << (wanted - 1).bit_length()) // 8, 32)
+    size = -(-wanted // grain) * grain
+    return replace(board, project=replace(board.project, stack_bytes=size))
+
+
 def check_fits(compiled: CompiledModel, board: Board) -> None:
     """CompileError, with the numbers, if the model cannot fit; kernels' code is not counted yet."""
+    board = with_stack_for(compiled, board)
     used = RUNTIME_RAM_BYTES + (0 if board.is_host else board.project.stack_bytes)
     region = board.main_ram
     here = used if board.data_ram == region else 0

@@ -21,6 +21,7 @@ from utvm_deploy.board import Board
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.errors import BoardError, BuildError
 from utvm_deploy.paths import data_dir, runtime_dir
+from utvm_deploy.project.fit import with_stack_for
 from utvm_deploy.project.generated import (
     board_config,
     cmake_lists,
@@ -62,6 +63,7 @@ def project_files(
 ) -> dict[str, str]:
     """Path within the tree -> text of every file, image_id.cmake and the JSON included."""
     template = _check_template(board, template)
+    board = with_stack_for(compiled, board)
     files = {f"runtime/{p.name}": p.read_text(encoding="utf-8") for p in _c_files(runtime_dir())}
     files.update(_template_files(board, template))
     if compiled is not None:
