@@ -176,7 +176,13 @@ def test_odd_convolutions_in_plain_c(tmp_path: Path) -> None:
     assert check(model, tmp_path, core="cortex-m7") == len(SHAPES)
 
 
-MICRO_KERNELS = ("utvm_gemm", "utvm_depthwise_3x3", "utvm_depthwise", "utvm_dense")
+MICRO_KERNELS = (
+    "utvm_gemm_8",
+    "utvm_gemm_16",
+    "utvm_depthwise_3x3",
+    "utvm_depthwise",
+    "utvm_dense",
+)
 
 
 @pytest.mark.parametrize("core", ["cortex-m4", "cortex-m7"])
@@ -225,7 +231,7 @@ def test_short_requantization_equals_the_reference() -> None:
 
 
 def test_order_is_as_fast_as_the_units_allow() -> None:
-    loop = gemm._loop()
+    loop = gemm._loop(gemm.DEPTH_STEP)
     issued = ordered(loop, CORTEX_M7, is_loop=True)
     assert sorted(i.text for i in issued) == sorted(i.text for i in loop)
     # 24 products, one a cycle, and 26 instructions beside them.

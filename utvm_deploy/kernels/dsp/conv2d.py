@@ -118,7 +118,9 @@ class DspConv2D:
         )
 
     def schedule(self, sch: Any, core: str) -> str:
-        import_c(sch, scale_text(), gemm.gemm_text(core), gather_text(core))
+        import_c(
+            sch, scale_text(), gemm.gemm_text(core, gemm.step_of(self.depth)), gather_text(core)
+        )
         weights, scaling, limits = self._tables
         for number, (_, _, pixels) in enumerate(self._blocks):
             patches, sums, output = self._tile(number, pixels)
@@ -138,7 +140,7 @@ class DspConv2D:
 
     def _call(self, operands: Sequence[Operand], pixels: int, buffers: Buffers) -> Any:
         starts = [one.start(buffers) for one in operands]
-        return extern(gemm.NAME, *starts, pixels, self.output_channels, self.depth)
+        return extern(gemm.name_of(self.depth), *starts, pixels, self.output_channels, self.depth)
 
     @property
     def _blocks(self) -> list[tuple[int, int, int]]:

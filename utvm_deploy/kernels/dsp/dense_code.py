@@ -32,6 +32,7 @@ from utvm_deploy.kernels.dsp.assembly import (
     saturate,
     shift_right,
     store,
+    store_next,
     subtract,
 )
 from utvm_deploy.kernels.dsp.gemm import selected
@@ -137,17 +138,17 @@ def _routine(timing: Timing) -> Routine:
         "sub r1, r1, #4",  # the inner loop's offsets count from one word before
     )
     r.label("1", is_loop=True)
-    r.straight(
-        [
-            load_next("r8", "r0", 4),
-            extend16("r9", "r8"),
-            extend16("r8", "r8", 8),
-            multiply_add("smlad", "r4", "r9", "r10", "r4"),
-            multiply_add("smlad", "r4", "r8", "r10", "r4"),
-            compare("r0", "r3"),
-        ],
-        is_loop=True,
-    )
+    code: list[Instruction] = []
+    for number in range(STEP // 4):
+        word, other = (("r2", "r8"), ("r9", "r11"), ("r12", "lr"))[number % 3]
+        code += [
+            load_next(word, "r0", 4),
+            extend16(other, word),
+            extend16(word, word, 8),
+            multiply_add("smlad", "r4", other, "r10", "r4"),
+            multiply_add("smlad", "r4", word, "r10", "r4"),
+        ]
+    r.straight([*code, compare("r0", "r3")], is_loop=True)
     r.plain("bne 1b", f"str r3, [sp, #{_END}]", "lsl r4, r4, #7", f"str r4, [sp, #{_OFFSET}]")
     r.label("2")  # four more outputs
     r.straight(
@@ -164,29 +165,27 @@ def _routine(timing: Timing) -> Routine:
     r.straight(_loop(), is_loop=True)
     r.plain("bne 3b")
     r.straight(_finish())
-    r.plain("cmp r8, #0", "bne 5f")
+    r.plain("bne 5f")
     r.label("4")
-    r.plain(
-        f"ldr r8, [sp, #{_OUTPUT}]",
-        f"ldr r9, [sp, #{_LEFT}]",
-        f"subs r9, r9, #{OUTPUTS}",
-        "blt 6f",
-        "str r4, [r8], #4",
-        f"str r8, [sp, #{_OUTPUT}]",
-        f"str r9, [sp, #{_LEFT}]",
-        "bne 2b",
-        "b 7f",
+    r.plain("subs r9, r9, #4", "blt 6f")
+    r.straight(
+        [
+            store_next("r4", "r11", 4),
+            store("r11", "sp", _OUTPUT),
+            store("r9", "sp", _LEFT),
+        ]
     )
+    r.plain("bne 2b", "b 7f")
     r.label("5")
-    bounds = [load("r8", "sp", _LOW), load("r9", "sp", _HIGH)]
+    bounds = [load("r8", "sp", _LOW), load("r12", "sp", _HIGH)]
     low = selected("r10", "r4", "r8", "r4", "r8")
-    r.straight([*bounds, *low, *selected("r10", "r9", "r4", "r4", "r9")])
+    r.straight([*bounds, *low, *selected("r10", "r12", "r4", "r4", "r12")])
     r.plain("b 4b")
     r.label("6")
     r.plain(
         f"adds r9, r9, #{OUTPUTS}",
         "8:",
-        "strb r4, [r8], #1",
+        "strb r4, [r11], #1",
         "lsr r4, r4, #8",
         "subs r9, #1",
         "bgt 8b",
@@ -258,5 +257,8 @@ def _finish() -> list[Instruction]:
     code += [insert_byte("r4", other, n + 1) for n, other in enumerate(_ACCUMULATORS[1:])]
     code += [
         load("r8", "sp", _CLAMPS),
+        load("r9", "sp", _LEFT),
+        load("r11", "sp", _OUTPUT),
+        compare("r8", 0),
     ]
     return code

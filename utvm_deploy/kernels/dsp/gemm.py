@@ -42,12 +42,13 @@ from utvm_deploy.kernels.dsp.routine import Routine, c_text
 
 PIXELS = 3
 CHANNELS = 2
-#: The inner loop's step; depths are padded to multiples of it with weights of zero.
+#: Depths are padded to multiples of this with weights of zero; the inner loop's step is the longer
+#: one where that costs no padding.
 DEPTH_STEP = 8
+LONG_STEP = 16
 SLACK_BYTES = 16
 SCALING_ROWS = 4
 
-NAME = "utvm_gemm"
 PARAMETERS = (
     "const int16_t *patches",
     "const int8_t *weights",
@@ -59,9 +60,6 @@ PARAMETERS = (
     "int32_t depth",
 )
 
-_PHASES = DEPTH_STEP // 2
-_GROUP_STEP_BYTES = DEPTH_STEP * PIXELS * 2
-_WEIGHTS_STEP_BYTES = DEPTH_STEP * CHANNELS
 _SCALING_BYTES = 4 * SCALING_ROWS * CHANNELS
 
 # r0 patches, r1 weights.
@@ -137,13 +135,24 @@ def scaled(
     return code
 
 
+def step_of(depth: int) -> int:
+    """The inner loop's step for a padded depth."""
+    return DEPTH_STEP if depth % LONG_STEP else LONG_STEP
+
+
+def name_of(depth: int) -> str:
+    """The C function for a padded depth."""
+    return f"utvm_gemm_{step_of(depth)}"
+
+
 @lru_cache(maxsize=8)
-def gemm_text(core: str) -> str:
-    """The C text of ``utvm_gemm``, ordered for a core."""
-    return c_text(NAME, PARAMETERS, _routine(timing_of(core)))
+def gemm_text(core: str, step: int) -> str:
+    """The C text of the function with this step, ordered for a core."""
+    routine = _routine(timing_of(core), step)
+    return c_text(f"utvm_gemm_{step}", PARAMETERS, routine, portable="utvm_gemm")
 
 
-def _routine(timing: Timing) -> Routine:
+def _routine(timing: Timing, step: int) -> Routine:
     r = Routine(timing)
     r.plain(
         "push {r4-r11, lr}",
@@ -186,8 +195,8 @@ def _routine(timing: Timing) -> Routine:
     )
     r.label("2")  # three more pixels
     r.straight(_start())
-    r.label("3", is_loop=True)  # eight more of the depth
-    r.straight(_loop(), is_loop=True)
+    r.label("3", is_loop=True)  # another step of the depth
+    r.straight(_loop(step), is_loop=True)
     r.plain("bne 3b")
     r.straight(_finish())
     r.plain("cmp r2, #0", "bne 8f")
@@ -255,11 +264,12 @@ def _start() -> list[Instruction]:
     ]
 
 
-def _loop() -> list[Instruction]:
+def _loop(step: int) -> list[Instruction]:
     code: list[Instruction] = []
-    for phase in range(_PHASES):
+    phases, group_bytes = step // 2, step * PIXELS * 2
+    for phase in range(phases):
         now, then = _WEIGHT[phase % 2], _WEIGHT[(phase + 1) % 2]
-        last = phase == _PHASES - 1
+        last = phase == phases - 1
         code.append(load(then[0], "r1", 4 * (phase + 1), write_back=last))
         if last:
             code += [load(then[1], "sp", _END), compare("r1", then[1])]
@@ -272,12 +282,12 @@ def _loop() -> list[Instruction]:
                 multiply_add("smlad", pair[1], register, now[1], pair[1]),
             ]
             ahead = 4 * (number + 2)
-            if ahead < _GROUP_STEP_BYTES:
+            if ahead < group_bytes:
                 code.append(load(register, "r0", ahead))
-            elif ahead == _GROUP_STEP_BYTES:
+            elif ahead == group_bytes:
                 code.append(load(register, "r0", ahead, write_back=True))
             else:
-                code.append(load(register, "r0", ahead - _GROUP_STEP_BYTES))
+                code.append(load(register, "r0", ahead - group_bytes))
     return code
 
 
