@@ -65,8 +65,9 @@ void timer_pause(void) {
 void timer_resume(void) {
 }
 
-// While there is a deadline SysTick looks at the time, as seldom as it can: its
-// instructions count as the task's.
+// While there is a deadline SysTick looks at the time. Its instructions count as
+// the task's, so it comes as seldom as it can: every 0.8 s at 168 MHz, by an
+// eighth of the core's clock.
 void timer_isr(void) {
     if (count() >= deadline) {
         SYSTICK_CTRL = 0u;
@@ -78,5 +79,5 @@ void timer_set_deadline(uint32_t us) {
     deadline = count() + (uint64_t)us * BOARD_TIMER_CLOCK_HZ / 1000000u;
     SYSTICK_LOAD = 0x00FFFFFFu;
     SYSTICK_VALUE = 0u;
-    SYSTICK_CTRL = us ? 7u : 0u; // core clock, interrupt, enable
+    SYSTICK_CTRL = us ? 3u : 0u; // the slower clock, interrupt, enable
 }
