@@ -90,6 +90,7 @@ def test_requantize_exact(c: ctypes.CDLL, value: int, scale: float) -> None:
 @example(value=2**31 - 1, bits=1)
 @example(value=-(2**31), bits=1)
 @example(value=-(2**31), bits=31)
+@example(value=-(2**31), bits=32)
 def test_rounded_shift(c: ctypes.CDLL, value: int, bits: int) -> None:
     expected = away_from_zero(Fraction(value, 2**bits))
     assert c.call_utvm_rounded_shift(value, bits) == expected

@@ -71,7 +71,7 @@ static inline int32_t utvm_high_product(int32_t left, int32_t right) {
 
 // value / 2^bits, half away from zero; bits >= 1.
 static inline int32_t utvm_rounded_shift(int32_t value, int32_t bits) {
-    if (bits > 31) {
+    if (bits > 32) {
         return 0;
     }
     int64_t raised = (int64_t)value + (value >> 31) + ((int64_t)1 << (bits - 1));

@@ -37,8 +37,7 @@ static inline int8_t *utvm_fill_bytes(int8_t *to, int32_t border, int32_t count)
 
 // Columns of a row of the kernel, from which on (inclusive) and to which (exclusive) they lie in
 // the image.
-static inline void utvm_inside(const struct utvm_window *w, int32_t x, int32_t *from,
-                               int32_t *to) {
+static inline void utvm_inside(const struct utvm_window *w, int32_t x, int32_t *from, int32_t *to) {
     int32_t first = 0, last = w->columns;
     if (w->column_dilation == 1) {
         first = x < 0 ? -x : 0;
