@@ -1,4 +1,5 @@
-// An image that runs layers between the cycle model's markers and says by semihosting what is wrong.
+// An image that runs layers between the cycle model's markers and says by semihosting what is
+// wrong.
 //
 // SPDX-License-Identifier: Apache-2.0
 
