@@ -129,7 +129,7 @@ def placement_of(model: DeviceModel) -> Placement:
 
 
 def _scratch_place(device: Device, compiled: CompiledModel, arena: str) -> str:
-    """The arena's region, or the stack's where the model was compiled so."""
+    """The arena's region, or the stack's where the model was compiled so and needs any."""
     if not compiled.stack_bytes:
         return arena
     stack = f"{_stack_place(device)}, on the stack"

@@ -11,7 +11,7 @@ from typing import Any
 
 import utvm_deploy
 from utvm_deploy.bench.compare import compare, run_engine
-from utvm_deploy.bench.compare_elsewhere import compare_elsewhere
+from utvm_deploy.bench.compare_elsewhere import compare_elsewhere, with_tcm_alone
 from utvm_deploy.bench.compare_facts import (
     MEASURED,
     EngineSize,
@@ -131,9 +131,14 @@ def _compare(
         raise BenchError(f"CMSIS-NN has no function for any layer of {path.name}")
     check_fits(theirs, board)
     found = compare(device, ours, theirs, samples, progress)
-    if not found.is_modelled:
+    smaller = with_tcm_alone(board)
+    if smaller is None or not found.is_modelled:
         return found
-    return replace(found, elsewhere=compare_elsewhere(board, ours, theirs, samples, progress))
+    # Where all RAM is equal scratch had better share the arena's bytes.
+    ours = utvm_deploy.compile(path, smaller)
+    theirs = utvm_deploy.compile(path, smaller, kernels="cmsis-nn", cmsis_nn=library)
+    elsewhere = compare_elsewhere(smaller, ours, theirs, samples, progress)
+    return replace(found, elsewhere=elsewhere)
 
 
 def _scratch_for(board: Board) -> str:

@@ -1,0 +1,131 @@
+"""Put the tables of a comparison into docs/benchmarks.md.
+
+    utvm bench MODEL... --board B --cmsis-nn DIR --json > bench.json
+    python benchmarks/cmsis_nn/tables.py bench.json docs/benchmarks.md
+
+Everything between the two marks of the page is replaced; the prose around them stays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
+FIGURES = ("core", "pessimistic", "rich", "instructions")
+
+
+def main() -> None:
+    """Replace the part between the marks."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("result", type=Path, help="what `utvm bench --json` printed")
+    parser.add_argument("page", type=Path)
+    args = parser.parse_args()
+    result = json.loads(args.result.read_text(encoding="utf-8"))
+    page = args.page.read_text(encoding="utf-8")
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    if not after:
+        raise SystemExit(f"{args.page} lacks the marks {BEGIN} and {END}")
+    text = "\n".join(tables(result))
+    args.page.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+
+
+def tables(result: dict[str, Any]) -> Iterator[str]:
+    """An overview, then one table per model."""
+    models = result["models"]
+    unit = models[0]["figures"][0]
+    label = f"modelled {unit}" if models[0]["is_modelled"] else unit
+    yield f"Board `{result['board']}` ({result['core']}), {label}; {models[0]['engine']}."
+    yield ""
+    yield from overview(models, unit, label)
+    for model in models:
+        yield ""
+        yield from layers(model, unit)
+
+
+def overview(models: list[dict[str, Any]], unit: str, label: str) -> Iterator[str]:
+    """One line per model."""
+    head = f"| model | ours | CMSIS-NN | ratio ({label}) | {' | '.join(FIGURES)} |"
+    rule = "|---|" + "--:|" * (3 + len(FIGURES))
+    yield head
+    yield rule
+    for model in models:
+        yield row(model["name"], model, unit)
+    if any(model["elsewhere"] for model in models):
+        yield ""
+        yield "The same with everything but weights in tightly coupled RAM, where it fits:"
+        yield ""
+        yield head
+        yield rule
+        for model in models:
+            if model["elsewhere"]:
+                yield row(model["name"], model["elsewhere"], unit)
+            else:
+                yield f"| {model['name']} | does not fit | | | | | | |"
+    yield ""
+    yield "| model | RAM ours | RAM CMSIS-NN | flash ours | flash CMSIS-NN | placement |"
+    yield "|---|--:|--:|--:|--:|---|"
+    for model in models:
+        ours, theirs = model["size"]["ours"], model["size"]["theirs"] or {}
+        yield (
+            f"| {model['name']} | {ours['ram_bytes']:,} | {number(theirs.get('ram_bytes'))} | "
+            f"{ours['flash_bytes']:,} | {number(theirs.get('flash_bytes'))} | "
+            f"{placement(model['placement'])} |"
+        )
+
+
+def row(name: str, item: dict[str, Any], unit: str) -> str:
+    """Both engines' figures and every ratio."""
+    theirs = (item["theirs"] or {}).get(unit)
+    ratios = [item.get("ratio"), *(item.get(f"ratio_{figure}") for figure in FIGURES)]
+    told = " | ".join("" if ratio is None else f"{ratio:.2f}" for ratio in ratios)
+    return f"| {name} | {item['ours'][unit]:,} | {number(theirs)} | {told} |"
+
+
+def placement(places: dict[str, Any]) -> str:
+    """Where the data lay, for both if it is the same."""
+    ours, theirs = places["ours"], places["theirs"]
+    text = (
+        f"activations {ours['activations']}; scratch {ours['scratch']}; weights {ours['weights']}"
+    )
+    if theirs is not None and theirs != ours:
+        text += f"; CMSIS-NN's scratch {theirs['scratch']}, weights {theirs['weights']}"
+    return text
+
+
+def layers(model: dict[str, Any], unit: str) -> Iterator[str]:
+    """One line per layer."""
+    yield f"### {model['name']}"
+    yield ""
+    yield "| layer | operator | MACs | ours | CMSIS-NN | ratio | core | output | our kernel |"
+    yield "|--:|---|--:|--:|--:|--:|--:|---|---|"
+    for layer in model["layers"]:
+        theirs = (layer["theirs"] or {}).get(unit)
+        ratios = (layer.get("ratio"), layer.get("ratio_core"))
+        told = " | ".join("" if ratio is None else f"{ratio:.2f}" for ratio in ratios)
+        yield (
+            f"| {layer['index']} | {layer['operator']} | {number(layer['macs'] or None)} | "
+            f"{layer['ours'][unit]:,} | {number(theirs)} | {told} | {output(layer)} | "
+            f"`{layer['kernel']}` |"
+        )
+
+
+def output(layer: dict[str, Any]) -> str:
+    """Whether the bytes are equal."""
+    wrong = layer["differing_bytes"]
+    if wrong is None:
+        return "not compared"
+    return "equal" if wrong == 0 else f"**{wrong} of {layer['output_bytes']} bytes differ**"
+
+
+def number(value: int | None) -> str:
+    """With thousands apart, or nothing."""
+    return "" if value is None else f"{value:,}"
+
+
+if __name__ == "__main__":
+    main()
