@@ -166,7 +166,7 @@ def link_module(module: ModuleObject, image: Image, address: int) -> LinkedModul
             "-nostartfiles",
             "-static",
             str(module.path),
-            "-Wl,--build-id=none,--no-warn-rwx-segments,--entry=0",
+            "-Wl,--build-id=none,--entry=0",
             # A name that both define means the module's own.
             "-Wl,-z,muldefs",
             f"-Wl,-T,{work / 'module.ld'}",
