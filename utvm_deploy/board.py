@@ -103,7 +103,7 @@ def load_board(name_or_path: str | Path) -> Board:
         return _read_board(path)
     files = _board_files()
     if given not in files:
-        hint = did_you_mean(given, files) or ";"
+        hint = did_you_mean(given, files)
         raise BoardError(f"no board {given!r}{hint} (utvm boards lists all)")
     return _read_board(files[given])
 
