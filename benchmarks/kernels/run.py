@@ -23,6 +23,7 @@ from tvm import s_tir
 from utvm_deploy import process
 from utvm_deploy.bench.oracle import run_reference
 from utvm_deploy.board import Board, load_board
+from utvm_deploy.candidate import GENERIC
 from utvm_deploy.compiler.c_text import c_type
 from utvm_deploy.compiler.lower_c import CFunction, lower_to_c
 from utvm_deploy.compiler.plan import is_view
@@ -33,7 +34,7 @@ from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array, Graph
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall, ScalarArgument
-from utvm_deploy.kernels.lowering import GENERIC, lower
+from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.quantize import header
 
 HERE = Path(__file__).resolve().parent

@@ -17,12 +17,13 @@ from tflite_writer import ModelWriter
 from tvm import s_tir
 
 from utvm_deploy.bench.oracle import run_reference
+from utvm_deploy.candidate import GENERIC
 from utvm_deploy.compiler.lower_c import CFunction, lower_to_c
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.call import ConstantArgument, Kernel, ScalarArgument, TensorArgument
-from utvm_deploy.kernels.lowering import GENERIC, lower
+from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.quantize import header
 
 # The sanitizer stops at the first undefined operation, such as an overflow; a trap, because pytest

@@ -15,6 +15,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "utvm_deploy"
 #: From the top down; units in one row do not import each other.
 LAYERS = (
     ("cli",),
+    ("tune",),
     ("bench", "bundle"),
     ("device", "doctor"),
     ("probe",),
@@ -22,6 +23,8 @@ LAYERS = (
     ("compiler", "link", "emulator"),
     ("kernels", "frontend"),
     ("graph",),
+    ("records",),
+    ("candidate",),
     ("board",),
     ("board_facts",),
     ("cores", "bench_file"),

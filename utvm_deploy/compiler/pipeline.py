@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from tvm import s_tir
 
 from utvm_deploy.board import Board
+from utvm_deploy.candidate import GENERIC
 from utvm_deploy.compiler.c_text import check_prefix, prefix_from_path
 from utvm_deploy.compiler.cmsis_nn import CmsisNn
 from utvm_deploy.compiler.cmsis_nn.lower import lower_cmsis_nn
@@ -33,7 +34,7 @@ from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.call import Kernel, KernelCall, LibraryKernel
-from utvm_deploy.kernels.lowering import GENERIC, lower
+from utvm_deploy.kernels.lowering import lower
 
 _log = logging.getLogger(__name__)
 _Made = TypeVar("_Made")
@@ -73,7 +74,7 @@ def compile_model(
     library = _library_for(kernels, cmsis_nn)
     if scratch not in SCRATCH_PLACES:
         raise CompileError(f"no scratch in {scratch!r}; choose one of {', '.join(SCRATCH_PLACES)}")
-    family = core if kernels == "best" and board.cpu.dsp else GENERIC
+    family = core if kernels == "best" else GENERIC
     stage = _Stages(dump)
     graph = stage.run("import", lambda: _import(model), graph_text)
     prefix = prefix_from_path(graph.name) if name is None else check_prefix(name)

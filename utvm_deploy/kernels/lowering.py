@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from utvm_deploy.cores.core import CORES
+from utvm_deploy.candidate import GENERIC, Candidate
+from utvm_deploy.cores.core import CORES, Core
 from utvm_deploy.errors import UnsupportedOperator
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall
@@ -24,10 +25,9 @@ from utvm_deploy.kernels.movement import lower_pad, lower_reshape
 from utvm_deploy.kernels.pool import lower_pool
 from utvm_deploy.kernels.softmax import lower_softmax
 
-#: Stands for every core: the kernels in plain C.
-GENERIC = "generic"
-
 Lowering = Callable[[Graph, Operator], KernelCall]
+#: Takes the generic call, which it replaces; a text says why it does not.
+FamilyLowering = Callable[[Graph, Operator, KernelCall, str, Candidate | None], KernelCall | str]
 
 LOWERINGS: Mapping[str, Lowering] = {
     "ADD": lower_add,
@@ -47,18 +47,74 @@ LOWERINGS: Mapping[str, Lowering] = {
 }
 
 
-def lower(graph: Graph, operator: Operator, core: str = GENERIC) -> KernelCall:
+#: Families beside the generic one, best first: which cores have them, and what they can do.
+FAMILIES: Mapping[str, tuple[Callable[[Core], bool], Mapping[str, FamilyLowering]]] = {
+    "dsp": (lambda core: core.dsp, DSP_LOWERINGS),
+}
+
+
+def families_for(core: str) -> tuple[str, ...]:
+    """The families that a core has, best first, the generic one last."""
+    facts = CORES.get(core)
+    special = [name for name, (fits, _) in FAMILIES.items() if facts is not None and fits(facts)]
+    return (*special, GENERIC)
+
+
+def lower(
+    graph: Graph, operator: Operator, core: str = GENERIC, candidate: Candidate | None = None
+) -> KernelCall:
     """The kernel that does what ``operator`` does, and its arguments in this graph.
 
-    ``core`` names the core whose kernels to use where there are any for the case.
+    ``core`` names the core whose kernels to use where there are any for the case; "generic" stands
+    for every core. ``candidate`` says which, and how; without one the best family that has a kernel
+    chooses. A candidate that does not fit raises UnsupportedOperator with the reason.
     """
     lowering = LOWERINGS.get(operator.kind)
     if lowering is None:
         known = ", ".join(sorted(LOWERINGS))
         raise UnsupportedOperator(f"no kernel for operator {operator.kind}; there are {known}")
     call = lowering(graph, operator)
-    faster = DSP_LOWERINGS.get(operator.kind) if core in CORES and CORES[core].dsp else None
-    if faster is None:
+    if candidate is not None:
+        return _lower_as(candidate, graph, operator, call, core)
+    for family in families_for(core):
+        found = _in_family(family, graph, operator, call, core, None)
+        if isinstance(found, KernelCall):
+            return found
+        call = replace(call, why_not=call.why_not or found)
+    return call
+
+
+def _lower_as(
+    candidate: Candidate, graph: Graph, operator: Operator, call: KernelCall, core: str
+) -> KernelCall:
+    """The call of just this candidate."""
+    families = families_for(core)
+    if candidate.family not in families:
+        raise UnsupportedOperator(
+            f"core {core} has no kernels of family {candidate.family!r}; "
+            f"it has {', '.join(families)}"
+        )
+    if candidate.family == GENERIC:
+        if candidate.choices:
+            raise UnsupportedOperator(f"generic {operator.kind} has nothing to choose")
         return call
-    found = faster(graph, operator, call, core)
-    return replace(call, why_not=found) if isinstance(found, str) else found
+    found = _in_family(candidate.family, graph, operator, call, core, candidate)
+    if isinstance(found, str):
+        why = found or "the family has none"
+        raise UnsupportedOperator(f"no kernel {candidate.label!r} for {operator.kind}: {why}")
+    return found
+
+
+def _in_family(
+    family: str,
+    graph: Graph,
+    operator: Operator,
+    call: KernelCall,
+    core: str,
+    candidate: Candidate | None,
+) -> KernelCall | str:
+    """The family's call instead of the generic one, or why there is none."""
+    if family == GENERIC:
+        return call
+    lowering = FAMILIES[family][1].get(operator.kind)
+    return lowering(graph, operator, call, core, candidate) if lowering else ""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from utvm_deploy.candidate import Candidate
 from utvm_deploy.graph.attributes import Add, Convolution, FullyConnected
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.call import KernelCall, ScalarArgument
@@ -37,11 +38,17 @@ from utvm_deploy.kernels.operands import (
 from utvm_deploy.kernels.quantize import fold_input_offset, quantize_multipliers, requantized
 from utvm_deploy.kernels.window import Window
 
-#: Takes the generic call, which it replaces.
-DspLowering = Callable[[Graph, Operator, KernelCall, str], KernelCall | str]
+#: Takes the generic call, which it replaces, the core, and what to choose (None: the default).
+DspLowering = Callable[[Graph, Operator, KernelCall, str, Candidate | None], KernelCall | str]
 
 
-def lower_conv2d(graph: Graph, operator: Operator, call: KernelCall, core: str) -> KernelCall | str:
+def lower_conv2d(
+    graph: Graph,
+    operator: Operator,
+    call: KernelCall,
+    core: str,
+    candidate: Candidate | None = None,
+) -> KernelCall | str:
     """CONV_2D."""
     assert isinstance(call.kernel, Conv2D)
     weights = constant_of(graph, operator, 1)
@@ -49,7 +56,11 @@ def lower_conv2d(graph: Graph, operator: Operator, call: KernelCall, core: str) 
 
 
 def lower_depthwise(
-    graph: Graph, operator: Operator, call: KernelCall, core: str
+    graph: Graph,
+    operator: Operator,
+    call: KernelCall,
+    core: str,
+    candidate: Candidate | None = None,
 ) -> KernelCall | str:
     """DEPTHWISE_CONV_2D; of a single channel it is a CONV_2D."""
     assert isinstance(call.kernel, DepthwiseConv2D)
@@ -71,7 +82,11 @@ def lower_depthwise(
 
 
 def lower_fully_connected(
-    graph: Graph, operator: Operator, call: KernelCall, core: str
+    graph: Graph,
+    operator: Operator,
+    call: KernelCall,
+    core: str,
+    candidate: Candidate | None = None,
 ) -> KernelCall | str:
     """FULLY_CONNECTED."""
     assert isinstance(call.kernel, Dense) and isinstance(operator.attributes, FullyConnected)
@@ -93,7 +108,13 @@ def lower_fully_connected(
     return dsp_dense_call(call, call.kernel.batch, weights, bias, scaling, limits)
 
 
-def lower_add(graph: Graph, operator: Operator, call: KernelCall, core: str) -> KernelCall | str:
+def lower_add(
+    graph: Graph,
+    operator: Operator,
+    call: KernelCall,
+    core: str,
+    candidate: Candidate | None = None,
+) -> KernelCall | str:
     """ADD without broadcasting."""
     assert isinstance(call.kernel, BroadcastAdd) and isinstance(operator.attributes, Add)
     if not all((*call.kernel.left_follows, *call.kernel.right_follows)):

@@ -1,0 +1,73 @@
+"""Candidates: as data, as what lower() takes, and what a space lists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tflite_writer import ModelWriter
+
+from utvm_deploy.candidate import Candidate
+from utvm_deploy.cores.core import CORES
+from utvm_deploy.errors import UnsupportedOperator
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.model import Graph
+from utvm_deploy.kernels.lowering import families_for, lower
+from utvm_deploy.kernels.space import space
+
+
+def small_graph(tmp_path: Path) -> Graph:
+    m = ModelWriter()
+    x = m.input((1, 6, 6, 4), 0.1, 5)
+    x = m.conv2d(x, np.full((4, 3, 3, 4), 3, np.int8), np.ones(4, np.int32), scale=0.5)
+    m.output(m.softmax(m.reshape(m.max_pool(x, 2), (1, 36))))
+    return load_model(m.save(tmp_path / "model.tflite"))
+
+
+def test_a_candidate_survives_json() -> None:
+    candidate = Candidate.of("dsp", step=16, pixels=12, tile="3x2")
+    assert candidate.choices == (("pixels", 12), ("step", 16), ("tile", "3x2"))
+    assert Candidate.from_json(candidate.to_json()) == candidate
+    assert candidate.label == "dsp pixels=12 step=16 tile=3x2"
+    assert candidate.number("step") == 16 and candidate.choice("absent") is None
+    with pytest.raises(ValueError, match=r"tile=3x2 .* is no whole number"):
+        candidate.number("tile")
+
+
+@pytest.mark.parametrize(
+    "value", [None, {}, {"family": 1}, {"family": "dsp", "choices": {"a": 1.5}}]
+)
+def test_what_is_no_candidate(value: object) -> None:
+    with pytest.raises(ValueError, match=r"candidate|choice"):
+        Candidate.from_json(value)
+
+
+def test_choices_are_sorted() -> None:
+    with pytest.raises(ValueError, match="not sorted"):
+        Candidate("dsp", (("b", 1), ("a", 2)))
+
+
+@pytest.mark.parametrize("core", sorted(CORES))
+def test_every_listed_candidate_has_a_kernel(tmp_path: Path, core: str) -> None:
+    graph = small_graph(tmp_path)
+    for operator in graph.operators:
+        candidates = space(graph, operator, core)
+        assert candidates and len(set(candidates)) == len(candidates)
+        kernels = [lower(graph, operator, core, candidate).kernel for candidate in candidates]
+        # What is compiled without records comes first.
+        assert kernels[0] == lower(graph, operator, core).kernel
+
+
+def test_candidates_that_do_not_fit(tmp_path: Path) -> None:
+    graph = small_graph(tmp_path)
+    convolution = graph.operators[0]
+    assert families_for("cortex-m7") == ("dsp", "generic")
+    with pytest.raises(UnsupportedOperator, match="no kernels of family 'fpga'; it has dsp, gene"):
+        lower(graph, convolution, "cortex-m7", Candidate("fpga"))
+    with pytest.raises(UnsupportedOperator, match="no kernel 'dsp' for SOFTMAX: the family has"):
+        lower(graph, graph.operators[-1], "cortex-m7", Candidate("dsp"))
+    # The generic kernel can be asked for where there is a better one.
+    generic = lower(graph, convolution, "cortex-m7", Candidate("generic")).kernel
+    assert generic == lower(graph, convolution).kernel
+    assert generic != lower(graph, convolution, "cortex-m7").kernel

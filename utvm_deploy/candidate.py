@@ -1,0 +1,68 @@
+"""A candidate: one way to compute a kernel, as frozen data that names a family and its choices.
+
+    Candidate("dsp", (("pixels", 12), ("step", 16)))
+
+What the choices mean is the family's business (``kernels``); what they are worth is found by
+measuring (``tune``) and kept in records. No choices means what the family would choose by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+#: The family that every kernel has: plain C.
+GENERIC = "generic"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A family of kernels and what it is to do; equal candidates make equal code."""
+
+    family: str
+    # Sorted by name, each name once.
+    choices: tuple[tuple[str, int | str], ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [name for name, _ in self.choices]
+        if names != sorted(set(names)):
+            raise ValueError(f"the choices of a candidate are not sorted by name: {self.choices}")
+
+    @classmethod
+    def of(cls, family: str, **choices: int | str) -> Candidate:
+        """A candidate with the choices in whatever order."""
+        return cls(family, tuple(sorted(choices.items())))
+
+    @property
+    def label(self) -> str:
+        """For people: ``dsp pixels=12 step=16``."""
+        return " ".join([self.family, *(f"{name}={value}" for name, value in self.choices)])
+
+    def choice(self, name: str) -> int | str | None:
+        """What is chosen; None if the family is to choose."""
+        return dict(self.choices).get(name)
+
+    def number(self, name: str) -> int | None:
+        """A choice that is a whole number, likewise; ValueError if it is text."""
+        value = self.choice(name)
+        if isinstance(value, str):
+            raise ValueError(f"{name}={value} of candidate {self.label!r} is no whole number")
+        return value
+
+    def to_json(self) -> dict[str, Any]:
+        """As records have it."""
+        return {"family": self.family, "choices": dict(self.choices)}
+
+    @classmethod
+    def from_json(cls, value: object) -> Candidate:
+        """What ``to_json`` wrote; ValueError if it is something else."""
+        if not isinstance(value, Mapping):
+            raise ValueError("a candidate is no object")
+        family, choices = value.get("family"), value.get("choices", {})
+        if not isinstance(family, str) or not isinstance(choices, Mapping):
+            raise ValueError("a candidate has no family, or no object of choices")
+        for name, choice in choices.items():
+            if type(choice) not in (int, str):
+                raise ValueError(f"choice {name!r} is neither a whole number nor text")
+        return cls.of(family, **choices)

@@ -1,0 +1,41 @@
+"""Every way to compute an operator on a core: what the tuner chooses from.
+
+A family's row maps an operator's kind to the function that lists its candidates, what the family
+would choose by itself first. A kind without a function has that one candidate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from utvm_deploy.candidate import GENERIC, Candidate
+from utvm_deploy.errors import UnsupportedOperator
+from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.lowering import families_for, lower
+
+Space = Callable[[Graph, Operator, str], tuple[Candidate, ...]]
+
+#: Family -> operator's kind -> its candidates. They may be () where the family has no kernel.
+SPACES: Mapping[str, Mapping[str, Space]] = {
+    GENERIC: {},
+}
+
+
+def space(graph: Graph, operator: Operator, core: str) -> tuple[Candidate, ...]:
+    """Every candidate for ``operator`` on ``core``; first what is compiled without any record."""
+    found: list[Candidate] = []
+    for family in families_for(core):
+        listed = SPACES.get(family, {}).get(operator.kind)
+        candidates = listed(graph, operator, core) if listed else (Candidate(family),)
+        if candidates and _has_kernel(graph, operator, core, family):
+            found.extend(candidates)
+    return tuple(dict.fromkeys(found))
+
+
+def _has_kernel(graph: Graph, operator: Operator, core: str, family: str) -> bool:
+    """Whether the family has a kernel for just this operator."""
+    try:
+        lower(graph, operator, core, Candidate(family))
+    except UnsupportedOperator:
+        return False
+    return True
