@@ -19,6 +19,8 @@
     │   └── DeviceReset          the device restarted: what was in its RAM is lost
     ├── VerifyError              output bytes differ from the reference
     ├── BenchError               two results cannot be compared
+    ├── TuneError                there is nothing to tune, or nowhere to measure
+    │   └── RecordsError         a records file cannot be read or written
     └── BundleError              a bundle is damaged or cannot be written
 
 The text of an error is one sentence: what failed, with which value, what to do next.
@@ -161,6 +163,14 @@ class DeviceReset(DeviceError):
 
 class VerifyError(UtvmError):
     """Output bytes differ from those of the reference interpreter."""
+
+
+class TuneError(UtvmError):
+    """There is nothing to tune, or no way to measure it."""
+
+
+class RecordsError(TuneError):
+    """A records file cannot be read or written."""
 
 
 class BenchError(UtvmError):

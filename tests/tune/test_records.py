@@ -1,0 +1,217 @@
+"""Records: lines on disk that outlive kill -9, and what they say about compiling."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from utvm_deploy.candidate import Candidate
+from utvm_deploy.errors import RecordsError
+from utvm_deploy.records import (
+    DEFAULT,
+    NEAREST,
+    RECORD,
+    KernelIdentity,
+    Measurement,
+    Record,
+    Records,
+    RecordsFile,
+    Setting,
+    now,
+    read_records,
+)
+
+SETTING = Setting("cortex-m7", "gcc 12.2", "-O3", "0.1.0", "modelled cycles")
+
+
+def identity(width: int, channels: int = 16, kind: str = "CONV_2D") -> KernelIdentity:
+    shape = (("channels", channels), ("width", width))
+    return KernelIdentity(f"{kind}_{width}_{channels}".lower(), "int8", kind, shape, 1000)
+
+
+def record(ticks: int, pixels: int = 3, width: int = 32, **changes: object) -> Record:
+    found = Record(
+        identity(width),
+        SETTING,
+        Candidate.of("dsp", pixels=pixels),
+        Measurement(ticks, float(ticks)),
+        "some_board",
+        time=now(),
+    )
+    return replace(found, **changes)  # type: ignore[arg-type]
+
+
+def test_a_record_survives_its_line() -> None:
+    for measurement in (Measurement(7, 7.5), Measurement(error="hung", detail="after 2 s")):
+        one = record(0, measurement=measurement, is_default=True)
+        assert Record.from_line(one.to_line()) == one
+        assert "\n" not in one.to_line()
+
+
+def test_fields_of_later_versions_are_ignored() -> None:
+    line = json.loads(record(5).to_line())
+    line["mood"] = "good"
+    line["measurement"]["joules"] = 1e-3
+    assert Record.from_line(json.dumps(line)) == record(5)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"schema": 99}, "schema 99"),
+        ({"kernel": None}, "kernel is no text"),
+        ({"shape": {"a": 1.5}}, "whole numbers"),
+        ({"candidate": 3}, "candidate is no object"),
+        ({"measurement": {"min": "fast"}}, "neither ticks nor an error"),
+    ],
+)
+def test_lines_that_are_refused(change: dict[str, object], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        Record.from_line(json.dumps({**json.loads(record(5).to_line()), **change}))
+
+
+def test_append_and_read(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    with RecordsFile(path) as file:
+        file.append(record(5))
+        file.extend([record(6, pixels=6), record(7, pixels=9)])
+        assert len(file.records) == 3
+    with RecordsFile(path) as file:
+        file.append(record(8, pixels=12))
+    assert [r.measurement.ticks_min for r in read_records(path)] == [5, 6, 7, 8]
+
+
+@pytest.mark.parametrize("cut", [1, 30, -2])
+def test_a_torn_last_line_is_dropped(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "r.jsonl"
+    whole = record(5).to_line() + "\n"
+    path.write_text(whole + record(6).to_line()[:cut])
+    assert len(read_records(path)) == 1
+    with RecordsFile(path) as file:
+        assert len(file.records) == 1
+        file.append(record(7))
+    assert path.read_text() == whole + record(7).to_line() + "\n"
+
+
+def test_a_last_line_that_only_lacks_its_end_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text(record(6).to_line())
+    with RecordsFile(path) as file:
+        file.append(record(7))
+    assert [r.measurement.ticks_min for r in read_records(path)] == [6, 7]
+
+
+def test_a_first_line_that_was_cut(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text(record(6).to_line()[:20])
+    with RecordsFile(path) as file:
+        file.append(record(7))
+    assert len(read_records(path)) == 1
+
+
+def test_damaged_lines_are_skipped_and_other_files_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text(f"{record(5).to_line()}\nnonsense\n{record(6).to_line()}\n")
+    assert len(read_records(path)) == 2
+    assert "1 lines are skipped, first line 2" in caplog.text
+    path.write_text("name,ticks\nconv,5\n")
+    with pytest.raises(RecordsError, match="is no records file"):
+        read_records(path)
+    path.write_text("my only copy")
+    with pytest.raises(RecordsError, match="is no records file"):
+        RecordsFile(path)
+    assert path.read_text() == "my only copy"
+
+
+def test_files_that_are_not_there(tmp_path: Path) -> None:
+    with pytest.raises(RecordsError, match=r"no records file .*utvm tune"):
+        read_records(tmp_path / "absent.jsonl")
+    with pytest.raises(RecordsError, match=r"there is no folder .*make it first"):
+        RecordsFile(tmp_path / "absent" / "r.jsonl")
+
+
+def test_kill_9_loses_nothing_that_was_appended(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    line = record(5).to_line()
+    code = (
+        "import sys\nfrom pathlib import Path\n"
+        "from utvm_deploy.records import Record, RecordsFile\n"
+        f"one = Record.from_line({line!r})\n"
+        "with RecordsFile(Path(sys.argv[1])) as file:\n"
+        "    while True:\n"
+        "        file.append(one)\n"
+        "        print(len(file.records), flush=True)\n"
+    )
+    writer = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE)
+    assert writer.stdout is not None
+    told = [writer.stdout.readline() for _ in range(20)]
+    os.kill(writer.pid, signal.SIGKILL)
+    rest = writer.stdout.read().splitlines()
+    writer.wait()
+    writer.stdout.close()
+    last = int((rest or told)[-1])
+    assert last >= 20
+    with RecordsFile(path) as file:
+        assert len(file.records) in (last, last + 1)
+        file.append(record(6))
+    assert path.read_bytes().endswith(b"}\n")
+
+
+def test_the_fastest_comes_first_and_units_are_not_mixed() -> None:
+    records = Records(
+        [
+            record(90, pixels=3),
+            record(50, pixels=6, setting=replace(SETTING, unit="instructions")),
+            record(70, pixels=9),
+            record(0, pixels=12, measurement=Measurement(error="wrong output")),
+        ]
+    )
+    found = list(records.choices(identity(32), "cortex-m7", SETTING))
+    assert found == [(Candidate.of("dsp", pixels=p), RECORD) for p in (9, 3)]
+    assert list(records.choices(identity(32), "cortex-m4", SETTING)) == []
+    assert len(records.of(identity(32), SETTING)) == 3
+
+
+def test_cycles_of_silicon_count_more_than_modelled_ones() -> None:
+    records = Records(
+        [record(70, pixels=9), record(90, pixels=3, setting=replace(SETTING, unit="cycles"))]
+    )
+    best, _ = next(records.choices(identity(32), "cortex-m7", SETTING))
+    assert best == Candidate.of("dsp", pixels=3)
+
+
+def test_the_own_compiler_comes_before_another() -> None:
+    other = replace(SETTING, compiler="gcc 13")
+    records = Records([record(70, pixels=9, setting=other), record(90, pixels=3)])
+    for setting, pixels in ((SETTING, 3), (other, 9), (replace(SETTING, utvm="0.2"), None)):
+        best, _ = next(records.choices(identity(32), "cortex-m7", setting))
+        assert pixels is None or best == Candidate.of("dsp", pixels=pixels)
+
+
+def test_the_nearest_shape_is_asked_where_its_default_lost() -> None:
+    near = [record(100, pixels=3, width=30, is_default=True), record(80, pixels=9, width=30)]
+    far = [record(100, pixels=3, width=24, is_default=True), record(50, pixels=12, width=24)]
+    found = list(Records([*far, *near]).choices(identity(32), "cortex-m7", SETTING))
+    assert found == [(Candidate.of("dsp", pixels=p), NEAREST) for p in (9, 12)]
+    # Where the nearest one's default is the best, the default is what is wanted here, too.
+    good_default = [record(80, pixels=3, width=30, is_default=True), record(100, 9, width=30)]
+    assert not list(Records([*far, *good_default]).choices(identity(32), "cortex-m7", SETTING))
+    assert DEFAULT not in (RECORD, NEAREST)
+
+
+def test_what_is_not_near() -> None:
+    for other in (identity(32, 16, "DEPTHWISE_CONV_2D"), identity(4096)):
+        other_records = [
+            record(100, kernel=other, is_default=True),
+            record(50, pixels=9, kernel=other),
+        ]
+        assert not list(Records(other_records).choices(identity(32), "cortex-m7", SETTING))

@@ -1,0 +1,384 @@
+"""Records: what was measured, one JSON object a line in a file that only ever grows.
+
+    kernel + setting (core, compiler, version, unit of ticks) + candidate  ->  measurement
+
+``tune`` writes them, the compiler reads them. A line is written and flushed to the disk at once, so
+that a killed process loses nothing that it recorded; a last line that was cut is dropped when the
+file is next opened for writing. Unknown fields, of later versions, are ignored. No I/O but this
+file's; what a candidate means is the matter of ``kernels``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from utvm_deploy.candidate import Candidate
+from utvm_deploy.errors import RecordsError
+
+log = logging.getLogger(__name__)
+
+#: Of a line; a reader skips lines of a later one.
+SCHEMA = 1
+
+#: Why a candidate has no ticks.
+ERRORS = ("wrong output", "hung", "crash", "compile error", "no room")
+
+#: Units of ticks, most telling first. Ticks of different units are never compared.
+UNITS = ("cycles", "modelled cycles", "nanoseconds", "instructions")
+
+#: Where a compiled layer's candidate came from.
+RECORD, NEAREST, DEFAULT = ORIGINS = ("record", "nearest record", "default")
+
+#: Shapes this far apart (the sum of the ratios of their extents, in powers of two) say nothing
+#: about each other.
+FARTHEST = 4.0
+#: A neighbour's candidate is taken only where it beat the neighbour's default by this much: what is
+#: as good as the default there is no reason to leave the default here.
+NEIGHBOUR_GAIN = 0.02
+
+
+@dataclass(frozen=True)
+class KernelIdentity:
+    """What was tuned: an operator's kernel for one shape, whichever way it is computed."""
+
+    name: str  # the generic kernel's, such as "conv2d_3x3_s1x1_p1x1_32x32_32x32_3x16"
+    dtype: str  # of its first input
+    operator: str  # TFLite's kind
+    # Its extents and properties by name, for finding similar ones.
+    shape: tuple[tuple[str, int], ...]
+    macs: int = field(default=0, compare=False)
+
+    @property
+    def key(self) -> str:
+        """What equal kernels share."""
+        return f"{self.name}:{self.dtype}"
+
+    def distance(self, other: KernelIdentity) -> float:
+        """How different two shapes are: 0 for equal ones, infinite for different operators."""
+        mine, theirs = dict(self.shape), dict(other.shape)
+        same_kind = self.operator == other.operator and self.dtype == other.dtype
+        if not same_kind or mine.keys() != theirs.keys():
+            return math.inf
+        return sum(abs(math.log2((abs(mine[name]) + 1) / (abs(theirs[name]) + 1))) for name in mine)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Under which circumstances ticks compare."""
+
+    core: str
+    compiler: str  # what it says of itself
+    flags: str
+    utvm: str  # version
+    unit: str
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Ticks, or the error that the candidate met."""
+
+    ticks_min: int = 0
+    ticks_median: float = 0.0
+    error: str = ""  # one of ERRORS; empty if the ticks count
+    detail: str = ""
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether its ticks count."""
+        return not self.error
+
+    def to_json(self) -> dict[str, Any]:
+        """As a line has it."""
+        if self.error:
+            return {"error": self.error, "detail": self.detail}
+        return {"min": self.ticks_min, "median": self.ticks_median}
+
+
+@dataclass(frozen=True)
+class Record:
+    """One line."""
+
+    kernel: KernelIdentity
+    setting: Setting
+    candidate: Candidate
+    measurement: Measurement
+    board: str = ""
+    # Whether this is what is compiled without records.
+    is_default: bool = False
+    time: str = field(default="", compare=False)  # ISO 8601, UTC
+
+    def to_line(self) -> str:
+        """One JSON object, without line break."""
+        value = {
+            "schema": SCHEMA,
+            "kernel": self.kernel.name,
+            "dtype": self.kernel.dtype,
+            "operator": self.kernel.operator,
+            "shape": dict(self.kernel.shape),
+            "macs": self.kernel.macs,
+            **{name: getattr(self.setting, name) for name in Setting.__dataclass_fields__},
+            "candidate": self.candidate.to_json(),
+            "measurement": self.measurement.to_json(),
+            "board": self.board,
+            "default": self.is_default,
+            "time": self.time,
+        }
+        return json.dumps(value, separators=(",", ":"))
+
+    @classmethod
+    def from_line(cls, line: str | bytes) -> Record:
+        """What ``to_line`` wrote; ValueError says what is wrong."""
+        value = json.loads(line)
+        if not isinstance(value, dict):
+            raise ValueError("a record is no object")
+        schema = value.get("schema")
+        if type(schema) is not int or schema > SCHEMA:
+            raise ValueError(f"schema {schema!r} is not known here")
+        shape = _mapping(value, "shape")
+        if any(type(extent) is not int for extent in shape.values()):
+            raise ValueError("shape has something else than whole numbers")
+        kernel = KernelIdentity(
+            *(_text(value, name) for name in ("kernel", "dtype", "operator")),
+            shape=tuple(sorted(shape.items())),
+            macs=int(value.get("macs", 0)),
+        )
+        setting = Setting(*(_text(value, name) for name in Setting.__dataclass_fields__))
+        return cls(
+            kernel,
+            setting,
+            Candidate.from_json(value.get("candidate")),
+            _measurement(_mapping(value, "measurement")),
+            str(value.get("board", "")),
+            bool(value.get("default", False)),
+            str(value.get("time", "")),
+        )
+
+
+def _text(value: Mapping[str, Any], name: str) -> str:
+    found = value.get(name)
+    if not isinstance(found, str):
+        raise ValueError(f"{name} is no text")
+    return found
+
+
+def _mapping(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = value.get(name)
+    if not isinstance(found, dict):
+        raise ValueError(f"{name} is no object")
+    return found
+
+
+def _measurement(value: Mapping[str, Any]) -> Measurement:
+    if "error" in value:
+        return Measurement(error=_text(value, "error"), detail=str(value.get("detail", "")))
+    smallest, median = value.get("min"), value.get("median")
+    if type(smallest) is not int or type(median) not in (int, float) or smallest < 0:
+        raise ValueError("measurement has neither ticks nor an error")
+    assert isinstance(median, int | float)
+    return Measurement(smallest, float(median))
+
+
+def now() -> str:
+    """The time as records have it."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+class Records:
+    """Records in memory, by kernel; what they say about compiling."""
+
+    def __init__(self, records: Iterable[Record] = ()) -> None:
+        self._all: list[Record] = []
+        self._by_kernel: dict[tuple[str, str], list[Record]] = {}
+        for record in records:
+            self.add(record)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self._all)
+
+    def add(self, record: Record) -> None:
+        """One more."""
+        self._all.append(record)
+        key = record.setting.core, record.kernel.key
+        self._by_kernel.setdefault(key, []).append(record)
+
+    def of(self, kernel: KernelIdentity, setting: Setting) -> list[Record]:
+        """Of just this kernel, measured under just these circumstances."""
+        found = self._by_kernel.get((setting.core, kernel.key), [])
+        return [record for record in found if record.setting == setting]
+
+    def choices(
+        self, kernel: KernelIdentity, core: str, near: Setting | None = None
+    ) -> Iterator[tuple[Candidate, str]]:
+        """Candidates to compile ``kernel`` with, best first, each with its origin.
+
+        Records of the kernel itself come first, those of the compiler and version in ``near``
+        before others; then what won for the nearest shapes.
+        """
+        for record in self._ranked(core, kernel.key, near):
+            yield record.candidate, RECORD
+        neighbours = []
+        for other_core, key in self._by_kernel:
+            distance = kernel.distance(self._by_kernel[other_core, key][0].kernel)
+            if other_core == core and key != kernel.key and distance <= FARTHEST:
+                neighbours.append((distance, key))
+        for _, key in sorted(neighbours):
+            ranked = self._ranked(core, key, near)
+            if ranked and _gain(ranked) >= NEIGHBOUR_GAIN:
+                yield ranked[0].candidate, NEAREST
+            elif ranked:
+                return  # The nearest was best served by its default; so is this.
+
+    def _ranked(self, core: str, key: str, near: Setting | None) -> list[Record]:
+        """Those of the most telling setting, fastest first."""
+        groups: dict[Setting, list[Record]] = {}
+        for record in self._by_kernel.get((core, key), ()):
+            if record.measurement.is_ok:
+                groups.setdefault(record.setting, []).append(record)
+        if not groups:
+            return []
+
+        def rank(setting: Setting) -> tuple[bool, bool, int, int]:
+            return (
+                near is None or setting.utvm != near.utvm,
+                near is None or setting.compiler != near.compiler,
+                UNITS.index(setting.unit) if setting.unit in UNITS else len(UNITS),
+                -len(groups[setting]),
+            )
+
+        return sorted(groups[min(groups, key=rank)], key=lambda r: r.measurement.ticks_min)
+
+
+def _gain(ranked: list[Record]) -> float:
+    """How much faster the first is than the default, as a share; 0 if that was not measured."""
+    defaults = [record.measurement.ticks_min for record in ranked if record.is_default]
+    return 1 - ranked[0].measurement.ticks_min / defaults[0] if defaults and defaults[0] else 0.0
+
+
+def read_records(path: Path) -> Records:
+    """Every readable record of a file; a last line that was cut is left out."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise RecordsError(
+            f"there is no records file {path}; `utvm tune MODEL --board B --trials N "
+            f"--records {path}` makes it"
+        ) from None
+    except OSError as error:
+        raise RecordsError(f"records file {path} cannot be read: {error.strerror}") from error
+    return Records(_parsed(path, data))
+
+
+def _parsed(path: Path, data: bytes) -> Iterator[Record]:
+    lines = data.split(b"\n")
+    skipped = 0
+    first_reason = ""
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            yield Record.from_line(line)
+        except (ValueError, UnicodeDecodeError) as error:
+            if number == len(lines):
+                continue  # cut by the end of the process that wrote it
+            skipped += 1
+            first_reason = first_reason or f"line {number}: {error}"
+    if skipped and skipped == sum(bool(line.strip()) for line in lines):
+        raise RecordsError(f"{path} is no records file: {first_reason}")
+    if skipped:
+        log.warning("%s: %d lines are skipped, first %s", path, skipped, first_reason)
+
+
+class RecordsFile:
+    """A records file open for adding to; a context manager."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if not path.parent.is_dir():
+            raise RecordsError(
+                f"cannot write records to {path}: there is no folder {path.parent}; make it first"
+            )
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        except OSError as error:
+            raise RecordsError(f"cannot write records to {path}: {error.strerror}") from error
+        try:
+            with self._locked():
+                self.records = Records(_parsed(path, self._repaired()))
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def __enter__(self) -> RecordsFile:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        os.close(self._descriptor)
+
+    def append(self, record: Record) -> None:
+        """One more line, on the disk when this returns."""
+        self.extend([record])
+
+    def extend(self, records: Iterable[Record]) -> None:
+        """Several lines, on the disk when this returns."""
+        new = list(records)
+        with self._locked():
+            for record in new:
+                line = (record.to_line() + "\n").encode()
+                # One call for one line: whoever kills us cuts at most the last one.
+                if os.write(self._descriptor, line) != len(line):
+                    raise RecordsError(f"records file {self.path} took only part of a line")
+            os.fsync(self._descriptor)
+        for record in new:
+            self.records.add(record)
+
+    def _repaired(self) -> bytes:
+        """The content, after a last line that was cut is gone."""
+        data = self.path.read_bytes()
+        if not data or data.endswith(b"\n"):
+            return data
+        whole, _, last = data.rpartition(b"\n")
+        try:
+            Record.from_line(last)
+        except ValueError:
+            if b"\n" not in data and not data.startswith(b'{"schema"'[: len(data)]):
+                raise RecordsError(f"{self.path} is no records file; give another name") from None
+            kept = len(whole) + 1 if b"\n" in data else 0
+            os.ftruncate(self._descriptor, kept)
+            log.warning("%s: the last line was cut and is dropped", self.path)
+            return data[:kept]
+        os.write(self._descriptor, b"\n")
+        return data + b"\n"
+
+    def _locked(self) -> _Locked:
+        return _Locked(self._descriptor)
+
+
+class _Locked:
+    """Nobody else repairs or writes the file meanwhile."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def __enter__(self) -> None:
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+
+    def __exit__(self, *_: object) -> None:
+        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
