@@ -175,6 +175,11 @@ class _Serializer:
         }
         if spec.options is not None:
             name, options = spec.options
+            # Lists first: a vector cannot be written inside the table that refers to it.
+            options = {
+                key: self._numbers(value, np.int32) if isinstance(value, list | tuple) else value
+                for key, value in options.items()
+            }
             fields["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, name)
             fields["BuiltinOptions"] = self._table(name, options)
         return self._table("Operator", fields)

@@ -22,6 +22,7 @@ import numpy as np
 
 from utvm_deploy import process
 from utvm_deploy.errors import VerifyError
+from utvm_deploy.frontend.formats import converted
 from utvm_deploy.graph.model import Array
 
 _PACKAGE = "ai-edge-litert"
@@ -37,7 +38,7 @@ _START_TIMEOUT_S = 60.0
 # The reference kernels do at least 20 million MACs a second; models here stay below 100 million.
 _SAMPLE_TIMEOUT_S = 10.0
 
-_RESULTS, _REFUSAL = "results.npz", "refusal.txt"
+_INPUTS, _RESULTS, _REFUSAL = "inputs.npz", "results.npz", "refusal.txt"
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,16 +73,32 @@ def run_reference(
         timeout_s = _START_TIMEOUT_S + _SAMPLE_TIMEOUT_S * len(samples)
     with tempfile.TemporaryDirectory(prefix="utvm-oracle-") as name:
         directory = Path(name)
-        arrays = {f"{s}_{i}": a for s, sample in enumerate(samples) for i, a in enumerate(sample)}
-        np.savez(directory / "inputs.npz", **arrays)  # type: ignore[arg-type]
+        file = _readable(path, directory)
+        save_samples(directory, samples)
         completed = process.run(
-            [sys.executable, "-m", __name__, str(path), name],
+            [sys.executable, "-m", __name__, str(file), name],
             timeout_s=timeout_s,
-            env=_child_environment(),
+            env=child_environment(),
         )
         if not completed.is_ok:
             raise VerifyError(_explanation(path, directory, completed, timeout_s))
-        return _load_results(path, directory / _RESULTS, len(samples))
+        return load_results(path, directory, len(samples))
+
+
+def save_samples(directory: Path, samples: Sequence[Sequence[Array]]) -> None:
+    """Leave the samples where the child looks for them."""
+    arrays = {f"{s}_{i}": a for s, sample in enumerate(samples) for i, a in enumerate(sample)}
+    np.savez(directory / _INPUTS, **arrays)  # type: ignore[arg-type]
+
+
+def _readable(path: Path, directory: Path) -> Path:
+    """The file for LiteRT: a model of another format as what it is converted to."""
+    data = converted(path)
+    if data is None:
+        return path
+    file = directory / "model.tflite"
+    file.write_bytes(data)
+    return file
 
 
 def _check_installed() -> None:
@@ -98,7 +115,7 @@ def _check_installed() -> None:
         )
 
 
-def _child_environment() -> dict[str, str]:
+def child_environment() -> dict[str, str]:
     """Lets the child import this package, from wherever this process did."""
     root = str(Path(__file__).resolve().parents[2])
     inherited = os.environ.get("PYTHONPATH")
@@ -108,14 +125,13 @@ def _child_environment() -> dict[str, str]:
 def _explanation(
     path: Path, directory: Path, completed: process.Completed, timeout_s: float
 ) -> str:
-    refusal = directory / _REFUSAL
     if completed.timed_out:
         return (
             f"the reference interpreter took more than {timeout_s:g} s on {path.name}; "
             "use fewer samples"
         )
     # An empty one: the disk was too full to say why; standard error holds the reason.
-    if refusal.exists() and (reason := refusal.read_text("utf-8")):
+    if reason := read_refusal(directory):
         return f"the reference interpreter refuses {path.name}: {reason}"
     lines = completed.output.strip().splitlines()
     last_words = f" ({lines[-1].strip()})" if lines else ""
@@ -128,9 +144,16 @@ def _explanation(
     )
 
 
-def _load_results(path: Path, results: Path, samples: int) -> ReferenceRun:
+def read_refusal(directory: Path) -> str:
+    """Why the child refused the model, or an empty string."""
+    refusal = directory / _REFUSAL
+    return refusal.read_text("utf-8") if refusal.exists() else ""
+
+
+def load_results(path: Path, directory: Path, samples: int) -> ReferenceRun:
+    """What the child left; ``path`` is the model's, for messages."""
     try:
-        with np.load(results, allow_pickle=False) as file:
+        with np.load(directory / _RESULTS, allow_pickle=False) as file:
             stacked = {int(key): file[key] for key in file.files if key != "outputs"}
             numbers = [int(number) for number in file["outputs"]]
     except (OSError, ValueError, KeyError) as exc:
@@ -142,8 +165,8 @@ def _load_results(path: Path, results: Path, samples: int) -> ReferenceRun:
     return ReferenceRun(outputs, tensors)
 
 
-def _child(model: str, directory: Path) -> int:
-    """The child: run all samples, leave results or a refusal."""
+def interpret_or_explain(model: str, directory: Path) -> int:
+    """In the child: run all samples, leave results or a refusal; the exit status."""
     try:
         _interpret(model, directory)
     except Exception as exc:  # whatever it is, it is LiteRT's or the model's: the parent tells
@@ -170,7 +193,7 @@ def _interpret(model: str, directory: Path) -> None:
     kept += outputs
     kept = list(dict.fromkeys(kept))
     collected: dict[int, list[Any]] = {number: [] for number in kept}
-    with np.load(directory / "inputs.npz", allow_pickle=False) as file:
+    with np.load(directory / _INPUTS, allow_pickle=False) as file:
         samples = _samples(file)
     for sample in samples:
         if len(sample) != len(inputs):
@@ -195,4 +218,4 @@ def _samples(file: Mapping[str, Array]) -> list[list[Array]]:
 
 
 if __name__ == "__main__":
-    sys.exit(_child(sys.argv[1], Path(sys.argv[2])))
+    sys.exit(interpret_or_explain(sys.argv[1], Path(sys.argv[2])))

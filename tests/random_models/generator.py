@@ -1,0 +1,94 @@
+"""A seed becomes a recipe: which operators follow each other, and what they read.
+
+Model number N puts one operator in the middle of its attention, so that all come up equally often;
+around it, anything goes that fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from random_models.draw import Draw, Scope
+from random_models.operations import OPERATIONS
+from random_models.operations.operation import Operation
+from random_models.recipe import CONSTANT, INPUT, Recipe, Ref, Step, Unfit
+from utvm_deploy.frontend.operators import IMPORTERS
+
+# Steps beyond the first; most faults need one or two.
+_STEPS = (1, 1, 2, 2, 3, 3, 4, 5, 6, 8, 10)
+# How often in a row nothing may fit before the model is as long as it gets.
+_ATTEMPTS = 12
+
+
+def supported_kinds() -> tuple[str, ...]:
+    """The operators that models are made of: imported, and known here."""
+    return tuple(sorted(kind for kind in IMPORTERS if kind in OPERATIONS))
+
+
+def generate(seed: int, kinds: Sequence[str] | None = None) -> Recipe:
+    """The model of that number; the same in every run with the same operators.
+
+    ``kinds`` are the operators to use, all that are supported by default.
+    """
+    kinds = supported_kinds() if kinds is None else kinds
+    scope = Scope(Draw(seed))
+    draw = scope.draw
+    first = kinds[seed % len(kinds)]
+    _start(scope, first)
+    for _ in range(draw.one(_STEPS) - 1):
+        _extend(scope, draw.one(kinds))
+    return Recipe(tuple(scope.steps), _outputs(scope))
+
+
+def _start(scope: Scope, kind: str) -> None:
+    """An input, and the operator in question on it."""
+    operation = OPERATIONS[kind]
+    while True:
+        x = _new_input(scope, operation)
+        if x is not None and _append(scope, kind, x) is not None:
+            return
+        scope.cut(0)
+
+
+def _extend(scope: Scope, kind: str) -> None:
+    """One more operator of that kind, on a value that there is or on a new input."""
+    operation, draw = OPERATIONS[kind], scope.draw
+    for _ in range(_ATTEMPTS):
+        before = len(scope.steps)
+        x = scope.pick(operation.takes, draw.one(operation.dtypes))
+        if x is None:
+            if draw.chance(0.7):
+                return
+            x = _new_input(scope, operation)
+        if x is not None and _append(scope, kind, x) is not None:
+            return
+        scope.cut(before)
+
+
+def _new_input(scope: Scope, operation: Operation) -> Ref | None:
+    """A model input of a shape that the operator likes."""
+    try:
+        x = scope.input(operation.shape(scope.draw), scope.draw.one(operation.dtypes))
+    except Unfit:
+        return None
+    return x if operation.takes(scope.spec(x)) else None
+
+
+def _append(scope: Scope, kind: str, x: Ref) -> Ref | None:
+    try:
+        step: Step | None = OPERATIONS[kind].propose(scope, x)
+        return None if step is None else scope.add(step)
+    except Unfit:
+        return None
+
+
+def _outputs(scope: Scope) -> tuple[Ref, ...]:
+    """What nothing reads, and now and then what something does."""
+    read = {ref for step in scope.steps for ref in step.inputs}
+    chosen = []
+    for ref in scope.refs():
+        if scope.steps[ref[0]].kind in (INPUT, CONSTANT):
+            continue
+        if ref not in read or scope.draw.chance(0.1):
+            chosen.append(ref)
+    return tuple(chosen)

@@ -1,0 +1,18 @@
+"""One generator for each operator: the table that random models are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from random_models.operations import elementwise, movement, products, reductions, windows
+from random_models.operations.operation import Operation
+
+#: TFLite's name -> how to think of one and how to write it. Operators that are not imported yet may
+#: stand here already: models are made of what is in IMPORTERS.
+OPERATIONS: Mapping[str, Operation] = {
+    **windows.OPERATIONS,
+    **products.OPERATIONS,
+    **elementwise.OPERATIONS,
+    **movement.OPERATIONS,
+    **reductions.OPERATIONS,
+}

@@ -1,0 +1,196 @@
+"""Operators that work on one element at a time, and those that change the type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from tflite_serializer import Options
+from tflite_writer import ModelWriter
+
+from random_models.draw import Draw, Scope, Shape
+from random_models.operations.operation import (
+    Operation,
+    Propose,
+    number,
+    output_quantization,
+    partner,
+    real,
+    word,
+)
+from random_models.recipe import QUANTIZED, Attribute, Ref, Step, values
+
+_ACTIVATIONS = {"NONE": 0, "RELU": 1, "RELU_N1_TO_1": 2, "RELU6": 3}
+#: Options table, whether it fuses an activation, whether all scales must be equal.
+_BINARY = {
+    "ADD": ("AddOptions", True, False),
+    "SUB": ("SubOptions", True, False),
+    "MUL": ("MulOptions", True, False),
+    "MINIMUM": ("MaximumMinimumOptions", False, True),
+    "MAXIMUM": ("MaximumMinimumOptions", False, True),
+    "SQUARED_DIFFERENCE": ("SquaredDifferenceOptions", False, False),
+}
+
+
+def _broadcastable(draw: Draw, shape: Shape) -> Shape:
+    """Another shape that broadcasts with this one, mostly to this one."""
+    kind = draw.rng.random()
+    if kind < 0.5:
+        return shape
+    if kind < 0.6:
+        return (1,) * draw.between(1, len(shape))
+    if kind < 0.75:
+        return shape[draw.between(0, len(shape) - 1) :]
+    other = [d if draw.chance(0.6) else 1 for d in shape]
+    if kind < 0.9:
+        other = [d if d > 1 or draw.chance(0.6) else draw.between(1, 4) for d in other]
+    return tuple(other)
+
+
+def _binary(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
+    table, fuses, _ = _BINARY[step.kind]
+    shape = np.broadcast_shapes(*(m.tensors[i].shape for i in inputs))
+    x = m.tensors[inputs[0]]
+    if "scale" in step.attributes:
+        out = m.tensor(shape, x.dtype, real(step, "scale"), number(step, "zero_point"))
+    else:
+        out = m.tensor(shape, x.dtype, x.scales, x.zero_points)
+    fields = {"FusedActivationFunction": _ACTIVATIONS[word(step, "activation")]} if fuses else {}
+    m.operator(step.kind, inputs, [out], (table, fields))
+    return (out,)
+
+
+def _proposed_binary(kind: str) -> Propose:
+    _, fuses, equal = _BINARY[kind]
+
+    def propose(scope: Scope, x: Ref) -> Step:
+        draw, spec = scope.draw, scope.spec(x)
+        y = partner(scope, x, _broadcastable(draw, spec.shape), equal=equal)
+        one, other = spec.scales[0], scope.spec(y).scales[0]
+        attributes: dict[str, Attribute] = {}
+        if kind in ("MUL", "SQUARED_DIFFERENCE"):
+            attributes = output_quantization(draw, one * other * 60)
+        elif not equal:
+            attributes = output_quantization(draw, max(one, other) * 1.5)
+        if fuses:
+            attributes["activation"] = draw.activation()
+        return Step(kind, (x, y) if draw.chance(0.7) else (y, x), attributes)
+
+    return propose
+
+
+#: Options table of operators that requantize; the size of the output beside the input's.
+_UNARY: dict[str, Options | None] = {
+    "RELU": None,
+    "RELU6": None,
+    "RELU_N1_TO_1": None,
+    "RELU_0_TO_1": None,
+    "HARD_SWISH": ("HardSwishOptions", {}),
+    "ABS": ("AbsOptions", {}),
+}
+#: The only output quantization that these have.
+_FIXED = {"LOGISTIC": (1 / 256, -128), "TANH": (1 / 128, 0)}
+
+
+def _unary(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
+    options = _UNARY.get(step.kind)
+    scale, zero_point = _FIXED.get(step.kind) or (real(step, "scale"), number(step, "zero_point"))
+    x = m.tensors[inputs[0]]
+    out = m.tensor(x.shape, x.dtype, scale, zero_point)
+    m.operator(step.kind, inputs, [out], options)
+    return (out,)
+
+
+def _proposed_unary(kind: str) -> Propose:
+    def propose(scope: Scope, x: Ref) -> Step:
+        spec, draw = scope.spec(x), scope.draw
+        if kind in _FIXED:
+            return Step(kind, (x,))
+        attributes = output_quantization(draw, spec.scales[0])
+        if draw.chance(0.25):  # it may then be fused into what comes before
+            attributes = {"scale": spec.scales[0], "zero_point": spec.zero_points[0]}
+        return Step(kind, (x,), attributes)
+
+    return propose
+
+
+def _same(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
+    x = m.tensors[inputs[0]]
+    out = m.tensor(x.shape, x.dtype, x.scales, x.zero_points)
+    m.operator(step.kind, inputs, [out], ("NegOptions", {}))
+    return (out,)
+
+
+def _leaky(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
+    x = m.tensors[inputs[0]]
+    out = m.tensor(x.shape, x.dtype, real(step, "scale"), number(step, "zero_point"))
+    m.operator(step.kind, inputs, [out], ("LeakyReluOptions", {"Alpha": real(step, "alpha")}))
+    return (out,)
+
+
+def _propose_leaky(scope: Scope, x: Ref) -> Step:
+    draw = scope.draw
+    alpha = float(np.float32(draw.one((0.1, 0.01, 0.3, 0.5, 0.999, draw.rng.uniform(0, 1.5)))))
+    quantization = output_quantization(draw, scope.spec(x).scales[0])
+    return Step("LEAKY_RELU", (x,), {"alpha": alpha, **quantization})
+
+
+def _prelu(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
+    x = m.tensors[inputs[0]]
+    shape = tuple(step.attributes["alpha_shape"])  # type: ignore[arg-type]
+    if np.broadcast_shapes(x.shape, shape) != x.shape:
+        raise ValueError(f"alpha of {shape} for {x.shape}")
+    data = values(np.random.default_rng(step.seed), word(step, "fill"), shape, "int8")
+    alpha = m.constant(data, real(step, "alpha_scale"), number(step, "alpha_zero_point"))
+    out = m.tensor(x.shape, x.dtype, real(step, "scale"), number(step, "zero_point"))
+    m.operator("PRELU", [inputs[0], alpha], [out])
+    return (out,)
+
+
+def _propose_prelu(scope: Scope, x: Ref) -> Step:
+    draw, spec = scope.draw, scope.spec(x)
+    shape = draw.one(((*(1,) * (len(spec.shape) - 2), spec.shape[-1]), spec.shape[1:], spec.shape))
+    attributes = {
+        "alpha_shape": shape or (1,),
+        "alpha_scale": float(np.float32(10 ** draw.rng.uniform(-4, -1))),
+        "alpha_zero_point": draw.zero_point(),
+        "fill": draw.fill(),
+        **output_quantization(draw, spec.scales[0]),
+    }
+    return Step("PRELU", (x,), attributes, draw.seed())
+
+
+def _quantize(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
+    x, dtype = m.tensors[inputs[0]], word(step, "dtype")
+    out = m.tensor(x.shape, dtype, real(step, "scale"), number(step, "zero_point"))
+    m.operator("QUANTIZE", inputs, [out], ("QuantizeOptions", {}))
+    return (out,)
+
+
+def _propose_quantize(scope: Scope, x: Ref) -> Step:
+    draw, spec = scope.draw, scope.spec(x)
+    natural = spec.scales[0] if spec.dtype in QUANTIZED else 0.02
+    attributes: dict[str, Attribute] = {"dtype": "int8", **output_quantization(draw, natural)}
+    if spec.dtype == "int8" and draw.chance(0.15):
+        attributes.update(dtype="uint8", zero_point=draw.between(0, 255))
+    return Step("QUANTIZE", (x,), attributes)
+
+
+def _dequantize(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
+    return (m.dequantize(inputs[0]),)
+
+
+OPERATIONS = {
+    **{kind: Operation(_binary, _proposed_binary(kind)) for kind in _BINARY},
+    **{kind: Operation(_unary, _proposed_unary(kind)) for kind in (*_UNARY, *_FIXED)},
+    "NEG": Operation(_same, lambda scope, x: Step("NEG", (x,))),
+    "LEAKY_RELU": Operation(_leaky, _propose_leaky),
+    "PRELU": Operation(
+        _prelu,
+        _propose_prelu,
+        lambda spec: len(spec.shape) >= 2,
+        lambda d: d.shape(d.between(2, 4)),
+    ),
+    "QUANTIZE": Operation(_quantize, _propose_quantize, dtypes=("int8", "float32", "uint8")),
+    "DEQUANTIZE": Operation(_dequantize, lambda scope, x: Step("DEQUANTIZE", (x,))),
+}

@@ -1,0 +1,115 @@
+"""Operators that reduce along dimensions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from tflite_writer import ModelWriter
+
+from random_models.draw import Scope
+from random_models.operations.operation import (
+    Operation,
+    Propose,
+    number,
+    numbers,
+    output_quantization,
+    real,
+)
+from random_models.recipe import Attribute, Ref, Step
+
+_REQUANTIZING = ("MEAN", "SUM")
+_KEEPING = ("REDUCE_MAX", "REDUCE_MIN")
+_TYPES = {"int32": 2, "int64": 4}
+
+
+def _reduce(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
+    x, axes = m.tensors[inputs[0]], numbers(step, "axes")
+    rank, keeps = len(x.shape), bool(step.attributes["keep_dims"])
+    if not axes or not all(-rank <= a < rank for a in axes):
+        raise ValueError(f"axes {axes} of {x.shape}")
+    reduced = {a % rank for a in axes}
+    shape = [1 if i in reduced else d for i, d in enumerate(x.shape) if keeps or i not in reduced]
+    if not shape:
+        raise ValueError("a scalar")
+    if "scale" in step.attributes:
+        out = m.tensor(shape, x.dtype, real(step, "scale"), number(step, "zero_point"))
+    else:
+        out = m.tensor(shape, x.dtype, x.scales, x.zero_points)
+    operands = [inputs[0], m.constant(np.array(axes, np.int32))]
+    m.operator(step.kind, operands, [out], ("ReducerOptions", {"KeepDims": keeps}))
+    return (out,)
+
+
+def _proposed_reduce(kind: str) -> Propose:
+    def propose(scope: Scope, x: Ref) -> Step:
+        draw, spec = scope.draw, scope.spec(x)
+        rank = len(spec.shape)
+        keeps = draw.chance(0.5) or rank == 1
+        most = rank if keeps else rank - 1
+        count = draw.between(1, most)
+        chosen = draw.rng.permutation(rank)[:count]
+        if rank == 4 and draw.chance(0.4):
+            chosen = np.array([1, 2])
+        axes = tuple(int(a) if draw.chance(0.7) else int(a) - rank for a in chosen)
+        attributes: dict[str, Attribute] = {"axes": axes, "keep_dims": keeps}
+        if kind in _REQUANTIZING:
+            terms = math.prod(spec.shape[a] for a in axes)
+            natural = spec.scales[0] * (math.sqrt(terms) if kind == "SUM" else 1.0)
+            attributes.update(output_quantization(draw, natural))
+            if draw.chance(0.2):
+                attributes.update(scale=spec.scales[0], zero_point=spec.zero_points[0])
+        return Step(kind, (x,), attributes)
+
+    return propose
+
+
+def _arg_max(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
+    shape, axis, dtype = (
+        list(m.tensors[inputs[0]].shape),
+        number(step, "axis"),
+        step.attributes["dtype"],
+    )
+    del shape[axis]
+    if not shape:
+        raise ValueError("a scalar")
+    out = m.tensor(shape, str(dtype))
+    constant = m.constant(np.array(axis, np.int32))
+    options = ("ArgMaxOptions", {"OutputType": _TYPES[str(dtype)]})
+    m.operator(step.kind, [inputs[0], constant], [out], options)
+    return (out,)
+
+
+def _proposed_arg(kind: str) -> Propose:
+    def propose(scope: Scope, x: Ref) -> Step:
+        draw, rank = scope.draw, len(scope.spec(x).shape)
+        axis = -1 if draw.chance(0.5) else draw.between(-rank, rank - 1)
+        return Step(kind, (x,), {"axis": axis, "dtype": draw.one(tuple(_TYPES))})
+
+    return propose
+
+
+def _softmax(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
+    return (m.softmax(inputs[0], beta=real(step, "beta")),)
+
+
+def _propose_softmax(scope: Scope, x: Ref) -> Step:
+    draw = scope.draw
+    beta = 1.0 if draw.chance(0.6) else float(np.float32(10 ** draw.rng.uniform(-2, 1)))
+    return Step("SOFTMAX", (x,), {"beta": beta})
+
+
+OPERATIONS = {
+    **{kind: Operation(_reduce, _proposed_reduce(kind)) for kind in (*_REQUANTIZING, *_KEEPING)},
+    **{
+        kind: Operation(
+            _arg_max,
+            _proposed_arg(kind),
+            lambda spec: len(spec.shape) > 1,
+            lambda draw: draw.shape(draw.between(2, 4)),
+        )
+        for kind in ("ARG_MAX", "ARG_MIN")
+    },
+    "SOFTMAX": Operation(_softmax, _propose_softmax),
+}

@@ -1,0 +1,112 @@
+"""A random model before it is a file: steps in order, each an operator with plain attributes.
+
+Everything is data, so that the minimizer can drop a step or change an attribute and write the model
+again: shapes follow from the steps before, weights from a step's seed. A model input is a step
+without inputs (INPUT), and so is a constant (CONSTANT).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from tflite_writer import ModelWriter
+
+#: A number, a flag, a word or a list of whole numbers.
+Attribute = bool | int | float | str | tuple[int, ...]
+#: A value: which step makes it, and which of that step's outputs it is.
+Ref = tuple[int, int]
+
+INPUT, CONSTANT = "INPUT", "CONSTANT"
+#: The quantized types, with the range of their values.
+QUANTIZED = ("int8", "uint8", "int16")
+
+
+class Unfit(Exception):
+    """The attributes do not fit the shapes that they meet: there is no such model."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operator, input or constant."""
+
+    kind: str  # TFLite's name, INPUT or CONSTANT
+    inputs: tuple[Ref, ...] = ()
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    seed: int = 0  # of its weights and other constants
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A whole model."""
+
+    steps: tuple[Step, ...]
+    outputs: tuple[Ref, ...]
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The operators in order."""
+        return tuple(s.kind for s in self.steps if s.kind not in (INPUT, CONSTANT))
+
+
+def write(recipe: Recipe) -> ModelWriter:
+    """The model; Unfit if the steps do not fit each other."""
+    writer = ModelWriter("utvm_deploy random model")
+    made: list[tuple[int, ...]] = []
+    for step in recipe.steps:
+        made.append(add_step(writer, made, step))
+    if not recipe.outputs or not recipe.kinds:
+        raise Unfit("a model needs an operator and an output")
+    writer.output(*(made[step][output] for step, output in recipe.outputs))
+    return writer
+
+
+def add_step(writer: ModelWriter, made: list[tuple[int, ...]], step: Step) -> tuple[int, ...]:
+    """Write one step behind those that ``made`` tells of; the tensors that it makes."""
+    from random_models.operations import OPERATIONS
+
+    try:
+        inputs = [made[step_number][output] for step_number, output in step.inputs]
+        if step.kind == INPUT:
+            return (_input(writer, step),)
+        if step.kind == CONSTANT:
+            return (_constant(writer, step),)
+        before = len(writer.tensors)
+        outputs = OPERATIONS[step.kind].build(writer, step, inputs)
+    except (IndexError, ValueError, ZeroDivisionError, OverflowError) as exc:
+        raise Unfit(f"{step.kind}: {exc}") from exc
+    for spec in writer.tensors[before:]:
+        if any(d < 1 for d in spec.shape):
+            raise Unfit(f"{step.kind}: shape {spec.shape}")
+    return outputs
+
+
+def values(rng: np.random.Generator, fill: str, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Contents of a constant: ``fill`` is random, ends (only the extremes), ones or zeros."""
+    info = np.iinfo(dtype)
+    if fill == "random":
+        return rng.integers(info.min, info.max, shape, dtype=dtype, endpoint=True)
+    if fill == "ends":
+        return rng.choice(np.array([info.min, info.max], dtype), shape)
+    return np.full(shape, {"ones": 1, "zeros": 0}[fill], dtype)
+
+
+def _quantization(step: Step) -> tuple[float | None, int]:
+    if step.attributes["dtype"] not in QUANTIZED:
+        return None, 0
+    return float(step.attributes["scale"]), int(step.attributes["zero_point"])
+
+
+def _input(writer: ModelWriter, step: Step) -> int:
+    shape, dtype = step.attributes["shape"], str(step.attributes["dtype"])
+    number = writer.tensor(shape, dtype, *_quantization(step))
+    writer.inputs.append(number)
+    return number
+
+
+def _constant(writer: ModelWriter, step: Step) -> int:
+    rng = np.random.default_rng(step.seed)
+    shape, dtype = step.attributes["shape"], str(step.attributes["dtype"])
+    data = values(rng, str(step.attributes["fill"]), shape, dtype)
+    return writer.constant(data, *_quantization(step))

@@ -1,0 +1,194 @@
+"""Runs models on a board and in the oracle, and says what came of each.
+
+A ``Rig`` holds a connected device and an oracle for many models: each is compiled, loaded into RAM
+beside the running image, run, compared byte for byte and layer for layer, and unloaded.
+"""
+
+from __future__ import annotations
+
+import enum
+import tempfile
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+from tflite_writer import ModelWriter
+
+from random_models.oracle import Oracle, OracleDies, OracleRefuses
+from random_models.recipe import Recipe, write
+from utvm_deploy.bench.samples import Samples
+from utvm_deploy.bench.verify import Verification, verify
+from utvm_deploy.board import load_board
+from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.device import INSTRUCTIONS, Device, connect
+from utvm_deploy.errors import CompileError, ModelError
+
+#: How each model is tried: random bytes, and only the ends of the range.
+SAMPLE_SEED = 5
+_ORIGIN = "random bytes, and extreme ones"
+
+Compile = Callable[[Path], CompiledModel]
+
+
+class Verdict(enum.Enum):
+    """What came of a model."""
+
+    EQUAL = "equal"
+    WRONG = "wrong bytes"
+    FAILED = "failed: a fault, or an error that is no answer"
+    REFUSED = "refused by us, run by the oracle"
+    BOTH_REFUSED = "refused by us and by the oracle"
+    ORACLE_REFUSED = "refused by the oracle"
+    ORACLE_DIED = "the oracle died or hung"
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether it is a bug of ours."""
+        return self in (Verdict.WRONG, Verdict.FAILED)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One model's."""
+
+    name: str
+    verdict: Verdict
+    detail: str = ""
+    output_bytes: int = 0  # compared
+    layer_bytes: int = 0
+    # The operator whose output is the first that is wrong.
+    wrong_kind: str = ""
+
+
+def samples_for(model: ModelWriter) -> tuple[tuple[np.ndarray, ...], ...]:
+    """Two samples for the model's inputs, always the same for the same shapes."""
+    rng = np.random.default_rng(SAMPLE_SEED)
+    specs = [model.tensors[number] for number in model.inputs]
+    shapes = [(spec.shape, spec.dtype) for spec in specs]
+    return samples_of_shapes(rng, shapes)
+
+
+def samples_of_shapes(
+    rng: np.random.Generator, shapes: Sequence[tuple[tuple[int, ...], str]]
+) -> tuple[tuple[np.ndarray, ...], ...]:
+    """One sample of any values, one of extreme ones only."""
+    samples = []
+    for is_extreme in (False, True):
+        sample = []
+        for shape, dtype in shapes:
+            if dtype == "float32":
+                spread = 100.0 if is_extreme else 1.0
+                sample.append(rng.normal(0, spread, shape).astype(np.float32))
+                continue
+            info = np.iinfo(dtype)
+            values = rng.integers(info.min, info.max, shape, dtype, endpoint=True)
+            if is_extreme:
+                values = rng.choice(np.array([info.min, info.max, 0], dtype), shape)
+            sample.append(values)
+        samples.append(tuple(sample))
+    return tuple(samples)
+
+
+class Rig:
+    """A device and an oracle; a context manager.
+
+    ``compile_file`` stands in for the compiler, for tests that want a wrong one.
+    """
+
+    def __init__(self, board: str, compile_file: Compile | None = None) -> None:
+        self.board = load_board(board)
+        self._compile = compile_file or (lambda path: compile_model(path, self.board))
+        self._resources = ExitStack()
+
+    def __enter__(self) -> Rig:
+        with ExitStack() as stack:
+            folder = tempfile.TemporaryDirectory(prefix="utvm-random-")
+            self._folder = Path(stack.enter_context(folder))
+            self._oracle = stack.enter_context(Oracle())
+            device = connect(self.board, timing=INSTRUCTIONS)
+            stack.callback(device.close)
+            self._device: Device = device
+            self._resources = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._resources.close()
+
+    def check(self, recipe: Recipe, name: str = "model") -> Outcome:
+        """What comes of a recipe; Unfit if it is none."""
+        model = write(recipe)
+        path = model.save(self._folder / f"{name}.tflite")
+        try:
+            return self.check_file(path, samples_for(model))
+        finally:
+            path.unlink()
+
+    def check_file(self, path: Path, samples: Sequence[Sequence[np.ndarray]]) -> Outcome:
+        """What comes of a model file."""
+        name = path.stem
+        inputs = tuple(tuple(sample) for sample in samples)
+        try:
+            reference = self._oracle.run(path, inputs)
+        except OracleDies as exc:
+            return Outcome(name, Verdict.ORACLE_DIED, str(exc))
+        except OracleRefuses as exc:
+            verdict, why = Verdict.ORACLE_REFUSED, str(exc)
+            try:
+                self._compile(path)
+            except (ModelError, CompileError):
+                verdict = Verdict.BOTH_REFUSED
+            except Exception:
+                return Outcome(name, Verdict.FAILED, _last_line(traceback.format_exc()))
+            return Outcome(name, verdict, why)
+        try:
+            compiled = self._compile(path)
+        except (ModelError, CompileError) as exc:
+            return Outcome(name, Verdict.REFUSED, str(exc).removeprefix(f"{path}: "))
+        except Exception:
+            return Outcome(name, Verdict.FAILED, _last_line(traceback.format_exc()))
+        try:
+            loaded = self._device.load(compiled, into="ram")
+            try:
+                run = Samples(inputs, None, _ORIGIN)
+                found = verify(loaded, path, run, reference=reference)
+                self._device.sync()
+            finally:
+                loaded.unload()
+        except Exception:
+            return Outcome(name, Verdict.FAILED, _last_line(traceback.format_exc()))
+        return _outcome(name, found)
+
+
+def _outcome(name: str, found: Verification) -> Outcome:
+    sizes = (found.output_bytes, found.layer_bytes)
+    if found.ok:
+        return Outcome(name, Verdict.EQUAL, "", *sizes)
+    wrong = [check for check in found.layers if check.mismatch]
+    if wrong:
+        first, mismatch = wrong[0].layer.kind, wrong[0].mismatch
+    else:
+        first, mismatch = "the model's output", found.mismatches[0]
+    assert mismatch is not None
+    detail = (
+        f"{first} {mismatch.tensor}: {mismatch.wrong_elements} of {mismatch.elements} elements, "
+        f"{list(mismatch.element)} is {mismatch.got:g} instead of {mismatch.expected:g} "
+        f"(sample {mismatch.sample})"
+    )
+    return Outcome(name, Verdict.WRONG, detail, *sizes, wrong_kind=first)
+
+
+def _last_line(said: str) -> str:
+    """Where an error comes from, and what it says."""
+    lines = said.strip().splitlines()
+    places = [line.strip() for line in lines if line.startswith("  File ")]
+    return f"{lines[-1]} ({places[-1]})" if places else lines[-1]
