@@ -2,10 +2,14 @@
 
     [boards.my_board]          # a board's name
     port = "/dev/ttyACM0"      # serial port, or a pyserial URL
+    probe = "pyocd"            # optional: which of the board file's probes
     probe_serial = "0670FF"    # optional: which of several debug probes
+    server = "localhost:3333"  # optional: a GDB server that runs already
     baud = 115200              # optional: instead of the board file's
 
-It is looked for at UTVM_BENCH, else in the current folder. Board files never say such things.
+Of several boards of a kind each has a table of its own, [[boards.my_board]], and is chosen by its
+probe_serial. The file is looked for at UTVM_BENCH, else in the current folder. Board files never
+say such things.
 """
 
 from __future__ import annotations
@@ -14,7 +18,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from utvm_deploy.toml_table import read_toml
+from utvm_deploy.errors import BoardError
+from utvm_deploy.toml_table import Table, read_toml
 
 FILE_NAME = "bench.toml"
 
@@ -24,8 +29,18 @@ class BenchEntry:
     """Where one board hangs; None where the file does not say."""
 
     port: str | None = None
+    probe: str | None = None
     probe_serial: str | None = None
+    server: str | None = None
     baud: int | None = None
+
+    @property
+    def server_address(self) -> tuple[str, int] | None:
+        """Host and port of the GDB server that runs already."""
+        if self.server is None:
+            return None
+        host, _, port = self.server.rpartition(":")
+        return host.strip("[]"), int(port)
 
 
 def bench_path() -> Path:
@@ -33,22 +48,55 @@ def bench_path() -> Path:
     return Path(os.environ.get("UTVM_BENCH") or FILE_NAME)
 
 
-def load_bench_entry(board_name: str) -> BenchEntry:
-    """What the bench file says of a board; an empty entry if it, or the file, is not there."""
+def load_bench() -> dict[str, tuple[BenchEntry, ...]]:
+    """All that the bench file says, by the boards' names; empty without a file."""
     path = bench_path()
     if not path.is_file():
-        return BenchEntry()
+        return {}
     top = read_toml(path)
-    entries: dict[str, BenchEntry] = {}
     boards = top.table("boards")
     top.finish()
     # All entries are read, so that a mistake anywhere shows at once.
-    for name in boards.keys_present:
-        table = boards.table(name)
-        entries[name] = BenchEntry(
-            port=table.text("port") if table.has("port") else None,
-            probe_serial=table.text("probe_serial") if table.has("probe_serial") else None,
-            baud=table.integer("baud", minimum=1) if table.has("baud") else None,
+    return {
+        name: tuple(_read_entry(table) for table in boards.table_or_tables(name))
+        for name in boards.keys_present
+    }
+
+
+def load_bench_entry(board_name: str, serial: str | None = None) -> BenchEntry:
+    """What the bench file says of a board; an empty entry if it, or the file, is not there.
+
+    Of several boards of that name it is the one whose ``probe_serial`` is ``serial``.
+    """
+    entries = load_bench().get(board_name, ())
+    if serial is not None:
+        # A serial number that no entry has is a board that the file does not know.
+        fitting = [entry for entry in entries if entry.probe_serial in (serial, None)]
+        named = [entry for entry in fitting if entry.probe_serial is not None]
+        entries = tuple(named or fitting)
+    if len(entries) > 1:
+        serials = ", ".join(entry.probe_serial or "(none)" for entry in entries)
+        raise BoardError(
+            f"{bench_path()} lists {len(entries)} boards {board_name}; choose one by its probe's "
+            f"serial number ({serials}) with --serial or UTVM_SERIAL"
         )
-        table.finish()
-    return entries.get(board_name, BenchEntry())
+    return entries[0] if entries else BenchEntry()
+
+
+def _read_entry(table: Table) -> BenchEntry:
+    def text(key: str) -> str | None:
+        return table.text(key) if table.has(key) else None
+
+    entry = BenchEntry(
+        port=text("port"),
+        probe=text("probe"),
+        probe_serial=text("probe_serial"),
+        server=text("server"),
+        baud=table.integer("baud", minimum=1) if table.has("baud") else None,
+    )
+    if entry.server is not None:
+        host, _, port = entry.server.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+            raise table.error("server", f"{entry.server!r} is not HOST:PORT")
+    table.finish()
+    return entry

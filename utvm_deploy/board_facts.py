@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from utvm_deploy.cores.core import CORES, Core
 from utvm_deploy.errors import BoardError
+from utvm_deploy.probe_programs import ProbeCommands
 
 # Probe kinds that need no command of their own: the image is started on this computer.
 CHILD_PROBE = "child"
@@ -113,16 +114,14 @@ class Project:
 
 
 @dataclass(frozen=True)
-class ProbeCommands:
-    """A flashing program's argument lists; ``{image}`` and ``{serial}`` are filled in."""
+class UsbId:
+    """What the board, or the probe on it, says of itself on USB; boards may share it."""
 
-    name: str
-    program: str
-    image_format: str  # what {image} is: elf, hex or bin
-    flash: tuple[str, ...]
-    reset: tuple[str, ...]
-    # Put in front of the others if the bench file names a probe by its serial number.
-    select: tuple[str, ...]
+    vendor: int
+    product: int
+    # Part of the product's name, and how its serial number begins; empty: any.
+    product_name: str = ""
+    serial_prefix: str = ""
 
 
 @dataclass(frozen=True)
@@ -131,6 +130,7 @@ class Probe:
 
     kinds: tuple[str, ...]
     commands: tuple[ProbeCommands, ...]
+    usb: tuple[UsbId, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -180,6 +180,12 @@ class Board:
     def has_cycle_model(self) -> bool:
         """Whether ticks can be modelled cycles: it is emulated, and its file asks for the model."""
         return self.emulator is not None and self.emulator.cycle_model
+
+    @property
+    def has_debug_link(self) -> bool:
+        """Whether a debugger's server can be had: its emulator's, or one of a probe."""
+        has_server = any(commands.server for commands in self.probe.commands)
+        return DEBUG_LINK in self.link.kinds or has_server
 
     @property
     def is_host(self) -> bool:

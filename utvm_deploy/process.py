@@ -52,7 +52,12 @@ TOOLS: Mapping[str, tuple[str, str]] = {
     "arm-none-eabi-objcopy": ("convert images", "sudo apt install binutils-arm-none-eabi"),
     "qemu-system-arm": ("run emulated boards", "sudo apt install qemu-system-arm"),
     "openocd": ("flash boards", "sudo apt install openocd"),
+    "pyocd": ("flash boards", "pip install pyocd"),
     "st-flash": ("flash STM32 boards", "sudo apt install stlink-tools"),
+    "st-util": ("debug STM32 boards", "sudo apt install stlink-tools"),
+    "JLinkExe": ("flash boards", "download the J-Link software from segger.com"),
+    "JLinkGDBServerCLExe": ("debug boards", "download the J-Link software from segger.com"),
+    "west": ("flash Zephyr builds", "pip install west"),
     "STM32_Programmer_CLI": (
         "flash STM32 boards",
         "download STM32CubeProgrammer from st.com and put its bin folder on PATH",

@@ -119,6 +119,10 @@ class Table:
         prefix = f"{self.path}." if self.path else ""
         return [Table(self.file, f"{prefix}{key}[{i}]", value) for i, value in enumerate(values)]
 
+    def table_or_tables(self, key: str) -> list[Table]:
+        """``[key]`` or ``[[key]]``, as the file has it."""
+        return self.tables(key) if isinstance(self._values.get(key), list) else [self.table(key)]
+
     def finish(self) -> None:
         """Refuse every key that was not asked for."""
         for key in self._values:

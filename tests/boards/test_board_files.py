@@ -87,11 +87,33 @@ def test_the_bench_file_says_what_hangs_where(
     bench = tmp_path / "bench.toml"
     bench.write_text(
         '[boards.nucleo_f746zg]\nport = "/dev/ttyACM7"\nprobe_serial = "0670FF"\nbaud = 9600\n'
+        'probe = "pyocd"\nserver = "[::1]:3333"\n'
     )
-    assert load_bench_entry("nucleo_f746zg") == BenchEntry("/dev/ttyACM7", "0670FF", 9600)
+    entry = load_bench_entry("nucleo_f746zg")
+    assert entry == BenchEntry("/dev/ttyACM7", "pyocd", "0670FF", "[::1]:3333", 9600)
+    assert entry.server_address == ("::1", 3333)
     assert load_bench_entry("stm32f746g_disco") == BenchEntry()
     bench.write_text('[boards.nucleo_f746zg]\nports = "/dev/ttyACM7"\n')
     with pytest.raises(BoardError, match=r"bench\.toml: boards\.nucleo_f746zg\.ports: unknown key"):
         load_bench_entry("stm32f746g_disco")
+    bench.write_text('[boards.nucleo_f746zg]\nserver = "localhost"\n')
+    with pytest.raises(BoardError, match=r"zg\.server: 'localhost' is not HOST:PORT"):
+        load_bench_entry("nucleo_f746zg")
     monkeypatch.setenv("UTVM_BENCH", str(tmp_path / "elsewhere.toml"))
     assert load_bench_entry("nucleo_f746zg") == BenchEntry()
+
+
+def test_the_bench_file_may_list_several_boards_of_a_kind(tmp_path: Path) -> None:
+    bench = tmp_path / "bench.toml"
+    bench.write_text(
+        '[[boards.nucleo_f746zg]]\nport = "/dev/ttyACM0"\nprobe_serial = "AA"\n'
+        '[[boards.nucleo_f746zg]]\nport = "/dev/ttyACM1"\nprobe_serial = "BB"\n'
+    )
+    assert load_bench_entry("nucleo_f746zg", "BB").port == "/dev/ttyACM1"
+    # A board that the file does not know has none of the others' ports.
+    assert load_bench_entry("nucleo_f746zg", "CC") == BenchEntry()
+    with pytest.raises(BoardError, match=r"lists 2 boards nucleo_f746zg; .* \(AA, BB\)"):
+        load_bench_entry("nucleo_f746zg")
+    bench.write_text('[[boards.nucleo_f746zg]]\nport = "A"\n[[boards.nucleo_f746zg]]\nbaud = 0\n')
+    with pytest.raises(BoardError, match=r"boards\.nucleo_f746zg\[1\]\.baud: 0 is not between"):
+        load_bench_entry("stm32f746g_disco")

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,10 +17,15 @@ import pytest
 
 from utvm_deploy import process
 from utvm_deploy.board import load_board
+from utvm_deploy.cli.main import main
 from utvm_deploy.errors import BoardError, MissingTool, NoDevice, ProbeError
+from utvm_deploy.probe import flash as flash_module
 from utvm_deploy.probe import flash_image, start
-from utvm_deploy.probe.argv import emulator_argv
-from utvm_deploy.project import Image
+from utvm_deploy.probe.argv import Wanted, emulator_argv, probe_argv, probe_script
+from utvm_deploy.probe.failures import failure
+from utvm_deploy.probe.flash import reset_board
+from utvm_deploy.probe_programs import PROBE_PROGRAMS
+from utvm_deploy.project import Image, build_image, create_project
 
 ELF = Path("/images/image.elf")
 
@@ -28,20 +41,85 @@ QEMU_ARGV = [
 OPENOCD_ARGV = [
     "openocd",
     *("-f", "board/stm32f746g-disco.cfg"),
-    *("-c", "program /images/image.elf verify reset exit"),
+    *("-c", "program {/images/image.elf} verify reset exit"),
 ]
 OPENOCD_SERIAL_ARGV = [
     "openocd",
     *("-c", "adapter serial 0670FF"),
     *("-f", "board/stm32f746g-disco.cfg"),
-    *("-c", "program /images/image.elf verify reset exit"),
+    *("-c", "program {/images/image.elf} verify reset exit"),
 ]
 OBJCOPY_ARGV_START = ["arm-none-eabi-objcopy", "-O", "binary", "/images/image.elf"]
-ST_FLASH_ARGV = ["st-flash", "--reset", "write", "/images/image.bin", "0x08000000"]
-CUBE_ARGV = [
-    "STM32_Programmer_CLI",
-    *("-c", "port=SWD", "mode=UR", "-w", "/images/image.elf", "-v", "-rst"),
-]
+CUBE = "STM32_Programmer_CLI"
+JLINK_DEVICE = ["-device", "STM32F746NG", "-if", "SWD", "-speed", "4000"]
+JLINK_QUIET = ["-autoconnect", "1", "-ExitOnError", "1", "-NoGui", "1"]
+WEST = ["west", "flash", "--skip-rebuild", "-d", "/images", "--runner"]
+PYOCD_TARGET = ["--no-wait", "--target", "stm32f746nghx"]
+ST_FLASH_WRITE = ["--reset", "write", "/images/image.bin", "0x08000000"]
+CUBE_WRITE = ["mode=UR", "-w", "/images/image.elf", "-v", "-rst"]
+# Probe -> without and with a serial number.
+ARGV = {
+    "pyocd": (
+        ["pyocd", "flash", *PYOCD_TARGET, "/images/image.elf"],
+        ["pyocd", "flash", *PYOCD_TARGET, "--uid", "0670FF", "/images/image.elf"],
+    ),
+    "stm32cubeprogrammer": (
+        [CUBE, "-c", "port=SWD", *CUBE_WRITE],
+        [CUBE, "-c", "port=SWD", "sn=0670FF", *CUBE_WRITE],
+    ),
+    "jlink": (
+        ["JLinkExe", *JLINK_DEVICE, *JLINK_QUIET, "-CommandFile", "COMMANDS"],
+        ["JLinkExe", "-USB", "0670FF", *JLINK_DEVICE, *JLINK_QUIET, "-CommandFile", "COMMANDS"],
+    ),
+    "st_flash": (
+        ["st-flash", *ST_FLASH_WRITE],
+        ["st-flash", "--serial", "0670FF", *ST_FLASH_WRITE],
+    ),
+    "west_openocd": ([*WEST, "openocd"], [*WEST, "openocd", "--serial", "0670FF"]),
+    "west_jlink": ([*WEST, "jlink"], [*WEST, "jlink", "--dev-id", "0670FF"]),
+}
+RESET_ARGV = {
+    "openocd": ["openocd", "-f", "board/stm32f746g-disco.cfg", "-c", "init; reset run; shutdown"],
+    "pyocd": ["pyocd", "reset", *PYOCD_TARGET],
+    "stm32cubeprogrammer": [CUBE, "-c", "port=SWD", "-rst"],
+    "jlink": ["JLinkExe", *JLINK_DEVICE, *JLINK_QUIET, "-CommandFile", "COMMANDS"],
+    "st_flash": ["st-flash", "reset"],
+}
+SERVER_ARGV = {
+    "openocd": [
+        *("openocd", "-c", "adapter serial 0670FF", "-f", "board/stm32f746g-disco.cfg"),
+        *("-c", "gdb_port 3333; tcl_port disabled; telnet_port disabled"),
+    ],
+    "pyocd": [
+        *("pyocd", "gdbserver", *PYOCD_TARGET, "--uid", "0670FF"),
+        *("--persist", "--port", "3333", "--telnet-port", "3334"),
+    ],
+    "jlink": [
+        *("JLinkGDBServerCLExe", "-select", "usb=0670FF", *JLINK_DEVICE),
+        *("-port", "3333", "-telnetport", "3334", "-swoport", "3335"),
+        *("-nogui", "-LocalhostOnly", "1"),
+    ],
+    "st_flash": ["st-util", "--serial", "0670FF", "-m", "-p", "3333"],
+}
+
+
+class FakeTool:
+    """A program of a shell script's that notes its arguments."""
+
+    def __init__(self, folder: Path, name: str, script: str) -> None:
+        self.folder = folder / "fake-bin"
+        self.folder.mkdir(exist_ok=True)
+        self._seen = folder / f"{name}.argv"
+        self.shadow(name, f"printf '%s\\n' \"$@\" > '{self._seen}'\n{script}")
+
+    def shadow(self, name: str, script: str) -> None:
+        path = self.folder / name
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+
+    def argv(self) -> list[str]:
+        """The arguments of the last start."""
+        return self._seen.read_text().splitlines()
 
 
 @pytest.fixture
@@ -68,10 +146,107 @@ def test_the_emulators_arguments() -> None:
 def test_flashing_arguments(disco: Image) -> None:
     assert dry(flash_image, disco) == [OPENOCD_ARGV]
     assert dry(flash_image, disco, serial="0670FF") == [OPENOCD_SERIAL_ARGV]
-    assert dry(flash_image, disco, probe="stm32cubeprogrammer") == [CUBE_ARGV]
-    objcopy, st_flash = dry(flash_image, disco, probe="st_flash")
+    for probe, (plain, chosen) in ARGV.items():
+        assert dry(flash_image, disco, probe=probe)[-1] == plain
+        assert dry(flash_image, disco, probe=probe, serial="0670FF")[-1] == chosen
+    assert {*ARGV, "openocd"} == set(disco.board.probe.kinds)
+    objcopy, _ = dry(flash_image, disco, probe="st_flash")
     assert objcopy[:-1] == OBJCOPY_ARGV_START
-    assert st_flash == ST_FLASH_ARGV
+
+
+def test_resetting_arguments(disco: Image) -> None:
+    for probe, argv in RESET_ARGV.items():
+        assert dry(reset_board, disco.board, probe=probe) == [argv]
+    assert dry(reset_board, disco.board, serial="0670FF") == [
+        ["openocd", "-c", "adapter serial 0670FF", *RESET_ARGV["openocd"][1:]]
+    ]
+    with pytest.raises(ProbeError, match=r"west_jlink cannot reset .*press its reset button"):
+        reset_board(disco.board, probe="west_jlink")
+
+
+def test_the_command_line_runs_the_same(
+    disco: Image, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    create_project(None, disco.board, tmp_path / "tree")
+    elf = tmp_path / "tree" / "build" / "image.elf"
+
+    def flashing(*arguments: str) -> list[str]:
+        assert main(["project", "flash", str(tmp_path / "tree"), "--dry-run", *arguments]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert "cmake" in lines[0]
+        commands = [shlex.split(line) for line in lines]
+        programs = {"JLinkExe", "west", "pyocd", "openocd", "st-flash", "STM32_Programmer_CLI"}
+        (found,) = [argv for argv in commands if argv and argv[0] in programs]
+        return found
+
+    for probe, (plain, chosen) in {"openocd": (OPENOCD_ARGV, OPENOCD_SERIAL_ARGV), **ARGV}.items():
+
+        def here(argv: Sequence[str]) -> list[str]:
+            built = [argument.replace("/images/image", str(elf)[:-4]) for argument in argv]
+            return [str(tmp_path / "tree" / "build") if a == "/images" else a for a in built]
+
+        assert flashing("--probe", probe) == here(plain)
+        assert flashing("--probe", probe, "--serial", "0670FF") == here(chosen)
+    assert flashing() == here(OPENOCD_ARGV)
+
+
+def test_serving_arguments(disco: Image) -> None:
+    for commands in disco.board.probe.commands:
+        if commands.name not in SERVER_ARGV:
+            assert commands.server is None
+            continue
+        assert commands.server is not None
+        wanted = Wanted(serial="0670FF", ports=(3333, 3334, 3335))
+        assert probe_argv(commands.name, commands.server, wanted) == SERVER_ARGV[commands.name]
+
+
+def test_no_placeholder_is_left() -> None:
+    """Of every program that a board may name, in everything that it does."""
+    wanted = Wanted("I", "B", "S", (1, 2, 3), "C")
+    for name, program in PROBE_PROGRAMS.items():
+        facts = {"flash_address": "0x0", **{fact: fact.upper() for fact in program.facts}}
+        commands = program.for_board(facts)
+        for action in (commands.flash, commands.reset, commands.server):
+            if action is not None:
+                words = [*probe_argv(name, action, wanted), probe_script(action, wanted)]
+                left = re.compile("[{](?!I[}])")  # OpenOCD's own braces around the image stay
+                assert not [word for word in words if left.search(word)]
+                assert any("S" in word for word in words)
+
+
+def test_a_command_file_is_there_while_the_program_runs(
+    disco: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = FakeTool(
+        tmp_path, "JLinkExe", 'while [ $# -gt 1 ]; do shift; done; cat "$1" >&2; exit 3'
+    )
+    tool.shadow("arm-none-eabi-objcopy", 'for last; do :; done; : > "$last"')
+    monkeypatch.setenv("PATH", f"{tool.folder}:/bin:/usr/bin")
+    image = Image(tmp_path / "image.elf", disco.board)
+    with pytest.raises(ProbeError, match="with JLinkExe failed: q; is the board") as caught:
+        flash_image(image, probe="jlink")
+    assert "COMMANDS" not in str(caught.value)
+    argv = tool.argv()
+    assert argv[-2] == "-CommandFile" and not Path(argv[-1]).exists()
+    flash = next(one.flash for one in disco.board.probe.commands if one.name == "jlink")
+    assert probe_script(flash, Wanted(image="a b.hex")) == 'r\nloadfile "a b.hex"\nr\ng\nq\n'
+
+
+def test_west_flashes_zephyr_builds_only(
+    disco: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elf = tmp_path / "app" / "build" / "zephyr" / "zephyr.elf"
+    elf.parent.mkdir(parents=True)
+    image = Image(elf, disco.board)
+    with pytest.raises(
+        ProbeError, match=r"west_openocd flashes what Zephyr built, and .*zephyr\.elf"
+    ):
+        flash_image(image, probe="west_openocd")
+    (elf.parent / "runners.yaml").write_text("config:\n")
+    west = FakeTool(tmp_path, "west", "exit 0")
+    monkeypatch.setenv("PATH", f"{west.folder}:/bin:/usr/bin")
+    flash_image(image, probe="west_openocd")
+    assert west.argv()[:4] == ["flash", "--skip-rebuild", "-d", str(elf.parents[1])]
 
 
 def test_the_bench_file_names_the_probe(disco: Image, tmp_path: Path) -> None:
@@ -79,19 +254,45 @@ def test_the_bench_file_names_the_probe(disco: Image, tmp_path: Path) -> None:
     assert dry(flash_image, disco) == [OPENOCD_SERIAL_ARGV]
 
 
+def test_several_boards_of_a_kind(disco: Image, tmp_path: Path) -> None:
+    (tmp_path / "bench.toml").write_text(
+        '[[boards.stm32f746g_disco]]\nprobe_serial = "AA"\nprobe = "pyocd"\n'
+        '[[boards.stm32f746g_disco]]\nprobe_serial = "BB"\n'
+    )
+    assert dry(flash_image, disco, serial="AA")[0][0] == "pyocd"
+    assert dry(flash_image, disco, serial="BB")[0][0] == "openocd"
+    with pytest.raises(
+        BoardError, match=r"lists 2 boards .* serial number \(AA, BB\) with --serial"
+    ):
+        flash_image(disco)
+
+
 def test_every_real_board_can_be_flashed_with_each_of_its_probes() -> None:
     for name in ("stm32f746g_disco", "nucleo_f746zg"):
         board = load_board(name)
         assert len(board.probe.kinds) >= 2
-        for kind in board.probe.kinds:
-            *_, argv = dry(flash_image, Image(ELF, board), probe=kind)
-            assert any("/images/image." in argument for argument in argv)
-            assert not any("{image}" in argument for argument in argv)
+        for commands in board.probe.commands:
+            *_, argv = dry(flash_image, Image(ELF, board), probe=commands.name)
+            words = [*argv, *commands.flash.script]
+            assert any("/images" in word or word.endswith('{image}"') for word in words)
 
 
-def test_a_probe_that_cannot_choose_says_so(disco: Image) -> None:
+def test_a_probe_that_cannot_choose_says_so(disco: Image, tmp_path: Path) -> None:
+    text = disco.board.source.replace('"openocd",', '"mine",', 1).replace(
+        "[[probe.usb]]",
+        '[probe.commands.mine]\nprogram = "p"\nimage_format = "elf"\nselect = []\n'
+        'flash = ["{image}"]\nreset = ["again"]\nserver = ["{gdb_port}"]\n'
+        'server_program = "q"\n\n[[probe.usb]]',
+        1,
+    )
+    path = tmp_path / "stm32f746g_disco.toml"
+    path.write_text(text.replace('openocd = { config = "board/stm32f746g-disco.cfg" }', ""))
+    board = load_board(path)
+    assert dry(flash_image, Image(ELF, board)) == [["p", str(ELF)]]
+    assert dry(reset_board, board) == [["p", "again"]]
+    assert board.probe.commands[0].programs == ("p", "q")
     with pytest.raises(BoardError, match="cannot choose a probe by its serial number '0670FF'"):
-        flash_image(disco, probe="stm32cubeprogrammer", serial="0670FF")
+        flash_image(Image(ELF, board), serial="0670FF")
 
 
 def test_an_unknown_probe_gets_a_suggestion(disco: Image) -> None:
@@ -119,12 +320,123 @@ def test_a_missing_program_names_the_package(
 def test_a_failing_program_is_quoted(
     disco: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    openocd = tmp_path / "openocd"
-    openocd.write_text('#!/bin/sh\necho "Info: hello"\necho "Error: open failed" >&2\nexit 1\n')
-    openocd.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    with pytest.raises(ProbeError, match=r"with openocd failed: Error: open failed; is the board"):
+    openocd = FakeTool(
+        tmp_path, "openocd", 'echo "Info: hello"\necho "Error: flash is worn" >&2\nexit 1'
+    )
+    monkeypatch.setenv("PATH", f"{openocd.folder}:/bin:/usr/bin")
+    with pytest.raises(ProbeError) as caught:
         flash_image(disco)
+    assert str(caught.value) == (
+        "flashing stm32f746g_disco with openocd failed: Error: flash is worn; is the board plugged "
+        "in, and is no other program using its probe?"
+    )
+    assert openocd.argv() == OPENOCD_ARGV[1:]
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "meaning"),
+    [
+        ("Error: open failed", NoDevice, "no debug probe is there"),
+        ("usb.c: Couldn't find any ST-Link devices", NoDevice, "no debug probe is there"),
+        ("Error: No debug probe detected.", NoDevice, "no debug probe is there"),
+        ("0000318 E No target device available [load_cmd]", NoDevice, "no debug probe is there"),
+        ("Connecting to J-Link via USB...FAILED", NoDevice, "no debug probe is there"),
+        ("Cannot connect to J-Link.", NoDevice, "no debug probe is there"),
+        (
+            "Error: libusb_open() failed with LIBUSB_ERROR_ACCESS\nError: open failed",
+            ProbeError,
+            "you may not open the USB probe",
+        ),
+        (
+            "Error: libusb_claim_interface() failed with LIBUSB_ERROR_BUSY\nError: open failed",
+            ProbeError,
+            "another program holds the probe",
+        ),
+        (
+            "Error: init mode failed (unable to connect to the target)",
+            ProbeError,
+            "the chip does not answer",
+        ),
+        ("Error: No STM32 target found!", ProbeError, "the chip does not answer"),
+        ("C Target type x not recognized. Use 'pyocd list'", ProbeError, "pyocd pack install"),
+        ("Error: Can't find board/x.cfg", ProbeError, "correct probe.openocd.config"),
+        ("Error: couldn't bind gdb to socket: Address already in use", ProbeError, "TCP port"),
+        ("", ProbeError, "status 7"),
+    ],
+)
+def test_what_a_program_says_becomes_a_sentence(
+    said: str, kind: type[ProbeError], meaning: str
+) -> None:
+    error = failure("flashing b", "tool", f"Info: first\n{said}\nlast" if said else "", 7)
+    assert type(error) is kind
+    assert meaning in str(error) and "\n" not in str(error)
+    assert str(error).startswith("flashing b with tool failed: ")
+    if "with LIBUSB" not in said and said:
+        assert said[:100] in str(error)
+
+
+@pytest.mark.parametrize("probe", ["openocd", "st_flash", "pyocd"])
+def test_real_programs_say_that_no_probe_is_there(disco: Image, tmp_path: Path, probe: str) -> None:
+    program = next(c.program for c in disco.board.probe.commands if c.name == probe)
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not installed")
+    elf = tmp_path / "image.elf"
+    elf.write_bytes(build_image(None, disco.board).elf.read_bytes())
+    # A serial number that no probe has: a board that is plugged in stays as it is.
+    with pytest.raises(NoDevice, match="no debug probe is there"):
+        flash_image(Image(elf, disco.board), probe=probe, serial="0" * 24)
+
+
+def test_a_program_that_hangs_is_ended(
+    disco: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    openocd = FakeTool(tmp_path, "openocd", f"sleep 600 & echo $! > '{tmp_path}/child'; wait")
+    monkeypatch.setenv("PATH", f"{openocd.folder}:/bin:/usr/bin")
+    monkeypatch.setattr(flash_module, "FLASH_TIMEOUT_S", 0.5)
+    with pytest.raises(ProbeError, match=r"took longer than 0\.5 s; replug the board"):
+        flash_image(disco)
+    wait_until_gone(int((tmp_path / "child").read_text()))
+
+
+def test_ctrl_c_ends_the_flashing_program_and_its_children(disco: Image, tmp_path: Path) -> None:
+    create_project(None, disco.board, tmp_path / "tree")
+    child = tmp_path / "child"
+    openocd = FakeTool(
+        tmp_path,
+        "openocd",
+        f"trap '' TERM\nsleep 600 & echo $! > '{child}.new'\n"
+        f"mv '{child}.new' '{child}'; wait; wait",
+    )
+    utvm = subprocess.Popen(
+        [sys.executable, "-m", "utvm_deploy", "project", "flash", str(tmp_path / "tree")],
+        env={**os.environ, "PATH": f"{openocd.folder}:{os.environ['PATH']}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while not child.exists():
+            assert utvm.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        utvm.send_signal(signal.SIGINT)
+        _, err = utvm.communicate(timeout=30)
+    finally:
+        utvm.kill()
+        utvm.communicate()
+    assert utvm.returncode == 130
+    assert err.splitlines()[-1] == "interrupted"
+    wait_until_gone(int(child.read_text()))
+
+
+def wait_until_gone(pid: int) -> None:
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{pid}").exists():
+        state = Path(f"/proc/{pid}/stat").read_text().split(")")[-1].split()[0]
+        if state == "Z":
+            return
+        assert time.monotonic() < deadline, f"process {pid} is still there"
+        time.sleep(0.02)
 
 
 def test_a_real_board_needs_a_port(disco: Image, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ LAYERS = (
     ("candidate",),
     ("board",),
     ("board_facts",),
-    ("cores", "bench_file"),
+    ("cores", "bench_file", "probe_programs"),
     ("process", "toml_table", "files", "progress"),
     ("paths",),
     ("errors",),
@@ -35,7 +35,10 @@ LAYERS = (
 #: Dependency -> the only units (or modules) that may import it.
 DOORS = {
     "tvm": {"compiler", "kernels", "tune"},
-    "tflite": {"frontend.tflite"},
+    "tflite": {"frontend.tflite", "frontend.tflite_write"},
+    "flatbuffers": {"frontend.tflite_write"},
+    "onnx": {"frontend.onnx_model"},
+    "onnxruntime": {"bench.origin"},
     "ai_edge_litert": {"bench.oracle"},
     "serial": {"link.stream"},
     "elftools": {"project"},

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from utvm_deploy.board_facts import Board, ProbeCommands
+from utvm_deploy.board_facts import Board
 from utvm_deploy.errors import BoardError
+from utvm_deploy.probe_programs import Action, fill_in
 
 # A word that start-up leaves alone and the runtime's nonce is made from (template's main.c).
 BOOT_SEED_SYMBOL = "utvm_boot_seed"
+# The argument in whose place goes what chooses a probe.
+SELECT = "{select}"
+# TCP ports that a GDB server takes at most: its own, and up to two beside it.
+SERVER_PORTS = 3
 
 
 def emulator_argv(
@@ -38,25 +43,48 @@ def emulator_argv(
     return argv
 
 
-def flash_argv(commands: ProbeCommands, image: Path, serial: str | None) -> list[str]:
-    """The flashing program's arguments to write ``image`` and start it."""
-    return _fill(commands, commands.flash, str(image), serial)
+@dataclass(frozen=True)
+class Wanted:
+    """What the argument lists are filled in with, beside what the board file says."""
+
+    image: str = ""
+    build: str = ""
+    serial: str | None = None
+    # TCP ports: of a GDB server, and those that it opens beside it.
+    ports: tuple[int, ...] = ()
+    # Where the action's script will lie, if it has one.
+    script: str = ""
 
 
-def reset_argv(commands: ProbeCommands, serial: str | None) -> list[str]:
-    """The flashing program's arguments to restart the board."""
-    return _fill(commands, commands.reset, "", serial)
-
-
-def _fill(
-    commands: ProbeCommands, arguments: Sequence[str], image: str, serial: str | None
-) -> list[str]:
-    if serial is not None and not commands.select:
+def probe_argv(name: str, action: Action, wanted: Wanted) -> list[str]:
+    """One start of a probe's program; ``name`` is the probe's in its board file."""
+    if wanted.serial is not None and not action.select:
         raise BoardError(
-            f"{commands.name} cannot choose a probe by its serial number {serial!r} here: "
-            f"the board file's list probe.commands.{commands.name}.select is empty"
+            f"{name} cannot choose a probe by its serial number {wanted.serial!r} here: "
+            f"the board file's list probe.commands.{name}.select is empty"
         )
-    chosen = [*(commands.select if serial is not None else ()), *arguments]
-    # Not str.format: OpenOCD's Tcl has braces of its own.
-    filled = [a.replace("{image}", image).replace("{serial}", serial or "") for a in chosen]
-    return [commands.program, *filled]
+    select = action.select if wanted.serial is not None else ()
+    arguments: list[str] = []
+    if SELECT not in action.arguments:
+        arguments += select
+    for argument in action.arguments:
+        arguments += select if argument == SELECT else (argument,)
+    values = _values(wanted)
+    return [action.program, *(fill_in(argument, values) for argument in arguments)]
+
+
+def probe_script(action: Action, wanted: Wanted) -> str:
+    """The command file of an action; empty if it takes none."""
+    values = _values(wanted)
+    return "".join(f"{fill_in(line, values)}\n" for line in action.script)
+
+
+def _values(wanted: Wanted) -> dict[str, str]:
+    names = ("gdb_port", "aux_port", "aux_port_2")
+    return {
+        "image": wanted.image,
+        "build": wanted.build,
+        "serial": wanted.serial or "",
+        "script": wanted.script,
+        **{name: str(port) for name, port in zip(names, wanted.ports, strict=False)},
+    }

@@ -1,16 +1,22 @@
-"""Flashing real boards with the programs that their board files name."""
+"""Flashing and restarting real boards with the programs that their board files name."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from utvm_deploy import process
 from utvm_deploy.bench_file import load_bench_entry
-from utvm_deploy.board_facts import CHILD_PROBE, EMULATOR_PROBE, Board, ProbeCommands
+from utvm_deploy.board_facts import CHILD_PROBE, EMULATOR_PROBE, Board
 from utvm_deploy.errors import BoardError, ProbeError
-from utvm_deploy.probe.argv import flash_argv, reset_argv
+from utvm_deploy.probe.argv import Wanted, probe_argv, probe_script
+from utvm_deploy.probe.failures import failure
+from utvm_deploy.probe_programs import Action, ProbeCommands
 from utvm_deploy.project import Image
 from utvm_deploy.toml_table import did_you_mean
 
@@ -23,25 +29,42 @@ OBJCOPY_TIMEOUT_S = 30.0
 
 # What objcopy calls the formats; an ELF file is taken as it is.
 _OBJCOPY_FORMATS = {"bin": "binary", "hex": "ihex"}
+# By this file a folder is a Zephyr build, which west can flash.
+_WEST_FILE = Path("zephyr") / "runners.yaml"
 
 
 def flash_image(image: Image, *, probe: str | None = None, serial: str | None = None) -> None:
     """Write the image to the board's flash and start it.
 
-    ``probe`` is one of the board file's flashing programs, by default the first; ``serial`` tells
-    several debug probes apart, by default as bench.toml says.
+    ``probe`` is one of the board file's flashing programs, by default as bench.toml says, then the
+    first; ``serial`` tells several debug probes apart, by default as bench.toml says.
     """
-    commands = probe_commands(image.board, probe)
-    serial = serial or load_bench_entry(image.board.name).probe_serial
-    argv = flash_argv(commands, _in_format(image, commands.image_format), serial)
-    _run(argv, FLASH_TIMEOUT_S, f"flashing {image.board.name}")
+    entry = load_bench_entry(image.board.name, serial)
+    commands = probe_commands(image.board, probe or entry.probe)
+    wanted = Wanted(
+        image=str(_in_format(image, commands.image_format)),
+        build=_west_build(image, commands),
+        serial=serial or entry.probe_serial,
+    )
+    _run_action(
+        commands.name, commands.flash, wanted, FLASH_TIMEOUT_S, f"flashing {image.board.name}"
+    )
 
 
-def reset_board(board: Board, *, serial: str | None = None) -> None:
+def reset_board(board: Board, *, probe: str | None = None, serial: str | None = None) -> None:
     """Restart the board through its debug probe."""
-    serial = serial or load_bench_entry(board.name).probe_serial
-    argv = reset_argv(probe_commands(board, None), serial)
-    _run(argv, RESET_TIMEOUT_S, f"resetting {board.name}")
+    entry = load_bench_entry(board.name, serial)
+    name = probe or entry.probe
+    commands = probe_commands(board, name)
+    if commands.reset is None and name is None:
+        commands = next((one for one in board.probe.commands if one.reset), commands)
+    if commands.reset is None:
+        raise ProbeError(
+            f"{commands.name} cannot reset {board.name}; press its reset button, or name another "
+            f"probe ({', '.join(one.name for one in board.probe.commands if one.reset)})"
+        )
+    wanted = Wanted(serial=serial or entry.probe_serial)
+    _run_action(commands.name, commands.reset, wanted, RESET_TIMEOUT_S, f"resetting {board.name}")
 
 
 def probe_commands(board: Board, probe: str | None) -> ProbeCommands:
@@ -61,6 +84,23 @@ def probe_commands(board: Board, probe: str | None) -> ProbeCommands:
     )
 
 
+@contextlib.contextmanager
+def with_script(action: Action, wanted: Wanted) -> Iterator[Wanted]:
+    """``wanted`` with the action's command file, which is there within the block."""
+    if not action.script:
+        yield wanted
+        return
+    text = probe_script(action, wanted)
+    logger.info("commands for %s: %s", action.program, text.strip().replace("\n", "; "))
+    if process.is_dry_run():
+        yield replace(wanted, script="COMMANDS")
+        return
+    with tempfile.TemporaryDirectory(prefix="utvm-probe-") as folder:
+        path = Path(folder) / "commands"
+        path.write_text(text, encoding="utf-8")
+        yield replace(wanted, script=str(path))
+
+
 def _in_format(image: Image, image_format: str) -> Path:
     if image_format == "elf":
         return image.elf
@@ -70,23 +110,37 @@ def _in_format(image: Image, image_format: str) -> Path:
     compiler = image.board.cpu.facts.compiler
     objcopy = compiler.removesuffix("gcc") + "objcopy"
     argv = [objcopy, "-O", _OBJCOPY_FORMATS[image_format], str(image.elf), str(fresh)]
-    _run(argv, OBJCOPY_TIMEOUT_S, f"converting {image.elf.name} to {image_format}")
+    what = f"converting {image.elf.name} to {image_format}"
+    done = process.run(argv, timeout_s=OBJCOPY_TIMEOUT_S)
+    if not done.is_ok:
+        reason = done.output.strip() or "no answer"
+        raise ProbeError(f"{what} with {objcopy} failed: {reason}; build the image again")
     if not process.is_dry_run():
         fresh.rename(target)
     return target
 
 
-def _run(argv: list[str], timeout_s: float, what: str) -> None:
-    done = process.run(argv, timeout_s=timeout_s)
+def _west_build(image: Image, commands: ProbeCommands) -> str:
+    """The Zephyr build that the image came from, where the program needs to know it."""
+    if "{build}" not in commands.flash.arguments:
+        return ""
+    for folder in image.elf.absolute().parents:
+        if (folder / _WEST_FILE).is_file() or process.is_dry_run():
+            return str(folder)
+    raise ProbeError(
+        f"{commands.name} flashes what Zephyr built, and {image.elf} is no part of such a build; "
+        f"take another probe ({', '.join(image.board.probe.kinds)}), or make the project with "
+        f"--template zephyr"
+    )
+
+
+def _run_action(name: str, action: Action, wanted: Wanted, timeout_s: float, what: str) -> None:
+    with with_script(action, wanted) as wanted:
+        done = process.run(probe_argv(name, action, wanted), timeout_s=timeout_s)
     if done.timed_out:
         raise ProbeError(
-            f"{what} with {argv[0]} took longer than {timeout_s:g} s; replug the board"
+            f"{what} with {action.program} took longer than {timeout_s:g} s; replug the board"
         )
     if not done.is_ok:
-        lines = done.output.strip().splitlines() or [f"status {done.returncode}"]
-        errors = [line for line in lines if "error" in line.lower()] or lines[-1:]
-        raise ProbeError(
-            f"{what} with {argv[0]} failed: {errors[0].strip()}; is the board plugged in, and is "
-            f"no other program using its probe?"
-        )
+        raise failure(what, action.program, done.output, done.returncode)
     logger.info("%s: done", what)

@@ -1,0 +1,227 @@
+"""The programs that reach a debug probe, as data: what each is started with to do what.
+
+A board file names those that know the board and says of each what it alone can know, such as the
+OpenOCD script or the J-Link device name (``facts``). Placeholders in braces are filled in later:
+
+    {image} {build}        the image to write; the CMake build folder it came from
+    {serial}               the serial number of the wanted probe, in ``select`` only
+    {select}               where ``select`` goes if a serial number is wanted; without it: in front
+    {flash_address}        where the board's flash begins
+    {gdb_port} {aux_port}  TCP ports of a GDB server
+    {script}               a file that holds the action's ``script``
+
+Running them is the business of ``probe``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+#: What {image} can be.
+IMAGE_FORMATS = ("elf", "hex", "bin")
+
+
+@dataclass(frozen=True)
+class Action:
+    """One start of a program."""
+
+    program: str
+    arguments: tuple[str, ...]
+    # What chooses one of several probes.
+    select: tuple[str, ...] = ()
+    # Lines of a command file, for programs that take no commands as arguments.
+    script: tuple[str, ...] = ()
+
+    def filled(self, values: Mapping[str, str]) -> Action:
+        """With those placeholders replaced; the others stay."""
+
+        def fill(texts: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(fill_in(text, values) for text in texts)
+
+        return Action(self.program, fill(self.arguments), fill(self.select), fill(self.script))
+
+
+@dataclass(frozen=True)
+class ProbeCommands:
+    """What one program does for one board; None for what it cannot."""
+
+    name: str
+    image_format: str  # one of IMAGE_FORMATS
+    flash: Action
+    reset: Action | None
+    # A GDB server that stays until it is ended.
+    server: Action | None = None
+
+    @property
+    def program(self) -> str:
+        """The program that flashes."""
+        return self.flash.program
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """All programs that it takes, each once."""
+        actions = (self.flash, self.reset, self.server)
+        return tuple(dict.fromkeys(action.program for action in actions if action))
+
+
+@dataclass(frozen=True)
+class ProbeProgram:
+    """A program that any board file may name; ``facts`` are what the file must say of it."""
+
+    commands: ProbeCommands
+    facts: tuple[str, ...] = ()
+
+    def for_board(self, facts: Mapping[str, str]) -> ProbeCommands:
+        """Its commands for the board that has these facts."""
+        commands = self.commands
+        return replace(
+            commands,
+            flash=commands.flash.filled(facts),
+            reset=commands.reset.filled(facts) if commands.reset else None,
+            server=commands.server.filled(facts) if commands.server else None,
+        )
+
+
+def fill_in(text: str, values: Mapping[str, str]) -> str:
+    """``text`` with ``{key}`` replaced for every key of ``values``."""
+    # Not str.format: OpenOCD's Tcl has braces of its own.
+    for key, value in values.items():
+        text = text.replace(f"{{{key}}}", value)
+    return text
+
+
+def _openocd() -> ProbeProgram:
+    def action(*commands: str) -> Action:
+        arguments = ["-f", "{config}"]
+        for command in commands:
+            arguments += ["-c", command]
+        return Action("openocd", tuple(arguments), ("-c", "adapter serial {serial}"))
+
+    return ProbeProgram(
+        ProbeCommands(
+            name="openocd",
+            image_format="elf",
+            # Tcl's own braces keep a path with spaces together.
+            flash=action("program {{image}} verify reset exit"),
+            reset=action("init; reset run; shutdown"),
+            server=action("gdb_port {gdb_port}; tcl_port disabled; telnet_port disabled"),
+        ),
+        facts=("config",),
+    )
+
+
+def _pyocd() -> ProbeProgram:
+    def action(subcommand: str, *arguments: str) -> Action:
+        # Without --no-wait it waits for a probe to be plugged in, for ever.
+        fixed = (subcommand, "--no-wait", "--target", "{target}", "{select}")
+        return Action("pyocd", (*fixed, *arguments), ("--uid", "{serial}"))
+
+    return ProbeProgram(
+        ProbeCommands(
+            name="pyocd",
+            image_format="elf",
+            flash=action("flash", "{image}"),
+            reset=action("reset"),
+            server=action(
+                "gdbserver", "--persist", "--port", "{gdb_port}", "--telnet-port", "{aux_port}"
+            ),
+        ),
+        facts=("target",),
+    )
+
+
+def _stm32cubeprogrammer() -> ProbeProgram:
+    def action(*arguments: str) -> Action:
+        # sn= belongs to the words behind -c.
+        fixed = ("-c", "port=SWD", "{select}")
+        return Action("STM32_Programmer_CLI", (*fixed, *arguments), ("sn={serial}",))
+
+    return ProbeProgram(
+        ProbeCommands(
+            name="stm32cubeprogrammer",
+            image_format="elf",
+            flash=action("mode=UR", "-w", "{image}", "-v", "-rst"),
+            reset=action("-rst"),
+        )
+    )
+
+
+def _jlink() -> ProbeProgram:
+    device = ("-device", "{device}", "-if", "SWD", "-speed", "4000")
+    quiet = ("-autoconnect", "1", "-ExitOnError", "1", "-NoGui", "1")
+
+    def commander(*script: str) -> Action:
+        arguments = (*device, *quiet, "-CommandFile", "{script}")
+        # r resets and halts, g lets go, q leaves.
+        return Action("JLinkExe", arguments, ("-USB", "{serial}"), script)
+
+    server = ("-port", "{gdb_port}", "-telnetport", "{aux_port}", "-swoport", "{aux_port_2}")
+    return ProbeProgram(
+        ProbeCommands(
+            name="jlink",
+            image_format="hex",
+            flash=commander("r", 'loadfile "{image}"', "r", "g", "q"),
+            reset=commander("r", "g", "q"),
+            server=Action(
+                "JLinkGDBServerCLExe",
+                (*device, *server, "-nogui", "-LocalhostOnly", "1"),
+                ("-select", "usb={serial}"),
+            ),
+        ),
+        facts=("device",),
+    )
+
+
+def _st_flash() -> ProbeProgram:
+    select = ("--serial", "{serial}")
+    return ProbeProgram(
+        ProbeCommands(
+            name="st_flash",
+            image_format="bin",
+            flash=Action("st-flash", ("--reset", "write", "{image}", "{flash_address}"), select),
+            reset=Action("st-flash", ("reset",), select),
+            # -m: go on after a client has left.
+            server=Action("st-util", ("-m", "-p", "{gdb_port}"), select),
+        )
+    )
+
+
+# How Zephyr's runners are told a serial number (scripts/west_commands/runners, 3.7).
+_WEST_SELECT = {
+    "openocd": ("--serial", "{serial}"),
+    "jlink": ("--dev-id", "{serial}"),
+    "pyocd": ("--dev-id", "{serial}"),
+    "nrfjprog": ("--dev-id", "{serial}"),
+    "stm32cubeprogrammer": ("--tool-opt=sn={serial}",),
+}
+
+
+def _west(runner: str) -> ProbeProgram:
+    return ProbeProgram(
+        ProbeCommands(
+            name=f"west_{runner}",
+            image_format="elf",
+            flash=Action(
+                "west",
+                # What is there is built already, with other settings than west's.
+                ("flash", "--skip-rebuild", "-d", "{build}", "--runner", runner, "{select}"),
+                _WEST_SELECT[runner],
+            ),
+            reset=None,
+        )
+    )
+
+
+#: Every program that a board file may name without describing it, by its name there.
+PROBE_PROGRAMS: Mapping[str, ProbeProgram] = {
+    program.commands.name: program
+    for program in (
+        _openocd(),
+        _pyocd(),
+        _stm32cubeprogrammer(),
+        _jlink(),
+        _st_flash(),
+        *(_west(runner) for runner in _WEST_SELECT),
+    )
+}
