@@ -16,7 +16,7 @@ import inspect
 import logging
 import math
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,8 @@ import numpy as np
 import tflite
 
 from utvm_deploy.errors import ModelError, UnsupportedOperator
-from utvm_deploy.frontend.operators import IMPORTERS
+from utvm_deploy.frontend.formats import converted
+from utvm_deploy.frontend.operators import IMPORTERS, Importer
 from utvm_deploy.frontend.source import SourceOperator
 from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.model import Array, Graph, Operator, Quantization, Tensor
@@ -78,13 +79,13 @@ class _ModelFile:
 
 
 def load_model(path: str | Path) -> Graph:
-    """Import a fully integer int8 .tflite model and check it.
+    """Import a fully integer int8 model, a .tflite or what becomes one, and check it.
 
     Raises ModelError for a file that cannot be used and UnsupportedOperator, naming all of them,
     for operators that cannot be imported.
     """
     path = Path(path)
-    data = _file_bytes(path)
+    data = converted(path) or _file_bytes(path)
     try:
         source = _read(data)
         graph = _imported(source, path.stem, hashlib.sha256(data).hexdigest())
@@ -354,7 +355,7 @@ def _imported(source: _ModelFile, name: str, digest: str) -> Graph:
     operators: list[Operator] = []
     for op in source.operators:
         if op.kind in IMPORTERS:
-            _collect(problems, operators, IMPORTERS[op.kind], op)
+            _collect(problems, operators, IMPORTERS[op.kind].importer, op)
     if problems:
         supported = f"; supported operators are {', '.join(sorted(IMPORTERS))}" if unknown else ""
         count = "1 operator" if len(problems) == 1 else f"{len(problems)} operators"
@@ -370,11 +371,13 @@ def _works_in_float(op: SourceOperator) -> bool:
 def _collect(
     problems: list[str],
     operators: list[Operator],
-    importer: Callable[[SourceOperator], Operator],
+    importer: Importer,
     op: SourceOperator,
 ) -> None:
     """Import one operator; one that is unsupported is noted, so that all are told at once."""
     try:
-        operators.append(importer(op))
+        made = importer(op)
     except UnsupportedOperator as exc:
         problems.append(str(exc))
+        return
+    operators.extend([made] if isinstance(made, Operator) else made)

@@ -1,0 +1,279 @@
+"""ONNX models in QDQ form: what they become, and how far that is from onnxruntime."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+from onnx import TensorProto, helper
+from onnx_writer import OnnxWriter
+
+import utvm_deploy
+from utvm_deploy.bench.oracle import run_reference
+from utvm_deploy.bench.origin import difference
+from utvm_deploy.bench.samples import random_samples
+from utvm_deploy.bench.verify import verify
+from utvm_deploy.cli.main import main
+from utvm_deploy.errors import ModelError, UnsupportedOperator
+from utvm_deploy.frontend.formats import converted
+from utvm_deploy.frontend.tflite import load_model
+
+IMAGE = (1, 6, 9, 8)
+ROW = (1, 24)
+SEQUENCE = (1, 5, 20)
+
+#: Shape of the input, and the operator under test.
+ONE_OPERATOR: dict[str, tuple[tuple[int, ...], Callable[[OnnxWriter], str]]] = {
+    "conv": (IMAGE, lambda w: w.conv("x", 6, 7, 3, 3)),
+    "conv_same": (IMAGE, lambda w: w.conv("x", 6, 7, 3, 3, pads=[1, 1, 1, 1])),
+    "conv_stride": (IMAGE, lambda w: w.conv("x", 6, 7, 3, 3, pads=[1, 1, 1, 1], strides=[2, 2])),
+    "conv_uneven": (IMAGE, lambda w: w.conv("x", 6, 5, 2, 3, pads=[2, 0, 1, 3])),
+    "conv_auto": (IMAGE, lambda w: w.conv("x", 6, 5, 3, 3, auto_pad="SAME_LOWER", strides=[2, 2])),
+    "conv_dilated": (IMAGE, lambda w: w.conv("x", 6, 4, 3, 3, dilations=[2, 1])),
+    "conv_grouped": (IMAGE, lambda w: w.conv("x", 6, 4, 3, 3, group=2)),
+    "conv_depthwise": (IMAGE, lambda w: w.conv("x", 6, 6, 3, 3, group=6)),
+    "conv_multiplier": (IMAGE, lambda w: w.conv("x", 6, 12, 3, 3, group=6)),
+    "conv_1d": (SEQUENCE, lambda w: w.conv("x", 5, 4, 3, pads=[1, 0], strides=[2])),
+    "relu_behind": (IMAGE, lambda w: w.add("Relu", w.conv("x", 6, 7, 3, 3))),
+    "relu6_behind": (IMAGE, lambda w: _clip(w, w.conv("x", 6, 7, 3, 3), 0.0, 6.0)),
+    "clip_behind": (IMAGE, lambda w: _clip(w, w.conv("x", 6, 7, 3, 3), -0.5, 0.75)),
+    "gemm": (ROW, lambda w: w.add("Gemm", "x", w.normal(24, 10), w.normal(10))),
+    "gemm_turned": (ROW, lambda w: w.add("Gemm", "x", w.normal(10, 24), transB=1)),
+    "matmul": (ROW, lambda w: w.add("MatMul", "x", w.normal(24, 10))),
+    "matmul_rank_3": (SEQUENCE, lambda w: w.add("MatMul", "x", w.normal(20, 7))),
+    "add_channel": (IMAGE, lambda w: w.add("Add", "x", w.normal(1, 6, 1, 1))),
+    "mul": (IMAGE, lambda w: w.add("Mul", "x", w.normal(6, 1, 1))),
+    "add_itself": (IMAGE, lambda w: w.add("Add", "x", w.conv("x", 6, 6, 1, 1))),
+    "leaky_relu": (IMAGE, lambda w: w.add("LeakyRelu", "x", alpha=0.125)),
+    "sigmoid": (ROW, lambda w: w.add("Sigmoid", "x")),
+    "softmax": (ROW, lambda w: w.add("Softmax", "x", axis=-1)),
+    "max_pool": (IMAGE, lambda w: w.add("MaxPool", _mixed(w), kernel_shape=[2, 2], strides=[2, 2])),
+    "max_pool_ceil": (
+        IMAGE,
+        lambda w: w.add("MaxPool", _mixed(w), kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1),
+    ),
+    "average_pool": (IMAGE, lambda w: w.add("AveragePool", _mixed(w), kernel_shape=[2, 3])),
+    "average_counted": (
+        IMAGE,
+        lambda w: w.add(
+            "AveragePool", _mixed(w), kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1
+        ),
+    ),
+    "global_average": (IMAGE, lambda w: w.add("GlobalAveragePool", "x")),
+    "concat": (IMAGE, lambda w: w.add("Concat", "x", w.conv("x", 6, 2, 1, 1), axis=1)),
+    "flatten_gemm": (
+        IMAGE,
+        lambda w: w.add("Gemm", w.add("Flatten", w.conv("x", 6, 3, 1, 1)), w.normal(216, 4)),
+    ),
+    "transpose": (IMAGE, lambda w: w.add("Transpose", w.conv("x", 6, 3, 3, 3), perm=[0, 3, 1, 2])),
+    "reshape": (
+        IMAGE,
+        lambda w: w.add("Reshape", w.conv("x", 6, 4, 3, 3), w.constant(np.array([1, 21, 8]))),
+    ),
+    "resize": (
+        IMAGE,
+        lambda w: w.add(
+            "Resize",
+            _mixed(w),
+            "",
+            w.constant(np.array([1, 1, 2, 2], np.float32)),
+            mode="nearest",
+            coordinate_transformation_mode="asymmetric",
+            nearest_mode="floor",
+        ),
+    ),
+    "pad": (
+        IMAGE,
+        lambda w: w.add("Pad", _mixed(w), w.constant(np.array([0, 1, 2, 0, 0, 0, 1, 1]))),
+    ),
+}
+
+
+def _mixed(writer: OnnxWriter) -> str:
+    """Something quantized: onnxruntime's quantizer leaves alone what only moves the input."""
+    return writer.conv("x", 6, 6, 1, 1)
+
+
+def _clip(writer: OnnxWriter, x: str, low: float, high: float) -> str:
+    limits = (writer.constant(np.float32(limit)) for limit in (low, high))
+    return str(writer.add("Clip", x, *limits))
+
+
+def _mobile(writer: OnnxWriter) -> str:
+    x = writer.add("Relu", writer.conv("x", 1, 8, 3, 3, strides=[2, 2], pads=[1, 1, 1, 1]))
+    y = writer.add("Relu", writer.conv(x, 8, 8, 3, 3, group=8, pads=[1, 1, 1, 1]))
+    x = writer.add("Add", x, writer.conv(y, 8, 8, 1, 1))
+    x = writer.add("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
+    x = writer.add("Gemm", writer.add("Flatten", x), writer.normal(160, 10), writer.normal(10))
+    return str(writer.add("Softmax", x, axis=-1))
+
+
+def _outputs(path: Path, samples: int) -> tuple[np.ndarray, np.ndarray, float]:
+    """What LiteRT makes of the converted file, what onnxruntime makes of the file, and a step."""
+    data = converted(path)
+    assert data is not None
+    interpreter = Interpreter(
+        model_content=data, experimental_op_resolver_type=OpResolverType.BUILTIN_REF
+    )
+    interpreter.allocate_tensors()
+    (source,), (target,) = interpreter.get_input_details(), interpreter.get_output_details()
+    session = onnxruntime.InferenceSession(path, _as_written())
+    rng = np.random.default_rng(1)
+    ours, theirs = [], []
+    for _ in range(samples):
+        x = rng.normal(0, 1, source["shape"]).astype(np.float32)
+        interpreter.set_tensor(source["index"], x)
+        interpreter.invoke()
+        ours.append(interpreter.get_tensor(target["index"]))
+        theirs.append(session.run(None, {"x": x})[0])
+    (last,) = [op for op in interpreter._get_ops_details() if target["index"] in op["outputs"]]
+    details = {d["index"]: d for d in interpreter.get_tensor_details()}
+    return np.array(ours), np.array(theirs), details[int(last["inputs"][0])]["quantization"][0]
+
+
+def _as_written() -> onnxruntime.SessionOptions:
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    return options
+
+
+@pytest.mark.parametrize("unsigned", [False, True], ids=["int8", "uint8"])
+@pytest.mark.parametrize("name", ONE_OPERATOR)
+def test_one_operator_is_at_most_a_step_away(tmp_path: Path, name: str, unsigned: bool) -> None:
+    shape, build = ONE_OPERATOR[name]
+    writer = OnnxWriter(shape)
+    path = writer.quantized(tmp_path, build(writer), unsigned=unsigned, per_channel=not unsigned)
+    ours, theirs, step = _outputs(path, samples=4)
+    assert ours.shape == theirs.shape
+    # Made with TFLite's own scale first, then requantized: a step of each.
+    allowed = (
+        2
+        if name
+        in ("add_itself", "average_counted", "average_pool", "concat", "flatten_gemm", "softmax")
+        else 1
+    )
+    assert np.abs(ours - theirs).max() <= (allowed + 0.01) * step
+    assert np.ptp(theirs) > 20 * step, "a test whose values are all alike shows nothing"
+
+
+def test_network_equals_the_reference_on_the_device(tmp_path: Path) -> None:
+    writer = OnnxWriter(("batch", 1, 20, 16))
+    path = writer.quantized(tmp_path, _mobile(writer))
+    graph = load_model(path)
+    samples = random_samples(graph, 3)
+    reference = run_reference(path, samples.inputs)
+    with utvm_deploy.connect("host") as device:
+        model = device.load(utvm_deploy.compile(path, "host"))
+        assert verify(model, path, samples, reference=reference).ok
+    found = difference(path, graph, samples.inputs, reference.outputs)
+    assert found is not None and found.elements == 30
+    assert found.largest_steps <= 3
+
+
+def test_verify_says_how_far_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    writer = OnnxWriter((1, 1, 20, 16))
+    path = writer.quantized(tmp_path, _mobile(writer))
+    assert main(["verify", str(path), "--board", "host", "--samples", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "all equal to LiteRT" in said and "beside onnxruntime" in said
+
+
+def test_one_channel_costs_no_transposition(tmp_path: Path) -> None:
+    writer = OnnxWriter((1, 1, 20, 16))
+    kinds = [op.kind for op in load_model(writer.quantized(tmp_path, _mobile(writer))).operators]
+    assert "TRANSPOSE" not in kinds
+
+
+def test_float_model_is_refused(tmp_path: Path) -> None:
+    writer = OnnxWriter(IMAGE)
+    path = writer.save(tmp_path / "float.onnx", writer.conv("x", 6, 2, 1, 1))
+    with pytest.raises(ModelError, match="not quantized, or not in QDQ form"):
+        load_model(path)
+
+
+def test_all_unsupported_operators_are_named(tmp_path: Path) -> None:
+    writer = OnnxWriter(IMAGE)
+    x = writer.add("Relu", writer.conv("x", 6, 4, 3, 3))
+    left, right = writer.add("Erf", x), writer.add("Cos", x)
+    path = writer.quantized(tmp_path, left, right)
+    with pytest.raises(UnsupportedOperator, match=r"2 operators .*\(Erf\).*\(Cos\)"):
+        load_model(path)
+
+
+def test_result_in_real_numbers_is_refused(tmp_path: Path) -> None:
+    writer = OnnxWriter(ROW)
+    x = writer.add("Gemm", "x", writer.normal(24, 10), writer.normal(10))
+    path = writer.quantized(tmp_path, x)
+    model = onnx.load(path)
+    behind = {name for node in model.graph.node[-2:] for name in node.output}
+    made = model.graph.node[-3].output[0]
+    del model.graph.node[-2:]
+    assert behind
+    del model.graph.output[:]
+    model.graph.output.append(helper.make_tensor_value_info(made, TensorProto.FLOAT, (1, 10)))
+    onnx.save(model, path)
+    with pytest.raises(UnsupportedOperator, match="ends with it in real numbers"):
+        load_model(path)
+
+
+def test_free_dimension_is_refused(tmp_path: Path) -> None:
+    writer = OnnxWriter((1, 6, 9, 8))
+    path = writer.quantized(tmp_path, writer.conv("x", 6, 2, 3, 3))
+    model = onnx.load(path)
+    model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "rows"
+    onnx.save(model, path)
+    with pytest.raises(ModelError, match=r"shape of '.*' is not fixed"):
+        load_model(path)
+
+
+def test_constants_elsewhere_are_refused(tmp_path: Path) -> None:
+    writer = OnnxWriter(ROW)
+    path = writer.quantized(tmp_path, writer.add("MatMul", "x", writer.normal(24, 100)))
+    onnx.save(
+        onnx.load(path), path, save_as_external_data=True, location="weights", size_threshold=0
+    )
+    with pytest.raises(ModelError, match="lies in another file"):
+        load_model(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"\x08\x09" * 40])
+def test_other_bytes_are_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match=r"model\.onnx"):
+        load_model(path)
+
+
+def test_damaged_files_end_in_a_sentence(tmp_path: Path) -> None:
+    writer = OnnxWriter((1, 1, 20, 16))
+    path = writer.quantized(tmp_path, _mobile(writer))
+    original = path.read_bytes()
+    rng = np.random.default_rng(0)
+    refused = 0
+    for _ in range(150):
+        data = bytearray(
+            original[: rng.integers(1, len(original))] if rng.random() < 0.3 else original
+        )
+        for place in rng.integers(0, len(data), 4):
+            data[place] = rng.integers(256)
+        path.write_bytes(bytes(data))
+        try:
+            load_model(path)
+        except ModelError:
+            refused += 1
+    assert refused > 20
+
+
+def test_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"")
+    with pytest.raises(ModelError, match=r"pip install 'utvm-deploy\[onnx\]'"):
+        load_model(path)

@@ -1,0 +1,163 @@
+"""Reads an ONNX file in QDQ form; the only module that imports the ``onnx`` package."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.errors import ModelError
+from utvm_deploy.frontend.qdq import Array, Attribute, Node, QdqModel
+from utvm_deploy.frontend.qdq_convert import convert
+
+_log = logging.getLogger(__name__)
+
+#: Protocol buffers can be no larger.
+_MAX_FILE_BYTES = 2**31 - 1
+#: The domains whose operators have ONNX's names and meanings.
+_DOMAINS = ("", "ai.onnx", "com.microsoft")
+_INSTALL = "pip install 'utvm-deploy[onnx]'"
+
+
+def onnx_to_tflite(path: Path) -> bytes:
+    """The .tflite file that computes what an ONNX model in QDQ form does, in integers.
+
+    Raises ModelError if ``onnx`` is missing or the file cannot be used, UnsupportedOperator for
+    what cannot be imported.
+    """
+    try:
+        import onnx
+    except ImportError as exc:
+        raise ModelError(f"{path}: reading ONNX files needs the package onnx: {_INSTALL}") from exc
+    try:
+        size = path.stat().st_size
+        if size > _MAX_FILE_BYTES:
+            raise ModelError(f"{path}: {size} bytes are more than an ONNX file can have (2 GiB)")
+        proto = onnx.load_model_from_string(path.read_bytes())
+    except OSError as exc:
+        raise ModelError(f"cannot read the model {path}: {exc.strerror or exc}") from exc
+    except ModelError:
+        raise
+    except Exception as exc:  # protobuf's errors are not of one class across its versions
+        raise ModelError(f"{path} is not an ONNX file, or it is damaged: {exc}") from exc
+    try:
+        model = _read(onnx, proto, path.stem)
+        return convert(model, f"converted from {path.name}")
+    except ModelError as exc:
+        raise type(exc)(f"{path}: {exc}") from exc
+
+
+def _read(onnx: Any, proto: Any, name: str) -> QdqModel:
+    graph = proto.graph
+    if not any(node.op_type == "QuantizeLinear" for node in graph.node):
+        raise ModelError(
+            "the model is not quantized, or not in QDQ form: quantize it with onnxruntime's "
+            "quantize_static(..., quant_format=QuantFormat.QDQ), see docs/other-formats.md"
+        )
+    _check_self_contained(graph.initializer, onnx)
+    known = {tensor.name for tensor in graph.initializer}
+    inputs = [value for value in graph.input if value.name not in known]
+    if not inputs:
+        raise ModelError("the model has no inputs")
+    for value in inputs:
+        _fix_batch(value)
+    try:
+        onnx.checker.check_model(proto)
+        inferred = onnx.shape_inference.infer_shapes(proto, strict_mode=True, data_prop=True).graph
+    except Exception as exc:  # onnx has several classes for it
+        raise ModelError(f"the file contradicts itself: {' '.join(str(exc).split())}") from exc
+    shapes = {
+        value.name: _shape(value)
+        for value in (*inferred.input, *inferred.value_info, *inferred.output)
+    }
+    constants: dict[str, Array] = {
+        tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer
+    }
+    nodes = []
+    for index, node in enumerate(graph.node):
+        if node.domain not in _DOMAINS:
+            raise ModelError(
+                f"operator {index} ({node.domain}.{node.op_type}) is not ONNX's own; "
+                "use standard operators"
+            )
+        if node.op_type == "Constant":
+            constants[node.output[0]] = _constant(onnx, node, index)
+            continue
+        attributes = dict(_attributes(onnx, node))
+        nodes.append(Node(index, node.op_type, tuple(node.input), tuple(node.output), attributes))
+    types = tuple(_dtype(onnx, value) for value in inputs)
+    missing = [n for n, shape in shapes.items() if shape is None]
+    _log.debug("%s: %d shapes are not known", name, len(missing))
+    return QdqModel(
+        name,
+        tuple(nodes),
+        _Shapes({key: shape for key, shape in shapes.items() if shape is not None}),
+        constants,
+        tuple(value.name for value in inputs),
+        tuple(value.name for value in graph.output),
+        types,
+    )
+
+
+class _Shapes(dict[str, tuple[int, ...]]):
+    """A missing shape is the model's fault."""
+
+    def __missing__(self, name: str) -> tuple[int, ...]:
+        raise ModelError(
+            f"the shape of '{name}' is not fixed; export the model with fixed input shapes"
+        )
+
+
+def _check_self_contained(tensors: Iterable[Any], onnx: Any) -> None:
+    for tensor in tensors:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            raise ModelError(
+                f"constant '{tensor.name}' lies in another file; save the model as one file"
+            )
+
+
+def _fix_batch(value: Any) -> None:
+    """A batch of any size becomes one; other free dimensions stay, to be refused."""
+    dimensions = value.type.tensor_type.shape.dim
+    if dimensions and not dimensions[0].HasField("dim_value"):
+        dimensions[0].dim_value = 1
+
+
+def _shape(value: Any) -> tuple[int, ...] | None:
+    if not value.type.tensor_type.HasField("shape"):
+        return None
+    dimensions = value.type.tensor_type.shape.dim
+    if not all(d.HasField("dim_value") and d.dim_value > 0 for d in dimensions):
+        return None
+    return tuple(int(d.dim_value) for d in dimensions)
+
+
+def _dtype(onnx: Any, value: Any) -> str:
+    return str(np.dtype(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)))
+
+
+def _constant(onnx: Any, node: Any, index: int) -> Array:
+    for attribute in node.attribute:
+        if attribute.name == "value":
+            _check_self_contained([attribute.t], onnx)
+            array: Array = onnx.numpy_helper.to_array(attribute.t)
+            return array
+        if attribute.name in ("value_float", "value_floats"):
+            return np.asarray(onnx.helper.get_attribute_value(attribute), np.float32)
+        if attribute.name in ("value_int", "value_ints"):
+            return np.asarray(onnx.helper.get_attribute_value(attribute), np.int64)
+    raise ModelError(f"operator {index} (Constant) has no value of numbers")
+
+
+def _attributes(onnx: Any, node: Any) -> Iterable[tuple[str, Attribute]]:
+    for attribute in node.attribute:
+        value = onnx.helper.get_attribute_value(attribute)
+        if isinstance(value, bytes):
+            yield attribute.name, value.decode("utf-8", errors="replace")
+        elif isinstance(value, int | float):
+            yield attribute.name, value
+        elif isinstance(value, list | tuple) and all(isinstance(v, int | float) for v in value):
+            yield attribute.name, tuple(value)

@@ -1,0 +1,334 @@
+"""A QDQ model -> a .tflite file that computes the same in integers.
+
+An operator on real numbers is written once the QuantizeLinear behind it says what its result is
+quantized to; a Relu or Clip in between becomes its clamp. Where TFLite's rounding differs from
+that of the model's own runtime, a result may be one step away (docs/other-formats.md).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from utvm_deploy.errors import ModelError, UnsupportedOperator
+from utvm_deploy.frontend import qdq_elementwise, qdq_weighted
+from utvm_deploy.frontend.qdq import Array, Node, QdqModel
+from utvm_deploy.frontend.qdq_job import (
+    NONE,
+    Job,
+    activation,
+    all_at_once,
+    constant,
+    fused_activation,
+    steps_of,
+)
+from utvm_deploy.frontend.qdq_layout import MOVERS
+from utvm_deploy.frontend.qdq_values import (
+    Constant,
+    Flattened,
+    Pending,
+    Quantized,
+    Raw,
+    Scale,
+    Storage,
+    Value,
+)
+from utvm_deploy.frontend.tflite_write import FileTensor, ModelFile
+
+EMITTERS = {**qdq_weighted.EMITTERS, **qdq_elementwise.EMITTERS}
+#: Whatever the converter knows, for messages.
+KNOWN = tuple(sorted({*EMITTERS, *MOVERS, "QuantizeLinear", "DequantizeLinear"}))
+#: uint8 is int8 moved by so much.
+_UINT8_OFFSET = 128
+
+
+def convert(model: QdqModel, description: str) -> bytes:
+    """The .tflite file; raises ModelError, and UnsupportedOperator naming every operator."""
+    return _Converter(model, description).run()
+
+
+class _Converter:
+    def __init__(self, model: QdqModel, description: str) -> None:
+        self.model = model
+        self.file = ModelFile(description)
+        self.store = Storage(self.file)
+        self.values: dict[str, Value] = {
+            name: Constant(data) for name, data in model.constants.items()
+        }
+        # Names that stand for integers; everything else stands for the reals that they mean.
+        self.integers: dict[str, str] = {}
+        self.inputs: dict[str, int] = {}
+        for name, dtype in zip(model.inputs, model.input_types, strict=True):
+            self._input(name, dtype)
+
+    def run(self) -> bytes:
+        problems: list[UnsupportedOperator] = []
+        failed: set[str] = set()
+        for node in self.model.nodes:
+            # What hangs on a failure is not another failure.
+            if failed.intersection(node.inputs):
+                failed.update(node.outputs)
+                continue
+            try:
+                self._node(node)
+            except UnsupportedOperator as exc:
+                problems.append(exc)
+                failed.update(node.outputs)
+        if problems:
+            raise all_at_once(problems)
+        for name in self.model.outputs:
+            self._output(name)
+        self._give_used_inputs_types()
+        return self.file.to_bytes()
+
+    def _input(self, name: str, dtype: str) -> None:
+        self.values[name] = Raw(name)
+        if dtype not in ("float32", "int8", "uint8"):
+            raise ModelError(
+                f"model input '{name}' is {dtype}; only float32, int8 and uint8 are supported"
+            )
+        number = self.file.tensor(FileTensor(name, self.model.shapes[name], dtype))
+        self.file.inputs.append(number)
+        self.inputs[name] = number
+        if dtype != "float32":
+            self.integers[name] = dtype
+
+    def _give_used_inputs_types(self) -> None:
+        for name, number in self.inputs.items():
+            tensor = self.file.tensors[number]
+            if tensor.dtype != "float32" and not tensor.scales:
+                raise ModelError(
+                    f"model input '{name}' is {tensor.dtype}, but nothing says its scale"
+                )
+
+    def _node(self, node: Node) -> None:
+        if node.kind == "QuantizeLinear":
+            self._quantize(node)
+        elif node.kind == "DequantizeLinear":
+            self._dequantize(node)
+        elif node.kind in ("Relu", "Clip") and isinstance(self._value(node, 0), Pending):
+            self._clamp(node)
+        elif node.kind in MOVERS:
+            values = [self._settled(node, i) if n else None for i, n in enumerate(node.inputs)]
+            made = MOVERS[node.kind](self.store, node, values, self.model.shapes)
+            for name, value in zip(node.outputs, made, strict=False):
+                self.values[name] = value
+        elif node.kind in EMITTERS:
+            self._postpone(node)
+        else:
+            raise node.unsupported(f"there is no such operator here; there are {', '.join(KNOWN)}")
+
+    def _value(self, node: Node, position: int) -> Value:
+        name = node.inputs[position] if position < len(node.inputs) else ""
+        if name not in self.values:
+            raise node.damaged(f"input {position} '{name}' is made by nothing before it")
+        return self.values[name]
+
+    def _settled(self, node: Node, position: int) -> Value:
+        """An input; one that nothing quantizes gets the scale that its range implies, if any."""
+        value = self._value(node, position)
+        if isinstance(value, Pending) and (scale := self._implied_scale(value)) is not None:
+            value = self._emit(value, scale, value.node.outputs[0])
+            self.values[node.inputs[position]] = value
+        return value
+
+    def _implied_scale(self, pending: Pending) -> Scale | None:
+        kind, source = pending.node.kind, pending.arguments[0]
+        if kind in qdq_elementwise.FIXED_RANGES:
+            return qdq_elementwise.FIXED_RANGES[kind]
+        if kind in qdq_elementwise.RANGE_KEEPING:
+            if isinstance(source, Flattened):
+                source = source.image
+            return self.store.scale_of(source) if isinstance(source, Quantized) else None
+        return None
+
+    def _postpone(self, node: Node) -> None:
+        arguments = tuple(self._settled(node, i) if n else None for i, n in enumerate(node.inputs))
+        low, high = -math.inf, math.inf
+        if node.kind in ("Relu", "Clip"):
+            low, high = self._limits(node)
+        elif node.kind == "Add" and len(arguments) == 2:
+            # A product, and what is added to it: a bias.
+            for product, bias in (arguments, arguments[::-1]):
+                is_product = isinstance(product, Pending) and product.node.kind == "MatMul"
+                if is_product and isinstance(bias, Constant) and isinstance(product, Pending):
+                    merged = (*product.arguments[:2], bias)
+                    self.values[node.outputs[0]] = replace(product, arguments=merged)
+                    return
+        self.values[node.outputs[0]] = Pending(node, arguments, low, high)
+
+    def _limits(self, node: Node) -> tuple[float, float]:
+        if node.kind == "Relu":
+            return 0.0, math.inf
+        limits = [node.number("min", -math.inf), node.number("max", math.inf)]
+        for position in (1, 2):
+            if position < len(node.inputs) and node.inputs[position]:
+                known = constant(node, self._value(node, position), "limits")
+                limits[position - 1] = float(np.asarray(known.real).reshape(-1)[0])
+        return limits[0], limits[1]
+
+    def _clamp(self, node: Node) -> None:
+        """A Relu or Clip behind an operator that is not written yet."""
+        before = self._value(node, 0)
+        assert isinstance(before, Pending)
+        low, high = self._limits(node)
+        self.values[node.outputs[0]] = replace(
+            before,
+            low=min(max(before.low, low), high),
+            high=max(min(before.high, high), low),
+        )
+
+    def _parameters(self, node: Node) -> tuple[Array, Array, str, int]:
+        """Scales, zero points of int8, the type that the model says, and the axis."""
+        scales = constant(node, self._value(node, 1), "scales").data.astype(np.float32)
+        zeros: Array = np.zeros(scales.shape, np.int64)
+        dtype = node.text("zero_point_type", "uint8")
+        if len(node.inputs) > 2 and node.inputs[2]:
+            known = constant(node, self._value(node, 2), "zero points").data
+            dtype, zeros = str(known.dtype), known.astype(np.int64)
+        if dtype not in ("int8", "uint8", "int32"):
+            raise node.unsupported(f"it quantizes to {dtype}; only int8 and uint8 are supported")
+        if scales.size == 0 or scales.size != zeros.size:
+            raise node.damaged(f"it has {scales.size} scales and {zeros.size} zero points")
+        if not (np.isfinite(scales).all() and (scales > 0).all()):
+            raise node.damaged("a scale is not a positive number")
+        if dtype == "uint8":
+            zeros = zeros - _UINT8_OFFSET
+        return scales.reshape(-1), zeros.reshape(-1), dtype, node.integer("axis", 1)
+
+    def _quantize(self, node: Node) -> None:
+        scales, zeros, dtype, axis = self._parameters(node)
+        name = node.outputs[0]
+        value = self._value(node, 0)
+        if dtype != "int32":
+            self.integers[name] = dtype
+        if isinstance(value, Constant):
+            shape = [1] * value.data.ndim
+            if scales.size > 1:
+                shape[axis] = -1
+            steps = np.rint(value.real / scales.reshape(shape)) + zeros.reshape(shape)
+            bounds = np.iinfo(np.int32 if dtype == "int32" else np.int8)
+            data = np.clip(steps, bounds.min, bounds.max).astype(bounds.dtype)
+            self.values[name] = Constant(data, scales, zeros, axis if scales.size > 1 else None)
+            return
+        if scales.size != 1 or dtype == "int32":
+            raise node.unsupported("it quantizes an activation by channel, or to int32")
+        scale = Scale(float(scales[0]), int(zeros[0]))
+        self.values[name] = self._written(node, value, scale, name)
+
+    def _written(self, node: Node, value: Value, scale: Scale, name: str) -> Value:
+        """The value, quantized."""
+        if isinstance(value, Pending):
+            return self._emit(value, scale, name)
+        if isinstance(value, Raw):
+            source = self.inputs[value.name]
+            made = self.store.activation(name, self.model.shapes[value.name], scale)
+            self.file.operator("QUANTIZE", [source], [made.tensor], ("QuantizeOptions", {}))
+            return made
+        settled = activation(node, value)
+        if isinstance(settled, Flattened):
+            return replace(settled, image=self.store.requantized(settled.image, scale, name))
+        return self.store.requantized(settled, scale, name)
+
+    def _emit(self, pending: Pending, scale: Scale, name: str) -> Quantized:
+        kind = pending.node.kind
+        fused = fused_activation(pending.low, pending.high, scale)
+        can_fuse = kind in qdq_elementwise.CLAMPING
+        shape = self.model.shapes[pending.node.outputs[0]]
+        number = fused if can_fuse and fused is not None else NONE
+        is_clamped = fused == NONE or (can_fuse and fused is not None) or kind in ("Relu", "Clip")
+        made = EMITTERS[kind](Job(self.store, pending, name, shape, scale, number))
+        made = self.store.requantized(made, scale, f"{name}_requantized")
+        if kind in ("Relu", "Clip"):
+            simple = pending.low == 0.0 and pending.high in (6.0, math.inf)
+            is_clamped = simple or fused == NONE
+        return made if is_clamped else self._limited(made, pending, scale, name)
+
+    def _limited(self, made: Quantized, pending: Pending, scale: Scale, name: str) -> Quantized:
+        for kind, bound in (("MAXIMUM", pending.low), ("MINIMUM", pending.high)):
+            if math.isinf(bound):
+                continue
+            limit = np.full((1,), steps_of(bound, scale), np.int8)
+            numbers = [
+                made.tensor,
+                self.store.operand(limit, scale, f"{name}_{kind.lower()}_limit"),
+            ]
+            made = self.store.apply(
+                kind,
+                numbers,
+                f"{name}_{kind.lower()}",
+                made.shape,
+                scale,
+                ("MaximumMinimumOptions", {}),
+                is_last=made.is_last,
+            )
+        return made
+
+    def _dequantize(self, node: Node) -> None:
+        scales, zeros, _, axis = self._parameters(node)
+        name = node.outputs[0]
+        value = self._value(node, 0)
+        if isinstance(value, Constant):
+            if value.scales is not None:
+                self.values[name] = value
+                return
+            if value.data.dtype == np.uint8:
+                value = Constant((value.data.astype(np.int16) - _UINT8_OFFSET).astype(np.int8))
+            by_axis = axis % max(value.data.ndim, 1) if scales.size > 1 else None
+            if by_axis is not None and value.data.shape[by_axis] != scales.size:
+                raise node.damaged(f"it has {scales.size} scales for {value.data.shape}")
+            self.values[name] = Constant(value.data, scales, zeros, by_axis)
+            return
+        if scales.size != 1:
+            raise node.unsupported("an activation has one scale per channel")
+        if isinstance(value, Raw):
+            value = self._integer_input(value.name, Scale(float(scales[0]), int(zeros[0])))
+        self.values[name] = value
+
+    def _integer_input(self, name: str, scale: Scale) -> Quantized:
+        """A model input that is quantized already."""
+        number, dtype = self.inputs[name], self.integers[name]
+        shape = self.model.shapes[name]
+        zero = scale.zero_point + (_UINT8_OFFSET if dtype == "uint8" else 0)
+        self.file.tensors[number] = replace(
+            self.file.tensors[number], scales=(scale.scale,), zero_points=(zero,)
+        )
+        value = Quantized(number, shape, False)
+        if dtype == "uint8":
+            value = self.store.activation(f"{name}_int8", shape, scale)
+            self.file.operator("QUANTIZE", [number], [value.tensor], ("QuantizeOptions", {}))
+        self.values[name] = value
+        return value
+
+    def _output(self, name: str) -> None:
+        value = self.values.get(name)
+        if isinstance(value, Pending) and (scale := self._implied_scale(value)) is not None:
+            value = self._emit(value, scale, name)
+        if isinstance(value, Pending):
+            raise value.node.unsupported(
+                "the model ends with it in real numbers; quantize its output too, or cut it off"
+            )
+        if not isinstance(value, Quantized | Flattened):
+            raise ModelError(f"model output '{name}' is not computed by any operator")
+        made = self.store.plain(value)
+        dtype = self.integers.get(name, "float32")
+        if dtype == "int8":
+            if made.tensor in (*self.file.inputs, *self.file.outputs):
+                raise ModelError(f"model output '{name}' is another input or output, unchanged")
+            self.file.outputs.append(made.tensor)
+            return
+        scale = self.store.scale_of(made)
+        kind, tensor = "DEQUANTIZE", FileTensor(f"{name}_output", made.shape, "float32")
+        if dtype == "uint8":
+            kind = "QUANTIZE"
+            tensor = replace(
+                tensor,
+                dtype="uint8",
+                scales=(scale.scale,),
+                zero_points=(scale.zero_point + _UINT8_OFFSET,),
+            )
+        number = self.file.tensor(tensor)
+        self.file.operator(kind, [made.tensor], [number], (f"{kind.capitalize()}Options", {}))
+        self.file.outputs.append(number)

@@ -1,0 +1,335 @@
+"""Operators of a QDQ model that work on one element, one window or one axis at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.frontend.qdq import Array
+from utvm_deploy.frontend.qdq_job import NONE, Emitter, Job, activation
+from utvm_deploy.frontend.qdq_values import (
+    Constant,
+    Flattened,
+    Quantized,
+    Scale,
+    stored_axis,
+)
+from utvm_deploy.frontend.qdq_weighted import (
+    bias_scales,
+    from_image,
+    image,
+    pad_image,
+    paddings,
+    same_padding,
+    window,
+)
+from utvm_deploy.frontend.tflite_write import Options
+
+#: What SOFTMAX and LOGISTIC of TFLite make, whatever the model says.
+_UNIT = Scale(1.0 / 256, -128)
+#: And TANH.
+_BOTH_SIDES = Scale(1.0 / 128, 0)
+
+_BINARY: Mapping[str, tuple[str, str | None]] = {
+    "Add": ("ADD", "AddOptions"),
+    "Max": ("MAXIMUM", "MaximumMinimumOptions"),
+    "Min": ("MINIMUM", "MaximumMinimumOptions"),
+    "Mul": ("MUL", "MulOptions"),
+    "PRelu": ("PRELU", None),
+    "Sub": ("SUB", "SubOptions"),
+}
+_REDUCTIONS: Mapping[str, str] = {
+    "GlobalAveragePool": "MEAN",
+    "GlobalMaxPool": "REDUCE_MAX",
+    "ReduceMax": "REDUCE_MAX",
+    "ReduceMean": "MEAN",
+    "ReduceSum": "SUM",
+}
+#: Operators whose TFLite kernels clamp their results.
+_CLAMPING = ("Add", "Mul", "Sub")
+#: Operators whose TFLite kernels want one quantization all over.
+_UNIFORM = ("Max", "Min")
+
+
+def binary(job: Job) -> Quantized:
+    """Two operands, either of which may be repeated along some axes."""
+    node, store = job.node, job.store
+    kind, table = _BINARY[node.kind]
+    if len(node.inputs) != 2:
+        raise node.unsupported(f"it has {len(node.inputs)} inputs; only 2 are supported")
+    values = [job.value(0), job.value(1)]
+    rank = len(job.shape)
+    is_last = rank >= 3 and any(isinstance(v, Quantized) and v.is_last for v in values)
+    numbers = []
+    for position, value in enumerate(values):
+        if isinstance(value, Constant):
+            name = f"{job.name}_operand"
+            data, scale = _operand(job, value)
+            if node.kind in _UNIFORM:
+                steps = np.rint(
+                    scale.scale * (data.astype(float) - scale.zero_point) / job.scale.scale
+                )
+                data = np.clip(steps + job.scale.zero_point, -128, 127).astype(np.int8)
+                scale = job.scale
+            if is_last:
+                full = data.reshape((1,) * (rank - data.ndim) + data.shape)
+                data = np.moveaxis(full, 1, -1)
+            numbers.append(store.operand(data, scale, name))
+            continue
+        operand = _of_rank(job, activation(node, value), rank, is_last, position)
+        if node.kind in _UNIFORM:
+            operand = store.requantized(operand, job.scale, f"{job.name}_{position}")
+        numbers.append(operand.tensor)
+    options: Options | None = None
+    if table is not None:
+        fields = {"FusedActivationFunction": job.activation} if node.kind in _CLAMPING else {}
+        options = (table, fields)
+    return store.apply(kind, numbers, job.name, job.shape, job.scale, options, is_last=is_last)
+
+
+def _operand(job: Job, value: Constant) -> tuple[Array, Scale]:
+    """A constant operand as int8."""
+    if value.scales is not None and value.zero_points is not None:
+        if value.scales.size != 1:
+            raise job.node.unsupported("its constant has one scale per channel; use a single one")
+        return value.data, Scale(
+            float(value.scales.reshape(-1)[0]), int(value.zero_points.reshape(-1)[0])
+        )
+    if value.data.size != 1:
+        raise job.node.unsupported("its constant is not quantized; quantize it to int8")
+    real = float(value.data.reshape(-1)[0])
+    # One number is exact at the end of the range.
+    scale = Scale(float(np.float32(abs(real) / 127)) or 1.0, 0)
+    return np.full(value.data.shape, int(np.sign(real)) * 127, np.int8), scale
+
+
+def _of_rank(
+    job: Job, value: Quantized | Flattened, rank: int, is_last: bool, position: int
+) -> Quantized:
+    store = job.store
+    if len(value.shape) != rank:
+        plain = store.plain(value)
+        shape = (1,) * (rank - len(plain.shape)) + plain.shape
+        number = store.reshaped(plain, shape, f"{job.name}_{position}")
+        value = Quantized(number, shape, False)
+    return store.last(value) if is_last else store.plain(value)
+
+
+def unary(job: Job) -> Quantized:
+    """One element in, one out."""
+    store, node = job.store, job.node
+    x = store.settled(job.quantized(0))
+    numbers, scale = [x.tensor], job.scale
+    options: Options | None = None
+    kinds: Mapping[str, str] = {
+        "Abs": "ABS",
+        "Clip": "QUANTIZE",
+        "HardSwish": "HARD_SWISH",
+        "LeakyRelu": "LEAKY_RELU",
+        "Neg": "NEG",
+        "Relu": "QUANTIZE",
+        "Sigmoid": "LOGISTIC",
+        "Tanh": "TANH",
+    }
+    kind = kinds[node.kind]
+    if node.kind in ("Relu", "Clip"):
+        if job.pending.low == 0.0 and job.pending.high in (6.0, math.inf):
+            kind = "RELU" if job.pending.high > 6 else "RELU6"
+        else:
+            options = ("QuantizeOptions", {})
+    elif node.kind == "LeakyRelu":
+        options = ("LeakyReluOptions", {"Alpha": node.number("alpha", 0.01)})
+    elif node.kind == "HardSwish":
+        options = ("HardSwishOptions", {})
+    elif node.kind == "Sigmoid":
+        scale = _UNIT
+    elif node.kind == "Tanh":
+        scale = _BOTH_SIDES
+    elif node.kind == "Abs":
+        options = ("AbsOptions", {})
+    elif node.kind == "Neg":
+        scale, options = store.scale_of(x), ("NegOptions", {})
+    return store.apply(kind, numbers, job.name, x.shape, scale, options, is_last=x.is_last)
+
+
+def softmax(job: Job) -> Quantized:
+    """Softmax along the axis that lies last, in ONNX's order or in the file's."""
+    x = job.store.settled(job.quantized(0))
+    rank = len(x.shape)
+    axis = job.node.integer("axis", -1)
+    if not -rank <= axis < rank:
+        raise job.node.damaged(f"its axis {axis} is not a dimension of {x.shape}")
+    if stored_axis(axis, rank, x.is_last) != rank - 1:
+        x = job.store.plain(x) if x.is_last else job.store.last(x)
+    if stored_axis(axis, rank, x.is_last) != rank - 1:
+        raise job.node.unsupported(f"it works along dimension {axis} of {x.shape}; transpose first")
+    options: Options = ("SoftmaxOptions", {"Beta": 1.0})
+    return job.store.apply(
+        "SOFTMAX", [x.tensor], job.name, x.shape, _UNIT, options, is_last=x.is_last
+    )
+
+
+def average_pool(job: Job) -> Quantized:
+    """AveragePool; with another scale for its output it is a depthwise convolution by ones."""
+    node, store = job.node, job.store
+    sequence = store.last(job.quantized(0))
+    x = image(store, sequence)
+    kernel, strides, dilations = window(node, node.integers("kernel_shape", ()))
+    if dilations != (1, 1) or node.integer("ceil_mode", 0):
+        raise node.unsupported("it is dilated or rounds its size up; neither is supported")
+    sizes = (x.shape[2], x.shape[3])
+    wanted = paddings(node, sizes, list(kernel), strides)
+    same = [same_padding(*of) for of in zip(sizes, kernel, strides, strict=True)]
+    is_padded = any(map(any, wanted))
+    shape = job.shape if len(job.shape) == 4 else (*job.shape[:2], 1, job.shape[2])
+    if is_padded and not node.integer("count_include_pad", 0):
+        if wanted != same:
+            raise node.unsupported(f"its pads {wanted} are not counted and not those of SAME")
+        made = _pool(job, "AVERAGE_POOL_2D", x, kernel, strides, 0, shape)
+        return from_image(store, made, job.shape, job.name)
+    if is_padded:
+        x = pad_image(store, x, wanted, f"{job.name}_padded")
+    if store.scale_of(x) == job.scale:
+        made = _pool(job, "AVERAGE_POOL_2D", x, kernel, strides, 1, shape)
+        return from_image(store, made, job.shape, job.name)
+    channels, count = x.shape[1], kernel[0] * kernel[1]
+    weights = np.ones((1, *kernel, channels), np.int8)
+    scales = np.full(channels, 1 / count, np.float32)
+    input_scale = store.scale_of(x).scale
+    numbers = [
+        x.tensor,
+        store.weights(weights, scales.tolist(), 3, f"{job.name}_weights"),
+        store.weights(
+            np.zeros(channels, np.int32),
+            bias_scales(input_scale, scales),
+            0,
+            f"{job.name}_bias",
+            dtype="int32",
+        ),
+    ]
+    options: dict[str, Any] = {
+        "Padding": 1,
+        "StrideH": strides[0],
+        "StrideW": strides[1],
+        "DepthMultiplier": 1,
+        "DilationHFactor": 1,
+        "DilationWFactor": 1,
+        "FusedActivationFunction": NONE,
+    }
+    made = store.apply(
+        "DEPTHWISE_CONV_2D",
+        numbers,
+        job.name,
+        shape,
+        job.scale,
+        ("DepthwiseConv2DOptions", options),
+        is_last=True,
+    )
+    return from_image(store, made, job.shape, job.name)
+
+
+def _pool(
+    job: Job,
+    kind: str,
+    x: Quantized,
+    kernel: tuple[int, int],
+    strides: tuple[int, int],
+    scheme: int,
+    shape: tuple[int, ...],
+) -> Quantized:
+    options = {
+        "Padding": scheme,
+        "StrideH": strides[0],
+        "StrideW": strides[1],
+        "FilterHeight": kernel[0],
+        "FilterWidth": kernel[1],
+        "FusedActivationFunction": NONE,
+    }
+    return job.store.apply(
+        kind,
+        [x.tensor],
+        job.name,
+        shape,
+        job.store.scale_of(x),
+        ("Pool2DOptions", options),
+        is_last=True,
+    )
+
+
+def reduction(job: Job) -> Quantized:
+    """ReduceMean, ReduceSum, ReduceMax and their global forms over images."""
+    node, store = job.node, job.store
+    x = store.settled(job.quantized(0))
+    rank = len(x.shape)
+    if node.kind.startswith("Global"):
+        axes: tuple[int, ...] = tuple(range(2, rank))
+        keeps = True
+    else:
+        axes = node.integers("axes", ())
+        if job.has(1):
+            axes = tuple(int(a) for a in job.constant(1, "axes").data.reshape(-1))
+        axes = tuple(sorted({a % rank for a in axes})) or tuple(range(rank))
+        keeps = bool(node.integer("keepdims", 1))
+    left = [a for a in range(rank) if a not in axes]
+    # What is left lies in ONNX's order only if the channels do not move past another axis.
+    if x.is_last and not keeps and 1 in left and any(a > 1 for a in left):
+        x = store.plain(x)
+    kind = _REDUCTIONS[node.kind]
+    scale = store.scale_of(x) if kind == "REDUCE_MAX" else job.scale
+    stored = sorted(stored_axis(a, rank, x.is_last) for a in axes)
+    numbers = [x.tensor, store.numbers(stored, f"{job.name}_axes")]
+    options: Options = ("ReducerOptions", {"KeepDims": keeps})
+    is_last = x.is_last and keeps
+    return store.apply(kind, numbers, job.name, job.shape, scale, options, is_last=is_last)
+
+
+def concatenation(job: Job) -> Quantized:
+    """Concat: TFLite wants all of its inputs quantized like the output."""
+    node, store = job.node, job.store
+    values = [activation(node, job.value(i)) for i in range(len(node.inputs))]
+    rank = len(job.shape)
+    axis = node.integer("axis", 0) % rank
+    is_last = rank >= 3 and any(isinstance(v, Quantized) and v.is_last for v in values)
+    numbers = []
+    for position, value in enumerate(values):
+        turned = store.last(value) if is_last else store.plain(value)
+        numbers.append(store.requantized(turned, job.scale, f"{job.name}_{position}").tensor)
+    options: Options = (
+        "ConcatenationOptions",
+        {"Axis": stored_axis(axis, rank, is_last), "FusedActivationFunction": NONE},
+    )
+    return store.apply(
+        "CONCATENATION", numbers, job.name, job.shape, job.scale, options, is_last=is_last
+    )
+
+
+EMITTERS: Mapping[str, Emitter] = {
+    **dict.fromkeys(_BINARY, binary),
+    **dict.fromkeys(
+        ("Abs", "Clip", "HardSwish", "LeakyRelu", "Neg", "Relu", "Sigmoid", "Tanh"), unary
+    ),
+    **dict.fromkeys(_REDUCTIONS, reduction),
+    "AveragePool": average_pool,
+    "Concat": concatenation,
+    "Softmax": softmax,
+}
+#: What the results of some kinds are quantized to where the model does not say.
+FIXED_RANGES: Mapping[str, Scale] = {"Sigmoid": _UNIT, "Softmax": _UNIT, "Tanh": _BOTH_SIDES}
+#: Kinds whose results lie where their inputs do.
+RANGE_KEEPING = frozenset(
+    (
+        "AveragePool",
+        "Clip",
+        "GlobalAveragePool",
+        "GlobalMaxPool",
+        "LeakyRelu",
+        "ReduceMax",
+        "ReduceMean",
+        "Relu",
+    )
+)
+#: Kinds whose TFLite kernels clamp by themselves.
+CLAMPING = frozenset((*_CLAMPING, "Conv", "Gemm", "MatMul"))

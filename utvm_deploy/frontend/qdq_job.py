@@ -1,0 +1,144 @@
+"""One operator of a QDQ model that is about to be written, and what every kind needs of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from utvm_deploy.errors import UnsupportedOperator
+from utvm_deploy.frontend.qdq import Array, Node
+from utvm_deploy.frontend.qdq_values import (
+    Constant,
+    Flattened,
+    Pending,
+    Quantized,
+    Raw,
+    Scale,
+    Storage,
+    Value,
+)
+
+NONE, RELU, RELU_N1_TO_1, RELU6 = range(4)
+#: The schema's numbers of fused activations.
+_ACTIVATIONS: Mapping[tuple[float, float], int] = {
+    (-1.0, 1.0): RELU_N1_TO_1,
+    (0.0, 6.0): RELU6,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A pending operator and the quantization of its result."""
+
+    store: Storage
+    pending: Pending
+    name: str  # of the result
+    shape: tuple[int, ...]  # of the result, in ONNX's order
+    scale: Scale
+    activation: int  # NONE where the operator cannot clamp by itself
+
+    @property
+    def node(self) -> Node:
+        """The operator."""
+        return self.pending.node
+
+    def value(self, position: int) -> Value:
+        """An input that must be there."""
+        arguments = self.pending.arguments
+        value = arguments[position] if position < len(arguments) else None
+        if value is None:
+            raise self.node.damaged(f"input {position} is missing")
+        return value
+
+    def quantized(self, position: int) -> Quantized | Flattened:
+        """An input that must be an activation."""
+        return activation(self.node, self.value(position))
+
+    def constant(self, position: int, what: str) -> Constant:
+        """An input that must be known."""
+        return constant(self.node, self.value(position), what)
+
+    def has(self, position: int) -> bool:
+        """Whether an optional input is there."""
+        arguments = self.pending.arguments
+        return position < len(arguments) and arguments[position] is not None
+
+
+Emitter: TypeAlias = Callable[[Job], Quantized]
+
+
+def activation(node: Node, value: Value) -> Quantized | Flattened:
+    """The value, if it is a quantized activation."""
+    if isinstance(value, Pending):
+        raise node.unsupported(
+            f"its input, made by operator {value.node.index} ({value.node.kind}), is not "
+            "quantized; quantize every operator, or cut the model off before it"
+        )
+    if isinstance(value, Raw):
+        raise node.unsupported(f"model input '{value.name}' is not quantized before it is used")
+    if isinstance(value, Constant):
+        raise node.unsupported("its first input is a constant; fold constants before quantizing")
+    return value
+
+
+def constant(node: Node, value: Value, what: str) -> Constant:
+    """The value, if it is known."""
+    if not isinstance(value, Constant):
+        raise node.unsupported(f"its {what} are computed; only constant ones are supported")
+    return value
+
+
+def symmetric_int8(node: Node, weights: Constant, what: str, axis: int) -> tuple[Array, Array]:
+    """Weights of int8 with zero points of zero, and their scales: one, or one along ``axis``."""
+    if weights.scales is None or weights.zero_points is None:
+        raise node.unsupported(f"its {what} are not quantized; quantize them to int8")
+    if np.any(weights.zero_points):
+        raise node.unsupported(
+            f"its {what} have a zero point other than 0; quantize them symmetrically to int8"
+        )
+    if weights.axis is not None and weights.axis != axis and weights.scales.size > 1:
+        raise node.unsupported(
+            f"its {what} have scales along dimension {weights.axis}; "
+            f"only dimension {axis}, the output channels, is supported"
+        )
+    return weights.data, weights.scales.reshape(-1)
+
+
+def bias_steps(job: Job, position: int, input_scale: float, scales: Array, outputs: int) -> Array:
+    """The bias in steps of input scale times weight scale; zeros if there is none."""
+    if not job.has(position):
+        return np.zeros(outputs, np.int32)
+    bias = job.constant(position, "biases")
+    real = np.broadcast_to(np.asarray(bias.real, np.float64).reshape(-1), (outputs,))
+    steps = np.rint(real / (float(input_scale) * scales.astype(np.float64)))
+    return np.clip(steps, -(2**31), 2**31 - 1).astype(np.int32)
+
+
+def fused_activation(low: float, high: float, scale: Scale) -> int | None:
+    """The schema's number of a clamp, NONE if int8 clamps as much, None if there is no such one."""
+    bottom = scale.scale * (-128 - scale.zero_point)
+    top = scale.scale * (127 - scale.zero_point)
+    # Half a step: what rounds to the last value is not clamped.
+    if low <= bottom + scale.scale / 2 and high >= top - scale.scale / 2:
+        return NONE
+    if low == 0.0 and high >= top - scale.scale / 2:
+        return RELU
+    return _ACTIVATIONS.get((low, high))
+
+
+def steps_of(real: float, scale: Scale) -> int:
+    """A real number as int8."""
+    if math.isinf(real):
+        return 127 if real > 0 else -128
+    return int(np.clip(np.rint(real / scale.scale) + scale.zero_point, -128, 127))
+
+
+def all_at_once(problems: Sequence[UnsupportedOperator]) -> UnsupportedOperator:
+    """One error for everything that cannot be imported."""
+    count = "1 operator" if len(problems) == 1 else f"{len(problems)} operators"
+    told = "; ".join(str(problem) for problem in problems)
+    return UnsupportedOperator(f"{count} cannot be imported: {told}")

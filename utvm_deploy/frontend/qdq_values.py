@@ -1,0 +1,235 @@
+"""What a name of a QDQ model stands for while it is converted, and where its bytes lie.
+
+ONNX keeps channels behind the batch, TFLite keeps them last. A value remembers which way its tensor
+is stored, so that a chain of convolutions costs no transposition; one is written only where an
+operator really needs the other order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from utvm_deploy.frontend.qdq import Array, Node
+from utvm_deploy.frontend.tflite_write import FileTensor, ModelFile, Options
+
+
+@dataclass(frozen=True)
+class Scale:
+    """real = scale * (q - zero_point), q of int8."""
+
+    scale: float
+    zero_point: int
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """An activation in the file."""
+
+    tensor: int
+    shape: tuple[int, ...]  # in ONNX's order
+    is_last: bool  # whether the file has the channels last
+
+
+@dataclass(frozen=True)
+class Flattened:
+    """An image with its channels last whose elements were put in a row in ONNX's order.
+
+    A fully connected layer can have its weights permuted instead.
+    """
+
+    image: Quantized
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """Integers with their scales, or reals (no scales)."""
+
+    data: Array
+    scales: Array | None = None
+    zero_points: Array | None = None
+    axis: int | None = None  # None: one scale for all
+
+    @property
+    def real(self) -> Array:
+        """The real numbers."""
+        if self.scales is None or self.zero_points is None:
+            return self.data
+        shape = [1] * self.data.ndim
+        if self.axis is not None:
+            shape[self.axis] = -1
+        steps = self.data.astype(np.float64) - self.zero_points.reshape(shape)
+        real: Array = steps * self.scales.astype(np.float64).reshape(shape)
+        return real
+
+
+@dataclass(frozen=True)
+class Raw:
+    """A model input that nothing has quantized yet."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Pending:
+    """A result in real numbers: written once it is known what it is quantized to."""
+
+    node: Node
+    arguments: tuple[Value | None, ...]
+    low: float = -math.inf
+    high: float = math.inf
+
+
+Value: TypeAlias = Quantized | Flattened | Constant | Raw | Pending
+
+
+class Storage:
+    """The file under construction, in terms of values."""
+
+    def __init__(self, file: ModelFile) -> None:
+        self.file = file
+
+    def scale_of(self, value: Quantized) -> Scale:
+        """How a value is quantized."""
+        tensor = self.file.tensors[value.tensor]
+        return Scale(tensor.scales[0], tensor.zero_points[0])
+
+    def activation(
+        self, name: str, shape: Sequence[int], scale: Scale, *, is_last: bool = False
+    ) -> Quantized:
+        """A new activation of int8; ``shape`` is in ONNX's order."""
+        stored = channels_last(shape) if is_last else tuple(shape)
+        tensor = FileTensor(name, stored, "int8", (scale.scale,), (scale.zero_point,))
+        return Quantized(self.file.tensor(tensor), tuple(shape), is_last)
+
+    def stored(self, value: Quantized) -> tuple[int, ...]:
+        """The shape that the file has."""
+        return self.file.tensors[value.tensor].shape
+
+    def numbers(self, values: Sequence[int] | Array, name: str) -> int:
+        """A constant of int32 that an operator takes as an input."""
+        data = np.asarray(values, np.int32)
+        return self.file.tensor(FileTensor(name, data.shape, "int32", data=data.tobytes()))
+
+    def weights(
+        self, data: Array, scales: Sequence[float], axis: int, name: str, dtype: str = "int8"
+    ) -> int:
+        """A constant with zero points of zero and one scale, or one for each slice of an axis."""
+        array = np.ascontiguousarray(data, dtype=dtype)
+        tensor = FileTensor(
+            name,
+            array.shape,
+            dtype,
+            tuple(float(s) for s in scales),
+            (0,) * len(scales),
+            axis,
+            array.tobytes(),
+        )
+        return self.file.tensor(tensor)
+
+    def operand(self, data: Array, scale: Scale, name: str) -> int:
+        """A constant of int8 that stands where an activation could."""
+        array = np.ascontiguousarray(data, dtype=np.int8)
+        tensor = FileTensor(
+            name, array.shape, "int8", (scale.scale,), (scale.zero_point,), data=array.tobytes()
+        )
+        return self.file.tensor(tensor)
+
+    def apply(
+        self,
+        kind: str,
+        inputs: Sequence[int],
+        name: str,
+        shape: Sequence[int],
+        scale: Scale,
+        options: Options | None = None,
+        *,
+        is_last: bool = False,
+    ) -> Quantized:
+        """Write an operator and its output."""
+        made = self.activation(name, shape, scale, is_last=is_last)
+        self.file.operator(kind, inputs, [made.tensor], options)
+        return made
+
+    def reshaped(self, value: Quantized, stored: Sequence[int], name: str) -> int:
+        """The tensor with another shape; ``stored`` is the file's."""
+        if self.stored(value) == tuple(stored):
+            return value.tensor
+        shape = self.numbers(stored, f"{name}_shape")
+        view = self.apply(
+            "RESHAPE",
+            [value.tensor, shape],
+            name,
+            stored,
+            self.scale_of(value),
+            ("ReshapeOptions", {}),
+        )
+        return view.tensor
+
+    def requantized(self, value: Quantized, scale: Scale, name: str) -> Quantized:
+        """The value with another scale."""
+        if self.scale_of(value) == scale:
+            return value
+        options: Options = ("QuantizeOptions", {})
+        return self.apply(
+            "QUANTIZE", [value.tensor], name, value.shape, scale, options, is_last=value.is_last
+        )
+
+    def last(self, value: Value) -> Quantized:
+        """The value with its channels last."""
+        value = self.settled(value)
+        rank = len(value.shape)
+        return value if value.is_last or rank < 3 else self._turned(value, True)
+
+    def plain(self, value: Value) -> Quantized:
+        """The value in ONNX's order."""
+        value = self.settled(value)
+        return self._turned(value, False) if value.is_last else value
+
+    def settled(self, value: Value) -> Quantized:
+        """The value as a tensor of its shape."""
+        if isinstance(value, Flattened):
+            image = self.plain(value.image)
+            name = f"{self.file.tensors[image.tensor].name}_flat"
+            return Quantized(self.reshaped(image, value.shape, name), value.shape, False)
+        assert isinstance(value, Quantized), "what else there is was refused before"
+        return value
+
+    def _turned(self, value: Quantized, is_last: bool) -> Quantized:
+        before = self.stored(value)
+        rank = len(before)
+        order = (0, *range(2, rank), 1) if is_last else (0, rank - 1, *range(1, rank - 1))
+        after = tuple(before[axis] for axis in order)
+        name = f"{self.file.tensors[value.tensor].name}_{'last' if is_last else 'first'}"
+        # Moving a dimension of one past others moves no byte.
+        if [a for a in order if before[a] != 1] == [a for a in range(rank) if before[a] != 1]:
+            return replace(value, tensor=self.reshaped(value, after, name), is_last=is_last)
+        permutation = self.numbers(order, f"{name}_order")
+        made = self.apply(
+            "TRANSPOSE",
+            [value.tensor, permutation],
+            name,
+            value.shape,
+            self.scale_of(value),
+            ("TransposeOptions", {}),
+            is_last=is_last,
+        )
+        return made
+
+
+def channels_last(shape: Sequence[int]) -> tuple[int, ...]:
+    """A shape of rank 3 or more, with dimension 1 behind the others."""
+    return (shape[0], *shape[2:], shape[1]) if len(shape) >= 3 else tuple(shape)
+
+
+def stored_axis(axis: int, rank: int, is_last: bool) -> int:
+    """Where an axis lies in the file."""
+    axis %= rank
+    if not is_last or axis == 0 or rank < 3:
+        return axis
+    return rank - 1 if axis == 1 else axis - 1
