@@ -77,7 +77,18 @@ def write_convolutions(path: Path) -> ModelWriter:
 
 
 # rows, inputs, outputs
-DENSE = [(1, 1, 1), (3, 7, 5), (1, 16, 4), (2, 70, 9), (1, 40, 33), (1, 64, 2), (1, 33, 70)]
+DENSE = [
+    (1, 1, 1),
+    (3, 7, 5),
+    (1, 16, 4),
+    (2, 70, 9),
+    (1, 48, 33),
+    (1, 64, 2),
+    (1, 33, 70),
+    (2, 21, 12),
+    (1, 22, 7),
+    (1, 256, 6),
+]
 
 
 def write_dense(path: Path) -> ModelWriter:
@@ -85,12 +96,14 @@ def write_dense(path: Path) -> ModelWriter:
     m = ModelWriter()
     for index, (rows, inputs, outputs) in enumerate(DENSE):
         weights, bias = weights_and_bias(rng, (outputs, inputs), outputs)
+        channels = {"weight_scale": rng.uniform(0.003, 0.02, outputs)} if index % 3 == 1 else {}
         x = m.input((rows, inputs), 0.05, int(rng.integers(-128, 128)))
         y = m.fully_connected(
             x,
             weights,
             bias,
             activation=ACTIVATIONS[index % len(ACTIVATIONS)],
+            **channels,
             scale=spread_scale(inputs, 0.05, 0.01),
             zero_point=int(rng.integers(-128, 128)),
         )
@@ -127,6 +140,11 @@ def random_inputs(model: ModelWriter, seed: int) -> list[np.ndarray]:
     ]
 
 
+def skip_without_dsp(device: Device) -> None:
+    if not device.board.cpu.dsp or device.board.cpu.mve:
+        pytest.skip(f"kernels for the DSP extension are not what {device.board.name} gets")
+
+
 def compare_on(device: Device, path: Path, model: ModelWriter) -> None:
     samples = [random_inputs(model, seed) for seed in range(2)]
     expected = run_reference(path, samples).outputs
@@ -141,15 +159,13 @@ def compare_on(device: Device, path: Path, model: ModelWriter) -> None:
 
 
 def test_odd_convolutions_on_cores(device: Device, tmp_path: Path) -> None:
-    if not device.board.cpu.dsp:
-        pytest.skip(f"{device.board.name} has no DSP extension")
+    skip_without_dsp(device)
     path = tmp_path / "convolutions.tflite"
     compare_on(device, path, write_convolutions(path))
 
 
 def test_odd_dense_layers_on_cores(device: Device, tmp_path: Path) -> None:
-    if not device.board.cpu.dsp:
-        pytest.skip(f"{device.board.name} has no DSP extension")
+    skip_without_dsp(device)
     path = tmp_path / "dense.tflite"
     compare_on(device, path, write_dense(path))
 
@@ -160,8 +176,7 @@ def test_odd_dense_layers_in_plain_c(tmp_path: Path) -> None:
 
 
 def test_odd_additions_on_cores(device: Device, tmp_path: Path) -> None:
-    if not device.board.cpu.dsp:
-        pytest.skip(f"{device.board.name} has no DSP extension")
+    skip_without_dsp(device)
     path = tmp_path / "additions.tflite"
     compare_on(device, path, write_additions(path))
 
@@ -181,7 +196,10 @@ MICRO_KERNELS = (
     "utvm_gemm_16",
     "utvm_depthwise_3x3",
     "utvm_depthwise",
-    "utvm_dense",
+    "utvm_dense_8",
+    "utvm_dense_16",
+    "utvm_dense_8_channels",
+    "utvm_dense_16_channels",
 )
 
 

@@ -92,6 +92,11 @@ def load_pair(low: str, high: str, base: str, offset: int = 0) -> Instruction:
     )
 
 
+def preload(base: str, offset: int) -> Instruction:
+    """pld."""
+    return Instruction(f"pld [{base}, #{offset}]", Kind.PRELOAD, address=(base,))
+
+
 def store(source: str, base: str, offset: int | str = 0, *, size: str = "") -> Instruction:
     """str, or by ``size`` strb, strh."""
     index = (offset.split(",")[0],) if isinstance(offset, str) else ()

@@ -1,4 +1,4 @@
-"""FULLY_CONNECTED for cores with the DSP extension: weights streamed once, outputs by four."""
+"""FULLY_CONNECTED for cores with the DSP extension: weights streamed once, outputs by six."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from tvm import tirx
 
+from utvm_deploy.candidate import Candidate
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.dsp import dense_code as code
@@ -27,102 +28,122 @@ from utvm_deploy.kernels.dsp.tensor_ir import (
 
 @dataclass(frozen=True)
 class DspDense:
-    """Shape parameters of a fully connected layer with one scale."""
+    """Shape parameters of a fully connected layer, and how it is computed."""
 
     batch: int
     inputs: int
     outputs: int
+    # A scale for each output, instead of one.
+    per_channel: bool
+    step: int  # of the inner loop
+    preload: bool  # weights are asked for before they are read
 
     @property
     def name(self) -> str:
         batch = f"_n{self.batch}" if self.batch != 1 else ""
-        return f"fully_connected{batch}_{self.inputs}x{self.outputs}_dsp"
-
-    @property
-    def is_copied(self) -> bool:
-        """Whether the vector is filled up in scratch."""
-        return code.padded_inputs(self.inputs) != self.inputs
+        channel = "_per_channel" if self.per_channel else ""
+        return f"fully_connected{batch}_{self.inputs}x{self.outputs}{channel}_dsp"
 
     def prim_func(self) -> Any:
-        vector, weights, bias, scaling, sums, _ = self._operands
+        _, weights, bias, scaling, limits, sums, wide, _ = self._operands
         source = Operand("source", (self.batch, self.inputs), "int8")
         output = Operand("output", (self.batch, self.outputs), "int8")
 
         def body(buffers: Buffers) -> None:
-            with script.grid(self.batch, 1) as (n, one):
-                if self.is_copied:
-                    with script.grid(vector.shape[0], 1) as (k, other), script.sblock("fill"):
-                        vn, vk, _, _ = script.axis.remap("SSSS", [n, k, one, other])
-                        value = tirx.if_then_else(
-                            vk < self.inputs, buffers["source"][vn, vk], tirx.const(0, "int8")
-                        )
-                        script.buffer_store(buffers["vector"], value, [vk])
-                with script.sblock("row"):
-                    vn, _ = script.axis.remap("SS", [n, one])
-                    read = (
-                        vector.region(buffers)
-                        if self.is_copied
-                        else buffers["source"][vn, 0 : self.inputs]
-                    )
-                    script.reads(read, *(o.region(buffers) for o in (weights, bias, scaling)))
-                    script.writes(sums.region(buffers), buffers["output"][vn, 0 : self.outputs])
-                    self._meaning(buffers, (vn,))
+            with script.grid(self.batch, 1) as (n, one), script.sblock("row"):
+                vn, _ = script.axis.remap("SS", [n, one])
+                script.reads(
+                    buffers["source"][vn, 0 : self.inputs],
+                    *(o.region(buffers) for o in (weights, bias, scaling, limits)),
+                )
+                script.writes(
+                    sums.region(buffers),
+                    wide.region(buffers),
+                    buffers["output"][vn, 0 : self.outputs],
+                )
+                self._meaning(buffers, (vn,))
 
-        copied = [vector] if self.is_copied else []
-        return prim_func([source, weights, bias, scaling, output], [sums, *copied], body)
+        parameters = [source, weights, bias, scaling, limits, output]
+        return prim_func(parameters, [sums, wide], body)
 
     def schedule(self, sch: Any, core: str) -> str:
-        import_c(sch, helper("utvm_scale_wide"), code.dense_text(core))
-        vector, weights, bias, scaling, sums, output = self._operands
-        reads = [vector, weights, bias, scaling]
+        choices = self.step, self.per_channel, self.preload
+        import_c(sch, helper("utvm_scale_wide"), code.dense_text(core, *choices))
+        vector, weights, bias, scaling, limits, sums, wide, output = self._operands
+        reads = [vector, weights, bias, scaling, limits]
 
         def call(buffers: Buffers) -> Any:
-            starts = [o.start(buffers) for o in (*reads, output)]
-            return extern(code.NAME, *starts, vector.shape[0], self.outputs)
+            starts = {o.name: o.start(buffers) for o in (*reads, wide, output)}
+            return extern(
+                code.name_of(*choices),
+                *(starts[name] for name in ("vector", "wide", "weights", "bias", "scaling")),
+                code.SCALING_WORDS if self.per_channel else 0,
+                *(starts[name] for name in ("limits", "output")),
+                *(self.inputs, self._padded, self.outputs),
+            )
 
-        tensorize(sch, "row", reads, [sums, output], self._meaning, call)
+        tensorize(sch, "row", reads, [sums, wide, output], self._meaning, call)
         return f"DSP assembly, {code.OUTPUTS} outputs in registers, weights streamed once"
 
     @property
-    def _operands(self) -> tuple[Operand, Operand, Operand, Operand, Operand, Operand]:
-        padded = code.padded_inputs(self.inputs)
-        filled = -(-self.outputs // code.OUTPUTS) * code.OUTPUTS
+    def _padded(self) -> int:
+        return code.padded_inputs(self.inputs, self.step)
+
+    @property
+    def _operands(self) -> tuple[Operand, ...]:
+        filled = code.filled(self.outputs)
+        scales = filled if self.per_channel else 1
         return (
-            Operand("vector", (padded,), "int8"),
-            Operand("weights", (filled * padded,), "int8"),
+            Operand("vector", (self.inputs,), "int8"),
+            Operand("weights", (filled * self._padded + code.SLACK_BYTES,), "int8"),
             Operand("bias", (filled,), "int32"),
-            Operand("scaling", (6,), "int32"),
+            Operand("scaling", (scales * code.SCALING_WORDS,), "int32"),
+            Operand("limits", (2,), "int32"),
             Operand("sums", (self.outputs,), "int32"),
+            Operand("wide", (self._padded,), "int16"),
             Operand("output", (self.outputs,), "int8"),
         )
 
     def _meaning(self, buffers: Buffers, row: tuple[Any, ...] = ()) -> None:
         """What one row of the batch does."""
-        padded = code.padded_inputs(self.inputs)
-        weights, bias, scaling, sums = (
-            buffers[name] for name in ("weights", "bias", "scaling", "sums")
+        weights, bias, scaling, limits, sums, wide = (
+            buffers[name] for name in ("weights", "bias", "scaling", "limits", "sums", "wide")
         )
         axes = [("o", self.outputs, "S")]
+
+        def widen(k: Any) -> None:
+            place = (*row, k)
+            x = buffers["source"][place] if row else buffers["vector"][k]
+            value = tirx.if_then_else(k < self.inputs, x, tirx.const(0, "int8"))
+            script.buffer_store(wide, value.astype("int16"), [k // 4 * 4 + k % 2 * 2 + k % 4 // 2])
 
         def start(o: Any) -> None:
             first = bias[o] - bias[o // 2 * 2 + 1] * 256
             script.buffer_store(sums, tirx.Select(o % 2 == 1, bias[o], first), [o])
 
-        def product(o: Any, k: Any) -> None:
-            place = k // 4 * 16 + k % 2 * 8 + o % 4 // 2 * 4 + k % 4 // 2 * 2 + o % 2
-            byte = weights[o // 4 * (4 * padded) + place].astype("int32")
+        def place_of(o: Any, i: Any, size: int) -> Any:
+            group = o // size * (size * self._padded)
+            return group + o % size // 2 * 4 + o % 2 + i // 2 * (2 * size) + i % 2 * 2
+
+        def product(o: Any, i: Any) -> None:
+            whole = code.groups_of(self.outputs)[0] * code.OUTPUTS
+            rest = whole * self._padded + place_of(o - whole, i, code.PAIR)
+            place = rest
+            if whole:
+                place = tirx.Select(o < whole, place_of(o, i, code.OUTPUTS), rest)
+            byte = weights[place].astype("int32")
             weight = tirx.Select(o % 2 == 1, byte, tirx.bitwise_and(byte, 255) - 128)
-            place = (*row, k)
-            x = buffers["vector"][k] if "vector" in buffers else buffers["source"][place]
-            script.buffer_store(sums, sums[o] + x.astype("int32") * weight, [o])
+            script.buffer_store(sums, sums[o] + wide[i].astype("int32") * weight, [o])
 
         def requantize(o: Any) -> None:
-            scaled = pure("utvm_scale_wide", sums[o], *(scaling[n] for n in range(4)))
-            clamped = pure("utvm_clamp", scaled, scaling[4], scaling[5])
+            base = o * code.SCALING_WORDS if self.per_channel else 0
+            scaled = pure("utvm_scale_wide", sums[o], *(scaling[base + n] for n in range(4)))
+            clamped = pure("utvm_clamp", scaled, limits[0], limits[1])
             script.buffer_store(buffers["output"], clamped.astype("int8"), [*row, o])
 
+        block("widen", [("k", self._padded, "S")], widen)
         block("bias", axes, start)
-        block("product", [*axes, ("k", padded, "R")], product)
+        block("product", [*axes, ("i", self._padded, "R")], product)
         block("requantize", axes, requantize)
 
 
@@ -133,17 +154,29 @@ def dsp_dense_call(
     bias: Array,
     scaling: Array,
     limits: tuple[int, int],
-) -> KernelCall:
-    """The call instead of the generic one; ``scaling`` as ``wide_scaling`` gives it."""
+    candidate: Candidate | None = None,
+) -> KernelCall | str:
+    """The call instead of the generic one; ``scaling`` has a row, or one for each output."""
     outputs, inputs = weights.shape
+    step = code.best_step(inputs)
+    is_preloading = False
+    if candidate is not None:
+        step = candidate.number("step") or step
+        is_preloading = bool(candidate.number("preload"))
+    if step not in code.STEPS:
+        return f"the inner loop has no step of {step}; there are {code.STEPS}"
+    per_channel = len(scaling) > 1
+    rows = np.zeros((code.filled(outputs) if per_channel else 1, code.SCALING_WORDS), np.int32)
+    rows[: len(scaling)] = scaling
     return replace(
         call,
-        kernel=DspDense(batch, inputs, outputs),
+        kernel=DspDense(batch, inputs, outputs, per_channel, step, is_preloading),
         arguments=(
             call.arguments[0],
-            ConstantArgument("weights", code.pack_weights(weights)),
+            ConstantArgument("weights", code.pack_weights(weights, step)),
             ConstantArgument("bias", code.pack_bias(bias)),
-            ConstantArgument("scaling", np.append(scaling, limits).astype(np.int32)),
+            ConstantArgument("scaling", rows.reshape(-1)),
+            ConstantArgument("limits", np.array(limits, dtype=np.int32)),
             call.arguments[-1],
         ),
     )

@@ -90,8 +90,6 @@ def lower_fully_connected(
 ) -> KernelCall | str:
     """FULLY_CONNECTED."""
     assert isinstance(call.kernel, Dense) and isinstance(operator.attributes, FullyConnected)
-    if call.kernel.per_channel:
-        return "a scale for each output"
     weights = constant_of(graph, operator, 1)
     zero_point = quantization_of(input_of(graph, operator, 0)[1]).zero_point
     bias = fold_input_offset(bias_of(graph, operator, weights.shape[0]), weights, zero_point)
@@ -99,13 +97,19 @@ def lower_fully_connected(
     ends = int(lowest.min()), int(highest.max())
     if not -(2**31) <= ends[0] <= ends[1] < 2**31:
         return f"a sum can reach {max(-ends[0], ends[1])}"
-    scale = effective_scales(graph, operator, 1)[0]
+    scales = effective_scales(graph, operator, weights.shape[0])
     output = quantization_of(output_of(graph, operator)[1]).zero_point
-    scaling = wide_scaling(scale, output, *ends)
-    if isinstance(scaling, str):
-        return scaling
+    rows = []
+    for channel, scale in enumerate(scales if call.kernel.per_channel else scales[:1]):
+        if call.kernel.per_channel:
+            ends = int(lowest[channel]), int(highest[channel])
+        row = wide_scaling(scale, output, *ends)
+        if isinstance(row, str):
+            return row
+        rows.append(row)
     limits = operator.attributes.clamp
-    return dsp_dense_call(call, call.kernel.batch, weights, bias, scaling, limits)
+    batch = call.kernel.batch
+    return dsp_dense_call(call, batch, weights, bias, np.array(rows), limits, candidate)
 
 
 def lower_add(
