@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from utvm_deploy.graph.evaluate import evaluate
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 
 # ADD aligns both inputs with this many spare bits.
@@ -26,7 +27,9 @@ def run_graph(graph: Graph, inputs: Sequence[np.ndarray]) -> dict[int, np.ndarra
     for operator in graph.operators:
         arrays = [None if i is None else values[i] for i in operator.inputs]
         (number,) = operator.outputs
-        result = _RUN[operator.kind](graph, operator, arrays)
+        result = evaluate(graph, operator, arrays)
+        if result is None:
+            result = _RUN[operator.kind](graph, operator, arrays)
         out = graph.tensors[number]
         assert result.shape == out.shape, (operator, result.shape)
         values[number] = result.astype(out.dtype)
@@ -168,15 +171,6 @@ def _mean(graph, operator, arrays):
     return _clip(scaled + out_zero).reshape(out.shape)
 
 
-def _pad(graph, operator, arrays):
-    zero = _q(graph.tensors[operator.inputs[0]])[1]
-    return np.pad(arrays[0], operator.attributes.paddings, constant_values=zero)
-
-
-def _reshape(graph, operator, arrays):
-    return arrays[0].reshape(graph.tensors[operator.outputs[0]].shape)
-
-
 def _softmax(graph, operator, arrays):
     in_scale = np.float32(_q(graph.tensors[operator.inputs[0]])[0])
     x = arrays[0].astype(np.int32)
@@ -222,10 +216,8 @@ _RUN = {
     "FULLY_CONNECTED": _fully_connected,
     "MAX_POOL_2D": _max_pool,
     "MEAN": _mean,
-    "PAD": _pad,
     "QUANTIZE": _quantize,
     "RELU": _relu,
     "RELU6": _relu,
-    "RESHAPE": _reshape,
     "SOFTMAX": _softmax,
 }

@@ -105,6 +105,49 @@ def _two_inputs(m: ModelWriter, rng: np.random.Generator) -> None:
     m.output(m.mean(s, [1, 2], scale=0.2), m.add(s, a, scale=0.3))
 
 
+def _move(kind, shape, parameters, result, options=None) -> Build:
+    """An operator that moves the elements of one input, with constants behind it."""
+
+    def build(m: ModelWriter, rng: np.random.Generator) -> None:
+        inputs = [m.input(shape, 0.04, 5)]
+        inputs += [m.constant(np.array(value, np.int32)) for value in parameters]
+        m.output(m.node(kind, inputs, result, options))
+
+    return build
+
+
+def _split(m: ModelWriter, rng: np.random.Generator) -> None:
+    x = m.input((2, 6, 3), 0.04, 5)
+    axis, sizes = m.constant(np.int32(1)), m.constant(np.array([1, 4, 1], np.int32))
+    halves = [m.tensor((2, 3, 3), "int8", 0.04, 5) for _ in range(2)]
+    m.operator("SPLIT", [axis, x], halves, ("SplitOptions", {"NumSplits": 2}))
+    parts = [m.tensor((2, size, 3), "int8", 0.04, 5) for size in (1, 4, 1)]
+    m.operator("SPLIT_V", [x, sizes, axis], parts, ("SplitVOptions", {"NumSplits": 3}))
+    rows = [m.tensor((2, 6), "int8", 0.04, 5) for _ in range(3)]
+    m.operator("UNPACK", [x], rows, ("UnpackOptions", {"Num": 3, "Axis": 2}))
+    m.output(*halves, *parts, *rows)
+
+
+def _join(m: ModelWriter, rng: np.random.Generator) -> None:
+    a, b = m.input((2, 3), 0.04, 5), m.input((2, 3), 0.04, 5)
+    constant = m.constant(int8(rng, 2, 2), 0.04, 5)
+    inputs = [a, constant, b]
+    m.output(m.node("CONCATENATION", inputs, (2, 8), ("ConcatenationOptions", {"Axis": 1})))
+    m.output(m.node("PACK", [a, b], (2, 2, 3), ("PackOptions", {"Axis": 1, "ValuesCount": 2})))
+
+
+def _padv2(m: ModelWriter, rng: np.random.Generator) -> None:
+    x, paddings = m.input((2, 3), 0.04, 5), m.constant(np.array([[1, 0], [0, 2]], np.int32))
+    m.output(m.node("PADV2", [x, paddings, m.constant(np.array([-9], np.int8), 0.04, 5)], (3, 5)))
+
+
+def _expanded(m: ModelWriter, rng: np.random.Generator) -> None:
+    x = m.input((4, 1, 3), 0.04, 5)
+    m.output(m.node("SQUEEZE", [x], (4, 3), ("SqueezeOptions", {})))
+    axis = m.constant(np.array(0, np.int32))
+    m.output(m.node("EXPAND_DIMS", [x, axis], (1, 4, 1, 3), ("ExpandDimsOptions", {})))
+
+
 #: Name -> model; every operator in each variant that the importer treats differently.
 MODELS: dict[str, Build] = {
     "conv_same": _conv((1, 7, 6, 3), (4, 3, 3, 3)),
@@ -151,6 +194,47 @@ MODELS: dict[str, Build] = {
     "pad": _one((1, 4, 5, 3), "pad", [[0, 0], [1, 2], [3, 0], [0, 1]]),
     "reshape": _one((2, 3, 4), "reshape", (4, -1)),
     "reshape_scalar_row": _one((1, 1, 6), "reshape", (6,)),
+    "transpose": _move("TRANSPOSE", (2, 3, 4), [[2, 0, 1]], (4, 2, 3)),
+    "slice": _move("SLICE", (4, 5, 3), [[1, 0, 1], [2, 5, -1]], (2, 5, 2)),
+    "strided_slice": _move(
+        "STRIDED_SLICE",
+        (4, 5, 3),
+        [[3, 1, 0], [0, 5, 0], [-1, 2, 1]],
+        (3, 2),
+        (
+            "StridedSliceOptions",
+            {
+                "BeginMask": 0,
+                "EndMask": 0,
+                "EllipsisMask": 0,
+                "NewAxisMask": 0,
+                "ShrinkAxisMask": 4,
+            },
+        ),
+    ),
+    "gather": _move(
+        "GATHER", (2, 5, 3), [[4, 0, 2]], (2, 3, 3), ("GatherOptions", {"Axis": 1, "BatchDims": 0})
+    ),
+    "mirror_pad": _move(
+        "MIRROR_PAD", (3, 4), [[[1, 2], [0, 3]]], (6, 7), ("MirrorPadOptions", {"Mode": 0})
+    ),
+    "space_to_depth": _move(
+        "SPACE_TO_DEPTH", (1, 4, 6, 2), [], (1, 2, 3, 8), ("SpaceToDepthOptions", {"BlockSize": 2})
+    ),
+    "depth_to_space": _move(
+        "DEPTH_TO_SPACE", (1, 2, 3, 8), [], (1, 4, 6, 2), ("DepthToSpaceOptions", {"BlockSize": 2})
+    ),
+    "resize_nearest_neighbor": _move(
+        "RESIZE_NEAREST_NEIGHBOR",
+        (1, 4, 3, 2),
+        [[8, 5]],
+        (1, 8, 5, 2),
+        ("ResizeNearestNeighborOptions", {"AlignCorners": False, "HalfPixelCenters": False}),
+    ),
+    "split": _split,
+    "join": _join,
+    "padv2": _padv2,
+    "views": _expanded,
     "softmax": _one((1, 10), "softmax"),
     "softmax_beta": _one((2, 3, 5), "softmax", beta=0.5),
     "relu": _one((1, 3, 4), "relu", scale=0.03, zero_point=-100),
@@ -162,6 +246,10 @@ MODELS: dict[str, Build] = {
     "branches": _branches,
     "two_inputs": _two_inputs,
 }
+
+
+#: Those with operators that the passes call RESHAPE.
+RENAMED = ("views",)
 
 
 def build_model(name: str) -> ModelWriter:

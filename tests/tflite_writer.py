@@ -106,6 +106,25 @@ class ModelWriter:
         """Any operator."""
         self.operators.append(OperatorSpec(kind, list(inputs), list(outputs), options))
 
+    def node(
+        self,
+        kind: str,
+        inputs: Sequence[int],
+        shape: Sequence[int],
+        options: Options | None = None,
+        *,
+        scale: float | None = None,
+        zero_point: int | None = None,
+        dtype: str | None = None,
+    ) -> int:
+        """An operator with one output, of the first input's type and quantization if not said."""
+        x = self.tensors[inputs[0]]
+        scale = x.scales[0] if scale is None and x.scales else scale
+        zero_point = x.zero_points[0] if zero_point is None and x.zero_points else zero_point
+        out = self.tensor(shape, dtype or x.dtype, scale, zero_point or 0)
+        self.operator(kind, inputs, [out], options)
+        return out
+
     def conv2d(
         self,
         x: int,

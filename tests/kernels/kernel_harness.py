@@ -212,8 +212,11 @@ def check(
             if tensor.dtype == "float32":
                 arrays.append((rng.normal(size=tensor.shape) * 8).astype(np.float32))
             elif sample == 0:
-                arrays.append(rng.choice(np.array([-128, 127], np.int8), tensor.shape))
+                ends = [np.iinfo(tensor.dtype).min, np.iinfo(tensor.dtype).max]
+                arrays.append(rng.choice(np.array(ends, tensor.dtype), tensor.shape))
             else:
-                arrays.append(rng.integers(-128, 128, tensor.shape, dtype=np.int8))
+                limits = np.iinfo(tensor.dtype)
+                drawn = rng.integers(limits.min, limits.max, tensor.shape, endpoint=True)
+                arrays.append(drawn.astype(tensor.dtype))
         inputs.append(arrays)
     return check_model(path, inputs, directory, core, scheduled=scheduled, simplified=simplified)

@@ -1,10 +1,14 @@
-"""One model that holds every operator, run on every board: soft float, no DSP, other compilers."""
+"""Models that hold every operator, run on every board: soft float, no DSP, other compilers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
+from small_models import sample_inputs
 from tflite_writer import ModelWriter
 
 import utvm_deploy
@@ -13,7 +17,7 @@ from utvm_deploy.device import Device
 from utvm_deploy.kernels.lowering import LOWERINGS
 
 
-def write_model(path: Path) -> ModelWriter:
+def every_first(m: ModelWriter) -> None:
     rng = np.random.default_rng(0)
 
     def weights(*shape: int) -> np.ndarray:
@@ -22,7 +26,6 @@ def write_model(path: Path) -> ModelWriter:
     def bias(channels: int) -> np.ndarray:
         return rng.integers(-500, 500, channels, dtype=np.int32)
 
-    m = ModelWriter()
     x = m.quantize(m.float_input((1, 9, 7, 3)), scale=0.05, zero_point=-7)
     x = m.conv2d(x, weights(8, 3, 3, 3), bias(8), scale=1.0, zero_point=3)
     x = m.depthwise_conv2d(x, weights(1, 3, 3, 8), bias(8), stride=2, scale=8.0, zero_point=-5)
@@ -34,18 +37,66 @@ def write_model(path: Path) -> ModelWriter:
     x = m.reshape(x, (1, 16))
     x = m.softmax(m.fully_connected(x, weights(7, 16), bias(7), scale=0.3), beta=0.1)
     m.output(m.dequantize(x))
-    m.save(path)
+
+
+def every_mover(m: ModelWriter) -> None:
+    def ints(*values: Any) -> list[int]:
+        return [m.constant(np.array(value, np.int32)) for value in values]
+
+    def split(kind: str, inputs: list[int], shapes: list[tuple[int, ...]], options: Any) -> int:
+        parts = [m.tensor(shape, "int8", 0.05, -7) for shape in shapes]
+        m.operator(kind, inputs, parts, options)
+        return parts[-1]
+
+    masks = {f"{name}Mask": 0 for name in ("Begin", "End", "Ellipsis", "NewAxis", "ShrinkAxis")}
+    x = m.input((1, 6, 4, 4), 0.05, -7)
+    x = m.node("SPACE_TO_DEPTH", [x], (1, 3, 2, 16), ("SpaceToDepthOptions", {"BlockSize": 2}))
+    x = m.node("TRANSPOSE", [x, *ints([0, 2, 1, 3])], (1, 2, 3, 16), ("TransposeOptions", {}))
+    x = m.node("DEPTH_TO_SPACE", [x], (1, 4, 6, 4), ("DepthToSpaceOptions", {"BlockSize": 2}))
+    options = ("ResizeNearestNeighborOptions", {"AlignCorners": False, "HalfPixelCenters": False})
+    x = m.node("RESIZE_NEAREST_NEIGHBOR", [x, *ints([7, 9])], (1, 7, 9, 4), options)
+    x = m.node("SQUEEZE", [x], (7, 9, 4), ("SqueezeOptions", {}))
+    options = ("MirrorPadOptions", {"Mode": 1})
+    x = m.node("MIRROR_PAD", [x, *ints([[1, 0], [0, 2], [0, 0]])], (8, 11, 4), options)
+    x = m.node("SLICE", [x, *ints([0, 1, 0], [8, -1, 4])], (8, 10, 4), ("SliceOptions", {}))
+    bounds = ints([7, 0, 0], [-9, 9, 4], [-1, 2, 1])
+    x = m.node("STRIDED_SLICE", [x, *bounds], (8, 5, 4), ("StridedSliceOptions", masks))
+    options = ("GatherOptions", {"Axis": 1, "BatchDims": 0})
+    x = m.node("GATHER", [x, *ints([4, 0, 1, 1])], (8, 4, 4), options)
+    a = split("SPLIT", [*ints(0), x], [(4, 4, 4)] * 2, ("SplitOptions", {"NumSplits": 2}))
+    b = split("UNPACK", [a], [(4, 4)] * 4, ("UnpackOptions", {"Num": 4, "Axis": 1}))
+    c = split(
+        "SPLIT_V", [b, *ints([1, 3], 1)], [(4, 1), (4, 3)], ("SplitVOptions", {"NumSplits": 2})
+    )
+    d = m.node("CONCATENATION", [b, c], (4, 7), ("ConcatenationOptions", {"Axis": 1}))
+    e = m.node("PACK", [d, d], (4, 2, 7), ("PackOptions", {"Axis": 1, "ValuesCount": 2}))
+    f = m.node("EXPAND_DIMS", [e, *ints(0)], (1, 4, 2, 7), ("ExpandDimsOptions", {}))
+    value = m.constant(np.array([9], np.int8), 0.05, -7)
+    m.output(m.node("PADV2", [f, *ints([[0, 0], [1, 0], [0, 2], [0, 0]]), value], (1, 5, 4, 7)))
+
+
+MODELS: tuple[Callable[[ModelWriter], None], ...] = (every_first, every_mover)
+
+
+def written(build: Callable[[ModelWriter], None]) -> ModelWriter:
+    m = ModelWriter()
+    build(m)
     return m
 
 
-def test_every_operator_is_byte_exact(device: Device, tmp_path: Path) -> None:
-    path = tmp_path / "every_operator.tflite"
-    written = write_model(path)
-    assert {op.kind for op in written.operators} == set(LOWERINGS)
-    rng = np.random.default_rng(1)
-    samples = [(rng.normal(size=(1, 9, 7, 3)) * 5).astype(np.float32) for _ in range(4)]
+def test_models_hold_every_operator() -> None:
+    assert {op.kind for build in MODELS for op in written(build).operators} == set(LOWERINGS)
+
+
+@pytest.mark.parametrize("build", MODELS)
+def test_every_operator_is_byte_exact(
+    build: Callable[[ModelWriter], None], device: Device, tmp_path: Path
+) -> None:
+    m = written(build)
+    path = m.save(tmp_path / "every_operator.tflite")
+    samples = [sample_inputs(m, seed) for seed in range(4)]
     expected = [outputs for (outputs,) in run_reference(path, samples).outputs]
     assert len({array.tobytes() for array in expected}) == len(samples)
     model = device.load(utvm_deploy.compile(path, device.board))
     for sample, outputs in zip(samples, expected, strict=True):
-        assert np.asarray(model(sample)).tobytes() == outputs.tobytes()
+        assert np.asarray(model(*sample)).tobytes() == outputs.tobytes()

@@ -13,6 +13,9 @@ from typing import TypeAlias
 Padding: TypeAlias = tuple[int, int, int, int]
 #: Smallest and largest quantized output value.
 Clamp: TypeAlias = tuple[int, int]
+Shape: TypeAlias = tuple[int, ...]
+#: Positions along one dimension, in the order in which they are taken.
+Indices: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -59,14 +62,37 @@ class Mean:
 
 @dataclass(frozen=True)
 class Pad:
-    """PAD: (before, after) for each dimension, filled with the input's zero point."""
+    """PAD and PADV2: (before, after) for each dimension, filled with ``value``."""
 
     paddings: tuple[tuple[int, int], ...]
+    value: int | None = None  # None is the input's zero point
 
 
 @dataclass(frozen=True)
 class Reshape:
-    """RESHAPE: the output tensor's shape says everything."""
+    """RESHAPE, SQUEEZE and EXPAND_DIMS: the output tensor's shape says everything."""
+
+
+@dataclass(frozen=True)
+class Rearrange:
+    """TRANSPOSE, SLICE, GATHER, RESIZE_NEAREST_NEIGHBOR and whatever else only moves elements.
+
+    The input, seen with the shape ``view``; of each of its dimensions the positions ``indices``;
+    the dimensions then in ``order`` (as numpy's transpose takes it); the result seen as ``shape``.
+    """
+
+    view: Shape
+    indices: tuple[Indices, ...]
+    order: tuple[int, ...]
+    shape: Shape
+
+
+@dataclass(frozen=True)
+class Concatenation:
+    """CONCATENATION along ``axis``; PACK, which ``stacks``, makes that dimension."""
+
+    axis: int
+    stacks: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,6 +127,8 @@ Attributes: TypeAlias = (
     | Mean
     | Pad
     | Reshape
+    | Rearrange
+    | Concatenation
     | Softmax
     | Relu
     | Quantize

@@ -6,10 +6,18 @@ Kernels and the arena planner rely on this instead of checking again.
 from __future__ import annotations
 
 from utvm_deploy.errors import ModelError
-from utvm_deploy.graph.attributes import Convolution, FullyConnected
+from utvm_deploy.graph.attributes import (
+    Concatenation,
+    Convolution,
+    FullyConnected,
+    Rearrange,
+    Reshape,
+)
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.graph.shapes import SHAPE_RULES
 
+_MOVABLE = {"int8", "int16", "uint8", "int32"}
+_BOUNDARY = ("int8", "uint8", "int16", "int32", "float32")
 _FLOAT_INPUT, _FLOAT_OUTPUT = "QUANTIZE", "DEQUANTIZE"
 
 
@@ -87,10 +95,10 @@ def _check_outputs(graph: Graph, defined: set[int]) -> None:
 
 
 def _check_boundary(tensor: Tensor, what: str) -> None:
-    if tensor.dtype not in ("int8", "float32"):
+    if tensor.dtype not in _BOUNDARY:
         raise ModelError(
-            f"model {what} '{tensor.name}' is {tensor.dtype}; only int8 and float32 are supported: "
-            f"convert with inference_{what}_type int8 (docs/quantization.md)"
+            f"model {what} '{tensor.name}' is {tensor.dtype}; only {', '.join(_BOUNDARY)} are "
+            f"supported: convert with inference_{what}_type int8 (docs/quantization.md)"
         )
     if tensor.dtype == "int8":
         _check_per_tensor(tensor, f"model {what}")
@@ -115,7 +123,10 @@ def _check_shapes(graph: Graph, operator: Operator, where: str) -> None:
 
 
 def _check_types(graph: Graph, operator: Operator, where: str) -> None:
-    """int8 everywhere, but for what QUANTIZE reads, DEQUANTIZE makes, weights and biases."""
+    """int8, but for what QUANTIZE reads, DEQUANTIZE makes, weights, biases and what only moves."""
+    if isinstance(operator.attributes, Reshape | Rearrange | Concatenation):
+        _check_moved(graph, operator, where)
+        return
     weighted = isinstance(operator.attributes, Convolution | FullyConnected)
     for position, number in enumerate(operator.inputs):
         if number is None:
@@ -134,6 +145,14 @@ def _check_types(graph: Graph, operator: Operator, where: str) -> None:
                 raise ModelError(f"{where} must make float32, not {tensor.dtype}")
         else:
             _check_int8(tensor, where)
+
+
+def _check_moved(graph: Graph, operator: Operator, where: str) -> None:
+    """One element type that has a C name, whatever it means."""
+    numbers = [i for i in (*operator.inputs, *operator.outputs) if i is not None]
+    types = {graph.tensors[number].dtype for number in numbers}
+    if len(types) != 1 or not types <= _MOVABLE:
+        raise ModelError(f"{where} moves {', '.join(sorted(types))}")
 
 
 def _check_weights(tensor: Tensor, position: int, where: str) -> None:

@@ -17,16 +17,19 @@ import numpy as np
 from utvm_deploy.graph.attributes import (
     Add,
     Clamp,
+    Concatenation,
     Convolution,
     FullyConnected,
     Pad,
     Pool,
+    Rearrange,
     Relu,
+    Reshape,
 )
 from utvm_deploy.graph.check import check_graph
-from utvm_deploy.graph.model import Array, Graph, Operator, Quantization
+from utvm_deploy.graph.evaluate import evaluate, fill_of, moves_nothing
+from utvm_deploy.graph.model import Graph, Operator, Quantization
 from utvm_deploy.graph.rewrite import compacted, consumers, producers, renumbered
-from utvm_deploy.graph.shapes import input_tensor
 
 _log = logging.getLogger(__name__)
 
@@ -48,20 +51,18 @@ def drop_unused(graph: Graph) -> Graph:
 
 
 def fold_constants(graph: Graph) -> Graph:
-    """Compute RESHAPE and PAD of constants now."""
+    """Move constants now that operators would move on every run."""
     for position, operator in enumerate(graph.operators):
-        if operator.kind not in ("RESHAPE", "PAD") or operator.outputs[0] in graph.outputs:
+        number = operator.outputs[0]
+        if number in graph.outputs:
             continue
-        source, number = input_tensor(graph, operator, 0), operator.outputs[0]
-        if source.data is None:
+        constants = [None if i is None else graph.tensors[i].data for i in operator.inputs]
+        arrays = [data for data in constants if data is not None]
+        data = evaluate(graph, operator, arrays) if len(arrays) == len(constants) else None
+        if data is None:
             continue
-        if isinstance(operator.attributes, Pad):
-            fill = _quantization(graph, operator.inputs[0]).zero_point
-            data: Array = np.pad(
-                source.data, operator.attributes.paddings, constant_values=np.int8(fill)
-            )
-        else:
-            data = source.data.reshape(graph.tensors[number].shape)
+        data = np.ascontiguousarray(data)
+        data.flags.writeable = False
         tensors = list(graph.tensors)
         tensors[number] = replace(tensors[number], data=data)
         return compacted(_without(graph.replaced(tensors=tuple(tensors)), position))
@@ -85,6 +86,22 @@ def cancel_quantize(graph: Graph) -> Graph:
             changed = _bypassed(graph, position, source)
             if changed is not None:
                 return changed
+    return graph
+
+
+def rename_reshape(graph: Graph) -> Graph:
+    """Call RESHAPE what moves no element, such as a TRANSPOSE of a row to a column."""
+    for position, operator in enumerate(graph.operators):
+        a, source = operator.attributes, operator.inputs[0]
+        nothing_moves = (
+            (isinstance(a, Reshape) and operator.kind != "RESHAPE")
+            or (isinstance(a, Rearrange) and moves_nothing(a))
+            or (isinstance(a, Concatenation) and len(operator.inputs) == 1)
+            or (isinstance(a, Pad) and not any(map(any, a.paddings)))
+        )
+        if nothing_moves:
+            renamed = replace(operator, kind="RESHAPE", inputs=(source,), attributes=Reshape())
+            return _with(graph, {position: renamed})
     return graph
 
 
@@ -115,7 +132,10 @@ def fuse_pad(graph: Graph) -> Graph:
         if not (isinstance(a, Pad) and isinstance(c, Convolution)):
             continue
         (batch, rows, columns, channels) = a.paddings
-        equal = _quantization(graph, pad.inputs[0]) == _quantization(graph, pad.outputs[0])
+        equal = (
+            _quantization(graph, pad.inputs[0]) == _quantization(graph, pad.outputs[0])
+            and fill_of(graph, pad) == _quantization(graph, pad.inputs[0]).zero_point
+        )
         if (batch, channels) != ((0, 0), (0, 0)) or not equal:
             continue
         top, bottom, left, right = c.padding
@@ -159,6 +179,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("drop_unused", drop_unused),
     ("fold_constants", fold_constants),
     ("cancel_quantize", cancel_quantize),
+    ("rename_reshape", rename_reshape),
     ("collapse_reshape", collapse_reshape),
     ("fuse_pad", fuse_pad),
     ("fuse_relu", fuse_relu),

@@ -12,10 +12,18 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias, TypeVar
 
 from utvm_deploy.errors import ModelError
-from utvm_deploy.graph.attributes import Convolution, Mean, Pad, Padding, Pool
+from utvm_deploy.graph.attributes import (
+    Concatenation,
+    Convolution,
+    Mean,
+    Pad,
+    Padding,
+    Pool,
+    Rearrange,
+    Shape,
+)
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 
-Shape: TypeAlias = tuple[int, ...]
 ShapeRule: TypeAlias = Callable[[Graph, Operator], tuple[Shape, ...]]
 
 _A = TypeVar("_A")
@@ -121,6 +129,36 @@ def _reshape(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
     return (declared,)
 
 
+def _rearrange(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
+    shape = input_tensor(graph, operator, 0).shape
+    a = attributes_of(operator, Rearrange)
+    if math.prod(shape) != math.prod(a.view):
+        raise ModelError(f"{shape} and {a.view} have different numbers of elements")
+    if sorted(a.order) != list(range(len(a.view))) or len(a.indices) != len(a.view):
+        raise ModelError(f"{a.order} is no order of the dimensions of {a.view}")
+    for extent, indices in zip(a.view, a.indices, strict=True):
+        if not indices or min(indices) < 0 or max(indices) >= extent:
+            raise ModelError(f"it takes positions outside of a dimension of {extent}")
+    if math.prod(a.shape) != math.prod(map(len, a.indices)):
+        raise ModelError(f"what it takes does not fill {a.shape}")
+    return (a.shape,)
+
+
+def _concatenation(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
+    a = attributes_of(operator, Concatenation)
+    shapes = [input_tensor(graph, operator, i).shape for i in range(len(operator.inputs))]
+    first = shapes[0]
+    if a.stacks:
+        if any(shape != first for shape in shapes):
+            raise ModelError(f"shapes {shapes} are not all equal")
+        return ((*first[: a.axis], len(shapes), *first[a.axis :]),)
+    around = {(shape[: a.axis], shape[a.axis + 1 :]) for shape in shapes}
+    if len(around) != 1 or len({len(shape) for shape in shapes}) != 1:
+        raise ModelError(f"shapes {shapes} differ in more than dimension {a.axis}")
+    total = sum(shape[a.axis] for shape in shapes)
+    return ((*first[: a.axis], total, *first[a.axis + 1 :]),)
+
+
 def _same(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
     return (input_tensor(graph, operator, 0).shape,)
 
@@ -129,16 +167,32 @@ def _same(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
 SHAPE_RULES: Mapping[str, ShapeRule] = {
     "ADD": _add,
     "AVERAGE_POOL_2D": _pool,
+    "CONCATENATION": _concatenation,
     "CONV_2D": _convolution,
     "DEPTHWISE_CONV_2D": _convolution,
+    "DEPTH_TO_SPACE": _rearrange,
     "DEQUANTIZE": _same,
+    "EXPAND_DIMS": _reshape,
     "FULLY_CONNECTED": _fully_connected,
+    "GATHER": _rearrange,
     "MAX_POOL_2D": _pool,
     "MEAN": _mean,
+    "MIRROR_PAD": _rearrange,
+    "PACK": _concatenation,
     "PAD": _pad,
+    "PADV2": _pad,
     "QUANTIZE": _same,
     "RELU": _same,
     "RELU6": _same,
     "RESHAPE": _reshape,
+    "RESIZE_NEAREST_NEIGHBOR": _rearrange,
+    "SLICE": _rearrange,
     "SOFTMAX": _same,
+    "SPACE_TO_DEPTH": _rearrange,
+    "SPLIT": _rearrange,
+    "SPLIT_V": _rearrange,
+    "SQUEEZE": _reshape,
+    "STRIDED_SLICE": _rearrange,
+    "TRANSPOSE": _rearrange,
+    "UNPACK": _rearrange,
 }

@@ -10,6 +10,7 @@ from utvm_deploy.cores.core import CORES, Core
 from utvm_deploy.errors import UnsupportedOperator
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall
+from utvm_deploy.kernels.chosen import chosen_call
 from utvm_deploy.kernels.conv2d import lower_conv2d
 from utvm_deploy.kernels.depthwise import lower_depthwise
 from utvm_deploy.kernels.dsp.lowering import DSP_LOWERINGS
@@ -20,8 +21,10 @@ from utvm_deploy.kernels.elementwise import (
     lower_relu,
 )
 from utvm_deploy.kernels.fully_connected import lower_fully_connected
+from utvm_deploy.kernels.layout import lower_concatenation, lower_rearrange
 from utvm_deploy.kernels.mean import lower_mean
 from utvm_deploy.kernels.movement import lower_pad, lower_reshape
+from utvm_deploy.kernels.mve.lowering import MVE_LOWERINGS
 from utvm_deploy.kernels.pool import lower_pool
 from utvm_deploy.kernels.softmax import lower_softmax
 
@@ -32,23 +35,40 @@ FamilyLowering = Callable[[Graph, Operator, KernelCall, str, Candidate | None], 
 LOWERINGS: Mapping[str, Lowering] = {
     "ADD": lower_add,
     "AVERAGE_POOL_2D": lower_pool,
+    "CONCATENATION": lower_concatenation,
     "CONV_2D": lower_conv2d,
     "DEPTHWISE_CONV_2D": lower_depthwise,
+    "DEPTH_TO_SPACE": lower_rearrange,
     "DEQUANTIZE": lower_dequantize,
+    "EXPAND_DIMS": lower_reshape,
     "FULLY_CONNECTED": lower_fully_connected,
+    "GATHER": lower_rearrange,
     "MAX_POOL_2D": lower_pool,
     "MEAN": lower_mean,
+    "MIRROR_PAD": lower_rearrange,
+    "PACK": lower_concatenation,
     "PAD": lower_pad,
+    "PADV2": lower_pad,
     "QUANTIZE": lower_quantize,
     "RELU": lower_relu,
     "RELU6": lower_relu,
     "RESHAPE": lower_reshape,
+    "RESIZE_NEAREST_NEIGHBOR": lower_rearrange,
+    "SLICE": lower_rearrange,
     "SOFTMAX": lower_softmax,
+    "SPACE_TO_DEPTH": lower_rearrange,
+    "SPLIT": lower_rearrange,
+    "SPLIT_V": lower_rearrange,
+    "SQUEEZE": lower_reshape,
+    "STRIDED_SLICE": lower_rearrange,
+    "TRANSPOSE": lower_rearrange,
+    "UNPACK": lower_rearrange,
 }
 
 
 #: Families beside the generic one, best first: which cores have them, and what they can do.
 FAMILIES: Mapping[str, tuple[Callable[[Core], bool], Mapping[str, FamilyLowering]]] = {
+    "mve": (lambda core: core.mve, MVE_LOWERINGS),
     "dsp": (lambda core: core.dsp, DSP_LOWERINGS),
 }
 
@@ -80,7 +100,8 @@ def lower(
         found = _in_family(family, graph, operator, call, core, None)
         if isinstance(found, KernelCall):
             return found
-        call = replace(call, why_not=call.why_not or found)
+        if found and not call.why_not:
+            call = replace(call, why_not=f"no {family.upper()} kernel: {found}")
     return call
 
 
@@ -95,9 +116,7 @@ def _lower_as(
             f"it has {', '.join(families)}"
         )
     if candidate.family == GENERIC:
-        if candidate.choices:
-            raise UnsupportedOperator(f"generic {operator.kind} has nothing to choose")
-        return call
+        return chosen_call(call, candidate)
     found = _in_family(candidate.family, graph, operator, call, core, candidate)
     if isinstance(found, str):
         why = found or "the family has none"
@@ -117,4 +136,5 @@ def _in_family(
     if family == GENERIC:
         return call
     lowering = FAMILIES[family][1].get(operator.kind)
-    return lowering(graph, operator, call, core, candidate) if lowering else ""
+    found = lowering(graph, operator, call, core, candidate) if lowering else ""
+    return found if isinstance(found, str) else replace(found, family=family)

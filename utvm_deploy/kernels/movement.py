@@ -9,10 +9,11 @@ import numpy as np
 from tvm import te, tirx
 
 from utvm_deploy.graph.attributes import Pad
+from utvm_deploy.graph.evaluate import fill_of
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall, ScalarArgument, TensorArgument
 from utvm_deploy.kernels.extents import label
-from utvm_deploy.kernels.operands import input_of, output_of, quantization_of
+from utvm_deploy.kernels.operands import input_of, operand_of, output_of
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class PadBorders:
 
     def prim_func(self) -> Any:
         source = te.placeholder(self.extents, "int8", "input")
-        zero_point = te.var("zero_point", "int32")
+        fill = te.var("fill", "int32")
         dimensions = list(zip(self.extents, self.before, self.after, strict=True))
 
         def element(*index: Any) -> Any:
@@ -63,11 +64,11 @@ class PadBorders:
             value = source[tuple(inner)]
             if not conditions:
                 return value
-            return tirx.if_then_else(tirx.all(*conditions), value, zero_point.astype("int8"))
+            return tirx.if_then_else(tirx.all(*conditions), value, fill.astype("int8"))
 
         shape = tuple(extent + before + after for extent, before, after in dimensions)
         output = te.compute(shape, element, name="pad")
-        return te.create_prim_func([source, zero_point, output])
+        return te.create_prim_func([source, fill, output])
 
     def schedule(self, sch: Any, core: str) -> str:
         # The innermost loop is split where the input begins and ends, so that the copy is plain.
@@ -85,16 +86,16 @@ def lower_reshape(graph: Graph, operator: Operator) -> KernelCall:
     count = int(np.prod(source.shape, dtype=np.int64))
     return KernelCall(
         Copy(count, source.dtype),
-        (TensorArgument(position), TensorArgument(output)),
-        in_place=((output, position),),
+        (operand_of(position, source), TensorArgument(output)),
+        in_place=((output, position),) if source.data is None else (),
     )
 
 
 def lower_pad(graph: Graph, operator: Operator) -> KernelCall:
-    """PAD of any dimensions, with the zero point."""
+    """PAD and PADV2 of any dimensions."""
     assert isinstance(operator.attributes, Pad)
     position, source = input_of(graph, operator, 0)
-    output, result = output_of(graph, operator)
+    output, _ = output_of(graph, operator)
     extents, before, after = [1], [0], [0]
     for extent, (b, a) in zip(source.shape, operator.attributes.paddings, strict=True):
         is_first = (extents, before, after) == ([1], [0], [0])
@@ -110,8 +111,8 @@ def lower_pad(graph: Graph, operator: Operator) -> KernelCall:
     return KernelCall(
         PadBorders(tuple(extents), tuple(before), tuple(after)),
         (
-            TensorArgument(position),
-            ScalarArgument("zero_point", quantization_of(result).zero_point),
+            operand_of(position, source),
+            ScalarArgument("fill", fill_of(graph, operator)),
             TensorArgument(output),
         ),
     )

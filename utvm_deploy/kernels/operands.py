@@ -6,6 +6,7 @@ import numpy as np
 
 from utvm_deploy.errors import CompileError
 from utvm_deploy.graph.model import Array, Graph, Operator, Quantization, Tensor
+from utvm_deploy.kernels.call import Argument, ConstantArgument, TensorArgument
 
 
 def input_of(graph: Graph, operator: Operator, index: int) -> tuple[int, Tensor]:
@@ -14,6 +15,13 @@ def input_of(graph: Graph, operator: Operator, index: int) -> tuple[int, Tensor]
     if position is None:
         raise CompileError(f"{operator.kind} of {_label(graph, operator)} lacks input {index}")
     return position, graph.tensors[position]
+
+
+def operand_of(position: int, tensor: Tensor) -> Argument:
+    """The argument for an input that may be computed or constant."""
+    if tensor.data is None:
+        return TensorArgument(position)
+    return ConstantArgument("operand", tensor.data)
 
 
 def output_of(graph: Graph, operator: Operator) -> tuple[int, Tensor]:

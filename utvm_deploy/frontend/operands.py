@@ -1,0 +1,196 @@
+"""What the importers ask of an operator's operands: types, quantization, weights, clamps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from utvm_deploy.frontend.source import SourceOperator
+from utvm_deploy.graph.attributes import Attributes, Clamp, Padding
+from utvm_deploy.graph.model import Operator, Tensor
+
+_LIMITS: Mapping[str, Clamp] = {"int8": (-128, 127), "int16": (-32768, 32767)}
+#: Element types that operators may move that do not compute.
+MOVABLE = ("int8", "int16", "uint8", "int32")
+# The schema's enumerations, whose numbers can never change.
+_PADDING_SAME, _PADDING_VALID = 0, 1
+_ACTIVATIONS: Mapping[int, tuple[str, float | None, float | None]] = {
+    0: ("NONE", None, None),
+    1: ("RELU", 0.0, None),
+    2: ("RELU_N1_TO_1", -1.0, 1.0),
+    3: ("RELU6", 0.0, 6.0),
+}
+
+
+def made(op: SourceOperator, inputs: tuple[int | None, ...], attributes: Attributes) -> Operator:
+    return Operator(op.kind, inputs, op.outputs, attributes, (op.index,))
+
+
+def scale_of(tensor: Tensor) -> float:
+    assert tensor.quantization is not None
+    return tensor.quantization.scale
+
+
+def zero_point_of(tensor: Tensor) -> int:
+    assert tensor.quantization is not None
+    return tensor.quantization.zero_point
+
+
+def quantized(
+    op: SourceOperator,
+    tensor: Tensor,
+    rank: int | None = None,
+    types: Sequence[str] = ("int8",),
+) -> Tensor:
+    """The tensor, if it is a per-tensor quantized one of those types and that rank."""
+    if tensor.dtype == "uint8" and "uint8" not in types:
+        raise op.unsupported(
+            f"tensor '{tensor.name}' is uint8, as in legacy quantized models, which no kernel "
+            "computes on; convert the model to int8 as docs/quantization.md shows"
+        )
+    if tensor.dtype not in types:
+        accepted = f"{' and '.join(types)} {'is' if len(types) == 1 else 'are'}"
+        raise op.unsupported(f"tensor '{tensor.name}' is {tensor.dtype}; only {accepted} supported")
+    if tensor.quantization is None:
+        raise op.damaged(f"tensor '{tensor.name}' has no scale and zero point; convert it again")
+    if tensor.quantization.axis is not None:
+        raise op.unsupported(
+            f"tensor '{tensor.name}' has one scale per channel; only weights may have that"
+        )
+    if rank is not None and len(tensor.shape) != rank:
+        raise op.unsupported(
+            f"tensor '{tensor.name}' has shape {tensor.shape}; only {rank} dimensions are supported"
+        )
+    return tensor
+
+
+def weights_of(op: SourceOperator, axis: int, rank: int = 4) -> Tensor:
+    """Constant int8 weights whose zero points are 0, per tensor or per output channel."""
+    weights = op.input(1)
+    if weights.dtype != "int8":
+        raise op.unsupported(
+            f"weights '{weights.name}' are {weights.dtype}; only int8 is supported"
+        )
+    if weights.data is None:
+        raise op.unsupported(
+            f"weights '{weights.name}' are computed; only constant ones are supported"
+        )
+    if len(weights.shape) != rank:
+        raise op.damaged(f"weights '{weights.name}' have shape {weights.shape}, not {rank} numbers")
+    quantization = weights.quantization
+    if quantization is None:
+        raise op.damaged(f"weights '{weights.name}' have no scale; convert the model again")
+    if any(quantization.zero_points):
+        raise op.unsupported(
+            f"weights '{weights.name}' have a zero point other than 0; "
+            "only symmetric weights are supported"
+        )
+    if quantization.axis not in (None, axis):
+        raise op.unsupported(
+            f"weights '{weights.name}' have scales along dimension {quantization.axis}; "
+            f"only dimension {axis}, the output channels, is supported"
+        )
+    return weights
+
+
+def bias_of(op: SourceOperator, channels: int) -> int | None:
+    """The bias's tensor, None if there is none."""
+    if not op.has_input(2):
+        return None
+    bias = op.input(2)
+    if bias.dtype != "int32" or bias.data is None:
+        raise op.unsupported(f"bias '{bias.name}' must be a constant of int32, not {bias.dtype}")
+    if bias.data.size != channels or len(bias.shape) != 1:
+        raise op.damaged(f"bias '{bias.name}' has shape {bias.shape} for {channels} channels")
+    return op.inputs[2]
+
+
+def movable(op: SourceOperator, tensor: Tensor) -> Tensor:
+    """The tensor, if its elements are of a type that can be moved around."""
+    if tensor.dtype not in MOVABLE:
+        raise op.unsupported(
+            f"tensor '{tensor.name}' is {tensor.dtype}; only {', '.join(MOVABLE)} are supported"
+        )
+    if tensor.dtype in ("int8", "int16"):
+        quantized(op, tensor, types=MOVABLE)
+    return tensor
+
+
+def axis_of(op: SourceOperator, axis: int, rank: int) -> int:
+    """An axis that may be negative, counted from the front."""
+    if not -rank <= axis < rank:
+        raise op.damaged(f"its axis {axis} is not one of {rank} dimensions")
+    return axis % rank
+
+
+def scalar_parameter(op: SourceOperator, position: int, what: str) -> int:
+    """A constant that is a single integer."""
+    values = parameter(op, position, what).reshape(-1)
+    if values.size != 1:
+        raise op.damaged(f"its {what} has {values.size} numbers instead of 1")
+    return int(values[0])
+
+
+def parameter(
+    op: SourceOperator, position: int, what: str
+) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    """A constant that is part of the operator's meaning."""
+    tensor = op.input(position)
+    if tensor.data is None or tensor.dtype not in ("int32", "int64"):
+        raise op.unsupported(
+            f"its {what} '{tensor.name}' must be a constant of int32 or int64; "
+            "convert the model with a fixed input shape"
+        )
+    return tensor.data.astype(np.int64)
+
+
+def padding_of(
+    op: SourceOperator, x: Tensor, window: tuple[int, int], strides: tuple[int, int]
+) -> Padding:
+    """Explicit padding; SAME puts the odd row or column below and to the right."""
+    scheme = op.integer("Padding")
+    if scheme not in (_PADDING_SAME, _PADDING_VALID):
+        raise op.damaged(f"its padding scheme {scheme} is neither SAME (0) nor VALID (1)")
+    if scheme == _PADDING_VALID:
+        return (0, 0, 0, 0)
+    rows = _same(x.shape[1], window[0], strides[0])
+    columns = _same(x.shape[2], window[1], strides[1])
+    return (*rows, *columns)
+
+
+def _same(size: int, window: int, stride: int) -> tuple[int, int]:
+    outputs = -(-size // stride)
+    total = max((outputs - 1) * stride + window - size, 0)
+    return total // 2, total - total // 2
+
+
+def clamp_of(op: SourceOperator, out: Tensor, number: int | None = None) -> Clamp:
+    """The fused activation, or the one of that number, as a clamp of quantized outputs."""
+    if number is None:
+        number = op.integer("FusedActivationFunction")
+    if number not in _ACTIVATIONS:
+        raise op.unsupported(
+            f"its fused activation has number {number}; supported are "
+            f"{', '.join(name for name, _, _ in _ACTIVATIONS.values())}"
+        )
+    _, lower, upper = _ACTIVATIONS[number]
+    return quantized_range(op, out, lower, upper)
+
+
+def quantized_range(
+    op: SourceOperator, out: Tensor, lower: float | None, upper: float | None
+) -> Clamp:
+    """The values between two real ones; None is no bound beside the type's own."""
+
+    def steps(real: float) -> int:
+        # TFLite divides in float32 and rounds half away from zero.
+        ratio = np.float32(real) / np.float32(scale_of(out))
+        return zero_point_of(out) + int(np.trunc(ratio + np.copysign(np.float32(0.5), ratio)))
+
+    least, most = _LIMITS.get(out.dtype, _LIMITS["int8"])
+    low = least if lower is None else max(least, steps(lower))
+    high = most if upper is None else min(most, steps(upper))
+    if low > high:
+        raise op.damaged(f"its activation leaves no values: from {low} to {high}")
+    return (low, high)
