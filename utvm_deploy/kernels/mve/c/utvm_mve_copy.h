@@ -1,0 +1,41 @@
+// Copies bytes; none is fine too.
+static inline int8_t *utvm_mve_copy(int8_t *to, const int8_t *from, int32_t count) {
+#if defined(__ARM_FEATURE_MVE) && defined(__GNUC__)
+    int8_t *at = to;
+    __asm__ volatile("wlstp.8 lr, %[count], 2f\n"
+                     "1:\n"
+                     "vldrb.8 q0, [%[from]], #16\n"
+                     "vstrb.8 q0, [%[at]], #16\n"
+                     "letp lr, 1b\n"
+                     "2:\n"
+                     : [at] "+r"(at), [from] "+r"(from)
+                     : [count] "r"(count)
+                     : "lr", "q0", "cc", "memory");
+#else
+    for (int32_t n = 0; n < count; n++) {
+        to[n] = from[n];
+    }
+#endif
+    return to + count;
+}
+
+// Sets bytes; none is fine too.
+static inline int8_t *utvm_mve_fill(int8_t *to, int32_t value, int32_t count) {
+#if defined(__ARM_FEATURE_MVE) && defined(__GNUC__)
+    int8_t *at = to;
+    __asm__ volatile("vdup.8 q0, %[value]\n"
+                     "wlstp.8 lr, %[count], 2f\n"
+                     "1:\n"
+                     "vstrb.8 q0, [%[at]], #16\n"
+                     "letp lr, 1b\n"
+                     "2:\n"
+                     : [at] "+r"(at)
+                     : [count] "r"(count), [value] "r"(value)
+                     : "lr", "q0", "cc", "memory");
+#else
+    for (int32_t n = 0; n < count; n++) {
+        to[n] = (int8_t)value;
+    }
+#endif
+    return to + count;
+}

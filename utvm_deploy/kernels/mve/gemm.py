@@ -1,0 +1,261 @@
+"""The matrix product of convolutions: tiles of 3 pixels by 2 channels, two of them for a vector.
+
+A step of the inner loop multiplies 16 bytes of three pixels with 16 bytes of two channels: five
+loads, six VMLADAVA, and LETP, which also masks what lies beyond the depth. The sums of two tiles
+are the lanes of a vector of four channels; three such vectors are requantized together. One or two
+pixels that are left are done as one pixel by four channels.
+
+Layouts, for channel o = 4 quad + 2 slot + pair and depth k = 16 block + byte:
+    pixels   int8  [pixel][depth], ``pitch`` bytes from pixel to pixel
+    weights  int8  [quad][pair][block][slot][byte], zeros beyond the depth and the channels
+    scaling  int32 [quad][bias by pair and slot | multiplier | right shift (| left shift)]
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.mve.code import CONDITION, c_body, requantized
+from utvm_deploy.kernels.naked import naked_function
+
+#: Channels that are requantized together.
+CHANNELS = 4
+#: Pixels of a tile.
+PIXELS = 3
+VECTOR_BYTES = 16
+
+PARAMETERS = (
+    "const int8_t *pixels",
+    "const int8_t *weights",
+    "const int32_t *scaling",
+    "const int32_t *limits",
+    "int8_t *output",
+    "int32_t count",
+    "int32_t channels",
+    "int32_t depth",
+    "int32_t pitch",
+)
+
+# Slots on the stack.
+_PIXELS = 0  # where the next tile begins
+_OUTPUT = 4
+_LEFT = 8  # pixels
+_PANEL = 12  # weights of this quad
+_FIRST_PIXEL = 16
+_COLUMN = 20  # where the first tile of this quad went
+_COUNT = 24
+_CHANNELS_LEFT = 28
+_CHANNELS = 32
+_PITCH = 36
+_ZERO_POINT = 40
+_LOW = 44
+_HIGH = 48
+_FRAME_BYTES = 56
+_SAVED_BYTES = 36 + 64
+
+
+def padded_depth(depth: int) -> int:
+    """What a channel's weights take."""
+    return -(-depth // VECTOR_BYTES) * VECTOR_BYTES
+
+
+def scaling_words(has_left: bool) -> int:
+    """Of a quad's entry in the scaling table."""
+    return CHANNELS * (4 if has_left else 3)
+
+
+def pack_weights(weights: Array) -> Array:
+    """[channels, depth] -> the layout above."""
+    channels, depth = weights.shape
+    quads, padded = -(-channels // CHANNELS), padded_depth(depth)
+    filled = np.zeros((quads * CHANNELS, padded), dtype=np.int8)
+    filled[:channels, :depth] = weights
+    # quad, slot, pair, block, byte -> quad, pair, block, slot, byte
+    split = filled.reshape(quads, 2, 2, padded // VECTOR_BYTES, VECTOR_BYTES)
+    return np.ascontiguousarray(split.transpose(0, 2, 3, 1, 4)).reshape(-1)
+
+
+def pack_scaling(bias: Array, multiplier: Array, shift: Array) -> Array:
+    """The reference's numbers of each channel -> the layout above."""
+    rows = [bias, multiplier, np.minimum(shift, 0)]
+    if has_left_shift(shift):
+        rows.append(np.maximum(shift, 0))
+    quads = -(-bias.size // CHANNELS)
+    filled = np.zeros((len(rows), quads * CHANNELS), dtype=np.int32)
+    for index, row in enumerate(rows):
+        filled[index, : bias.size] = row
+    split = filled.reshape(len(rows), quads, CHANNELS).transpose(1, 0, 2).copy()
+    split[:, 0] = split[:, 0, [0, 2, 1, 3]]
+    return np.ascontiguousarray(split).reshape(-1)
+
+
+def has_left_shift(shift: Array) -> bool:
+    """Whether any channel's scale is one or more."""
+    return int(shift.max()) > 0
+
+
+def name_of(has_left: bool) -> str:
+    """The C function."""
+    return "utvm_mve_gemm_left" if has_left else "utvm_mve_gemm"
+
+
+@lru_cache(maxsize=2)
+def gemm_text(has_left: bool) -> str:
+    """The C text of the function."""
+    lines = _lines(has_left)
+    body = c_body("utvm_mve_gemm").replace("QUAD_WORDS", str(scaling_words(has_left)))
+    left = "s[12]" if has_left else "0"
+    return naked_function(
+        name_of(has_left), PARAMETERS, lines, body.replace("LEFT_SHIFT", left), CONDITION
+    )
+
+
+def _lines(has_left: bool) -> list[str]:
+    words = scaling_words(has_left)
+    arguments = _FRAME_BYTES + _SAVED_BYTES
+    return [
+        "push {r4-r11, lr}",
+        "vpush {d8-d15}",
+        f"sub sp, #{_FRAME_BYTES}",
+        "mov r7, r1",
+        "mov r12, r2",
+        f"str r0, [sp, #{_FIRST_PIXEL}]",
+        "ldm r3, {r0, r1, r2}",
+        f"strd r0, r1, [sp, #{_ZERO_POINT}]",
+        f"str r2, [sp, #{_HIGH}]",
+        f"add r0, sp, #{arguments}",
+        "ldm r0, {r0, r1, r2, r11}",
+        f"ldr r3, [sp, #{arguments + 16}]",
+        f"strd r0, r1, [sp, #{_COLUMN}]",
+        f"strd r2, r2, [sp, #{_CHANNELS_LEFT}]",
+        f"str r3, [sp, #{_PITCH}]",
+        "add r9, r11, #15",
+        "bic r9, r9, #15",
+        "1:",  # four more channels
+        f"ldrd r1, r0, [sp, #{_FIRST_PIXEL}]",
+        f"ldr r2, [sp, #{_COUNT}]",
+        f"strd r1, r0, [sp, #{_PIXELS}]",
+        f"strd r2, r7, [sp, #{_LEFT}]",
+        f"subs r2, #{PIXELS}",
+        "blt 4f",
+        "2:",  # three more pixels
+        f"ldr r3, [sp, #{_PITCH}]",
+        f"str r2, [sp, #{_LEFT}]",
+        "add r5, r1, r3, lsl #1",
+        "add r3, r1",
+        *_tile_of_six(0, 3),
+        *(f"sub {pointer}, r9" for pointer in ("r1", "r3", "r5")),
+        *_tile_of_six(1, 6),
+        f"ldrd r1, r0, [sp, #{_PIXELS}]",
+        f"ldr r3, [sp, #{_PITCH}]",
+        f"ldr r4, [sp, #{_CHANNELS}]",
+        "add r3, r3, r3, lsl #1",
+        "add r1, r3",
+        "add r5, r0, r4",
+        "add r6, r5, r4",
+        "add r4, r6",
+        f"strd r1, r4, [sp, #{_PIXELS}]",
+        *requantized(("q4", "q5", "q6"), ("q2", "q3", "q7"), 16, has_left),
+        *_clamped(("q4", "q5", "q6")),
+        "vpsttt",
+        "vstrbt.32 q4, [r0]",
+        "vstrbt.32 q5, [r5]",
+        "vstrbt.32 q6, [r6]",
+        f"ldrd r2, r7, [sp, #{_LEFT}]",
+        f"subs r2, #{PIXELS}",
+        "bge 2b",
+        "4:",
+        f"adds r2, #{PIXELS}",
+        "beq 6f",
+        "5:",  # one more pixel
+        f"str r2, [sp, #{_LEFT}]",
+        "ldm r12, {r0, r2, r4, r6}",
+        "add r3, r7, r9, lsl #1",
+        "dlstp.8 lr, r11",
+        "7:",
+        "vldrb.8 q0, [r1], #16",
+        "vldrb.8 q1, [r7], #16",
+        "vmladava.s8 r0, q0, q1",
+        "vldrb.8 q2, [r7], #16",
+        "vmladava.s8 r2, q0, q2",
+        "vldrb.8 q1, [r3], #16",
+        "vmladava.s8 r4, q0, q1",
+        "vldrb.8 q2, [r3], #16",
+        "vmladava.s8 r6, q0, q2",
+        "letp lr, 7b",
+        "vmov q4[2], q4[0], r0, r2",
+        "vmov q4[3], q4[1], r4, r6",
+        f"ldrd r1, r0, [sp, #{_PIXELS}]",
+        f"ldr r3, [sp, #{_PITCH}]",
+        f"ldr r4, [sp, #{_CHANNELS}]",
+        "add r1, r3",
+        "add r4, r0",
+        f"strd r1, r4, [sp, #{_PIXELS}]",
+        *requantized(("q4",), ("q2",), 16, has_left),
+        *_clamped(("q4",)),
+        "vpst",
+        "vstrbt.32 q4, [r0]",
+        f"ldrd r2, r7, [sp, #{_LEFT}]",
+        "subs r2, #1",
+        "bgt 5b",
+        "6:",
+        f"ldr r0, [sp, #{_COLUMN}]",
+        f"ldr r1, [sp, #{_CHANNELS_LEFT}]",
+        f"adds r0, #{CHANNELS}",
+        f"add r12, r12, #{4 * words}",
+        "add r7, r7, r9, lsl #2",
+        f"str r0, [sp, #{_COLUMN}]",
+        f"subs r1, #{CHANNELS}",
+        f"str r1, [sp, #{_CHANNELS_LEFT}]",
+        "bgt 1b",
+        f"add sp, #{_FRAME_BYTES}",
+        "vpop {d8-d15}",
+        "pop {r4-r11, pc}",
+    ]
+
+
+def _tile_of_six(pair: int, label: int) -> list[str]:
+    """Three pixels by the two channels of a pair, into the pair's lanes of q4, q5 and q6."""
+    sums = ("r0", "r2"), ("r4", "r6"), ("r8", "r10")
+    label += 5  # 8 and 11: numbers that nothing else has
+    return [
+        f"ldrd r0, r2, [r12, #{8 * pair}]",
+        *(f"mov {other}, {one}" for pair_ in sums[1:] for other, one in zip(pair_, sums[0],
+                                                                            strict=True)),
+        "dlstp.8 lr, r11",
+        f"{label}:",
+        "vldrb.8 q0, [r7], #16",
+        "vldrb.8 q1, [r1], #16",
+        "vmladava.s8 r0, q0, q1",
+        "vldrb.8 q2, [r3], #16",
+        "vmladava.s8 r4, q0, q2",
+        "vldrb.8 q3, [r5], #16",
+        "vmladava.s8 r8, q0, q3",
+        "vldrb.8 q0, [r7], #16",
+        "vmladava.s8 r2, q0, q1",
+        "vmladava.s8 r6, q0, q2",
+        "vmladava.s8 r10, q0, q3",
+        f"letp lr, {label}b",
+        *(
+            f"vmov q{4 + n}[{2 + pair}], q{4 + n}[{pair}], {first}, {second}"
+            for n, (first, second) in enumerate(sums)
+        ),
+    ]  # fmt: skip
+
+
+def _clamped(vectors: tuple[str, ...]) -> list[str]:
+    """Zero point and limits; the predicate says which channels there are."""
+    return [
+        f"ldrd r2, r3, [sp, #{_ZERO_POINT}]",
+        f"ldr r4, [sp, #{_HIGH}]",
+        f"ldr r8, [sp, #{_CHANNELS_LEFT}]",
+        *(f"vadd.i32 {v}, {v}, r2" for v in vectors),
+        "vdup.32 q0, r3",
+        "vdup.32 q1, r4",
+        "vctp.32 r8",
+        *(f"vmax.s32 {v}, {v}, q0" for v in vectors),
+        *(f"vmin.s32 {v}, {v}, q1" for v in vectors),
+    ]
