@@ -39,6 +39,7 @@ DOORS = {
     "flatbuffers": {"frontend.tflite_write"},
     "onnx": {"frontend.onnx_model"},
     "onnxruntime": {"bench.origin"},
+    "torch": {"frontend.torch_export", "bench.origin"},
     "ai_edge_litert": {"bench.oracle"},
     "serial": {"link.stream"},
     "elftools": {"project"},

@@ -2,8 +2,8 @@
 
     difference ──inputs.npz──▶ python -m utvm_deploy.bench.origin ──results.npz──▶ Difference
 
-onnxruntime computes a QDQ model in float32 between the quantizers; TFLite's kernels, and ours, stay
-in integers. Each operator may differ by one step of its output's scale.
+onnxruntime and PyTorch compute a QDQ model in float32 between the quantizers; TFLite's kernels, and
+ours, stay in integers. Each operator may differ by one step of its output's scale.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import importlib.metadata
 import importlib.util
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +23,8 @@ from utvm_deploy.bench.oracle import child_environment
 from utvm_deploy.errors import VerifyError
 from utvm_deploy.graph.model import Array, Graph
 
-_PACKAGE = "onnxruntime"
+#: A file name's ending -> the package that runs such files.
+_RUNTIMES: Mapping[str, str] = {".onnx": "onnxruntime", ".pt2": "torch"}
 _START_TIMEOUT_S = 60.0
 _SAMPLE_TIMEOUT_S = 10.0
 _INPUTS, _RESULTS = "inputs.npz", "results.npz"
@@ -50,7 +51,8 @@ def difference(
     None, too, where that runtime is not installed: it is no part of the byte-for-byte comparison.
     Raises VerifyError if the runtime fails.
     """
-    if model_path.suffix.lower() != ".onnx" or importlib.util.find_spec(_PACKAGE) is None:
+    package = _RUNTIMES.get(model_path.suffix.lower())
+    if package is None or importlib.util.find_spec(package) is None:
         return None
     with tempfile.TemporaryDirectory(prefix="utvm-origin-") as name:
         directory = Path(name)
@@ -63,7 +65,7 @@ def difference(
         )
         if not completed.is_ok:
             lines = completed.output.strip().splitlines() or ["no reason given"]
-            raise VerifyError(f"{_PACKAGE} cannot run {model_path.name}: {lines[-1].strip()}")
+            raise VerifyError(f"{package} cannot run {model_path.name}: {lines[-1].strip()}")
         with np.load(directory / _RESULTS, allow_pickle=False) as file:
             theirs = [
                 [file[f"{s}_{i}"] for i in range(len(graph.outputs))] for s in range(len(inputs))
@@ -78,8 +80,8 @@ def difference(
             # What is left of float32's own rounding is no difference.
             different += int(np.count_nonzero(steps > 0.5))
             largest = max(largest, float(steps.max(initial=0.0)))
-    version = importlib.metadata.version(_PACKAGE)
-    return Difference(f"{_PACKAGE} {version}", elements, different, round(largest, 2))
+    version = importlib.metadata.version(package)
+    return Difference(f"{package} {version}", elements, different, round(largest, 2))
 
 
 def _step(graph: Graph, output: int) -> float:
@@ -94,6 +96,18 @@ def _step(graph: Graph, output: int) -> float:
 
 
 def _child(model: str, directory: Path) -> None:
+    with np.load(directory / _INPUTS, allow_pickle=False) as file:
+        given: dict[int, list[Array]] = {}
+        for key in sorted(file.files, key=lambda key: [int(n) for n in key.split("_")]):
+            given.setdefault(int(key.split("_")[0]), []).append(file[key])
+    run = _torch(model) if model.lower().endswith(".pt2") else _onnxruntime(model)
+    results = {
+        f"{s}_{i}": array for s, sample in given.items() for i, array in enumerate(run(sample))
+    }
+    np.savez(directory / _RESULTS, **results)  # type: ignore[arg-type]
+
+
+def _onnxruntime(model: str) -> Callable[[Sequence[Array]], Sequence[Array]]:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -101,15 +115,29 @@ def _child(model: str, directory: Path) -> None:
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     names = [value.name for value in session.get_inputs()]
-    with np.load(directory / _INPUTS, allow_pickle=False) as file:
-        samples = 1 + max(int(key.split("_")[0]) for key in file.files)
-        given = [[file[f"{s}_{i}"] for i in range(len(names))] for s in range(samples)]
-    results = {
-        f"{s}_{i}": array
-        for s, sample in enumerate(given)
-        for i, array in enumerate(session.run(None, dict(zip(names, sample, strict=True))))
-    }
-    np.savez(directory / _RESULTS, **results)
+
+    def run(sample: Sequence[Array]) -> Sequence[Array]:
+        outputs: list[Array] = session.run(None, dict(zip(names, sample, strict=True)))
+        return outputs
+
+    return run
+
+
+def _torch(model: str) -> Callable[[Sequence[Array]], Sequence[Array]]:
+    import torch
+
+    from utvm_deploy.frontend.torch_export import register_quantizers
+
+    register_quantizers()
+    module = torch.export.load(model).module()
+
+    def run(sample: Sequence[Array]) -> Sequence[Array]:
+        with torch.no_grad():
+            outputs = module(*(torch.from_numpy(array) for array in sample))
+        several = outputs if isinstance(outputs, list | tuple) else [outputs]
+        return [output.numpy() for output in several]
+
+    return run
 
 
 if __name__ == "__main__":

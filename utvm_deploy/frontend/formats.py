@@ -9,9 +9,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from utvm_deploy.frontend.onnx_model import onnx_to_tflite
+from utvm_deploy.frontend.torch_export import torch_to_tflite
 
 #: A file name's ending -> what makes the .tflite file of it.
-CONVERTERS: Mapping[str, Callable[[Path], bytes]] = {".onnx": onnx_to_tflite}
+CONVERTERS: Mapping[str, Callable[[Path], bytes]] = {
+    ".onnx": onnx_to_tflite,
+    ".pt2": torch_to_tflite,
+}
 
 
 def converted(path: Path) -> bytes | None:

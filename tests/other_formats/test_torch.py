@@ -1,0 +1,113 @@
+"""PyTorch exports quantized by PT2E: what they become, and how far that is from PyTorch."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import utvm_deploy
+from utvm_deploy.bench.oracle import run_reference
+from utvm_deploy.bench.origin import difference
+from utvm_deploy.bench.samples import random_samples
+from utvm_deploy.bench.verify import verify
+from utvm_deploy.errors import ModelError, UnsupportedOperator
+from utvm_deploy.frontend.tflite import load_model
+
+
+def _import(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        pytest.skip(f"{name} is not installed: pip install 'utvm-deploy[torch]' runs these")
+
+
+def _quantized(module: Any, shape: tuple[int, ...], path: Path) -> Path:
+    torch = _import("torch")
+    pt2e = _import("torchao.quantization.pt2e.quantize_pt2e")
+    xnnpack = _import("torchao.testing.pt2e._xnnpack_quantizer")
+    torch.manual_seed(0)
+    example = (torch.randn(shape),)
+    quantizer = xnnpack.XNNPACKQuantizer().set_global(
+        xnnpack.get_symmetric_quantization_config(is_per_channel=True)
+    )
+    exported = torch.export.export(module.eval(), example).module()
+    prepared = pt2e.prepare_pt2e(exported, quantizer)
+    for _ in range(8):
+        prepared(torch.randn(shape))
+    program = torch.export.export(pt2e.convert_pt2e(prepared), example)
+    torch.export.save(program, path)
+    return path
+
+
+def _network() -> Any:
+    torch = _import("torch")
+    nn = torch.nn
+
+    class Network(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Conv2d(1, 8, 3, 2, 1)
+            self.norm = nn.BatchNorm2d(8)
+            self.depthwise = nn.Conv2d(8, 8, 3, 1, 1, groups=8)
+            self.pointwise = nn.Conv2d(8, 8, 1)
+            self.pool = nn.AdaptiveAvgPool2d(1)
+            self.dense = nn.Linear(160, 10)
+            self.head = nn.Linear(8, 3)
+
+        def forward(self, x: Any) -> Any:
+            functional = torch.nn.functional
+            x = functional.relu(self.norm(self.first(x)))
+            x = x + self.pointwise(functional.relu(self.depthwise(x)))
+            x = functional.max_pool2d(x, 2)
+            head = functional.softmax(self.head(self.pool(x).flatten(1)), -1)
+            return self.dense(x.flatten(1)), head
+
+    return Network()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_network_equals_the_reference_on_the_device(tmp_path: Path) -> None:
+    path = _quantized(_network(), (1, 1, 20, 16), tmp_path / "network.pt2")
+    graph = load_model(path)
+    samples = random_samples(graph, 3)
+    reference = run_reference(path, samples.inputs)
+    with utvm_deploy.connect("host") as device:
+        model = device.load(utvm_deploy.compile(path, "host"))
+        assert verify(model, path, samples, reference=reference).ok
+    found = difference(path, graph, samples.inputs, reference.outputs)
+    assert found is not None and found.elements == 39
+    assert found.largest_steps <= 3
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_unquantized_and_unsupported_are_refused(tmp_path: Path) -> None:
+    torch = _import("torch")
+    path = tmp_path / "float.pt2"
+    example = (torch.randn(1, 4),)
+    torch.export.save(torch.export.export(torch.nn.Linear(4, 2), example), path)
+    with pytest.raises(ModelError, match="not quantized"):
+        load_model(path)
+    module = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Softplus())
+    with pytest.raises(UnsupportedOperator, match=r"2 operators .*\(gelu\).*\(softplus\)"):
+        load_model(_quantized(module, (1, 4), tmp_path / "gelu.pt2"))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_other_bytes_are_refused(tmp_path: Path) -> None:
+    _import("torch")
+    path = tmp_path / "model.pt2"
+    path.write_bytes(b"nonsense")
+    with pytest.raises(ModelError, match=r"not a file that torch\.export\.save wrote"):
+        load_model(path)
+
+
+def test_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    path = tmp_path / "model.pt2"
+    path.write_bytes(b"")
+    with pytest.raises(ModelError, match=r"pip install 'utvm-deploy\[torch\]'"):
+        load_model(path)
