@@ -148,7 +148,9 @@ class Record:
         if any(type(extent) is not int for extent in shape.values()):
             raise ValueError("shape has something else than whole numbers")
         kernel = KernelIdentity(
-            *(_text(value, name) for name in ("kernel", "dtype", "operator")),
+            _text(value, "kernel"),
+            _text(value, "dtype"),
+            _text(value, "operator"),
             shape=tuple(sorted(shape.items())),
             macs=int(value.get("macs", 0)),
         )

@@ -23,6 +23,7 @@ from utvm_deploy.cli import (
     profile,
     project,
     run,
+    tune,
     verify,
 )
 from utvm_deploy.cli.entry import EXIT_INTERRUPTED, discard_stdout
@@ -36,6 +37,7 @@ VERBS = (
     compile_verb,
     project,
     run,
+    tune,
     verify,
     profile,
     bench,

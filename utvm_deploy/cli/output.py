@@ -11,9 +11,10 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from rich.console import Console
+from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
@@ -25,6 +26,12 @@ PLAIN_PROGRESS_INTERVAL_S = 5.0
 PLAIN_WIDTH = 160
 #: No table needs more.
 WIDEST = 1000
+
+
+class LiveTable(Protocol):
+    """Shows other rows, and a line below them."""
+
+    def __call__(self, rows: Sequence[Sequence[object]], caption: str) -> None: ...
 
 
 class Output:
@@ -60,16 +67,7 @@ class Output:
         A wide table takes what it needs, whatever the terminal's width.
         """
         table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-        for column in columns:
-            right = column.startswith(">")
-            table.add_column(
-                column.lstrip(">"),
-                justify="right" if right else "left",
-                overflow="fold",
-                no_wrap=right,
-            )
-        for row in rows:
-            table.add_row(*(escape(_cell(value)) for value in row))
+        _fill(table, columns, rows)
         # A table is padded to its console's width only as far as its columns need.
         console = Console(file=self._prose.file, width=WIDEST) if is_wide else self._prose
         console.print(table)
@@ -82,6 +80,21 @@ class Output:
                 yield lambda what, done, total: status.update(escape(_step(what, done, total)))
         else:
             yield self._plain_progress
+
+    @contextmanager
+    def live_table(self, columns: Sequence[str]) -> Iterator[LiveTable]:
+        """Gives a ``LiveTable``: on a terminal a table on stderr that changes, else its caption."""
+        if not self._stderr.is_terminal:
+            yield lambda rows, caption: self._plain_progress(caption, 0, 1)
+            return
+        with Live(console=self._stderr, auto_refresh=False, transient=True) as live:
+
+            def show(rows: Sequence[Sequence[object]], caption: str) -> None:
+                table = Table(box=None, pad_edge=False, caption=caption, caption_justify="left")
+                _fill(table, columns, rows)
+                live.update(table, refresh=True)
+
+            yield show
 
     def error(self, kind: str, text: str) -> None:
         """The one sentence of a failure."""
@@ -98,6 +111,19 @@ class Output:
         if what != what_before or now - then >= PLAIN_PROGRESS_INTERVAL_S:
             self._last_plain = (what, now)
             self._stderr.print(_step(what, done, total), markup=False, highlight=False)
+
+
+def _fill(table: Table, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    for column in columns:
+        right = column.startswith(">")
+        table.add_column(
+            column.lstrip(">"),
+            justify="right" if right else "left",
+            overflow="fold",
+            no_wrap=right,
+        )
+    for row in rows:
+        table.add_row(*(escape(_cell(value)) for value in row))
 
 
 def _console(stream: Any) -> Console:

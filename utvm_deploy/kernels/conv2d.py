@@ -30,7 +30,7 @@ from utvm_deploy.kernels.quantize import (
     quantize_multipliers,
     requantize,
 )
-from utvm_deploy.kernels.tiling import choose_tile, schedule_accumulation
+from utvm_deploy.kernels.tiling import Tile, choose_tile, schedule_accumulation
 from utvm_deploy.kernels.window import Window
 
 
@@ -41,6 +41,7 @@ class Conv2D:
     window: Window
     input_channels: int
     output_channels: int
+    tile: Tile | None = None  # None: what promises the fewest loads
 
     @property
     def name(self) -> str:
@@ -91,7 +92,7 @@ class Conv2D:
         w = self.window
         requantized = sch.get_sblock("requantize")
         accumulated = sch.get_sblock("conv2d")
-        tile = choose_tile(w.output_width, self.output_channels)
+        tile = self.tile or choose_tile(w.output_width, self.output_channels)
         n, y, x, o = sch.get_loops(requantized)
         xo, xi = sch.split(x, [None, tile.pixels])
         oo, oi = sch.split(o, [None, tile.channels])

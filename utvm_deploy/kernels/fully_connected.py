@@ -38,7 +38,7 @@ from utvm_deploy.kernels.quantize import (
     fold_input_offset,
     requantize_exact,
 )
-from utvm_deploy.kernels.tiling import choose_tile, schedule_accumulation
+from utvm_deploy.kernels.tiling import Tile, choose_tile, schedule_accumulation
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,7 @@ class Dense:
     outputs: int
     # Multipliers are tables, one entry per output, instead of scalars.
     per_channel: bool
+    tile: Tile | None = None  # None: what promises the fewest loads
 
     @property
     def name(self) -> str:
@@ -87,7 +88,7 @@ class Dense:
         return te.create_prim_func([vector, weights, bias, *multipliers, *scalars, output])
 
     def schedule(self, sch: Any, core: str) -> str:
-        tile = choose_tile(self.batch, self.outputs)
+        tile = self.tile or choose_tile(self.batch, self.outputs)
         n, o = sch.get_loops(sch.get_sblock("requantize"))
         no, ni = sch.split(n, [None, tile.pixels])
         oo, oi = sch.split(o, [None, tile.channels])

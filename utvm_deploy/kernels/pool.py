@@ -12,7 +12,7 @@ from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall, ScalarArgument, TensorArgument
 from utvm_deploy.kernels.operands import input_of, output_of
 from utvm_deploy.kernels.quantize import INT8_MIN, clamp_int8, divide_rounded
-from utvm_deploy.kernels.tiling import choose_tile, schedule_accumulation
+from utvm_deploy.kernels.tiling import Tile, choose_tile, schedule_accumulation
 from utvm_deploy.kernels.window import Window
 
 
@@ -23,6 +23,7 @@ class Pool2D:
     window: Window
     channels: int
     is_average: bool
+    tile: Tile | None = None  # None: what promises the fewest loads
 
     @property
     def name(self) -> str:
@@ -57,7 +58,7 @@ class Pool2D:
         return te.create_prim_func([image, low, high, output])
 
     def schedule(self, sch: Any, core: str) -> str:
-        tile = choose_tile(1, self.channels)
+        tile = self.tile or choose_tile(1, self.channels)
         _, y, _, c = sch.get_loops(sch.get_sblock("requantize"))
         co, ci = sch.split(c, [None, tile.channels])
         reduced = sch.get_sblock("pool")

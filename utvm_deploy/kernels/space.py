@@ -11,20 +11,26 @@ from collections.abc import Callable, Mapping
 from utvm_deploy.candidate import GENERIC, Candidate
 from utvm_deploy.errors import UnsupportedOperator
 from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.chosen import generic_space
 from utvm_deploy.kernels.lowering import families_for, lower
 
+# A row of one family.
 Space = Callable[[Graph, Operator, str], tuple[Candidate, ...]]
 
-#: Family -> operator's kind -> its candidates. They may be () where the family has no kernel.
-SPACES: Mapping[str, Mapping[str, Space]] = {
-    GENERIC: {},
-}
+#: Family -> operator's kind -> its candidates. They may be () where the family has no kernel. The
+#: generic family has the same rule for every kind: see ``chosen``.
+SPACES: Mapping[str, Mapping[str, Space]] = {}
 
 
 def space(graph: Graph, operator: Operator, core: str) -> tuple[Candidate, ...]:
     """Every candidate for ``operator`` on ``core``; first what is compiled without any record."""
     found: list[Candidate] = []
     for family in families_for(core):
+        if family == GENERIC:
+            # Beside a better family the plain one is there to compare with.
+            generic = (Candidate(GENERIC),) if found else generic_space(lower(graph, operator))
+            found.extend(generic)
+            continue
         listed = SPACES.get(family, {}).get(operator.kind)
         candidates = listed(graph, operator, core) if listed else (Candidate(family),)
         if candidates and _has_kernel(graph, operator, core, family):

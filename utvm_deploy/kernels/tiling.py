@@ -22,6 +22,21 @@ class Tile:
     pixels: int
     channels: int
 
+    @property
+    def label(self) -> str:
+        """Such as ``4x2``."""
+        return f"{self.pixels}x{self.channels}"
+
+
+def tiles(pixels: int, channels: int) -> list[Tile]:
+    """Every tile that divides both extents evenly and fits registers, or nearly does."""
+    return [
+        Tile(p, c)
+        for p in divisors(pixels)
+        for c in divisors(channels)
+        if p * c <= MAX_ACCUMULATORS + MAX_ACCUMULATORS // 2
+    ]
+
 
 def choose_tile(pixels: int, channels: int) -> Tile:
     """The tile with the fewest loads per multiply that divides both extents evenly."""

@@ -151,6 +151,20 @@ def compile_module(
     return _read_object(entry / "module.o", name, board)
 
 
+def merge_modules(modules: Sequence[ModuleObject], name: str, folder: Path) -> ModuleObject:
+    """One module of several for the same board, in ``folder``, which must outlive it.
+
+    What they define for others must have different names.
+    """
+    board = modules[0].board
+    merged = folder / f"{name}.o"
+    inputs = [str(module.path) for module in modules]
+    target = ["-r", "-nostdlib", "-o", str(merged)]
+    command = [board.cpu.facts.compiler, *board.cpu.compiler_flags, *target, *inputs]
+    _run(command, folder, name, board, LINK_TIMEOUT_S)
+    return _read_object(merged, name, board)
+
+
 def link_module(module: ModuleObject, image: Image, address: int) -> LinkedModule:
     """The module's bytes for ``address`` in the memory of a device that runs ``image``.
 

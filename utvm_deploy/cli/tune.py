@@ -1,0 +1,217 @@
+"""utvm tune: the fastest kernels for models, found by running them on the board."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from utvm_deploy.board import Board
+from utvm_deploy.cli.arguments import Verbs, add_board, add_verb, board_of, positive
+from utvm_deploy.cli.output import Output
+from utvm_deploy.device import connect
+from utvm_deploy.errors import TuneError
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.passes import simplify
+
+# A line on a log, where there is no terminal, tells no more than this.
+_LONGEST_NAME = 48
+
+
+def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the command line."""
+    parser = add_verb(
+        verbs, common, "tune", "find the fastest kernels for models by running them", run
+    )
+    parser.add_argument("models", metavar="MODEL", type=Path, nargs="+", help="int8 .tflite files")
+    add_board(parser, port=True)
+    parser.add_argument(
+        "--trials",
+        metavar="N",
+        type=positive,
+        help="candidates in all, those that the records have already included",
+    )
+    parser.add_argument(
+        "--minutes", metavar="M", type=_minutes, help="stop after so long, whatever was tried"
+    )
+    parser.add_argument(
+        "--records",
+        metavar="R.jsonl",
+        type=Path,
+        help="where measurements are kept; what is there already is not measured again",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the search; default: 0")
+    parser.add_argument("--link", help="link to measure over; default: the fastest of the board")
+    parser.add_argument(
+        "--show-space", action="store_true", help="list every candidate and measure none"
+    )
+
+
+def _minutes(text: str) -> float:
+    value = float(text)
+    if not 0 < value < 60 * 24 * 365:
+        raise argparse.ArgumentTypeError(f"{text} minutes is no time to tune")
+    return value
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    """Tune, or show what there is to choose from."""
+    # TVM takes a second to load, which other verbs need not wait for.
+    from utvm_deploy.tune.tuner import check_tunable
+    from utvm_deploy.tune.workload import workload
+
+    board = board_of(args)
+    if not args.show_space:
+        check_tunable(board)
+        if args.records is None:
+            raise TuneError("nowhere to keep what is measured; give --records R.jsonl")
+        if args.trials is None and args.minutes is None:
+            raise TuneError("no end to the tuning; give --trials N or --minutes M, or both")
+    works = workload([simplify(load_model(path)) for path in args.models], board.cpu.core)
+    if args.show_space:
+        return _show_space(works, board, out)
+    if args.dry_run:
+        candidates = sum(len(work.candidates) for work in works)
+        out.line(f"{len(works)} kernels with {candidates} candidates; nothing run (--dry-run)")
+        return 0
+    return _tune(args, works, board, out)
+
+
+def _show_space(works: Sequence[Any], board: Board, out: Output) -> int:
+    for work in works:
+        out.line(f"{work.kernel.key}: {len(work.candidates)} candidates, {work.layers} layers")
+        for candidate in work.candidates:
+            mark = "  (default)" if candidate == work.default else ""
+            out.line(f"    {candidate.label}{mark}")
+    out.result(
+        "utvm.tune-space/1",
+        {
+            "board": board.name,
+            "core": board.cpu.core,
+            "kernels": [
+                {
+                    "kernel": work.kernel.key,
+                    "layers": work.layers,
+                    "macs": work.kernel.macs,
+                    "candidates": [candidate.to_json() for candidate in work.candidates],
+                }
+                for work in works
+            ],
+        },
+    )
+    return 0
+
+
+def _tune(args: argparse.Namespace, works: Sequence[Any], board: Board, out: Output) -> int:
+    from utvm_deploy.records import RecordsFile
+    from utvm_deploy.tune.tuner import Tuning, fastest_link, tune
+
+    columns = [
+        "kernel",
+        ">layers",
+        ">default",
+        ">best",
+        ">per MAC",
+        ">trials",
+        ">gain",
+        "candidate",
+    ]
+    with (
+        RecordsFile(args.records) as file,
+        connect(board, port=args.port, link=args.link or fastest_link(board)) as device,
+        out.live_table(columns) as show,
+    ):
+
+        def watch(tuning: Tuning) -> None:
+            show(_rows(tuning), _caption(tuning))
+
+        trials = args.trials or sum(len(work.candidates) for work in works)
+        found = tune(
+            works,
+            device,
+            file,
+            trials=trials,
+            minutes=args.minutes,
+            seed=args.seed,
+            watch=watch,
+        )
+    unit = found.setting.unit
+    columns[2:5] = [f">default {unit}", ">best", ">per MAC"]
+    out.table(columns, _rows(found))
+    before, after = found.total(tuned=False), found.total(tuned=True)
+    if before and after:
+        out.line(f"all layers: {before:,} -> {after:,} {unit} ({before / after:.2f} times as fast)")
+    new = found.trials - found.trials_before
+    out.line(
+        f"{new} trials in {found.seconds:.1f} s ({found.per_second:.1f} a second), "
+        f"{found.trials} in all, {found.errors} of them failed; records: {args.records}"
+    )
+    out.result("utvm.tune/1", {**_json(found), "records": args.records})
+    return 0
+
+
+def _rows(tuning: Any) -> list[list[object]]:
+    rows: list[list[object]] = []
+    for state in tuning.states:
+        work, best = state.work, state.best
+        ticks = best[1] if best else None
+        per_mac = ticks / work.kernel.macs if ticks is not None and work.kernel.macs else None
+        rows.append(
+            [
+                _short(work.kernel.name),
+                work.layers,
+                state.default_ticks,
+                ticks,
+                per_mac,
+                f"{len(state.measured)}/{len(work.candidates)}",
+                f"{state.gain:.2f}x",
+                best[0].label if best else "",
+            ]
+        )
+    return rows
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+
+
+def _caption(tuning: Any) -> str:
+    left = "" if tuning.seconds_left is None else f", {tuning.seconds_left:.0f} s left"
+    before, after = tuning.total(tuned=False), tuning.total(tuned=True)
+    gain = f", {before / after:.2f} times as fast" if before and after else ""
+    return f"tuning: {tuning.trials} of {tuning.trials_wanted} trials{gain}{left}"
+
+
+def _json(tuning: Any) -> dict[str, Any]:
+    setting = tuning.setting
+    return {
+        "core": setting.core,
+        "compiler": setting.compiler,
+        "flags": setting.flags,
+        "unit": setting.unit,
+        "trials": tuning.trials,
+        "trials_before": tuning.trials_before,
+        "failed": tuning.errors,
+        "seconds": tuning.seconds,
+        "candidates_per_second": tuning.per_second,
+        "seconds_lower": tuning.lower_s,
+        "seconds_load": tuning.load_s,
+        "seconds_run": tuning.run_s,
+        "ticks_default": tuning.total(tuned=False),
+        "ticks_best": tuning.total(tuned=True),
+        "kernels": [
+            {
+                "kernel": state.work.kernel.key,
+                "layers": state.work.layers,
+                "macs": state.work.kernel.macs,
+                "trials": len(state.measured),
+                "candidates": len(state.work.candidates),
+                "default_ticks": state.default_ticks,
+                "best_ticks": state.best[1] if state.best else None,
+                "best": state.best[0].to_json() if state.best else None,
+                "gain": state.gain,
+            }
+            for state in tuning.states
+        ],
+    }

@@ -1,0 +1,149 @@
+"""Candidate -> C -> object: many at once, before anything goes to a device.
+
+Each candidate is a C file of its own with the kernel and a function that calls it,
+
+    void run_NAME(const uint32_t *words)
+
+whose words are the kernel's arguments: addresses and numbers, which the C compiler must not know
+beforehand, as it does not know them in a model. Working memory lies on the stack where it fits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import s_tir
+
+from utvm_deploy.board import Board
+from utvm_deploy.candidate import Candidate
+from utvm_deploy.compiler.c_text import c_type
+from utvm_deploy.compiler.lower_c import CFunction, lower_to_c
+from utvm_deploy.errors import UtvmError
+from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.call import KernelCall, LibraryKernel, ScalarArgument
+from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.kernels.quantize import header
+from utvm_deploy.project.link_module import ModuleObject, compile_module
+
+#: As images compile kernels.
+FLAGS = ("-std=gnu11", "-O3")
+_STACK_WORD = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Built:
+    """A candidate that compiled."""
+
+    candidate: Candidate
+    call: KernelCall
+    function: CFunction
+    module: ModuleObject
+    # Whether its working memory is the wrapper's own; else words beyond the arguments point to it.
+    has_stack_scratch: bool
+
+    @property
+    def entry(self) -> str:
+        """The function to call on the device."""
+        return f"run_{self.function.name}"
+
+
+class Builder:
+    """Compiles candidates for a board, several at a time; a context manager."""
+
+    def __init__(self, board: Board, stack_bytes: int, jobs: int) -> None:
+        self._board = board
+        self._stack_bytes = stack_bytes
+        self._pool = ThreadPoolExecutor(jobs, thread_name_prefix="compile")
+        #: Seconds spent in this process on turning candidates into C.
+        self.lower_s = 0.0
+
+    def __enter__(self) -> Builder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def start(self, graph: Graph, operator: Operator, candidate: Candidate) -> Future[Built]:
+        """Lower now and compile in the background; the future may hold a UtvmError."""
+        try:
+            call, function, text = self._text(graph, operator, candidate)
+        except UtvmError as error:
+            failed: Future[Built] = Future()
+            failed.set_exception(error)
+            return failed
+        fits = function.scratch_bytes <= self._stack_bytes
+        text += _wrapper(call, function, fits)
+        return self._pool.submit(self._compile, candidate, call, function, text, fits)
+
+    def _text(
+        self, graph: Graph, operator: Operator, candidate: Candidate
+    ) -> tuple[KernelCall, CFunction, str]:
+        core = self._board.cpu.core
+        call = lower(graph, operator, core, candidate)
+        kernel = call.kernel
+        assert not isinstance(kernel, LibraryKernel)
+        schedule: Any = s_tir.Schedule(kernel.prim_func())
+        kernel.schedule(schedule, core)
+        digest = hashlib.sha256(repr((candidate, kernel)).encode()).hexdigest()[:12]
+        function = lower_to_c(
+            schedule.mod["main"],
+            f"{kernel.name}_{digest}",
+            core,
+            outputs=len(operator.outputs),
+            may_alias=bool(call.in_place),
+        )
+        return call, function, kernel_text([function])
+
+    def _compile(
+        self, candidate: Candidate, call: KernelCall, function: CFunction, text: str, fits: bool
+    ) -> Built:
+        name = function.name
+        module = compile_module({"candidate.c": text}, self._board, name=name, flags=FLAGS)
+        return Built(candidate, call, function, module, fits)
+
+
+def kernel_text(functions: Sequence[CFunction]) -> str:
+    """One C file with functions that are not expanded where they are called."""
+    imports = dict.fromkeys(text for function in functions for text in function.imports)
+    parts = [
+        "#include <stdbool.h>\n#include <stdint.h>\n#include <string.h>\n",
+        header(),
+        *imports,
+        *(
+            f"__attribute__((noinline)) {function.prototype}\n{function.text}"
+            for function in functions
+        ),
+    ]
+    return "\n".join(parts)
+
+
+def _wrapper(call: KernelCall, function: CFunction, has_stack_scratch: bool) -> str:
+    """``run_NAME``; the types come from the kernel's own parameters."""
+    declared = function.signature.split("(", 1)[1].rstrip(")").split(",")
+    types = [parameter.strip().rsplit(" ", 1)[0] for parameter in declared]
+    stars = ["*" in parameter for parameter in declared]
+    texts = []
+    for index, argument in enumerate(call.arguments):
+        if isinstance(argument, ScalarArgument):
+            texts.append(f"({types[index]})words[{index}]")
+        else:
+            assert stars[index], f"{function.name}: argument {index} is no pointer"
+            texts.append(f"(void *)(uintptr_t)words[{index}]")
+    before = ""
+    for number, scratch in enumerate(function.scratch):
+        if has_stack_scratch:
+            size = -(-scratch.size_bytes // _STACK_WORD)
+            before += f"    int64_t scratch_{number}[{size}];\n"
+            place = f"scratch_{number}"
+        else:
+            place = f"(uintptr_t)words[{len(call.arguments) + number}]"
+        texts.append(f"({c_type(scratch.dtype)} *)(void *){place}")
+    return (
+        f"\nvoid run_{function.name}(const uint32_t *words);\n"
+        f"void run_{function.name}(const uint32_t *words) {{\n"
+        f"{before}    {function.name}({', '.join(texts)});\n}}\n"
+    )

@@ -1,0 +1,415 @@
+"""Runs built candidates on a device, many in one batch, and compares every output.
+
+    jobs ─▶ group that fits ─▶ module, tables, inputs ─▶ fill │ run │ checksum ─▶ ticks
+
+A candidate that hangs, faults or writes where it must not is an error on that candidate alone: the
+rest of its group runs again, after whatever was damaged has been loaded anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from utvm_deploy.candidate import GENERIC
+from utvm_deploy.device import Call, Device, Module, Tensor
+from utvm_deploy.device.module import load_module
+from utvm_deploy.device.session import Session
+from utvm_deploy.errors import BuildError, DeviceError, StoppedTask, TaskTimeout, UtvmError
+from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.call import ConstantArgument, ScalarArgument, TensorArgument
+from utvm_deploy.project.link_module import merge_modules
+from utvm_deploy.records import Measurement
+from utvm_deploy.tune.build import Built
+from utvm_deploy.tune.workload import Work
+
+log = logging.getLogger(__name__)
+
+_Made = TypeVar("_Made")
+
+#: So many candidates share a module at most; fewer where RAM or the line is short.
+GROUP = 32
+#: And so many run before the ticks come back: those before one that is stopped run once more.
+FLIGHT = 8
+#: By the device's own clock, which on emulators passes faster than their instructions would.
+DEADLINE_S = 0.5
+DEADLINE_CYCLES_PER_MAC = 200
+#: Runs where the timer is a clock, whose readings differ; counters need one.
+CLOCK_REPEATS = 20
+#: What outputs hold before a candidate runs: no kernel likes to write it throughout.
+FILL = 0xA5
+
+_FILL_SYMBOL = "utvm_fill"
+_CRC_SYMBOL = "utvm_crc32_of"
+_FORGET_SYMBOL = "utvm_forget_history"
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A candidate to run for a kernel."""
+
+    work: Work
+    built: Built
+
+
+@dataclass
+class Spent:
+    """Seconds by what they went into."""
+
+    load_s: float = 0.0
+    run_s: float = 0.0
+
+
+@dataclass
+class _Loaded:
+    """A group on the device."""
+
+    module: Module
+    words: Tensor
+    slots: Tensor
+    offsets: list[int]  # of each job's words
+    outputs: list[Tensor]
+    # What no candidate may change: each with its checksum.
+    constants: list[tuple[Tensor | Module, int]]
+    own: list[Tensor] = field(default_factory=list)
+
+    def free(self) -> None:
+        self.module.unload()
+        for tensor in self.own:
+            tensor.free()
+
+
+class Measurer:
+    """Measures candidates on a device; keeps tables and inputs there between batches."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._session: Session | None = None
+        # By content, for candidates that share them.
+        self._tables: dict[bytes, Tensor] = {}
+        # Checksum of the generic kernel's output, by kernel.
+        self._expected: dict[str, int] = {}
+        self.spent = Spent()
+
+    @property
+    def unit(self) -> str:
+        """Of the ticks, as records have it."""
+        unit = self._device.hello.tick_unit
+        return f"modelled {unit}" if self._device.is_modelled else unit
+
+    @property
+    def board_name(self) -> str:
+        """Where it measures."""
+        return self._device.board.name
+
+    def measure(self, jobs: Sequence[Job]) -> list[Measurement]:
+        """Each job's ticks or error; the generic candidate of a kernel counts as right."""
+        found: dict[int, tuple[Measurement, int]] = {}
+        waiting = list(range(len(jobs)))
+        while waiting:
+            group = self._fitting(jobs, waiting)
+            for index, outcome in zip(group, self._group([jobs[i] for i in group]), strict=True):
+                found[index] = outcome
+            waiting = [i for i in waiting if i not in found]
+        self._learn(jobs, found)
+        return [self._judged(job, *found[index]) for index, job in enumerate(jobs)]
+
+    def _learn(self, jobs: Sequence[Job], found: Mapping[int, tuple[Measurement, int]]) -> None:
+        """Take the generic outputs as right."""
+        for index, job in enumerate(jobs):
+            measurement, checksum = found[index]
+            candidate = job.built.candidate
+            if candidate.family == GENERIC and not candidate.choices and measurement.is_ok:
+                self._expected.setdefault(job.work.kernel.key, checksum)
+
+    def _judged(self, job: Job, measurement: Measurement, checksum: int) -> Measurement:
+        if not measurement.is_ok:
+            return measurement
+        expected = self._expected.get(job.work.kernel.key)
+        if expected is None:
+            return Measurement(error="no room", detail="the generic kernel did not run here")
+        if checksum != expected:
+            return Measurement(error="wrong output", detail=f"{checksum:08x} for {expected:08x}")
+        return measurement
+
+    # Groups.
+
+    def _fitting(self, jobs: Sequence[Job], waiting: Sequence[int]) -> list[int]:
+        """The first of those that wait, as many as there is room for; at least one."""
+        self._check_session()
+        room = self._session_now.memory.size * 7 // 8
+        taken: set[bytes] = set()
+        group: list[int] = []
+        for index in waiting[:GROUP]:
+            job = jobs[index]
+            room -= job.built.module.size_bytes + 256
+            for key, size in _contents(job):
+                if key not in taken:
+                    taken.add(key)
+                    room -= size + 96
+            if group and room < 0:
+                break
+            group.append(index)
+        return group
+
+    def _group(self, jobs: Sequence[Job]) -> list[tuple[Measurement, int]]:
+        """Load and run; one by one where together does not work."""
+        try:
+            return self._run_group(jobs)
+        except BuildError as error:
+            if len(jobs) == 1:
+                return [(Measurement(error="compile error", detail=str(error)), 0)]
+        except (_NoRoom, UtvmError) as error:
+            if len(jobs) == 1:
+                kind = "no room" if isinstance(error, _NoRoom) else "crash"
+                if kind == "no room" and self._tables:
+                    self._forget_all()
+                    return self._group(jobs)
+                return [(Measurement(error=kind, detail=str(error)), 0)]
+            log.info("%d candidates together: %s; now in smaller groups", len(jobs), error)
+        half = len(jobs) // 2
+        return [*self._group(jobs[:half]), *self._group(jobs[half:])]
+
+    def _run_group(self, jobs: Sequence[Job]) -> list[tuple[Measurement, int]]:
+        found: dict[int, tuple[Measurement, int]] = {}
+        loaded = self._load(jobs)
+        try:
+            waiting = list(range(len(jobs)))
+            while waiting:
+                flight = waiting[:FLIGHT]
+                is_damaged = self._fly(loaded, jobs, flight, found)
+                waiting = [i for i in waiting if i not in found]
+                if is_damaged and waiting:
+                    self._forget_all()
+                    loaded = self._load(jobs)
+        finally:
+            if not self._session_now.ended:
+                loaded.free()
+        return [found[index] for index in range(len(jobs))]
+
+    def _fly(
+        self,
+        loaded: _Loaded,
+        jobs: Sequence[Job],
+        flight: Sequence[int],
+        found: dict[int, tuple[Measurement, int]],
+    ) -> bool:
+        """Run some; returns whether one of them damaged what is loaded."""
+        begin = time.perf_counter()
+        calls = {index: self._queue(loaded, index, jobs[index]) for index in flight}
+        stopped: StoppedTask | None = None
+        try:
+            self._device.sync()
+        except StoppedTask as error:
+            stopped = error
+        done = [i for i in flight if all(call.error is None for call in calls[i])]
+        if done:
+            slots = loaded.slots.numpy()
+            for index in done:
+                ticks = calls[index][0].ticks
+                found[index] = (Measurement(ticks.min, ticks.median), int(slots[index]))
+        self.spent.run_s += time.perf_counter() - begin
+        if stopped is None:
+            return False
+        culprit = next((i for i in flight if calls[i][0].error is stopped), None)
+        if culprit is None:
+            raise stopped
+        kind = "hung" if isinstance(stopped, TaskTimeout) else "crash"
+        found[culprit] = (Measurement(error=kind, detail=stopped.cause), 0)
+        return not self._is_intact(loaded)
+
+    def _queue(self, loaded: _Loaded, index: int, job: Job) -> tuple[Call, Call]:
+        """The call itself and the one that takes the output's checksum."""
+        device, output = self._device, loaded.outputs[index]
+        device.call(_FILL_SYMBOL, output.address, output.nbytes, FILL)
+        if _FORGET_SYMBOL in device.image.symbols:
+            # As if nothing had run before: ticks then depend on the candidate alone.
+            device.call(_FORGET_SYMBOL)
+        entry = loaded.module[job.built.entry]
+        run = self._session_now.call(
+            entry.address,
+            job.built.candidate.label,
+            (loaded.words.address + 4 * loaded.offsets[index],),
+            repeat=1 if self._repeats_exactly else CLOCK_REPEATS,
+            timeout_s=self._deadline_s(job.work),
+            blocks=tuple(
+                dict.fromkeys(
+                    (
+                        output.block,
+                        loaded.words.block,
+                        *(one.block for one, _ in loaded.constants),
+                    )
+                )
+            ),
+        )
+        slot = loaded.slots.address + 4 * index
+        return run, device.call(_CRC_SYMBOL, output.address, output.nbytes, slot)
+
+    def _deadline_s(self, work: Work) -> float:
+        cycles = DEADLINE_CYCLES_PER_MAC * work.kernel.macs
+        repeats = 1 if self._repeats_exactly else CLOCK_REPEATS
+        return DEADLINE_S + repeats * cycles / self._device.board.cpu.clock_hz
+
+    @property
+    def _repeats_exactly(self) -> bool:
+        return self._device.hello.tick_unit == "instructions" or self._device.is_modelled
+
+    # What is on the device.
+
+    def _load(self, jobs: Sequence[Job]) -> _Loaded:
+        begin = time.perf_counter()
+        self._check_session()
+        wanted = {key for job in jobs for key, _ in _contents(job)}
+        for key in [key for key in self._tables if key not in wanted]:
+            self._tables.pop(key).free()
+        own: list[Tensor] = []
+
+        def empty(size: int, what: str) -> Tensor:
+            tensor = self._allocated(lambda: self._device.empty(size, np.uint8, name=what))
+            own.append(tensor)
+            return tensor
+
+        try:
+            outputs: dict[str, Tensor] = {}
+            words: list[int] = []
+            offsets: list[int] = []
+            constants: dict[int, tuple[Tensor | Module, int]] = {}
+            for job in jobs:
+                offsets.append(len(words))
+                graph, produced = job.work.graph, job.work.operator.outputs
+                for argument in job.built.call.arguments:
+                    if isinstance(argument, ScalarArgument):
+                        words.append(argument.value & 0xFFFFFFFF)
+                    elif isinstance(argument, TensorArgument) and argument.tensor in produced:
+                        name = job.work.kernel.key
+                        if name not in outputs:
+                            size = graph.tensors[argument.tensor].size_bytes
+                            outputs[name] = empty(size, f"output of {name}")
+                        words.append(outputs[name].address)
+                    else:
+                        assert isinstance(argument, TensorArgument | ConstantArgument)
+                        data = _data(job, argument)
+                        tensor = self._table(data, job.work.kernel.key)
+                        constants[tensor.address] = (tensor, zlib.crc32(data.tobytes()))
+                        words.append(tensor.address)
+                if not job.built.has_stack_scratch:
+                    for scratch in job.built.function.scratch:
+                        words.append(empty(scratch.size_bytes, scratch.name).address)
+            table = self._allocated(lambda: self._device.tensor(np.array(words, np.uint32)))
+            own.append(table)
+            slots = self._allocated(lambda: self._device.empty(len(jobs), np.uint32))
+            own.append(slots)
+            module = self._module(jobs)
+            block = module.block
+            checksum = self._device.checksum(block.address, block.size)
+            kept = [*constants.values(), (module, checksum)]
+            found = [outputs[job.work.kernel.key] for job in jobs]
+            return _Loaded(module, table, slots, offsets, found, kept, own)
+        except BaseException:
+            if not self._session_now.ended:
+                for tensor in own:
+                    tensor.free()
+            raise
+        finally:
+            self.spent.load_s += time.perf_counter() - begin
+
+    def _module(self, jobs: Sequence[Job]) -> Module:
+        unique = list({job.built.module.path: job.built.module for job in jobs}.values())
+        with tempfile.TemporaryDirectory(prefix="utvm-tune-") as folder:
+            merged = merge_modules(unique, "candidates", Path(folder))
+            return self._allocated(lambda: load_module(self._session_now, merged))
+
+    def _table(self, data: Array, what: str) -> Tensor:
+        key = _key(data)
+        if key not in self._tables:
+            self._tables[key] = self._allocated(
+                lambda: self._device.tensor(data, name=f"table of {what}")
+            )
+        return self._tables[key]
+
+    def _allocated(self, make: Callable[[], _Made]) -> _Made:
+        """What ``make`` gives; _NoRoom instead of the allocator's error."""
+        try:
+            return make()
+        except DeviceError as error:
+            if error.status is None and not self._session_now.ended:
+                raise _NoRoom(str(error)) from error
+            raise
+
+    def _is_intact(self, loaded: _Loaded) -> bool:
+        return all(
+            self._device.checksum(one.block.address, one.block.size) == checksum
+            for one, checksum in loaded.constants
+        )
+
+    @property
+    def _session_now(self) -> Session:
+        assert self._session is not None
+        return self._session
+
+    def _check_session(self) -> None:
+        """After a restart of the device nothing is there any more."""
+        session = self._device.session
+        if session is not self._session:
+            self._session = session
+            self._tables.clear()
+
+    def _forget_all(self) -> None:
+        """Take everything off the device."""
+        if not self._session_now.ended:
+            for tensor in self._tables.values():
+                tensor.free()
+        self._tables.clear()
+
+
+class _NoRoom(Exception):
+    """The device has no room for a group."""
+
+
+def _contents(job: Job) -> list[tuple[bytes, int]]:
+    """Key and bytes of everything beside the code that a job needs."""
+    found = []
+    for argument in job.built.call.arguments:
+        if isinstance(argument, ScalarArgument):
+            continue
+        if isinstance(argument, TensorArgument) and argument.tensor in job.work.operator.outputs:
+            size = job.work.graph.tensors[argument.tensor].size_bytes
+            found.append((job.work.kernel.key.encode(), size))
+        else:
+            assert isinstance(argument, TensorArgument | ConstantArgument)
+            data = _data(job, argument)
+            found.append((_key(data), data.nbytes))
+    if not job.built.has_stack_scratch:
+        for number, scratch in enumerate(job.built.function.scratch):
+            name = f"{job.built.function.name} {number}"
+            found.append((name.encode(), scratch.size_bytes))
+    return found
+
+
+def _data(job: Job, argument: TensorArgument | ConstantArgument) -> Array:
+    """A table, or seeded values for an input."""
+    if isinstance(argument, ConstantArgument):
+        return np.ascontiguousarray(argument.data)
+    tensor = job.work.graph.tensors[argument.tensor]
+    if tensor.data is not None:
+        return np.ascontiguousarray(tensor.data)
+    position = job.work.operator.inputs.index(argument.tensor)
+    rng = np.random.default_rng(zlib.crc32(job.work.kernel.key.encode()) + position)
+    kind = np.dtype(tensor.dtype)
+    if kind.kind == "f":
+        return rng.normal(scale=5.0, size=tensor.shape).astype(kind)
+    limits = np.iinfo(kind)
+    low, high = max(int(limits.min), -(1 << 15)), min(int(limits.max), 1 << 15)
+    return rng.integers(low, high, tensor.shape, dtype=kind, endpoint=True)
+
+
+def _key(data: Array) -> bytes:
+    return f"{data.dtype}{data.shape}".encode() + zlib.crc32(data.tobytes()).to_bytes(4, "little")

@@ -1,0 +1,132 @@
+"""Which candidates to try next: where most time could be won, near what is known to be good.
+
+Small spaces are tried whole as far as trials go; in large ones a new candidate is mostly one that
+differs least from the best ones, now and then any. Nothing here runs anything.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from utvm_deploy.candidate import Candidate
+from utvm_deploy.records import Measurement
+from utvm_deploy.tune.workload import Work
+
+#: What a kernel is thought to gain before anything is known, as a share of its time.
+HOPED_GAIN = 0.3
+#: What is left of the hope after one more trial that brought nothing.
+PATIENCE = 0.9
+#: How often a candidate is drawn from the whole space instead of near the best.
+EXPLORE = 0.25
+#: New candidates resemble one of so many.
+PARENTS = 3
+_OTHER_FAMILY = 100
+
+
+@dataclass(eq=False)
+class KernelState:
+    """What is known about one kernel."""
+
+    work: Work
+    measured: dict[Candidate, Measurement] = field(default_factory=dict)
+    # On their way, or tried in vain on this device.
+    pending: set[Candidate] = field(default_factory=set)
+    # Worth a try before others: what won for similar shapes.
+    hints: list[Candidate] = field(default_factory=list)
+    trials_in_vain: int = 0
+
+    def add(self, candidate: Candidate, measurement: Measurement) -> None:
+        """A result."""
+        before = self.best
+        self.pending.discard(candidate)
+        self.measured[candidate] = measurement
+        if not measurement.is_ok or (before and before[1] <= measurement.ticks_min):
+            self.trials_in_vain += 1
+        else:
+            self.trials_in_vain = 0
+
+    @property
+    def best(self) -> tuple[Candidate, int] | None:
+        """The fastest candidate that computes the right thing, and its ticks."""
+        right = [(m.ticks_min, i, c) for i, (c, m) in enumerate(self.measured.items()) if m.is_ok]
+        if not right:
+            return None
+        ticks, _, candidate = min(right)
+        return candidate, ticks
+
+    @property
+    def default_ticks(self) -> int | None:
+        """What is compiled without records takes this long; None if it was not measured."""
+        found = self.measured.get(self.work.default)
+        return found.ticks_min if found is not None and found.is_ok else None
+
+    @property
+    def gain(self) -> float:
+        """How many times as fast as the default the best is."""
+        best, default = self.best, self.default_ticks
+        return default / best[1] if best and default and best[1] else 1.0
+
+    def untried(self) -> list[Candidate]:
+        """In the order of the space."""
+        return [c for c in self.work.candidates if c not in self.measured and c not in self.pending]
+
+    def hope(self, total: float) -> float:
+        """Ticks that the next trial may win; ``total`` stands for what is not known yet."""
+        best = self.best
+        if best is None:
+            return total / (1 + len(self.pending))
+        tries = self.trials_in_vain + len(self.pending)
+        return self.work.layers * best[1] * HOPED_GAIN * PATIENCE**tries
+
+
+class Search:
+    """Picks candidates; equal seeds and results give equal picks."""
+
+    def __init__(self, states: Sequence[KernelState], seed: int) -> None:
+        self.states = states
+        self._random = random.Random(seed)
+
+    def next_batch(self, count: int) -> list[tuple[KernelState, Candidate]]:
+        """Up to ``count`` candidates that were not tried; none if there is nothing left."""
+        batch: list[tuple[KernelState, Candidate]] = []
+        while len(batch) < count:
+            open_states = [(state, state.untried()) for state in self.states]
+            open_states = [(state, untried) for state, untried in open_states if untried]
+            if not open_states:
+                break
+            total = sum(s.work.layers * s.best[1] for s in self.states if s.best) or 1.0
+            state, untried = max(open_states, key=lambda one: one[0].hope(total))
+            candidate = self._pick(state, untried)
+            state.pending.add(candidate)
+            batch.append((state, candidate))
+        return batch
+
+    def _pick(self, state: KernelState, untried: Sequence[Candidate]) -> Candidate:
+        for wanted in (state.work.default, *_first_of_families(state), *state.hints):
+            if wanted in untried:
+                return wanted
+        ranked = sorted(
+            ((m.ticks_min, i, c) for i, (c, m) in enumerate(state.measured.items()) if m.is_ok),
+        )
+        if not ranked or self._random.random() < EXPLORE:
+            return self._random.choice(untried)
+        parents = [candidate for _, _, candidate in ranked[:PARENTS]]
+        parent = self._random.choice(parents)
+        nearest = min(difference(parent, candidate) for candidate in untried)
+        return self._random.choice([c for c in untried if difference(parent, c) == nearest])
+
+
+def difference(one: Candidate, other: Candidate) -> int:
+    """In how many choices two candidates differ."""
+    if one.family != other.family:
+        return _OTHER_FAMILY
+    mine, theirs = dict(one.choices), dict(other.choices)
+    return sum(mine.get(name) != theirs.get(name) for name in mine.keys() | theirs.keys())
+
+
+def _first_of_families(state: KernelState) -> Iterable[Candidate]:
+    """What each family would choose by itself."""
+    seen: Collection[str] = {c.family for c in (*state.measured, *state.pending)}
+    return [c for c in state.work.candidates if c.family not in seen]

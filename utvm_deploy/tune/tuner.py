@@ -1,0 +1,304 @@
+"""The tuning loop: search, build, measure, record, until trials or time run out.
+
+While one batch runs on the device, in a thread of its own, the next one is compiled.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from utvm_deploy import __version__
+from utvm_deploy.board import Board
+from utvm_deploy.candidate import GENERIC, Candidate
+from utvm_deploy.compiler.options import AUTO, STACK, max_stack_scratch, scratch_place
+from utvm_deploy.device import Device
+from utvm_deploy.errors import MissingTool, TuneError, UtvmError
+from utvm_deploy.project.build import compiler_version
+from utvm_deploy.records import NEAREST, Measurement, Record, RecordsFile, Setting, now
+from utvm_deploy.tune.build import FLAGS, Builder, Built
+from utvm_deploy.tune.measure import Job, Measurer
+from utvm_deploy.tune.search import KernelState, Search
+from utvm_deploy.tune.workload import Work
+
+log = logging.getLogger(__name__)
+
+#: Candidates that are compiled and run together.
+BATCH = 16
+#: Winners of similar shapes that are tried early.
+HINTS = 3
+
+PLAIN = Candidate(GENERIC)
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How far a tuning is, or what it came to."""
+
+    setting: Setting
+    states: tuple[KernelState, ...]
+    trials: int  # with those that were in the records before
+    trials_before: int
+    trials_wanted: int
+    seconds: float
+    seconds_left: float | None  # as far as can be told
+    # Where this process' and the device's time went; they overlap.
+    lower_s: float
+    load_s: float
+    run_s: float
+
+    @property
+    def per_second(self) -> float:
+        """Candidates of this run in a second."""
+        return (self.trials - self.trials_before) / self.seconds if self.seconds else 0.0
+
+    @property
+    def errors(self) -> int:
+        """Candidates without ticks."""
+        return sum(not m.is_ok for state in self.states for m in state.measured.values())
+
+    def total(self, *, tuned: bool) -> int | None:
+        """Ticks of all layers with the best candidates or the defaults; None if one is unknown."""
+        ticks = 0
+        for state in self.states:
+            best = state.best
+            one = (best[1] if best else None) if tuned else state.default_ticks
+            if one is None:
+                return None
+            ticks += one * state.work.layers
+        return ticks
+
+
+Watch = Callable[[Tuning], None]
+_Results = list[tuple[KernelState, Record]]
+
+
+def check_tunable(board: Board) -> None:
+    """TuneError where candidates cannot be loaded."""
+    if not board.main_ram.executable:
+        raise TuneError(
+            f"{board.name} runs no code from its RAM (region {board.main_ram.name} is not "
+            f"executable in the board's file), so candidates cannot be loaded there; tune on a "
+            f"board with the same core that can, and compile for this one with its records"
+        )
+
+
+def fastest_link(board: Board) -> str | None:
+    """Which link to measure over: an emulator's debugger moves memory at once; else the default."""
+    return "debug" if board.emulator is not None and "debug" in board.link.kinds else None
+
+
+def setting_of(board: Board, unit: str) -> Setting:
+    """Under which circumstances candidates are measured for a board."""
+    return Setting(
+        board.cpu.core,
+        compiler_version(board).partition("\n")[0],
+        " ".join((*board.cpu.compiler_flags, *board.project.compiler_flags, *FLAGS)),
+        __version__,
+        unit,
+    )
+
+
+def tune(
+    works: Sequence[Work],
+    device: Device,
+    file: RecordsFile,
+    *,
+    trials: int,
+    minutes: float | None = None,
+    seed: int = 0,
+    watch: Watch = lambda tuning: None,
+) -> Tuning:
+    """Tune until ``trials`` candidates are in the records, or ``minutes`` have passed.
+
+    Trials of these kernels that the records have already count, and are not repeated. ``watch`` is
+    told after each batch.
+    """
+    board = device.board
+    check_tunable(board)
+    measurer = Measurer(device)
+    setting = setting_of(board, measurer.unit)
+    loop = _Loop(works, measurer, file, setting, trials, minutes, seed, watch)
+    # The scratch of compiled models lies there, too.
+    stack = max_stack_scratch(board) if scratch_place(board, AUTO) == STACK else 0
+    if board.is_host:
+        stack = 0
+    with Builder(board, stack, os.cpu_count() or 1) as builder:
+        return loop.run(builder)
+
+
+class _Loop:
+    def __init__(
+        self,
+        works: Sequence[Work],
+        measurer: Measurer,
+        file: RecordsFile,
+        setting: Setting,
+        trials: int,
+        minutes: float | None,
+        seed: int,
+        watch: Watch,
+    ) -> None:
+        self._measurer = measurer
+        self._file = file
+        self._setting = setting
+        self._wanted = trials
+        self._begin = time.monotonic()
+        self._until = None if minutes is None else self._begin + 60 * minutes
+        self._watch = watch
+        self._states = tuple(self._state(work) for work in works)
+        self._search = Search(self._states, seed)
+        self._trials_before = self._trials
+        self._started = self._trials
+        self._lower_s = 0.0
+        # Whose right output is known, or about to be.
+        self._referenced: set[Work] = set()
+
+    def _state(self, work: Work) -> KernelState:
+        state = KernelState(work)
+        for record in self._file.records.of(work.kernel, self._setting):
+            state.add(record.candidate, record.measurement)
+        chosen = self._file.records.choices(work.kernel, self._setting.core, self._setting)
+        known = set(work.candidates)
+        near = [c for c, origin in chosen if origin == NEAREST and c in known]
+        state.hints = near[:HINTS]
+        return state
+
+    @property
+    def _trials(self) -> int:
+        return sum(len(state.measured) for state in self._states)
+
+    def tuning(self) -> Tuning:
+        """How far it is."""
+        seconds = time.monotonic() - self._begin
+        done = self._trials
+        new = done - self._trials_before
+        open_trials = sum(len(s.untried()) + len(s.pending) for s in self._states)
+        left = min(max(self._wanted - done, 0), open_trials)
+        ahead = left * seconds / new if new else None
+        if self._until is not None:
+            limit = max(self._until - time.monotonic(), 0.0)
+            ahead = limit if ahead is None else min(ahead, limit)
+        spent = self._measurer.spent
+        return Tuning(
+            self._setting,
+            self._states,
+            done,
+            self._trials_before,
+            self._wanted,
+            seconds,
+            ahead,
+            self._lower_s,
+            spent.load_s,
+            spent.run_s,
+        )
+
+    def run(self, builder: Builder) -> Tuning:
+        """All of it."""
+        self._watch(self.tuning())
+        with ThreadPoolExecutor(1, thread_name_prefix="measure") as runner:
+            running: Future[_Results] | None = None
+            try:
+                while True:
+                    batch = self._next_batch()
+                    # Lowering takes this thread; the device has one of its own.
+                    jobs = self._built(builder, batch) if batch else None
+                    if running is not None:
+                        results, running = running.result(), None
+                        self._learn(results)
+                    if jobs is None:
+                        if self._may_go_on():
+                            continue
+                        break
+                    running = runner.submit(self._measure, *jobs)
+            finally:
+                # What is on the device is worth recording, even after Ctrl-C.
+                if running is not None:
+                    self._learn(running.result())
+        return self.tuning()
+
+    def _learn(self, results: _Results) -> None:
+        for state, record in results:
+            state.add(record.candidate, record.measurement)
+        self._watch(self.tuning())
+
+    def _may_go_on(self) -> bool:
+        is_late = self._until is not None and time.monotonic() >= self._until
+        return (
+            not is_late
+            and self._started < self._wanted
+            and any(state.untried() for state in self._states)
+        )
+
+    def _next_batch(self) -> list[tuple[KernelState, Candidate]]:
+        if not self._may_go_on():
+            return []
+        batch = self._search.next_batch(min(BATCH, self._wanted - self._started))
+        self._started += len(batch)
+        return batch
+
+    def _built(
+        self, builder: Builder, batch: Sequence[tuple[KernelState, Candidate]]
+    ) -> tuple[list[tuple[KernelState | None, Job]], list[tuple[KernelState, Record]]]:
+        """Jobs, with those in front that give the right outputs; and what does not compile."""
+        begin = time.perf_counter()
+        # Outputs are compared with the plain kernel's, which need not be a trial any more.
+        wanted: list[tuple[KernelState, Candidate, bool]] = []
+        for state in dict.fromkeys(state for state, _ in batch):
+            if (state, PLAIN) not in batch and state.work not in self._referenced:
+                wanted.append((state, PLAIN, False))
+            self._referenced.add(state.work)
+        wanted += [(state, candidate, True) for state, candidate in batch]
+        futures = [
+            builder.start(state.work.graph, state.work.operator, candidate)
+            for state, candidate, _ in wanted
+        ]
+        self._lower_s += time.perf_counter() - begin
+        jobs: list[tuple[KernelState | None, Job]] = []
+        failed: list[tuple[KernelState, Record]] = []
+        for (state, candidate, is_trial), future in zip(wanted, futures, strict=True):
+            built = _result(future)
+            if isinstance(built, Built):
+                jobs.append((state if is_trial else None, Job(state.work, built)))
+            elif is_trial:
+                failed.append((state, self._record(state, candidate, built)))
+        return jobs, failed
+
+    def _measure(
+        self,
+        jobs: Sequence[tuple[KernelState | None, Job]],
+        failed: Sequence[tuple[KernelState, Record]],
+    ) -> _Results:
+        """In the device's thread: run, and write down."""
+        measured = self._measurer.measure([job for _, job in jobs])
+        done = list(failed)
+        for (state, job), measurement in zip(jobs, measured, strict=True):
+            if state is not None:
+                done.append((state, self._record(state, job.built.candidate, measurement)))
+        self._file.extend([record for _, record in done])
+        return done
+
+    def _record(self, state: KernelState, candidate: Candidate, measurement: Measurement) -> Record:
+        return Record(
+            state.work.kernel,
+            self._setting,
+            candidate,
+            replace(measurement, detail=measurement.detail[:200]),
+            self._measurer.board_name,
+            candidate == state.work.default,
+            now(),
+        )
+
+
+def _result(future: Future[Built]) -> Built | Measurement:
+    """What was built, or the error that it met; a missing tool is everybody's."""
+    try:
+        return future.result()
+    except MissingTool:
+        raise
+    except UtvmError as error:
+        return Measurement(error="compile error", detail=str(error))
