@@ -1,0 +1,121 @@
+"""Models of layers with odd shapes, for families of kernels that take over from the generic one.
+
+Each has a reason to be here: sizes around the register tiles and vectors (1, one less, one more),
+borders on every side, strides, dilations, first layers, scales that need left shifts, weights whose
+pairs fit sixteen bits and weights whose pairs do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from test_convolutions import spread_scale, weights_and_bias
+from tflite_writer import ModelWriter
+
+import utvm_deploy
+from utvm_deploy.bench.oracle import run_reference
+from utvm_deploy.device import Device
+
+ACTIVATIONS = ("NONE", "RELU", "RELU6", "RELU_N1_TO_1")
+# height, width, channels, outputs (0: depthwise), kernel, stride, dilation, padding
+SHAPES = [
+    (1, 1, 1, 1, (1, 1), 1, 1, "VALID"),
+    (1, 2, 70, 3, (1, 1), 1, 1, "SAME"),
+    (3, 7, 4, 70, (1, 1), 1, 1, "SAME"),
+    (1, 5, 16, 6, (1, 1), 1, 1, "SAME"),
+    (5, 3, 7, 5, (1, 1), 2, 1, "SAME"),
+    (2, 40, 3, 9, (3, 3), 2, 1, "SAME"),
+    (9, 5, 12, 2, (3, 3), 1, 1, "SAME"),
+    (6, 11, 5, 4, (5, 5), 1, 1, "SAME"),
+    (10, 9, 4, 7, (3, 2), (1, 2), 2, "SAME"),
+    (13, 4, 1, 6, (10, 4), 2, 1, "SAME"),
+    (4, 4, 33, 13, (3, 3), 1, 1, "VALID"),
+    (3, 3, 9, 0, (3, 3), 1, 1, "SAME"),
+    (1, 1, 4, 0, (3, 3), 1, 1, "SAME"),
+    (2, 37, 70, 0, (3, 3), 2, 1, "SAME"),
+    (7, 6, 8, 0, (3, 3), 1, 1, "VALID"),
+    (8, 5, 3, 0, (5, 5), 1, 1, "SAME"),
+    (8, 13, 6, 0, (2, 7), (2, 1), 2, "SAME"),
+    (11, 3, 16, 0, (4, 1), 2, 1, "SAME"),
+    (5, 5, 1, 0, (3, 3), 1, 1, "SAME"),
+]
+# rows, inputs, outputs
+DENSE = [(1, 1, 1), (3, 7, 5), (1, 16, 4), (2, 70, 9), (1, 40, 33), (1, 64, 2), (1, 33, 70)]
+
+
+def write_convolutions(path: Path) -> ModelWriter:
+    rng = np.random.default_rng(21)
+    m = ModelWriter()
+    for index, (height, width, channels, outputs, kernel, stride, dilation, padding) in enumerate(
+        [*SHAPES, *SHAPES[2::3]]
+    ):
+        is_second = index >= len(SHAPES)
+        made = outputs or channels
+        shape = (outputs, *kernel, channels) if outputs else (1, *kernel, channels)
+        weights, bias = weights_and_bias(rng, shape, made)
+        weights[..., -1] //= 64  # scales far apart, and a channel of little weight
+        if channels == 6:
+            weights[0, 0, :2, 0] = -128  # two products come to 2**15
+        taps = kernel[0] * kernel[1] * (channels if outputs else 1)
+        scale = spread_scale(taps, 0.05, 0.01)
+        if is_second:
+            # Small weights whose sums are scaled up.
+            weights, bias, scale = weights // 16, bias // 4096, 0.05 * 0.007
+        x = m.input((1 + index % 2, height, width, channels), 0.05, int(rng.integers(-128, 128)))
+        convolution = m.conv2d if outputs else m.depthwise_conv2d
+        y = convolution(
+            x,
+            weights,
+            bias,
+            weight_scale=rng.uniform(0.003, 0.02, made),
+            stride=stride,
+            dilation=dilation,
+            padding=padding,
+            activation=ACTIVATIONS[index % len(ACTIVATIONS)],
+            scale=scale,
+            zero_point=int(rng.integers(-128, 128)),
+        )
+        m.output(y)
+    m.save(path)
+    return m
+
+
+def write_dense(path: Path) -> ModelWriter:
+    rng = np.random.default_rng(22)
+    m = ModelWriter()
+    for index, (rows, inputs, outputs) in enumerate(DENSE):
+        weights, bias = weights_and_bias(rng, (outputs, inputs), outputs)
+        x = m.input((rows, inputs), 0.05, int(rng.integers(-128, 128)))
+        y = m.fully_connected(
+            x,
+            weights,
+            bias,
+            activation=ACTIVATIONS[index % len(ACTIVATIONS)],
+            scale=spread_scale(inputs, 0.05, 0.01),
+            zero_point=int(rng.integers(-128, 128)),
+        )
+        m.output(y)
+    m.save(path)
+    return m
+
+
+def compare_on(
+    device: Device, folder: Path, write: Callable[[Path], ModelWriter], phrase: str
+) -> None:
+    """All layers in one session, byte for byte; every one must say ``phrase`` of itself."""
+    path = folder / "model.tflite"
+    model = write(path)
+    rng = np.random.default_rng(5)
+    samples = [
+        [rng.integers(-128, 128, model.tensors[n].shape, dtype=np.int8) for n in model.inputs]
+        for _ in range(2)
+    ]
+    expected = run_reference(path, samples).outputs
+    compiled = utvm_deploy.compile(path, device.board)
+    assert [layer.why for layer in compiled.layers if phrase not in layer.why] == []
+    loaded = device.load(compiled)
+    for sample, wanted in zip(samples, expected, strict=True):
+        for layer, one, other in zip(compiled.layers, loaded(*sample), wanted, strict=True):
+            np.testing.assert_array_equal(one, other, err_msg=layer.kernel)

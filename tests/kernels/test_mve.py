@@ -1,0 +1,90 @@
+"""The Helium family: odd shapes on emulated cores and as plain C, its intrinsics, its rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kernel_harness import check
+from odd_shapes import DENSE, SHAPES, compare_on, write_convolutions, write_dense
+from tflite_writer import ModelWriter
+from tvm import s_tir
+
+from utvm_deploy.device import Device
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.kernels.quantize import requantized
+
+CORE = "cortex-m55"
+
+
+@pytest.mark.parametrize("write", [write_convolutions, write_dense])
+def test_odd_shapes_on_cores(
+    device: Device, write: Callable[[Path], ModelWriter], tmp_path: Path
+) -> None:
+    if not device.board.cpu.mve:
+        pytest.skip(f"{device.board.name} has no Helium")
+    compare_on(device, tmp_path, write, "Helium assembly")
+
+
+def test_odd_convolutions_in_plain_c(tmp_path: Path) -> None:
+    model = write_convolutions(tmp_path / "convolutions.tflite")
+    assert check(model, tmp_path, core=CORE) == len(SHAPES) + len(SHAPES[2::3])
+
+
+def test_odd_dense_layers_in_plain_c(tmp_path: Path) -> None:
+    model = write_dense(tmp_path / "dense.tflite")
+    assert check(model, tmp_path, core=CORE) == len(DENSE)
+
+
+MICRO_KERNELS = {
+    "utvm_mve_gemm",
+    "utvm_mve_gemm_left",
+    "utvm_mve_depthwise",
+    "utvm_mve_depthwise_left",
+    "utvm_mve_dense",
+}
+
+
+def test_inner_blocks_are_tensorized(tmp_path: Path) -> None:
+    functions = set()
+    kernels = set()
+    for write in (write_convolutions, write_dense):
+        path = tmp_path / "model.tflite"
+        write(path)
+        graph = load_model(path)
+        for operator in graph.operators:
+            call = lower(graph, operator, CORE)
+            assert not call.why_not
+            kernels.add(call.kernel)
+            schedule = s_tir.Schedule(call.kernel.prim_func())
+            before = schedule.mod["main"].script()
+            call.kernel.schedule(schedule, CORE)
+            after = schedule.mod["main"].script()
+            used = {f for f in MICRO_KERNELS if f'T.call_extern("int32", "{f}",' in after}
+            assert len(used) == 1
+            functions |= used
+            # Nothing is left of the products.
+            assert "product" in before and 'T.sblock("product' not in after
+    assert functions == MICRO_KERNELS
+    assert {k.has_gaps for k in kernels if hasattr(k, "has_gaps")} == {True, False}
+
+
+def test_vector_requantization_equals_the_reference() -> None:
+    """VQRDMULH, one off negative values, VRSHL: as Arm defines them."""
+    rng = np.random.default_rng(4)
+    for _ in range(3000):
+        multiplier = int(rng.integers(1 << 30, 1 << 31))
+        shift = -int(rng.integers(0, 32))
+        value = int(rng.integers(-(2**31), 2**31) >> rng.integers(0, 31))
+        # Near the middle between two results, too.
+        near = ((2 * int(rng.integers(-200, 200)) + 1) << (31 - shift)) // (2 * multiplier)
+        for one in (value, *range(near - 2, near + 3)):
+            if not -(2**31) <= one < 2**31:
+                continue
+            product = (2 * one * multiplier + (1 << 31)) >> 32
+            product += (product & shift) >> 31
+            rounded = (product + (1 << -shift >> 1)) >> -shift
+            assert rounded == requantized(one, multiplier, shift)
