@@ -1,0 +1,370 @@
+"""ATen operators in ONNX's terms: one short function per kind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from utvm_deploy.errors import ModelError
+from utvm_deploy.frontend.qdq import Array, Attribute, Node
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """An ATen call: its arguments by their schema's names, tensors among them as names."""
+
+    node: Any
+    index: int
+    arguments: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Its own name, and that of what it makes."""
+        return str(self.node.name)
+
+    def __getitem__(self, key: str) -> Any:
+        """An argument; None if it is not given."""
+        return self.arguments.get(key)
+
+    def integers(self, key: str, count: int, default: int) -> tuple[int, ...]:
+        """An argument of ``count`` numbers, or of one for all."""
+        value = self.arguments.get(key)
+        if value is None or (isinstance(value, Sequence) and not value):
+            value = default
+        values = [value] if isinstance(value, int) else list(value)
+        return tuple(int(v) for v in (values * count if len(values) == 1 else values))
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What a call is in ONNX's terms."""
+
+    kind: str
+    inputs: tuple[str, ...]
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+
+
+class Tensors:
+    """What is known of a program's tensors so far."""
+
+    def __init__(self) -> None:
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.constants: dict[str, Array] = {}
+
+    def constant(self, data: Any, dtype: Any, name: str) -> str:
+        """A new constant's name."""
+        unused = f"{name}_{len(self.constants)}"
+        self.constants[unused] = np.asarray(data, dtype)
+        return unused
+
+    def operand(self, value: Any, name: str) -> str:
+        """The name of a tensor, or of a constant made of a number."""
+        if isinstance(value, str):
+            return value
+        return self.constant(value, np.float32, name)
+
+    def rank(self, name: str) -> int:
+        """How many dimensions a tensor has."""
+        return len(self.shape(name))
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of an activation or a constant."""
+        if name in self.constants:
+            return tuple(self.constants[name].shape)
+        if name not in self.shapes:
+            raise ModelError(f"'{name}' has no fixed shape; export without dynamic shapes")
+        return self.shapes[name]
+
+
+Statement: TypeAlias = Callable[[Tensors, Call], Stated]
+
+
+def aten_name(target: Any) -> str:
+    """``aten.relu_.default`` -> ``relu``: in a program nothing is done in place."""
+    parts = str(target).split(".")
+    name = parts[1] if len(parts) > 1 else parts[0]
+    return name.rstrip("_") if parts[0] == "aten" else name
+
+
+def _quantizer(tensors: Tensors, call: Call) -> Stated:
+    is_quantize = str(call.node.target).split(".")[1].startswith("quantize")
+    dtype = str(call["dtype"] or "torch.int8").removeprefix("torch.")
+    if dtype not in ("int8", "uint8", "int32"):
+        raise Node(call.index, aten_name(call.node.target), (), (call.name,)).unsupported(
+            f"it is of {dtype}; only int8 and uint8 are supported"
+        )
+    scale, zero = call["scale"], call["zero_point"]
+    if "scales" in call.arguments:
+        scale, zero = call["scales"], call["zero_points"]
+    scales = tensors.constants[scale] if isinstance(scale, str) else np.float32(scale)
+    if zero is None:
+        zero = 0
+    zeros = tensors.constants[zero] if isinstance(zero, str) else zero
+    zeros = np.broadcast_to(np.asarray(zeros), np.shape(scales))
+    inputs = (
+        str(call["input"]),
+        tensors.constant(scales, np.float32, f"{call.name}_scale"),
+        tensors.constant(zeros, dtype, f"{call.name}_zero_point"),
+    )
+    axis = call["axis"]
+    attributes = {"axis": int(axis)} if axis is not None else {}
+    return Stated("QuantizeLinear" if is_quantize else "DequantizeLinear", inputs, attributes)
+
+
+def _convolution(tensors: Tensors, call: Call) -> Stated:
+    spatial = tensors.rank(str(call["weight"])) - 2
+    if call["transposed"]:
+        raise Node(call.index, "convolution", (), (call.name,)).unsupported("it is transposed")
+    padding: Any = call["padding"]
+    attributes: dict[str, Attribute] = {
+        "strides": call.integers("stride", spatial, 1),
+        "dilations": call.integers("dilation", spatial, 1),
+        "group": int(call["groups"] or 1),
+    }
+    if isinstance(padding, str):
+        attributes["auto_pad"] = {"same": "SAME_UPPER", "valid": "VALID"}[padding]
+    else:
+        attributes["pads"] = call.integers("padding", spatial, 0) * 2
+    inputs = [str(call["input"]), str(call["weight"])]
+    return Stated(
+        "Conv", (*inputs, str(call["bias"])) if call["bias"] else tuple(inputs), attributes
+    )
+
+
+def _linear(tensors: Tensors, call: Call) -> Stated:
+    inputs = [str(call["input"]), str(call["weight"])]
+    if call["bias"]:
+        inputs.append(str(call["bias"]))
+    return Stated("Gemm", tuple(inputs), {"transB": 1})
+
+
+def _addmm(tensors: Tensors, call: Call) -> Stated:
+    inputs = (str(call["mat1"]), str(call["mat2"]), str(call["self"]))
+    factors = {"alpha": float(call["alpha"] or 1), "beta": float(call["beta"] or 1)}
+    return Stated("Gemm", inputs, factors)
+
+
+def _matmul(tensors: Tensors, call: Call) -> Stated:
+    return Stated("MatMul", (str(call["self"]), str(call["other"] or call["mat2"])))
+
+
+def _binary(kind: str) -> Statement:
+    def state(tensors: Tensors, call: Call) -> Stated:
+        if call["alpha"] not in (None, 1):
+            raise Node(call.index, kind, (), (call.name,)).unsupported("it has a factor, alpha")
+        names = [tensors.operand(call[key], f"{call.name}_{key}") for key in ("self", "other")]
+        return Stated(kind, tuple(names))
+
+    return state
+
+
+def _unary(kind: str, **attributes: str) -> Statement:
+    """``attributes``: ONNX's name -> the argument's."""
+
+    def state(tensors: Tensors, call: Call) -> Stated:
+        found = {name: call[key] for name, key in attributes.items() if call[key] is not None}
+        return Stated(kind, (str(call["self"] or call["input"]),), found)
+
+    return state
+
+
+def _clamp(low: str, high: str) -> Statement:
+    def state(tensors: Tensors, call: Call) -> Stated:
+        lowest = call[low] if low in call.arguments else (-1 if low == "min_val" else None)
+        highest = call[high] if high in call.arguments else (1 if high == "max_val" else None)
+        limits = [-math.inf if lowest is None else lowest, math.inf if highest is None else highest]
+        names = (tensors.constant(limit, np.float32, f"{call.name}_limit") for limit in limits)
+        return Stated("Clip", (str(call["self"]), *names))
+
+    return state
+
+
+def _relu6(tensors: Tensors, call: Call) -> Stated:
+    names = (tensors.constant(limit, np.float32, f"{call.name}_limit") for limit in (0, 6))
+    return Stated("Clip", (str(call["self"]), *names))
+
+
+def _pool(kind: str) -> Statement:
+    def state(tensors: Tensors, call: Call) -> Stated:
+        spatial = tensors.rank(str(call["self"])) - 2
+        kernel = call.integers("kernel_size", spatial, 1)
+        strides = call.integers("stride", spatial, 0)
+        attributes: dict[str, Attribute] = {
+            "kernel_shape": kernel,
+            "strides": strides if any(strides) else kernel,
+            "pads": call.integers("padding", spatial, 0) * 2,
+            "ceil_mode": int(bool(call["ceil_mode"])),
+        }
+        if kind == "MaxPool":
+            attributes["dilations"] = call.integers("dilation", spatial, 1)
+        else:
+            counted = call.arguments.get("count_include_pad", True)
+            attributes["count_include_pad"] = int(bool(counted))
+        return Stated(kind, (str(call["self"]),), attributes)
+
+    return state
+
+
+def _adaptive_pool(tensors: Tensors, call: Call) -> Stated:
+    source = str(call["self"])
+    sizes, wanted = tensors.shape(source)[2:], tensors.shapes[call.name][2:]
+    if all(size == 1 for size in wanted):
+        return Stated("GlobalAveragePool", (source,))
+    if any(size % out for size, out in zip(sizes, wanted, strict=True)):
+        raise Node(call.index, "adaptive_avg_pool2d", (), (call.name,)).unsupported(
+            f"it makes {wanted} of {sizes}, whose windows are not all alike"
+        )
+    window = tuple(size // out for size, out in zip(sizes, wanted, strict=True))
+    return Stated("AveragePool", (source,), {"kernel_shape": window, "strides": window})
+
+
+def _reduction(kind: str) -> Statement:
+    def state(tensors: Tensors, call: Call) -> Stated:
+        source = str(call["self"])
+        axes = call["dim"]
+        axes = [axes] if isinstance(axes, int) else (axes or range(tensors.rank(source)))
+        attributes: dict[str, Attribute] = {
+            "axes": tuple(int(axis) for axis in axes),
+            "keepdims": int(bool(call["keepdim"])),
+        }
+        return Stated(kind, (source,), attributes)
+
+    return state
+
+
+def _view(tensors: Tensors, call: Call) -> Stated:
+    return Stated("Reshape", (str(call["self"]),))
+
+
+def _permute(tensors: Tensors, call: Call) -> Stated:
+    rank = tensors.rank(str(call["self"]))
+    return Stated(
+        "Transpose", (str(call["self"]),), {"perm": tuple(d % rank for d in call["dims"])}
+    )
+
+
+def _transpose(tensors: Tensors, call: Call) -> Stated:
+    order = list(range(tensors.rank(str(call["self"]))))
+    first, second = (call["dim0"], call["dim1"]) if "dim0" in call.arguments else (0, -1)
+    order[first], order[second] = order[second], order[first]
+    return Stated("Transpose", (str(call["self"]),), {"perm": tuple(order)})
+
+
+def _concatenation(tensors: Tensors, call: Call) -> Stated:
+    return Stated("Concat", tuple(map(str, call["tensors"])), {"axis": int(call["dim"] or 0)})
+
+
+def _slice(tensors: Tensors, call: Call) -> Stated:
+    axis = int(call["dim"] or 0)
+    size = tensors.shape(str(call["self"]))[axis]
+    end = size if call["end"] is None else min(int(call["end"]), size)
+    attributes: dict[str, Attribute] = {
+        "starts": (int(call["start"] or 0),),
+        "ends": (end,),
+        "axes": (axis,),
+        "steps": (int(call["step"] or 1),),
+    }
+    return Stated("Slice", (str(call["self"]),), attributes)
+
+
+def _split(tensors: Tensors, call: Call) -> Stated:
+    return Stated("Split", (str(call["self"]),), {"axis": int(call["dim"] or 0)})
+
+
+def _pad(tensors: Tensors, call: Call) -> Stated:
+    rank = tensors.rank(str(call["self"]))
+    pairs = [(0, 0)] * rank
+    flat = [int(v) for v in call["pad"]]
+    for place in range(len(flat) // 2):
+        pairs[rank - 1 - place] = flat[2 * place], flat[2 * place + 1]
+    pads = (*(before for before, _ in pairs), *(behind for _, behind in pairs))
+    mode = "constant" if call["mode"] in (None, "constant") else str(call["mode"])
+    attributes: dict[str, Attribute] = {
+        "pads": pads,
+        "mode": mode,
+        "value": float(call["value"] or 0),
+    }
+    return Stated("Pad", (str(call["self"]),), attributes)
+
+
+def _upsample(mode: str) -> Statement:
+    def state(tensors: Tensors, call: Call) -> Stated:
+        how = "asymmetric" if mode == "nearest" else "half_pixel"
+        if call["align_corners"]:
+            how = "align_corners"
+        attributes: dict[str, Attribute] = {
+            "mode": mode,
+            "coordinate_transformation_mode": how,
+            "nearest_mode": "floor",
+        }
+        return Stated("Resize", (str(call["input"] or call["self"]),), attributes)
+
+    return state
+
+
+def _prelu(tensors: Tensors, call: Call) -> Stated:
+    weight = str(call["weight"])
+    rank = tensors.rank(str(call["self"]))
+    if tensors.rank(weight) == 1 and rank > 2 and weight in tensors.constants:
+        slopes = tensors.constants[weight].reshape(-1, *[1] * (rank - 2))
+        weight = tensors.constant(slopes, np.float32, f"{call.name}_slopes")
+    return Stated("PRelu", (str(call["self"]), weight))
+
+
+STATEMENTS: Mapping[str, Statement] = {
+    **dict.fromkeys(
+        (
+            "quantize_per_tensor",
+            "dequantize_per_tensor",
+            "quantize_per_channel",
+            "dequantize_per_channel",
+        ),
+        _quantizer,
+    ),
+    **dict.fromkeys(("conv1d", "conv2d", "convolution"), _convolution),
+    **dict.fromkeys(("matmul", "mm", "bmm"), _matmul),
+    **dict.fromkeys(
+        ("view", "reshape", "flatten", "squeeze", "unsqueeze", "_unsafe_view", "unflatten"), _view
+    ),
+    **dict.fromkeys(
+        ("dropout", "clone", "contiguous", "alias", "detach", "feature_dropout"), _unary("Identity")
+    ),
+    **dict.fromkeys(("softmax", "_softmax"), _unary("Softmax", axis="dim")),
+    **dict.fromkeys(("split", "split_with_sizes", "chunk"), _split),
+    **dict.fromkeys(("constant_pad_nd", "pad"), _pad),
+    **dict.fromkeys(("transpose", "t"), _transpose),
+    "abs": _unary("Abs"),
+    "adaptive_avg_pool2d": _adaptive_pool,
+    "add": _binary("Add"),
+    "addmm": _addmm,
+    "amax": _reduction("ReduceMax"),
+    "avg_pool2d": _pool("AveragePool"),
+    "cat": _concatenation,
+    "clamp": _clamp("min", "max"),
+    "hardswish": _unary("HardSwish"),
+    "hardtanh": _clamp("min_val", "max_val"),
+    "leaky_relu": _unary("LeakyRelu", alpha="negative_slope"),
+    "linear": _linear,
+    "max_pool1d": _pool("MaxPool"),
+    "max_pool2d": _pool("MaxPool"),
+    "maximum": _binary("Max"),
+    "mean": _reduction("ReduceMean"),
+    "minimum": _binary("Min"),
+    "mul": _binary("Mul"),
+    "neg": _unary("Neg"),
+    "permute": _permute,
+    "prelu": _prelu,
+    "relu": _unary("Relu"),
+    "relu6": _relu6,
+    "sigmoid": _unary("Sigmoid"),
+    "slice": _slice,
+    "sub": _binary("Sub"),
+    "sum": _reduction("ReduceSum"),
+    "tanh": _unary("Tanh"),
+    "upsample_bilinear2d": _upsample("linear"),
+    "upsample_nearest2d": _upsample("nearest"),
+}
