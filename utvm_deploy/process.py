@@ -228,10 +228,12 @@ def start(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     pass_fds: Sequence[int] = (),
+    merges_output: bool = False,
 ) -> Child:
     """Start a program that goes on running; the caller closes it.
 
-    The descriptors ``pass_fds`` stay open in it, under the same numbers.
+    The descriptors ``pass_fds`` stay open in it, under the same numbers. ``merges_output`` sends
+    its standard output where its standard error goes, for programs whose pipes nobody reads.
     """
     # In a dry run a program that does nothing stands in, so that callers need no special case.
     actual = [sys.executable, "-c", ""] if _is_dry(argv) else argv
@@ -243,7 +245,7 @@ def start(
             cwd,
             env,
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdout=err if merges_output else subprocess.PIPE,
             stderr=err,
             pass_fds=pass_fds,
         )
@@ -267,7 +269,7 @@ def _popen(
     env: Mapping[str, str] | None,
     *,
     stdin: int,
-    stdout: int,
+    stdout: int | IO[bytes],
     stderr: int | IO[bytes],
     pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:

@@ -1,4 +1,4 @@
-"""utvm boards: what can be deployed to."""
+"""utvm boards: what can be deployed to, and what is plugged in."""
 
 from __future__ import annotations
 
@@ -8,16 +8,24 @@ from dataclasses import asdict
 from utvm_deploy.board import Board, board_names, load_board
 from utvm_deploy.cli.arguments import Verbs, add_verb
 from utvm_deploy.cli.output import Output
+from utvm_deploy.probe import connected_boards
 
 
 def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     """Add the verb to the command line."""
     parser = add_verb(verbs, common, "boards", "list the boards, or print one", run)
     parser.add_argument("name", metavar="NAME", nargs="?", help="a board's name or a board file")
+    parser.add_argument(
+        "--connected",
+        action="store_true",
+        help="the boards at this computer's USB and their serial ports; with NAME: of this board",
+    )
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
-    """List all, or print one resolved."""
+    """List all, print one resolved, or look at USB."""
+    if args.connected:
+        return _run_connected(args.name, out)
     if args.name:
         board = load_board(args.name)
         _print_board(board, out)
@@ -55,6 +63,36 @@ def run(args: argparse.Namespace, out: Output) -> int:
                 for board in boards
             ]
         },
+    )
+    return 0
+
+
+def _run_connected(name: str | None, out: Output) -> int:
+    boards = [load_board(name)] if name else [load_board(one) for one in board_names()]
+    found = connected_boards(boards)
+    if name:
+        found = [one for one in found if boards[0].name in one.boards]
+    if found:
+        out.table(
+            ["port", "board", "USB id", "serial number", "product", "known from"],
+            [
+                (
+                    one.port,
+                    " or ".join(one.boards),
+                    one.usb,
+                    one.serial,
+                    one.product_name,
+                    "bench file" if one.is_known else "USB",
+                )
+                for one in found
+            ],
+        )
+    else:
+        out.line(f"no serial port of {name or 'a board that is known here'} is connected")
+    for note in [one.note for one in found if one.note]:
+        out.line(note)
+    out.result(
+        "utvm.connected/1", {"connected": [{**asdict(one), "note": one.note} for one in found]}
     )
     return 0
 

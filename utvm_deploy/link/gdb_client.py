@@ -37,11 +37,9 @@ from utvm_deploy.link.stream import Stream
 log = logging.getLogger("utvm_deploy.link")
 
 _READ_BYTES = 64 * 1024
-# Of a packet's size, what "Maddress,length:" and its kin need at most.
-_HEAD_BYTES = 24
 # How often a packet that arrived damaged is sent or asked for again.
 _MAX_REPEATS = 3
-# Files of a target description beyond which a server is not believed.
+# Files of a target description, and bytes, beyond which a server is not believed.
 _MAX_INCLUDES = 16
 _MAX_DESCRIPTION_BYTES = 256 * 1024
 _STOP = re.compile(rb"[TSWX][0-9a-fA-F]{2}")
@@ -92,6 +90,11 @@ class GdbClient:
         # Whether X is understood; None: not tried yet.
         self._writes_binary: bool | None = None
         self._resume, self._single_step = b"c", b"s"
+
+    @property
+    def offer(self) -> Offer:
+        """What the server said that it can do."""
+        return self._offer
 
     @property
     def dialect(self) -> Dialect:
@@ -145,7 +148,7 @@ class GdbClient:
     def read_memory(self, address: int, size: int) -> bytes:
         """Copy memory, in the largest packets that the server takes."""
         is_binary = self._offer.has("binary-upload")
-        room = self._offer.packet_bytes - _HEAD_BYTES
+        room = self._offer.payload_bytes
         chunk = (room // 2) & ~3
         data = bytearray()
         while len(data) < size:
@@ -169,7 +172,7 @@ class GdbClient:
         if self._writes_binary is None and data:
             answer = self._ask(b"X%x,0:" % address, "to write binary", may_fail=True)
             self._writes_binary = answer == b"OK"
-        room = self._offer.packet_bytes - _HEAD_BYTES
+        room = self._offer.payload_bytes
         at = 0
         while at < len(data):
             if self._writes_binary:
@@ -198,8 +201,7 @@ class GdbClient:
                 return int.from_bytes(self._from_hex(answer, what), "little")
             self._has_single_registers = False
         all_of_them = self._all_registers()
-        part = all_of_them[register.offset : register.offset + register.size_bytes]
-        return int.from_bytes(part, "little")
+        return int.from_bytes(all_of_them[register.offset :][: register.size_bytes], "little")
 
     def write_register(self, name: str, value: int) -> None:
         """Change a register of the halted core."""
@@ -267,6 +269,10 @@ class GdbClient:
                 break
         return b"".join(printed).decode("utf-8", "replace")
 
+    def request(self, body: bytes, what: str, timeout_s: float | None = None) -> bytes:
+        """Any other packet; empty if the server does not know it."""
+        return self._ask(body, what, may_fail=True, timeout_s=timeout_s)
+
     def reset(self) -> None:
         """Restart the system; the core is halted afterwards."""
         for text in self.dialect.reset:
@@ -290,7 +296,7 @@ class GdbClient:
 
     def _read_file(self, name: str) -> str:
         """A file of the description; empty if the server does not have it."""
-        data, chunk = b"", self._offer.packet_bytes - _HEAD_BYTES
+        data, chunk = b"", self._offer.payload_bytes
         while len(data) < _MAX_DESCRIPTION_BYTES:
             ask = b"qXfer:features:read:%b:%x,%x" % (name.encode(), len(data), chunk)
             answer = self._ask(ask, f"for its file {name}", may_fail=True)
@@ -328,10 +334,11 @@ class GdbClient:
         *,
         may_fail: bool = False,
         keep: Callable[[bytes], bool] | None = None,
+        timeout_s: float | None = None,
     ) -> bytes:
         """One exchange. ``keep`` tells the answer from what was still under way before it."""
         self._send(body)
-        deadline = time.monotonic() + self._timeouts.reply_s
+        deadline = time.monotonic() + (timeout_s or self._timeouts.reply_s)
         while True:
             answer = self._next_answer(what, deadline)
             if keep is None or keep(answer):

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 # Words that a packet may hold at least where a server does not say (GDB's own assumption).
 DEFAULT_PACKET_BYTES = 400
+# Of a packet's size, what "Maddress,length:" and its kin need at most.
+_HEAD_BYTES = 24
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ DIALECTS = (
     # as LLDB's tests imitate it; "reset" of its command line halts behind the reset
     Dialect("J-Link", ("hwbreak+", "QStartNoAckMode+"), ("reset", "halt")),
 )
+# gdb-server.c of stlink 1.7, which offers two features that all others have too
+ST_UTIL = Dialect("st-util", ("qXfer:memory-map:read+", "qXfer:features:read+"), ("reset",))
 UNKNOWN = Dialect("a debug server", (), ())
 
 
@@ -50,7 +54,12 @@ class Offer:
         for dialect in DIALECTS:
             if self.features.issuperset(dialect.features):
                 return dialect
-        return UNKNOWN
+        return ST_UTIL if self.features == frozenset(ST_UTIL.features) else UNKNOWN
+
+    @property
+    def payload_bytes(self) -> int:
+        """What a packet may hold behind its head."""
+        return self.packet_bytes - _HEAD_BYTES
 
     def has(self, name: str) -> bool:
         """Whether the server offers a feature; ``?`` and ``-`` are no offers."""

@@ -11,6 +11,7 @@ import os
 import select
 import subprocess
 import time
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from utvm_deploy.errors import LinkClosed, LinkTimeout
@@ -110,6 +111,41 @@ class PipeStream:
     def _closed(self, error: OSError | None = None) -> LinkClosed:
         why = f" ({error.strerror})" if error else ""
         return LinkClosed(f"{self._name} went away{why}; see its last words, then start it again")
+
+
+class NoStream:
+    """Where nothing is at the other end, as in a dry run."""
+
+    def read(self, max_bytes: int, timeout_s: float) -> bytes:
+        raise LinkClosed("nothing was started, so nothing answers")
+
+    def write(self, data: bytes, timeout_s: float) -> None:
+        raise LinkClosed("nothing was started, so nothing answers")
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class SerialPort:
+    """A serial port of a USB device, and what that says of itself."""
+
+    path: str
+    vendor: int
+    product: int
+    product_name: str
+    serial: str  # empty: it has none
+
+
+def serial_ports() -> list[SerialPort]:
+    """The serial ports of all USB devices there are."""
+    from serial.tools import list_ports
+
+    return [
+        SerialPort(one.device, one.vid, one.pid, one.product or "", one.serial_number or "")
+        for one in list_ports.comports()
+        if one.vid is not None and one.pid is not None
+    ]
 
 
 class SerialStream:

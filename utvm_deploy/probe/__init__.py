@@ -1,18 +1,22 @@
 """Puts images on boards and starts them there."""
 
+from utvm_deploy.probe.detect import Connected, connected_boards
 from utvm_deploy.probe.fault import FAULT_BYTES, FAULT_SYMBOL, describe_fault
 from utvm_deploy.probe.flash import flash_image
-from utvm_deploy.probe.links import choose_link, needs_debugger, open_link
+from utvm_deploy.probe.links import choose_link, needs_debugger, needs_line, open_link
 from utvm_deploy.probe.running import RunningBoard, start
 
 __all__ = [
     "FAULT_BYTES",
     "FAULT_SYMBOL",
+    "Connected",
     "RunningBoard",
     "choose_link",
+    "connected_boards",
     "describe_fault",
     "flash_image",
     "needs_debugger",
+    "needs_line",
     "open_link",
     "start",
 ]

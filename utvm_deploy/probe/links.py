@@ -35,7 +35,8 @@ def choose_link(board: Board, wanted: str | None = None) -> str:
             f"no link {wanted!r}; there are {MONITOR_LINK}, {DEBUG_LINK} and {COMBINED_LINK}"
         )
     for part in wanted.split("+"):
-        if part not in kinds:
+        # A probe's program may serve a debugger although nobody wants it by default.
+        if part not in kinds and not (part == DEBUG_LINK and board.has_debug_link):
             raise BoardError(
                 f"{board.name} has no {part} link, its board file names {', '.join(kinds)}"
             )
@@ -45,6 +46,11 @@ def choose_link(board: Board, wanted: str | None = None) -> str:
 def needs_debugger(kind: str) -> bool:
     """Whether the board must be started with a debug stream for this link."""
     return DEBUG_LINK in kind.split("+")
+
+
+def needs_line(kind: str) -> bool:
+    """Whether the runtime's own line is used by this link."""
+    return MONITOR_LINK in kind.split("+")
 
 
 def open_link(running: RunningBoard, kind: str, place_of: Callable[[int], str]) -> Link:

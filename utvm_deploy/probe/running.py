@@ -3,7 +3,7 @@
                  start            stream                debug stream    reset
 child process    spawn            its pipes                             spawn anew
 emulator         spawn            its pipes (a UART)    a socket pair   spawn anew
-real board       flash, then      the serial port                       the flashing program's reset
+real board       flash, then      the serial port   a GDB server's      the flashing program's reset
 """
 
 from __future__ import annotations
@@ -12,17 +12,26 @@ import logging
 import secrets
 import socket
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 from utvm_deploy import process
-from utvm_deploy.bench_file import bench_path, load_bench_entry
 from utvm_deploy.board_facts import CHILD_PROBE, EMULATOR_PROBE, Board
 from utvm_deploy.errors import BoardError, LinkClosed, LinkError, NoDevice
-from utvm_deploy.link.stream import PipeStream, SerialStream, Stream
+from utvm_deploy.link.stream import NoStream, PipeStream, SerialStream, Stream
 from utvm_deploy.probe.argv import BOOT_SEED_SYMBOL, emulator_argv
 from utvm_deploy.probe.cycle_model import CycleModelFiles, cycle_model_arguments
+from utvm_deploy.probe.detect import Place, locate
 from utvm_deploy.probe.flash import flash_image, reset_board
+from utvm_deploy.probe.server import (
+    DebugServer,
+    flash_through_server,
+    reset_through_server,
+    server_commands,
+    start_server,
+    use_server,
+)
 from utvm_deploy.project import Image
 
 logger = logging.getLogger("utvm_deploy.probe")
@@ -52,6 +61,15 @@ class _CurrentStream:
             raise LinkClosed("the link to the board was closed; connect again")
 
 
+@dataclass(frozen=True)
+class Wiring:
+    """How a real board is reached; None for what was not asked for."""
+
+    open_port: Callable[[], Stream] | None
+    open_server: Callable[[], DebugServer] | None
+    reset: Callable[[], None]
+
+
 class RunningBoard:
     """An image at work; close it, or use it as a context manager. ``start`` makes them."""
 
@@ -60,7 +78,7 @@ class RunningBoard:
         board: Board,
         image: Image,
         child_argv: Callable[[int | None], list[str]] | None,
-        open_port: Callable[[], Stream] | None,
+        wiring: Wiring | None,
         has_debug_stream: bool = False,
         cycle_model: CycleModelFiles | None = None,
     ) -> None:
@@ -70,19 +88,35 @@ class RunningBoard:
         self.cycle_model = cycle_model
         self._child_argv = child_argv
         self._child: process.Child | None = None
+        self._wiring = wiring
+        self._server: DebugServer | None = None
+        self._stream: _CurrentStream | None = None
         self._debug_stream: _CurrentStream | None = None
         if child_argv is not None:
             stream, debug_stream = self._spawn(has_debug_stream)
+            self._stream = _CurrentStream(stream)
             if debug_stream is not None:
                 self._debug_stream = _CurrentStream(debug_stream)
-        else:
-            assert open_port is not None
-            stream = open_port()
-        self._stream = _CurrentStream(stream)
+            return
+        assert wiring is not None
+        try:
+            if wiring.open_server is not None:
+                self._server = wiring.open_server()
+                self._debug_stream = _CurrentStream(self._server.stream)
+            if wiring.open_port is not None:
+                self._stream = _CurrentStream(wiring.open_port())
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def stream(self) -> Stream:
         """The bytes to and from the runtime; stays the same object over a reset."""
+        if self._stream is None:
+            raise LinkError(
+                f"{self.board.name} was started without its serial line; name the link when "
+                "connecting, or in its board file"
+            )
         return self._stream
 
     @property
@@ -110,9 +144,9 @@ class RunningBoard:
         return self._child.is_alive() if self._child else True
 
     def last_words(self) -> str:
-        """What the process said on standard error, most recent last; empty for a real board."""
+        """What the process, or a real board's debug server, said, most recent last."""
         if self._child is None:
-            return ""
+            return self._server.last_words() if self._server else ""
         # Emulators warn at every start about devices that nobody uses here.
         warning = f"{self._child.argv[0]}: warning:"
         lines = self._child.last_words().splitlines()
@@ -120,9 +154,10 @@ class RunningBoard:
 
     def reset(self) -> None:
         """Restart from power-up, even if the runtime hangs; greet it again afterwards."""
-        if self._child_argv is None:
-            reset_board(self.board)
+        if self._wiring is not None:
+            self._restart(self._wiring)
             return
+        assert self._stream is not None
         self._stream.current.close()
         if self._debug_stream:
             self._debug_stream.current.close()
@@ -133,10 +168,13 @@ class RunningBoard:
             self._debug_stream.current = debug_stream
 
     def close(self) -> None:
-        """End the process or let go of the port; may be called again."""
-        self._stream.close()
+        """End the process, or let go of port and server; may be called again."""
+        if self._stream:
+            self._stream.close()
         if self._debug_stream:
             self._debug_stream.close()
+        if self._server:
+            self._server.close()
         if self._child:
             self._child.close()
         if self.cycle_model:
@@ -152,6 +190,17 @@ class RunningBoard:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _restart(self, wiring: Wiring) -> None:
+        """A real board; its server gives the probe free meanwhile."""
+        if self._server is None:
+            wiring.reset()
+            return
+        assert self._debug_stream is not None and wiring.open_server is not None
+        self._server.close()
+        wiring.reset()
+        self._server = wiring.open_server()
+        self._debug_stream.current = self._server.stream
 
     def _spawn(self, has_debug_stream: bool) -> tuple[Stream, Stream | None]:
         """The process' pipes, and our end of a socket pair whose other end it inherits."""
@@ -173,17 +222,21 @@ def start(
     image: Image,
     *,
     port: str | None = None,
+    probe: str | None = None,
+    serial: str | None = None,
+    has_line: bool = True,
     has_debug_stream: bool = False,
     with_cycle_model: bool = False,
 ) -> RunningBoard:
     """Put the image on the board and let it run.
 
-    ``port`` is a real board's serial port or a pyserial URL; without it bench.toml is asked. With
-    a debug stream an emulated core is halted at first. With its cycle model a board that has one
-    counts cycles, at half the speed; without it, instructions.
+    Of a real board ``port`` is its serial port or a pyserial URL, ``probe`` one of its file's and
+    ``serial`` that probe's serial number; what is left open bench.toml says, then USB. Without its
+    line it needs no port. With a debug stream an emulated core is halted at first. With its cycle
+    model a board that has one counts cycles, at half the speed; without it, instructions.
     """
     kind = board.probe.kinds[0]
-    if has_debug_stream and kind != EMULATOR_PROBE:
+    if has_debug_stream and kind != EMULATOR_PROBE and not board.has_debug_link:
         raise BoardError(
             f"{board.name} has no debug server that could be started here; use link='monitor'"
         )
@@ -191,20 +244,55 @@ def start(
         return RunningBoard(board, image, lambda _fd: [str(image.elf)], None)
     if kind == EMULATOR_PROBE:
         return _start_emulator(board, image, has_debug_stream, with_cycle_model)
-    entry = load_bench_entry(board.name)
-    port = port or entry.port
-    _check_port(board, port)
-    flash_image(image)
-    baud = entry.baud or board.link.baud
+    # Before minutes of flashing: is there a port at all?
+    needs_port = has_line and not process.is_dry_run()
+    place = locate(board, port=port, serial=serial, needs_port=needs_port)
+    if needs_port:
+        _check_port(board, place.port)
+    return _start_real(board, image, place, probe, has_line, has_debug_stream)
+
+
+def _start_real(
+    board: Board,
+    image: Image,
+    place: Place,
+    wanted_probe: str | None,
+    has_line: bool,
+    has_debug_stream: bool,
+) -> RunningBoard:
+    probe, serial = wanted_probe or place.entry.probe, place.serial
+    address = place.entry.server_address
+    if address is None:
+        if has_debug_stream:
+            server_commands(board, wanted_probe)
+        flash_image(image, probe=probe, serial=serial)
+    else:
+        flash_through_server(image, address)
 
     def open_port() -> Stream:
-        assert port is not None
+        if process.is_dry_run():
+            return NoStream()
+        assert place.port is not None
         try:
-            return SerialStream(port, baud)
+            return SerialStream(place.port, place.entry.baud or board.link.baud)
         except LinkError as exc:
             raise NoDevice(f"{board.name} was flashed, but {exc}") from exc
 
-    return RunningBoard(board, image, None, open_port)
+    def open_server() -> DebugServer:
+        if address is not None:
+            return use_server(address)
+        return start_server(board, probe=wanted_probe, serial=serial)
+
+    def reset() -> None:
+        if address is None:
+            reset_board(board, probe=probe, serial=serial)
+        else:
+            reset_through_server(address)
+
+    wiring = Wiring(
+        open_port if has_line else None, open_server if has_debug_stream else None, reset
+    )
+    return RunningBoard(board, image, None, wiring)
 
 
 def _start_emulator(
@@ -234,11 +322,6 @@ def _start_emulator(
 
 
 def _check_port(board: Board, port: str | None) -> None:
-    """Before minutes of flashing: is there a port at all?"""
-    if port is None:
-        raise NoDevice(
-            f"no serial port is known for {board.name}; give port=..., or write "
-            f'[boards.{board.name}] port = "/dev/ttyACM0" into {bench_path()}'
-        )
+    assert port is not None
     if "://" not in port and not port.upper().startswith("COM") and not Path(port).exists():
         raise NoDevice(f"{board.name}'s serial port {port} is not there; is the board plugged in?")

@@ -54,13 +54,26 @@ class Image:
         """Bytes of variables and, on bare metal, the stack; without the workspace."""
         sections = self._content.sections.values()
         written = sum(size for size, _, is_written in sections if is_written)
-        # Bare-metal images name the left-over RAM by symbols, a process has an array in .bss.
-        return written - (self.workspace_bytes if self.board.is_host else 0)
+        # Bare-metal images name the left-over RAM by symbols, others have an array there.
+        return written - (self.workspace_bytes if self._content.has_workspace_array else 0)
 
     @property
     def workspace_bytes(self) -> int:
         """Bytes of RAM that the image leaves to the host PC's allocator."""
         return self.symbols[WORKSPACE_END] - self.symbols[WORKSPACE]
+
+    @cached_property
+    def load_segments(self) -> tuple[tuple[int, bytes], ...]:
+        """Address and bytes of all that must be stored on the device, in order."""
+        try:
+            with self.elf.open("rb") as file:
+                return tuple(
+                    (segment["p_paddr"], segment.data())
+                    for segment in ELFFile(file).iter_segments()
+                    if segment["p_type"] == "PT_LOAD" and segment["p_filesz"]
+                )
+        except (OSError, ELFError) as exc:
+            raise BuildError(f"{self.elf} cannot be read as an ELF file: {exc}") from exc
 
     @cached_property
     def _content(self) -> _Content:
@@ -76,6 +89,8 @@ class _Content:
     symbols: Mapping[str, int]
     # Name -> size, whether the file stores its bytes, whether the program writes it.
     sections: Mapping[str, tuple[int, bool, bool]]
+    # Whether the workspace is part of a section.
+    has_workspace_array: bool
 
 
 # ELF's section header flags and types.
@@ -98,7 +113,14 @@ def _read(elf: ELFFile) -> _Content:
                 is_named = symbol.name and not symbol.name.startswith("$")
                 if is_named and symbol["st_info"]["type"] not in ("STT_FILE", "STT_SECTION"):
                     _add(symbols, symbol)
-    return _Content(symbols, sections)
+    start = symbols.get(WORKSPACE)
+    is_array = any(
+        section["sh_flags"] & _SHF_ALLOC
+        and start is not None
+        and section["sh_addr"] <= start < section["sh_addr"] + section["sh_size"]
+        for section in elf.iter_sections()
+    )
+    return _Content(symbols, sections, is_array)
 
 
 def _add(symbols: dict[str, int], symbol: object) -> None:

@@ -1,0 +1,118 @@
+"""Writing flash through a GDB server, as GDB's ``load`` does.
+
+The server's memory map says where flash is and how large its blocks are: whole blocks are erased,
+then written in packets. A server without a map, such as J-Link's, takes plain writes to flash.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from utvm_deploy.errors import DeviceError, LinkError
+from utvm_deploy.link.gdb_client import GdbClient
+from utvm_deploy.link.gdb_packets import escaped_prefix
+
+# Erasing 1 MiB takes an STM32F7 16 s at most, by its data sheet.
+ERASE_TIMEOUT_S = 60.0
+# One packet; the server may keep them all for vFlashDone.
+WRITE_TIMEOUT_S = 30.0
+DONE_TIMEOUT_S = 120.0
+
+_MAX_MAP_BYTES = 64 * 1024
+_FLASH = re.compile(r'<memory\s[^>]*type="flash"[^>]*>.*?</memory>', re.DOTALL)
+_ATTRIBUTE = r'\b{}="(0x[0-9a-fA-F]+|\d+)"'
+_BLOCK = re.compile(r'<property\s+name="blocksize"\s*>\s*(0x[0-9a-fA-F]+|\d+)')
+
+
+@dataclass(frozen=True)
+class FlashArea:
+    """A stretch of flash whose blocks are of one size."""
+
+    start: int
+    length: int
+    block_bytes: int
+
+
+def write_flash(client: GdbClient, segments: Sequence[tuple[int, bytes]]) -> None:
+    """Erase and write ``segments``; the core is halted, and stands anywhere afterwards."""
+    if not client.offer.has("qXfer:memory-map:read"):
+        for address, data in segments:
+            client.write_memory(address, data)
+        return
+    areas = parse_memory_map(_read_map(client))
+    for start, length in blocks_of(segments, areas):
+        what = f"to erase {length} bytes of flash at {start:#010x}"
+        _must(client, b"vFlashErase:%x,%x" % (start, length), what, ERASE_TIMEOUT_S)
+    for address, data in segments:
+        at = 0
+        while at < len(data):
+            count, coded = escaped_prefix(
+                data[at : at + client.offer.payload_bytes], client.offer.payload_bytes
+            )
+            what = f"to write {count} bytes of flash at {address + at:#010x}"
+            _must(client, b"vFlashWrite:%x:%b" % (address + at, coded), what, WRITE_TIMEOUT_S)
+            at += count
+    _must(client, b"vFlashDone", "to finish writing flash", DONE_TIMEOUT_S)
+
+
+def parse_memory_map(text: str) -> list[FlashArea]:
+    """The flash of a server's memory map, in order."""
+    areas = []
+    for memory in _FLASH.findall(text):
+        start, length = (re.search(_ATTRIBUTE.format(key), memory) for key in ("start", "length"))
+        block = _BLOCK.search(memory)
+        if start and length and block and int(block[1], 0):
+            areas.append(FlashArea(int(start[1], 0), int(length[1], 0), int(block[1], 0)))
+    return sorted(areas, key=lambda area: area.start)
+
+
+def blocks_of(
+    segments: Iterable[tuple[int, bytes]], areas: Sequence[FlashArea]
+) -> list[tuple[int, int]]:
+    """Start and length of the runs of whole blocks that hold the segments, each once."""
+    blocks: set[tuple[int, int]] = set()
+    for address, data in segments:
+        end = address + len(data)
+        while address < end:
+            area = next((a for a in areas if a.start <= address < a.start + a.length), None)
+            if area is None:
+                raise DeviceError(
+                    f"the debug server knows no flash at {address:#010x}, where the image goes; "
+                    "was it started for this chip?"
+                )
+            start = address - (address - area.start) % area.block_bytes
+            blocks.add((start, area.block_bytes))
+            address = start + area.block_bytes
+    runs: list[tuple[int, int]] = []
+    for start, length in sorted(blocks):
+        if runs and sum(runs[-1]) == start:
+            runs[-1] = (runs[-1][0], runs[-1][1] + length)
+        else:
+            runs.append((start, length))
+    return runs
+
+
+def _read_map(client: GdbClient) -> str:
+    data, chunk = b"", client.offer.payload_bytes
+    while len(data) < _MAX_MAP_BYTES:
+        ask = b"qXfer:memory-map:read::%x,%x" % (len(data), chunk)
+        answer = client.request(ask, "for its memory map")
+        if answer[:1] not in (b"l", b"m") or answer == b"m":
+            break
+        data += answer[1:]
+        if answer[:1] == b"l":
+            return data.decode("utf-8", "replace")
+    raise LinkError(
+        f"{client.dialect.name} did not send the memory map that it offers; start it again"
+    )
+
+
+def _must(client: GdbClient, body: bytes, what: str, timeout_s: float) -> None:
+    answer = client.request(body, what, timeout_s)
+    if answer != b"OK":
+        raise DeviceError(
+            f"asked {what}, {client.dialect.name} answered {answer[:40]!r} instead of OK; is the "
+            "flash protected, and is the server made for this chip?"
+        )

@@ -1,0 +1,133 @@
+"""Which boards hang on this computer's USB, and at which serial port.
+
+USB tells vendor, product, a product name and a serial number, which board files match. Boards with
+the same debug probe look alike there: bench.toml tells them apart, by the serial number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from utvm_deploy.bench_file import BenchEntry, bench_path, load_bench, load_bench_entry
+from utvm_deploy.board_facts import Board, UsbId
+from utvm_deploy.errors import NoDevice
+from utvm_deploy.link.stream import SerialPort, serial_ports
+
+
+@dataclass(frozen=True)
+class Connected:
+    """One USB device with a serial port, and the boards that it may be."""
+
+    port: str
+    usb: str  # vendor and product, as lsusb prints them
+    product_name: str
+    serial: str
+    boards: tuple[str, ...]
+    # Whether bench.toml says so, rather than USB.
+    is_known: bool = False
+
+    @property
+    def note(self) -> str:
+        """What is to be done about it; empty if it is one board."""
+        if len(self.boards) == 1:
+            return ""
+        how = f'probe_serial = "{self.serial}"' if self.serial else f'port = "{self.port}"'
+        return (
+            f"{self.port} may be {' or '.join(self.boards)}, which look the same on USB; to say "
+            f"which, write [boards.{self.boards[0]}] {how} into {bench_path()}"
+        )
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a board hangs."""
+
+    port: str | None
+    # The serial number of its probe, where more than the board's name is needed to choose it.
+    serial: str | None
+    entry: BenchEntry
+
+
+def connected_boards(boards: Iterable[Board]) -> list[Connected]:
+    """Every USB serial port that is one of these boards, sorted by port."""
+    known = {
+        (entry.port, entry.probe_serial): name
+        for name, entries in load_bench().items()
+        for entry in entries
+    }
+    boards = list(boards)
+    found: dict[tuple[int, int, str], Connected] = {}
+    for port in sorted(serial_ports(), key=lambda port: port.path):
+        named = _named(port, known)
+        names = [board.name for board in boards if any(_fits(usb, port) for usb in board.probe.usb)]
+        if not names and not named:
+            continue
+        # A probe with two ports is one board; the first is the one that it wires to the chip.
+        key = (port.vendor, port.product, port.serial or port.path)
+        if key not in found:
+            found[key] = Connected(
+                port=port.path,
+                usb=f"{port.vendor:04x}:{port.product:04x}",
+                product_name=port.product_name,
+                serial=port.serial,
+                boards=(named,) if named else tuple(names),
+                is_known=named is not None,
+            )
+    return list(found.values())
+
+
+def locate(
+    board: Board, *, port: str | None = None, serial: str | None = None, needs_port: bool = True
+) -> Place:
+    """Where the board hangs: as the caller says, else as bench.toml says, else as USB shows.
+
+    NoDevice if nothing tells, or if several boards fit.
+    """
+    entry = load_bench_entry(board.name, serial)
+    serial = serial or entry.probe_serial
+    port = port or entry.port
+    if port is not None or not needs_port:
+        return Place(port, serial, entry)
+    found = [one for one in connected_boards([board]) if one.boards == (board.name,)]
+    if serial is not None:
+        found = [one for one in found if one.serial.lower() == serial.lower()]
+    if len(found) == 1:
+        return Place(found[0].port, serial, entry)
+    if found:
+        listed = ", ".join(f"{one.serial or '(none)'} at {one.port}" for one in found)
+        raise NoDevice(
+            f"{len(found)} boards that may be {board.name} are connected; choose one by its serial "
+            f"number ({listed}) with --serial or UTVM_SERIAL, or by --port"
+        )
+    raise NoDevice(
+        f"no serial port is known for {board.name}{_looked_for(board, serial)}; plug it in, give "
+        f'port=... (--port), or write [boards.{board.name}] port = "/dev/ttyACM0" into '
+        f"{bench_path()}"
+    )
+
+
+def _looked_for(board: Board, serial: str | None) -> str:
+    ids = " or ".join(f"{usb.vendor:04x}:{usb.product:04x}" for usb in board.probe.usb)
+    if not ids:
+        return ""
+    with_serial = f" with serial number {serial}" if serial else ""
+    return f", and no USB device {ids}{with_serial} has one"
+
+
+def _named(port: SerialPort, known: dict[tuple[str | None, str | None], str]) -> str | None:
+    """The board that bench.toml says is at that port, or has that serial number."""
+    for (path, serial), name in known.items():
+        if serial is not None and port.serial and serial.lower() == port.serial.lower():
+            return name
+        if serial is None and path == port.path:
+            return name
+    return None
+
+
+def _fits(usb: UsbId, port: SerialPort) -> bool:
+    return (
+        (usb.vendor, usb.product) == (port.vendor, port.product)
+        and usb.product_name.lower() in port.product_name.lower()
+        and port.serial.lower().startswith(usb.serial_prefix.lower())
+    )
