@@ -11,10 +11,14 @@ from utvm_deploy.link.combined import CombinedLink
 from utvm_deploy.link.debug import DebugLink
 from utvm_deploy.link.gdb_client import GdbClient
 from utvm_deploy.link.monitor import MonitorLink
+from utvm_deploy.link.throttle import ThrottledStream
 from utvm_deploy.probe.running import RunningBoard
 
 # Batches over the monitor, much memory through the debugger.
 COMBINED_LINK = f"{MONITOR_LINK}+{DEBUG_LINK}"
+
+# Behind a kind with the monitor: the rate that its line is slowed down to.
+RATE_MARK = "@"
 
 # Where code was written past the runtime: see the template's sync_code.c.
 SYNC_SYMBOL = "utvm_sync_code"
@@ -24,17 +28,24 @@ def choose_link(board: Board, wanted: str | None = None) -> str:
     """``monitor``, ``debug`` or ``monitor+debug``; BoardError if the board has no such link.
 
     By default a board's batches run over the first link of its file; where that is the monitor and
-    the board has a debug link too, the two are combined.
+    the board has a debug link too, the two are combined. ``monitor@9600`` is a monitor link that is
+    no faster than a line of that rate, whatever it runs over.
     """
     kinds = board.link.kinds
     if wanted is None:
         is_combined = kinds[0] == MONITOR_LINK and DEBUG_LINK in kinds
         return COMBINED_LINK if is_combined else kinds[0]
-    if wanted not in (*LINK_KINDS, COMBINED_LINK):
+    kind, mark, rate = wanted.partition(RATE_MARK)
+    if kind not in (*LINK_KINDS, COMBINED_LINK):
         raise BoardError(
             f"no link {wanted!r}; there are {MONITOR_LINK}, {DEBUG_LINK} and {COMBINED_LINK}"
         )
-    for part in wanted.split("+"):
+    if mark and (not rate.isdecimal() or int(rate) == 0 or kind != MONITOR_LINK):
+        raise BoardError(
+            f"no link {wanted!r}; only the monitor's line can be slowed down, to a rate in bits "
+            f"per second: {MONITOR_LINK}{RATE_MARK}115200"
+        )
+    for part in kind.split("+"):
         # A probe's program may serve a debugger although nobody wants it by default.
         if part not in kinds and not (part == DEBUG_LINK and board.has_debug_link):
             raise BoardError(
@@ -50,7 +61,7 @@ def needs_debugger(kind: str) -> bool:
 
 def needs_line(kind: str) -> bool:
     """Whether the runtime's own line is used by this link."""
-    return MONITOR_LINK in kind.split("+")
+    return MONITOR_LINK in kind.partition(RATE_MARK)[0].split("+")
 
 
 def open_link(running: RunningBoard, kind: str, place_of: Callable[[int], str]) -> Link:
@@ -58,7 +69,9 @@ def open_link(running: RunningBoard, kind: str, place_of: Callable[[int], str]) 
     symbols = running.image.symbols
     if kind == DEBUG_LINK:
         return DebugLink(GdbClient(running.debug_stream), symbols, place_of=place_of)
-    line = MonitorLink(running.stream, place_of=place_of)
+    kind, _, rate = kind.partition(RATE_MARK)
+    stream = ThrottledStream(running.stream, int(rate)) if rate else running.stream
+    line = MonitorLink(stream, place_of=place_of)
     if kind == MONITOR_LINK:
         return line
     cpu = running.board.cpu
