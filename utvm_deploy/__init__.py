@@ -49,7 +49,8 @@ def compile(
 
     ``dump(stage, text)`` is called with what each stage of the pipeline made. ``kernels`` is
     "best", "generic" (plain C) or "cmsis-nn": the user's CMSIS-NN (``project.find_cmsis_nn``)
-    wherever it has a function. ``scratch`` "stack" puts working memory on the caller's stack.
+    wherever it has a function. ``scratch`` says where layers have their working memory: "arena",
+    "stack" (that of whoever runs the model), or "auto": the faster of the two on the board.
     Raises ModelError if the file cannot be imported and CompileError if it cannot be compiled.
     """
     from utvm_deploy.compiler.pipeline import compile_model

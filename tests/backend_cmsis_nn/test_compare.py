@@ -16,7 +16,7 @@ from utvm_deploy.bench.compare_facts import ModelComparison
 from utvm_deploy.bench.samples import random_samples
 from utvm_deploy.board import load_board
 from utvm_deploy.cli.main import main
-from utvm_deploy.errors import BenchError
+from utvm_deploy.errors import DeviceError
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.project import find_cmsis_nn
 
@@ -59,14 +59,14 @@ def test_a_difference_is_counted_where_it_arises(
 def test_too_little_scratch_stops_before_the_first_run(
     small_model: Path, fake_library: Callable[..., Path]
 ) -> None:
-    with pytest.raises(BenchError, match="wants more than the 112 bytes of scratch planned for"):
+    with pytest.raises(DeviceError, match="wants more than the 112 bytes of scratch planned for"):
         compared(small_model, fake_library("FAKE_EXTRA_SCRATCH=1"))
 
 
 def test_a_status_of_the_library_is_an_error(
     small_model: Path, fake_library: Callable[..., Path]
 ) -> None:
-    with pytest.raises(BenchError, match=r"refused layer 0 .* returned -2, no implementation"):
+    with pytest.raises(DeviceError, match=r"refused layer 0 .* returned -2, no implementation"):
         compared(small_model, fake_library("FAKE_STATUS=-2"))
 
 

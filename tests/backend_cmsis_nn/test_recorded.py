@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from utvm_deploy.bench.compare import EngineRun
-from utvm_deploy.bench.compare_facts import Placement
 from utvm_deploy.bench.compare_recorded import (
     CORE,
     compare_with_recorded,
     layer_shape,
     recorded_rows,
 )
+from utvm_deploy.bench.placement import Placement
 from utvm_deploy.bench.profile import LayerProfile, Profile
 from utvm_deploy.board import load_board
 from utvm_deploy.compiler.model import CompiledModel
@@ -58,8 +58,9 @@ def run_of(model: Path, unit: str = "instructions") -> EngineRun:
         weights_bytes=2,
         flash_bytes=3,
         ram_bytes=4,
+        placement=PLACEMENT,
     )
-    return EngineRun(compiled, found, (), PLACEMENT)
+    return EngineRun(compiled, found, ())
 
 
 def test_all_rows_are_read_with_their_figures() -> None:

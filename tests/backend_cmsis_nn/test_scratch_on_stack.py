@@ -49,18 +49,20 @@ def test_the_arena_holds_activations_alone() -> None:
 
 
 def test_what_the_stack_cannot_hold_stays_in_the_arena(monkeypatch: pytest.MonkeyPatch) -> None:
-    from utvm_deploy.compiler import pipeline
+    from utvm_deploy.compiler import options
 
     board = load_board("mps2_an500")
     whole = utvm_deploy.compile(DIGITS, board, kernels="generic", scratch="stack")
     needs = sorted({layer.scratch_bytes for layer in whole.layers})
-    monkeypatch.setattr(pipeline, "MAX_STACK_SCRATCH_BYTES", needs[-1] - 1)
+    monkeypatch.setattr(options, "MAX_STACK_SCRATCH_BYTES", needs[-1] - 1)
     part = utvm_deploy.compile(DIGITS, board, kernels="generic", scratch="stack")
     assert part.stack_bytes < whole.stack_bytes and part.arena_bytes >= whole.arena_bytes
 
 
 def test_refusals() -> None:
-    with pytest.raises(CompileError, match="no scratch in 'heap'; choose one of arena, stack"):
+    with pytest.raises(
+        CompileError, match="no scratch place 'heap'; choose one of auto, arena, stack"
+    ):
         utvm_deploy.compile(DIGITS, "host", scratch="heap")
     compiled = utvm_deploy.compile(DIGITS, "host", kernels="generic", scratch="stack")
     with (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
@@ -161,7 +162,11 @@ def test_the_table_fits(
     plain = capsys.readouterr().out
     rows = [line for line in plain.splitlines() if "DEPTHWISE_CONV_2D" in line]
     assert len(rows) == 1
-    assert max(map(len, plain.splitlines())) <= TABLE_WIDTH
+    table, _, prose = plain.partition("whole model: ")
+    assert max(map(len, table.splitlines())) <= TABLE_WIDTH
+    # Working memory lies where `utvm bench` has it, and each kernel says whose it is and why.
+    assert "scratch in dtcm (tcm), on the stack" in prose
+    assert re.search(r"^dsp [\d.]+ %, layers 3: DSP assembly, ", prose, re.MULTILINE)
     assert "modelled cycles" in plain
     assert "(modelled, never measured on silicon)" in plain
     assert main([*argv, "--wide"]) == 0
@@ -192,3 +197,18 @@ def _fresh_plugin_for(program: str) -> Path:
 def test_hot_code_needs_the_model(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["profile", str(DIGITS), "--board", "host", "--hot", "1"]) == 1
     assert "--hot needs the cycle model" in capsys.readouterr().err
+
+
+def test_bench_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    """One configuration, whichever verb measures: same placement, same cycles in every layer."""
+    model = str(data_dir("models") / "cifar10_cnn.tflite")
+    found = []
+    for verb in ("profile", "bench"):
+        assert main([verb, model, "--board", BOARD, "--json"]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    profiled, (compared,) = found[0], found[1]["models"]
+    assert profiled["placement"] == compared["placement"]["ours"]
+    assert profiled["figures"] == compared["ours"]
+    assert [one["figures"] for one in profiled["layers"]] == [
+        one["ours"] for one in compared["layers"]
+    ]

@@ -17,7 +17,7 @@ from utvm_deploy.errors import CompileError, ModelError
 
 BUFFER = Buffer("in;put", "int8", (1, 4), 0.1, -3, 0, 4, None)
 OUTPUT = Buffer("output", "float32", (2,), None, None, 16, 8, 7)
-LAYER = Layer(0, "ADD", "output", "tiny_add", "generic C", (0, 1), (OUTPUT,), 4, 0, 8)
+LAYER = Layer(0, "ADD", "output", "tiny_add", "generic C", (0, 1), (OUTPUT,), 4, 0, 8, "generic")
 COMPILED = CompiledModel(
     name="tiny",
     board="some_board",

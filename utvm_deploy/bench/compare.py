@@ -17,21 +17,15 @@ from utvm_deploy.bench.compare_facts import (
     EngineSize,
     LayerComparison,
     ModelComparison,
-    Placement,
 )
+from utvm_deploy.bench.placement import Placement
 from utvm_deploy.bench.profile import Profile, profile
 from utvm_deploy.bench.samples import Samples
-from utvm_deploy.compiler.model import CompiledModel, Layer
-from utvm_deploy.device import Device, DeviceModel
+from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.device import Device
 from utvm_deploy.errors import BenchError
 from utvm_deploy.graph.model import Array
-from utvm_deploy.link.base import Task
 from utvm_deploy.progress import Progress, no_progress
-
-#: Asking a library for its buffer sizes takes it a few thousand instructions.
-CHECK_TIMEOUT_S = 20.0
-
-_STATUS_NAMES = {-1: "argument error", -2: "no implementation", -3: "failure"}
 
 
 @dataclass(frozen=True)
@@ -41,7 +35,11 @@ class EngineRun:
     compiled: CompiledModel
     profile: Profile
     checksums: tuple[tuple[int, ...], ...]  # of each layer's outputs
-    placement: Placement
+
+    @property
+    def placement(self) -> Placement:
+        """Where its data lay."""
+        return self.profile.placement
 
     @property
     def size(self) -> EngineSize:
@@ -102,85 +100,11 @@ def compare(
 def run_engine(
     device: Device, compiled: CompiledModel, samples: Samples, progress: Progress = no_progress
 ) -> EngineRun:
-    """Load, check, profile, and checksum every layer's outputs."""
+    """Load, profile, and checksum every layer's outputs."""
     model = device.load(compiled)
-    if compiled.external is not None:
-        _check_scratch(device, compiled)
     found = profile(model, samples, progress)
     checksums = tuple(model.run_checked(samples.inputs[0]))
-    if compiled.external is not None:
-        _check_statuses(model)
-    return EngineRun(compiled, found, checksums, placement_of(model))
-
-
-def placement_of(model: DeviceModel) -> Placement:
-    """Where a loaded model's data lie, by the addresses that they have."""
-    device, compiled = model.device, model.compiled
-    arena = _region(device, model.arena_address)
-    weights = device.image.symbols.get(f"{compiled.name}_weights")
-    return Placement(
-        inputs=arena,
-        outputs=arena,
-        activations=arena,
-        scratch=_scratch_place(device, compiled, arena),
-        weights="none" if weights is None else _region(device, weights),
-        stack=_stack_place(device),
-    )
-
-
-def _scratch_place(device: Device, compiled: CompiledModel, arena: str) -> str:
-    """The arena's region, or the stack's where the model was compiled so and needs any."""
-    if not compiled.stack_bytes:
-        return arena
-    stack = f"{_stack_place(device)}, on the stack"
-    # Some may be too large for it.
-    larger = sum(1 for layer in compiled.layers if layer.scratch_bytes > compiled.stack_bytes)
-    return f"{stack} (of {larger} layers in {arena})" if larger else stack
-
-
-def _stack_place(device: Device) -> str:
-    region = device.board.data_ram
-    return "memory" if device.board.is_host else f"{region.name} ({region.kind})"
-
-
-def _region(device: Device, address: int) -> str:
-    if device.board.is_host:
-        return "memory"
-    for region in device.board.memory:
-        if region.address <= address < region.end:
-            return f"{region.name} ({region.kind})"
-    return f"0x{address:08x}"
-
-
-def _check_scratch(device: Device, compiled: CompiledModel) -> None:
-    """BenchError if the library wants more scratch for a layer than it was given."""
-    answer = device.allocate(4, "the library's answer")
-    task = Task(device.symbol(f"{compiled.name}_check_library"), (answer,))
-    device.execute([task], CHECK_TIMEOUT_S)
-    index = int.from_bytes(device.read(answer, 4), "little", signed=True)
-    if index >= 0:
-        layer = compiled.layers[index]
-        assert compiled.external is not None
-        raise BenchError(
-            f"{compiled.external.name} wants more than the {layer.scratch_bytes} bytes of scratch "
-            f"planned for layer {index} ({layer.why}); its version or build is one whose sizes are "
-            f"not known here ({compiled.external.built_with})"
-        )
-
-
-def _check_statuses(model: DeviceModel) -> None:
-    """BenchError if a function of the library returned an error."""
-    compiled = model.compiled
-    assert compiled.external is not None and compiled.status_offset is not None
-    address = model.arena_address + compiled.status_offset
-    raw = model.device.read(address, len(compiled.layers))
-    for layer, status in zip(compiled.layers, np.frombuffer(raw, np.int8).tolist(), strict=True):
-        if layer.is_external and status != 0:
-            meaning = _STATUS_NAMES.get(status, "unknown")
-            raise BenchError(
-                f"{compiled.external.name} refused layer {layer.index} ({layer.kind} "
-                f"{layer.name}): {layer.why} returned {status}, {meaning}"
-            )
+    return EngineRun(compiled, found, checksums)
 
 
 def _check_comparable(left: EngineRun, right: EngineRun) -> None:
@@ -220,7 +144,7 @@ def _outputs_of(
     model.set_inputs(inputs)
     outputs = {}
     for layer in compiled.layers:
-        _run_layer(model, layer)
+        model.call_layer(layer)
         if layer.index in wanted:
             outputs[layer.index] = [
                 device.read(model.arena_address + buffer.offset, buffer.size_bytes)
@@ -242,7 +166,7 @@ def _compare_outputs(
     found: dict[int, int] = {}
     missed: set[int] = set()
     for layer in run.compiled.layers:
-        _run_layer(model, layer)
+        model.call_layer(layer)
         places = [(model.arena_address + b.offset, b.size_bytes) for b in layer.outputs]
         if layer.index in expected:
             for (address, size), wanted in zip(places, expected[layer.index], strict=True):
@@ -256,8 +180,3 @@ def _compare_outputs(
             if checksums != reference.checksums[layer.index]:
                 missed.add(layer.index)
     return found, missed
-
-
-def _run_layer(model: DeviceModel, layer: Layer) -> None:
-    run_layer = model.device.symbol(f"{model.compiled.name}_run_layer")
-    model.device.execute([Task(run_layer, (layer.index, model.arena_address))], model.timeout_s)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from utvm_deploy.bench.placement import Placement
+
 Figures = Mapping[str, int]
 
 #: Figures that are time, or stand for it: only their ratios mean anything.
@@ -17,24 +19,6 @@ TIMES = ("cycles", "nanoseconds", "core", "pessimistic", "rich", "instructions")
 #: Where the other engine's figures come from.
 MEASURED = "measured"
 RECORDED = "recorded"
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Where an engine's data lay: names of the board's memory regions."""
-
-    inputs: str
-    outputs: str
-    activations: str
-    scratch: str
-    weights: str
-    stack: str
-
-    def __str__(self) -> str:
-        return (
-            f"inputs, outputs and activations in {self.activations}, scratch in {self.scratch}, "
-            f"weights in {self.weights}, stack in {self.stack}"
-        )
 
 
 @dataclass(frozen=True)

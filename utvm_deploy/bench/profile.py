@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import median
 
+from utvm_deploy.bench.placement import Placement, placement_of
 from utvm_deploy.bench.samples import Samples
 from utvm_deploy.compiler.model import Layer
 from utvm_deploy.device import DeviceModel, Figures
@@ -50,6 +51,7 @@ class Profile:
     weights_bytes: int
     flash_bytes: int  # of the whole image: model, kernels, runtime
     ram_bytes: int  # static RAM of the image with its stack, and the arena
+    placement: Placement
 
     @property
     def seconds(self) -> float | None:
@@ -106,4 +108,5 @@ def profile(model: DeviceModel, samples: Samples, progress: Progress = no_progre
         weights_bytes=compiled.weights_bytes,
         flash_bytes=image.flash_bytes,
         ram_bytes=image.ram_bytes + compiled.arena_bytes,
+        placement=placement_of(model),
     )

@@ -109,6 +109,10 @@ def _values(
         "EXTERNAL": ""
         if compiled.external is None
         else _external_cmake(compiled.name, compiled.external),
+        "EXTERNAL_KCONFIG": _external_kconfig(compiled.external),
+        "EXTERNAL_TEXT": ""
+        if compiled.external is None
+        else _external_text(compiled.name, compiled.external, layout),
     }
     if board.cpu.facts.is_arm:
         values |= _cortex_m_values(compiled, board, layout)
@@ -117,7 +121,7 @@ def _values(
 
 def _external_cmake(name: str, external: ExternalLibrary) -> str:
     """CMake lines that ask for a library which the sources call and the bundle does not hold."""
-    variable = re.sub(r"\W", "_", external.name.upper())
+    variable = _variable(external)
     return f"""
 # {external.name} is not part of this bundle ({external.url}): the sources call it, give yours.
 set({variable}_INCLUDE_DIRS "" CACHE STRING "folders of {external.name}'s headers")
@@ -129,6 +133,43 @@ endif()
 target_include_directories({name} SYSTEM PRIVATE ${{{variable}_INCLUDE_DIRS}})
 target_link_libraries({name} PUBLIC ${{{variable}_LIBRARY}})
 """
+
+
+def _external_kconfig(external: ExternalLibrary | None) -> str:
+    """Kconfig lines that have Zephyr build what the sources call."""
+    if external is None or not external.zephyr_config:
+        return ""
+    return "\n".join(
+        ["\tdepends on CPU_CORTEX_M", *(f"\tselect {name}" for name in external.zephyr_config), ""]
+    )
+
+
+def _external_text(name: str, external: ExternalLibrary, layout: Layout) -> str:
+    """What the README says of a library that is not in the bundle."""
+    variable = _variable(external)
+    lines = [
+        "",
+        f"## {external.name}",
+        "",
+        f"Layers of this model call {external.name} ({external.url}), which is not part of the",
+        f"bundle: link your own copy. This one was tried with: {external.built_with}. Call",
+        f"`{name}_check_library()` once before the first run; it says whether your copy is content",
+        "with the scratch memory that was planned for it.",
+        "",
+    ]
+    if "zephyr/Kconfig" in layout.extra:
+        options = ", ".join(f"`CONFIG_{option}`" for option in external.zephyr_config)
+        lines.append(f"Under Zephyr `CONFIG_{name.upper()}=y` selects {options}.")
+    lines += [
+        f"For CMake: `-D{variable}_LIBRARY=FILE.a -D{variable}_INCLUDE_DIRS=FOLDER`, in the",
+        "commands below too.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _variable(external: ExternalLibrary) -> str:
+    return re.sub(r"\W", "_", external.name.upper())
 
 
 def _cortex_m_values(compiled: CompiledModel, board: Board, layout: Layout) -> dict[str, str]:

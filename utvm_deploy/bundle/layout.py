@@ -22,6 +22,8 @@ class Layout:
     usage: str
     # Templates that only this format has, at the same path in the bundle.
     extra: tuple[str, ...] = ()
+    # Whether the build system has a way to name a library that the bundle does not hold.
+    takes_library: bool = True
 
 
 _CMAKE_USAGE = """\
@@ -52,6 +54,7 @@ and `CONFIG_@UPPER@=y` in `prj.conf`.""",
             _PLAIN,
             usage="Copy this folder into your project's `lib/`; then `#include <@NAME@.h>`.",
             extra=("library.json",),
+            takes_library=False,
         ),
         # The Arduino IDE compiles everything in src/ and looks at nothing in extras/.
         "arduino": Layout(
@@ -62,6 +65,7 @@ and `CONFIG_@UPPER@=y` in `prj.conf`.""",
             example_template="example.ino",
             usage="Install this folder, or its .zip, as a library; then `#include <@NAME@.h>`.",
             extra=("library.properties",),
+            takes_library=False,
         ),
     }
 )

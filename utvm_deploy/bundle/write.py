@@ -52,6 +52,13 @@ def write_bundle(
             f"{compiled.name} was compiled for {compiled.board}, not for {board.name}; "
             "compile it for the board of the bundle"
         )
+    if compiled.external is not None and not FORMATS[format].takes_library:
+        others = ", ".join(name for name, layout in FORMATS.items() if layout.takes_library)
+        raise BundleError(
+            f"{compiled.name} calls {compiled.external.name}, which no bundle carries, and a "
+            f"bundle of the format {format!r} cannot name your copy; choose one of {others}, or "
+            "compile with kernels of our own"
+        )
     texts = bundle_files(
         compiled, board, model_path.name, FORMATS[format], inputs, expected, oracle
     )

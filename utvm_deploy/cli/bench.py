@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,24 +17,26 @@ from utvm_deploy.bench.compare_facts import (
     LayerComparison,
     ModelComparison,
     OtherPlacement,
-    Placement,
 )
 from utvm_deploy.bench.compare_picture import agreement, comparison_html
 from utvm_deploy.bench.compare_recorded import compare_with_recorded
+from utvm_deploy.bench.placement import Placement
 from utvm_deploy.bench.samples import random_samples
 from utvm_deploy.board import Board
 from utvm_deploy.cli.arguments import Verbs, add_board, add_verb, board_of
+from utvm_deploy.cli.compile_options import add_cmsis_nn, cmsis_nn_of
 from utvm_deploy.cli.gate import add_gate, exit_code, judge
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import dry_run_step
 from utvm_deploy.compiler.cmsis_nn import CmsisNn
+from utvm_deploy.compiler.options import AUTO, CMSIS_NN
 from utvm_deploy.device import Device
 from utvm_deploy.errors import BenchError
 from utvm_deploy.files import write_text
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.progress import Progress
-from utvm_deploy.project import check_fits, find_cmsis_nn
+from utvm_deploy.project import check_fits
 
 ENGINES = ("cmsis-nn",)
 SCHEMA = "utvm.bench/1"
@@ -49,17 +50,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     parser.add_argument("models", metavar="MODEL", type=Path, nargs="+", help="int8 .tflite files")
     add_board(parser, port=True)
     parser.add_argument("--against", choices=ENGINES, default=ENGINES[0], help="the other engine")
-    parser.add_argument(
-        "--cmsis-nn",
-        metavar="DIR",
-        type=Path,
-        default=os.environ.get("UTVM_CMSIS_NN"),
-        help="your CMSIS-NN: a folder with Include/ and libcmsis-nn.a built for the board's core; "
-        "default: $UTVM_CMSIS_NN, and without it figures that were recorded once",
-    )
-    parser.add_argument(
-        "--cmsis-nn-library", metavar="FILE", type=Path, help="the library, if it lies elsewhere"
-    )
+    add_cmsis_nn(parser, "", "; without it: figures that were recorded once")
     parser.add_argument(
         "--html", metavar="FILE", type=Path, help="also write a page with tables and bars"
     )
@@ -69,7 +60,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, out: Output) -> int:
     """Compare every model; exit code 1 if the gate is shut."""
     board = board_of(args)
-    library = _library_of(args, board)
+    library = cmsis_nn_of(args, board)
     with out.progress() as progress, utvm_deploy.connect(board, port=args.port) as device:
         if args.dry_run:
             return _dry_run(args, board, library, progress)
@@ -89,25 +80,14 @@ def run(args: argparse.Namespace, out: Output) -> int:
     return exit_code(gate)
 
 
-def _library_of(args: argparse.Namespace, board: Board) -> CmsisNn | None:
-    if args.cmsis_nn is None:
-        if args.cmsis_nn_library is not None:
-            raise BenchError(
-                "--cmsis-nn-library names a library without its headers; give their folder too "
-                "(--cmsis-nn DIR)"
-            )
-        return None
-    return find_cmsis_nn(Path(args.cmsis_nn), board, args.cmsis_nn_library)
-
-
 def _dry_run(
     args: argparse.Namespace, board: Board, library: CmsisNn | None, progress: Progress
 ) -> int:
     for path in args.models:
-        for kernels in ("best", "cmsis-nn") if library else ("best",):
+        for kernels in ("best", CMSIS_NN) if library else ("best",):
             progress(f"compiling {path.name} for {board.name} ({kernels})", 0, 1)
             compiled = utvm_deploy.compile(
-                path, board, kernels=kernels, cmsis_nn=library, scratch=_scratch_for(board)
+                path, board, kernels=kernels, cmsis_nn=library, scratch=AUTO
             )
             dry_run_step(board, compiled)
     return 0
@@ -120,13 +100,12 @@ def _compare(
     graph = load_model(path)
     samples = random_samples(graph, 1)
     progress(f"compiling {path.name} for {board.name}", 0, 1)
-    scratch = _scratch_for(board)
-    ours = utvm_deploy.compile(path, board, scratch=scratch)
+    ours = utvm_deploy.compile(path, board, scratch=AUTO)
     check_fits(ours, board)
     if library is None:
         measured = run_engine(device, ours, samples, progress)
         return compare_with_recorded(measured, simplify(graph), board.cpu.core, samples.origin)
-    theirs = utvm_deploy.compile(path, board, kernels="cmsis-nn", cmsis_nn=library, scratch=scratch)
+    theirs = utvm_deploy.compile(path, board, kernels=CMSIS_NN, cmsis_nn=library, scratch=AUTO)
     if theirs.external is None:
         raise BenchError(f"CMSIS-NN has no function for any layer of {path.name}")
     check_fits(theirs, board)
@@ -134,16 +113,10 @@ def _compare(
     smaller = with_tcm_alone(board)
     if smaller is None or not found.is_modelled:
         return found
-    # Where all RAM is equal scratch had better share the arena's bytes.
-    ours = utvm_deploy.compile(path, smaller)
-    theirs = utvm_deploy.compile(path, smaller, kernels="cmsis-nn", cmsis_nn=library)
+    ours = utvm_deploy.compile(path, smaller, scratch=AUTO)
+    theirs = utvm_deploy.compile(path, smaller, kernels=CMSIS_NN, cmsis_nn=library, scratch=AUTO)
     elsewhere = compare_elsewhere(smaller, ours, theirs, samples, progress)
     return replace(found, elsewhere=elsewhere)
-
-
-def _scratch_for(board: Board) -> str:
-    """On the stack where that is in tightly coupled RAM: for both engines alike."""
-    return "stack" if board.data_ram.kind == "tcm" else "arena"
 
 
 def _check_names(found: Sequence[ModelComparison]) -> None:

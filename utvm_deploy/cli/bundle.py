@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,21 @@ from utvm_deploy.cli.arguments import (
     keep_model,
     positive,
 )
+from utvm_deploy.cli.compile_options import add_compile_options
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.profile import profile_summary
 from utvm_deploy.cli.reports import memory_line
 from utvm_deploy.cli.steps import compile_step, load_step
 from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.options import ARENA
+from utvm_deploy.device import INSTRUCTIONS
 from utvm_deploy.errors import MissingTool
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.model import Array
 from utvm_deploy.progress import Progress
+
+#: Of every sample, every output.
+Outputs = Sequence[Sequence[Array]]
 
 #: Golden vectors lie in the self-test's flash: few, but more than one shows that nothing leaks
 #: from one run into the next.
@@ -46,6 +53,8 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     )
     add_board(parser, needed=False)
     add_name(parser)
+    # Somebody else's firmware, whose stacks had better not be asked for more than they have.
+    add_compile_options(parser, scratch=ARENA)
     parser.add_argument("-o", "--output", metavar="DIR|X.zip", type=Path)
     parser.add_argument(
         "--format", choices=sorted(FORMATS), default="cmake", help="default: %(default)s"
@@ -96,8 +105,11 @@ def _write(args: argparse.Namespace, out: Output) -> int:
             out.line("nothing written (--dry-run)")
             return 0
         progress("running the reference interpreter", 0, 1)
-        expected = run_reference(args.model, samples.inputs).outputs
+        expected: Outputs = run_reference(args.model, samples.inputs).outputs
+        oracle = REFERENCE
         latency = _latency(args, board, compiled, samples, out, progress)
+        if compiled.external is not None:
+            expected, oracle = _as_library(args, board, compiled, samples, expected, out, progress)
         progress(f"writing {args.output}", 0, 1)
         path = write_bundle(
             compiled,
@@ -107,7 +119,7 @@ def _write(args: argparse.Namespace, out: Output) -> int:
             format=args.format,
             inputs=samples.inputs,
             expected=expected,
-            oracle=REFERENCE,
+            oracle=oracle,
             report=latency,
         )
     out.line(f"wrote {path}; check it with: utvm bundle --check {path}")
@@ -125,6 +137,33 @@ def _write(args: argparse.Namespace, out: Output) -> int:
         },
     )
     return 0
+
+
+def _as_library(
+    args: argparse.Namespace,
+    board: Board,
+    compiled: CompiledModel,
+    samples: Samples,
+    expected: Outputs,
+    out: Output,
+    progress: Progress,
+) -> tuple[Outputs, str]:
+    """What the self-test is to expect of a library that may round otherwise, and who says so."""
+    assert compiled.external is not None
+    name = compiled.external.name
+    if not board.runs_here:
+        out.line(f"the self-test expects {REFERENCE}'s bytes; {name} may round otherwise")
+        return expected, REFERENCE
+    with load_step(args, board, compiled, progress, timing=INSTRUCTIONS) as model:
+        found = [model.run(inputs)[0] for inputs in samples.inputs]
+    if all(
+        a.tobytes() == b.tobytes()
+        for ours, theirs in zip(found, expected, strict=True)
+        for a, b in zip(ours, theirs, strict=True)
+    ):
+        return expected, REFERENCE
+    out.line(f"{name} rounds unlike {REFERENCE} here: the self-test expects {name}'s bytes")
+    return found, f"{name} ({compiled.external.built_with}) on {board.name}"
 
 
 def _latency(

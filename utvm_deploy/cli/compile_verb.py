@@ -15,9 +15,11 @@ from utvm_deploy.cli.arguments import (
     board_of,
     keep_model,
 )
+from utvm_deploy.cli.compile_options import add_compile_options, compile_options
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.reports import compiled_summary, memory_line
 from utvm_deploy.compiler.library_format import write_library
+from utvm_deploy.compiler.options import ARENA
 from utvm_deploy.errors import CompileError
 from utvm_deploy.files import write_text
 from utvm_deploy.project import check_fits
@@ -29,6 +31,8 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_board(parser)
     add_name(parser)
+    # C for anybody's firmware, whose stacks had better not be asked for more than they have.
+    add_compile_options(parser, scratch=ARENA)
     parser.add_argument(
         "-o",
         "--output",
@@ -51,7 +55,13 @@ def run(args: argparse.Namespace, out: Output) -> int:
     dumped: dict[str, str] = {}
     with out.progress() as progress:
         progress(f"compiling {args.model.name} for {board.name}", 0, 1)
-        compiled = utvm_deploy.compile(args.model, board, name=args.name, dump=dumped.__setitem__)
+        compiled = utvm_deploy.compile(
+            args.model,
+            board,
+            name=args.name,
+            dump=dumped.__setitem__,
+            **compile_options(args, board),
+        )
     if args.dump and args.dump != "all" and args.dump not in dumped:
         raise CompileError(
             f"no stage {args.dump!r}; the pipeline's stages are {', '.join(dumped)}, or all"

@@ -23,6 +23,7 @@ from utvm_deploy.cli.arguments import (
     keep_model,
     positive,
 )
+from utvm_deploy.cli.compile_options import add_compile_options
 from utvm_deploy.cli.gate import add_gate, exit_code, judge
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import compile_step, dry_run_step, load_step
@@ -54,6 +55,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_board(parser, port=True)
     add_name(parser)
+    add_compile_options(parser)
     parser.add_argument("--wide", action="store_true", help="every column, however wide")
     parser.add_argument("--html", metavar="FILE", type=Path, help="also write a page with bars")
     parser.add_argument(
@@ -120,6 +122,22 @@ def _report(found: Profile, bounds: Bounds | None, is_wide: bool, out: Output) -
         f"RAM: {found.ram_bytes:,} bytes, of which arena {found.arena_bytes:,}; "
         f"flash: {found.flash_bytes:,} bytes, of which weights {found.weights_bytes:,}"
     )
+    out.line(f"placement: {found.placement}")
+    for line in engine_lines(found):
+        out.line(line)
+
+
+def engine_lines(found: Profile) -> list[str]:
+    """Whose kernels did which layers, and why those: equal answers in one line."""
+    layers: dict[tuple[str, str], list[LayerProfile]] = {}
+    for item in found.layers:
+        layers.setdefault((item.layer.engine, item.layer.why), []).append(item)
+    total = sum(item.ticks for item in found.layers) or 1
+    return [
+        f"{engine} {100 * sum(item.ticks for item in items) / total:.1f} %, "
+        f"layers {', '.join(str(item.layer.index) for item in items)}: {why}"
+        for (engine, why), items in layers.items()
+    ]
 
 
 def latency_line(found: Profile) -> str:
@@ -136,7 +154,7 @@ def _plain_table(found: Profile, out: Output) -> None:
     total = sum(layer.ticks for layer in found.layers) or 1
     unit = found.tick_unit
     out.table(
-        ["layer", "operator", f">{unit}", ">share %", ">MACs", f">{unit}/MAC", "kernel", "why"],
+        ["layer", "operator", f">{unit}", ">share %", ">MACs", f">{unit}/MAC", "engine", "kernel"],
         [
             (
                 str(item.layer.index),
@@ -145,8 +163,8 @@ def _plain_table(found: Profile, out: Output) -> None:
                 100 * item.ticks / total,
                 item.layer.macs or None,
                 item.ticks_per_mac,
+                item.layer.engine,
                 item.layer.kernel.removeprefix(f"{found.model}_"),
-                item.layer.why,
             )
             for item in found.layers
         ],
@@ -157,7 +175,7 @@ def _plain_table(found: Profile, out: Output) -> None:
 def _modelled_table(found: Profile, bounds: Bounds | None, is_wide: bool, out: Output) -> None:
     total = sum(layer.ticks for layer in found.layers) or 1
     columns = ["layer", "operator", ">cycles", ">%", ">core", ">pessim.", ">rich", ">instr."]
-    columns += [">/MAC", ">misses", ">x bound"]
+    columns += [">/MAC", ">misses", ">x bound", "engine"]
     if is_wide:
         columns += [">MACs", ">bound", ">bound, memory", "bound by"]
         columns += [f">{name.replace('_', ' ')}" for name in _FURTHER]
@@ -175,6 +193,7 @@ def _modelled_table(found: Profile, bounds: Bounds | None, is_wide: bool, out: O
             item.ticks_per_mac,
             figures["dcache_misses_flash"] + figures["dcache_misses_ram"],
             _over_bound(item, bound),
+            item.layer.engine,
         ]
         if is_wide:
             row += [item.layer.macs or None]
@@ -232,6 +251,7 @@ def profile_summary(found: Profile, bounds: Bounds | None = None) -> dict[str, A
         "weights_bytes": found.weights_bytes,
         "flash_bytes": found.flash_bytes,
         "ram_bytes": found.ram_bytes,
+        "placement": dict(vars(found.placement)),
         "layers": [
             {
                 "index": item.layer.index,
@@ -244,6 +264,7 @@ def profile_summary(found: Profile, bounds: Bounds | None = None) -> dict[str, A
                 "bound": None if bound is None else asdict(bound),
                 "macs": item.layer.macs,
                 "kernel": item.layer.kernel,
+                "engine": item.layer.engine,
                 "why": item.layer.why,
             }
             for item, bound in zip(found.layers, bounds or [None] * len(found.layers), strict=True)

@@ -8,9 +8,15 @@ from pathlib import Path
 
 import utvm_deploy
 from utvm_deploy.cli.arguments import Verbs, add_board, add_name, add_verb, board_of
+from utvm_deploy.cli.compile_options import (
+    add_compile_options,
+    compile_options,
+    refuse_compile_options,
+)
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.reports import memory_line
 from utvm_deploy.compiler.library_format import read_library
+from utvm_deploy.compiler.options import ARENA, AUTO
 from utvm_deploy.probe import flash_image
 from utvm_deploy.project import build_project, check_fits, create_project
 
@@ -27,6 +33,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     create.add_argument("directory", metavar="DIR", type=Path, help="the tree to make")
     add_board(create)
     add_name(create)
+    add_compile_options(create)
     create.add_argument("--template", help="one of the board's templates; default: its first")
 
     build = add_verb(actions, common, "build", "build the tree's image", run_build)
@@ -44,9 +51,14 @@ def run_create(args: argparse.Namespace, out: Output) -> int:
     with out.progress() as progress:
         progress(f"compiling {args.model.name} for {board.name}", 0, 1)
         if args.model.suffix == ".tar":
+            refuse_compile_options(args)
             compiled = read_library(args.model)
         else:
-            compiled = utvm_deploy.compile(args.model, board, name=args.name)
+            options = compile_options(args, board)
+            if args.scratch == AUTO and args.template not in (None, board.project.templates[0]):
+                # The board file speaks of the first template's stack; another has its own.
+                options["scratch"] = ARENA
+            compiled = utvm_deploy.compile(args.model, board, name=args.name, **options)
         check_fits(compiled, board)
         directory = create_project(compiled, board, args.directory, args.template)
     out.line(memory_line(compiled))

@@ -14,6 +14,7 @@ def memory_line(compiled: CompiledModel) -> str:
         f"{compiled.name}: {len(compiled.layers)} layers, {kernels} kernels, "
         f"{compiled.macs:,} MACs, weights {compiled.weights_bytes:,} bytes of flash, "
         f"arena {compiled.arena_bytes:,} bytes of RAM"
+        + (f", scratch on the stack {compiled.stack_bytes:,} bytes" if compiled.stack_bytes else "")
     )
 
 
@@ -27,6 +28,7 @@ def compiled_summary(compiled: CompiledModel) -> dict[str, Any]:
         "macs": compiled.macs,
         "weights_bytes": compiled.weights_bytes,
         "arena_bytes": compiled.arena_bytes,
+        "stack_bytes": compiled.stack_bytes,
         "inputs": [buffer_summary(buffer) for buffer in compiled.inputs],
         "outputs": [buffer_summary(buffer) for buffer in compiled.outputs],
         "layers": [
@@ -35,6 +37,7 @@ def compiled_summary(compiled: CompiledModel) -> dict[str, Any]:
                 "operator": layer.kind,
                 "name": layer.name,
                 "kernel": layer.kernel,
+                "engine": layer.engine,
                 "why": layer.why,
                 "macs": layer.macs,
                 "weights_bytes": layer.weights_bytes,

@@ -18,6 +18,7 @@ from utvm_deploy.cli.arguments import (
     board_of,
     keep_model,
 )
+from utvm_deploy.cli.compile_options import add_compile_options
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import compile_step, dry_run_step, load_step
 from utvm_deploy.errors import ModelError
@@ -31,6 +32,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_board(parser, port=True)
     add_name(parser)
+    add_compile_options(parser)
     parser.add_argument(
         "--input",
         metavar="FILE.npy",

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import utvm_deploy
 from utvm_deploy.board import Board
+from utvm_deploy.cli.compile_options import compile_options
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.device import CYCLES, DeviceModel
 from utvm_deploy.probe import start
@@ -18,7 +19,9 @@ from utvm_deploy.project import build_image, check_fits
 def compile_step(args: argparse.Namespace, board: Board, progress: Progress) -> CompiledModel:
     """Compile ``args.model`` and see that it fits the board before anything is built."""
     progress(f"compiling {args.model.name} for {board.name}", 0, 1)
-    compiled = utvm_deploy.compile(args.model, board, name=args.name)
+    compiled = utvm_deploy.compile(
+        args.model, board, name=args.name, **compile_options(args, board)
+    )
     check_fits(compiled, board)
     return compiled
 

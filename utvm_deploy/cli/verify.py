@@ -17,6 +17,7 @@ from utvm_deploy.cli.arguments import (
     board_of,
     positive,
 )
+from utvm_deploy.cli.compile_options import add_compile_options
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import compile_step, dry_run_step, load_step
 from utvm_deploy.device import INSTRUCTIONS
@@ -34,6 +35,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_board(parser, port=True)
     add_name(parser)
+    add_compile_options(parser)
     source = parser.add_mutually_exclusive_group()
     source.add_argument(
         "--samples",

@@ -94,13 +94,21 @@ def _layer_facts(program: Program, index: int, layer: ScheduledStep, weights_byt
         macs=layer.step.call.macs,
         scratch_bytes=layer.kernel.function.scratch_bytes,
         weights_bytes=weights_bytes,
+        engine=_engine(program, layer),
         is_external=layer.kernel.calls is not None,
     )
 
 
+def _engine(program: Program, layer: ScheduledStep) -> str:
+    if layer.kernel.calls is None:
+        return layer.step.call.family
+    assert program.library is not None
+    return program.library.name
+
+
 def _why(layer: ScheduledStep) -> str:
     reason = layer.step.call.why_not
-    return f"{layer.kernel.why}; no DSP kernel: {reason}" if reason else layer.kernel.why
+    return f"{layer.kernel.why}; {reason}" if reason else layer.kernel.why
 
 
 def _arguments(

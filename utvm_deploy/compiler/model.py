@@ -36,6 +36,8 @@ class Layer:
     macs: int
     scratch_bytes: int
     weights_bytes: int
+    # Whose kernel it is: a family of ours ("dsp", "generic"), or the external library's name.
+    engine: str
     # Whether ``kernel`` calls the external library; then it leaves a status in the arena.
     is_external: bool = False
 
@@ -51,6 +53,8 @@ class ExternalLibrary:
     digest: str  # SHA-256 over headers and library
     built_with: str  # compiler, version and instruction set, for reports
     functions: tuple[str, ...]  # what is called, sorted
+    # Options of Zephyr that build the library's parts which are called, without CONFIG_.
+    zephyr_config: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,15 @@ from utvm_deploy.compiler.dump import calls_text, graph_text, kernels_text, plan
 from utvm_deploy.compiler.emit import emit
 from utvm_deploy.compiler.lower_c import lower_to_c
 from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.options import (
+    ARENA,
+    CMSIS_NN,
+    KERNELS,
+    STACK,
+    check_option,
+    max_stack_scratch,
+    scratch_place,
+)
 from utvm_deploy.compiler.plan import Step, View, is_view, plan_arena
 from utvm_deploy.compiler.program import Program, ScheduledKernel, ScheduledStep
 from utvm_deploy.errors import CompileError
@@ -40,15 +49,6 @@ _log = logging.getLogger(__name__)
 _Made = TypeVar("_Made")
 
 STAGES = ("import", "simplify", "lower", "schedule", "plan", "emit")
-#: Whose kernels do the layers: our best for the core, ours in plain C, or CMSIS-NN's wherever it
-#: has one.
-KERNELS = ("best", "generic", "cmsis-nn")
-#: Where a layer's working memory lies: in the arena, or on the stack of whoever runs the model,
-#: which many boards have in faster RAM.
-SCRATCH_PLACES = ("arena", "stack")
-#: A layer that needs more than half of the RAM that the stack is in, or than this, has its scratch
-#: in the arena after all.
-MAX_STACK_SCRATCH_BYTES = 64 * 1024
 
 Dump = Callable[[str, str], None]
 
@@ -61,20 +61,19 @@ def compile_model(
     dump: Dump | None = None,
     kernels: str = "best",
     cmsis_nn: CmsisNn | None = None,
-    scratch: str = "arena",
+    scratch: str = ARENA,
 ) -> CompiledModel:
     """Compile a ``.tflite`` file, or a graph, for a board.
 
     ``name`` prefixes every C symbol; by default it comes from the file's name. ``kernels`` is one
-    of ``KERNELS``; "cmsis-nn" needs ``cmsis_nn``, which ``project.find_cmsis_nn`` gives.
-    ``scratch`` is one of ``SCRATCH_PLACES``. Raises ModelError if the model cannot be used and
-    CompileError if it cannot be compiled.
+    of ``options.KERNELS``; "cmsis-nn" needs ``cmsis_nn``, which ``project.find_cmsis_nn`` gives.
+    ``scratch`` is one of ``options.SCRATCH_PLACES``. Raises ModelError if the model cannot be used
+    and CompileError if it cannot be compiled.
     """
     core = board.cpu.core
     library = _library_for(kernels, cmsis_nn)
-    if scratch not in SCRATCH_PLACES:
-        raise CompileError(f"no scratch in {scratch!r}; choose one of {', '.join(SCRATCH_PLACES)}")
-    family = core if kernels == "best" else GENERIC
+    place = scratch_place(board, scratch)
+    family = GENERIC if kernels == GENERIC else core
     stage = _Stages(dump)
     graph = stage.run("import", lambda: _import(model), graph_text)
     prefix = prefix_from_path(graph.name) if name is None else check_prefix(name)
@@ -83,7 +82,8 @@ def compile_model(
         "lower", lambda: _lower(graph, library, family), lambda made: calls_text(graph, made)
     )
     layers = stage.run("schedule", lambda: _schedule(sequence, core, prefix), kernels_text)
-    sequence = _with_scratch(sequence, layers, _stack_limit(board) if scratch == "stack" else 0)
+    stack_limit = max_stack_scratch(board) if place == STACK else 0
+    sequence = _with_scratch(sequence, layers, stack_limit)
     plan = stage.run("plan", lambda: plan_arena(graph, sequence), plan_text)
     called = library.called([layer.kernel.calls for layer in layers]) if library else None
     program = Program(prefix, board.name, core, graph, layers, plan, called)
@@ -124,9 +124,8 @@ def _simplify(graph: Graph) -> Graph:
 
 
 def _library_for(kernels: str, cmsis_nn: CmsisNn | None) -> CmsisNn | None:
-    if kernels not in KERNELS:
-        raise CompileError(f"no kernels {kernels!r}; choose one of {', '.join(KERNELS)}")
-    if kernels != "cmsis-nn":
+    check_option("kernels", kernels, KERNELS)
+    if kernels != CMSIS_NN:
         return None
     if cmsis_nn is None:
         raise CompileError(
@@ -155,9 +154,12 @@ def _lower(graph: Graph, library: CmsisNn | None, family: str) -> tuple[Step | V
 
 def _call(graph: Graph, operator: Operator, library: CmsisNn | None, family: str) -> KernelCall:
     """The library's kernel where it has one, else ours."""
-    ours = lower(graph, operator, family)
-    theirs = lower_cmsis_nn(graph, operator, ours, library) if library else None
-    return theirs or ours
+    if library is None:
+        return lower(graph, operator, family)
+    found = lower_cmsis_nn(graph, operator, lower(graph, operator), library)
+    if isinstance(found, KernelCall):
+        return found
+    return replace(lower(graph, operator, family), why_not=found)
 
 
 def _schedule(
@@ -200,10 +202,6 @@ def _unused(wanted: str, names: set[str]) -> str:
         name, number = f"{wanted}_{number}", number + 1
     names.add(name)
     return name
-
-
-def _stack_limit(board: Board) -> int:
-    return min(board.data_ram.size // 2, MAX_STACK_SCRATCH_BYTES)
 
 
 def _with_scratch(

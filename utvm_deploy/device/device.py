@@ -406,6 +406,11 @@ class Device:
                 f"{self.board.name}; compile it with board={self.board.name!r}"
             )
         if into == "ram":
+            if compiled.external is not None:
+                raise DeviceError(
+                    f"{compiled.name} calls {compiled.external.name}, which is linked into images "
+                    "only; load it into flash"
+                )
             if compiled.stack_bytes:
                 raise DeviceError(
                     f"{compiled.name} has its scratch on the stack, and that of the running image "

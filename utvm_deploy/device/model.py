@@ -10,6 +10,7 @@ import numpy as np
 
 from utvm_deploy.compiler.model import Buffer, CompiledModel, Layer
 from utvm_deploy.device.calls import Call
+from utvm_deploy.device.external import check_scratch, check_statuses
 from utvm_deploy.device.module import Module
 from utvm_deploy.errors import ModelError
 from utvm_deploy.graph.model import Array
@@ -69,6 +70,7 @@ class DeviceModel:
         self._checksums_wanted = sum(len(layer.outputs) for layer in compiled.layers)
         self._checksums: int | None = None
         self.timeout_s = RUN_TIMEOUT_FLOOR_S + self._estimate_s(compiled.macs)
+        check_scratch(self)
 
     def __str__(self) -> str:
         return f"model {self.compiled.name}"
@@ -88,6 +90,7 @@ class DeviceModel:
             blocks=(self._arena_block,),
         )
         (ticks,) = call.ticks.all
+        check_statuses(self)
         return self.outputs(), ticks
 
     def run_layers(
@@ -120,14 +123,15 @@ class DeviceModel:
                     self._session.write(self._arena + buffer.offset, array.tobytes())
                 runs.append(LayerRun(layer, 0, arrays[layer.index], is_replaced=True))
                 continue
-            (ticks,) = self._call_layer(layer).ticks.all
+            (ticks,) = self.call_layer(layer).ticks.all
             runs.append(LayerRun(layer, ticks, tuple(self._read(b) for b in layer.outputs)))
         return runs
 
     def run_timed(self, inputs: Sequence[Array]) -> list[int]:
         """Run layer by layer in one batch; the ticks of each layer."""
         self.set_inputs(inputs)
-        calls = [self._call_layer(layer) for layer in self.compiled.layers]
+        calls = [self.call_layer(layer) for layer in self.compiled.layers]
+        check_statuses(self)
         return [call.ticks.all[0] for call in calls]
 
     def run_checked(self, inputs: Sequence[Array]) -> list[tuple[int, ...]]:
@@ -141,14 +145,33 @@ class DeviceModel:
         self.set_inputs(inputs)
         slot = self._checksums
         for layer in self.compiled.layers:
-            self._call_layer(layer)
+            self.call_layer(layer)
             for buffer in layer.outputs:
                 address = self._arena + buffer.offset
                 self.device.call("utvm_crc32_of", address, buffer.size_bytes, slot)
                 slot += 4
         raw = self.device.read(self._checksums, 4 * self._checksums_wanted)
+        check_statuses(self)
         values = iter(np.frombuffer(raw, "<u4").tolist())
         return [tuple(next(values) for _ in layer.outputs) for layer in self.compiled.layers]
+
+    def call_layer(self, layer: Layer) -> Call:
+        """Queue one layer, which finds in the arena what those before it left there."""
+        return self._session.call(
+            self._run_layer,
+            f"{self.compiled.name}_run_layer",
+            (layer.index, self._arena),
+            timeout_s=LAYER_TIMEOUT_FLOOR_S + self._estimate_s(layer.macs),
+            blocks=(self._arena_block,),
+        )
+
+    @property
+    def weights_address(self) -> int | None:
+        """Where its constant tables lie; None if it has none."""
+        name = f"{self.compiled.name}_weights"
+        if not self.compiled.weights_bytes:
+            return None
+        return self.device.symbol(name) if self._module is None else self._module.address(name)
 
     @property
     def arena_address(self) -> int:
@@ -193,15 +216,6 @@ class DeviceModel:
 
     def _estimate_s(self, macs: int) -> float:
         return RUN_TIMEOUT_CYCLES_PER_MAC * macs / self.device.board.cpu.clock_hz
-
-    def _call_layer(self, layer: Layer) -> Call:
-        return self._session.call(
-            self._run_layer,
-            f"{self.compiled.name}_run_layer",
-            (layer.index, self._arena),
-            timeout_s=LAYER_TIMEOUT_FLOOR_S + self._estimate_s(layer.macs),
-            blocks=(self._arena_block,),
-        )
 
     def _replacement(
         self, layer: Layer, given: Replacement, reference: Mapping[int, Array] | None

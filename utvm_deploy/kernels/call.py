@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
+from utvm_deploy.candidate import GENERIC
 from utvm_deploy.graph.model import Array
 
 
@@ -85,5 +86,7 @@ class KernelCall:
     in_place: tuple[tuple[int, int], ...] = ()
     # Multiply-accumulate operations, for reports.
     macs: int = 0
-    # Why a faster family was not taken, if one was tried.
+    # Why nothing faster was taken, in a phrase, if something was tried.
     why_not: str = ""
+    # The family that the kernel is of; "generic" is plain C.
+    family: str = GENERIC

@@ -10,6 +10,18 @@ from utvm_deploy.compiler.model import ExternalLibrary
 NAME = "CMSIS-NN"
 URL = "https://github.com/ARM-software/CMSIS-NN"
 
+#: What functions begin with -> Zephyr's option for the part of the library that has them
+#: (modules/cmsis-nn/Kconfig of 3.7; it has none for arm_pad_s8, which is younger).
+_ZEPHYR_CONFIG = {
+    "arm_avgpool": "CMSIS_NN_POOLING",
+    "arm_convolve": "CMSIS_NN_CONVOLUTION",
+    "arm_depthwise": "CMSIS_NN_CONVOLUTION",
+    "arm_elementwise": "CMSIS_NN_BASICMATH",
+    "arm_fully_connected": "CMSIS_NN_FULLYCONNECTED",
+    "arm_max_pool": "CMSIS_NN_POOLING",
+    "arm_softmax": "CMSIS_NN_SOFTMAX",
+}
+
 
 @dataclass(frozen=True)
 class CmsisNn:
@@ -28,6 +40,19 @@ class CmsisNn:
         names = tuple(sorted({name for name in functions if name is not None}))
         if not names:
             return None
+        parts = {
+            option
+            for start, option in _ZEPHYR_CONFIG.items()
+            if any(name.startswith(start) for name in names)
+        }
         return ExternalLibrary(
-            NAME, URL, self.include_dirs, self.library, self.digest, self.built_with, names
+            NAME,
+            URL,
+            self.include_dirs,
+            self.library,
+            self.digest,
+            self.built_with,
+            names,
+            # What all parts call is a part of its own.
+            ("CMSIS_NN", "CMSIS_NN_NNSUPPORT", *sorted(parts)),
         )

@@ -1,8 +1,8 @@
 """Operator -> call of CMSIS-NN, for the operators and shapes that it covers.
 
-Every function here returns None where the library has no function for the case; then our own kernel
-does it. Offsets and multipliers are those of TFLite, which the library was made for; only its
-fully connected layers round unlike LiteRT's reference kernels.
+Every function here gives the reason where the library has no function for the case; then our own
+kernel does it. Offsets and multipliers are those of TFLite, which the library was made for; only
+its fully connected layers round unlike LiteRT's reference kernels.
 """
 
 from __future__ import annotations
@@ -71,20 +71,20 @@ _WEIGHTED_CALL = (
 
 def lower_cmsis_nn(
     graph: Graph, operator: Operator, ours: KernelCall, library: CmsisNn
-) -> KernelCall | None:
-    """The library's call that does what ``ours`` does, or None if it has none."""
+) -> KernelCall | str:
+    """The library's call that does what ``ours`` does, or in a phrase why there is none."""
     lowering = _LOWERINGS.get(operator.kind)
     if lowering is None:
-        return None
+        return f"no call of CMSIS-NN does {operator.kind}"
     tensors = [graph.tensors[i] for i in (*operator.inputs, *operator.outputs) if i is not None]
     if any(extent > _LARGEST_EXTENT for tensor in tensors for extent in tensor.shape):
-        return None
+        return f"CMSIS-NN has no {operator.kind} beyond {_LARGEST_EXTENT:,} elements a side"
     return lowering(graph, operator, ours, library)
 
 
 def _convolution(
     graph: Graph, operator: Operator, ours: KernelCall, library: CmsisNn
-) -> KernelCall | None:
+) -> KernelCall | str:
     attributes = operator.attributes
     assert isinstance(attributes, Convolution)
     _, source = input_of(graph, operator, 0)
@@ -149,7 +149,7 @@ def _convolution(
 
 def _fully_connected(
     graph: Graph, operator: Operator, ours: KernelCall, library: CmsisNn
-) -> KernelCall | None:
+) -> KernelCall | str:
     attributes = operator.attributes
     assert isinstance(attributes, FullyConnected)
     _, source = input_of(graph, operator, 0)
@@ -230,9 +230,7 @@ def _fully_connected(
     )
 
 
-def _pool(
-    graph: Graph, operator: Operator, ours: KernelCall, library: CmsisNn
-) -> KernelCall | None:
+def _pool(graph: Graph, operator: Operator, ours: KernelCall, library: CmsisNn) -> KernelCall | str:
     attributes = operator.attributes
     assert isinstance(attributes, Pool)
     _, source = input_of(graph, operator, 0)
@@ -269,12 +267,12 @@ def _pool(
     )
 
 
-def _add(graph: Graph, operator: Operator, ours: KernelCall, library: CmsisNn) -> KernelCall | None:
+def _add(graph: Graph, operator: Operator, ours: KernelCall, library: CmsisNn) -> KernelCall | str:
     assert isinstance(operator.attributes, Add)
     sides = [input_of(graph, operator, i)[1] for i in (0, 1)]
     _, result = output_of(graph, operator)
     if any(side.shape != result.shape for side in sides):
-        return None
+        return "CMSIS-NN has no ADD that broadcasts"
     # Ours takes the same numbers under the same names.
     given = {a.name: a for a in ours.arguments if isinstance(a, ScalarArgument)}
     scaling = [
@@ -313,14 +311,14 @@ def _add(graph: Graph, operator: Operator, ours: KernelCall, library: CmsisNn) -
 
 def _softmax(
     graph: Graph, operator: Operator, ours: KernelCall, library: CmsisNn
-) -> KernelCall | None:
+) -> KernelCall | str:
     assert isinstance(operator.attributes, Softmax)
     _, source = input_of(graph, operator, 0)
     fraction_bits = 31 - _SOFTMAX_INTEGER_BITS
     scale = operator.attributes.beta * quantization_of(source).scale * 2.0**fraction_bits
     multiplier, shift = quantize_multiplier(min(scale, 2.0**31 - 1.0))
     if shift < 0:
-        return None
+        return "CMSIS-NN has no SOFTMAX for a scale this small"
     # Differences beyond this would overflow; the library counts them as infinitely small.
     whole_range = ((1 << _SOFTMAX_INTEGER_BITS) - 1) << fraction_bits
     smallest = -math.floor(whole_range / (1 << shift))
@@ -347,13 +345,13 @@ def _softmax(
     )
 
 
-def _pad(graph: Graph, operator: Operator, ours: KernelCall, library: CmsisNn) -> KernelCall | None:
+def _pad(graph: Graph, operator: Operator, ours: KernelCall, library: CmsisNn) -> KernelCall | str:
     attributes = operator.attributes
     assert isinstance(attributes, Pad)
     _, source = input_of(graph, operator, 0)
     missing = 4 - len(source.shape)
     if missing < 0 or source.dtype != "int8":
-        return None
+        return "no call of CMSIS-NN pads more than four dimensions, or other types than int8"
     paddings = ((0, 0),) * missing + attributes.paddings
     before, after = zip(*paddings, strict=True)
     body = (
@@ -431,7 +429,7 @@ def _tile(rows_and_columns: Sequence[int]) -> str:
     return f"{{.w = {columns}, .h = {rows}}}"
 
 
-_Lowering = Callable[[Graph, Operator, KernelCall, CmsisNn], KernelCall | None]
+_Lowering = Callable[[Graph, Operator, KernelCall, CmsisNn], KernelCall | str]
 
 _LOWERINGS: Mapping[str, _Lowering] = {
     "ADD": _add,

@@ -1,0 +1,100 @@
+"""The options that say how a model is compiled, for every verb that compiles one."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+from utvm_deploy.board import Board
+from utvm_deploy.compiler.cmsis_nn import CmsisNn
+from utvm_deploy.compiler.options import AUTO, CMSIS_NN, KERNELS, SCRATCH_PLACES
+from utvm_deploy.errors import UtvmError
+from utvm_deploy.project import find_cmsis_nn
+
+#: Names the user's copy of CMSIS-NN for every verb.
+CMSIS_NN_VARIABLE = "UTVM_CMSIS_NN"
+
+
+def add_compile_options(parser: argparse.ArgumentParser, *, scratch: str = AUTO) -> None:
+    """Add them; ``compile_options`` reads them. ``scratch`` is the verb's default."""
+    group = parser.add_argument_group("how the model is compiled")
+    group.add_argument(
+        "--kernels",
+        choices=KERNELS,
+        default=KERNELS[0],
+        help="best: ours, the fastest for the core; generic: ours in plain C; cmsis-nn: your "
+        "CMSIS-NN where it has a function, else ours; default: %(default)s",
+    )
+    add_cmsis_nn(group, "for --kernels cmsis-nn, ")
+    group.add_argument(
+        "--scratch",
+        choices=SCRATCH_PLACES,
+        default=scratch,
+        help="where layers have their working memory: in the arena, on the stack, or (auto) on the "
+        "stack if it alone lies in tightly coupled RAM; default: %(default)s",
+    )
+
+
+def compile_options(args: argparse.Namespace, board: Board) -> dict[str, Any]:
+    """What ``utvm_deploy.compile`` is to be given for them."""
+    library = cmsis_nn_of(args, board) if args.kernels == CMSIS_NN else None
+    if args.kernels != CMSIS_NN and (args.cmsis_nn or args.cmsis_nn_library):
+        raise UtvmError(
+            f"--cmsis-nn is of use with --kernels {CMSIS_NN} only, and the kernels are to be "
+            f"{args.kernels!r}; give both or neither"
+        )
+    if args.kernels == CMSIS_NN and library is None:
+        raise UtvmError(
+            f"--kernels {CMSIS_NN} needs your own copy of CMSIS-NN; name the folder that holds its "
+            f"Include/ and a libcmsis-nn.a built for {board.cpu.core} (--cmsis-nn DIR, or "
+            f"{CMSIS_NN_VARIABLE})"
+        )
+    return {"kernels": args.kernels, "cmsis_nn": library, "scratch": args.scratch}
+
+
+def refuse_compile_options(args: argparse.Namespace) -> None:
+    """For a model that is compiled already; UtvmError if one of the options was given."""
+    given = [
+        flag
+        for flag, is_given in (
+            ("--kernels", args.kernels != KERNELS[0]),
+            ("--cmsis-nn", args.cmsis_nn is not None),
+            ("--cmsis-nn-library", args.cmsis_nn_library is not None),
+            ("--scratch", args.scratch != AUTO),
+        )
+        if is_given
+    ]
+    if given:
+        raise UtvmError(
+            f"{args.model} is compiled already, so {' and '.join(given)} would change nothing; "
+            "compile the model file anew with it"
+        )
+
+
+def add_cmsis_nn(parser: Any, when: str, otherwise: str = "") -> None:
+    """--cmsis-nn and --cmsis-nn-library; ``when`` and ``otherwise`` complete the help."""
+    parser.add_argument(
+        "--cmsis-nn",
+        metavar="DIR",
+        type=Path,
+        help=f"{when}your CMSIS-NN: a folder with Include/ and libcmsis-nn.a built for the board's "
+        f"core; default: ${CMSIS_NN_VARIABLE}{otherwise}",
+    )
+    parser.add_argument(
+        "--cmsis-nn-library", metavar="FILE", type=Path, help="the library, if it lies elsewhere"
+    )
+
+
+def cmsis_nn_of(args: argparse.Namespace, board: Board) -> CmsisNn | None:
+    """The user's CMSIS-NN, checked for the board; None if no folder is named."""
+    folder = args.cmsis_nn or os.environ.get(CMSIS_NN_VARIABLE)
+    if folder:
+        return find_cmsis_nn(Path(folder), board, args.cmsis_nn_library)
+    if args.cmsis_nn_library is not None:
+        raise UtvmError(
+            "--cmsis-nn-library names a library without its headers; give their folder too "
+            "(--cmsis-nn DIR)"
+        )
+    return None

@@ -1,0 +1,53 @@
+"""What a caller may choose about a compiled model, and what the defaults come to on a board.
+
+Imports nothing heavy: the command line offers these names before TVM is needed.
+"""
+
+from __future__ import annotations
+
+from utvm_deploy.board import Board
+from utvm_deploy.candidate import GENERIC
+from utvm_deploy.errors import CompileError
+
+#: Whose kernels do the layers: our best for the core, ours in plain C, or CMSIS-NN's wherever it
+#: has one.
+CMSIS_NN = "cmsis-nn"
+KERNELS = ("best", GENERIC, CMSIS_NN)
+
+#: Where a layer's working memory lies: in the arena, on the stack of whoever runs the model, or
+#: whichever of the two is faster on the board.
+ARENA, STACK, AUTO = "arena", "stack", "auto"
+SCRATCH_PLACES = (AUTO, ARENA, STACK)
+
+#: A layer that needs more than half of the RAM that the stack is in, or than this, has its scratch
+#: in the arena after all.
+MAX_STACK_SCRATCH_BYTES = 64 * 1024
+
+#: What kernels are made for: speed, few bytes of code, or speed where it is worth its code.
+TIME, SIZE, BALANCED = "time", "size", "balanced"
+OPTIMIZE = (TIME, SIZE, BALANCED)
+
+
+def check_option(what: str, value: str, choices: tuple[str, ...]) -> None:
+    """CompileError unless ``value`` is one of ``choices``."""
+    if value not in choices:
+        raise CompileError(f"no {what} {value!r}; choose one of {', '.join(choices)}")
+
+
+def scratch_place(board: Board, scratch: str) -> str:
+    """ARENA or STACK for one of SCRATCH_PLACES.
+
+    The stack is the better place where it has tightly coupled RAM to itself and the arena lies
+    elsewhere, behind a cache. Where both share one region, scratch had better share the arena's
+    bytes.
+    """
+    check_option("scratch place", scratch, SCRATCH_PLACES)
+    if scratch != AUTO:
+        return scratch
+    stack = board.data_ram
+    return STACK if stack.kind == "tcm" and stack != board.main_ram else ARENA
+
+
+def max_stack_scratch(board: Board) -> int:
+    """The most that one layer may have on the board's stack."""
+    return min(board.data_ram.size // 2, MAX_STACK_SCRATCH_BYTES)
