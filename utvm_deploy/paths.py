@@ -19,6 +19,11 @@ def data_dir(kind: str) -> Path:
     return installed if installed.is_dir() else _PACKAGE.parent / kind
 
 
+def records_file(core: str) -> Path:
+    """Where the records that ship for a core are, if any do."""
+    return _PACKAGE / "kernels" / "data" / f"{core}.jsonl"
+
+
 def runtime_dir() -> Path:
     """The folder of the C runtime's sources."""
     return _PACKAGE / "runtime"

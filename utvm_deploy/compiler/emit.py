@@ -18,6 +18,7 @@ from utvm_deploy.compiler.plan import ARENA_ALIGNMENT
 from utvm_deploy.compiler.program import Program, ScheduledStep
 from utvm_deploy.kernels.call import ConstantArgument, ScalarArgument, TensorArgument
 from utvm_deploy.kernels.quantize import header as kernel_header
+from utvm_deploy.records import DEFAULT
 
 #: Bytes of an int64_t.
 STACK_WORD = 8
@@ -95,6 +96,7 @@ def _layer_facts(program: Program, index: int, layer: ScheduledStep, weights_byt
         scratch_bytes=layer.kernel.function.scratch_bytes,
         weights_bytes=weights_bytes,
         engine=_engine(program, layer),
+        origin=layer.step.call.origin,
         is_external=layer.kernel.calls is not None,
     )
 
@@ -107,8 +109,9 @@ def _engine(program: Program, layer: ScheduledStep) -> str:
 
 
 def _why(layer: ScheduledStep) -> str:
-    reason = layer.step.call.why_not
-    return f"{layer.kernel.why}; {reason}" if reason else layer.kernel.why
+    call = layer.step.call
+    by_record = f"by a {call.origin}" if call.origin != DEFAULT else ""
+    return "; ".join(filter(None, (layer.kernel.why, call.why_not, by_record)))
 
 
 def _arguments(

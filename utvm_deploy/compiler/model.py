@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from utvm_deploy.records import DEFAULT
+
 
 @dataclass(frozen=True)
 class Buffer:
@@ -38,6 +40,8 @@ class Layer:
     weights_bytes: int
     # Whose kernel it is: a family of ours ("dsp", "generic"), or the external library's name.
     engine: str
+    # What said how to compile it: "record", "nearest record" or "default" (see records.py).
+    origin: str = DEFAULT
     # Whether ``kernel`` calls the external library; then it leaves a status in the arena.
     is_external: bool = False
 

@@ -19,6 +19,7 @@ from tvm import s_tir
 from utvm_deploy.board import Board
 from utvm_deploy.candidate import GENERIC
 from utvm_deploy.compiler.c_text import check_prefix, prefix_from_path
+from utvm_deploy.compiler.choice import best_call, records_for
 from utvm_deploy.compiler.cmsis_nn import CmsisNn
 from utvm_deploy.compiler.cmsis_nn.lower import lower_cmsis_nn
 from utvm_deploy.compiler.cmsis_nn.schedule import schedule_library_kernel
@@ -44,6 +45,7 @@ from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.call import Kernel, KernelCall, LibraryKernel
 from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.records import Records
 
 _log = logging.getLogger(__name__)
 _Made = TypeVar("_Made")
@@ -62,13 +64,15 @@ def compile_model(
     kernels: str = "best",
     cmsis_nn: CmsisNn | None = None,
     scratch: str = ARENA,
+    records: Records | None = None,
 ) -> CompiledModel:
     """Compile a ``.tflite`` file, or a graph, for a board.
 
     ``name`` prefixes every C symbol; by default it comes from the file's name. ``kernels`` is one
     of ``options.KERNELS``; "cmsis-nn" needs ``cmsis_nn``, which ``project.find_cmsis_nn`` gives.
     ``scratch`` is one of ``options.SCRATCH_PLACES``. Raises ModelError if the model cannot be used
-    and CompileError if it cannot be compiled.
+    and CompileError if it cannot be compiled. ``records`` say which candidate each layer is
+    compiled with; what they do not know the records that come with the package may.
     """
     core = board.cpu.core
     library = _library_for(kernels, cmsis_nn)
@@ -78,8 +82,9 @@ def compile_model(
     graph = stage.run("import", lambda: _import(model), graph_text)
     prefix = prefix_from_path(graph.name) if name is None else check_prefix(name)
     graph = stage.run("simplify", lambda: _simplify(graph), graph_text)
+    known = records_for(core, records)
     sequence = stage.run(
-        "lower", lambda: _lower(graph, library, family), lambda made: calls_text(graph, made)
+        "lower", lambda: _lower(graph, library, family, known), lambda made: calls_text(graph, made)
     )
     layers = stage.run("schedule", lambda: _schedule(sequence, core, prefix), kernels_text)
     stack_limit = max_stack_scratch(board) if place == STACK else 0
@@ -135,7 +140,9 @@ def _library_for(kernels: str, cmsis_nn: CmsisNn | None) -> CmsisNn | None:
     return cmsis_nn
 
 
-def _lower(graph: Graph, library: CmsisNn | None, family: str) -> tuple[Step | View, ...]:
+def _lower(
+    graph: Graph, library: CmsisNn | None, family: str, records: Records
+) -> tuple[Step | View, ...]:
     """A kernel call for every operator that needs one; ``family`` as ``lower`` takes it."""
     sequence: list[Step | View] = []
     for operator in graph.operators:
@@ -144,7 +151,8 @@ def _lower(graph: Graph, library: CmsisNn | None, family: str) -> tuple[Step | V
             assert source is not None
             sequence.append(View(operator, source, operator.outputs[0]))
         else:
-            sequence.append(Step(operator, _call(graph, operator, library, family), ()))
+            call = _call(graph, operator, library, family, records)
+            sequence.append(Step(operator, call, ()))
     if not any(isinstance(item, Step) for item in sequence):
         # Nothing but views: something must happen between the caller's input and output.
         last = graph.operators[-1]
@@ -152,14 +160,17 @@ def _lower(graph: Graph, library: CmsisNn | None, family: str) -> tuple[Step | V
     return tuple(sequence)
 
 
-def _call(graph: Graph, operator: Operator, library: CmsisNn | None, family: str) -> KernelCall:
+def _call(
+    graph: Graph, operator: Operator, library: CmsisNn | None, family: str, records: Records
+) -> KernelCall:
     """The library's kernel where it has one, else ours."""
     if library is None:
-        return lower(graph, operator, family)
+        return best_call(graph, operator, family, records)
+    # The library takes the arguments of the plain kernel.
     found = lower_cmsis_nn(graph, operator, lower(graph, operator), library)
     if isinstance(found, KernelCall):
         return found
-    return replace(lower(graph, operator, family), why_not=found)
+    return replace(best_call(graph, operator, family, records), why_not=found)
 
 
 def _schedule(

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias
 
 from utvm_deploy.candidate import GENERIC
 from utvm_deploy.graph.model import Array
+from utvm_deploy.records import DEFAULT
 
 
 class Kernel(Protocol):
@@ -90,3 +91,5 @@ class KernelCall:
     why_not: str = ""
     # The family that the kernel is of; "generic" is plain C.
     family: str = GENERIC
+    # Where its candidate came from: one of records.ORIGINS.
+    origin: str = DEFAULT

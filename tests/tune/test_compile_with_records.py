@@ -1,0 +1,107 @@
+"""Compiling with records: the best one is used, and the report says where it came from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tune_cases import write_model
+
+from utvm_deploy.bench.oracle import run_reference
+from utvm_deploy.board import load_board
+from utvm_deploy.candidate import Candidate
+from utvm_deploy.compiler import choice
+from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.device import connect
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.passes import simplify
+from utvm_deploy.kernels.identity import identity_of
+from utvm_deploy.records import (
+    DEFAULT,
+    NEAREST,
+    RECORD,
+    KernelIdentity,
+    Measurement,
+    Record,
+    Records,
+    Setting,
+)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ships changes with every tuning; here only the test's own records count."""
+    monkeypatch.setattr(choice, "shipped_records", lambda core: Records())
+
+
+def convolution(path: Path) -> KernelIdentity:
+    graph = simplify(load_model(path))
+    return identity_of(graph, graph.operators[0])
+
+
+def records(kernel: KernelIdentity, core: str, **ticks: int) -> Records:
+    """Records of generic tiles, named t2x2 and so on; "default" is that without choices."""
+    setting = Setting(core, "gcc", "", "0.1.0", "instructions")
+    found = []
+    for name, count in ticks.items():
+        is_default = name == "default"
+        candidate = Candidate("generic") if is_default else Candidate.of("generic", tile=name[1:])
+        measurement = Measurement(count, float(count))
+        found.append(Record(kernel, setting, candidate, measurement, is_default=is_default))
+    return Records(found)
+
+
+def origins(compiled: CompiledModel) -> dict[str, str]:
+    return {layer.kind: layer.origin for layer in compiled.layers}
+
+
+def test_the_best_record_is_compiled(tmp_path: Path) -> None:
+    path = write_model(tmp_path / "small.tflite")
+    board = load_board("host")
+    known = records(convolution(path), "host", t1x2=70, t3x2=50, default=60)
+    compiled = compile_model(path, board, records=known)
+    assert origins(compiled) == {
+        "CONV_2D": RECORD,
+        "MAX_POOL_2D": DEFAULT,
+        "FULLY_CONNECTED": DEFAULT,
+        "SOFTMAX": DEFAULT,
+    }
+    (first, *_) = compiled.layers
+    assert "3 pixels x 2 channels" in first.why and first.why.endswith("by a record")
+    plain = compile_model(path, board)
+    assert set(origins(plain).values()) == {DEFAULT}
+    assert plain.sources != compiled.sources
+    # Whichever is chosen, the bytes are the reference's.
+    sample = np.random.default_rng(1).integers(-128, 128, (1, 6, 6, 4), dtype=np.int8)
+    ((expected,),) = run_reference(path, [[sample]]).outputs
+    with connect(board) as device:
+        found = device.load(compiled)(sample)
+    assert np.asarray(found).tobytes() == expected.tobytes()
+
+
+def test_records_of_other_cores_and_what_does_not_fit(tmp_path: Path) -> None:
+    path = write_model(tmp_path / "small.tflite")
+    board = load_board("host")
+    kernel = convolution(path)
+    for known in (
+        records(kernel, "cortex-m7", t3x2=50),
+        records(kernel, "host", t5x5=50),
+        Records(replace(r, candidate=Candidate("fpga")) for r in records(kernel, "host", t3x2=5)),
+    ):
+        assert set(origins(compile_model(path, board, records=known)).values()) == {DEFAULT}
+    # The second best is taken where the best does not fit.
+    known = records(kernel, "host", t5x5=50, t3x2=60)
+    assert origins(compile_model(path, board, records=known))["CONV_2D"] == RECORD
+
+
+def test_the_nearest_shape_helps(tmp_path: Path) -> None:
+    path = write_model(tmp_path / "small.tflite")
+    wider = write_model(tmp_path / "wider.tflite", channels=6)
+    board = load_board("host")
+    known = records(convolution(wider), "host", t3x2=50, default=60)
+    assert origins(compile_model(path, board, records=known))["CONV_2D"] == NEAREST
+    known = records(convolution(wider), "host", t3x2=60, default=60)
+    assert origins(compile_model(path, board, records=known))["CONV_2D"] == DEFAULT
