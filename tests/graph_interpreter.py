@@ -13,6 +13,7 @@ import numpy as np
 
 from utvm_deploy.graph.evaluate import evaluate
 from utvm_deploy.graph.model import Graph, Operator, Tensor
+from utvm_deploy.kernels.lookup import FUNCTIONS, lookup_table
 
 # ADD aligns both inputs with this many spare bits.
 _ADD_LEFT_SHIFT = 20
@@ -132,15 +133,41 @@ def _fully_connected(graph, operator, arrays):
 
 
 def _add(graph, operator, arrays):
+    sign = -1 if operator.kind == "SUB" else 1
     scales, zeros = zip(*(_q(graph.tensors[i]) for i in operator.inputs), strict=True)
     out_scale, out_zero = _q(graph.tensors[operator.outputs[0]])
     twice = 2 * max(scales)
-    total = sum(
+    left, right = (
         _requantized((x.astype(np.int64) - zero) << _ADD_LEFT_SHIFT, scale / twice)
         for x, scale, zero in zip(arrays, scales, zeros, strict=True)
     )
+    total = left + sign * right
     out = _requantized(total, twice / ((1 << _ADD_LEFT_SHIFT) * out_scale))
     return _clip(out + out_zero, operator.attributes.clamp)
+
+
+def _mul(graph, operator, arrays):
+    (a, left_zero), (b, right_zero) = (_q(graph.tensors[i]) for i in operator.inputs)
+    out_scale, out_zero = _q(graph.tensors[operator.outputs[0]])
+    real = float(np.float32(a) * np.float32(b) / np.float32(out_scale))
+    product = (arrays[0].astype(np.int64) - left_zero) * (arrays[1].astype(np.int64) - right_zero)
+    return _clip(_requantized(product, real) + out_zero, operator.attributes.clamp)
+
+
+def _prelu(graph, operator, arrays):
+    (x, zero), (alpha, alpha_zero) = (_q(graph.tensors[i]) for i in operator.inputs)
+    out_scale, out_zero = _q(graph.tensors[operator.outputs[0]])
+    value = arrays[0].astype(np.int64) - zero
+    slope = arrays[1].astype(np.int64) - alpha_zero
+    x, alpha, out_scale = map(np.float32, (x, alpha, out_scale))
+    positive = _requantized(value, float(x / out_scale))
+    negative = _requantized(value * slope, float(x * alpha / out_scale))
+    return _clip(np.where(value >= 0, positive, negative) + out_zero)
+
+
+def _looked_up(graph, operator, arrays):
+    """By the very table of the kernel, which is tried on all values elsewhere."""
+    return lookup_table(FUNCTIONS[operator.kind](graph, operator))[arrays[0].astype(int) + 128]
 
 
 def _max_pool(graph, operator, arrays):
@@ -209,15 +236,23 @@ def _dequantize(graph, operator, arrays):
 
 _RUN = {
     "ADD": _add,
+    **dict.fromkeys(("ABS", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "NEG", "TANH"), _looked_up),
     "AVERAGE_POOL_2D": _average_pool,
     "CONV_2D": _convolution,
     "DEPTHWISE_CONV_2D": _convolution,
     "DEQUANTIZE": _dequantize,
     "FULLY_CONNECTED": _fully_connected,
+    "MAXIMUM": lambda graph, operator, arrays: np.maximum(*arrays),
     "MAX_POOL_2D": _max_pool,
+    "MINIMUM": lambda graph, operator, arrays: np.minimum(*arrays),
+    "MUL": _mul,
+    "PRELU": _prelu,
     "MEAN": _mean,
     "QUANTIZE": _quantize,
     "RELU": _relu,
     "RELU6": _relu,
+    "RELU_0_TO_1": _relu,
+    "RELU_N1_TO_1": _relu,
     "SOFTMAX": _softmax,
+    "SUB": _add,
 }

@@ -116,6 +116,27 @@ def _move(kind, shape, parameters, result, options=None) -> Build:
     return build
 
 
+def _of_two(kind, options=None, **quantization) -> Build:
+    def build(m: ModelWriter, rng: np.random.Generator) -> None:
+        x, y = m.input((1, 4, 3, 5), 0.04, 5), m.input((5,), 0.07, -20)
+        table = (options, {"FusedActivationFunction": 1}) if options else None
+        m.output(m.node(kind, [x, y], (1, 4, 3, 5), table, **quantization))
+
+    return build
+
+
+def _of_one(kind, options=None, **quantization) -> Build:
+    return lambda m, rng: m.output(
+        m.node(kind, [m.input((2, 3, 7), 0.04, 5)], (2, 3, 7), options, **quantization)
+    )
+
+
+def _extrema(m: ModelWriter, rng: np.random.Generator) -> None:
+    x, y = m.input((2, 3, 7), 0.04, 5), m.input((3, 1), 0.04, 5)
+    m.output(m.node("MINIMUM", [x, y], (2, 3, 7), ("MaximumMinimumOptions", {})))
+    m.output(m.node("MAXIMUM", [x, y], (2, 3, 7), ("MaximumMinimumOptions", {})))
+
+
 def _split(m: ModelWriter, rng: np.random.Generator) -> None:
     x = m.input((2, 6, 3), 0.04, 5)
     axis, sizes = m.constant(np.int32(1)), m.constant(np.array([1, 4, 1], np.int32))
@@ -235,6 +256,18 @@ MODELS: dict[str, Build] = {
     "join": _join,
     "padv2": _padv2,
     "views": _expanded,
+    "sub": _of_two("SUB", "SubOptions", scale=0.08, zero_point=-3),
+    "mul": _of_two("MUL", "MulOptions", scale=0.2, zero_point=7),
+    "prelu": _of_two("PRELU", scale=0.05, zero_point=7),
+    "extrema": _extrema,
+    "abs": _of_one("ABS", ("AbsOptions", {}), scale=0.03, zero_point=-100),
+    "neg": _of_one("NEG", ("NegOptions", {})),
+    "hard_swish": _of_one("HARD_SWISH", ("HardSwishOptions", {}), scale=0.02, zero_point=-90),
+    "leaky_relu": _of_one("LEAKY_RELU", ("LeakyReluOptions", {"Alpha": 0.1}), scale=0.03),
+    "logistic": _of_one("LOGISTIC", scale=1 / 256, zero_point=-128),
+    "tanh": _of_one("TANH", scale=1 / 128, zero_point=0),
+    "relu_0_to_1": _of_one("RELU_0_TO_1", scale=0.01, zero_point=-100),
+    "relu_n1_to_1": _of_one("RELU_N1_TO_1", scale=0.01, zero_point=0),
     "softmax": _one((1, 10), "softmax"),
     "softmax_beta": _one((2, 3, 5), "softmax", beta=0.5),
     "relu": _one((1, 3, 4), "relu", scale=0.03, zero_point=-100),

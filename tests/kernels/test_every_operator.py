@@ -75,7 +75,30 @@ def every_mover(m: ModelWriter) -> None:
     m.output(m.node("PADV2", [f, *ints([[0, 0], [1, 0], [0, 2], [0, 0]]), value], (1, 5, 4, 7)))
 
 
-MODELS: tuple[Callable[[ModelWriter], None], ...] = (every_first, every_mover)
+def every_element(m: ModelWriter) -> None:
+    rng = np.random.default_rng(2)
+    x = m.input((1, 5, 6, 7), 0.05, -7)
+    swish = m.node("HARD_SWISH", [x], (1, 5, 6, 7), ("HardSwishOptions", {}), scale=0.03)
+    slope = m.constant(rng.integers(-128, 128, (1, 1, 7), dtype=np.int8), 0.01, 5)
+    prelu = m.node("PRELU", [x, slope], (1, 5, 6, 7), scale=0.04, zero_point=9)
+    fused = {"FusedActivationFunction": 0}
+    less = m.node("SUB", [swish, prelu], (1, 5, 6, 7), ("SubOptions", fused), scale=0.06)
+    gate = m.node("LOGISTIC", [less], (1, 5, 6, 7), scale=1 / 256, zero_point=-128)
+    product = m.node("MUL", [gate, x], (1, 5, 6, 7), ("MulOptions", fused), scale=0.02)
+    leaky = ("LeakyReluOptions", {"Alpha": 0.2})
+    y = m.node("LEAKY_RELU", [product], (1, 5, 6, 7), leaky, scale=0.02, zero_point=4)
+    y = m.node("TANH", [y], (1, 5, 6, 7), scale=1 / 128, zero_point=0)
+    y = m.node("ABS", [y], (1, 5, 6, 7), ("AbsOptions", {}), scale=1 / 200, zero_point=-30)
+    negative = m.node("NEG", [y], (1, 5, 6, 7), ("NegOptions", {}))
+    extremum = ("MaximumMinimumOptions", {})
+    small = m.constant(np.array([[3], [40], [-20], [9], [100], [-7]], np.int8), 1 / 200, -30)
+    y = m.node("MINIMUM", [negative, small], (1, 5, 6, 7), extremum)
+    y = m.node("MAXIMUM", [y, m.constant(np.array([-30], np.int8), 1 / 200, -30)], (1, 5, 6, 7))
+    y = m.node("RELU_N1_TO_1", [y], (1, 5, 6, 7), scale=0.004, zero_point=-3)
+    m.output(m.node("RELU_0_TO_1", [y], (1, 5, 6, 7), scale=0.003, zero_point=-99))
+
+
+MODELS: tuple[Callable[[ModelWriter], None], ...] = (every_first, every_mover, every_element)
 
 
 def written(build: Callable[[ModelWriter], None]) -> ModelWriter:

@@ -116,9 +116,9 @@ def test_add_wraps(c: ctypes.CDLL, left: int, right: int) -> None:
 @example(127.5)
 def test_quantize_float(c: ctypes.CDLL, value: float) -> None:
     if math.isnan(value):
-        expected = -1024
-    elif abs(value) > 1024:
-        expected = 1024 if value > 0 else -1024
+        expected = -131072
+    elif abs(value) > 131072:
+        expected = 131072 if value > 0 else -131072
     else:
         expected = away_from_zero(Fraction(value))
     function = c.call_utvm_quantize

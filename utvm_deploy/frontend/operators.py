@@ -31,14 +31,18 @@ class SupportedOperator:
 _INT8 = ("int8",)
 _MOVED = ("int8", "int16", "uint8", "int32")
 _FUSED = "fused NONE, RELU, RELU6 or RELU_N1_TO_1"
+_CONVERTED = ("int8", "uint8", "int16")
+_SWISH = "input scale below 128 times the output's"
+_EQUALS = "inputs and output quantized alike"
 _EQUAL = "input and output quantized alike"
 
 #: Kind -> how it is imported; the list of what is supported.
 IMPORTERS: Mapping[str, SupportedOperator] = {
+    "ABS": SupportedOperator(pointwise.import_of_one, _INT8, ""),
     "ADD": SupportedOperator(pointwise.import_add, _INT8, f"broadcasts; {_FUSED}"),
     "AVERAGE_POOL_2D": SupportedOperator(windowed.import_pool, _INT8, f"NHWC; {_EQUAL}; {_FUSED}"),
     "CONCATENATION": SupportedOperator(
-        layout.import_concatenation, _MOVED, "inputs and output quantized alike; fused NONE"
+        layout.import_concatenation, _MOVED, f"{_EQUALS}; fused NONE"
     ),
     "CONV_2D": SupportedOperator(
         windowed.import_convolution,
@@ -51,7 +55,7 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
         f"NHWC; constant int8 weights with zero point 0; constant int32 bias; {_FUSED}",
     ),
     "DEPTH_TO_SPACE": SupportedOperator(layout.import_depth_to_space, _MOVED, "NHWC"),
-    "DEQUANTIZE": SupportedOperator(pointwise.import_dequantize, _INT8, "to float32"),
+    "DEQUANTIZE": SupportedOperator(pointwise.import_dequantize, _CONVERTED, "to float32"),
     "EXPAND_DIMS": SupportedOperator(layout.import_expand_dims, _MOVED, "constant axis"),
     "FULLY_CONNECTED": SupportedOperator(
         windowed.import_fully_connected,
@@ -59,15 +63,27 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
         f"constant int8 weights with zero point 0; constant int32 bias; {_FUSED}",
     ),
     "GATHER": SupportedOperator(layout.import_gather, _MOVED, "constant indices; BatchDims 0"),
+    "HARD_SWISH": SupportedOperator(pointwise.import_hard_swish, _INT8, _SWISH),
+    "LEAKY_RELU": SupportedOperator(pointwise.import_leaky_relu, _INT8, ""),
+    "LOGISTIC": SupportedOperator(pointwise.import_logistic, _INT8, "output scale 1/256"),
+    "MAXIMUM": SupportedOperator(pointwise.import_extremum, _INT8, f"broadcasts; {_EQUALS}"),
     "MAX_POOL_2D": SupportedOperator(windowed.import_pool, _INT8, f"NHWC; {_EQUAL}; {_FUSED}"),
     "MEAN": SupportedOperator(reductions.import_mean, _INT8, "constant axes"),
+    "MINIMUM": SupportedOperator(pointwise.import_extremum, _INT8, f"broadcasts; {_EQUALS}"),
     "MIRROR_PAD": SupportedOperator(layout.import_mirror_pad, _MOVED, "constant paddings"),
+    "MUL": SupportedOperator(pointwise.import_mul, _INT8, f"broadcasts; {_FUSED}"),
+    "NEG": SupportedOperator(pointwise.import_of_one, _INT8, ""),
     "PACK": SupportedOperator(layout.import_concatenation, _MOVED, ""),
     "PAD": SupportedOperator(layout.import_pad, _INT8, f"constant paddings; {_EQUAL}"),
     "PADV2": SupportedOperator(layout.import_pad, _INT8, f"constant paddings and value; {_EQUAL}"),
-    "QUANTIZE": SupportedOperator(pointwise.import_quantize, ("int8", "float32"), "to int8"),
+    "PRELU": SupportedOperator(pointwise.import_prelu, _INT8, "broadcasts"),
+    "QUANTIZE": SupportedOperator(
+        pointwise.import_quantize, (*_CONVERTED, "float32"), "to int8, uint8 or int16"
+    ),
     "RELU": SupportedOperator(pointwise.import_relu, _INT8, ""),
     "RELU6": SupportedOperator(pointwise.import_relu, _INT8, ""),
+    "RELU_0_TO_1": SupportedOperator(pointwise.import_relu, _INT8, ""),
+    "RELU_N1_TO_1": SupportedOperator(pointwise.import_relu, _INT8, ""),
     "RESHAPE": SupportedOperator(layout.import_reshape, _MOVED, "constant shape"),
     "RESIZE_NEAREST_NEIGHBOR": SupportedOperator(
         layout.import_resize_nearest_neighbor, _MOVED, "NHWC; constant size"
@@ -83,6 +99,8 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     "STRIDED_SLICE": SupportedOperator(
         layout.import_strided_slice, _MOVED, "constant begin, end and strides; Offset false"
     ),
+    "SUB": SupportedOperator(pointwise.import_sub, _INT8, f"broadcasts; {_FUSED}"),
+    "TANH": SupportedOperator(pointwise.import_of_one, _INT8, ""),
     "TRANSPOSE": SupportedOperator(layout.import_transpose, _MOVED, "constant permutation"),
     "UNPACK": SupportedOperator(layout.import_unpack, _MOVED, ""),
 }

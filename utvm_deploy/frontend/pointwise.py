@@ -2,42 +2,140 @@
 
 from __future__ import annotations
 
-from utvm_deploy.frontend.operands import (
-    clamp_of,
-    made,
-    quantized,
-    quantized_range,
-)
+import math
+
+from utvm_deploy.frontend.operands import clamp_of, made, quantized, quantized_range
 from utvm_deploy.frontend.source import SourceOperator
-from utvm_deploy.graph.attributes import Add, Dequantize, Quantize, Relu
-from utvm_deploy.graph.model import Operator
+from utvm_deploy.graph.attributes import (
+    Add,
+    Dequantize,
+    Extremum,
+    LeakyRelu,
+    Multiply,
+    OfOne,
+    Prelu,
+    Quantize,
+    Relu,
+    Subtract,
+)
+from utvm_deploy.graph.model import Operator, Tensor
+
+_RELU_RANGES: dict[str, tuple[float, float | None]] = {
+    "RELU": (0.0, None),
+    "RELU6": (0.0, 6.0),
+    "RELU_0_TO_1": (0.0, 1.0),
+    "RELU_N1_TO_1": (-1.0, 1.0),
+}
+# What LOGISTIC's reference demands of its output.
+_LOGISTIC_SCALE = 1.0 / 256
+#: HARD_SWISH shrinks values by at least 1/128 before it looks at scales.
+_HARD_SWISH_SHRINKS = 128
 
 
 def import_add(op: SourceOperator) -> Operator:
-    quantized(op, op.input(0))
-    quantized(op, op.input(1))
-    out = quantized(op, op.output())
+    """ADD with broadcasting."""
+    out = _two_inputs(op)
     return made(op, op.inputs[:2], Add(clamp_of(op, out)))
 
 
+def import_sub(op: SourceOperator) -> Operator:
+    """SUB with broadcasting."""
+    out = _two_inputs(op)
+    return made(op, op.inputs[:2], Subtract(clamp_of(op, out)))
+
+
+def import_mul(op: SourceOperator) -> Operator:
+    """MUL with broadcasting."""
+    out = _two_inputs(op)
+    return made(op, op.inputs[:2], Multiply(clamp_of(op, out)))
+
+
+def import_extremum(op: SourceOperator) -> Operator:
+    """MINIMUM and MAXIMUM, which compare quantized values and hence need equal quantizations."""
+    out = _two_inputs(op)
+    if any(op.input(i).quantization != out.quantization for i in (0, 1)):
+        raise op.unsupported("its inputs and output are quantized differently; they must be equal")
+    return made(op, op.inputs[:2], Extremum())
+
+
+def import_prelu(op: SourceOperator) -> Operator:
+    """PRELU with broadcasting of alpha."""
+    _two_inputs(op)
+    return made(op, op.inputs[:2], Prelu())
+
+
 def import_relu(op: SourceOperator) -> Operator:
+    """RELU and its bounded kin."""
     quantized(op, op.input(0))
     out = quantized(op, op.output())
-    upper = 6.0 if op.kind == "RELU6" else None
-    return made(op, op.inputs[:1], Relu(quantized_range(op, out, 0.0, upper)))
+    lower, upper = _RELU_RANGES[op.kind]
+    return made(op, op.inputs[:1], Relu(quantized_range(op, out, lower, upper)))
+
+
+def import_leaky_relu(op: SourceOperator) -> Operator:
+    """LEAKY_RELU."""
+    _one_input(op)
+    alpha = float(op.option("Alpha"))
+    if not math.isfinite(alpha):
+        raise op.damaged(f"its alpha is {alpha}")
+    return made(op, op.inputs[:1], LeakyRelu(alpha))
+
+
+def import_of_one(op: SourceOperator) -> Operator:
+    """ABS, NEG and TANH."""
+    _one_input(op)
+    return made(op, op.inputs[:1], OfOne())
+
+
+def import_logistic(op: SourceOperator) -> Operator:
+    """LOGISTIC, which the reference defines for one output scale."""
+    _, out = _one_input(op)
+    assert out.quantization is not None
+    if out.quantization.scale != _LOGISTIC_SCALE:
+        raise op.unsupported(
+            f"its output has scale {out.quantization.scale}; int8 LOGISTIC is defined for 1/256"
+        )
+    return made(op, op.inputs[:1], OfOne())
+
+
+def import_hard_swish(op: SourceOperator) -> Operator:
+    """HARD_SWISH, as far as the reference takes its scales."""
+    x, out = _one_input(op)
+    assert x.quantization is not None and out.quantization is not None
+    if x.quantization.scale >= _HARD_SWISH_SHRINKS * out.quantization.scale:
+        raise op.unsupported(
+            f"its input's scale is {_HARD_SWISH_SHRINKS} times its output's or more, "
+            "which the reference refuses"
+        )
+    return made(op, op.inputs[:1], OfOne())
 
 
 def import_quantize(op: SourceOperator) -> Operator:
-    x = op.input(0)
-    if x.dtype != "float32":
-        quantized(op, x, types=("int8", "float32"))
-    quantized(op, op.output())
+    """QUANTIZE to a type of 8 or 16 bits."""
+    x, out = op.input(0), quantized(op, op.output(), types=("int8", "uint8", "int16"))
+    if x.dtype == "float32":
+        return made(op, op.inputs[:1], Quantize())
+    quantized(op, x, types=("int8", "uint8", "int16", "float32"))
+    if "uint8" in (x.dtype, out.dtype) and "int16" in (x.dtype, out.dtype):
+        raise op.unsupported(f"it makes {out.dtype} of {x.dtype}")
     return made(op, op.inputs[:1], Quantize())
 
 
 def import_dequantize(op: SourceOperator) -> Operator:
-    quantized(op, op.input(0))
+    """DEQUANTIZE of a type of 8 or 16 bits."""
+    quantized(op, op.input(0), types=("int8", "uint8", "int16"))
     out = op.output()
     if out.dtype != "float32":
         raise op.unsupported(f"its output is {out.dtype}; only float32 is supported")
     return made(op, op.inputs[:1], Dequantize())
+
+
+def _one_input(op: SourceOperator) -> tuple[Tensor, Tensor]:
+    return quantized(op, op.input(0)), quantized(op, op.output())
+
+
+def _two_inputs(op: SourceOperator) -> Tensor:
+    """The output of an operator of two inputs of its type."""
+    quantized(op, op.input(0))
+    quantized(op, op.input(1))
+    return quantized(op, op.output())

@@ -54,6 +54,42 @@ class Add:
 
 
 @dataclass(frozen=True)
+class Subtract:
+    """SUB of two tensors, with broadcasting."""
+
+    clamp: Clamp
+
+
+@dataclass(frozen=True)
+class Multiply:
+    """MUL of two tensors, with broadcasting."""
+
+    clamp: Clamp
+
+
+@dataclass(frozen=True)
+class Extremum:
+    """MINIMUM and MAXIMUM of two equally quantized tensors, with broadcasting."""
+
+
+@dataclass(frozen=True)
+class Prelu:
+    """PRELU: the second input, broadcast, multiplies negative elements."""
+
+
+@dataclass(frozen=True)
+class LeakyRelu:
+    """LEAKY_RELU: ``alpha`` multiplies negative elements."""
+
+    alpha: float
+
+
+@dataclass(frozen=True)
+class OfOne:
+    """ABS, HARD_SWISH, LOGISTIC, NEG and TANH, each a function of one element."""
+
+
+@dataclass(frozen=True)
 class Mean:
     """MEAN over ``axes`` (sorted, non-negative)."""
 
@@ -104,19 +140,19 @@ class Softmax:
 
 @dataclass(frozen=True)
 class Relu:
-    """RELU and RELU6 standing alone: requantize, then clamp."""
+    """RELU, RELU6, RELU_0_TO_1 and RELU_N1_TO_1 standing alone: requantize, then clamp."""
 
     clamp: Clamp
 
 
 @dataclass(frozen=True)
 class Quantize:
-    """QUANTIZE: float32 -> int8, or int8 -> int8 with another scale."""
+    """QUANTIZE: float32 -> integers, or integers -> integers of another scale or type."""
 
 
 @dataclass(frozen=True)
 class Dequantize:
-    """DEQUANTIZE: int8 -> float32."""
+    """DEQUANTIZE: integers -> float32."""
 
 
 Attributes: TypeAlias = (
@@ -124,6 +160,12 @@ Attributes: TypeAlias = (
     | FullyConnected
     | Pool
     | Add
+    | Subtract
+    | Multiply
+    | Extremum
+    | Prelu
+    | LeakyRelu
+    | OfOne
     | Mean
     | Pad
     | Reshape

@@ -5,6 +5,8 @@ Kernels and the arena planner rely on this instead of checking again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from utvm_deploy.errors import ModelError
 from utvm_deploy.graph.attributes import (
     Concatenation,
@@ -18,6 +20,8 @@ from utvm_deploy.graph.shapes import SHAPE_RULES
 
 _MOVABLE = {"int8", "int16", "uint8", "int32"}
 _BOUNDARY = ("int8", "uint8", "int16", "int32", "float32")
+_CONVERTED = ("int8", "uint8", "int16")
+_COMPUTED = ("int8",)
 _FLOAT_INPUT, _FLOAT_OUTPUT = "QUANTIZE", "DEQUANTIZE"
 
 
@@ -123,11 +127,12 @@ def _check_shapes(graph: Graph, operator: Operator, where: str) -> None:
 
 
 def _check_types(graph: Graph, operator: Operator, where: str) -> None:
-    """int8, but for what QUANTIZE reads, DEQUANTIZE makes, weights, biases and what only moves."""
+    """int8, but for QUANTIZE and DEQUANTIZE, for weights and biases, and for what only moves."""
     if isinstance(operator.attributes, Reshape | Rearrange | Concatenation):
         _check_moved(graph, operator, where)
         return
     weighted = isinstance(operator.attributes, Convolution | FullyConnected)
+    types = _CONVERTED if operator.kind in (_FLOAT_INPUT, _FLOAT_OUTPUT) else _COMPUTED
     for position, number in enumerate(operator.inputs):
         if number is None:
             continue
@@ -137,14 +142,14 @@ def _check_types(graph: Graph, operator: Operator, where: str) -> None:
         if weighted and position > 0:
             _check_weights(tensor, position, where)
             continue
-        _check_int8(tensor, where)
+        _check_quantized(tensor, where, types)
     for number in operator.outputs:
         tensor = graph.tensors[number]
         if operator.kind == _FLOAT_OUTPUT:
             if tensor.dtype != "float32":
                 raise ModelError(f"{where} must make float32, not {tensor.dtype}")
         else:
-            _check_int8(tensor, where)
+            _check_quantized(tensor, where, types)
 
 
 def _check_moved(graph: Graph, operator: Operator, where: str) -> None:
@@ -163,9 +168,11 @@ def _check_weights(tensor: Tensor, position: int, where: str) -> None:
         raise ModelError(f"{where} has weights '{tensor.name}' without a scale")
 
 
-def _check_int8(tensor: Tensor, where: str) -> None:
-    if tensor.dtype != "int8":
-        raise ModelError(f"{where} works on '{tensor.name}', which is {tensor.dtype}, not int8")
+def _check_quantized(tensor: Tensor, where: str, types: Sequence[str]) -> None:
+    if tensor.dtype not in types:
+        raise ModelError(
+            f"{where} works on '{tensor.name}', which is {tensor.dtype}, not {' or '.join(types)}"
+        )
     _check_per_tensor(tensor, where)
 
 

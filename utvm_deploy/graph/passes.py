@@ -20,11 +20,13 @@ from utvm_deploy.graph.attributes import (
     Concatenation,
     Convolution,
     FullyConnected,
+    Multiply,
     Pad,
     Pool,
     Rearrange,
     Relu,
     Reshape,
+    Subtract,
 )
 from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.evaluate import evaluate, fill_of, moves_nothing
@@ -32,6 +34,8 @@ from utvm_deploy.graph.model import Graph, Operator, Quantization
 from utvm_deploy.graph.rewrite import compacted, consumers, producers, renumbered
 
 _log = logging.getLogger(__name__)
+
+_CLAMPING = Convolution | FullyConnected | Pool | Add | Subtract | Multiply | Relu
 
 #: Returns the same object if there is nothing to do.
 Pass: TypeAlias = Callable[[Graph], Graph]
@@ -151,7 +155,7 @@ def fuse_pad(graph: Graph) -> Graph:
 
 
 def fuse_relu(graph: Graph) -> Graph:
-    """Merge RELU and RELU6 that keep the quantization into the clamp of the operator before.
+    """Merge RELU and its kin that keep the quantization into the clamp of the operator before.
 
     Requantizing by a factor of exactly one changes no value, so only the clamp remains.
     """
@@ -160,7 +164,9 @@ def fuse_relu(graph: Graph) -> Graph:
         a, r = producer.attributes, relu.attributes
         if not isinstance(r, Relu):
             continue
-        if not isinstance(a, Convolution | FullyConnected | Pool | Add | Relu):
+        if not isinstance(
+            a, Convolution | FullyConnected | Pool | Add | Subtract | Multiply | Relu
+        ):
             continue
         if _quantization(graph, relu.inputs[0]) != _quantization(graph, relu.outputs[0]):
             continue

@@ -94,7 +94,7 @@ def _fully_connected(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
     return ((elements // depth, outputs),)
 
 
-def _add(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
+def _broadcast(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
     a, b = input_tensor(graph, operator, 0).shape, input_tensor(graph, operator, 1).shape
     rank = max(len(a), len(b))
     pairs = zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True)
@@ -165,7 +165,8 @@ def _same(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
 
 #: Kind -> rule.
 SHAPE_RULES: Mapping[str, ShapeRule] = {
-    "ADD": _add,
+    "ABS": _same,
+    "ADD": _broadcast,
     "AVERAGE_POOL_2D": _pool,
     "CONCATENATION": _concatenation,
     "CONV_2D": _convolution,
@@ -175,15 +176,25 @@ SHAPE_RULES: Mapping[str, ShapeRule] = {
     "EXPAND_DIMS": _reshape,
     "FULLY_CONNECTED": _fully_connected,
     "GATHER": _rearrange,
+    "HARD_SWISH": _same,
+    "LEAKY_RELU": _same,
+    "LOGISTIC": _same,
+    "MAXIMUM": _broadcast,
     "MAX_POOL_2D": _pool,
     "MEAN": _mean,
+    "MINIMUM": _broadcast,
     "MIRROR_PAD": _rearrange,
+    "MUL": _broadcast,
+    "NEG": _same,
     "PACK": _concatenation,
     "PAD": _pad,
     "PADV2": _pad,
+    "PRELU": _broadcast,
     "QUANTIZE": _same,
     "RELU": _same,
     "RELU6": _same,
+    "RELU_0_TO_1": _same,
+    "RELU_N1_TO_1": _same,
     "RESHAPE": _reshape,
     "RESIZE_NEAREST_NEIGHBOR": _rearrange,
     "SLICE": _rearrange,
@@ -193,6 +204,8 @@ SHAPE_RULES: Mapping[str, ShapeRule] = {
     "SPLIT_V": _rearrange,
     "SQUEEZE": _reshape,
     "STRIDED_SLICE": _rearrange,
+    "SUB": _broadcast,
+    "TANH": _same,
     "TRANSPOSE": _rearrange,
     "UNPACK": _rearrange,
 }

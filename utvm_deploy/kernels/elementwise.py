@@ -1,104 +1,77 @@
-"""Kernels that compute each output element from one element of each input.
+"""Kernels of two inputs, element by element: ADD, SUB, MUL, MINIMUM, MAXIMUM, PRELU; all broadcast.
 
-Whatever maps int8 to int8 (RELU, RELU6, requantizing QUANTIZE) is one lookup in a 256-byte table
-that is computed here. ADD broadcasts.
+Dimensions that both sides follow, or only one does, are merged with their neighbours, so that most
+layers are one or two loops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from tvm import te, tirx
 
-from utvm_deploy.graph.attributes import Add, Clamp, Relu
-from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
-from utvm_deploy.kernels.call import (
-    Argument,
-    ConstantArgument,
-    KernelCall,
-    ScalarArgument,
-    TensorArgument,
-)
+from utvm_deploy.graph.attributes import Add, Extremum, Multiply, Prelu, Subtract
+from utvm_deploy.graph.model import Graph, Operator, Tensor
+from utvm_deploy.kernels.call import Argument, KernelCall, ScalarArgument, TensorArgument
 from utvm_deploy.kernels.extents import label, merge
-from utvm_deploy.kernels.operands import input_of, output_of, quantization_of
+from utvm_deploy.kernels.operands import input_of, operand_of, output_of, quantization_of
 from utvm_deploy.kernels.quantize import (
-    INT8_MAX,
-    INT8_MIN,
     add_wrapping,
-    clamp_int8,
+    clamped,
     quantize_multiplier,
     requantize,
-    requantized,
 )
 
-# The reference scales both operands of ADD up by 2**20 before it rounds them.
-_ADD_HEADROOM_BITS = 20
+# The reference scales both operands of ADD and SUB up by as many bits before it rounds them.
+_HEADROOM_BITS = {"int8": 20, "int16": 15}
+_SCALING = ("zero_point", "multiplier", "shift")
 
 
 @dataclass(frozen=True)
-class Lookup:
-    """``output[i] = table[input[i]]``; the table starts with the entry of -128."""
-
-    count: int
-
-    @property
-    def name(self) -> str:
-        return f"lookup_{self.count}"
-
-    def prim_func(self) -> Any:
-        source = te.placeholder((self.count,), "int8", "input")
-        table = te.placeholder((256,), "int8", "table")
-        output = te.compute(
-            (self.count,), lambda i: table[source[i].astype("int32") - INT8_MIN], name="lookup"
-        )
-        return te.create_prim_func([source, table, output])
-
-    def schedule(self, sch: Any, core: str) -> str:
-        return "one table lookup per element"
-
-
-@dataclass(frozen=True)
-class BroadcastAdd:
-    """ADD over merged dimensions; a side that does not follow one is repeated along it."""
+class _Broadcast:
+    """Merged dimensions; a side that does not follow one is repeated along it."""
 
     extents: tuple[int, ...]
     left_follows: tuple[bool, ...]
     right_follows: tuple[bool, ...]
+    dtype: str = "int8"
+
+    @property
+    def _what(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def _scalars(self) -> tuple[str, ...]:
+        raise NotImplementedError
+
+    def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
+        raise NotImplementedError
 
     @property
     def name(self) -> str:
+        name = f"{self._what}_{label(self.extents)}"
+        if self.dtype != "int8":
+            name += f"_{self.dtype}"
         if all(self.left_follows) and all(self.right_follows):
-            return f"add_{label(self.extents)}"
+            return name
         sides = ("".join("01"[f] for f in s) for s in (self.left_follows, self.right_follows))
-        return f"add_{label(self.extents)}_{'_'.join(sides)}"
+        return f"{name}_{'_'.join(sides)}"
 
     def prim_func(self) -> Any:
-        left = te.placeholder(self._shape(self.left_follows), "int8", "left")
-        right = te.placeholder(self._shape(self.right_follows), "int8", "right")
-        scalars = [
-            te.var(name, "int32")
-            for side in ("left", "right", "output")
-            for name in (f"{side}_zero_point", f"{side}_multiplier", f"{side}_shift")
-        ]
-        low, high = te.var("low", "int32"), te.var("high", "int32")
-        left_scaling, right_scaling = scalars[0:3], scalars[3:6]
-        zero_point, multiplier, shift = scalars[6:9]
-
-        def scaled(value: Any, zero_point: Any, multiplier: Any, shift: Any) -> Any:
-            raised = (value.astype("int32") - zero_point) * (1 << _ADD_HEADROOM_BITS)
-            return requantize(raised, multiplier, shift)
+        left = te.placeholder(self._shape(self.left_follows), self.dtype, "left")
+        right = te.placeholder(self._shape(self.right_follows), self.dtype, "right")
+        scalars = {name: te.var(name, "int32") for name in self._scalars}
 
         def element(*index: Any) -> Any:
             a = left[self._index(self.left_follows, index)]
             b = right[self._index(self.right_follows, index)]
-            total = add_wrapping(scaled(a, *left_scaling), scaled(b, *right_scaling))
-            return clamp_int8(requantize(total, multiplier, shift) + zero_point, low, high)
+            return self._element(a.astype("int32"), b.astype("int32"), scalars)
 
-        output = te.compute(self.extents, element, name="add")
-        return te.create_prim_func([left, right, *scalars, low, high, output])
+        output = te.compute(self.extents, element, name=self._what)
+        return te.create_prim_func([left, right, *scalars.values(), output])
 
     def schedule(self, sch: Any, core: str) -> str:
         return "generic C, one element at a time"
@@ -112,62 +85,165 @@ class BroadcastAdd:
 
 
 @dataclass(frozen=True)
-class QuantizeFloat:
-    """float32 -> int8: divide by the scale, round half away from zero, saturate."""
+class BroadcastAdd(_Broadcast):
+    """ADD and SUB: both sides at a common scale, then at the output's."""
 
-    count: int
+    subtracts: bool = False
 
     @property
-    def name(self) -> str:
-        return f"quantize_{self.count}"
+    def _what(self) -> str:
+        return "subtract" if self.subtracts else "add"
 
-    def prim_func(self) -> Any:
-        source = te.placeholder((self.count,), "float32", "input")
-        scale = te.placeholder((1,), "float32", "scale")
-        zero_point = te.var("zero_point", "int32")
+    @property
+    def _scalars(self) -> tuple[str, ...]:
+        scaling = [f"{side}_{name}" for side in ("left", "right", "output") for name in _SCALING]
+        return (*scaling, "low", "high")
 
-        def element(i: Any) -> Any:
-            rounded = tirx.call_pure_extern("int32", "utvm_quantize", source[i] / scale[0])
-            return clamp_int8(rounded + zero_point, INT8_MIN, INT8_MAX)
+    def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
+        def scaled(value: Any, side: str) -> Any:
+            zero_point, multiplier, shift = (scalars[f"{side}_{name}"] for name in _SCALING)
+            raised = (value - zero_point) * (1 << _HEADROOM_BITS[self.dtype])
+            return requantize(raised, multiplier, shift)
 
-        output = te.compute((self.count,), element, name="quantize")
-        return te.create_prim_func([source, scale, zero_point, output])
-
-    def schedule(self, sch: Any, core: str) -> str:
-        return "float32 division, one element at a time"
+        second = scaled(right, "right")
+        total = add_wrapping(scaled(left, "left"), 0 - second if self.subtracts else second)
+        zero_point, multiplier, shift = (scalars[f"output_{name}"] for name in _SCALING)
+        result = requantize(total, multiplier, shift) + zero_point
+        return clamped(result, scalars["low"], scalars["high"], self.dtype)
 
 
 @dataclass(frozen=True)
-class DequantizeInt8:
-    """int8 -> float32."""
-
-    count: int
+class BroadcastMultiply(_Broadcast):
+    """MUL: the product of both sides, requantized."""
 
     @property
-    def name(self) -> str:
-        return f"dequantize_{self.count}"
+    def _what(self) -> str:
+        return "multiply"
 
-    def prim_func(self) -> Any:
-        source = te.placeholder((self.count,), "int8", "input")
-        scale = te.placeholder((1,), "float32", "scale")
-        zero_point = te.var("zero_point", "int32")
-        output = te.compute(
-            (self.count,),
-            lambda i: (source[i].astype("int32") - zero_point).astype("float32") * scale[0],
-            name="dequantize",
+    @property
+    def _scalars(self) -> tuple[str, ...]:
+        output = [f"output_{name}" for name in _SCALING]
+        return ("left_zero_point", "right_zero_point", *output, "low", "high")
+
+    def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
+        product = (left - scalars["left_zero_point"]) * (right - scalars["right_zero_point"])
+        zero_point, multiplier, shift = (scalars[f"output_{name}"] for name in _SCALING)
+        result = requantize(product, multiplier, shift) + zero_point
+        return clamped(result, scalars["low"], scalars["high"], self.dtype)
+
+
+@dataclass(frozen=True)
+class BroadcastExtremum(_Broadcast):
+    """MINIMUM and MAXIMUM of the quantized values themselves."""
+
+    takes_largest: bool = False
+
+    @property
+    def _what(self) -> str:
+        return "maximum" if self.takes_largest else "minimum"
+
+    @property
+    def _scalars(self) -> tuple[str, ...]:
+        return ()
+
+    def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
+        choose = tirx.max if self.takes_largest else tirx.min
+        return choose(left, right).astype(self.dtype)
+
+
+@dataclass(frozen=True)
+class BroadcastPrelu(_Broadcast):
+    """PRELU: the left side requantized, times the right one (alpha) where it is negative."""
+
+    @property
+    def _what(self) -> str:
+        return "prelu"
+
+    @property
+    def _scalars(self) -> tuple[str, ...]:
+        negative = ("negative_multiplier", "negative_shift")
+        output = [f"output_{name}" for name in _SCALING]
+        return ("left_zero_point", "right_zero_point", *output, *negative, "low", "high")
+
+    def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
+        value = left - scalars["left_zero_point"]
+        zero_point, multiplier, shift = (scalars[f"output_{name}"] for name in _SCALING)
+        scaled = tirx.if_then_else(
+            value >= 0,
+            requantize(value, multiplier, shift),
+            requantize(
+                value * (right - scalars["right_zero_point"]),
+                scalars["negative_multiplier"],
+                scalars["negative_shift"],
+            ),
         )
-        return te.create_prim_func([source, scale, zero_point, output])
-
-    def schedule(self, sch: Any, core: str) -> str:
-        return "float32 multiplication, one element at a time"
+        return clamped(scaled + zero_point, scalars["low"], scalars["high"], self.dtype)
 
 
 def lower_add(graph: Graph, operator: Operator) -> KernelCall:
-    """ADD of activations or constants, with broadcasting."""
+    """ADD and SUB of activations or constants, with broadcasting."""
     attributes = operator.attributes
-    assert isinstance(attributes, Add)
-    positions, sides = zip(*(input_of(graph, operator, i) for i in (0, 1)), strict=True)
-    output, result = output_of(graph, operator)
+    assert isinstance(attributes, Add | Subtract)
+    sides, result = _operands(graph, operator)
+    scales = [quantization_of(side).scale for side in sides]
+    # In float32 the reference's doubling is exact, so this double is its very value.
+    twice_largest = 2 * max(scales)
+    headroom = 1 << _HEADROOM_BITS[result.dtype]
+    scalars = _scaling("left", sides[0], scales[0] / twice_largest)
+    scalars |= _scaling("right", sides[1], scales[1] / twice_largest)
+    output_scale = quantization_of(result).scale
+    scalars |= _scaling("output", result, twice_largest / (headroom * output_scale))
+    scalars |= {"low": attributes.clamp[0], "high": attributes.clamp[1]}
+    shape = _merged(sides, result)
+    kernel = BroadcastAdd(*shape, result.dtype, isinstance(attributes, Subtract))
+    return _call(graph, operator, kernel, scalars)
+
+
+def lower_multiply(graph: Graph, operator: Operator) -> KernelCall:
+    """MUL."""
+    attributes = operator.attributes
+    assert isinstance(attributes, Multiply)
+    sides, result = _operands(graph, operator)
+    scales = [np.float32(quantization_of(side).scale) for side in (*sides, result)]
+    # The reference computes this one in float32.
+    scalars = _scaling("output", result, float(scales[0] * scales[1] / scales[2]))
+    scalars |= _zero_points(sides)
+    scalars |= {"low": attributes.clamp[0], "high": attributes.clamp[1]}
+    return _call(graph, operator, BroadcastMultiply(*_merged(sides, result), result.dtype), scalars)
+
+
+def lower_extremum(graph: Graph, operator: Operator) -> KernelCall:
+    """MINIMUM and MAXIMUM."""
+    assert isinstance(operator.attributes, Extremum)
+    sides, result = _operands(graph, operator)
+    shape = _merged(sides, result)
+    kernel = BroadcastExtremum(*shape, result.dtype, operator.kind == "MAXIMUM")
+    return _call(graph, operator, kernel, {})
+
+
+def lower_prelu(graph: Graph, operator: Operator) -> KernelCall:
+    """PRELU."""
+    assert isinstance(operator.attributes, Prelu)
+    sides, result = _operands(graph, operator)
+    source, alpha, output = (np.float32(quantization_of(t).scale) for t in (*sides, result))
+    # In float32, too.
+    scalars = _scaling("output", result, float(source / output))
+    multiplier, shift = quantize_multiplier(float(source * alpha / output))
+    scalars |= {"negative_multiplier": multiplier, "negative_shift": shift}
+    limits = np.iinfo(result.dtype)
+    scalars |= _zero_points(sides) | {"low": int(limits.min), "high": int(limits.max)}
+    return _call(graph, operator, BroadcastPrelu(*_merged(sides, result), result.dtype), scalars)
+
+
+def _operands(graph: Graph, operator: Operator) -> tuple[list[Tensor], Tensor]:
+    sides = [input_of(graph, operator, i)[1] for i in (0, 1)]
+    return sides, output_of(graph, operator)[1]
+
+
+def _merged(
+    sides: Sequence[Tensor], result: Tensor
+) -> tuple[tuple[int, ...], tuple[bool, ...], tuple[bool, ...]]:
+    """Extents of the loops, and along which of them each side goes."""
     shape = result.shape or (1,)
     aligned = [(1,) * (len(shape) - len(side.shape)) + side.shape for side in sides]
     roles = [
@@ -175,119 +251,41 @@ def lower_add(graph: Graph, operator: Operator) -> KernelCall:
     ]
     extents, merged = merge(shape, roles)
     left_follows, right_follows = zip(*merged, strict=True)
-    scalars: list[Argument] = []
-    scales = [quantization_of(side).scale for side in sides]
-    # In float32 the reference's doubling is exact, so this double is its very value.
-    twice_largest = 2 * max(scales)
-    ratios = [(side, scale / twice_largest) for side, scale in zip((*sides,), scales, strict=True)]
-    ratios.append(
-        (result, twice_largest / ((1 << _ADD_HEADROOM_BITS) * quantization_of(result).scale))
-    )
-    for name, (tensor, ratio) in zip(("left", "right", "output"), ratios, strict=True):
-        multiplier, shift = quantize_multiplier(ratio)
-        scalars += [
-            ScalarArgument(f"{name}_zero_point", quantization_of(tensor).zero_point),
-            ScalarArgument(f"{name}_multiplier", multiplier),
-            ScalarArgument(f"{name}_shift", shift),
-        ]
+    return tuple(extents), left_follows, right_follows
+
+
+def _scaling(side: str, tensor: Tensor, ratio: float) -> dict[str, int]:
+    multiplier, shift = quantize_multiplier(ratio)
+    values = (quantization_of(tensor).zero_point, multiplier, shift)
+    return {f"{side}_{name}": value for name, value in zip(_SCALING, values, strict=True)}
+
+
+def _zero_points(sides: Sequence[Tensor]) -> dict[str, int]:
+    return {
+        f"{name}_zero_point": quantization_of(side).zero_point
+        for name, side in zip(("left", "right"), sides, strict=True)
+    }
+
+
+def _call(
+    graph: Graph, operator: Operator, kernel: _Broadcast, scalars: dict[str, int]
+) -> KernelCall:
+    positions, sides = zip(*(input_of(graph, operator, i) for i in (0, 1)), strict=True)
+    output, _ = output_of(graph, operator)
+    values: list[Argument] = [ScalarArgument(name, scalars[name]) for name in kernel._scalars]
     return KernelCall(
-        BroadcastAdd(tuple(extents), left_follows, right_follows),
+        kernel,
         (
-            *(_operand(position, side) for position, side in zip(positions, sides, strict=True)),
-            *scalars,
-            ScalarArgument("low", attributes.clamp[0]),
-            ScalarArgument("high", attributes.clamp[1]),
+            *(operand_of(position, side) for position, side in zip(positions, sides, strict=True)),
+            *values,
             TensorArgument(output),
         ),
         # A side that is not repeated is read exactly where the output is written.
         in_place=tuple(
             (output, position)
             for position, side, follows in zip(
-                positions, sides, (left_follows, right_follows), strict=True
+                positions, sides, (kernel.left_follows, kernel.right_follows), strict=True
             )
             if side.data is None and all(follows)
         ),
     )
-
-
-def lower_relu(graph: Graph, operator: Operator) -> KernelCall:
-    """RELU and RELU6 that stand alone."""
-    assert isinstance(operator.attributes, Relu)
-    source = quantization_of(input_of(graph, operator, 0)[1])
-    result = quantization_of(output_of(graph, operator)[1])
-    # The reference divides in float32 here, and only here.
-    ratio = float(np.float32(source.scale) / np.float32(result.scale))
-    return _lookup(graph, operator, ratio, operator.attributes.clamp)
-
-
-def lower_quantize(graph: Graph, operator: Operator) -> KernelCall:
-    """QUANTIZE of float32, or of int8 with another scale."""
-    position, source = input_of(graph, operator, 0)
-    output, result = output_of(graph, operator)
-    quantization = quantization_of(result)
-    if source.dtype == "int8":
-        ratio = quantization_of(source).scale / quantization.scale
-        return _lookup(graph, operator, ratio, (INT8_MIN, INT8_MAX))
-    return KernelCall(
-        QuantizeFloat(_count(result)),
-        (
-            TensorArgument(position),
-            ConstantArgument("scale", np.array([quantization.scale], dtype=np.float32)),
-            ScalarArgument("zero_point", quantization.zero_point),
-            TensorArgument(output),
-        ),
-    )
-
-
-def lower_dequantize(graph: Graph, operator: Operator) -> KernelCall:
-    """DEQUANTIZE of int8."""
-    position, source = input_of(graph, operator, 0)
-    output, result = output_of(graph, operator)
-    quantization = quantization_of(source)
-    return KernelCall(
-        DequantizeInt8(_count(result)),
-        (
-            TensorArgument(position),
-            ConstantArgument("scale", np.array([quantization.scale], dtype=np.float32)),
-            ScalarArgument("zero_point", quantization.zero_point),
-            TensorArgument(output),
-        ),
-    )
-
-
-def lookup_table(function: Callable[[int], int]) -> Array:
-    """The values of ``function`` for -128 .. 127, as int8."""
-    return np.array([function(q) for q in range(INT8_MIN, INT8_MAX + 1)], dtype=np.int8)
-
-
-def _lookup(graph: Graph, operator: Operator, ratio: float, clamp: Clamp) -> KernelCall:
-    position, source = input_of(graph, operator, 0)
-    output, result = output_of(graph, operator)
-    zero_point = quantization_of(source).zero_point
-    output_zero_point = quantization_of(result).zero_point
-    multiplier, shift = quantize_multiplier(ratio)
-    low, high = clamp
-
-    def element(q: int) -> int:
-        scaled = requantized(q - zero_point, multiplier, shift) + output_zero_point
-        return min(max(scaled, low), high)
-
-    return KernelCall(
-        Lookup(_count(result)),
-        (
-            TensorArgument(position),
-            ConstantArgument("table", lookup_table(element)),
-            TensorArgument(output),
-        ),
-        in_place=((output, position),),
-    )
-
-
-def _operand(position: int, tensor: Tensor) -> Argument:
-    if tensor.data is None:
-        return TensorArgument(position)
-    return ConstantArgument("addend", tensor.data)
-
-
-def _count(tensor: Tensor) -> int:
-    return int(np.prod(tensor.shape, dtype=np.int64))

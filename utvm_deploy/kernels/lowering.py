@@ -12,16 +12,18 @@ from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.chosen import chosen_call
 from utvm_deploy.kernels.conv2d import lower_conv2d
+from utvm_deploy.kernels.conversions import lower_dequantize, lower_quantize
 from utvm_deploy.kernels.depthwise import lower_depthwise
 from utvm_deploy.kernels.dsp.lowering import DSP_LOWERINGS
 from utvm_deploy.kernels.elementwise import (
     lower_add,
-    lower_dequantize,
-    lower_quantize,
-    lower_relu,
+    lower_extremum,
+    lower_multiply,
+    lower_prelu,
 )
 from utvm_deploy.kernels.fully_connected import lower_fully_connected
 from utvm_deploy.kernels.layout import lower_concatenation, lower_rearrange
+from utvm_deploy.kernels.lookup import lower_lookup
 from utvm_deploy.kernels.mean import lower_mean
 from utvm_deploy.kernels.movement import lower_pad, lower_reshape
 from utvm_deploy.kernels.mve.lowering import MVE_LOWERINGS
@@ -33,6 +35,7 @@ Lowering = Callable[[Graph, Operator], KernelCall]
 FamilyLowering = Callable[[Graph, Operator, KernelCall, str, Candidate | None], KernelCall | str]
 
 LOWERINGS: Mapping[str, Lowering] = {
+    "ABS": lower_lookup,
     "ADD": lower_add,
     "AVERAGE_POOL_2D": lower_pool,
     "CONCATENATION": lower_concatenation,
@@ -43,15 +46,25 @@ LOWERINGS: Mapping[str, Lowering] = {
     "EXPAND_DIMS": lower_reshape,
     "FULLY_CONNECTED": lower_fully_connected,
     "GATHER": lower_rearrange,
+    "HARD_SWISH": lower_lookup,
+    "LEAKY_RELU": lower_lookup,
+    "LOGISTIC": lower_lookup,
+    "MAXIMUM": lower_extremum,
     "MAX_POOL_2D": lower_pool,
     "MEAN": lower_mean,
+    "MINIMUM": lower_extremum,
     "MIRROR_PAD": lower_rearrange,
+    "MUL": lower_multiply,
+    "NEG": lower_lookup,
     "PACK": lower_concatenation,
     "PAD": lower_pad,
     "PADV2": lower_pad,
+    "PRELU": lower_prelu,
     "QUANTIZE": lower_quantize,
-    "RELU": lower_relu,
-    "RELU6": lower_relu,
+    "RELU": lower_lookup,
+    "RELU6": lower_lookup,
+    "RELU_0_TO_1": lower_lookup,
+    "RELU_N1_TO_1": lower_lookup,
     "RESHAPE": lower_reshape,
     "RESIZE_NEAREST_NEIGHBOR": lower_rearrange,
     "SLICE": lower_rearrange,
@@ -61,6 +74,8 @@ LOWERINGS: Mapping[str, Lowering] = {
     "SPLIT_V": lower_rearrange,
     "SQUEEZE": lower_reshape,
     "STRIDED_SLICE": lower_rearrange,
+    "SUB": lower_add,
+    "TANH": lower_lookup,
     "TRANSPOSE": lower_rearrange,
     "UNPACK": lower_rearrange,
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from utvm_deploy.errors import CompileError
@@ -63,6 +65,11 @@ def effective_scales(graph: Graph, operator: Operator, channels: int) -> list[fl
     if len(weights) == 1:
         weights *= channels
     return [source * weight / result for weight in weights]
+
+
+def element_count(tensor: Tensor) -> int:
+    """How many elements a tensor has."""
+    return math.prod(tensor.shape)
 
 
 def _label(graph: Graph, operator: Operator) -> str:

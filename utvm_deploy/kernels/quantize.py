@@ -142,4 +142,9 @@ def divide_rounded(value: Any, divisor: Any) -> Any:
 
 def clamp_int8(value: Any, low: Any, high: Any) -> Any:
     """TIR: ``value`` limited to [low, high], as int8."""
-    return tirx.call_pure_extern("int32", "utvm_clamp", value, low, high).astype("int8")
+    return clamped(value, low, high, "int8")
+
+
+def clamped(value: Any, low: Any, high: Any, dtype: str) -> Any:
+    """TIR: ``value`` limited to [low, high], as a narrower type that holds both."""
+    return tirx.call_pure_extern("int32", "utvm_clamp", value, low, high).astype(dtype)

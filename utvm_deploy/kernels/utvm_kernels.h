@@ -45,14 +45,14 @@ static inline int32_t utvm_divide(int32_t value, int32_t divisor) {
     return (value > 0 ? value + half : value - half) / divisor;
 }
 
-// Half away from zero. Values far outside int8, and NaN as the smallest, are
-// cut to +-1024, so that the conversion is defined.
+// Half away from zero. Values far outside int16, and NaN as the smallest, are
+// cut to +-131072, so that the conversion is defined.
 static inline int32_t utvm_quantize(float value) {
-    if (!(value > -1024.0f)) {
-        return -1024;
+    if (!(value > -131072.0f)) {
+        return -131072;
     }
-    if (value > 1024.0f) {
-        return 1024;
+    if (value > 131072.0f) {
+        return 131072;
     }
     int32_t whole = (int32_t)value;
     float rest = value - (float)whole;
