@@ -1,7 +1,8 @@
-"""The client against servers of four dialects, each a recorded or written dialogue.
+"""The client against servers of five dialects, each a recorded or written dialogue.
 
-QEMU's is recorded from qemu-system-arm 7.2; OpenOCD's and pyOCD's are written after their sources
-(gdb_server.c of 0.12, gdbserver.py of 0.36), J-Link's after what LLDB's tests and public logs have.
+QEMU's is recorded from qemu-system-arm 7.2; OpenOCD's, pyOCD's and st-util's are written after
+their sources (gdb_server.c of 0.12, gdbserver.py of 0.36, gdb-server.c of 1.7), J-Link's after what
+LLDB's tests and public logs have. A real OpenOCD is asked in tests/boards.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tests.link.gdb_server import DIALOGUES, Line, load_dialogue, serve
 from utvm_deploy.errors import DeviceError, LinkClosed, LinkError, LinkTimeout, UtvmError
 from utvm_deploy.link.gdb_client import GdbClient, GdbTimeouts
 from utvm_deploy.link.gdb_dialects import DEFAULT_PACKET_BYTES, DIALECTS, UNKNOWN, parse_offer
+from utvm_deploy.link.gdb_flash import blocks_of, parse_memory_map, write_flash
 
 SERVERS = sorted(path.stem for path in DIALOGUES.glob("*.txt"))
 RAM = 0x2000_0000
@@ -155,12 +157,117 @@ def test_registers_come_all_at_once_where_there_are_no_single_ones() -> None:
 
 
 def test_software_breakpoints_where_hardware_has_none() -> None:
-    lines = said("Z1,100,2", "E01", "Z0,100,2", "OK")
+    none = ("Z1,100,2", "E01", "z1,100,2", "E01", "Z1,100,2", "E01")
+    lines = said(*none, "Z0,100,2", "OK")
     exchange(lines, lambda client: client.insert_breakpoint(0x101))
     with pytest.raises(DeviceError, match=r"breakpoint at 0x00000100.*error 0e"):
-        exchange(
-            said("Z1,100,2", "", "Z0,100,2", "E0e"), lambda client: client.insert_breakpoint(0x100)
-        )
+        exchange(said(*none, "Z0,100,2", "E0e"), lambda client: client.insert_breakpoint(0x100))
+
+
+def test_a_breakpoint_that_the_server_has_already_is_set_anew() -> None:
+    """As OpenOCD 0.12 says it: recorded."""
+    lines = said("Z1,100,2", "E0E", "z1,100,2", "OK", "Z1,100,2", "OK")
+    exchange(lines, lambda client: client.insert_breakpoint(0x100))
+
+
+def test_a_command_that_fails_says_what_the_server_printed() -> None:
+    """OpenOCD's answer, recorded from one that cannot reset its target."""
+    lines = [
+        Line(True, b"qRcmd," + b"reset halt".hex().encode()),
+        Line(False, b"O" + b"t.cpu: how to reset?\n".hex().encode()),
+        Line(False, b"O0a"),
+        Line(False, b"EFC"),
+    ]
+    with pytest.raises(DeviceError, match=r"'reset halt' \(t\.cpu: how to reset\?\), .* error FC"):
+        exchange(lines, lambda client: client.command("reset halt"))
+
+
+# What OpenOCD has of an STM32F746, and pyOCD's way of writing the same.
+MAPS = {
+    "OpenOCD": """<?xml version="1.0"?>
+<!DOCTYPE memory-map PUBLIC "+//IDN gnu.org//DTD GDB Memory Map V1.0//EN" "x">
+<memory-map>
+<memory type="ram" start="0x00000000" length="0x8000000"/>
+<memory type="flash" start="0x08000000" length="0x20000">
+<property name="blocksize">0x8000</property>
+</memory>
+<memory type="flash" start="0x08020000" length="0x20000">
+<property name="blocksize">0x20000</property>
+</memory>
+<memory type="flash" start="0x08040000" length="0xc0000">
+<property name="blocksize">0x40000</property>
+</memory>
+<memory type="ram" start="0x08100000" length="0xf7f00000"/>
+</memory-map>
+""",
+    "pyOCD": '<?xml version="1.0"?><memory-map><memory type="flash" start="0x8000000" '
+    'length="0x20000"><property name="blocksize">0x8000</property></memory><memory type="flash" '
+    'start="0x8020000" length="0x20000"><property name="blocksize">0x20000</property></memory>'
+    '<memory type="flash" start="0x8040000" length="0xc0000"><property name="blocksize">0x40000'
+    '</property></memory><memory type="ram" start="0x20000000" length="0x50000" /></memory-map>',
+}
+
+
+@pytest.mark.parametrize("server", MAPS)
+def test_memory_maps(server: str) -> None:
+    areas = parse_memory_map(MAPS[server])
+    assert [(a.start, a.length, a.block_bytes) for a in areas] == [
+        (0x0800_0000, 0x2_0000, 0x8000),
+        (0x0802_0000, 0x2_0000, 0x2_0000),
+        (0x0804_0000, 0xC_0000, 0x4_0000),
+    ]
+    # Whole blocks of every size, each once, neighbours together.
+    segments = [(0x0800_0000, bytes(0x1E0)), (0x0800_01E0, bytes(0x8000)), (0x0801_FFFF, b"ab")]
+    assert blocks_of(segments, areas) == [(0x0800_0000, 0x1_0000), (0x0801_8000, 0x2_8000)]
+    with pytest.raises(DeviceError, match="knows no flash at 0x08100000"):
+        blocks_of([(0x080F_FFFF, b"xy")], areas)
+
+
+def test_flash_is_erased_in_blocks_and_written_in_packets() -> None:
+    text = MAPS["OpenOCD"]
+    greeting = said(
+        "qSupported:swbreak+;hwbreak+;vContSupported+;xmlRegisters=arm",
+        "PacketSize=80;qXfer:memory-map:read+",
+        *("?", "S05"),
+    )
+    parts = [text[at : at + 0x68] for at in range(0, len(text), 0x68)]
+    for number, part in enumerate(parts):
+        mark = "l" if number == len(parts) - 1 else "m"
+        greeting += said(f"qXfer:memory-map:read::{number * 0x68:x},68", mark + part)
+    data = b"}" * 40 + bytes(60)  # what must be escaped takes two bytes
+    lines = [
+        *said("vFlashErase:8000000,8000", "OK"),
+        Line(True, b"vFlashWrite:8000000:" + data[:64]),
+        Line(False, b"OK"),
+        Line(True, b"vFlashWrite:8000040:" + data[64:]),
+        Line(False, b"OK"),
+        *said("vFlashDone", "OK"),
+    ]
+    with serve([*greeting, *lines]) as (stream, server):
+        client = GdbClient(stream, PATIENT)
+        client.greet()
+        write_flash(client, [(0x0800_0000, data)])
+        assert server.is_through.wait(PATIENT.reply_s), server.problem
+
+
+def test_flash_that_refuses_is_told() -> None:
+    greeting = said(
+        "qSupported:swbreak+;hwbreak+;vContSupported+;xmlRegisters=arm",
+        "PacketSize=4000;qXfer:memory-map:read+",
+        *("?", "S05", "qXfer:memory-map:read::0,3fe8", "l" + MAPS["pyOCD"]),
+    )
+    with serve([*greeting, *said("vFlashErase:8000000,8000", "E05")]) as (stream, _):
+        client = GdbClient(stream, PATIENT)
+        client.greet()
+        with pytest.raises(
+            DeviceError, match=r"to erase 32768 bytes of flash at 0x08000000.*b'E05'"
+        ):
+            write_flash(client, [(0x0800_0000, b"data")])
+
+
+def test_a_server_without_a_memory_map_takes_plain_writes_to_flash() -> None:
+    lines = said("X8000000,0:", "OK", "X8000000,4:data", "OK")
+    exchange(lines, lambda client: write_flash(client, [(0x0800_0000, b"data")]))
 
 
 def test_steps_and_console_output() -> None:

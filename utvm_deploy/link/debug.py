@@ -270,6 +270,9 @@ class DebugLink:
     def _attach(self) -> None:
         """Begin the dialogue with the server; an older one's breakpoints are gone."""
         self._client.greet()
+        self._insert_breakpoints()
+
+    def _insert_breakpoints(self) -> None:
         self._client.insert_breakpoint(self._point)
         if self._fatal is not None:
             self._client.insert_breakpoint(self._fatal)
@@ -293,6 +296,8 @@ class DebugLink:
         with self._session():
             self._attach()
             client.reset()
+            # st-util forgets them at a reset.
+            self._insert_breakpoints()
             client.resume()
             try:
                 stop = client.wait_for_stop(self._timeouts.boot_s)

@@ -29,8 +29,7 @@ from utvm_deploy.link.gdb_packets import (
 from utvm_deploy.link.gdb_registers import (
     OLD_ARM_REGISTERS,
     Register,
-    includes,
-    parse_registers,
+    read_registers,
 )
 from utvm_deploy.link.stream import Stream
 
@@ -39,9 +38,8 @@ log = logging.getLogger("utvm_deploy.link")
 _READ_BYTES = 64 * 1024
 # How often a packet that arrived damaged is sent or asked for again.
 _MAX_REPEATS = 3
-# Files of a target description, and bytes, beyond which a server is not believed.
-_MAX_INCLUDES = 16
-_MAX_DESCRIPTION_BYTES = 256 * 1024
+# A file of the server's, beyond which it is not believed.
+_MAX_OBJECT_BYTES = 256 * 1024
 _STOP = re.compile(rb"[TSWX][0-9a-fA-F]{2}")
 _ERROR = re.compile(rb"E(?:[0-9a-fA-F]{2}$|\.)")
 # AIRCR: the key, and the request to reset the system.
@@ -130,7 +128,7 @@ class GdbClient:
                 self._resume, self._single_step = b"vCont;c", b"vCont;s"
         # QEMU has no single registers until its description has been read.
         if self._offer.has("qXfer:features:read"):
-            self._registers = self._read_description() or OLD_ARM_REGISTERS
+            self._registers = read_registers(self.read_description) or OLD_ARM_REGISTERS
         self._send(b"?")
         self._next_stop("why the core stands", self._timeouts.reply_s)
         log.debug("debug server %s: %s", self.dialect.name, self._offer)
@@ -226,9 +224,13 @@ class GdbClient:
         """Stop before the instruction there; in hardware, or in RAM if there is none free."""
         where = b"%x,2" % (address & ~1)
         what = f"for a breakpoint at {address & ~1:#010x}"
-        # Hardware first: software breakpoints in flash are not every server's.
-        if self._ask(b"Z1," + where, what, may_fail=True) != b"OK":
-            self._ask_ok(b"Z0," + where, what)
+        # Hardware first: software breakpoints in flash are not every server's. OpenOCD refuses
+        # one that it has already.
+        for command in (b"Z1,", b"z1,", b"Z1,"):
+            answer = self._ask(command + where, what, may_fail=True)
+            if command == b"Z1," and answer == b"OK":
+                return
+        self._ask_ok(b"Z0," + where, what)
 
     def resume(self) -> None:
         """Let the halted core run; ``wait_for_stop`` follows, or ``interrupt``."""
@@ -264,10 +266,28 @@ class GdbClient:
             elif answer == b"OK":
                 break
             else:
-                self._refuse(answer, what)
+                said = " ".join(b"".join(printed).decode("utf-8", "replace").split())
+                self._refuse(answer, f"{what} ({said})" if said else what)
                 printed.append(self._from_hex(answer, what))
                 break
         return b"".join(printed).decode("utf-8", "replace")
+
+    def read_object(self, kind: str, name: str) -> str:
+        """A file that the server makes up, such as its memory map; empty if it does not."""
+        data, chunk = b"", self._offer.payload_bytes
+        while len(data) < _MAX_OBJECT_BYTES:
+            ask = f"qXfer:{kind}:read:{name}:{len(data):x},{chunk:x}".encode()
+            answer = self._ask(ask, f"for its {kind} {name}".rstrip(), may_fail=True)
+            if answer[:1] not in (b"l", b"m") or answer == b"m":
+                return ""
+            data += answer[1:]
+            if answer[:1] == b"l":
+                break
+        return data.decode("utf-8", "replace")
+
+    def read_description(self, name: str) -> str:
+        """A file of the target's description."""
+        return self.read_object("features", name)
 
     def request(self, body: bytes, what: str, timeout_s: float | None = None) -> bytes:
         """Any other packet; empty if the server does not know it."""
@@ -281,31 +301,6 @@ class GdbClient:
             self.write_memory(_AIRCR_ADDRESS, _AIRCR_RESET.to_bytes(4, "little"))
 
     # The dialogue.
-
-    def _read_description(self) -> dict[str, Register]:
-        """The registers, from as few files as name the ones that every Cortex-M has."""
-        text, files = "", ["target.xml"]
-        for position in range(_MAX_INCLUDES):
-            registers = parse_registers(text)
-            if position == len(files) or {"sp", "pc", "xpsr"} <= registers.keys():
-                return registers
-            part = self._read_file(files[position])
-            files += includes(part)
-            text += part
-        return parse_registers(text)
-
-    def _read_file(self, name: str) -> str:
-        """A file of the description; empty if the server does not have it."""
-        data, chunk = b"", self._offer.payload_bytes
-        while len(data) < _MAX_DESCRIPTION_BYTES:
-            ask = b"qXfer:features:read:%b:%x,%x" % (name.encode(), len(data), chunk)
-            answer = self._ask(ask, f"for its file {name}", may_fail=True)
-            if answer[:1] not in (b"l", b"m") or answer == b"m":
-                return ""
-            data += answer[1:]
-            if answer[:1] == b"l":
-                break
-        return data.decode("utf-8", "replace")
 
     def _register(self, name: str) -> Register:
         try:

@@ -24,6 +24,8 @@ class Dialect:
     features: tuple[str, ...]
     # Commands that restart the core and leave it halted; none: the core's own register is written.
     reset: tuple[str, ...]
+    # Whether it offers these features and no other.
+    is_all: bool = False
 
 
 # The first one whose features are all there. What each of them answers to qSupported:
@@ -36,9 +38,9 @@ DIALECTS = (
     Dialect("OpenOCD", ("qXfer:threads:read+", "vContSupported+"), ("reset halt",)),
     # as LLDB's tests imitate it; "reset" of its command line halts behind the reset
     Dialect("J-Link", ("hwbreak+", "QStartNoAckMode+"), ("reset", "halt")),
+    # gdb-server.c of stlink 1.7, which offers nothing that others do not
+    Dialect("st-util", ("qXfer:memory-map:read+", "qXfer:features:read+"), ("reset",), True),
 )
-# gdb-server.c of stlink 1.7, which offers two features that all others have too
-ST_UTIL = Dialect("st-util", ("qXfer:memory-map:read+", "qXfer:features:read+"), ("reset",))
 UNKNOWN = Dialect("a debug server", (), ())
 
 
@@ -52,9 +54,10 @@ class Offer:
     @property
     def dialect(self) -> Dialect:
         for dialect in DIALECTS:
-            if self.features.issuperset(dialect.features):
+            extra = self.features.difference(dialect.features)
+            if self.features.issuperset(dialect.features) and not (extra and dialect.is_all):
                 return dialect
-        return ST_UTIL if self.features == frozenset(ST_UTIL.features) else UNKNOWN
+        return UNKNOWN
 
     @property
     def payload_bytes(self) -> int:

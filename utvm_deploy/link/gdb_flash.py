@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from utvm_deploy.errors import DeviceError, LinkError
+from utvm_deploy.errors import DeviceError
 from utvm_deploy.link.gdb_client import GdbClient
 from utvm_deploy.link.gdb_packets import escaped_prefix
 
@@ -20,7 +20,6 @@ ERASE_TIMEOUT_S = 60.0
 WRITE_TIMEOUT_S = 30.0
 DONE_TIMEOUT_S = 120.0
 
-_MAX_MAP_BYTES = 64 * 1024
 _FLASH = re.compile(r'<memory\s[^>]*type="flash"[^>]*>.*?</memory>', re.DOTALL)
 _ATTRIBUTE = r'\b{}="(0x[0-9a-fA-F]+|\d+)"'
 _BLOCK = re.compile(r'<property\s+name="blocksize"\s*>\s*(0x[0-9a-fA-F]+|\d+)')
@@ -41,7 +40,7 @@ def write_flash(client: GdbClient, segments: Sequence[tuple[int, bytes]]) -> Non
         for address, data in segments:
             client.write_memory(address, data)
         return
-    areas = parse_memory_map(_read_map(client))
+    areas = parse_memory_map(client.read_object("memory-map", ""))
     for start, length in blocks_of(segments, areas):
         what = f"to erase {length} bytes of flash at {start:#010x}"
         _must(client, b"vFlashErase:%x,%x" % (start, length), what, ERASE_TIMEOUT_S)
@@ -92,21 +91,6 @@ def blocks_of(
         else:
             runs.append((start, length))
     return runs
-
-
-def _read_map(client: GdbClient) -> str:
-    data, chunk = b"", client.offer.payload_bytes
-    while len(data) < _MAX_MAP_BYTES:
-        ask = b"qXfer:memory-map:read::%x,%x" % (len(data), chunk)
-        answer = client.request(ask, "for its memory map")
-        if answer[:1] not in (b"l", b"m") or answer == b"m":
-            break
-        data += answer[1:]
-        if answer[:1] == b"l":
-            return data.decode("utf-8", "replace")
-    raise LinkError(
-        f"{client.dialect.name} did not send the memory map that it offers; start it again"
-    )
 
 
 def _must(client: GdbClient, body: bytes, what: str, timeout_s: float) -> None:
