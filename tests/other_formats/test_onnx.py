@@ -114,6 +114,13 @@ def _mobile(writer: OnnxWriter) -> str:
     return str(writer.add("Softmax", x, axis=-1))
 
 
+def _grouped(writer: OnnxWriter) -> str:
+    x = writer.add("MaxPool", writer.conv("x", 4, 12, 3, 3, dilations=[2, 2]), kernel_shape=[2, 2])
+    x = writer.add("AveragePool", writer.conv(x, 12, 12, 1, 1), kernel_shape=[2, 2])
+    x = writer.add("Flatten", writer.add("GlobalAveragePool", x))
+    return str(writer.add("Add", writer.add("MatMul", x, writer.normal(12, 5)), writer.normal(5)))
+
+
 def _outputs(path: Path, samples: int) -> tuple[np.ndarray, np.ndarray, float]:
     """What LiteRT makes of the converted file, what onnxruntime makes of the file, and a step."""
     data = converted(path)
@@ -163,9 +170,17 @@ def test_one_operator_is_at_most_a_step_away(tmp_path: Path, name: str, unsigned
     assert np.ptp(theirs) > 20 * step, "a test whose values are all alike shows nothing"
 
 
-def test_network_equals_the_reference_on_the_device(tmp_path: Path) -> None:
-    writer = OnnxWriter(("batch", 1, 20, 16))
-    path = writer.quantized(tmp_path, _mobile(writer))
+NETWORKS: dict[str, tuple[tuple[int | str, ...], Callable[[OnnxWriter], str]]] = {
+    "one_channel": (("batch", 1, 20, 16), _mobile),
+    "grouped": (("batch", 4, 9, 9), _grouped),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_network_equals_the_reference_on_the_device(tmp_path: Path, name: str) -> None:
+    shape, build = NETWORKS[name]
+    writer = OnnxWriter(shape)
+    path = writer.quantized(tmp_path, build(writer))
     graph = load_model(path)
     samples = random_samples(graph, 3)
     reference = run_reference(path, samples.inputs)
@@ -173,7 +188,7 @@ def test_network_equals_the_reference_on_the_device(tmp_path: Path) -> None:
         model = device.load(utvm_deploy.compile(path, "host"))
         assert verify(model, path, samples, reference=reference).ok
     found = difference(path, graph, samples.inputs, reference.outputs)
-    assert found is not None and found.elements == 30
+    assert found is not None and found.elements >= 15
     assert found.largest_steps <= 3
 
 

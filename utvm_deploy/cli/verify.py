@@ -6,6 +6,8 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
+from utvm_deploy.bench.oracle import run_reference
+from utvm_deploy.bench.origin import difference
 from utvm_deploy.bench.samples import load_golden, random_samples
 from utvm_deploy.bench.verify import Mismatch, Verification, verify
 from utvm_deploy.cli.arguments import (
@@ -66,9 +68,17 @@ def run(args: argparse.Namespace, out: Output) -> int:
             return dry_run_step(board, compiled)
         # Nobody looks at ticks here.
         with load_step(args, board, compiled, progress, timing=INSTRUCTIONS) as model:
-            found = verify(model, args.model, samples, progress)
+            reference = run_reference(args.model, samples.inputs)
+            found = verify(model, args.model, samples, progress, reference=reference)
     _report(found, out)
-    out.result("utvm.verify/1", {"ok": found.ok, **_summary(found)})
+    origin = difference(args.model, graph, samples.inputs, reference.outputs)
+    if origin is not None:
+        out.line(
+            f"beside {origin.runtime}: {origin.different:,} of {origin.elements:,} output elements "
+            f"differ; largest difference in steps of the scale: {origin.largest_steps:g}"
+        )
+    summary = {**_summary(found), "origin": asdict(origin) if origin else None}
+    out.result("utvm.verify/1", {"ok": found.ok, **summary})
     return 0 if found.ok else 1
 
 
