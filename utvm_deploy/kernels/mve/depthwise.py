@@ -26,8 +26,8 @@ from utvm_deploy.kernels.dsp.tensor_ir import (
     script,
     tensorize,
 )
+from utvm_deploy.kernels.gathered import shared_text
 from utvm_deploy.kernels.mve import depthwise_code as code
-from utvm_deploy.kernels.mve.code import c_body
 from utvm_deploy.kernels.mve.gemm import has_left_shift
 from utvm_deploy.kernels.window import Window
 
@@ -84,7 +84,7 @@ class MveDepthwise:
                     *(self.pitch, w.kernel[0], w.dilations[0], w.padded_width),
                 )
                 call = extern(
-                    "utvm_mve_rows", start, rows.start(buffers), *numbers, buffers["border"]
+                    "utvm_rows_copy", start, rows.start(buffers), *numbers, buffers["border"]
                 )
                 script.evaluate(call)
 
@@ -118,7 +118,7 @@ class MveDepthwise:
         w = self.window
         texts = [code.depthwise_text(self.has_left)]
         if self.is_copied:
-            texts += [c_body("utvm_mve_copy"), c_body("utvm_mve_rows")]
+            texts += [shared_text("utvm_bytes"), shared_text("utvm_rows")]
         import_c(sch, *texts)
         rows, *tables, sums, output = self._operands
         reads = [rows, *tables]

@@ -1,5 +1,5 @@
 // The geometry of a convolution.
-struct utvm_mve_window {
+struct utvm_windows {
     int32_t height, width, channels, output_width;
     int32_t rows, columns;
     int32_t row_stride, column_stride, row_dilation, column_dilation;
@@ -7,11 +7,11 @@ struct utvm_mve_window {
 };
 
 // One row of the window at column x; `row` is null outside the image.
-static inline int8_t *utvm_mve_gather_row(int8_t *to, const int8_t *row, int32_t x, int32_t border,
-                                          const struct utvm_mve_window *w) {
+static inline int8_t *utvm_windows_row(int8_t *to, const int8_t *row, int32_t x, int32_t border,
+                                          const struct utvm_windows *w) {
     const int32_t channels = w->channels;
     if (row == 0) {
-        return utvm_mve_fill(to, border, w->columns * channels);
+        return utvm_bytes_fill(to, border, w->columns * channels);
     }
     if (w->column_dilation == 1) {
         // Columns of the window before, in and behind the image.
@@ -19,26 +19,26 @@ static inline int8_t *utvm_mve_gather_row(int8_t *to, const int8_t *row, int32_t
         before = before > w->columns ? w->columns : before;
         int32_t last = x + w->columns > w->width ? w->width - x : w->columns;
         last = last < before ? before : last;
-        to = utvm_mve_fill(to, border, before * channels);
-        to = utvm_mve_copy(to, row + (x + before) * channels, (last - before) * channels);
-        return utvm_mve_fill(to, border, (w->columns - last) * channels);
+        to = utvm_bytes_fill(to, border, before * channels);
+        to = utvm_bytes_copy(to, row + (x + before) * channels, (last - before) * channels);
+        return utvm_bytes_fill(to, border, (w->columns - last) * channels);
     }
     for (int32_t kx = 0; kx < w->columns; kx++, x += w->column_dilation) {
         if (x < 0 || x >= w->width) {
-            to = utvm_mve_fill(to, border, channels);
+            to = utvm_bytes_fill(to, border, channels);
         } else {
-            to = utvm_mve_copy(to, row + x * channels, channels);
+            to = utvm_bytes_copy(to, row + x * channels, channels);
         }
     }
     return to;
 }
 
 // What the windows of `count` output pixels see, from pixel `pixel` on, one behind the other.
-static void utvm_mve_gather(const int8_t *image, int8_t *patches, int32_t pixel, int32_t count,
+static void utvm_windows_gather(const int8_t *image, int8_t *patches, int32_t pixel, int32_t count,
                             int32_t border, const int32_t *geometry) {
-    struct utvm_mve_window window;
+    struct utvm_windows window;
     __builtin_memcpy(&window, geometry, sizeof window);
-    const struct utvm_mve_window *const w = &window;
+    const struct utvm_windows *const w = &window;
     const int32_t pitch = window.width * window.channels;
     const int32_t run = window.columns * window.channels;
     // Windows from row and column 0 to these lie inside.
@@ -52,13 +52,13 @@ static void utvm_mve_gather(const int8_t *image, int8_t *patches, int32_t pixel,
         if (y >= 0 && y <= last_y && x >= 0 && x <= last_x) {
             const int8_t *row = image + y * pitch + x * window.channels;
             for (int32_t ky = 0; ky < window.rows; ky++, row += window.row_dilation * pitch) {
-                patches = utvm_mve_copy(patches, row, run);
+                patches = utvm_bytes_copy(patches, row, run);
             }
         } else {
             for (int32_t ky = 0; ky < window.rows; ky++) {
                 const int32_t at = y + ky * window.row_dilation;
                 const int8_t *row = at < 0 || at >= window.height ? 0 : image + at * pitch;
-                patches = utvm_mve_gather_row(patches, row, x, border, w);
+                patches = utvm_windows_row(patches, row, x, border, w);
             }
         }
         x += window.column_stride;

@@ -1,5 +1,5 @@
 // Copies bytes; none is fine too.
-static inline int8_t *utvm_mve_copy(int8_t *to, const int8_t *from, int32_t count) {
+static inline int8_t *utvm_bytes_copy(int8_t *to, const int8_t *from, int32_t count) {
 #if defined(__ARM_FEATURE_MVE) && defined(__GNUC__)
     int8_t *at = to;
     __asm__ volatile("wlstp.8 lr, %[count], 2f\n"
@@ -12,7 +12,11 @@ static inline int8_t *utvm_mve_copy(int8_t *to, const int8_t *from, int32_t coun
                      : [count] "r"(count)
                      : "lr", "q0", "cc", "memory");
 #else
-    for (int32_t n = 0; n < count; n++) {
+    int32_t n = 0;
+    for (; n + 4 <= count; n += 4) {
+        __builtin_memcpy(to + n, from + n, 4);
+    }
+    for (; n < count; n++) {
         to[n] = from[n];
     }
 #endif
@@ -20,7 +24,7 @@ static inline int8_t *utvm_mve_copy(int8_t *to, const int8_t *from, int32_t coun
 }
 
 // Sets bytes; none is fine too.
-static inline int8_t *utvm_mve_fill(int8_t *to, int32_t value, int32_t count) {
+static inline int8_t *utvm_bytes_fill(int8_t *to, int32_t value, int32_t count) {
 #if defined(__ARM_FEATURE_MVE) && defined(__GNUC__)
     int8_t *at = to;
     __asm__ volatile("vdup.8 q0, %[value]\n"

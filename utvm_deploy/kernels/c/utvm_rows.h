@@ -1,6 +1,6 @@
 // The rows under the windows of an output row, with their border: `rows` x `columns` pixels of
 // `pitch` bytes each, of which `channels` are copied.
-static void utvm_mve_rows(const int8_t *image, int8_t *to, int32_t first_row, int32_t first_column,
+static void utvm_rows_copy(const int8_t *image, int8_t *to, int32_t first_row, int32_t first_column,
                           int32_t height, int32_t width, int32_t channels, int32_t pitch,
                           int32_t rows, int32_t row_step, int32_t columns, int32_t border) {
     const int32_t left = first_column < 0 ? -first_column : 0;
@@ -8,18 +8,18 @@ static void utvm_mve_rows(const int8_t *image, int8_t *to, int32_t first_row, in
     inside = (inside > columns ? columns : inside) - left;
     for (int32_t r = 0; r < rows; r++, first_row += row_step) {
         if (first_row < 0 || first_row >= height || inside <= 0) {
-            to = utvm_mve_fill(to, border, columns * pitch);
+            to = utvm_bytes_fill(to, border, columns * pitch);
             continue;
         }
         const int8_t *from = image + (first_row * width + first_column + left) * channels;
-        to = utvm_mve_fill(to, border, left * pitch);
+        to = utvm_bytes_fill(to, border, left * pitch);
         if (pitch == channels) {
-            to = utvm_mve_copy(to, from, inside * channels);
+            to = utvm_bytes_copy(to, from, inside * channels);
         } else {
             for (int32_t x = 0; x < inside; x++, from += channels, to += pitch) {
-                utvm_mve_copy(to, from, channels);
+                utvm_bytes_copy(to, from, channels);
             }
         }
-        to = utvm_mve_fill(to, border, (columns - left - inside) * pitch);
+        to = utvm_bytes_fill(to, border, (columns - left - inside) * pitch);
     }
 }
