@@ -30,13 +30,13 @@ Fails = Callable[[Recipe], bool]
 MAX_TRIES = 600
 
 # Words from the plainest on; anything may become what stands before it.
-_WORDS = (
-    ("NONE", "RELU", "RELU6", "RELU_N1_TO_1"),
-    ("VALID", "SAME"),
-    ("zeros", "ones", "random", "ends"),
-    ("none", "zeros", "random", "large"),
-    ("SYMMETRIC", "REFLECT"),
-)
+_WORDS = {
+    "activation": ("NONE", "RELU", "RELU6", "RELU_N1_TO_1"),
+    "padding": ("VALID", "SAME"),
+    "fill": ("zeros", "ones", "random", "ends"),
+    "bias": ("none", "zeros", "random", "large"),
+    "mode": ("SYMMETRIC", "REFLECT"),
+}
 
 
 @dataclass(frozen=True)
@@ -182,9 +182,8 @@ def _simpler_values(name: str, value: Attribute) -> Iterator[Attribute]:
     elif isinstance(value, float):
         yield from _simpler_reals(value)
     elif isinstance(value, str):
-        for words in _WORDS:
-            if value in words:
-                yield from words[: words.index(value)]
+        words = _WORDS.get(name, (value,))
+        yield from words[: words.index(value)]
     else:
         plain = tuple(1 if name in ("shape", "stride", "dilation", "window") else 0 for _ in value)
         if value != plain:

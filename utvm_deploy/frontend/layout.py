@@ -178,7 +178,11 @@ def strided_selection(
         if marked("ShrinkAxis", position):
             at = begin[position] + (extent if begin[position] < 0 else 0)
             if marked("Begin", position):
-                at = 0 if step > 0 else extent - 1
+                at = 0
+            if step < 0:  # the reference then writes nothing at all
+                raise op.damaged(
+                    f"it takes one element of dimension {len(indices)} by the stride {step}"
+                )
             if not 0 <= at < extent:
                 raise op.damaged(f"it takes element {at} of a dimension of {extent}")
             indices.append((at,))

@@ -16,3 +16,6 @@ OPERATIONS: Mapping[str, Operation] = {
     **movement.OPERATIONS,
     **reductions.OPERATIONS,
 }
+
+#: Operators that are imported but have no generator yet, and why.
+PENDING: Mapping[str, str] = {}

@@ -251,11 +251,13 @@ def _strided_slice(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[i
 def _propose_strided_slice(scope: Scope, x: Ref) -> Step:
     draw, shape = scope.draw, scope.spec(x).shape
     begin, end, strides = [], [], []
-    for extent in shape:
+    # The reference writes nothing where it is to take one element backwards.
+    shrinks = draw.between(0, 2 ** len(shape) - 2) if draw.chance(0.2) else 0
+    for axis, extent in enumerate(shape):
         b = draw.between(0, extent - 1)
         e = draw.between(b + 1, extent)
         s = 1 if draw.chance(0.6) else draw.between(1, 3)
-        if draw.chance(0.15):  # backwards
+        if draw.chance(0.15) and not shrinks >> axis & 1:  # backwards
             b, e, s = e - 1, b - 1 if b else -extent - 1, -s
         elif draw.chance(0.2):  # counted from behind
             b, e = b - extent, (e - extent) or extent
@@ -268,7 +270,7 @@ def _propose_strided_slice(scope: Scope, x: Ref) -> Step:
         "strides": tuple(strides),
         "begin_mask": draw.between(0, 2 ** len(shape) - 1) if draw.chance(0.4) else 0,
         "end_mask": draw.between(0, 2 ** len(shape) - 1) if draw.chance(0.4) else 0,
-        "shrink_axis_mask": draw.between(0, 2 ** len(shape) - 2) if draw.chance(0.2) else 0,
+        "shrink_axis_mask": shrinks,
     }
     return Step("STRIDED_SLICE", (x,), attributes)
 

@@ -1,0 +1,102 @@
+"""Some random models on every core, on each run of the tests; many more in a marked one."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+
+import pytest
+
+from random_models.generator import generate, supported_kinds
+from random_models.operations import OPERATIONS, PENDING
+from random_models.recipe import Recipe, write
+from random_models.runner import Outcome, Rig, Verdict
+from utvm_deploy.board import load_board
+from utvm_deploy.frontend.operators import IMPORTERS
+
+#: Board -> first seed and number of models: of 60, most on the quickest. Seeds follow on each
+#: other, so that every operator comes up.
+QUICK = {
+    "host": (0, 32),
+    "mps2_an500": (32, 8),
+    "mps2_an386": (40, 7),
+    "mps2_an385": (47, 7),
+    "mps3_an547": (54, 6),
+}
+#: And in the long run, which takes an hour: pytest -m soak tests/random_models.
+LONG = {
+    "host": (1_000, 2_000),
+    "mps2_an500": (3_000, 300),
+    "mps2_an386": (3_300, 100),
+    "mps2_an385": (3_400, 100),
+    "mps3_an547": (3_500, 100),
+}
+#: A generator that the oracle or we refuse too often would test nothing.
+FEWEST_EQUAL = 0.7
+
+
+def run(board: str, first: int, count: int) -> list[Outcome]:
+    emulator = load_board(board).emulator
+    if emulator and not shutil.which(emulator.program):
+        pytest.skip(f"{emulator.program} is not installed")
+    with Rig(board) as rig:
+        return [rig.check(generate(seed), f"seed_{seed}") for seed in range(first, first + count)]
+
+
+def check(outcomes: list[Outcome]) -> None:
+    faults = [f"{o.name}: {o.verdict.value}: {o.detail}" for o in outcomes if o.verdict.is_fault]
+    assert not faults, "\n".join(faults)
+    counts = Counter(o.verdict for o in outcomes)
+    assert counts[Verdict.EQUAL] >= FEWEST_EQUAL * len(outcomes), counts
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_random_models_are_byte_exact(name: str) -> None:
+    check(run(name, *QUICK[name]))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", LONG)
+def test_many_random_models_are_byte_exact(name: str) -> None:
+    check(run(name, *LONG[name]))
+
+
+def test_every_operator_has_a_generator() -> None:
+    missing = set(IMPORTERS) - set(OPERATIONS)
+    assert missing == set(PENDING), "write generators (tests/random_models/operations)"
+
+
+def test_every_operator_comes_up_early() -> None:
+    kinds: Counter[str] = Counter()
+    for seed in range(sum(count for _, count in QUICK.values())):
+        kinds.update(generate(seed).kinds)
+    assert set(kinds) == set(supported_kinds())
+
+
+def test_a_seed_is_one_model() -> None:
+    for seed in range(20):
+        assert generate(seed) == generate(seed)
+        assert write(generate(seed)).to_bytes() == write(generate(seed)).to_bytes()
+    assert len({write(generate(seed)).to_bytes() for seed in range(20)}) == 20
+
+
+def test_what_is_promised_comes_up() -> None:
+    """Odd shapes, ends of ranges, branches, joins, several inputs and outputs."""
+    recipes = [generate(seed) for seed in range(400)]
+    models = [write(recipe) for recipe in recipes]
+    tensors = [t for m in models for t in m.tensors if t.dtype == "int8" and t.data is None]
+    assert {len(t.shape) for t in tensors} >= {1, 2, 3, 4, 5}
+    assert {t.zero_points[0] for t in tensors} >= {-128, 0, 127}
+    assert {t.shape[-1] for t in tensors if len(t.shape) == 4} >= {1, 3, 7, 32}
+    assert max(t.shape[-1] for t in tensors) >= 70
+    scales = [t.scales[0] for t in tensors]
+    assert min(scales) < 1e-6 and max(scales) > 1e4
+    assert max(len(m.inputs) for m in models) > 2 and max(len(m.outputs) for m in models) > 2
+    assert any(_branches(recipe) for recipe in recipes)
+
+
+def _branches(recipe: Recipe) -> bool:
+    """Whether a value is read by two steps whose results meet again."""
+    readers = Counter(ref for step in recipe.steps for ref in set(step.inputs))
+    joins = [step for step in recipe.steps if len(set(step.inputs)) > 1]
+    return bool(joins) and max(readers.values(), default=0) > 1
