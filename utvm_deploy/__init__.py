@@ -44,6 +44,7 @@ def compile(
     kernels: str = "best",
     cmsis_nn: CmsisNn | None = None,
     scratch: str = "arena",
+    records: str | Path | None = None,
 ) -> CompiledModel:
     """Compile a ``.tflite`` file for a board; ``name`` prefixes every C symbol.
 
@@ -51,9 +52,11 @@ def compile(
     "best", "generic" (plain C) or "cmsis-nn": the user's CMSIS-NN (``project.find_cmsis_nn``)
     wherever it has a function. ``scratch`` says where layers have their working memory: "arena",
     "stack" (that of whoever runs the model), or "auto": the faster of the two on the board.
+    ``records`` is a file that ``utvm tune`` wrote: each layer is compiled as was best there.
     Raises ModelError if the file cannot be imported and CompileError if it cannot be compiled.
     """
     from utvm_deploy.compiler.pipeline import compile_model
+    from utvm_deploy.records import read_records
 
     target = board if isinstance(board, Board) else load_board(board)
     return compile_model(
@@ -64,6 +67,7 @@ def compile(
         kernels=kernels,
         cmsis_nn=cmsis_nn,
         scratch=scratch,
+        records=None if records is None else read_records(Path(records)),
     )
 
 
@@ -71,6 +75,8 @@ def connect(
     board: Board | str | Path,
     *,
     port: str | None = None,
+    probe: str | None = None,
+    serial: str | None = None,
     link: str | None = None,
     strict: bool = False,
     timing: str = "cycles",
@@ -78,4 +84,6 @@ def connect(
     """A device on ``board``: a name, a board file or a ``Board``. See ``device.connect``."""
     from utvm_deploy.device import connect as connect_device
 
-    return connect_device(board, port=port, link=link, strict=strict, timing=timing)
+    return connect_device(
+        board, port=port, probe=probe, serial=serial, link=link, strict=strict, timing=timing
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tune_cases import write_model
 from utvm_deploy.bench.oracle import run_reference
 from utvm_deploy.board import load_board
 from utvm_deploy.candidate import Candidate
+from utvm_deploy.cli.main import main
 from utvm_deploy.compiler import choice
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.pipeline import compile_model
@@ -27,6 +29,7 @@ from utvm_deploy.records import (
     Measurement,
     Record,
     Records,
+    RecordsFile,
     Setting,
 )
 
@@ -105,3 +108,25 @@ def test_the_nearest_shape_helps(tmp_path: Path) -> None:
     assert origins(compile_model(path, board, records=known))["CONV_2D"] == NEAREST
     known = records(convolution(wider), "host", t3x2=60, default=60)
     assert origins(compile_model(path, board, records=known))["CONV_2D"] == DEFAULT
+
+
+def test_the_command_line_takes_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_model(tmp_path / "small.tflite")
+    file = tmp_path / "r.jsonl"
+    with RecordsFile(file) as open_file:
+        open_file.extend(records(convolution(path), "host", t3x2=50, default=60))
+    command = ["compile", str(path), "--board", "host", "-o", str(tmp_path / "x.tar"), "--json"]
+    assert main([*command, "--records", str(file)]) == 0
+    layers = json.loads(capsys.readouterr().out)["layers"]
+    assert layers[0]["origin"] == RECORD and layers[-1]["origin"] == DEFAULT
+    assert main([*command, "--records", str(tmp_path / "absent.jsonl")]) == 1
+    assert "there is no records file" in capsys.readouterr().err
+
+
+def test_records_of_another_core_are_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write_model(tmp_path / "small.tflite")
+    known = records(convolution(path), "cortex-m4", t3x2=50)
+    compile_model(path, load_board("host"), records=known)
+    assert "the records are of cortex-m4; there is nothing for host in them" in caplog.text

@@ -23,8 +23,8 @@ from utvm_deploy.bench.compare_recorded import compare_with_recorded
 from utvm_deploy.bench.placement import Placement
 from utvm_deploy.bench.samples import random_samples
 from utvm_deploy.board import Board
-from utvm_deploy.cli.arguments import Verbs, add_board, add_verb, board_of
-from utvm_deploy.cli.compile_options import add_cmsis_nn, cmsis_nn_of
+from utvm_deploy.cli.arguments import Verbs, add_board, add_verb, board_of, connection
+from utvm_deploy.cli.compile_options import add_cmsis_nn, add_records, cmsis_nn_of
 from utvm_deploy.cli.gate import add_gate, exit_code, judge
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import dry_run_step
@@ -51,6 +51,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     add_board(parser, port=True)
     parser.add_argument("--against", choices=ENGINES, default=ENGINES[0], help="the other engine")
     add_cmsis_nn(parser, "", "; without it: figures that were recorded once")
+    add_records(parser)
     parser.add_argument(
         "--html", metavar="FILE", type=Path, help="also write a page with tables and bars"
     )
@@ -61,10 +62,10 @@ def run(args: argparse.Namespace, out: Output) -> int:
     """Compare every model; exit code 1 if the gate is shut."""
     board = board_of(args)
     library = cmsis_nn_of(args, board)
-    with out.progress() as progress, utvm_deploy.connect(board, port=args.port) as device:
+    with out.progress() as progress, utvm_deploy.connect(board, **connection(args)) as device:
         if args.dry_run:
             return _dry_run(args, board, library, progress)
-        found = [_compare(path, device, library, progress) for path in args.models]
+        found = [_compare(path, device, library, args.records, progress) for path in args.models]
     _check_names(found)
     figure = next(iter(found[0].ours))
     for comparison in found:
@@ -87,20 +88,29 @@ def _dry_run(
         for kernels in ("best", CMSIS_NN) if library else ("best",):
             progress(f"compiling {path.name} for {board.name} ({kernels})", 0, 1)
             compiled = utvm_deploy.compile(
-                path, board, kernels=kernels, cmsis_nn=library, scratch=AUTO
+                path,
+                board,
+                kernels=kernels,
+                cmsis_nn=library,
+                scratch=AUTO,
+                records=args.records,
             )
             dry_run_step(board, compiled)
     return 0
 
 
 def _compare(
-    path: Path, device: Device, library: CmsisNn | None, progress: Progress
+    path: Path,
+    device: Device,
+    library: CmsisNn | None,
+    records: Path | None,
+    progress: Progress,
 ) -> ModelComparison:
     board = device.board
     graph = load_model(path)
     samples = random_samples(graph, 1)
     progress(f"compiling {path.name} for {board.name}", 0, 1)
-    ours = utvm_deploy.compile(path, board, scratch=AUTO)
+    ours = utvm_deploy.compile(path, board, scratch=AUTO, records=records)
     check_fits(ours, board)
     if library is None:
         measured = run_engine(device, ours, samples, progress)
@@ -113,7 +123,7 @@ def _compare(
     smaller = with_tcm_alone(board)
     if smaller is None or not found.is_modelled:
         return found
-    ours = utvm_deploy.compile(path, smaller, scratch=AUTO)
+    ours = utvm_deploy.compile(path, smaller, scratch=AUTO, records=records)
     theirs = utvm_deploy.compile(path, smaller, kernels=CMSIS_NN, cmsis_nn=library, scratch=AUTO)
     elsewhere = compare_elsewhere(smaller, ours, theirs, samples, progress)
     return replace(found, elsewhere=elsewhere)

@@ -28,12 +28,24 @@ def add_compile_options(parser: argparse.ArgumentParser, *, scratch: str = AUTO)
         "CMSIS-NN where it has a function, else ours; default: %(default)s",
     )
     add_cmsis_nn(group, "for --kernels cmsis-nn, ")
+    add_records(group)
     group.add_argument(
         "--scratch",
         choices=SCRATCH_PLACES,
         default=scratch,
         help="where layers have their working memory: in the arena, on the stack, or (auto) on the "
         "stack if it alone lies in tightly coupled RAM; default: %(default)s",
+    )
+
+
+def add_records(parser: Any) -> None:
+    """--records."""
+    parser.add_argument(
+        "--records",
+        metavar="R.jsonl",
+        type=Path,
+        help="what `utvm tune` measured: each layer is compiled as was fastest; without it, and "
+        "for what it does not know, by the records that come with utvm",
     )
 
 
@@ -51,7 +63,12 @@ def compile_options(args: argparse.Namespace, board: Board) -> dict[str, Any]:
             f"Include/ and a libcmsis-nn.a built for {board.cpu.core} (--cmsis-nn DIR, or "
             f"{CMSIS_NN_VARIABLE})"
         )
-    return {"kernels": args.kernels, "cmsis_nn": library, "scratch": args.scratch}
+    return {
+        "kernels": args.kernels,
+        "cmsis_nn": library,
+        "scratch": args.scratch,
+        "records": args.records,
+    }
 
 
 def refuse_compile_options(args: argparse.Namespace) -> None:
@@ -63,6 +80,7 @@ def refuse_compile_options(args: argparse.Namespace) -> None:
             ("--cmsis-nn", args.cmsis_nn is not None),
             ("--cmsis-nn-library", args.cmsis_nn_library is not None),
             ("--scratch", args.scratch != AUTO),
+            ("--records", args.records is not None),
         )
         if is_given
     ]

@@ -266,6 +266,7 @@ def profile_summary(found: Profile, bounds: Bounds | None = None) -> dict[str, A
                 "kernel": item.layer.kernel,
                 "engine": item.layer.engine,
                 "why": item.layer.why,
+                "origin": item.layer.origin,
             }
             for item, bound in zip(found.layers, bounds or [None] * len(found.layers), strict=True)
         ],

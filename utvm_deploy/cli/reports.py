@@ -39,6 +39,7 @@ def compiled_summary(compiled: CompiledModel) -> dict[str, Any]:
                 "kernel": layer.kernel,
                 "engine": layer.engine,
                 "why": layer.why,
+                "origin": layer.origin,
                 "macs": layer.macs,
                 "weights_bytes": layer.weights_bytes,
                 "scratch_bytes": layer.scratch_bytes,

@@ -29,6 +29,9 @@ def shipped_records(core: str) -> Records:
 def records_for(core: str, own: Records | None) -> Records:
     """The user's records, if there are any, and the shipped ones."""
     shipped = shipped_records(core)
+    if own is not None and not any(record.setting.core == core for record in own):
+        cores = ", ".join(sorted({record.setting.core for record in own})) or "no core at all"
+        _log.warning("the records are of %s; there is nothing for %s in them", cores, core)
     return Records([*own, *shipped]) if own is not None else shipped
 
 
