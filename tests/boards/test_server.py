@@ -17,9 +17,11 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from test_probe import wait_until_gone
 
+import utvm_deploy
 from utvm_deploy.board import Board, load_board
 from utvm_deploy.errors import BoardError, DeviceError, LinkError, NoDevice, ProbeError
 from utvm_deploy.link.base import Task
@@ -257,3 +259,14 @@ def wait_for(port: int) -> None:
 def image_id(image: Image) -> str:
     text = (image.elf.parent.parent / "image_id.cmake").read_text()
     return text.split('[["')[1].split('"]]')[0]
+
+
+def test_a_device_runs_over_the_debug_link_of_a_real_board(desk: Board) -> None:
+    """No serial port is known for it, and none is needed."""
+    with utvm_deploy.connect(desk, link="debug") as device:
+        twice = device.load_module("void twice(int *x) { *x *= 2; }")["twice"]
+        x = device.tensor(np.array([21], np.int32))
+        twice(x)
+        assert x.numpy().tolist() == [42]
+        device.reset()
+        assert device.hello.workspace_size > 0

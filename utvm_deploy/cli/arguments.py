@@ -6,7 +6,7 @@ import argparse
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from utvm_deploy.board import Board, load_board
 from utvm_deploy.errors import UtvmError
@@ -44,7 +44,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 
 
 def add_board(parser: argparse.ArgumentParser, *, port: bool = False, needed: bool = True) -> None:
-    """--board, and --port where the verb talks to the board."""
+    """--board; --port, --probe, --serial and --link where the verb talks to the board."""
     default = os.environ.get("UTVM_BOARD")
     parser.add_argument(
         "--board",
@@ -58,8 +58,36 @@ def add_board(parser: argparse.ArgumentParser, *, port: bool = False, needed: bo
             "--port",
             default=os.environ.get("UTVM_PORT"),
             help="where a real board's link is (/dev/ttyACM0, socket://host:port); "
-            "default: $UTVM_PORT, then bench.toml",
+            "default: $UTVM_PORT, then bench.toml, then USB",
         )
+        parser.add_argument(
+            "--probe",
+            default=os.environ.get("UTVM_PROBE"),
+            help="which of a real board's probes; default: $UTVM_PROBE, bench.toml, its first",
+        )
+        parser.add_argument(
+            "--serial",
+            default=os.environ.get("UTVM_SERIAL"),
+            help="the probe's serial number; default: $UTVM_SERIAL, then bench.toml",
+        )
+        parser.add_argument(
+            "--link",
+            help="monitor, debug or monitor+debug; default: as the board's file has it",
+        )
+
+
+class Connection(TypedDict):
+    """What ``connect`` is told of where a board hangs."""
+
+    port: str | None
+    probe: str | None
+    serial: str | None
+    link: str | None
+
+
+def connection(args: argparse.Namespace) -> Connection:
+    """What ``add_board`` with a port asked for."""
+    return Connection(port=args.port, probe=args.probe, serial=args.serial, link=args.link)
 
 
 def add_name(parser: argparse.ArgumentParser) -> None:

@@ -73,7 +73,8 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         action="store_true",
         help="leave the latency report out, which needs the board to run on this computer",
     )
-    parser.set_defaults(port=None, usage_error=parser.error)
+    # Latency is measured on this computer only.
+    parser.set_defaults(port=None, probe=None, serial=None, link=None, usage_error=parser.error)
 
 
 def run(args: argparse.Namespace, out: Output) -> int:

@@ -41,8 +41,16 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 
     flash = add_verb(actions, common, "flash", "put the built image on its board", run_flash)
     flash.add_argument("directory", metavar="DIR", type=Path)
-    flash.add_argument("--probe", help="which of the board's probes; default: its first")
-    flash.add_argument("--serial", default=os.environ.get("UTVM_SERIAL"), help="probe's serial")
+    flash.add_argument(
+        "--probe",
+        default=os.environ.get("UTVM_PROBE"),
+        help="which of the board's probes; default: $UTVM_PROBE, bench.toml, its first",
+    )
+    flash.add_argument(
+        "--serial",
+        default=os.environ.get("UTVM_SERIAL"),
+        help="serial number of the probe; default: $UTVM_SERIAL, then bench.toml",
+    )
 
 
 def run_create(args: argparse.Namespace, out: Output) -> int:

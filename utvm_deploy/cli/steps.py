@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import utvm_deploy
 from utvm_deploy.board import Board
+from utvm_deploy.cli.arguments import connection
 from utvm_deploy.cli.compile_options import compile_options
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.device import CYCLES, DeviceModel
@@ -43,5 +44,5 @@ def load_step(
 ) -> Iterator[DeviceModel]:
     """Build the image, start it and give the model on the device."""
     progress(f"building the image and starting {board.name}", 0, 1)
-    with utvm_deploy.connect(board, port=args.port, timing=timing) as device:
+    with utvm_deploy.connect(board, timing=timing, **connection(args)) as device:
         yield device.load(compiled)

@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from utvm_deploy.board import Board
-from utvm_deploy.cli.arguments import Verbs, add_board, add_verb, board_of, positive
+from utvm_deploy.cli.arguments import (
+    Verbs,
+    add_board,
+    add_verb,
+    board_of,
+    connection,
+    positive,
+)
 from utvm_deploy.cli.output import Output
 from utvm_deploy.device import connect
 from utvm_deploy.errors import TuneError
@@ -42,7 +49,6 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         help="where measurements are kept; what is there already is not measured again",
     )
     parser.add_argument("--seed", type=int, default=0, help="of the search; default: 0")
-    parser.add_argument("--link", help="link to measure over; default: the fastest of the board")
     parser.add_argument(
         "--show-space", action="store_true", help="list every candidate and measure none"
     )
@@ -117,9 +123,11 @@ def _tune(args: argparse.Namespace, works: Sequence[Any], board: Board, out: Out
         ">gain",
         "candidate",
     ]
+    where = connection(args)
+    where["link"] = where["link"] or fastest_link(board)
     with (
         RecordsFile(args.records) as file,
-        connect(board, port=args.port, link=args.link or fastest_link(board)) as device,
+        connect(board, **where) as device,
         out.live_table(columns) as show,
     ):
 

@@ -48,6 +48,7 @@ from utvm_deploy.probe import (
     choose_link,
     describe_fault,
     needs_debugger,
+    needs_line,
     open_link,
 )
 from utvm_deploy.probe import start as start_board
@@ -78,6 +79,8 @@ class Device:
         board: Board,
         *,
         port: str | None = None,
+        probe: str | None = None,
+        serial: str | None = None,
         link: str | None = None,
         strict: bool = False,
         timing: str = CYCLES,
@@ -86,7 +89,7 @@ class Device:
             raise BoardError(f"no timing {timing!r}; there are {' and '.join(TIMINGS)}")
         self.board = board
         self._timing = timing
-        self._port = port
+        self._port, self._probe, self._serial = port, probe, serial
         self._link_kind = choose_link(board, link)
         self._is_strict = strict
         self._resources = ExitStack()
@@ -136,6 +139,9 @@ class Device:
                     self.board,
                     image,
                     port=self._port,
+                    probe=self._probe,
+                    serial=self._serial,
+                    has_line=needs_line(self._link_kind),
                     has_debug_stream=needs_debugger(self._link_kind),
                     with_cycle_model=self._timing == CYCLES,
                 )
@@ -466,17 +472,23 @@ def connect(
     board: Board | str | Path,
     *,
     port: str | None = None,
+    probe: str | None = None,
+    serial: str | None = None,
     link: str | None = None,
     strict: bool = False,
     timing: str = CYCLES,
 ) -> Device:
     """A device on ``board`` (a name, a board file or a ``Board``).
 
-    ``port`` is where a real board's link is (``/dev/ttyACM0``, ``socket://host:port``); without it
-    ``bench.toml`` is asked. ``link`` is ``monitor``, ``debug`` or ``monitor+debug`` (batches over
-    the monitor, much memory through the debugger); without it the board file decides. ``strict``
-    runs each call at once, for looking for errors. ``timing`` "instructions" runs an emulated board
-    without its cycle model, about twice as fast. Nothing is started until the device is used.
+    ``port`` is where a real board's link is (``/dev/ttyACM0``, ``socket://host:port``), ``probe``
+    which of its file's probes flashes it, ``serial`` that probe's serial number, where there are
+    several; what is left open ``bench.toml`` says, then USB. ``link`` is ``monitor``, ``debug`` or
+    ``monitor+debug`` (batches over the monitor, much memory through the debugger); without it the
+    board file decides. ``strict`` runs each call at once, for looking for errors. ``timing``
+    "instructions" runs an emulated board without its cycle model, about twice as fast. Nothing is
+    started until the device is used.
     """
     found = board if isinstance(board, Board) else load_board(board)
-    return Device(found, port=port, link=link, strict=strict, timing=timing)
+    return Device(
+        found, port=port, probe=probe, serial=serial, link=link, strict=strict, timing=timing
+    )
