@@ -29,6 +29,7 @@ from utvm_deploy.kernels.movement import lower_pad, lower_reshape
 from utvm_deploy.kernels.mve.lowering import MVE_LOWERINGS
 from utvm_deploy.kernels.pool import lower_pool
 from utvm_deploy.kernels.softmax import lower_softmax
+from utvm_deploy.kernels.thumb.lowering import THUMB_LOWERINGS
 
 Lowering = Callable[[Graph, Operator], KernelCall]
 #: Takes the generic call, which it replaces; a text says why it does not.
@@ -85,6 +86,7 @@ LOWERINGS: Mapping[str, Lowering] = {
 FAMILIES: Mapping[str, tuple[Callable[[Core], bool], Mapping[str, FamilyLowering]]] = {
     "mve": (lambda core: core.mve, MVE_LOWERINGS),
     "dsp": (lambda core: core.dsp, DSP_LOWERINGS),
+    "thumb": (lambda core: core.is_arm and not core.dsp, THUMB_LOWERINGS),
 }
 
 

@@ -1,0 +1,300 @@
+"""The matrix product of convolutions and fully connected layers: tiles of P pixels by C channels.
+
+Every product needs a byte of each side in a register of its own, so a tile of P x C costs P + C
+loads for P x C products. 2 x 4 fills the registers: eight accumulators, three pointers, three
+bytes. What is left of the pixels is done one by one.
+
+Layouts, for channel o = C group + slot:
+    pixels   int8  [pixel][depth], ``pitch`` bytes from pixel to pixel
+    weights  int8  [group][depth][slot]
+    scaling  int32 [group][bias, multiplier, offset, shift][slot]
+    limits   int32 [low, high]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from utvm_deploy.cores.timing_m4 import CORTEX_M4
+from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.dsp.assembly import Instruction, load, multiply_add
+from utvm_deploy.kernels.dsp.routine import Routine
+from utvm_deploy.kernels.dsp.scaling import Scaling
+from utvm_deploy.kernels.naked import naked_function
+from utvm_deploy.kernels.thumb.code import CONDITION, c_body, clamped, scaled
+
+PARAMETERS = (
+    "const int8_t *pixels",
+    "const int8_t *weights",
+    "const int32_t *scaling",
+    "const int32_t *limits",
+    "int8_t *output",
+    "int32_t count",
+    "int32_t channels",
+    "int32_t depth",
+    "int32_t pitch",
+)
+ROWS = 4  # of the scaling table
+
+# Slots on the stack.
+_X = 0  # where the next tile begins
+_OUTPUT = 4
+_LEFT = 8  # pixels
+_PANEL = 12  # weights of this group
+_FIRST = 16
+_COLUMN = 20  # where the first tile of this group went
+_COUNT = 24
+_CHANNELS_LEFT = 28
+_CHANNELS = 32
+_PITCH = 36
+_LOW = 40
+_HIGH = 44
+_CLAMPS = 48  # limits narrower than int8
+_DEPTH = 52
+_STEPS = 56  # the depth in whole steps
+_END = 60
+_SCALING = 64
+_FRAME_BYTES = 68
+_SAVED_BYTES = 36
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A register tile, and how many products deep its loop is written out."""
+
+    pixels: int
+    channels: int
+    step: int = 4
+
+    @property
+    def label(self) -> str:
+        """As in ``tile=2x4``."""
+        return f"{self.pixels}x{self.channels}"
+
+    @property
+    def function(self) -> str:
+        """The C function's name."""
+        return f"utvm_thumb_gemm_{self.label}_{self.step}"
+
+
+TILES = (Tile(2, 4), Tile(3, 2), Tile(2, 3), Tile(1, 4), Tile(2, 2), Tile(2, 4, 8))
+
+
+def pack_weights(weights: Array, tile: Tile) -> Array:
+    """[channels, depth] -> the layout above."""
+    channels, depth = weights.shape
+    groups = -(-channels // tile.channels)
+    filled = np.zeros((groups * tile.channels, depth), dtype=np.int8)
+    filled[:channels] = weights
+    split = filled.reshape(groups, tile.channels, depth).transpose(0, 2, 1)
+    return np.ascontiguousarray(split).reshape(-1)
+
+
+def pack_scaling(rows: Scaling, tile: Tile) -> Array:
+    """Bias, multiplier, offset, shift of each channel -> the layout above."""
+    channels = rows.bias.size
+    groups = -(-channels // tile.channels)
+    filled = np.zeros((ROWS, groups * tile.channels), dtype=np.int32)
+    filled[3] = 1
+    for index, row in enumerate(rows):
+        filled[index, :channels] = row
+    split = filled.reshape(ROWS, groups, tile.channels).transpose(1, 0, 2)
+    return np.ascontiguousarray(split).reshape(-1)
+
+
+@lru_cache(maxsize=16)
+def gemm_text(tile: Tile) -> str:
+    """The C text of the tile's function."""
+    body = c_body("utvm_thumb_gemm").replace("SLOTS", str(tile.channels))
+    return naked_function(tile.function, PARAMETERS, _Writer(tile).lines(), body, CONDITION)
+
+
+class _Writer:
+    """Writes the function for a tile."""
+
+    def __init__(self, tile: Tile) -> None:
+        self.tile = tile
+        self.routine = Routine(CORTEX_M4)
+        # r0 and, with more than one pixel, r2 and r3 point into pixels; r1 at weights.
+        self.pointers = ("r0", "r2", "r3")[: tile.pixels]
+        registers = [f"r{n}" for n in range(4, 12)]
+        count = tile.pixels * tile.channels
+        self.sums = [registers[p * tile.channels : (p + 1) * tile.channels]
+                     for p in range(tile.pixels)]  # fmt: skip
+        free = [r for r in ("r2", "r3") if r not in self.pointers]
+        self.bytes = [*free, *registers[count:], "r12", "lr"]
+
+    def lines(self) -> list[str]:
+        r, tile = self.routine, self.tile
+        arguments = _FRAME_BYTES + _SAVED_BYTES
+        r.plain(
+            "push {r4-r11, lr}",
+            f"sub sp, #{_FRAME_BYTES}",
+            f"str r0, [sp, #{_FIRST}]",
+            f"str r1, [sp, #{_PANEL}]",
+            f"str r2, [sp, #{_SCALING}]",
+            "ldrd r0, r1, [r3]",
+            f"strd r0, r1, [sp, #{_LOW}]",
+            "adds r0, #128",
+            "subs r1, #127",
+            "orrs r0, r1",
+            f"str r0, [sp, #{_CLAMPS}]",
+            f"add r0, sp, #{arguments}",
+            "ldm r0, {r0, r1, r2, r3, r4}",
+            f"strd r0, r1, [sp, #{_COLUMN}]",
+            f"strd r2, r2, [sp, #{_CHANNELS_LEFT}]",
+            f"str r4, [sp, #{_PITCH}]",
+            f"bic r4, r3, #{tile.step - 1}",
+            f"strd r3, r4, [sp, #{_DEPTH}]",
+        )
+        r.label("1")  # another group of channels
+        r.plain(
+            f"ldrd r0, r1, [sp, #{_FIRST}]",
+            f"ldr r2, [sp, #{_COUNT}]",
+            f"strd r0, r1, [sp, #{_X}]",
+            f"str r2, [sp, #{_LEFT}]",
+        )
+        if tile.pixels > 1:
+            r.plain(f"cmp r2, #{tile.pixels}", "blt 3f")
+            r.label("2")
+            self._tile(tile.pixels, 10)
+            r.plain(f"cmp r2, #{tile.pixels}", "bge 2b")
+            r.label("3")
+            r.plain("cmp r2, #0", "beq 5f")
+        r.label("4")
+        self._tile(1, 20)
+        r.plain("cmp r2, #0", "bgt 4b")
+        r.label("5")
+        r.plain(
+            f"ldr r0, [sp, #{_PANEL}]",
+            f"ldr r1, [sp, #{_DEPTH}]",
+            f"ldr r2, [sp, #{_SCALING}]",
+            f"ldr r3, [sp, #{_COLUMN}]",
+            f"ldr r4, [sp, #{_CHANNELS_LEFT}]",
+            *(["mov r5, r1"] if tile.channels == 3 else []),
+            *({2: ["add r0, r0, r1, lsl #1"], 4: ["add r0, r0, r1, lsl #2"],
+               3: ["add r0, r0, r1, lsl #1", "add r0, r5"]}[tile.channels]),
+            f"adds r2, #{4 * ROWS * tile.channels}",
+            f"adds r3, #{tile.channels}",
+            f"subs r4, #{tile.channels}",
+            f"str r0, [sp, #{_PANEL}]",
+            f"str r2, [sp, #{_SCALING}]",
+            f"str r3, [sp, #{_COLUMN}]",
+            f"str r4, [sp, #{_CHANNELS_LEFT}]",
+            "bgt 1b",
+            f"add sp, #{_FRAME_BYTES}",
+            "pop {r4-r11, pc}",
+        )  # fmt: skip
+        return r.lines
+
+    def _tile(self, pixels: int, label: int) -> None:
+        """One tile; leaves in r2 how many pixels are left."""
+        r, channels = self.routine, self.tile.channels
+        first = self.sums[0]
+        r.plain(
+            f"ldr r0, [sp, #{_X}]",
+            f"ldr r12, [sp, #{_PITCH}]",
+            *(f"add {b}, {a}, r12" for a, b in zip(self.pointers, self.pointers[1:pixels],
+                                                   strict=False)),
+            f"ldr r1, [sp, #{_SCALING}]",
+            f"ldm r1, {{{', '.join(first)}}}",
+            f"ldr r1, [sp, #{_PANEL}]",
+            *(f"mov {b}, {a}" for row in self.sums[1:pixels]
+              for a, b in zip(first, row, strict=True)),
+            # Loads count from one place before.
+            *(f"subs {p}, #1" for p in self.pointers[:pixels]),
+            f"subs r1, #{channels}",
+            f"ldr r12, [sp, #{_STEPS}]",
+            "cmp r12, #0",
+            "add r12, r0",
+            f"str r12, [sp, #{_END}]",
+            f"beq {label + 1}f",
+        )  # fmt: skip
+        self._loop(pixels, label, self.tile.step)
+        r.label(f"{label + 1}")
+        r.plain(
+            f"ldr r12, [sp, #{_X}]",
+            f"ldr lr, [sp, #{_DEPTH}]",
+            "add r12, lr",
+            "subs r12, #1",
+            "cmp r0, r12",
+            f"beq {label + 3}f",
+            f"str r12, [sp, #{_END}]",
+        )
+        self._loop(pixels, label + 2, 1)
+        r.label(f"{label + 3}")
+        self._finish(pixels, label)
+
+    def _loop(self, pixels: int, label: int, step: int) -> None:
+        r, channels = self.routine, self.tile.channels
+        code: list[Instruction] = []
+        for k in range(1, step + 1):
+            # Every byte register in turn: the longer one is left alone, the more loads can come
+            # one behind the other.
+            ring = list(self.bytes)
+            last = k == step
+            xs = []
+            for pointer in self.pointers[:pixels]:
+                x = ring.pop(0)
+                xs.append(x)
+                code.append(load(x, pointer, k, size="sb", write_back=last))
+            for c in range(channels):
+                w = ring[c % len(ring)]
+                offset = channels * (k - 1) + c + channels
+                is_last = last and c == channels - 1
+                if (last and not is_last) or is_last:
+                    code.append(load(w, "r1", offset, size="sb"))
+                else:
+                    code.append(load(w, "r1", offset, size="sb"))
+                code += [
+                    multiply_add("mla", self.sums[p][c], xs[p], w, self.sums[p][c])
+                    for p in range(pixels)
+                ]
+        r.label(f"{label}", is_loop=True)
+        r.straight(code, is_loop=True)
+        r.plain(
+            f"ldr r12, [sp, #{_END}]",
+            f"adds r1, #{channels * step}",
+            "cmp r0, r12",
+            f"bne {label}b",
+        )
+
+    def _finish(self, pixels: int, label: int) -> None:
+        r, channels = self.routine, self.tile.channels
+        code = [load("r0", "sp", _SCALING)]
+        for c in range(channels):
+            code += [load(t, "r0", 4 * (row * channels + c))
+                     for row, t in ((1, "r1"), (2, "r3"), (3, "r12"))]  # fmt: skip
+            for p in range(pixels):
+                code += scaled(self.sums[p][c], "r1", "r3", "r12", "r2", "lr")
+        r.straight(code)
+        r.plain(f"ldr r0, [sp, #{_CLAMPS}]", f"cbz r0, {label + 4}f",
+                f"ldrd r0, r1, [sp, #{_LOW}]")  # fmt: skip
+        for row in self.sums[:pixels]:
+            for register in row:
+                r.plain(*clamped(register, "r0", "r1"))
+        r.label(f"{label + 4}")
+        r.plain(
+            f"ldrd r0, r1, [sp, #{_X}]",
+            f"ldr r2, [sp, #{_PITCH}]",
+            f"ldr r3, [sp, #{_CHANNELS}]",
+            f"ldr r12, [sp, #{_CHANNELS_LEFT}]",
+        )
+        r.plain(*["add r0, r2"] * pixels)
+        for p in range(pixels):
+            for c in range(channels):
+                if c:
+                    r.plain(f"cmp r12, #{c + 1}", "it ge",
+                            f"strbge {self.sums[p][c]}, [r1, #{c}]")  # fmt: skip
+                else:
+                    r.plain(f"strb {self.sums[p][c]}, [r1]")
+            r.plain("add r1, r3")
+        r.plain(
+            f"ldr r2, [sp, #{_LEFT}]",
+            f"strd r0, r1, [sp, #{_X}]",
+            f"subs r2, #{pixels}",
+            f"str r2, [sp, #{_LEFT}]",
+        )

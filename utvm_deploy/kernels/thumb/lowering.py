@@ -1,0 +1,73 @@
+"""Operator -> call of a Thumb-2 kernel, or the reason why there is none for the case.
+
+What a kernel multiplies by is taken from the generic call, which has it in the reference's form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from utvm_deploy.candidate import Candidate
+from utvm_deploy.graph.model import Array, Graph, Operator
+from utvm_deploy.kernels.call import KernelCall
+from utvm_deploy.kernels.conv2d import Conv2D
+from utvm_deploy.kernels.depthwise import DepthwiseConv2D
+from utvm_deploy.kernels.dsp.scaling import Scaling, short_scaling
+from utvm_deploy.kernels.mve.lowering import constants, scalars
+from utvm_deploy.kernels.operands import input_of, quantization_of
+from utvm_deploy.kernels.thumb.conv2d import thumb_conv2d_call
+
+#: Takes the generic call, which it replaces, the core, and what to choose (None: the default).
+ThumbLowering = Callable[[Graph, Operator, KernelCall, str, Candidate | None], KernelCall | str]
+
+
+def lower_conv2d(
+    graph: Graph, operator: Operator, call: KernelCall, core: str, candidate: Candidate | None
+) -> KernelCall | str:
+    """CONV_2D."""
+    assert isinstance(call.kernel, Conv2D)
+    return _convolution(graph, operator, call, constants(call)["weights"], candidate)
+
+
+def lower_depthwise(
+    graph: Graph, operator: Operator, call: KernelCall, core: str, candidate: Candidate | None
+) -> KernelCall | str:
+    """DEPTHWISE_CONV_2D; of a single channel it is a CONV_2D."""
+    assert isinstance(call.kernel, DepthwiseConv2D)
+    by_output = np.moveaxis(constants(call)["weights"], 2, 0)[..., np.newaxis]
+    if call.kernel.channels == 1:
+        return _convolution(graph, operator, call, by_output, candidate)
+    return "more than one channel"
+
+
+def _convolution(
+    graph: Graph,
+    operator: Operator,
+    call: KernelCall,
+    weights: Array,
+    candidate: Candidate | None,
+) -> KernelCall | str:
+    assert isinstance(call.kernel, Conv2D | DepthwiseConv2D)
+    scaling = _scaling(call, weights)
+    if isinstance(scaling, str):
+        return scaling
+    numbers = scalars(call)
+    border = quantization_of(input_of(graph, operator, 0)[1]).zero_point
+    limits = numbers["low"], numbers["high"]
+    window = call.kernel.window
+    return thumb_conv2d_call(call, window, weights, scaling, border, limits, candidate)
+
+
+def _scaling(call: KernelCall, weights: Array) -> Scaling | str:
+    """``weights`` have the output channel first."""
+    tables = constants(call)
+    zero_point = scalars(call)["output_zero_point"]
+    return short_scaling(tables["bias"], weights, tables["multiplier"], tables["shift"], zero_point)
+
+
+THUMB_LOWERINGS: Mapping[str, ThumbLowering] = {
+    "CONV_2D": lower_conv2d,
+    "DEPTHWISE_CONV_2D": lower_depthwise,
+}
