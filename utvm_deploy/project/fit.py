@@ -17,9 +17,14 @@ RUNTIME_FLASH_BYTES = 10 * 1024
 
 def with_stack_for(compiled: CompiledModel | None, board: Board) -> Board:
     """The board with a stack that holds the model's scratch too, where the model wants it there."""
-    if compiled is None or not compiled.stack_bytes or board.is_host:
+    return board if compiled is None else with_larger_stack(board, compiled.stack_bytes)
+
+
+def with_larger_stack(board: Board, more_bytes: int) -> Board:
+    """The board with a stack that holds so much more than usual."""
+    if not more_bytes or board.is_host:
         return board
-    wanted = board.project.stack_bytes + compiled.stack_bytes
+    wanted = board.project.stack_bytes + more_bytes
     # Whole eighths of a power of two, which every memory protection unit can guard.
     grain = max((1 << (wanted - 1).bit_length()) // 8, 32)
     size = -(-wanted // grain) * grain

@@ -22,7 +22,7 @@ from utvm_deploy.board import Board
 from utvm_deploy.candidate import Candidate
 from utvm_deploy.compiler.c_text import c_type
 from utvm_deploy.compiler.lower_c import CFunction, lower_to_c
-from utvm_deploy.errors import UtvmError
+from utvm_deploy.errors import CompileError, UtvmError
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall, LibraryKernel, ScalarArgument
 from utvm_deploy.kernels.lowering import lower
@@ -72,9 +72,10 @@ class Builder:
         try:
             call, function, text = self._text(graph, operator, candidate)
         except UtvmError as error:
-            failed: Future[Built] = Future()
-            failed.set_exception(error)
-            return failed
+            return _failed(error)
+        except RuntimeError as error:  # TVM's own: a schedule that cannot be
+            reason = str(error).strip().partition("\n")[0]
+            return _failed(CompileError(f"TVM refuses {candidate.label!r}: {reason}"))
         fits = function.scratch_bytes <= self._stack_bytes
         text += _wrapper(call, function, fits)
         return self._pool.submit(self._compile, candidate, call, function, text, fits)
@@ -104,6 +105,12 @@ class Builder:
         name = function.name
         module = compile_module({"candidate.c": text}, self._board, name=name, flags=FLAGS)
         return Built(candidate, call, function, module, fits)
+
+
+def _failed(error: UtvmError) -> Future[Built]:
+    failed: Future[Built] = Future()
+    failed.set_exception(error)
+    return failed
 
 
 def kernel_text(functions: Sequence[CFunction]) -> str:

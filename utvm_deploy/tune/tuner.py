@@ -18,7 +18,8 @@ from utvm_deploy.candidate import GENERIC, Candidate
 from utvm_deploy.compiler.options import AUTO, STACK, max_stack_scratch, scratch_place
 from utvm_deploy.device import Device
 from utvm_deploy.errors import MissingTool, TuneError, UtvmError
-from utvm_deploy.project.build import compiler_version
+from utvm_deploy.project.build import build_image, compiler_version
+from utvm_deploy.project.fit import with_larger_stack
 from utvm_deploy.records import NEAREST, Measurement, Record, RecordsFile, Setting, now
 from utvm_deploy.tune.build import FLAGS, Builder, Built
 from utvm_deploy.tune.measure import Job, Measurer
@@ -120,13 +121,14 @@ def tune(
     """
     board = device.board
     check_tunable(board)
+    # The scratch of compiled models lies there, too, where that is the better place.
+    stack = 0
+    if scratch_place(board, AUTO) == STACK and not board.is_host:
+        stack = max_stack_scratch(board)
+        device.start(build_image(None, with_larger_stack(board, stack)))
     measurer = Measurer(device)
     setting = setting_of(board, measurer.unit)
     loop = _Loop(works, measurer, file, setting, trials, minutes, seed, watch)
-    # The scratch of compiled models lies there, too.
-    stack = max_stack_scratch(board) if scratch_place(board, AUTO) == STACK else 0
-    if board.is_host:
-        stack = 0
     with Builder(board, stack, os.cpu_count() or 1) as builder:
         return loop.run(builder)
 
