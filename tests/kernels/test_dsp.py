@@ -24,7 +24,8 @@ from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.quantize import quantize_multipliers, requantized
 
 ACTIVATIONS = ("NONE", "RELU", "RELU6", "RELU_N1_TO_1")
-# height, width, channels, outputs (0: depthwise), kernel, stride, dilation, padding
+# height, width, channels, outputs (0, -1 ...: depthwise, for each channel one more), kernel,
+# stride, dilation, padding
 SHAPES = [
     (1, 1, 1, 1, (1, 1), 1, 1, "VALID"),
     (1, 2, 70, 3, (1, 1), 1, 1, "SAME"),
@@ -43,6 +44,12 @@ SHAPES = [
     (8, 5, 3, 0, (5, 5), 1, 1, "SAME"),
     (8, 13, 6, 0, (2, 7), (2, 1), 2, "SAME"),
     (11, 3, 16, 0, (4, 1), 2, 1, "SAME"),
+    (5, 9, 3, -1, (3, 3), 1, 1, "SAME"),
+    (4, 6, 6, -2, (5, 5), 2, 1, "SAME"),
+    (9, 11, 33, 0, (7, 7), 1, 1, "SAME"),
+    (6, 24, 5, 0, (3, 3), 1, 1, "SAME"),
+    (12, 18, 36, 0, (3, 4), 1, 1, "VALID"),
+    (3, 13, 4, 0, (9, 9), 1, 1, "SAME"),
 ]
 
 
@@ -52,13 +59,13 @@ def write_convolutions(path: Path) -> ModelWriter:
     for index, (height, width, channels, outputs, kernel, stride, dilation, padding) in enumerate(
         SHAPES
     ):
-        made = outputs or channels
-        shape = (outputs, *kernel, channels) if outputs else (1, *kernel, channels)
+        made = outputs if outputs > 0 else channels * (1 - outputs)
+        shape = (outputs, *kernel, channels) if outputs > 0 else (1, *kernel, made)
         weights, bias = weights_and_bias(rng, shape, made)
         weights[..., -1] //= 64  # scales far apart, and a channel of little weight
         x = m.input((1, height, width, channels), 0.05, int(rng.integers(-128, 128)))
-        convolution = m.conv2d if outputs else m.depthwise_conv2d
-        taps = kernel[0] * kernel[1] * (channels if outputs else 1)
+        convolution = m.conv2d if outputs > 0 else m.depthwise_conv2d
+        taps = kernel[0] * kernel[1] * (channels if outputs > 0 else 1)
         y = convolution(
             x,
             weights,
@@ -196,6 +203,9 @@ MICRO_KERNELS = (
     "utvm_gemm_16",
     "utvm_depthwise_3x3",
     "utvm_depthwise",
+    "utvm_planes_3x3_s1_odd_by_8_shifted",
+    "utvm_planes_3x3_s1_odd_by_3_single",
+    "utvm_planes_3x4_s1_by_6_partial",
     "utvm_dense_8",
     "utvm_dense_16",
     "utvm_dense_8_channels",

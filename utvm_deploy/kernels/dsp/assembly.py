@@ -246,6 +246,17 @@ def pack_halves(target: str, bottom: str, top: str, shift: int = 16) -> Instruct
     )
 
 
+def pack_tops(target: str, top: str, bottom: str) -> Instruction:
+    """pkhtb: the top half of one register, and below it that of another."""
+    return Instruction(
+        f"pkhtb {target}, {top}, {bottom}, asr #16",
+        Kind.PACK_TOP,
+        first=(top,),
+        second=(bottom,),
+        writes=(target,),
+    )
+
+
 def simd(name: str, target: str, left: str, right: str) -> Instruction:
     """Parallel arithmetic without flags."""
     return Instruction(

@@ -17,6 +17,7 @@ from utvm_deploy.kernels.dsp.add import EXACT_SHIFT, dsp_add_call
 from utvm_deploy.kernels.dsp.conv2d import dsp_conv2d_call
 from utvm_deploy.kernels.dsp.dense import dsp_dense_call
 from utvm_deploy.kernels.dsp.depthwise import dsp_depthwise_call
+from utvm_deploy.kernels.dsp.planes import dsp_planes_call
 from utvm_deploy.kernels.dsp.scaling import (
     LARGEST_SHIFT,
     SMALLEST_SHIFT,
@@ -37,6 +38,9 @@ from utvm_deploy.kernels.operands import (
 )
 from utvm_deploy.kernels.quantize import fold_input_offset, quantize_multipliers, requantized
 from utvm_deploy.kernels.window import Window
+
+#: Two ways to do depthwise convolutions.
+PLANES, PIXELS = "planes", "pixels"
 
 #: Takes the generic call, which it replaces, the core, and what to choose (None: the default).
 DspLowering = Callable[[Graph, Operator, KernelCall, str, Candidate | None], KernelCall | str]
@@ -70,14 +74,25 @@ def lower_depthwise(
     if call.kernel.channels == 1:
         by_output = by_output.reshape(by_output.shape[0], *weights.shape[1:3], 1)
         return _convolution(graph, operator, call, by_output, core, window)
-    if call.kernel.depth_multiplier > 1:
-        return "more than one output for each of several channels"
     scaling = _scaling(graph, operator, by_output)
     if isinstance(scaling, str):
         return scaling
     assert isinstance(operator.attributes, Convolution)
     border = quantization_of(input_of(graph, operator, 0)[1]).zero_point
     limits = operator.attributes.clamp
+    multiplier = call.kernel.depth_multiplier
+    method = candidate.choice("method") if candidate else None
+    # At larger strides too few outputs share what is widened.
+    wants_pixels = window.strides != (1, 1) and multiplier == 1
+    found: KernelCall | str = "it is to be done pixel by pixel"
+    if method == PLANES or (method is None and not wants_pixels):
+        found = dsp_planes_call(
+            call, window, weights[0], multiplier, scaling, border, limits, candidate
+        )
+    if isinstance(found, KernelCall) or method == PLANES:
+        return found
+    if multiplier > 1:
+        return f"more than one output for each of several channels, and {found}"
     return dsp_depthwise_call(call, window, weights[0], scaling, border, limits, core)
 
 

@@ -110,7 +110,8 @@ def tensorize(
     """Replace a block by a call, after comparing what it does with its meaning."""
     intrinsic = f"utvm_{name}"
     description = _intrinsic(reads, writes, meaning)
-    implementation = _intrinsic(reads, writes, lambda b: script.evaluate(call(b)))
+    # A tile may be part of a larger buffer: only the call's buffers may have strides.
+    implementation = _intrinsic(reads, writes, lambda b: script.evaluate(call(b)), is_strided=True)
     TensorIntrin.register(intrinsic, description, implementation, override=True)
     schedule.tensorize(schedule.get_sblock(name), intrinsic)
 
@@ -126,7 +127,11 @@ def pure(function: str, *arguments: Any) -> Any:
 
 
 def _intrinsic(
-    reads: Sequence[Operand], writes: Sequence[Operand], body: Callable[[Buffers], None]
+    reads: Sequence[Operand],
+    writes: Sequence[Operand],
+    body: Callable[[Buffers], None],
+    *,
+    is_strided: bool = False,
 ) -> Any:
     operands = [*reads, *writes]
     with IRBuilder() as builder, script.prim_func(s_tir=True):
@@ -134,7 +139,13 @@ def _intrinsic(
         handles = [script.arg(f"p_{one.name}", script.handle()) for one in operands]
         buffers: dict[str, Any] = {}
         for one, handle in zip(operands, handles, strict=True):
-            buffer = script.match_buffer(handle, one.shape, one.dtype, offset_factor=1)
+            outer = len(one.shape) - 1
+            strides = [tirx.Var(f"{one.name}_s{n}", "int32") for n in range(outer)]
+            buffer = script.match_buffer(
+                *(handle, one.shape, one.dtype),
+                offset_factor=1,
+                strides=[*strides, 1] if is_strided and outer else None,
+            )
             IRBuilder.name(one.name, buffer)
             buffers[one.name] = buffer
         with script.sblock("root"):

@@ -1,0 +1,335 @@
+"""DEPTHWISE_CONV_2D over planes: rows widened once, channels in blocks, several outputs at a time.
+
+Channels are done in blocks, so that the rows under a window, as int16, take little scratch. A block
+keeps a ring of rows in its planes; when its end is reached, the rows that stay move to the front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.candidate import Candidate
+from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.call import (
+    ConstantArgument,
+    KernelCall,
+    ScalarArgument,
+    TensorArgument,
+)
+from utvm_deploy.kernels.dsp import planes_code as code
+from utvm_deploy.kernels.dsp.routine import helper
+from utvm_deploy.kernels.dsp.scaling import Scaling
+from utvm_deploy.kernels.dsp.slide import slide_text
+from utvm_deploy.kernels.dsp.tensor_ir import (
+    Buffers,
+    Operand,
+    block,
+    extern,
+    import_c,
+    prim_func,
+    pure,
+    script,
+    tensorize,
+)
+from utvm_deploy.kernels.window import Window
+
+#: Bytes that the planes may take, unless the smallest block alone needs more.
+_FEW_BYTES = 2048
+_MOST_BYTES = 6144
+#: Channels of a block, best first: a line of a cache, or parts of one.
+BLOCKS = (32, 16, 8, 4)
+#: Output rows until the ring's rows move.
+PERIODS = (4, 3, 2, 1)
+
+
+@dataclass(frozen=True)
+class DspPlanes:
+    """Shape parameters of a depthwise convolution, and how it is computed."""
+
+    window: Window
+    channels: int
+    multiplier: int  # outputs of each channel
+    block: int  # channels at a time
+    period: int  # output rows until the ring's rows move
+    outputs: int  # at a time
+
+    @property
+    def name(self) -> str:
+        times = f"x{self.multiplier}" if self.multiplier > 1 else ""
+        return f"depthwise_{self.window.label}_{self.channels}{times}_dsp"
+
+    @property
+    def form(self) -> code.Form:
+        """What the inner block's code depends on."""
+        w = self.window
+        return code.form_of(
+            w.kernel, w.strides[1], w.left % 2, self.outputs, w.output_width, self.multiplier
+        )
+
+    @property
+    def ring(self) -> int:
+        """Rows of a plane."""
+        w = self.window
+        return w.strides[0] * (self.period - 1) + w.kernel[0]
+
+    @property
+    def columns(self) -> int:
+        """Columns of the image that windows see."""
+        return min(self.window.width, self.window.padded_width - self.window.left)
+
+    @property
+    def pitch(self) -> int:
+        """Columns of a plane."""
+        w, form = self.window, self.form
+        last = (w.output_width - 1) // self.outputs * self.outputs  # output of the last block
+        if form.tail != code.PARTIAL:
+            last = w.output_width - self.outputs
+        reach = last * w.strides[1] + form.reach
+        return max(reach, w.left + form.odd + -(-self.columns // 2) * 2)
+
+    @property
+    def scratch_bytes(self) -> int:
+        """What the planes of a block take."""
+        return min(self.block, self.channels) * self.ring * self.pitch * 2
+
+    @property
+    def geometry(self) -> Array:
+        """``struct utvm_planes_window``."""
+        w = self.window
+        values = (
+            *(w.height, w.width, self.channels, self.columns, w.kernel[0], w.strides[0], w.top),
+            *(w.left + self.form.odd, self.pitch, self.ring, self.period),
+        )
+        return np.array(values, dtype=np.int32)
+
+    def prim_func(self) -> Any:
+        w = self.window
+        outputs = self.channels * self.multiplier
+        image = Operand("image", (w.batch, w.height, w.width, self.channels), "int8")
+        geometry = Operand("geometry", (self.geometry.size,), "int32")
+        table = Operand("table", (outputs * self.form.channel_words,), "int32")
+        limits = Operand("limits", (2,), "int32")
+        output = Operand("output", (w.batch, w.output_height, w.output_width, outputs), "int8")
+
+        def slide(buffers: Buffers, number: int, loops: Any, first: int, count: int) -> None:
+            planes = self._ring(number, count)
+            with script.sblock(f"slide_{number}"):
+                vn, vb, vy = script.axis.remap("SSS", loops)
+                channel = vb * count + first
+                whole = (vn, *(slice(0, extent) for extent in image.shape[1:]))
+                script.reads(buffers["image"][whole], geometry.region(buffers))
+                script.writes(planes.region(buffers))
+                start = script.address_of(buffers["image"][vn, 0, 0, channel])
+                border = buffers["border"]
+                call = extern(
+                    *("utvm_slide", start, planes.start(buffers), vy, count, border),
+                    geometry.start(buffers),
+                )
+                script.evaluate(call)
+
+        def body(buffers: Buffers) -> None:
+            for number, (first, blocks, count) in enumerate(self._blocks):
+                planes, _, _, sums, _ = self._tile(number, count)
+                with script.grid(w.batch, blocks, w.output_height) as (n, b, y):
+                    slide(buffers, number, [n, b, y], first, count)
+                    with script.sblock(f"row_{number}"):
+                        vn, vb, vy = script.axis.remap("SSS", [n, b, y])
+                        channel = (vb * count + first) * self.multiplier
+                        base = vy % self.period * w.strides[0]
+                        made = count * self.multiplier
+                        words = self.form.channel_words
+                        entry = channel * words
+                        script.reads(
+                            buffers[planes.name][
+                                0:count, base : base + w.kernel[0], 0 : self.pitch
+                            ],
+                            buffers["table"][entry : entry + made * words],
+                            limits.region(buffers),
+                        )
+                        script.writes(
+                            sums.region(buffers),
+                            buffers["output"][vn, vy, 0 : w.output_width, channel : channel + made],
+                        )
+                        self._meaning(number, count, buffers, (vn, vy), base, channel)
+
+        temporaries: list[Operand] = []
+        for number, (*_, count) in enumerate(self._blocks):
+            temporaries += [self._ring(number, count), self._tile(number, count)[3]]
+        return prim_func([image, geometry, table, limits, "border", output], temporaries, body)
+
+    def schedule(self, sch: Any, core: str) -> str:
+        import_c(
+            sch,
+            helper("utvm_scale_doubled"),
+            code.planes_text(core, self.form),
+            slide_text(core),
+        )
+        for number, (_, _, count) in enumerate(self._blocks):
+            planes, table, limits, sums, output = self._tile(number, count)
+            tensorize(
+                sch,
+                f"row_{number}",
+                [planes, table, limits],
+                [sums, output],
+                partial(self._meaning, number, count),
+                partial(self._call, [planes, table, limits, output], count),
+            )
+        return (
+            f"DSP assembly, {self.outputs} outputs of a channel in registers, "
+            f"rows of {min(self.block, self.channels)} channels widened"
+        )
+
+    def _call(self, operands: list[Operand], count: int, buffers: Buffers) -> Any:
+        w, form = self.window, self.form
+        numbers = (
+            *(w.output_width, count * self.multiplier, self.channels * self.multiplier),
+            *(2 * self.pitch, 2 * self.pitch * self.ring, self.multiplier),
+            *(*w.kernel, form.stride, form.odd),
+        )
+        return extern(form.name, *(o.start(buffers) for o in operands), *numbers)
+
+    @property
+    def _blocks(self) -> Iterator[tuple[int, int, int]]:
+        """First channel, how many blocks, channels of each."""
+        count = min(self.block, self.channels)
+        whole, rest = divmod(self.channels, count)
+        yield 0, whole, count
+        if rest:
+            yield whole * count, 1, rest
+
+    def _ring(self, number: int, count: int) -> Operand:
+        return Operand(f"planes_{number}", (count, self.ring, self.pitch), "int16")
+
+    def _tile(self, number: int, count: int) -> tuple[Operand, Operand, Operand, Operand, Operand]:
+        """What a row of a block reads and writes."""
+        w = self.window
+        made = count * self.multiplier
+        return (
+            Operand(f"planes_{number}", (count, w.kernel[0], self.pitch), "int16"),
+            Operand("table", (made * self.form.channel_words,), "int32"),
+            Operand("limits", (2,), "int32"),
+            Operand(f"sums_{number}", (w.output_width, made), "int32"),
+            Operand("output", (w.output_width, made), "int8"),
+        )
+
+    def _meaning(
+        self,
+        number: int,
+        count: int,
+        buffers: Buffers,
+        row: tuple[Any, ...] = (),
+        base: Any = 0,
+        channel: Any = 0,
+    ) -> None:
+        """What a row of a block does; ``base`` of the ring, ``channel`` of the output."""
+        w, form = self.window, self.form
+        planes, sums = buffers[f"planes_{number}"], buffers[f"sums_{number}"]
+        table, limits = buffers["table"], buffers["limits"]
+        axes = [("x", w.output_width, "S"), ("c", count * self.multiplier, "S")]
+        window = [("r", form.rows, "R"), ("k", form.columns, "R")]
+
+        def entry(c: Any, word: Any) -> Any:
+            return table[(channel + c) * form.channel_words + word]
+
+        def bias(x: Any, c: Any) -> None:
+            script.buffer_store(sums, entry(c, form.rows * form.words), [x, c])
+
+        def product(x: Any, c: Any, r: Any, k: Any) -> None:
+            value = planes[c // self.multiplier, base + r, x * w.strides[1] + k + form.odd]
+            half = (k + form.odd) % 2
+            word = (k + form.odd) // 2
+            if form.stride % 2:
+                half = k // (form.columns - 1) if form.columns > 1 else 0
+                word = k - half
+            weight = (entry(c, r * form.words + word) << (16 - half * 16)) >> 16
+            script.buffer_store(sums, sums[x, c] + value.astype("int32") * weight, [x, c])
+
+        def requantize(x: Any, c: Any) -> None:
+            scales = [entry(c, form.rows * form.words + n) for n in (1, 2, 3)]
+            clamped = pure(
+                "utvm_clamp",
+                pure("utvm_scale_doubled", sums[x, c], *scales),
+                *(limits[0], limits[1]),
+            )
+            script.buffer_store(buffers["output"], clamped.astype("int8"), [*row, x, channel + c])
+
+        block(f"bias_{number}", axes, bias)
+        block(f"product_{number}", [*axes, *window], product)
+        block(f"requantize_{number}", axes, requantize)
+
+
+def dsp_planes_call(
+    call: KernelCall,
+    window: Window,
+    weights: Array,
+    multiplier: int,
+    scaling: Scaling,
+    border: int,
+    limits: tuple[int, int],
+    candidate: Candidate | None = None,
+) -> KernelCall | str:
+    """The call instead of the generic one; ``weights`` are [rows, columns, output channels]."""
+    if window.dilations != (1, 1):
+        return "planes know no dilation"
+    kernel = _chosen(window, weights.shape[2] // multiplier, multiplier, candidate)
+    if kernel is None:
+        return "a window too large for planes"
+    output = call.arguments[-1]
+    assert isinstance(output, TensorArgument)
+    arguments = (
+        call.arguments[0],
+        ConstantArgument("geometry", kernel.geometry),
+        ConstantArgument("weights", code.pack_table(weights, scaling, kernel.form)),
+        ConstantArgument("limits", np.array(limits, dtype=np.int32)),
+        ScalarArgument("border", border),
+        output,
+    )
+    return replace(call, kernel=kernel, arguments=arguments)
+
+
+def _chosen(
+    window: Window, channels: int, multiplier: int, candidate: Candidate | None
+) -> DspPlanes | None:
+    """The kernel with what is chosen, or the best by estimate."""
+    outputs = candidate.number("outputs") if candidate else None
+    block = candidate.number("channels") if candidate else None
+    period = candidate.number("period") if candidate else None
+    # A single block may have an odd number of outputs.
+    counts = [outputs] if outputs else [*code.OUTPUTS, window.output_width]
+    kernels = [
+        kernel
+        for count in counts
+        if (kernel := DspPlanes(window, channels, multiplier, 4, 1, count)).form.fits
+    ]
+    if not kernels:
+        return None
+    best = min(kernels, key=_cost_of_row)
+    activations = window.height * window.width * channels
+    activations += window.output_height * window.output_width * channels * multiplier
+    budget = min(max(activations // 7, _FEW_BYTES), _MOST_BYTES)
+    choices = [
+        replace(best, block=b, period=p)
+        for b in ((block,) if block else BLOCKS)
+        for p in ((period,) if period else PERIODS)
+        if period or p <= window.output_height
+    ]
+    return next((k for k in choices if k.scratch_bytes <= budget), choices[-1])
+
+
+def _cost_of_row(kernel: DspPlanes) -> float:
+    """About how many instructions a channel's row takes, those of wasted outputs included."""
+    form = kernel.form
+    blocks = -(-kernel.window.output_width // form.outputs)
+    products = sum(
+        code.product_of(form, column - form.odd - form.stride * output) is not None
+        for column in range(0, form.reach, 2)
+        for output in range(form.outputs)
+    )
+    row = products + form.reach // 2 + form.words + 2
+    overhead = {code.PARTIAL: 32, code.SHIFTED: 26, code.SINGLE: 16}[form.tail]
+    return blocks * (form.rows * row + 5.5 * form.outputs + overhead)
