@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from utvm_deploy.board_facts import (
@@ -25,6 +26,7 @@ from utvm_deploy.board_facts import (
     Region,
     Timer,
     UsbId,
+    Zephyr,
 )
 from utvm_deploy.cores.core import CORES
 from utvm_deploy.cores.timings import TIMINGS
@@ -46,9 +48,14 @@ __all__ = [
     "Region",
     "board_names",
     "load_board",
+    "with_template",
 ]
 
 TEMPLATES = ("host", "baremetal", "zephyr")
+# What a board file need not say.
+DEFAULT_STACK_BYTES = 4096
+DEFAULT_LINK = Link(kinds=(MONITOR_LINK,), baud=115_200)
+DEFAULT_PROBE = Probe(kinds=("west",), commands=(PROBE_PROGRAMS["west"].for_board({}),))
 FPUS = ("none", "single", "double")
 REGION_KINDS = ("flash", "ram", "tcm")
 TICK_UNITS = ("cycles", "instructions", "nanoseconds")
@@ -115,6 +122,39 @@ def load_board(name_or_path: str | Path) -> Board:
     return _read_board(files[given])
 
 
+def with_template(board: Board, template: str | None) -> Board:
+    """The board with this template as its first, and with what holds for images made from it."""
+    offered = board.project.templates
+    if template is None or template == offered[0]:
+        return board
+    if template not in offered:
+        hint = did_you_mean(template, offered)
+        raise BoardError(
+            f"{board.name} has no template {template!r}{hint} (it has {', '.join(offered)})"
+        )
+    templates = (template, *(other for other in offered if other != template))
+    return _as_zephyr(replace(board, project=replace(board.project, templates=templates)))
+
+
+def _as_zephyr(board: Board) -> Board:
+    """Where Zephyr rules: its device tree places data, and the monitor is the only link."""
+    zephyr = board.project.zephyr
+    if board.template != "zephyr" or zephyr is None:
+        return board
+    emulator = board.emulator
+    if emulator is not None:
+        own = zephyr.emulator_arguments
+        emulator = replace(
+            emulator, arguments=emulator.arguments if own is None else own, cycle_model=False
+        )
+    return replace(
+        board,
+        project=replace(board.project, vectors=None, data=None),
+        link=replace(board.link, kinds=(MONITOR_LINK,)),
+        emulator=emulator,
+    )
+
+
 def _board_files() -> dict[str, Path]:
     folders = [data_dir("boards")]
     extra = os.environ.get("UTVM_BOARDS")
@@ -132,7 +172,11 @@ def _read_board(path: Path) -> Board:
         raise top.error("name", f"{name!r} differs from the file's name {path.stem!r}")
     memory = _read_memory(top)
     cpu = _read_cpu(top.table("cpu"))
-    link = _read_link(top.table("link"))
+    # A board that Zephyr knows needs few words here.
+    is_short = top.table("project").strings("templates", TEMPLATES) == ("zephyr",)
+    link = DEFAULT_LINK
+    if top.has("link") or not is_short:
+        link = _read_link(top.table("link"))
     project = _read_project(top.table("project"), cpu, memory, link)
     emulator = _read_emulator(top.table("emulator"), cpu) if top.has("emulator") else None
     board = Board(
@@ -142,7 +186,9 @@ def _read_board(path: Path) -> Board:
         cpu=cpu,
         memory=memory,
         project=project,
-        probe=_read_probe(
+        probe=DEFAULT_PROBE
+        if is_short and not top.has("probe")
+        else _read_probe(
             top.table("probe"),
             emulator is not None,
             max((r for r in memory if r.kind == "flash"), key=lambda r: r.size).address,
@@ -152,7 +198,7 @@ def _read_board(path: Path) -> Board:
         source=path.read_text(encoding="utf-8"),
     )
     top.finish()
-    return board
+    return _as_zephyr(board)
 
 
 def _read_cpu(table: Table) -> Cpu:
@@ -161,9 +207,9 @@ def _read_cpu(table: Table) -> Cpu:
         clock_hz=table.integer("clock_hz", minimum=1),
         fpu=table.text("fpu", FPUS),
         dsp=table.boolean("dsp"),
-        mve=table.boolean("mve"),
-        icache_bytes=table.integer("icache_bytes"),
-        dcache_bytes=table.integer("dcache_bytes"),
+        mve=_flag(table, "mve"),
+        icache_bytes=_optional(table, "icache_bytes") or 0,
+        dcache_bytes=_optional(table, "dcache_bytes") or 0,
         icache_ways=_optional(table, "icache_ways", minimum=1),
         dcache_ways=_optional(table, "dcache_ways", minimum=1),
     )
@@ -214,6 +260,14 @@ def _optional(table: Table, key: str, *, minimum: int = 0) -> int | None:
     return table.integer(key, minimum=minimum) if table.has(key) else None
 
 
+def _flag(table: Table, key: str) -> bool:
+    return table.boolean(key) if table.has(key) else False
+
+
+def _strings(table: Table, key: str) -> tuple[str, ...]:
+    return table.strings(key) if table.has(key) else ()
+
+
 def _read_driver(table: Table, drivers: dict[str, tuple[str, ...]]) -> Driver:
     name = table.text("driver", drivers)
     return Driver(name, tuple((key, table.integer(key)) for key in drivers[name]))
@@ -255,7 +309,7 @@ def _read_project(table: Table, cpu: Cpu, memory: tuple[Region, ...], link: Link
         vectors = table.text("vectors", [region.name for region in memory])
     if table.has("data"):
         data = table.text("data", [r.name for r in memory if r.kind != "flash"])
-    stack_bytes = table.integer("stack_bytes", minimum=1)
+    stack_bytes = _optional(table, "stack_bytes", minimum=1) or DEFAULT_STACK_BYTES
     rams = {region.name: region.size for region in memory if region.kind != "flash"}
     room = rams[data] if data else max(rams.values())
     if stack_bytes % 8:
@@ -264,19 +318,40 @@ def _read_project(table: Table, cpu: Cpu, memory: tuple[Region, ...], link: Link
         raise table.error("stack_bytes", f"{stack_bytes} does not fit the RAM for data ({room})")
     project = Project(
         templates=templates,
-        compiler_flags=table.strings("compiler_flags"),
+        compiler_flags=_strings(table, "compiler_flags"),
         stack_bytes=stack_bytes,
         vectors=vectors,
         data=data,
-        zephyr_board=table.text("zephyr_board") if table.has("zephyr_board") else None,
+        zephyr=_read_zephyr(table) if "zephyr" in templates else None,
         uart=uart,
         timer=timer,
         clock=clock,
     )
-    if "zephyr" in templates and project.zephyr_board is None:
-        raise table.error("zephyr_board", "missing key; the zephyr template needs it")
     table.finish()
     return project
+
+
+def _read_zephyr(table: Table) -> Zephyr:
+    if not table.has("zephyr_board"):
+        raise table.error("zephyr_board", "missing key; the zephyr template needs it")
+    board = table.text("zephyr_board")
+    if not table.has("zephyr"):
+        return Zephyr(board)
+    own = table.table("zephyr")
+    zephyr = Zephyr(
+        board=board,
+        config=_strings(own, "config"),
+        overlay=_strings(own, "overlay"),
+        workspace_bytes=_optional(own, "workspace_bytes", minimum=1),
+        tick_unit=own.text("tick_unit", TICK_UNITS) if own.has("tick_unit") else "cycles",
+        multiplier=_optional(own, "multiplier", minimum=1) or 1,
+        divisor=_optional(own, "divisor", minimum=1) or 1,
+        emulator_arguments=(
+            own.strings("emulator_arguments") if own.has("emulator_arguments") else None
+        ),
+    )
+    own.finish()
+    return zephyr
 
 
 def _read_probe(table: Table, has_emulator: bool, flash_address: int) -> Probe:

@@ -96,6 +96,22 @@ class Timer:
 
 
 @dataclass(frozen=True)
+class Zephyr:
+    """How Zephyr applications for the board are made."""
+
+    board: str  # its name there, such as "mps2/an521/cpu0"
+    config: tuple[str, ...] = ()  # lines of Kconfig that this board needs
+    overlay: tuple[str, ...] = ()  # lines of device tree, such as the choice of utvm,workspace
+    workspace_bytes: int | None = None  # None: what the largest RAM leaves over
+    # The runtime's ticks = counts of the timing API * multiplier / divisor.
+    tick_unit: str = "cycles"
+    multiplier: int = 1
+    divisor: int = 1
+    # The emulator's arguments where they differ from those of bare-metal images.
+    emulator_arguments: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
 class Project:
     """How images for the board are built."""
 
@@ -106,7 +122,7 @@ class Project:
     vectors: str | None
     # The region that data and stack go to, if that is not the largest RAM.
     data: str | None
-    zephyr_board: str | None
+    zephyr: Zephyr | None  # None where that template is not offered
     # What the bare-metal template needs; None where it is not offered.
     uart: Driver | None
     timer: Timer | None
@@ -186,6 +202,11 @@ class Board:
         """Whether a debugger's server can be had: its emulator's, or one of a probe."""
         has_server = any(commands.server for commands in self.probe.commands)
         return DEBUG_LINK in self.link.kinds or has_server
+
+    @property
+    def template(self) -> str:
+        """The template that images are built from, unless another one is asked for."""
+        return self.project.templates[0]
 
     @property
     def is_host(self) -> bool:

@@ -197,16 +197,18 @@ _WEST_SELECT = {
 }
 
 
-def _west(runner: str) -> ProbeProgram:
+def _west(runner: str | None) -> ProbeProgram:
+    """``west flash`` with this runner, or with the one that Zephyr's board names first."""
+    chosen = ("--runner", runner) if runner else ()
     return ProbeProgram(
         ProbeCommands(
-            name=f"west_{runner}",
+            name=f"west_{runner}" if runner else "west",
             image_format="elf",
             flash=Action(
                 "west",
                 # What is there is built already, with other settings than west's.
-                ("flash", "--skip-rebuild", "-d", "{build}", "--runner", runner, "{select}"),
-                _WEST_SELECT[runner],
+                ("flash", "--skip-rebuild", "-d", "{build}", *chosen, "{select}"),
+                _WEST_SELECT[runner] if runner else (),
             ),
             reset=None,
         )
@@ -222,6 +224,6 @@ PROBE_PROGRAMS: Mapping[str, ProbeProgram] = {
         _stm32cubeprogrammer(),
         _jlink(),
         _st_flash(),
-        *(_west(runner) for runner in _WEST_SELECT),
+        *(_west(runner) for runner in (None, *_WEST_SELECT)),
     )
 }

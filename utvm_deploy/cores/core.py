@@ -16,7 +16,7 @@ class Core:
     """One processor core as its maker sells it."""
 
     name: str
-    architecture: str  # Arm's name of the instruction set, or "host"
+    architecture: str  # Arm's name of the instruction set, "x86" (32 bit), or "host"
     compiler: str  # the GCC driver's command
     # -mcpu=, or empty where the compiler's own default is right.
     gcc_cpu: str
@@ -29,6 +29,8 @@ class Core:
     cache_line_bytes: int  # 0: the core has no caches
     has_dwt: bool  # the DWT cycle counter exists in silicon
     nvic_vectors: int  # external interrupts at most
+    # What GCC is told where -mcpu is not the way to say it.
+    gcc_options: tuple[str, ...] = ()
 
     @property
     def is_arm(self) -> bool:
@@ -38,7 +40,7 @@ class Core:
     def gcc_flags(self, fpu: str, mve: bool) -> tuple[str, ...]:
         """Flags for a chip with this floating-point unit (``none`` for none)."""
         if not self.gcc_cpu:
-            return ()
+            return self.gcc_options
         suffix = "" if mve or not self.mve else self.gcc_without_mve
         flags = [f"-mcpu={self.gcc_cpu}{suffix}", "-mthumb"]
         if fpu == "none":
@@ -62,6 +64,20 @@ CORES: Mapping[str, Core] = MappingProxyType(
                 dsp=False,
                 mve=False,
                 cache_line_bytes=64,
+                has_dwt=False,
+                nvic_vectors=0,
+            ),
+            Core(
+                name="i386",
+                architecture="x86",
+                compiler="gcc",
+                gcc_cpu="",
+                gcc_without_mve="",
+                gcc_options=("-m32", "-march=i686"),
+                fpus={"double": ""},
+                dsp=False,
+                mve=False,
+                cache_line_bytes=0,
                 has_dwt=False,
                 nvic_vectors=0,
             ),
@@ -103,6 +119,19 @@ CORES: Mapping[str, Core] = MappingProxyType(
                 cache_line_bytes=32,
                 has_dwt=True,
                 nvic_vectors=240,
+            ),
+            Core(
+                name="cortex-m33",
+                architecture="armv8-m.main",
+                compiler=_ARM,
+                gcc_cpu="cortex-m33",
+                gcc_without_mve="",
+                fpus={"single": "fpv5-sp-d16"},
+                dsp=True,
+                mve=False,
+                cache_line_bytes=0,
+                has_dwt=True,
+                nvic_vectors=480,
             ),
             Core(
                 name="cortex-m55",

@@ -13,16 +13,25 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from utvm_deploy import process
-from utvm_deploy.board import Board, load_board
+from utvm_deploy.board import Board, load_board, with_template
 from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.errors import BuildError, CompileError
+from utvm_deploy.errors import BuildError, CompileError, MissingTool
 from utvm_deploy.paths import cache_dir
 from utvm_deploy.project.fit import check_fits, check_image_fits, overflow_sentence
 from utvm_deploy.project.image import Image
 from utvm_deploy.project.tree import PROJECT_FILE, project_files, tree_digest, write_tree
+from utvm_deploy.project.zephyr import is_zephyr
+from utvm_deploy.project.zephyr_build import (
+    ZEPHYR_ELF_FILE,
+    build_application,
+    find_zephyr,
+    kernel_key,
+    locked_folder,
+)
 
 logger = logging.getLogger("utvm_deploy.project")
 
@@ -48,12 +57,14 @@ def build_image(compiled: CompiledModel | None, board: Board) -> Image:
     if compiled is not None:
         check_fits(compiled, board)
     files = project_files(compiled, board)
-    key = tree_digest({**files, "compiler": compiler_version(board)})
+    made_by = _zephyr_identity(board) if is_zephyr(board) else compiler_version(board)
+    key = tree_digest({**files, "compiler": made_by})
     images = cache_dir() / "images"
     entry = images / key
-    if (entry / BUILD_FOLDER / ELF_FILE).is_file():
+    elf = elf_path(entry, board)
+    if elf.is_file():
         logger.debug("image %s is in the cache", key)
-        return Image(entry / BUILD_FOLDER / ELF_FILE, board)
+        return Image(elf, board)
     try:
         images.mkdir(parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(prefix="new-", dir=images))
@@ -63,11 +74,14 @@ def build_image(compiled: CompiledModel | None, board: Board) -> Image:
         ) from exc
     try:
         write_tree(files, fresh)
-        _build(fresh, board)
+        if is_zephyr(board):
+            _build_beside_kernel(fresh, files, board, made_by)
+        else:
+            _build(fresh, board)
         if process.is_dry_run():
-            return Image(entry / BUILD_FOLDER / ELF_FILE, board)
+            return Image(elf, board)
         if compiled is not None:
-            image = Image(fresh / BUILD_FOLDER / ELF_FILE, board)
+            image = Image(elf_path(fresh, board), board)
             check_image_fits(image, compiled.arena_bytes, compiled.name)
         # Whoever comes second finds the folder taken, by the same image.
         with contextlib.suppress(OSError):
@@ -77,7 +91,7 @@ def build_image(compiled: CompiledModel | None, board: Board) -> Image:
         raise BuildError(str(exc).replace(str(exc.log_path), str(kept)), kept) from exc
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-    return Image(entry / BUILD_FOLDER / ELF_FILE, board)
+    return Image(elf, board)
 
 
 def build_project(directory: Path | str) -> Image:
@@ -86,6 +100,7 @@ def build_project(directory: Path | str) -> Image:
     try:
         description = json.loads((directory / PROJECT_FILE).read_text(encoding="utf-8"))
         board = load_board(directory / f"{description['board']}.toml")
+        board = with_template(board, description["template"])
         model = description["model"]
     except (OSError, ValueError, KeyError, TypeError) as exc:
         raise BuildError(
@@ -93,10 +108,15 @@ def build_project(directory: Path | str) -> Image:
             f"make one with: utvm project create MODEL DIR"
         ) from exc
     _build(directory, board)
-    image = Image(directory / BUILD_FOLDER / ELF_FILE, board)
+    image = Image(elf_path(directory, board), board)
     if model is not None and not process.is_dry_run():
         check_image_fits(image, model["arena_bytes"], model["name"])
     return image
+
+
+def elf_path(directory: Path, board: Board) -> Path:
+    """Where the image is, once the tree in ``directory`` is built."""
+    return directory / BUILD_FOLDER / (ZEPHYR_ELF_FILE if is_zephyr(board) else ELF_FILE)
 
 
 def compiler_version(board: Board) -> str:
@@ -105,10 +125,40 @@ def compiler_version(board: Board) -> str:
     return version.stdout
 
 
+def _zephyr_identity(board: Board) -> str:
+    try:
+        compiler = compiler_version(board)
+    except MissingTool:
+        compiler = "of the Zephyr SDK"
+    return f"{find_zephyr().identity}\n{compiler}"
+
+
+def _build_beside_kernel(
+    directory: Path, files: Mapping[str, str], board: Board, made_by: str
+) -> None:
+    """Build where the same kernel was built before, and put the image into ``directory``."""
+    with locked_folder(cache_dir() / "zephyr" / kernel_key(files, made_by)) as shared:
+        tree = shared / "application"
+        write_tree(files, tree)
+        # Of the model that was here before.
+        for stale in (tree / "model").glob("*"):
+            if f"model/{stale.name}" not in files:
+                stale.unlink()
+        _build(tree, board)
+        if process.is_dry_run():
+            return
+        image = elf_path(directory, board)
+        image.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(elf_path(tree, board), image)
+
+
 def _build(directory: Path, board: Board) -> None:
     build = directory / BUILD_FOLDER
     log = directory / LOG_FILE
     log.unlink(missing_ok=True)
+    if is_zephyr(board):
+        build_application(directory, build, board, log)
+        return
     process.find_tool(board.cpu.facts.compiler)
     generator = "Ninja" if shutil.which("ninja") else "Unix Makefiles"
     configure = ["cmake", "-S", str(directory), "-B", str(build)]

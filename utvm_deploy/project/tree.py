@@ -7,7 +7,8 @@
       template/   the port: main, start-up, drivers
       model/      the compiled model, if there is one
 
-It builds with CMake alone. Who builds it from here is build.py.
+It builds with CMake alone; a Zephyr application looks a little different: see zephyr.py. Who builds
+it from here is build.py.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from utvm_deploy.board import Board
+from utvm_deploy.board import Board, with_template
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.errors import BoardError, BuildError
 from utvm_deploy.paths import data_dir, runtime_dir
@@ -28,7 +29,7 @@ from utvm_deploy.project.generated import (
     linker_script,
     toolchain_file,
 )
-from utvm_deploy.toml_table import did_you_mean
+from utvm_deploy.project.zephyr import application_files, image_id_header, is_zephyr
 
 PROJECT_FILE = "utvm_project.json"
 PROJECT_SCHEMA = "utvm.project_tree/1"
@@ -62,10 +63,11 @@ def project_files(
     compiled: CompiledModel | None, board: Board, template: str | None = None
 ) -> dict[str, str]:
     """Path within the tree -> text of every file, image_id.cmake and the JSON included."""
-    template = _check_template(board, template)
+    board = with_template(board, template)
+    base_stack_bytes = board.project.stack_bytes
     board = with_stack_for(compiled, board)
     files = {f"runtime/{p.name}": p.read_text(encoding="utf-8") for p in _c_files(runtime_dir())}
-    files.update(_template_files(board, template))
+    files.update(_template_files(board))
     if compiled is not None:
         if compiled.board != board.name:
             raise BoardError(
@@ -73,23 +75,37 @@ def project_files(
                 f"compile it for {board.name}"
             )
         files.update({f"model/{name}": text for name, text in compiled.sources.items()})
-    sources = [name for name in sorted(files) if name.endswith((".c", ".S"))]
-    files["CMakeLists.txt"] = cmake_lists(
-        board,
-        [name for name in sources if not name.startswith("model/")],
-        compiled.name if compiled else None,
-        [name for name in sources if name.startswith("model/")],
-        compiled.external if compiled else None,
-    )
-    files["toolchain.cmake"] = toolchain_file(board)
     files[f"{board.name}.toml"] = board.source
-    image_id = _image_id(compiled, files)
-    files["image_id.cmake"] = (
-        "# What the image says it is when a host greets it: a digest of all files here.\n"
-        f'set(UTVM_IMAGE_ID [["{image_id}"]])\n'
-    )
-    files[PROJECT_FILE] = _description(compiled, board, template, image_id)
+    if is_zephyr(board):
+        folder = data_dir("templates") / board.template
+        files.update(application_files(board, compiled, base_stack_bytes, folder))
+        image_id = _image_id(compiled, files)
+        files["template/image_id.h"] = image_id_header(image_id)
+    else:
+        files.update(_cmake_files(board, compiled, files))
+        image_id = _image_id(compiled, files)
+        files["image_id.cmake"] = (
+            "# What the image says it is when a host greets it: a digest of all files here.\n"
+            f'set(UTVM_IMAGE_ID [["{image_id}"]])\n'
+        )
+    files[PROJECT_FILE] = _description(compiled, board, image_id)
     return files
+
+
+def _cmake_files(
+    board: Board, compiled: CompiledModel | None, files: Mapping[str, str]
+) -> dict[str, str]:
+    sources = [name for name in sorted(files) if name.endswith((".c", ".S"))]
+    return {
+        "CMakeLists.txt": cmake_lists(
+            board,
+            [name for name in sources if not name.startswith("model/")],
+            compiled.name if compiled else None,
+            [name for name in sources if name.startswith("model/")],
+            compiled.external if compiled else None,
+        ),
+        "toolchain.cmake": toolchain_file(board),
+    }
 
 
 def write_tree(files: Mapping[str, str], directory: Path) -> None:
@@ -109,19 +125,8 @@ def _c_files(folder: Path) -> list[Path]:
     return found
 
 
-def _check_template(board: Board, template: str | None) -> str:
-    offered = board.project.templates
-    if template is None:
-        return offered[0]
-    if template not in offered:
-        hint = did_you_mean(template, offered)
-        raise BoardError(
-            f"{board.name} has no template {template!r}{hint} (it has {', '.join(offered)})"
-        )
-    return template
-
-
-def _template_files(board: Board, template: str) -> dict[str, str]:
+def _template_files(board: Board) -> dict[str, str]:
+    template = board.template
     folder = data_dir("templates") / template
     if not folder.is_dir():
         raise BoardError(f"template {template!r} is not in this installation")
@@ -167,11 +172,11 @@ def tree_digest(files: Mapping[str, str]) -> str:
     return digest.hexdigest()
 
 
-def _description(compiled: CompiledModel | None, board: Board, template: str, image_id: str) -> str:
+def _description(compiled: CompiledModel | None, board: Board, image_id: str) -> str:
     description = {
         "schema": PROJECT_SCHEMA,
         "board": board.name,
-        "template": template,
+        "template": board.template,
         "image_id": image_id,
         "model": None
         if compiled is None

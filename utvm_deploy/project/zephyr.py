@@ -1,0 +1,238 @@
+"""The texts of a Zephyr application: what of them follows from the board and the model.
+
+    DIR/
+      CMakeLists.txt  toolchain.cmake  Kconfig  prj.conf  prj_standalone.conf  west.yml  sample.yaml
+      boards/         what this one board needs of Kconfig and device tree
+      runtime/  model/                as in every project
+      template/       the port; app_config.h and image_id.h are generated
+
+Pure functions from facts to text; tree.py puts them into place, zephyr_build.py builds. Nothing
+that changes with the model stands in a file that Zephyr is configured by, so that another model
+leaves the built kernel as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from utvm_deploy.board_facts import Board, Zephyr
+from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.errors import BoardError
+from utvm_deploy.project.generated import RUNTIME_ENTRY_POINTS
+
+# What kernel, runtime, rings and stacks take of the RAM that the workspace lies in, generously.
+KERNEL_RAM_BYTES = 24 * 1024
+# Of GCC for modules: what they call of the C library comes from the image.
+LIBRARY_ENTRY_POINTS = ("memcpy", "memset", "memmove")
+# The table of the model's own: see kept_entry_points.
+MODEL_ENTRY_POINTS = "utvm_entry_points"
+
+# Zephyr's modules that each kind of core needs beside the kernel.
+_ARM_MODULES = ("cmsis", "hal_stm32", "cmsis-nn", "cmsis-dsp")
+
+
+def is_zephyr(board: Board) -> bool:
+    """Whether the board's images are Zephyr applications."""
+    return board.template == "zephyr"
+
+
+def zephyr_of(board: Board) -> Zephyr:
+    """What the board's file says of Zephyr."""
+    zephyr = board.project.zephyr
+    if zephyr is None:
+        raise BoardError(f"{board.name} has no template 'zephyr'; its file names no zephyr_board")
+    return zephyr
+
+
+def workspace_bytes(board: Board) -> int:
+    """RAM for the host to lay out, if the board's file does not say: all that is left."""
+    stated = zephyr_of(board).workspace_bytes
+    if stated is not None:
+        return stated
+    left = board.main_ram.size - KERNEL_RAM_BYTES - board.project.stack_bytes
+    # A quarter is left to a kernel on the smallest boards.
+    return max(left, board.main_ram.size // 4) // 64 * 64
+
+
+def application_files(
+    board: Board, compiled: CompiledModel | None, base_stack_bytes: int, templates: Path
+) -> dict[str, str]:
+    """Path within the tree -> text of what is Zephyr's own; sources and image id excepted.
+
+    ``board`` has the stack that the model's tasks need, ``base_stack_bytes`` of it its own share.
+    """
+    zephyr = zephyr_of(board)
+    words = {
+        "BOARD": board.name,
+        "NAME": compiled.name if compiled else "runtime",
+        "ZEPHYR_BOARD": zephyr.board,
+        "WORKSPACE_BYTES": str(workspace_bytes(board)),
+        "STACK_BYTES": str(base_stack_bytes),
+        "MAIN_STACK_BYTES": str(board.project.stack_bytes),
+        "KEEP": " ".join(
+            f"-Wl,-u,{name}"
+            for name in (*RUNTIME_ENTRY_POINTS, *LIBRARY_ENTRY_POINTS, MODEL_ENTRY_POINTS)
+        ),
+        "CONFIG": "\n".join(_common_config(board, compiled)),
+        "MODULES": "\n".join(f"          - {name}" for name in _ARM_MODULES),
+        "HARNESS": _harness(board, compiled),
+    }
+
+    def text(name: str) -> str:
+        return fill((templates / f"{name}.in").read_text(encoding="utf-8"), words)
+
+    files = {
+        name: text(name)
+        for name in (
+            "CMakeLists.txt",
+            "Kconfig",
+            "prj.conf",
+            "prj_standalone.conf",
+            "west.yml",
+            "sample.yaml",
+        )
+    }
+    toolchain = "toolchain_arm.cmake" if board.cpu.facts.is_arm else "toolchain_x86.cmake"
+    files["toolchain.cmake"] = (templates / toolchain).read_text(encoding="utf-8")
+    own = file_name(zephyr.board)
+    if zephyr.config:
+        files[f"boards/{own}.conf"] = _config_text(zephyr.config)
+    if zephyr.overlay:
+        files[f"boards/{own}.overlay"] = "\n".join([*zephyr.overlay, ""])
+    files["template/app_config.h"] = app_config(board, compiled, base_stack_bytes)
+    files["template/entry_points.c"] = kept_entry_points(compiled)
+    return files
+
+
+def fill(template: str, words: Mapping[str, str]) -> str:
+    """``template`` with @KEY@ replaced for every key; CMake's and C's own signs stay."""
+    return re.sub(r"@([A-Z_]+)@", lambda match: words[match[1]], template)
+
+
+def file_name(zephyr_board: str) -> str:
+    """How Zephyr names a board's files: mps2/an521/cpu0 has boards/mps2_an521_cpu0.conf."""
+    return re.sub(r"[/@]", "_", zephyr_board)
+
+
+def _config_text(lines: tuple[str, ...]) -> str:
+    """Kconfig's files know comments on lines of their own only."""
+    found: list[str] = []
+    for line in lines:
+        setting, _, comment = line.partition(" #")
+        if comment:
+            found.append(f"#{comment}")
+        found.append(setting.strip())
+    return "\n".join([*found, ""])
+
+
+def _common_config(board: Board, compiled: CompiledModel | None) -> list[str]:
+    lines = []
+    if board.cpu.fpu != "none" or board.cpu.mve:
+        lines.append("CONFIG_FPU=y")
+        if board.cpu.facts.is_arm:
+            lines.append("CONFIG_FPU_SHARING=y")
+    if board.cpu.icache_bytes or board.cpu.dcache_bytes:
+        lines.append("CONFIG_CACHE_MANAGEMENT=y")
+    if compiled is not None and compiled.external is not None:
+        lines += ["# The model calls it.", "CONFIG_CMSIS_NN=y"]
+        lines += [f"CONFIG_CMSIS_NN_{group}=y" for group in _cmsis_nn_groups(compiled)]
+    return lines
+
+
+# A function's name -> the group of Zephyr's modules/cmsis-nn/Kconfig that builds it.
+_CMSIS_NN_GROUPS = (
+    (r"convolve|depthwise|transpose_conv", "CONVOLUTION"),
+    (r"fully_connected|batch_matmul", "FULLYCONNECTED"),
+    (r"pool", "POOLING"),
+    (r"softmax", "SOFTMAX"),
+    (r"elementwise|minimum|maximum", "BASICMATH"),
+    (r"relu", "ACTIVATION"),
+    (r"concat", "CONCATENATION"),
+    (r"reshape", "RESHAPE"),
+    (r"svdf", "SVD"),
+)
+
+
+def _cmsis_nn_groups(compiled: CompiledModel) -> list[str]:
+    assert compiled.external is not None
+    called = " ".join(compiled.external.functions)
+    groups = {group for pattern, group in _CMSIS_NN_GROUPS if re.search(pattern, called)}
+    return sorted({*groups, "NNSUPPORT"})
+
+
+def app_config(board: Board, compiled: CompiledModel | None, base_stack_bytes: int) -> str:
+    """``app_config.h``: the board file's and the model's numbers for the C compiler."""
+    zephyr = zephyr_of(board)
+    lines = [
+        f"// Facts of {board.name}, from its board file, and of the model.",
+        "",
+        "#ifndef APP_CONFIG_H",
+        "#define APP_CONFIG_H",
+        "",
+        "// Ticks are counts of the timing API times this.",
+        f"#define UTVM_TICKS_MULTIPLIER {zephyr.multiplier}u",
+        f"#define UTVM_TICKS_DIVISOR {zephyr.divisor}u",
+        f"#define UTVM_TICKS_UNIT UTVM_TICK_UNIT_{zephyr.tick_unit.upper()}",
+        "",
+        "// What the model needs of a task's stack beside the board's own share.",
+        f"#define UTVM_MODEL_STACK_BYTES {board.project.stack_bytes - base_stack_bytes}u",
+        "",
+        f"#define UTVM_HAS_MODEL {int(compiled is not None)}",
+    ]
+    if compiled is not None:
+        name, upper = compiled.name, compiled.name.upper()
+        lines += [
+            f'#define UTVM_MODEL_NAME "{name}"',
+            f'#define UTVM_MODEL_HEADER "{name}.h"',
+            f"#define UTVM_MODEL_RUN {name}_run",
+            f"#define UTVM_MODEL_ARENA_BYTES {upper}_ARENA_BYTES",
+            f"#define UTVM_MODEL_ARENA_ALIGNMENT {upper}_ARENA_ALIGNMENT",
+        ]
+        for direction in ("INPUT", "OUTPUT"):
+            for fact in ("OFFSET", "BYTES"):
+                lines.append(f"#define UTVM_MODEL_{direction}_{fact} {upper}_{direction}_0_{fact}")
+    return "\n".join([*lines, "", "#endif", ""])
+
+
+def image_id_header(image_id: str) -> str:
+    """``image_id.h``: what the image says it is."""
+    return (
+        "// What the image says it is when a host greets it: a digest of all files here.\n"
+        f'#define UTVM_IMAGE_ID "{image_id}"\n'
+    )
+
+
+def _harness(board: Board, compiled: CompiledModel | None) -> str:
+    if compiled is None or board.emulator is None:
+        return "    build_only: true"
+    return "\n".join(
+        [
+            "    harness: console",
+            "    harness_config:",
+            "      type: one_line",
+            "      regex:",
+            f'        - "{compiled.name}: output .* CRC-32 [0-9a-f]+"',
+        ]
+    )
+
+
+def kept_entry_points(compiled: CompiledModel | None) -> str:
+    """``entry_points.c``: it keeps the model's functions, which only the host calls."""
+    if compiled is None:
+        return f"// No model is in this project.\nvoid *const {MODEL_ENTRY_POINTS}[1];\n"
+    names = [f"{compiled.name}_run", f"{compiled.name}_run_layer"]
+    if compiled.external is not None:
+        names.append(f"{compiled.name}_check_library")
+    return "\n".join(
+        [
+            "// The host calls these; nothing in the image refers to them.",
+            f'#include "{compiled.name}.h"',
+            "",
+            f"void *const {MODEL_ENTRY_POINTS}[] = {{",
+            *(f"    (void *)&{name}," for name in names),
+            "};",
+            "",
+        ]
+    )

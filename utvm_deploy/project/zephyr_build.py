@@ -1,0 +1,193 @@
+"""From a Zephyr application to an image: finding Zephyr, configuring, building, and why not.
+
+Zephyr, its Python packages and the compiler are the user's. What is missing is said in one sentence
+before anything is started. build.py calls this for boards whose template is zephyr.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from utvm_deploy import process
+from utvm_deploy.board import Board
+from utvm_deploy.errors import BuildError, CompileError, MissingTool
+from utvm_deploy.project.zephyr import zephyr_of
+
+# Configuring reads thousands of device tree and Kconfig files; a cold disk takes its time.
+CONFIGURE_TIMEOUT_S = 600.0
+# The whole kernel on a busy machine; a minute is usual.
+BUILD_TIMEOUT_S = 1800.0
+PROBE_TIMEOUT_S = 60.0
+
+# Where Zephyr's build leaves the image.
+ZEPHYR_ELF_FILE = Path("zephyr") / "zephyr.elf"
+
+# What Zephyr's build scripts import, and the packages that have it.
+_PYTHON_MODULES = ("elftools", "yaml", "pykwalify", "packaging", "jsonschema")
+_PYTHON_PACKAGES = "west pyelftools pyyaml pykwalify packaging jsonschema"
+
+_FIRST_ERROR = re.compile(
+    r"^.*(?:\berror: |undefined reference|multiple definition|CMake Error|will not fit).*$",
+    re.MULTILINE,
+)
+_OVERFLOW = re.compile(r"region [`'](?P<region>\w+)' overflowed by (?P<bytes>\d+) bytes?")
+# Zephyr aborts on a Kconfig warning, and says so far below it.
+_KCONFIG = re.compile(r"^warning: .*(?:\n(?!\n).*)*", re.MULTILINE)
+
+
+# Files at the top of a tree that change with the model and that no build reads.
+_MODELS_OWN = ("utvm_project.json", "sample.yaml", "prj_standalone.conf")
+
+
+@dataclass(frozen=True)
+class Zephyr:
+    """A Zephyr tree on this computer, and the Python that its scripts run with."""
+
+    base: Path
+    python: str
+    version: str
+
+    @property
+    def identity(self) -> str:
+        """What an image depends on beside its own files: part of the cache's key."""
+        settings = (
+            "ZEPHYR_TOOLCHAIN_VARIANT",
+            "ZEPHYR_SDK_INSTALL_DIR",
+            "GNUARMEMB_TOOLCHAIN_PATH",
+            "CROSS_COMPILE",
+            "ZEPHYR_MODULES",
+            "ZEPHYR_EXTRA_MODULES",
+        )
+        chosen = [f"{name}={os.environ.get(name, '')}" for name in settings]
+        return "\n".join((str(self.base), self.version, *chosen))
+
+
+def find_zephyr() -> Zephyr:
+    """The tree that ZEPHYR_BASE names, with a Python that can run its scripts."""
+    named = os.environ.get("ZEPHYR_BASE")
+    if not named:
+        raise MissingTool(
+            "Zephyr",
+            "build Zephyr applications",
+            "set ZEPHYR_BASE to its folder (docs/zephyr.md says how to get it)",
+        )
+    base = Path(named)
+    try:
+        text = (base / "VERSION").read_text(encoding="utf-8")
+    except OSError as exc:
+        raise BuildError(
+            f"ZEPHYR_BASE names {named!r}, where no Zephyr tree is (no file VERSION); correct it"
+        ) from exc
+    parts = [
+        match[1]
+        for key in ("VERSION_MAJOR", "VERSION_MINOR", "PATCHLEVEL")
+        if (match := re.search(rf"^{key} *= *(\d+)", text, re.MULTILINE))
+    ]
+    process.find_tool("cmake")
+    process.find_tool("ninja")
+    process.find_tool("dtc")
+    return Zephyr(base.resolve(), _find_python(), ".".join(parts))
+
+
+def _find_python() -> str:
+    """The first Python that has what Zephyr's scripts import: west's own, ours, the system's."""
+    candidates = [sys.executable, "python3"]
+    with contextlib.suppress(MissingTool):
+        west = Path(process.find_tool("west")).resolve()
+        candidates.insert(0, str(west.with_name("python3")))
+    if process.is_dry_run():
+        return candidates[-1]
+    for python in candidates:
+        with contextlib.suppress(MissingTool):
+            imports = "import " + ", ".join(_PYTHON_MODULES)
+            if process.run([python, "-c", imports], timeout_s=PROBE_TIMEOUT_S).is_ok:
+                return python
+    raise MissingTool(
+        "the Python packages of Zephyr's build scripts",
+        "build Zephyr applications",
+        f"pip install {_PYTHON_PACKAGES}",
+    )
+
+
+def build_application(directory: Path, build: Path, board: Board, log: Path) -> Path:
+    """Configure and build the application in ``directory``; its ELF file's path."""
+    zephyr = find_zephyr()
+    if not (build / "build.ninja").is_file():
+        configure = [
+            "cmake",
+            "-GNinja",
+            "-S",
+            str(directory),
+            "-B",
+            str(build),
+            f"-DBOARD={zephyr_of(board).board}",
+            f"-DPython3_EXECUTABLE={zephyr.python}",
+            f"-DWEST_PYTHON={zephyr.python}",
+        ]
+        _step(configure, CONFIGURE_TIMEOUT_S, zephyr, board, log, "configuring")
+    jobs = str(os.cpu_count() or 1)
+    argv = ["cmake", "--build", str(build), "-j", jobs]
+    _step(argv, BUILD_TIMEOUT_S, zephyr, board, log, "building")
+    return build / ZEPHYR_ELF_FILE
+
+
+def _step(
+    argv: list[str], timeout_s: float, zephyr: Zephyr, board: Board, log: Path, what: str
+) -> None:
+    # CFLAGS of the environment would reach the kernel.
+    env = {"CFLAGS": "", "LDFLAGS": "", "ZEPHYR_BASE": str(zephyr.base)}
+    done = process.run(argv, timeout_s=timeout_s, env=env, log_path=log)
+    if done.timed_out:
+        raise BuildError(f"{what} for {board.name} took longer than {timeout_s:g} s", log)
+    if done.is_ok:
+        return
+    overflow = _OVERFLOW.search(done.output)
+    if overflow is not None:
+        raise CompileError(
+            f"the image for {board.name} needs {int(overflow['bytes']):,} bytes more than Zephyr's "
+            f"region {overflow['region']} has; use a smaller model, a board with more memory, or "
+            f"a smaller CONFIG_UTVM_WORKSPACE_BYTES"
+        )
+    raise BuildError(f"{what} an image for {board.name} failed: {reason(done)} (log: {log})", log)
+
+
+def reason(done: process.Completed) -> str:
+    """The line of a failed build's output that says why."""
+    kconfig = _KCONFIG.search(done.output)
+    if kconfig and "Aborting due to Kconfig warnings" in done.output:
+        return " ".join(kconfig.group().split())
+    first = _FIRST_ERROR.search(done.output)
+    if first is None:
+        return f"status {done.returncode}"
+    if "CMake Error" in first.group():
+        # CMake puts the sentence on the next lines.
+        after = done.output[first.end() :].split("\n\n")[0]
+        return " ".join(f"{first.group()} {after}".split())
+    return first.group().strip()
+
+
+@contextlib.contextmanager
+def locked_folder(folder: Path) -> Iterator[Path]:
+    """The folder for one process at a time; who comes second waits."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder
+
+
+def kernel_key(files: Mapping[str, str], made_by: str) -> str:
+    """Names the build folder that images share which differ by their model alone."""
+    digest = hashlib.sha256(made_by.encode())
+    for name in sorted(files):
+        is_of_kernel = "/" not in name or name.startswith("boards/")
+        if is_of_kernel and name not in _MODELS_OWN:
+            digest.update(f"{name}\0{files[name]}\0".encode())
+    return digest.hexdigest()
