@@ -77,7 +77,7 @@ class Builder:
             reason = str(error).strip().partition("\n")[0]
             return _failed(CompileError(f"TVM refuses {candidate.label!r}: {reason}"))
         fits = function.scratch_bytes <= self._stack_bytes
-        text += _wrapper(call, function, fits)
+        text += wrapper_text(call, function, has_stack_scratch=fits)
         return self._pool.submit(self._compile, candidate, call, function, text, fits)
 
     def _text(
@@ -128,7 +128,7 @@ def kernel_text(functions: Sequence[CFunction]) -> str:
     return "\n".join(parts)
 
 
-def _wrapper(call: KernelCall, function: CFunction, has_stack_scratch: bool) -> str:
+def wrapper_text(call: KernelCall, function: CFunction, *, has_stack_scratch: bool) -> str:
     """``run_NAME``; the types come from the kernel's own parameters."""
     declared = function.signature.split("(", 1)[1].rstrip(")").split(",")
     types = [parameter.strip().rsplit(" ", 1)[0] for parameter in declared]
