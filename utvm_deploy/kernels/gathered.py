@@ -88,9 +88,15 @@ class GatheredConv2D:
     output_channels: int
     product: Product
     pixels: int
+    # A fully connected layer: the pixels are the rows of its batch.
+    is_dense: bool = False
 
     @property
     def name(self) -> str:
+        if self.is_dense:
+            batch = f"_n{self.window.batch}" if self.window.batch != 1 else ""
+            channels = f"{self.input_channels}x{self.output_channels}"
+            return f"fully_connected{batch}_{channels}_{self.product.label}"
         channels = f"{self.input_channels}x{self.output_channels}"
         return f"conv2d_{self.window.label}_{channels}_{self.product.label}"
 
@@ -272,6 +278,12 @@ def gathered(
             max(groups, 1) * product.pixels, _MOST_PIXELS // product.pixels * product.pixels
         )
     return replace(kernel, pixels=pixels)
+
+
+def gathered_dense(batch: int, inputs: int, outputs: int, product: Product) -> GatheredConv2D:
+    """A fully connected layer: every row of the batch is a pixel, read in place."""
+    window = Window(batch, 1, 1, 1, 1, (1, 1), (1, 1), (1, 1), 0, 0)
+    return GatheredConv2D(window, inputs, outputs, product, 0, is_dense=True)
 
 
 def shared_text(name: str) -> str:

@@ -2,12 +2,15 @@
 
 The input is read where it is, whatever its length. Weights are laid out as in ``gemm.py``.
 
-    bias     int32 [quad][pair][slot]
+    bias     int32 [quad][bias][pair][slot]
     scaling  int32 [multiplier, low and high word of the offset, shift - 32, low, high]
+or, with a scale for each output,
+    bias     int32 [quad][bias, multiplier, low word, high word, shift - 32][pair][slot]
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -53,16 +56,23 @@ _OUTPUTS = _OUTPUT + 8
 
 @dataclass(frozen=True)
 class MveDense:
-    """Shape parameters of a fully connected layer with one scale."""
+    """Shape parameters of a fully connected layer."""
 
     batch: int
     inputs: int
     outputs: int
+    is_each: bool  # a scale for each output
 
     @property
     def name(self) -> str:
         batch = f"_n{self.batch}" if self.batch != 1 else ""
-        return f"fully_connected{batch}_{self.inputs}x{self.outputs}_mve"
+        each = "_each" if self.is_each else ""
+        return f"fully_connected{batch}_{self.inputs}x{self.outputs}_mve{each}"
+
+    @property
+    def rows(self) -> int:
+        """Rows of the table that begins with the bias."""
+        return 5 if self.is_each else 1
 
     def prim_func(self) -> Any:
         _, *tables, sums, _ = self._operands
@@ -80,12 +90,12 @@ class MveDense:
         return prim_func([source, *tables, output], [sums], body)
 
     def schedule(self, sch: Any, core: str) -> str:
-        import_c(sch, helper("utvm_scale_wide"), dense_text())
+        import_c(sch, helper("utvm_scale_wide"), dense_text(self.is_each))
         *reads, sums, output = self._operands
 
         def call(buffers: Buffers) -> Any:
             starts = [o.start(buffers) for o in (*reads, output)]
-            return extern(NAME, *starts, self.inputs, self.outputs)
+            return extern(name_of(self.is_each), *starts, self.inputs, self.outputs)
 
         tensorize(sch, "row", reads, [sums, output], self._meaning, call)
         return f"Helium assembly, {gemm.CHANNELS} outputs in registers, weights streamed once"
@@ -96,7 +106,7 @@ class MveDense:
         return (
             Operand("vector", (self.inputs,), "int8"),
             Operand("weights", (filled * gemm.padded_depth(self.inputs),), "int8"),
-            Operand("bias", (filled,), "int32"),
+            Operand("bias", (filled * self.rows,), "int32"),
             Operand("scaling", (6,), "int32"),
             Operand("sums", (self.outputs,), "int32"),
             Operand("output", (self.outputs,), "int8"),
@@ -110,8 +120,11 @@ class MveDense:
         )
         axes = [("o", self.outputs, "S")]
 
+        def row_of(number: int, o: Any) -> Any:
+            return bias[o // 4 * (4 * self.rows) + o % 2 * 2 + o % 4 // 2 + 4 * number]
+
         def start(o: Any) -> None:
-            script.buffer_store(sums, bias[o // 4 * 4 + o % 2 * 2 + o % 4 // 2], [o])
+            script.buffer_store(sums, row_of(0, o), [o])
 
         def product(o: Any, k: Any) -> None:
             place = o // 4 * (4 * padded) + o % 2 * (2 * padded) + o % 4 // 2 * 16
@@ -120,7 +133,8 @@ class MveDense:
             script.buffer_store(sums, sums[o] + x.astype("int32") * weight, [o])
 
         def requantize(o: Any) -> None:
-            scaled = pure("utvm_scale_wide", sums[o], *(scaling[n] for n in range(4)))
+            numbers = [row_of(n + 1, o) if self.is_each else scaling[n] for n in range(4)]
+            scaled = pure("utvm_scale_wide", sums[o], *numbers)
             clamped = pure("utvm_clamp", scaled, scaling[4], scaling[5])
             script.buffer_store(buffers["output"], clamped.astype("int8"), [*row, o])
 
@@ -129,13 +143,27 @@ class MveDense:
         block("requantize", axes, requantize)
 
 
-@lru_cache(maxsize=1)
-def dense_text() -> str:
+def name_of(is_each: bool) -> str:
+    """The C function."""
+    return f"{NAME}_each" if is_each else NAME
+
+
+_SCALED = {
+    False: "scaling[0], scaling[1], scaling[2], scaling[3]",
+    True: "b[4], b[8], b[12], b[16]",
+}
+
+
+@lru_cache(maxsize=2)
+def dense_text(is_each: bool) -> str:
     """The C text of the function."""
-    return naked_function(NAME, PARAMETERS, _lines(), c_body(NAME), CONDITION)
+    body = (
+        c_body(NAME).replace("SCALING", _SCALED[is_each]).replace("ROWS", "5" if is_each else "1")
+    )
+    return naked_function(name_of(is_each), PARAMETERS, _lines(is_each), body, CONDITION)
 
 
-def _lines() -> list[str]:
+def _lines(is_each: bool) -> list[str]:
     sums = ("r0", "r2", "r4", "r6")
     return [
         "push {r4-r11, lr}",
@@ -168,18 +196,7 @@ def _lines() -> list[str]:
         "vmladava.s8 r6, q0, q2",
         "letp lr, 2b",
         "mov r7, r3",
-        f"ldr r10, [sp, #{_SCALING}]",
-        "ldm r10, {r1, r3, r5, r8}",
-        *(
-            line
-            for register in sums
-            for line in (
-                "mov r10, r3",
-                "mov lr, r5",
-                f"smlal r10, lr, {register}, r1",
-                f"asr {register}, lr, r8",
-            )
-        ),
+        *(_scaled_each(sums) if is_each else _scaled(sums)),
         f"ldr r1, [sp, #{_OUTPUT}]",
         f"ldr r3, [sp, #{_OUTPUTS}]",
         "vmov q3[2], q3[0], r0, r2",
@@ -199,28 +216,53 @@ def _lines() -> list[str]:
     ]
 
 
+def _scaled(sums: tuple[str, ...]) -> list[str]:
+    """All with the same numbers."""
+    code = [f"ldr r10, [sp, #{_SCALING}]", "ldm r10, {r1, r3, r5, r8}"]
+    for register in sums:
+        code += ["mov r10, r3", "mov lr, r5", f"smlal r10, lr, {register}, r1"]
+        code.append(f"asr {register}, lr, r8")
+    return code
+
+
+def _scaled_each(sums: tuple[str, ...]) -> list[str]:
+    """Each with numbers of its own, behind the bias."""
+    code = []
+    for n, register in enumerate(sums):
+        rows = (("r1", 0), ("r10", 16), ("lr", 32), ("r8", 48))
+        code += [f"ldr {t}, [r12, #{row + 4 * n}]" for t, row in rows]
+        code += [f"smlal r10, lr, {register}, r1", f"asr {register}, lr, r8"]
+    return [*code, "add r12, #64"]
+
+
 def mve_dense_call(
     call: KernelCall,
     batch: int,
     weights: Array,
     bias: Array,
-    scaling: Array,
+    scales: Sequence[Array],
     limits: tuple[int, int],
 ) -> KernelCall:
-    """The call instead of the generic one; ``scaling`` as ``wide_scaling`` gives it."""
+    """The call instead of the generic one.
+
+    ``scales`` as ``wide_scaling`` gives them: one, or one for each output.
+    """
     outputs, inputs = weights.shape
+    is_each = len(scales) > 1
+    rows = [bias, *np.array(scales).T] if is_each else [bias]
     quads = -(-outputs // gemm.CHANNELS)
-    filled = np.zeros(quads * gemm.CHANNELS, dtype=np.int32)
-    filled[:outputs] = bias
-    paired = np.ascontiguousarray(filled.reshape(quads, 2, 2).transpose(0, 2, 1)).reshape(-1)
+    filled = np.zeros((len(rows), quads * gemm.CHANNELS), dtype=np.int32)
+    filled[:, :outputs] = rows
+    # row, quad, slot, pair -> quad, row, pair, slot
+    table = filled.reshape(len(rows), quads, 2, 2).transpose(1, 0, 3, 2)
     return replace(
         call,
-        kernel=MveDense(batch, inputs, outputs),
+        kernel=MveDense(batch, inputs, outputs, is_each),
         arguments=(
             call.arguments[0],
             ConstantArgument("weights", gemm.pack_weights(weights)),
-            ConstantArgument("bias", paired),
-            ConstantArgument("scaling", np.append(scaling, limits).astype(np.int32)),
+            ConstantArgument("bias", np.ascontiguousarray(table).reshape(-1)),
+            ConstantArgument("scaling", np.append(scales[0], limits).astype(np.int32)),
             call.arguments[-1],
         ),
     )

@@ -54,20 +54,33 @@ def lower_fully_connected(
 ) -> KernelCall | str:
     """FULLY_CONNECTED."""
     assert isinstance(call.kernel, Dense)
-    if call.kernel.per_channel:
-        return "a scale for each output"
     tables, numbers = constants(call), scalars(call)
-    weights, bias = tables["weights"], tables["bias"]
-    lowest, highest = extremes(bias, weights)
-    ends = int(lowest.min()), int(highest.max())
-    if not -(2**31) <= ends[0] <= ends[1] < 2**31:
-        return f"a sum can reach {max(-ends[0], ends[1])}"
-    scale = effective_scales(graph, operator, 1)[0]
-    scaling = wide_scaling(scale, numbers["output_zero_point"], *ends)
-    if isinstance(scaling, str):
-        return scaling
+    scales = wide_scales(graph, operator, call)
+    if isinstance(scales, str):
+        return scales
     limits = numbers["low"], numbers["high"]
-    return mve_dense_call(call, call.kernel.batch, weights, bias, scaling, limits)
+    return mve_dense_call(
+        call, call.kernel.batch, tables["weights"], tables["bias"], scales, limits
+    )
+
+
+def wide_scales(graph: Graph, operator: Operator, call: KernelCall) -> list[Array] | str:
+    """What ``wide_scaling`` gives for a fully connected layer: one, or one for each output."""
+    assert isinstance(call.kernel, Dense)
+    tables, zero_point = constants(call), scalars(call)["output_zero_point"]
+    lowest, highest = extremes(tables["bias"], tables["weights"])
+    if not -(2**31) <= int(lowest.min()) <= int(highest.max()) < 2**31:
+        return f"a sum can reach {max(-int(lowest.min()), int(highest.max()))}"
+    if not call.kernel.per_channel:
+        lowest, highest = lowest.min(keepdims=True), highest.max(keepdims=True)
+    found = []
+    scales = effective_scales(graph, operator, lowest.size)
+    for scale, low, high in zip(scales, lowest, highest, strict=True):
+        scaling = wide_scaling(scale, zero_point, int(low), int(high))
+        if isinstance(scaling, str):
+            return scaling
+        found.append(scaling)
+    return found
 
 
 def constants(call: KernelCall) -> Mapping[str, Array]:

@@ -3,5 +3,5 @@
 A product is LDRSB twice and MLA; what can be saved is loads, by tiles of pixels and channels in
 registers. Splitting words with SXTB would take one instruction more for every four bytes. Outputs
 are requantized with SMULL in seven instructions, under the conditions of ``dsp/scaling.py``. Cores
-without Thumb-2 (Cortex-M0+) get the same tiles in C, with a product of 32 bits by 32 from four of 16.
+without Thumb-2 (Cortex-M0+) get C that computes the same, with products of 64 bits from four of 32.
 """

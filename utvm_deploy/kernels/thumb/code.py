@@ -9,6 +9,8 @@ from utvm_deploy.kernels.dsp.assembly import (
     Instruction,
     add,
     add_shifted,
+    move,
+    multiply_long,
     saturate,
     shift_right,
 )
@@ -39,6 +41,19 @@ def scaled(
         add_shifted(high, high, low, "lsr #31"),
         add_shifted(high, high, value, "asr #31"),
         add(high, high, offset),
+        shift_right(value, high, shift),
+        saturate(value, value, 8),
+    ]
+
+
+def scaled_wide(
+    value: str, multiplier: str, offset: str, offset_high: str, shift: str, low: str, high: str
+) -> list[Instruction]:
+    """One rounding in 64 bits, in place: what ``utvm_scale_wide`` computes."""
+    return [
+        move(low, offset),
+        move(high, offset_high),
+        multiply_long(low, high, value, multiplier),
         shift_right(value, high, shift),
         saturate(value, value, 8),
     ]

@@ -1,8 +1,9 @@
-"""CONV_2D in Thumb-2: the product of ``gemm.py`` on gathered windows."""
+"""CONV_2D and FULLY_CONNECTED in Thumb-2: the product of ``gemm.py``."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ from utvm_deploy.errors import UnsupportedOperator
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.dsp.conv2d import scale_text
+from utvm_deploy.kernels.dsp.routine import helper
 from utvm_deploy.kernels.dsp.scaling import Scaling
 from utvm_deploy.kernels.dsp.tensor_ir import Buffers, Operand, pure
-from utvm_deploy.kernels.gathered import gathered, gathered_conv2d_call
+from utvm_deploy.kernels.gathered import gathered, gathered_conv2d_call, gathered_dense
 from utvm_deploy.kernels.thumb import gemm
 from utvm_deploy.kernels.window import Window
 
@@ -27,7 +29,7 @@ class ThumbProduct:
 
     @property
     def label(self) -> str:
-        return f"thumb_{self.tile.label}_{self.tile.step}"
+        return f"thumb{self.tile.rounding}_{self.tile.label}_{self.tile.step}"
 
     @property
     def pixels(self) -> int:
@@ -43,14 +45,15 @@ class ThumbProduct:
         return f"Thumb-2 assembly, {pixels} pixels x {channels} channels in registers"
 
     def texts(self) -> tuple[str, ...]:
-        return scale_text(), gemm.gemm_text(self.tile)
+        scale = scale_text() if self.tile.rounding == gemm.SHORT else helper("utvm_scale_wide")
+        return scale, gemm.gemm_text(self.tile)
 
     def tables(self, channels: int, depth: int) -> tuple[Operand, Operand, Operand]:
         filled = -(-channels // self.tile.channels) * self.tile.channels
         return (
             Operand("weights", (filled * depth,), "int8"),
-            Operand("scaling", (filled * gemm.ROWS,), "int32"),
-            Operand("limits", (2,), "int32"),
+            Operand("scaling", (filled * self.tile.rows,), "int32"),
+            Operand("limits", (6 if self.tile.rounding == gemm.WIDE else 2,), "int32"),
         )
 
     def bias(self, buffers: Buffers, o: Any) -> Any:
@@ -63,12 +66,18 @@ class ThumbProduct:
 
     def scaled(self, buffers: Buffers, total: Any, o: Any) -> Any:
         limits = buffers["limits"]
-        value = pure("utvm_scale", total, *(self._row(buffers, o, n) for n in (1, 2, 3)))
+        if self.tile.rounding == gemm.SHORT:
+            value = pure("utvm_scale", total, *(self._row(buffers, o, n) for n in (1, 2, 3)))
+        elif self.tile.rounding == gemm.WIDE:
+            value = pure("utvm_scale_wide", total, *(limits[n] for n in (2, 3, 4, 5)))
+        else:
+            rows = (self._row(buffers, o, n) for n in (1, 2, 3, 4))
+            value = pure("utvm_scale_wide", total, *rows)
         return pure("utvm_clamp", value, limits[0], limits[1]).astype("int8")
 
     def _row(self, buffers: Buffers, o: Any, row: int) -> Any:
         slots = self.tile.channels
-        return buffers["scaling"][o // slots * (gemm.ROWS * slots) + o % slots + row * slots]
+        return buffers["scaling"][o // slots * (self.tile.rows * slots) + o % slots + row * slots]
 
 
 def thumb_conv2d_call(
@@ -91,6 +100,31 @@ def thumb_conv2d_call(
     )
     kernel = gathered(window, (inputs, outputs), ThumbProduct(tile), pixels)
     return gathered_conv2d_call(call, kernel, packed, border)
+
+
+def thumb_dense_call(
+    call: KernelCall,
+    batch: int,
+    weights: Array,
+    bias: Array,
+    scales: Sequence[Array],
+    limits: tuple[int, int],
+    candidate: Candidate | None,
+) -> KernelCall:
+    """A fully connected layer; ``scales`` as ``wide_scaling`` gives them, one or one an output."""
+    outputs, inputs = weights.shape
+    tile = tile_for(candidate or Candidate.of("thumb", tile="1x4" if batch == 1 else "2x4"))
+    is_one = len(scales) == 1
+    tile = replace(tile, rounding=gemm.WIDE if is_one else gemm.WIDE_EACH)
+    rows = [bias] if is_one else [bias, *np.array(scales).T]
+    ends = [*limits, *scales[0]] if is_one else limits
+    packed = (
+        ConstantArgument("weights", gemm.pack_weights(weights, tile)),
+        ConstantArgument("scaling", gemm.pack_scaling(rows, tile)),
+        ConstantArgument("limits", np.array(ends, dtype=np.int32)),
+    )
+    kernel = gathered_dense(batch, inputs, outputs, ThumbProduct(tile))
+    return gathered_conv2d_call(call, kernel, packed, 0)
 
 
 def tile_for(candidate: Candidate | None) -> gemm.Tile:

@@ -9,10 +9,16 @@ Layouts, for channel o = C group + slot:
     weights  int8  [group][depth][slot]
     scaling  int32 [group][bias, multiplier, offset, shift][slot]
     limits   int32 [low, high]
+
+Fully connected layers are rounded once, in 64 bits:
+    scaling  int32 [group][bias (, multiplier, low and high word of the offset, shift - 32)][slot]
+    limits   int32 [low, high, multiplier, low and high word of the offset, shift - 32]
+with the one scale of the layer in the limits, or one for each channel in the scaling table.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -22,9 +28,8 @@ from utvm_deploy.cores.timing_m4 import CORTEX_M4
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.dsp.assembly import Instruction, load, multiply_add
 from utvm_deploy.kernels.dsp.routine import Routine
-from utvm_deploy.kernels.dsp.scaling import Scaling
 from utvm_deploy.kernels.naked import naked_function
-from utvm_deploy.kernels.thumb.code import CONDITION, c_body, clamped, scaled
+from utvm_deploy.kernels.thumb.code import CONDITION, c_body, clamped, scaled, scaled_wide
 
 PARAMETERS = (
     "const int8_t *pixels",
@@ -37,7 +42,8 @@ PARAMETERS = (
     "int32_t depth",
     "int32_t pitch",
 )
-ROWS = 4  # of the scaling table
+#: How sums become outputs: two roundings in 32 bits, or one in 64 with one scale, or many.
+SHORT, WIDE, WIDE_EACH = "", "_wide", "_wide_each"
 
 # Slots on the stack.
 _X = 0  # where the next tile begins
@@ -57,7 +63,8 @@ _DEPTH = 52
 _STEPS = 56  # the depth in whole steps
 _END = 60
 _SCALING = 64
-_FRAME_BYTES = 68
+_LIMITS = 68
+_FRAME_BYTES = 72
 _SAVED_BYTES = 36
 
 
@@ -68,6 +75,12 @@ class Tile:
     pixels: int
     channels: int
     step: int = 4
+    rounding: str = SHORT
+
+    @property
+    def rows(self) -> int:
+        """Rows of the scaling table."""
+        return {SHORT: 4, WIDE: 1, WIDE_EACH: 5}[self.rounding]
 
     @property
     def label(self) -> str:
@@ -77,7 +90,7 @@ class Tile:
     @property
     def function(self) -> str:
         """The C function's name."""
-        return f"utvm_thumb_gemm_{self.label}_{self.step}"
+        return f"utvm_thumb_gemm{self.rounding}_{self.label}_{self.step}"
 
 
 TILES = (Tile(2, 4), Tile(3, 2), Tile(2, 3), Tile(1, 4), Tile(2, 2), Tile(2, 4, 8))
@@ -93,22 +106,29 @@ def pack_weights(weights: Array, tile: Tile) -> Array:
     return np.ascontiguousarray(split).reshape(-1)
 
 
-def pack_scaling(rows: Scaling, tile: Tile) -> Array:
-    """Bias, multiplier, offset, shift of each channel -> the layout above."""
-    channels = rows.bias.size
+def pack_scaling(rows: Sequence[Array], tile: Tile) -> Array:
+    """Rows with an entry for each channel -> the layout above."""
+    channels = rows[0].size
     groups = -(-channels // tile.channels)
-    filled = np.zeros((ROWS, groups * tile.channels), dtype=np.int32)
-    filled[3] = 1
+    filled = np.zeros((tile.rows, groups * tile.channels), dtype=np.int32)
     for index, row in enumerate(rows):
         filled[index, :channels] = row
-    split = filled.reshape(ROWS, groups, tile.channels).transpose(1, 0, 2)
+    split = filled.reshape(tile.rows, groups, tile.channels).transpose(1, 0, 2)
     return np.ascontiguousarray(split).reshape(-1)
+
+
+_SCALED = {
+    SHORT: "utvm_scale((int32_t)sum, s[SLOTS], s[2 * SLOTS], s[3 * SLOTS])",
+    WIDE: "utvm_scale_wide((int32_t)sum, limits[2], limits[3], limits[4], limits[5])",
+    WIDE_EACH: "utvm_scale_wide((int32_t)sum, s[SLOTS], s[2 * SLOTS], s[3 * SLOTS], s[4 * SLOTS])",
+}
 
 
 @lru_cache(maxsize=16)
 def gemm_text(tile: Tile) -> str:
     """The C text of the tile's function."""
-    body = c_body("utvm_thumb_gemm").replace("SLOTS", str(tile.channels))
+    body = c_body("utvm_thumb_gemm").replace("SCALED", _SCALED[tile.rounding])
+    body = body.replace("SLOTS", str(tile.channels)).replace("ROWS", str(tile.rows))
     return naked_function(tile.function, PARAMETERS, _Writer(tile).lines(), body, CONDITION)
 
 
@@ -135,7 +155,7 @@ class _Writer:
             f"sub sp, #{_FRAME_BYTES}",
             f"str r0, [sp, #{_FIRST}]",
             f"str r1, [sp, #{_PANEL}]",
-            f"str r2, [sp, #{_SCALING}]",
+            f"strd r2, r3, [sp, #{_SCALING}]",
             "ldrd r0, r1, [r3]",
             f"strd r0, r1, [sp, #{_LOW}]",
             "adds r0, #128",
@@ -177,7 +197,7 @@ class _Writer:
             *(["mov r5, r1"] if tile.channels == 3 else []),
             *({2: ["add r0, r0, r1, lsl #1"], 4: ["add r0, r0, r1, lsl #2"],
                3: ["add r0, r0, r1, lsl #1", "add r0, r5"]}[tile.channels]),
-            f"adds r2, #{4 * ROWS * tile.channels}",
+            f"adds r2, #{4 * tile.rows * tile.channels}",
             f"adds r3, #{tile.channels}",
             f"subs r4, #{tile.channels}",
             f"str r0, [sp, #{_PANEL}]",
@@ -244,11 +264,7 @@ class _Writer:
             for c in range(channels):
                 w = ring[c % len(ring)]
                 offset = channels * (k - 1) + c + channels
-                is_last = last and c == channels - 1
-                if (last and not is_last) or is_last:
-                    code.append(load(w, "r1", offset, size="sb"))
-                else:
-                    code.append(load(w, "r1", offset, size="sb"))
+                code.append(load(w, "r1", offset, size="sb"))
                 code += [
                     multiply_add("mla", self.sums[p][c], xs[p], w, self.sums[p][c])
                     for p in range(pixels)
@@ -264,17 +280,28 @@ class _Writer:
 
     def _finish(self, pixels: int, label: int) -> None:
         r, channels = self.routine, self.tile.channels
-        code = [load("r0", "sp", _SCALING)]
+        is_short, is_each = self.tile.rounding == SHORT, self.tile.rounding == WIDE_EACH
+        code = [load("r0", "sp", _SCALING)] if is_short else []
         for c in range(channels):
-            code += [load(t, "r0", 4 * (row * channels + c))
-                     for row, t in ((1, "r1"), (2, "r3"), (3, "r12"))]  # fmt: skip
+            if is_short:
+                rows = (("r1", 1), ("r3", 2), ("r12", 3))
+                code += [load(t, "r0", 4 * (row * channels + c)) for t, row in rows]
+            elif is_each or c == 0:
+                # The shift last, where the table's address was.
+                code.append(load("r0", "sp", _SCALING if is_each else _LIMITS))
+                for row, t in enumerate(("r1", "r3", "r12", "r0"), 1):
+                    at = 4 * (row * channels + c) if is_each else 4 * row + 4
+                    code.append(load(t, "r0", at))
             for p in range(pixels):
-                code += scaled(self.sums[p][c], "r1", "r3", "r12", "r2", "lr")
+                if is_short:
+                    code += scaled(self.sums[p][c], "r1", "r3", "r12", "r2", "lr")
+                else:
+                    code += scaled_wide(self.sums[p][c], "r1", "r3", "r12", "r0", "r2", "lr")
         r.straight(code)
         r.plain(f"ldr r0, [sp, #{_CLAMPS}]", f"cbz r0, {label + 4}f",
                 f"ldrd r0, r1, [sp, #{_LOW}]")  # fmt: skip
-        for row in self.sums[:pixels]:
-            for register in row:
+        for registers in self.sums[:pixels]:
+            for register in registers:
                 r.plain(*clamped(register, "r0", "r1"))
         r.label(f"{label + 4}")
         r.plain(

@@ -15,9 +15,11 @@ from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.conv2d import Conv2D
 from utvm_deploy.kernels.depthwise import DepthwiseConv2D
 from utvm_deploy.kernels.dsp.scaling import Scaling, short_scaling
-from utvm_deploy.kernels.mve.lowering import constants, scalars
+from utvm_deploy.kernels.fully_connected import Dense
+from utvm_deploy.kernels.mve.lowering import constants, scalars, wide_scales
 from utvm_deploy.kernels.operands import input_of, quantization_of
-from utvm_deploy.kernels.thumb.conv2d import thumb_conv2d_call
+from utvm_deploy.kernels.thumb.conv2d import thumb_conv2d_call, thumb_dense_call
+from utvm_deploy.kernels.thumb.depthwise import thumb_depthwise_call
 
 #: Takes the generic call, which it replaces, the core, and what to choose (None: the default).
 ThumbLowering = Callable[[Graph, Operator, KernelCall, str, Candidate | None], KernelCall | str]
@@ -39,7 +41,30 @@ def lower_depthwise(
     by_output = np.moveaxis(constants(call)["weights"], 2, 0)[..., np.newaxis]
     if call.kernel.channels == 1:
         return _convolution(graph, operator, call, by_output, candidate)
-    return "more than one channel"
+    if call.kernel.depth_multiplier > 1:
+        return "more than one output for each of several channels"
+    scaling = _scaling(call, by_output)
+    if isinstance(scaling, str):
+        return scaling
+    border = quantization_of(input_of(graph, operator, 0)[1]).zero_point
+    numbers, weights = scalars(call), constants(call)["weights"]
+    limits = numbers["low"], numbers["high"]
+    return thumb_depthwise_call(call, call.kernel.window, weights, scaling, border, limits)
+
+
+def lower_fully_connected(
+    graph: Graph, operator: Operator, call: KernelCall, core: str, candidate: Candidate | None
+) -> KernelCall | str:
+    """FULLY_CONNECTED."""
+    assert isinstance(call.kernel, Dense)
+    tables, numbers = constants(call), scalars(call)
+    scales = wide_scales(graph, operator, call)
+    if isinstance(scales, str):
+        return scales
+    limits = numbers["low"], numbers["high"]
+    return thumb_dense_call(
+        call, call.kernel.batch, tables["weights"], tables["bias"], scales, limits, candidate
+    )
 
 
 def _convolution(
@@ -70,4 +95,5 @@ def _scaling(call: KernelCall, weights: Array) -> Scaling | str:
 THUMB_LOWERINGS: Mapping[str, ThumbLowering] = {
     "CONV_2D": lower_conv2d,
     "DEPTHWISE_CONV_2D": lower_depthwise,
+    "FULLY_CONNECTED": lower_fully_connected,
 }

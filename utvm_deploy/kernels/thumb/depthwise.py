@@ -1,0 +1,88 @@
+"""DEPTHWISE_CONV_2D in Thumb-2: the rows of ``depthwise_code.py``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.dsp.conv2d import scale_text
+from utvm_deploy.kernels.dsp.scaling import Scaling
+from utvm_deploy.kernels.dsp.tensor_ir import Buffers, Operand, pure
+from utvm_deploy.kernels.rows import RowDepthwise, Steps, row_depthwise_call
+from utvm_deploy.kernels.thumb import depthwise_code as code
+from utvm_deploy.kernels.window import Window
+
+
+@dataclass(frozen=True)
+class ThumbRowProduct:
+    """The micro-kernel of ``depthwise_code.py``."""
+
+    taps: code.Taps
+
+    @property
+    def label(self) -> str:
+        return "thumb"
+
+    @property
+    def group(self) -> int:
+        return 1
+
+    @property
+    def function(self) -> str:
+        return self.taps.function
+
+    @property
+    def why(self) -> str:
+        slides = ", columns shared" if self.taps.slides else ""
+        return f"Thumb-2 assembly, {code.PIXELS} pixels of a channel in registers{slides}"
+
+    def texts(self) -> tuple[str, ...]:
+        return scale_text(), code.depthwise_text(self.taps)
+
+    def tables(self, taps: int, channels: int) -> tuple[Operand, ...]:
+        return (
+            Operand("weights", (channels * taps,), "int8"),
+            Operand("scaling", (channels * 4,), "int32"),
+            Operand("limits", (2,), "int32"),
+        )
+
+    def numbers(self, steps: Steps, count: int, channels: int) -> tuple[int, ...]:
+        return steps.row, steps.column, steps.window, count, channels
+
+    def bias(self, buffers: Buffers, c: Any) -> Any:
+        return buffers["scaling"][c * 4]
+
+    def weight(self, buffers: Buffers, c: Any, tap: Any) -> Any:
+        return buffers["weights"][c * (self.taps.rows * self.taps.columns) + tap].astype("int32")
+
+    def scaled(self, buffers: Buffers, total: Any, c: Any) -> Any:
+        scaling, limits = buffers["scaling"], buffers["limits"]
+        value = pure("utvm_scale", total, *(scaling[c * 4 + n] for n in (1, 2, 3)))
+        return pure("utvm_clamp", value, limits[0], limits[1]).astype("int8")
+
+
+def thumb_depthwise_call(
+    call: KernelCall,
+    window: Window,
+    weights: Array,
+    scaling: Scaling,
+    border: int,
+    limits: tuple[int, int],
+) -> KernelCall | str:
+    """The call instead of the generic one; ``weights`` are [rows, columns, channels]."""
+    rows, columns, channels = weights.shape
+    if columns > code.MOST_COLUMNS:
+        return f"a window of {columns} columns"
+    is_dense = window.strides[1] == window.dilations[1]
+    kernel = RowDepthwise(window, channels, ThumbRowProduct(code.Taps(rows, columns, is_dense)))
+    flat = weights.reshape(-1, channels)
+    packed = (
+        ConstantArgument("weights", np.ascontiguousarray(flat.T).reshape(-1)),
+        ConstantArgument("scaling", np.stack(scaling, axis=1).reshape(-1).astype(np.int32)),
+        ConstantArgument("limits", np.array(limits, dtype=np.int32)),
+    )
+    return row_depthwise_call(call, kernel, packed, border)
