@@ -92,7 +92,7 @@ DAMAGED: list[tuple[str, Change, str]] = [
     ("conv_same", _tensor(1, scales=(), zero_points=()), "weights 'tensor_1' have no scale"),
     ("conv_same", _tensor(0, shape=(1, -1, 6, 3)), "the dynamic or empty shape (1, -1, 6, 3)"),
     ("conv_same", _tensor(0, shape=(1,) * 9), "has 9 dimensions, more than 8"),
-    ("conv_same", _tensor(0, shape=(2**16, 2**16, 6, 3)), "more than 2**31 - 1 elements"),
+    ("conv_same", _tensor(0, shape=(2**16, 2**16, 6, 3)), "more than 67,108,864 elements"),
     ("conv_same", _tensor(0, name="x" * 5000), "the name of tensor 0 has 5000 bytes"),
     ("conv_same", _tensor(3, shape=(1, 7, 7, 4)), "computes the shape (1, 7, 6, 4), but the file"),
     ("conv_per_tensor", _tensor(2, shape=(3, 1)), "bias 'tensor_2' has shape (3, 1) for 3 chann"),

@@ -13,6 +13,16 @@ from utvm_deploy.graph.model import Tensor
 
 
 @dataclass(frozen=True, eq=False)
+class ModelFile:
+    """Everything that the import needs of a file, bounds-checked."""
+
+    tensors: tuple[Tensor, ...]
+    operators: tuple[SourceOperator, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class SourceOperator:
     """An operator of the file: its tensors by file position, and its undecoded options."""
 

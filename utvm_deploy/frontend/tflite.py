@@ -17,33 +17,34 @@ import logging
 import math
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tflite
 
-from utvm_deploy.errors import ModelError, UnsupportedOperator
+from utvm_deploy.errors import ModelError
+from utvm_deploy.frontend.assemble import assemble
 from utvm_deploy.frontend.formats import converted
-from utvm_deploy.frontend.operators import IMPORTERS, Importer
-from utvm_deploy.frontend.source import SourceOperator
+from utvm_deploy.frontend.limits import (
+    MAX_FILE_BYTES,
+    MAX_NAME_BYTES,
+    MAX_OPERATORS,
+    MAX_RANK,
+    MAX_TENSOR_ELEMENTS,
+    MAX_TENSORS,
+    Budget,
+)
+from utvm_deploy.frontend.operators import IMPORTERS
+from utvm_deploy.frontend.source import ModelFile, SourceOperator
 from utvm_deploy.graph.check import check_graph
-from utvm_deploy.graph.model import Array, Graph, Operator, Quantization, Tensor
-from utvm_deploy.graph.rewrite import compacted
+from utvm_deploy.graph.model import Array, Graph, Quantization, Tensor
 
 _log = logging.getLogger(__name__)
 
 _IDENTIFIER = b"TFL3"
-# FlatBuffers' offsets are signed 32 bit; nothing larger is one.
-_MAX_FILE_BYTES = 2**31 - 1
-# Names repeat in every message and report; real ones are below 300 characters.
-_MAX_NAME_BYTES = 4096
-# The largest rank that any TFLite kernel takes.
-_MAX_RANK = 8
-# Offsets into a tensor are int32 in the generated code.
-_MAX_TENSOR_ELEMENTS = 2**31 - 1
-
+# The place of Tensor.external_buffer in the schema's table, as flatbuffers count.
+_EXTERNAL_BUFFER_SLOT = 24
 # What the schema's readers and numpy raise on bytes that are not what they claim to be.
 _READER_ERRORS = (
     struct.error,
@@ -68,16 +69,6 @@ _TYPE_NAMES = {number: name.lower() for number, name in _names(tflite.TensorType
 _DTYPES = ("int8", "uint8", "int16", "int32", "int64", "float32")
 
 
-@dataclass(frozen=True, eq=False)
-class _ModelFile:
-    """Everything that the import needs of a file, bounds-checked."""
-
-    tensors: tuple[Tensor, ...]
-    operators: tuple[SourceOperator, ...]
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-
-
 def load_model(path: str | Path) -> Graph:
     """Import a fully integer int8 model, a .tflite or what becomes one, and check it.
 
@@ -88,7 +79,7 @@ def load_model(path: str | Path) -> Graph:
     data = converted(path) or _file_bytes(path)
     try:
         source = _read(data)
-        graph = _imported(source, path.stem, hashlib.sha256(data).hexdigest())
+        graph = assemble(source, path.stem, hashlib.sha256(data).hexdigest())
         check_graph(graph)
     except ModelError as exc:
         raise type(exc)(f"{path}: {exc}") from exc
@@ -99,9 +90,9 @@ def load_model(path: str | Path) -> Graph:
 def _file_bytes(path: Path) -> bytes:
     try:
         size = path.stat().st_size
-        if size > _MAX_FILE_BYTES:
+        if size > MAX_FILE_BYTES:
             raise ModelError(
-                f"{path}: {size} bytes are more than a .tflite file can have (2 GiB); "
+                f"{path} has {size:,} bytes, more than {MAX_FILE_BYTES:,}; "
                 "choose a model for microcontrollers"
             )
         data = path.read_bytes()
@@ -115,7 +106,7 @@ def _file_bytes(path: Path) -> bytes:
     return data
 
 
-def _read(data: bytes) -> _ModelFile:
+def _read(data: bytes) -> ModelFile:
     """Everything that the import needs, or ModelError: the edge to the schema's readers."""
     try:
         return _read_model(data)
@@ -126,7 +117,7 @@ def _read(data: bytes) -> _ModelFile:
         ) from exc
 
 
-def _read_model(data: bytes) -> _ModelFile:
+def _read_model(data: bytes) -> ModelFile:
     model = tflite.Model.GetRootAs(data, 0)
     subgraphs = model.SubgraphsLength()
     if subgraphs != 1:
@@ -135,58 +126,73 @@ def _read_model(data: bytes) -> _ModelFile:
             "export a single function without control flow"
         )
     subgraph = model.Subgraphs(0)
-    buffers = [
-        _buffer(data, model.Buffers(i), i) for i in range(_count(data, model.BuffersLength()))
-    ]
-    tensors = tuple(
-        _tensor(subgraph.Tensors(i), i, buffers)
-        for i in range(_count(data, subgraph.TensorsLength()))
-    )
-    codes = [
-        _operator_name(model.OperatorCodes(i))
-        for i in range(_count(data, model.OperatorCodesLength()))
-    ]
+    budget = Budget()
+    count = _count(data, model.BuffersLength(), "buffers", MAX_TENSORS)
+    buffers = [_buffer(data, model.Buffers(i), i) for i in range(count)]
+    count = _count(data, subgraph.TensorsLength(), "tensors", MAX_TENSORS)
+    tensors = tuple(_tensor(subgraph.Tensors(i), i, buffers, budget) for i in range(count))
+    count = _count(data, model.OperatorCodesLength(), "operator codes", MAX_OPERATORS)
+    codes = [_operator_name(model.OperatorCodes(i)) for i in range(count)]
+    count = _count(data, subgraph.OperatorsLength(), "operators", MAX_OPERATORS)
     operators = tuple(
-        _operator(subgraph.Operators(i), i, codes, tensors)
-        for i in range(_count(data, subgraph.OperatorsLength()))
+        _operator(subgraph.Operators(i), i, codes, tensors, budget) for i in range(count)
     )
-    inputs = _tensor_numbers(subgraph.InputsAsNumpy(), len(tensors), "the list of model inputs")
-    outputs = _tensor_numbers(subgraph.OutputsAsNumpy(), len(tensors), "the list of model outputs")
-    return _ModelFile(tensors, operators, inputs, outputs)
+    ends = (subgraph.InputsAsNumpy(), subgraph.OutputsAsNumpy())
+    inputs, outputs = (
+        _tensor_numbers(_vector(array, budget, where), len(tensors), where)
+        for array, where in zip(
+            ends, ("the list of model inputs", "the list of model outputs"), strict=True
+        )
+    )
+    return ModelFile(tensors, operators, inputs, outputs)
 
 
-def _count(data: bytes, length: int) -> int:
+def _count(data: bytes, length: int, what: str, most: int) -> int:
     """The length of a vector of tables: each takes at least its 4-byte offset in the file."""
     if length > len(data) // 4:
-        raise ModelError(f"the file is damaged: a list of {length} entries does not fit into it")
+        raise ModelError(f"the file is damaged: a list of {length} {what} does not fit into it")
+    if length > most:
+        raise ModelError(
+            f"the model has {length:,} {what}, more than {most:,}; "
+            "choose a model for microcontrollers"
+        )
     return length
 
 
-def _vector(array: Any) -> Array:
+def _array(found: Any) -> Array:
     """A vector of numbers; the generated readers say 0 for an absent one."""
-    return array if isinstance(array, np.ndarray) else np.empty(0, np.int32)
+    return found if isinstance(found, np.ndarray) else np.empty(0, np.int32)
 
 
-def _tensor_numbers(array: Any, count: int, where: str) -> tuple[int, ...]:
-    numbers = _vector(array)
+def _vector(found: Any, budget: Budget, where: str) -> list[Any]:
+    """The numbers of a vector, counted before anything is made of them."""
+    array = _array(found)
+    budget.take(array.size, where)
+    numbers: list[Any] = array.tolist()
+    return numbers
+
+
+def _tensor_numbers(numbers: Sequence[int], count: int, where: str) -> tuple[int, ...]:
     for number in numbers:
         if not 0 <= number < count:
             raise ModelError(
                 f"the file is damaged: {where} names tensor {number}, but there are {count}"
             )
-    return tuple(int(n) for n in numbers)
+    return tuple(numbers)
 
 
 def _text(raw: bytes | None, what: str) -> str:
     if raw is None:
         return ""
-    if len(raw) > _MAX_NAME_BYTES:
+    if len(raw) > MAX_NAME_BYTES:
         raise ModelError(
             f"the file is damaged: the name of {what} has {len(raw)} bytes, "
-            f"more than {_MAX_NAME_BYTES}"
+            f"more than {MAX_NAME_BYTES}"
         )
     # Names end up in messages and C comments: one line, printable.
     decoded = raw.decode("utf-8", errors="replace")
+    if decoded.isprintable():
+        return decoded
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in decoded)
 
 
@@ -200,18 +206,23 @@ def _buffer(data: bytes, buffer: Any, index: int) -> Array | None:
                 "copy or convert the model again"
             )
         return np.frombuffer(data, np.uint8, size, offset)
-    raw = _vector(buffer.DataAsNumpy())
+    raw = _array(buffer.DataAsNumpy())
     return raw if raw.size else None
 
 
-def _tensor(tensor: Any, index: int, buffers: Sequence[Array | None]) -> Tensor:
+def _tensor(tensor: Any, index: int, buffers: Sequence[Array | None], budget: Budget) -> Tensor:
     name = _text(tensor.Name(), f"tensor {index}") or f"tensor_{index}"
     if tensor.Sparsity() is not None:
         raise ModelError(f"tensor '{name}' is sparse; convert the model without sparsity")
+    # Newer than the generated readers: a number of a group of weights beside the file.
+    if tensor._tab.Offset(_EXTERNAL_BUFFER_SLOT):
+        raise ModelError(
+            f"tensor '{name}' has its data in another file; convert the model into a single one"
+        )
     dtype = _TYPE_NAMES.get(tensor.Type())
     if dtype is None:
         raise ModelError(f"the file is damaged: tensor '{name}' has element type {tensor.Type()}")
-    shape = _shape(tensor, name)
+    shape = _shape(_vector(tensor.ShapeAsNumpy(), budget, f"tensor {index}"), name)
     number = tensor.Buffer()
     if not 0 <= number < len(buffers):
         raise ModelError(
@@ -227,47 +238,53 @@ def _tensor(tensor: Any, index: int, buffers: Sequence[Array | None]) -> Tensor:
                 f"tensor '{name}' of shape {shape} and type {dtype} needs {expected} bytes, but "
                 f"its buffer has {raw.size}; copy or convert the model again"
             )
-        data = np.frombuffer(raw.tobytes(), np.dtype(dtype).newbyteorder("<")).reshape(shape)
+        # A view, not a copy: many tensors may name one buffer, and buffers may overlap.
+        data = raw.view(np.dtype(dtype).newbyteorder("<")).reshape(shape)
     elif raw is not None:
         data = raw  # of a type that no importer takes: kept only to be told from an activation
-    return Tensor(name, shape, dtype, _quantization(tensor, name, dtype, shape), data, index)
+    quantization = _quantization(tensor, name, dtype, shape, budget)
+    return Tensor(name, shape, dtype, quantization, data, index)
 
 
-def _shape(tensor: Any, name: str) -> tuple[int, ...]:
-    dimensions = _vector(tensor.ShapeAsNumpy())
-    if dimensions.size > _MAX_RANK:
-        raise ModelError(f"tensor '{name}' has {dimensions.size} dimensions, more than {_MAX_RANK}")
-    shape = tuple(int(d) for d in dimensions)
+def _shape(dimensions: Sequence[int], name: str) -> tuple[int, ...]:
+    if len(dimensions) > MAX_RANK:
+        raise ModelError(f"tensor '{name}' has {len(dimensions)} dimensions, more than {MAX_RANK}")
+    shape = tuple(dimensions)
     if any(d < 1 for d in shape):
         raise ModelError(
             f"tensor '{name}' has the dynamic or empty shape {shape}; "
             "convert the model with a fixed input shape"
         )
-    if math.prod(shape) > _MAX_TENSOR_ELEMENTS:
-        raise ModelError(f"tensor '{name}' of shape {shape} has more than 2**31 - 1 elements")
+    if math.prod(shape) > MAX_TENSOR_ELEMENTS:
+        raise ModelError(
+            f"tensor '{name}' of shape {shape} has more than {MAX_TENSOR_ELEMENTS:,} elements; "
+            "choose a model for microcontrollers"
+        )
     return shape
 
 
 def _quantization(
-    tensor: Any, name: str, dtype: str, shape: tuple[int, ...]
+    tensor: Any, name: str, dtype: str, shape: tuple[int, ...], budget: Budget
 ) -> Quantization | None:
     table = tensor.Quantization()
     if table is None:
         return None
-    scales, zero_points = _vector(table.ScaleAsNumpy()), _vector(table.ZeroPointAsNumpy())
-    if scales.size == 0:
+    where = f"the quantization of '{name}'"
+    scales = _vector(table.ScaleAsNumpy(), budget, where)
+    zero_points = _vector(table.ZeroPointAsNumpy(), budget, where)
+    if not scales:
         return None
-    if scales.size != zero_points.size:
+    if len(scales) != len(zero_points):
         raise ModelError(
-            f"tensor '{name}' has {scales.size} scales but {zero_points.size} zero points; "
+            f"tensor '{name}' has {len(scales)} scales but {len(zero_points)} zero points; "
             "convert the model again"
         )
     axis = None
-    if scales.size > 1:
+    if len(scales) > 1:
         axis = table.QuantizedDimension()
-        if not 0 <= axis < len(shape) or shape[axis] != scales.size:
+        if not 0 <= axis < len(shape) or shape[axis] != len(scales):
             raise ModelError(
-                f"tensor '{name}' of shape {shape} has {scales.size} scales along dimension {axis},"
+                f"tensor '{name}' of shape {shape} has {len(scales)} scales along dimension {axis},"
                 " which does not have that many slices; convert the model again"
             )
     # The scale of a bias is never used (it is that of its inputs), so it may underflow to zero.
@@ -286,7 +303,7 @@ def _quantization(
                     f"tensor '{name}' has the zero point {zero_point}, which is not a {dtype}; "
                     "convert the model again"
                 )
-    return Quantization(tuple(float(s) for s in scales), tuple(int(z) for z in zero_points), axis)
+    return Quantization(tuple(scales), tuple(zero_points), axis)
 
 
 def _operator_name(code: Any) -> str:
@@ -298,7 +315,11 @@ def _operator_name(code: Any) -> str:
 
 
 def _operator(
-    operator: Any, index: int, codes: Sequence[str], tensors: tuple[Tensor, ...]
+    operator: Any,
+    index: int,
+    codes: Sequence[str],
+    tensors: tuple[Tensor, ...],
+    budget: Budget,
 ) -> SourceOperator:
     code = operator.OpcodeIndex()
     if not 0 <= code < len(codes):
@@ -307,11 +328,11 @@ def _operator(
             f"but there are {len(codes)}"
         )
     where = f"operator {index} ({codes[code]})"
-    inputs = tuple(
-        None if number == -1 else _tensor_numbers(np.array([number]), len(tensors), where)[0]
-        for number in _vector(operator.InputsAsNumpy())
-    )
-    outputs = _tensor_numbers(operator.OutputsAsNumpy(), len(tensors), where)
+    read = _vector(operator.InputsAsNumpy(), budget, where)
+    _tensor_numbers([number for number in read if number != -1], len(tensors), where)
+    inputs = tuple(None if number == -1 else number for number in read)
+    made = _vector(operator.OutputsAsNumpy(), budget, where)
+    outputs = _tensor_numbers(made, len(tensors), where)
     options: Mapping[str, int | float | bool] = {}
     if codes[code] in IMPORTERS:  # others may have tables that our schema does not know
         options = _options(operator)
@@ -339,45 +360,3 @@ def _scalar_fields(table: str) -> tuple[str, ...]:
         and len(inspect.signature(member).parameters) == 1
         and not name.endswith(("AsNumpy", "Length", "IsNone"))
     )
-
-
-def _imported(source: _ModelFile, name: str, digest: str) -> Graph:
-    """The graph, from operators and tensors that are known to be in bounds."""
-    unknown = [op for op in source.operators if op.kind not in IMPORTERS]
-    computing = [op for op in source.operators if op.kind not in ("QUANTIZE", "DEQUANTIZE")]
-    floating = [op for op in computing if _works_in_float(op)]
-    if floating and (not unknown or len(floating) == len(computing)):
-        raise ModelError(
-            f"the model is not fully quantized: {floating[0].place}, works in float32; "
-            "convert it to int8 as docs/quantization.md shows"
-        )
-    problems = [f"{op.place}" for op in unknown]
-    operators: list[Operator] = []
-    for op in source.operators:
-        if op.kind in IMPORTERS:
-            _collect(problems, operators, IMPORTERS[op.kind].importer, op)
-    if problems:
-        supported = f"; supported operators are {', '.join(sorted(IMPORTERS))}" if unknown else ""
-        count = "1 operator" if len(problems) == 1 else f"{len(problems)} operators"
-        raise UnsupportedOperator(f"{count} cannot be imported: {'; '.join(problems)}{supported}")
-    graph = Graph(name, source.tensors, tuple(operators), source.inputs, source.outputs, digest)
-    return compacted(graph)
-
-
-def _works_in_float(op: SourceOperator) -> bool:
-    return any(op.tensors[i].dtype == "float32" for i in op.outputs)
-
-
-def _collect(
-    problems: list[str],
-    operators: list[Operator],
-    importer: Importer,
-    op: SourceOperator,
-) -> None:
-    """Import one operator; one that is unsupported is noted, so that all are told at once."""
-    try:
-        made = importer(op)
-    except UnsupportedOperator as exc:
-        problems.append(str(exc))
-        return
-    operators.extend([made] if isinstance(made, Operator) else made)

@@ -1,0 +1,77 @@
+"""A file's operators and tensors -> the graph, or all that cannot be imported, told at once."""
+
+from __future__ import annotations
+
+from utvm_deploy.errors import ModelError, UnsupportedOperator
+from utvm_deploy.frontend.limits import MAX_EXTENTS, MAX_TOLD
+from utvm_deploy.frontend.operators import IMPORTERS
+from utvm_deploy.frontend.shape_arithmetic import fold_shapes
+from utvm_deploy.frontend.source import ModelFile, SourceOperator
+from utvm_deploy.frontend.suggestions import suggestion
+from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.graph.rewrite import compacted
+
+
+def assemble(source: ModelFile, name: str, digest: str) -> Graph:
+    """The graph, from operators and tensors that are known to be in bounds.
+
+    Raises UnsupportedOperator, with all of them, for operators that cannot be imported.
+    """
+    _check_extents(source)
+    source = fold_shapes(source)
+    unknown = [op for op in source.operators if op.kind not in IMPORTERS]
+    computing = [op for op in source.operators if op.kind not in ("QUANTIZE", "DEQUANTIZE")]
+    floating = [op for op in computing if _works_in_float(op)]
+    if floating and (not unknown or len(floating) == len(computing)):
+        raise ModelError(
+            f"the model is not fully quantized: {floating[0].place}, works in float32; "
+            "convert it to int8 as docs/quantization.md shows"
+        )
+    problems: list[str] = []
+    operators: list[Operator] = []
+    for op in source.operators:
+        try:
+            operators += _imported(op)
+        except UnsupportedOperator as exc:
+            problems.append(str(exc))
+    if problems:
+        raise _unsupported(problems, has_unknown=bool(unknown))
+    graph = Graph(name, source.tensors, tuple(operators), source.inputs, source.outputs, digest)
+    return compacted(graph)
+
+
+def _imported(op: SourceOperator) -> tuple[Operator, ...]:
+    row = IMPORTERS.get(op.kind)
+    if row is None:
+        raise UnsupportedOperator(f"{op.place}: {suggestion(op.kind)}")
+    made = row.importer(op)
+    return (made,) if isinstance(made, Operator) else made
+
+
+def _unsupported(problems: list[str], has_unknown: bool) -> UnsupportedOperator:
+    count = "1 operator" if len(problems) == 1 else f"{len(problems)} operators"
+    told = "; ".join(problems[:MAX_TOLD])
+    if len(problems) > MAX_TOLD:
+        told += f"; and {len(problems) - MAX_TOLD} more"
+    if has_unknown:
+        told += f"; supported operators are {', '.join(sorted(IMPORTERS))}"
+    return UnsupportedOperator(f"{count} cannot be imported: {told}")
+
+
+def _works_in_float(op: SourceOperator) -> bool:
+    return any(op.tensors[i].dtype == "float32" for i in op.outputs)
+
+
+def _check_extents(source: ModelFile) -> None:
+    """What importers make of a dimension costs a number for each position of it."""
+    extents = 0
+    for op in source.operators:
+        made = sum(sum(source.tensors[i].shape) for i in op.outputs)
+        read = sum(sum(source.tensors[i].shape) for i in op.inputs if i is not None)
+        # An operator with several outputs becomes as many, each of which reads the input.
+        extents += made + read * max(len(op.outputs), 1)
+        if extents > MAX_EXTENTS:
+            raise ModelError(
+                f"{op.place}: the dimensions up to here add up to more than {MAX_EXTENTS:,} "
+                "positions; choose a model for microcontrollers"
+            )

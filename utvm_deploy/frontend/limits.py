@@ -1,0 +1,58 @@
+"""How large a model file may be: a file is untrusted, so everything is bounded before it is used.
+
+Real models for microcontrollers stay far below; a file within these limits is imported within 1 GiB
+of memory and ten seconds, whatever is in it. docs/operators.md lists them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from utvm_deploy.errors import ModelError
+
+#: A .tflite file, or one that is converted into it.
+MAX_FILE_BYTES = 128 * 1024 * 1024
+MAX_OPERATORS = 4_096
+MAX_TENSORS = 16_384
+#: All lists of a file together: shapes, operands, scales, zero points. They may lie on each other
+#: in the file, so its size does not bound them.
+MAX_NUMBERS = 4 * 1024 * 1024
+#: Names repeat in every message and report; the converter's longest are a few hundred bytes.
+MAX_NAME_BYTES = 4_096
+#: The largest rank that any TFLite kernel takes.
+MAX_RANK = 8
+#: Elements of a tensor: offsets in the generated code are int32 of bytes.
+MAX_TENSOR_ELEMENTS = 64 * 1024 * 1024
+#: Extents of all dimensions of all operators' tensors together: what moves elements is described
+#: by a position for each.
+MAX_EXTENTS = 4 * 1024 * 1024
+#: Operators that cannot be imported, in one message.
+MAX_TOLD = 50
+
+#: What each limit is on, for people.
+LIMITS: tuple[tuple[str, int], ...] = (
+    ("bytes of a file", MAX_FILE_BYTES),
+    ("operators", MAX_OPERATORS),
+    ("tensors, and buffers", MAX_TENSORS),
+    ("numbers in all lists (shapes, operands, scales, zero points) together", MAX_NUMBERS),
+    ("bytes of a name", MAX_NAME_BYTES),
+    ("dimensions of a tensor", MAX_RANK),
+    ("elements of a tensor", MAX_TENSOR_ELEMENTS),
+    ("extents of all operators' inputs and outputs, added up", MAX_EXTENTS),
+)
+
+
+@dataclass
+class Budget:
+    """What may still be read; one for each file."""
+
+    numbers: int = MAX_NUMBERS
+
+    def take(self, count: int, where: str) -> None:
+        """Count the numbers of a list before anything is made of them."""
+        self.numbers -= count
+        if self.numbers < 0:
+            raise ModelError(
+                f"the lists of the file hold more than {MAX_NUMBERS:,} numbers (at {where}); "
+                "choose a model for microcontrollers"
+            )

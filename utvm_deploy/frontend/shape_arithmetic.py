@@ -1,0 +1,130 @@
+"""Computes, at import, what a model computes from shapes: SHAPE, and whole numbers from constants.
+
+Converters write such operators around a RESHAPE where a batch size was left open. Every shape is
+fixed here, so what they make are constants, and they are gone before anything else looks at them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+
+from utvm_deploy.frontend.operators import IMPORTERS
+from utvm_deploy.frontend.source import ModelFile, SourceOperator
+from utvm_deploy.graph.evaluate import evaluate
+from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
+
+_WHOLE = ("int32", "int64")
+# Shapes are short; whatever is longer is data, and stays in the model.
+_MOST_ELEMENTS = 4096
+
+Arithmetic: TypeAlias = Callable[[SourceOperator, Sequence[Array]], Array]
+
+
+def fold_shapes(source: ModelFile) -> ModelFile:
+    """The file's contents without what depends on nothing but shapes and constants."""
+    known = source.tensors
+    kept: list[SourceOperator] = []
+    for op in source.operators:
+        op = replace(op, tensors=known)
+        made = _made(op)
+        if made is None:
+            kept.append(op)
+            continue
+        changed = list(known)
+        for number, array in made.items():
+            changed[number] = replace(changed[number], data=array)
+        known = tuple(changed)
+    if len(kept) == len(source.operators):
+        return source
+    operators = tuple(replace(op, tensors=known) for op in kept)
+    return replace(source, operators=operators, tensors=known)
+
+
+def _made(op: SourceOperator) -> Mapping[int, Array] | None:
+    """The values of an operator's outputs, None where they are not known or not ours to know."""
+    outputs = [op.tensors[number] for number in op.outputs]
+    if not outputs or any(
+        out.dtype not in _WHOLE or out.data is not None or math.prod(out.shape) > _MOST_ELEMENTS
+        for out in outputs
+    ):
+        return None
+    if op.kind == "SHAPE":
+        return {op.outputs[0]: _fitting(op, outputs[0], np.array(op.input(0).shape))}
+    arrays = [op.tensors[i].data for i in op.inputs if i is not None]
+    constants = [array for array in arrays if array is not None]
+    if len(constants) != len(op.inputs) or not constants:
+        return None
+    if any(array.dtype.kind != "i" for array in constants):
+        return None
+    if op.kind in _ARITHMETIC:
+        return {op.outputs[0]: _fitting(op, outputs[0], _ARITHMETIC[op.kind](op, constants))}
+    if op.kind not in IMPORTERS:
+        return None
+    imported = IMPORTERS[op.kind].importer(op)
+    parts = (imported,) if isinstance(imported, Operator) else imported
+    graph = Graph("", op.tensors, parts, (), (), "")
+    values: dict[int, Array] = {}
+    for part in parts:
+        sources = [op.tensors[i].data for i in part.inputs if i is not None]
+        moved = evaluate(graph, part, [data for data in sources if data is not None])
+        if moved is None:
+            return None
+        (number,) = part.outputs
+        values[number] = _fitting(op, op.tensors[number], moved)
+    return values
+
+
+def _fitting(op: SourceOperator, out: Tensor, array: Array) -> Array:
+    """The array as the file declares it."""
+    if array.shape != out.shape:
+        raise op.damaged(f"it computes the shape {array.shape}, but the file says {out.shape}")
+    fitting: Array = np.ascontiguousarray(array).astype(out.dtype).reshape(out.shape)
+    fitting.flags.writeable = False
+    return fitting
+
+
+def _floor_div(op: SourceOperator, arrays: Sequence[Array]) -> Array:
+    if not arrays[1].all():
+        raise op.damaged("it divides by 0")
+    quotient: Array = np.floor_divide(arrays[0].astype(np.int64), arrays[1].astype(np.int64))
+    return quotient
+
+
+def _elementwise(function: Callable[[Array, Array], Array]) -> Arithmetic:
+    def compute(op: SourceOperator, arrays: Sequence[Array]) -> Array:
+        left, right = (array.astype(np.int64) for array in arrays)
+        try:
+            np.broadcast_shapes(left.shape, right.shape)
+        except ValueError:
+            raise op.damaged(f"shapes {left.shape} and {right.shape} do not fit") from None
+        return function(left, right)
+
+    return compute
+
+
+def _product(op: SourceOperator, arrays: Sequence[Array]) -> Array:
+    rank = arrays[0].ndim
+    axes = [int(axis) for axis in arrays[1].reshape(-1)]
+    if any(not -rank <= axis < rank for axis in axes):
+        raise op.damaged(f"its axes {axes} are not dimensions of {arrays[0].shape}")
+    unique = tuple({axis % rank for axis in axes})
+    keeps = len(op.output().shape) == rank
+    product: Array = np.prod(arrays[0].astype(np.int64), axis=unique, keepdims=keeps)
+    return np.asarray(product)
+
+
+_ARITHMETIC: Mapping[str, Arithmetic] = {
+    "ADD": _elementwise(np.add),
+    "CAST": lambda op, arrays: arrays[0],
+    "FLOOR_DIV": _floor_div,
+    "MAXIMUM": _elementwise(np.maximum),
+    "MINIMUM": _elementwise(np.minimum),
+    "MUL": _elementwise(np.multiply),
+    "REDUCE_PROD": _product,
+    "SUB": _elementwise(np.subtract),
+}

@@ -1,0 +1,82 @@
+"""What to do about an operator that cannot be imported: a phrase for the message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_HOST = "cut the model before it and compute it in your own code"
+_TRAIN = "train with RELU, RELU6, LEAKY_RELU or HARD_SWISH instead"
+_CONTROL = "export one function without control flow"
+_STATIC = "convert the model with a fixed input shape"
+_NORMALIZE = "fold the normalization into the layer before it when converting"
+_MULTIPLY = "multiply by the inverse instead"
+_BOOLEAN = f"it works on truth values: {_HOST}"
+_RECURRENT = "unroll it, or export it with int8 activations and one direction"
+
+_BY_KIND: Mapping[str, str] = {
+    "ELU": _TRAIN,
+    "GELU": _TRAIN,
+    "COS": _HOST,
+    "SIN": _HOST,
+    "EXP": "end the model with SOFTMAX or LOGISTIC instead",
+    "LOG": _HOST,
+    "LOG_SOFTMAX": "end the model with SOFTMAX: the order of its outputs is the same",
+    "DIV": _MULTIPLY,
+    "FLOOR_DIV": _MULTIPLY,
+    "RSQRT": _NORMALIZE,
+    "SQRT": _NORMALIZE,
+    "SUM": "LiteRT's reference reads int8 as uint8 here; use MEAN, whose output scale can hold a count",
+    "SQUARE": "multiply the tensor by itself instead",
+    "SQUARED_DIFFERENCE": _NORMALIZE,
+    "L2_NORMALIZATION": "normalize in your own code, behind the model",
+    "LOCAL_RESPONSE_NORMALIZATION": "train without it, or with batch normalization",
+    "L2_POOL_2D": "use AVERAGE_POOL_2D or MAX_POOL_2D instead",
+    "POW": _MULTIPLY,
+    "CAST": "give every tensor its final type when converting",
+    "TOPK_V2": "sort the outputs in your own code",
+    "NON_MAX_SUPPRESSION_V4": _HOST,
+    "NON_MAX_SUPPRESSION_V5": _HOST,
+    "IF": _CONTROL,
+    "WHILE": _CONTROL,
+    "CALL_ONCE": _CONTROL,
+    "VAR_HANDLE": f"variables are not supported: {_CONTROL}",
+    "READ_VARIABLE": f"variables are not supported: {_CONTROL}",
+    "ASSIGN_VARIABLE": f"variables are not supported: {_CONTROL}",
+    "SHAPE": _STATIC,
+    "FILL": _STATIC,
+    "RANGE": _STATIC,
+    "RANK": _STATIC,
+    "ZEROS_LIKE": _STATIC,
+    "TILE": "broadcast in ADD or MUL instead",
+    "BROADCAST_TO": "ADD, SUB and MUL broadcast by themselves",
+    "CONV_3D": "use CONV_2D, or reshape the depth into channels",
+    "LSTM": _RECURRENT,
+    "RNN": _RECURRENT,
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": _RECURRENT,
+    "UNIDIRECTIONAL_SEQUENCE_RNN": _RECURRENT,
+    "BIDIRECTIONAL_SEQUENCE_LSTM": _RECURRENT,
+    "BIDIRECTIONAL_SEQUENCE_RNN": _RECURRENT,
+    "EMBEDDING_LOOKUP": "use GATHER with constant indices, or look up in your own code",
+    "HASHTABLE": "look up in your own code",
+    "EQUAL": _BOOLEAN,
+    "NOT_EQUAL": _BOOLEAN,
+    "GREATER": _BOOLEAN,
+    "GREATER_EQUAL": _BOOLEAN,
+    "LESS": _BOOLEAN,
+    "LESS_EQUAL": _BOOLEAN,
+    "LOGICAL_AND": _BOOLEAN,
+    "LOGICAL_NOT": _BOOLEAN,
+    "LOGICAL_OR": _BOOLEAN,
+    "SELECT": _BOOLEAN,
+    "SELECT_V2": _BOOLEAN,
+    "WHERE": _BOOLEAN,
+}
+
+
+def suggestion(kind: str) -> str:
+    """What to do instead of an operator that has no row in the import table."""
+    if kind.startswith("CUSTOM"):
+        return f"custom operators are not part of the format: {_HOST}"
+    if kind.startswith("STABLEHLO_"):
+        return "convert the model to TFLite's own operators"
+    return _BY_KIND.get(kind, _HOST)
