@@ -106,12 +106,14 @@ def _convolution(graph, operator, arrays):
     in_scale, in_zero, out_scale, out_zero = _ends(graph, operator)
     x, weights = arrays[0].astype(np.int64) - in_zero, arrays[1].astype(np.int64)
     scales = np.array(graph.tensors[operator.inputs[1]].quantization.scales)
+    groups = x.shape[3] // weights.shape[3] if operator.kind == "CONV_2D" else 1
     total = 0
     for (i, j), part in _windows(
         x, weights.shape[1:3], a.strides, a.dilations, a.padding, 0
     ).items():
         if operator.kind == "CONV_2D":
-            total = total + part @ weights[:, i, j].T
+            shares = zip(np.split(part, groups, axis=3), np.split(weights, groups), strict=True)
+            total = total + np.concatenate([p @ w[:, i, j].T for p, w in shares], axis=3)
         else:
             total = total + np.repeat(part, a.depth_multiplier, axis=3) * weights[0, i, j]
     total = total + (0 if arrays[2] is None else arrays[2])
@@ -168,6 +170,65 @@ def _prelu(graph, operator, arrays):
 def _looked_up(graph, operator, arrays):
     """By the very table of the kernel, which is tried on all values elsewhere."""
     return lookup_table(FUNCTIONS[operator.kind](graph, operator))[arrays[0].astype(int) + 128]
+
+
+def _transpose_conv(graph, operator, arrays):
+    """Every input adds its window to the output, which is then cut out."""
+    a, out = operator.attributes, graph.tensors[operator.outputs[0]]
+    in_scale, in_zero, out_scale, out_zero = _ends(graph, operator)
+    x, weights = arrays[0].astype(np.int64) - in_zero, arrays[1].astype(np.int64)
+    (rows, columns), (n, height, width, outputs) = weights.shape[1:3], out.shape
+    whole = np.zeros((n, height + 2 * rows + 9, width + 2 * columns + 9, outputs), np.int64)
+    for y in range(x.shape[1]):
+        for i in range(x.shape[2]):
+            top, left = y * a.strides[0], i * a.strides[1]
+            window = np.einsum("nc,orkc->nrko", x[:, y, i], weights)
+            whole[:, top : top + rows, left : left + columns] += window
+    (top, left) = a.padding
+    total = whole[:, top : top + height, left : left + width]
+    total = total + (0 if arrays[2] is None else arrays[2])
+    scales = np.array(graph.tensors[operator.inputs[1]].quantization.scales)
+    return _clip(_requantized(total, in_scale * scales / out_scale) + out_zero, a.clamp)
+
+
+def _batch_matmul(graph, operator, arrays):
+    (a, left_zero), (b, right_zero) = (_q(graph.tensors[i]) for i in operator.inputs)
+    out_scale, out_zero = _q(graph.tensors[operator.outputs[0]])
+    left, right = arrays[0].astype(np.int64) - left_zero, arrays[1].astype(np.int64) - right_zero
+    if operator.attributes.left_turned:
+        left = left.swapaxes(-1, -2)
+    if operator.attributes.right_turned:
+        right = right.swapaxes(-1, -2)
+    real = float(np.float32(a) * np.float32(b)) / out_scale
+    return _clip(_requantized(left @ right, real) + out_zero)
+
+
+def _reduce(graph, operator, arrays):
+    reduce = np.max if operator.kind == "REDUCE_MAX" else np.min
+    shape = graph.tensors[operator.outputs[0]].shape
+    return reduce(arrays[0], axis=operator.attributes.axes).reshape(shape)
+
+
+def _resize_bilinear(graph, operator, arrays):
+    """Interpolated along both axes at once, in 1/1024."""
+    a, (rows, columns) = operator.attributes, graph.tensors[operator.outputs[0]].shape[1:3]
+    sides = []
+    for size, count in ((arrays[0].shape[1], rows), (arrays[0].shape[2], columns)):
+        corners = a.align_corners and count > 1
+        top, bottom = (size - 1, count - 1) if corners else (size, count)
+        place = np.arange(count) * ((1024 * top + bottom // 2) // bottom)
+        if a.half_pixel_centers:
+            place = place + (1024 * top + bottom // 2) // bottom // 2 - 512
+        lower = np.maximum(np.trunc(place / 1024).astype(int), 0)
+        upper = np.minimum(np.trunc((place + 1023) / 1024).astype(int), size - 1)
+        sides.append((np.minimum(lower, size - 1), upper, place - 1024 * lower))
+    (y0, y1, fy), (x0, x1, fx) = sides
+    x, fy, fx = arrays[0].astype(np.int64), fy[:, None, None], fx[:, None]
+    above = x[:, y0][:, :, x0] * (1024 - fx) + x[:, y0][:, :, x1] * fx
+    below = x[:, y1][:, :, x0] * (1024 - fx) + x[:, y1][:, :, x1] * fx
+    total = above * (1024 - fy) + below * fy
+    magnitude = (np.abs(total) + (1 << 19)) >> 20
+    return np.where(total < 0, -magnitude, magnitude)
 
 
 def _max_pool(graph, operator, arrays):
@@ -237,6 +298,13 @@ def _dequantize(graph, operator, arrays):
 _RUN = {
     "ADD": _add,
     **dict.fromkeys(("ABS", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "NEG", "TANH"), _looked_up),
+    "ARG_MAX": lambda graph, operator, arrays: arrays[0].argmax(operator.attributes.axis),
+    "ARG_MIN": lambda graph, operator, arrays: arrays[0].argmin(operator.attributes.axis),
+    "BATCH_MATMUL": _batch_matmul,
+    "REDUCE_MAX": _reduce,
+    "REDUCE_MIN": _reduce,
+    "RESIZE_BILINEAR": _resize_bilinear,
+    "TRANSPOSE_CONV": _transpose_conv,
     "AVERAGE_POOL_2D": _average_pool,
     "CONV_2D": _convolution,
     "DEPTHWISE_CONV_2D": _convolution,

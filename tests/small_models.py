@@ -137,6 +137,33 @@ def _extrema(m: ModelWriter, rng: np.random.Generator) -> None:
     m.output(m.node("MAXIMUM", [x, y], (2, 3, 7), ("MaximumMinimumOptions", {})))
 
 
+def _transpose_conv(m: ModelWriter, rng: np.random.Generator) -> None:
+    x = m.input((1, 4, 3, 2), 0.04, 5)
+    weights = m.constant(int8(rng, 3, 3, 3, 2), scales(rng, 3))
+    bias = m.constant(int32(rng, 3), [1e-4] * 3)
+    size = m.constant(np.array([1, 8, 6, 3], np.int32))
+    y = m.tensor((1, 8, 6, 3), "int8", 0.1, -4)
+    options = {"Padding": 0, "StrideH": 2, "StrideW": 2, "FusedActivationFunction": 1}
+    m.operator("TRANSPOSE_CONV", [size, weights, x, bias], [y], ("TransposeConvOptions", options))
+    m.output(y)
+
+
+def _matmul(m: ModelWriter, rng: np.random.Generator) -> None:
+    a, b = m.input((2, 3, 4), 0.04, 5), m.input((2, 5, 4), 0.03, -2)
+    options = ("BatchMatMulOptions", {"AdjX": False, "AdjY": True})
+    m.output(m.node("BATCH_MATMUL", [a, b], (2, 3, 5), options, scale=0.1, zero_point=1))
+
+
+def _reduced(m: ModelWriter, rng: np.random.Generator) -> None:
+    x, axes = m.input((2, 3, 4), 0.04, 5), m.constant(np.array([1], np.int32))
+    for kind in ("REDUCE_MAX", "REDUCE_MIN"):
+        m.output(m.node(kind, [x, axes], (2, 1, 4), ("ReducerOptions", {"KeepDims": True})))
+    for kind, table in (("ARG_MAX", "ArgMaxOptions"), ("ARG_MIN", "ArgMinOptions")):
+        out = m.tensor((2, 4), "int32")
+        m.operator(kind, [x, axes], [out], (table, {"OutputType": 2}))
+        m.output(out)
+
+
 def _split(m: ModelWriter, rng: np.random.Generator) -> None:
     x = m.input((2, 6, 3), 0.04, 5)
     axis, sizes = m.constant(np.int32(1)), m.constant(np.array([1, 4, 1], np.int32))
@@ -256,6 +283,17 @@ MODELS: dict[str, Build] = {
     "join": _join,
     "padv2": _padv2,
     "views": _expanded,
+    "conv_groups": _conv((1, 6, 5, 6), (4, 3, 3, 3)),
+    "transpose_conv": _transpose_conv,
+    "batch_matmul": _matmul,
+    "reduced": _reduced,
+    "resize_bilinear": _move(
+        "RESIZE_BILINEAR",
+        (1, 4, 3, 2),
+        [[7, 6]],
+        (1, 7, 6, 2),
+        ("ResizeBilinearOptions", {"AlignCorners": False, "HalfPixelCenters": True}),
+    ),
     "sub": _of_two("SUB", "SubOptions", scale=0.08, zero_point=-3),
     "mul": _of_two("MUL", "MulOptions", scale=0.2, zero_point=7),
     "prelu": _of_two("PRELU", scale=0.05, zero_point=7),

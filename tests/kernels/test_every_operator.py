@@ -98,7 +98,45 @@ def every_element(m: ModelWriter) -> None:
     m.output(m.node("RELU_0_TO_1", [y], (1, 5, 6, 7), scale=0.003, zero_point=-99))
 
 
-MODELS: tuple[Callable[[ModelWriter], None], ...] = (every_first, every_mover, every_element)
+def every_product(m: ModelWriter) -> None:
+    rng = np.random.default_rng(3)
+
+    def ints(*values: Any) -> list[int]:
+        return [m.constant(np.array(value, np.int32)) for value in values]
+
+    x = m.input((1, 4, 5, 6), 0.05, -7)
+    grouped = rng.integers(-127, 128, (4, 3, 3, 3)).astype(np.int8)
+    bias = rng.integers(-500, 500, 4).astype(np.int32)
+    y = m.conv2d(x, grouped, bias, scale=0.8)
+    weights = m.constant(rng.integers(-127, 128, (3, 3, 3, 4)).astype(np.int8), 0.01)
+    z = m.tensor((1, 8, 10, 3), "int8", 4.0, 3)
+    fields = {"Padding": 0, "StrideH": 2, "StrideW": 2}
+    inputs = [*ints([1, 8, 10, 3]), weights, y]
+    m.operator("TRANSPOSE_CONV", inputs, [z], ("TransposeConvOptions", fields))
+    fields = {"AlignCorners": False, "HalfPixelCenters": True}
+    z = m.node(
+        "RESIZE_BILINEAR", [z, *ints([5, 7])], (1, 5, 7, 3), ("ResizeBilinearOptions", fields)
+    )
+    matrices = ("BatchMatMulOptions", {"AdjX": False, "AdjY": True})
+    z = m.node("BATCH_MATMUL", [z, z], (1, 5, 7, 7), matrices, scale=300.0, zero_point=0)
+    kept = ("ReducerOptions", {"KeepDims": False})
+    most = m.node("REDUCE_MAX", [z, *ints([1])], (1, 7, 7), kept)
+    least = m.node("REDUCE_MIN", [z, *ints([1])], (1, 7, 7), kept)
+    options = ("ConcatenationOptions", {"Axis": 0})
+    both = m.node("CONCATENATION", [most, least], (2, 7, 7), options)
+    first = m.tensor((2, 7), "int32")
+    last = m.tensor((2, 7), "int32")
+    m.operator("ARG_MAX", [both, *ints(2)], [first], ("ArgMaxOptions", {"OutputType": 2}))
+    m.operator("ARG_MIN", [both, *ints(1)], [last], ("ArgMinOptions", {"OutputType": 2}))
+    m.output(m.node("CONCATENATION", [first, last], (4, 7), options))
+
+
+MODELS: tuple[Callable[[ModelWriter], None], ...] = (
+    every_first,
+    every_mover,
+    every_element,
+    every_product,
+)
 
 
 def written(build: Callable[[ModelWriter], None]) -> ModelWriter:

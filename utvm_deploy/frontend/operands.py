@@ -12,7 +12,7 @@ from utvm_deploy.graph.model import Operator, Tensor
 
 _LIMITS: Mapping[str, Clamp] = {"int8": (-128, 127), "int16": (-32768, 32767)}
 #: Element types that operators may move that do not compute.
-MOVABLE = ("int8", "int16", "uint8", "int32")
+MOVABLE = ("int8", "int16", "uint8", "int32", "int64")
 # The schema's enumerations, whose numbers can never change.
 _PADDING_SAME, _PADDING_VALID = 0, 1
 _ACTIVATIONS: Mapping[int, tuple[str, float | None, float | None]] = {
@@ -94,16 +94,16 @@ def weights_of(op: SourceOperator, axis: int, rank: int = 4) -> Tensor:
     return weights
 
 
-def bias_of(op: SourceOperator, channels: int) -> int | None:
+def bias_of(op: SourceOperator, channels: int, position: int = 2) -> int | None:
     """The bias's tensor, None if there is none."""
-    if not op.has_input(2):
+    if not op.has_input(position):
         return None
-    bias = op.input(2)
+    bias = op.input(position)
     if bias.dtype != "int32" or bias.data is None:
         raise op.unsupported(f"bias '{bias.name}' must be a constant of int32, not {bias.dtype}")
     if bias.data.size != channels or len(bias.shape) != 1:
         raise op.damaged(f"bias '{bias.name}' has shape {bias.shape} for {channels} channels")
-    return op.inputs[2]
+    return op.inputs[position]
 
 
 def movable(op: SourceOperator, tensor: Tensor) -> Tensor:

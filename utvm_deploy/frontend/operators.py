@@ -29,10 +29,11 @@ class SupportedOperator:
 
 
 _INT8 = ("int8",)
-_MOVED = ("int8", "int16", "uint8", "int32")
-_FUSED = "fused NONE, RELU, RELU6 or RELU_N1_TO_1"
+_MOVED = ("int8", "int16", "uint8", "int32", "int64")
 _CONVERTED = ("int8", "uint8", "int16")
 _SWISH = "input scale below 128 times the output's"
+_FUSED = "fused NONE, RELU, RELU6 or RELU_N1_TO_1"
+_WEIGHTED = f"constant int8 weights with zero point 0; constant int32 bias; {_FUSED}"
 _EQUALS = "inputs and output quantized alike"
 _EQUAL = "input and output quantized alike"
 
@@ -40,28 +41,29 @@ _EQUAL = "input and output quantized alike"
 IMPORTERS: Mapping[str, SupportedOperator] = {
     "ABS": SupportedOperator(pointwise.import_of_one, _INT8, ""),
     "ADD": SupportedOperator(pointwise.import_add, _INT8, f"broadcasts; {_FUSED}"),
+    "ARG_MAX": SupportedOperator(
+        reductions.import_arg_extremum, _INT8, "constant axis; to int32 or int64"
+    ),
+    "ARG_MIN": SupportedOperator(
+        reductions.import_arg_extremum, _INT8, "constant axis; to int32 or int64"
+    ),
     "AVERAGE_POOL_2D": SupportedOperator(windowed.import_pool, _INT8, f"NHWC; {_EQUAL}; {_FUSED}"),
+    "BATCH_MATMUL": SupportedOperator(
+        windowed.import_batch_matmul, _INT8, "either side computed or constant; batches broadcast"
+    ),
     "CONCATENATION": SupportedOperator(
         layout.import_concatenation, _MOVED, f"{_EQUALS}; fused NONE"
     ),
     "CONV_2D": SupportedOperator(
-        windowed.import_convolution,
-        _INT8,
-        f"NHWC; constant int8 weights with zero point 0; constant int32 bias; {_FUSED}",
+        windowed.import_convolution, _INT8, f"NHWC; grouped or not; {_WEIGHTED}"
     ),
     "DEPTHWISE_CONV_2D": SupportedOperator(
-        windowed.import_depthwise,
-        _INT8,
-        f"NHWC; constant int8 weights with zero point 0; constant int32 bias; {_FUSED}",
+        windowed.import_depthwise, _INT8, f"NHWC; any depth multiplier; {_WEIGHTED}"
     ),
     "DEPTH_TO_SPACE": SupportedOperator(layout.import_depth_to_space, _MOVED, "NHWC"),
     "DEQUANTIZE": SupportedOperator(pointwise.import_dequantize, _CONVERTED, "to float32"),
     "EXPAND_DIMS": SupportedOperator(layout.import_expand_dims, _MOVED, "constant axis"),
-    "FULLY_CONNECTED": SupportedOperator(
-        windowed.import_fully_connected,
-        _INT8,
-        f"constant int8 weights with zero point 0; constant int32 bias; {_FUSED}",
-    ),
+    "FULLY_CONNECTED": SupportedOperator(windowed.import_fully_connected, _INT8, _WEIGHTED),
     "GATHER": SupportedOperator(layout.import_gather, _MOVED, "constant indices; BatchDims 0"),
     "HARD_SWISH": SupportedOperator(pointwise.import_hard_swish, _INT8, _SWISH),
     "LEAKY_RELU": SupportedOperator(pointwise.import_leaky_relu, _INT8, ""),
@@ -80,11 +82,20 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     "QUANTIZE": SupportedOperator(
         pointwise.import_quantize, (*_CONVERTED, "float32"), "to int8, uint8 or int16"
     ),
+    "REDUCE_MAX": SupportedOperator(
+        reductions.import_reduce_extremum, _INT8, f"constant axes; {_EQUAL}"
+    ),
+    "REDUCE_MIN": SupportedOperator(
+        reductions.import_reduce_extremum, _INT8, f"constant axes; {_EQUAL}"
+    ),
     "RELU": SupportedOperator(pointwise.import_relu, _INT8, ""),
     "RELU6": SupportedOperator(pointwise.import_relu, _INT8, ""),
     "RELU_0_TO_1": SupportedOperator(pointwise.import_relu, _INT8, ""),
     "RELU_N1_TO_1": SupportedOperator(pointwise.import_relu, _INT8, ""),
     "RESHAPE": SupportedOperator(layout.import_reshape, _MOVED, "constant shape"),
+    "RESIZE_BILINEAR": SupportedOperator(
+        windowed.import_resize_bilinear, _INT8, "NHWC; constant size"
+    ),
     "RESIZE_NEAREST_NEIGHBOR": SupportedOperator(
         layout.import_resize_nearest_neighbor, _MOVED, "NHWC; constant size"
     ),
@@ -102,5 +113,8 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     "SUB": SupportedOperator(pointwise.import_sub, _INT8, f"broadcasts; {_FUSED}"),
     "TANH": SupportedOperator(pointwise.import_of_one, _INT8, ""),
     "TRANSPOSE": SupportedOperator(layout.import_transpose, _MOVED, "constant permutation"),
+    "TRANSPOSE_CONV": SupportedOperator(
+        windowed.import_transpose_conv, _INT8, f"NHWC; {_WEIGHTED}"
+    ),
     "UNPACK": SupportedOperator(layout.import_unpack, _MOVED, ""),
 }

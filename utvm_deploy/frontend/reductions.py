@@ -5,23 +5,47 @@ from __future__ import annotations
 import numpy as np
 
 from utvm_deploy.frontend.operands import (
+    axis_of,
     made,
     parameter,
     quantized,
+    scalar_parameter,
     scale_of,
     zero_point_of,
 )
 from utvm_deploy.frontend.source import SourceOperator
-from utvm_deploy.graph.attributes import Mean, Softmax
-from utvm_deploy.graph.model import Operator
+from utvm_deploy.graph.attributes import ArgExtremum, Mean, Reduce, Softmax
+from utvm_deploy.graph.model import Operator, Tensor
 
 # The only output quantization that the int8 softmax of TFLite is defined for.
 _SOFTMAX_SCALE, _SOFTMAX_ZERO_POINT = 1.0 / 256, -128
 
 
 def import_mean(op: SourceOperator) -> Operator:
+    """MEAN over constant axes."""
     x = quantized(op, op.input(0))
     quantized(op, op.output())
+    return made(op, op.inputs[:1], Mean(_axes(op, x)))
+
+
+def import_reduce_extremum(op: SourceOperator) -> Operator:
+    """REDUCE_MAX and REDUCE_MIN over constant axes."""
+    x, out = quantized(op, op.input(0)), quantized(op, op.output())
+    if x.quantization != out.quantization:
+        raise op.unsupported("its input and output are quantized differently; they must be equal")
+    return made(op, op.inputs[:1], Reduce(_axes(op, x)))
+
+
+def import_arg_extremum(op: SourceOperator) -> Operator:
+    """ARG_MAX and ARG_MIN along a constant axis."""
+    x, out = quantized(op, op.input(0)), op.output()
+    if out.dtype not in ("int32", "int64"):
+        raise op.unsupported(f"its output is {out.dtype}; only int32 and int64 are supported")
+    axis = axis_of(op, scalar_parameter(op, 1, "axis"), len(x.shape))
+    return made(op, op.inputs[:1], ArgExtremum(axis))
+
+
+def _axes(op: SourceOperator, x: Tensor) -> tuple[int, ...]:
     op.option("KeepDims")  # what it says is in the output's shape
     rank = len(x.shape)
     axes = parameter(op, 1, "axes").reshape(-1)
@@ -29,7 +53,7 @@ def import_mean(op: SourceOperator) -> Operator:
         raise op.unsupported("it has no axes to reduce")
     if any(not -rank <= axis < rank for axis in axes):
         raise op.damaged(f"its axes {axes.tolist()} are not dimensions of {x.shape}")
-    return made(op, op.inputs[:1], Mean(tuple(sorted({int(axis) % rank for axis in axes}))))
+    return tuple(sorted({int(axis) % rank for axis in axes}))
 
 
 def import_softmax(op: SourceOperator) -> Operator:

@@ -25,7 +25,7 @@ _BY_KIND: Mapping[str, str] = {
     "FLOOR_DIV": _MULTIPLY,
     "RSQRT": _NORMALIZE,
     "SQRT": _NORMALIZE,
-    "SUM": "LiteRT's reference reads int8 as uint8 here; use MEAN, whose output scale can hold a count",
+    "SUM": "use MEAN: LiteRT's reference kernel of SUM takes int8 for uint8",
     "SQUARE": "multiply the tensor by itself instead",
     "SQUARED_DIFFERENCE": _NORMALIZE,
     "L2_NORMALIZATION": "normalize in your own code, behind the model",

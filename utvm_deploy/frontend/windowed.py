@@ -7,13 +7,21 @@ from utvm_deploy.frontend.operands import (
     clamp_of,
     made,
     padding_of,
+    parameter,
     quantized,
     scale_of,
     weights_of,
     zero_point_of,
 )
 from utvm_deploy.frontend.source import SourceOperator
-from utvm_deploy.graph.attributes import Convolution, FullyConnected, Pool
+from utvm_deploy.graph.attributes import (
+    BatchMatmul,
+    Convolution,
+    FullyConnected,
+    Pool,
+    ResizeBilinear,
+    TransposeConvolution,
+)
 from utvm_deploy.graph.model import Operator, Tensor
 
 # LiteRT refuses pooling whose input and output scales differ by more.
@@ -26,11 +34,6 @@ def import_convolution(op: SourceOperator) -> Operator:
         weights_of(op, 0),
         quantized(op, op.output(), 4),
     )
-    if weights.shape[3] != x.shape[3]:
-        raise op.unsupported(
-            f"it is a grouped convolution ({x.shape[3]} input channels, weights for "
-            f"{weights.shape[3]}); only convolutions over all channels are supported"
-        )
     bias = bias_of(op, weights.shape[0])
     return made(op, (op.inputs[0], op.inputs[1], bias), _geometry(op, x, weights, out, 1))
 
@@ -64,6 +67,50 @@ def _geometry(
     )
     padding = padding_of(op, x, window, strides)
     return Convolution(strides, dilations, padding, clamp_of(op, out), depth_multiplier)
+
+
+def import_transpose_conv(op: SourceOperator) -> Operator:
+    """TRANSPOSE_CONV, whose first input, the output's shape, the output repeats."""
+    x, out = quantized(op, op.input(2), 4), quantized(op, op.output(), 4)
+    weights = weights_of(op, 0)
+    if tuple(parameter(op, 0, "output shape").reshape(-1).tolist()) != out.shape:
+        raise op.damaged(f"its output has shape {out.shape}, which is not what its input says")
+    strides = (op.positive("StrideH"), op.positive("StrideW"))
+    window = (weights.shape[1], weights.shape[2])
+    top, bottom, left, right = padding_of(op, out, window, strides)
+    back = [
+        (size + padding - taps) // stride + 1
+        for size, padding, taps, stride in zip(
+            out.shape[1:3], (top + bottom, left + right), window, strides, strict=True
+        )
+    ]
+    if tuple(back) != x.shape[1:3]:
+        raise op.damaged(f"an output of {out.shape} does not come from an input of {x.shape}")
+    bias = bias_of(op, weights.shape[0], position=3)
+    clamp = clamp_of(op, out) if "FusedActivationFunction" in op.options else clamp_of(op, out, 0)
+    attributes = TransposeConvolution(strides, (top, left), clamp)
+    return made(op, (op.inputs[2], op.inputs[1], bias), attributes)
+
+
+def import_batch_matmul(op: SourceOperator) -> Operator:
+    """BATCH_MATMUL; either side may be constant."""
+    for tensor in (op.input(0), op.input(1), op.output()):
+        quantized(op, tensor)
+    turned = (bool(op.option("AdjX")), bool(op.option("AdjY")))
+    return made(op, op.inputs[:2], BatchMatmul(*turned))
+
+
+def import_resize_bilinear(op: SourceOperator) -> Operator:
+    """RESIZE_BILINEAR of an NHWC image to a constant size."""
+    quantized(op, op.input(0), 4)
+    out = quantized(op, op.output(), 4)
+    size = parameter(op, 1, "size").reshape(-1)
+    if tuple(size.tolist()) != out.shape[1:3]:
+        raise op.damaged(f"its size is {size.tolist()}, but its output is {out.shape}")
+    corners, centers = bool(op.option("AlignCorners")), bool(op.option("HalfPixelCenters"))
+    if corners and centers:
+        raise op.damaged("it aligns corners and has half-pixel centers at the same time")
+    return made(op, op.inputs[:1], ResizeBilinear(corners, centers))
 
 
 def import_fully_connected(op: SourceOperator) -> Operator:

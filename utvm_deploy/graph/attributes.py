@@ -97,6 +97,45 @@ class Mean:
 
 
 @dataclass(frozen=True)
+class Reduce:
+    """REDUCE_MAX and REDUCE_MIN over ``axes`` (sorted, non-negative)."""
+
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ArgExtremum:
+    """ARG_MAX and ARG_MIN: the first position of the extremum along ``axis``."""
+
+    axis: int
+
+
+@dataclass(frozen=True)
+class TransposeConvolution:
+    """TRANSPOSE_CONV; weights are OHWI. Inputs: image, weights, bias."""
+
+    strides: tuple[int, int]
+    padding: tuple[int, int]  # top and left, of what would be convolved back
+    clamp: Clamp
+
+
+@dataclass(frozen=True)
+class BatchMatmul:
+    """BATCH_MATMUL; a turned side is stored with its two last dimensions exchanged."""
+
+    left_turned: bool
+    right_turned: bool
+
+
+@dataclass(frozen=True)
+class ResizeBilinear:
+    """RESIZE_BILINEAR to the size of the output."""
+
+    align_corners: bool
+    half_pixel_centers: bool
+
+
+@dataclass(frozen=True)
 class Pad:
     """PAD and PADV2: (before, after) for each dimension, filled with ``value``."""
 
@@ -167,6 +206,11 @@ Attributes: TypeAlias = (
     | LeakyRelu
     | OfOne
     | Mean
+    | Reduce
+    | ArgExtremum
+    | TransposeConvolution
+    | BatchMatmul
+    | ResizeBilinear
     | Pad
     | Reshape
     | Rearrange

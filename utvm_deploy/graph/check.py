@@ -9,19 +9,22 @@ from collections.abc import Sequence
 
 from utvm_deploy.errors import ModelError
 from utvm_deploy.graph.attributes import (
+    ArgExtremum,
     Concatenation,
     Convolution,
     FullyConnected,
     Rearrange,
     Reshape,
+    TransposeConvolution,
 )
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.graph.shapes import SHAPE_RULES
 
-_MOVABLE = {"int8", "int16", "uint8", "int32"}
-_BOUNDARY = ("int8", "uint8", "int16", "int32", "float32")
+_MOVABLE = {"int8", "int16", "uint8", "int32", "int64"}
+_BOUNDARY = ("int8", "uint8", "int16", "int32", "int64", "float32")
 _CONVERTED = ("int8", "uint8", "int16")
 _COMPUTED = ("int8",)
+_POSITIONS = ("int32", "int64")
 _FLOAT_INPUT, _FLOAT_OUTPUT = "QUANTIZE", "DEQUANTIZE"
 
 
@@ -131,7 +134,7 @@ def _check_types(graph: Graph, operator: Operator, where: str) -> None:
     if isinstance(operator.attributes, Reshape | Rearrange | Concatenation):
         _check_moved(graph, operator, where)
         return
-    weighted = isinstance(operator.attributes, Convolution | FullyConnected)
+    weighted = isinstance(operator.attributes, Convolution | FullyConnected | TransposeConvolution)
     types = _CONVERTED if operator.kind in (_FLOAT_INPUT, _FLOAT_OUTPUT) else _COMPUTED
     for position, number in enumerate(operator.inputs):
         if number is None:
@@ -148,6 +151,9 @@ def _check_types(graph: Graph, operator: Operator, where: str) -> None:
         if operator.kind == _FLOAT_OUTPUT:
             if tensor.dtype != "float32":
                 raise ModelError(f"{where} must make float32, not {tensor.dtype}")
+        elif isinstance(operator.attributes, ArgExtremum):
+            if tensor.dtype not in _POSITIONS:
+                raise ModelError(f"{where} must make int32 or int64, not {tensor.dtype}")
         else:
             _check_quantized(tensor, where, types)
 

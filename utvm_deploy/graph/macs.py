@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import math
 
+from utvm_deploy.graph.attributes import BatchMatmul
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.graph.shapes import input_tensor
 
 
 def macs(graph: Graph, operator: Operator) -> int:
-    """Multiplications of a weight with an activation; 0 for operators without weights.
+    """Multiplications of what is summed up: by weights, or in BATCH_MATMUL; else 0.
 
     Padded positions count, as is usual, although no kernel computes them.
     """
+    outputs = math.prod(graph.tensors[operator.outputs[0]].shape)
+    if isinstance(operator.attributes, BatchMatmul):
+        left = input_tensor(graph, operator, 0).shape
+        return outputs * (left[-2] if operator.attributes.left_turned else left[-1])
+    if operator.kind == "TRANSPOSE_CONV":
+        weights = input_tensor(graph, operator, 1).shape
+        image = input_tensor(graph, operator, 0).shape
+        return math.prod(image) * math.prod(weights[:3])
     if operator.kind not in ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"):
         return 0
-    outputs = math.prod(graph.tensors[operator.outputs[0]].shape)
     weights = input_tensor(graph, operator, 1).shape
     if operator.kind == "DEPTHWISE_CONV_2D":
         return outputs * weights[1] * weights[2]

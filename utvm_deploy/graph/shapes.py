@@ -13,6 +13,8 @@ from typing import TypeAlias, TypeVar
 
 from utvm_deploy.errors import ModelError
 from utvm_deploy.graph.attributes import (
+    ArgExtremum,
+    BatchMatmul,
     Concatenation,
     Convolution,
     Mean,
@@ -20,7 +22,10 @@ from utvm_deploy.graph.attributes import (
     Padding,
     Pool,
     Rearrange,
+    Reduce,
+    ResizeBilinear,
     Shape,
+    TransposeConvolution,
 )
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 
@@ -66,8 +71,12 @@ def _convolution(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
     a = attributes_of(operator, Convolution)
     batch, height, width, channels = x.shape
     depthwise = operator.kind == "DEPTHWISE_CONV_2D"
-    fitting = (1, channels * a.depth_multiplier) if depthwise else (weights.shape[0], channels)
-    if (weights.shape[0], weights.shape[3]) != fitting:
+    if depthwise:
+        fits = (weights.shape[0], weights.shape[3]) == (1, channels * a.depth_multiplier)
+    else:
+        groups, rest = divmod(channels, weights.shape[3])
+        fits = rest == 0 and groups > 0 and weights.shape[0] % groups == 0
+    if not fits:
         raise ModelError(f"weights of shape {weights.shape} do not fit an input of {x.shape}")
     window = (weights.shape[1], weights.shape[2])
     rows, columns = _windows((height, width), window, a.strides, a.dilations, a.padding)
@@ -95,7 +104,12 @@ def _fully_connected(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
 
 
 def _broadcast(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
-    a, b = input_tensor(graph, operator, 0).shape, input_tensor(graph, operator, 1).shape
+    return (
+        _broadcast_shape(*(input_tensor(graph, operator, position).shape for position in (0, 1))),
+    )
+
+
+def _broadcast_shape(a: Shape, b: Shape) -> Shape:
     rank = max(len(a), len(b))
     pairs = zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True)
     result = []
@@ -103,12 +117,50 @@ def _broadcast(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
         if one != other and 1 not in (one, other):
             raise ModelError(f"shapes {a} and {b} cannot be broadcast together")
         result.append(max(one, other))
-    return (tuple(result),)
+    return tuple(result)
 
 
-def _mean(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
+def _transpose_conv(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
+    """Any output fits whose convolution back has the input's rows and columns, or fewer."""
+    x, weights = input_tensor(graph, operator, 0), input_tensor(graph, operator, 1)
+    declared = graph.tensors[operator.outputs[0]].shape
+    attributes_of(operator, TransposeConvolution)
+    if weights.shape[3] != x.shape[3] or len(declared) != 4:
+        raise ModelError(f"weights of shape {weights.shape} do not fit an input of {x.shape}")
+    return ((x.shape[0], *declared[1:3], weights.shape[0]),)
+
+
+def _batch_matmul(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
+    a = attributes_of(operator, BatchMatmul)
+    left, right = (input_tensor(graph, operator, i).shape for i in (0, 1))
+    if min(len(left), len(right)) < 2:
+        raise ModelError(f"{left} and {right} are not matrices")
+    rows, depth = left[:-3:-1] if a.left_turned else left[-2:]
+    other_depth, columns = right[:-3:-1] if a.right_turned else right[-2:]
+    if depth != other_depth:
+        raise ModelError(f"rows of {depth} are to be multiplied by columns of {other_depth}")
+    return ((*_broadcast_shape(left[:-2], right[:-2]), rows, columns),)
+
+
+def _resize(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
+    x = input_tensor(graph, operator, 0).shape
+    declared = graph.tensors[operator.outputs[0]].shape
+    attributes_of(operator, ResizeBilinear)
+    if len(declared) != 4 or len(x) != 4:
+        raise ModelError(f"{x} and {declared} are not both images")
+    return ((x[0], *declared[1:3], x[3]),)
+
+
+def _arg_extremum(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
     shape = input_tensor(graph, operator, 0).shape
-    axes = attributes_of(operator, Mean).axes
+    axis = attributes_of(operator, ArgExtremum).axis
+    return ((*shape[:axis], *shape[axis + 1 :]),)
+
+
+def _reduced(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
+    shape = input_tensor(graph, operator, 0).shape
+    a = operator.attributes
+    axes = a.axes if isinstance(a, Reduce) else attributes_of(operator, Mean).axes
     kept = tuple(1 if i in axes else d for i, d in enumerate(shape))
     if len(graph.tensors[operator.outputs[0]].shape) == len(shape):
         return (kept,)
@@ -167,7 +219,10 @@ def _same(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
 SHAPE_RULES: Mapping[str, ShapeRule] = {
     "ABS": _same,
     "ADD": _broadcast,
+    "ARG_MAX": _arg_extremum,
+    "ARG_MIN": _arg_extremum,
     "AVERAGE_POOL_2D": _pool,
+    "BATCH_MATMUL": _batch_matmul,
     "CONCATENATION": _concatenation,
     "CONV_2D": _convolution,
     "DEPTHWISE_CONV_2D": _convolution,
@@ -181,7 +236,7 @@ SHAPE_RULES: Mapping[str, ShapeRule] = {
     "LOGISTIC": _same,
     "MAXIMUM": _broadcast,
     "MAX_POOL_2D": _pool,
-    "MEAN": _mean,
+    "MEAN": _reduced,
     "MINIMUM": _broadcast,
     "MIRROR_PAD": _rearrange,
     "MUL": _broadcast,
@@ -191,11 +246,14 @@ SHAPE_RULES: Mapping[str, ShapeRule] = {
     "PADV2": _pad,
     "PRELU": _broadcast,
     "QUANTIZE": _same,
+    "REDUCE_MAX": _reduced,
+    "REDUCE_MIN": _reduced,
     "RELU": _same,
     "RELU6": _same,
     "RELU_0_TO_1": _same,
     "RELU_N1_TO_1": _same,
     "RESHAPE": _reshape,
+    "RESIZE_BILINEAR": _resize,
     "RESIZE_NEAREST_NEIGHBOR": _rearrange,
     "SLICE": _rearrange,
     "SOFTMAX": _same,
@@ -207,5 +265,6 @@ SHAPE_RULES: Mapping[str, ShapeRule] = {
     "SUB": _broadcast,
     "TANH": _same,
     "TRANSPOSE": _rearrange,
+    "TRANSPOSE_CONV": _transpose_conv,
     "UNPACK": _rearrange,
 }

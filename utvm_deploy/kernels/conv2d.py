@@ -42,16 +42,18 @@ class Conv2D:
     input_channels: int
     output_channels: int
     tile: Tile | None = None  # None: what promises the fewest loads
+    groups: int = 1  # each with its share of the inputs and of the outputs
 
     @property
     def name(self) -> str:
-        return f"conv2d_{self.window.label}_{self.input_channels}x{self.output_channels}"
+        groups = f"_g{self.groups}" if self.groups > 1 else ""
+        return f"conv2d_{self.window.label}_{self.input_channels}x{self.output_channels}{groups}"
 
     def prim_func(self) -> Any:
         w = self.window
         image = te.placeholder((w.batch, w.height, w.width, self.input_channels), "int8", "input")
         weights = te.placeholder(
-            (self.output_channels, *w.kernel, self.input_channels), "int8", "weights"
+            (self.output_channels, *w.kernel, self.input_channels // self.groups), "int8", "weights"
         )
         bias = te.placeholder((self.output_channels,), "int32", "bias")
         multiplier = te.placeholder((self.output_channels,), "int32", "multiplier")
@@ -64,10 +66,12 @@ class Conv2D:
         padded = w.pad(image, border.astype("int8"))
         ky = te.reduce_axis((0, w.kernel[0]), "ky")
         kx = te.reduce_axis((0, w.kernel[1]), "kx")
-        ci = te.reduce_axis((0, self.input_channels), "ci")
+        depth = self.input_channels // self.groups
+        ci = te.reduce_axis((0, depth), "ci")
 
         def product(n: Any, y: Any, x: Any, o: Any) -> Any:
-            pixel = padded[n, w.row(y, ky), w.column(x, kx), ci]
+            group = o // (self.output_channels // self.groups) if self.groups > 1 else 0
+            pixel = padded[n, w.row(y, ky), w.column(x, kx), ci + group * depth]
             weight = weights[o, ky, kx, ci]
             return te.sum(pixel.astype("int32") * weight.astype("int32"), axis=[ky, kx, ci])
 
@@ -100,7 +104,7 @@ class Conv2D:
         sch.compute_at(accumulated, xo, preserve_unit_loops=True)
         *_, pixel, channel, ky, kx, ci = sch.get_loops(accumulated)
         # Without dilation the taps of a row lie side by side: columns and channels are one loop.
-        reduction = [ky, sch.fuse(kx, ci)] if w.dilations[1] == 1 else [ky, kx, ci]
+        reduction = [ky, sch.fuse(kx, ci)] if w.dilations[1] == self.groups == 1 else [ky, kx, ci]
         schedule_accumulation(sch, accumulated, reduction, [pixel, channel])
         for loop in (xi, oi):
             sch.unroll(loop)
@@ -125,7 +129,8 @@ def lower_conv2d(graph: Graph, operator: Operator) -> KernelCall:
         attributes.dilations,
         attributes.padding,
     )
-    kernel = Conv2D(window, inputs, outputs)
+    channels = source.shape[3]
+    kernel = Conv2D(window, channels, outputs, groups=channels // inputs)
     multiplier, shift = quantize_multipliers(effective_scales(graph, operator, outputs))
     zero_point = quantization_of(source).zero_point
     border = [ScalarArgument("input_zero_point", zero_point)] if window.is_padded else []

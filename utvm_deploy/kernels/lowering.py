@@ -9,6 +9,7 @@ from utvm_deploy.candidate import GENERIC, Candidate
 from utvm_deploy.cores.core import CORES, Core
 from utvm_deploy.errors import UnsupportedOperator
 from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.batch_matmul import lower_batch_matmul
 from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.chosen import chosen_call
 from utvm_deploy.kernels.conv2d import lower_conv2d
@@ -27,9 +28,13 @@ from utvm_deploy.kernels.lookup import lower_lookup
 from utvm_deploy.kernels.mean import lower_mean
 from utvm_deploy.kernels.movement import lower_pad, lower_reshape
 from utvm_deploy.kernels.mve.lowering import MVE_LOWERINGS
+from utvm_deploy.kernels.operands import why_only_generic
 from utvm_deploy.kernels.pool import lower_pool
+from utvm_deploy.kernels.reduce import lower_arg_extremum, lower_reduce_extremum
+from utvm_deploy.kernels.resize import lower_resize_bilinear
 from utvm_deploy.kernels.softmax import lower_softmax
 from utvm_deploy.kernels.thumb.lowering import THUMB_LOWERINGS
+from utvm_deploy.kernels.transpose_conv import lower_transpose_conv
 
 Lowering = Callable[[Graph, Operator], KernelCall]
 #: Takes the generic call, which it replaces; a text says why it does not.
@@ -38,7 +43,10 @@ FamilyLowering = Callable[[Graph, Operator, KernelCall, str, Candidate | None], 
 LOWERINGS: Mapping[str, Lowering] = {
     "ABS": lower_lookup,
     "ADD": lower_add,
+    "ARG_MAX": lower_arg_extremum,
+    "ARG_MIN": lower_arg_extremum,
     "AVERAGE_POOL_2D": lower_pool,
+    "BATCH_MATMUL": lower_batch_matmul,
     "CONCATENATION": lower_concatenation,
     "CONV_2D": lower_conv2d,
     "DEPTHWISE_CONV_2D": lower_depthwise,
@@ -62,11 +70,14 @@ LOWERINGS: Mapping[str, Lowering] = {
     "PADV2": lower_pad,
     "PRELU": lower_prelu,
     "QUANTIZE": lower_quantize,
+    "REDUCE_MAX": lower_reduce_extremum,
+    "REDUCE_MIN": lower_reduce_extremum,
     "RELU": lower_lookup,
     "RELU6": lower_lookup,
     "RELU_0_TO_1": lower_lookup,
     "RELU_N1_TO_1": lower_lookup,
     "RESHAPE": lower_reshape,
+    "RESIZE_BILINEAR": lower_resize_bilinear,
     "RESIZE_NEAREST_NEIGHBOR": lower_rearrange,
     "SLICE": lower_rearrange,
     "SOFTMAX": lower_softmax,
@@ -78,6 +89,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     "SUB": lower_add,
     "TANH": lower_lookup,
     "TRANSPOSE": lower_rearrange,
+    "TRANSPOSE_CONV": lower_transpose_conv,
     "UNPACK": lower_rearrange,
 }
 
@@ -152,6 +164,9 @@ def _in_family(
     """The family's call instead of the generic one, or why there is none."""
     if family == GENERIC:
         return call
+    why = why_only_generic(graph, operator)
+    if why:
+        return why
     lowering = FAMILIES[family][1].get(operator.kind)
     found = lowering(graph, operator, call, core, candidate) if lowering else ""
     return found if isinstance(found, str) else replace(found, family=family)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from tvm import te
 
 from utvm_deploy.graph import attributes as ops
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall, ScalarArgument, TensorArgument
-from utvm_deploy.kernels.extents import label, merge
-from utvm_deploy.kernels.operands import input_of, output_of, quantization_of
+from utvm_deploy.kernels.extents import label
+from utvm_deploy.kernels.operands import input_of, operand_of, output_of, quantization_of
 from utvm_deploy.kernels.quantize import (
     INT8_MAX,
     INT8_MIN,
@@ -22,6 +21,7 @@ from utvm_deploy.kernels.quantize import (
     requantize,
     wrap_int32,
 )
+from utvm_deploy.kernels.reduce import merged_axes, reduced_count
 from utvm_deploy.kernels.tiling import choose_tile, schedule_accumulation
 
 
@@ -91,17 +91,15 @@ def lower_mean(graph: Graph, operator: Operator) -> KernelCall:
     position, source = input_of(graph, operator, 0)
     output, result = output_of(graph, operator)
     axes = operator.attributes.axes
-    extents, is_reduced = merge(source.shape, [i in axes for i in range(len(source.shape))])
-    if not any(is_reduced):
-        extents, is_reduced = [*extents, 1], [*is_reduced, True]
-    count = int(np.prod([source.shape[axis] for axis in axes], dtype=np.int64))
+    extents, is_reduced = merged_axes(source.shape, axes)
+    count = reduced_count(source.shape, axes)
     quantization = quantization_of(result)
     ratio = quantization_of(source).scale / quantization.scale
     multiplier, shift = mean_multiplier(ratio, count)
     return KernelCall(
-        Mean(tuple(extents), tuple(is_reduced)),
+        Mean(extents, is_reduced),
         (
-            TensorArgument(position),
+            operand_of(position, source),
             ScalarArgument("offset", wrap_int32(-quantization_of(source).zero_point * count)),
             ScalarArgument("multiplier", multiplier),
             ScalarArgument("shift", shift),

@@ -31,6 +31,7 @@ from utvm_deploy.kernels.operands import (
     input_of,
     output_of,
     quantization_of,
+    why_only_generic,
 )
 from utvm_deploy.kernels.quantize import (
     fold_input_offset,
@@ -76,6 +77,9 @@ def lower_cmsis_nn(
     lowering = _LOWERINGS.get(operator.kind)
     if lowering is None:
         return f"no call of CMSIS-NN does {operator.kind}"
+    why = why_only_generic(graph, operator)
+    if why:
+        return why
     tensors = [graph.tensors[i] for i in (*operator.inputs, *operator.outputs) if i is not None]
     if any(extent > _LARGEST_EXTENT for tensor in tensors for extent in tensor.shape):
         return f"CMSIS-NN has no {operator.kind} beyond {_LARGEST_EXTENT:,} elements a side"

@@ -1,0 +1,83 @@
+"""What a model computes from shapes is known at import; what is left computes as the oracle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from graph_interpreter import run_graph
+from small_models import sample_inputs
+from tflite_writer import ModelWriter
+
+from utvm_deploy.bench.oracle import run_reference
+from utvm_deploy.errors import ModelError
+from utvm_deploy.frontend.tflite import load_model
+
+_MASKS = {f"{name}Mask": 0 for name in ("Begin", "End", "Ellipsis", "NewAxis", "ShrinkAxis")}
+
+
+def _ints(m: ModelWriter, *values: object) -> list[int]:
+    return [m.constant(np.array(value, np.int32)) for value in values]
+
+
+def _flattened(m: ModelWriter) -> None:
+    """What Keras makes of Reshape where the batch was left open."""
+    x = m.input((1, 4, 3, 2), 0.1, 3)
+    shape = m.node("SHAPE", [x], (4,), ("ShapeOptions", {"OutType": 2}), dtype="int32")
+    options = ("StridedSliceOptions", {**_MASKS, "ShrinkAxisMask": 1})
+    batch = m.node("STRIDED_SLICE", [shape, *_ints(m, [0], [1], [1])], (), options)
+    rows, columns = (
+        m.node("GATHER", [shape, *_ints(m, i)], (), ("GatherOptions", {"Axis": 0})) for i in (1, 2)
+    )
+    fused = {"FusedActivationFunction": 0}
+    pixels = m.node("MUL", [rows, columns], (), ("MulOptions", fused))
+    whole = m.node("ADD", [pixels, pixels], (), ("AddOptions", fused))
+    target = m.node("PACK", [batch, whole], (2,), ("PackOptions", {"Axis": 0, "ValuesCount": 2}))
+    flat = m.tensor((1, 24), "int8", 0.1, 3)
+    m.operator("RESHAPE", [x, target], [flat], ("ReshapeOptions", {}))
+    m.output(m.softmax(flat))
+
+
+def test_shapes_are_folded(tmp_path: Path) -> None:
+    m = ModelWriter()
+    _flattened(m)
+    path = m.save(tmp_path / "model.tflite")
+    graph = load_model(path)
+    assert [operator.kind for operator in graph.operators] == ["RESHAPE", "SOFTMAX"]
+    inputs = sample_inputs(m)
+    expected = run_reference(path, [inputs]).outputs[0][0]
+    np.testing.assert_array_equal(run_graph(graph, inputs)[graph.outputs[0]], expected)
+
+
+def test_shapes_that_contradict_the_file(tmp_path: Path) -> None:
+    m = ModelWriter()
+    _flattened(m)
+    m.tensors[m.operators[0].outputs[0]].shape = (3,)
+    with pytest.raises(ModelError, match=r"SHAPE.*computes the shape \(4,\), but the file says"):
+        load_model(m.save(tmp_path / "model.tflite"))
+
+
+def test_products_are_folded(tmp_path: Path) -> None:
+    """LiteRT's REDUCE_PROD does this only to tensors without any quantization table."""
+    m = ModelWriter()
+    x = m.input((2, 5, 3), 0.1, 3)
+    shape = m.node("SHAPE", [x], (3,), ("ShapeOptions", {"OutType": 2}), dtype="int32")
+    count = m.node("REDUCE_PROD", [shape, *_ints(m, [-1])], (1,), ("ReducerOptions", {}))
+    out = m.tensor((30,), "int8", 0.1, 3)
+    m.operator("RESHAPE", [x, count], [out], ("ReshapeOptions", {}))
+    m.output(out)
+    graph = load_model(m.save(tmp_path / "model.tflite"))
+    assert [operator.kind for operator in graph.operators] == ["RESHAPE"]
+
+
+def test_division_by_zero(tmp_path: Path) -> None:
+    m = ModelWriter()
+    x = m.input((1, 4), 0.1, 3)
+    shape = m.node("SHAPE", [x], (2,), ("ShapeOptions", {"OutType": 2}), dtype="int32")
+    none = m.node("FLOOR_DIV", [shape, *_ints(m, [0, 1])], (2,))
+    out = m.tensor((1, 4), "int8", 0.1, 3)
+    m.operator("RESHAPE", [x, none], [out], ("ReshapeOptions", {}))
+    m.output(out)
+    with pytest.raises(ModelError, match="it divides by 0"):
+        load_model(m.save(tmp_path / "model.tflite"))

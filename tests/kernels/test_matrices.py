@@ -1,0 +1,157 @@
+"""TRANSPOSE_CONV, grouped CONV_2D, BATCH_MATMUL, RESIZE_BILINEAR, reductions: as the reference."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kernel_harness import check
+from tflite_writer import ModelWriter
+
+Shape = tuple[int, ...]
+
+
+def _weights(m: ModelWriter, rng: np.random.Generator, shape: Shape, x: int) -> list[int]:
+    """Weights per channel and a bias, as constants."""
+    scales = rng.uniform(0.002, 0.02, shape[0])
+    data = rng.integers(-127, 128, shape).astype(np.int8)
+    bias = rng.integers(-2000, 2000, shape[0]).astype(np.int32)
+    return [m.constant(data, list(scales)), m.constant(bias, list(scales * m.tensors[x].scales[0]))]
+
+
+# image, outputs, window, strides, padding, output's rows and columns
+TRANSPOSED = [
+    ((1, 4, 5, 3), 2, (2, 2), (2, 2), "VALID", (8, 10)),
+    ((1, 4, 5, 3), 2, (3, 3), (2, 2), "SAME", (8, 10)),
+    ((1, 4, 5, 3), 4, (3, 3), (2, 2), "SAME", (7, 9)),
+    ((1, 3, 3, 2), 3, (4, 4), (2, 2), "SAME", (6, 6)),
+    ((1, 3, 3, 2), 3, (3, 3), (1, 1), "SAME", (3, 3)),
+    ((1, 3, 3, 2), 3, (3, 2), (1, 1), "VALID", (5, 4)),
+    ((2, 2, 3, 1), 1, (3, 3), (3, 2), "VALID", (6, 7)),
+    ((1, 1, 1, 5), 6, (4, 4), (1, 1), "VALID", (4, 4)),
+    ((1, 3, 4, 2), 2, (1, 1), (2, 3), "SAME", (6, 12)),
+]
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_transpose_conv(has_bias: bool, tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    m = ModelWriter()
+    for image, outputs, window, strides, padding, size in TRANSPOSED:
+        x = m.input(image, 0.05, int(rng.integers(-128, 128)))
+        weights, bias = _weights(m, rng, (outputs, *window, image[3]), x)
+        shape = (image[0], *size, outputs)
+        fields = {"Padding": padding == "VALID", "StrideH": strides[0], "StrideW": strides[1]}
+        if has_bias:
+            fields["FusedActivationFunction"] = int(rng.integers(0, 4))
+        inputs = [m.constant(np.array(shape, np.int32)), weights, x, *([bias] if has_bias else [])]
+        y = m.tensor(shape, "int8", 0.1, int(rng.integers(-20, 20)))
+        m.operator("TRANSPOSE_CONV", inputs, [y], ("TransposeConvOptions", fields))
+        m.output(y)
+    assert check(m, tmp_path) == len(TRANSPOSED)
+
+
+def test_grouped_convolution(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    m = ModelWriter()
+    cases = [(6, 2, 4), (8, 4, 8), (5, 5, 10), (4, 2, 2), (6, 3, 3)]
+    for (channels, groups, outputs), padding in itertools.product(cases, ("SAME", "VALID")):
+        x = m.input((1, 6, 5, channels), 0.05, int(rng.integers(-128, 128)))
+        weights = rng.integers(-127, 128, (outputs, 3, 2, channels // groups)).astype(np.int8)
+        bias = rng.integers(-500, 500, outputs).astype(np.int32)
+        scales = [float(s) for s in rng.uniform(0.002, 0.02, outputs)]
+        options = {"padding": padding, "stride": (1, 2), "activation": "RELU6", "scale": 0.06}
+        m.output(m.conv2d(x, weights, bias, weight_scale=scales, **options))
+    assert check(m, tmp_path) == 2 * len(cases)
+
+
+MATRICES = [
+    ((3, 4), (4, 5)),
+    ((2, 3, 4), (2, 4, 5)),
+    ((1, 2, 3, 4), (1, 2, 4, 3)),
+    ((2, 3, 4), (4, 5)),
+    ((2, 1, 3, 4), (1, 3, 4, 2)),
+    ((1, 7), (7, 1)),
+]
+
+
+@pytest.mark.parametrize("turned", list(itertools.product((False, True), repeat=2)))
+def test_batch_matmul(turned: tuple[bool, bool], tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    m = ModelWriter()
+    for left, right in MATRICES:
+        for constant in (False, True):
+            shapes = [left, right]
+            result = np.matmul(np.zeros(left), np.zeros(right)).shape
+            for i in (0, 1):
+                if turned[i]:
+                    shapes[i] = (*shapes[i][:-2], shapes[i][-1], shapes[i][-2])
+            a = m.input(shapes[0], 0.04, int(rng.integers(-128, 128)))
+            if constant:
+                data = rng.integers(-128, 128, shapes[1]).astype(np.int8)
+                b = m.constant(data, 0.01, int(rng.integers(-128, 128)))
+            else:
+                b = m.input(shapes[1], 0.03, int(rng.integers(-128, 128)))
+            options = ("BatchMatMulOptions", {"AdjX": turned[0], "AdjY": turned[1]})
+            m.output(m.node("BATCH_MATMUL", [a, b], result, options, scale=0.15, zero_point=7))
+    assert check(m, tmp_path) == 2 * len(MATRICES)
+
+
+def test_resize_bilinear(tmp_path: Path) -> None:
+    m = ModelWriter()
+    sizes = [
+        ((4, 5), (8, 10)), ((7, 5), (3, 9)), ((5, 3), (11, 2)), ((1, 1), (3, 4)), ((6, 8), (1, 5)),
+        ((3, 3), (3, 3)), ((10, 13), (7, 5)),
+    ]  # fmt: skip
+    for ((h, w), size), channels in itertools.product(sizes, (1, 3)):
+        for corners, centers in ((False, False), (True, False), (False, True)):
+            x = m.input((1, h, w, channels), 0.05, -3)
+            inputs = [x, m.constant(np.array(size, np.int32))]
+            fields = {"AlignCorners": corners, "HalfPixelCenters": centers}
+            options = ("ResizeBilinearOptions", fields)
+            m.output(m.node("RESIZE_BILINEAR", inputs, (1, *size, channels), options))
+    assert check(m, tmp_path, samples=2) == 6 * len(sizes)
+
+
+AXES = [
+    ((1, 8, 8, 4), (1, 2)),
+    ((1, 7, 7, 3), (-1,)),
+    ((2, 5, 6, 3), (0,)),
+    ((2, 5, 6, 3), (0, 1, 2, 3)),
+    ((2, 5, 6, 3), (0, 2)),
+    ((4, 9), (1,)),
+    ((11,), (0,)),
+    ((2, 1, 3), (1,)),
+    ((2, 3, 4, 2, 3), (1, 3)),
+]
+
+
+@pytest.mark.parametrize("keep_dims", [False, True])
+@pytest.mark.parametrize("kind", ["REDUCE_MAX", "REDUCE_MIN"])
+def test_reductions(kind: str, keep_dims: bool, tmp_path: Path) -> None:
+    m = ModelWriter()
+    for shape, axes in AXES:
+        x = m.input(shape, 0.05, -11)
+        reduced = np.zeros(shape).sum(tuple(axes), keepdims=keep_dims).shape
+        inputs = [x, m.constant(np.array(axes, np.int32))]
+        options = ("ReducerOptions", {"KeepDims": keep_dims})
+        m.output(m.node(kind, inputs, reduced, options))
+    assert check(m, tmp_path) == len(AXES)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("kind", ["ARG_MAX", "ARG_MIN"])
+def test_arguments(kind: str, dtype: str, tmp_path: Path) -> None:
+    m = ModelWriter()
+    table = {"ARG_MAX": "ArgMaxOptions", "ARG_MIN": "ArgMinOptions"}[kind]
+    number = {"int32": 2, "int64": 4}[dtype]
+    cases = [((1, 10), 1), ((3, 300), -1), ((2, 5, 6, 3), 2), ((2, 5, 6, 3), 0), ((7,), 0)]
+    for shape, axis in cases:
+        x = m.input(shape, 0.05, -11)
+        inputs = [x, m.constant(np.array(axis, np.int32))]
+        out = m.tensor(tuple(np.delete(shape, axis)), dtype)
+        m.operator(kind, inputs, [out], (table, {"OutputType": number}))
+        m.output(out)
+    assert check(m, tmp_path) == len(cases)

@@ -1,0 +1,133 @@
+"""BATCH_MATMUL: products of matrices, either side computed or constant, either transposed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tvm import te
+
+from utvm_deploy.graph.attributes import BatchMatmul
+from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.call import KernelCall, ScalarArgument, TensorArgument
+from utvm_deploy.kernels.extents import label, merge
+from utvm_deploy.kernels.operands import input_of, operand_of, output_of, quantization_of
+from utvm_deploy.kernels.quantize import clamped, quantize_multiplier, requantize
+
+
+@dataclass(frozen=True)
+class MatrixProducts:
+    """``output[b, i, j]`` sums ``left[b, i, k] * right[b, k, j]``; batches may repeat a side."""
+
+    batches: tuple[int, ...]
+    left_follows: tuple[bool, ...]
+    right_follows: tuple[bool, ...]
+    rows: int
+    depth: int
+    columns: int
+    left_turned: bool  # left is stored [k, i]
+    right_turned: bool  # right is stored [j, k]
+
+    @property
+    def name(self) -> str:
+        sides = ("".join("01"[f] for f in s) for s in (self.left_follows, self.right_follows))
+        turned = f"{'t' if self.left_turned else 'n'}{'t' if self.right_turned else 'n'}"
+        shape = label((self.rows, self.depth, self.columns))
+        return f"matmul_{label(self.batches)}_{'_'.join(sides)}_{shape}_{turned}"
+
+    def prim_func(self) -> Any:
+        m, depth, n = self.rows, self.depth, self.columns
+        left_shape = (depth, m) if self.left_turned else (m, depth)
+        right_shape = (n, depth) if self.right_turned else (depth, n)
+        left = te.placeholder((*self._batches(self.left_follows), *left_shape), "int8", "left")
+        right = te.placeholder((*self._batches(self.right_follows), *right_shape), "int8", "right")
+        names = (
+            "left_zero_point", "right_zero_point", "multiplier", "shift", "output_zero_point",
+            "low", "high",
+        )  # fmt: skip
+        scalars = [te.var(name, "int32") for name in names]
+        left_zero_point, right_zero_point, multiplier, shift, zero_point, low, high = scalars
+        k = te.reduce_axis((0, depth), "k")
+
+        def total(*index: Any) -> Any:
+            *batch, i, j = index
+            in_left = (k, i) if self.left_turned else (i, k)
+            in_right = (j, k) if self.right_turned else (k, j)
+            a = left[self._at(self.left_follows, batch) + in_left]
+            b = right[self._at(self.right_follows, batch) + in_right]
+            return te.sum(
+                (a.astype("int32") - left_zero_point) * (b.astype("int32") - right_zero_point),
+                axis=k,
+            )
+
+        shape = (*self.batches, m, n)
+        totals = te.compute(shape, total, name="matmul")
+        output = te.compute(
+            shape,
+            lambda *i: clamped(
+                requantize(totals[i], multiplier, shift) + zero_point, low, high, "int8"
+            ),
+            name="requantize",
+        )
+        return te.create_prim_func([left, right, *scalars, output])
+
+    def schedule(self, sch: Any, core: str) -> str:
+        *_, j = sch.get_loops(sch.get_sblock("requantize"))
+        block = sch.get_sblock("matmul")
+        sch.compute_at(block, j)
+        sch.decompose_reduction(block, sch.get_loops(block)[-1])
+        return "generic C, one element at a time"
+
+    def _batches(self, follows: tuple[bool, ...]) -> tuple[int, ...]:
+        return tuple(e if f else 1 for e, f in zip(self.batches, follows, strict=True))
+
+    @staticmethod
+    def _at(follows: tuple[bool, ...], batch: list[Any]) -> tuple[Any, ...]:
+        return tuple(i if f else 0 for i, f in zip(batch, follows, strict=True))
+
+
+def lower_batch_matmul(graph: Graph, operator: Operator) -> KernelCall:
+    """BATCH_MATMUL."""
+    a = operator.attributes
+    assert isinstance(a, BatchMatmul)
+    (left_position, left), (right_position, right) = (input_of(graph, operator, i) for i in (0, 1))
+    output, result = output_of(graph, operator)
+    *batches, rows, columns = result.shape
+    sides = [
+        (1,) * (len(batches) + 2 - len(side.shape)) + side.shape[:-2] for side in (left, right)
+    ]
+    roles = [tuple(side[i] == extent for side in sides) for i, extent in enumerate(batches)]
+    extents, merged = merge(batches or [1], roles or [(True, True)])
+    left_follows, right_follows = zip(*merged, strict=True)
+    depth = left.shape[-2] if a.left_turned else left.shape[-1]
+    scales = [np.float32(quantization_of(t).scale) for t in (left, right)]
+    # The product of the inputs' scales is one of float32.
+    ratio = float(scales[0] * scales[1]) / quantization_of(result).scale
+    multiplier, shift = quantize_multiplier(ratio)
+    return KernelCall(
+        MatrixProducts(
+            tuple(extents),
+            left_follows,
+            right_follows,
+            rows,
+            depth,
+            columns,
+            a.left_turned,
+            a.right_turned,
+        ),
+        (
+            operand_of(left_position, left),
+            operand_of(right_position, right),
+            ScalarArgument("left_zero_point", quantization_of(left).zero_point),
+            ScalarArgument("right_zero_point", quantization_of(right).zero_point),
+            ScalarArgument("multiplier", multiplier),
+            ScalarArgument("shift", shift),
+            ScalarArgument("output_zero_point", quantization_of(result).zero_point),
+            ScalarArgument("low", -128),
+            ScalarArgument("high", 127),
+            TensorArgument(output),
+        ),
+        macs=math.prod(result.shape) * depth,
+    )

@@ -1,0 +1,92 @@
+"""RESIZE_BILINEAR: four neighbours, weighted in 1/1024 along each axis, by tables made here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tvm import te, tirx
+
+from utvm_deploy.graph.attributes import ResizeBilinear
+from utvm_deploy.graph.model import Array, Graph, Operator
+from utvm_deploy.kernels.call import ConstantArgument, KernelCall, TensorArgument
+from utvm_deploy.kernels.extents import label
+from utvm_deploy.kernels.operands import input_of, operand_of, output_of
+
+_FRACTION_BITS = 10
+_ONE = 1 << _FRACTION_BITS
+
+
+@dataclass(frozen=True)
+class Bilinear:
+    """Shapes; the tables hold, for each output row or column, both neighbours and the share."""
+
+    image: tuple[int, int, int, int]
+    rows: int
+    columns: int
+
+    @property
+    def name(self) -> str:
+        return f"resize_bilinear_{label(self.image)}_{self.rows}x{self.columns}"
+
+    def prim_func(self) -> Any:
+        batch, _, _, channels = self.image
+        image = te.placeholder(self.image, "int8", "input")
+        rows = te.placeholder((self.rows, 3), "int32", "rows")
+        columns = te.placeholder((self.columns, 3), "int32", "columns")
+
+        def element(n: Any, y: Any, x: Any, c: Any) -> Any:
+            def pixel(row: int, column: int) -> Any:
+                share_y = rows[y, 2] if row else _ONE - rows[y, 2]
+                share_x = columns[x, 2] if column else _ONE - columns[x, 2]
+                value = image[n, rows[y, row], columns[x, column], c].astype("int32")
+                return value * (share_y * share_x)
+
+            total = pixel(0, 0) + pixel(1, 0) + pixel(0, 1) + pixel(1, 1)
+            bits = 2 * _FRACTION_BITS
+            return tirx.call_pure_extern("int32", "utvm_rounded_shift", total, bits).astype("int8")
+
+        output = te.compute(
+            (batch, self.rows, self.columns, channels), element, name="resize_bilinear"
+        )
+        return te.create_prim_func([image, rows, columns, output])
+
+    def schedule(self, sch: Any, core: str) -> str:
+        return "generic C, neighbours and shares from tables"
+
+
+def lower_resize_bilinear(graph: Graph, operator: Operator) -> KernelCall:
+    """RESIZE_BILINEAR."""
+    a = operator.attributes
+    assert isinstance(a, ResizeBilinear)
+    position, source = input_of(graph, operator, 0)
+    output, result = output_of(graph, operator)
+    n, h, w, c = source.shape
+    rows, columns = result.shape[1:3]
+    return KernelCall(
+        Bilinear((n, h, w, c), rows, columns),
+        (
+            operand_of(position, source),
+            ConstantArgument("rows", _neighbours(h, rows, a)),
+            ConstantArgument("columns", _neighbours(w, columns, a)),
+            TensorArgument(output),
+        ),
+    )
+
+
+def _neighbours(size: int, count: int, a: ResizeBilinear) -> Array:
+    """For each output position: the neighbour below, the one above, and the latter's share."""
+    scale = (_ONE * size + count // 2) // count
+    if a.align_corners and count > 1:
+        scale = (_ONE * (size - 1) + (count - 1) // 2) // (count - 1)
+    table = np.zeros((count, 3), np.int32)
+    for position in range(count):
+        place = position * scale
+        if a.half_pixel_centers:
+            place += scale // 2 - _ONE // 2
+        # Divisions of the reference round towards zero.
+        lower = max(int(place / _ONE), 0)
+        upper = min(int((place + _ONE - 1) / _ONE), size - 1)
+        table[position] = (min(lower, size - 1), upper, place - _ONE * lower)
+    return table
