@@ -1,0 +1,114 @@
+"""utvm tune and utvm report as commands: spaces, tables, errors, and a process that is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tune_cases import write_model
+
+from utvm_deploy.cli.main import main
+from utvm_deploy.records import read_records
+
+
+def tune_command(folder: Path, *more: str) -> list[str]:
+    model = write_model(folder / "small.tflite")
+    return ["tune", str(model), "--board", "host", "--records", str(folder / "r.jsonl"), *more]
+
+
+def test_tune_and_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(tune_command(tmp_path, "--trials", "6", "--json")) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["schema"] == "utvm.tune/1" and found["unit"] == "nanoseconds"
+    assert found["trials"] == 6 and found["trials_before"] == 0
+    assert [kernel["layers"] for kernel in found["kernels"]] == [2, 1, 1, 1]
+    assert found["ticks_best"] <= found["ticks_default"]
+    # Again: nothing is left to do.
+    assert main(tune_command(tmp_path, "--trials", "6")) == 0
+    text = capsys.readouterr().out
+    assert "0 trials in" in text and "conv2d_3x3" in text
+    page = tmp_path / "report.html"
+    assert main(["report", str(tmp_path / "r.jsonl"), "-o", str(page), "--json"]) == 0
+    (setting,) = json.loads(capsys.readouterr().out)["settings"]
+    assert len(setting["kernels"]) == 4
+    html = page.read_text()
+    assert "<svg" in html and "conv2d_3x3" in html
+    assert not re.search(r"(src|href)=|https?://", html), "the page needs something outside"
+
+
+def test_show_space(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = str(write_model(tmp_path / "small.tflite"))
+    assert main(["tune", model, "--board", "mps2_an500", "--show-space"]) == 0
+    text = capsys.readouterr().out
+    assert "conv2d_3x3_s1x1_p1x1_6x6_6x6_4x4:int8" in text
+    assert text.count("(default)") == 4 and "generic" in text
+    assert main(["tune", model, "--board", "host", "--show-space", "--json"]) == 0
+    kernels = json.loads(capsys.readouterr().out)["kernels"]
+    assert kernels[0]["candidates"][0] == {"family": "generic", "choices": {}}
+    assert not (tmp_path / "r.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--trials", "3"], "nowhere to keep what is measured; give --records"),
+        (["--records", "r.jsonl"], "no end to the tuning; give --trials N or --minutes M"),
+        (["--records", "no/r.jsonl", "--trials", "3"], "there is no folder no; make it first"),
+        (["--records", ".", "--trials", "3"], "cannot write records to .: Is a directory"),
+    ],
+)
+def test_nonsense(
+    arguments: list[str], complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = str(write_model(tmp_path / "small.tflite"))
+    assert main(["tune", model, "--board", "host", *arguments]) == 1
+    assert complaint in capsys.readouterr().err
+
+
+def test_no_trials_is_a_wrong_command_line(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(tune_command(tmp_path, "--trials", "0"))
+    assert caught.value.code == 2
+
+
+def test_reports_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(tmp_path / "absent.jsonl")]) == 1
+    assert "there is no records file" in capsys.readouterr().err
+    empty = tmp_path / "empty.jsonl"
+    empty.touch()
+    assert main(["report", str(empty)]) == 1
+    assert "is empty; `utvm tune` fills it" in capsys.readouterr().err
+
+
+def test_a_killed_tuning_goes_on_where_it_was(tmp_path: Path) -> None:
+    trials = 40
+    command = [
+        sys.executable,
+        "-m",
+        "utvm_deploy",
+        *tune_command(tmp_path, "--trials", str(trials)),
+    ]
+    path = tmp_path / "r.jsonl"
+    first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not (path.exists() and path.read_bytes().count(b"\n") >= 5):
+        assert first.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    kept = list(read_records(path))
+    # A line that was cut, as by a loss of power.
+    with path.open("ab") as file:
+        file.write(b'{"schema":1,"kernel":"conv')
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    found = list(read_records(path))
+    assert found[: len(kept)] == kept
+    assert len(kept) >= 5 and len(found) == max(trials, len(kept))
+    assert len({(record.kernel.key, record.candidate) for record in found}) == len(found)
