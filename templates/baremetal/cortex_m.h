@@ -32,6 +32,7 @@
 #define CACHE_DCCISW REGISTER(0xE000EF74u)
 #define DWT_CTRL REGISTER(0xE0001000u)
 #define DWT_CYCCNT REGISTER(0xE0001004u)
+#define DWT_LAR REGISTER(0xE0001FB0u)
 
 static inline void barrier(void) {
     __asm volatile("dsb\n\tisb" ::: "memory");

@@ -45,6 +45,8 @@ struct utvm;
 void debugger_open(struct utvm *utvm);
 
 _Noreturn void system_reset(void);
+// Writes all of the data cache back and forgets it.
+void dcache_empty(void);
 // Makes code that was just written there visible to instruction fetch. The
 // host calls it as a task where it wrote past the runtime.
 void utvm_sync_code(const void *address, uint32_t size);

@@ -85,10 +85,14 @@ static void caches_on(void) {
 #endif
 }
 
-_Noreturn void system_reset(void) {
+void dcache_empty(void) {
 #if BOARD_DCACHE_BYTES
-    dcache_all(&CACHE_DCCISW); // .noinit must reach the memory that survives
+    dcache_all(&CACHE_DCCISW);
 #endif
+}
+
+_Noreturn void system_reset(void) {
+    dcache_empty(); // .noinit must reach the memory that survives
     barrier();
     SCB_AIRCR = 0x05FA0004u; // key, SYSRESETREQ
     for (;;) {

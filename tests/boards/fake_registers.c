@@ -15,6 +15,25 @@ static uint8_t line[8192];
 static uint32_t line_put, line_taken;
 static uint32_t usart_base;
 
+// Every change of a register by the driver, in order. A write shows when the
+// next register is looked at, or the log.
+#define LOG_LENGTH 256u
+static struct {
+    uint32_t address;
+    uint32_t value;
+} changes[LOG_LENGTH];
+static uint32_t change_count;
+static volatile uint32_t *looked_at;
+static uint32_t looked_at_address, seen;
+
+static void note_change(void) {
+    if (looked_at != 0 && *looked_at != seen && change_count < LOG_LENGTH) {
+        changes[change_count].address = looked_at_address;
+        changes[change_count++].value = *looked_at;
+    }
+    looked_at = 0;
+}
+
 static uint32_t *slot(uint32_t address) {
     uint32_t i = 0u;
     while (slots[i].address != address && slots[i].address != 0u) {
@@ -25,6 +44,7 @@ static uint32_t *slot(uint32_t address) {
 }
 
 volatile uint32_t *fake_register(uint32_t address) {
+    note_change();
     uint32_t *value = slot(address);
     if (address == 0x40023800u) { // RCC_CR: oscillator and PLL follow their switches
         *value = (*value & ~(1u << 17 | 1u << 25)) | (*value & (1u << 16 | 1u << 24)) << 1;
@@ -37,7 +57,19 @@ volatile uint32_t *fake_register(uint32_t address) {
     } else if (usart_base && address == usart_base + 0x24u) { // RDR: reading takes a byte
         *value = line[line_taken++];
     }
+    looked_at = value;
+    looked_at_address = address;
+    seen = *value;
     return value;
+}
+
+// The change of that number; its address is 0 behind the last.
+uint64_t fake_change(uint32_t number);
+uint64_t fake_change(uint32_t number) {
+    note_change();
+    return number < change_count
+               ? (uint64_t)changes[number].address << 32 | changes[number].value
+               : 0u;
 }
 
 uint32_t fake_peek(uint32_t address) {

@@ -47,6 +47,7 @@ def drivers(board: Board, folder: Path) -> ctypes.CDLL:
     loaded = ctypes.CDLL(str(library))
     loaded.timer_ticks.restype = ctypes.c_uint64
     loaded.fake_peek.restype = ctypes.c_uint32
+    loaded.fake_change.restype = ctypes.c_uint64
     loaded.uart_read.restype = loaded.uart_write.restype = ctypes.c_size_t
     return loaded
 
@@ -113,6 +114,64 @@ def test_the_pll_makes_the_board_files_clock(real_board: Board, library: ctypes.
     assert library.fake_peek(0x4002_3C00) & 15 == 7  # flash wait states for 216 MHz
     assert library.fake_peek(0x4000_7000) >> 14 & 15 == 0b1111  # scale 1, overdrive, switched
     assert (library.fake_peek(0x4002_3800) >> 18 & 1) == clock.setting("hse_bypass")
+
+
+# Flash interface, power, and reset and clock control: RM0385, the registers of chapters 3, 4 and 5.
+# ST's stm32f746xx.h has the same addresses and bits.
+RCC_CR, RCC_PLLCFGR, RCC_CFGR, RCC_APB1ENR = 0x4002_3800, 0x4002_3804, 0x4002_3808, 0x4002_3840
+PWR_CR1, FLASH_ACR = 0x4000_7000, 0x4002_3C00
+
+
+def changes(library: ctypes.CDLL) -> list[tuple[int, int]]:
+    """Address and new value of every register that changed, in order."""
+    found: list[tuple[int, int]] = []
+    while change := library.fake_change(len(found)):
+        found.append((change >> 32, change & 0xFFFF_FFFF))
+    return found
+
+
+def test_the_clock_is_raised_in_the_reference_manuals_order(
+    real_board: Board, library: ctypes.CDLL
+) -> None:
+    """RM0385: entering over-drive mode (chapter 4), raising the frequency (chapter 3)."""
+    library.clock_start()
+    found = changes(library)
+
+    def step(address: int, bits: int, value: int) -> int:
+        """When the register's bits first got that value."""
+        return next(at for at, (a, v) in enumerate(found) if a == address and v & bits == value)
+
+    power_on = step(RCC_APB1ENR, 1 << 28, 1 << 28)
+    oscillator = step(RCC_CR, 1 << 16, 1 << 16)
+    scale = step(PWR_CR1, 3 << 14, 3 << 14)
+    pll_set = step(RCC_PLLCFGR, 0, 0)
+    pll_on = step(RCC_CR, 1 << 24, 1 << 24)
+    overdrive = step(PWR_CR1, 1 << 16, 1 << 16)
+    switch = step(PWR_CR1, 1 << 17, 1 << 17)
+    latency = step(FLASH_ACR, 15, 7)
+    dividers = step(RCC_CFGR, 7 << 10 | 7 << 13, 5 << 10 | 4 << 13)
+    core = step(RCC_CFGR, 3, 2)
+    # The power controller has no registers without its clock; the scale changes while the PLL is
+    # off only, and so do the PLL's numbers.
+    assert power_on < scale < pll_on and oscillator < pll_on and pll_set < pll_on
+    # Over-drive is switched on while the PLL locks, enabled before it is switched to.
+    assert pll_on < overdrive < switch < core
+    # No bus is ever too fast, and flash never read too fast.
+    assert max(latency, dividers) < core == len(found) - 1
+    assert not any(v >> 24 & 1 for a, v in found[:pll_on] if a == RCC_CR)
+    # Prefetch and the ART accelerator, which serve the flash's interface at its alias.
+    assert found[latency][1] >> 8 & 3 == 3
+    assert {address for address, _ in found} == {
+        *(RCC_CR, RCC_PLLCFGR, RCC_CFGR, RCC_APB1ENR, PWR_CR1, FLASH_ACR)
+    }
+
+
+def test_the_cycle_counter_is_unlocked_before_it_is_switched_on(library: ctypes.CDLL) -> None:
+    """A Cortex-M7's trace unit ignores software that has not written the key first."""
+    library.timer_start()
+    order = [address for address, _ in changes(library)]
+    assert library.fake_peek(0xE000_1FB0) == 0xC5AC_CE55
+    assert order.index(0xE000_EDFC) < order.index(0xE000_1FB0) < order.index(0xE000_1000)
 
 
 def test_the_usart_is_set_up_and_moves_bytes(real_board: Board, library: ctypes.CDLL) -> None:
