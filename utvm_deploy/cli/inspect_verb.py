@@ -7,7 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from utvm_deploy.bench.inspect import Inspection, TensorFacts, graph_svg, inspect_model
-from utvm_deploy.cli.arguments import Verbs, add_model, add_verb, keep_model
+from utvm_deploy.bench.supported import supported_operators
+from utvm_deploy.cli.arguments import Verbs, add_verb, keep_model
 from utvm_deploy.cli.output import Output
 from utvm_deploy.files import write_text
 from utvm_deploy.frontend.tflite import load_model
@@ -18,12 +19,20 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     parser = add_verb(
         verbs, common, "inspect", "operators, shapes, quantization, MACs and memory", run
     )
-    add_model(parser)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("model", metavar="MODEL", nargs="?", type=Path, help="an int8 .tflite file")
+    what.add_argument(
+        "--supported",
+        action="store_true",
+        help="instead of a model: every operator that can be imported, and its constraints",
+    )
     parser.add_argument("--svg", metavar="FILE.svg", type=Path, help="also draw the graph")
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
     """Print the operators and totals."""
+    if args.supported:
+        return _supported(out)
     keep_model(args.model, args.svg)
     graph = load_model(args.model)
     found = inspect_model(graph)
@@ -36,6 +45,17 @@ def run(args: argparse.Namespace, out: Output) -> int:
     facts = asdict(found)
     facts["sha256"] = facts.pop("digest")
     out.result("utvm.inspect/1", {**facts, "svg": args.svg})
+    return 0
+
+
+def _supported(out: Output) -> int:
+    rows = supported_operators()
+    out.table(
+        ["operator", "types", "constraints"],
+        [(row.operator, ", ".join(row.types), row.constraints) for row in rows],
+    )
+    out.line(f"{len(rows)} operators")
+    out.result("utvm.operators/1", {"operators": [asdict(row) for row in rows]})
     return 0
 
 

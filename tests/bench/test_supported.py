@@ -1,0 +1,59 @@
+"""The operator table: as data, on the command line, and in docs/operators.md.
+
+``python -m tests.bench.test_supported`` writes that page anew.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from utvm_deploy.bench.supported import operators_page, supported_operators
+from utvm_deploy.cli.main import main
+from utvm_deploy.frontend.limits import LIMITS
+from utvm_deploy.frontend.operators import IMPORTERS
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "operators.md"
+
+
+def test_the_page_is_what_the_table_says() -> None:
+    assert PAGE.read_text() == operators_page(), f"write it anew: {__doc__}"
+
+
+def test_the_page_has_every_operator_and_limit() -> None:
+    page = operators_page()
+    for kind in IMPORTERS:
+        assert f"| {kind} | " in page
+    for what, most in LIMITS:
+        assert f"| {most:,} | {what} |" in page
+
+
+def test_supported_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "--supported"]) == 0
+    said = capsys.readouterr().out
+    assert all(kind in said for kind in IMPORTERS)
+    assert f"{len(IMPORTERS)} operators" in said
+
+
+def test_supported_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "--supported", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["schema"] == "utvm.operators/1"
+    assert [row["operator"] for row in facts["operators"]] == sorted(IMPORTERS)
+    assert [row["constraints"] for row in facts["operators"]] == [
+        row.constraints for row in supported_operators()
+    ]
+
+
+@pytest.mark.parametrize("argv", [["inspect"], ["inspect", "m.tflite", "--supported"]])
+def test_a_model_or_the_table(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(argv)
+    assert left.value.code == 2
+    assert "--supported" in capsys.readouterr().err
+
+
+if __name__ == "__main__":
+    PAGE.write_text(operators_page())

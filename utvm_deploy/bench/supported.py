@@ -1,0 +1,58 @@
+"""The operators that are supported, as data and as the page docs/operators.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from utvm_deploy.frontend.limits import LIMITS
+from utvm_deploy.frontend.operators import IMPORTERS
+
+_HEAD = """\
+# Operators
+
+Generated from the import table; `utvm inspect --supported` prints the same. Every operator computes
+what LiteRT 2.3.0's reference kernels do, byte for byte. Shapes are fixed, and ranks go from 1 to 5
+unless a constraint says otherwise. A model with operators that are not in the table, or variants
+that are not, is refused in one message that names them all, each with its position in the file, the
+tensor that it makes, and what to do instead.
+
+| operator | element types | constraints |
+|---|---|---|
+"""
+_LIMITS = """\
+
+# Limits
+
+A model file is untrusted: everything that it states is checked before it is used. A file beyond
+these limits is refused in one sentence; whatever is in one within them, its import takes less than
+10 seconds and 1 GiB of memory.
+
+| at most | of |
+|---|---|
+"""
+
+
+@dataclass(frozen=True)
+class OperatorRow:
+    """One row of the table."""
+
+    operator: str
+    types: tuple[str, ...]
+    constraints: str
+
+
+def supported_operators() -> tuple[OperatorRow, ...]:
+    """Every operator that can be imported, by name."""
+    return tuple(
+        OperatorRow(kind, row.types, row.constraints) for kind, row in sorted(IMPORTERS.items())
+    )
+
+
+def operators_page() -> str:
+    """The text of docs/operators.md."""
+    rows = "".join(
+        f"| {row.operator} | {', '.join(row.types)} | {row.constraints} |\n"
+        for row in supported_operators()
+    )
+    limits = "".join(f"| {most:,} | {what} |\n" for what, most in LIMITS)
+    return _HEAD + rows + _LIMITS + limits
