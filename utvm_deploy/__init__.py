@@ -45,6 +45,7 @@ def compile(
     cmsis_nn: CmsisNn | None = None,
     scratch: str = "arena",
     records: str | Path | None = None,
+    optimize: str = "time",
 ) -> CompiledModel:
     """Compile a ``.tflite`` file for a board; ``name`` prefixes every C symbol.
 
@@ -52,6 +53,7 @@ def compile(
     "best", "generic" (plain C) or "cmsis-nn": the user's CMSIS-NN (``project.find_cmsis_nn``)
     wherever it has a function. ``scratch`` says where layers have their working memory: "arena",
     "stack" (that of whoever runs the model), or "auto": the faster of the two on the board.
+    ``optimize`` is "time", "size" or "balanced".
     ``records`` is a file that ``utvm tune`` wrote: each layer is compiled as was best there.
     Raises ModelError if the file cannot be imported and CompileError if it cannot be compiled.
     """
@@ -68,6 +70,7 @@ def compile(
         cmsis_nn=cmsis_nn,
         scratch=scratch,
         records=None if records is None else read_records(Path(records)),
+        optimize=optimize,
     )
 
 

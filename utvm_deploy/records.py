@@ -243,6 +243,19 @@ class Records:
             elif ranked:
                 return  # The nearest was best served by its default; so is this.
 
+    def nearly_best(
+        self, kernel: KernelIdentity, core: str, loss: float, near: Setting | None = None
+    ) -> tuple[Candidate, ...]:
+        """The candidates that took no more than ``loss`` longer than the fastest, that one first.
+
+        ``near`` as in ``choices``; nothing if the kernel itself was never measured.
+        """
+        ranked = self._ranked(core, kernel.key, near)
+        if not ranked:
+            return ()
+        most = ranked[0].measurement.ticks_min * (1 + loss)
+        return tuple(dict.fromkeys(r.candidate for r in ranked if r.measurement.ticks_min <= most))
+
     def _ranked(self, core: str, key: str, near: Setting | None) -> list[Record]:
         """Those of the most telling setting, fastest first."""
         groups: dict[Setting, list[Record]] = {}

@@ -97,6 +97,7 @@ def _values(
         "ARENA_BYTES": str(compiled.arena_bytes),
         "WEIGHTS_BYTES": str(compiled.weights_bytes),
         "MACS": str(compiled.macs),
+        "LEVEL": compiled.level,
         "IO_TABLE": _io_table(compiled),
         "INCLUDE_DIR": layout.include_dir,
         "SOURCE_DIR": layout.source_dir,

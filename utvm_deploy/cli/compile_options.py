@@ -9,7 +9,7 @@ from typing import Any
 
 from utvm_deploy.board import Board
 from utvm_deploy.compiler.cmsis_nn import CmsisNn
-from utvm_deploy.compiler.options import AUTO, CMSIS_NN, KERNELS, SCRATCH_PLACES
+from utvm_deploy.compiler.options import AUTO, CMSIS_NN, KERNELS, OPTIMIZE, SCRATCH_PLACES, TIME
 from utvm_deploy.errors import UtvmError
 from utvm_deploy.project import find_cmsis_nn
 
@@ -29,6 +29,13 @@ def add_compile_options(parser: argparse.ArgumentParser, *, scratch: str = AUTO)
     )
     add_cmsis_nn(group, "for --kernels cmsis-nn, ")
     add_records(group)
+    group.add_argument(
+        "--optimize",
+        choices=OPTIMIZE,
+        default=TIME,
+        help="time: as fast as can be; size: few bytes of code; balanced: speed where it is worth "
+        "its code; default: %(default)s",
+    )
     group.add_argument(
         "--scratch",
         choices=SCRATCH_PLACES,
@@ -68,6 +75,7 @@ def compile_options(args: argparse.Namespace, board: Board) -> dict[str, Any]:
         "cmsis_nn": library,
         "scratch": args.scratch,
         "records": args.records,
+        "optimize": args.optimize,
     }
 
 
@@ -79,6 +87,8 @@ def refuse_compile_options(args: argparse.Namespace) -> None:
             ("--kernels", args.kernels != KERNELS[0]),
             ("--cmsis-nn", args.cmsis_nn is not None),
             ("--cmsis-nn-library", args.cmsis_nn_library is not None),
+            ("--records", args.records is not None),
+            ("--optimize", args.optimize != TIME),
             ("--scratch", args.scratch != AUTO),
             ("--records", args.records is not None),
         )

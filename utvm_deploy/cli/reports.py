@@ -29,6 +29,7 @@ def compiled_summary(compiled: CompiledModel) -> dict[str, Any]:
         "weights_bytes": compiled.weights_bytes,
         "arena_bytes": compiled.arena_bytes,
         "stack_bytes": compiled.stack_bytes,
+        "optimize": compiled.optimize,
         "inputs": [buffer_summary(buffer) for buffer in compiled.inputs],
         "outputs": [buffer_summary(buffer) for buffer in compiled.outputs],
         "layers": [

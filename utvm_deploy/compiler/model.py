@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from utvm_deploy.compiler.options import LEVELS, TIME
 from utvm_deploy.records import DEFAULT
 
 
@@ -90,3 +91,10 @@ class CompiledModel:
     status_offset: int | None = None
     # The most scratch that a layer has on the stack; 0 if all of it lies in the arena.
     stack_bytes: int = 0
+    # One of ``options.OPTIMIZE``: what the sources are to be compiled for.
+    optimize: str = TIME
+
+    @property
+    def level(self) -> str:
+        """The C compiler's option for that, such as "-O3"."""
+        return LEVELS[self.optimize]

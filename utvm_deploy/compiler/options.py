@@ -5,6 +5,8 @@ Imports nothing heavy: the command line offers these names before TVM is needed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from utvm_deploy.board import Board
 from utvm_deploy.candidate import GENERIC
 from utvm_deploy.errors import CompileError
@@ -23,15 +25,19 @@ SCRATCH_PLACES = (AUTO, ARENA, STACK)
 #: in the arena after all.
 MAX_STACK_SCRATCH_BYTES = 64 * 1024
 
-#: What kernels are made for: speed, few bytes of code, or speed where it is worth its code.
+#: What a model is compiled for: speed, few bytes of code, or speed where it is worth its code.
 TIME, SIZE, BALANCED = "time", "size", "balanced"
 OPTIMIZE = (TIME, SIZE, BALANCED)
+#: What each tells the C compiler; docs/optimize.md has what that costs and saves.
+LEVELS: Mapping[str, str] = {TIME: "-O3", SIZE: "-Os", BALANCED: "-O2"}
+#: A layer may be this much slower, as a share, where it can share another layer's kernel.
+MAX_SHARING_LOSS = 0.03
 
 
-def check_option(what: str, value: str, choices: tuple[str, ...]) -> None:
+def check_option(what: str, value: str, choices: tuple[str, ...], purpose: str = "") -> None:
     """CompileError unless ``value`` is one of ``choices``."""
     if value not in choices:
-        raise CompileError(f"no {what} {value!r}; choose one of {', '.join(choices)}")
+        raise CompileError(f"no {what} {value!r}{purpose}; choose one of {', '.join(choices)}")
 
 
 def scratch_place(board: Board, scratch: str) -> str:

@@ -19,7 +19,7 @@ from tvm import s_tir
 from utvm_deploy.board import Board
 from utvm_deploy.candidate import GENERIC
 from utvm_deploy.compiler.c_text import check_prefix, prefix_from_path
-from utvm_deploy.compiler.choice import best_call, records_for
+from utvm_deploy.compiler.choice import Choose, chooser, records_for
 from utvm_deploy.compiler.cmsis_nn import CmsisNn
 from utvm_deploy.compiler.cmsis_nn.lower import lower_cmsis_nn
 from utvm_deploy.compiler.cmsis_nn.schedule import schedule_library_kernel
@@ -31,7 +31,9 @@ from utvm_deploy.compiler.options import (
     ARENA,
     CMSIS_NN,
     KERNELS,
+    OPTIMIZE,
     STACK,
+    TIME,
     check_option,
     max_stack_scratch,
     scratch_place,
@@ -65,6 +67,7 @@ def compile_model(
     cmsis_nn: CmsisNn | None = None,
     scratch: str = ARENA,
     records: Records | None = None,
+    optimize: str = TIME,
 ) -> CompiledModel:
     """Compile a ``.tflite`` file, or a graph, for a board.
 
@@ -72,19 +75,24 @@ def compile_model(
     of ``options.KERNELS``; "cmsis-nn" needs ``cmsis_nn``, which ``project.find_cmsis_nn`` gives.
     ``scratch`` is one of ``options.SCRATCH_PLACES``. Raises ModelError if the model cannot be used
     and CompileError if it cannot be compiled. ``records`` say which candidate each layer is
-    compiled with; what they do not know the records that come with the package may.
+    compiled with; what they do not know the records that come with the package may. ``optimize``
+    is one of ``options.OPTIMIZE``.
     """
     core = board.cpu.core
     library = _library_for(kernels, cmsis_nn)
     place = scratch_place(board, scratch)
+    check_option("aim", optimize, OPTIMIZE, " to optimize for")
     family = GENERIC if kernels == GENERIC else core
     stage = _Stages(dump)
     graph = stage.run("import", lambda: _import(model), graph_text)
     prefix = prefix_from_path(graph.name) if name is None else check_prefix(name)
     graph = stage.run("simplify", lambda: _simplify(graph), graph_text)
     known = records_for(core, records)
+    choose = chooser(graph, family, known, optimize)
     sequence = stage.run(
-        "lower", lambda: _lower(graph, library, family, known), lambda made: calls_text(graph, made)
+        "lower",
+        lambda: _lower(graph, library, family, choose),
+        lambda made: calls_text(graph, made),
     )
     layers = stage.run("schedule", lambda: _schedule(sequence, core, prefix), kernels_text)
     stack_limit = max_stack_scratch(board) if place == STACK else 0
@@ -93,7 +101,7 @@ def compile_model(
     called = library.called([layer.kernel.calls for layer in layers]) if library else None
     program = Program(prefix, board.name, core, graph, layers, plan, called)
     compiled = stage.run("emit", lambda: emit(program), sources_text)
-    return replace(compiled, seconds=stage.seconds)
+    return replace(compiled, seconds=stage.seconds, optimize=optimize)
 
 
 class _Stages:
@@ -141,7 +149,7 @@ def _library_for(kernels: str, cmsis_nn: CmsisNn | None) -> CmsisNn | None:
 
 
 def _lower(
-    graph: Graph, library: CmsisNn | None, family: str, records: Records
+    graph: Graph, library: CmsisNn | None, family: str, choose: Choose
 ) -> tuple[Step | View, ...]:
     """A kernel call for every operator that needs one; ``family`` as ``lower`` takes it."""
     sequence: list[Step | View] = []
@@ -151,7 +159,7 @@ def _lower(
             assert source is not None
             sequence.append(View(operator, source, operator.outputs[0]))
         else:
-            call = _call(graph, operator, library, family, records)
+            call = _call(graph, operator, library, choose)
             sequence.append(Step(operator, call, ()))
     if not any(isinstance(item, Step) for item in sequence):
         # Nothing but views: something must happen between the caller's input and output.
@@ -160,17 +168,15 @@ def _lower(
     return tuple(sequence)
 
 
-def _call(
-    graph: Graph, operator: Operator, library: CmsisNn | None, family: str, records: Records
-) -> KernelCall:
+def _call(graph: Graph, operator: Operator, library: CmsisNn | None, choose: Choose) -> KernelCall:
     """The library's kernel where it has one, else ours."""
     if library is None:
-        return best_call(graph, operator, family, records)
+        return choose(operator)
     # The library takes the arguments of the plain kernel.
     found = lower_cmsis_nn(graph, operator, lower(graph, operator), library)
     if isinstance(found, KernelCall):
         return found
-    return replace(best_call(graph, operator, family, records), why_not=found)
+    return replace(choose(operator), why_not=found)
 
 
 def _schedule(

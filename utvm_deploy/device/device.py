@@ -423,7 +423,7 @@ class Device:
                     "was not made for it; compile it with scratch='arena', or load it into flash"
                 )
             module = self.load_module(
-                compiled.sources, name=compiled.name, flags=("-std=c99", *KERNEL_FLAGS)
+                compiled.sources, name=compiled.name, flags=("-std=c99", compiled.level)
             )
             try:
                 return DeviceModel(self, compiled, module)

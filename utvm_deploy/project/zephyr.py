@@ -19,6 +19,7 @@ from pathlib import Path
 
 from utvm_deploy.board_facts import Board, Zephyr
 from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.options import LEVELS, TIME
 from utvm_deploy.errors import BoardError
 from utvm_deploy.project.generated import RUNTIME_ENTRY_POINTS
 
@@ -69,6 +70,7 @@ def application_files(
         "NAME": compiled.name if compiled else "runtime",
         "ZEPHYR_BOARD": zephyr.board,
         "WORKSPACE_BYTES": str(workspace_bytes(board)),
+        "LEVEL": LEVELS[TIME if compiled is None else compiled.optimize],
         "STACK_BYTES": str(base_stack_bytes),
         "MAIN_STACK_BYTES": str(board.project.stack_bytes),
         "KEEP": " ".join(
@@ -136,30 +138,9 @@ def _common_config(board: Board, compiled: CompiledModel | None) -> list[str]:
     if board.cpu.icache_bytes or board.cpu.dcache_bytes:
         lines.append("CONFIG_CACHE_MANAGEMENT=y")
     if compiled is not None and compiled.external is not None:
-        lines += ["# The model calls it.", "CONFIG_CMSIS_NN=y"]
-        lines += [f"CONFIG_CMSIS_NN_{group}=y" for group in _cmsis_nn_groups(compiled)]
+        lines.append("# The model calls it.")
+        lines += [f"CONFIG_{option}=y" for option in compiled.external.zephyr_config]
     return lines
-
-
-# A function's name -> the group of Zephyr's modules/cmsis-nn/Kconfig that builds it.
-_CMSIS_NN_GROUPS = (
-    (r"convolve|depthwise|transpose_conv", "CONVOLUTION"),
-    (r"fully_connected|batch_matmul", "FULLYCONNECTED"),
-    (r"pool", "POOLING"),
-    (r"softmax", "SOFTMAX"),
-    (r"elementwise|minimum|maximum", "BASICMATH"),
-    (r"relu", "ACTIVATION"),
-    (r"concat", "CONCATENATION"),
-    (r"reshape", "RESHAPE"),
-    (r"svdf", "SVD"),
-)
-
-
-def _cmsis_nn_groups(compiled: CompiledModel) -> list[str]:
-    assert compiled.external is not None
-    called = " ".join(compiled.external.functions)
-    groups = {group for pattern, group in _CMSIS_NN_GROUPS if re.search(pattern, called)}
-    return sorted({*groups, "NNSUPPORT"})
 
 
 def app_config(board: Board, compiled: CompiledModel | None, base_stack_bytes: int) -> str:

@@ -1,0 +1,131 @@
+"""--optimize time, size, balanced: the compiler's level, and kernels shared at a small loss."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from utvm_deploy.board import load_board
+from utvm_deploy.candidate import Candidate
+from utvm_deploy.compiler import choice
+from utvm_deploy.compiler.choice import chooser
+from utvm_deploy.compiler.library_format import read_library, write_library
+from utvm_deploy.compiler.options import BALANCED, OPTIMIZE, SIZE, TIME
+from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.errors import CompileError
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.graph.passes import simplify
+from utvm_deploy.kernels.identity import identity_of
+from utvm_deploy.paths import data_dir
+from utvm_deploy.project import build_image
+from utvm_deploy.project.tree import project_files
+from utvm_deploy.records import DEFAULT, RECORD, Measurement, Record, Records, Setting
+
+BOARD = load_board("mps2_an500")
+CORE = "host"
+DIGITS = data_dir("models") / "digits.tflite"
+SETTING = Setting(CORE, "gcc", "", "0.1.0", "instructions")
+
+
+@pytest.fixture
+def convolutions() -> tuple[Graph, list[Operator]]:
+    graph = simplify(load_model(DIGITS))
+    found = {
+        identity_of(graph, operator).key: operator
+        for operator in graph.operators
+        if operator.kind == "CONV_2D"
+    }
+    assert len(found) >= 2
+    return graph, list(found.values())[:2]
+
+
+def measured(graph: Graph, operator: Operator, **ticks: int) -> list[Record]:
+    """Records of one operator: t2x2=100 is a tile and its ticks."""
+    kernel = identity_of(graph, operator)
+    return [
+        Record(
+            kernel,
+            SETTING,
+            Candidate.of("generic", tile=name[1:]),
+            Measurement(count, float(count)),
+        )
+        for name, count in ticks.items()
+    ]
+
+
+def chosen(graph: Graph, operators: list[Operator], records: Records, optimize: str) -> list[str]:
+    """For each operator the name of its kernel, which says the tile."""
+    choose = chooser(graph, CORE, records, optimize)
+    return [repr(choose(operator).kernel) for operator in operators]
+
+
+def test_layers_share_what_is_nearly_best(convolutions: tuple[Graph, list[Operator]]) -> None:
+    graph, operators = convolutions
+    one, two = operators
+    records = Records(
+        [
+            *measured(graph, one, t1x1=100, t2x2=102, t1x2=150),
+            *measured(graph, two, t1x2=200, t2x2=205, t1x1=300),
+        ]
+    )
+    alone = [chosen(graph, [operator], records, TIME) for operator in operators]
+    fastest = chosen(graph, operators, records, TIME)
+    assert fastest == [name for names in alone for name in names]
+    shared = Records([*measured(graph, one, t2x2=1), *measured(graph, two, t2x2=1)])
+    # Two and two and a half percent slower than each alone, but one kernel for both.
+    balanced = chosen(graph, operators, records, BALANCED)
+    assert balanced == chosen(graph, operators, shared, TIME) != fastest
+    call = chooser(graph, CORE, records, BALANCED)(one)
+    assert call.origin == RECORD
+
+
+def test_what_costs_more_is_not_shared(convolutions: tuple[Graph, list[Operator]]) -> None:
+    graph, operators = convolutions
+    one, two = operators
+    records = Records(
+        [*measured(graph, one, t1x1=100, t2x2=104), *measured(graph, two, t1x2=200, t2x2=209)]
+    )
+    assert chosen(graph, operators, records, BALANCED) == chosen(graph, operators, records, TIME)
+
+
+def test_small_code_knows_no_records(convolutions: tuple[Graph, list[Operator]]) -> None:
+    graph, operators = convolutions
+    records = Records(measured(graph, operators[0], t1x1=1))
+    plain = chosen(graph, operators, Records(), TIME)
+    assert chosen(graph, operators, records, TIME) != plain
+    assert chosen(graph, operators, records, SIZE) == plain
+    assert chooser(graph, CORE, records, SIZE)(operators[0]).origin == DEFAULT
+
+
+def test_the_compiler_is_told(tmp_path: Path) -> None:
+    levels = {}
+    for optimize in OPTIMIZE:
+        compiled = compile_model(DIGITS, BOARD, kernels="generic", optimize=optimize)
+        cmake = project_files(compiled, BOARD)["CMakeLists.txt"]
+        levels[optimize] = next(
+            s for s in ("-O3", "-Os", "-O2") if f"COMPILE_OPTIONS {s})" in cmake
+        )
+        path = tmp_path / f"{optimize}.tar"
+        write_library(compiled, path)
+        assert read_library(path).optimize == optimize and compiled.level == levels[optimize]
+    assert levels == {"time": "-O3", "size": "-Os", "balanced": "-O2"}
+    with pytest.raises(
+        CompileError, match="no aim 'speed' to optimize for; choose one of time, size, balanced"
+    ):
+        compile_model(DIGITS, BOARD, optimize="speed")
+
+
+@pytest.mark.skipif(
+    shutil.which("arm-none-eabi-gcc") is None, reason="arm-none-eabi-gcc is not installed"
+)
+def test_code_shrinks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "shipped_records", lambda core: Records())
+    model = data_dir("models") / "cifar10_cnn.tflite"
+    size, balanced, time = (
+        build_image(compile_model(model, BOARD, optimize=optimize), BOARD).flash_bytes
+        for optimize in (SIZE, BALANCED, TIME)
+    )
+    assert size < balanced < time
