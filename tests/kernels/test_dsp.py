@@ -201,6 +201,8 @@ def test_odd_convolutions_in_plain_c(tmp_path: Path) -> None:
 MICRO_KERNELS = (
     "utvm_gemm_8",
     "utvm_gemm_16",
+    "utvm_gemm_whole_8",
+    "utvm_gemm_whole_32",
     "utvm_depthwise_3x3",
     "utvm_depthwise",
     "utvm_planes_3x3_s1_odd_by_8_shifted",
@@ -259,7 +261,7 @@ def test_short_requantization_equals_the_reference() -> None:
 
 
 def test_order_is_as_fast_as_the_units_allow() -> None:
-    loop = gemm._loop(gemm.DEPTH_STEP)
+    loop = gemm._loop(gemm.DEPTH_STEP, is_whole=False)
     issued = ordered(loop, CORTEX_M7, is_loop=True)
     assert sorted(i.text for i in issued) == sorted(i.text for i in loop)
     # 24 products, one a cycle, and 26 instructions beside them.

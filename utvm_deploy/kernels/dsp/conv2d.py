@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from utvm_deploy.candidate import Candidate
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import (
     Argument,
@@ -45,13 +46,13 @@ _MOST_PIXELS = 24
 
 @dataclass(frozen=True)
 class DspConv2D:
-    """Shape parameters; ``pixels`` are gathered at a time."""
+    """Shape parameters, and how it is computed: ``pixels`` are gathered at a time."""
 
     window: Window
     input_channels: int
     output_channels: int
     pixels: int
-    core: str
+    step: int  # of the inner loop
 
     @property
     def name(self) -> str:
@@ -118,9 +119,7 @@ class DspConv2D:
         )
 
     def schedule(self, sch: Any, core: str) -> str:
-        import_c(
-            sch, scale_text(), gemm.gemm_text(core, gemm.step_of(self.depth)), gather_text(core)
-        )
+        import_c(sch, scale_text(), gemm.gemm_text(core, self.step, self.depth), gather_text(core))
         weights, scaling, limits = self._tables
         for number, (_, _, pixels) in enumerate(self._blocks):
             patches, sums, output = self._tile(number, pixels)
@@ -140,7 +139,9 @@ class DspConv2D:
 
     def _call(self, operands: Sequence[Operand], pixels: int, buffers: Buffers) -> Any:
         starts = [one.start(buffers) for one in operands]
-        return extern(gemm.name_of(self.depth), *starts, pixels, self.output_channels, self.depth)
+        return extern(
+            gemm.name_of(self.step, self.depth), *starts, pixels, self.output_channels, self.depth
+        )
 
     @property
     def _blocks(self) -> list[tuple[int, int, int]]:
@@ -222,12 +223,19 @@ def dsp_conv2d_call(
     scaling: Scaling,
     border: int,
     limits: tuple[int, int],
-    core: str,
-) -> KernelCall:
+    candidate: Candidate | None = None,
+) -> KernelCall | str:
     """The call instead of the generic one; ``weights`` are [outputs, rows, columns, inputs]."""
     outputs, inputs = weights.shape[0], weights.shape[3]
-    kernel = DspConv2D(window, inputs, outputs, 0, core)
-    kernel = replace(kernel, pixels=_pixels(kernel))
+    kernel = DspConv2D(window, inputs, outputs, 0, 0)
+    steps = gemm.steps_for(kernel.depth)
+    pixels = candidate.number("pixels") if candidate else None
+    step = candidate.number("step") if candidate else None
+    if step is not None and step not in steps:
+        return f"the inner loop has no step of {step} for depth {kernel.depth}; there are {steps}"
+    if pixels is not None and (pixels < gemm.PIXELS or pixels % gemm.PIXELS):
+        return f"{pixels} pixels are not gathered at a time; multiples of {gemm.PIXELS} are"
+    kernel = replace(kernel, pixels=pixels or best_pixels(kernel), step=step or steps[0])
     arguments: list[Argument] = [
         call.arguments[0],
         ConstantArgument("geometry", kernel.geometry),
@@ -241,7 +249,7 @@ def dsp_conv2d_call(
     return replace(call, kernel=kernel, arguments=(*arguments, output))
 
 
-def _pixels(kernel: DspConv2D) -> int:
+def best_pixels(kernel: DspConv2D) -> int:
     """How many pixels to gather at a time."""
     depth = kernel.depth
     is_large = depth * kernel.output_channels > _LARGE_WEIGHTS_BYTES

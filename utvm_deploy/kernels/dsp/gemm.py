@@ -35,17 +35,17 @@ from utvm_deploy.kernels.dsp.assembly import (
     simd,
     store,
     subtract,
-    subtract_flags,
 )
 from utvm_deploy.kernels.dsp.order import timing_of
 from utvm_deploy.kernels.dsp.routine import Routine, c_text
 
 PIXELS = 3
 CHANNELS = 2
-#: Depths are padded to multiples of this with weights of zero; the inner loop's step is the longer
-#: one where that costs no padding.
+#: Depths are padded to multiples of this with weights of zero. The inner loop's step is the longer
+#: one where that costs no padding; small depths are written out whole, without a loop.
 DEPTH_STEP = 8
 LONG_STEP = 16
+WHOLE_DEPTH = 64
 SLACK_BYTES = 16
 SCALING_ROWS = 4
 
@@ -68,7 +68,7 @@ _PIXEL = ("r10", "r11")
 _WEIGHT = (("r2", "r3"), ("r12", "lr"))
 
 # Slots on the stack.
-_END = 0  # of the weights of this pair of channels
+_LAST = 0  # the weights of this pair of channels when their last step begins
 _SCALING = 4
 _OUTPUT = 8  # where the next tile goes
 _LEFT = 12  # pixels
@@ -81,8 +81,12 @@ _LOW = 36
 _HIGH = 40
 _CLAMPS = 44
 _PANEL_BYTES = 48
-_FRAME_BYTES = 52
+_WEIGHTS = 52  # of this pair of channels
+_SPECIAL = 56  # a tile that is clamped, or is not stored whole
+_FRAME_BYTES = 60
 _SAVED_BYTES = 36
+# The longest step that a load can write back.
+_WRITE_BACK_BYTES = 255
 
 
 def pack_weights(weights: Array) -> Array:
@@ -135,24 +139,25 @@ def scaled(
     return code
 
 
-def step_of(depth: int) -> int:
-    """The inner loop's step for a padded depth."""
-    return DEPTH_STEP if depth % LONG_STEP else LONG_STEP
+def steps_for(depth: int) -> tuple[int, ...]:
+    """Steps that the inner loop can have for a padded depth, the best by default first."""
+    steps = [DEPTH_STEP] if depth % LONG_STEP else [LONG_STEP, DEPTH_STEP]
+    return tuple(dict.fromkeys([depth, *steps] if depth <= WHOLE_DEPTH else steps))
 
 
-def name_of(depth: int) -> str:
+def name_of(step: int, depth: int) -> str:
     """The C function for a padded depth."""
-    return f"utvm_gemm_{step_of(depth)}"
+    return f"utvm_gemm_{'whole_' if step == depth else ''}{step}"
 
 
-@lru_cache(maxsize=8)
-def gemm_text(core: str, step: int) -> str:
+@lru_cache(maxsize=16)
+def gemm_text(core: str, step: int, depth: int) -> str:
     """The C text of the function with this step, ordered for a core."""
-    routine = _routine(timing_of(core), step)
-    return c_text(f"utvm_gemm_{step}", PARAMETERS, routine, portable="utvm_gemm")
+    routine = _routine(timing_of(core), step, is_whole=step == depth)
+    return c_text(name_of(step, depth), PARAMETERS, routine, portable="utvm_gemm")
 
 
-def _routine(timing: Timing, step: int) -> Routine:
+def _routine(timing: Timing, step: int, *, is_whole: bool) -> Routine:
     r = Routine(timing)
     r.plain(
         "push {r4-r11, lr}",
@@ -189,31 +194,42 @@ def _routine(timing: Timing, step: int) -> Routine:
         f"ldr r2, [sp, #{_PANEL_BYTES}]",
         f"ldr r3, [sp, #{_COLUMN}]",
         f"ldr r4, [sp, #{_PIXELS_SLOT}]",
+        f"ldr r5, [sp, #{_CHANNELS_LEFT}]",
+        f"ldr r6, [sp, #{_CLAMPS}]",
         "add r2, r1, r2",
-        f"str r2, [sp, #{_END}]",
+        f"sub r2, r2, #{2 * step}",
+        f"cmp r4, #{PIXELS}",
+        "it ge",
+        f"cmpge r5, #{CHANNELS}",
+        "it lt",
+        "movlt r6, #1",
+        f"str r1, [sp, #{_WEIGHTS}]",
+        f"str r2, [sp, #{_LAST}]",
         f"strd r3, r4, [sp, #{_OUTPUT}]",
+        f"str r6, [sp, #{_SPECIAL}]",
     )
-    r.label("2")  # three more pixels
+    r.label("2")
     r.straight(_start())
     r.label("3", is_loop=True)  # another step of the depth
-    r.straight(_loop(step), is_loop=True)
-    r.plain("bne 3b")
-    r.straight(_finish())
-    r.plain("cmp r2, #0", "bne 8f")
-    r.label("4")
-    r.straight(_before_store())
-    # Fewer than three pixels, or one channel: byte by byte.
-    r.plain("blt 6f", "cmp r2, #2", "blt 6f")
-    r.straight(_store())
-    r.plain("bgt 2b")
+    if is_whole:
+        r.straight([*_loop(step, is_whole=True), *_finish()])
+    else:
+        r.straight(_loop(step, is_whole=False), is_loop=True)
+        r.plain("bne 3b")
+        r.straight(_finish())
+    r.plain("bne 8f")
+    r.straight([*_store("lr"), compare("lr", PIXELS), *_start()])
+    r.plain("bge 3b", "cmp lr, #0", "ble 5f", "mov lr, #1", f"str lr, [sp, #{_SPECIAL}]", "b 3b")
     r.label("5")
     r.plain(
         f"ldr r2, [sp, #{_COLUMN}]",
         f"ldr r3, [sp, #{_SCALING}]",
         f"ldr r4, [sp, #{_CHANNELS_LEFT}]",
-        f"ldr r1, [sp, #{_END}]",
+        f"ldr r1, [sp, #{_WEIGHTS}]",
+        f"ldr r5, [sp, #{_PANEL_BYTES}]",
         f"adds r2, #{CHANNELS}",
         f"adds r3, #{_SCALING_BYTES}",
+        "add r1, r1, r5",
         f"str r2, [sp, #{_COLUMN}]",
         f"str r3, [sp, #{_SCALING}]",
         f"subs r4, #{CHANNELS}",
@@ -222,6 +238,23 @@ def _routine(timing: Timing, step: int) -> Routine:
         f"add sp, #{_FRAME_BYTES}",
         "pop {r4-r11, pc}",
     )
+    r.label("8")
+    r.plain(f"ldr r2, [sp, #{_CLAMPS}]", "cmp r2, #0", "beq 4f")
+    r.straight(_clamp())
+    r.label("4")
+    r.straight(
+        [
+            load("r10", "sp", _OUTPUT),
+            load("r11", "sp", _CHANNELS_SLOT),
+            load("r3", "sp", _LEFT),
+            load("r2", "sp", _CHANNELS_LEFT),
+            compare("r3", PIXELS),
+        ]
+    )
+    # Fewer than three pixels, or one channel: byte by byte.
+    r.plain("blt 6f", f"cmp r2, #{CHANNELS}", "blt 6f")
+    r.straight([*_store("r3"), compare("r3", 0)])
+    r.plain("bgt 2b", "b 5b")
     r.label("6")
     for pixel, (register, _) in enumerate(_ACCUMULATORS):
         if pixel:
@@ -242,15 +275,13 @@ def _routine(timing: Timing, step: int) -> Routine:
         "bgt 2b",
         "b 5b",
     )
-    r.label("8")
-    r.straight(_clamp())
-    r.plain("b 4b")
     return r
 
 
 def _start() -> list[Instruction]:
+    """What the inner loop finds: r0 goes on from tile to tile."""
     (low, high), *others = _ACCUMULATORS
-    code = [load("r12", "sp", _SCALING), load_pair(low, high, "r12")]
+    code = [load("r12", "sp", _SCALING), load_pair(low, high, "r12"), load("r1", "sp", _WEIGHTS)]
     for pair in others:
         code += [move(pair[0], low), move(pair[1], high)]
     first, second = _WEIGHT[0]
@@ -264,16 +295,19 @@ def _start() -> list[Instruction]:
     ]
 
 
-def _loop(step: int) -> list[Instruction]:
+def _loop(step: int, *, is_whole: bool) -> list[Instruction]:
     code: list[Instruction] = []
     phases, group_bytes = step // 2, step * PIXELS * 2
+    if not is_whole:
+        # Early, so that the branch is known to be taken or not in time.
+        spare = _WEIGHT[1][1]
+        code += [load(spare, "sp", _LAST), compare("r1", spare)]
     for phase in range(phases):
         now, then = _WEIGHT[phase % 2], _WEIGHT[(phase + 1) % 2]
         last = phase == phases - 1
-        code.append(load(then[0], "r1", 4 * (phase + 1), write_back=last))
-        if last:
-            code += [load(then[1], "sp", _END), compare("r1", then[1])]
-        code += [extend16(then[1], then[0], 8), extend16(then[0], then[0])]
+        if not (last and is_whole):
+            code.append(load(then[0], "r1", 4 * (phase + 1), write_back=last))
+            code += [extend16(then[1], then[0], 8), extend16(then[0], then[0])]
         for pixel, pair in enumerate(_ACCUMULATORS):
             number = PIXELS * phase + pixel
             register = _PIXEL[number % 2]
@@ -284,14 +318,19 @@ def _loop(step: int) -> list[Instruction]:
             ahead = 4 * (number + 2)
             if ahead < group_bytes:
                 code.append(load(register, "r0", ahead))
+            elif is_whole:
+                continue
             elif ahead == group_bytes:
                 code.append(load(register, "r0", ahead, write_back=True))
             else:
                 code.append(load(register, "r0", ahead - group_bytes))
+    if is_whole:
+        code.append(add("r0", "r0", group_bytes))
     return code
 
 
 def _finish() -> list[Instruction]:
+    """Requantized; r10 and r11 as stores need them; the flags tell whether the tile is special."""
     code = [load("r10", "sp", _SCALING)]
     for channel in range(CHANNELS):
         accumulators = tuple(pair[channel] for pair in _ACCUMULATORS)
@@ -303,26 +342,17 @@ def _finish() -> list[Instruction]:
             *scaled(accumulators, multiplier, offset, shift, "r11"),
         ]
     code += [insert_byte(low, high, 1) for low, high in _ACCUMULATORS]
-    code += [
-        load("r2", "sp", _CLAMPS),
-        load("r1", "sp", _END),
-        load("r3", "sp", _PANEL_BYTES),
-        subtract("r1", "r1", "r3"),
-    ]
-    return code
-
-
-def _before_store() -> list[Instruction]:
     return [
+        *code,
+        load("r2", "sp", _SPECIAL),
         load("r10", "sp", _OUTPUT),
         load("r11", "sp", _CHANNELS_SLOT),
-        load("r3", "sp", _LEFT),
-        load("r2", "sp", _CHANNELS_LEFT),
-        compare("r3", PIXELS),
+        compare("r2", 0),
     ]
 
 
-def _store() -> list[Instruction]:
+def _store(left: str) -> list[Instruction]:
+    """Three pixels of two channels; ``left`` becomes the pixels that are left."""
     low = [pair[0] for pair in _ACCUMULATORS]
     return [
         add_shifted("r12", "r10", "r11", "lsl #1"),
@@ -330,9 +360,10 @@ def _store() -> list[Instruction]:
         store(low[1], "r10", "r11", size="h"),
         store(low[2], "r12", size="h"),
         add("r12", "r12", "r11"),
-        subtract_flags("r3", "r3", PIXELS),
+        load(left, "sp", _LEFT),
+        subtract(left, left, PIXELS),
         store("r12", "sp", _OUTPUT),
-        store("r3", "sp", _LEFT),
+        store(left, "sp", _LEFT),
     ]
 
 

@@ -56,7 +56,7 @@ def lower_conv2d(
     """CONV_2D."""
     assert isinstance(call.kernel, Conv2D)
     weights = constant_of(graph, operator, 1)
-    return _convolution(graph, operator, call, weights, core, call.kernel.window)
+    return _convolution(graph, operator, call, weights, candidate, call.kernel.window)
 
 
 def lower_depthwise(
@@ -73,7 +73,7 @@ def lower_depthwise(
     window = call.kernel.window
     if call.kernel.channels == 1:
         by_output = by_output.reshape(by_output.shape[0], *weights.shape[1:3], 1)
-        return _convolution(graph, operator, call, by_output, core, window)
+        return _convolution(graph, operator, call, by_output, candidate, window)
     scaling = _scaling(graph, operator, by_output)
     if isinstance(scaling, str):
         return scaling
@@ -168,7 +168,7 @@ def _convolution(
     operator: Operator,
     call: KernelCall,
     weights: Array,
-    core: str,
+    candidate: Candidate | None,
     window: Window,
 ) -> KernelCall | str:
     scaling = _scaling(graph, operator, weights)
@@ -177,7 +177,7 @@ def _convolution(
     assert isinstance(operator.attributes, Convolution)
     border = quantization_of(input_of(graph, operator, 0)[1]).zero_point
     limits = operator.attributes.clamp
-    return dsp_conv2d_call(call, window, weights, scaling, border, limits, core)
+    return dsp_conv2d_call(call, window, weights, scaling, border, limits, candidate)
 
 
 def _scaling(graph: Graph, operator: Operator, weights: Array) -> Scaling | str:
