@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import asdict
 
 from utvm_deploy.board import load_board
@@ -15,15 +16,23 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     """Add the verb to the command line."""
     parser = add_verb(verbs, common, "doctor", "what is installed and what is missing", run)
     parser.add_argument("--board", metavar="B", help="check for this board only, and insist")
+    parser.add_argument(
+        "--port", default=os.environ.get("UTVM_PORT"), help="serial port of a real board"
+    )
+    parser.add_argument(
+        "--serial",
+        default=os.environ.get("UTVM_SERIAL"),
+        help="serial number of its probe, where several boards are plugged in",
+    )
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
     """Exit code 1 if something that is needed is missing."""
     board = load_board(args.board) if args.board else None
-    checks = examine(board)
+    checks = examine(board, port=args.port, serial=args.serial)
     missing = [check for check in checks if not check.ok]
     out.table(
-        ["", "what", "found", "purpose", "to install"],
+        ["", "what", "found", "purpose", "to mend it"],
         [
             (
                 "ok" if check.found else ("MISSING" if check.needed else "absent"),
@@ -38,7 +47,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     if board and not missing:
         out.line(f"everything for {board.name} is here")
     for check in missing:
-        out.line(f"{check.what} is missing; run: {check.fix}")
+        out.line(f"{check.what} is missing: {check.fix}")
     out.result(
         "utvm.doctor/1",
         {

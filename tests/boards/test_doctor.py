@@ -1,0 +1,142 @@
+"""The doctor before a real board: one line for each thing that is missing, in order."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from test_detect import Desk
+from test_probe import FakeTool
+
+from utvm_deploy.board import load_board
+from utvm_deploy.cli.main import main
+from utvm_deploy.doctor import Check, desk, examine
+from utvm_deploy.probe import usb
+
+BOARD = "stm32f746g_disco"
+RULE = (
+    'ATTRS{idVendor}=="0483", ATTRS{idProduct}=="374B", MODE="660", GROUP="plugdev", TAG+="uaccess"'
+)
+
+BACKSLASH = "\\\n MODE"
+
+
+class Computer:
+    """sysfs, device nodes and udev's rules in a folder."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        for name in ("sys", "nodes", "rules", "bin"):
+            (folder / name).mkdir()
+        monkeypatch.setattr(usb, "SYSFS", folder / "sys")
+        monkeypatch.setattr(usb, "NODES", folder / "nodes")
+        monkeypatch.setattr(usb, "RULES", (folder / "rules",))
+        self.desk = Desk(monkeypatch)
+
+    def plug(self, serial: str, port: Path) -> Path:
+        device = self.folder / "sys" / "1-2"
+        device.mkdir()
+        facts = {"idVendor": "0483", "idProduct": "374b", "busnum": "1", "devnum": "7"}
+        for name, value in {**facts, "serial": serial}.items():
+            (device / name).write_text(f"{value}\n")
+        node = self.folder / "nodes" / "001" / "007"
+        node.parent.mkdir()
+        node.touch()
+        port.touch()
+        self.desk.plug(str(port), serial)
+        return node
+
+
+@pytest.fixture
+def computer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Computer:
+    if shutil.which("arm-none-eabi-gcc") is None:
+        pytest.skip("arm-none-eabi-gcc is not installed")
+    folder = tmp_path / "computer"
+    folder.mkdir()
+    return Computer(folder, monkeypatch)
+
+
+def checks_of(board: str = BOARD) -> dict[str, Check]:
+    return {check.what: check for check in examine(load_board(board))}
+
+
+def test_everything_is_there(computer: Computer, tmp_path: Path) -> None:
+    port = tmp_path / "ttyACM0"
+    computer.plug("066AFF", port)
+    checks = checks_of()
+    assert checks["board on USB"].found == "0483:374b 066AFF"
+    assert checks["rights to the probe"].found == "may be opened"
+    assert checks["serial port"].found == str(port)
+    found = checks["image"].found
+    assert found is not None and "bytes of flash" in found
+
+
+def test_nothing_is_plugged_in(computer: Computer, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--board", BOARD, "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    missing = [check["what"] for check in report["checks"] if not check["ok"]]
+    assert missing[-3:] == ["board on USB", "rights to the probe", "serial port"]
+    fixes = {check["what"]: check["fix"] for check in report["checks"]}
+    assert "0483:374b or 0483:3752" in fixes["board on USB"]
+    assert "sudo apt install openocd" in fixes["rights to the probe"]
+    assert 'ATTR{idVendor}=="0483"' in fixes["rights to the probe"]
+    assert "no serial port is known" in fixes["serial port"]
+    assert all("\n" not in fix for fix in fixes.values())
+
+
+def test_udevs_rules_wait_for_the_probe(computer: Computer) -> None:
+    rules = computer.folder / "rules"
+    # Another product's rule, and a comment, do not count.
+    (rules / "10-other.rules").write_text(RULE.replace("374B", "3744"))
+    assert checks_of()["rights to the probe"].found is None
+    (rules / "60-openocd.rules").write_text(f"# ST-Link\n{RULE.replace(' MODE', BACKSLASH)}\n")
+    assert checks_of()["rights to the probe"].found == "60-openocd.rules waits for it"
+
+
+def test_what_may_not_be_opened(
+    computer: Computer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = tmp_path / "ttyACM0"
+    node = computer.plug("066AFF", port)
+    closed = {node, port}
+    # Not os.chmod: to root everything is open.
+    monkeypatch.setattr(desk.os, "access", lambda path, _mode: Path(path) not in closed)
+    checks = checks_of()
+    assert checks["rights to the probe"].found is None
+    assert checks["serial port"].found is None
+    assert checks["serial port"].fix == "sudo usermod -aG dialout $USER, then log in again"
+
+
+def test_one_flashing_program_is_enough(
+    computer: Computer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    check = checks_of()["flashing program"]
+    assert not check.ok and check.fix == "sudo apt install openocd"
+    tool = FakeTool(tmp_path, "st-flash", "echo 1.7.0")
+    monkeypatch.setenv("PATH", str(tool.folder))
+    checks = checks_of()
+    assert checks["flashing program"].found == "st_flash"
+    assert checks["openocd"].ok and checks["openocd"].found is None
+    assert checks["debug server"].ok and checks["debug server"].found is None
+    # The bench file insists on one.
+    Path("bench.toml").write_text(f'[boards.{BOARD}]\nprobe = "jlink"\n')
+    check = checks_of()["flashing program"]
+    assert not check.ok and "segger.com" in check.fix
+
+
+def test_an_image_that_does_not_build_is_told(
+    computer: Computer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    image = checks_of()["image"]
+    assert not image.ok and "arm-none-eabi-gcc is not installed" in image.fix
+
+
+def test_a_port_that_is_named_and_absent(computer: Computer) -> None:
+    Path("bench.toml").write_text(f'[boards.{BOARD}]\nport = "/dev/ttyNOWHERE"\n')
+    assert checks_of()["serial port"].fix == "/dev/ttyNOWHERE is not there: plug the board in"
+    Path("bench.toml").write_text(f'[boards.{BOARD}]\nport = "socket://lab:1"\n')
+    assert checks_of()["serial port"].found == "socket://lab:1 (not tried)"

@@ -1,0 +1,84 @@
+"""Python, packages and programs: which are installed, and what installs the rest."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+
+from utvm_deploy import process
+from utvm_deploy.board import Board
+from utvm_deploy.doctor.check import Check
+
+#: How long a program may take to tell its version.
+VERSION_TIMEOUT_S = 10.0
+#: Every Python package that utvm_deploy itself needs; versions are those that it was built with.
+_DISTRIBUTION = "utvm-deploy"
+
+
+def installed_checks(board: Board | None) -> list[Check]:
+    """What is installed of what ``board`` needs, or of what any board needs."""
+    return [_python(), *_packages(), *_programs(board)]
+
+
+def _python() -> Check:
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    good = sys.version_info >= (3, 10)
+    return Check("Python", "run utvm", version if good else None, "install Python 3.10", True)
+
+
+def _packages() -> list[Check]:
+    """The pinned dependencies: pip lets a later install move them, and then TVM crashes."""
+    checks = []
+    for requirement in importlib.metadata.requires(_DISTRIBUTION) or []:
+        specification, _, marker = requirement.partition(";")
+        if marker:
+            continue
+        match = re.match(r"[A-Za-z0-9._-]+", specification)
+        assert match is not None
+        name, exact = match.group(), specification.partition("==")[2].strip()
+        try:
+            found: str | None = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found = None
+        if exact and found != exact:
+            found = None
+        checks.append(
+            Check(name, "Python package", found, f"pip install '{specification.strip()}'", True)
+        )
+    return checks
+
+
+def _programs(board: Board | None) -> list[Check]:
+    wanted = _programs_of(board) if board else tuple(process.TOOLS)
+    checks = []
+    for program in wanted:
+        purpose, install = process.TOOLS.get(program, ("reach this board", f"install {program}"))
+        needed = board is not None and program not in _probe_programs(board)
+        checks.append(Check(program, purpose, _version(program), install, needed))
+    return checks
+
+
+def _programs_of(board: Board) -> Sequence[str]:
+    programs = ["cmake", board.cpu.facts.compiler]
+    # CMake drives whichever of the two is there.
+    programs.append("ninja" if shutil.which("ninja") or not shutil.which("make") else "make")
+    if board.emulator is not None:
+        programs.append(board.emulator.program)
+    return list(dict.fromkeys([*programs, *_probe_programs(board)]))
+
+
+def _probe_programs(board: Board) -> list[str]:
+    """Any one of them is enough; desk.py says so."""
+    return [program for one in board.probe.commands for program in one.programs]
+
+
+def _version(program: str) -> str | None:
+    path = shutil.which(program)
+    if path is None:
+        return None
+    completed = process.run([path, "--version"], timeout_s=VERSION_TIMEOUT_S)
+    match = re.search(r"\d+(\.\d+)+", completed.output)
+    return match.group() if match else "present"
