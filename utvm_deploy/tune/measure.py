@@ -93,8 +93,10 @@ class Measurer:
     def __init__(self, device: Device) -> None:
         self._device = device
         self._session: Session | None = None
-        # By content, for candidates that share them.
+        # By content, for candidates that share them, the one that was used last at the end; and
+        # those that the group that is being loaded needs.
         self._tables: dict[bytes, Tensor] = {}
+        self._wanted: set[bytes] = set()
         # Checksum of the generic kernel's output, by kernel.
         self._expected: dict[str, int] = {}
         self.spent = Spent()
@@ -269,9 +271,7 @@ class Measurer:
     def _load(self, jobs: Sequence[Job]) -> _Loaded:
         begin = time.perf_counter()
         self._check_session()
-        wanted = {key for job in jobs for key, _ in _contents(job)}
-        for key in [key for key in self._tables if key not in wanted]:
-            self._tables.pop(key).free()
+        self._wanted = {key for job in jobs for key, _ in _contents(job)}
         own: list[Tensor] = []
 
         def empty(size: int, what: str) -> Tensor:
@@ -335,16 +335,21 @@ class Measurer:
             self._tables[key] = self._allocated(
                 lambda: self._device.tensor(data, name=f"table of {what}")
             )
+        self._tables[key] = self._tables.pop(key)
         return self._tables[key]
 
     def _allocated(self, make: Callable[[], _Made]) -> _Made:
-        """What ``make`` gives; _NoRoom instead of the allocator's error."""
-        try:
-            return make()
-        except DeviceError as error:
-            if error.status is None and not self._session_now.ended:
-                raise _NoRoom(str(error)) from error
-            raise
+        """What ``make`` gives, after old tables made room; _NoRoom if that is not enough."""
+        while True:
+            try:
+                return make()
+            except DeviceError as error:
+                if error.status is not None or self._session_now.ended:
+                    raise
+                oldest = next((key for key in self._tables if key not in self._wanted), None)
+                if oldest is None:
+                    raise _NoRoom(str(error)) from error
+                self._tables.pop(oldest).free()
 
     def _is_intact(self, loaded: _Loaded) -> bool:
         return all(

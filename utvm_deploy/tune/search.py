@@ -88,8 +88,11 @@ class Search:
         self.states = states
         self._random = random.Random(seed)
 
-    def next_batch(self, count: int) -> list[tuple[KernelState, Candidate]]:
-        """Up to ``count`` candidates that were not tried; none if there is nothing left."""
+    def next_batch(self, count: int, in_a_row: int = 1) -> list[tuple[KernelState, Candidate]]:
+        """Up to ``count`` candidates that were not tried; none if there is nothing left.
+
+        So many ``in_a_row`` are of one kernel, where loading its tables takes long.
+        """
         batch: list[tuple[KernelState, Candidate]] = []
         while len(batch) < count:
             open_states = [(state, state.untried()) for state in self.states]
@@ -98,9 +101,10 @@ class Search:
                 break
             total = sum(s.work.layers * s.best[1] for s in self.states if s.best) or 1.0
             state, untried = max(open_states, key=lambda one: one[0].hope(total))
-            candidate = self._pick(state, untried)
-            state.pending.add(candidate)
-            batch.append((state, candidate))
+            for _ in range(min(in_a_row, len(untried), count - len(batch))):
+                candidate = self._pick(state, state.untried())
+                state.pending.add(candidate)
+                batch.append((state, candidate))
         return batch
 
     def _pick(self, state: KernelState, untried: Sequence[Candidate]) -> Candidate:

@@ -30,6 +30,11 @@ log = logging.getLogger(__name__)
 
 #: Candidates that are compiled and run together.
 BATCH = 16
+#: The same over a line on which loading takes most of the time, and how many of them are of one
+#: kernel, whose tables then travel once.
+SLOW_BATCH = 32
+SLOW_IN_A_ROW = 8
+SLOW_SHARE = 0.6
 #: Winners of similar shapes that are tried early.
 HINTS = 3
 
@@ -239,7 +244,9 @@ class _Loop:
     def _next_batch(self) -> list[tuple[KernelState, Candidate]]:
         if not self._may_go_on():
             return []
-        batch = self._search.next_batch(min(BATCH, self._wanted - self._started))
+        is_slow = self._measurer.spent.load_s > SLOW_SHARE * (time.monotonic() - self._begin)
+        size, in_a_row = (SLOW_BATCH, SLOW_IN_A_ROW) if is_slow else (BATCH, 1)
+        batch = self._search.next_batch(min(size, self._wanted - self._started), in_a_row)
         self._started += len(batch)
         return batch
 
