@@ -27,6 +27,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bench", help="a bench.toml: run the end-to-end tests on its boards too")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Long runs are asked for by ``-m soak``; without it only the short ones run."""
+    if "soak" in config.option.markexpr:
+        return
+    long = [item for item in items if item.get_closest_marker("soak")]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "board" not in metafunc.fixturenames:
         return

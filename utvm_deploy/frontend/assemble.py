@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 from utvm_deploy.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.limits import MAX_EXTENTS, MAX_TOLD
 from utvm_deploy.frontend.operators import IMPORTERS
 from utvm_deploy.frontend.shape_arithmetic import fold_shapes
 from utvm_deploy.frontend.source import ModelFile, SourceOperator
 from utvm_deploy.frontend.suggestions import suggestion
-from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.graph.rewrite import compacted
 
 
@@ -66,8 +68,8 @@ def _check_extents(source: ModelFile) -> None:
     """What importers make of a dimension costs a number for each position of it."""
     extents = 0
     for op in source.operators:
-        made = sum(sum(source.tensors[i].shape) for i in op.outputs)
-        read = sum(sum(source.tensors[i].shape) for i in op.inputs if i is not None)
+        made = sum(_positions(source.tensors[i]) for i in op.outputs)
+        read = sum(_positions(source.tensors[i]) for i in op.inputs if i is not None)
         # An operator with several outputs becomes as many, each of which reads the input.
         extents += made + read * max(len(op.outputs), 1)
         if extents > MAX_EXTENTS:
@@ -75,3 +77,10 @@ def _check_extents(source: ModelFile) -> None:
                 f"{op.place}: the dimensions up to here add up to more than {MAX_EXTENTS:,} "
                 "positions; choose a model for microcontrollers"
             )
+
+
+def _positions(tensor: Tensor) -> int:
+    """The tensor's extents added up, or what a list of positions in another holds."""
+    if tensor.data is not None and tensor.dtype in ("int32", "int64"):
+        return math.prod(tensor.shape)
+    return sum(tensor.shape)

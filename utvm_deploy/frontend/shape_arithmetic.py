@@ -17,6 +17,7 @@ from utvm_deploy.frontend.operators import IMPORTERS
 from utvm_deploy.frontend.source import ModelFile, SourceOperator
 from utvm_deploy.graph.evaluate import evaluate
 from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
+from utvm_deploy.graph.shapes import SHAPE_RULES
 
 _WHOLE = ("int32", "int64")
 # Shapes are short; whatever is longer is data, and stays in the model.
@@ -70,6 +71,9 @@ def _made(op: SourceOperator) -> Mapping[int, Array] | None:
     graph = Graph("", op.tensors, parts, (), (), "")
     values: dict[int, Array] = {}
     for part in parts:
+        (shape,) = SHAPE_RULES[part.kind](graph, part)
+        if shape != op.tensors[part.outputs[0]].shape:  # before it is made: it may be huge
+            raise op.damaged(f"it makes {shape}, not {op.tensors[part.outputs[0]].shape}")
         sources = [op.tensors[i].data for i in part.inputs if i is not None]
         moved = evaluate(graph, part, [data for data in sources if data is not None])
         if moved is None:
@@ -98,10 +102,14 @@ def _floor_div(op: SourceOperator, arrays: Sequence[Array]) -> Array:
 def _elementwise(function: Callable[[Array, Array], Array]) -> Arithmetic:
     def compute(op: SourceOperator, arrays: Sequence[Array]) -> Array:
         left, right = (array.astype(np.int64) for array in arrays)
+        out = op.output().shape
         try:
-            np.broadcast_shapes(left.shape, right.shape)
+            fits = np.broadcast_shapes(left.shape, right.shape) == out
         except ValueError:
-            raise op.damaged(f"shapes {left.shape} and {right.shape} do not fit") from None
+            fits = False
+        # Before it is computed: broadcast, small constants become huge ones.
+        if not fits:
+            raise op.damaged(f"shapes {left.shape} and {right.shape} do not make {out}")
         return function(left, right)
 
     return compute
