@@ -341,8 +341,10 @@ def sample_inputs(model: ModelWriter, seed: int = 0) -> list[np.ndarray]:
     arrays = []
     for number in model.inputs:
         spec = model.tensors[number]
-        if spec.dtype == "int8":
-            arrays.append(rng.integers(-128, 128, spec.shape).astype(np.int8))
+        if spec.dtype != "float32":
+            limits = np.iinfo(spec.dtype)
+            drawn = rng.integers(limits.min, limits.max, spec.shape, endpoint=True)
+            arrays.append(drawn.astype(spec.dtype))
         else:
             arrays.append(rng.normal(0, 2, spec.shape).astype(np.float32))
     return arrays

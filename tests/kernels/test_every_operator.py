@@ -131,11 +131,53 @@ def every_product(m: ModelWriter) -> None:
     m.output(m.node("CONCATENATION", [first, last], (4, 7), options))
 
 
+def every_wide(m: ModelWriter) -> None:
+    """16x8: int16 activations, int8 weights, biases of int64."""
+    rng = np.random.default_rng(4)
+
+    def weights(*shape: int) -> int:
+        return m.constant(rng.integers(-127, 128, shape).astype(np.int8), 0.01)
+
+    def bias(channels: int) -> int:
+        return m.constant(rng.integers(-(2**24), 2**24, channels).astype(np.int64), 1e-5)
+
+    def node(
+        kind: str, inputs: list[int], shape: tuple[int, ...], scale: float, **fields: Any
+    ) -> int:
+        table = fields.pop("table", None)
+        return m.node(kind, inputs, shape, (table, fields) if table else None, scale=scale)
+
+    x = m.tensor((1, 6, 4, 3), "int16", 0.0004, 0)
+    m.inputs.append(x)
+    window = {"Padding": 0, "StrideH": 1, "StrideW": 1, "DilationHFactor": 1, "DilationWFactor": 1}
+    inputs, shape = [x, weights(4, 3, 3, 3), bias(4)], (1, 6, 4, 4)
+    y = node("CONV_2D", inputs, shape, 0.003, table="Conv2DOptions", **window)
+    inputs = [y, weights(1, 3, 3, 4), bias(4)]
+    z = node("DEPTHWISE_CONV_2D", inputs, shape, 0.01, table="DepthwiseConv2DOptions", **window)
+    exact = {"PotScaleInt16": False}
+    total = node("ADD", [y, z], shape, 0.01, table="AddOptions", **exact)
+    gate = node("LOGISTIC", [total], shape, 1 / 32768)
+    product = node(
+        "MUL", [gate, node("TANH", [z], shape, 1 / 32768)], shape, 1 / 30000, table="MulOptions"
+    )
+    product = node("RELU", [product], shape, 1 / 32000)
+    pool = {"Padding": 1, "StrideH": 2, "StrideW": 2, "FilterHeight": 2, "FilterWidth": 2}
+    y = node("AVERAGE_POOL_2D", [product], (1, 3, 2, 4), 1 / 32000, table="Pool2DOptions", **pool)
+    z = node("MAX_POOL_2D", [product], (1, 3, 2, 4), 1 / 32000, table="Pool2DOptions", **pool)
+    z = node("SUB", [y, z], (1, 3, 2, 4), 1 / 32000, table="SubOptions", **exact)
+    flat = m.reshape(z, (1, 24))
+    m.tensors[flat].dtype = "int16"
+    inputs = [flat, weights(6, 24)]
+    y = node("FULLY_CONNECTED", inputs, (1, 6), 0.0002, table="FullyConnectedOptions")
+    m.output(node("SOFTMAX", [y], (1, 6), 1 / 32768, table="SoftmaxOptions", Beta=1.0))
+
+
 MODELS: tuple[Callable[[ModelWriter], None], ...] = (
     every_first,
     every_mover,
     every_element,
     every_product,
+    every_wide,
 )
 
 

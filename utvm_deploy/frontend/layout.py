@@ -12,12 +12,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from utvm_deploy.frontend.operands import (
+    alike,
     axis_of,
     clamp_of,
     made,
     movable,
     parameter,
-    quantized,
     scalar_parameter,
     scale_of,
     zero_point_of,
@@ -69,7 +69,8 @@ def import_expand_dims(op: SourceOperator) -> Operator:
 
 def import_pad(op: SourceOperator) -> Operator:
     """PAD and PADV2; PADV2's value is a constant of the input's quantization."""
-    x, out = quantized(op, op.input(0)), quantized(op, op.output())
+    x, out = op.input(0), op.output()
+    alike(op, x, out)
     if zero_point_of(x) != zero_point_of(out) or scale_of(x) != scale_of(out):
         raise op.unsupported("its input and output are quantized differently; they must be equal")
     value = None
@@ -244,22 +245,22 @@ def import_resize_nearest_neighbor(op: SourceOperator) -> Operator:
     size = parameter(op, 1, "size").reshape(-1)
     if size.size != 2 or (size < 1).any():
         raise op.damaged(f"its size {size.tolist()} is not rows and columns")
+    if tuple(size.tolist()) != op.output().shape[1:3]:
+        raise op.damaged(f"its size is {size.tolist()}, but its output is {op.output().shape}")
     corners, centers = bool(op.option("AlignCorners")), bool(op.option("HalfPixelCenters"))
     indices: list[Indices] = [tuple(range(d)) for d in x.shape]
     for axis, count in zip((1, 2), size.tolist(), strict=True):
-        indices[axis] = tuple(
-            _nearest(i, x.shape[axis], count, corners, centers) for i in range(count)
-        )
+        indices[axis] = _nearest(x.shape[axis], count, corners, centers)
     return _taken(op, x, indices)
 
 
-def _nearest(position: int, size: int, count: int, corners: bool, centers: bool) -> int:
-    """The input row of an output row, in float32 as the reference computes it."""
+def _nearest(size: int, count: int, corners: bool, centers: bool) -> Indices:
+    """The input row of each output row, in float32 as the reference computes it."""
     whole, parts = (size - 1, count - 1) if corners and count > 1 else (size, count)
     scale = np.float32(whole) / np.float32(parts)
-    exact = (np.float32(position) + np.float32(0.5 if centers else 0)) * scale
+    exact = (np.arange(count, dtype=np.float32) + np.float32(0.5 if centers else 0)) * scale
     nearest = np.floor(exact + np.float32(0.5)) if corners else np.floor(exact)
-    return max(min(int(nearest), size - 1), 0)
+    return tuple(np.clip(nearest, 0, size - 1).astype(np.int64).tolist())
 
 
 def import_split(op: SourceOperator) -> tuple[Operator, ...]:

@@ -11,6 +11,8 @@ from utvm_deploy.graph.attributes import Attributes, Clamp, Padding
 from utvm_deploy.graph.model import Operator, Tensor
 
 _LIMITS: Mapping[str, Clamp] = {"int8": (-128, 127), "int16": (-32768, 32767)}
+#: Element types of activations that operators may compute on.
+COMPUTED = ("int8", "int16")
 #: Element types that operators may move that do not compute.
 MOVABLE = ("int8", "int16", "uint8", "int32", "int64")
 # The schema's enumerations, whose numbers can never change.
@@ -94,16 +96,34 @@ def weights_of(op: SourceOperator, axis: int, rank: int = 4) -> Tensor:
     return weights
 
 
-def bias_of(op: SourceOperator, channels: int, position: int = 2) -> int | None:
+def bias_of(
+    op: SourceOperator, channels: int, position: int = 2, dtype: str = "int32"
+) -> int | None:
     """The bias's tensor, None if there is none."""
     if not op.has_input(position):
         return None
     bias = op.input(position)
-    if bias.dtype != "int32" or bias.data is None:
-        raise op.unsupported(f"bias '{bias.name}' must be a constant of int32, not {bias.dtype}")
+    if bias.dtype != dtype or bias.data is None:
+        raise op.unsupported(f"bias '{bias.name}' must be a constant of {dtype}, not {bias.dtype}")
     if bias.data.size != channels or len(bias.shape) != 1:
         raise op.damaged(f"bias '{bias.name}' has shape {bias.shape} for {channels} channels")
     return op.inputs[position]
+
+
+def alike(op: SourceOperator, *tensors: Tensor, rank: int | None = None) -> None:
+    """Check that all are int8, or all int16, whose zero points are 0 then."""
+    for tensor in tensors:
+        quantized(op, tensor, rank, COMPUTED)
+        if tensor.dtype != tensors[0].dtype:
+            raise op.unsupported(
+                f"tensor '{tensor.name}' is {tensor.dtype}, but '{tensors[0].name}' is "
+                f"{tensors[0].dtype}; they must be equal"
+            )
+        if tensor.dtype == "int16" and zero_point_of(tensor) != 0:
+            raise op.unsupported(
+                f"tensor '{tensor.name}' is int16 with the zero point {zero_point_of(tensor)}; "
+                "only 0 is supported"
+            )
 
 
 def movable(op: SourceOperator, tensor: Tensor) -> Tensor:

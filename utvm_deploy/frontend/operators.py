@@ -29,25 +29,33 @@ class SupportedOperator:
 
 
 _INT8 = ("int8",)
+_COMPUTED = ("int8", "int16")
 _MOVED = ("int8", "int16", "uint8", "int32", "int64")
 _CONVERTED = ("int8", "uint8", "int16")
 _SWISH = "input scale below 128 times the output's"
 _FUSED = "fused NONE, RELU, RELU6 or RELU_N1_TO_1"
-_WEIGHTED = f"constant int8 weights with zero point 0; constant int32 bias; {_FUSED}"
+_WEIGHTED = (
+    f"constant int8 weights with zero point 0; constant bias of int32, of int64 for int16; {_FUSED}"
+)
+_NOT_BY_SHIFTS = "not int16 with PotScaleInt16 and scales of 2**n"
 _EQUALS = "inputs and output quantized alike"
 _EQUAL = "input and output quantized alike"
 
 #: Kind -> how it is imported; the list of what is supported.
 IMPORTERS: Mapping[str, SupportedOperator] = {
     "ABS": SupportedOperator(pointwise.import_of_one, _INT8, ""),
-    "ADD": SupportedOperator(pointwise.import_add, _INT8, f"broadcasts; {_FUSED}"),
+    "ADD": SupportedOperator(
+        pointwise.import_add, _COMPUTED, f"broadcasts; {_NOT_BY_SHIFTS}; {_FUSED}"
+    ),
     "ARG_MAX": SupportedOperator(
         reductions.import_arg_extremum, _INT8, "constant axis; to int32 or int64"
     ),
     "ARG_MIN": SupportedOperator(
         reductions.import_arg_extremum, _INT8, "constant axis; to int32 or int64"
     ),
-    "AVERAGE_POOL_2D": SupportedOperator(windowed.import_pool, _INT8, f"NHWC; {_EQUAL}; {_FUSED}"),
+    "AVERAGE_POOL_2D": SupportedOperator(
+        windowed.import_pool, _COMPUTED, f"NHWC; {_EQUAL}; {_FUSED}"
+    ),
     "BATCH_MATMUL": SupportedOperator(
         windowed.import_batch_matmul, _INT8, "either side computed or constant; batches broadcast"
     ),
@@ -55,43 +63,47 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
         layout.import_concatenation, _MOVED, f"{_EQUALS}; fused NONE"
     ),
     "CONV_2D": SupportedOperator(
-        windowed.import_convolution, _INT8, f"NHWC; grouped or not; {_WEIGHTED}"
+        windowed.import_convolution, _COMPUTED, f"NHWC; grouped or not; {_WEIGHTED}"
     ),
     "DEPTHWISE_CONV_2D": SupportedOperator(
-        windowed.import_depthwise, _INT8, f"NHWC; any depth multiplier; {_WEIGHTED}"
+        windowed.import_depthwise, _COMPUTED, f"NHWC; any depth multiplier; {_WEIGHTED}"
     ),
     "DEPTH_TO_SPACE": SupportedOperator(layout.import_depth_to_space, _MOVED, "NHWC"),
     "DEQUANTIZE": SupportedOperator(pointwise.import_dequantize, _CONVERTED, "to float32"),
     "EXPAND_DIMS": SupportedOperator(layout.import_expand_dims, _MOVED, "constant axis"),
-    "FULLY_CONNECTED": SupportedOperator(windowed.import_fully_connected, _INT8, _WEIGHTED),
+    "FULLY_CONNECTED": SupportedOperator(windowed.import_fully_connected, _COMPUTED, _WEIGHTED),
     "GATHER": SupportedOperator(layout.import_gather, _MOVED, "constant indices; BatchDims 0"),
     "HARD_SWISH": SupportedOperator(pointwise.import_hard_swish, _INT8, _SWISH),
     "LEAKY_RELU": SupportedOperator(pointwise.import_leaky_relu, _INT8, ""),
-    "LOGISTIC": SupportedOperator(pointwise.import_logistic, _INT8, "output scale 1/256"),
-    "MAXIMUM": SupportedOperator(pointwise.import_extremum, _INT8, f"broadcasts; {_EQUALS}"),
-    "MAX_POOL_2D": SupportedOperator(windowed.import_pool, _INT8, f"NHWC; {_EQUAL}; {_FUSED}"),
+    "LOGISTIC": SupportedOperator(
+        pointwise.import_sigmoid, _COMPUTED, "output scale 1/256, or 1/32768 of int16"
+    ),
+    "MAXIMUM": SupportedOperator(pointwise.import_extremum, _COMPUTED, f"broadcasts; {_EQUALS}"),
+    "MAX_POOL_2D": SupportedOperator(windowed.import_pool, _COMPUTED, f"NHWC; {_EQUAL}; {_FUSED}"),
     "MEAN": SupportedOperator(reductions.import_mean, _INT8, "constant axes"),
-    "MINIMUM": SupportedOperator(pointwise.import_extremum, _INT8, f"broadcasts; {_EQUALS}"),
+    "MINIMUM": SupportedOperator(pointwise.import_extremum, _COMPUTED, f"broadcasts; {_EQUALS}"),
     "MIRROR_PAD": SupportedOperator(layout.import_mirror_pad, _MOVED, "constant paddings"),
-    "MUL": SupportedOperator(pointwise.import_mul, _INT8, f"broadcasts; {_FUSED}"),
+    "MUL": SupportedOperator(pointwise.import_mul, _COMPUTED, f"broadcasts; {_FUSED}"),
     "NEG": SupportedOperator(pointwise.import_of_one, _INT8, ""),
     "PACK": SupportedOperator(layout.import_concatenation, _MOVED, ""),
-    "PAD": SupportedOperator(layout.import_pad, _INT8, f"constant paddings; {_EQUAL}"),
-    "PADV2": SupportedOperator(layout.import_pad, _INT8, f"constant paddings and value; {_EQUAL}"),
+    "PAD": SupportedOperator(layout.import_pad, _COMPUTED, f"constant paddings; {_EQUAL}"),
+    "PADV2": SupportedOperator(
+        layout.import_pad, _COMPUTED, f"constant paddings and value; {_EQUAL}"
+    ),
     "PRELU": SupportedOperator(pointwise.import_prelu, _INT8, "broadcasts"),
     "QUANTIZE": SupportedOperator(
         pointwise.import_quantize, (*_CONVERTED, "float32"), "to int8, uint8 or int16"
     ),
     "REDUCE_MAX": SupportedOperator(
-        reductions.import_reduce_extremum, _INT8, f"constant axes; {_EQUAL}"
+        reductions.import_reduce_extremum, _COMPUTED, f"constant axes; {_EQUAL}"
     ),
     "REDUCE_MIN": SupportedOperator(
-        reductions.import_reduce_extremum, _INT8, f"constant axes; {_EQUAL}"
+        reductions.import_reduce_extremum, _COMPUTED, f"constant axes; {_EQUAL}"
     ),
-    "RELU": SupportedOperator(pointwise.import_relu, _INT8, ""),
-    "RELU6": SupportedOperator(pointwise.import_relu, _INT8, ""),
-    "RELU_0_TO_1": SupportedOperator(pointwise.import_relu, _INT8, ""),
-    "RELU_N1_TO_1": SupportedOperator(pointwise.import_relu, _INT8, ""),
+    "RELU": SupportedOperator(pointwise.import_relu, _COMPUTED, ""),
+    "RELU6": SupportedOperator(pointwise.import_relu, _COMPUTED, ""),
+    "RELU_0_TO_1": SupportedOperator(pointwise.import_relu, _COMPUTED, ""),
+    "RELU_N1_TO_1": SupportedOperator(pointwise.import_relu, _COMPUTED, ""),
     "RESHAPE": SupportedOperator(layout.import_reshape, _MOVED, "constant shape"),
     "RESIZE_BILINEAR": SupportedOperator(
         windowed.import_resize_bilinear, _INT8, "NHWC; constant size"
@@ -101,7 +113,9 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     ),
     "SLICE": SupportedOperator(layout.import_slice, _MOVED, "constant begin and size"),
     "SOFTMAX": SupportedOperator(
-        reductions.import_softmax, _INT8, "output scale 1/256 and zero point -128"
+        reductions.import_softmax,
+        _COMPUTED,
+        "output scale 1/256 and zero point -128; of int16 1/32768 and 0",
     ),
     "SPACE_TO_DEPTH": SupportedOperator(layout.import_space_to_depth, _MOVED, "NHWC"),
     "SPLIT": SupportedOperator(layout.import_split, _MOVED, "constant axis"),
@@ -110,8 +124,10 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     "STRIDED_SLICE": SupportedOperator(
         layout.import_strided_slice, _MOVED, "constant begin, end and strides; Offset false"
     ),
-    "SUB": SupportedOperator(pointwise.import_sub, _INT8, f"broadcasts; {_FUSED}"),
-    "TANH": SupportedOperator(pointwise.import_of_one, _INT8, ""),
+    "SUB": SupportedOperator(
+        pointwise.import_sub, _COMPUTED, f"broadcasts; {_NOT_BY_SHIFTS}; {_FUSED}"
+    ),
+    "TANH": SupportedOperator(pointwise.import_sigmoid, _COMPUTED, "output scale 1/32768 of int16"),
     "TRANSPOSE": SupportedOperator(layout.import_transpose, _MOVED, "constant permutation"),
     "TRANSPOSE_CONV": SupportedOperator(
         windowed.import_transpose_conv, _INT8, f"NHWC; {_WEIGHTED}"

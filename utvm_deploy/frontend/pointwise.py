@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import math
 
-from utvm_deploy.frontend.operands import clamp_of, made, quantized, quantized_range
+from utvm_deploy.frontend.operands import (
+    alike,
+    clamp_of,
+    made,
+    quantized,
+    quantized_range,
+    scale_of,
+)
 from utvm_deploy.frontend.source import SourceOperator
 from utvm_deploy.graph.attributes import (
     Add,
@@ -26,21 +33,25 @@ _RELU_RANGES: dict[str, tuple[float, float | None]] = {
     "RELU_0_TO_1": (0.0, 1.0),
     "RELU_N1_TO_1": (-1.0, 1.0),
 }
-# What LOGISTIC's reference demands of its output.
-_LOGISTIC_SCALE = 1.0 / 256
+# 1/scale that references demand of outputs.
+_OUTPUT_PARTS = {
+    ("LOGISTIC", "int8"): 256,
+    ("LOGISTIC", "int16"): 32768,
+    ("TANH", "int16"): 32768,
+}
 #: HARD_SWISH shrinks values by at least 1/128 before it looks at scales.
 _HARD_SWISH_SHRINKS = 128
 
 
 def import_add(op: SourceOperator) -> Operator:
     """ADD with broadcasting."""
-    out = _two_inputs(op)
+    out = _sum(op)
     return made(op, op.inputs[:2], Add(clamp_of(op, out)))
 
 
 def import_sub(op: SourceOperator) -> Operator:
     """SUB with broadcasting."""
-    out = _two_inputs(op)
+    out = _sum(op)
     return made(op, op.inputs[:2], Subtract(clamp_of(op, out)))
 
 
@@ -60,14 +71,15 @@ def import_extremum(op: SourceOperator) -> Operator:
 
 def import_prelu(op: SourceOperator) -> Operator:
     """PRELU with broadcasting of alpha."""
-    _two_inputs(op)
+    for tensor in (op.input(0), op.input(1), op.output()):
+        quantized(op, tensor)
     return made(op, op.inputs[:2], Prelu())
 
 
 def import_relu(op: SourceOperator) -> Operator:
     """RELU and its bounded kin."""
-    quantized(op, op.input(0))
-    out = quantized(op, op.output())
+    out = op.output()
+    alike(op, op.input(0), out)
     lower, upper = _RELU_RANGES[op.kind]
     return made(op, op.inputs[:1], Relu(quantized_range(op, out, lower, upper)))
 
@@ -82,18 +94,19 @@ def import_leaky_relu(op: SourceOperator) -> Operator:
 
 
 def import_of_one(op: SourceOperator) -> Operator:
-    """ABS, NEG and TANH."""
+    """ABS and NEG."""
     _one_input(op)
     return made(op, op.inputs[:1], OfOne())
 
 
-def import_logistic(op: SourceOperator) -> Operator:
-    """LOGISTIC, which the reference defines for one output scale."""
-    _, out = _one_input(op)
-    assert out.quantization is not None
-    if out.quantization.scale != _LOGISTIC_SCALE:
+def import_sigmoid(op: SourceOperator) -> Operator:
+    """LOGISTIC and TANH, which the reference mostly defines for one output scale."""
+    x, out = op.input(0), op.output()
+    alike(op, x, out)
+    parts = _OUTPUT_PARTS.get((op.kind, out.dtype))
+    if parts is not None and scale_of(out) != 1 / parts:
         raise op.unsupported(
-            f"its output has scale {out.quantization.scale}; int8 LOGISTIC is defined for 1/256"
+            f"its output has scale {scale_of(out)}; {out.dtype} {op.kind} is defined for 1/{parts}"
         )
     return made(op, op.inputs[:1], OfOne())
 
@@ -136,6 +149,17 @@ def _one_input(op: SourceOperator) -> tuple[Tensor, Tensor]:
 
 def _two_inputs(op: SourceOperator) -> Tensor:
     """The output of an operator of two inputs of its type."""
-    quantized(op, op.input(0))
-    quantized(op, op.input(1))
-    return quantized(op, op.output())
+    alike(op, op.input(0), op.input(1), op.output())
+    return op.output()
+
+
+def _sum(op: SourceOperator) -> Tensor:
+    """The output of ADD or SUB, which compute int16 of scales 2**n in a way of their own."""
+    out = _two_inputs(op)
+    tensors = (op.input(0), op.input(1), out)
+    by_shifts = bool(op.option("PotScaleInt16")) and all(
+        math.frexp(scale_of(tensor))[0] == 0.5 for tensor in tensors
+    )
+    if out.dtype == "int16" and by_shifts:
+        raise op.unsupported("its scales are powers of two, which the reference adds by shifts")
+    return out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from utvm_deploy.frontend.operands import (
+    alike,
     axis_of,
     made,
     parameter,
@@ -17,8 +18,8 @@ from utvm_deploy.frontend.source import SourceOperator
 from utvm_deploy.graph.attributes import ArgExtremum, Mean, Reduce, Softmax
 from utvm_deploy.graph.model import Operator, Tensor
 
-# The only output quantization that the int8 softmax of TFLite is defined for.
-_SOFTMAX_SCALE, _SOFTMAX_ZERO_POINT = 1.0 / 256, -128
+# The only output quantization that the softmax of TFLite is defined for: 1/scale and zero point.
+_SOFTMAX_OUTPUTS = {"int8": (256, -128), "int16": (32768, 0)}
 
 
 def import_mean(op: SourceOperator) -> Operator:
@@ -30,7 +31,8 @@ def import_mean(op: SourceOperator) -> Operator:
 
 def import_reduce_extremum(op: SourceOperator) -> Operator:
     """REDUCE_MAX and REDUCE_MIN over constant axes."""
-    x, out = quantized(op, op.input(0)), quantized(op, op.output())
+    x, out = op.input(0), op.output()
+    alike(op, x, out)
     if x.quantization != out.quantization:
         raise op.unsupported("its input and output are quantized differently; they must be equal")
     return made(op, op.inputs[:1], Reduce(_axes(op, x)))
@@ -57,12 +59,13 @@ def _axes(op: SourceOperator, x: Tensor) -> tuple[int, ...]:
 
 
 def import_softmax(op: SourceOperator) -> Operator:
-    quantized(op, op.input(0))
-    out = quantized(op, op.output())
-    if (scale_of(out), zero_point_of(out)) != (_SOFTMAX_SCALE, _SOFTMAX_ZERO_POINT):
+    out = op.output()
+    alike(op, op.input(0), out)
+    parts, zero_point = _SOFTMAX_OUTPUTS[out.dtype]
+    if (scale_of(out), zero_point_of(out)) != (1 / parts, zero_point):
         raise op.unsupported(
             f"its output has scale {scale_of(out)} and zero point {zero_point_of(out)}; "
-            f"int8 softmax is defined for 1/256 and {_SOFTMAX_ZERO_POINT}"
+            f"{out.dtype} softmax is defined for 1/{parts} and {zero_point}"
         )
     beta = float(op.option("Beta"))
     if not (np.isfinite(beta) and beta > 0):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from utvm_deploy.frontend.operands import (
+    alike,
     bias_of,
     clamp_of,
     made,
@@ -24,26 +25,22 @@ from utvm_deploy.graph.attributes import (
 )
 from utvm_deploy.graph.model import Operator, Tensor
 
+#: What sums of products with int8 weights are added to.
+_BIAS_TYPES = {"int8": "int32", "int16": "int64"}
 # LiteRT refuses pooling whose input and output scales differ by more.
 _POOL_SCALE_TOLERANCE = 1e-6
 
 
 def import_convolution(op: SourceOperator) -> Operator:
-    x, weights, out = (
-        quantized(op, op.input(0), 4),
-        weights_of(op, 0),
-        quantized(op, op.output(), 4),
-    )
-    bias = bias_of(op, weights.shape[0])
+    x, weights, out = op.input(0), weights_of(op, 0), op.output()
+    alike(op, x, out, rank=4)
+    bias = bias_of(op, weights.shape[0], dtype=_BIAS_TYPES[x.dtype])
     return made(op, (op.inputs[0], op.inputs[1], bias), _geometry(op, x, weights, out, 1))
 
 
 def import_depthwise(op: SourceOperator) -> Operator:
-    x, weights, out = (
-        quantized(op, op.input(0), 4),
-        weights_of(op, 3),
-        quantized(op, op.output(), 4),
-    )
+    x, weights, out = op.input(0), weights_of(op, 3), op.output()
+    alike(op, x, out, rank=4)
     multiplier, rest = divmod(weights.shape[3], x.shape[3])
     if rest or not multiplier or weights.shape[0] != 1:
         raise op.damaged(f"weights of shape {weights.shape} do not fit an input of shape {x.shape}")
@@ -51,7 +48,7 @@ def import_depthwise(op: SourceOperator) -> Operator:
     stated = op.integer("DepthMultiplier")
     if stated not in (0, multiplier):
         raise op.damaged(f"its DepthMultiplier is {stated}, but its shapes say {multiplier}")
-    bias = bias_of(op, weights.shape[3])
+    bias = bias_of(op, weights.shape[3], dtype=_BIAS_TYPES[x.dtype])
     attributes = _geometry(op, x, weights, out, multiplier)
     return made(op, (op.inputs[0], op.inputs[1], bias), attributes)
 
@@ -114,16 +111,17 @@ def import_resize_bilinear(op: SourceOperator) -> Operator:
 
 
 def import_fully_connected(op: SourceOperator) -> Operator:
-    quantized(op, op.input(0))
-    weights, out = weights_of(op, 0, rank=2), quantized(op, op.output())
+    x, weights, out = op.input(0), weights_of(op, 0, rank=2), op.output()
+    alike(op, x, out)
     if op.integer("WeightsFormat") != 0:
         raise op.unsupported("its weights are shuffled; only the default format is supported")
-    bias = bias_of(op, weights.shape[0])
+    bias = bias_of(op, weights.shape[0], dtype=_BIAS_TYPES[x.dtype])
     return made(op, (op.inputs[0], op.inputs[1], bias), FullyConnected(clamp_of(op, out)))
 
 
 def import_pool(op: SourceOperator) -> Operator:
-    x, out = quantized(op, op.input(0), 4), quantized(op, op.output(), 4)
+    x, out = op.input(0), op.output()
+    alike(op, x, out, rank=4)
     if (
         zero_point_of(x) != zero_point_of(out)
         or abs(scale_of(x) - scale_of(out)) > _POOL_SCALE_TOLERANCE

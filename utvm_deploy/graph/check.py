@@ -23,7 +23,7 @@ from utvm_deploy.graph.shapes import SHAPE_RULES
 _MOVABLE = {"int8", "int16", "uint8", "int32", "int64"}
 _BOUNDARY = ("int8", "uint8", "int16", "int32", "int64", "float32")
 _CONVERTED = ("int8", "uint8", "int16")
-_COMPUTED = ("int8",)
+_COMPUTED = ("int8", "int16")
 _POSITIONS = ("int32", "int64")
 _FLOAT_INPUT, _FLOAT_OUTPUT = "QUANTIZE", "DEQUANTIZE"
 
@@ -130,7 +130,7 @@ def _check_shapes(graph: Graph, operator: Operator, where: str) -> None:
 
 
 def _check_types(graph: Graph, operator: Operator, where: str) -> None:
-    """int8, but for QUANTIZE and DEQUANTIZE, for weights and biases, and for what only moves."""
+    """int8 or int16, but for conversions, weights, biases, and what only moves."""
     if isinstance(operator.attributes, Reshape | Rearrange | Concatenation):
         _check_moved(graph, operator, where)
         return
@@ -143,7 +143,8 @@ def _check_types(graph: Graph, operator: Operator, where: str) -> None:
         if operator.kind == _FLOAT_INPUT and tensor.dtype == "float32":
             continue
         if weighted and position > 0:
-            _check_weights(tensor, position, where)
+            bias = "int64" if _dtype(graph, operator.inputs[0]) == "int16" else "int32"
+            _check_weights(tensor, position, where, bias)
             continue
         _check_quantized(tensor, where, types)
     for number in operator.outputs:
@@ -166,8 +167,12 @@ def _check_moved(graph: Graph, operator: Operator, where: str) -> None:
         raise ModelError(f"{where} moves {', '.join(sorted(types))}")
 
 
-def _check_weights(tensor: Tensor, position: int, where: str) -> None:
-    expected, what = ("int8", "weights") if position == 1 else ("int32", "bias")
+def _dtype(graph: Graph, number: int | None) -> str:
+    return "" if number is None else graph.tensors[number].dtype
+
+
+def _check_weights(tensor: Tensor, position: int, where: str, bias: str) -> None:
+    expected, what = ("int8", "weights") if position == 1 else (bias, "bias")
     if tensor.dtype != expected or tensor.data is None:
         raise ModelError(f"{where} needs constant {what} of {expected}, but '{tensor.name}' is not")
     if position == 1 and tensor.quantization is None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
+from utvm_deploy.graph.attributes import Relu
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall, ScalarArgument, TensorArgument
 from utvm_deploy.kernels.lookup import lower_lookup
@@ -129,6 +130,17 @@ def lower_quantize(graph: Graph, operator: Operator) -> KernelCall:
     limits = np.iinfo(result.dtype)
     ratio = quantization_of(source).scale / quantization.scale
     return lower_requantize(graph, operator, ratio, (int(limits.min), int(limits.max)))
+
+
+def lower_relu_int16(graph: Graph, operator: Operator) -> KernelCall:
+    """RELU and its kin of int16."""
+    assert isinstance(operator.attributes, Relu)
+    source, result = input_of(graph, operator, 0)[1], output_of(graph, operator)[1]
+    scales = [np.float32(quantization_of(tensor).scale) for tensor in (source, result)]
+    # The reference divides in float32 here.
+    return lower_requantize(
+        graph, operator, float(scales[0] / scales[1]), operator.attributes.clamp
+    )
 
 
 def lower_requantize(

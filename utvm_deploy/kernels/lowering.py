@@ -13,7 +13,12 @@ from utvm_deploy.kernels.batch_matmul import lower_batch_matmul
 from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.chosen import chosen_call
 from utvm_deploy.kernels.conv2d import lower_conv2d
-from utvm_deploy.kernels.conversions import lower_dequantize, lower_quantize
+from utvm_deploy.kernels.conversions import (
+    lower_dequantize,
+    lower_quantize,
+    lower_relu_int16,
+)
+from utvm_deploy.kernels.curves import lower_sigmoid, lower_softmax_int16
 from utvm_deploy.kernels.depthwise import lower_depthwise
 from utvm_deploy.kernels.dsp.lowering import DSP_LOWERINGS
 from utvm_deploy.kernels.elementwise import (
@@ -35,6 +40,7 @@ from utvm_deploy.kernels.resize import lower_resize_bilinear
 from utvm_deploy.kernels.softmax import lower_softmax
 from utvm_deploy.kernels.thumb.lowering import THUMB_LOWERINGS
 from utvm_deploy.kernels.transpose_conv import lower_transpose_conv
+from utvm_deploy.kernels.wide import lower_wide_convolution, lower_wide_dense
 
 Lowering = Callable[[Graph, Operator], KernelCall]
 #: Takes the generic call, which it replaces; a text says why it does not.
@@ -94,6 +100,21 @@ LOWERINGS: Mapping[str, Lowering] = {
 }
 
 
+#: What is computed in another way on int16 activations.
+INT16_LOWERINGS: Mapping[str, Lowering] = {
+    "CONV_2D": lower_wide_convolution,
+    "DEPTHWISE_CONV_2D": lower_wide_convolution,
+    "FULLY_CONNECTED": lower_wide_dense,
+    "LOGISTIC": lower_sigmoid,
+    "RELU": lower_relu_int16,
+    "RELU6": lower_relu_int16,
+    "RELU_0_TO_1": lower_relu_int16,
+    "RELU_N1_TO_1": lower_relu_int16,
+    "SOFTMAX": lower_softmax_int16,
+    "TANH": lower_sigmoid,
+}
+
+
 #: Families beside the generic one, best first: which cores have them, and what they can do.
 FAMILIES: Mapping[str, tuple[Callable[[Core], bool], Mapping[str, FamilyLowering]]] = {
     "mve": (lambda core: core.mve, MVE_LOWERINGS),
@@ -122,6 +143,9 @@ def lower(
     if lowering is None:
         known = ", ".join(sorted(LOWERINGS))
         raise UnsupportedOperator(f"no kernel for operator {operator.kind}; there are {known}")
+    source = operator.inputs[0]
+    if source is not None and graph.tensors[source].dtype == "int16":
+        lowering = INT16_LOWERINGS.get(operator.kind, lowering)
     call = lowering(graph, operator)
     if candidate is not None:
         return _lower_as(candidate, graph, operator, call, core)

@@ -43,13 +43,15 @@ class PadBorders:
     extents: tuple[int, ...]  # of the input
     before: tuple[int, ...]
     after: tuple[int, ...]
+    dtype: str = "int8"
 
     @property
     def name(self) -> str:
-        return f"pad_{label(self.extents)}_b{label(self.before)}_a{label(self.after)}"
+        dtype = "" if self.dtype == "int8" else f"_{self.dtype}"
+        return f"pad_{label(self.extents)}_b{label(self.before)}_a{label(self.after)}{dtype}"
 
     def prim_func(self) -> Any:
-        source = te.placeholder(self.extents, "int8", "input")
+        source = te.placeholder(self.extents, self.dtype, "input")
         fill = te.var("fill", "int32")
         dimensions = list(zip(self.extents, self.before, self.after, strict=True))
 
@@ -64,7 +66,7 @@ class PadBorders:
             value = source[tuple(inner)]
             if not conditions:
                 return value
-            return tirx.if_then_else(tirx.all(*conditions), value, fill.astype("int8"))
+            return tirx.if_then_else(tirx.all(*conditions), value, fill.astype(self.dtype))
 
         shape = tuple(extent + before + after for extent, before, after in dimensions)
         output = te.compute(shape, element, name="pad")
@@ -109,7 +111,7 @@ def lower_pad(graph: Graph, operator: Operator) -> KernelCall:
             before[-1] = before[-1] * extent + b
             after[-1] = after[-1] * extent + a
     return KernelCall(
-        PadBorders(tuple(extents), tuple(before), tuple(after)),
+        PadBorders(tuple(extents), tuple(before), tuple(after), source.dtype),
         (
             operand_of(position, source),
             ScalarArgument("fill", fill_of(graph, operator)),

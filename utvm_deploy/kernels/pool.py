@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from tvm import te, tirx
 
 from utvm_deploy.graph.attributes import Pool
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall, ScalarArgument, TensorArgument
 from utvm_deploy.kernels.operands import input_of, output_of
-from utvm_deploy.kernels.quantize import INT8_MIN, clamp_int8, divide_rounded
+from utvm_deploy.kernels.quantize import clamped, divide_rounded
 from utvm_deploy.kernels.tiling import Tile, choose_tile, schedule_accumulation
 from utvm_deploy.kernels.window import Window
 
@@ -24,17 +25,19 @@ class Pool2D:
     channels: int
     is_average: bool
     tile: Tile | None = None  # None: what promises the fewest loads
+    dtype: str = "int8"
 
     @property
     def name(self) -> str:
         kind = "average" if self.is_average else "max"
-        return f"{kind}_pool_{self.window.label}_{self.channels}"
+        dtype = "" if self.dtype == "int8" else f"_{self.dtype}"
+        return f"{kind}_pool_{self.window.label}_{self.channels}{dtype}"
 
     def prim_func(self) -> Any:
         w = self.window
-        image = te.placeholder((w.batch, w.height, w.width, self.channels), "int8", "input")
+        image = te.placeholder((w.batch, w.height, w.width, self.channels), self.dtype, "input")
         low, high = te.var("low", "int32"), te.var("high", "int32")
-        border = tirx.const(0 if self.is_average else INT8_MIN, "int8")
+        border = tirx.const(0 if self.is_average else int(np.iinfo(self.dtype).min), self.dtype)
         padded = w.pad(image, border)
         ky = te.reduce_axis((0, w.kernel[0]), "ky")
         kx = te.reduce_axis((0, w.kernel[1]), "kx")
@@ -52,7 +55,7 @@ class Pool2D:
             value = reduced[n, y, x, c]
             if self.is_average:
                 value = divide_rounded(value, w.covered(y, x))
-            return clamp_int8(value, low, high)
+            return clamped(value, low, high, self.dtype)
 
         output = te.compute(output_shape, element, name="requantize")
         return te.create_prim_func([image, low, high, output])
@@ -86,7 +89,7 @@ def lower_pool(graph: Graph, operator: Operator) -> KernelCall:
         attributes.padding,
     )
     return KernelCall(
-        Pool2D(window, source.shape[3], operator.kind == "AVERAGE_POOL_2D"),
+        Pool2D(window, source.shape[3], operator.kind == "AVERAGE_POOL_2D", dtype=source.dtype),
         (
             TensorArgument(image),
             ScalarArgument("low", attributes.clamp[0]),

@@ -30,6 +30,24 @@ static inline int32_t utvm_requantize_exact(int32_t value, int32_t high, int32_t
     return value < 0 ? -result : result;
 }
 
+// The same for sums of up to 36 bits; results beyond +-131072, far outside
+// int16, are cut there.
+static inline int32_t utvm_requantize_exact_wide(int64_t value, int32_t high, int32_t low,
+                                                 int32_t shift) {
+    uint64_t magnitude = value < 0 ? 0u - (uint64_t)value : (uint64_t)value;
+    uint64_t product = magnitude * (uint32_t)high + ((magnitude * (uint32_t)low) >> 26);
+    uint64_t rounded = (product + ((uint64_t)1 << (shift - 1))) >> shift;
+    int32_t result = rounded > 131072u ? 131072 : (int32_t)rounded;
+    return value < 0 ? -result : result;
+}
+
+// value * multiplier * 2^(shift - 15), half up. The reference cuts the result
+// to 32 bits, too.
+static inline int32_t utvm_requantize_wide(int64_t value, int32_t multiplier, int32_t shift) {
+    int32_t bits = 15 - shift;
+    return (int32_t)((value * multiplier + ((int64_t)1 << (bits - 1))) >> bits);
+}
+
 static inline int32_t utvm_add(int32_t left, int32_t right) {
     return (int32_t)((uint32_t)left + (uint32_t)right);
 }

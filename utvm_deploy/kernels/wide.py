@@ -1,0 +1,233 @@
+"""CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED of int16 by int8 weights, summed up in 64 bits."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tvm import te, tirx
+
+from utvm_deploy.errors import UnsupportedOperator
+from utvm_deploy.graph.attributes import Convolution, FullyConnected
+from utvm_deploy.graph.model import Array, Graph, Operator
+from utvm_deploy.kernels.call import ConstantArgument, KernelCall, ScalarArgument, TensorArgument
+from utvm_deploy.kernels.operands import (
+    constant_of,
+    effective_scales,
+    input_of,
+    operand_of,
+    output_of,
+)
+from utvm_deploy.kernels.quantize import (
+    clamped,
+    exact_multiplier,
+    quantize_multipliers,
+)
+from utvm_deploy.kernels.window import Window
+
+# Sums of FULLY_CONNECTED up to here are multiplied by a double's fraction without overflow.
+_MOST_BITS_OF_SUM = 36
+_PRODUCT_BITS = 22
+
+
+@dataclass(frozen=True)
+class WideConv2D:
+    """Both kinds of convolution; an output channel sees ``depth`` channels from its own group."""
+
+    window: Window
+    channels: int
+    outputs: int
+    depth: int
+    is_depthwise: bool
+
+    @property
+    def name(self) -> str:
+        kind = "depthwise" if self.is_depthwise else "conv2d"
+        return f"{kind}_{self.window.label}_{self.channels}x{self.outputs}_d{self.depth}_16x8"
+
+    def prim_func(self) -> Any:
+        w = self.window
+        image = te.placeholder((w.batch, w.height, w.width, self.channels), "int16", "input")
+        weights_shape = (
+            (*w.kernel, self.outputs)
+            if self.is_depthwise
+            else (self.outputs, *w.kernel, self.depth)
+        )
+        weights = te.placeholder(weights_shape, "int8", "weights")
+        bias = te.placeholder((self.outputs,), "int64", "bias")
+        multiplier, shift = (
+            te.placeholder((self.outputs,), "int32", name) for name in ("multiplier", "shift")
+        )
+        low, high = te.var("low", "int32"), te.var("high", "int32")
+        padded = w.pad(image, tirx.const(0, "int16"))
+        ky = te.reduce_axis((0, w.kernel[0]), "ky")
+        kx = te.reduce_axis((0, w.kernel[1]), "kx")
+        ci = te.reduce_axis((0, self.depth), "ci")
+        # Outputs of one group see the same inputs.
+        shared = self.outputs // (self.channels // self.depth)
+
+        def product(n: Any, y: Any, x: Any, o: Any) -> Any:
+            channel = o // shared * self.depth + ci
+            pixel = padded[n, w.row(y, ky), w.column(x, kx), channel].astype("int32")
+            weight = weights[ky, kx, o] if self.is_depthwise else weights[o, ky, kx, ci]
+            wide = (pixel * weight.astype("int32")).astype("int64")
+            return te.sum(wide, axis=[ky, kx, ci])
+
+        shape = (w.batch, w.output_height, w.output_width, self.outputs)
+        sums = te.compute(shape, product, name="convolution")
+        output = te.compute(
+            shape,
+            lambda n, y, x, o: clamped(
+                _requantize_wide(sums[n, y, x, o] + bias[o], multiplier[o], shift[o]),
+                low,
+                high,
+                "int16",
+            ),
+            name="requantize",
+        )
+        return te.create_prim_func([image, weights, bias, multiplier, shift, low, high, output])
+
+    def schedule(self, sch: Any, core: str) -> str:
+        _, y, _, o = sch.get_loops(sch.get_sblock("requantize"))
+        block = sch.get_sblock("convolution")
+        sch.compute_at(block, o, preserve_unit_loops=True)
+        sch.decompose_reduction(block, sch.get_loops(block)[-3])
+        if self.window.is_padded:
+            self.window.schedule_pad(sch, y)
+        return "generic C, one output at a time in 64 bits"
+
+
+@dataclass(frozen=True)
+class WideDense:
+    """A fully connected layer; weights are [outputs, inputs]."""
+
+    batch: int
+    inputs: int
+    outputs: int
+
+    @property
+    def name(self) -> str:
+        batch = f"_n{self.batch}" if self.batch != 1 else ""
+        return f"fully_connected{batch}_{self.inputs}x{self.outputs}_16x8"
+
+    def prim_func(self) -> Any:
+        vector = te.placeholder((self.batch, self.inputs), "int16", "input")
+        weights = te.placeholder((self.outputs, self.inputs), "int8", "weights")
+        bias = te.placeholder((self.outputs,), "int64", "bias")
+        scales = te.placeholder((self.outputs, 3), "int32", "scales")
+        low, high = te.var("low", "int32"), te.var("high", "int32")
+        k = te.reduce_axis((0, self.inputs), "k")
+        shape = (self.batch, self.outputs)
+        sums = te.compute(
+            shape,
+            lambda n, o: te.sum(
+                (vector[n, k].astype("int32") * weights[o, k].astype("int32")).astype("int64"), k
+            ),
+            name="fully_connected",
+        )
+        output = te.compute(
+            shape,
+            lambda n, o: clamped(
+                tirx.call_pure_extern(
+                    "int32",
+                    "utvm_requantize_exact_wide",
+                    sums[n, o] + bias[o],
+                    *(scales[o, i] for i in range(3)),
+                ),
+                low,
+                high,
+                "int16",
+            ),
+            name="requantize",
+        )
+        return te.create_prim_func([vector, weights, bias, scales, low, high, output])
+
+    def schedule(self, sch: Any, core: str) -> str:
+        _, o = sch.get_loops(sch.get_sblock("requantize"))
+        block = sch.get_sblock("fully_connected")
+        sch.compute_at(block, o, preserve_unit_loops=True)
+        sch.decompose_reduction(block, sch.get_loops(block)[-1])
+        return "generic C, one output at a time in 64 bits"
+
+
+def lower_wide_convolution(graph: Graph, operator: Operator) -> KernelCall:
+    """CONV_2D, grouped or not, and DEPTHWISE_CONV_2D."""
+    attributes = operator.attributes
+    assert isinstance(attributes, Convolution)
+    position, source = input_of(graph, operator, 0)
+    output, result = output_of(graph, operator)
+    weights = constant_of(graph, operator, 1)
+    is_depthwise = operator.kind == "DEPTHWISE_CONV_2D"
+    outputs = result.shape[3]
+    window = Window.of(
+        source.shape,
+        result.shape,
+        (weights.shape[1], weights.shape[2]),
+        attributes.strides,
+        attributes.dilations,
+        attributes.padding,
+    )
+    depth = 1 if is_depthwise else weights.shape[3]
+    multiplier, shift = quantize_multipliers(effective_scales(graph, operator, outputs))
+    # The reference keeps 15 bits of a multiplier for sums of 64 bits.
+    short = np.minimum((multiplier.astype(np.int64) + (1 << 15)) >> 16, 0x7FFF).astype(np.int32)
+    return KernelCall(
+        WideConv2D(window, source.shape[3], outputs, depth, is_depthwise),
+        (
+            operand_of(position, source),
+            ConstantArgument("weights", weights[0] if is_depthwise else weights),
+            ConstantArgument("bias", _bias(graph, operator, outputs)),
+            ConstantArgument("multiplier", short),
+            ConstantArgument("shift", shift),
+            ScalarArgument("low", attributes.clamp[0]),
+            ScalarArgument("high", attributes.clamp[1]),
+            TensorArgument(output),
+        ),
+        macs=math.prod(result.shape) * weights.shape[1] * weights.shape[2] * depth,
+    )
+
+
+def lower_wide_dense(graph: Graph, operator: Operator) -> KernelCall:
+    """FULLY_CONNECTED."""
+    attributes = operator.attributes
+    assert isinstance(attributes, FullyConnected)
+    position, source = input_of(graph, operator, 0)
+    output, result = output_of(graph, operator)
+    weights = constant_of(graph, operator, 1)
+    outputs, inputs = weights.shape
+    bias = _bias(graph, operator, outputs)
+    if (inputs << _PRODUCT_BITS) + int(np.abs(bias).max()) >= 1 << _MOST_BITS_OF_SUM:
+        raise UnsupportedOperator(
+            f"FULLY_CONNECTED {result.name} sums up {inputs} products of 16 by 8 bits and a bias, "
+            f"which may exceed {_MOST_BITS_OF_SUM} bits; split the layer"
+        )
+    scales = np.array(
+        [exact_multiplier(s) for s in effective_scales(graph, operator, outputs)], np.int32
+    )
+    batch = math.prod(result.shape) // outputs
+    return KernelCall(
+        WideDense(batch, inputs, outputs),
+        (
+            operand_of(position, source),
+            ConstantArgument("weights", weights),
+            ConstantArgument("bias", bias),
+            ConstantArgument("scales", scales),
+            ScalarArgument("low", attributes.clamp[0]),
+            ScalarArgument("high", attributes.clamp[1]),
+            TensorArgument(output),
+        ),
+        macs=batch * inputs * outputs,
+    )
+
+
+def _bias(graph: Graph, operator: Operator, channels: int) -> Array:
+    if len(operator.inputs) < 3 or operator.inputs[2] is None:
+        return np.zeros(channels, dtype=np.int64)
+    return constant_of(graph, operator, 2).astype(np.int64)
+
+
+def _requantize_wide(value: Any, multiplier: Any, shift: Any) -> Any:
+    """TIR: a sum of 64 bits times a multiplier of 15."""
+    return tirx.call_pure_extern("int32", "utvm_requantize_wide", value, multiplier, shift)
