@@ -17,6 +17,10 @@ from tflite_writer import ModelWriter
 import utvm_deploy
 from utvm_deploy.bench.oracle import run_reference
 from utvm_deploy.device import Device
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.kernels.call import ConstantArgument, ScalarArgument
+from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.kernels.space import space
 
 ACTIVATIONS = ("NONE", "RELU", "RELU6", "RELU_N1_TO_1")
 # height, width, channels, outputs (0: depthwise), kernel, stride, dilation, padding
@@ -129,3 +133,44 @@ def compare_on(
     for sample, wanted in zip(samples, expected, strict=True):
         for layer, one, other in zip(compiled.layers, loaded(*sample), wanted, strict=True):
             np.testing.assert_array_equal(one, other, err_msg=layer.kernel)
+
+
+def compare_candidates(device: Device, folder: Path, family: str) -> int:
+    """Every candidate of a few layers, byte for byte, in one module; returns how many."""
+    rng = np.random.default_rng(8)
+    m = ModelWriter()
+    for kernel, outputs in (((1, 1), 11), ((3, 3), 5)):
+        weights, bias = weights_and_bias(rng, (outputs, *kernel, 7), outputs)
+        x = m.input((1, 5, 3, 7), 0.05, 4)
+        scale = spread_scale(weights[0].size, 0.05, 0.01)
+        m.output(m.conv2d(x, weights, bias, scale=scale, zero_point=-9, activation="RELU6"))
+    weights, bias = weights_and_bias(rng, (9, 21), 9)
+    x = m.input((3, 21), 0.05, -3)
+    m.output(m.fully_connected(x, weights, bias, scale=spread_scale(21, 0.05, 0.01)))
+    path = m.save(folder / "model.tflite")
+    sample = [rng.integers(-128, 128, m.tensors[n].shape, dtype=np.int8) for n in m.inputs]
+    (wanted,) = run_reference(path, [sample]).outputs
+    graph, core = load_model(path), device.board.cpu.core
+    kernels, calls = {}, []
+    for operator, image, expected in zip(graph.operators, sample, wanted, strict=True):
+        for candidate in space(graph, operator, core):
+            if candidate.family == family:
+                call = lower(graph, operator, core, candidate)
+                name = f"k{len(kernels)}"
+                assert call.kernel not in kernels.values(), candidate.label
+                kernels[name] = call.kernel
+                calls.append((name, call, image, expected, candidate.label))
+    with device.load_kernels(kernels) as module:
+        for name, call, image, expected, label in calls:
+            output = device.empty(expected.shape)
+            constants = [a.data for a in call.arguments if isinstance(a, ConstantArgument)]
+            tensors = iter([device.tensor(a) for a in (image, *constants)] + [output])
+            arguments = [
+                a.value if isinstance(a, ScalarArgument) else next(tensors) for a in call.arguments
+            ]
+            module[name](*arguments)
+            np.testing.assert_array_equal(output.numpy(), expected, err_msg=label)
+            for one in arguments:
+                if not isinstance(one, int):
+                    one.free()
+    return len(calls)

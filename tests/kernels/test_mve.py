@@ -8,7 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from kernel_harness import check
-from odd_shapes import DENSE, SHAPES, compare_on, write_convolutions, write_dense
+from odd_shapes import (
+    DENSE,
+    SHAPES,
+    compare_candidates,
+    compare_on,
+    write_convolutions,
+    write_dense,
+)
 from tflite_writer import ModelWriter
 from tvm import s_tir
 
@@ -38,6 +45,12 @@ def test_odd_convolutions_in_plain_c(tmp_path: Path) -> None:
 def test_odd_dense_layers_in_plain_c(tmp_path: Path) -> None:
     model = write_dense(tmp_path / "dense.tflite")
     assert check(model, tmp_path, core=CORE) == len(DENSE)
+
+
+def test_all_candidates_on_cores(device: Device, tmp_path: Path) -> None:
+    if not device.board.cpu.mve:
+        pytest.skip(f"{device.board.name} has no Helium")
+    assert compare_candidates(device, tmp_path, "mve") >= 6
 
 
 MICRO_KERNELS = {

@@ -7,13 +7,21 @@ from pathlib import Path
 
 import pytest
 from kernel_harness import check
-from odd_shapes import DENSE, SHAPES, compare_on, write_convolutions, write_dense
+from odd_shapes import (
+    DENSE,
+    SHAPES,
+    compare_candidates,
+    compare_on,
+    write_convolutions,
+    write_dense,
+)
 from tflite_writer import ModelWriter
 from tvm import s_tir
 
 from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.kernels.thumb.gemm import TILES
 
 CORE = "cortex-m3"
 
@@ -55,15 +63,19 @@ def test_inner_blocks_are_tensorized(tmp_path: Path) -> None:
             functions.add(call.kernel.product.function)
             # Nothing is left of the products.
             assert "product" in before and 'T.sblock("product' not in after
-    assert functions == {
-        "utvm_thumb_gemm_2x4_4",
-        "utvm_thumb_gemm_wide_1x4_4",
-        "utvm_thumb_gemm_wide_2x4_4",
-        "utvm_thumb_gemm_wide_each_1x4_4",
-        "utvm_thumb_gemm_wide_each_2x4_4",
+    assert functions >= {
         "utvm_thumb_depthwise_3x3_slide",
         "utvm_thumb_depthwise_3x3",
         "utvm_thumb_depthwise_5x5",
         "utvm_thumb_depthwise_2x7",
         "utvm_thumb_depthwise_4x1",
     }
+    for kind in ("gemm_2", "gemm_wide_1", "gemm_wide_each_1"):
+        assert any(name.startswith(f"utvm_thumb_{kind}") for name in functions), kind
+
+
+def test_all_candidates_on_cores(device: Device, tmp_path: Path) -> None:
+    if device.board.cpu.dsp or not device.board.cpu.facts.is_arm:
+        pytest.skip(f"{device.board.name} has other kernels")
+    # Each tile pointwise, dense, and gathered in three sizes.
+    assert compare_candidates(device, tmp_path, "thumb") >= 5 * len(TILES)

@@ -13,13 +13,15 @@ from utvm_deploy.errors import UnsupportedOperator
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.chosen import generic_space
 from utvm_deploy.kernels.lowering import families_for, lower
+from utvm_deploy.kernels.mve.space import MVE_SPACES
+from utvm_deploy.kernels.thumb.space import THUMB_SPACES
 
 # A row of one family.
 Space = Callable[[Graph, Operator, str], tuple[Candidate, ...]]
 
 #: Family -> operator's kind -> its candidates. They may be () where the family has no kernel. The
 #: generic family has the same rule for every kind: see ``chosen``.
-SPACES: Mapping[str, Mapping[str, Space]] = {}
+SPACES: Mapping[str, Mapping[str, Space]] = {"mve": MVE_SPACES, "thumb": THUMB_SPACES}
 
 
 def space(graph: Graph, operator: Operator, core: str) -> tuple[Candidate, ...]:

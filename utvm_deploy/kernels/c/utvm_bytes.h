@@ -13,6 +13,9 @@ static inline int8_t *utvm_bytes_copy(int8_t *to, const int8_t *from, int32_t co
                      : "lr", "q0", "cc", "memory");
 #else
     int32_t n = 0;
+    for (; n + 16 <= count; n += 16) {
+        __builtin_memcpy(to + n, from + n, 16);
+    }
     for (; n + 4 <= count; n += 4) {
         __builtin_memcpy(to + n, from + n, 4);
     }
@@ -37,7 +40,15 @@ static inline int8_t *utvm_bytes_fill(int8_t *to, int32_t value, int32_t count) 
                      : [count] "r"(count), [value] "r"(value)
                      : "lr", "q0", "cc", "memory");
 #else
-    for (int32_t n = 0; n < count; n++) {
+    const uint32_t word = (uint32_t)(uint8_t)value * 0x01010101u;
+    int32_t n = 0;
+    for (; n + 16 <= count; n += 16) {
+        __builtin_memcpy(to + n, &word, 4);
+        __builtin_memcpy(to + n + 4, &word, 4);
+        __builtin_memcpy(to + n + 8, &word, 4);
+        __builtin_memcpy(to + n + 12, &word, 4);
+    }
+    for (; n < count; n++) {
         to[n] = (int8_t)value;
     }
 #endif

@@ -91,7 +91,8 @@ def thumb_conv2d_call(
 ) -> KernelCall:
     """The call instead of the generic one; ``weights`` are [outputs, rows, columns, inputs]."""
     outputs, inputs = weights.shape[0], weights.shape[3]
-    tile = tile_for(candidate)
+    count = window.batch * window.output_height * window.output_width
+    tile = tile_for(candidate, count, outputs, weights[0].size)
     pixels = candidate.number("pixels") if candidate else None
     packed = (
         ConstantArgument("weights", gemm.pack_weights(weights.reshape(outputs, -1), tile)),
@@ -113,7 +114,7 @@ def thumb_dense_call(
 ) -> KernelCall:
     """A fully connected layer; ``scales`` as ``wide_scaling`` gives them, one or one an output."""
     outputs, inputs = weights.shape
-    tile = tile_for(candidate or Candidate.of("thumb", tile="1x4" if batch == 1 else "2x4"))
+    tile = tile_for(candidate, batch, outputs, inputs)
     is_one = len(scales) == 1
     tile = replace(tile, rounding=gemm.WIDE if is_one else gemm.WIDE_EACH)
     rows = [bias] if is_one else [bias, *np.array(scales).T]
@@ -127,11 +128,11 @@ def thumb_dense_call(
     return gathered_conv2d_call(call, kernel, packed, 0)
 
 
-def tile_for(candidate: Candidate | None) -> gemm.Tile:
-    """The register tile that a candidate asks for."""
+def tile_for(candidate: Candidate | None, count: int, channels: int, depth: int) -> gemm.Tile:
+    """The register tile that a candidate asks for, or the best of those that it leaves open."""
     label = candidate.choice("tile") if candidate else None
     step = candidate.number("step") if candidate else None
-    for tile in gemm.TILES:
-        if (label or gemm.TILES[0].label) == tile.label and (step or 4) == tile.step:
-            return tile
-    raise UnsupportedOperator(f"no register tile {label} with step {step}")
+    tiles = [t for t in gemm.TILES if label in (None, t.label) and step in (None, t.step)]
+    if not tiles:
+        raise UnsupportedOperator(f"no register tile {label} with step {step}")
+    return gemm.best_tile(tiles, count, channels, depth)

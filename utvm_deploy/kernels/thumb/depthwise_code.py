@@ -2,7 +2,8 @@
 
 A weight is loaded once for four pixels. Where windows of three columns lie one pixel apart, the
 pixels are, too: six columns serve four windows of three, with the weights of a row in registers.
-What is left of a row of pixels is done with the last four again; rows of fewer go one by one.
+Two or three pixels that are left of a row are done with the last four again; one is done alone,
+as are all of shorter rows.
 
 Layouts:
     weights  int8  [channel][tap]
@@ -135,9 +136,11 @@ class _Writer:
         self._tile(PIXELS, 10)
         r.plain(
             f"ldr r2, [sp, #{_LEFT}]",
-            f"subs r2, #{PIXELS}",
-            "beq 4f",
             f"mov r3, #{PIXELS}",
+            "subs r2, r3",
+            "beq 4f",
+            "cmp r2, #1",
+            "beq 5f",
             f"cmp r2, #{PIXELS}",
             "itt lt",  # the last four again
             "movlt r3, r2",
@@ -146,6 +149,9 @@ class _Writer:
         )
         self._advance()
         r.plain("b 2b")
+        r.label("5")
+        r.plain(f"str r2, [sp, #{_LEFT}]")
+        self._advance()
         r.label("3")  # one more pixel
         self._tile(1, 20)
         r.plain("mov r3, #1")

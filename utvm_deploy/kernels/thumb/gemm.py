@@ -27,6 +27,8 @@ import numpy as np
 from utvm_deploy.cores.timing_m4 import CORTEX_M4
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.dsp.assembly import Instruction, load, multiply_add
+from utvm_deploy.kernels.dsp.order import cycles as cycles_of
+from utvm_deploy.kernels.dsp.order import ordered
 from utvm_deploy.kernels.dsp.routine import Routine
 from utvm_deploy.kernels.naked import naked_function
 from utvm_deploy.kernels.thumb.code import CONDITION, c_body, clamped, scaled, scaled_wide
@@ -93,7 +95,41 @@ class Tile:
         return f"utvm_thumb_gemm{self.rounding}_{self.label}_{self.step}"
 
 
-TILES = (Tile(2, 4), Tile(3, 2), Tile(2, 3), Tile(1, 4), Tile(2, 2), Tile(2, 4, 8))
+#: Those that fit the registers and are ever the best of them.
+TILES = tuple(
+    Tile(pixels, channels, step)
+    for pixels, channels in ((2, 4), (2, 3), (3, 2), (1, 4), (2, 2))
+    for step in (8, 4)
+)
+#: Of a turn of the inner loop: its end's load, the step of a pointer, comparison, taken branch.
+_TURN_CYCLES = 2 + 1 + 1 + 3
+#: About what a tile takes beside its products: pointers, then each output's requantization.
+_TILE_CYCLES = 60
+_OUTPUT_CYCLES = 14
+
+
+def best_tile(tiles: Sequence[Tile], count: int, channels: int, depth: int) -> Tile:
+    """The fastest for so many pixels, by the cycles of its loops."""
+    return min(tiles, key=lambda tile: _cost(tile, count, channels, depth))
+
+
+def _cost(tile: Tile, count: int, channels: int, depth: int) -> int:
+    whole, rest = divmod(count, tile.pixels)
+    groups = -(-channels // tile.channels)
+    return groups * (
+        whole * _tile_cost(tile, tile.pixels, depth) + rest * _tile_cost(tile, 1, depth)
+    )
+
+
+@lru_cache(maxsize=256)
+def _tile_cost(tile: Tile, pixels: int, depth: int) -> int:
+    cycles = _TILE_CYCLES + _OUTPUT_CYCLES * pixels * tile.channels
+    steps, rest = divmod(depth, tile.step)
+    for step, turns in ((tile.step, steps), (1, rest)):
+        if turns:
+            code = ordered(loop_code(tile, pixels, step), CORTEX_M4, is_loop=True)
+            cycles += turns * (cycles_of(code, CORTEX_M4) + _TURN_CYCLES)
+    return cycles
 
 
 def pack_weights(weights: Array, tile: Tile) -> Array:
@@ -132,20 +168,48 @@ def gemm_text(tile: Tile) -> str:
     return naked_function(tile.function, PARAMETERS, _Writer(tile).lines(), body, CONDITION)
 
 
+def _registers(tile: Tile) -> tuple[tuple[str, ...], list[list[str]], list[str]]:
+    """Pointers to pixels, sums by pixel and channel, and what is left for bytes.
+
+    r0 and, with more than one pixel, r2 and r3 point at pixels; r1 at weights.
+    """
+    pointers = ("r0", "r2", "r3")[: tile.pixels]
+    registers = [f"r{n}" for n in range(4, 12)]
+    count = tile.pixels * tile.channels
+    sums = [registers[p * tile.channels : (p + 1) * tile.channels] for p in range(tile.pixels)]
+    free = [r for r in ("r2", "r3") if r not in pointers]
+    return pointers, sums, [*free, *registers[count:], "r12", "lr"]
+
+
+def loop_code(tile: Tile, pixels: int, step: int) -> list[Instruction]:
+    """The products of a turn of the inner loop, without its end."""
+    pointers, sums, free = _registers(tile)
+    code: list[Instruction] = []
+    for k in range(1, step + 1):
+        xs, ring = free[:pixels], free[pixels:]
+        # All pixels' bytes, then as many weights as there are registers at a time.
+        code += [
+            load(x, pointer, k, size="sb", write_back=k == step)
+            for x, pointer in zip(xs, pointers, strict=False)
+        ]
+        for first in range(0, tile.channels, len(ring)):
+            some = list(range(first, min(first + len(ring), tile.channels)))
+            code += [load(ring[c - first], "r1", tile.channels * k + c, size="sb") for c in some]
+            code += [
+                multiply_add("mla", sums[p][c], xs[p], ring[c - first], sums[p][c])
+                for c in some
+                for p in range(pixels)
+            ]
+    return code
+
+
 class _Writer:
     """Writes the function for a tile."""
 
     def __init__(self, tile: Tile) -> None:
         self.tile = tile
         self.routine = Routine(CORTEX_M4)
-        # r0 and, with more than one pixel, r2 and r3 point into pixels; r1 at weights.
-        self.pointers = ("r0", "r2", "r3")[: tile.pixels]
-        registers = [f"r{n}" for n in range(4, 12)]
-        count = tile.pixels * tile.channels
-        self.sums = [registers[p * tile.channels : (p + 1) * tile.channels]
-                     for p in range(tile.pixels)]  # fmt: skip
-        free = [r for r in ("r2", "r3") if r not in self.pointers]
-        self.bytes = [*free, *registers[count:], "r12", "lr"]
+        self.pointers, self.sums, _ = _registers(tile)
 
     def lines(self) -> list[str]:
         r, tile = self.routine, self.tile
@@ -250,27 +314,8 @@ class _Writer:
 
     def _loop(self, pixels: int, label: int, step: int) -> None:
         r, channels = self.routine, self.tile.channels
-        code: list[Instruction] = []
-        for k in range(1, step + 1):
-            # Every byte register in turn: the longer one is left alone, the more loads can come
-            # one behind the other.
-            ring = list(self.bytes)
-            last = k == step
-            xs = []
-            for pointer in self.pointers[:pixels]:
-                x = ring.pop(0)
-                xs.append(x)
-                code.append(load(x, pointer, k, size="sb", write_back=last))
-            for c in range(channels):
-                w = ring[c % len(ring)]
-                offset = channels * (k - 1) + c + channels
-                code.append(load(w, "r1", offset, size="sb"))
-                code += [
-                    multiply_add("mla", self.sums[p][c], xs[p], w, self.sums[p][c])
-                    for p in range(pixels)
-                ]
         r.label(f"{label}", is_loop=True)
-        r.straight(code, is_loop=True)
+        r.straight(loop_code(self.tile, pixels, step), is_loop=True)
         r.plain(
             f"ldr r12, [sp, #{_END}]",
             f"adds r1, #{channels * step}",
@@ -311,6 +356,11 @@ class _Writer:
             f"ldr r12, [sp, #{_CHANNELS_LEFT}]",
         )
         r.plain(*["add r0, r2"] * pixels)
+        r.plain(f"cmp r12, #{channels}", f"blt {label + 5}f")
+        for registers in self.sums[:pixels]:
+            r.plain(*(f"strb {one}, [r1, #{c}]" for c, one in enumerate(registers)), "add r1, r3")
+        r.plain(f"b {label + 6}f")
+        r.label(f"{label + 5}")  # fewer channels
         for p in range(pixels):
             for c in range(channels):
                 if c:
@@ -319,6 +369,7 @@ class _Writer:
                 else:
                     r.plain(f"strb {self.sums[p][c]}, [r1]")
             r.plain("add r1, r3")
+        r.label(f"{label + 6}")
         r.plain(
             f"ldr r2, [sp, #{_LEFT}]",
             f"strd r0, r1, [sp, #{_X}]",
