@@ -139,6 +139,30 @@ def write_additions(path: Path) -> ModelWriter:
     return m
 
 
+# height, width, channels, window, stride, padding
+POOLS = [
+    (5, 7, 4, (3, 3), 2, "SAME"),
+    (4, 4, 70, (2, 2), 2, "VALID"),
+    (25, 5, 64, (25, 5), 25, "VALID"),
+    (1, 1, 9, (1, 1), 1, "SAME"),
+    (6, 3, 37, (5, 2), (1, 2), "SAME"),
+    (17, 15, 5, (17, 15), 1, "VALID"),
+    (3, 8, 32, (3, 3), 1, "SAME"),
+]
+
+
+def write_pools(path: Path) -> ModelWriter:
+    rng = np.random.default_rng(24)
+    m = ModelWriter()
+    for index, (height, width, channels, window, stride, padding) in enumerate(POOLS):
+        x = m.input((1, height, width, channels), 0.05, int(rng.integers(-128, 128)))
+        activation = ACTIVATIONS[index % len(ACTIVATIONS)]
+        for pool in (m.average_pool, m.max_pool):
+            m.output(pool(x, window, stride=stride, padding=padding, activation=activation))
+    m.save(path)
+    return m
+
+
 def random_inputs(model: ModelWriter, seed: int) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
     return [
@@ -186,6 +210,17 @@ def test_odd_additions_on_cores(device: Device, tmp_path: Path) -> None:
     skip_without_dsp(device)
     path = tmp_path / "additions.tflite"
     compare_on(device, path, write_additions(path))
+
+
+def test_odd_pools_on_cores(device: Device, tmp_path: Path) -> None:
+    skip_without_dsp(device)
+    path = tmp_path / "pools.tflite"
+    compare_on(device, path, write_pools(path))
+
+
+def test_odd_pools_in_plain_c(tmp_path: Path) -> None:
+    model = write_pools(tmp_path / "pools.tflite")
+    assert check(model, tmp_path, core="cortex-m7") == 2 * len(POOLS)
 
 
 def test_odd_additions_in_plain_c(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from utvm_deploy.kernels.dsp.conv2d import dsp_conv2d_call
 from utvm_deploy.kernels.dsp.dense import dsp_dense_call
 from utvm_deploy.kernels.dsp.depthwise import dsp_depthwise_call
 from utvm_deploy.kernels.dsp.planes import dsp_planes_call
+from utvm_deploy.kernels.dsp.pool import dsp_pool_call
 from utvm_deploy.kernels.dsp.scaling import (
     LARGEST_SHIFT,
     SMALLEST_SHIFT,
@@ -36,6 +37,7 @@ from utvm_deploy.kernels.operands import (
     output_of,
     quantization_of,
 )
+from utvm_deploy.kernels.pool import Pool2D
 from utvm_deploy.kernels.quantize import fold_input_offset, quantize_multipliers, requantized
 from utvm_deploy.kernels.window import Window
 
@@ -163,6 +165,19 @@ def lower_add(
     return dsp_add_call(call, sides, table, scaling, count)
 
 
+def lower_pool(
+    graph: Graph,
+    operator: Operator,
+    call: KernelCall,
+    core: str,
+    candidate: Candidate | None = None,
+) -> KernelCall | str:
+    """AVERAGE_POOL_2D and MAX_POOL_2D."""
+    kernel = call.kernel
+    assert isinstance(kernel, Pool2D)
+    return dsp_pool_call(call, kernel.window, kernel.channels, kernel.is_average)
+
+
 def _convolution(
     graph: Graph,
     operator: Operator,
@@ -194,7 +209,9 @@ def _scaling(graph: Graph, operator: Operator, weights: Array) -> Scaling | str:
 
 DSP_LOWERINGS: Mapping[str, DspLowering] = {
     "ADD": lower_add,
+    "AVERAGE_POOL_2D": lower_pool,
     "CONV_2D": lower_conv2d,
     "DEPTHWISE_CONV_2D": lower_depthwise,
     "FULLY_CONNECTED": lower_fully_connected,
+    "MAX_POOL_2D": lower_pool,
 }
