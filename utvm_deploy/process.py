@@ -50,6 +50,8 @@ TOOLS: Mapping[str, tuple[str, str]] = {
         "sudo apt install gcc-arm-none-eabi libnewlib-arm-none-eabi",
     ),
     "arm-none-eabi-objcopy": ("convert images", "sudo apt install binutils-arm-none-eabi"),
+    "dtc": ("compile device trees", "sudo apt install device-tree-compiler"),
+    "qemu-system-i386": ("run emulated boards", "sudo apt install qemu-system-x86"),
     "qemu-system-arm": ("run emulated boards", "sudo apt install qemu-system-arm"),
     "openocd": ("flash boards", "sudo apt install openocd"),
     "pyocd": ("flash boards", "pip install pyocd"),

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypedDict
 
-from utvm_deploy.board import Board, load_board
+from utvm_deploy.board import Board, load_board, with_template
 from utvm_deploy.errors import UtvmError
 
 #: What ``add_subparsers`` returns; argparse keeps the class private.
@@ -74,6 +74,12 @@ def add_board(parser: argparse.ArgumentParser, *, port: bool = False, needed: bo
             "--link",
             help="monitor, debug or monitor+debug; default: as the board's file has it",
         )
+        parser.add_argument(
+            "--template",
+            default=os.environ.get("UTVM_TEMPLATE"),
+            help="what images are made from, such as zephyr; default: $UTVM_TEMPLATE, then the "
+            "first that the board's file names",
+        )
 
 
 class Connection(TypedDict):
@@ -107,5 +113,5 @@ def keep_model(model: Path, *outputs: Path | None) -> None:
 
 
 def board_of(args: argparse.Namespace) -> Board:
-    """The board that the command line names."""
-    return load_board(args.board)
+    """The board that the command line names, with the template that it asks for."""
+    return with_template(load_board(args.board), getattr(args, "template", None))

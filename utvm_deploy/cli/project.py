@@ -16,7 +16,6 @@ from utvm_deploy.cli.compile_options import (
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.reports import memory_line
 from utvm_deploy.compiler.library_format import read_library
-from utvm_deploy.compiler.options import ARENA, AUTO
 from utvm_deploy.probe import flash_image
 from utvm_deploy.project import build_project, check_fits, create_project
 
@@ -63,9 +62,6 @@ def run_create(args: argparse.Namespace, out: Output) -> int:
             compiled = read_library(args.model)
         else:
             options = compile_options(args, board)
-            if args.scratch == AUTO and args.template not in (None, board.project.templates[0]):
-                # The board file speaks of the first template's stack; another has its own.
-                options["scratch"] = ARENA
             compiled = utvm_deploy.compile(args.model, board, name=args.name, **options)
         check_fits(compiled, board)
         directory = create_project(compiled, board, args.directory, args.template)

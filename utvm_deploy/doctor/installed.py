@@ -63,6 +63,8 @@ def _programs(board: Board | None) -> list[Check]:
 
 def _programs_of(board: Board) -> Sequence[str]:
     programs = ["cmake", board.cpu.facts.compiler]
+    if board.template == "zephyr":
+        programs += ["ninja", "dtc"]
     # CMake drives whichever of the two is there.
     programs.append("ninja" if shutil.which("ninja") or not shutil.which("make") else "make")
     if board.emulator is not None:

@@ -30,9 +30,9 @@ PROBE_TIMEOUT_S = 60.0
 # Where Zephyr's build leaves the image.
 ZEPHYR_ELF_FILE = Path("zephyr") / "zephyr.elf"
 
-# What Zephyr's build scripts import, and the packages that have it.
-_PYTHON_MODULES = ("elftools", "yaml", "pykwalify", "packaging", "jsonschema")
-_PYTHON_PACKAGES = "west pyelftools pyyaml pykwalify packaging jsonschema"
+# What the build scripts of every release import; the tree says what it needs in all.
+_PYTHON_MODULES = ("elftools", "yaml", "packaging")
+_REQUIREMENTS = Path("scripts") / "requirements-base.txt"
 
 _FIRST_ERROR = re.compile(
     r"^.*(?:\berror: |undefined reference|multiple definition|CMake Error|will not fit).*$",
@@ -91,13 +91,12 @@ def find_zephyr() -> Zephyr:
         for key in ("VERSION_MAJOR", "VERSION_MINOR", "PATCHLEVEL")
         if (match := re.search(rf"^{key} *= *(\d+)", text, re.MULTILINE))
     ]
-    process.find_tool("cmake")
-    process.find_tool("ninja")
-    process.find_tool("dtc")
-    return Zephyr(base.resolve(), _find_python(), ".".join(parts))
+    for program in ("cmake", "ninja", "dtc"):
+        process.find_tool(program)
+    return Zephyr(base.resolve(), _find_python(base), ".".join(parts))
 
 
-def _find_python() -> str:
+def _find_python(base: Path) -> str:
     """The first Python that has what Zephyr's scripts import: west's own, ours, the system's."""
     candidates = [sys.executable, "python3"]
     with contextlib.suppress(MissingTool):
@@ -113,7 +112,7 @@ def _find_python() -> str:
     raise MissingTool(
         "the Python packages of Zephyr's build scripts",
         "build Zephyr applications",
-        f"pip install {_PYTHON_PACKAGES}",
+        f"pip install -r {base / _REQUIREMENTS}",
     )
 
 
@@ -142,8 +141,8 @@ def build_application(directory: Path, build: Path, board: Board, log: Path) -> 
 def _step(
     argv: list[str], timeout_s: float, zephyr: Zephyr, board: Board, log: Path, what: str
 ) -> None:
-    # CFLAGS of the environment would reach the kernel.
-    env = {"CFLAGS": "", "LDFLAGS": "", "ZEPHYR_BASE": str(zephyr.base)}
+    # CFLAGS and LDFLAGS of the environment Zephyr passes over by itself.
+    env = {"ZEPHYR_BASE": str(zephyr.base)}
     done = process.run(argv, timeout_s=timeout_s, env=env, log_path=log)
     if done.timed_out:
         raise BuildError(f"{what} for {board.name} took longer than {timeout_s:g} s", log)

@@ -1,0 +1,231 @@
+"""Zephyr applications built and run for real, in QEMU: what the ordinary suite cannot look at."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from zephyr_apps import build_by_cmake, console_of, zephyr_board
+
+import utvm_deploy
+from utvm_deploy.bench.profile import profile
+from utvm_deploy.bench.samples import load_golden, random_samples
+from utvm_deploy.bench.verify import verify
+from utvm_deploy.board import Board
+from utvm_deploy.cli.main import main
+from utvm_deploy.device import Device
+from utvm_deploy.errors import DeviceFault, TaskTimeout
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.paths import data_dir
+from utvm_deploy.project import build_image, build_project, create_project
+from utvm_deploy.project.zephyr_build import Zephyr
+
+DIGITS = data_dir("models") / "digits.tflite"
+EXAMPLE = data_dir("models").parent / "examples" / "zephyr_digits"
+EMULATED = ("qemu_x86", "mps2_an385", "mps2_an521", "mps3_an547")
+REAL = ("nucleo_f746zg", "stm32f746g_disco")
+MODELS = ("ad01_int8", "kws_ref_model", "pretrainedResnet_quant", "vww_96_int8")
+SOAK_CALLS = 10_000
+
+pytestmark = [pytest.mark.emulator, pytest.mark.slow, pytest.mark.usefixtures("zephyr")]
+
+#: One good function, and some that must not take the runtime down.
+FUNCTIONS = """
+#include <stdint.h>
+#include <string.h>
+static const int32_t steps[4] = {1, 2, 3, 4};
+void add(int32_t *x, int32_t n) { for (int32_t i = 0; i < n; i++) x[i] += steps[i & 3]; }
+void scale(float *x) { x[0] *= 1.5f; }
+void copy(uint8_t *to, const uint8_t *from, uint32_t n) { memcpy(to, from, n); }
+void stray(void) { *(volatile int *)(uintptr_t)0xfffffff0u = 1; }
+void illegal(void) { __builtin_trap(); }
+void spin(void) { for (;;) __asm__ volatile(""); }
+"""
+
+
+@pytest.fixture(params=EMULATED)
+def zephyr_name(request: pytest.FixtureRequest) -> str:
+    """Each emulated board in turn."""
+    return str(request.param)
+
+
+@pytest.fixture
+def board(zephyr_name: str) -> Board:
+    return zephyr_board(zephyr_name)
+
+
+@pytest.fixture
+def device(board: Board) -> Iterator[Device]:
+    with utvm_deploy.connect(board) as connected:
+        yield connected
+
+
+@pytest.mark.parametrize("zephyr_name", ["qemu_x86", "mps3_an547"], indirect=True)
+@pytest.mark.parametrize("name", MODELS)
+def test_every_byte_and_layer(name: str, device: Device, shared_models: Path) -> None:
+    path = shared_models / f"{name}.tflite"
+    samples = load_golden(shared_models / f"{name}.golden.npz", load_model(path))
+    found = verify(device.load(utvm_deploy.compile(path, device.board)), path, samples)
+    assert found.ok, found
+    assert found.samples_run == len(samples.inputs)
+
+
+def test_modules_run_and_their_faults_end_them_alone(device: Device) -> None:
+    module = device.load_module(FUNCTIONS)
+    x = device.tensor(np.arange(6, dtype=np.int32))
+    module["add"](x, 6)
+    np.testing.assert_array_equal(x.numpy(), [1, 3, 5, 7, 5, 7])
+    real = device.tensor(np.array([3.0], np.float32))
+    module["scale"](real)
+    assert real.numpy()[0] == 4.5
+    for name in ("stray", "illegal"):
+        with pytest.raises(DeviceFault, match=rf"{name}\(\)"):
+            module[name]()
+            device.sync()
+    module["spin"]()
+    with pytest.raises(TaskTimeout):
+        device.sync()
+    module["add"](x, 6)
+    np.testing.assert_array_equal(x.numpy(), [2, 5, 8, 11, 6, 9])
+
+
+def test_every_byte_value_crosses_the_uart(device: Device) -> None:
+    rng = np.random.default_rng(1)
+    sent = np.concatenate([np.arange(256), rng.integers(0, 256, 65_280)]).astype(np.uint8)
+    np.testing.assert_array_equal(device.tensor(sent).numpy(), sent)
+
+
+def test_a_reset_is_noticed_and_survived(device: Device) -> None:
+    nonces = [device.hello.nonce]
+    for _ in range(3):
+        device.reset()
+        nonces.append(device.hello.nonce)
+    assert len(set(nonces)) == len(nonces)
+
+
+@pytest.mark.parametrize("zephyr_name", ["qemu_x86"], indirect=True)
+def test_instruction_counts_are_identical_over_20_runs(board: Board) -> None:
+    compiled = utvm_deploy.compile(DIGITS, board)
+    samples = random_samples(load_model(DIGITS), 1)
+    counts = set()
+    for _ in range(4):
+        with utvm_deploy.connect(board) as device:
+            assert device.hello.tick_unit == "instructions"
+            model = device.load(compiled)
+            for _ in range(5):
+                counts.add(tuple(layer.ticks for layer in profile(model, samples).layers))
+    assert len(counts) == 1
+
+
+@pytest.mark.parametrize("zephyr_name", ["qemu_x86"], indirect=True)
+def test_the_command_line_is_the_same(
+    board: Board, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = tmp_path / "records.jsonl"
+    assert main(["verify", str(DIGITS), "--board", board.name, "--samples", "2"]) == 0
+    arguments = ["--board", board.name, "--trials", "6", "--records", str(records)]
+    assert main(["tune", str(DIGITS), *arguments]) == 0
+    assert records.read_text().count("instructions") >= 6
+    assert main(["profile", str(DIGITS), "--board", board.name, "--records", str(records)]) == 0
+    assert "instructions" in capsys.readouterr().out
+    assert main(["verify", str(DIGITS), "--board", "mps2_an385", "--template", "zephyr"]) == 0
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_images_for_real_boards_build(
+    name: str, tmp_path: Path, shared_models: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    board = zephyr_board(name)
+    for model in MODELS:
+        compiled = utvm_deploy.compile(shared_models / f"{model}.tflite", board)
+        image = build_image(compiled, board)
+        assert compiled.arena_bytes <= image.workspace_bytes
+        assert image.flash_bytes <= board.main_flash.size
+        assert image.ram_bytes < board.main_ram.size - image.workspace_bytes
+        with capsys.disabled():
+            print(
+                f"\n{model} on {name}: flash {image.flash_bytes:,} bytes, RAM "
+                f"{image.ram_bytes:,} bytes beside the arena's {compiled.arena_bytes:,}"
+            )
+
+
+def test_another_model_does_not_rebuild_the_kernel(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    board = zephyr_board("qemu_x86")
+    tree, kernel = tmp_path / "tree", tmp_path / "tree/build/zephyr/kernel/libkernel.a"
+
+    def build(model: Path, name: str) -> float:
+        compiled = utvm_deploy.compile(model, board, name=name)
+        create_project(compiled, board, tree)
+        begin = time.monotonic()
+        build_project(tree)
+        return time.monotonic() - begin
+
+    clean_s = build(DIGITS, "model")
+    made = kernel.stat().st_mtime_ns
+    again_s = build(data_dir("models") / "cifar10_cnn.tflite", "model")
+    renamed_s = build(DIGITS, "digits")
+    assert kernel.stat().st_mtime_ns == made
+    with capsys.disabled():
+        print(
+            f"\nbuild on {board.name}: clean {clean_s:.1f} s, another model {again_s:.1f} s, "
+            f"a model of another name {renamed_s:.1f} s"
+        )
+
+
+def test_a_project_stands_alone(tmp_path: Path) -> None:
+    board = zephyr_board("qemu_x86")
+    tree = create_project(utvm_deploy.compile(DIGITS, board), board, tmp_path / "tree")
+    elf = build_by_cmake(tree, tmp_path / "build", "-DCONF_FILE=prj_standalone.conf")
+    assert "digits: output " in console_of(board, elf, until="cycles")
+
+
+def test_a_bundle_is_a_module_of_an_application(tmp_path: Path, zephyr: Zephyr) -> None:
+    board = zephyr_board("qemu_x86")
+    module = tmp_path / "digits"
+    arguments = ["--board", board.name, "-o", str(module), "--format", "zephyr", "--name", "digits"]
+    assert main(["bundle", str(DIGITS), *arguments]) == 0
+    elf = build_by_cmake(
+        EXAMPLE, tmp_path / "build", "-DBOARD=qemu_x86", f"-DDIGITS_MODULE={module}"
+    )
+    assert "10 of 10 right" in console_of(board, elf, until="right")
+
+
+def test_west_builds_it_too(tmp_path: Path, zephyr: Zephyr) -> None:
+    west = Path(zephyr.python).with_name("west")
+    if not west.is_file():
+        pytest.skip("no west beside the Python that Zephyr's scripts run with")
+    top = subprocess.run([west, "topdir"], cwd=zephyr.base, capture_output=True, check=False)
+    if top.returncode:
+        pytest.skip("ZEPHYR_BASE is no part of a west workspace")
+    board = zephyr_board("mps2_an385")
+    tree = create_project(utvm_deploy.compile(DIGITS, board), board, tmp_path / "tree")
+    argv = [west, "build", "-b", "mps2/an385", "-d", tmp_path / "build", tree]
+    done = subprocess.run(argv, cwd=zephyr.base, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "build" / "zephyr" / "zephyr.elf").is_file()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("zephyr_name", ["qemu_x86", "mps3_an547"], indirect=True)
+def test_ten_thousand_calls_without_a_loss(
+    device: Device, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = device.load_module(FUNCTIONS)
+    add = module["add"]
+    x = device.tensor(np.zeros(4, np.int32))
+    begin = time.monotonic()
+    for number in range(1, SOAK_CALLS + 1):
+        add(x, 4)
+        # One exchange for each call, and its result looked at now and then.
+        device.sync()
+        if number % 500 == 0:
+            np.testing.assert_array_equal(x.numpy(), number * np.arange(1, 5))
+    with capsys.disabled():
+        seconds = time.monotonic() - begin
+        print(f"\n{SOAK_CALLS:,} calls on {device.board.name}: none lost, {seconds:.0f} s")
