@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from utvm_deploy.errors import ModelError, UnsupportedOperator
 from utvm_deploy.graph.model import Tensor
 
+#: Outputs that a message names.
+MAX_NAMED = 4
+
 
 @dataclass(frozen=True, eq=False)
 class ModelFile:
@@ -37,7 +40,10 @@ class SourceOperator:
     @property
     def place(self) -> str:
         """Where we are, for messages: index, kind and what the operator makes."""
-        made = ", ".join(f"'{self.tensors[i].name}'" for i in self.outputs) or "nothing"
+        made = ", ".join(f"'{self.tensors[i].name}'" for i in self.outputs[:MAX_NAMED])
+        if len(self.outputs) > MAX_NAMED:
+            made += f" and {len(self.outputs) - MAX_NAMED} more"
+        made = made or "nothing"
         return f"operator {self.index} ({self.kind}), which makes {made}"
 
     def damaged(self, why: str) -> ModelError:

@@ -191,9 +191,8 @@ def _text(raw: bytes | None, what: str) -> str:
         )
     # Names end up in messages and C comments: one line, printable.
     decoded = raw.decode("utf-8", errors="replace")
-    if decoded.isprintable():
-        return decoded
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in decoded)
+    odd = {ord(c): "\N{REPLACEMENT CHARACTER}" for c in set(decoded) if not c.isprintable()}
+    return decoded.translate(odd) if odd else decoded
 
 
 def _buffer(data: bytes, buffer: Any, index: int) -> Array | None:
