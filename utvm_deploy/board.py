@@ -7,7 +7,6 @@ desk (serial port, probe) is bench_file.py's. What comes out is board_facts.py's
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,18 +24,15 @@ from utvm_deploy.board_facts import (
     Project,
     Region,
     Timer,
-    UsbId,
     Zephyr,
 )
+from utvm_deploy.board_probe import read_probe
 from utvm_deploy.cores.core import CORES
 from utvm_deploy.cores.timings import TIMINGS
 from utvm_deploy.errors import BoardError
 from utvm_deploy.paths import data_dir
 from utvm_deploy.probe_programs import (
-    IMAGE_FORMATS,
     PROBE_PROGRAMS,
-    Action,
-    ProbeCommands,
 )
 from utvm_deploy.toml_table import Table, did_you_mean, read_toml
 
@@ -58,6 +54,7 @@ DEFAULT_LINK = Link(kinds=(MONITOR_LINK,), baud=115_200)
 DEFAULT_PROBE = Probe(kinds=("west",), commands=(PROBE_PROGRAMS["west"].for_board({}),))
 FPUS = ("none", "single", "double")
 REGION_KINDS = ("flash", "ram", "tcm")
+PARTS_OF_FLASH = ("code", "constants")
 TICK_UNITS = ("cycles", "instructions", "nanoseconds")
 
 # What each driver of templates/baremetal wants to know; the values are whole numbers.
@@ -188,7 +185,7 @@ def _read_board(path: Path) -> Board:
         project=project,
         probe=DEFAULT_PROBE
         if is_short and not top.has("probe")
-        else _read_probe(
+        else read_probe(
             top.table("probe"),
             emulator is not None,
             max((r for r in memory if r.kind == "flash"), key=lambda r: r.size).address,
@@ -237,6 +234,7 @@ def _read_memory(top: Table) -> tuple[Region, ...]:
             executable=table.boolean("executable"),
             miss_cycles=_optional(table, "miss_cycles"),
             fetch_miss_cycles=_optional(table, "fetch_miss_cycles"),
+            alias=_optional(table, "alias"),
         )
         if not region.name.isidentifier():
             raise table.error("name", f"{region.name!r} must be letters, digits and underscores")
@@ -247,6 +245,8 @@ def _read_memory(top: Table) -> tuple[Region, ...]:
                 raise table.error("name", f"{region.name!r} is there twice")
             if region.address < other.end and other.address < region.end:
                 raise table.error("address", f"{region.name} overlaps {other.name}")
+        if region.alias is not None and region.kind != "flash":
+            raise table.error("alias", f"{region.name} is no flash; only flash has one here")
         regions.append(region)
         table.finish()
     if not any(region.kind == "flash" for region in regions):
@@ -322,6 +322,7 @@ def _read_project(table: Table, cpu: Cpu, memory: tuple[Region, ...], link: Link
         stack_bytes=stack_bytes,
         vectors=vectors,
         data=data,
+        through_alias=_read_through_alias(table, memory),
         zephyr=_read_zephyr(table) if "zephyr" in templates else None,
         uart=uart,
         timer=timer,
@@ -329,6 +330,16 @@ def _read_project(table: Table, cpu: Cpu, memory: tuple[Region, ...], link: Link
     )
     table.finish()
     return project
+
+
+def _read_through_alias(table: Table, memory: tuple[Region, ...]) -> tuple[str, ...]:
+    if not table.has("through_alias"):
+        return ()
+    chosen = table.strings("through_alias", PARTS_OF_FLASH)
+    flash = max((region for region in memory if region.kind == "flash"), key=lambda r: r.size)
+    if chosen and flash.alias is None:
+        raise table.error("through_alias", f"the region {flash.name} has no alias")
+    return chosen
 
 
 def _read_zephyr(table: Table) -> Zephyr:
@@ -352,77 +363,6 @@ def _read_zephyr(table: Table) -> Zephyr:
     )
     own.finish()
     return zephyr
-
-
-def _read_probe(table: Table, has_emulator: bool, flash_address: int) -> Probe:
-    kinds = table.strings("kinds")
-    if not kinds:
-        raise table.error("kinds", "must name at least one way to start an image")
-    own = {}
-    if table.has("commands"):
-        tables = table.table("commands")
-        own = {name: _read_commands(name, tables.table(name)) for name in tables.keys_present}
-    known = (CHILD_PROBE, EMULATOR_PROBE, *own, *PROBE_PROGRAMS)
-    commands: list[ProbeCommands] = []
-    for kind in kinds:
-        if kind not in known:
-            hint = did_you_mean(kind, known)
-            raise table.error("kinds", f"{kind!r} has no table commands.{kind}{hint}")
-        if kind in own:
-            commands.append(own[kind])
-        elif kind in PROBE_PROGRAMS:
-            program = PROBE_PROGRAMS[kind]
-            values = {"flash_address": f"0x{flash_address:08x}"}
-            if program.facts:
-                facts = table.table(kind)
-                values.update({fact: facts.text(fact) for fact in program.facts})
-                facts.finish()
-            commands.append(program.for_board(values))
-    if EMULATOR_PROBE in kinds and not has_emulator:
-        raise table.error("kinds", f"{EMULATOR_PROBE!r} needs the table [emulator]")
-    usb = tuple(_read_usb(one) for one in table.tables("usb")) if table.has("usb") else ()
-    table.finish()
-    return Probe(kinds=kinds, commands=tuple(commands), usb=usb)
-
-
-def _read_commands(name: str, table: Table) -> ProbeCommands:
-    """A flashing program that the board file describes itself."""
-
-    def strings(key: str) -> tuple[str, ...]:
-        return table.strings(key) if table.has(key) else ()
-
-    program, select = table.text("program"), table.strings("select")
-    server = None
-    if table.has("server"):
-        server = Action(
-            table.text("server_program") if table.has("server_program") else program,
-            table.strings("server"),
-            strings("server_select") or select,
-        )
-    commands = ProbeCommands(
-        name=name,
-        image_format=table.text("image_format", IMAGE_FORMATS),
-        flash=Action(program, table.strings("flash"), select, strings("flash_script")),
-        reset=Action(program, table.strings("reset"), select, strings("reset_script")),
-        server=server,
-    )
-    table.finish()
-    return commands
-
-
-def _read_usb(table: Table) -> UsbId:
-    text = table.text("id")
-    match = re.fullmatch(r"([0-9a-fA-F]{4}):([0-9a-fA-F]{4})", text)
-    if match is None:
-        raise table.error("id", f"{text!r} is not a USB id, such as '0483:374b'")
-    usb = UsbId(
-        vendor=int(match[1], 16),
-        product=int(match[2], 16),
-        product_name=table.text("product_name") if table.has("product_name") else "",
-        serial_prefix=table.text("serial_prefix") if table.has("serial_prefix") else "",
-    )
-    table.finish()
-    return usb
 
 
 def _read_link(table: Table) -> Link:

@@ -61,6 +61,8 @@ class Region:
     # of the cycle model.
     miss_cycles: int | None = None
     fetch_miss_cycles: int | None = None
+    # Where else the core sees the same memory, through another bus.
+    alias: int | None = None
 
     @property
     def end(self) -> int:
@@ -122,6 +124,8 @@ class Project:
     vectors: str | None
     # The region that data and stack go to, if that is not the largest RAM.
     data: str | None
+    # What of "code" and "constants" is read through the alias of the main flash.
+    through_alias: tuple[str, ...]
     zephyr: Zephyr | None  # None where that template is not offered
     # What the bare-metal template needs; None where it is not offered.
     uart: Driver | None

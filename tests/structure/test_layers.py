@@ -26,6 +26,7 @@ LAYERS = (
     ("records",),
     ("candidate",),
     ("board",),
+    ("board_probe",),
     ("board_facts",),
     ("cores", "bench_file", "probe_programs"),
     ("process", "toml_table", "files", "progress"),

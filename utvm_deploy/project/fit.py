@@ -8,6 +8,7 @@ from dataclasses import replace
 from utvm_deploy.board import Board
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.errors import CompileError
+from utvm_deploy.project.generated import ALIAS_SUFFIX
 from utvm_deploy.project.image import Image
 
 # What the runtime and its port take beside the stack; a test holds them against built images.
@@ -67,16 +68,25 @@ def check_image_fits(image: Image, arena_bytes: int, name: str) -> None:
 
 
 _OVERFLOW = re.compile(r"region [`'](?P<region>\w+)' overflowed by (?P<bytes>\d+) bytes?")
+# What it says of sections whose address the script computes.
+_BEYOND = re.compile(
+    r"address (?P<address>0x[0-9a-f]+) of .* is not within region [`'](?P<region>\w+)'"
+)
 
 
 def overflow_sentence(board: Board, linker_output: str) -> str | None:
     """One sentence for a linker's complaint about a full region; None if it has none."""
-    match = _OVERFLOW.search(linker_output)
-    if match is None:
+    found = [(match["region"], int(match["bytes"])) for match in _OVERFLOW.finditer(linker_output)]
+    for match in _BEYOND.finditer(linker_output):
+        region = board.region(match["region"].removesuffix(ALIAS_SUFFIX))
+        is_alias = match["region"] != region.name and region.alias is not None
+        begin = region.alias if is_alias and region.alias is not None else region.address
+        found.append((match["region"], int(match["address"], 16) - begin - region.size))
+    if not found:
         return None
-    region = board.region(match["region"])
+    name, over = max(found, key=lambda one: one[1])
+    region = board.region(name.removesuffix(ALIAS_SUFFIX))
     kind = "flash" if region.kind == "flash" else "RAM"
-    over = int(match["bytes"])
     return (
         f"the image needs {region.size + over:,} bytes of {kind}, and {board.name}'s region "
         f"{region.name} has {region.size:,} ({over:,} too many); use a smaller model or a board "

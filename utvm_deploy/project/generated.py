@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from string import Template
 
 from utvm_deploy.board_facts import Board, Driver, Region
@@ -16,6 +17,9 @@ from utvm_deploy.emulator import counters
 # The rights of runtime/utvm.h's regions.
 _READ_EXECUTE = "UTVM_RIGHT_READ | UTVM_RIGHT_EXECUTE"
 _READ_WRITE = "UTVM_RIGHT_READ | UTVM_RIGHT_WRITE"
+
+# What the linker calls a region at its other address.
+ALIAS_SUFFIX = "_alias"
 
 # What the host looks up in the ELF although nothing in the image refers to it.
 RUNTIME_ENTRY_POINTS = ("utvm_crc32_of", "utvm_fill", "utvm_fill_zones", "utvm_check_zones")
@@ -102,6 +106,9 @@ def _regions(board: Board) -> Iterator[str]:
         if region.kind != "flash" and region.executable:
             rights += " | UTVM_RIGHT_EXECUTE"
         yield f"0x{region.address:08x}u, 0x{region.end:08x}u, {rights}"
+        if region == board.main_flash and board.project.through_alias:
+            assert region.alias is not None
+            yield f"0x{region.alias:08x}u, 0x{region.alias + region.size:08x}u, {rights}"
 
 
 def linker_script(board: Board, template: str) -> str:
@@ -111,17 +118,76 @@ def linker_script(board: Board, template: str) -> str:
     used = f"(ld_data_region_used - ORIGIN({data.name}))"
     aligned = f"ALIGN(ld_data_region_used, MAX(32, (1 << LOG2CEIL({used})) / 8))"
     start = aligned if data == workspace else f"ORIGIN({workspace.name})"
-    width = max(len(region.name) for region in board.memory)
+    regions = list(board.memory)
+    flash = board.main_flash
+    if board.project.through_alias:
+        assert flash.alias is not None
+        regions.append(replace(flash, name=_alias_name(flash), address=flash.alias))
+        sections = _SECTIONS_THROUGH_ALIAS.substitute(
+            flash=flash.name,
+            code=_view(board, "code"),
+            constants=_view(board, "constants"),
+        )
+        data_at, data_load = " AT(ld_data_at)", ""
+    else:
+        sections = _SECTIONS.substitute(flash=flash.name)
+        data_at, data_load = "", f" AT > {flash.name}"
+    width = max(len(region.name) for region in regions)
     return Template(template).substitute(
         board=board.name,
-        memory="\n".join(_memory_line(region, width) for region in board.memory),
+        memory="\n".join(_memory_line(region, width) for region in regions),
         vectors=board.vector_flash.name,
-        flash=board.main_flash.name,
+        flash_sections=sections,
+        data_at=data_at,
+        data_load=data_load,
         data=data.name,
         workspace=workspace.name,
         workspace_start=start,
         stack_bytes=board.project.stack_bytes,
     )
+
+
+_CODE = """        KEEP(*(.text.utvm_debug_run)) /* called by a debugger only */
+        *(.text .text.*)"""
+
+_SECTIONS = Template(f"""\
+    .text :
+    {{
+{_CODE}
+        *(.rodata .rodata.*)
+        . = ALIGN(4);
+    }} > $flash
+
+    .ARM.exidx : {{ *(.ARM.exidx .ARM.exidx.*) }} > $flash
+""")
+
+# Written at one address, seen at another: what is written follows on itself.
+_SECTIONS_THROUGH_ALIAS = Template(f"""\
+    ld_code_at = ALIGN(LOADADDR(.vectors) + SIZEOF(.vectors), 32);
+    .text (ld_code_at - ORIGIN($flash) + ORIGIN($code)) : AT(ld_code_at)
+    {{
+{_CODE}
+    }} > $code
+    ld_constants_at = ALIGN(ld_code_at + SIZEOF(.text), 32);
+    .rodata (ld_constants_at - ORIGIN($flash) + ORIGIN($constants)) : AT(ld_constants_at)
+    {{
+        *(.rodata .rodata.*)
+    }} > $constants
+    ld_exidx_at = ALIGN(ld_constants_at + SIZEOF(.rodata), 32);
+    .ARM.exidx ld_exidx_at : AT(ld_exidx_at) {{ *(.ARM.exidx .ARM.exidx.*) }} > $flash
+    ld_data_at = ALIGN(ld_exidx_at + SIZEOF(.ARM.exidx), 32);
+    ASSERT(ld_data_at + SIZEOF(.data) <= ORIGIN($flash) + LENGTH($flash),
+        "no flash is left for initial values")
+""")
+
+
+def _alias_name(flash: Region) -> str:
+    return f"{flash.name}{ALIAS_SUFFIX}"
+
+
+def _view(board: Board, part: str) -> str:
+    flash = board.main_flash
+    return _alias_name(flash) if part in board.project.through_alias else flash.name
 
 
 def _memory_line(region: Region, width: int) -> str:
