@@ -282,6 +282,17 @@ def _gain(ranked: list[Record]) -> float:
     return 1 - ranked[0].measurement.ticks_min / defaults[0] if defaults and defaults[0] else 0.0
 
 
+def compacted(records: Iterable[Record]) -> Iterator[Record]:
+    """What compiling needs of them: each kernel's fastest, and its default, by setting."""
+    groups: dict[tuple[Setting, str], list[Record]] = {}
+    for record in records:
+        if record.measurement.is_ok:
+            groups.setdefault((record.setting, record.kernel.key), []).append(record)
+    for _, some in sorted(groups.items(), key=lambda item: (item[0][0].unit, item[0][1])):
+        best = min(some, key=lambda r: (r.measurement.ticks_min, not r.is_default))
+        yield from dict.fromkeys([best, *(record for record in some if record.is_default)])
+
+
 def read_records(path: Path) -> Records:
     """Every readable record of a file; a last line that was cut is left out."""
     try:

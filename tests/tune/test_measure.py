@@ -5,18 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from tflite_writer import ModelWriter
 from tune_cases import FAULTS, SabotagedBuilder, sabotaged, small_works
 
 from utvm_deploy.board import load_board
 from utvm_deploy.candidate import GENERIC, Candidate
 from utvm_deploy.device import Device, connect
 from utvm_deploy.errors import TuneError
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.passes import simplify
 from utvm_deploy.records import Measurement, Record, RecordsFile, read_records
 from utvm_deploy.tune import tuner
 from utvm_deploy.tune.build import Builder
 from utvm_deploy.tune.measure import Job, Measurer
 from utvm_deploy.tune.tuner import check_tunable, fastest_link, tune
+from utvm_deploy.tune.workload import workload
 
 
 @pytest.fixture
@@ -113,6 +118,27 @@ def test_time_ends_it(tmp_path: Path) -> None:
     with connect(board) as device, RecordsFile(tmp_path / "r.jsonl") as file:
         found = tune(works, device, file, trials=10**6, minutes=1e-9)
     assert found.trials < sum(len(work.candidates) for work in works)
+
+
+@pytest.mark.emulator
+def test_a_kernel_that_does_not_fit_spoils_no_other(tmp_path: Path) -> None:
+    board = load_board("mps2_an500")
+    m = ModelWriter()
+    x = m.input((1, 4000), 0.1, 5)
+    for outputs, inputs in ((16, 4000), (96, 16), (4000, 96), (8, 4000)):
+        weights = np.full((outputs, inputs), 3, np.int8)
+        x = m.fully_connected(x, weights, np.ones(outputs, np.int32), scale=9.0)
+    m.output(x)
+    graph = simplify(load_model(m.save(tmp_path / "wide.tflite")))
+    works = workload([graph], board.cpu.core)
+    path = tmp_path / "r.jsonl"
+    with connect(board, link=fastest_link(board)) as device, RecordsFile(path) as file:
+        tune(works, device, file, trials=100)
+    errors: dict[str, set[str]] = {}
+    for record in read_records(path):
+        errors.setdefault(record.kernel.name, set()).add(record.measurement.error)
+    assert errors.pop("fully_connected_96x4000") == {"no room"}
+    assert errors and set.union(*errors.values()) == {""}
 
 
 def test_boards_that_run_nothing_from_ram() -> None:

@@ -174,9 +174,6 @@ class Measurer:
         except (_NoRoom, UtvmError) as error:
             if len(jobs) == 1:
                 kind = "no room" if isinstance(error, _NoRoom) else "crash"
-                if kind == "no room" and self._tables:
-                    self._forget_all()
-                    return self._group(jobs)
                 return [(Measurement(error=kind, detail=str(error)), 0)]
             log.info("%d candidates together: %s; now in smaller groups", len(jobs), error)
         half = len(jobs) // 2
@@ -272,6 +269,16 @@ class Measurer:
         begin = time.perf_counter()
         self._check_session()
         self._wanted = {key for job in jobs for key, _ in _contents(job)}
+        try:
+            return self._load_beside_others(jobs)
+        except _NoRoom:
+            # There may be enough room, but in pieces.
+            self._forget_all()
+            return self._load_beside_others(jobs)
+        finally:
+            self.spent.load_s += time.perf_counter() - begin
+
+    def _load_beside_others(self, jobs: Sequence[Job]) -> _Loaded:
         own: list[Tensor] = []
 
         def empty(size: int, what: str) -> Tensor:
@@ -320,8 +327,6 @@ class Measurer:
                 for tensor in own:
                     tensor.free()
             raise
-        finally:
-            self.spent.load_s += time.perf_counter() - begin
 
     def _module(self, jobs: Sequence[Job]) -> Module:
         unique = list({job.built.module.path: job.built.module for job in jobs}.values())
