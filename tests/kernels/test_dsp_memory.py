@@ -1,0 +1,191 @@
+"""DSP kernels of random shapes, and every candidate, on emulated cores between red zones.
+
+Each buffer of a call, constants and scratch too, is a tensor of its own on the device, so a write
+beside any of them is found. Many kernels go into one module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_convolutions import spread_scale, weights_and_bias
+from test_dsp import ACTIVATIONS, random_inputs
+from tflite_writer import ModelWriter
+from tvm import s_tir
+
+from utvm_deploy import connect
+from utvm_deploy.bench.oracle import run_reference
+from utvm_deploy.candidate import Candidate
+from utvm_deploy.compiler.lower_c import lower_to_c
+from utvm_deploy.device import Device
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.call import ConstantArgument, ScalarArgument
+from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.kernels.space import space
+from utvm_deploy.tune.build import kernel_text
+
+BOARDS = ("mps2_an500", "mps2_an386")
+_IN_ONE_MODULE = 10
+# What kernels ask of a tensor's address, and no more: the rest is for the allocator to choose.
+_FLAGS = ("-O1",)
+
+
+def random_operator(m: ModelWriter, rng: np.random.Generator, kind: str) -> None:
+    """One operator of a random odd shape, with random and sometimes extreme numbers."""
+    zero_points = [-128, 127, int(rng.integers(-128, 128))]
+    channels = int(rng.integers(1, 71))
+    height, width = (int(n) for n in rng.integers(1, 15, 2))
+    kernel = tuple(int(n) for n in rng.integers(1, 6, 2))
+    stride = tuple(int(n) for n in rng.integers(1, 4, 2))
+    padding = (
+        "SAME" if height < kernel[0] or width < kernel[1] else str(rng.choice(["SAME", "VALID"]))
+    )
+    result = {
+        "activation": str(rng.choice(ACTIVATIONS)),
+        "zero_point": zero_points[int(rng.integers(3))],
+    }
+    # From hardly anything but limits to hardly anything but zeros.
+    factor = float(2.0 ** rng.uniform(-4, 4))
+    if kind == "dense":
+        inputs, outputs, rows = (int(n) for n in rng.integers(1, [200, 40, 4]))
+        weights, bias = weights_and_bias(rng, (outputs, inputs), outputs)
+        x = m.input((rows, inputs), 0.05, zero_points[int(rng.integers(3))])
+        scale = rng.uniform(0.003, 0.02, outputs) if rng.integers(2) else 0.01
+        result["scale"] = factor * spread_scale(inputs, 0.05, 0.01)
+        m.output(m.fully_connected(x, weights, bias, weight_scale=scale, **result))
+        return
+    x = m.input((1, height, width, channels), 0.05, zero_points[int(rng.integers(3))])
+    if kind == "pool":
+        pool = m.average_pool if rng.integers(2) else m.max_pool
+        m.output(pool(x, kernel, stride=stride, padding=padding, activation=result["activation"]))
+        return
+    if kind == "add":
+        y = m.input((1, height, width, channels), 0.04, zero_points[int(rng.integers(3))])
+        m.output(m.add(x, y, scale=0.1 * factor, **result))
+        return
+    outputs = int(rng.integers(1, 40)) if kind == "conv" else channels * int(rng.integers(1, 4))
+    shape = (outputs, *kernel, channels) if kind == "conv" else (1, *kernel, outputs)
+    taps = kernel[0] * kernel[1] * (channels if kind == "conv" else 1)
+    weights, bias = weights_and_bias(rng, shape, outputs)
+    layer = m.conv2d if kind == "conv" else m.depthwise_conv2d
+    dilation = 2 if stride == (1, 1) and rng.integers(3) == 0 and padding == "SAME" else 1
+    y = layer(
+        x,
+        weights,
+        bias,
+        weight_scale=rng.uniform(0.003, 0.02, outputs),
+        stride=stride,
+        dilation=dilation,
+        padding=padding,
+        scale=factor * spread_scale(taps, 0.05, 0.01),
+        **result,
+    )
+    m.output(y)
+
+
+def compare_between_red_zones(
+    device: Device,
+    path: Path,
+    model: ModelWriter,
+    jobs: Sequence[tuple[Operator, Candidate | None]],
+    graph: Graph,
+) -> int:
+    """Run each job on the reference's inputs; how many were kernels for the DSP extension."""
+    reference = run_reference(path, [random_inputs(model, 5)]).tensors[0]
+    core, count = device.board.cpu.core, 0
+    for first in range(0, len(jobs), _IN_ONE_MODULE):
+        some = jobs[first : first + _IN_ONE_MODULE]
+        calls = [lower(graph, operator, core, candidate) for operator, candidate in some]
+        functions = []
+        for number, call in enumerate(calls):
+            schedule = s_tir.Schedule(call.kernel.prim_func())
+            count += "DSP" in call.kernel.schedule(schedule, core)
+            name = f"kernel_{number}"
+            functions.append(lower_to_c(schedule.mod["main"], name, core, may_alias=True))
+        with device.load_module(kernel_text(functions), flags=_FLAGS) as module:
+            for (operator, candidate), call, function in zip(some, calls, functions, strict=True):
+                (position,) = operator.outputs
+                source = graph.tensors[position].source
+                assert source is not None
+                expected = reference[source]
+                output = device.empty(expected.shape, name="output")
+                arguments: list[object] = []
+                made = [output]
+                for argument in call.arguments:
+                    if isinstance(argument, ScalarArgument):
+                        arguments.append(argument.value)
+                    elif isinstance(argument, ConstantArgument):
+                        made.append(device.tensor(argument.data, name=argument.name))
+                        arguments.append(made[-1])
+                    elif argument.tensor == position:
+                        arguments.append(output)
+                    else:
+                        source = graph.tensors[argument.tensor].source
+                        assert source is not None
+                        made.append(device.tensor(reference[source], name="input"))
+                        arguments.append(made[-1])
+                for scratch in function.scratch:
+                    made.append(device.empty((scratch.size_bytes,), np.int8, name=scratch.name))
+                    arguments.append(made[-1])
+                module[function.name](*arguments)
+                says = f"{call.kernel.name} {candidate.label if candidate else ''}"
+                np.testing.assert_array_equal(output.numpy(), expected, err_msg=says)
+                for tensor in made:
+                    tensor.free()
+    return count
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("name", BOARDS)
+def test_random_shapes(name: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(40)
+    model = ModelWriter()
+    kinds = ["conv", "depthwise", "dense", "pool", "add", "depthwise", "conv"] * 6
+    for kind in kinds:
+        random_operator(model, rng, kind)
+    path = model.save(tmp_path / "model.tflite")
+    graph = load_model(path)
+    with connect(name) as device:
+        jobs = [(operator, None) for operator in graph.operators]
+        # Few fall back to plain C.
+        assert compare_between_red_zones(device, path, model, jobs, graph) > 0.8 * len(kinds)
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("name", BOARDS)
+def test_every_candidate(name: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(41)
+    model = ModelWriter()
+    for shape, outputs, kernel, stride in (
+        ((1, 5, 6, 7), 5, (3, 3), 1),
+        ((1, 4, 5, 32), 3, (1, 1), 1),
+        ((1, 6, 11, 9), 0, (3, 3), 1),
+        ((1, 5, 7, 6), 0, (3, 3), 2),
+        ((1, 3, 8, 5), 0, (5, 5), 1),
+    ):
+        made = outputs or shape[3]
+        sizes = (outputs, *kernel, shape[3]) if outputs else (1, *kernel, made)
+        weights, bias = weights_and_bias(rng, sizes, made)
+        layer = model.conv2d if outputs else model.depthwise_conv2d
+        x = model.input(shape, 0.05, 3)
+        taps = kernel[0] * kernel[1] * (shape[3] if outputs else 1)
+        scale = spread_scale(taps, 0.05, 0.01)
+        model.output(layer(x, weights, bias, stride=stride, scale=scale, activation="RELU6"))
+    weights, bias = weights_and_bias(rng, (9, 37), 9)
+    scale = spread_scale(37, 0.05, 0.01)
+    model.output(model.fully_connected(model.input((2, 37), 0.05, 3), weights, bias, scale=scale))
+    path = model.save(tmp_path / "model.tflite")
+    graph = load_model(path)
+    with connect(name) as device:
+        core = device.board.cpu.core
+        jobs = []
+        for operator in graph.operators:
+            candidates = [c for c in space(graph, operator, core) if c.family == "dsp"]
+            assert len(candidates) > 3
+            # Half of them on each core.
+            jobs += [(operator, c) for c in candidates[BOARDS.index(name) :: len(BOARDS)]]
+        assert compare_between_red_zones(device, path, model, jobs, graph) == len(jobs)

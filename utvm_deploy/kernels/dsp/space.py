@@ -1,0 +1,111 @@
+"""What can be chosen in DSP kernels: for each operator all candidates, the default first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from utvm_deploy.candidate import Candidate
+from utvm_deploy.errors import UnsupportedOperator
+from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.dsp import dense_code, gemm, planes, planes_code
+from utvm_deploy.kernels.dsp.conv2d import DspConv2D
+from utvm_deploy.kernels.dsp.dense import DspDense
+from utvm_deploy.kernels.dsp.depthwise import DspDepthwise
+from utvm_deploy.kernels.dsp.lowering import PIXELS, PLANES
+from utvm_deploy.kernels.dsp.planes import DspPlanes
+from utvm_deploy.kernels.lowering import lower
+
+FAMILY = "dsp"
+#: Pixels gathered at a time.
+_PIXELS = (3, 6, 9, 12, 18, 24, 36, 48)
+#: Scratch that a candidate may take.
+_MOST_SCRATCH_BYTES = 24_000
+
+
+def dsp_space(graph: Graph, operator: Operator, core: str) -> tuple[Candidate, ...]:
+    """Every candidate of the family; () where it has no kernel."""
+    try:
+        kernel = lower(graph, operator, core, Candidate(FAMILY)).kernel
+    except UnsupportedOperator:
+        return ()
+    if isinstance(kernel, DspConv2D):
+        found = [_of_conv2d(kernel), *_conv2d(kernel)]
+    elif isinstance(kernel, DspPlanes):
+        found = [_of_planes(kernel), *_planes(kernel), *_pixels(kernel)]
+    elif isinstance(kernel, DspDepthwise):
+        found = [Candidate.of(FAMILY, method=PIXELS)]
+        in_planes = _in_planes(graph, operator, core)
+        if in_planes is not None:
+            found += [_of_planes(in_planes), *_planes(in_planes)]
+    elif isinstance(kernel, DspDense):
+        found = [_of_dense(kernel), *_dense(kernel)]
+    else:
+        found = [Candidate(FAMILY)]
+    return tuple(dict.fromkeys(found))
+
+
+def _of_conv2d(kernel: DspConv2D) -> Candidate:
+    return Candidate.of(FAMILY, pixels=kernel.pixels, step=kernel.step)
+
+
+def _conv2d(kernel: DspConv2D) -> Iterator[Candidate]:
+    outputs = kernel.window.output_height * kernel.window.output_width
+    for step in gemm.steps_for(kernel.depth):
+        for pixels in _PIXELS:
+            is_small = pixels * kernel.depth * 2 <= _MOST_SCRATCH_BYTES
+            # All pixels at once are the last that make a difference.
+            if pixels < outputs + gemm.PIXELS and is_small:
+                yield _of_conv2d(replace(kernel, pixels=pixels, step=step))
+
+
+def _of_planes(kernel: DspPlanes) -> Candidate:
+    return Candidate.of(
+        FAMILY,
+        method=PLANES,
+        channels=kernel.block,
+        outputs=kernel.outputs,
+        period=kernel.period,
+    )
+
+
+def _planes(kernel: DspPlanes) -> Iterator[Candidate]:
+    width = kernel.window.output_width
+    counts = sorted({count for count in (*planes_code.OUTPUTS, width) if count <= max(width, 2)})
+    for outputs in counts:
+        if not replace(kernel, outputs=outputs).form.fits:
+            continue
+        for block in planes.BLOCKS:
+            for period in planes.PERIODS:
+                other = replace(kernel, outputs=outputs, block=block, period=period)
+                is_new = block < kernel.channels + 4 and period <= kernel.window.output_height
+                if is_new and other.scratch_bytes <= _MOST_SCRATCH_BYTES:
+                    yield _of_planes(other)
+
+
+def _pixels(kernel: DspPlanes) -> Iterator[Candidate]:
+    if kernel.multiplier == 1:
+        yield Candidate.of(FAMILY, method=PIXELS)
+
+
+def _in_planes(graph: Graph, operator: Operator, core: str) -> DspPlanes | None:
+    try:
+        made = lower(graph, operator, core, Candidate.of(FAMILY, method=PLANES)).kernel
+    except UnsupportedOperator:
+        return None
+    return made if isinstance(made, DspPlanes) else None
+
+
+def _of_dense(kernel: DspDense) -> Candidate:
+    return Candidate.of(FAMILY, step=kernel.step, preload=int(kernel.preload))
+
+
+def _dense(kernel: DspDense) -> Iterator[Candidate]:
+    for step in dense_code.STEPS:
+        for preload in (False, True):
+            yield _of_dense(replace(kernel, step=step, preload=preload))
+
+
+DSP_SPACES: Mapping[str, Callable[[Graph, Operator, str], tuple[Candidate, ...]]] = {
+    kind: dsp_space for kind in ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
+}
