@@ -12,6 +12,7 @@ from utvm_deploy.candidate import GENERIC, Candidate
 from utvm_deploy.errors import UnsupportedOperator
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.chosen import generic_space
+from utvm_deploy.kernels.dsp.space import DSP_SPACES
 from utvm_deploy.kernels.lowering import families_for, lower
 from utvm_deploy.kernels.mve.space import MVE_SPACES
 from utvm_deploy.kernels.thumb.space import THUMB_SPACES
@@ -21,7 +22,11 @@ Space = Callable[[Graph, Operator, str], tuple[Candidate, ...]]
 
 #: Family -> operator's kind -> its candidates. They may be () where the family has no kernel. The
 #: generic family has the same rule for every kind: see ``chosen``.
-SPACES: Mapping[str, Mapping[str, Space]] = {"mve": MVE_SPACES, "thumb": THUMB_SPACES}
+SPACES: Mapping[str, Mapping[str, Space]] = {
+    "dsp": DSP_SPACES,
+    "mve": MVE_SPACES,
+    "thumb": THUMB_SPACES,
+}
 
 
 def space(graph: Graph, operator: Operator, core: str) -> tuple[Candidate, ...]:
