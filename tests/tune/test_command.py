@@ -112,3 +112,19 @@ def test_a_killed_tuning_goes_on_where_it_was(tmp_path: Path) -> None:
     assert found[: len(kept)] == kept
     assert len(kept) >= 5 and len(found) == max(trials, len(kept))
     assert len({(record.kernel.key, record.candidate) for record in found}) == len(found)
+
+
+def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "utvm_deploy", *tune_command(tmp_path, "--trials", "1000")]
+    path = tmp_path / "r.jsonl"
+    tuning = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not (path.exists() and path.read_bytes().count(b"\n") >= 5):
+        assert tuning.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    tuning.send_signal(signal.SIGINT)
+    _, said = tuning.communicate(timeout=60)
+    assert tuning.returncode == 130, said
+    assert said.rstrip().endswith("interrupted")
+    assert path.read_bytes().endswith(b"}\n")
+    assert len(read_records(path)) >= 5
