@@ -19,22 +19,37 @@ from utvm_deploy.kernels.lookup import FUNCTIONS, lookup_table
 _ADD_LEFT_SHIFT = 20
 
 
-def run_graph(graph: Graph, inputs: Sequence[np.ndarray]) -> dict[int, np.ndarray]:
-    """Every tensor that the graph makes, by its position in the graph."""
+def run_graph(
+    graph: Graph, inputs: Sequence[np.ndarray], states: dict[int, np.ndarray] | None = None
+) -> dict[int, np.ndarray]:
+    """Every tensor that the graph makes, by its position in the graph.
+
+    ``states`` is what earlier runs with it left there; at first nothing.
+    """
     values = {i: t.data for i, t in enumerate(graph.tensors) if t.data is not None}
+    states = {} if states is None else states
+    for found, _ in graph.states:
+        values[found] = states.get(found, _first_state(graph.tensors[found]))
     for number, array in zip(graph.inputs, inputs, strict=True):
         assert array.shape == graph.tensors[number].shape
         values[number] = array
     for operator in graph.operators:
         arrays = [None if i is None else values[i] for i in operator.inputs]
-        (number,) = operator.outputs
-        result = evaluate(graph, operator, arrays)
-        if result is None:
-            result = _RUN[operator.kind](graph, operator, arrays)
-        out = graph.tensors[number]
-        assert result.shape == out.shape, (operator, result.shape)
-        values[number] = result.astype(out.dtype)
+        results = evaluate(graph, operator, arrays)
+        if results is None:
+            results = _RUN[operator.kind](graph, operator, arrays)
+        results = results if isinstance(results, tuple) else (results,)
+        for number, result in zip(operator.outputs, results, strict=True):
+            out = graph.tensors[number]
+            assert result.shape == out.shape, (operator, result.shape)
+            values[number] = result.astype(out.dtype)
+    states |= {found: values[left] for found, left in graph.states}
     return values
+
+
+def _first_state(tensor: Tensor) -> np.ndarray:
+    zero_point = _q(tensor)[1] if tensor.dtype == "int8" else 0
+    return np.full(tensor.shape, zero_point, tensor.dtype)
 
 
 def _multiplier(real: float) -> tuple[int, int]:
@@ -231,6 +246,27 @@ def _resize_bilinear(graph, operator, arrays):
     return np.where(total < 0, -magnitude, magnitude)
 
 
+def _svdf(graph, operator, arrays):
+    x, features, times, bias, state = (
+        None if array is None else array.astype(np.int64) for array in arrays
+    )
+    scales = [
+        np.float32(_q(graph.tensors[i])[0]) for i in (*operator.inputs[:3], operator.outputs[0])
+    ]
+    kept = np.float32(_q(graph.tensors[operator.inputs[4]])[0])
+    feature_scale, output_scale = scales[0] * scales[1] / kept, kept * scales[2] / scales[3]
+    (filters, memory), rank = times.shape, operator.attributes.rank
+    newest = _requantized(
+        (x - _q(graph.tensors[operator.inputs[0]])[1]) @ features.T, feature_scale
+    )
+    state = state.reshape(-1, filters, memory)
+    state = np.concatenate([state[:, :, 1:], _clip(newest, (-32768, 32767))[:, :, None]], axis=2)
+    total = (state * times).sum(axis=2).reshape(-1, filters // rank, rank).sum(axis=2)
+    total = total + (0 if bias is None else bias)
+    zero = _q(graph.tensors[operator.outputs[0]])[1]
+    return _clip(_requantized(total, float(output_scale)) + zero), state.reshape(len(state), -1)
+
+
 def _max_pool(graph, operator, arrays):
     a = operator.attributes
     parts = _windows(arrays[0], a.window, a.strides, (1, 1), a.padding, -128)
@@ -323,4 +359,5 @@ _RUN = {
     "RELU_N1_TO_1": _relu,
     "SOFTMAX": _softmax,
     "SUB": _add,
+    "SVDF": _svdf,
 }

@@ -164,6 +164,31 @@ def _reduced(m: ModelWriter, rng: np.random.Generator) -> None:
         m.output(out)
 
 
+def svdf(m: ModelWriter, x: int, units: int, memory: int, rank: int, seed: int = 1) -> int:
+    """SVDF of random weights, with a state of its own."""
+    rng = np.random.default_rng(seed)
+    batch, inputs = m.tensors[x].shape
+    filters = units * rank
+    features = rng.integers(-127, 128, (filters, inputs)).astype(np.int8)
+    times = rng.integers(-32767, 32768, (filters, memory)).astype(np.int16)
+    bias = rng.integers(-5000, 5000, units).astype(np.int32)
+    state = m.tensor((batch, filters * memory), "int16", 0.003, 0)
+    m.tensors[state].is_variable = True
+    operands = [
+        x,
+        m.constant(features, 0.01),
+        m.constant(times, 0.00003),
+        m.constant(bias, 0.003 * 0.00003),
+        state,
+    ]
+    options = ("SVDFOptions", {"Rank": rank, "FusedActivationFunction": 1})
+    return m.node("SVDF", operands, (batch, units), options, scale=0.05, zero_point=-128)
+
+
+def _svdf(m: ModelWriter, rng: np.random.Generator) -> None:
+    m.output(svdf(m, m.input((2, 7), 0.05, 4), 5, 4, 3))
+
+
 def _split(m: ModelWriter, rng: np.random.Generator) -> None:
     x = m.input((2, 6, 3), 0.04, 5)
     axis, sizes = m.constant(np.int32(1)), m.constant(np.array([1, 4, 1], np.int32))
@@ -294,6 +319,7 @@ MODELS: dict[str, Build] = {
         (1, 7, 6, 2),
         ("ResizeBilinearOptions", {"AlignCorners": False, "HalfPixelCenters": True}),
     ),
+    "svdf": _svdf,
     "sub": _of_two("SUB", "SubOptions", scale=0.08, zero_point=-3),
     "mul": _of_two("MUL", "MulOptions", scale=0.2, zero_point=7),
     "prelu": _of_two("PRELU", scale=0.05, zero_point=7),

@@ -26,9 +26,9 @@ def test_imported_graph_computes_what_the_oracle_does(name: str, tmp_path: Path)
     samples = [sample_inputs(model, seed) for seed in range(3)]
     reference = run_reference(path, samples)
     graph = load_model(path)
-    compared = 0
+    compared, states = 0, {}
     for inputs, expected in zip(samples, reference.tensors, strict=True):
-        values = run_graph(graph, inputs)
+        values = run_graph(graph, inputs, states)
         for operator in graph.operators:
             source = graph.tensors[operator.outputs[0]].source
             assert source is not None

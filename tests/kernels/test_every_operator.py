@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_models import sample_inputs
+from small_models import sample_inputs, svdf
 from tflite_writer import ModelWriter
 
 import utvm_deploy
@@ -172,12 +172,17 @@ def every_wide(m: ModelWriter) -> None:
     m.output(node("SOFTMAX", [y], (1, 6), 1 / 32768, table="SoftmaxOptions", Beta=1.0))
 
 
+def every_state(m: ModelWriter) -> None:
+    m.output(svdf(m, svdf(m, m.input((1, 9), 0.05, -7), 6, 4, 2), 5, 3, 1))
+
+
 MODELS: tuple[Callable[[ModelWriter], None], ...] = (
     every_first,
     every_mover,
     every_element,
     every_product,
     every_wide,
+    every_state,
 )
 
 

@@ -84,14 +84,17 @@ def verify(
     wrong_layers: dict[int, Mismatch] = {}
     golden_differs = False
     done = 0
+    model.reset_state()
     for index, inputs in enumerate(samples.inputs):
         progress(f"verifying on {compiled.board}: sample", index + 1, len(samples.inputs))
         expected = reference.outputs[index]
+        state = model.state()
         outputs, _ = model.run(inputs)
         mismatches += _compare(compiled, index, outputs, expected)
         if samples.outputs is not None:
             golden_differs |= not _equal(samples.outputs[index], expected)
-        wrong_layers = _check_layers(model, reference, index, inputs)
+        # Layers are run again, from the same state on.
+        wrong_layers = _check_layers(model, reference, index, inputs, state)
         done += 1
         if mismatches or wrong_layers or golden_differs:
             break
@@ -130,9 +133,14 @@ def _compare(
 
 
 def _check_layers(
-    model: DeviceModel, reference: ReferenceRun, sample: int, inputs: Sequence[Array]
+    model: DeviceModel,
+    reference: ReferenceRun,
+    sample: int,
+    inputs: Sequence[Array],
+    state: Sequence[bytes],
 ) -> dict[int, Mismatch]:
     tensors = reference.tensors[sample]
+    model.set_state(state)
     checksums = model.run_checked(inputs)
     equal = all(
         checksum == zlib.crc32(np.ascontiguousarray(tensors[buffer.source]).tobytes())
@@ -143,6 +151,7 @@ def _check_layers(
     if equal:
         return {}
     wrong: dict[int, Mismatch] = {}
+    model.set_state(state)
     for run in model.run_layers(*inputs):
         for buffer, array in zip(run.layer.outputs, run.outputs, strict=True):
             if buffer.source is None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from utvm_deploy.compiler.c_text import c_type, comment, integer
 from utvm_deploy.compiler.constants import TABLE_ALIGNMENT, ConstantTables
 from utvm_deploy.compiler.emit_header import emit_header
-from utvm_deploy.compiler.model import Buffer, CompiledModel, Layer
+from utvm_deploy.compiler.model import Buffer, CompiledModel, Layer, state_byte
 from utvm_deploy.compiler.plan import ARENA_ALIGNMENT
 from utvm_deploy.compiler.program import Program, ScheduledStep
 from utvm_deploy.kernels.call import ConstantArgument, ScalarArgument, TensorArgument
@@ -52,6 +52,7 @@ def emit(program: Program) -> CompiledModel:
         seconds={},
         external=program.library,
         status_offset=status,
+        states=tuple(_buffer(program, found) for found, _ in program.graph.states),
         stack_bytes=max(
             (sum(_on_stack(program, i, layer)) for i, layer in enumerate(program.layers)), default=0
         ),
@@ -198,7 +199,27 @@ void {name}_run(uint8_t *arena) {{
         layers[index](arena);
     }}
 }}
-{_library_check(program) if program.library else ""}"""
+{_library_check(program) if program.library else ""}{_reset(program)}"""
+
+
+def _reset(program: Program) -> str:
+    """The function that gives every state its first value; empty without states."""
+    fills = "".join(
+        f"    fill(arena + {b.offset}, {b.size_bytes}, (uint8_t)({state_byte(b)}));\n"
+        for b in (_buffer(program, found) for found, _ in program.graph.states)
+    )
+    if not fills:
+        return ""
+    return f"""
+static void fill(uint8_t *at, uint32_t count, uint8_t value) {{
+    for (uint32_t i = 0; i < count; i++) {{
+        at[i] = value;
+    }}
+}}
+
+void {program.name}_reset(uint8_t *arena) {{
+{fills}}}
+"""
 
 
 def _library_check(program: Program) -> str:

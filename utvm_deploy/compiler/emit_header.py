@@ -50,6 +50,12 @@ void {name}_run(uint8_t *arena);
 // order. Other indices do nothing.
 void {name}_run_layer(uint32_t index, uint8_t *arena);
 """
+    if model.states:
+        yield f"""
+// Forget what earlier runs left: call it once before the first run, and where a
+// new sequence begins.
+void {name}_reset(uint8_t *arena);
+"""
     if model.external is not None:
         yield f"""
 // Ask {model.external.name} whether it is content with the scratch memory that was planned for
@@ -101,8 +107,7 @@ def _manual(model: CompiledModel) -> Iterator[str]:
 //
 // - Write every input before each run: a run may reuse the inputs' bytes once
 //   they have been read. Outputs stay until the next run or write to an input.
-// - The arena must be aligned to {upper}_ARENA_ALIGNMENT bytes. It needs no
-//   initialization and keeps nothing between runs.
+// - The arena must be aligned to {upper}_ARENA_ALIGNMENT bytes. {_kept(model)}
 // - Reentrant: no other state exists, so threads and interrupts may run the
 //   model at the same time on arenas of their own.
 """
@@ -119,6 +124,16 @@ def _manual(model: CompiledModel) -> Iterator[str]:
 // - Needs no heap. Stack use without that of {model.external.name} is below
 //   {_stack(model)}.
 """
+
+
+def _kept(model: CompiledModel) -> str:
+    if not model.states:
+        return "It needs no\n//   initialization and keeps nothing between runs."
+    size = sum(state.size_bytes for state in model.states)
+    return (
+        f"It keeps\n//   {size} bytes of state between runs: call {model.name}_reset() before the"
+        " first\n//   run, and leave it alone between runs but for the inputs."
+    )
 
 
 def _stack(model: CompiledModel) -> str:

@@ -25,6 +25,11 @@ class Buffer:
     source: int | None
 
 
+def state_byte(state: Buffer) -> int:
+    """What every byte of a state is before the first run, as LiteRT resets variable tensors."""
+    return state.zero_point or 0 if state.dtype == "int8" else 0
+
+
 @dataclass(frozen=True)
 class Layer:
     """One call of one kernel; ``NAME_run_layer(index, arena)`` runs it."""
@@ -91,6 +96,8 @@ class CompiledModel:
     status_offset: int | None = None
     # The most scratch that a layer has on the stack; 0 if all of it lies in the arena.
     stack_bytes: int = 0
+    # Kept in the arena between runs; ``NAME_reset`` fills each with its zero point.
+    states: tuple[Buffer, ...] = ()
     # One of ``options.OPTIMIZE``: what the sources are to be compiled for.
     optimize: str = TIME
 

@@ -1,8 +1,8 @@
 """Graph and kernel calls -> one arena: where every activation and every layer's scratch lies.
 
 A step is one kernel call. Model inputs live from before the first step, outputs until after the
-last one, scratch during its own step. Tensors that share bytes (a RESHAPE and its input, an
-operator working in place) form one block.
+last one, states all the time, scratch during its own step. Tensors that share bytes (a RESHAPE and
+its input, an operator working in place) form one block.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def verify_sharing(
     value: dict[int, int] = {
         tensor: tensor for tensor in offsets
     }  # a view holds no value of its own
-    first = {tensor: -1 for tensor in graph.inputs}
+    first = {tensor: -1 for tensor in (*graph.inputs, *(found for found, _ in graph.states))}
     last = dict(first)
     allowed: set[tuple[int, int]] = set()
     step = 0
@@ -121,7 +121,7 @@ def verify_sharing(
                 last[value[used]] = step
         allowed |= {(result, value[source]) for result, source in item.call.in_place}
         step += 1
-    for tensor in graph.outputs:
+    for tensor in (*graph.outputs, *(left for _, left in graph.states)):
         last[value[tensor]] = step
     sizes = {tensor: graph.tensors[tensor].size_bytes for tensor in first}
     for later in first:
@@ -149,7 +149,7 @@ class _Groups:
         self._parent: dict[int, int] = {}
         self._first: dict[int, int] = {}
         self._last: dict[int, int] = {}
-        for tensor in graph.inputs:
+        for tensor in (*graph.inputs, *(found for found, _ in graph.states)):
             self._touch(tensor, -1)
         step = 0
         for item in sequence:
@@ -161,6 +161,11 @@ class _Groups:
             self._touch_all(item.operator.outputs, step)
             step += 1
         self._touch_all(graph.outputs, step)
+        for found, left in graph.states:
+            # Kept between runs: nothing else may ever lie there.
+            self._touch(found, step)
+            self._touch(left, step)
+            self._join(found, left)
 
     def root(self, tensor: int) -> int:
         """The tensor that stands for the set."""

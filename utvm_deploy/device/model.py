@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from utvm_deploy.compiler.model import Buffer, CompiledModel, Layer
+from utvm_deploy.compiler.model import Buffer, CompiledModel, Layer, state_byte
 from utvm_deploy.device.calls import Call
 from utvm_deploy.device.external import check_scratch, check_statuses
 from utvm_deploy.device.module import Module
@@ -71,6 +71,7 @@ class DeviceModel:
         self._checksums: int | None = None
         self.timeout_s = RUN_TIMEOUT_FLOOR_S + self._estimate_s(compiled.macs)
         check_scratch(self)
+        self.reset_state()
 
     def __str__(self) -> str:
         return f"model {self.compiled.name}"
@@ -177,6 +178,26 @@ class DeviceModel:
     def arena_address(self) -> int:
         """Where the model's arena lies on the device; buffers' offsets count from there."""
         return self._arena
+
+    def reset_state(self) -> None:
+        """Forget what earlier runs left; of no effect on a model that keeps nothing."""
+        states = self.compiled.states
+        self.set_state([bytes([state_byte(b) & 0xFF]) * b.size_bytes for b in states])
+
+    def state(self) -> list[bytes]:
+        """What the last run left for the next one."""
+        return [
+            self._session.read(self._arena + b.offset, b.size_bytes) for b in self.compiled.states
+        ]
+
+    def set_state(self, state: Sequence[bytes]) -> None:
+        """Let the next run find this; of the lengths that ``state`` gives."""
+        for buffer, data in zip(self.compiled.states, state, strict=True):
+            if len(data) != buffer.size_bytes:
+                raise ModelError(
+                    f"{len(data)} bytes are no state {buffer.name} of {buffer.size_bytes} bytes"
+                )
+            self._session.write(self._arena + buffer.offset, data)
 
     def outputs(self) -> tuple[Array, ...]:
         """The outputs that the last run left in the arena."""

@@ -9,6 +9,7 @@ from utvm_deploy.frontend.limits import MAX_EXTENTS, MAX_TOLD
 from utvm_deploy.frontend.operators import IMPORTERS
 from utvm_deploy.frontend.shape_arithmetic import fold_shapes
 from utvm_deploy.frontend.source import ModelFile, SourceOperator
+from utvm_deploy.frontend.state import with_states
 from utvm_deploy.frontend.suggestions import suggestion
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.graph.rewrite import compacted
@@ -39,7 +40,7 @@ def assemble(source: ModelFile, name: str, digest: str) -> Graph:
     if problems:
         raise _unsupported(problems, has_unknown=bool(unknown))
     graph = Graph(name, source.tensors, tuple(operators), source.inputs, source.outputs, digest)
-    return compacted(graph)
+    return with_states(compacted(graph))
 
 
 def _imported(op: SourceOperator) -> tuple[Operator, ...]:

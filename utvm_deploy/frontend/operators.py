@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from utvm_deploy.frontend import layout, pointwise, reductions, windowed
+from utvm_deploy.frontend import layout, pointwise, recurrent, reductions, windowed
 from utvm_deploy.frontend.source import SourceOperator
 from utvm_deploy.graph.model import Operator
 
@@ -126,6 +126,9 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     ),
     "SUB": SupportedOperator(
         pointwise.import_sub, _COMPUTED, f"broadcasts; {_NOT_BY_SHIFTS}; {_FUSED}"
+    ),
+    "SVDF": SupportedOperator(
+        recurrent.import_svdf, _INT8, "int8 and int16 weights; int16 state; fused RELU"
     ),
     "TANH": SupportedOperator(pointwise.import_sigmoid, _COMPUTED, "output scale 1/32768 of int16"),
     "TRANSPOSE": SupportedOperator(layout.import_transpose, _MOVED, "constant permutation"),

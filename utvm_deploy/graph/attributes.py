@@ -136,6 +136,13 @@ class ResizeBilinear:
 
 
 @dataclass(frozen=True)
+class Svdf:
+    """SVDF. Inputs: x, weights by feature, weights over time, bias, state; it makes y and state."""
+
+    rank: int
+
+
+@dataclass(frozen=True)
 class Pad:
     """PAD and PADV2: (before, after) for each dimension, filled with ``value``."""
 
@@ -211,6 +218,7 @@ Attributes: TypeAlias = (
     | TransposeConvolution
     | BatchMatmul
     | ResizeBilinear
+    | Svdf
     | Pad
     | Reshape
     | Rearrange

@@ -15,6 +15,7 @@ from utvm_deploy.graph.attributes import (
     FullyConnected,
     Rearrange,
     Reshape,
+    Svdf,
     TransposeConvolution,
 )
 from utvm_deploy.graph.model import Graph, Operator, Tensor
@@ -60,7 +61,7 @@ def _where(graph: Graph, position: int, operator: Operator) -> str:
 def _check_numbers(graph: Graph) -> None:
     """Every tensor number is one."""
     count = len(graph.tensors)
-    numbers = [*graph.inputs, *graph.outputs]
+    numbers = [*graph.inputs, *graph.outputs, *(i for pair in graph.states for i in pair)]
     for operator in graph.operators:
         numbers += [i for i in operator.inputs if i is not None]
         numbers += operator.outputs
@@ -83,6 +84,17 @@ def _check_inputs(graph: Graph) -> set[int]:
             raise ModelError(f"model input '{tensor.name}' is listed twice")
         _check_boundary(tensor, "input")
         defined.add(number)
+    for found, left in graph.states:
+        one, other = graph.tensors[found], graph.tensors[left]
+        if found in defined or one.data is not None:
+            raise ModelError(f"state '{one.name}' has a value already")
+        if (one.shape, one.dtype, one.quantization) != (
+            other.shape,
+            other.dtype,
+            other.quantization,
+        ):
+            raise ModelError(f"state '{one.name}' becomes '{other.name}', which is another tensor")
+        defined.add(found)
     return defined
 
 
@@ -134,8 +146,14 @@ def _check_types(graph: Graph, operator: Operator, where: str) -> None:
     if isinstance(operator.attributes, Reshape | Rearrange | Concatenation):
         _check_moved(graph, operator, where)
         return
+    if isinstance(operator.attributes, Svdf):
+        return  # its importer says which of its operands is what
     weighted = isinstance(operator.attributes, Convolution | FullyConnected | TransposeConvolution)
-    types = _CONVERTED if operator.kind in (_FLOAT_INPUT, _FLOAT_OUTPUT) else _COMPUTED
+    # What is not converted is of the first input's type throughout.
+    first = _dtype(graph, operator.inputs[0])
+    types: tuple[str, ...] = (first,) if first in _COMPUTED else _COMPUTED
+    if operator.kind in (_FLOAT_INPUT, _FLOAT_OUTPUT):
+        types = _CONVERTED
     for position, number in enumerate(operator.inputs):
         if number is None:
             continue
@@ -143,8 +161,7 @@ def _check_types(graph: Graph, operator: Operator, where: str) -> None:
         if operator.kind == _FLOAT_INPUT and tensor.dtype == "float32":
             continue
         if weighted and position > 0:
-            bias = "int64" if _dtype(graph, operator.inputs[0]) == "int16" else "int32"
-            _check_weights(tensor, position, where, bias)
+            _check_weights(tensor, position, where, "int64" if first == "int16" else "int32")
             continue
         _check_quantized(tensor, where, types)
     for number in operator.outputs:

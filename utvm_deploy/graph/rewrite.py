@@ -21,6 +21,11 @@ def compacted(graph: Graph) -> Graph:
         operators=tuple(renumbered(operator, numbers) for operator in graph.operators),
         inputs=tuple(numbers[i] for i in graph.inputs),
         outputs=tuple(numbers[i] for i in graph.outputs),
+        states=tuple(
+            (numbers[found], numbers[left])
+            for found, left in graph.states
+            if found in numbers and left in numbers
+        ),
     )
 
 

@@ -25,6 +25,7 @@ from utvm_deploy.graph.attributes import (
     Reduce,
     ResizeBilinear,
     Shape,
+    Svdf,
     TransposeConvolution,
 )
 from utvm_deploy.graph.model import Graph, Operator, Tensor
@@ -151,6 +152,13 @@ def _resize(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
     return ((x[0], *declared[1:3], x[3]),)
 
 
+def _svdf(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
+    batch = input_tensor(graph, operator, 0).shape[0]
+    filters = input_tensor(graph, operator, 1).shape[0]
+    rank = attributes_of(operator, Svdf).rank
+    return ((batch, filters // rank), input_tensor(graph, operator, 4).shape)
+
+
 def _arg_extremum(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
     shape = input_tensor(graph, operator, 0).shape
     axis = attributes_of(operator, ArgExtremum).axis
@@ -263,6 +271,7 @@ SHAPE_RULES: Mapping[str, ShapeRule] = {
     "SQUEEZE": _reshape,
     "STRIDED_SLICE": _rearrange,
     "SUB": _broadcast,
+    "SVDF": _svdf,
     "TANH": _same,
     "TRANSPOSE": _rearrange,
     "TRANSPOSE_CONV": _transpose_conv,

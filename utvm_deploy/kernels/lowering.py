@@ -38,6 +38,7 @@ from utvm_deploy.kernels.pool import lower_pool
 from utvm_deploy.kernels.reduce import lower_arg_extremum, lower_reduce_extremum
 from utvm_deploy.kernels.resize import lower_resize_bilinear
 from utvm_deploy.kernels.softmax import lower_softmax
+from utvm_deploy.kernels.svdf import lower_svdf
 from utvm_deploy.kernels.thumb.lowering import THUMB_LOWERINGS
 from utvm_deploy.kernels.transpose_conv import lower_transpose_conv
 from utvm_deploy.kernels.wide import lower_wide_convolution, lower_wide_dense
@@ -93,6 +94,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     "SQUEEZE": lower_reshape,
     "STRIDED_SLICE": lower_rearrange,
     "SUB": lower_add,
+    "SVDF": lower_svdf,
     "TANH": lower_lookup,
     "TRANSPOSE": lower_rearrange,
     "TRANSPOSE_CONV": lower_transpose_conv,

@@ -52,9 +52,14 @@ def constant_of(graph: Graph, operator: Operator, index: int) -> Array:
 
 def bias_of(graph: Graph, operator: Operator, channels: int) -> Array:
     """The int32 bias, zeros where the operator has none."""
-    if len(operator.inputs) < 3 or operator.inputs[2] is None:
+    return bias_of_position(graph, operator, channels, 2)
+
+
+def bias_of_position(graph: Graph, operator: Operator, channels: int, position: int) -> Array:
+    """A bias that is another input than usual."""
+    if len(operator.inputs) <= position or operator.inputs[position] is None:
         return np.zeros(channels, dtype=np.int32)
-    return constant_of(graph, operator, 2)
+    return constant_of(graph, operator, position)
 
 
 def effective_scales(graph: Graph, operator: Operator, channels: int) -> list[float]:

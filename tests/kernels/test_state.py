@@ -1,0 +1,84 @@
+"""Operators that keep a state between runs: run after run as the reference, also after a reset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_models import sample_inputs, svdf
+from tflite_writer import ModelWriter
+
+import utvm_deploy
+from utvm_deploy.bench.oracle import run_reference
+from utvm_deploy.bench.samples import Samples
+from utvm_deploy.bench.verify import verify
+from utvm_deploy.device import Device
+from utvm_deploy.errors import ModelError
+from utvm_deploy.frontend.tflite import load_model
+
+RUNS = 6
+
+
+def keyword_model(m: ModelWriter) -> None:
+    """Two layers with state, and some without, as keyword spotting has them."""
+    x = m.input((1, 20), 0.05, -3)
+    y = svdf(m, x, 8, 5, 1)
+    z = svdf(m, y, 6, 3, 2, seed=2)
+    weights = np.random.default_rng(3).integers(-127, 128, (4, 6)).astype(np.int8)
+    m.output(m.softmax(m.fully_connected(z, weights, scale=0.1)))
+
+
+def single_steps(m: ModelWriter) -> None:
+    """The smallest memory, several rows, several ranks."""
+    for batch, inputs, units, memory, rank in ((1, 1, 1, 1, 1), (3, 4, 2, 1, 2), (2, 7, 5, 9, 3)):
+        m.output(svdf(m, m.input((batch, inputs), 0.05, 4), units, memory, rank, seed=units))
+
+
+@pytest.mark.parametrize("build", [keyword_model, single_steps])
+def test_runs_continue_each_other(build, device: Device, tmp_path: Path) -> None:
+    m = ModelWriter()
+    build(m)
+    path = m.save(tmp_path / "model.tflite")
+    samples = [sample_inputs(m, seed) for seed in range(RUNS)]
+    expected = run_reference(path, samples).outputs
+    assert len({outputs[-1].tobytes() for outputs in expected}) > RUNS // 2
+    model = device.load(utvm_deploy.compile(path, device.board))
+    assert model.compiled.states
+    for _ in range(2):
+        for sample, outputs in zip(samples, expected, strict=True):
+            got, _ = model.run(sample)
+            for ours, theirs in zip(got, outputs, strict=True):
+                np.testing.assert_array_equal(ours, theirs)
+        model.reset_state()
+
+
+def test_verify_runs_layers_from_the_same_state(device: Device, tmp_path: Path) -> None:
+    m = ModelWriter()
+    keyword_model(m)
+    path = m.save(tmp_path / "model.tflite")
+    inputs = tuple(tuple(sample_inputs(m, seed)) for seed in range(RUNS))
+    model = device.load(utvm_deploy.compile(path, device.board))
+    found = verify(model, path, Samples(inputs=inputs, outputs=None, origin="random"))
+    assert found.ok and found.samples_run == RUNS
+
+
+def test_what_the_header_says(tmp_path: Path) -> None:
+    m = ModelWriter()
+    keyword_model(m)
+    compiled = utvm_deploy.compile(m.save(tmp_path / "words.tflite"), "host")
+    header = compiled.sources["words.h"]
+    assert "void words_reset(uint8_t *arena);" in header
+    assert f"It keeps\n//   {2 * (8 * 5 + 12 * 3)} bytes of state between runs" in header
+    assert "keeps nothing between runs" not in header
+
+
+def test_state_of_two_operators(tmp_path: Path) -> None:
+    m = ModelWriter()
+    keyword_model(m)
+    first, second = (op for op in m.operators if op.kind == "SVDF")
+    second.inputs[4] = first.inputs[4]
+    m.tensors[second.inputs[2]].shape = (12, 3)
+    m.tensors[first.inputs[4]].shape = (1, 36)
+    with pytest.raises(ModelError, match="state"):
+        load_model(m.save(tmp_path / "model.tflite"))
