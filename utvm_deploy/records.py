@@ -113,7 +113,7 @@ class Record:
     candidate: Candidate
     measurement: Measurement
     board: str = ""
-    # Whether this is what is compiled without records.
+    # Whether this is what the best family chooses by itself.
     is_default: bool = False
     time: str = field(default="", compare=False)  # ISO 8601, UTC
 

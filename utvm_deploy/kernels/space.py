@@ -30,7 +30,7 @@ SPACES: Mapping[str, Mapping[str, Space]] = {
 
 
 def space(graph: Graph, operator: Operator, core: str) -> tuple[Candidate, ...]:
-    """Every candidate for ``operator`` on ``core``; first what is compiled without any record."""
+    """Every candidate for ``operator`` on ``core``; first the best family's own choice."""
     found: list[Candidate] = []
     for family in families_for(core):
         if family == GENERIC:

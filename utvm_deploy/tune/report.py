@@ -30,7 +30,7 @@ class KernelHistory:
 
     @property
     def default_ticks(self) -> int | None:
-        """Of what is compiled without records."""
+        """Of what the best family chooses by itself."""
         for record in self.records:
             if record.is_default and record.measurement.is_ok:
                 return record.measurement.ticks_min

@@ -58,7 +58,7 @@ class KernelState:
 
     @property
     def default_ticks(self) -> int | None:
-        """What is compiled without records takes this long; None if it was not measured."""
+        """What the best family chooses by itself takes this long; None if it was not measured."""
         found = self.measured.get(self.work.default)
         return found.ticks_min if found is not None and found.is_ok else None
 

@@ -15,12 +15,13 @@ from dataclasses import dataclass, replace
 from utvm_deploy import __version__
 from utvm_deploy.board import Board
 from utvm_deploy.candidate import GENERIC, Candidate
+from utvm_deploy.compiler.choice import shipped_records
 from utvm_deploy.compiler.options import AUTO, STACK, max_stack_scratch, scratch_place
 from utvm_deploy.device import Device
 from utvm_deploy.errors import MissingTool, TuneError, UtvmError
 from utvm_deploy.project.build import build_image, compiler_version
 from utvm_deploy.project.fit import with_larger_stack
-from utvm_deploy.records import NEAREST, Measurement, Record, RecordsFile, Setting, now
+from utvm_deploy.records import Measurement, Record, Records, RecordsFile, Setting, now
 from utvm_deploy.tune.build import FLAGS, Builder, Built
 from utvm_deploy.tune.measure import Job, Measurer
 from utvm_deploy.tune.search import KernelState, Search
@@ -157,6 +158,7 @@ class _Loop:
         self._begin = time.monotonic()
         self._until = None if minutes is None else self._begin + 60 * minutes
         self._watch = watch
+        self._known = Records([*file.records, *shipped_records(setting.core)])
         self._states = tuple(self._state(work) for work in works)
         self._search = Search(self._states, seed)
         self._trials_before = self._trials
@@ -169,10 +171,11 @@ class _Loop:
         state = KernelState(work)
         for record in self._file.records.of(work.kernel, self._setting):
             state.add(record.candidate, record.measurement)
-        chosen = self._file.records.choices(work.kernel, self._setting.core, self._setting)
         known = set(work.candidates)
-        near = [c for c, origin in chosen if origin == NEAREST and c in known]
-        state.hints = near[:HINTS]
+        # What other compilers and versions, what ships with us, and what similar shapes found.
+        chosen = self._known.choices(work.kernel, self._setting.core, self._setting)
+        hints = dict.fromkeys(c for c, _ in chosen if c in known and c not in state.measured)
+        state.hints = list(hints)[:HINTS]
         return state
 
     @property

@@ -26,7 +26,7 @@ class Work:
 
     @property
     def default(self) -> Candidate:
-        """What is compiled without records."""
+        """What the best family chooses by itself."""
         return self.candidates[0]
 
 
