@@ -127,6 +127,19 @@ def test_one_flashing_program_is_enough(
     assert not check.ok and "segger.com" in check.fix
 
 
+def test_a_board_without_a_serial_line_needs_a_debug_server_instead(
+    computer: Computer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = load_board(Path(__file__).parent / "other_chips" / "nrf52840dk.toml")
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    checks = {check.what: check for check in examine(board)}
+    assert "serial port" not in checks
+    assert not checks["debug server"].ok and "segger.com" in checks["debug server"].fix
+    tool = FakeTool(tmp_path, "pyocd", "echo 0.46.0")
+    monkeypatch.setenv("PATH", str(tool.folder))
+    assert {check.what: check for check in examine(board)}["debug server"].found == "pyocd"
+
+
 def test_an_image_that_does_not_build_is_told(
     computer: Computer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

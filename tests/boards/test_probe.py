@@ -293,7 +293,7 @@ def test_a_probe_that_cannot_choose_says_so(disco: Image, tmp_path: Path) -> Non
     assert dry(reset_board, board) == [["p", "again"]]
     assert board.probe.commands[0].programs == ("p", "q")
     with pytest.raises(BoardError, match="cannot choose a probe by its serial number '0670FF'"):
-        flash_image(Image(ELF, board), serial="0670FF")
+        flash_image(Image(ELF, board), probe="mine", serial="0670FF")
 
 
 def test_an_unknown_probe_gets_a_suggestion(disco: Image) -> None:

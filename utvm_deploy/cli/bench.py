@@ -95,7 +95,7 @@ def _dry_run(
                 scratch=AUTO,
                 records=args.records,
             )
-            dry_run_step(board, compiled)
+            dry_run_step(args, board, compiled)
     return 0
 
 

@@ -77,7 +77,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     with out.progress() as progress:
         compiled = compile_step(args, board, progress)
         if args.dry_run:
-            return dry_run_step(board, compiled)
+            return dry_run_step(args, board, compiled)
         with load_step(args, board, compiled, progress) as model:
             found = profile(model, samples, progress)
             if args.hot:

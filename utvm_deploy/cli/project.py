@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import utvm_deploy
+from utvm_deploy import process
 from utvm_deploy.cli.arguments import Verbs, add_board, add_name, add_verb, board_of
 from utvm_deploy.cli.compile_options import (
     add_compile_options,
@@ -90,6 +91,7 @@ def run_flash(args: argparse.Namespace, out: Output) -> int:
         progress(f"flashing {args.directory}", 0, 1)
         image = build_project(args.directory)
         flash_image(image, probe=args.probe, serial=args.serial)
-    out.line(f"{image.elf} is on the board")
+    if not process.is_dry_run():
+        out.line(f"{image.elf} is on the board")
     out.result("utvm.flash/1", {"elf": image.elf, "board": image.board.name})
     return 0

@@ -76,7 +76,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     with out.progress() as progress:
         compiled = compile_step(args, board, progress)
         if args.dry_run:
-            return dry_run_step(board, compiled)
+            return dry_run_step(args, board, compiled)
         with load_step(args, board, compiled, progress) as model:
             progress("running", 0, 1)
             outputs, ticks = model.run(inputs)

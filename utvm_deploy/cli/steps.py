@@ -12,7 +12,7 @@ from utvm_deploy.cli.arguments import connection
 from utvm_deploy.cli.compile_options import compile_options
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.device import CYCLES, DeviceModel
-from utvm_deploy.probe import start
+from utvm_deploy.probe import choose_link, needs_debugger, needs_line, start
 from utvm_deploy.progress import Progress
 from utvm_deploy.project import build_image, check_fits
 
@@ -27,9 +27,20 @@ def compile_step(args: argparse.Namespace, board: Board, progress: Progress) -> 
     return compiled
 
 
-def dry_run_step(board: Board, compiled: CompiledModel) -> int:
+def dry_run_step(args: argparse.Namespace, board: Board, compiled: CompiledModel) -> int:
     """Go through building and starting while ``process`` prints the commands and runs none."""
-    with start(board, build_image(compiled, board)):
+    where = connection(args)
+    kind = choose_link(board, where["link"])
+    with start(
+        board,
+        build_image(compiled, board),
+        port=where["port"],
+        probe=where["probe"],
+        serial=where["serial"],
+        has_line=needs_line(kind),
+        # An emulator's debugger comes over a descriptor that a dry run has none of.
+        has_debug_stream=needs_debugger(kind) and not board.runs_here,
+    ):
         return 0
 
 

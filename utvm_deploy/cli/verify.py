@@ -65,7 +65,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     with out.progress() as progress:
         compiled = compile_step(args, board, progress)
         if args.dry_run:
-            return dry_run_step(board, compiled)
+            return dry_run_step(args, board, compiled)
         # Nobody looks at ticks here.
         with load_step(args, board, compiled, progress, timing=INSTRUCTIONS) as model:
             reference = run_reference(args.model, samples.inputs)

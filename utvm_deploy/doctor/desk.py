@@ -12,6 +12,7 @@ from utvm_deploy.bench_file import bench_path, load_bench_entry
 from utvm_deploy.board import Board
 from utvm_deploy.doctor.check import Check
 from utvm_deploy.errors import UtvmError
+from utvm_deploy.probe import choose_link, needs_debugger, needs_line
 from utvm_deploy.probe.detect import Place, locate
 from utvm_deploy.probe.usb import UsbDevice, udev_rules, usb_devices
 from utvm_deploy.project import build_image
@@ -28,8 +29,10 @@ def desk_checks(board: Board, *, port: str | None, serial: str | None) -> list[C
     if board.probe.usb:
         devices = usb_devices(board.probe.usb)
         checks += [_on_usb(board, devices), _rights(board, devices)]
-    checks += _serial_port(board, port, serial)
-    checks.append(_debug_server(board))
+    kind = choose_link(board)
+    if needs_line(kind):
+        checks += _serial_port(board, port, serial)
+    checks.append(_debug_server(board, needs_debugger(kind)))
     if "baremetal" in board.project.templates:
         checks.append(_image(board))
     return checks
@@ -105,13 +108,13 @@ def _serial_port(board: Board, port: str | None, serial: str | None) -> list[Che
     return [Check("serial port", purpose, str(path) if may else None, group, True)]
 
 
-def _debug_server(board: Board) -> Check:
+def _debug_server(board: Board, is_needed: bool) -> Check:
     programs = [one.server.program for one in board.probe.commands if one.server]
     present = next((program for program in programs if shutil.which(program)), None)
     fix = "none of the board's probes has one"
     if programs:
         _, fix = process.TOOLS.get(programs[0], ("", f"install {programs[0]}"))
-    return Check("debug server", "link='debug', without a serial port", present, fix, False)
+    return Check("debug server", "the link without a serial port", present, fix, is_needed)
 
 
 def _image(board: Board) -> Check:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -56,8 +57,8 @@ def reset_board(board: Board, *, probe: str | None = None, serial: str | None = 
     entry = load_bench_entry(board.name, serial)
     name = probe or entry.probe
     commands = probe_commands(board, name)
-    if commands.reset is None and name is None:
-        commands = next((one for one in board.probe.commands if one.reset), commands)
+    if name is None and any(one.reset for one in board.probe.commands):
+        commands = first_installed(board.probe.commands, lambda one: one.reset)
     if commands.reset is None:
         raise ProbeError(
             f"{commands.name} cannot reset {board.name}; press its reset button, or name another "
@@ -68,13 +69,15 @@ def reset_board(board: Board, *, probe: str | None = None, serial: str | None = 
 
 
 def probe_commands(board: Board, probe: str | None) -> ProbeCommands:
-    """The board's flashing program of that name, by default its first probe."""
+    """The board's probe of that name, by default the first whose program is installed."""
     name = probe or board.probe.kinds[0]
     if name in (CHILD_PROBE, EMULATOR_PROBE) and name in board.probe.kinds:
         raise ProbeError(
             f"{board.name} is started on this computer, not flashed; use utvm run, or "
             f"utvm_deploy.connect({board.name!r})"
         )
+    if probe is None:
+        return first_installed(board.probe.commands, lambda one: one.flash)
     for commands in board.probe.commands:
         if commands.name == name:
             return commands
@@ -82,6 +85,22 @@ def probe_commands(board: Board, probe: str | None) -> ProbeCommands:
     raise BoardError(
         f"{board.name} has no probe {name!r}{hint} (it has {', '.join(board.probe.kinds)})"
     )
+
+
+def first_installed(
+    commands: Sequence[ProbeCommands], action: Callable[[ProbeCommands], Action | None]
+) -> ProbeCommands:
+    """The first that can do it here; else the first that could, so that its program is missed."""
+    able = [one for one in commands if action(one) is not None]
+    if process.is_dry_run():
+        return able[0]
+    here = (one for one in able if shutil.which(_program(action(one))))
+    return next(here, able[0])
+
+
+def _program(action: Action | None) -> str:
+    assert action is not None
+    return action.program
 
 
 @contextlib.contextmanager
@@ -107,6 +126,8 @@ def _in_format(image: Image, image_format: str) -> Path:
     target = image.elf.with_suffix(f".{image_format}")
     # Renamed into place, because two processes may flash one cached image.
     fresh = target.with_name(f"{target.name}.{os.getpid()}")
+    if process.is_dry_run():
+        fresh = target
     compiler = image.board.cpu.facts.compiler
     objcopy = compiler.removesuffix("gcc") + "objcopy"
     argv = [objcopy, "-O", _OBJCOPY_FORMATS[image_format], str(image.elf), str(fresh)]
@@ -115,7 +136,7 @@ def _in_format(image: Image, image_format: str) -> Path:
     if not done.is_ok:
         reason = done.output.strip() or "no answer"
         raise ProbeError(f"{what} with {objcopy} failed: {reason}; build the image again")
-    if not process.is_dry_run():
+    if fresh != target:
         fresh.rename(target)
     return target
 

@@ -19,7 +19,7 @@ from utvm_deploy.link.gdb_flash import write_flash
 from utvm_deploy.link.stream import NoStream, PipeStream, Stream
 from utvm_deploy.probe.argv import SERVER_PORTS, Wanted, probe_argv
 from utvm_deploy.probe.failures import failure
-from utvm_deploy.probe.flash import probe_commands
+from utvm_deploy.probe.flash import first_installed, probe_commands
 from utvm_deploy.probe_programs import ProbeCommands
 from utvm_deploy.project import Image
 
@@ -159,15 +159,14 @@ def reset_through_server(address: tuple[str, int]) -> None:
 
 
 def server_commands(board: Board, probe: str | None) -> ProbeCommands:
-    """The board's probe of that name, by default the first that can serve."""
+    """The board's probe of that name, by default the first that can serve here."""
     if probe is None:
-        serving = next((one for one in board.probe.commands if one.server), None)
-        if serving is None:
+        if not any(one.server for one in board.probe.commands):
             raise BoardError(
                 f"{board.name} has no debug server: none of its probes "
                 f"({', '.join(board.probe.kinds)}) has one"
             )
-        return serving
+        return first_installed(board.probe.commands, lambda one: one.server)
     commands = probe_commands(board, probe)
     if commands.server is None:
         serving_names = ", ".join(one.name for one in board.probe.commands if one.server)
