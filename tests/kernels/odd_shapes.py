@@ -7,7 +7,7 @@ pairs fit sixteen bits and weights whose pairs do not.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -135,7 +135,9 @@ def compare_on(
             np.testing.assert_array_equal(one, other, err_msg=layer.kernel)
 
 
-def compare_candidates(device: Device, folder: Path, family: str) -> int:
+def compare_candidates(
+    device: Device, folder: Path, family: str, core: str, flags: Sequence[str] = ("-O3",)
+) -> int:
     """Every candidate of a few layers, byte for byte, in one module; returns how many."""
     rng = np.random.default_rng(8)
     m = ModelWriter()
@@ -150,7 +152,7 @@ def compare_candidates(device: Device, folder: Path, family: str) -> int:
     path = m.save(folder / "model.tflite")
     sample = [rng.integers(-128, 128, m.tensors[n].shape, dtype=np.int8) for n in m.inputs]
     (wanted,) = run_reference(path, [sample]).outputs
-    graph, core = load_model(path), device.board.cpu.core
+    graph = load_model(path)
     kernels, calls = {}, []
     for operator, image, expected in zip(graph.operators, sample, wanted, strict=True):
         for candidate in space(graph, operator, core):
@@ -160,7 +162,7 @@ def compare_candidates(device: Device, folder: Path, family: str) -> int:
                 assert call.kernel not in kernels.values(), candidate.label
                 kernels[name] = call.kernel
                 calls.append((name, call, image, expected, candidate.label))
-    with device.load_kernels(kernels) as module:
+    with device.load_kernels(kernels, flags=flags) as module:
         for name, call, image, expected, label in calls:
             output = device.empty(expected.shape)
             constants = [a.data for a in call.arguments if isinstance(a, ConstantArgument)]

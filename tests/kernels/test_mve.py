@@ -50,7 +50,7 @@ def test_odd_dense_layers_in_plain_c(tmp_path: Path) -> None:
 def test_all_candidates_on_cores(device: Device, tmp_path: Path) -> None:
     if not device.board.cpu.mve:
         pytest.skip(f"{device.board.name} has no Helium")
-    assert compare_candidates(device, tmp_path, "mve") >= 6
+    assert compare_candidates(device, tmp_path, "mve", CORE) >= 6
 
 
 MICRO_KERNELS = {

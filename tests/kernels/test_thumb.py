@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
-from kernel_harness import check
+from kernel_harness import PREAMBLE, check, compile_library
 from odd_shapes import (
     DENSE,
     SHAPES,
@@ -20,10 +21,13 @@ from tvm import s_tir
 
 from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.kernels.dsp.routine import helper
 from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.kernels.thumb.code import c_body
 from utvm_deploy.kernels.thumb.gemm import TILES
 
 CORE = "cortex-m3"
+SMALL_CORE = "cortex-m0plus"
 
 
 @pytest.mark.parametrize("write", [write_convolutions, write_dense])
@@ -35,14 +39,16 @@ def test_odd_shapes_on_cores(
     compare_on(device, tmp_path, write, "Thumb-2 assembly", scales_up=False)
 
 
-def test_odd_convolutions_in_plain_c(tmp_path: Path) -> None:
+@pytest.mark.parametrize("core", [CORE, SMALL_CORE])
+def test_odd_convolutions_in_plain_c(core: str, tmp_path: Path) -> None:
     model = write_convolutions(tmp_path / "convolutions.tflite")
-    assert check(model, tmp_path, core=CORE) == len(SHAPES) + len(SHAPES[2::3])
+    assert check(model, tmp_path, core=core) == len(SHAPES) + len(SHAPES[2::3])
 
 
-def test_odd_dense_layers_in_plain_c(tmp_path: Path) -> None:
+@pytest.mark.parametrize("core", [CORE, SMALL_CORE])
+def test_odd_dense_layers_in_plain_c(core: str, tmp_path: Path) -> None:
     model = write_dense(tmp_path / "dense.tflite")
-    assert check(model, tmp_path, core=CORE) == len(DENSE)
+    assert check(model, tmp_path, core=core) == len(DENSE)
 
 
 def test_inner_blocks_are_tensorized(tmp_path: Path) -> None:
@@ -78,4 +84,44 @@ def test_all_candidates_on_cores(device: Device, tmp_path: Path) -> None:
     if device.board.cpu.dsp or not device.board.cpu.facts.is_arm:
         pytest.skip(f"{device.board.name} has other kernels")
     # Each tile pointwise, dense, and gathered in three sizes.
-    assert compare_candidates(device, tmp_path, "thumb") >= 5 * len(TILES)
+    assert compare_candidates(device, tmp_path, "thumb", CORE) >= 5 * len(TILES)
+
+
+def test_the_small_cores_code_on_a_larger_one(device: Device, tmp_path: Path) -> None:
+    """A Cortex-M3 runs what is compiled for an M0+; no emulated board has that core."""
+    if device.board.cpu.dsp or not device.board.cpu.facts.is_arm:
+        pytest.skip(f"{device.board.name} has other kernels")
+    flags = ("-O3", f"-mcpu={SMALL_CORE}")
+    assert compare_candidates(device, tmp_path, "thumb", SMALL_CORE, flags) == 3
+
+
+def test_products_of_halves(tmp_path: Path) -> None:
+    source = tmp_path / "scale.c"
+    source.write_text(
+        PREAMBLE
+        + helper("utvm_scale")
+        + helper("utvm_scale_wide")
+        + c_body("utvm_plain_scale")
+        + """
+int32_t both(int32_t value, int32_t multiplier, int32_t low, int32_t high, int32_t shift) {
+    int32_t top;
+    const uint32_t bottom = utvm_plain_multiply(value, multiplier, &top);
+    const int64_t product = (int64_t)(((uint64_t)(uint32_t)top << 32) | bottom);
+    return product == (int64_t)value * multiplier
+        && utvm_plain_scale(value, multiplier, low, shift)
+            == utvm_scale(value, multiplier, low, shift)
+        && utvm_plain_scale_wide(value / 2, multiplier, low, high / 4, shift)
+            == utvm_scale_wide(value / 2, multiplier, low, high / 4, shift);
+}
+"""
+    )
+    both = compile_library(source).both
+    rng = np.random.default_rng(6)
+    ends = [-(2**31), -(2**16), -(2**16) - 1, -1, 0, 1, 2**16 - 1, 2**16, 2**31 - 1]
+    values = [*ends, *(int(v) for v in rng.integers(-(2**31), 2**31, 200))]
+    multipliers = [0, 1, 2**16 - 1, 2**30, 2**31 - 1]
+    multipliers += [int(m) for m in rng.integers(2**30, 2**31, 20)]
+    for value in values:
+        for multiplier in multipliers:
+            low, high = (int(v) for v in rng.integers(-(2**31), 2**31, 2))
+            assert both(value, multiplier, low, high, int(rng.integers(1, 23))), value

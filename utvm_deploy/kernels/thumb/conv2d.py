@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,9 @@ from utvm_deploy.kernels.dsp.tensor_ir import Buffers, Operand, pure
 from utvm_deploy.kernels.gathered import gathered, gathered_conv2d_call, gathered_dense
 from utvm_deploy.kernels.thumb import gemm
 from utvm_deploy.kernels.window import Window
+
+#: Makes the product: how to round, what to choose, and how many pixels, channels and products.
+Make = Callable[[str, Candidate | None, tuple[int, int, int]], "ThumbProduct"]
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,10 @@ class ThumbProduct:
             value = pure("utvm_scale_wide", total, *rows)
         return pure("utvm_clamp", value, limits[0], limits[1]).astype("int8")
 
+    def pack(self, weights: Array, rows: Array) -> tuple[Array, Array]:
+        """[channels, depth] and [rows, channels] -> both tables."""
+        return gemm.pack_weights(weights, self.tile), gemm.pack_scaling(list(rows), self.tile)
+
     def _row(self, buffers: Buffers, o: Any, row: int) -> Any:
         slots = self.tile.channels
         return buffers["scaling"][o // slots * (self.tile.rows * slots) + o % slots + row * slots]
@@ -88,18 +95,22 @@ def thumb_conv2d_call(
     border: int,
     limits: tuple[int, int],
     candidate: Candidate | None,
+    make: Make,
 ) -> KernelCall:
     """The call instead of the generic one; ``weights`` are [outputs, rows, columns, inputs]."""
     outputs, inputs = weights.shape[0], weights.shape[3]
     count = window.batch * window.output_height * window.output_width
-    tile = tile_for(candidate, count, outputs, weights[0].size)
+    product = make(gemm.SHORT, candidate, (count, outputs, weights[0].size))
     pixels = candidate.number("pixels") if candidate else None
+    packed_weights, packed_scaling = product.pack(
+        weights.reshape(outputs, -1), np.array(scaling, dtype=np.int32)
+    )
     packed = (
-        ConstantArgument("weights", gemm.pack_weights(weights.reshape(outputs, -1), tile)),
-        ConstantArgument("scaling", gemm.pack_scaling(scaling, tile)),
+        ConstantArgument("weights", packed_weights),
+        ConstantArgument("scaling", packed_scaling),
         ConstantArgument("limits", np.array(limits, dtype=np.int32)),
     )
-    kernel = gathered(window, (inputs, outputs), ThumbProduct(tile), pixels)
+    kernel = gathered(window, (inputs, outputs), product, pixels)
     return gathered_conv2d_call(call, kernel, packed, border)
 
 
@@ -111,28 +122,35 @@ def thumb_dense_call(
     scales: Sequence[Array],
     limits: tuple[int, int],
     candidate: Candidate | None,
+    make: Make,
 ) -> KernelCall:
     """A fully connected layer; ``scales`` as ``wide_scaling`` gives them, one or one an output."""
     outputs, inputs = weights.shape
-    tile = tile_for(candidate, batch, outputs, inputs)
     is_one = len(scales) == 1
-    tile = replace(tile, rounding=gemm.WIDE if is_one else gemm.WIDE_EACH)
+    rounding = gemm.WIDE if is_one else gemm.WIDE_EACH
+    product = make(rounding, candidate, (batch, outputs, inputs))
     rows = [bias] if is_one else [bias, *np.array(scales).T]
     ends = [*limits, *scales[0]] if is_one else limits
+    packed_weights, packed_scaling = product.pack(weights, np.array(rows, dtype=np.int32))
     packed = (
-        ConstantArgument("weights", gemm.pack_weights(weights, tile)),
-        ConstantArgument("scaling", gemm.pack_scaling(rows, tile)),
+        ConstantArgument("weights", packed_weights),
+        ConstantArgument("scaling", packed_scaling),
         ConstantArgument("limits", np.array(ends, dtype=np.int32)),
     )
-    kernel = gathered_dense(batch, inputs, outputs, ThumbProduct(tile))
+    kernel = gathered_dense(batch, inputs, outputs, product)
     return gathered_conv2d_call(call, kernel, packed, 0)
 
 
-def tile_for(candidate: Candidate | None, count: int, channels: int, depth: int) -> gemm.Tile:
-    """The register tile that a candidate asks for, or the best of those that it leaves open."""
+def thumb_product(
+    rounding: str, candidate: Candidate | None, sizes: tuple[int, int, int]
+) -> ThumbProduct:
+    """With the register tile that a candidate asks for, or the best of those that it leaves open.
+
+    ``sizes``: pixels, channels, depth.
+    """
     label = candidate.choice("tile") if candidate else None
     step = candidate.number("step") if candidate else None
     tiles = [t for t in gemm.TILES if label in (None, t.label) and step in (None, t.step)]
     if not tiles:
         raise UnsupportedOperator(f"no register tile {label} with step {step}")
-    return gemm.best_tile(tiles, count, channels, depth)
+    return ThumbProduct(replace(gemm.best_tile(tiles, *sizes), rounding=rounding))

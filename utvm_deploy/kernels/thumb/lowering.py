@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from utvm_deploy.candidate import Candidate
+from utvm_deploy.cores.core import CORES
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.conv2d import Conv2D
@@ -18,8 +19,15 @@ from utvm_deploy.kernels.dsp.scaling import Scaling, short_scaling
 from utvm_deploy.kernels.fully_connected import Dense
 from utvm_deploy.kernels.mve.lowering import constants, scalars, wide_scales
 from utvm_deploy.kernels.operands import input_of, quantization_of
-from utvm_deploy.kernels.thumb.conv2d import thumb_conv2d_call, thumb_dense_call
+from utvm_deploy.kernels.thumb.conv2d import (
+    Make,
+    ThumbProduct,
+    thumb_conv2d_call,
+    thumb_dense_call,
+    thumb_product,
+)
 from utvm_deploy.kernels.thumb.depthwise import thumb_depthwise_call
+from utvm_deploy.kernels.thumb.plain import plain_product
 
 #: Takes the generic call, which it replaces, the core, and what to choose (None: the default).
 ThumbLowering = Callable[[Graph, Operator, KernelCall, str, Candidate | None], KernelCall | str]
@@ -30,7 +38,7 @@ def lower_conv2d(
 ) -> KernelCall | str:
     """CONV_2D."""
     assert isinstance(call.kernel, Conv2D)
-    return _convolution(graph, operator, call, constants(call)["weights"], candidate)
+    return _convolution(graph, operator, call, constants(call)["weights"], core, candidate)
 
 
 def lower_depthwise(
@@ -40,7 +48,9 @@ def lower_depthwise(
     assert isinstance(call.kernel, DepthwiseConv2D)
     by_output = np.moveaxis(constants(call)["weights"], 2, 0)[..., np.newaxis]
     if call.kernel.channels == 1:
-        return _convolution(graph, operator, call, by_output, candidate)
+        return _convolution(graph, operator, call, by_output, core, candidate)
+    if not _has_thumb2(core):
+        return "the core has no Thumb-2"
     if call.kernel.depth_multiplier > 1:
         return "more than one output for each of several channels"
     scaling = _scaling(call, by_output)
@@ -62,8 +72,9 @@ def lower_fully_connected(
     if isinstance(scales, str):
         return scales
     limits = numbers["low"], numbers["high"]
+    batch, weights, bias = call.kernel.batch, tables["weights"], tables["bias"]
     return thumb_dense_call(
-        call, call.kernel.batch, tables["weights"], tables["bias"], scales, limits, candidate
+        call, batch, weights, bias, scales, limits, candidate, _product_of(core)
     )
 
 
@@ -72,6 +83,7 @@ def _convolution(
     operator: Operator,
     call: KernelCall,
     weights: Array,
+    core: str,
     candidate: Candidate | None,
 ) -> KernelCall | str:
     assert isinstance(call.kernel, Conv2D | DepthwiseConv2D)
@@ -82,7 +94,21 @@ def _convolution(
     border = quantization_of(input_of(graph, operator, 0)[1]).zero_point
     limits = numbers["low"], numbers["high"]
     window = call.kernel.window
-    return thumb_conv2d_call(call, window, weights, scaling, border, limits, candidate)
+    return thumb_conv2d_call(
+        call, window, weights, scaling, border, limits, candidate, _product_of(core)
+    )
+
+
+def _has_thumb2(core: str) -> bool:
+    return CORES[core].architecture != "armv6-m"
+
+
+def _product_of(core: str) -> Make:
+    return thumb_product if _has_thumb2(core) else _plain
+
+
+def _plain(rounding: str, candidate: Candidate | None, sizes: tuple[int, int, int]) -> ThumbProduct:
+    return plain_product(rounding)
 
 
 def _scaling(call: KernelCall, weights: Array) -> Scaling | str:

@@ -24,7 +24,7 @@ def products(graph: Graph, operator: Operator, core: str) -> tuple[Candidate, ..
         kernel = lower(graph, operator, core, default).kernel
     except UnsupportedOperator:
         return ()
-    if not isinstance(kernel, GatheredConv2D) or not isinstance(kernel.product, ThumbProduct):
+    if not isinstance(kernel, GatheredConv2D) or type(kernel.product) is not ThumbProduct:
         return (default,)
     found = [default]
     for tile in TILES:
