@@ -42,6 +42,7 @@ _PATCHES_BYTES = 3500
 _LARGE_WEIGHTS_BYTES = 8192
 _LARGE_PATCHES_BYTES = 20_000
 _MOST_PIXELS = 24
+_WORD = 4
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,8 @@ class DspConv2D:
         groups = -(-pixels // gemm.PIXELS)
         size = groups * gemm.PIXELS * self.depth + gemm.SLACK_BYTES // 2
         if self.input_channels % 4:
-            size += self.depth // 2  # one window's bytes
+            # One window's bytes, and what the last word of its last row is longer.
+            size += (self.depth + _WORD) // 2
         return (
             Operand(f"patches_{block}", (size,), "int16"),
             Operand(f"sums_{block}", (pixels, self.output_channels), "int32"),

@@ -29,6 +29,11 @@ static inline int8_t *utvm_copy_bytes(int8_t *to, const int8_t *from, int32_t co
 }
 
 static inline int8_t *utvm_fill_bytes(int8_t *to, int32_t border, int32_t count) {
+    const uint32_t word = (uint32_t)(uint8_t)border * 0x01010101u;
+    for (; count >= 4; count -= 4) {
+        __builtin_memcpy(to, &word, 4);
+        to += 4;
+    }
     for (; count > 0; count--) {
         *to++ = (int8_t)border;
     }
@@ -108,6 +113,7 @@ static void utvm_gather(const int8_t *image, int16_t *patches, int32_t pixel, in
     const int32_t row_step = window.row_dilation * pitch;
     const int32_t depth = (window.rows * run + 7) / 8 * 8;
     const int32_t is_whole = channels % 4 == 0;
+    const int8_t *const end = image + window.height * pitch;
     // Windows from row and column 0 to these lie inside.
     const int32_t last_y = window.height - 1 - (window.rows - 1) * window.row_dilation;
     const int32_t last_x = window.column_dilation == 1 ? window.width - window.columns : -1;
@@ -118,18 +124,24 @@ static void utvm_gather(const int8_t *image, int16_t *patches, int32_t pixel, in
     int32_t x = (window.output_width - left) * window.column_stride - window.left;
     for (int32_t lane = 0; count > 0; count--) {
         int16_t *wide = patches + 2 * lane;
+        int32_t is_done = is_whole;
         if (y < 0 || y > last_y || x < 0 || x > last_x) {
             utvm_gather_border(image, wide, line, y, x, border, w);
         } else if (is_whole) {
             utvm_widen(wide, image + y * pitch + x * channels, run / 4, window.rows, row_step);
         } else {
             const int8_t *row = image + y * pitch + x * channels;
-            int8_t *bytes = line;
-            for (int32_t ky = 0; ky < window.rows; ky++, row += row_step) {
-                bytes = utvm_copy_bytes(bytes, row, run);
+            if (row + (window.rows - 1) * row_step + run + 3 <= end) {
+                utvm_widen_line(wide, row, line, depth / 4, window.rows, row_step, run);
+                is_done = 1;
+            } else {
+                int8_t *bytes = line;
+                for (int32_t ky = 0; ky < window.rows; ky++, row += row_step) {
+                    bytes = utvm_copy_bytes(bytes, row, run);
+                }
             }
         }
-        if (!is_whole) {
+        if (!is_done) {
             utvm_widen(wide, line, depth / 4, 1, 0);
         }
         if (++lane == 3) {
