@@ -49,7 +49,14 @@ class PipeStream:
     It owns them: ``close`` closes both. A child process itself stays its starter's.
     """
 
-    def __init__(self, read_fd: int, write_fd: int, name: str = "the device's process") -> None:
+    def __init__(
+        self,
+        read_fd: int,
+        write_fd: int,
+        name: str = "the device's process",
+        advice: str = "see its last words, then start it again",
+    ) -> None:
+        self._advice = advice
         self._read_fd = read_fd
         self._write_fd = write_fd
         self._name = name
@@ -110,7 +117,7 @@ class PipeStream:
 
     def _closed(self, error: OSError | None = None) -> LinkClosed:
         why = f" ({error.strerror})" if error else ""
-        return LinkClosed(f"{self._name} went away{why}; see its last words, then start it again")
+        return LinkClosed(f"{self._name} went away{why}; {self._advice}")
 
 
 class NoStream:
@@ -148,6 +155,9 @@ def serial_ports() -> list[SerialPort]:
     ]
 
 
+_CHECK_CABLE = "check the cable, then connect again"
+
+
 class SerialStream:
     """What pyserial can open: a device name, a pty, ``socket://host:port``, ``rfc2217://...``."""
 
@@ -172,7 +182,7 @@ class SerialStream:
                 fd = self._port.fileno()
             except (AttributeError, *self._foreign):
                 return
-            self._fds = PipeStream(os.dup(fd), os.dup(fd), url)
+            self._fds = PipeStream(os.dup(fd), os.dup(fd), url, _CHECK_CABLE)
 
     def read(self, max_bytes: int, timeout_s: float) -> bytes:
         if self._fds is not None:
@@ -209,4 +219,4 @@ class SerialStream:
         self._port.close()
 
     def _closed(self, error: Exception) -> LinkClosed:
-        return LinkClosed(f"{self._url} went away ({error}); check the cable, then connect again")
+        return LinkClosed(f"{self._url} went away ({error}); {_CHECK_CABLE}")
