@@ -68,14 +68,52 @@ static void describe(struct block *b) {
     b->target = last->target;
 }
 
-static void forget_branch(struct block *b) {
+static void forget_branch(struct branch *branch) {
     // Backward branches are loops: expected to be taken until they are seen not to.
-    b->taken = b->target < b->end ? 2 : 1;
-    b->last_target = 0;
-    block_forget_followers(b);
+    branch->taken = branch->blocks->target < branch->blocks->end ? 2 : 1;
+    branch->last_target = 0;
+    branch_forget_followers(branch);
 }
 
-static struct block *make(uint32_t address, const uint16_t *halfwords, unsigned count) {
+// Gives the block what is known of the branch at its end; false if memory runs out.
+static bool find_branch(struct block_table *table, struct block *b) {
+    const uint16_t *code = &b->halfwords[2 * (b->count - 1)];
+    const uint32_t address = b->end - b->instructions[b->count - 1].size;
+    struct branch **bucket = &table->branches[hash(address, code, 1) & (BRANCH_BUCKETS - 1)];
+    struct branch *branch = *bucket;
+    while (branch && (branch->address != address ||
+                      memcmp(branch->halfwords, code, sizeof branch->halfwords) != 0)) {
+        branch = branch->next_in_bucket;
+    }
+    const bool is_new = !branch;
+    if (is_new) {
+        branch = calloc(1, sizeof *branch);
+        if (!branch) {
+            return false;
+        }
+        branch->address = address;
+        memcpy(branch->halfwords, code, sizeof branch->halfwords);
+        branch->next_in_bucket = *bucket;
+        *bucket = branch;
+    }
+    b->branch = branch;
+    b->next_at_branch = branch->blocks;
+    branch->blocks = b;
+    if (is_new) {
+        forget_branch(branch);
+    }
+    return true;
+}
+
+static void discard(struct block *b) {
+    free(b->instructions);
+    free(b->accesses);
+    free(b->halfwords);
+    free(b);
+}
+
+static struct block *make(struct block_table *table, uint32_t address, const uint16_t *halfwords,
+                          unsigned count) {
     struct block *b = calloc(1, sizeof *b);
     if (!b) {
         return NULL;
@@ -86,10 +124,7 @@ static struct block *make(uint32_t address, const uint16_t *halfwords, unsigned 
     b->accesses = calloc(count, sizeof *b->accesses);
     b->halfwords = malloc(2 * count * sizeof *b->halfwords);
     if (!b->instructions || !b->accesses || !b->halfwords) {
-        free(b->instructions);
-        free(b->accesses);
-        free(b->halfwords);
-        free(b);
+        discard(b);
         return NULL;
     }
     memcpy(b->halfwords, halfwords, 2 * count * sizeof *halfwords);
@@ -97,7 +132,10 @@ static struct block *make(uint32_t address, const uint16_t *halfwords, unsigned 
     for (unsigned n = 0; n < MEMO_COUNT; ++n) {
         b->memo[n].block = b;
     }
-    forget_branch(b);
+    if (!find_branch(table, b)) {
+        discard(b);
+        return NULL;
+    }
     return b;
 }
 
@@ -114,7 +152,7 @@ struct block *block_find(struct block_table *table, uint32_t address, const uint
             return b;
         }
     }
-    struct block *b = make(address, halfwords, count);
+    struct block *b = make(table, address, halfwords, count);
     if (b) {
         b->next_in_bucket = *bucket;
         *bucket = b;
@@ -145,16 +183,18 @@ void block_retire(struct memo *memo) {
     *memo = (struct memo){.block = memo->block};
 }
 
-void block_forget_followers(struct block *block) {
-    for (unsigned n = 0; n < MEMO_COUNT; ++n) {
-        block->memo[n].follower = NULL;
+void branch_forget_followers(struct branch *branch) {
+    for (struct block *b = branch->blocks; b; b = b->next_at_branch) {
+        for (unsigned n = 0; n < MEMO_COUNT; ++n) {
+            b->memo[n].follower = NULL;
+        }
     }
 }
 
 void blocks_forget_branches(struct block_table *table) {
-    for (uint32_t n = 0; n < table->bucket_count; ++n) {
-        for (struct block *b = table->buckets[n]; b; b = b->next_in_bucket) {
-            forget_branch(b);
+    for (uint32_t n = 0; n < BRANCH_BUCKETS; ++n) {
+        for (struct branch *branch = table->branches[n]; branch; branch = branch->next_in_bucket) {
+            forget_branch(branch);
         }
     }
 }

@@ -43,13 +43,22 @@ struct access {
     bool pairs_with_load_before; // issued together, their banks not known beforehand
 };
 
+// What the predictor knows of one branch. A branch has as many blocks as there are ways to come to
+// it (QEMU begins one at every target and at every page), and they share this.
+struct branch {
+    uint32_t address;
+    uint16_t halfwords[2];
+    uint8_t taken;        // two-bit counter, if it is conditional
+    uint32_t last_target; // if it is indirect
+    struct block *blocks;
+    struct branch *next_in_bucket;
+};
+
 struct block {
     uint32_t address;
     uint32_t end; // address of what follows
     uint32_t target;
-    uint32_t last_target; // of the indirect branch at the end
     uint8_t flow;
-    uint8_t taken; // two-bit counter of the conditional branch at the end
     uint16_t count;
     uint32_t first_line; // of the instruction cache
     uint32_t line_count; // 0: not fetched through it
@@ -58,15 +67,20 @@ struct block {
     struct memo memo[MEMO_COUNT];
     struct instruction *instructions;
     struct access *accesses;
-    uint16_t *halfwords; // the code, two for each instruction
+    uint16_t *halfwords;   // the code, two for each instruction
+    struct branch *branch; // at the end
+    struct block *next_at_branch;
     struct block *next_in_bucket;
 };
+
+#define BRANCH_BUCKETS 4096
 
 // All blocks ever seen. Code loaded over other code is a block of its own.
 struct block_table {
     struct block **buckets;
     uint32_t bucket_count;
     uint32_t count;
+    struct branch *branches[BRANCH_BUCKETS];
 };
 
 // Finds or makes the block with this code; NULL if memory runs out. `halfwords` holds two for each
@@ -81,8 +95,8 @@ uint64_t block_core_cycles(const struct block *block);
 // Empties a place for costs; what was counted there is kept by the block.
 void block_retire(struct memo *memo);
 
-// Makes the block's branch be looked at anew when it is met next.
-void block_forget_followers(struct block *block);
+// Makes the branch be looked at anew when it is met next.
+void branch_forget_followers(struct branch *branch);
 
 // Makes every branch one that was never seen.
 void blocks_forget_branches(struct block_table *table);

@@ -101,22 +101,23 @@ enum turn { TURN_SURE, TURN_UNSURE, TURN_WRONG };
 
 // The predictor meets the branch at the end of a block; whether it was right, and will be again
 // without having to learn.
-static enum turn predict(struct block *before, bool taken, uint32_t address) {
+static enum turn predict(const struct block *before, bool taken, uint32_t address) {
+    struct branch *known = before->branch;
     if (before->flow == FLOW_INDIRECT) {
-        const bool right = before->last_target == address;
-        before->last_target = address;
+        const bool right = known->last_target == address;
+        known->last_target = address;
         return right ? TURN_SURE : TURN_WRONG;
     }
     if (before->flow != FLOW_CONDITIONAL) {
         return TURN_SURE;
     }
-    const bool expected = before->taken >= 2;
-    if (taken && before->taken < 3) {
-        ++before->taken;
-    } else if (!taken && before->taken > 0) {
-        --before->taken;
+    const bool expected = known->taken >= 2;
+    if (taken && known->taken < 3) {
+        ++known->taken;
+    } else if (!taken && known->taken > 0) {
+        --known->taken;
     }
-    const bool is_settled = before->taken == (taken ? 3 : 0);
+    const bool is_settled = known->taken == (taken ? 3 : 0);
     return expected != taken ? TURN_WRONG : is_settled ? TURN_SURE : TURN_UNSURE;
 }
 
@@ -134,7 +135,7 @@ static state_key branch(struct model *model, struct memo *memo, struct block *bl
     const enum turn turn =
         timing->predicts_branches ? predict(before, taken, block->address) : TURN_SURE;
     if (turn != TURN_SURE) {
-        block_forget_followers(before);
+        branch_forget_followers(before->branch);
     }
     if (turn == TURN_WRONG) {
         mispredict(model, memo);
