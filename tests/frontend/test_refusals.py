@@ -88,6 +88,7 @@ DAMAGED: list[tuple[str, Change, str]] = [
     ("conv_same", _tensor(0, scales=(float("nan"),)), "'tensor_0' has the scale nan"),
     ("conv_same", _tensor(0, scales=(float("inf"),)), "'tensor_0' has the scale inf"),
     ("conv_same", _tensor(3, scales=(-0.5,)), "'tensor_3' has the scale -0.5"),
+    ("conv_relu6", _tensor(3, scales=(1e-44,)), "its activation's 6 is more than 2**31 steps"),
     ("conv_same", _tensor(0, zero_points=(128,)), "the zero point 128, which is not a int8"),
     ("conv_same", _tensor(0, zero_points=(1, 2)), "has 1 scales but 2 zero points"),
     ("conv_same", _tensor(1, axis=2), "along dimension 2, which does not have that many slices"),

@@ -15,6 +15,8 @@ _LIMITS: Mapping[str, Clamp] = {"int8": (-128, 127), "int16": (-32768, 32767)}
 COMPUTED = ("int8", "int16")
 #: Element types that operators may move that do not compute.
 MOVABLE = ("int8", "int16", "uint8", "int32", "int64")
+# The reference refuses what it cannot quantize to an int32.
+_INT32_OVERFLOW = 2.0**31
 # The schema's enumerations, whose numbers can never change.
 _PADDING_SAME, _PADDING_VALID = 0, 1
 _ACTIVATIONS: Mapping[int, tuple[str, float | None, float | None]] = {
@@ -205,8 +207,15 @@ def quantized_range(
 
     def steps(real: float) -> int:
         # TFLite divides in float32 and rounds half away from zero.
-        ratio = np.float32(real) / np.float32(scale_of(out))
-        return zero_point_of(out) + int(np.trunc(ratio + np.copysign(np.float32(0.5), ratio)))
+        with np.errstate(over="ignore"):
+            ratio = np.float32(real) / np.float32(scale_of(out))
+            rounded = np.trunc(ratio + np.copysign(np.float32(0.5), ratio))
+        if not abs(rounded) < _INT32_OVERFLOW:
+            raise op.damaged(
+                f"its activation's {real:g} is more than 2**31 steps of its output's scale "
+                f"{scale_of(out):g}"
+            )
+        return zero_point_of(out) + int(rounded)
 
     least, most = _LIMITS.get(out.dtype, _LIMITS["int8"])
     low = least if lower is None else max(least, steps(lower))
