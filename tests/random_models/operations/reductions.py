@@ -76,7 +76,8 @@ def _arg_max(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ..
         raise ValueError("a scalar")
     out = m.tensor(shape, str(dtype))
     constant = m.constant(np.array(axis, np.int32))
-    options = ("ArgMaxOptions", {"OutputType": _TYPES[str(dtype)]})
+    table = "ArgMaxOptions" if step.kind == "ARG_MAX" else "ArgMinOptions"
+    options = (table, {"OutputType": _TYPES[str(dtype)]})
     m.operator(step.kind, [inputs[0], constant], [out], options)
     return (out,)
 
