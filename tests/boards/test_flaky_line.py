@@ -158,9 +158,11 @@ def test_the_command_line_says_it_in_one_line(
     assert last.startswith(f"error: {line.path} went away")
     # And after that the port is not there any more.
     line.close()
-    assert main(arguments) == 1
-    *_, last = capsys.readouterr().err.splitlines()
-    assert last == (f"error: desk's serial port {line.path} is not there; is the board plugged in?")
+    with utvm_deploy.connect(desk, port=line.path) as device, pytest.raises(NoDevice) as caught:
+        _ = device.hello
+    assert str(caught.value) == (
+        f"desk's serial port {line.path} is not there; is the board plugged in?"
+    )
 
 
 def test_two_hosts_at_one_port(desk: Board, lines: Callable[..., Line]) -> None:

@@ -182,6 +182,16 @@ def test_a_command_that_fails_says_what_the_server_printed() -> None:
         exchange(lines, lambda client: client.command("reset halt"))
 
 
+def test_a_command_that_fails_in_words_only_is_an_error() -> None:
+    """As gdbserver.py of pyOCD 0.46 answers: text, where others have an error's number."""
+    lines = [
+        Line(True, b"qRcmd," + b"reset halt".hex().encode()),
+        Line(False, b"Transfer failed: Memory transfer fault (No ACK)\n".hex().encode()),
+    ]
+    with pytest.raises(DeviceError, match=r"'reset halt'.*: Transfer failed: .*\(No ACK\)$"):
+        exchange(lines, lambda client: client.command("reset halt"))
+
+
 # What OpenOCD has of an STM32F746, and pyOCD's way of writing the same.
 MAPS = {
     "OpenOCD": """<?xml version="1.0"?>

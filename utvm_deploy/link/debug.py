@@ -30,7 +30,8 @@ from utvm_deploy.link.fault import (
     FaultRegisters,
     describe_fault,
 )
-from utvm_deploy.link.gdb_client import GdbClient, Stop
+from utvm_deploy.link.gdb_client import GdbClient
+from utvm_deploy.link.gdb_packets import Stop
 from utvm_deploy.link.messages import (
     BY_NAME,
     MAILBOX,

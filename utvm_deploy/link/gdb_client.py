@@ -14,7 +14,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from utvm_deploy.errors import DeviceError, LinkError, LinkTimeout
-from utvm_deploy.link.gdb_dialects import DEFAULT_PACKET_BYTES, Dialect, Offer, parse_offer
+from utvm_deploy.link.gdb_dialects import (
+    DEFAULT_PACKET_BYTES,
+    SPOKEN_ERRORS,
+    Dialect,
+    Offer,
+    parse_offer,
+)
 from utvm_deploy.link.gdb_packets import (
     ACK,
     INTERRUPT,
@@ -23,6 +29,7 @@ from utvm_deploy.link.gdb_packets import (
     DamagedPacket,
     Packet,
     PacketDecoder,
+    Stop,
     encode_packet,
     escaped_prefix,
 )
@@ -55,18 +62,6 @@ class GdbTimeouts:
     reply_s: float = 5.0
     # A command to the server itself: OpenOCD's reset waits for the target.
     command_s: float = 10.0
-
-
-@dataclass(frozen=True)
-class Stop:
-    """Why the core stands. ``is_gone``: it does not; the server ended the program."""
-
-    signal: int
-    text: str
-
-    @property
-    def is_gone(self) -> bool:
-        return self.text[0] in "WX"
 
 
 class GdbClient:
@@ -268,7 +263,11 @@ class GdbClient:
             else:
                 said = " ".join(b"".join(printed).decode("utf-8", "replace").split())
                 self._refuse(answer, f"{what} ({said})" if said else what)
-                printed.append(self._from_hex(answer, what))
+                output = self._from_hex(answer, what)
+                if output.startswith(SPOKEN_ERRORS):
+                    reason = " ".join(output.decode("utf-8", "replace").split())
+                    raise DeviceError(f"asked {what}, {self.dialect.name} answered: {reason}")
+                printed.append(output)
                 break
         return b"".join(printed).decode("utf-8", "replace")
 

@@ -14,6 +14,9 @@ DEFAULT_PACKET_BYTES = 400
 # Of a packet's size, what "Maddress,length:" and its kin need at most.
 _HEAD_BYTES = 24
 
+# How pyOCD's answers to commands begin that failed: it has no error numbers for them.
+SPOKEN_ERRORS = (b"Error: ", b"Transfer failed: ", b"Unexpected error: ")
+
 
 @dataclass(frozen=True)
 class Dialect:
@@ -30,7 +33,7 @@ class Dialect:
 
 # The first one whose features are all there. What each of them answers to qSupported:
 DIALECTS = (
-    # gdbserver.py of pyOCD 0.36
+    # gdbserver.py of pyOCD, 0.36 as 0.46
     Dialect("pyOCD", ("QNonStop+",), ("reset halt",)),
     # gdbstub.c, since 2.12
     Dialect("QEMU", ("multiprocess+", "vContSupported+"), ("system_reset",)),

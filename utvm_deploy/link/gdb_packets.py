@@ -183,3 +183,15 @@ class PacketDecoder:
                 items.append(Packet(expand(body)))
             except ValueError as error:
                 items.append(DamagedPacket(str(error), body))
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Why the core stands. ``is_gone``: it does not; the server ended the program."""
+
+    signal: int
+    text: str
+
+    @property
+    def is_gone(self) -> bool:
+        return self.text[0] in "WX"
