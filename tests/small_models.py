@@ -185,6 +185,56 @@ def svdf(m: ModelWriter, x: int, units: int, memory: int, rank: int, seed: int =
     return m.node("SVDF", operands, (batch, units), options, scale=0.05, zero_point=-128)
 
 
+def lstm(
+    m: ModelWriter,
+    x: int,
+    cells: int,
+    *,
+    time_major: bool = False,
+    clip: float = 0.0,
+    seed: int = 1,
+) -> int:
+    """UNIDIRECTIONAL_SEQUENCE_LSTM of random weights, as the converter quantizes them."""
+    rng = np.random.default_rng(seed)
+    outer, inner, inputs = m.tensors[x].shape
+    batch = inner if time_major else outer
+    hidden_scale, hidden_zero, cell_scale = 1 / 128, int(rng.integers(-9, 9)), 2.0**-11
+
+    def weights(columns: int) -> int:
+        data = rng.integers(-127, 128, (cells, columns)).astype(np.int8)
+        return m.constant(data, float(rng.uniform(0.002, 0.01)))
+
+    def state(dtype: str, scale: float, zero_point: int) -> int:
+        number = m.tensor((batch, cells), dtype, scale, zero_point)
+        m.tensors[number].is_variable = True
+        return number
+
+    operands = [x, *(weights(inputs) for _ in range(4)), *(weights(cells) for _ in range(4))]
+    operands += [-1, -1, -1]
+    for _ in range(4):
+        bias = rng.integers(-3000, 3000, cells).astype(np.int32)
+        operands.append(m.constant(bias, 0.0001))
+    operands += [-1, -1]
+    operands += [state("int8", hidden_scale, hidden_zero), state("int16", cell_scale, 0)]
+    operands += [-1, -1, -1, -1]
+    out = m.tensor((outer, inner, cells), "int8", hidden_scale, hidden_zero)
+    fields = {
+        "FusedActivationFunction": 4,
+        "TimeMajor": time_major,
+        "CellClip": clip,
+    }
+    m.operator(
+        "UNIDIRECTIONAL_SEQUENCE_LSTM",
+        operands,
+        [out],
+        ("UnidirectionalSequenceLSTMOptions", fields),
+    )
+    gates = [m.tensor((1,), "int16", 2.0**-12, 0) for _ in range(4)]
+    hidden = m.tensor((batch, cells), "int8", hidden_scale * 1.1, hidden_zero)
+    m.operators[-1].intermediates = [*gates, hidden]
+    return out
+
+
 def _svdf(m: ModelWriter, rng: np.random.Generator) -> None:
     m.output(svdf(m, m.input((2, 7), 0.05, 4), 5, 4, 3))
 

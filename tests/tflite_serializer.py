@@ -57,6 +57,7 @@ class OperatorSpec:
     inputs: list[int]
     outputs: list[int]
     options: Options | None = None
+    intermediates: Sequence[int] = ()
 
 
 class Model(Protocol):
@@ -182,6 +183,8 @@ class _Serializer:
             }
             fields["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, name)
             fields["BuiltinOptions"] = self._table(name, options)
+        if spec.intermediates:
+            fields["Intermediates"] = self._numbers(spec.intermediates, np.int32)
         return self._table("Operator", fields)
 
     def _code(self, kind: str) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_models import sample_inputs, svdf
+from small_models import lstm, sample_inputs, svdf
 from tflite_writer import ModelWriter
 
 import utvm_deploy
@@ -173,7 +173,10 @@ def every_wide(m: ModelWriter) -> None:
 
 
 def every_state(m: ModelWriter) -> None:
-    m.output(svdf(m, svdf(m, m.input((1, 9), 0.05, -7), 6, 4, 2), 5, 3, 1))
+    y = lstm(m, m.input((1, 4, 9), 0.05, -7), 6)
+    last = [m.constant(np.array(value, np.int32)) for value in ([0, 3, 0], [1, 1, 6])]
+    y = m.node("SLICE", [y, *last], (1, 1, 6), ("SliceOptions", {}))
+    m.output(svdf(m, svdf(m, m.reshape(y, (1, 6)), 6, 4, 2), 5, 3, 1))
 
 
 MODELS: tuple[Callable[[ModelWriter], None], ...] = (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_models import sample_inputs, svdf
+from small_models import lstm, sample_inputs, svdf
 from tflite_writer import ModelWriter
 
 import utvm_deploy
@@ -18,6 +18,17 @@ from utvm_deploy.errors import ModelError
 from utvm_deploy.frontend.tflite import load_model
 
 RUNS = 6
+
+
+def sequences(m: ModelWriter) -> None:
+    """Sequences of one step and of several, both orders, several rows, a clipped cell."""
+    m.output(lstm(m, m.input((1, 1, 6), 0.05, -3), 5))
+    m.output(lstm(m, m.input((1, 7, 6), 0.05, -3), 8, seed=2))
+    m.output(lstm(m, m.input((3, 4, 2), 0.02, 11), 3, seed=3))
+    m.output(lstm(m, m.input((4, 3, 2), 0.02, 11), 3, time_major=True, seed=4))
+    m.output(lstm(m, m.input((1, 9, 4), 0.1, 0), 6, clip=0.7, seed=5))
+    x = lstm(m, m.input((1, 5, 4), 0.1, 0), 6, seed=6)
+    m.output(lstm(m, x, 4, seed=7))
 
 
 def keyword_model(m: ModelWriter) -> None:
@@ -35,7 +46,7 @@ def single_steps(m: ModelWriter) -> None:
         m.output(svdf(m, m.input((batch, inputs), 0.05, 4), units, memory, rank, seed=units))
 
 
-@pytest.mark.parametrize("build", [keyword_model, single_steps])
+@pytest.mark.parametrize("build", [keyword_model, single_steps, sequences])
 def test_runs_continue_each_other(build, device: Device, tmp_path: Path) -> None:
     m = ModelWriter()
     build(m)

@@ -135,5 +135,10 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     "TRANSPOSE_CONV": SupportedOperator(
         windowed.import_transpose_conv, _INT8, f"NHWC; {_WEIGHTED}"
     ),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": SupportedOperator(
+        recurrent.import_lstm,
+        _INT8,
+        "cell state int16 of scale 2**n; no peephole, projection or layer normalization",
+    ),
     "UNPACK": SupportedOperator(layout.import_unpack, _MOVED, ""),
 }

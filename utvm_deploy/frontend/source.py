@@ -36,6 +36,8 @@ class SourceOperator:
     # Fields of the options table by their schema name, such as StrideH.
     options: Mapping[str, int | float | bool]
     tensors: tuple[Tensor, ...]  # all tensors of the file
+    # Tensors that only say how something inside of the operator is quantized.
+    intermediates: tuple[int, ...] = ()
 
     @property
     def place(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from utvm_deploy.errors import ModelError
-from utvm_deploy.graph.attributes import Svdf
+from utvm_deploy.graph.attributes import Lstm, Svdf
 from utvm_deploy.graph.model import Graph, Operator
 
 
@@ -41,4 +41,6 @@ def with_states(graph: Graph) -> Graph:
 
 def state_inputs(operator: Operator) -> tuple[int, ...]:
     """Which of an operator's inputs it finds as it left them."""
+    if isinstance(operator.attributes, Lstm):
+        return (13, 14)
     return (4,) if isinstance(operator.attributes, Svdf) else ()

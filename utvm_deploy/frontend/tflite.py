@@ -335,7 +335,9 @@ def _operator(
     options: Mapping[str, int | float | bool] = {}
     if codes[code] in IMPORTERS:  # others may have tables that our schema does not know
         options = _options(operator)
-    return SourceOperator(index, codes[code], inputs, outputs, options, tensors)
+    inside = _vector(operator.IntermediatesAsNumpy(), budget, where)
+    intermediates = _tensor_numbers(inside, len(tensors), where)
+    return SourceOperator(index, codes[code], inputs, outputs, options, tensors, intermediates)
 
 
 def _options(operator: Any) -> Mapping[str, int | float | bool]:

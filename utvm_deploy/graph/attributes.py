@@ -143,6 +143,20 @@ class Svdf:
 
 
 @dataclass(frozen=True)
+class Lstm:
+    """UNIDIRECTIONAL_SEQUENCE_LSTM; gates are those of input, forgetting, cell and output.
+
+    Inputs: x, weights of x for four gates, weights of the hidden state for four, biases for four,
+    hidden state, cell state. It makes y and the two states.
+    """
+
+    hidden_scale: float  # of the hidden state before any projection
+    hidden_zero_point: int
+    cell_clip: float  # 0 is none
+    time_major: bool
+
+
+@dataclass(frozen=True)
 class Pad:
     """PAD and PADV2: (before, after) for each dimension, filled with ``value``."""
 
@@ -219,6 +233,7 @@ Attributes: TypeAlias = (
     | BatchMatmul
     | ResizeBilinear
     | Svdf
+    | Lstm
     | Pad
     | Reshape
     | Rearrange

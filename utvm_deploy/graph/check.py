@@ -13,6 +13,7 @@ from utvm_deploy.graph.attributes import (
     Concatenation,
     Convolution,
     FullyConnected,
+    Lstm,
     Rearrange,
     Reshape,
     Svdf,
@@ -146,7 +147,7 @@ def _check_types(graph: Graph, operator: Operator, where: str) -> None:
     if isinstance(operator.attributes, Reshape | Rearrange | Concatenation):
         _check_moved(graph, operator, where)
         return
-    if isinstance(operator.attributes, Svdf):
+    if isinstance(operator.attributes, Svdf | Lstm):
         return  # its importer says which of its operands is what
     weighted = isinstance(operator.attributes, Convolution | FullyConnected | TransposeConvolution)
     # What is not converted is of the first input's type throughout.

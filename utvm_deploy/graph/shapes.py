@@ -17,6 +17,7 @@ from utvm_deploy.graph.attributes import (
     BatchMatmul,
     Concatenation,
     Convolution,
+    Lstm,
     Mean,
     Pad,
     Padding,
@@ -159,6 +160,14 @@ def _svdf(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
     return ((batch, filters // rank), input_tensor(graph, operator, 4).shape)
 
 
+def _lstm(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
+    attributes_of(operator, Lstm)
+    x = input_tensor(graph, operator, 0).shape
+    cells = input_tensor(graph, operator, 1).shape[0]
+    states = (input_tensor(graph, operator, i).shape for i in (13, 14))
+    return ((*x[:2], cells), *states)
+
+
 def _arg_extremum(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
     shape = input_tensor(graph, operator, 0).shape
     axis = attributes_of(operator, ArgExtremum).axis
@@ -275,5 +284,6 @@ SHAPE_RULES: Mapping[str, ShapeRule] = {
     "TANH": _same,
     "TRANSPOSE": _rearrange,
     "TRANSPOSE_CONV": _transpose_conv,
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": _lstm,
     "UNPACK": _rearrange,
 }

@@ -30,6 +30,7 @@ from utvm_deploy.kernels.elementwise import (
 from utvm_deploy.kernels.fully_connected import lower_fully_connected
 from utvm_deploy.kernels.layout import lower_concatenation, lower_rearrange
 from utvm_deploy.kernels.lookup import lower_lookup
+from utvm_deploy.kernels.lstm import lower_lstm
 from utvm_deploy.kernels.mean import lower_mean
 from utvm_deploy.kernels.movement import lower_pad, lower_reshape
 from utvm_deploy.kernels.mve.lowering import MVE_LOWERINGS
@@ -98,6 +99,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     "TANH": lower_lookup,
     "TRANSPOSE": lower_rearrange,
     "TRANSPOSE_CONV": lower_transpose_conv,
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": lower_lstm,
     "UNPACK": lower_rearrange,
 }
 
