@@ -292,7 +292,8 @@ def test_a_python_that_has_the_packages_is_found(
     ("output", "expected"),
     [
         (
-            "Parsing Kconfig\n\nwarning: the int symbol X (defined at a:1)\nhas bad value\n\n"
+            "warning: HW_X was assigned 'y' but got 'n'.\n\n"
+            "warning: the int symbol X (defined at a:1)\nhas bad value\n\n"
             "error: Aborting due to Kconfig warnings\n",
             "warning: the int symbol X (defined at a:1) has bad value",
         ),

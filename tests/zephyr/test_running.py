@@ -54,66 +54,66 @@ def zephyr_name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def board(zephyr_name: str) -> Board:
+def zephyr_target(zephyr_name: str) -> Board:
     return zephyr_board(zephyr_name)
 
 
 @pytest.fixture
-def device(board: Board) -> Iterator[Device]:
-    with utvm_deploy.connect(board) as connected:
+def target(zephyr_target: Board) -> Iterator[Device]:
+    with utvm_deploy.connect(zephyr_target) as connected:
         yield connected
 
 
 @pytest.mark.parametrize("zephyr_name", ["qemu_x86", "mps3_an547"], indirect=True)
 @pytest.mark.parametrize("name", MODELS)
-def test_every_byte_and_layer(name: str, device: Device, shared_models: Path) -> None:
+def test_every_byte_and_layer(name: str, target: Device, shared_models: Path) -> None:
     path = shared_models / f"{name}.tflite"
     samples = load_golden(shared_models / f"{name}.golden.npz", load_model(path))
-    found = verify(device.load(utvm_deploy.compile(path, device.board)), path, samples)
+    found = verify(target.load(utvm_deploy.compile(path, target.board)), path, samples)
     assert found.ok, found
     assert found.samples_run == len(samples.inputs)
 
 
-def test_modules_run_and_their_faults_end_them_alone(device: Device) -> None:
-    module = device.load_module(FUNCTIONS)
-    x = device.tensor(np.arange(6, dtype=np.int32))
+def test_modules_run_and_their_faults_end_them_alone(target: Device) -> None:
+    module = target.load_module(FUNCTIONS)
+    x = target.tensor(np.arange(6, dtype=np.int32))
     module["add"](x, 6)
     np.testing.assert_array_equal(x.numpy(), [1, 3, 5, 7, 5, 7])
-    real = device.tensor(np.array([3.0], np.float32))
+    real = target.tensor(np.array([3.0], np.float32))
     module["scale"](real)
     assert real.numpy()[0] == 4.5
     for name in ("stray", "illegal"):
         with pytest.raises(DeviceFault, match=rf"{name}\(\)"):
             module[name]()
-            device.sync()
+            target.sync()
     module["spin"]()
     with pytest.raises(TaskTimeout):
-        device.sync()
+        target.sync()
     module["add"](x, 6)
     np.testing.assert_array_equal(x.numpy(), [2, 5, 8, 11, 6, 9])
 
 
-def test_every_byte_value_crosses_the_uart(device: Device) -> None:
+def test_every_byte_value_crosses_the_uart(target: Device) -> None:
     rng = np.random.default_rng(1)
     sent = np.concatenate([np.arange(256), rng.integers(0, 256, 65_280)]).astype(np.uint8)
-    np.testing.assert_array_equal(device.tensor(sent).numpy(), sent)
+    np.testing.assert_array_equal(target.tensor(sent).numpy(), sent)
 
 
-def test_a_reset_is_noticed_and_survived(device: Device) -> None:
-    nonces = [device.hello.nonce]
+def test_a_reset_is_noticed_and_survived(target: Device) -> None:
+    nonces = [target.hello.nonce]
     for _ in range(3):
-        device.reset()
-        nonces.append(device.hello.nonce)
+        target.reset()
+        nonces.append(target.hello.nonce)
     assert len(set(nonces)) == len(nonces)
 
 
 @pytest.mark.parametrize("zephyr_name", ["qemu_x86"], indirect=True)
-def test_instruction_counts_are_identical_over_20_runs(board: Board) -> None:
-    compiled = utvm_deploy.compile(DIGITS, board)
+def test_instruction_counts_are_identical_over_20_runs(zephyr_target: Board) -> None:
+    compiled = utvm_deploy.compile(DIGITS, zephyr_target)
     samples = random_samples(load_model(DIGITS), 1)
     counts = set()
     for _ in range(4):
-        with utvm_deploy.connect(board) as device:
+        with utvm_deploy.connect(zephyr_target) as device:
             assert device.hello.tick_unit == "instructions"
             model = device.load(compiled)
             for _ in range(5):
@@ -123,14 +123,17 @@ def test_instruction_counts_are_identical_over_20_runs(board: Board) -> None:
 
 @pytest.mark.parametrize("zephyr_name", ["qemu_x86"], indirect=True)
 def test_the_command_line_is_the_same(
-    board: Board, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    zephyr_target: Board, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     records = tmp_path / "records.jsonl"
-    assert main(["verify", str(DIGITS), "--board", board.name, "--samples", "2"]) == 0
-    arguments = ["--board", board.name, "--trials", "6", "--records", str(records)]
+    assert main(["verify", str(DIGITS), "--board", zephyr_target.name, "--samples", "2"]) == 0
+    arguments = ["--board", zephyr_target.name, "--trials", "6", "--records", str(records)]
     assert main(["tune", str(DIGITS), *arguments]) == 0
     assert records.read_text().count("instructions") >= 6
-    assert main(["profile", str(DIGITS), "--board", board.name, "--records", str(records)]) == 0
+    assert (
+        main(["profile", str(DIGITS), "--board", zephyr_target.name, "--records", str(records)])
+        == 0
+    )
     assert "instructions" in capsys.readouterr().out
     assert main(["verify", str(DIGITS), "--board", "mps2_an385", "--template", "zephyr"]) == 0
 
@@ -214,18 +217,18 @@ def test_west_builds_it_too(tmp_path: Path, zephyr: Zephyr) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("zephyr_name", ["qemu_x86", "mps3_an547"], indirect=True)
 def test_ten_thousand_calls_without_a_loss(
-    device: Device, capsys: pytest.CaptureFixture[str]
+    target: Device, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    module = device.load_module(FUNCTIONS)
+    module = target.load_module(FUNCTIONS)
     add = module["add"]
-    x = device.tensor(np.zeros(4, np.int32))
+    x = target.tensor(np.zeros(4, np.int32))
     begin = time.monotonic()
     for number in range(1, SOAK_CALLS + 1):
         add(x, 4)
         # One exchange for each call, and its result looked at now and then.
-        device.sync()
+        target.sync()
         if number % 500 == 0:
             np.testing.assert_array_equal(x.numpy(), number * np.arange(1, 5))
     with capsys.disabled():
         seconds = time.monotonic() - begin
-        print(f"\n{SOAK_CALLS:,} calls on {device.board.name}: none lost, {seconds:.0f} s")
+        print(f"\n{SOAK_CALLS:,} calls on {target.board.name}: none lost, {seconds:.0f} s")

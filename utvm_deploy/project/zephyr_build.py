@@ -39,7 +39,7 @@ _FIRST_ERROR = re.compile(
     re.MULTILINE,
 )
 _OVERFLOW = re.compile(r"region [`'](?P<region>\w+)' overflowed by (?P<bytes>\d+) bytes?")
-# Zephyr aborts on a Kconfig warning, and says so far below it.
+# Zephyr aborts on some Kconfig warnings, and says so behind the last of them.
 _KCONFIG = re.compile(r"^warning: .*(?:\n(?!\n).*)*", re.MULTILINE)
 
 
@@ -160,9 +160,10 @@ def _step(
 
 def reason(done: process.Completed) -> str:
     """The line of a failed build's output that says why."""
-    kconfig = _KCONFIG.search(done.output)
-    if kconfig and "Aborting due to Kconfig warnings" in done.output:
-        return " ".join(kconfig.group().split())
+    before, aborted, _ = done.output.partition("error: Aborting due to Kconfig warnings")
+    warnings = _KCONFIG.findall(before) if aborted else []
+    if warnings:
+        return " ".join(str(warnings[-1]).split())
     first = _FIRST_ERROR.search(done.output)
     if first is None:
         return f"status {done.returncode}"
