@@ -60,6 +60,7 @@ TICK_UNITS = ("cycles", "instructions", "nanoseconds")
 # What each driver of templates/baremetal wants to know; the values are whole numbers.
 UART_DRIVERS = {
     "cmsdk": ("base", "rx_irq", "clock_hz"),
+    "nrf": ("base", "rx_irq", "clock_hz", "tx_pin", "rx_pin"),
     "stm32_usart": (
         "base",
         "rx_irq",

@@ -16,7 +16,7 @@ static uint64_t deadline = UINT64_MAX;
 
 void timer_start(void) {
     DEBUG_DEMCR |= 1u << 24; // trace unit on
-    DWT_LAR = 0xC5ACCE55u; // a Cortex-M7 locks the unit against software
+    DWT_LAR = 0xC5ACCE55u;   // a Cortex-M7 locks the unit against software
     DWT_CYCCNT = 0u;
     DWT_CTRL |= 1u;
     SYSTICK_LOAD = SYSTICK_PERIOD - 1u;

@@ -13,7 +13,8 @@ static struct {
 
 static uint8_t line[8192];
 static uint32_t line_put, line_taken;
-static uint32_t usart_base;
+static uint32_t usart_base, nrf_base;
+static uint32_t is_nrf_byte_new;
 
 // Every change of a register by the driver, in order. A write shows when the
 // next register is looked at, or the log.
@@ -56,6 +57,14 @@ volatile uint32_t *fake_register(uint32_t address) {
         *value = 1u << 6 | 1u << 7 | (line_taken < line_put ? 1u << 5 : 0u);
     } else if (usart_base && address == usart_base + 0x24u) { // RDR: reading takes a byte
         *value = line[line_taken++];
+    } else if (nrf_base && address == nrf_base + 0x108u) { // RXDRDY: set once for each byte
+        *value = is_nrf_byte_new ? 1u : *value;
+        is_nrf_byte_new = 0u;
+    } else if (nrf_base && address == nrf_base + 0x518u) { // RXD: reading brings the next byte
+        *value = line[line_taken++];
+        is_nrf_byte_new = line_taken < line_put;
+    } else if (nrf_base && address == nrf_base + 0x51Cu) { // TXD: is sent at once
+        *slot(nrf_base + 0x11Cu) = 1u;
     }
     looked_at = value;
     looked_at_address = address;
@@ -67,9 +76,8 @@ volatile uint32_t *fake_register(uint32_t address) {
 uint64_t fake_change(uint32_t number);
 uint64_t fake_change(uint32_t number) {
     note_change();
-    return number < change_count
-               ? (uint64_t)changes[number].address << 32 | changes[number].value
-               : 0u;
+    return number < change_count ? (uint64_t)changes[number].address << 32 | changes[number].value
+                                 : 0u;
 }
 
 uint32_t fake_peek(uint32_t address) {
@@ -84,6 +92,14 @@ void fake_receive(uint32_t base, const uint8_t *data, uint32_t size) {
     usart_base = base;
     memcpy(line + line_put, data, size);
     line_put += size;
+}
+
+void fake_nrf_receive(uint32_t base, const uint8_t *data, uint32_t size);
+void fake_nrf_receive(uint32_t base, const uint8_t *data, uint32_t size) {
+    nrf_base = base;
+    memcpy(line + line_put, data, size);
+    line_put += size;
+    is_nrf_byte_new = 1u;
 }
 
 // What guard.c does with it is not the driver's affair.

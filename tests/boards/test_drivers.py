@@ -203,3 +203,36 @@ def test_the_usart_is_set_up_and_moves_bytes(real_board: Board, library: ctypes.
     assert library.uart_read(room, ctypes.c_size_t(4096)) == 2048
     assert room.raw[:2048] == sent[:2048]
     assert not library.uart_is_busy() & 1
+
+
+def test_nordics_uart_is_set_up_and_moves_bytes(tmp_path: Path) -> None:
+    board = load_board(Path(__file__).parent / "other_chips" / "nrf52840dk.toml")
+    library = drivers(board, tmp_path)
+    uart = board.project.uart
+    assert uart is not None
+    base = uart.setting("base")
+    library.uart_start()
+    assert library.fake_peek(base + 0x524) == 0x01D7_E000  # the product specification's Baud115200
+    assert (library.fake_peek(base + 0x50C), library.fake_peek(base + 0x514)) == (6, 8)
+    order = [address - base for address, _ in changes(library)]
+    # The pins are chosen while the peripheral is off; it starts when it is on.
+    assert order.index(0x514) < order.index(0x500) < order.index(0x000) < order.index(0x008)
+    assert library.fake_peek(0xE000_E100) == 1 << uart.setting("rx_irq")
+
+    sent = bytes(range(256)) * 12
+    library.fake_nrf_receive(ctypes.c_uint32(base), sent, len(sent))
+    library.uart_rx_isr()
+    room = ctypes.create_string_buffer(4096)
+    assert library.uart_is_busy() & 1
+    assert library.uart_read(room, ctypes.c_size_t(4096)) == 2048
+    assert room.raw[:2048] == sent[:2048]
+    assert not library.uart_is_busy() & 1
+    assert library.uart_write(b"ab", ctypes.c_size_t(2)) == 2
+    assert library.fake_peek(base + 0x51C) == ord("b")
+    # The last byte has not left yet: the line takes no other.
+    library.fake_poke(base + 0x11C, 0)
+    assert library.uart_write(b"cd", ctypes.c_size_t(2)) == 0
+    assert library.uart_is_busy() & 1
+    library.fake_poke(base + 0x11C, 1)
+    assert library.uart_write(b"cd", ctypes.c_size_t(2)) == 2
+    library.uart_drain()

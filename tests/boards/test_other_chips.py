@@ -11,7 +11,6 @@ from test_probe import FakeTool, dry
 
 from utvm_deploy.board import load_board
 from utvm_deploy.cli.main import main
-from utvm_deploy.errors import BoardError
 from utvm_deploy.probe import choose_link, flash_image
 from utvm_deploy.probe.server import server_commands
 from utvm_deploy.project import Image, build_image
@@ -51,10 +50,6 @@ def test_a_debug_link_needs_neither_port_nor_uart(capsys: pytest.CaptureFixture[
     *_, flash, server = capsys.readouterr().out.splitlines()
     assert flash.startswith("pyocd flash --no-wait --target nrf52840 ")
     assert server.startswith("pyocd gdbserver --no-wait --target nrf52840 --persist --port ")
-    with pytest.raises(
-        BoardError, match="nrf52840dk has no monitor link, its board file names debug"
-    ):
-        choose_link(load_board("nrf52840dk"), "monitor")
 
 
 @pytest.mark.usefixtures("chips")
