@@ -40,8 +40,8 @@ _FEW_PATCHES_BYTES = 2048
 _PATCHES_BYTES = 3500
 #: Weights beyond the reach of small caches are read once for each block of pixels: larger blocks.
 _LARGE_WEIGHTS_BYTES = 8192
-_LARGE_PATCHES_BYTES = 20_000
-_MOST_PIXELS = 24
+_LARGE_PATCHES_BYTES = 28_000
+_MOST_PIXELS = 36
 _WORD = 4
 
 
@@ -263,4 +263,8 @@ def best_pixels(kernel: DspConv2D) -> int:
     if is_large:
         budget = _LARGE_PATCHES_BYTES
     groups = budget // (2 * depth * gemm.PIXELS)
-    return min(max(groups, 1) * gemm.PIXELS, _MOST_PIXELS)
+    most = min(max(groups, 1) * gemm.PIXELS, _MOST_PIXELS)
+    # No more than it takes to have as few blocks, all of about the same size.
+    outputs = w.output_height * w.output_width
+    blocks = -(-outputs // most)
+    return -(-outputs // (blocks * gemm.PIXELS)) * gemm.PIXELS
