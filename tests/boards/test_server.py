@@ -188,6 +188,27 @@ def test_a_server_that_hangs_up_gives_a_sentence(tmp_path: Path) -> None:
         assert "Target not examined yet" in server.last_words()
 
 
+def test_a_server_does_not_outlive_a_killed_host(tmp_path: Path) -> None:
+    python = (
+        "import socket,sys; s = socket.create_server(('127.0.0.1', int(sys.argv[1]))); "
+        "c = s.accept(); sys.stdin.read()"
+    )
+    on_a_desk(tmp_path, f'exec {sys.executable} -c "{python}" $1')
+    host = (
+        "from utvm_deploy import load_board; from utvm_deploy.probe.server import start_server\n"
+        f"server = start_server(load_board({str(tmp_path / 'desk.toml')!r}))\n"
+        "print(server.pid, flush=True); import time; time.sleep(600)"
+    )
+    child = subprocess.Popen([sys.executable, "-c", host], stdout=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout is not None
+        pid = int(child.stdout.readline())
+    finally:
+        child.kill()
+        child.communicate()
+    wait_until_gone(pid)
+
+
 def test_a_probe_without_a_server_says_who_has_one() -> None:
     disco = load_board("stm32f746g_disco")
     with pytest.raises(BoardError, match=r"has no debug server for .* \(openocd, pyocd, jlink, st"):
