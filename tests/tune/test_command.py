@@ -43,6 +43,17 @@ def test_tune_and_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert not re.search(r"(src|href)=|https?://", html), "the page needs something outside"
 
 
+def test_models_share_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(tune_command(tmp_path, "--trials", "6")) == 0
+    other = write_model(tmp_path / "other.tflite")
+    records = str(tmp_path / "r.jsonl")
+    command = ["tune", str(other), "--board", "host", "--records", records, "--trials", "8"]
+    capsys.readouterr()
+    assert main([*command, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["trials_before"], found["trials"]) == (6, 8)
+
+
 def test_show_space(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = str(write_model(tmp_path / "small.tflite"))
     assert main(["tune", model, "--board", "mps2_an500", "--show-space"]) == 0
