@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from small_models import sample_inputs, svdf
 from tflite_writer import ModelWriter
 
 from utvm_deploy.bench.oracle import run_reference
@@ -67,6 +68,17 @@ def make_float_case(folder: Path, board_name: str) -> Case:
         ]
         for _ in range(2)
     ]
+    expected = run_reference(path, inputs).outputs
+    return Case(compile_model(path, board), board, path, inputs, expected)
+
+
+def make_state_case(folder: Path, board_name: str) -> Case:
+    """A model whose samples continue each other."""
+    m = ModelWriter()
+    m.output(svdf(m, m.input((1, 7), 0.05, 4), 5, 4, 2))
+    path = m.save(folder / "net.tflite")
+    board = load_board(board_name)
+    inputs = [sample_inputs(m, seed) for seed in range(2)]
     expected = run_reference(path, inputs).outputs
     return Case(compile_model(path, board), board, path, inputs, expected)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bundle_cases import Case, make_case, make_float_case, write
+from bundle_cases import Case, make_case, make_float_case, make_state_case, write
 
 from utvm_deploy.board import load_board
 from utvm_deploy.bundle import FORMATS, check_bundle
@@ -53,6 +53,15 @@ def test_selftest_passes_on_this_computer(case: Case, tmp_path: Path, form: str)
     if (bundle / "example" / "main.c").is_file():
         assert len(run(folder / "net_example").stdout.splitlines()) == 5
     check_bundle(bundle)
+
+
+def test_selftest_of_a_model_with_state(tmp_path: Path) -> None:
+    case = make_state_case(tmp_path, "mps2_an500")
+    bundle = write(case, tmp_path / "bundle")
+    folder = build(bundle, tmp_path / "build")
+    assert run(folder / "net_selftest").stdout == PASS
+    assert "net_reset(arena);" in (bundle / "example" / "main.c").read_text()
+    assert len(run(folder / "net_example").stdout.splitlines()) == 5
 
 
 def test_selftest_names_the_first_mismatch(case: Case, tmp_path: Path) -> None:

@@ -104,6 +104,8 @@ def _values(
         "SELFTEST_DIR": layout.selftest_dir,
         "USAGE": layout.usage,
         "FILL_INPUTS": _fill_inputs(compiled),
+        "FILL_ARENA": _fill_arena(compiled),
+        "RESET": f"    {compiled.name}_reset(arena);\n" if compiled.states else "",
         "OUTPUT_TYPE": c_type(output.dtype),
         "OUTPUT_VALUE": _real_output(compiled, output),
         "CORTEX_M": "",
@@ -118,6 +120,19 @@ def _values(
     if board.cpu.facts.is_arm:
         values |= _cortex_m_values(compiled, board, layout)
     return values
+
+
+def _fill_arena(compiled: CompiledModel) -> str:
+    """C that dirties the arena before a sample; what a model keeps, only before the first one."""
+    loop = [
+        f"for (uint32_t i = 0u; i < {compiled.name.upper()}_ARENA_BYTES; i++) {{",
+        "    arena[i] = FILL;",
+        "}",
+    ]
+    if not compiled.states:
+        return "\n".join(f"    {line}" for line in loop)
+    lines = [*loop, f"{compiled.name}_reset(arena);"]
+    return "\n".join(["    if (sample == 0u) {", *(f"        {line}" for line in lines), "    }"])
 
 
 def _external_cmake(name: str, external: ExternalLibrary) -> str:
