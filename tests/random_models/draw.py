@@ -18,6 +18,8 @@ _T = TypeVar("_T")
 MAX_ELEMENTS = 6000
 MAX_MACS = 200_000
 MAX_CHANNELS = 70
+#: Of an int16 in one of an int8.
+STEPS_OF_INT16 = 256
 
 Shape = tuple[int, ...]
 
@@ -175,17 +177,24 @@ class Scope:
         return self.add(Step(INPUT, (), self._tensor(shape, dtype, scale, zero_point)))
 
     def constant(
-        self, shape: Shape, scale: float | None = None, zero_point: int | None = None
+        self,
+        shape: Shape,
+        dtype: str = "int8",
+        scale: float | None = None,
+        zero_point: int | None = None,
     ) -> Ref:
-        """A new int8 constant."""
-        attributes = self._tensor(shape, "int8", scale, zero_point)
+        """A new constant."""
+        attributes = self._tensor(shape, dtype, scale, zero_point)
         attributes["fill"] = self.draw.one(("random", "random", "random", "ends", "zeros"))
         return self.add(Step(CONSTANT, (), attributes, self.draw.seed()))
 
     def _tensor(self, shape: Shape, dtype: str, scale: float | None, zero: int | None) -> dict:
         attributes: dict = {"shape": tuple(shape), "dtype": dtype}
         if dtype in QUANTIZED:
-            attributes["scale"] = self.draw.scale() if scale is None else scale
-            offset = 128 if dtype == "uint8" else 0
-            attributes["zero_point"] = self.draw.zero_point() + offset if zero is None else zero
+            if scale is None:
+                scale = self.draw.scale() / (STEPS_OF_INT16 if dtype == "int16" else 1)
+            if zero is None:
+                offset = 128 if dtype == "uint8" else 0
+                zero = 0 if dtype == "int16" else self.draw.zero_point() + offset
+            attributes.update(scale=scale, zero_point=zero)
         return attributes

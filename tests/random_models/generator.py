@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from random_models.draw import Draw, Scope
 from random_models.operations import OPERATIONS
-from random_models.operations.operation import Operation
 from random_models.recipe import CONSTANT, INPUT, Recipe, Ref, Step, Unfit
 from utvm_deploy.frontend.operators import IMPORTERS
 
@@ -42,9 +41,8 @@ def generate(seed: int, kinds: Sequence[str] | None = None) -> Recipe:
 
 def _start(scope: Scope, kind: str) -> None:
     """An input, and the operator in question on it."""
-    operation = OPERATIONS[kind]
     while True:
-        x = _new_input(scope, operation)
+        x = _new_input(scope, kind)
         if x is not None and _append(scope, kind, x) is not None:
             return
         scope.cut(0)
@@ -55,20 +53,28 @@ def _extend(scope: Scope, kind: str) -> None:
     operation, draw = OPERATIONS[kind], scope.draw
     for _ in range(_ATTEMPTS):
         before = len(scope.steps)
-        x = scope.pick(operation.takes, draw.one(operation.dtypes))
+        x = scope.pick(operation.takes, draw.one(types_of(kind)))
         if x is None:
             if draw.chance(0.7):
                 return
-            x = _new_input(scope, operation)
+            x = _new_input(scope, kind)
         if x is not None and _append(scope, kind, x) is not None:
             return
         scope.cut(before)
 
 
-def _new_input(scope: Scope, operation: Operation) -> Ref | None:
-    """A model input of a shape that the operator likes."""
+def types_of(kind: str) -> tuple[str, ...]:
+    """Types of the value that an operator reads first, those that are met often several times."""
+    row = IMPORTERS.get(kind)
+    types = () if row is None else row.types
+    return (*("int8",) * 5, *(t for t in ("int16", "int16", "uint8", "float32") if t in types))
+
+
+def _new_input(scope: Scope, kind: str) -> Ref | None:
+    """A model input of a shape and a type that the operator likes."""
+    operation = OPERATIONS[kind]
     try:
-        x = scope.input(operation.shape(scope.draw), scope.draw.one(operation.dtypes))
+        x = scope.input(operation.shape(scope.draw), scope.draw.one(types_of(kind)))
     except Unfit:
         return None
     return x if operation.takes(scope.spec(x)) else None

@@ -8,7 +8,7 @@ without inputs (INPUT), and so is a constant (CONSTANT).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from tflite_writer import ModelWriter
@@ -21,6 +21,10 @@ Ref = tuple[int, int]
 INPUT, CONSTANT = "INPUT", "CONSTANT"
 #: The quantized types, with the range of their values.
 QUANTIZED = ("int8", "uint8", "int16")
+
+
+#: Where the output's scale is the operator's own: that of int16 for that of int8.
+_OF_INT16 = {1 / 256: 1 / 32768, 1 / 128: 1 / 32768}
 
 
 class Unfit(Exception):
@@ -74,12 +78,26 @@ def add_step(writer: ModelWriter, made: list[tuple[int, ...]], step: Step) -> tu
             return (_constant(writer, step),)
         before = len(writer.tensors)
         outputs = OPERATIONS[step.kind].build(writer, step, inputs)
+        if step.kind != "QUANTIZE" and any(writer.tensors[i].dtype == "int16" for i in inputs):
+            _widen(writer, before)
     except (IndexError, ValueError, ZeroDivisionError, OverflowError) as exc:
         raise Unfit(f"{step.kind}: {exc}") from exc
     for spec in writer.tensors[before:]:
         if any(d < 1 for d in spec.shape):
             raise Unfit(f"{step.kind}: shape {spec.shape}")
     return outputs
+
+
+def _widen(writer: ModelWriter, first: int) -> None:
+    """Make int16 of what an operator on int16 computes, and int64 of its bias."""
+    for number, spec in enumerate(writer.tensors[first:], first):
+        if spec.dtype == "int8" and spec.data is None:
+            scales = tuple(_OF_INT16.get(scale, scale) for scale in spec.scales)
+            spec = replace(spec, dtype="int16", scales=scales, zero_points=(0,))
+        elif spec.dtype == "int32" and spec.data is not None and spec.scales:
+            wide = np.frombuffer(spec.data, np.int32).astype(np.int64)
+            spec = replace(spec, dtype="int64", data=wide.tobytes())
+        writer.tensors[number] = spec
 
 
 def values(rng: np.random.Generator, fill: str, shape: tuple[int, ...], dtype: str) -> np.ndarray:

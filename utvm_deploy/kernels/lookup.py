@@ -149,15 +149,20 @@ def _hard_swish(graph: Graph, operator: Operator) -> Function:
         if share_shift > 0:
             share = _saturated_int16(share << 1)
         if share_shift < 0:
-            share = rounded_shift(share, -share_shift)
+            share = _rounded_shift_int16(share, -share_shift)
         # From [-1, 1) to [0, 1).
         share = (share + (1 << 15)) >> 1
         product = share * scaled
         truncated = abs(product) >> 15
         truncated = truncated if product >= 0 else -truncated
-        return rounded_shift(truncated, -output_shift) + result_zero
+        return _rounded_shift_int16(truncated, -output_shift) + result_zero
 
     return function
+
+
+def _rounded_shift_int16(value: int, bits: int) -> int:
+    """As the reference shifts an int16: its mask has only 16 bits, so that more round up."""
+    return rounded_shift(value, bits) if bits < 16 else (value >> bits) + (value >= 0)
 
 
 def _logistic(graph: Graph, operator: Operator) -> Function:

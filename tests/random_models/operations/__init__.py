@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from random_models.operations import elementwise, movement, products, reductions, windows
+from random_models.operations import (
+    elementwise,
+    movement,
+    products,
+    recurrent,
+    reductions,
+    windows,
+)
 from random_models.operations.operation import Operation
 
 #: TFLite's name -> how to think of one and how to write it. Operators that are not imported yet may
@@ -15,6 +22,7 @@ OPERATIONS: Mapping[str, Operation] = {
     **elementwise.OPERATIONS,
     **movement.OPERATIONS,
     **reductions.OPERATIONS,
+    **recurrent.OPERATIONS,
 }
 
 #: Operators that are imported but have no generator yet, and why.

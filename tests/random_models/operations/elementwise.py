@@ -8,7 +8,7 @@ import numpy as np
 from tflite_serializer import Options
 from tflite_writer import ModelWriter
 
-from random_models.draw import Draw, Scope, Shape
+from random_models.draw import STEPS_OF_INT16, Draw, Scope, Shape
 from random_models.operations.operation import (
     Operation,
     Propose,
@@ -69,7 +69,8 @@ def _proposed_binary(kind: str) -> Propose:
         one, other = spec.scales[0], scope.spec(y).scales[0]
         attributes: dict[str, Attribute] = {}
         if kind in ("MUL", "SQUARED_DIFFERENCE"):
-            attributes = output_quantization(draw, one * other * 60)
+            steps = STEPS_OF_INT16 if spec.dtype == "int16" else 1
+            attributes = output_quantization(draw, one * other * 60 * steps)
         elif not equal:
             attributes = output_quantization(draw, max(one, other) * 1.5)
         if fuses:
@@ -170,9 +171,15 @@ def _quantize(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, .
 def _propose_quantize(scope: Scope, x: Ref) -> Step:
     draw, spec = scope.draw, scope.spec(x)
     natural = spec.scales[0] if spec.dtype in QUANTIZED else 0.02
+    if spec.dtype == "int16":
+        natural *= STEPS_OF_INT16
     attributes: dict[str, Attribute] = {"dtype": "int8", **output_quantization(draw, natural)}
-    if spec.dtype == "int8" and draw.chance(0.15):
+    kind = draw.rng.random()
+    if spec.dtype == "int8" and kind < 0.15:
         attributes.update(dtype="uint8", zero_point=draw.between(0, 255))
+    elif spec.dtype != "uint8" and kind < 0.3:
+        scale = draw.scale_near(natural / STEPS_OF_INT16)
+        attributes.update(dtype="int16", scale=scale, zero_point=0)
     return Step("QUANTIZE", (x,), attributes)
 
 
@@ -191,6 +198,6 @@ OPERATIONS = {
         lambda spec: len(spec.shape) >= 2,
         lambda d: d.shape(d.between(2, 4)),
     ),
-    "QUANTIZE": Operation(_quantize, _propose_quantize, dtypes=("int8", "float32", "uint8")),
+    "QUANTIZE": Operation(_quantize, _propose_quantize),
     "DEQUANTIZE": Operation(_dequantize, lambda scope, x: Step("DEQUANTIZE", (x,))),
 }

@@ -348,7 +348,9 @@ def _pad(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
     shape = [int(d + p.sum()) for d, p in zip(x.shape, paddings, strict=True)]
     operands = [inputs[0], m.constant(paddings)]
     if step.kind == "PADV2":
-        value = np.array([number(step, "value")], np.int8)
+        if x.dtype == "uint8" and number(step, "value") < 0:
+            raise ValueError("a negative value of uint8")
+        value = np.array([number(step, "value")], x.dtype)
         operands.append(m.constant(value, x.scales, x.zero_points[0]))
         return (like(m, "PADV2", operands, shape, ("PadV2Options", {})),)
     if step.kind == "MIRROR_PAD":

@@ -28,8 +28,6 @@ class Operation:
     # Whether ``propose`` can do with a value, and a shape that it likes.
     takes: Callable[[TensorSpec], bool] = lambda spec: True
     shape: Callable[[Draw], Shape] = Draw.shape
-    # Types of the value that it reads first.
-    dtypes: tuple[str, ...] = ("int8",)
 
 
 def is_image(spec: TensorSpec) -> bool:
@@ -99,17 +97,19 @@ def same_quantization(a: TensorSpec, b: TensorSpec) -> bool:
 
 
 def partner(scope: Scope, x: Ref, shape: Shape, *, equal: bool = False) -> Ref:
-    """A second int8 operand of that shape: a value, a constant or a new input.
+    """A second operand of that shape and type: a value, a constant or a new input.
 
     ``equal``: it must be quantized as ``x``.
     """
     like = scope.spec(x)
-    found = scope.pick(lambda s: s.shape == shape and (not equal or same_quantization(s, like)))
+    found = scope.pick(
+        lambda s: s.shape == shape and (not equal or same_quantization(s, like)), like.dtype
+    )
     if found is not None and scope.draw.chance(0.6):
         return found
     make = scope.constant if scope.draw.chance(0.4) else scope.input
     if equal:
-        return make(shape, scale=like.scales[0], zero_point=like.zero_points[0])
+        return make(shape, like.dtype, like.scales[0], like.zero_points[0])
     if scope.draw.chance(0.7):  # of a size that both count in the result
-        return make(shape, scale=scope.draw.scale_near(like.scales[0]))
-    return make(shape)
+        return make(shape, like.dtype, scope.draw.scale_near(like.scales[0]))
+    return make(shape, like.dtype)
