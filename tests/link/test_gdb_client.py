@@ -1,8 +1,8 @@
 """The client against servers of five dialects, each a recorded or written dialogue.
 
-QEMU's is recorded from qemu-system-arm 7.2; OpenOCD's, pyOCD's and st-util's are written after
-their sources (gdb_server.c of 0.12, gdbserver.py of 0.36, gdb-server.c of 1.7), J-Link's after what
-LLDB's tests and public logs have. A real OpenOCD is asked in tests/boards.
+QEMU's is recorded from qemu-system-arm 7.2, pyOCD's from its 0.46; OpenOCD's and st-util's are
+written after their sources (gdb_server.c of 0.12, gdb-server.c of 1.7), J-Link's after what LLDB's
+tests and public logs have. A real OpenOCD is asked in tests/boards.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ def test_a_whole_session(name: str) -> None:
         assert server.is_through.wait(PATIENT.reply_s), server.problem
     assert found.pop("dialect") == {d.name.lower().replace("-", ""): d.name for d in DIALECTS}[name]
     assert "error" in str(found.pop("refusal"))
-    assert found == {"memory": DATA, "pc": RAM + 0x100, "stop": 5, "interrupt": 2}
+    # SIGINT, or what pyOCD says of a core that was told to stop.
+    assert found.pop("interrupt") in (2, 17)
+    assert found == {"memory": DATA, "pc": RAM + 0x100, "stop": 5}
 
 
 def test_every_dialect_has_its_dialogue() -> None:

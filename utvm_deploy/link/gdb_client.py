@@ -79,7 +79,8 @@ class GdbClient:
         self._offer = Offer(DEFAULT_PACKET_BYTES, frozenset())
         self._acknowledges = True
         self._registers: Mapping[str, Register] = OLD_ARM_REGISTERS
-        self._has_single_registers = True
+        # pyOCD 0.46 takes P, but answers p with nothing.
+        self._reads_single, self._writes_single = True, True
         # Whether X is understood; None: not tried yet.
         self._writes_binary: bool | None = None
         self._resume, self._single_step = b"c", b"s"
@@ -187,12 +188,13 @@ class GdbClient:
 
     def read_register(self, name: str) -> int:
         """A register by its name in lower case, such as ``pc`` or ``xpsr``."""
+        # pyOCD 0.46 answers p with nothing, but takes P.
         register, what = self._register(name), f"for register {name}"
-        if self._has_single_registers:
+        if self._reads_single:
             answer = self._ask(b"p%x" % register.number, what, may_fail=True)
             if answer and not _ERROR.match(answer):
                 return int.from_bytes(self._from_hex(answer, what), "little")
-            self._has_single_registers = False
+            self._reads_single = False
         all_of_them = self._all_registers()
         return int.from_bytes(all_of_them[register.offset :][: register.size_bytes], "little")
 
@@ -200,7 +202,7 @@ class GdbClient:
         """Change a register of the halted core."""
         register = self._register(name)
         data = value.to_bytes(register.size_bytes, "little")
-        if self._has_single_registers:
+        if self._writes_single:
             answer = self._ask(
                 b"P%x=%b" % (register.number, data.hex().encode()),
                 f"to set register {name}",
@@ -208,7 +210,7 @@ class GdbClient:
             )
             if answer == b"OK":
                 return
-            self._has_single_registers = False
+            self._writes_single = False
         all_of_them = bytearray(self._all_registers())
         all_of_them[register.offset : register.offset + register.size_bytes] = data
         self._ask_ok(b"G" + all_of_them.hex().encode(), f"to set register {name}")

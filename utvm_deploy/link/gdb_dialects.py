@@ -33,7 +33,7 @@ class Dialect:
 
 # The first one whose features are all there. What each of them answers to qSupported:
 DIALECTS = (
-    # gdbserver.py of pyOCD, 0.36 as 0.46
+    # gdbserver.py of pyOCD, from 0.36 to 0.46
     Dialect("pyOCD", ("QNonStop+",), ("reset halt",)),
     # gdbstub.c, since 2.12
     Dialect("QEMU", ("multiprocess+", "vContSupported+"), ("system_reset",)),
