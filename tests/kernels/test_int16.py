@@ -130,9 +130,13 @@ def test_pools_and_reductions(tmp_path: Path) -> None:
         m.output(y)
     x, axes = source(m, (2, 5, 3)), m.constant(np.array([1], np.int32))
     m.output(m.node("REDUCE_MAX", [x, axes], (2, 3), ("ReducerOptions", {})))
+    for shape, reduced in (((1, 5, 6, 3), (1, 2)), ((2, 40, 3), (1,)), ((3, 7), (1,))):
+        left = np.zeros(shape).sum(reduced).shape
+        inputs = [source(m, shape), m.constant(np.array(reduced, np.int32))]
+        m.output(m.node("MEAN", inputs, left, ("ReducerOptions", {}), scale=0.0003))
     paddings = m.constant(np.array([[0, 0], [1, 2], [0, 3]], np.int32))
     m.output(m.node("PAD", [x, paddings], (2, 8, 6), ("PadOptions", {})))
-    assert check(m, tmp_path) == 18
+    assert check(m, tmp_path) == 21
 
 
 @pytest.mark.parametrize("kind", ["LOGISTIC", "TANH"])

@@ -80,7 +80,7 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     ),
     "MAXIMUM": SupportedOperator(pointwise.import_extremum, _COMPUTED, f"broadcasts; {_EQUALS}"),
     "MAX_POOL_2D": SupportedOperator(windowed.import_pool, _COMPUTED, f"NHWC; {_EQUAL}; {_FUSED}"),
-    "MEAN": SupportedOperator(reductions.import_mean, _INT8, "constant axes"),
+    "MEAN": SupportedOperator(reductions.import_mean, _COMPUTED, "constant axes"),
     "MINIMUM": SupportedOperator(pointwise.import_extremum, _COMPUTED, f"broadcasts; {_EQUALS}"),
     "MIRROR_PAD": SupportedOperator(layout.import_mirror_pad, _MOVED, "constant paddings"),
     "MUL": SupportedOperator(pointwise.import_mul, _COMPUTED, f"broadcasts; {_FUSED}"),

@@ -24,8 +24,8 @@ _SOFTMAX_OUTPUTS = {"int8": (256, -128), "int16": (32768, 0)}
 
 def import_mean(op: SourceOperator) -> Operator:
     """MEAN over constant axes."""
-    x = quantized(op, op.input(0))
-    quantized(op, op.output())
+    x = op.input(0)
+    alike(op, x, op.output())
     return made(op, op.inputs[:1], Mean(_axes(op, x)))
 
 

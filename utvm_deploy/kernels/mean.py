@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from tvm import te
 
 from utvm_deploy.graph import attributes as ops
@@ -13,10 +14,8 @@ from utvm_deploy.kernels.call import KernelCall, ScalarArgument, TensorArgument
 from utvm_deploy.kernels.extents import label
 from utvm_deploy.kernels.operands import input_of, operand_of, output_of, quantization_of
 from utvm_deploy.kernels.quantize import (
-    INT8_MAX,
-    INT8_MIN,
     add_wrapping,
-    clamp_int8,
+    clamped,
     quantize_multiplier,
     requantize,
     wrap_int32,
@@ -31,17 +30,20 @@ class Mean:
 
     extents: tuple[int, ...]
     is_reduced: tuple[bool, ...]
+    dtype: str = "int8"
 
     @property
     def name(self) -> str:
-        return f"mean_{label(self.extents)}_{''.join('01'[r] for r in self.is_reduced)}"
+        dtype = "" if self.dtype == "int8" else f"_{self.dtype}"
+        return f"mean_{label(self.extents)}_{''.join('01'[r] for r in self.is_reduced)}{dtype}"
 
     def prim_func(self) -> Any:
-        source = te.placeholder(self.extents, "int8", "input")
+        source = te.placeholder(self.extents, self.dtype, "input")
         scalars = [
             te.var(name, "int32") for name in ("offset", "multiplier", "shift", "zero_point")
         ]
         offset, multiplier, shift, zero_point = scalars
+        limits = np.iinfo(self.dtype)
         axes = [
             te.reduce_axis((0, extent), f"k{i}")
             for i, extent in enumerate(self.extents)
@@ -56,10 +58,11 @@ class Mean:
         sums = te.compute(self._kept, total, name="mean")
         output = te.compute(
             self._kept,
-            lambda *i: clamp_int8(
+            lambda *i: clamped(
                 requantize(add_wrapping(sums[i], offset), multiplier, shift) + zero_point,
-                INT8_MIN,
-                INT8_MAX,
+                int(limits.min),
+                int(limits.max),
+                self.dtype,
             ),
             name="requantize",
         )
@@ -97,7 +100,7 @@ def lower_mean(graph: Graph, operator: Operator) -> KernelCall:
     ratio = quantization_of(source).scale / quantization.scale
     multiplier, shift = mean_multiplier(ratio, count)
     return KernelCall(
-        Mean(extents, is_reduced),
+        Mean(extents, is_reduced, source.dtype),
         (
             operand_of(position, source),
             ScalarArgument("offset", wrap_int32(-quantization_of(source).zero_point * count)),
