@@ -182,7 +182,15 @@ def test_wrong_arguments(plugin: Path, image: Path, changed: str, sentence: str)
 
 @pytest.mark.parametrize(
     ("version", "abi"),
-    [("7.2.22", 1), ("8.2.2", 1), ("9.0.0", 2), ("9.1.0", 3), ("9.2.4", 3), ("10.0.8", 3)],
+    [
+        ("7.2.22", 1),
+        ("8.2.2", 1),
+        ("9.0.0", 2),
+        ("9.1.0", 3),
+        ("9.2.4", 3),
+        ("10.0.8", 3),
+        ("10.2.0", 3),
+    ],
 )
 def test_plugin_interfaces(version: str, abi: int) -> None:
     assert plugin_abi(version) == abi

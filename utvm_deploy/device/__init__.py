@@ -1,7 +1,8 @@
 """A connected board: its memory, its functions, modules and the models on it."""
 
 from utvm_deploy.device.calls import Call, Ticks
-from utvm_deploy.device.device import CYCLES, INSTRUCTIONS, Device, Figures, connect
+from utvm_deploy.device.counts import Figures
+from utvm_deploy.device.device import CYCLES, INSTRUCTIONS, Device, connect
 from utvm_deploy.device.model import DeviceModel, LayerRun
 from utvm_deploy.device.module import Function, Module
 from utvm_deploy.device.tensor import Tensor

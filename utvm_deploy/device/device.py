@@ -25,6 +25,9 @@ import numpy as np
 from utvm_deploy.board import Board, load_board
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.device.calls import Argument, Call
+from utvm_deploy.device.counts import Figures, counted_figures, final_report
+from utvm_deploy.device.fault_record import take_fault_words
+from utvm_deploy.device.kernels import load_kernels
 from utvm_deploy.device.model import DeviceModel
 from utvm_deploy.device.module import Module, load_module
 from utvm_deploy.device.session import Session
@@ -37,16 +40,12 @@ from utvm_deploy.device.tensor import (
     tensor_shape,
 )
 from utvm_deploy.device.trace import trace_if_asked
-from utvm_deploy.emulator.counters import HEADLINE, Counters, between, read_report, read_snapshots
 from utvm_deploy.errors import BoardError, DeviceError, DeviceReset, LinkError, UtvmError
 from utvm_deploy.link.base import Hello, Link, Task
 from utvm_deploy.link.fault import nearest_symbol
 from utvm_deploy.probe import (
-    FAULT_BYTES,
-    FAULT_SYMBOL,
     RunningBoard,
     choose_link,
-    describe_fault,
     needs_debugger,
     needs_line,
     open_link,
@@ -62,9 +61,6 @@ CYCLES, INSTRUCTIONS = TIMINGS = ("cycles", "instructions")
 
 #: Flags for generated kernels and models, as in images.
 KERNEL_FLAGS = ("-O3",)
-
-#: Named counts of one call, what its ticks are first.
-Figures = Mapping[str, int]
 
 
 class Device:
@@ -181,7 +177,7 @@ class Device:
 
         def explain(error: UtvmError) -> str:
             if isinstance(error, DeviceReset):
-                return _fault_words(link, image)
+                return take_fault_words(link, image)
             words = running.last_words()
             return f"the board's last words: {words}" if words else ""
 
@@ -241,9 +237,8 @@ class Device:
         unit = self.hello.tick_unit
         if not self.is_modelled:
             return [{unit: count} for count in ticks]
-        assert self._running is not None and self._running.cycle_model is not None
-        snapshots = read_snapshots(self._running.cycle_model.snapshots)
-        return [_named_figures(counted, unit) for counted in between(snapshots, ticks)]
+        assert self._running is not None
+        return counted_figures(self._running, ticks, unit)
 
     def cycle_report(self) -> Mapping[str, Any] | None:
         """The cycle model's report on all that ran since the start; None where no model counts.
@@ -253,9 +248,8 @@ class Device:
         if not self.is_modelled:
             return None
         self.sync()
-        assert self._running is not None and self._running.cycle_model is not None
-        self._running.stop()
-        report = read_report(self._running.cycle_model.report)
+        assert self._running is not None
+        report = final_report(self._running)
         self.close()
         return report
 
@@ -370,35 +364,8 @@ class Device:
         Functions take the PrimFunc's parameters; their working memory comes with the module. A
         mapping names the functions.
         """
-        # TVM takes a second to load and is needed for nothing else here.
-        from utvm_deploy.compiler.kernel_source import kernel_source
-
         self._check_runs_from_ram(name)
-        source = kernel_source(kernels, self.board.cpu.core)
-        module = compile_module({f"{name}.c": source.text}, self.board, name=name, flags=flags)
-        session = self.session
-        # One after the other, functions can share what they scribble on.
-        most = max((len(f.scratch) for f in source.functions.values()), default=0)
-        sizes = [
-            max(f.scratch[i].size_bytes for f in source.functions.values() if i < len(f.scratch))
-            for i in range(most)
-        ]
-        scratch: list[Tensor] = []
-        try:
-            for index, size in enumerate(sizes):
-                what = f"working memory {index} of {name}"
-                block = session.allocate(size, what)
-                scratch.append(Tensor(session, block, (size,), np.int8, f"scratch{index}"))
-            trailing: dict[str, tuple[Argument, ...]] = {
-                function: tuple(scratch[: len(c.scratch)])
-                for function, c in source.functions.items()
-            }
-            owned = [tensor.block for tensor in scratch]
-            return load_module(session, module, trailing=trailing, owned=owned)
-        except BaseException:
-            for tensor in scratch:
-                tensor.free()
-            raise
+        return load_kernels(self.session, self.board, kernels, name, flags)
 
     def load(self, compiled: CompiledModel, *, into: str = "flash") -> DeviceModel:
         """Make a model callable: built into an image and started, or as a module (``into="ram"``).
@@ -443,29 +410,6 @@ class Device:
                 f"in the board's file), so module {name!r} cannot be loaded; build the code into "
                 f"an image instead"
             )
-
-
-def _named_figures(counted: Counters, unit: str) -> Figures:
-    """The counters under the names that people see: cycles with memory are the ticks."""
-    figures = counted.as_dict()
-    return {unit: figures.pop(HEADLINE), **figures}
-
-
-def _fault_words(link: Link, image: Image) -> str:
-    """What the board noted before it restarted, if it noted anything."""
-    address = image.symbols.get(FAULT_SYMBOL)
-    if address is None:
-        return ""
-    try:
-        link.hello()
-        record = link.read(address, FAULT_BYTES)
-        found = describe_fault(record, image.symbols)
-        # The next restart may have another reason.
-        link.write(address, bytes(FAULT_BYTES))
-    except UtvmError as error:
-        log.debug("no fault record: %s", error)
-        return ""
-    return found or ""
 
 
 def connect(

@@ -1,0 +1,29 @@
+"""What a board noted of a fault before it restarted: words for an error message."""
+
+from __future__ import annotations
+
+import logging
+
+from utvm_deploy.errors import UtvmError
+from utvm_deploy.link.base import Link
+from utvm_deploy.probe import FAULT_BYTES, FAULT_SYMBOL, describe_fault
+from utvm_deploy.project import Image
+
+log = logging.getLogger(__name__)
+
+
+def take_fault_words(link: Link, image: Image) -> str:
+    """What the record says, if it says anything; the record is empty afterwards."""
+    address = image.symbols.get(FAULT_SYMBOL)
+    if address is None:
+        return ""
+    try:
+        link.hello()
+        record = link.read(address, FAULT_BYTES)
+        found = describe_fault(record, image.symbols)
+        # The next restart may have another reason.
+        link.write(address, bytes(FAULT_BYTES))
+    except UtvmError as error:
+        log.debug("no fault record: %s", error)
+        return ""
+    return found or ""
