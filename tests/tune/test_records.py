@@ -24,7 +24,7 @@ from utvm_deploy.records import (
     Records,
     RecordsFile,
     Setting,
-    now,
+    compacted,
     read_records,
 )
 
@@ -43,7 +43,7 @@ def record(ticks: int, pixels: int = 3, width: int = 32, **changes: object) -> R
         Candidate.of("dsp", pixels=pixels),
         Measurement(ticks, float(ticks)),
         "some_board",
-        time=now(),
+        time="2026-01-01T00:00:00+00:00",
     )
     return replace(found, **changes)  # type: ignore[arg-type]
 
@@ -202,16 +202,30 @@ def test_the_nearest_shape_is_asked_where_its_default_lost() -> None:
     far = [record(100, pixels=3, width=24, is_default=True), record(50, pixels=12, width=24)]
     found = list(Records([*far, *near]).choices(identity(32), "cortex-m7", SETTING))
     assert found == [(Candidate.of("dsp", pixels=p), NEAREST) for p in (9, 12)]
-    # Where the nearest one's default is the best, the default is what is wanted here, too.
-    good_default = [record(80, pixels=3, width=30, is_default=True), record(100, 9, width=30)]
-    assert not list(Records([*far, *good_default]).choices(identity(32), "cortex-m7", SETTING))
+    # A neighbour whose default is the best has nothing to say.
+    good_default = [record(80, pixels=3, width=30, is_default=True), record(79, 9, width=30)]
+    assert not list(Records(good_default).choices(identity(32), "cortex-m7", SETTING))
+    found = list(Records([*far, *good_default]).choices(identity(32), "cortex-m7", SETTING))
+    assert found == [(Candidate.of("dsp", pixels=12), NEAREST)]
     assert DEFAULT not in (RECORD, NEAREST)
 
 
 def test_what_is_not_near() -> None:
-    for other in (identity(32, 16, "DEPTHWISE_CONV_2D"), identity(4096)):
+    for other in (identity(32, 16, "DEPTHWISE_CONV_2D"), identity(32_000)):
         other_records = [
             record(100, kernel=other, is_default=True),
             record(50, pixels=9, kernel=other),
         ]
         assert not list(Records(other_records).choices(identity(32), "cortex-m7", SETTING))
+
+
+def test_compacting_keeps_what_compiling_needs() -> None:
+    some = [record(100 + 2 * n, pixels=3 * n + 3, is_default=n == 5) for n in range(8)]
+    wrong = record(0, pixels=99, measurement=Measurement(error="hung"))
+    kept = list(compacted([*some, wrong]))
+    assert [r.measurement.ticks_min for r in kept] == [100, 102, 110]
+    assert kept[-1].is_default
+    assert list(compacted(kept)) == kept
+    for records in (some, kept):
+        first, *_ = Records(records).choices(identity(32), "cortex-m7", SETTING)
+        assert first == (Candidate.of("dsp", pixels=3), RECORD)
