@@ -2,7 +2,7 @@
 
     python benchmarks/tune/default_records.py --board BOARD [MODEL.tflite...] [--keep R]
 
-Writes utvm_deploy/kernels/data/CORE.jsonl: of every kernel the fastest candidate and the default.
+Writes utvm_deploy/kernels/data/CORE.jsonl: of every kernel the fastest few candidates and the default.
 ``--keep`` names the file with all trials, so that an interrupted run goes on where it was.
 """
 
@@ -12,6 +12,7 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -124,7 +125,15 @@ def main() -> int:
         path = options.keep or Path(folder) / "records.jsonl"
         with connect(board, link=fastest_link(board)) as device, RecordsFile(path) as file:
             tune(works, device, file, trials=options.trials, minutes=options.minutes, watch=_watch)
-            kept = [r for r in compacted(file.records) if r.setting.core == board.cpu.core]
+            # What was the default when a trial was made need not be it any more.
+            defaults = {work.kernel.key: work.default for work in works}
+            kept = list(
+                compacted(
+                    replace(r, is_default=r.candidate == defaults.get(r.kernel.key))
+                    for r in file.records
+                    if r.setting.core == board.cpu.core
+                )
+            )
     target = records_file(board.cpu.core)
     target.parent.mkdir(exist_ok=True)
     write_text(target, "".join(record.to_line() + "\n" for record in kept))
