@@ -15,6 +15,8 @@ from tiny_model import tiny_model
 from utvm_deploy import process
 from utvm_deploy.board import Board, board_names, load_board, with_template
 from utvm_deploy.compiler.model import ExternalLibrary
+from utvm_deploy.doctor.check import Check
+from utvm_deploy.doctor.installed import installed_checks
 from utvm_deploy.errors import BoardError, BuildError, MissingTool
 from utvm_deploy.paths import data_dir
 from utvm_deploy.probe.argv import emulator_argv
@@ -318,3 +320,21 @@ def test_the_examples_samples_are_the_held_out_ones() -> None:
     make = namespace["samples_header"]
     assert callable(make)
     assert make() == (folder / "src" / "samples.h").read_text()
+
+
+def test_doctor_says_what_is_wrong_with_zephyr(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def row(board: str) -> Check:
+        return next(
+            check for check in installed_checks(load_board(board)) if check.what == "Zephyr"
+        )
+
+    monkeypatch.setattr(process, "run", lambda argv, **_options: Completed(tuple(argv), 0, "", ""))
+    assert row("qemu_x86").found == "3.7.1"
+    monkeypatch.setenv("ZEPHYR_BASE", str(tmp_path / "nowhere"))
+    assert not row("qemu_x86").ok and "no Zephyr tree" in row("qemu_x86").fix
+    monkeypatch.delenv("ZEPHYR_BASE")
+    assert not row("qemu_x86").ok and "set ZEPHYR_BASE" in row("qemu_x86").fix
+    # Bare metal is the default there.
+    assert row("mps2_an385").ok

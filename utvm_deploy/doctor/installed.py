@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from utvm_deploy import process
 from utvm_deploy.board import Board
 from utvm_deploy.doctor.check import Check
+from utvm_deploy.errors import BuildError, MissingTool
+from utvm_deploy.project.zephyr_build import find_zephyr
 
 #: How long a program may take to tell its version.
 VERSION_TIMEOUT_S = 10.0
@@ -20,7 +22,22 @@ _DISTRIBUTION = "utvm-deploy"
 
 def installed_checks(board: Board | None) -> list[Check]:
     """What is installed of what ``board`` needs, or of what any board needs."""
-    return [_python(), *_packages(), *_programs(board)]
+    checks = [_python(), *_packages(), *_programs(board)]
+    if board is not None and "zephyr" in board.project.templates:
+        checks.append(_zephyr(is_needed=board.template == "zephyr"))
+    return checks
+
+
+def _zephyr(*, is_needed: bool) -> Check:
+    """A tree, and a Python that can run its scripts."""
+    found, fix = None, ""
+    try:
+        found = find_zephyr().version
+    except MissingTool as error:
+        fix = error.install
+    except BuildError as error:
+        fix = str(error)
+    return Check("Zephyr", "build Zephyr applications", found, fix, is_needed)
 
 
 def _python() -> Check:
