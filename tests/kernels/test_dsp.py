@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -231,6 +232,12 @@ def test_odd_additions_in_plain_c(tmp_path: Path) -> None:
 def test_odd_convolutions_in_plain_c(tmp_path: Path) -> None:
     model = write_convolutions(tmp_path / "convolutions.tflite")
     assert check(model, tmp_path, core="cortex-m7") == len(SHAPES)
+
+
+@pytest.mark.parametrize("write", [write_dense, write_additions, write_pools])
+def test_what_is_not_scheduled(write: Callable[[Path], ModelWriter], tmp_path: Path) -> None:
+    model = write(tmp_path / "model.tflite")
+    assert check(model, tmp_path, core="cortex-m7", scheduled=False)
 
 
 MICRO_KERNELS = (

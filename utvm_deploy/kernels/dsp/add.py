@@ -83,7 +83,8 @@ class DspAdd:
             if whole < self.count:
                 self._meaning("rest", self.count - whole, buffers, whole)
 
-        return prim_func(parameters, [], body)
+        helpers = [scale_text(), helper("utvm_entry")]
+        return prim_func(parameters, [], body, helpers=helpers)
 
     def schedule(self, sch: Any, core: str) -> str:
         import_c(sch, scale_text(), helper("utvm_entry"), add_text(core))

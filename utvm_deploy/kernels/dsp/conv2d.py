@@ -23,6 +23,7 @@ from utvm_deploy.kernels.dsp.patches import gather_text
 from utvm_deploy.kernels.dsp.routine import helper
 from utvm_deploy.kernels.dsp.scaling import Scaling
 from utvm_deploy.kernels.dsp.tensor_ir import (
+    ANY_CORE,
     Buffers,
     Operand,
     block,
@@ -117,6 +118,7 @@ class DspConv2D:
             [image, geometry, weights, scaling, limits, "border", output],
             [operand for patches, sums, _ in tiles for operand in (patches, sums)],
             body,
+            helpers=[scale_text(), gather_text(ANY_CORE)],
         )
 
     def schedule(self, sch: Any, core: str) -> str:

@@ -64,7 +64,7 @@ class DspDense:
                 self._meaning(buffers, (vn,))
 
         parameters = [source, weights, bias, scaling, limits, output]
-        return prim_func(parameters, [sums, wide], body)
+        return prim_func(parameters, [sums, wide], body, helpers=[helper("utvm_scale_wide")])
 
     def schedule(self, sch: Any, core: str) -> str:
         choices = self.step, self.per_channel, self.preload

@@ -24,6 +24,7 @@ from utvm_deploy.kernels.dsp.tensor_ir import (
     Operand,
     block,
     extern,
+    half_of,
     import_c,
     prim_func,
     pure,
@@ -103,7 +104,12 @@ class DspDepthwise:
 
         border = ["border"] if self.is_copied else []
         copied = [rows] if self.is_copied else []
-        return prim_func([image, table, limits, *border, output], [sums, *copied], body)
+        return prim_func(
+            [image, table, limits, *border, output],
+            [sums, *copied],
+            body,
+            helpers=[scale_text(), helper("utvm_copy_rows")],
+        )
 
     def schedule(self, sch: Any, core: str) -> str:
         w = self.window
@@ -168,7 +174,7 @@ class DspDepthwise:
             else:
                 pixel = buffers["image"][source[0], source[1] + r * row_step, column, c]
             word = table[c // 4 * code.group_words(taps) + (r * w.kernel[1] + k) * 2 + c % 2]
-            weight = (word << (16 - c % 4 // 2 * 16)) >> 16
+            weight = half_of(word, c % 4 // 2)
             script.buffer_store(sums, sums[x, c] + pixel.astype("int32") * weight, [x, c])
 
         def requantize(x: Any, c: Any) -> None:

@@ -26,10 +26,12 @@ from utvm_deploy.kernels.dsp.routine import helper
 from utvm_deploy.kernels.dsp.scaling import Scaling
 from utvm_deploy.kernels.dsp.slide import slide_text
 from utvm_deploy.kernels.dsp.tensor_ir import (
+    ANY_CORE,
     Buffers,
     Operand,
     block,
     extern,
+    half_of,
     import_c,
     prim_func,
     pure,
@@ -160,7 +162,12 @@ class DspPlanes:
         temporaries: list[Operand] = []
         for number, (*_, count) in enumerate(self._blocks):
             temporaries += [self._ring(number, count), self._tile(number, count)[3]]
-        return prim_func([image, geometry, table, limits, "border", output], temporaries, body)
+        return prim_func(
+            [image, geometry, table, limits, "border", output],
+            temporaries,
+            body,
+            helpers=[helper("utvm_scale_doubled"), slide_text(ANY_CORE)],
+        )
 
     def schedule(self, sch: Any, core: str) -> str:
         import_c(
@@ -244,9 +251,9 @@ class DspPlanes:
             half = (k + form.odd) % 2
             word = (k + form.odd) // 2
             if form.stride % 2:
-                half = k // (form.columns - 1) if form.columns > 1 else 0
+                half = k // (form.columns - 1) if form.columns > 1 else k * 0
                 word = k - half
-            weight = (entry(c, r * form.words + word) << (16 - half * 16)) >> 16
+            weight = half_of(entry(c, r * form.words + word), half)
             script.buffer_store(sums, sums[x, c] + value.astype("int32") * weight, [x, c])
 
         def requantize(x: Any, c: Any) -> None:

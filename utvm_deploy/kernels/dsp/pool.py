@@ -10,7 +10,15 @@ import numpy as np
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.dsp import pool_code as code
-from utvm_deploy.kernels.dsp.tensor_ir import Buffers, Operand, extern, import_c, prim_func, script
+from utvm_deploy.kernels.dsp.tensor_ir import (
+    ANY_CORE,
+    Buffers,
+    Operand,
+    extern,
+    import_c,
+    prim_func,
+    script,
+)
 from utvm_deploy.kernels.window import Window
 
 _WORD = 4
@@ -63,7 +71,12 @@ class DspPool:
                 )
                 script.evaluate(call)
 
-        return prim_func([image, geometry, "low", "high", output], [], body)
+        return prim_func(
+            [image, geometry, "low", "high", output],
+            [],
+            body,
+            helpers=[code.pool_text(ANY_CORE, self.is_average)],
+        )
 
     def schedule(self, sch: Any, core: str) -> str:
         import_c(sch, code.pool_text(core, self.is_average))

@@ -17,9 +17,14 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as script
 
 Buffers = Mapping[str, Any]
+#: Whose code unscheduled functions get where they call any: all have a form in C.
+ANY_CORE = "cortex-m7"
+_IMPORT_KEY = "pragma_import_c"
+_IMPORT_SEPARATOR = "\f"
 
 __all__ = [
-    "Buffers", "Operand", "block", "extern", "import_c", "prim_func", "pure", "script", "tensorize",
+    "ANY_CORE", "Buffers", "Operand", "block", "extern", "half_of", "import_c", "prim_func", "pure",
+    "script", "tensorize",
 ]  # fmt: skip
 
 
@@ -44,10 +49,13 @@ def prim_func(
     parameters: Sequence[Operand | str],
     temporaries: Sequence[Operand],
     body: Callable[[Buffers], None],
+    *,
+    helpers: Sequence[str] = (),
 ) -> Any:
     """The PrimFunc with this body, which stands in the root block; a str is an int32 parameter.
 
-    Simplified, because TVM simplifies descriptions of intrinsics before it compares.
+    ``helpers`` are the C texts of what it calls as it is, before it is scheduled. Simplified,
+    because TVM simplifies descriptions of intrinsics before it compares.
     """
     with IRBuilder() as builder, script.prim_func(s_tir=True):
         script.func_name("main")
@@ -59,6 +67,8 @@ def prim_func(
                 buffers[one.name] = script.arg(one.name, script.Buffer(one.shape, one.dtype))
         script.func_attr({"tirx.noalias": True})
         with script.sblock("root"):
+            if helpers:
+                script.sblock_attr({_IMPORT_KEY: _IMPORT_SEPARATOR.join(helpers)})
             for one in temporaries:
                 buffer = script.sblock_alloc_buffer(one.shape, one.dtype)
                 IRBuilder.name(one.name, buffer)
@@ -126,6 +136,12 @@ def pure(function: str, *arguments: Any) -> Any:
     return tirx.call_pure_extern("int32", function, *arguments)
 
 
+def half_of(word: Any, half: Any) -> Any:
+    """The lower (0) or upper (1) half of a word, as a signed number."""
+    lower = tirx.bitwise_xor(tirx.bitwise_and(word, 0xFFFF), 0x8000) - 0x8000
+    return tirx.Select(half == 1, word >> 16, lower)
+
+
 def _intrinsic(
     reads: Sequence[Operand],
     writes: Sequence[Operand],
@@ -156,6 +172,8 @@ def _intrinsic(
 
 
 def import_c(schedule: Any, *texts: str) -> None:
-    """Have the C function preceded by helpers; of equal ones a file needs one."""
+    """Have the C function preceded by these helpers and no others; a file needs each once."""
     root = schedule.get_sblock("root")
-    schedule.annotate(root, "pragma_import_c", "\f".join(texts))
+    if _IMPORT_KEY in schedule.get(root).annotations:
+        schedule.unannotate(root, _IMPORT_KEY)
+    schedule.annotate(root, _IMPORT_KEY, _IMPORT_SEPARATOR.join(texts))
