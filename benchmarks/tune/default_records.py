@@ -2,7 +2,7 @@
 
     python benchmarks/tune/default_records.py --board BOARD [MODEL.tflite...] [--keep R]
 
-Writes utvm_deploy/kernels/data/CORE.jsonl: of every kernel the fastest few candidates and the default.
+Writes utvm_deploy/kernels/data/CORE.jsonl: of every kernel the fastest few and the default.
 ``--keep`` names the file with all trials, so that an interrupted run goes on where it was.
 """
 
