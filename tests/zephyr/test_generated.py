@@ -182,6 +182,18 @@ def test_another_model_leaves_the_kernel_alone() -> None:
     assert kernel_key(first, "gcc") != kernel_key(files_of("mps2_an385"), "gcc")
 
 
+def test_a_tree_holds_one_model(tmp_path: Path) -> None:
+    board = load_board("qemu_x86")
+    model = tiny_model(board)
+    create_project(model, board, tmp_path / "tree")
+    sources = {n.replace("tiny", "other"): t for n, t in model.sources.items()}
+    create_project(
+        dataclasses.replace(model, name="other", sources=sources), board, tmp_path / "tree"
+    )
+    names = {path.name for path in (tmp_path / "tree" / "model").iterdir()}
+    assert names == {"other.c", "other.h"}
+
+
 def test_scratch_on_the_stack_makes_the_tasks_stack_larger() -> None:
     config = files_of("qemu_x86", stack_bytes=5000)["template/app_config.h"]
     match = re.search(r"#define UTVM_MODEL_STACK_BYTES (\d+)u", config)

@@ -23,7 +23,13 @@ from utvm_deploy.errors import BuildError, CompileError, MissingTool
 from utvm_deploy.paths import cache_dir
 from utvm_deploy.project.fit import check_fits, check_image_fits, overflow_sentence
 from utvm_deploy.project.image import Image
-from utvm_deploy.project.tree import PROJECT_FILE, project_files, tree_digest, write_tree
+from utvm_deploy.project.tree import (
+    PROJECT_FILE,
+    project_files,
+    remove_other_models,
+    tree_digest,
+    write_tree,
+)
 from utvm_deploy.project.zephyr import is_zephyr
 from utvm_deploy.project.zephyr_build import (
     ZEPHYR_ELF_FILE,
@@ -139,11 +145,8 @@ def _build_beside_kernel(
     """Build where the same kernel was built before, and put the image into ``directory``."""
     with locked_folder(cache_dir() / "zephyr" / kernel_key(files, made_by)) as shared:
         tree = shared / "application"
+        remove_other_models(files, tree)
         write_tree(files, tree)
-        # Of the model that was here before.
-        for stale in (tree / "model").glob("*"):
-            if f"model/{stale.name}" not in files:
-                stale.unlink()
         _build(tree, board)
         if process.is_dry_run():
             return

@@ -55,7 +55,9 @@ def create_project(
             raise BuildError(
                 f"{directory} is not empty and no project of ours; name a new or empty folder"
             )
-    write_tree(project_files(compiled, board, template), directory)
+    files = project_files(compiled, board, template)
+    remove_other_models(files, directory)
+    write_tree(files, directory)
     return directory
 
 
@@ -117,6 +119,13 @@ def write_tree(files: Mapping[str, str], directory: Path) -> None:
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+
+
+def remove_other_models(files: Mapping[str, str], directory: Path) -> None:
+    """Remove what an earlier model left there: a Zephyr tree builds all that it finds."""
+    for stale in (directory / "model").glob("*"):
+        if f"model/{stale.name}" not in files and stale.suffix in (".c", ".h", ".S"):
+            stale.unlink()
 
 
 def _c_files(folder: Path) -> list[Path]:
