@@ -129,6 +129,8 @@ class Device:
             self.close()
         trace_if_asked()
         resources = ExitStack()
+        # Already now: a core that hangs in start-up is to be found there.
+        self._image = image
         try:
             running = resources.enter_context(
                 start_board(
@@ -149,7 +151,7 @@ class Device:
             resources.close()
             raise
         self._resources, self._running = resources, running
-        self._link, self._image = link, image
+        self._link = link
         self._begin(session)
         return session.hello
 
@@ -190,7 +192,8 @@ class Device:
             raise type(error)(f"{error}; {words}") from error
 
     def _place_of(self, address: int) -> str:
-        place = nearest_symbol(address, self._session.symbols() if self._session else {})
+        symbols = self._image.symbols if self._image else {}
+        place = nearest_symbol(address, self._session.symbols() if self._session else symbols)
         line = self._image.line_of(address) if self._image else None
         return f"{place}, {line}" if line else place
 

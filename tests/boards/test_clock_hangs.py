@@ -1,0 +1,42 @@
+"""Start-up code of a real chip whose clock never comes: who is connected learns where it hangs.
+
+The emulated STM32F405 has nothing where the clock's registers are, so it waits for the oscillator
+as a board with a broken one would.
+"""
+
+from __future__ import annotations
+
+import functools
+import shutil
+from pathlib import Path
+
+import pytest
+
+import utvm_deploy
+from utvm_deploy.board import load_board
+from utvm_deploy.errors import LinkTimeout
+from utvm_deploy.link import debug
+
+
+@pytest.mark.emulator
+def test_a_core_that_waits_for_its_oscillator_is_found_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shutil.which("qemu-system-arm") is None:
+        pytest.skip("qemu-system-arm is not installed")
+    monkeypatch.setattr(debug, "DebugTimeouts", functools.partial(debug.DebugTimeouts, boot_s=1.0))
+    real = load_board("stm32f746g_disco").source
+    clock = real[real.index("[project.clock]") : real.index("[probe]")]
+    text = load_board("netduinoplus2").source.replace(
+        "clock_hz = 168_000_000", "clock_hz = 216_000_000"
+    )
+    path = tmp_path / "netduinoplus2.toml"
+    path.write_text(text.replace('[project.clock]\ndriver = "none"\n', clock))
+    board = load_board(path)
+    with (
+        utvm_deploy.connect(board, timing="instructions") as device,
+        pytest.raises(
+            LinkTimeout, match=r"asked to start.* was halted in (clock_start|wait_until)"
+        ),
+    ):
+        _ = device.hello
