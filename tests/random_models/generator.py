@@ -19,9 +19,13 @@ _STEPS = (1, 1, 2, 2, 3, 3, 4, 5, 6, 8, 10)
 _ATTEMPTS = 12
 
 
+#: Operators that have no row in IMPORTERS, because they are gone when the import is done.
+_FOLDED = ("SHAPE",)
+
+
 def supported_kinds() -> tuple[str, ...]:
     """The operators that models are made of: imported, and known here."""
-    return tuple(sorted(kind for kind in IMPORTERS if kind in OPERATIONS))
+    return tuple(sorted([*_FOLDED, *(kind for kind in IMPORTERS if kind in OPERATIONS)]))
 
 
 def generate(seed: int, kinds: Sequence[str] | None = None) -> Recipe:

@@ -11,7 +11,7 @@ _STATIC = "convert the model with a fixed input shape"
 _NORMALIZE = "fold the normalization into the layer before it when converting"
 _MULTIPLY = "multiply by the inverse instead"
 _BOOLEAN = f"it works on truth values: {_HOST}"
-_RECURRENT = "unroll it, or export it with int8 activations and one direction"
+_RECURRENT = "use UNIDIRECTIONAL_SEQUENCE_LSTM or SVDF, or unroll it"
 
 _BY_KIND: Mapping[str, str] = {
     "ELU": _TRAIN,
