@@ -203,7 +203,7 @@ def test_the_nearest_shape_is_asked_where_its_default_lost() -> None:
     found = list(Records([*far, *near]).choices(identity(32), "cortex-m7", SETTING))
     assert found == [(Candidate.of("dsp", pixels=p), NEAREST) for p in (9, 12)]
     # A neighbour whose default is the best has nothing to say.
-    good_default = [record(80, pixels=3, width=30, is_default=True), record(79, 9, width=30)]
+    good_default = [record(80, pixels=3, width=30, is_default=True), record(80, 9, width=30)]
     assert not list(Records(good_default).choices(identity(32), "cortex-m7", SETTING))
     found = list(Records([*far, *good_default]).choices(identity(32), "cortex-m7", SETTING))
     assert found == [(Candidate.of("dsp", pixels=12), NEAREST)]
