@@ -56,6 +56,10 @@ class Product(Protocol):
         """Pixels of a tile."""
 
     @property
+    def depth_step(self) -> int:
+        """Depths that are multiples of this are done best; gathered windows are filled up to it."""
+
+    @property
     def function(self) -> str:
         """The C function's name."""
 
@@ -102,8 +106,10 @@ class GatheredConv2D:
 
     @property
     def depth(self) -> int:
-        """Products of one output."""
-        return int(np.prod(self.window.kernel)) * self.input_channels
+        """Products of one output, those with the weights that fill it up included."""
+        needed = int(np.prod(self.window.kernel)) * self.input_channels
+        step = self.product.depth_step if self.is_gathered else 1
+        return -(-needed // step) * step
 
     @property
     def is_gathered(self) -> bool:
@@ -116,7 +122,8 @@ class GatheredConv2D:
         """``struct utvm_windows``."""
         w = self.window
         values = (w.height, w.width, self.input_channels, w.output_width, *w.kernel)
-        return np.array([*values, *w.strides, *w.dilations, w.top, w.left], dtype=np.int32)
+        places = (*w.strides, *w.dilations, w.top, w.left)
+        return np.array([*values, *places, self.depth], dtype=np.int32)
 
     def prim_func(self) -> Any:
         return self._gathered() if self.is_gathered else self._in_place()

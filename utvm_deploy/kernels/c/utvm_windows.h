@@ -4,6 +4,7 @@ struct utvm_windows {
     int32_t rows, columns;
     int32_t row_stride, column_stride, row_dilation, column_dilation;
     int32_t top, left;
+    int32_t pitch; // bytes from window to window; what is filled up may hold anything
 };
 
 // One row of the window at column x; `row` is null outside the image.
@@ -34,7 +35,7 @@ static inline int8_t *utvm_windows_row(int8_t *to, const int8_t *row, int32_t x,
 }
 
 // What the windows of `count` output pixels see, from pixel `pixel` on, one behind the other.
-static void utvm_windows_gather(const int8_t *image, int8_t *patches, int32_t pixel, int32_t count,
+static void utvm_windows_gather(const int8_t *image, int8_t *windows, int32_t pixel, int32_t count,
                             int32_t border, const int32_t *geometry) {
     struct utvm_windows window;
     __builtin_memcpy(&window, geometry, sizeof window);
@@ -48,17 +49,18 @@ static void utvm_windows_gather(const int8_t *image, int8_t *patches, int32_t pi
     int32_t left = window.output_width - (pixel - oy * window.output_width);
     int32_t y = oy * window.row_stride - window.top;
     int32_t x = (window.output_width - left) * window.column_stride - window.left;
-    for (; count > 0; count--) {
+    for (; count > 0; count--, windows += window.pitch) {
+        int8_t *to = windows;
         if (y >= 0 && y <= last_y && x >= 0 && x <= last_x) {
             const int8_t *row = image + y * pitch + x * window.channels;
             for (int32_t ky = 0; ky < window.rows; ky++, row += window.row_dilation * pitch) {
-                patches = utvm_bytes_copy(patches, row, run);
+                to = utvm_bytes_copy(to, row, run);
             }
         } else {
             for (int32_t ky = 0; ky < window.rows; ky++) {
                 const int32_t at = y + ky * window.row_dilation;
                 const int8_t *row = at < 0 || at >= window.height ? 0 : image + at * pitch;
-                patches = utvm_windows_row(patches, row, x, border, w);
+                to = utvm_windows_row(to, row, x, border, w);
             }
         }
         x += window.column_stride;

@@ -31,6 +31,10 @@ class MveProduct:
         return gemm.PIXELS
 
     @property
+    def depth_step(self) -> int:
+        return 1
+
+    @property
     def function(self) -> str:
         return gemm.name_of(self.has_left)
 

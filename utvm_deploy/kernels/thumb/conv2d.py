@@ -39,6 +39,10 @@ class ThumbProduct:
         return self.tile.pixels
 
     @property
+    def depth_step(self) -> int:
+        return 4
+
+    @property
     def function(self) -> str:
         return self.tile.function
 
@@ -100,17 +104,17 @@ def thumb_conv2d_call(
     """The call instead of the generic one; ``weights`` are [outputs, rows, columns, inputs]."""
     outputs, inputs = weights.shape[0], weights.shape[3]
     count = window.batch * window.output_height * window.output_width
-    product = make(gemm.SHORT, candidate, (count, outputs, weights[0].size))
+    product = make(gemm.SHORT, candidate, (count, outputs, -(-weights[0].size // 4) * 4))
     pixels = candidate.number("pixels") if candidate else None
-    packed_weights, packed_scaling = product.pack(
-        weights.reshape(outputs, -1), np.array(scaling, dtype=np.int32)
-    )
+    kernel = gathered(window, (inputs, outputs), product, pixels)
+    flat = weights.reshape(outputs, -1)
+    flat = np.pad(flat, ((0, 0), (0, kernel.depth - flat.shape[1])))
+    packed_weights, packed_scaling = product.pack(flat, np.array(scaling, dtype=np.int32))
     packed = (
         ConstantArgument("weights", packed_weights),
         ConstantArgument("scaling", packed_scaling),
         ConstantArgument("limits", np.array(limits, dtype=np.int32)),
     )
-    kernel = gathered(window, (inputs, outputs), product, pixels)
     return gathered_conv2d_call(call, kernel, packed, border)
 
 

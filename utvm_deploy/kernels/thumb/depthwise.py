@@ -38,7 +38,7 @@ class ThumbRowProduct:
     @property
     def why(self) -> str:
         slides = ", columns shared" if self.taps.slides else ""
-        return f"Thumb-2 assembly, {code.PIXELS} pixels of a channel in registers{slides}"
+        return f"Thumb-2 assembly, {self.taps.pixels} pixels of a channel in registers{slides}"
 
     def texts(self) -> tuple[str, ...]:
         return scale_text(), code.depthwise_text(self.taps)
@@ -78,7 +78,9 @@ def thumb_depthwise_call(
     if columns > code.MOST_COLUMNS:
         return f"a window of {columns} columns"
     is_dense = window.strides[1] == window.dilations[1]
-    kernel = RowDepthwise(window, channels, ThumbRowProduct(code.Taps(rows, columns, is_dense)))
+    pixels = code.best_pixels(window.output_width, rows * columns)
+    product = ThumbRowProduct(code.Taps(rows, columns, is_dense, pixels))
+    kernel = RowDepthwise(window, channels, product)
     flat = weights.reshape(-1, channels)
     packed = (
         ConstantArgument("weights", np.ascontiguousarray(flat.T).reshape(-1)),

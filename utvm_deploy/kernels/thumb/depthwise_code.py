@@ -1,9 +1,9 @@
 """The inner block of depthwise convolutions: four pixels of a channel, any window.
 
-A weight is loaded once for four pixels. Where windows of three columns lie one pixel apart, the
-pixels are, too: six columns serve four windows of three, with the weights of a row in registers.
-Two or three pixels that are left of a row are done with the last four again; one is done alone,
-as are all of shorter rows.
+A weight is loaded once for four pixels (three or two where that fits a row better). Where windows
+of three columns lie one pixel apart, the pixels are, too: six columns serve four windows of three,
+with the weights of a row in registers. What is left of a row is done with the last pixels again;
+one pixel is done alone, as are all of shorter rows.
 
 Layouts:
     weights  int8  [channel][tap]
@@ -22,6 +22,7 @@ from utvm_deploy.kernels.dsp.routine import Routine
 from utvm_deploy.kernels.naked import naked_function
 from utvm_deploy.kernels.thumb.code import CONDITION, c_body, clamped, scaled
 
+#: Pixels of a tile at most.
 PIXELS = 4
 #: Columns whose products are written out at most.
 MOST_COLUMNS = 16
@@ -70,6 +71,7 @@ class Taps:
     rows: int
     columns: int
     is_dense: bool
+    pixels: int = PIXELS  # of a tile, 2 or more
 
     @property
     def slides(self) -> bool:
@@ -80,7 +82,29 @@ class Taps:
     def function(self) -> str:
         """The C function's name."""
         slides = "_slide" if self.slides else ""
-        return f"utvm_thumb_depthwise_{self.rows}x{self.columns}{slides}"
+        pixels = "" if self.pixels == PIXELS else f"_{self.pixels}"
+        return f"utvm_thumb_depthwise_{self.rows}x{self.columns}{slides}{pixels}"
+
+
+#: About what a tile and a pixel of it take beside the products, in cycles, and a product.
+_TILE_CYCLES, _PIXEL_CYCLES, _PRODUCT_CYCLES = 80, 14, 2
+
+
+def best_pixels(count: int, taps: int) -> int:
+    """The pixels of a tile that fit rows of ``count`` pixels best."""
+
+    def cost(pixels: int) -> int:
+        whole, rest = divmod(count, pixels)
+        # One pixel that is left is done alone; more, with a whole tile again.
+        sizes = [pixels] * whole
+        if whole == 0:
+            sizes += [1] * rest
+        elif rest:
+            sizes.append(1 if rest == 1 else pixels)
+        each = _PIXEL_CYCLES + _PRODUCT_CYCLES * taps
+        return sum(_TILE_CYCLES + n * each for n in sizes)
+
+    return min((4, 3, 2), key=cost)
 
 
 @lru_cache(maxsize=16)
@@ -129,22 +153,22 @@ class _Writer:
             f"ldr r2, [sp, #{_COUNT}]",
             f"strd r0, r1, [sp, #{_X}]",
             f"str r2, [sp, #{_LEFT}]",
-            f"cmp r2, #{PIXELS}",
+            f"cmp r2, #{taps.pixels}",
             "blt 3f",
         )
         r.label("2")  # four more pixels
-        self._tile(PIXELS, 10)
+        self._tile(taps.pixels, 10)
         r.plain(
             f"ldr r2, [sp, #{_LEFT}]",
-            f"mov r3, #{PIXELS}",
+            f"mov r3, #{taps.pixels}",
             "subs r2, r3",
             "beq 4f",
             "cmp r2, #1",
             "beq 5f",
-            f"cmp r2, #{PIXELS}",
+            f"cmp r2, #{taps.pixels}",
             "itt lt",  # the last four again
             "movlt r3, r2",
-            f"movlt r2, #{PIXELS}",
+            f"movlt r2, #{taps.pixels}",
             f"str r2, [sp, #{_LEFT}]",
         )
         self._advance()
@@ -254,17 +278,18 @@ class _Writer:
         return code
 
     def _sliding_row(self, first: int) -> list[Instruction]:
-        """Six columns for four windows of three."""
+        """Two columns more than windows of three."""
         columns: tuple[int | str, ...] = (0, "r3", "r3, lsl #1", "r12", "r3, lsl #2", "r2")
         weights = ("r8", "r9", "r10")
         code = [load(w, "r1", first + n, size="sb") for n, w in enumerate(weights)]
-        for number, offset in enumerate(columns):
+        pixels = self.taps.pixels
+        for number, offset in enumerate(columns[: pixels + _SLIDING_COLUMNS - 1]):
             x = ("r11", "lr")[number % 2]
             code.append(load(x, "r0", offset, size="sb"))
             code += [
                 multiply_add("mla", _SUMS[number - k], x, w, _SUMS[number - k])
                 for k, w in enumerate(weights)
-                if 0 <= number - k < PIXELS
+                if 0 <= number - k < pixels
             ]
         return code
 
