@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from small_models import build_model, sample_inputs
+from tflite_writer import ModelWriter
 
 from utvm_deploy import process
 from utvm_deploy.bench import oracle
@@ -130,3 +131,15 @@ def test_golden_outputs(name: str, shared_models: Path) -> None:
     golden = np.load(shared_models / f"{name}.golden.npz")
     run = run_reference(shared_models / f"{name}.tflite", list(golden["inputs"]))
     np.testing.assert_array_equal([outputs[0] for outputs in run.outputs], golden["outputs"])
+
+
+def test_a_model_cannot_take_all_memory(tmp_path: Path) -> None:
+    """Every tensor is within the import's limits; together they are more than a computer has."""
+    model = ModelWriter()
+    x = model.input((1, 2**26))
+    for _ in range(oracle.MEMORY_BYTES // 2**26 + 1):
+        x = model.relu(x)
+    model.output(x)
+    path = model.save(tmp_path / "model.tflite")
+    with pytest.raises(VerifyError, match=r"the reference interpreter .* model\.tflite"):
+        run_reference(path, [np.zeros((1, 2**26), np.int8)])

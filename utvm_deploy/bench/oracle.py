@@ -38,6 +38,9 @@ _START_TIMEOUT_S = 60.0
 # The reference kernels do at least 20 million MACs a second; models here stay below 100 million.
 _SAMPLE_TIMEOUT_S = 10.0
 
+#: What the child may take; LiteRT itself maps less than 1 GiB, models here need some megabytes.
+MEMORY_BYTES = 8 * 1024**3
+
 _INPUTS, _RESULTS, _REFUSAL = "inputs.npz", "results.npz", "refusal.txt"
 
 
@@ -167,12 +170,22 @@ def load_results(path: Path, directory: Path, samples: int) -> ReferenceRun:
 
 def interpret_or_explain(model: str, directory: Path) -> int:
     """In the child: run all samples, leave results or a refusal; the exit status."""
+    _limit_memory()
     try:
         _interpret(model, directory)
     except Exception as exc:  # whatever it is, it is LiteRT's or the model's: the parent tells
         (directory / _REFUSAL).write_text(" ".join(str(exc).split()), encoding="utf-8")
         return 1
     return 0
+
+
+def _limit_memory() -> None:
+    """A model file may ask for any number of huge tensors; the system is not to go down with it."""
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MEMORY_BYTES, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
 
 
 def _interpret(model: str, directory: Path) -> None:
