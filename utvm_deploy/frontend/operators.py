@@ -102,8 +102,8 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     ),
     "RELU": SupportedOperator(pointwise.import_relu, _COMPUTED, ""),
     "RELU6": SupportedOperator(pointwise.import_relu, _COMPUTED, ""),
-    "RELU_0_TO_1": SupportedOperator(pointwise.import_relu, _COMPUTED, ""),
-    "RELU_N1_TO_1": SupportedOperator(pointwise.import_relu, _COMPUTED, ""),
+    "RELU_0_TO_1": SupportedOperator(pointwise.import_relu, _INT8, ""),
+    "RELU_N1_TO_1": SupportedOperator(pointwise.import_relu, _INT8, ""),
     "RESHAPE": SupportedOperator(layout.import_reshape, _MOVED, "constant shape"),
     "RESIZE_BILINEAR": SupportedOperator(
         windowed.import_resize_bilinear, _INT8, "NHWC; constant size"

@@ -33,6 +33,8 @@ _RELU_RANGES: dict[str, tuple[float, float | None]] = {
     "RELU_0_TO_1": (0.0, 1.0),
     "RELU_N1_TO_1": (-1.0, 1.0),
 }
+# The reference has these for 8 bits only.
+_RELUS_OF_BYTES = ("RELU_0_TO_1", "RELU_N1_TO_1")
 # 1/scale that references demand of outputs.
 _OUTPUT_PARTS = {
     ("LOGISTIC", "int8"): 256,
@@ -79,6 +81,8 @@ def import_prelu(op: SourceOperator) -> Operator:
 def import_relu(op: SourceOperator) -> Operator:
     """RELU and its bounded kin."""
     out = op.output()
+    if op.kind in _RELUS_OF_BYTES:
+        quantized(op, op.input(0))
     alike(op, op.input(0), out)
     lower, upper = _RELU_RANGES[op.kind]
     return made(op, op.inputs[:1], Relu(quantized_range(op, out, lower, upper)))

@@ -112,8 +112,6 @@ INT16_LOWERINGS: Mapping[str, Lowering] = {
     "LOGISTIC": lower_sigmoid,
     "RELU": lower_relu_int16,
     "RELU6": lower_relu_int16,
-    "RELU_0_TO_1": lower_relu_int16,
-    "RELU_N1_TO_1": lower_relu_int16,
     "SOFTMAX": lower_softmax_int16,
     "TANH": lower_sigmoid,
 }
