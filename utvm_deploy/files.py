@@ -16,10 +16,7 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
     Raises UtvmError if the folder is missing or may not be written.
     """
-    if path.is_dir():
-        raise UtvmError(f"cannot write {path}: it is a folder; give a file's name")
-    if not path.parent.is_dir():
-        raise UtvmError(f"cannot write {path}: there is no folder {path.parent}; make it first")
+    check_writable(path)
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
@@ -38,6 +35,14 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
         if isinstance(error, OSError):
             raise UtvmError(f"cannot write {path}: {error.strerror}") from error
         raise
+
+
+def check_writable(path: Path) -> None:
+    """UtvmError if ``path`` is a folder or lies in none: known before any work is done for it."""
+    if path.is_dir():
+        raise UtvmError(f"cannot write {path}: it is a folder; give a file's name")
+    if not path.parent.is_dir():
+        raise UtvmError(f"cannot write {path}: there is no folder {path.parent}; make it first")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -166,7 +166,7 @@ def test_the_table_fits(
     assert max(map(len, table.splitlines())) <= TABLE_WIDTH
     # Working memory lies where `utvm bench` has it, and each kernel says whose it is and why.
     assert "scratch in dtcm (tcm), on the stack" in prose
-    assert re.search(r"^dsp [\d.]+ %, layers 3: DSP assembly, ", prose, re.MULTILINE)
+    assert re.search(r"^dsp [\d.]+ %, layer 3: DSP assembly, ", prose, re.MULTILINE)
     assert "modelled cycles" in plain
     assert "(modelled, never measured on silicon)" in plain
     assert main([*argv, "--wide"]) == 0
@@ -212,3 +212,20 @@ def test_bench_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     assert [one["figures"] for one in profiled["layers"]] == [
         one["ours"] for one in compared["layers"]
     ]
+
+
+def test_what_must_fail_fails_before_the_measuring(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = str(tmp_path / "nowhere" / "page.html")
+    for verb in ("profile", "bench"):
+        for arguments, said in (
+            (["--html", page], "there is no folder"),
+            (["--baseline", str(DIGITS)], "`utvm bench --json`: it is no text"),
+        ):
+            assert main([verb, str(DIGITS), "--board", BOARD, *arguments]) == 1
+            # Not even the compiling was begun.
+            (line,) = capsys.readouterr().err.splitlines()
+            assert said in line and len(line) < 300
+    assert main(["bench", str(DIGITS), str(DIGITS), "--board", BOARD]) == 1
+    assert "two models are called digits" in capsys.readouterr().err

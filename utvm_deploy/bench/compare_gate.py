@@ -118,8 +118,10 @@ def read_baseline(path: Path) -> tuple[Ours, ...]:
     except OSError as exc:
         raise BenchError(f"cannot read the baseline {path}: {exc.strerror or exc}") from exc
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        # The text of a decoding error holds the whole file.
+        reason = "it is no text" if isinstance(exc, UnicodeDecodeError) else repr(exc)
         raise BenchError(
-            f"{path} is no result of `utvm profile --json` or `utvm bench --json`: {exc!r}"
+            f"{path} is no result of `utvm profile --json` or `utvm bench --json`: {reason}"
         ) from exc
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from utvm_deploy.board import Region
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.device import Device, DeviceModel
 
@@ -52,8 +53,7 @@ def _scratch_place(device: Device, compiled: CompiledModel, arena: str) -> str:
 
 
 def _stack_place(device: Device) -> str:
-    region = device.board.data_ram
-    return "memory" if device.board.is_host else f"{region.name} ({region.kind})"
+    return "memory" if device.board.is_host else _name(device.board.data_ram)
 
 
 def _region(device: Device, address: int) -> str:
@@ -61,5 +61,9 @@ def _region(device: Device, address: int) -> str:
         return "memory"
     for region in device.board.memory:
         if region.address <= address < region.end:
-            return f"{region.name} ({region.kind})"
+            return _name(region)
     return f"0x{address:08x}"
+
+
+def _name(region: Region) -> str:
+    return region.name if region.name == region.kind else f"{region.name} ({region.kind})"

@@ -25,9 +25,10 @@ from utvm_deploy.bench.samples import random_samples
 from utvm_deploy.board import Board
 from utvm_deploy.cli.arguments import Verbs, add_board, add_verb, board_of, connection
 from utvm_deploy.cli.compile_options import add_cmsis_nn, add_records, cmsis_nn_of
-from utvm_deploy.cli.gate import add_gate, exit_code, judge
+from utvm_deploy.cli.gate import add_gate, check_before, exit_code, judge
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import dry_run_step
+from utvm_deploy.compiler.c_text import prefix_from_path
 from utvm_deploy.compiler.cmsis_nn import CmsisNn
 from utvm_deploy.compiler.options import AUTO, CMSIS_NN
 from utvm_deploy.device import Device
@@ -60,13 +61,14 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, out: Output) -> int:
     """Compare every model; exit code 1 if the gate is shut."""
+    check_before(args)
+    check_names(args.models)
     board = board_of(args)
     library = cmsis_nn_of(args, board)
     with out.progress() as progress, utvm_deploy.connect(board, **connection(args)) as device:
         if args.dry_run:
             return _dry_run(args, board, library, progress)
         found = [_compare(path, device, library, args.records, progress) for path in args.models]
-    _check_names(found)
     figure = next(iter(found[0].ours))
     for comparison in found:
         _report(comparison, out)
@@ -129,8 +131,9 @@ def _compare(
     return replace(found, elsewhere=elsewhere)
 
 
-def _check_names(found: Sequence[ModelComparison]) -> None:
-    names = [comparison.name for comparison in found]
+def check_names(models: Sequence[Path]) -> None:
+    """BenchError if two files give the same name, under which results are kept."""
+    names = [prefix_from_path(path) for path in models]
     for name in names:
         if names.count(name) > 1:
             raise BenchError(f"two models are called {name}; rename a file, or compare them apart")

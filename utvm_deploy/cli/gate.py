@@ -10,6 +10,7 @@ from typing import Any
 
 from utvm_deploy.bench.compare_gate import excesses, growths, ours_of, read_baseline
 from utvm_deploy.cli.output import Output
+from utvm_deploy.files import check_writable
 
 #: Without --fail-over: what a harmless change of the compiler may cost.
 DEFAULT_ALLOWED_PERCENT = 3.0
@@ -56,6 +57,14 @@ def size(text: str) -> int:
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no size, such as 65536, 64K or 1M")
     return int(match[1]) * _UNITS[match[2]]
+
+
+def check_before(args: argparse.Namespace) -> None:
+    """What is sure to fail after the measuring fails before it: the page's place, the baseline."""
+    if args.html is not None:
+        check_writable(args.html)
+    if args.baseline is not None:
+        read_baseline(args.baseline)
 
 
 def judge(

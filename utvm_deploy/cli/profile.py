@@ -24,7 +24,7 @@ from utvm_deploy.cli.arguments import (
     positive,
 )
 from utvm_deploy.cli.compile_options import add_compile_options
-from utvm_deploy.cli.gate import add_gate, exit_code, judge
+from utvm_deploy.cli.gate import add_gate, check_before, exit_code, judge
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import compile_step, dry_run_step, load_step
 from utvm_deploy.errors import UtvmError
@@ -70,6 +70,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, out: Output) -> int:
     """Profile and print the table."""
     keep_model(args.model, args.html)
+    check_before(args)
     board = board_of(args)
     graph = load_model(args.model)
     samples = random_samples(graph, 1)
@@ -135,7 +136,8 @@ def engine_lines(found: Profile) -> list[str]:
     total = sum(item.ticks for item in found.layers) or 1
     return [
         f"{engine} {100 * sum(item.ticks for item in items) / total:.1f} %, "
-        f"layers {', '.join(str(item.layer.index) for item in items)}: {why}"
+        f"layer{'s' if len(items) > 1 else ''} "
+        f"{', '.join(str(item.layer.index) for item in items)}: {why}"
         for (engine, why), items in layers.items()
     ]
 
