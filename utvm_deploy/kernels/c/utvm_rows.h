@@ -1,8 +1,8 @@
 // The rows under the windows of an output row, with their border: `rows` x `columns` pixels of
 // `pitch` bytes each, of which `channels` are copied.
 static void utvm_rows_copy(const int8_t *image, int8_t *to, int32_t first_row, int32_t first_column,
-                          int32_t height, int32_t width, int32_t channels, int32_t pitch,
-                          int32_t rows, int32_t row_step, int32_t columns, int32_t border) {
+                           int32_t height, int32_t width, int32_t channels, int32_t pitch,
+                           int32_t rows, int32_t row_step, int32_t columns, int32_t border) {
     const int32_t left = first_column < 0 ? -first_column : 0;
     int32_t inside = width - first_column;
     inside = (inside > columns ? columns : inside) - left;

@@ -9,7 +9,7 @@ struct utvm_windows {
 
 // One row of the window at column x; `row` is null outside the image.
 static inline int8_t *utvm_windows_row(int8_t *to, const int8_t *row, int32_t x, int32_t border,
-                                          const struct utvm_windows *w) {
+                                       const struct utvm_windows *w) {
     const int32_t channels = w->channels;
     if (row == 0) {
         return utvm_bytes_fill(to, border, w->columns * channels);
@@ -36,7 +36,7 @@ static inline int8_t *utvm_windows_row(int8_t *to, const int8_t *row, int32_t x,
 
 // What the windows of `count` output pixels see, from pixel `pixel` on, one behind the other.
 static void utvm_windows_gather(const int8_t *image, int8_t *windows, int32_t pixel, int32_t count,
-                            int32_t border, const int32_t *geometry) {
+                                int32_t border, const int32_t *geometry) {
     struct utvm_windows window;
     __builtin_memcpy(&window, geometry, sizeof window);
     const struct utvm_windows *const w = &window;
