@@ -23,8 +23,8 @@ INPUT, CONSTANT = "INPUT", "CONSTANT"
 QUANTIZED = ("int8", "uint8", "int16")
 
 
-#: Where the output's scale is the operator's own: that of int16 for that of int8.
-_OF_INT16 = {1 / 256: 1 / 32768, 1 / 128: 1 / 32768}
+#: Operators whose output has a scale of its own: 1/32768 of int16.
+_FIXED_SCALE = ("LOGISTIC", "SOFTMAX", "TANH")
 
 
 class Unfit(Exception):
@@ -79,7 +79,7 @@ def add_step(writer: ModelWriter, made: list[tuple[int, ...]], step: Step) -> tu
         before = len(writer.tensors)
         outputs = OPERATIONS[step.kind].build(writer, step, inputs)
         if step.kind != "QUANTIZE" and any(writer.tensors[i].dtype == "int16" for i in inputs):
-            _widen(writer, before)
+            _widen(writer, before, step.kind)
     except (IndexError, ValueError, ZeroDivisionError, OverflowError) as exc:
         raise Unfit(f"{step.kind}: {exc}") from exc
     for spec in writer.tensors[before:]:
@@ -88,11 +88,11 @@ def add_step(writer: ModelWriter, made: list[tuple[int, ...]], step: Step) -> tu
     return outputs
 
 
-def _widen(writer: ModelWriter, first: int) -> None:
+def _widen(writer: ModelWriter, first: int, kind: str) -> None:
     """Make int16 of what an operator on int16 computes, and int64 of its bias."""
     for number, spec in enumerate(writer.tensors[first:], first):
-        if spec.dtype == "int8" and spec.data is None:
-            scales = tuple(_OF_INT16.get(scale, scale) for scale in spec.scales)
+        if spec.dtype in ("int8", "int16") and spec.data is None:
+            scales = (1 / 32768,) if kind in _FIXED_SCALE else spec.scales
             spec = replace(spec, dtype="int16", scales=scales, zero_points=(0,))
         elif spec.dtype == "int32" and spec.data is not None and spec.scales:
             wide = np.frombuffer(spec.data, np.int32).astype(np.int64)

@@ -36,10 +36,12 @@ def _drawn_axis(draw: Draw, rank: int) -> int:
 
 def _reshape(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
     wanted, shape = numbers(step, "shape"), m.tensors[inputs[0]].shape
-    known = math.prod(d for d in wanted if d != -1)
-    if (math.prod(shape) % known) or (-1 not in wanted and known != math.prod(shape)):
+    left, rest = divmod(math.prod(shape), math.prod(d for d in wanted if d != -1))
+    if rest or (-1 not in wanted and left != 1):
         raise ValueError(f"{shape} as {wanted}")
-    return (m.reshape(inputs[0], wanted),)
+    constant = m.constant(np.array(wanted, np.int32))
+    made = [left if d == -1 else d for d in wanted]
+    return (like(m, "RESHAPE", [inputs[0], constant], made, ("ReshapeOptions", {})),)
 
 
 def _propose_reshape(scope: Scope, x: Ref) -> Step:
