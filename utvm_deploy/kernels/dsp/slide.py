@@ -122,18 +122,25 @@ def _move_routine(timing: Timing) -> Routine:
     r = Routine(timing)
     r.plain("push {r4-r10, lr}", "ldr lr, [sp, #32]")
     r.label("1")
-    r.plain("mov r4, r0", "add r5, r0, r3", "subs r6, r2, #4", "blt 3f")
+    r.plain("mov r4, r0", "add r5, r0, r3", "subs r6, r2, #8", "blt 3f")
     r.label("2", is_loop=True)
-    registers = ("r7", "r8", "r9", "r10")
-    code = [load(register, "r5", 4 * n) for n, register in enumerate(registers)]
-    code += [store(register, "r4", 4 * n) for n, register in enumerate(registers)]
-    code += [add("r5", "r5", 16), add("r4", "r4", 16), subtract_flags("r6", "r6", 4)]
-    r.straight(code, is_loop=True)
+    r.straight([*_moved(8), subtract_flags("r6", "r6", 8)], is_loop=True)
     r.plain("bge 2b")
     r.label("3")
-    r.plain("adds r6, r6, #4", "beq 5f")
-    r.label("4")
-    r.plain("ldr r7, [r5], #4", "subs r6, r6, #1", "str r7, [r4], #4", "bgt 4b")
-    r.label("5")
+    # What is left, without loops: each branch goes the same way in every plane.
+    for words in (4, 2, 1):
+        r.plain(f"tst r6, #{words}", "beq 4f")
+        r.straight(_moved(words))
+        r.label("4")
     r.plain("add r0, r0, lr", "subs r1, r1, #1", "bgt 1b", "pop {r4-r10, pc}")
     return r
+
+
+def _moved(words: int) -> list[Instruction]:
+    """Words from r5 to r4, which both move behind them."""
+    code: list[Instruction] = []
+    for first in range(0, words, 4):
+        places = [(f"r{7 + n}", 4 * (first + n)) for n in range(min(words - first, 4))]
+        code += [load(register, "r5", place) for register, place in places]
+        code += [store(register, "r4", place) for register, place in places]
+    return [*code, add("r5", "r5", 4 * words), add("r4", "r4", 4 * words)]
