@@ -137,7 +137,9 @@ def _kept(model: CompiledModel) -> str:
 
 
 def _stack(model: CompiledModel) -> str:
-    return f"{1024 + model.stack_bytes} bytes" if model.stack_bytes else "one kilobyte"
+    if not model.stack_bytes:
+        return "one kilobyte"
+    return f"{1024 + model.stack_bytes} bytes, working memory of the layers included"
 
 
 def _parenthesized(value: int | None) -> str:
