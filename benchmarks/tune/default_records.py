@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,9 +25,9 @@ from utvm_deploy.graph.attributes import Attributes, Convolution, FullyConnected
 from utvm_deploy.graph.model import Graph, Operator, Quantization, Tensor
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.paths import records_file
-from utvm_deploy.records import RecordsFile, compacted
+from utvm_deploy.records import Record, Records, RecordsFile, compacted
 from utvm_deploy.tune.tuner import Tuning, fastest_link, tune
-from utvm_deploy.tune.workload import workload
+from utvm_deploy.tune.workload import Work, workload
 
 CLAMP = (-128, 127)
 #: Edge of the image, channels in, channels out: what networks for microcontrollers are made of.
@@ -105,6 +105,15 @@ def _graph(
     return Graph("zoo", tensors, (operator,), (0,), (3,), "")
 
 
+def _current(records: Records, works: Sequence[Work]) -> Iterator[Record]:
+    """Those of candidates that there still are; which is the default may have changed."""
+    known = {work.kernel.key: work for work in works}
+    for record in records:
+        work = known.get(record.kernel.key)
+        if work is not None and record.candidate in work.candidates:
+            yield replace(record, is_default=record.candidate == work.default)
+
+
 def _watch(tuning: Tuning) -> None:
     left = "" if tuning.seconds_left is None else f", {tuning.seconds_left:.0f} s left"
     print(f"{tuning.trials} of {tuning.trials_wanted} trials{left}", file=sys.stderr)
@@ -125,15 +134,7 @@ def main() -> int:
         path = options.keep or Path(folder) / "records.jsonl"
         with connect(board, link=fastest_link(board)) as device, RecordsFile(path) as file:
             tune(works, device, file, trials=options.trials, minutes=options.minutes, watch=_watch)
-            # What was the default when a trial was made need not be it any more.
-            defaults = {work.kernel.key: work.default for work in works}
-            kept = list(
-                compacted(
-                    replace(r, is_default=r.candidate == defaults.get(r.kernel.key))
-                    for r in file.records
-                    if r.setting.core == board.cpu.core
-                )
-            )
+            kept = list(compacted(_current(file.records, works)))
     target = records_file(board.cpu.core)
     target.parent.mkdir(exist_ok=True)
     write_text(target, "".join(record.to_line() + "\n" for record in kept))
