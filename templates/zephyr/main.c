@@ -19,8 +19,7 @@
 // Memory that the host lays out: in the region that the device tree chooses,
 // or in the kernel's own RAM.
 #if DT_HAS_CHOSEN(utvm_workspace)
-#define WORKSPACE_SECTION                                                                          \
-    Z_GENERIC_SECTION(LINKER_DT_NODE_REGION_NAME(DT_CHOSEN(utvm_workspace)))
+#define WORKSPACE_SECTION Z_GENERIC_SECTION(LINKER_DT_NODE_REGION_NAME(DT_CHOSEN(utvm_workspace)))
 BUILD_ASSERT(CONFIG_UTVM_WORKSPACE_BYTES <= DT_REG_SIZE(DT_CHOSEN(utvm_workspace)),
              "the workspace does not fit the memory that utvm,workspace chooses");
 #else
