@@ -25,6 +25,8 @@ TILE, UNROLL = "tile", "unroll"
 UNROLLS = (2, 4, 8)
 # TVM's number for a loop that is no more than a loop.
 _SERIAL = 0
+# And for a block's dimension along which its elements do not depend on each other.
+_DATA_PARALLEL = 0
 
 
 @dataclass(frozen=True)
@@ -95,9 +97,15 @@ def _tiles(kernel: Kernel) -> list[Tile]:
 
 
 def _innermost_loops(sch: Any) -> Iterator[Any]:
-    """The last loop of every block, if it is a plain one."""
+    """The last loop of every block, if it is a plain one and nothing is carried through it.
+
+    TVM's C generator remembers what it has read: of a maximum that is written and read again in
+    straight code it takes the old value.
+    """
     root = sch.get_sblock("root")
     for block in sch.get_child_blocks(root):
         loops = sch.get_loops(block)
+        if any(int(one.iter_type) != _DATA_PARALLEL for one in sch.get(block).iter_vars):
+            continue
         if loops and int(sch.get(loops[-1]).kind) == _SERIAL:
             yield loops[-1]
