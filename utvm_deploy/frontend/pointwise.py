@@ -43,6 +43,8 @@ _OUTPUT_PARTS = {
 }
 #: HARD_SWISH shrinks values by at least 1/128 before it looks at scales.
 _HARD_SWISH_SHRINKS = 128
+#: Its relu6(x + 3) / 6 has 2**15 steps for 3, of inputs that have 1/128 of their scale.
+_HARD_SWISH_SHARE = 2.0**15 / 3 / _HARD_SWISH_SHRINKS
 
 
 def import_add(op: SourceOperator) -> Operator:
@@ -119,6 +121,11 @@ def import_hard_swish(op: SourceOperator) -> Operator:
     """HARD_SWISH, as far as the reference takes its scales."""
     x, out = _one_input(op)
     assert x.quantization is not None and out.quantization is not None
+    if x.quantization.scale * _HARD_SWISH_SHARE >= 2.0**31:
+        raise op.unsupported(
+            f"its input's scale {x.quantization.scale:g} makes the reference shift an int by its "
+            "sign, which is undefined"
+        )
     if x.quantization.scale >= _HARD_SWISH_SHRINKS * out.quantization.scale:
         raise op.unsupported(
             f"its input's scale is {_HARD_SWISH_SHRINKS} times its output's or more, "

@@ -1,7 +1,7 @@
 """The rewrites between import and lowering, each of which keeps every output byte.
 
 ``PASSES`` is the list; ``simplify`` runs it until nothing changes and verifies the graph after
-every change. A tensor that survives keeps its ``source``, so layers stay comparable with the
+every pass. A tensor that survives keeps its ``source``, so layers stay comparable with the
 oracle; an operator that absorbs another lists both in its ``sources``.
 """
 
@@ -198,14 +198,16 @@ def simplify(graph: Graph) -> Graph:
     while changed:
         changed = False
         for name, run in PASSES:
-            simpler = run(graph)
+            simpler, before = run(graph), graph
             while simpler is not graph:
-                check_graph(simpler)
+                graph, simpler = simpler, run(simpler)
+            if graph is not before:
+                # Once for a pass, not for each of its changes: there may be one for each layer.
+                check_graph(graph)
+                changed = True
                 _log.debug(
-                    "%s: %d -> %d operators", name, len(graph.operators), len(simpler.operators)
+                    "%s: %d -> %d operators", name, len(before.operators), len(graph.operators)
                 )
-                graph, changed = simpler, True
-                simpler = run(graph)
     return graph
 
 

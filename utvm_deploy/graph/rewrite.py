@@ -31,11 +31,11 @@ def compacted(graph: Graph) -> Graph:
 
 def renumbered(operator: Operator, numbers: Mapping[int, int]) -> Operator:
     """The operator with tensor numbers replaced where ``numbers`` has them."""
-    return replace(
-        operator,
-        inputs=tuple(None if i is None else numbers.get(i, i) for i in operator.inputs),
-        outputs=tuple(numbers.get(i, i) for i in operator.outputs),
-    )
+    inputs = tuple(None if i is None else numbers.get(i, i) for i in operator.inputs)
+    outputs = tuple(numbers.get(i, i) for i in operator.outputs)
+    if (inputs, outputs) == (operator.inputs, operator.outputs):
+        return operator
+    return replace(operator, inputs=inputs, outputs=outputs)
 
 
 def producers(graph: Graph) -> dict[int, int]:
