@@ -14,7 +14,6 @@ import pytest
 
 from utvm_deploy.board import board_names
 from utvm_deploy.cli.main import main
-from utvm_deploy.frontend.operators import IMPORTERS
 from utvm_deploy.paths import data_dir
 
 ROOT = Path(__file__).parents[2]
@@ -44,7 +43,14 @@ UTVM = commands("utvm")
 
 
 def test_the_commands_are_found() -> None:
-    assert [argv[1] for argv in UTVM] == ["doctor", "inspect", "verify", "profile", "bundle"]
+    assert [argv[1] for argv in UTVM] == [
+        "doctor",
+        "inspect",
+        "verify",
+        "profile",
+        "tune",
+        "bundle",
+    ]
 
 
 @pytest.mark.emulator
@@ -110,11 +116,9 @@ def test_the_c_snippet(tmp_path: Path) -> None:
     subprocess.run(["./program"], check=True, timeout=PATIENCE_S)
 
 
-def test_boards_and_operators_are_listed() -> None:
+def test_boards_are_listed() -> None:
     for board in board_names():
         assert f"`{board}`" in README, board
-    for kind in IMPORTERS:
-        assert re.search(rf"\b{kind}\b", README), kind
 
 
 def test_links_lead_somewhere() -> None:
