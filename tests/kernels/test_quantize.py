@@ -12,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from kernel_harness import PREAMBLE, compile_library
 
+from utvm_deploy.errors import CompileError
 from utvm_deploy.kernels.mean import mean_multiplier
 from utvm_deploy.kernels.quantize import (
     ExactMultiplier,
@@ -197,3 +198,9 @@ def test_exponential_table_falls_from_one_to_zero() -> None:
     # The multiplier of 4.0 shifts left by 29, and 31 * 2**26 / 2**29 is the largest difference that
     # the reference evaluates; all after it count as nothing.
     assert np.flatnonzero(exponential_table(4.0, 1.0)).max() == 3
+
+
+@pytest.mark.parametrize("scale", [float("inf"), float("nan")])
+def test_a_factor_beyond_float32_is_refused(scale: float) -> None:
+    with pytest.raises(CompileError, match=r"make the factor (inf|nan), beyond float32"):
+        quantize_multiplier(scale)

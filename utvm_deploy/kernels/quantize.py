@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from tvm import tirx
 
+from utvm_deploy.errors import CompileError
 from utvm_deploy.graph.model import Array
 
 INT8_MIN = -128
@@ -35,6 +36,10 @@ def quantize_multiplier(scale: float) -> tuple[int, int]:
     """
     if scale == 0.0:
         return 0, 0
+    if not math.isfinite(scale):
+        raise CompileError(
+            f"an operator's scales make the factor {scale}, beyond float32; convert the model again"
+        )
     fraction, shift = math.frexp(scale)
     # frexp's fraction has 53 bits, so the sum below is exact and floor rounds half up; the
     # reference rounds half away from zero, which is the same for scales, none of them negative.
