@@ -16,10 +16,12 @@ from utvm_deploy.device import Device, connect
 from utvm_deploy.errors import TuneError
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
+from utvm_deploy.kernels.call import TensorArgument
 from utvm_deploy.records import Measurement, Record, RecordsFile, read_records
-from utvm_deploy.tune import tuner
+from utvm_deploy.tune import inputs, tuner
 from utvm_deploy.tune.build import Builder
-from utvm_deploy.tune.measure import Job, Measurer
+from utvm_deploy.tune.inputs import Job
+from utvm_deploy.tune.measure import Measurer
 from utvm_deploy.tune.tuner import check_tunable, fastest_link, tune
 from utvm_deploy.tune.workload import workload
 
@@ -112,6 +114,22 @@ def test_trials_and_records_are_shared_and_not_repeated(tmp_path: Path) -> None:
     assert len(more) == len({(r.kernel.key, r.candidate) for r in more}) == 8
 
 
+def test_small_outputs_are_compared_for_several_inputs(tmp_path: Path) -> None:
+    """One of two elements' order is right by chance half of the time."""
+    board = load_board("host")
+    *_, softmax = small_works(tmp_path, board.cpu.core)
+    with Builder(board, 0, 1) as builder, connect(board) as device:
+        built = builder.start(softmax.graph, softmax.operator, Candidate(GENERIC)).result()
+        job = Job(softmax, built)
+        assert measured(device, [job])[Candidate(GENERIC)].is_ok
+    stride, samples = inputs.samples_of(job)
+    assert (stride, samples) == (32, inputs.MOST_SAMPLES)
+    (argument, *_) = built.call.arguments
+    assert isinstance(argument, TensorArgument)
+    values = {inputs.data_of(job, argument, sample).tobytes() for sample in range(samples)}
+    assert len(values) == samples
+
+
 def test_time_ends_it(tmp_path: Path) -> None:
     board = load_board("host")
     works = small_works(tmp_path, board.cpu.core)
@@ -125,8 +143,8 @@ def test_a_kernel_that_does_not_fit_spoils_no_other(tmp_path: Path) -> None:
     board = load_board("mps2_an500")
     m = ModelWriter()
     x = m.input((1, 4000), 0.1, 5)
-    for outputs, inputs in ((16, 4000), (96, 16), (4000, 96), (8, 4000)):
-        weights = np.full((outputs, inputs), 3, np.int8)
+    for outputs, depth in ((16, 4000), (96, 16), (4000, 96), (8, 4000)):
+        weights = np.full((outputs, depth), 3, np.int8)
         x = m.fully_connected(x, weights, np.ones(outputs, np.int32), scale=9.0)
     m.output(x)
     graph = simplify(load_model(m.save(tmp_path / "wide.tflite")))

@@ -28,7 +28,15 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import ConstantArgument, ScalarArgument, TensorArgument
 from utvm_deploy.project.link_module import merge_modules
 from utvm_deploy.records import Measurement
-from utvm_deploy.tune.build import Built
+from utvm_deploy.tune.inputs import (
+    Job,
+    contents_of,
+    data_of,
+    is_output,
+    key_of,
+    places_of,
+    samples_of,
+)
 from utvm_deploy.tune.workload import Work
 
 log = logging.getLogger(__name__)
@@ -52,14 +60,6 @@ _CRC_SYMBOL = "utvm_crc32_of"
 _FORGET_SYMBOL = "utvm_forget_history"
 
 
-@dataclass(frozen=True, eq=False)
-class Job:
-    """A candidate to run for a kernel."""
-
-    work: Work
-    built: Built
-
-
 @dataclass
 class Spent:
     """Seconds by what they went into."""
@@ -75,7 +75,7 @@ class _Loaded:
     module: Module
     words: Tensor
     slots: Tensor
-    offsets: list[int]  # of each job's words
+    offsets: list[list[int]]  # of each job's words, for each of its inputs
     outputs: list[Tensor]
     # What no candidate may change: each with its checksum.
     constants: list[tuple[Tensor | Module, int]]
@@ -155,7 +155,7 @@ class Measurer:
         for index in waiting[:GROUP]:
             job = jobs[index]
             room -= job.built.module.size_bytes + 256
-            for key, size in _contents(job):
+            for key, size in contents_of(job):
                 if key not in taken:
                     taken.add(key)
                     room -= size + 96
@@ -220,39 +220,36 @@ class Measurer:
         self.spent.run_s += time.perf_counter() - begin
         if stopped is None:
             return False
-        culprit = next((i for i in flight if calls[i][0].error is stopped), None)
+        culprit = next((i for i in flight if any(call.error is stopped for call in calls[i])), None)
         if culprit is None:
             raise stopped
         kind = "hung" if isinstance(stopped, TaskTimeout) else "crash"
         found[culprit] = (Measurement(error=kind, detail=stopped.cause), 0)
         return not self._is_intact(loaded)
 
-    def _queue(self, loaded: _Loaded, index: int, job: Job) -> tuple[Call, Call]:
-        """The call itself and the one that takes the output's checksum."""
+    def _queue(self, loaded: _Loaded, index: int, job: Job) -> list[Call]:
+        """The call that is timed, those with other inputs, and the one for the checksum."""
         device, output = self._device, loaded.outputs[index]
         device.call(_FILL_SYMBOL, output.address, output.nbytes, FILL)
         if _FORGET_SYMBOL in device.image.symbols:
             # As if nothing had run before: ticks then depend on the candidate alone.
             device.call(_FORGET_SYMBOL)
         entry = loaded.module[job.built.entry]
-        run = self._session_now.call(
-            entry.address,
-            job.built.candidate.label,
-            (loaded.words.address + 4 * loaded.offsets[index],),
-            repeat=1 if self._repeats_exactly else CLOCK_REPEATS,
-            timeout_s=self._deadline_s(job.work),
-            blocks=tuple(
-                dict.fromkeys(
-                    (
-                        output.block,
-                        loaded.words.block,
-                        *(one.block for one, _ in loaded.constants),
-                    )
-                )
-            ),
-        )
+        others = (one.block for one, _ in loaded.constants)
+        blocks = tuple(dict.fromkeys((output.block, loaded.words.block, *others)))
+        calls = [
+            self._session_now.call(
+                entry.address,
+                job.built.candidate.label,
+                (loaded.words.address + 4 * offset,),
+                repeat=1 if sample or self._repeats_exactly else CLOCK_REPEATS,
+                timeout_s=self._deadline_s(job.work),
+                blocks=blocks,
+            )
+            for sample, offset in enumerate(loaded.offsets[index])
+        ]
         slot = loaded.slots.address + 4 * index
-        return run, device.call(_CRC_SYMBOL, output.address, output.nbytes, slot)
+        return [*calls, device.call(_CRC_SYMBOL, output.address, output.nbytes, slot)]
 
     def _deadline_s(self, work: Work) -> float:
         cycles = DEADLINE_CYCLES_PER_MAC * work.kernel.macs
@@ -268,7 +265,7 @@ class Measurer:
     def _load(self, jobs: Sequence[Job]) -> _Loaded:
         begin = time.perf_counter()
         self._check_session()
-        self._wanted = {key for job in jobs for key, _ in _contents(job)}
+        self._wanted = {key for job in jobs for key, _ in contents_of(job)}
         try:
             return self._load_beside_others(jobs)
         except _NoRoom:
@@ -289,29 +286,34 @@ class Measurer:
         try:
             outputs: dict[str, Tensor] = {}
             words: list[int] = []
-            offsets: list[int] = []
+            offsets: list[list[int]] = []
             constants: dict[int, tuple[Tensor | Module, int]] = {}
             for job in jobs:
-                offsets.append(len(words))
-                graph, produced = job.work.graph, job.work.operator.outputs
-                for argument in job.built.call.arguments:
-                    if isinstance(argument, ScalarArgument):
-                        words.append(argument.value & 0xFFFFFFFF)
-                    elif isinstance(argument, TensorArgument) and argument.tensor in produced:
-                        name = job.work.kernel.key
-                        if name not in outputs:
-                            size = graph.tensors[argument.tensor].size_bytes
-                            outputs[name] = empty(size, f"output of {name}")
-                        words.append(outputs[name].address)
-                    else:
-                        assert isinstance(argument, TensorArgument | ConstantArgument)
-                        data = _data(job, argument)
-                        tensor = self._table(data, job.work.kernel.key)
-                        constants[tensor.address] = (tensor, zlib.crc32(data.tobytes()))
-                        words.append(tensor.address)
+                name, (stride, samples) = job.work.kernel.key, samples_of(job)
+                if name not in outputs:
+                    outputs[name] = empty(stride * samples, f"output of {name}")
+                own_scratch: list[int] = []
                 if not job.built.has_stack_scratch:
                     for scratch in job.built.function.scratch:
-                        words.append(empty(scratch.size_bytes, scratch.name).address)
+                        own_scratch.append(empty(scratch.size_bytes, scratch.name).address)
+                starts = []
+                for sample in range(samples):
+                    starts.append(len(words))
+                    for argument in job.built.call.arguments:
+                        if isinstance(argument, ScalarArgument):
+                            words.append(argument.value & 0xFFFFFFFF)
+                        elif is_output(job, argument):
+                            assert isinstance(argument, TensorArgument)
+                            at = sample * stride + places_of(job)[argument.tensor]
+                            words.append(outputs[name].address + at)
+                        else:
+                            assert isinstance(argument, TensorArgument | ConstantArgument)
+                            data = data_of(job, argument, sample)
+                            tensor = self._table(data, name)
+                            constants[tensor.address] = (tensor, zlib.crc32(data.tobytes()))
+                            words.append(tensor.address)
+                    words += own_scratch
+                offsets.append(starts)
             table = self._allocated(lambda: self._device.tensor(np.array(words, np.uint32)))
             own.append(table)
             slots = self._allocated(lambda: self._device.empty(len(jobs), np.uint32))
@@ -335,7 +337,7 @@ class Measurer:
             return self._allocated(lambda: load_module(self._session_now, merged))
 
     def _table(self, data: Array, what: str) -> Tensor:
-        key = _key(data)
+        key = key_of(data)
         if key not in self._tables:
             self._tables[key] = self._allocated(
                 lambda: self._device.tensor(data, name=f"table of {what}")
@@ -384,44 +386,3 @@ class Measurer:
 
 class _NoRoom(Exception):
     """The device has no room for a group."""
-
-
-def _contents(job: Job) -> list[tuple[bytes, int]]:
-    """Key and bytes of everything beside the code that a job needs."""
-    found = []
-    for argument in job.built.call.arguments:
-        if isinstance(argument, ScalarArgument):
-            continue
-        if isinstance(argument, TensorArgument) and argument.tensor in job.work.operator.outputs:
-            size = job.work.graph.tensors[argument.tensor].size_bytes
-            found.append((job.work.kernel.key.encode(), size))
-        else:
-            assert isinstance(argument, TensorArgument | ConstantArgument)
-            data = _data(job, argument)
-            found.append((_key(data), data.nbytes))
-    if not job.built.has_stack_scratch:
-        for number, scratch in enumerate(job.built.function.scratch):
-            name = f"{job.built.function.name} {number}"
-            found.append((name.encode(), scratch.size_bytes))
-    return found
-
-
-def _data(job: Job, argument: TensorArgument | ConstantArgument) -> Array:
-    """A table, or seeded values for an input."""
-    if isinstance(argument, ConstantArgument):
-        return np.ascontiguousarray(argument.data)
-    tensor = job.work.graph.tensors[argument.tensor]
-    if tensor.data is not None:
-        return np.ascontiguousarray(tensor.data)
-    position = job.work.operator.inputs.index(argument.tensor)
-    rng = np.random.default_rng(zlib.crc32(job.work.kernel.key.encode()) + position)
-    kind = np.dtype(tensor.dtype)
-    if kind.kind == "f":
-        return rng.normal(scale=5.0, size=tensor.shape).astype(kind)
-    limits = np.iinfo(kind)
-    low, high = max(int(limits.min), -(1 << 15)), min(int(limits.max), 1 << 15)
-    return rng.integers(low, high, tensor.shape, dtype=kind, endpoint=True)
-
-
-def _key(data: Array) -> bytes:
-    return f"{data.dtype}{data.shape}".encode() + zlib.crc32(data.tobytes()).to_bytes(4, "little")

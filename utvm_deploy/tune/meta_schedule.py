@@ -34,7 +34,8 @@ from utvm_deploy.kernels.call import KernelCall, TensorArgument
 from utvm_deploy.project.link_module import compile_module
 from utvm_deploy.records import KernelIdentity, Measurement
 from utvm_deploy.tune.build import FLAGS, Built, kernel_text, wrapper_text
-from utvm_deploy.tune.measure import Job, Measurer
+from utvm_deploy.tune.inputs import Job
+from utvm_deploy.tune.measure import Measurer
 from utvm_deploy.tune.tuner import check_tunable
 from utvm_deploy.tune.workload import Work
 

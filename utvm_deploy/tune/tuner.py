@@ -23,7 +23,8 @@ from utvm_deploy.project.build import build_image, compiler_version
 from utvm_deploy.project.fit import with_larger_stack
 from utvm_deploy.records import Measurement, Record, Records, RecordsFile, Setting, now
 from utvm_deploy.tune.build import FLAGS, Builder, Built
-from utvm_deploy.tune.measure import Job, Measurer
+from utvm_deploy.tune.inputs import Job
+from utvm_deploy.tune.measure import Measurer
 from utvm_deploy.tune.search import KernelState, Search
 from utvm_deploy.tune.workload import Work
 
