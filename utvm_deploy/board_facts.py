@@ -45,7 +45,7 @@ class Cpu:
     @property
     def compiler_flags(self) -> tuple[str, ...]:
         """GCC flags that select this processor."""
-        return self.facts.gcc_flags(self.fpu, self.mve)
+        return self.facts.gcc_flags(self.fpu, self.mve, self.dsp)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.pipeline import STAGES, compile_model
 from utvm_deploy.errors import CompileError, ModelError
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.paths import data_dir
 
 HOST = load_board("host")
 CORTEX_M7 = load_board("mps2_an500")
@@ -260,3 +261,22 @@ def test_reference_model(tmp_path: Path, shared_models: Path, name: str) -> None
         ]
         # One layer's function calls one kernel, which calls nothing of its own.
         assert sum(sorted(usage)[-3:]) < STACK_LIMIT_BYTES
+
+
+@pytest.mark.parametrize(
+    ("name", "missing", "flag"),
+    [
+        ("mps2_an521", {"dsp": False}, "-mcpu=cortex-m33+nodsp"),
+        ("mps3_an547", {"mve": False}, "-mcpu=cortex-m55+nomve"),
+        ("mps3_an547", {"dsp": False, "mve": False}, "-mcpu=cortex-m55+nodsp"),
+    ],
+)
+def test_silicon_without_an_extension_gets_no_kernel_made_of_it(
+    name: str, missing: dict[str, bool], flag: str
+) -> None:
+    board = load_board(name)
+    lacking = replace(board, cpu=replace(board.cpu, **missing))
+    assert flag in lacking.cpu.compiler_flags
+    model = data_dir("models") / "digits.tflite"
+    assert {layer.engine for layer in compile_model(model, lacking).layers} == {"generic"}
+    assert {layer.engine for layer in compile_model(model, board).layers} != {"generic"}

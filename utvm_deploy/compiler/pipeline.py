@@ -82,7 +82,7 @@ def compile_model(
     library = _library_for(kernels, cmsis_nn)
     place = scratch_place(board, scratch)
     check_option("aim", optimize, OPTIMIZE, " to optimize for")
-    family = GENERIC if kernels == GENERIC else core
+    family = GENERIC if kernels == GENERIC or _lacks_an_extension(board) else core
     stage = _Stages(dump)
     graph = stage.run("import", lambda: _import(model), graph_text)
     prefix = prefix_from_path(graph.name) if name is None else check_prefix(name)
@@ -102,6 +102,12 @@ def compile_model(
     program = Program(prefix, board.name, core, graph, layers, plan, called)
     compiled = stage.run("emit", lambda: emit(program), sources_text)
     return replace(compiled, seconds=stage.seconds, optimize=optimize)
+
+
+def _lacks_an_extension(board: Board) -> bool:
+    """Whether the silicon lacks what kernels for its core are made of, as some M33 and M55 do."""
+    cpu = board.cpu
+    return (cpu.facts.dsp and not cpu.dsp) or (cpu.facts.mve and not cpu.mve)
 
 
 class _Stages:

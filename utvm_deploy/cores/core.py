@@ -31,17 +31,21 @@ class Core:
     nvic_vectors: int  # external interrupts at most
     # What GCC is told where -mcpu is not the way to say it.
     gcc_options: tuple[str, ...] = ()
+    # -mcpu= suffix that switches the DSP extension off, and MVE with it, where a core may lack it.
+    gcc_without_dsp: str = ""
 
     @property
     def is_arm(self) -> bool:
         """Whether images for it are cross-compiled for bare Arm."""
         return self.architecture.startswith("arm")
 
-    def gcc_flags(self, fpu: str, mve: bool) -> tuple[str, ...]:
-        """Flags for a chip with this floating-point unit (``none`` for none)."""
+    def gcc_flags(self, fpu: str, mve: bool, dsp: bool = True) -> tuple[str, ...]:
+        """Flags for a chip with this floating-point unit (``none`` for none) and extensions."""
         if not self.gcc_cpu:
             return self.gcc_options
         suffix = "" if mve or not self.mve else self.gcc_without_mve
+        if not dsp and self.gcc_without_dsp:
+            suffix = self.gcc_without_dsp
         flags = [f"-mcpu={self.gcc_cpu}{suffix}", "-mthumb"]
         if fpu == "none":
             return (*flags, "-mfloat-abi=soft")
@@ -145,6 +149,7 @@ CORES: Mapping[str, Core] = MappingProxyType(
                 cache_line_bytes=0,
                 has_dwt=True,
                 nvic_vectors=480,
+                gcc_without_dsp="+nodsp",
             ),
             Core(
                 name="cortex-m55",
@@ -158,6 +163,7 @@ CORES: Mapping[str, Core] = MappingProxyType(
                 cache_line_bytes=32,
                 has_dwt=True,
                 nvic_vectors=480,
+                gcc_without_dsp="+nodsp",
             ),
         )
     }
