@@ -129,3 +129,17 @@ def test_code_shrinks(monkeypatch: pytest.MonkeyPatch) -> None:
         for optimize in (SIZE, BALANCED, TIME)
     )
     assert size < balanced < time
+
+
+@pytest.mark.parametrize("name", ["digits", "cifar10_cnn"])
+def test_records_do_not_make_the_arena_larger(name: str) -> None:
+    model = data_dir("models") / f"{name}.tflite"
+    fast, plain = (compile_model(model, BOARD, optimize=aim) for aim in (TIME, SIZE))
+    assert fast.arena_bytes == plain.arena_bytes
+    assert {layer.origin for layer in fast.layers} > {DEFAULT}, "no record is followed at all"
+    assert any("the arena larger" in layer.why for layer in fast.layers)
+    # On the stack scratch costs the arena nothing.
+    free = compile_model(model, BOARD, optimize=TIME, scratch="stack")
+    assert sum(layer.origin == DEFAULT for layer in free.layers) < sum(
+        layer.origin == DEFAULT for layer in fast.layers
+    )

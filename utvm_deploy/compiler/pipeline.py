@@ -32,6 +32,7 @@ from utvm_deploy.compiler.options import (
     CMSIS_NN,
     KERNELS,
     OPTIMIZE,
+    SIZE,
     STACK,
     TIME,
     check_option,
@@ -40,6 +41,7 @@ from utvm_deploy.compiler.options import (
 )
 from utvm_deploy.compiler.plan import Step, View, is_view, plan_arena
 from utvm_deploy.compiler.program import Program, ScheduledKernel, ScheduledStep
+from utvm_deploy.compiler.scratch_limit import ScratchOf, within_default_arena
 from utvm_deploy.errors import CompileError
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.check import check_graph
@@ -47,7 +49,7 @@ from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.call import Kernel, KernelCall, LibraryKernel
 from utvm_deploy.kernels.lowering import lower
-from utvm_deploy.records import Records
+from utvm_deploy.records import DEFAULT, Records
 
 _log = logging.getLogger(__name__)
 _Made = TypeVar("_Made")
@@ -94,8 +96,12 @@ def compile_model(
         lambda: _lower(graph, library, family, choose),
         lambda made: calls_text(graph, made),
     )
-    layers = stage.run("schedule", lambda: _schedule(sequence, core, prefix), kernels_text)
     stack_limit = max_stack_scratch(board) if place == STACK else 0
+    if stack_limit == 0 and any(_is_recorded(item) for item in sequence):
+        sequence = within_default_arena(
+            graph, sequence, chooser(graph, family, known, SIZE), _scratch_of(core)
+        )
+    layers = stage.run("schedule", lambda: _schedule(sequence, core, prefix), kernels_text)
     sequence = _with_scratch(sequence, layers, stack_limit)
     plan = stage.run("plan", lambda: plan_arena(graph, sequence), plan_text)
     called = library.called([layer.kernel.calls for layer in layers]) if library else None
@@ -217,6 +223,28 @@ def _schedule_kernel(
     func = schedule.mod["main"]
     function = lower_to_c(func, symbol, core, outputs=outputs, may_alias=may_alias)
     return ScheduledKernel(function, why, str(func.script()))
+
+
+def _is_recorded(item: Step | View) -> bool:
+    return isinstance(item, Step) and item.call.origin != DEFAULT
+
+
+def _scratch_of(core: str) -> ScratchOf:
+    """What scratch a step's kernel wants: known once it is scheduled, which is done once each."""
+    known: dict[Kernel | LibraryKernel, tuple[int, ...]] = {}
+
+    def scratch(step: Step) -> tuple[int, ...]:
+        kernel = step.call.kernel
+        if kernel not in known:
+            if isinstance(kernel, LibraryKernel):
+                made = schedule_library_kernel(kernel, "kernel")
+            else:
+                outputs, aliases = len(step.operator.outputs), bool(step.call.in_place)
+                made = _schedule_kernel(kernel, core, "kernel", outputs, aliases)
+            known[kernel] = tuple(piece.size_bytes for piece in made.function.scratch)
+        return known[kernel]
+
+    return scratch
 
 
 def _unused(wanted: str, names: set[str]) -> str:
