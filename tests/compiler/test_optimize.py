@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,14 @@ from utvm_deploy.compiler.choice import chooser
 from utvm_deploy.compiler.library_format import read_library, write_library
 from utvm_deploy.compiler.options import BALANCED, OPTIMIZE, SIZE, TIME
 from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.plan import Step
+from utvm_deploy.compiler.scratch_limit import within_default_arena
 from utvm_deploy.errors import CompileError
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.identity import identity_of
+from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.paths import data_dir
 from utvm_deploy.project import build_image
 from utvm_deploy.project.tree import project_files
@@ -143,3 +147,26 @@ def test_records_do_not_make_the_arena_larger(name: str) -> None:
     assert sum(layer.origin == DEFAULT for layer in free.layers) < sum(
         layer.origin == DEFAULT for layer in fast.layers
     )
+
+
+def test_only_what_a_record_chose_gives_way_to_the_default() -> None:
+    graph = simplify(load_model(DIGITS))
+    operator = graph.operators[0]
+    chosen = Step(operator, lower(graph, operator, "cortex-m7"), ())
+    recorded = replace(chosen, call=replace(chosen.call, origin=RECORD))
+    plain = lower(graph, operator)
+    sizes = {chosen.call.kernel: (100_000,), plain.kernel: (16,)}
+
+    def kept(step: Step) -> object:
+        rest = [Step(other, lower(graph, other), ()) for other in graph.operators[1:]]
+        steps = within_default_arena(
+            graph,
+            [step, *rest],
+            lambda other: lower(graph, other),
+            lambda one: sizes.get(one.call.kernel, ()),
+        )
+        assert isinstance(steps[0], Step)
+        return steps[0].call.kernel
+
+    assert kept(recorded) == plain.kernel
+    assert kept(chosen) == chosen.call.kernel

@@ -12,6 +12,7 @@ from dataclasses import replace
 from utvm_deploy.compiler.plan import Step, View, plan_arena
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall
+from utvm_deploy.records import DEFAULT
 
 #: A step -> the bytes of each piece of scratch that its kernel wants.
 ScratchOf = Callable[[Step], tuple[int, ...]]
@@ -52,7 +53,12 @@ def within_default_arena(
 def _default_step(
     step: Step, default: Callable[[Operator], KernelCall], scratch_of: ScratchOf
 ) -> Step:
-    """The step with its default kernel, which says why it is not the record's."""
+    """The step with its default kernel, which says why it is not the record's.
+
+    A step that no record chose stays as it is: it may be an external library's.
+    """
+    if step.call.origin == DEFAULT:
+        return step
     call = default(step.operator)
     if call.kernel == step.call.kernel:
         return step
