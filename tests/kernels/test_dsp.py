@@ -19,9 +19,9 @@ from utvm_deploy.cores.timing_m7 import CORTEX_M7
 from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.dsp import gemm
-from utvm_deploy.kernels.dsp.order import cycles, ordered
-from utvm_deploy.kernels.dsp.scaling import short_scaling
 from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.kernels.micro.order import cycles, ordered
+from utvm_deploy.kernels.micro.scaling import short_scaling
 from utvm_deploy.kernels.quantize import quantize_multipliers, requantized
 
 ACTIVATIONS = ("NONE", "RELU", "RELU6", "RELU_N1_TO_1")

@@ -21,9 +21,8 @@ from tvm import s_tir
 
 from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.kernels.dsp.routine import helper
 from utvm_deploy.kernels.lowering import lower
-from utvm_deploy.kernels.thumb.code import c_body
+from utvm_deploy.kernels.micro.source import family_text, shared_text
 from utvm_deploy.kernels.thumb.gemm import TILES
 
 CORE = "cortex-m3"
@@ -93,9 +92,9 @@ def test_products_of_halves(tmp_path: Path) -> None:
     source = tmp_path / "scale.c"
     source.write_text(
         PREAMBLE
-        + helper("utvm_scale")
-        + helper("utvm_scale_wide")
-        + c_body("utvm_plain_scale")
+        + shared_text("utvm_scale")
+        + shared_text("utvm_scale_wide")
+        + family_text("thumb", "utvm_plain_scale")
         + """
 int32_t both(int32_t value, int32_t multiplier, int32_t low, int32_t high, int32_t shift) {
     int32_t top;

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import resources
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,7 +22,8 @@ from utvm_deploy.kernels.call import (
     ScalarArgument,
     TensorArgument,
 )
-from utvm_deploy.kernels.dsp.tensor_ir import (
+from utvm_deploy.kernels.micro.source import shared_text
+from utvm_deploy.kernels.micro.tensor_ir import (
     Buffers,
     Operand,
     block,
@@ -291,8 +291,3 @@ def gathered_dense(batch: int, inputs: int, outputs: int, product: Product) -> G
     """A fully connected layer: every row of the batch is a pixel, read in place."""
     window = Window(batch, 1, 1, 1, 1, (1, 1), (1, 1), (1, 1), 0, 0)
     return GatheredConv2D(window, inputs, outputs, product, 0, is_dense=True)
-
-
-def shared_text(name: str) -> str:
-    """The C of ``c/NAME.h`` in this package."""
-    return resources.files(__package__).joinpath(f"c/{name}.h").read_text(encoding="ascii")

@@ -24,8 +24,8 @@ from utvm_deploy.kernels.call import (
     ScalarArgument,
     TensorArgument,
 )
-from utvm_deploy.kernels.dsp.tensor_ir import Buffers, Operand, block, prim_func, script
 from utvm_deploy.kernels.extents import label
+from utvm_deploy.kernels.micro.tensor_ir import Buffers, Operand, block, prim_func, script
 from utvm_deploy.kernels.operands import input_of, operand_of, output_of
 
 #: One loop: how many elements, and their offsets in the input beyond the first one's.

@@ -13,7 +13,8 @@ from tvm import tirx
 from utvm_deploy.graph.attributes import Lstm
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall, TensorArgument
-from utvm_deploy.kernels.dsp.tensor_ir import (
+from utvm_deploy.kernels.extents import label
+from utvm_deploy.kernels.micro.tensor_ir import (
     Buffers,
     Operand,
     block,
@@ -22,7 +23,6 @@ from utvm_deploy.kernels.dsp.tensor_ir import (
     prim_func,
     script,
 )
-from utvm_deploy.kernels.extents import label
 from utvm_deploy.kernels.operands import constant_of, input_of, operand_of, quantization_of
 from utvm_deploy.kernels.quantize import fold_input_offset, quantize_multiplier
 

@@ -18,7 +18,8 @@ from utvm_deploy.kernels.call import (
     ScalarArgument,
     TensorArgument,
 )
-from utvm_deploy.kernels.dsp.tensor_ir import (
+from utvm_deploy.kernels.micro.source import shared_text
+from utvm_deploy.kernels.micro.tensor_ir import (
     Buffers,
     Operand,
     block,
@@ -28,7 +29,6 @@ from utvm_deploy.kernels.dsp.tensor_ir import (
     script,
     tensorize,
 )
-from utvm_deploy.kernels.gathered import shared_text
 from utvm_deploy.kernels.window import Window
 
 

@@ -18,7 +18,9 @@ import numpy as np
 from utvm_deploy.cores.timing import Timing
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import Argument, ConstantArgument, KernelCall
-from utvm_deploy.kernels.dsp.assembly import (
+from utvm_deploy.kernels.dsp.code import c_text, helper
+from utvm_deploy.kernels.dsp.gemm import scaled, selected
+from utvm_deploy.kernels.micro.assembly import (
     Instruction,
     add_shifted,
     compare,
@@ -28,11 +30,10 @@ from utvm_deploy.kernels.dsp.assembly import (
     load_next,
     store_next,
 )
-from utvm_deploy.kernels.dsp.conv2d import scale_text
-from utvm_deploy.kernels.dsp.gemm import scaled, selected
-from utvm_deploy.kernels.dsp.order import timing_of
-from utvm_deploy.kernels.dsp.routine import Routine, c_text, helper
-from utvm_deploy.kernels.dsp.tensor_ir import (
+from utvm_deploy.kernels.micro.order import timing_of
+from utvm_deploy.kernels.micro.routine import Routine
+from utvm_deploy.kernels.micro.source import shared_text
+from utvm_deploy.kernels.micro.tensor_ir import (
     Buffers,
     Operand,
     block,
@@ -83,11 +84,11 @@ class DspAdd:
             if whole < self.count:
                 self._meaning("rest", self.count - whole, buffers, whole)
 
-        helpers = [scale_text(), helper("utvm_entry")]
+        helpers = [shared_text("utvm_scale"), helper("utvm_entry")]
         return prim_func(parameters, [], body, helpers=helpers)
 
     def schedule(self, sch: Any, core: str) -> str:
-        import_c(sch, scale_text(), helper("utvm_entry"), add_text(core))
+        import_c(sch, shared_text("utvm_scale"), helper("utvm_entry"), add_text(core))
         whole = self.count // _WORD * _WORD
         operands = self._operands(whole)
 

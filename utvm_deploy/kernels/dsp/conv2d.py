@@ -20,9 +20,9 @@ from utvm_deploy.kernels.call import (
 )
 from utvm_deploy.kernels.dsp import gemm
 from utvm_deploy.kernels.dsp.patches import gather_text
-from utvm_deploy.kernels.dsp.routine import helper
-from utvm_deploy.kernels.dsp.scaling import Scaling
-from utvm_deploy.kernels.dsp.tensor_ir import (
+from utvm_deploy.kernels.micro.scaling import Scaling
+from utvm_deploy.kernels.micro.source import shared_text
+from utvm_deploy.kernels.micro.tensor_ir import (
     ANY_CORE,
     Buffers,
     Operand,
@@ -118,11 +118,16 @@ class DspConv2D:
             [image, geometry, weights, scaling, limits, "border", output],
             [operand for patches, sums, _ in tiles for operand in (patches, sums)],
             body,
-            helpers=[scale_text(), gather_text(ANY_CORE)],
+            helpers=[shared_text("utvm_scale"), gather_text(ANY_CORE)],
         )
 
     def schedule(self, sch: Any, core: str) -> str:
-        import_c(sch, scale_text(), gemm.gemm_text(core, self.step, self.depth), gather_text(core))
+        import_c(
+            sch,
+            shared_text("utvm_scale"),
+            gemm.gemm_text(core, self.step, self.depth),
+            gather_text(core),
+        )
         weights, scaling, limits = self._tables
         for number, (_, _, pixels) in enumerate(self._blocks):
             patches, sums, output = self._tile(number, pixels)
@@ -213,11 +218,6 @@ class DspConv2D:
         block(f"bias_{number}", tile, bias)
         block(f"product_{number}", [*tile, *inner], product)
         block(f"requantize_{number}", tile, requantize)
-
-
-def scale_text() -> str:
-    """The C text of ``utvm_scale``."""
-    return helper("utvm_scale")
 
 
 def dsp_conv2d_call(

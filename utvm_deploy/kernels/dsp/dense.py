@@ -12,8 +12,8 @@ from utvm_deploy.candidate import Candidate
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.dsp import dense_code as code
-from utvm_deploy.kernels.dsp.routine import helper
-from utvm_deploy.kernels.dsp.tensor_ir import (
+from utvm_deploy.kernels.micro.source import shared_text
+from utvm_deploy.kernels.micro.tensor_ir import (
     Buffers,
     Operand,
     block,
@@ -64,11 +64,11 @@ class DspDense:
                 self._meaning(buffers, (vn,))
 
         parameters = [source, weights, bias, scaling, limits, output]
-        return prim_func(parameters, [sums, wide], body, helpers=[helper("utvm_scale_wide")])
+        return prim_func(parameters, [sums, wide], body, helpers=[shared_text("utvm_scale_wide")])
 
     def schedule(self, sch: Any, core: str) -> str:
         choices = self.step, self.per_channel, self.preload
-        import_c(sch, helper("utvm_scale_wide"), code.dense_text(core, *choices))
+        import_c(sch, shared_text("utvm_scale_wide"), code.dense_text(core, *choices))
         vector, weights, bias, scaling, limits, sums, wide, output = self._operands
         reads = [vector, weights, bias, scaling, limits]
 

@@ -16,10 +16,10 @@ from utvm_deploy.kernels.call import (
     TensorArgument,
 )
 from utvm_deploy.kernels.dsp import depthwise_code as code
-from utvm_deploy.kernels.dsp.conv2d import scale_text
-from utvm_deploy.kernels.dsp.routine import helper
-from utvm_deploy.kernels.dsp.scaling import Scaling
-from utvm_deploy.kernels.dsp.tensor_ir import (
+from utvm_deploy.kernels.dsp.code import helper
+from utvm_deploy.kernels.micro.scaling import Scaling
+from utvm_deploy.kernels.micro.source import shared_text
+from utvm_deploy.kernels.micro.tensor_ir import (
     Buffers,
     Operand,
     block,
@@ -108,13 +108,13 @@ class DspDepthwise:
             [image, table, limits, *border, output],
             [sums, *copied],
             body,
-            helpers=[scale_text(), helper("utvm_copy_rows")],
+            helpers=[shared_text("utvm_scale"), helper("utvm_copy_rows")],
         )
 
     def schedule(self, sch: Any, core: str) -> str:
         w = self.window
         function = code.name_of(w.kernel)
-        texts = [scale_text(), code.depthwise_text(core, w.kernel)]
+        texts = [shared_text("utvm_scale"), code.depthwise_text(core, w.kernel)]
         if self.is_copied:
             texts.append(helper("utvm_copy_rows"))
         import_c(sch, *texts)

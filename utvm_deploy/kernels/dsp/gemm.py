@@ -19,7 +19,8 @@ import numpy as np
 
 from utvm_deploy.cores.timing import Timing
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.dsp.assembly import (
+from utvm_deploy.kernels.dsp.code import c_text
+from utvm_deploy.kernels.micro.assembly import (
     Instruction,
     add,
     add_shifted,
@@ -36,8 +37,8 @@ from utvm_deploy.kernels.dsp.assembly import (
     store,
     subtract,
 )
-from utvm_deploy.kernels.dsp.order import timing_of
-from utvm_deploy.kernels.dsp.routine import Routine, c_text
+from utvm_deploy.kernels.micro.order import timing_of
+from utvm_deploy.kernels.micro.routine import Routine
 
 PIXELS = 3
 CHANNELS = 2

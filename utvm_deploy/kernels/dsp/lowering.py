@@ -19,7 +19,9 @@ from utvm_deploy.kernels.dsp.dense import dsp_dense_call
 from utvm_deploy.kernels.dsp.depthwise import dsp_depthwise_call
 from utvm_deploy.kernels.dsp.planes import dsp_planes_call
 from utvm_deploy.kernels.dsp.pool import dsp_pool_call
-from utvm_deploy.kernels.dsp.scaling import (
+from utvm_deploy.kernels.elementwise import BroadcastAdd
+from utvm_deploy.kernels.fully_connected import Dense
+from utvm_deploy.kernels.micro.scaling import (
     LARGEST_SHIFT,
     SMALLEST_SHIFT,
     Scaling,
@@ -27,8 +29,6 @@ from utvm_deploy.kernels.dsp.scaling import (
     short_scaling,
     wide_scaling,
 )
-from utvm_deploy.kernels.elementwise import BroadcastAdd
-from utvm_deploy.kernels.fully_connected import Dense
 from utvm_deploy.kernels.operands import (
     bias_of,
     constant_of,

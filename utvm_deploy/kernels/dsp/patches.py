@@ -9,7 +9,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 from utvm_deploy.cores.timing import Timing
-from utvm_deploy.kernels.dsp.assembly import (
+from utvm_deploy.kernels.dsp.code import c_text, helper
+from utvm_deploy.kernels.dsp.gemm import PIXELS
+from utvm_deploy.kernels.micro.assembly import (
     Instruction,
     add,
     extend16,
@@ -18,9 +20,8 @@ from utvm_deploy.kernels.dsp.assembly import (
     store,
     subtract_flags,
 )
-from utvm_deploy.kernels.dsp.gemm import PIXELS
-from utvm_deploy.kernels.dsp.order import timing_of
-from utvm_deploy.kernels.dsp.routine import Routine, c_text, helper
+from utvm_deploy.kernels.micro.order import timing_of
+from utvm_deploy.kernels.micro.routine import Routine
 
 NAME = "utvm_widen"
 PARAMETERS = (

@@ -22,10 +22,10 @@ from utvm_deploy.kernels.call import (
     TensorArgument,
 )
 from utvm_deploy.kernels.dsp import planes_code as code
-from utvm_deploy.kernels.dsp.routine import helper
-from utvm_deploy.kernels.dsp.scaling import Scaling
+from utvm_deploy.kernels.dsp.code import helper
 from utvm_deploy.kernels.dsp.slide import slide_text
-from utvm_deploy.kernels.dsp.tensor_ir import (
+from utvm_deploy.kernels.micro.scaling import Scaling
+from utvm_deploy.kernels.micro.tensor_ir import (
     ANY_CORE,
     Buffers,
     Operand,

@@ -21,7 +21,9 @@ import numpy as np
 
 from utvm_deploy.cores.timing import Timing
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.dsp.assembly import (
+from utvm_deploy.kernels.dsp.code import c_text
+from utvm_deploy.kernels.dsp.gemm import selected
+from utvm_deploy.kernels.micro.assembly import (
     Instruction,
     add,
     add_shifted,
@@ -32,10 +34,9 @@ from utvm_deploy.kernels.dsp.assembly import (
     store,
     subtract_flags,
 )
-from utvm_deploy.kernels.dsp.gemm import selected
-from utvm_deploy.kernels.dsp.order import timing_of
-from utvm_deploy.kernels.dsp.routine import Routine, c_text
-from utvm_deploy.kernels.dsp.scaling import Scaling
+from utvm_deploy.kernels.micro.order import timing_of
+from utvm_deploy.kernels.micro.routine import Routine
+from utvm_deploy.kernels.micro.scaling import Scaling
 
 PARAMETERS = (
     "const int16_t *planes",

@@ -10,7 +10,7 @@ import numpy as np
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.dsp import pool_code as code
-from utvm_deploy.kernels.dsp.tensor_ir import (
+from utvm_deploy.kernels.micro.tensor_ir import (
     ANY_CORE,
     Buffers,
     Operand,

@@ -11,7 +11,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 from utvm_deploy.cores.timing import Kind, Timing
-from utvm_deploy.kernels.dsp.assembly import (
+from utvm_deploy.kernels.dsp.code import c_text, helper
+from utvm_deploy.kernels.dsp.gemm import selected
+from utvm_deploy.kernels.micro.assembly import (
     Instruction,
     add,
     add_shifted,
@@ -21,9 +23,8 @@ from utvm_deploy.kernels.dsp.assembly import (
     store_next,
     subtract_flags,
 )
-from utvm_deploy.kernels.dsp.gemm import selected
-from utvm_deploy.kernels.dsp.order import timing_of
-from utvm_deploy.kernels.dsp.routine import Routine, c_text, helper
+from utvm_deploy.kernels.micro.order import timing_of
+from utvm_deploy.kernels.micro.routine import Routine
 
 #: Positions of a window whose sums fit halfwords.
 MOST_POSITIONS = 255

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 from utvm_deploy.cores.timing import Timing
-from utvm_deploy.kernels.dsp.assembly import (
+from utvm_deploy.kernels.dsp.code import c_text, helper
+from utvm_deploy.kernels.micro.assembly import (
     Instruction,
     add,
     add_shifted,
@@ -17,8 +18,8 @@ from utvm_deploy.kernels.dsp.assembly import (
     store_next,
     subtract_flags,
 )
-from utvm_deploy.kernels.dsp.order import timing_of
-from utvm_deploy.kernels.dsp.routine import Routine, c_text, helper
+from utvm_deploy.kernels.micro.order import timing_of
+from utvm_deploy.kernels.micro.routine import Routine
 
 WIDEN = "utvm_widen_planes"
 WIDEN_PARAMETERS = (

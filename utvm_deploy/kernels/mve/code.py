@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import resources
 
 #: Where the assembly can be used; everywhere else the C does the work.
 CONDITION = "defined(__ARM_FEATURE_MVE) && defined(__GNUC__)"
-
-
-def c_body(name: str) -> str:
-    """The C of ``c/NAME.h`` in this package."""
-    return resources.files(__package__).joinpath(f"c/{name}.h").read_text(encoding="ascii")
 
 
 def requantized(

@@ -19,8 +19,9 @@ import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall
-from utvm_deploy.kernels.dsp.routine import helper
-from utvm_deploy.kernels.dsp.tensor_ir import (
+from utvm_deploy.kernels.micro.routine import naked_function
+from utvm_deploy.kernels.micro.source import family_text, shared_text
+from utvm_deploy.kernels.micro.tensor_ir import (
     Buffers,
     Operand,
     block,
@@ -32,8 +33,7 @@ from utvm_deploy.kernels.dsp.tensor_ir import (
     tensorize,
 )
 from utvm_deploy.kernels.mve import gemm
-from utvm_deploy.kernels.mve.code import CONDITION, c_body
-from utvm_deploy.kernels.naked import naked_function
+from utvm_deploy.kernels.mve.code import CONDITION
 
 NAME = "utvm_mve_dense"
 PARAMETERS = (
@@ -90,7 +90,7 @@ class MveDense:
         return prim_func([source, *tables, output], [sums], body)
 
     def schedule(self, sch: Any, core: str) -> str:
-        import_c(sch, helper("utvm_scale_wide"), dense_text(self.is_each))
+        import_c(sch, shared_text("utvm_scale_wide"), dense_text(self.is_each))
         *reads, sums, output = self._operands
 
         def call(buffers: Buffers) -> Any:
@@ -157,9 +157,8 @@ _SCALED = {
 @lru_cache(maxsize=2)
 def dense_text(is_each: bool) -> str:
     """The C text of the function."""
-    body = (
-        c_body(NAME).replace("SCALING", _SCALED[is_each]).replace("ROWS", "5" if is_each else "1")
-    )
+    body = family_text("mve", NAME).replace("SCALING", _SCALED[is_each])
+    body = body.replace("ROWS", "5" if is_each else "1")
     return naked_function(name_of(is_each), PARAMETERS, _lines(is_each), body, CONDITION)
 
 

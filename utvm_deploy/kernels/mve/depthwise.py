@@ -9,7 +9,7 @@ import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall
-from utvm_deploy.kernels.dsp.tensor_ir import Buffers, Operand, pure
+from utvm_deploy.kernels.micro.tensor_ir import Buffers, Operand, pure
 from utvm_deploy.kernels.mve import depthwise_code as code
 from utvm_deploy.kernels.mve.gemm import has_left_shift
 from utvm_deploy.kernels.rows import RowDepthwise, Steps, row_depthwise_call

@@ -19,8 +19,9 @@ from functools import lru_cache
 import numpy as np
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.mve.code import CONDITION, c_body
-from utvm_deploy.kernels.naked import naked_function
+from utvm_deploy.kernels.micro.routine import naked_function
+from utvm_deploy.kernels.micro.source import family_text
+from utvm_deploy.kernels.mve.code import CONDITION
 
 GROUP = 8
 #: What two weights of a channel may come to: 255 * 128 is less than 2**15.
@@ -117,7 +118,8 @@ def name_of(has_left: bool) -> str:
 @lru_cache(maxsize=2)
 def depthwise_text(has_left: bool) -> str:
     """The C text of the function."""
-    body = c_body("utvm_mve_depthwise").replace("GROUP_WORDS", str(scaling_words(has_left)))
+    body = family_text("mve", "utvm_mve_depthwise")
+    body = body.replace("GROUP_WORDS", str(scaling_words(has_left)))
     body = body.replace("LEFT_SHIFT", "s[24]" if has_left else "0")
     return naked_function(name_of(has_left), PARAMETERS, _lines(has_left), body, CONDITION)
 

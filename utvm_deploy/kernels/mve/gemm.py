@@ -18,8 +18,9 @@ from functools import lru_cache
 import numpy as np
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.mve.code import CONDITION, c_body, requantized
-from utvm_deploy.kernels.naked import naked_function
+from utvm_deploy.kernels.micro.routine import naked_function
+from utvm_deploy.kernels.micro.source import family_text
+from utvm_deploy.kernels.mve.code import CONDITION, requantized
 
 #: Channels that are requantized together.
 CHANNELS = 4
@@ -106,7 +107,7 @@ def name_of(has_left: bool) -> str:
 def gemm_text(has_left: bool) -> str:
     """The C text of the function."""
     lines = _lines(has_left)
-    body = c_body("utvm_mve_gemm").replace("QUAD_WORDS", str(scaling_words(has_left)))
+    body = family_text("mve", "utvm_mve_gemm").replace("QUAD_WORDS", str(scaling_words(has_left)))
     left = "s[12]" if has_left else "0"
     return naked_function(
         name_of(has_left), PARAMETERS, lines, body.replace("LEFT_SHIFT", left), CONDITION

@@ -14,8 +14,8 @@ from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall, ScalarArgument
 from utvm_deploy.kernels.conv2d import Conv2D
 from utvm_deploy.kernels.depthwise import DepthwiseConv2D
-from utvm_deploy.kernels.dsp.scaling import extremes, wide_scaling
 from utvm_deploy.kernels.fully_connected import Dense
+from utvm_deploy.kernels.micro.scaling import extremes, wide_scaling
 from utvm_deploy.kernels.mve.conv2d import mve_conv2d_call
 from utvm_deploy.kernels.mve.dense import mve_dense_call
 from utvm_deploy.kernels.mve.depthwise import mve_depthwise_call

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from importlib import resources
-
 from utvm_deploy.cores.timing import Kind
-from utvm_deploy.kernels.dsp.assembly import (
+from utvm_deploy.kernels.micro.assembly import (
     Instruction,
     add,
     add_shifted,
@@ -17,11 +15,6 @@ from utvm_deploy.kernels.dsp.assembly import (
 
 #: Where the assembly can be used; everywhere else the C does the work.
 CONDITION = "defined(__thumb2__) && defined(__GNUC__)"
-
-
-def c_body(name: str) -> str:
-    """The C of ``c/NAME.h`` in this package."""
-    return resources.files(__package__).joinpath(f"c/{name}.h").read_text(encoding="ascii")
 
 
 def scaled(

@@ -12,11 +12,10 @@ from utvm_deploy.candidate import Candidate
 from utvm_deploy.errors import UnsupportedOperator
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall
-from utvm_deploy.kernels.dsp.conv2d import scale_text
-from utvm_deploy.kernels.dsp.routine import helper
-from utvm_deploy.kernels.dsp.scaling import Scaling
-from utvm_deploy.kernels.dsp.tensor_ir import Buffers, Operand, pure
 from utvm_deploy.kernels.gathered import gathered, gathered_conv2d_call, gathered_dense
+from utvm_deploy.kernels.micro.scaling import Scaling
+from utvm_deploy.kernels.micro.source import shared_text
+from utvm_deploy.kernels.micro.tensor_ir import Buffers, Operand, pure
 from utvm_deploy.kernels.thumb import gemm
 from utvm_deploy.kernels.window import Window
 
@@ -52,8 +51,8 @@ class ThumbProduct:
         return f"Thumb-2 assembly, {pixels} pixels x {channels} channels in registers"
 
     def texts(self) -> tuple[str, ...]:
-        scale = scale_text() if self.tile.rounding == gemm.SHORT else helper("utvm_scale_wide")
-        return scale, gemm.gemm_text(self.tile)
+        scale = "utvm_scale" if self.tile.rounding == gemm.SHORT else "utvm_scale_wide"
+        return shared_text(scale), gemm.gemm_text(self.tile)
 
     def tables(self, channels: int, depth: int) -> tuple[Operand, Operand, Operand]:
         filled = -(-channels // self.tile.channels) * self.tile.channels

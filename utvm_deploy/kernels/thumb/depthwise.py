@@ -9,9 +9,9 @@ import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall
-from utvm_deploy.kernels.dsp.conv2d import scale_text
-from utvm_deploy.kernels.dsp.scaling import Scaling
-from utvm_deploy.kernels.dsp.tensor_ir import Buffers, Operand, pure
+from utvm_deploy.kernels.micro.scaling import Scaling
+from utvm_deploy.kernels.micro.source import shared_text
+from utvm_deploy.kernels.micro.tensor_ir import Buffers, Operand, pure
 from utvm_deploy.kernels.rows import RowDepthwise, Steps, row_depthwise_call
 from utvm_deploy.kernels.thumb import depthwise_code as code
 from utvm_deploy.kernels.window import Window
@@ -41,7 +41,7 @@ class ThumbRowProduct:
         return f"Thumb-2 assembly, {self.taps.pixels} pixels of a channel in registers{slides}"
 
     def texts(self) -> tuple[str, ...]:
-        return scale_text(), code.depthwise_text(self.taps)
+        return shared_text("utvm_scale"), code.depthwise_text(self.taps)
 
     def tables(self, taps: int, channels: int) -> tuple[Operand, ...]:
         return (

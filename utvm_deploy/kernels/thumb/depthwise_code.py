@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from utvm_deploy.cores.timing_m4 import CORTEX_M4
-from utvm_deploy.kernels.dsp.assembly import Instruction, add, load, multiply_add
-from utvm_deploy.kernels.dsp.routine import Routine
-from utvm_deploy.kernels.naked import naked_function
-from utvm_deploy.kernels.thumb.code import CONDITION, c_body, clamped, scaled
+from utvm_deploy.kernels.micro.assembly import Instruction, add, load, multiply_add
+from utvm_deploy.kernels.micro.routine import Routine, naked_function
+from utvm_deploy.kernels.micro.source import family_text
+from utvm_deploy.kernels.thumb.code import CONDITION, clamped, scaled
 
 #: Pixels of a tile at most.
 PIXELS = 4
@@ -110,7 +110,7 @@ def best_pixels(count: int, taps: int) -> int:
 @lru_cache(maxsize=16)
 def depthwise_text(taps: Taps) -> str:
     """The C text of the function for a window."""
-    body = c_body("utvm_thumb_depthwise")
+    body = family_text("thumb", "utvm_thumb_depthwise")
     body = body.replace("ROWS", str(taps.rows)).replace("COLUMNS", str(taps.columns))
     return naked_function(taps.function, PARAMETERS, _Writer(taps).lines(), body, CONDITION)
 

@@ -26,12 +26,12 @@ import numpy as np
 
 from utvm_deploy.cores.timing_m4 import CORTEX_M4
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.dsp.assembly import Instruction, load, multiply_add
-from utvm_deploy.kernels.dsp.order import cycles as cycles_of
-from utvm_deploy.kernels.dsp.order import ordered
-from utvm_deploy.kernels.dsp.routine import Routine
-from utvm_deploy.kernels.naked import naked_function
-from utvm_deploy.kernels.thumb.code import CONDITION, c_body, clamped, scaled, scaled_wide
+from utvm_deploy.kernels.micro.assembly import Instruction, load, multiply_add
+from utvm_deploy.kernels.micro.order import cycles as cycles_of
+from utvm_deploy.kernels.micro.order import ordered
+from utvm_deploy.kernels.micro.routine import Routine, naked_function
+from utvm_deploy.kernels.micro.source import family_text
+from utvm_deploy.kernels.thumb.code import CONDITION, clamped, scaled, scaled_wide
 
 PARAMETERS = (
     "const int8_t *pixels",
@@ -163,7 +163,7 @@ _SCALED = {
 @lru_cache(maxsize=16)
 def gemm_text(tile: Tile) -> str:
     """The C text of the tile's function."""
-    body = c_body("utvm_thumb_gemm").replace("SCALED", _SCALED[tile.rounding])
+    body = family_text("thumb", "utvm_thumb_gemm").replace("SCALED", _SCALED[tile.rounding])
     body = body.replace("SLOTS", str(tile.channels)).replace("ROWS", str(tile.rows))
     return naked_function(tile.function, PARAMETERS, _Writer(tile).lines(), body, CONDITION)
 

@@ -15,8 +15,8 @@ from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.conv2d import Conv2D
 from utvm_deploy.kernels.depthwise import DepthwiseConv2D
-from utvm_deploy.kernels.dsp.scaling import Scaling, short_scaling
 from utvm_deploy.kernels.fully_connected import Dense
+from utvm_deploy.kernels.micro.scaling import Scaling, short_scaling
 from utvm_deploy.kernels.mve.lowering import constants, scalars, wide_scales
 from utvm_deploy.kernels.operands import input_of, quantization_of
 from utvm_deploy.kernels.thumb.conv2d import (

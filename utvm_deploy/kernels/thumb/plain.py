@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.dsp.tensor_ir import Buffers
-from utvm_deploy.kernels.naked import naked_function
+from utvm_deploy.kernels.micro.routine import naked_function
+from utvm_deploy.kernels.micro.source import family_text
+from utvm_deploy.kernels.micro.tensor_ir import Buffers
 from utvm_deploy.kernels.thumb import gemm
-from utvm_deploy.kernels.thumb.code import c_body
 from utvm_deploy.kernels.thumb.conv2d import ThumbProduct
 
 #: Where the assembly can be used; everywhere else the C does the work.
@@ -56,13 +56,14 @@ class PlainProduct(ThumbProduct):
         return "Thumb assembly, 1 pixel x 4 channels in registers"
 
     def texts(self) -> tuple[str, ...]:
-        body = c_body("utvm_plain_gemm").replace("SCALED", _SCALED[self.tile.rounding])
+        body = family_text("thumb", "utvm_plain_gemm")
+        body = body.replace("SCALED", _SCALED[self.tile.rounding])
         body = body.replace("ROWS", str(self.tile.rows))
         declared = ",\n    ".join(gemm.PARAMETERS)
+        dot = family_text("thumb", "utvm_plain_dot")
         return (
-            c_body("utvm_plain_scale"),
-            naked_function("utvm_plain_dot", DOT_PARAMETERS, _lines(), c_body("utvm_plain_dot"),
-                           CONDITION),
+            family_text("thumb", "utvm_plain_scale"),
+            naked_function("utvm_plain_dot", DOT_PARAMETERS, _lines(), dot, CONDITION),
             f"static void {self.function}(\n    {declared}) {{\n{body}}}\n",
         )  # fmt: skip
 

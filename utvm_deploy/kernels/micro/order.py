@@ -13,7 +13,7 @@ from functools import lru_cache
 from utvm_deploy.cores.timing import Kind, Need, Result, Slot, Timing
 from utvm_deploy.cores.timing_m4 import CORTEX_M4
 from utvm_deploy.cores.timing_m7 import CORTEX_M7
-from utvm_deploy.kernels.dsp.assembly import Instruction
+from utvm_deploy.kernels.micro.assembly import Instruction
 
 _LOADS = (Kind.LOAD_WORD, Kind.LOAD_PART)
 _SINGLE, _DUAL = CORTEX_M4, CORTEX_M7

@@ -1,17 +1,16 @@
-"""A routine of ordered assembly -> C text: a naked function, or the C that computes the same."""
+"""A routine of ordered assembly, and its C text: a naked function beside C that computes the same.
+
+Which of the two is compiled, the preprocessor decides by what the core's compiler says of itself.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 
 from utvm_deploy.cores.timing import Timing
-from utvm_deploy.kernels.dsp.assembly import Instruction
-from utvm_deploy.kernels.dsp.order import ordered
-
-#: Where the assembly can be used; everywhere else the C does the work.
-CONDITION = "defined(__ARM_FEATURE_DSP) && defined(__thumb2__) && defined(__GNUC__)"
+from utvm_deploy.kernels.micro.assembly import Instruction
+from utvm_deploy.kernels.micro.order import ordered
 
 _ATTRIBUTES = """\
 // A naked function's parameters look unused: nothing may be derived from that.
@@ -48,22 +47,19 @@ class Routine:
         self.lines += [i.text for i in ordered(code, self.timing, is_loop=is_loop)]
 
 
-def helper(name: str) -> str:
-    """The C of ``c/NAME.h`` in this package."""
-    return resources.files(__package__).joinpath(f"c/{name}.h").read_text(encoding="ascii")
-
-
-def c_text(
-    name: str, parameters: Sequence[str], routine: Routine, *, portable: str | None = None
+def naked_function(
+    name: str, parameters: Sequence[str], lines: Sequence[str], portable: str, condition: str
 ) -> str:
-    """The static function ``name``; its C is ``c/NAME.h`` (or ``portable``) in this package."""
+    """The static function ``name``: its assembly where ``condition`` holds, else its C.
+
+    ``portable`` is the body in C; the parameters are C declarations.
+    """
     declared = ",\n    ".join(parameters)
     naked = ",\n    ".join(f"{parameter} UTVM_UNUSED" for parameter in parameters)
     # GCC numbers the copies of a function that it makes; %= would not do in basic assembly.
-    body = "\n".join(f'        "{line}\\n"' for line in [".syntax unified", *routine.lines])
-    plain = helper(portable or name)
+    body = "\n".join(f'        "{line}\\n"' for line in [".syntax unified", *lines])
     return (
-        f"{_ATTRIBUTES}\n#if {CONDITION}\n"
+        f"{_ATTRIBUTES}\n#if {condition}\n"
         f"UTVM_NAKED static void {name}(\n    {naked}) {{\n    __asm__(\n{body});\n}}\n"
-        f"#else\nstatic void {name}(\n    {declared}) {{\n{plain}}}\n#endif\n"
+        f"#else\nstatic void {name}(\n    {declared}) {{\n{portable}}}\n#endif\n"
     )

@@ -1,4 +1,4 @@
-"""TensorIR of the DSP kernels: PrimFuncs, and the intrinsics that their tiles are tensorized with.
+"""TensorIR of the kernels: PrimFuncs, and the intrinsics that their tiles are tensorized with.
 
 A tile's meaning (start at the bias, accumulate, requantize) is needed twice: in the kernel and in
 the intrinsic's description; one function builds both.
