@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from utvm_deploy.compiler.c_text import c_type, float_literal
+from utvm_deploy.compiler.model import Span
 from utvm_deploy.errors import CompileError
 from utvm_deploy.graph.model import Array
 
@@ -22,6 +23,8 @@ class ConstantTables:
 
     _arrays: dict[str, Array] = field(default_factory=dict)
     _members: dict[tuple[str, bytes], str] = field(default_factory=dict)
+    _spans: dict[str, Span] = field(default_factory=dict)
+    _end: int = 0
 
     def add(self, wanted_name: str, data: Array) -> str:
         """The member for ``data``: a new one called ``wanted_name``, or the one that is equal."""
@@ -36,16 +39,19 @@ class ConstantTables:
                 name, number = f"{wanted_name}_{number}", number + 1
             self._members[key] = name
             self._arrays[name] = flat
+            self._spans[name] = Span(_aligned(self._end, _alignment(flat)), flat.nbytes)
+            self._end = self._spans[name].offset + flat.nbytes
         return self._members[key]
 
-    def size_bytes(self, member: str) -> int:
-        """Bytes of one table."""
-        return self._arrays[member].nbytes
+    def span(self, member: str) -> Span:
+        """Where in the struct one table lies."""
+        return self._spans[member]
 
     @property
     def total_bytes(self) -> int:
         """Bytes of the struct, padding between tables included."""
-        return sum(-(-a.nbytes // TABLE_ALIGNMENT) * TABLE_ALIGNMENT for a in self._arrays.values())
+        largest = max((_alignment(array) for array in self._arrays.values()), default=1)
+        return _aligned(self._end, largest)
 
     def is_empty(self) -> bool:
         """Whether there is no table, and hence no struct."""
@@ -69,6 +75,14 @@ class ConstantTables:
             for name, array in self._arrays.items()
         )
         return f"const struct {prefix}_weights {prefix}_weights = {{\n{tables}\n}};\n"
+
+
+def _alignment(array: Array) -> int:
+    return max(TABLE_ALIGNMENT, array.itemsize)
+
+
+def _aligned(offset: int, alignment: int) -> int:
+    return -(-offset // alignment) * alignment
 
 
 def _values(array: Array) -> str:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from utvm_deploy.compiler.c_text import c_type, comment, integer
 from utvm_deploy.compiler.constants import TABLE_ALIGNMENT, ConstantTables
 from utvm_deploy.compiler.emit_header import emit_header
-from utvm_deploy.compiler.model import Buffer, CompiledModel, Layer, state_byte
+from utvm_deploy.compiler.model import Buffer, CompiledModel, Layer, Span, state_byte
 from utvm_deploy.compiler.plan import ARENA_ALIGNMENT
 from utvm_deploy.compiler.program import Program, ScheduledStep
 from utvm_deploy.kernels.call import ConstantArgument, ScalarArgument, TensorArgument
@@ -34,7 +34,8 @@ def emit(program: Program) -> CompiledModel:
     for index, layer in enumerate(program.layers):
         arguments, members = _arguments(program, index, layer, tables)
         calls.append(_layer_function(program, index, layer, arguments, status))
-        layers.append(_layer_facts(program, index, layer, sum(map(tables.size_bytes, members))))
+        constants = tuple(tables.span(member) for member in sorted(members))
+        layers.append(_layer_facts(program, index, layer, constants))
     compiled = CompiledModel(
         name=name,
         board=program.board,
@@ -82,7 +83,9 @@ def _buffer(program: Program, number: int) -> Buffer:
     )
 
 
-def _layer_facts(program: Program, index: int, layer: ScheduledStep, weights_bytes: int) -> Layer:
+def _layer_facts(
+    program: Program, index: int, layer: ScheduledStep, constants: tuple[Span, ...]
+) -> Layer:
     operator = layer.step.operator
     outputs = tuple(_buffer(program, tensor) for tensor in operator.outputs)
     return Layer(
@@ -95,11 +98,28 @@ def _layer_facts(program: Program, index: int, layer: ScheduledStep, weights_byt
         outputs=outputs,
         macs=layer.step.call.macs,
         scratch_bytes=layer.kernel.function.scratch_bytes,
-        weights_bytes=weights_bytes,
+        weights_bytes=sum(span.size_bytes for span in constants),
         engine=_engine(program, layer),
         origin=layer.step.call.origin,
         is_external=layer.kernel.calls is not None,
+        arena=_arena_spans(program, index, layer),
+        constants=constants,
     )
+
+
+def _arena_spans(program: Program, index: int, layer: ScheduledStep) -> tuple[Span, ...]:
+    """Inputs, outputs and scratch of a layer, as far as they lie in the arena."""
+    tensors, plan = program.graph.tensors, program.plan
+    used = {a.tensor for a in layer.step.call.arguments if isinstance(a, TensorArgument)}
+    spans = [
+        Span(plan.tensors[number], tensors[number].size_bytes)
+        for number in sorted(used)
+        if tensors[number].data is None
+    ]
+    if plan.scratch[index]:
+        pieces = zip(plan.scratch[index], layer.kernel.function.scratch, strict=True)
+        spans += [Span(offset, piece.size_bytes) for offset, piece in pieces]
+    return tuple(spans)
 
 
 def _engine(program: Program, layer: ScheduledStep) -> str:

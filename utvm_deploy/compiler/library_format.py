@@ -30,7 +30,7 @@ from utvm_deploy.files import write_atomically
 #: The format's version that microTVM last wrote.
 FORMAT_VERSION = 7
 #: Version of the "utvm" section.
-SECTION_VERSION = 4
+SECTION_VERSION = 5
 #: No text of a model that fits a microcontroller comes near this.
 MAX_MEMBER_BYTES = 256 * 1024 * 1024
 

@@ -31,6 +31,14 @@ def state_byte(state: Buffer) -> int:
 
 
 @dataclass(frozen=True)
+class Span:
+    """Bytes of the arena, or of the constant tables."""
+
+    offset: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
 class Layer:
     """One call of one kernel; ``NAME_run_layer(index, arena)`` runs it."""
 
@@ -50,6 +58,9 @@ class Layer:
     origin: str = DEFAULT
     # Whether ``kernel`` calls the external library; then it leaves a status in the arena.
     is_external: bool = False
+    # All that ``kernel`` may touch of the arena (inputs, outputs, scratch), and of the constants.
+    arena: tuple[Span, ...] = ()
+    constants: tuple[Span, ...] = ()
 
 
 @dataclass(frozen=True)

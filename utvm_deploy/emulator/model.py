@@ -8,6 +8,7 @@ from pathlib import Path
 
 from utvm_deploy.board import Board
 from utvm_deploy.cores.timings import TIMINGS
+from utvm_deploy.emulator.plugin import plugin_argument
 from utvm_deploy.errors import BoardError
 
 #: Configuration ``ref``: what a data cache miss costs, from flash or RAM. A fit to published
@@ -170,9 +171,7 @@ def arguments(
         settings.append(f"snapshots={snapshots}")
     if report is not None:
         settings += [f"report={report}", f"hot={hot}"]
-    # QEMU cuts the argument at commas; a doubled one is a comma.
-    parts = [str(plugin), *settings]
-    return ["-plugin", ",".join(part.replace(",", ",,") for part in parts)]
+    return plugin_argument(plugin, settings)
 
 
 def _numbers(values: Sequence[int]) -> str:

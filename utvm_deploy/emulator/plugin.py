@@ -1,4 +1,4 @@
-"""Builds the plugin for the QEMU that is installed, once; it is kept in the cache by digest.
+"""Builds plugins for the QEMU that is installed, once; they are kept in the cache by digest.
 
 QEMU's plugin interface has versions. Each that is known has a file ``plugin/abi_N.h``.
 """
@@ -11,6 +11,8 @@ import logging
 import re
 import shutil
 import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -27,7 +29,18 @@ FLAGS = (
     *("-std=c11", "-O3", "-flto", "-fPIC", "-shared", "-fvisibility=hidden"),
     *("-Wall", "-Wextra", "-Werror"),
 )
-PLUGIN_FILE = "cycle_model.so"
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """One plugin's sources, and the headers that are generated for it."""
+
+    name: str
+    folder: Path
+    headers: Callable[[], dict[str, str]]
+
+
+CYCLE_MODEL = Plugin("cycle_model", SOURCES, header_texts)
 
 #: First QEMU version (major, minor) of each plugin interface that is known, newest first.
 #: 9.1 handed instruction bytes out by copy (interface 3); what came after only added functions.
@@ -55,24 +68,31 @@ def has_plugins(program: str) -> bool:
     return "-plugin" in process.run([program, "--help"], timeout_s=VERSION_TIMEOUT_S).stdout
 
 
-def plugin_for(program: str) -> Path:
-    """The plugin for an emulator program, built at the first call.
+def plugin_for(program: str, plugin: Plugin = CYCLE_MODEL) -> Path:
+    """A plugin for an emulator program, built at the first call.
 
     Raises ProbeError, MissingTool or BuildError where there can be none; the sentence says why.
     """
     path = process.find_tool(program)
-    return _plugin_for(path, Path(path).stat().st_mtime_ns, cache_dir())
+    return _plugin_for(path, Path(path).stat().st_mtime_ns, cache_dir(), plugin)
 
 
 @cache
-def _plugin_for(program: str, _changed_ns: int, _cache: Path) -> Path:
+def _plugin_for(program: str, _changed_ns: int, _cache: Path, plugin: Plugin) -> Path:
     version = installed_qemu_version(program)
     plugin_abi(version)
     if not has_plugins(program):
         raise ProbeError(
             f"{program} {version} was built without plugins; boards then count instructions"
         )
-    return build_plugin(version)
+    return build_plugin(version, plugin)
+
+
+def plugin_argument(plugin: Path, settings: Sequence[str]) -> list[str]:
+    """What loads a built plugin with these settings, each KEY=VALUE."""
+    # QEMU cuts the argument at commas; a doubled one is a comma.
+    parts = [str(plugin), *settings]
+    return ["-plugin", ",".join(part.replace(",", ",,") for part in parts)]
 
 
 def plugin_abi(qemu_version: str) -> int:
@@ -91,20 +111,21 @@ def plugin_abi(qemu_version: str) -> int:
     )
 
 
-def build_plugin(qemu_version: str) -> Path:
-    """The plugin for this version of QEMU, built at the first call.
+def build_plugin(qemu_version: str, plugin: Plugin = CYCLE_MODEL) -> Path:
+    """A plugin for this version of QEMU, built at the first call.
 
     Safe against others doing the same at the same time. Raises ProbeError for an unknown version,
     MissingTool without a C compiler, BuildError if it does not compile.
     """
     abi = plugin_abi(qemu_version)
     process.find_tool(COMPILER)
-    headers = header_texts()
-    sources = sorted(SOURCES.glob("*.[ch]"))
+    headers = plugin.headers()
+    # The interface is declared among the cycle model's sources.
+    sources = sorted({*SOURCES.glob("*.h"), *plugin.folder.glob("*.[ch]")})
     flags = [*FLAGS, f"-DUTVM_QEMU_ABI={abi}"]
     folder = cache_dir() / "emulator"
     entry = folder / _digest(sources, headers, flags)
-    built = entry / PLUGIN_FILE
+    built = entry / f"{plugin.name}.so"
     if built.is_file() or process.is_dry_run():
         return built
     folder.mkdir(parents=True, exist_ok=True)
@@ -112,12 +133,12 @@ def build_plugin(qemu_version: str) -> Path:
     try:
         for name, text in headers.items():
             (fresh / name).write_text(text, encoding="utf-8")
-        argv = [COMPILER, *flags, f"-I{SOURCES}", f"-I{fresh}", "-o", str(fresh / PLUGIN_FILE)]
+        argv = [COMPILER, *flags, f"-I{SOURCES}", f"-I{fresh}", "-o", str(fresh / built.name)]
         argv += [str(path) for path in sources if path.suffix == ".c"]
         log = folder / "build.log"
         done = process.run(argv, timeout_s=BUILD_TIMEOUT_S, log_path=log)
         if not done.is_ok:
-            raise BuildError(f"building QEMU's cycle model plugin failed (log: {log})", log)
+            raise BuildError(f"building QEMU's plugin {plugin.name} failed (log: {log})", log)
         # Whoever comes second finds the folder taken, by the same plugin.
         with contextlib.suppress(OSError):
             fresh.rename(entry)

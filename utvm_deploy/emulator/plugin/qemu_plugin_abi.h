@@ -48,6 +48,8 @@ void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *, qemu_plugin_acc
                                       enum qemu_plugin_cb_flags, enum qemu_plugin_mem_rw,
                                       void *data);
 void qemu_plugin_register_atexit_cb(qemu_plugin_id_t, qemu_plugin_ended *, void *data);
+unsigned qemu_plugin_mem_size_shift(qemu_plugin_meminfo_t);
+bool qemu_plugin_mem_is_store(qemu_plugin_meminfo_t);
 size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *);
 struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *, size_t);
 uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *);

@@ -1,0 +1,82 @@
+"""Calls on an emulated core that may touch only the memory that is theirs.
+
+Loads count as stores do, and what lies beside a buffer in the arena is outside like anything else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from utvm_deploy.compiler.model import Layer
+from utvm_deploy.device import Device, DeviceModel
+from utvm_deploy.device.memory import Block
+from utvm_deploy.emulator.fence import Fence, Stretch
+from utvm_deploy.graph.model import Array
+from utvm_deploy.link.fault import nearest_symbol
+
+#: Where a task's function returns to (templates/baremetal/guard.c).
+RETURN_SYMBOL = "leave_task"
+
+
+@contextlib.contextmanager
+def watched(
+    fence: Fence, device: Device, entry: int, allowed: Sequence[Stretch]
+) -> Iterator[list[str]]:
+    """Watch what the block calls at ``entry``; afterwards the list says what was out of bounds.
+
+    Outside of the workspace are code and stack in memory that tasks may use, or a fault.
+    """
+    device.sync()
+    memory = device.session.memory
+    workspace = Stretch(memory.address, memory.size)
+    fence.arm(entry, device.symbol(RETURN_SYMBOL), workspace, allowed)
+    found: list[str] = []
+    yield found
+    device.sync()
+    fence.disarm()
+    assert fence.accesses, "the fence saw no access at all: it was not armed for this call"
+    symbols = device.session.symbols()
+    for one in fence.crossings():
+        place = nearest_symbol(one.pc, symbols)
+        found.append(f"{place}: {one}, {_near(one.address, allowed)}")
+
+
+def _near(address: int, allowed: Sequence[Stretch]) -> str:
+    """Where that is, seen from the nearest stretch."""
+    nearest = min(allowed, key=lambda s: max(s.address - address, address - s.address - s.size))
+    return f"{address - nearest.address} from the start of {nearest.size} bytes of its own"
+
+
+def stretch(block: Block) -> Stretch:
+    """A block without its zones."""
+    return Stretch(block.address, block.size)
+
+
+def crossings_of(fence: Fence, loaded: DeviceModel, inputs: Sequence[Array]) -> list[str]:
+    """Run a model that is loaded into RAM layer by layer; every access that is none of a layer's.
+
+    A layer may touch its inputs, outputs, scratch, constants, and the code with its own literals.
+    """
+    device, compiled = loaded.device, loaded.compiled
+    loaded.set_inputs(inputs)
+    entry = device.session.symbols()[f"{compiled.name}_run_layer"]
+    found = []
+    for layer in compiled.layers:
+        with watched(fence, device, entry, _memory_of(loaded, layer, entry)) as crossings:
+            loaded.call_layer(layer)
+        found += [f"layer {layer.index}, {layer.kind} ({layer.kernel}): {c}" for c in crossings]
+    return found
+
+
+def _memory_of(loaded: DeviceModel, layer: Layer, entry: int) -> list[Stretch]:
+    arena, weights = loaded.arena_address, loaded.weights_address
+    own = [Stretch(arena + span.offset, span.size_bytes) for span in layer.arena]
+    blocks = loaded.device.session.memory.blocks()
+    (module,) = [stretch(b) for b in blocks if b.address <= entry < b.address + b.size]
+    if weights is None:
+        return [*own, module]
+    own += [Stretch(weights + span.offset, span.size_bytes) for span in layer.constants]
+    end = weights + loaded.compiled.weights_bytes
+    behind = Stretch(end, module.address + module.size - end)
+    return [*own, Stretch(module.address, weights - module.address), behind]
