@@ -156,6 +156,26 @@ def test_random_shapes(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.emulator
+def test_what_records_of_other_shapes_choose(tmp_path: Path) -> None:
+    """Larger rings, blocks and tiles than a small image can fill."""
+    rng, model = np.random.default_rng(42), ModelWriter()
+    for shape, kernel in (((1, 5, 7, 35), 4), ((1, 3, 6, 5), 3), ((1, 4, 4, 2), 3)):
+        weights, bias = weights_and_bias(rng, (1, kernel, kernel, shape[3]), shape[3])
+        x = model.input(shape, 0.05, 3)
+        scale = spread_scale(kernel * kernel, 0.05, 0.01)
+        model.output(model.depthwise_conv2d(x, weights, bias, padding="VALID", scale=scale))
+    path = model.save(tmp_path / "model.tflite")
+    graph = load_model(path)
+    jobs = [
+        (operator, Candidate.of("dsp", method="planes", channels=block, outputs=2, period=4))
+        for operator in graph.operators
+        for block in (4, 32)
+    ]
+    with connect(BOARDS[0]) as device:
+        assert compare_between_red_zones(device, path, model, jobs, graph) == len(jobs)
+
+
+@pytest.mark.emulator
 @pytest.mark.parametrize("name", BOARDS)
 def test_every_candidate(name: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(41)

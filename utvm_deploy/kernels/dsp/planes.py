@@ -306,6 +306,9 @@ def _chosen(
     outputs = candidate.number("outputs") if candidate else None
     block = candidate.number("channels") if candidate else None
     period = candidate.number("period") if candidate else None
+    if period:
+        # A ring that no window reaches the end of would be cut to what windows read.
+        period = min(period, window.output_height)
     # A single block may have an odd number of outputs.
     counts = [outputs] if outputs else [*code.OUTPUTS, window.output_width]
     kernels = [
