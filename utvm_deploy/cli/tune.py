@@ -90,6 +90,8 @@ def _show_space(works: Sequence[Any], board: Board, out: Output) -> int:
         for candidate in work.candidates:
             mark = "  (default)" if candidate == work.default else ""
             out.line(f"    {candidate.label}{mark}")
+        if work.free is not None:
+            out.line("    and the template-free space: sketches of TVM's rules with any decisions")
     out.result(
         "utvm.tune-space/1",
         {
@@ -101,6 +103,7 @@ def _show_space(works: Sequence[Any], board: Board, out: Output) -> int:
                     "layers": work.layers,
                     "macs": work.kernel.macs,
                     "candidates": [candidate.to_json() for candidate in work.candidates],
+                    "template_free": work.free is not None,
                 }
                 for work in works
             ],
@@ -134,7 +137,7 @@ def _tune(args: argparse.Namespace, works: Sequence[Any], board: Board, out: Out
         def watch(tuning: Tuning) -> None:
             show(_rows(tuning), _caption(tuning))
 
-        trials = args.trials or sum(len(work.candidates) for work in works)
+        trials = args.trials or sum(work.trials for work in works)
         found = tune(
             works,
             device,
@@ -172,7 +175,7 @@ def _rows(tuning: Any) -> list[list[object]]:
                 state.default_ticks,
                 ticks,
                 per_mac,
-                f"{len(state.measured)}/{len(work.candidates)}",
+                f"{len(state.measured)}/{len(work.candidates)}{'+' if work.free else ''}",
                 f"{state.gain:.2f}x",
                 best[0].label if best else "",
             ]

@@ -31,6 +31,9 @@ class Kernel(Protocol):
         Returns one short phrase that says what was chosen and why, for the report.
         """
 
+    def __hash__(self) -> int:
+        """As frozen dataclasses have it."""
+
 
 @dataclass(frozen=True)
 class LibraryKernel:

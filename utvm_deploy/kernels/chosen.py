@@ -2,6 +2,8 @@
 
 tile=PxC     a register tile of P pixels (or rows) by C channels, where the kernel has tiles
 unroll=N     the innermost loop of every loop nest does N elements before it asks for its end
+
+or, with ``sketch`` and ``decisions``, by a schedule of the template-free space.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from utvm_deploy.kernels.call import Kernel, KernelCall, LibraryKernel
 from utvm_deploy.kernels.conv2d import Conv2D
 from utvm_deploy.kernels.fully_connected import Dense
 from utvm_deploy.kernels.pool import Pool2D
+from utvm_deploy.kernels.template_free import DECISIONS, SKETCH, traced
 from utvm_deploy.kernels.tiling import Tile, tiles
 
 TILE, UNROLL = "tile", "unroll"
@@ -58,6 +61,8 @@ def chosen_call(call: KernelCall, candidate: Candidate) -> KernelCall:
     """The generic call as the candidate wants it; UnsupportedOperator if it does not fit."""
     kernel = call.kernel
     assert not isinstance(kernel, LibraryKernel)
+    if candidate.choice(SKETCH) is not None:
+        return replace(call, kernel=_traced(kernel, candidate))
     tile, unroll = candidate.choice(TILE), candidate.choice(UNROLL)
     unknown = sorted({name for name, _ in candidate.choices} - {TILE, UNROLL})
     if unknown:
@@ -72,6 +77,14 @@ def chosen_call(call: KernelCall, candidate: Candidate) -> KernelCall:
             raise UnsupportedOperator(f"generic kernel {kernel.name} is not unrolled by {unroll}")
         kernel = Unrolled(kernel, unroll)
     return replace(call, kernel=kernel)
+
+
+def _traced(kernel: Kernel, candidate: Candidate) -> Kernel:
+    unknown = sorted({name for name, _ in candidate.choices} - {SKETCH, DECISIONS})
+    found = f"{unknown[0]} is no choice beside a sketch" if unknown else traced(kernel, candidate)
+    if isinstance(found, str):
+        raise UnsupportedOperator(f"no template-free kernel {kernel.name}: {found}")
+    return found
 
 
 def generic_space(call: KernelCall) -> tuple[Candidate, ...]:

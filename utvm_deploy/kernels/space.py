@@ -6,15 +6,17 @@ would choose by itself first. A kind without a function has that one candidate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from utvm_deploy.candidate import GENERIC, Candidate
 from utvm_deploy.errors import UnsupportedOperator
 from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.call import Kernel, LibraryKernel
 from utvm_deploy.kernels.chosen import generic_space
 from utvm_deploy.kernels.dsp.space import DSP_SPACES
 from utvm_deploy.kernels.lowering import families_for, lower
 from utvm_deploy.kernels.mve.space import MVE_SPACES
+from utvm_deploy.kernels.template_free import sketches
 from utvm_deploy.kernels.thumb.space import THUMB_SPACES
 
 # A row of one family.
@@ -43,6 +45,15 @@ def space(graph: Graph, operator: Operator, core: str) -> tuple[Candidate, ...]:
         if candidates and _has_kernel(graph, operator, core, family):
             found.extend(candidates)
     return tuple(dict.fromkeys(found))
+
+
+def free_kernel(graph: Graph, operator: Operator, candidates: Sequence[Candidate]) -> Kernel | None:
+    """What to search without a template, beside its ``candidates``; None where a family has one."""
+    if any(candidate.family != GENERIC for candidate in candidates):
+        return None
+    kernel = lower(graph, operator).kernel
+    assert not isinstance(kernel, LibraryKernel)
+    return kernel if sketches(kernel) else None
 
 
 def _has_kernel(graph: Graph, operator: Operator, core: str, family: str) -> bool:

@@ -1,7 +1,8 @@
 """Which candidates to try next: where most time could be won, near what is known to be good.
 
 Small spaces are tried whole as far as trials go; in large ones a new candidate is mostly one that
-differs least from the best ones, now and then any. Nothing here runs anything.
+differs least from the best ones, now and then any. Kernels without a template have a space without
+end beside what is listed: there another search proposes. Nothing here runs anything.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from utvm_deploy.candidate import Candidate
 from utvm_deploy.records import Measurement
@@ -23,6 +25,18 @@ EXPLORE = 0.25
 #: New candidates resemble one of so many.
 PARENTS = 3
 _OTHER_FAMILY = 100
+#: How often a trial goes to what is listed while there are proposals, too.
+LISTED = 0.3
+
+
+class Proposer(Protocol):
+    """A search in a space that cannot be listed."""
+
+    def propose(self) -> list[Candidate]:
+        """Some that were not proposed before; none if there are no more."""
+
+    def learn(self, candidate: Candidate, measurement: Measurement) -> None:
+        """What a candidate took, whether it was proposed here or not."""
 
 
 @dataclass(eq=False)
@@ -36,12 +50,17 @@ class KernelState:
     # Worth a try before others: what won for similar shapes.
     hints: list[Candidate] = field(default_factory=list)
     trials_in_vain: int = 0
+    # None where everything is listed, or nothing more is found.
+    free: Proposer | None = None
+    proposed: list[Candidate] = field(default_factory=list)
 
     def add(self, candidate: Candidate, measurement: Measurement) -> None:
         """A result."""
         before = self.best
         self.pending.discard(candidate)
         self.measured[candidate] = measurement
+        if self.free is not None:
+            self.free.learn(candidate, measurement)
         if not measurement.is_ok or (before and before[1] <= measurement.ticks_min):
             self.trials_in_vain += 1
         else:
@@ -69,8 +88,24 @@ class KernelState:
         return default / best[1] if best and default and best[1] else 1.0
 
     def untried(self) -> list[Candidate]:
-        """In the order of the space."""
-        return [c for c in self.work.candidates if c not in self.measured and c not in self.pending]
+        """In the order of the space, and what was proposed beside it."""
+        known = (*self.work.candidates, *self.hints, *self.proposed)
+        return [c for c in dict.fromkeys(known) if c not in self.measured and c not in self.pending]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is, or may be, something left to try."""
+        return self.free is not None or bool(self.untried())
+
+    def refill(self) -> None:
+        """Ask for proposals if none are left."""
+        open_ones = [c for c in self.proposed if c not in self.measured and c not in self.pending]
+        if self.free is None or open_ones:
+            return
+        found = self.free.propose()
+        self.proposed = [c for c in found if c not in self.measured and c not in self.pending]
+        if not found:
+            self.free = None
 
     def hope(self, total: float) -> float:
         """Ticks that the next trial may win; ``total`` stands for what is not known yet."""
@@ -95,22 +130,36 @@ class Search:
         """
         batch: list[tuple[KernelState, Candidate]] = []
         while len(batch) < count:
-            open_states = [(state, state.untried()) for state in self.states]
-            open_states = [(state, untried) for state, untried in open_states if untried]
+            open_states = [state for state in self.states if state.is_open]
             if not open_states:
                 break
             total = sum(s.work.layers * s.best[1] for s in self.states if s.best) or 1.0
-            state, untried = max(open_states, key=lambda one: one[0].hope(total))
-            for _ in range(min(in_a_row, len(untried), count - len(batch))):
-                candidate = self._pick(state, state.untried())
+            state = max(open_states, key=lambda one: one.hope(total))
+            for _ in range(min(in_a_row, count - len(batch))):
+                candidate = self._pick(state)
+                if candidate is None:
+                    break
                 state.pending.add(candidate)
                 batch.append((state, candidate))
         return batch
 
-    def _pick(self, state: KernelState, untried: Sequence[Candidate]) -> Candidate:
+    def _pick(self, state: KernelState) -> Candidate | None:
+        untried = state.untried()
         for wanted in (state.work.default, *_first_of_families(state), *state.hints):
             if wanted in untried:
                 return wanted
+        if state.free is not None:
+            listed = [c for c in state.work.candidates if c in untried]
+            if listed and self._random.random() < LISTED:
+                return self._near_best(state, listed)
+            state.refill()
+            proposed = [c for c in state.proposed if c in state.untried()]
+            if proposed:
+                return proposed[0]
+            untried = listed
+        return self._near_best(state, untried) if untried else None
+
+    def _near_best(self, state: KernelState, untried: Sequence[Candidate]) -> Candidate:
         ranked = sorted(
             ((m.ticks_min, i, c) for i, (c, m) in enumerate(state.measured.items()) if m.is_ok),
         )

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from utvm_deploy import __version__
 from utvm_deploy.board import Board
@@ -23,6 +24,7 @@ from utvm_deploy.project.build import build_image, compiler_version
 from utvm_deploy.project.fit import with_larger_stack
 from utvm_deploy.records import Measurement, Record, Records, RecordsFile, Setting, now
 from utvm_deploy.tune.build import FLAGS, Builder, Built
+from utvm_deploy.tune.evolution import Evolution
 from utvm_deploy.tune.inputs import Job
 from utvm_deploy.tune.measure import Measurer
 from utvm_deploy.tune.search import KernelState, Search
@@ -160,7 +162,7 @@ class _Loop:
         self._until = None if minutes is None else self._begin + 60 * minutes
         self._watch = watch
         self._known = Records([*file.records, *shipped_records(setting.core)])
-        self._states = tuple(self._state(work) for work in works)
+        self._states = tuple(self._state(work, seed) for work in works)
         self._search = Search(self._states, seed)
         self._trials_before = self._trials
         self._started = self._trials
@@ -168,15 +170,15 @@ class _Loop:
         # Whose right output is known, or about to be.
         self._referenced: set[Work] = set()
 
-    def _state(self, work: Work) -> KernelState:
-        state = KernelState(work)
+    def _state(self, work: Work, seed: int) -> KernelState:
+        free = None if work.free is None else Evolution(work.free, seed)
+        state = KernelState(work, free=free)
         for record in self._file.records.of(work.kernel, self._setting):
             state.add(record.candidate, record.measurement)
-        known = set(work.candidates)
         # What other compilers and versions, what ships with us, and what similar shapes found.
         chosen = self._known.choices(work.kernel, self._setting.core, self._setting)
-        hints = dict.fromkeys(c for c, _ in chosen if c in known and c not in state.measured)
-        state.hints = list(hints)[:HINTS]
+        hints = dict.fromkeys(c for c, _ in chosen if c not in state.measured)
+        state.hints = list(islice((c for c in hints if work.admits(c)), HINTS))
         return state
 
     @property
@@ -188,8 +190,9 @@ class _Loop:
         seconds = time.monotonic() - self._begin
         done = self._trials
         new = done - self._trials_before
-        open_trials = sum(len(s.untried()) + len(s.pending) for s in self._states)
-        left = min(max(self._wanted - done, 0), open_trials)
+        left = max(self._wanted - done, 0)
+        if all(state.free is None for state in self._states):
+            left = min(left, sum(len(s.untried()) + len(s.pending) for s in self._states))
         ahead = left * seconds / new if new else None
         if self._until is not None:
             limit = max(self._until - time.monotonic(), 0.0)
@@ -242,7 +245,7 @@ class _Loop:
         return (
             not is_late
             and self._started < self._wanted
-            and any(state.untried() for state in self._states)
+            and any(state.is_open for state in self._states)
         )
 
     def _next_batch(self) -> list[tuple[KernelState, Candidate]]:

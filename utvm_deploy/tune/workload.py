@@ -9,9 +9,14 @@ from utvm_deploy.candidate import Candidate
 from utvm_deploy.compiler.plan import is_view
 from utvm_deploy.errors import TuneError
 from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.call import Kernel
 from utvm_deploy.kernels.identity import identity_of
-from utvm_deploy.kernels.space import space
+from utvm_deploy.kernels.space import free_kernel, space
+from utvm_deploy.kernels.template_free import Traced, traced
 from utvm_deploy.records import KernelIdentity
+
+#: Trials that a template-free space is worth where nobody says how many.
+FREE_TRIALS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,11 +28,24 @@ class Work:
     operator: Operator = field(repr=False)
     candidates: tuple[Candidate, ...] = field(repr=False)  # the default first
     layers: int  # how many layers of all models need it
+    # What is searched without a template, too.
+    free: Kernel | None = field(default=None, repr=False)
 
     @property
     def default(self) -> Candidate:
         """What the best family chooses by itself."""
         return self.candidates[0]
+
+    @property
+    def trials(self) -> int:
+        """How many trials it is worth, as far as can be told beforehand."""
+        return len(self.candidates) + (FREE_TRIALS if self.free is not None else 0)
+
+    def admits(self, candidate: Candidate) -> bool:
+        """Whether the candidate is in the kernel's space."""
+        if candidate in self.candidates:
+            return True
+        return self.free is not None and isinstance(traced(self.free, candidate), Traced)
 
 
 def workload(graphs: Sequence[Graph], core: str) -> tuple[Work, ...]:
@@ -43,7 +61,8 @@ def workload(graphs: Sequence[Graph], core: str) -> tuple[Work, ...]:
                 found[kernel.key] = replace(work, layers=work.layers + 1)
             else:
                 candidates = space(graph, operator, core)
-                found[kernel.key] = Work(kernel, graph, operator, candidates, 1)
+                free = free_kernel(graph, operator, candidates)
+                found[kernel.key] = Work(kernel, graph, operator, candidates, 1, free)
     if not found:
         raise TuneError("the model has no kernel to tune; all of its operators only rename data")
     return tuple(found.values())
