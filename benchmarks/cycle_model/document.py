@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from utvm_deploy.cores.timing import Need, Result, Row, Slot, Timing
+from utvm_deploy.cores.timing_m3 import CORTEX_M3
 from utvm_deploy.cores.timing_m4 import CORTEX_M4
 from utvm_deploy.cores.timing_m7 import CORTEX_M7
 
@@ -40,10 +41,10 @@ def _needs(row: Row) -> str:
     return ", ".join(told)
 
 
-def _rows(timing: Timing) -> Iterable[str]:
+def _rows(rows: Iterable[Row]) -> Iterable[str]:
     yield "| class | slot | units | cycles | needs | result | source |"
     yield "|---|---|---|---|---|---|---|"
-    for row in timing.rows:
+    for row in rows:
         units = ", ".join(unit.name.lower() for unit in row.units)
         result = row.result.name.lower()
         if row.early is not None:
@@ -89,7 +90,7 @@ def generated() -> str:
     lines = [
         "### Cortex-M7: classes of instructions",
         "",
-        *_rows(CORTEX_M7),
+        *_rows(CORTEX_M7.rows),
         "",
         "### Cortex-M7: cycles from a result to who needs it",
         "",
@@ -103,13 +104,17 @@ def generated() -> str:
         "",
         *_numbers(CORTEX_M7),
         "",
-        "### Cortex-M4 and M3: classes of instructions",
+        "### Cortex-M4: classes of instructions",
         "",
-        *_rows(CORTEX_M4),
+        *_rows(CORTEX_M4.rows),
         "",
-        "### Cortex-M4 and M3: the rest",
+        "### Cortex-M4: the rest",
         "",
         *_numbers(CORTEX_M4),
+        "",
+        "### Cortex-M3: what differs from the M4",
+        "",
+        *_rows(row for row in CORTEX_M3.rows if row != CORTEX_M4.row(row.kind)),
         "",
     ]
     return "\n".join(lines)

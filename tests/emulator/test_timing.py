@@ -9,14 +9,16 @@ from pathlib import Path
 import pytest
 
 from utvm_deploy.cores.timing import ASSUMED, Kind, Need, Result, Timing
+from utvm_deploy.cores.timing_m3 import CORTEX_M3
 from utvm_deploy.cores.timing_m4 import CORTEX_M4
 from utvm_deploy.cores.timing_m7 import CORTEX_M7
+from utvm_deploy.cores.timings import TIMINGS
 from utvm_deploy.emulator.counters import FIRST_MIX, MIX_GROUPS, NAMES
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("timing", [CORTEX_M7, CORTEX_M4], ids=lambda timing: timing.core)
+@pytest.mark.parametrize("timing", TIMINGS.values(), ids=lambda timing: timing.core)
 def test_every_class_has_one_row_with_a_source(timing: Timing) -> None:
     assert sorted(row.kind for row in timing.rows) == sorted(Kind)
     assert all(row.source for row in timing.rows)
@@ -43,6 +45,12 @@ def test_the_pipeline_of_the_cortex_m7() -> None:
 
 def test_the_cortex_m4_issues_one_at_a_time() -> None:
     assert not any(CORTEX_M4.can_pair(older, younger) for older in Kind for younger in Kind)
+
+
+def test_only_the_multiplier_of_the_cortex_m3_is_slower() -> None:
+    pairs = zip(CORTEX_M3.rows, CORTEX_M4.rows, strict=True)
+    slower = {m3.kind: m3.cycles - m4.cycles for m3, m4 in pairs if m3 != m4}
+    assert slower == {Kind.MULTIPLY_ADD: 1, Kind.MULTIPLY_LONG: 4, Kind.MULTIPLY_ADD_LONG: 6}
 
 
 def test_counters_have_one_order() -> None:

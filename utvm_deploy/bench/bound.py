@@ -2,10 +2,10 @@
 
 With the numbers of the timing table (cores/timing*.py) and of the board file:
 
-    multiply = MACs / (MACs an instruction does * multiplications a cycle)
+    multiply = MACs / MACs an instruction does * cycles of MLA / multiplications a cycle
     load     = ceil((input bytes + weight bytes) / 4) / loads a cycle
     store    = ceil(output bytes / 4) / stores a cycle
-    issue    = (multiplications + loads + stores, as instructions) / instructions a cycle
+    issue    = (multiplications (as cycles) + loads + stores) / instructions a cycle
     core     = the largest of the four
     memory   = core + miss cycles * weight lines that the data cache cannot have kept
 
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from utvm_deploy.board import Board
 from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.cores.timing import Timing, Unit
+from utvm_deploy.cores.timing import Kind, Timing, Unit
 from utvm_deploy.cores.timings import TIMINGS
 from utvm_deploy.emulator import CycleModel
 from utvm_deploy.graph.model import Graph, Operator
@@ -79,7 +79,7 @@ def bound(
     output_bytes: int,
 ) -> Bound:
     """The formula above."""
-    multiplications = _ceil(macs, macs_each)
+    multiplications = _ceil(macs, macs_each) * timing.row(Kind.MULTIPLY_ADD).cycles
     loads = _ceil(input_bytes + weight_bytes, WORD_BYTES)
     stores = _ceil(output_bytes, WORD_BYTES)
     # A core that issues one instruction a cycle has one of each unit, whatever its table says.

@@ -1,8 +1,9 @@
 """The form of a core's instruction timing table: what a row says, and what follows from the rows.
 
-The tables themselves are ``timing_m7.py`` and ``timing_m4.py``: data, each row with its source.
-They have two readers: the cycle model (its C tables are generated from them) and the generators
-of assembly kernels, which order instructions by the same rules. Nothing here knows an emulator.
+The tables themselves are ``timing_m7.py``, ``timing_m4.py`` and ``timing_m3.py``: data, each row
+with its source. They have two readers: the cycle model (its C tables are generated from them) and
+the generators of assembly kernels, which order instructions by the same rules. Nothing here knows
+an emulator.
 
 An instruction issues in cycle t. A result of kind R can be consumed by need N of an instruction
 that issues in cycle t + latency[R, N] or later; 0 means in the same cycle, as the younger of two.
@@ -40,8 +41,8 @@ class Kind(IntEnum):
     PACK_TOP = 16  # pkhtb
     SATURATE = 17
     SIMD = 18  # parallel add and subtract, qadd, sel, clz
-    MULTIPLY = 19  # no accumulator; also the long ones
-    MULTIPLY_ADD = 20  # with accumulator; also the long ones
+    MULTIPLY = 19  # no accumulator
+    MULTIPLY_ADD = 20  # with accumulator
     DIVIDE = 21
     LOAD_WORD = 22
     LOAD_PART = 23  # byte or halfword
@@ -83,6 +84,8 @@ class Kind(IntEnum):
     FP64_MULTIPLY = 59
     FP64_FUSED = 60
     FP64_DIVIDE = 61
+    MULTIPLY_LONG = 62  # a product of two words, no accumulator
+    MULTIPLY_ADD_LONG = 63
 
 
 class Result(IntEnum):

@@ -21,7 +21,7 @@ from utvm_deploy.cores.timing import (
 from utvm_deploy.cores.timing_m7_rows import JNK, LLVM, QUIN, ROWS, TRM
 
 _INLINE = (Kind.SHIFTED_OPERAND, Kind.SHIFTED_CONSTANT)
-_MACS = (Kind.MULTIPLY, Kind.MULTIPLY_ADD)
+_MACS = (Kind.MULTIPLY, Kind.MULTIPLY_ADD, Kind.MULTIPLY_LONG, Kind.MULTIPLY_ADD_LONG)
 _LOADS = (Kind.LOAD_WORD, Kind.LOAD_PART, Kind.FP_LOAD, Kind.PRELOAD)
 _STORES = (Kind.STORE_WORD, Kind.STORE_PART, Kind.FP_STORE)
 

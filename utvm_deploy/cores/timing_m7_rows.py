@@ -96,21 +96,28 @@ ROWS = (
         Slot.OLDER,
     ),
     Row(Kind.SIMD, (Unit.ALU, Unit.SIMD), f"{JNK}, bitfield and DSP", Slot.OLDER),
-    Row(
-        Kind.MULTIPLY,
-        (Unit.MAC,),
-        f"{JNK}, multiplication; {QUIN}: latency 2",
-        result=Result.PRODUCT,
-        first=Need.FACTOR,
-        second=Need.FACTOR,
+    *(
+        Row(
+            kind,
+            (Unit.MAC,),
+            f"{JNK}, multiplication; {QUIN}: latency 2",
+            result=Result.PRODUCT,
+            first=Need.FACTOR,
+            second=Need.FACTOR,
+        )
+        for kind in (Kind.MULTIPLY, Kind.MULTIPLY_LONG)
     ),
-    Row(
-        Kind.MULTIPLY_ADD,
-        (Unit.MAC,),
-        f"{JNK}, multiplication: accumulator chains every cycle; {QUIN}: latency 1 from the addend",
-        result=Result.PRODUCT,
-        first=Need.FACTOR,
-        second=Need.FACTOR,
+    *(
+        Row(
+            kind,
+            (Unit.MAC,),
+            f"{JNK}, multiplication: accumulator chains every cycle; {QUIN}: latency 1 "
+            "from the addend",
+            result=Result.PRODUCT,
+            first=Need.FACTOR,
+            second=Need.FACTOR,
+        )
+        for kind in (Kind.MULTIPLY_ADD, Kind.MULTIPLY_ADD_LONG)
     ),
     Row(
         Kind.DIVIDE,

@@ -38,7 +38,13 @@ MIX_GROUPS: dict[str, tuple[Kind, ...]] = {
         Kind.FP_STORE_DOUBLE,
         Kind.FP_STORE_MULTIPLE,
     ),
-    "mix_multiply": (Kind.MULTIPLY, Kind.MULTIPLY_ADD, Kind.DIVIDE),
+    "mix_multiply": (
+        Kind.MULTIPLY,
+        Kind.MULTIPLY_ADD,
+        Kind.MULTIPLY_LONG,
+        Kind.MULTIPLY_ADD_LONG,
+        Kind.DIVIDE,
+    ),
     "mix_dsp": (
         Kind.EXTEND,
         Kind.EXTEND_ADD,

@@ -78,9 +78,9 @@ static void long_multiply(struct instruction *i, unsigned op, unsigned variant, 
     if (divides) {
         compute(i, KIND_DIVIDE, n, m, high); // Rd stands where RdHi does
     } else if (multiplies) {
-        compute(i, KIND_MULTIPLY, n, m, low | high);
+        compute(i, KIND_MULTIPLY_LONG, n, m, low | high);
     } else if (adds) {
-        compute(i, KIND_MULTIPLY_ADD, n, m, low | high);
+        compute(i, KIND_MULTIPLY_ADD_LONG, n, m, low | high);
         i->accumulator = low | high;
     }
 }

@@ -136,7 +136,7 @@ def multiply_long(low: str, high: str, left: str, right: str) -> Instruction:
     """smlal: adds to what the pair holds."""
     return Instruction(
         f"smlal {low}, {high}, {left}, {right}",
-        Kind.MULTIPLY_ADD,
+        Kind.MULTIPLY_ADD_LONG,
         first=(left,),
         second=(right,),
         accumulator=(low, high),

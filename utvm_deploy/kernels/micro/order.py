@@ -11,17 +11,18 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from utvm_deploy.cores.timing import Kind, Need, Result, Slot, Timing
-from utvm_deploy.cores.timing_m4 import CORTEX_M4
 from utvm_deploy.cores.timing_m7 import CORTEX_M7
+from utvm_deploy.cores.timings import TIMINGS
 from utvm_deploy.kernels.micro.assembly import Instruction
 
 _LOADS = (Kind.LOAD_WORD, Kind.LOAD_PART)
-_SINGLE, _DUAL = CORTEX_M4, CORTEX_M7
+#: Cores whose timing is not known -> the one most like each; the Cortex-M7 for all others.
+_LIKE = {"cortex-m33": "cortex-m4"}
 
 
 def timing_of(core: str) -> Timing:
     """The timing that orders code for a core: its own, or that of the one most like it."""
-    return _SINGLE if core in ("cortex-m4", "cortex-m33") else _DUAL
+    return TIMINGS.get(_LIKE.get(core, core), CORTEX_M7)
 
 
 class _Table:
@@ -42,7 +43,7 @@ class _Table:
 
 @lru_cache(maxsize=8)
 def _table(core: str) -> _Table:
-    return _Table({t.core: t for t in (_SINGLE, _DUAL)}[core])
+    return _Table(TIMINGS[core])
 
 
 @dataclass

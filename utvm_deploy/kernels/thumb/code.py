@@ -23,7 +23,7 @@ def scaled(
     """Requantization to int8 in place: what ``utvm_scale`` computes, from SMULL's two words."""
     product = Instruction(
         f"smull {low}, {high}, {low}, {multiplier}",
-        Kind.MULTIPLY,
+        Kind.MULTIPLY_LONG,
         first=(low,),
         second=(multiplier,),
         writes=(low, high),

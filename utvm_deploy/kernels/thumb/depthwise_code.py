@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from utvm_deploy.cores.timing_m4 import CORTEX_M4
+from utvm_deploy.cores.timing_m3 import CORTEX_M3
 from utvm_deploy.kernels.micro.assembly import Instruction, add, load, multiply_add
 from utvm_deploy.kernels.micro.routine import Routine, naked_function
 from utvm_deploy.kernels.micro.source import family_text
@@ -120,7 +120,7 @@ class _Writer:
 
     def __init__(self, taps: Taps) -> None:
         self.taps = taps
-        self.routine = Routine(CORTEX_M4)
+        self.routine = Routine(CORTEX_M3)
 
     def lines(self) -> list[str]:
         r, taps = self.routine, self.taps

@@ -24,7 +24,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from utvm_deploy.cores.timing_m4 import CORTEX_M4
+from utvm_deploy.cores.timing_m3 import CORTEX_M3
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.micro.assembly import Instruction, load, multiply_add
 from utvm_deploy.kernels.micro.order import cycles as cycles_of
@@ -127,8 +127,8 @@ def _tile_cost(tile: Tile, pixels: int, depth: int) -> int:
     steps, rest = divmod(depth, tile.step)
     for step, turns in ((tile.step, steps), (1, rest)):
         if turns:
-            code = ordered(loop_code(tile, pixels, step), CORTEX_M4, is_loop=True)
-            cycles += turns * (cycles_of(code, CORTEX_M4) + _TURN_CYCLES)
+            code = ordered(loop_code(tile, pixels, step), CORTEX_M3, is_loop=True)
+            cycles += turns * (cycles_of(code, CORTEX_M3) + _TURN_CYCLES)
     return cycles
 
 
@@ -208,7 +208,7 @@ class _Writer:
 
     def __init__(self, tile: Tile) -> None:
         self.tile = tile
-        self.routine = Routine(CORTEX_M4)
+        self.routine = Routine(CORTEX_M3)
         self.pointers, self.sums, _ = _registers(tile)
 
     def lines(self) -> list[str]:
