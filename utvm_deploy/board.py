@@ -135,7 +135,10 @@ def with_template(board: Board, template: str | None) -> Board:
 
 
 def _as_zephyr(board: Board) -> Board:
-    """Where Zephyr rules: its device tree places data, and the monitor is the only link."""
+    """Where Zephyr rules: its device tree places data, and the monitor is the only link.
+
+    Of what we call data, the stack of tasks is what models see.
+    """
     zephyr = board.project.zephyr
     if board.template != "zephyr" or zephyr is None:
         return board
@@ -147,7 +150,7 @@ def _as_zephyr(board: Board) -> Board:
         )
     return replace(
         board,
-        project=replace(board.project, vectors=None, data=None),
+        project=replace(board.project, vectors=None, data=zephyr.stack),
         link=replace(board.link, kinds=(MONITOR_LINK,)),
         emulator=emulator,
     )
@@ -324,7 +327,7 @@ def _read_project(table: Table, cpu: Cpu, memory: tuple[Region, ...], link: Link
         vectors=vectors,
         data=data,
         through_alias=_read_through_alias(table, memory),
-        zephyr=_read_zephyr(table) if "zephyr" in templates else None,
+        zephyr=_read_zephyr(table, memory) if "zephyr" in templates else None,
         uart=uart,
         timer=timer,
         clock=clock,
@@ -343,15 +346,18 @@ def _read_through_alias(table: Table, memory: tuple[Region, ...]) -> tuple[str, 
     return chosen
 
 
-def _read_zephyr(table: Table) -> Zephyr:
+def _read_zephyr(table: Table, memory: tuple[Region, ...]) -> Zephyr:
     if not table.has("zephyr_board"):
         raise table.error("zephyr_board", "missing key; the zephyr template needs it")
     board = table.text("zephyr_board")
     if not table.has("zephyr"):
         return Zephyr(board)
     own = table.table("zephyr")
+    coupled = [region.name for region in memory if region.kind == "tcm"]
     zephyr = Zephyr(
         board=board,
+        other_names=_strings(own, "other_names"),
+        stack=own.text("stack", coupled) if own.has("stack") else None,
         config=_strings(own, "config"),
         overlay=_strings(own, "overlay"),
         workspace_bytes=_optional(own, "workspace_bytes", minimum=1),

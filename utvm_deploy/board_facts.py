@@ -102,6 +102,9 @@ class Zephyr:
     """How Zephyr applications for the board are made."""
 
     board: str  # its name there, such as "mps2/an521/cpu0"
+    other_names: tuple[str, ...] = ()  # what other releases call it
+    # The region that the device tree chooses as zephyr,dtcm, if the tasks' stack is to lie there.
+    stack: str | None = None
     config: tuple[str, ...] = ()  # lines of Kconfig that this board needs
     overlay: tuple[str, ...] = ()  # lines of device tree, such as the choice of utvm,workspace
     workspace_bytes: int | None = None  # None: what the largest RAM leaves over

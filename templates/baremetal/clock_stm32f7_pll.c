@@ -32,9 +32,24 @@ _Static_assert(BOARD_CLOCK_PLL_P % 2u == 0u, "the PLL divides by 2, 4, 6 or 8");
 // Prescaler code: 0 for 1, 4 for 2, 5 for 4, 6 for 8, 7 for 16.
 #define PRESCALER(d) ((d) == 1u ? 0u : (uint32_t)__builtin_ctz(d) + 3u)
 
-static void wait_until(volatile uint32_t *reg, uint32_t mask, uint32_t value) {
-    while ((*reg & mask) != value) {
+// A third of a second or more at the 16 MHz that the core wakes up with; oscillators take
+// milliseconds.
+#define MAX_READS 1000000u
+
+// Where a debugger finds a core whose clock never came.
+__attribute__((noinline)) static void clock_did_not_start(void) {
+    for (;;) {
+        barrier();
     }
+}
+
+static void wait_until(volatile uint32_t *reg, uint32_t mask, uint32_t value) {
+    for (uint32_t i = 0; i < MAX_READS; i++) {
+        if ((*reg & mask) == value) {
+            return;
+        }
+    }
+    clock_did_not_start();
 }
 
 void clock_start(void) {

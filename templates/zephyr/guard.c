@@ -5,6 +5,7 @@
 
 #include <zephyr/fatal.h>
 #include <zephyr/kernel.h>
+#include <zephyr/linker/section_tags.h>
 #include <zephyr/sys/reboot.h>
 #ifdef CONFIG_CPU_CORTEX_M
 #include <cmsis_core.h>
@@ -23,7 +24,13 @@
 #define TASK_OPTIONS 0
 #endif
 
-static K_THREAD_STACK_DEFINE(task_stack, CONFIG_UTVM_TASK_STACK_BYTES + UTVM_MODEL_STACK_BYTES);
+#define STACK_BYTES (CONFIG_UTVM_TASK_STACK_BYTES + UTVM_MODEL_STACK_BYTES)
+#if UTVM_USE_DTCM && DT_HAS_CHOSEN(zephyr_dtcm)
+// Beside the core: rows and sums that a kernel keeps on the stack cost no wait states there.
+static Z_KERNEL_STACK_DEFINE_IN(task_stack, STACK_BYTES, __dtcm_noinit_section);
+#else
+static K_KERNEL_STACK_DEFINE(task_stack, STACK_BYTES);
+#endif
 static struct k_thread task_thread;
 static K_SEM_DEFINE(begun, 0, 1);
 static K_SEM_DEFINE(ended, 0, 1);
@@ -49,7 +56,7 @@ static void run_tasks(void *a, void *b, void *c) {
 }
 
 void guard_start(void) {
-    (void)k_thread_create(&task_thread, task_stack, K_THREAD_STACK_SIZEOF(task_stack), run_tasks,
+    (void)k_thread_create(&task_thread, task_stack, K_KERNEL_STACK_SIZEOF(task_stack), run_tasks,
                           NULL, NULL, NULL, TASK_PRIORITY, TASK_OPTIONS, K_NO_WAIT);
 }
 

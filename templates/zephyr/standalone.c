@@ -3,7 +3,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
+#include <zephyr/devicetree.h>
 #include <zephyr/kernel.h>
+#include <zephyr/linker/section_tags.h>
 #include <zephyr/sys/printk.h>
 
 #include "app_config.h"
@@ -12,9 +14,19 @@
 #if UTVM_HAS_MODEL
 #include UTVM_MODEL_HEADER
 
-static uint8_t arena[UTVM_MODEL_ARENA_BYTES] __aligned(UTVM_MODEL_ARENA_ALIGNMENT);
+// Beside the core where it fits, else in the kernel's RAM.
+#if UTVM_USE_DTCM && DT_HAS_CHOSEN(zephyr_dtcm)
+#if UTVM_MODEL_ARENA_BYTES <= DT_REG_SIZE(DT_CHOSEN(zephyr_dtcm))
+#define ARENA_SECTION __dtcm_noinit_section
+#endif
+#endif
+#ifndef ARENA_SECTION
+#define ARENA_SECTION
+#endif
+static ARENA_SECTION uint8_t arena[UTVM_MODEL_ARENA_BYTES] __aligned(UTVM_MODEL_ARENA_ALIGNMENT);
 
 int main(void) {
+    UTVM_MODEL_RESET(arena);
     for (uint32_t i = 0; i < UTVM_MODEL_INPUT_BYTES; i++) {
         arena[UTVM_MODEL_INPUT_OFFSET + i] = (uint8_t)(i * 37u);
     }

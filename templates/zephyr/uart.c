@@ -11,6 +11,7 @@
 #include <zephyr/kernel.h>
 #include <zephyr/sys/ring_buffer.h>
 
+#include "app_config.h"
 #include "port.h"
 
 #if DT_HAS_CHOSEN(utvm_uart)
@@ -84,11 +85,26 @@ static void handle(const struct device *dev, void *user) {
     }
 }
 
+// The speed that the host uses, where it is not the device tree's and where the
+// driver can set it: that of an emulated UART need not.
+static int set_speed(void) {
+    struct uart_config config;
+    int err = uart_config_get(uart, &config);
+    if (err == 0 && config.baudrate != UTVM_UART_BAUD) {
+        config.baudrate = UTVM_UART_BAUD;
+        err = uart_configure(uart, &config);
+    }
+    return err == -ENOSYS || err == -ENOTSUP ? 0 : err;
+}
+
 int uart_start(void) {
     if (!device_is_ready(uart)) {
         return -ENODEV;
     }
-    const int err = uart_irq_callback_user_data_set(uart, handle, NULL);
+    int err = set_speed();
+    if (err == 0) {
+        err = uart_irq_callback_user_data_set(uart, handle, NULL);
+    }
     if (err == 0) {
         uart_irq_rx_enable(uart);
     }

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fake_library import build_library
 
-from utvm_deploy.board import load_board
+from utvm_deploy.board import load_board, with_template
 from utvm_deploy.errors import BuildError
 from utvm_deploy.project import find_cmsis_nn
 from utvm_deploy.project.static_library import read_static_library
@@ -50,6 +50,18 @@ def refusal(directory: Path, board: str = "mps2_an500", library: Path | None = N
     with pytest.raises(BuildError) as caught:
         find_cmsis_nn(directory, load_board(board), library)
     return str(caught.value)
+
+
+def test_zephyr_builds_the_library_itself(tmp_path: Path) -> None:
+    for name in ("Include/arm_nnfunctions.h", "Source/add.c"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("// made up")
+    board = with_template(load_board("mps3_an547"), "zephyr")
+    found = find_cmsis_nn(tmp_path, board)
+    assert found.library == "" and found.has_mve and "cortex-m55" in found.built_with
+    (tmp_path / "Source/add.c").write_text("// another revision")
+    assert find_cmsis_nn(tmp_path, board).digest != found.digest
+    assert "holds CMSIS-NN's headers but no libcmsis-nn.a" in refusal(tmp_path, "mps3_an547")
 
 
 def test_absent(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from utvm_deploy.device import INSTRUCTIONS, Device
 from utvm_deploy.errors import CompileError
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.project import build_image, check_fits
-from utvm_deploy.project.fit import RUNTIME_RAM_BYTES, check_image_fits
+from utvm_deploy.project.fit import arena_room, check_image_fits
 
 #: The emulated board with the least RAM, so that filling it takes a moment only.
 SMALL_BOARD = "netduinoplus2"
@@ -143,7 +143,7 @@ def filling(elements: int, board: Board, folder: Path) -> CompiledModel:
 
 def test_a_model_that_fills_the_ram_and_one_byte_more(tmp_path: Path) -> None:
     board = load_board(SMALL_BOARD)
-    room = board.main_ram.size - board.project.stack_bytes - RUNTIME_RAM_BYTES
+    room = arena_room(board)
     compiled = filling(room, board, tmp_path)
     check_fits(compiled, board)
     with pytest.raises(CompileError) as caught:
@@ -156,7 +156,7 @@ def test_a_model_that_fills_the_ram_and_one_byte_more(tmp_path: Path) -> None:
 @pytest.mark.emulator
 def test_a_model_that_fills_the_ram_runs(tmp_path: Path) -> None:
     board = load_board(SMALL_BOARD)
-    room = board.main_ram.size - board.project.stack_bytes - RUNTIME_RAM_BYTES
+    room = arena_room(board)
     compiled = filling(room, board, tmp_path)
     path = tmp_path / "filling.tflite"
     with connected(SMALL_BOARD) as device:

@@ -139,6 +139,44 @@ def test_what_one_board_needs_stands_where_zephyr_looks() -> None:
     assert "boards/mps2_an521_cpu0.conf" in files_of("mps2_an521")
 
 
+def test_a_board_that_was_renamed_has_its_files_under_both_names(tree: Path) -> None:
+    files = files_of("mps3_an547")
+    for kind in ("conf", "overlay"):
+        first, second = (
+            files[f"boards/{name}.{kind}"] for name in ("mps3_an547", "mps3_corstone300_an547")
+        )
+        assert first == second
+    board = with_template(load_board("mps3_an547"), "zephyr")
+
+    def asked_for() -> str:
+        commands: list[Sequence[str]] = []
+        with process.dry_run(commands.append):
+            build_image(None, board)
+        return next(a for argv in commands for a in argv if a.startswith("-DBOARD="))
+
+    assert asked_for() == "-DBOARD=mps3/an547"
+    folder = tree / "boards" / "arm" / "mps3"
+    folder.mkdir(parents=True)
+    (folder / "mps3_corstone300_an547.yaml").touch()
+    assert asked_for() == "-DBOARD=mps3/corstone300/an547"
+
+
+@pytest.mark.parametrize(
+    ("name", "is_used"), [("stm32f746g_disco", 1), ("nucleo_f746zg", 1), ("mps2_an385", 0)]
+)
+def test_coupled_ram_is_used_where_the_board_has_it(name: str, is_used: int) -> None:
+    assert f"#define UTVM_USE_DTCM {is_used}\n" in files_of(name)["template/app_config.h"]
+    board = with_template(load_board(name), "zephyr")
+    large = dataclasses.replace(board, project=dataclasses.replace(board.project, stack_bytes=9999))
+    # A stack that lies elsewhere takes nothing from the workspace, so models share a kernel.
+    assert (workspace_bytes(large) == workspace_bytes(board)) == bool(is_used)
+
+
+def test_the_uart_has_the_speed_that_the_host_uses() -> None:
+    config = files_of("nucleo_f746zg")["template/app_config.h"]
+    assert f"#define UTVM_UART_BAUD {load_board('nucleo_f746zg').link.baud}u" in config
+
+
 def test_compilers_are_chosen_by_the_core() -> None:
     assert "arm-none-eabi-gcc" in files_of("mps2_an385")["toolchain.cmake"]
     assert "-m32" in files_of("qemu_x86")["toolchain.cmake"]

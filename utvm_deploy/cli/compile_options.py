@@ -29,19 +29,24 @@ def add_compile_options(parser: argparse.ArgumentParser, *, scratch: str = AUTO)
     )
     add_cmsis_nn(group, "for --kernels cmsis-nn, ")
     add_records(group)
-    group.add_argument(
-        "--optimize",
-        choices=OPTIMIZE,
-        default=TIME,
-        help="time: as fast as can be; size: few bytes of code; balanced: speed where it is worth "
-        "its code; default: %(default)s",
-    )
+    add_optimize(group)
     group.add_argument(
         "--scratch",
         choices=SCRATCH_PLACES,
         default=scratch,
         help="where layers have their working memory: in the arena, on the stack, or (auto) on the "
         "stack if it alone lies in tightly coupled RAM; default: %(default)s",
+    )
+
+
+def add_optimize(parser: Any) -> None:
+    """--optimize."""
+    parser.add_argument(
+        "--optimize",
+        choices=OPTIMIZE,
+        default=TIME,
+        help="time: as fast as can be; size: few bytes of code; balanced: speed where it is worth "
+        "its code; default: %(default)s",
     )
 
 
@@ -108,7 +113,7 @@ def add_cmsis_nn(parser: Any, when: str, otherwise: str = "") -> None:
         metavar="DIR",
         type=Path,
         help=f"{when}your CMSIS-NN: a folder with Include/ and libcmsis-nn.a built for the board's "
-        f"core; default: ${CMSIS_NN_VARIABLE}{otherwise}",
+        f"core, or with Zephyr its module; default: ${CMSIS_NN_VARIABLE}{otherwise}",
     )
     parser.add_argument(
         "--cmsis-nn-library", metavar="FILE", type=Path, help="the library, if it lies elsewhere"

@@ -9,8 +9,10 @@ from utvm_deploy.board import Board
 from utvm_deploy.compiler.cmsis_nn import CmsisNn
 from utvm_deploy.errors import BuildError
 from utvm_deploy.project.static_library import LibraryFacts, rank_of, read_static_library
+from utvm_deploy.project.zephyr import is_zephyr
 
 HEADER = "arm_nnfunctions.h"
+SOURCES = "Source"
 LIBRARY = "libcmsis-nn.a"
 #: A function that every build of the library has.
 KNOWN_FUNCTION = "arm_convolve_wrapper_s8"
@@ -20,10 +22,20 @@ def find_cmsis_nn(directory: Path, board: Board, library: Path | None = None) ->
     """The library in ``directory``, for ``board``; BuildError if anything is missing or wrong.
 
     The folder holds ``Include/`` (or is that folder) and, in it or below, ``libcmsis-nn.a``, unless
-    ``library`` says where that is.
+    ``library`` says where that is. A Zephyr application builds the library itself, so there a
+    checkout will do.
     """
     directory = directory.absolute()
     include = _find_headers(directory)
+    if is_zephyr(board) and library is None and (directory / SOURCES).is_dir():
+        sources = (directory / SOURCES).rglob("*.c")
+        return CmsisNn(
+            include_dirs=(str(include),),
+            library="",
+            digest=_digest(include, *sources),
+            built_with=f"built by Zephyr for {board.cpu.core}",
+            has_mve=board.cpu.mve,
+        )
     found = _find_library(directory, board) if library is None else library.absolute()
     facts = read_static_library(found)
     _check_machine(facts, board)
@@ -117,10 +129,10 @@ def _how_to_build(board: Board) -> str:
     return f"build it as CMSIS-NN's README says, for {board.cpu.core}{tail}"
 
 
-def _digest(include: Path, library: Path) -> str:
+def _digest(include: Path, *files: Path) -> str:
     """SHA-256 over the headers' and the library's bytes: an image is cached by it."""
     digest = hashlib.sha256()
-    for path in [*sorted(include.rglob("*.h")), library]:
+    for path in [*sorted(include.rglob("*.h")), *sorted(files)]:
         data = path.read_bytes()
         digest.update(f"{path.name}\0{len(data)}\0".encode())
         digest.update(data)

@@ -6,14 +6,29 @@ import re
 from dataclasses import replace
 
 from utvm_deploy.board import Board
+from utvm_deploy.board_facts import DEBUG_LINK
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.errors import CompileError
 from utvm_deploy.project.generated import ALIAS_SUFFIX
 from utvm_deploy.project.image import Image
+from utvm_deploy.project.zephyr import is_zephyr, workspace_bytes
 
-# What the runtime and its port take beside the stack; a test holds them against built images.
-RUNTIME_RAM_BYTES = 8 * 1024
+# What the runtime and its port take beside the stack, and what the rings of a serial line add; a
+# test holds them against built images.
+RUNTIME_RAM_BYTES = 6 * 1024
+SERIAL_RAM_BYTES = 2 * 1024
 RUNTIME_FLASH_BYTES = 10 * 1024
+
+
+def arena_room(board: Board) -> int:
+    """Bytes of the largest RAM that an image for the board leaves to activations, by estimate."""
+    if is_zephyr(board):
+        return workspace_bytes(board)
+    if board.data_ram != board.main_ram:
+        return board.main_ram.size
+    stack = 0 if board.is_host else board.project.stack_bytes
+    serial = 0 if board.link.kinds == (DEBUG_LINK,) else SERIAL_RAM_BYTES
+    return board.main_ram.size - RUNTIME_RAM_BYTES - serial - stack
 
 
 def with_stack_for(compiled: CompiledModel | None, board: Board) -> Board:
@@ -35,15 +50,13 @@ def with_larger_stack(board: Board, more_bytes: int) -> Board:
 def check_fits(compiled: CompiledModel, board: Board) -> None:
     """CompileError, with the numbers, if the model cannot fit; kernels' code is not counted yet."""
     board = with_stack_for(compiled, board)
-    used = RUNTIME_RAM_BYTES + (0 if board.is_host else board.project.stack_bytes)
-    region = board.main_ram
-    here = used if board.data_ram == region else 0
-    if compiled.arena_bytes > region.size - here:
+    region, room = board.main_ram, arena_room(board)
+    if compiled.arena_bytes > room:
         raise CompileError(
             f"model {compiled.name!r} needs {compiled.arena_bytes:,} bytes of RAM for its "
-            f"activations, and {board.name} has {region.size - here:,} bytes for it "
-            f"({board.ram_bytes:,} bytes of RAM in all, of which runtime and stack take {used:,}, "
-            f"and the largest region is {region.name} with {region.size:,}); "
+            f"activations, and {board.name} has {room:,} bytes for it "
+            f"({board.ram_bytes:,} bytes of RAM in all; the largest region is {region.name} with "
+            f"{region.size:,}, of which runtime and stack take {region.size - room:,}); "
             f"use a smaller model or a board with more RAM"
         )
     flash = board.main_flash

@@ -30,8 +30,8 @@ LIBRARY_ENTRY_POINTS = ("memcpy", "memset", "memmove")
 # The table of the model's own: see kept_entry_points.
 MODEL_ENTRY_POINTS = "utvm_entry_points"
 
-# Zephyr's modules that each kind of core needs beside the kernel.
-_ARM_MODULES = ("cmsis", "hal_stm32", "cmsis-nn", "cmsis-dsp")
+# Zephyr's modules that Arm cores may need beside the kernel; releases before 4.1 have no cmsis_6.
+_ARM_MODULES = ("cmsis", "cmsis_6", "hal_stm32", "cmsis-nn", "cmsis-dsp")
 
 
 def is_zephyr(board: Board) -> bool:
@@ -52,9 +52,15 @@ def workspace_bytes(board: Board) -> int:
     stated = zephyr_of(board).workspace_bytes
     if stated is not None:
         return stated
-    left = board.main_ram.size - KERNEL_RAM_BYTES - board.project.stack_bytes
+    stack_bytes = 0 if stack_is_coupled(board) else board.project.stack_bytes
+    left = board.main_ram.size - KERNEL_RAM_BYTES - stack_bytes
     # A quarter is left to a kernel on the smallest boards.
     return max(left, board.main_ram.size // 4) // 64 * 64
+
+
+def stack_is_coupled(board: Board) -> bool:
+    """Whether the tasks' stack goes to the tightly coupled RAM that the device tree chooses."""
+    return board.data_ram.kind == "tcm" and board.data_ram != board.main_ram
 
 
 def application_files(
@@ -98,11 +104,11 @@ def application_files(
     }
     toolchain = "toolchain_arm.cmake" if board.cpu.facts.is_arm else "toolchain_x86.cmake"
     files["toolchain.cmake"] = (templates / toolchain).read_text(encoding="utf-8")
-    own = file_name(zephyr.board)
-    if zephyr.config:
-        files[f"boards/{own}.conf"] = _config_text(zephyr.config)
-    if zephyr.overlay:
-        files[f"boards/{own}.overlay"] = "\n".join([*zephyr.overlay, ""])
+    for own in map(file_name, (zephyr.board, *zephyr.other_names)):
+        if zephyr.config:
+            files[f"boards/{own}.conf"] = _config_text(zephyr.config)
+        if zephyr.overlay:
+            files[f"boards/{own}.overlay"] = "\n".join([*zephyr.overlay, ""])
     files["template/app_config.h"] = app_config(board, compiled, base_stack_bytes)
     files["template/entry_points.c"] = kept_entry_points(compiled)
     return files
@@ -138,7 +144,7 @@ def _common_config(board: Board, compiled: CompiledModel | None) -> list[str]:
     if board.cpu.icache_bytes or board.cpu.dcache_bytes:
         lines.append("CONFIG_CACHE_MANAGEMENT=y")
     if compiled is not None and compiled.external is not None:
-        lines.append("# The model calls it.")
+        lines.append(f"# The model calls it, and was made for SHA-256 {compiled.external.digest}.")
         lines += [f"CONFIG_{option}=y" for option in compiled.external.zephyr_config]
     return lines
 
@@ -159,15 +165,23 @@ def app_config(board: Board, compiled: CompiledModel | None, base_stack_bytes: i
         "",
         "// What the model needs of a task's stack beside the board's own share.",
         f"#define UTVM_MODEL_STACK_BYTES {board.project.stack_bytes - base_stack_bytes}u",
+        "// Whether that stack, or the arena of a model that stands alone, goes to the tightly",
+        "// coupled RAM that the device tree chooses as zephyr,dtcm.",
+        f"#define UTVM_USE_DTCM {int(stack_is_coupled(board))}",
+        "",
+        "// What the host opens its port with.",
+        f"#define UTVM_UART_BAUD {board.link.baud}u",
         "",
         f"#define UTVM_HAS_MODEL {int(compiled is not None)}",
     ]
     if compiled is not None:
         name, upper = compiled.name, compiled.name.upper()
+        reset = f"{name}_reset(arena)" if compiled.states else "(void)(arena)"
         lines += [
             f'#define UTVM_MODEL_NAME "{name}"',
             f'#define UTVM_MODEL_HEADER "{name}.h"',
             f"#define UTVM_MODEL_RUN {name}_run",
+            f"#define UTVM_MODEL_RESET(arena) {reset}",
             f"#define UTVM_MODEL_ARENA_BYTES {upper}_ARENA_BYTES",
             f"#define UTVM_MODEL_ARENA_ALIGNMENT {upper}_ARENA_ALIGNMENT",
         ]

@@ -18,8 +18,9 @@ from pathlib import Path
 
 from utvm_deploy import process
 from utvm_deploy.board import Board
+from utvm_deploy.board_facts import Zephyr as ZephyrFacts
 from utvm_deploy.errors import BuildError, CompileError, MissingTool
-from utvm_deploy.project.zephyr import zephyr_of
+from utvm_deploy.project.zephyr import file_name, zephyr_of
 
 # Configuring reads thousands of device tree and Kconfig files; a cold disk takes its time.
 CONFIGURE_TIMEOUT_S = 600.0
@@ -127,7 +128,7 @@ def build_application(directory: Path, build: Path, board: Board, log: Path) -> 
             str(directory),
             "-B",
             str(build),
-            f"-DBOARD={zephyr_of(board).board}",
+            f"-DBOARD={_name_in(zephyr.base, zephyr_of(board))}",
             f"-DPython3_EXECUTABLE={zephyr.python}",
             f"-DWEST_PYTHON={zephyr.python}",
         ]
@@ -136,6 +137,14 @@ def build_application(directory: Path, build: Path, board: Board, log: Path) -> 
     argv = ["cmake", "--build", str(build), "-j", jobs]
     _step(argv, BUILD_TIMEOUT_S, zephyr, board, log, "building")
     return build / ZEPHYR_ELF_FILE
+
+
+def _name_in(base: Path, names: ZephyrFacts) -> str:
+    """What this release calls the board: it has a file of that name in the board's folder."""
+    for name in names.other_names:
+        if any((base / "boards").glob(f"*/*/{file_name(name)}.yaml")):
+            return name
+    return names.board
 
 
 def _step(
