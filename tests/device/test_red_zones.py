@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from utvm_deploy.device import Device
-from utvm_deploy.errors import DeviceError
+from utvm_deploy.errors import DeviceError, DeviceFault
 
 CODE = """
 #include <string.h>
@@ -92,3 +92,20 @@ def test_many_tensors_at_once(host: Device) -> None:
     with pytest.raises(DeviceError, match="memory after tensor t5"):
         module["f"](*tensors, 5)
         host.sync()
+
+
+def test_zones_that_waited_behind_a_stopped_call_are_not_blamed_on_it(host: Device) -> None:
+    module = host.load_module(
+        "void crash(void) { *(volatile int *)0 = 1; } void f(char *x) { *x = 1; }"
+    )
+    # Where the tensor will lie something else was: its zones differ from what lies there now.
+    with host.tensor(np.arange(256, dtype=np.uint8)):
+        pass
+    module["crash"]()
+    y = host.empty(8, name="y")
+    module["f"](y)
+    with pytest.raises(DeviceFault, match=r"^task 0 \(crash\(\)\) faulted") as caught:
+        host.sync()
+    assert "overwritten" not in str(caught.value)
+    module["f"](y)
+    host.sync()

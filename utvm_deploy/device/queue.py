@@ -128,12 +128,10 @@ class Queue:
         calls, self._waiting, self._asked = self._waiting, [], 0
         blocks = list(dict.fromkeys(b for c in calls if not c.is_ours for b in c.blocks))
         report: Block | None = None
-        checks: list[Call] = []
         try:
             if blocks:
                 report = self._report()
-                checks = self._checks(blocks, report)
-            self._run([*calls, *checks])
+            self._run([*calls, *(self._checks(blocks, report) if report is not None else ())])
             if report is not None:
                 self._look_at(report, calls, blocks)
         except StoppedTask as error:
@@ -141,7 +139,7 @@ class Queue:
             asked = [call for call in calls if not call.is_ours]
             error.index = next((i for i, c in enumerate(asked) if c.error is error), error.index)
             if report is not None:
-                self._look_after_stop(error, report, checks, blocks)
+                self._look_after_stop(error, report, calls, blocks)
             raise
         except UtvmError as error:
             _fail_all(calls, error)
@@ -261,11 +259,14 @@ class Queue:
         )
 
     def _look_after_stop(
-        self, error: StoppedTask, report: Block, checks: Sequence[Call], blocks: Sequence[Block]
+        self, error: StoppedTask, report: Block, calls: Sequence[Call], blocks: Sequence[Block]
     ) -> None:
         """What a stopped call overwrote must not be blamed on the next one."""
-        self._run(checks)
-        found = self._broken(report, blocks)
+        # Zones whose filling waited behind the stopped call hold anything.
+        unfilled = {b for call in calls if call.is_ours and not call.is_done for b in call.blocks}
+        whole = [block for block in blocks if block not in unfilled]
+        self._run(self._checks(whole, report))
+        found = self._broken(report, whole)
         if found is not None:
             error.cause += f"; {found[1]}"
 
