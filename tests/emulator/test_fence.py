@@ -38,6 +38,16 @@ void word(const int8_t *at, int32_t offset, int8_t *result) {
     memcpy(&found, at + offset, 4);
     result[1] = (int8_t)found;
 }
+int32_t vector(const int8_t *at, int32_t offset, int8_t *result) {
+#if __ARM_FEATURE_MVE
+    __asm volatile("vldrb.u8 q0, [%0]\\n\\tvstrb.8 q0, [%1]" ::"r"(at + offset), "r"(result + 1)
+                   : "q0", "memory");
+    return 1;
+#else
+    memcpy(result + 1, at + offset, 16);
+    return 0;
+#endif
+}
 void copy(int8_t *to, const int8_t *from, uint32_t count) { memcpy(to + 1, from + 1, count); }
 """
 
@@ -89,6 +99,15 @@ def test_a_word_that_begins_inside(rig: tuple[Fence, Device]) -> None:
     assert found(rig, "word", buffer, SIZE - 3, result) == []
     (text,) = found(rig, "word", buffer, SIZE - 2, result)
     assert "of 4 bytes" in text
+
+
+def test_vectors_are_seen(rig: tuple[Fence, Device]) -> None:
+    _, device = rig
+    buffer, result = bytes_on(device, 16), bytes_on(device, 16)
+    assert found(rig, "vector", buffer, 1, result) == []
+    assert found(rig, "vector", buffer, 0, result) != []
+    assert found(rig, "vector", buffer, 2, result) != []
+    assert found(rig, "vector", buffer, 1, bytes_on(device, 15)) != []
 
 
 def test_a_library_function_is_part_of_the_call(rig: tuple[Fence, Device]) -> None:

@@ -36,11 +36,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--coverage", type=Path, metavar="FILE.md", help="write the table of values"
     )
     parser.add_argument("--keep", action="store_true", help="do not minimize what fails")
+    parser.add_argument(
+        "--fence", action="store_true", help="look at every access too (emulated boards)"
+    )
     args = parser.parse_args(argv)
     kinds = tuple(sorted(args.only)) if args.only else supported_kinds()
     seeds = range(args.seed, args.seed + args.count)
     coverage, outcomes = Coverage(), dict[int, Outcome]()
-    for seed, outcome in _outcomes(args.board, seeds, kinds, args.jobs):
+    for seed, outcome in _outcomes(args.board, seeds, kinds, args.jobs, args.fence):
         outcomes[seed] = outcome
         if outcome.verdict is Verdict.EQUAL:
             recipe = generate(seed, kinds)
@@ -55,16 +58,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         args.coverage.write_text(coverage.markdown(title), encoding="utf-8")
     failing = {seed: o for seed, o in outcomes.items() if o.verdict.is_fault}
     if failing and not args.keep:
-        _minimize(args.board, failing, kinds)
+        _minimize(args.board, failing, kinds, args.fence)
     return 1 if failing else 0
 
 
 def _outcomes(
-    board: str, seeds: Sequence[int], kinds: Sequence[str], jobs: int
+    board: str, seeds: Sequence[int], kinds: Sequence[str], jobs: int, fence: bool
 ) -> Iterator[tuple[int, Outcome]]:
     portions = [seeds[i : i + _PORTION] for i in range(0, len(seeds), _PORTION)]
     if jobs == 1:
-        with Rig(board) as rig:
+        with Rig(board, fence=fence) as rig:
             for seed in seeds:
                 yield seed, rig.check(generate(seed, kinds), f"seed_{seed}")
         return
@@ -72,15 +75,15 @@ def _outcomes(
     with concurrent.futures.ProcessPoolExecutor(
         jobs, mp_context=context, max_tasks_per_child=1
     ) as pool:
-        tasks = [pool.submit(_run_portion, board, portion, kinds) for portion in portions]
+        tasks = [pool.submit(_run_portion, board, portion, kinds, fence) for portion in portions]
         for task in concurrent.futures.as_completed(tasks):
             yield from task.result()
 
 
 def _run_portion(
-    board: str, seeds: Sequence[int], kinds: Sequence[str]
+    board: str, seeds: Sequence[int], kinds: Sequence[str], fence: bool
 ) -> list[tuple[int, Outcome]]:
-    return list(_outcomes(board, seeds, kinds, 1))
+    return list(_outcomes(board, seeds, kinds, 1, fence))
 
 
 def _report(board: str, outcomes: Sequence[Outcome]) -> None:
@@ -104,13 +107,13 @@ def _reason(detail: str) -> str:
     return detail[:160]
 
 
-def _minimize(board: str, failing: dict[int, Outcome], kinds: Sequence[str]) -> None:
+def _minimize(board: str, failing: dict[int, Outcome], kinds: Sequence[str], fence: bool) -> None:
     """Reduce one failure of each kind, and store it."""
     by_kind: dict[tuple[Verdict, str], int] = {}
     for seed, outcome in failing.items():
         by_kind.setdefault((outcome.verdict, outcome.wrong_kind or _reason(outcome.detail)), seed)
     for (verdict, kind), seed in list(by_kind.items())[:_MOST_MINIMIZED]:
-        with Rig(board) as rig:
+        with Rig(board, fence=fence) as rig:
 
             def fails(recipe: Recipe, rig: Rig = rig, wanted: tuple = (verdict, kind)) -> bool:
                 outcome = rig.check(recipe)

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 import numpy as np
+from fenced import crossings_of
 from tflite_writer import ModelWriter
 
 from random_models.oracle import Oracle, OracleDies, OracleRefuses
@@ -26,6 +27,7 @@ from utvm_deploy.board import load_board
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import INSTRUCTIONS, Device, connect
+from utvm_deploy.emulator.fence import Fence
 from utvm_deploy.errors import CompileError, ModelError
 
 #: How each model is tried: random bytes, and only the ends of the range.
@@ -41,6 +43,7 @@ class Verdict(enum.Enum):
     EQUAL = "equal"
     WRONG = "wrong bytes"
     FAILED = "failed: a fault, or an error that is no answer"
+    OUT_OF_BOUNDS = "out of bounds: a layer touched what is not its own"
     REFUSED = "refused by us, run by the oracle"
     BOTH_REFUSED = "refused by us and by the oracle"
     ORACLE_REFUSED = "refused by the oracle"
@@ -49,7 +52,7 @@ class Verdict(enum.Enum):
     @property
     def is_fault(self) -> bool:
         """Whether it is a bug of ours."""
-        return self in (Verdict.WRONG, Verdict.FAILED)
+        return self in (Verdict.WRONG, Verdict.FAILED, Verdict.OUT_OF_BOUNDS)
 
 
 @dataclass(frozen=True)
@@ -97,11 +100,16 @@ def samples_of_shapes(
 class Rig:
     """A device and an oracle; a context manager.
 
-    ``compile_file`` stands in for the compiler, for tests that want a wrong one.
+    ``compile_file`` stands in for the compiler, for tests that want a wrong one. With a ``fence``,
+    of an emulated board, every access of every layer must be to memory of that layer's own.
     """
 
-    def __init__(self, board: str, compile_file: Compile | None = None) -> None:
+    def __init__(
+        self, board: str, compile_file: Compile | None = None, *, fence: bool = False
+    ) -> None:
         self.board = load_board(board)
+        self._is_fenced = fence
+        self._fence: Fence | None = None
         self._compile = compile_file or (lambda path: compile_model(path, self.board))
         self._resources = ExitStack()
 
@@ -110,7 +118,11 @@ class Rig:
             folder = tempfile.TemporaryDirectory(prefix="utvm-random-")
             self._folder = Path(stack.enter_context(folder))
             self._oracle = stack.enter_context(Oracle())
-            device = connect(self.board, timing=INSTRUCTIONS)
+            board = self.board
+            if self._is_fenced:
+                self._fence = stack.enter_context(Fence(board))
+                board = self._fence.board
+            device = connect(board, timing=INSTRUCTIONS)
             stack.callback(device.close)
             self._device: Device = device
             self._resources = stack.pop_all()
@@ -162,10 +174,13 @@ class Rig:
                 run = Samples(inputs, None, _ORIGIN)
                 found = verify(loaded, path, run, reference=reference)
                 self._device.sync()
+                crossings = crossings_of(self._fence, loaded, inputs[0]) if self._fence else []
             finally:
                 loaded.unload()
         except Exception:
             return Outcome(name, Verdict.FAILED, _last_line(traceback.format_exc()))
+        if crossings:
+            return Outcome(name, Verdict.OUT_OF_BOUNDS, crossings[0])
         return _outcome(name, found)
 
 

@@ -39,7 +39,7 @@ def run(board: str, first: int, count: int) -> list[Outcome]:
     emulator = load_board(board).emulator
     if emulator and not shutil.which(emulator.program):
         pytest.skip(f"{emulator.program} is not installed")
-    with Rig(board) as rig:
+    with Rig(board, fence=emulator is not None) as rig:
         return [rig.check(generate(seed), f"seed_{seed}") for seed in range(first, first + count)]
 
 

@@ -26,7 +26,7 @@ def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
     emulator = load_board(request.param).emulator
     if emulator and not shutil.which(emulator.program):
         pytest.skip(f"{emulator.program} is not installed")
-    with Rig(request.param) as opened:
+    with Rig(request.param, fence=emulator is not None) as opened:
         yield opened
 
 
