@@ -17,6 +17,7 @@ import tflite
 _VERSIONS = {
     "ADD": 2,
     "AVERAGE_POOL_2D": 2,
+    "BROADCAST_TO": 2,
     "CONV_2D": 3,
     "DEPTHWISE_CONV_2D": 3,
     "DEQUANTIZE": 2,

@@ -172,6 +172,34 @@ def every_wide(m: ModelWriter) -> None:
     m.output(node("SOFTMAX", [y], (1, 6), 1 / 32768, table="SoftmaxOptions", Beta=1.0))
 
 
+def every_other(m: ModelWriter) -> None:
+    def ints(*values: Any) -> list[int]:
+        return [m.constant(np.array(value, np.int32)) for value in values]
+
+    x = m.input((1, 5, 6, 3), 0.05, -7)
+    blocks = ints([2, 3], [[1, 0], [0, 0]])
+    y = m.node("SPACE_TO_BATCH_ND", [x, *blocks], (6, 3, 2, 3))
+    y = m.node("GELU", [y], (6, 3, 2, 3), ("GeluOptions", {"Approximate": True}), scale=0.04)
+    y = m.node("BATCH_TO_SPACE_ND", [y, *blocks], (1, 5, 6, 3))
+    y = m.node("REVERSE_V2", [y, *ints([1])], (1, 5, 6, 3))
+    options = ("ReducerOptions", {"KeepDims": True})
+    center = m.node("MEAN", [y, *ints([3])], (1, 5, 6, 1), options, scale=0.03, zero_point=5)
+    squares = m.node("SQUARED_DIFFERENCE", [y, center], (1, 5, 6, 3), scale=0.05, zero_point=-128)
+    total = m.node("SUM", [squares, *ints([3])], (1, 5, 6, 1), options, scale=0.09)
+    root = m.node("SQRT", [total], (1, 5, 6, 1), scale=0.02)
+    inverse = m.node("RSQRT", [total], (1, 5, 6, 1), scale=0.03)
+    root = m.node("TILE", [root, *ints([1, 1, 1, 3])], (1, 5, 6, 3))
+    inverse = m.node("BROADCAST_TO", [inverse, *ints([1, 5, 6, 3])], (1, 5, 6, 3))
+    fused = ("MulOptions", {"FusedActivationFunction": 0})
+    z = m.node("MUL", [root, inverse], (1, 5, 6, 3), fused, scale=0.02, zero_point=-20)
+    z = m.node("ADD", [z, y], (1, 5, 6, 3), ("AddOptions", {}), scale=0.04, zero_point=3)
+    z = m.node("GATHER_ND", [z, *ints([[0, 4], [0, 0], [0, 2]])], (3, 6, 3))
+    norm = ("L2NormOptions", {"FusedActivationFunction": 0})
+    z = m.node("L2_NORMALIZATION", [z], (3, 6, 3), norm, scale=1 / 128, zero_point=0)
+    z = m.node("EXP", [z], (3, 6, 3), ("ExpOptions", {}), scale=0.011, zero_point=-128)
+    m.output(m.node("LOG", [z], (3, 6, 3), scale=0.01, zero_point=0))
+
+
 def every_state(m: ModelWriter) -> None:
     y = lstm(m, m.input((1, 4, 9), 0.05, -7), 6)
     last = [m.constant(np.array(value, np.int32)) for value in ([0, 3, 0], [1, 1, 6])]
@@ -185,6 +213,7 @@ MODELS: tuple[Callable[[ModelWriter], None], ...] = (
     every_element,
     every_product,
     every_wide,
+    every_other,
     every_state,
 )
 

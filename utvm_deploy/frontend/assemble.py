@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from utvm_deploy.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.limits import MAX_EXTENTS, MAX_TOLD
 from utvm_deploy.frontend.operators import IMPORTERS
 from utvm_deploy.frontend.shape_arithmetic import fold_shapes
-from utvm_deploy.frontend.source import ModelFile, SourceOperator
+from utvm_deploy.frontend.source import ModelFile, Several, SourceOperator
 from utvm_deploy.frontend.state import with_states
 from utvm_deploy.frontend.suggestions import suggestion
 from utvm_deploy.graph.model import Graph, Operator, Tensor
@@ -32,23 +33,28 @@ def assemble(source: ModelFile, name: str, digest: str) -> Graph:
         )
     problems: list[str] = []
     operators: list[Operator] = []
+    tensors = source.tensors
     for op in source.operators:
         try:
-            operators += _imported(op)
+            several = _imported(replace(op, tensors=tensors))
+            operators += several.operators
+            tensors += several.between
         except UnsupportedOperator as exc:
             problems.append(str(exc))
     if problems:
         raise _unsupported(problems, has_unknown=bool(unknown))
-    graph = Graph(name, source.tensors, tuple(operators), source.inputs, source.outputs, digest)
+    graph = Graph(name, tensors, tuple(operators), source.inputs, source.outputs, digest)
     return with_states(compacted(graph))
 
 
-def _imported(op: SourceOperator) -> tuple[Operator, ...]:
+def _imported(op: SourceOperator) -> Several:
     row = IMPORTERS.get(op.kind)
     if row is None:
         raise UnsupportedOperator(f"{op.place}: {suggestion(op.kind)}")
     made = row.importer(op)
-    return (made,) if isinstance(made, Operator) else made
+    if isinstance(made, Several):
+        return made
+    return Several((made,) if isinstance(made, Operator) else made, ())
 
 
 def _unsupported(problems: list[str], has_unknown: bool) -> UnsupportedOperator:

@@ -31,14 +31,14 @@ from utvm_deploy.graph.attributes import (
     Reshape,
     Shape,
 )
-from utvm_deploy.graph.model import Operator, Tensor
+from utvm_deploy.graph.model import Array, Operator, Tensor
 
 _REFLECT, _SYMMETRIC = 0, 1  # the schema's MirrorPadMode
 
 
 def import_reshape(op: SourceOperator) -> Operator:
     """RESHAPE, by its second input if that is there, else by what the file says of its output."""
-    _, out = _ends(op)
+    _, out = ends(op)
     if op.has_input(1):
         shape = parameter(op, 1, "shape").reshape(-1)
         # -1 stands for whatever is left, at most once, which the number of elements decides.
@@ -52,7 +52,7 @@ def import_reshape(op: SourceOperator) -> Operator:
 
 def import_squeeze(op: SourceOperator) -> Operator:
     """SQUEEZE, whose axes show in its output's shape."""
-    x, out = _ends(op)
+    x, out = ends(op)
     if [d for d in x.shape if d != 1] != [d for d in out.shape if d != 1]:
         raise op.damaged(f"it squeezes {x.shape} to {out.shape}")
     return made(op, op.inputs[:1], Reshape())
@@ -60,7 +60,7 @@ def import_squeeze(op: SourceOperator) -> Operator:
 
 def import_expand_dims(op: SourceOperator) -> Operator:
     """EXPAND_DIMS by one dimension of 1."""
-    x, out = _ends(op)
+    x, out = ends(op)
     axis = axis_of(op, scalar_parameter(op, 1, "axis"), len(x.shape) + 1)
     if out.shape != (*x.shape[:axis], 1, *x.shape[axis:]):
         raise op.damaged(f"it makes {out.shape} of {x.shape} with a new dimension {axis}")
@@ -84,7 +84,7 @@ def import_pad(op: SourceOperator) -> Operator:
 
 def import_mirror_pad(op: SourceOperator) -> Operator:
     """MIRROR_PAD: every border element is one of the input's."""
-    x, _ = _ends(op)
+    x, _ = ends(op)
     mode = op.integer("Mode")
     if mode not in (_REFLECT, _SYMMETRIC):
         raise op.damaged(f"its mode {mode} is neither REFLECT (0) nor SYMMETRIC (1)")
@@ -97,24 +97,24 @@ def import_mirror_pad(op: SourceOperator) -> Operator:
         left = [before - i - 1 + skipped for i in range(before)]
         right = [size - 1 - skipped - i for i in range(after)]
         indices.append(tuple(left + list(range(size)) + right))
-    return _taken(op, x, indices)
+    return taken(op, x, indices)
 
 
 def import_transpose(op: SourceOperator) -> Operator:
     """TRANSPOSE by a constant permutation."""
-    x, _ = _ends(op)
+    x, _ = ends(op)
     order = [int(axis) for axis in parameter(op, 1, "permutation").reshape(-1)]
     if len(order) != len(x.shape):
         raise op.damaged(f"its permutation {order} is not one of {len(x.shape)} dimensions")
     order = [axis_of(op, axis, len(x.shape)) for axis in order]
     if len(set(order)) != len(order):
         raise op.damaged(f"its permutation {order} names a dimension twice")
-    return _arranged(op, x.shape, order, tuple(x.shape[axis] for axis in order))
+    return arranged(op, x.shape, order, tuple(x.shape[axis] for axis in order))
 
 
 def import_slice(op: SourceOperator) -> Operator:
     """SLICE by a constant begin and size; a size of -1 takes what is left."""
-    x, _ = _ends(op)
+    x, _ = ends(op)
     begins, sizes = (parameter(op, i, n).reshape(-1) for i, n in ((1, "begin"), (2, "size")))
     if not len(begins) == len(sizes) == len(x.shape):
         raise op.damaged(f"its begin and size do not have {len(x.shape)} numbers")
@@ -124,12 +124,12 @@ def import_slice(op: SourceOperator) -> Operator:
         if not (0 <= begin < extent and 1 <= size <= extent - begin):
             raise op.damaged(f"it takes {size} elements from {begin} of a dimension of {extent}")
         indices.append(tuple(range(begin, begin + size)))
-    return _taken(op, x, indices)
+    return taken(op, x, indices)
 
 
 def import_strided_slice(op: SourceOperator) -> Operator:
     """STRIDED_SLICE with constant bounds and all of its masks."""
-    x, _ = _ends(op)
+    x, _ = ends(op)
     begin, end, strides = (
         parameter(op, i, name).reshape(-1).tolist()
         for i, name in ((1, "begin"), (2, "end"), (3, "strides"))
@@ -137,7 +137,7 @@ def import_strided_slice(op: SourceOperator) -> Operator:
     if op.options.get("Offset"):
         raise op.unsupported("its ends are offsets from its begins; only positions are supported")
     indices, shape = strided_selection(op, x.shape, (begin, end, strides))
-    return _taken(op, x, indices, shape)
+    return taken(op, x, indices, shape)
 
 
 def strided_selection(
@@ -202,46 +202,106 @@ _MASKS = ("Begin", "End", "Ellipsis", "NewAxis", "ShrinkAxis")
 
 
 def import_gather(op: SourceOperator) -> Operator:
-    """GATHER of constant positions along one dimension."""
-    x, _ = _ends(op)
+    """GATHER of constant positions along one dimension, or of other ones for every batch."""
+    x, _ = ends(op)
     positions = parameter(op, 1, "indices")
-    if op.integer("BatchDims") != 0:
-        raise op.unsupported("it gathers by batches; only BatchDims 0 is supported")
     axis = axis_of(op, op.integer("Axis"), len(x.shape))
+    batches = op.integer("BatchDims")
+    if batches < 0:
+        batches += len(positions.shape)
     extent = x.shape[axis]
     if positions.size == 0 or positions.min() < 0 or positions.max() >= extent:
         raise op.damaged(f"its indices are not within the {extent} elements of dimension {axis}")
-    indices = [tuple(range(d)) for d in x.shape]
-    indices[axis] = tuple(int(i) for i in positions.reshape(-1))
-    shape = (*x.shape[:axis], *positions.shape, *x.shape[axis + 1 :])
-    return _taken(op, x, indices, shape)
+    if batches == 0:
+        indices = [tuple(range(d)) for d in x.shape]
+        indices[axis] = tuple(int(i) for i in positions.reshape(-1))
+        shape = (*x.shape[:axis], *positions.shape, *x.shape[axis + 1 :])
+        return taken(op, x, indices, shape)
+    if not 0 < batches <= axis or positions.shape[:batches] != x.shape[:batches]:
+        raise op.damaged(
+            f"its {batches} batch dimensions do not fit {x.shape} and indices {positions.shape}"
+        )
+    if batches != axis:
+        raise op.unsupported(
+            f"its axis {axis} is not the one behind its {batches} batch dimensions"
+        )
+    count = math.prod(x.shape[:axis])
+    starts = np.arange(count)[:, None] * extent
+    flat = (positions.reshape(count, -1) + starts).reshape(-1)
+    return _of_rows(op, axis + 1, flat, (*positions.shape, *x.shape[axis + 1 :]))
 
 
-def import_space_to_depth(op: SourceOperator) -> Operator:
-    """SPACE_TO_DEPTH of an NHWC image."""
-    x, block = _image(op), op.positive("BlockSize")
-    n, h, w, c = x.shape
-    if h % block or w % block:
-        raise op.damaged(f"its blocks of {block} do not divide an image of {h} x {w}")
-    view = (n, h // block, block, w // block, block, c)
-    shape = (n, h // block, w // block, block * block * c)
-    return _arranged(op, view, (0, 1, 3, 2, 4, 5), shape)
+def import_gather_nd(op: SourceOperator) -> Operator:
+    """GATHER_ND: what constant places hold, each of them one number for every leading dimension."""
+    x, _ = ends(op)
+    places = parameter(op, 1, "indices")
+    count = places.shape[-1] if places.shape else 0
+    if not 1 <= count <= len(x.shape):
+        raise op.damaged(f"its indices of shape {places.shape} are none into {x.shape}")
+    leading = x.shape[:count]
+    if places.size == 0 or (places < 0).any() or (places >= np.array(leading)).any():
+        raise op.damaged(f"its indices are not within the dimensions {leading}")
+    flat = np.ravel_multi_index(tuple(places.reshape(-1, count).T), leading)
+    return _of_rows(op, count, np.asarray(flat), (*places.shape[:-1], *x.shape[count:]))
 
 
-def import_depth_to_space(op: SourceOperator) -> Operator:
-    """DEPTH_TO_SPACE of an NHWC image."""
-    x, block = _image(op), op.positive("BlockSize")
-    n, h, w, c = x.shape
-    if c % (block * block):
-        raise op.damaged(f"its blocks of {block} x {block} do not divide {c} channels")
-    depth = c // (block * block)
-    view = (n, h, w, block, block, depth)
-    return _arranged(op, view, (0, 1, 3, 2, 4, 5), (n, h * block, w * block, depth))
+def _of_rows(op: SourceOperator, leading: int, rows: Array, shape: Shape) -> Operator:
+    """Some of what the leading dimensions, as one, hold."""
+    x = op.input(0)
+    view = (math.prod(x.shape[:leading]), *x.shape[leading:])
+    indices = (tuple(int(row) for row in rows), *(tuple(range(d)) for d in view[1:]))
+    return made(op, op.inputs[:1], Rearrange(view, indices, tuple(range(len(view))), tuple(shape)))
+
+
+def import_tile(op: SourceOperator) -> Operator:
+    """TILE by constant numbers of times."""
+    x, _ = ends(op)
+    times = parameter(op, 1, "multiples").reshape(-1).tolist()
+    if len(times) != len(x.shape) or min(times) < 1:
+        raise op.damaged(f"it repeats {x.shape} {times} times")
+    _check_positions(op, [d * count for d, count in zip(x.shape, times, strict=True)])
+    indices = [tuple(range(d)) * count for d, count in zip(x.shape, times, strict=True)]
+    return taken(op, x, indices)
+
+
+def import_broadcast_to(op: SourceOperator) -> Operator:
+    """BROADCAST_TO a constant shape."""
+    x, _ = ends(op)
+    shape = tuple(parameter(op, 1, "shape").reshape(-1).tolist())
+    view = (*(1,) * (len(shape) - len(x.shape)), *x.shape)
+    fits = len(view) == len(shape) and all(
+        one in (1, other) and other > 0 for one, other in zip(view, shape, strict=True)
+    )
+    if not fits:
+        raise op.damaged(f"{x.shape} cannot be broadcast to {shape}")
+    _check_positions(op, shape)
+    indices = tuple(
+        tuple(range(d)) if d == one else (0,) * d for one, d in zip(view, shape, strict=True)
+    )
+    return made(op, op.inputs[:1], Rearrange(view, indices, tuple(range(len(view))), shape))
+
+
+def _check_positions(op: SourceOperator, shape: Sequence[int]) -> None:
+    """Before a number is made for every position: a damaged file may ask for any number."""
+    if tuple(shape) != op.output().shape:
+        raise op.damaged(f"it makes {tuple(shape)}, but the file says {op.output().shape}")
+
+
+def import_reverse(op: SourceOperator) -> Operator:
+    """REVERSE_V2 along constant axes."""
+    x, _ = ends(op)
+    axes = {axis_of(op, int(a), len(x.shape)) for a in parameter(op, 1, "axes").reshape(-1)}
+    if axes and max(axes) - min(axes) >= len(axes):
+        raise op.unsupported(f"its axes {sorted(axes)} are not side by side")
+    indices = [
+        tuple(range(d - 1, -1, -1) if axis in axes else range(d)) for axis, d in enumerate(x.shape)
+    ]
+    return taken(op, x, indices)
 
 
 def import_resize_nearest_neighbor(op: SourceOperator) -> Operator:
     """RESIZE_NEAREST_NEIGHBOR of an NHWC image to a constant size."""
-    x = _image(op)
+    x = image(op)
     size = parameter(op, 1, "size").reshape(-1)
     if size.size != 2 or (size < 1).any():
         raise op.damaged(f"its size {size.tolist()} is not rows and columns")
@@ -251,7 +311,7 @@ def import_resize_nearest_neighbor(op: SourceOperator) -> Operator:
     indices: list[Indices] = [tuple(range(d)) for d in x.shape]
     for axis, count in zip((1, 2), size.tolist(), strict=True):
         indices[axis] = _nearest(x.shape[axis], count, corners, centers)
-    return _taken(op, x, indices)
+    return taken(op, x, indices)
 
 
 def _nearest(size: int, count: int, corners: bool, centers: bool) -> Indices:
@@ -315,7 +375,7 @@ def import_concatenation(op: SourceOperator) -> Operator:
     return made(op, op.inputs, Concatenation(axis_of(op, op.integer("Axis"), len(out.shape))))
 
 
-def _ends(op: SourceOperator) -> tuple[Tensor, Tensor]:
+def ends(op: SourceOperator) -> tuple[Tensor, Tensor]:
     """Input and output, which must have the same element type."""
     x, out = movable(op, op.input(0)), movable(op, op.output())
     _same_type(op, x, out)
@@ -327,8 +387,8 @@ def _same_type(op: SourceOperator, x: Tensor, out: Tensor) -> None:
         raise op.damaged(f"it makes {out.dtype} of '{x.name}', which is {x.dtype}")
 
 
-def _image(op: SourceOperator) -> Tensor:
-    x, _ = _ends(op)
+def image(op: SourceOperator) -> Tensor:
+    x, _ = ends(op)
     if len(x.shape) != 4:
         raise op.unsupported(f"'{x.name}' has shape {x.shape}; only 4 dimensions are supported")
     return x
@@ -343,13 +403,13 @@ def _paddings(op: SourceOperator, x: Tensor) -> tuple[tuple[int, int], ...]:
     return tuple((int(before), int(after)) for before, after in paddings)
 
 
-def _arranged(op: SourceOperator, view: Shape, order: Sequence[int], shape: Shape) -> Operator:
+def arranged(op: SourceOperator, view: Shape, order: Sequence[int], shape: Shape) -> Operator:
     """Everything, seen as ``view``, with its dimensions in another order."""
     indices = tuple(tuple(range(d)) for d in view)
     return made(op, op.inputs[:1], Rearrange(tuple(view), indices, tuple(order), tuple(shape)))
 
 
-def _taken(
+def taken(
     op: SourceOperator, x: Tensor, indices: Sequence[Indices], shape: Shape | None = None
 ) -> Operator:
     """Some positions of each dimension, in order."""

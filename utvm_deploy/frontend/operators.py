@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from utvm_deploy.frontend import layout, pointwise, recurrent, reductions, windowed
-from utvm_deploy.frontend.source import SourceOperator
+from utvm_deploy.frontend import blocks, layout, pointwise, recurrent, reductions, windowed
+from utvm_deploy.frontend.source import Several, SourceOperator
 from utvm_deploy.graph.model import Operator
 
 #: Several operators for one of the file: one for each output of a SPLIT.
-Importer: TypeAlias = Callable[[SourceOperator], Operator | tuple[Operator, ...]]
+Importer: TypeAlias = Callable[[SourceOperator], Operator | tuple[Operator, ...] | Several]
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,8 @@ _FUSED = "fused NONE, RELU, RELU6 or RELU_N1_TO_1"
 _WEIGHTED = (
     f"constant int8 weights with zero point 0; constant bias of int32, of int64 for int16; {_FUSED}"
 )
+_STEPS = "every output below 2**31 steps of its scale"
+_POSITIVE = "input zero point -128"
 _NOT_BY_SHIFTS = "not int16 with PotScaleInt16 and scales of 2**n"
 _EQUALS = "inputs and output quantized alike"
 _EQUAL = "input and output quantized alike"
@@ -59,6 +61,12 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     "BATCH_MATMUL": SupportedOperator(
         windowed.import_batch_matmul, _INT8, "either side computed or constant; batches broadcast"
     ),
+    "BATCH_TO_SPACE_ND": SupportedOperator(
+        blocks.import_batch_to_space,
+        _MOVED,
+        f"3 or 4 dimensions; constant blocks and crops; {_EQUAL}",
+    ),
+    "BROADCAST_TO": SupportedOperator(layout.import_broadcast_to, _MOVED, "constant shape"),
     "CONCATENATION": SupportedOperator(
         layout.import_concatenation, _MOVED, f"{_EQUALS}; fused NONE"
     ),
@@ -68,13 +76,24 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     "DEPTHWISE_CONV_2D": SupportedOperator(
         windowed.import_depthwise, _COMPUTED, f"NHWC; any depth multiplier; {_WEIGHTED}"
     ),
-    "DEPTH_TO_SPACE": SupportedOperator(layout.import_depth_to_space, _MOVED, "NHWC"),
+    "DEPTH_TO_SPACE": SupportedOperator(blocks.import_depth_to_space, _MOVED, "NHWC"),
     "DEQUANTIZE": SupportedOperator(pointwise.import_dequantize, _CONVERTED, "to float32"),
+    "EXP": SupportedOperator(pointwise.import_exponential, _INT8, _STEPS),
     "EXPAND_DIMS": SupportedOperator(layout.import_expand_dims, _MOVED, "constant axis"),
     "FULLY_CONNECTED": SupportedOperator(windowed.import_fully_connected, _COMPUTED, _WEIGHTED),
-    "GATHER": SupportedOperator(layout.import_gather, _MOVED, "constant indices; BatchDims 0"),
+    "GATHER": SupportedOperator(
+        layout.import_gather, _MOVED, "constant indices; BatchDims 0 or equal to Axis"
+    ),
+    "GATHER_ND": SupportedOperator(layout.import_gather_nd, _MOVED, "constant indices"),
+    "GELU": SupportedOperator(pointwise.import_gelu, _INT8, _STEPS),
     "HARD_SWISH": SupportedOperator(pointwise.import_hard_swish, _INT8, _SWISH),
+    "L2_NORMALIZATION": SupportedOperator(
+        reductions.import_l2_normalization,
+        _INT8,
+        "rows of at most 33,025; output scale 1/128 and zero point 0; fused NONE",
+    ),
     "LEAKY_RELU": SupportedOperator(pointwise.import_leaky_relu, _INT8, ""),
+    "LOG": SupportedOperator(pointwise.import_log, _INT8, _STEPS),
     "LOGISTIC": SupportedOperator(
         pointwise.import_sigmoid, _COMPUTED, "output scale 1/256, or 1/32768 of int16"
     ),
@@ -111,15 +130,32 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     "RESIZE_NEAREST_NEIGHBOR": SupportedOperator(
         layout.import_resize_nearest_neighbor, _MOVED, "NHWC; constant size"
     ),
+    "REVERSE_V2": SupportedOperator(layout.import_reverse, _MOVED, "constant axes, side by side"),
+    "RSQRT": SupportedOperator(
+        pointwise.import_root,
+        _INT8,
+        f"{_POSITIVE}; root of the input's scale times the output's below 2**12",
+    ),
     "SLICE": SupportedOperator(layout.import_slice, _MOVED, "constant begin and size"),
     "SOFTMAX": SupportedOperator(
         reductions.import_softmax,
         _COMPUTED,
         "output scale 1/256 and zero point -128; of int16 1/32768 and 0",
     ),
-    "SPACE_TO_DEPTH": SupportedOperator(layout.import_space_to_depth, _MOVED, "NHWC"),
+    "SPACE_TO_BATCH_ND": SupportedOperator(
+        blocks.import_space_to_batch,
+        _MOVED,
+        f"3 or 4 dimensions; constant blocks and paddings; {_EQUAL}; int8 or int16 where it pads",
+    ),
+    "SPACE_TO_DEPTH": SupportedOperator(blocks.import_space_to_depth, _MOVED, "NHWC"),
     "SPLIT": SupportedOperator(layout.import_split, _MOVED, "constant axis"),
     "SPLIT_V": SupportedOperator(layout.import_split_v, _MOVED, "constant sizes and axis"),
+    "SQRT": SupportedOperator(pointwise.import_root, _INT8, f"{_POSITIVE}; {_STEPS}"),
+    "SQUARED_DIFFERENCE": SupportedOperator(
+        pointwise.import_squared_difference,
+        _INT8,
+        "broadcasts; larger input scale squared below 2**12 times the output's",
+    ),
     "SQUEEZE": SupportedOperator(layout.import_squeeze, _MOVED, ""),
     "STRIDED_SLICE": SupportedOperator(
         layout.import_strided_slice, _MOVED, "constant begin, end and strides; Offset false"
@@ -127,10 +163,17 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     "SUB": SupportedOperator(
         pointwise.import_sub, _COMPUTED, f"broadcasts; {_NOT_BY_SHIFTS}; {_FUSED}"
     ),
+    "SUM": SupportedOperator(
+        reductions.import_sum,
+        _INT8,
+        "constant axes; adds up unsigned bytes, as the reference does, other than MEAN and TFLite "
+        "Micro: the same only where no byte of input and result is negative",
+    ),
     "SVDF": SupportedOperator(
         recurrent.import_svdf, _INT8, "int8 and int16 weights; int16 state; fused RELU"
     ),
     "TANH": SupportedOperator(pointwise.import_sigmoid, _COMPUTED, "output scale 1/32768 of int16"),
+    "TILE": SupportedOperator(layout.import_tile, _MOVED, "constant multiples"),
     "TRANSPOSE": SupportedOperator(layout.import_transpose, _MOVED, "constant permutation"),
     "TRANSPOSE_CONV": SupportedOperator(
         windowed.import_transpose_conv, _INT8, f"NHWC; {_WEIGHTED}"

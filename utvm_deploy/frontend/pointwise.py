@@ -11,18 +11,21 @@ from utvm_deploy.frontend.operands import (
     quantized,
     quantized_range,
     scale_of,
+    zero_point_of,
 )
 from utvm_deploy.frontend.source import SourceOperator
 from utvm_deploy.graph.attributes import (
     Add,
     Dequantize,
     Extremum,
+    Gelu,
     LeakyRelu,
     Multiply,
     OfOne,
     Prelu,
     Quantize,
     Relu,
+    SquaredDifference,
     Subtract,
 )
 from utvm_deploy.graph.model import Operator, Tensor
@@ -41,6 +44,15 @@ _OUTPUT_PARTS = {
     ("LOGISTIC", "int16"): 32768,
     ("TANH", "int16"): 32768,
 }
+INT8_LEAST, INT8_MOST = -128, 127
+#: exp() of more is beyond float32.
+_MOST_EXPONENT = 700.0
+#: Of an output's scale, with room for its zero point.
+_MOST_STEPS = 2.0**31 - 256
+#: The inverse, in 12 bits less than 1, is what the reference shifts by 31.
+_MOST_RSQRT_SCALE = 2.0**12
+#: SQUARED_DIFFERENCE has 2**14 steps for the square of twice the larger scale.
+_MOST_SQUARE = 2.0**14 * (1 - 2.0**-31)
 #: HARD_SWISH shrinks values by at least 1/128 before it looks at scales.
 _HARD_SWISH_SHRINKS = 128
 #: Its relu6(x + 3) / 6 has 2**15 steps for 3, of inputs that have 1/128 of their scale.
@@ -97,6 +109,61 @@ def import_leaky_relu(op: SourceOperator) -> Operator:
     if not math.isfinite(alpha):
         raise op.damaged(f"its alpha is {alpha}")
     return made(op, op.inputs[:1], LeakyRelu(alpha))
+
+
+def import_squared_difference(op: SourceOperator) -> Operator:
+    """SQUARED_DIFFERENCE with broadcasting."""
+    for tensor in (op.input(0), op.input(1), op.output()):
+        quantized(op, tensor)
+    largest, made_scale = max(scale_of(op.input(i)) for i in (0, 1)), scale_of(op.output())
+    if (2 * largest) ** 2 >= _MOST_SQUARE * made_scale:
+        raise op.unsupported(
+            f"its output's scale {made_scale:g} is too small for the square of {largest:g}, "
+            "which the reference refuses"
+        )
+    return made(op, op.inputs[:2], SquaredDifference())
+
+
+def import_gelu(op: SourceOperator) -> Operator:
+    """GELU."""
+    x, out = _one_input(op)
+    _check_steps(op, out, _largest(x))
+    return made(op, op.inputs[:1], Gelu(bool(op.option("Approximate"))))
+
+
+def import_exponential(op: SourceOperator) -> Operator:
+    """EXP, as far as what it makes is a number of steps that an int32 holds."""
+    x, out = _one_input(op)
+    exponent = scale_of(x) * (INT8_MOST - zero_point_of(x))
+    _check_steps(op, out, math.exp(min(exponent, _MOST_EXPONENT)))
+    return made(op, op.inputs[:1], OfOne())
+
+
+def import_root(op: SourceOperator) -> Operator:
+    """SQRT and RSQRT, which the reference gives up on where its input is negative."""
+    x, out = _one_input(op)
+    if zero_point_of(x) != INT8_LEAST:
+        raise op.unsupported(
+            f"its input '{x.name}' has the zero point {zero_point_of(x)} and may be negative, "
+            f"where the reference stops; only {INT8_LEAST} is supported"
+        )
+    root = math.sqrt(scale_of(x))
+    if op.kind == "SQRT":
+        _check_steps(op, out, math.sqrt(_largest(x)))
+    elif root * scale_of(out) >= _MOST_RSQRT_SCALE:
+        raise op.unsupported(
+            f"its output's scale {scale_of(out):g} makes the reference shift an int by more bits "
+            "than it has, which is undefined"
+        )
+    return made(op, op.inputs[:1], OfOne())
+
+
+def import_log(op: SourceOperator) -> Operator:
+    """LOG, whose smallest value stands for that of what is not positive."""
+    x, out = _one_input(op)
+    ends = (scale_of(x), _largest(x))
+    _check_steps(op, out, max(abs(math.log(end)) for end in ends))
+    return made(op, op.inputs[:1], OfOne())
 
 
 def import_of_one(op: SourceOperator) -> Operator:
@@ -156,6 +223,21 @@ def import_dequantize(op: SourceOperator) -> Operator:
 
 def _one_input(op: SourceOperator) -> tuple[Tensor, Tensor]:
     return quantized(op, op.input(0)), quantized(op, op.output())
+
+
+def _largest(x: Tensor) -> float:
+    """The largest magnitude that a tensor of int8 can hold."""
+    zero_point = zero_point_of(x)
+    return scale_of(x) * max(INT8_MOST - zero_point, zero_point - INT8_LEAST)
+
+
+def _check_steps(op: SourceOperator, out: Tensor, largest: float) -> None:
+    """The reference turns a float into an int32 before it limits it to an int8."""
+    if not largest / scale_of(out) < _MOST_STEPS:
+        raise op.unsupported(
+            f"it may make {largest:g}, beyond 2**31 steps of its output's scale "
+            f"{scale_of(out):g}, where the reference is undefined"
+        )
 
 
 def _two_inputs(op: SourceOperator) -> Tensor:

@@ -7,6 +7,7 @@ import numpy as np
 from utvm_deploy.frontend.operands import (
     alike,
     axis_of,
+    clamp_of,
     made,
     parameter,
     quantized,
@@ -15,11 +16,21 @@ from utvm_deploy.frontend.operands import (
     zero_point_of,
 )
 from utvm_deploy.frontend.source import SourceOperator
-from utvm_deploy.graph.attributes import ArgExtremum, Mean, Reduce, Softmax
+from utvm_deploy.graph.attributes import (
+    ArgExtremum,
+    L2Normalization,
+    Mean,
+    Reduce,
+    Softmax,
+    Sum,
+)
 from utvm_deploy.graph.model import Operator, Tensor
 
 # The only output quantization that the softmax of TFLite is defined for: 1/scale and zero point.
 _SOFTMAX_OUTPUTS = {"int8": (256, -128), "int16": (32768, 0)}
+_L2_OUTPUT = (1 / 128, 0)
+# So many squares of 255 are an int32.
+_MOST_SQUARES = 2**31 // 255**2
 
 
 def import_mean(op: SourceOperator) -> Operator:
@@ -27,6 +38,14 @@ def import_mean(op: SourceOperator) -> Operator:
     x = op.input(0)
     alike(op, x, op.output())
     return made(op, op.inputs[:1], Mean(_axes(op, x)))
+
+
+def import_sum(op: SourceOperator) -> Operator:
+    """SUM over constant axes."""
+    x = op.input(0)
+    quantized(op, x)
+    alike(op, x, op.output())
+    return made(op, op.inputs[:1], Sum(_axes(op, x)))
 
 
 def import_reduce_extremum(op: SourceOperator) -> Operator:
@@ -71,3 +90,20 @@ def import_softmax(op: SourceOperator) -> Operator:
     if not (np.isfinite(beta) and beta > 0):
         raise op.damaged(f"its beta is {beta}, which must be positive and finite")
     return made(op, op.inputs[:1], Softmax(beta))
+
+
+def import_l2_normalization(op: SourceOperator) -> Operator:
+    """L2_NORMALIZATION along the last dimension."""
+    out = quantized(op, op.output())
+    quantized(op, op.input(0))
+    if (scale_of(out), zero_point_of(out)) != _L2_OUTPUT:
+        raise op.unsupported(
+            f"its output has scale {scale_of(out)} and zero point {zero_point_of(out)}; "
+            "int8 L2_NORMALIZATION is defined for 1/128 and 0"
+        )
+    if clamp_of(op, out) != clamp_of(op, out, number=0):
+        raise op.unsupported("it has a fused activation; only NONE is supported")
+    depth = op.input(0).shape[-1]
+    if depth > _MOST_SQUARES:
+        raise op.unsupported(f"its rows of {depth} may overflow; at most {_MOST_SQUARES}")
+    return made(op, op.inputs[:1], L2Normalization())

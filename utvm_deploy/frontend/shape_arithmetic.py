@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from utvm_deploy.frontend.operators import IMPORTERS
-from utvm_deploy.frontend.source import ModelFile, SourceOperator
+from utvm_deploy.frontend.source import ModelFile, Several, SourceOperator
 from utvm_deploy.graph.evaluate import evaluate
 from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
 from utvm_deploy.graph.shapes import SHAPE_RULES
@@ -67,6 +67,8 @@ def _made(op: SourceOperator) -> Mapping[int, Array] | None:
     if op.kind not in IMPORTERS:
         return None
     imported = IMPORTERS[op.kind].importer(op)
+    if isinstance(imported, Several):
+        return None
     parts = (imported,) if isinstance(imported, Operator) else imported
     graph = Graph("", op.tensors, parts, (), (), "")
     values: dict[int, Array] = {}

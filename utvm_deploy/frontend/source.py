@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from utvm_deploy.errors import ModelError, UnsupportedOperator
-from utvm_deploy.graph.model import Tensor
+from utvm_deploy.graph.model import Operator, Tensor
 
 #: Outputs that a message names.
 MAX_NAMED = 4
@@ -23,6 +23,17 @@ class ModelFile:
     operators: tuple[SourceOperator, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Several:
+    """An operator of the file that becomes several, with tensors between them.
+
+    Those tensors count on from the file's.
+    """
+
+    operators: tuple[Operator, ...]
+    between: tuple[Tensor, ...]
 
 
 @dataclass(frozen=True, eq=False)

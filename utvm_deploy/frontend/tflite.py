@@ -83,6 +83,12 @@ def load_model(path: str | Path) -> Graph:
         check_graph(graph)
     except ModelError as exc:
         raise type(exc)(f"{path}: {exc}") from exc
+    if any(operator.kind == "SUM" for operator in graph.operators):
+        _log.warning(
+            "%s: LiteRT's reference kernel of SUM takes int8 for unsigned bytes, and so does this; "
+            "MEAN and TFLite Micro do not, so results differ where input or sum is negative",
+            path,
+        )
     _log.info("imported %s: %d operators", path, len(graph.operators))
     return graph
 

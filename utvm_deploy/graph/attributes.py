@@ -78,6 +78,11 @@ class Prelu:
 
 
 @dataclass(frozen=True)
+class SquaredDifference:
+    """SQUARED_DIFFERENCE of two tensors, with broadcasting."""
+
+
+@dataclass(frozen=True)
 class LeakyRelu:
     """LEAKY_RELU: ``alpha`` multiplies negative elements."""
 
@@ -86,12 +91,26 @@ class LeakyRelu:
 
 @dataclass(frozen=True)
 class OfOne:
-    """ABS, HARD_SWISH, LOGISTIC, NEG and TANH, each a function of one element."""
+    """ABS, EXP, HARD_SWISH, LOG, LOGISTIC, NEG, RSQRT, SQRT and TANH, functions of one element."""
+
+
+@dataclass(frozen=True)
+class Gelu:
+    """GELU, by way of erf or, if that is not to be exact, of tanh."""
+
+    approximates: bool
 
 
 @dataclass(frozen=True)
 class Mean:
     """MEAN over ``axes`` (sorted, non-negative)."""
+
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Sum:
+    """SUM over ``axes`` (sorted, non-negative)."""
 
     axes: tuple[int, ...]
 
@@ -199,6 +218,11 @@ class Softmax:
 
 
 @dataclass(frozen=True)
+class L2Normalization:
+    """L2_NORMALIZATION along the last dimension."""
+
+
+@dataclass(frozen=True)
 class Relu:
     """RELU, RELU6, RELU_0_TO_1 and RELU_N1_TO_1 standing alone: requantize, then clamp."""
 
@@ -224,9 +248,12 @@ Attributes: TypeAlias = (
     | Multiply
     | Extremum
     | Prelu
+    | SquaredDifference
     | LeakyRelu
     | OfOne
+    | Gelu
     | Mean
+    | Sum
     | Reduce
     | ArgExtremum
     | TransposeConvolution
@@ -239,6 +266,7 @@ Attributes: TypeAlias = (
     | Rearrange
     | Concatenation
     | Softmax
+    | L2Normalization
     | Relu
     | Quantize
     | Dequantize

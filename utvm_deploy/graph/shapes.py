@@ -26,6 +26,7 @@ from utvm_deploy.graph.attributes import (
     Reduce,
     ResizeBilinear,
     Shape,
+    Sum,
     Svdf,
     TransposeConvolution,
 )
@@ -177,7 +178,7 @@ def _arg_extremum(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
 def _reduced(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
     shape = input_tensor(graph, operator, 0).shape
     a = operator.attributes
-    axes = a.axes if isinstance(a, Reduce) else attributes_of(operator, Mean).axes
+    axes = a.axes if isinstance(a, Reduce | Sum) else attributes_of(operator, Mean).axes
     kept = tuple(1 if i in axes else d for i, d in enumerate(shape))
     if len(graph.tensors[operator.outputs[0]].shape) == len(shape):
         return (kept,)
@@ -240,16 +241,23 @@ SHAPE_RULES: Mapping[str, ShapeRule] = {
     "ARG_MIN": _arg_extremum,
     "AVERAGE_POOL_2D": _pool,
     "BATCH_MATMUL": _batch_matmul,
+    "BATCH_TO_SPACE_ND": _rearrange,
+    "BROADCAST_TO": _rearrange,
     "CONCATENATION": _concatenation,
     "CONV_2D": _convolution,
     "DEPTHWISE_CONV_2D": _convolution,
     "DEPTH_TO_SPACE": _rearrange,
     "DEQUANTIZE": _same,
+    "EXP": _same,
     "EXPAND_DIMS": _reshape,
     "FULLY_CONNECTED": _fully_connected,
     "GATHER": _rearrange,
+    "GATHER_ND": _rearrange,
+    "GELU": _same,
     "HARD_SWISH": _same,
+    "L2_NORMALIZATION": _same,
     "LEAKY_RELU": _same,
+    "LOG": _same,
     "LOGISTIC": _same,
     "MAXIMUM": _broadcast,
     "MAX_POOL_2D": _pool,
@@ -272,16 +280,23 @@ SHAPE_RULES: Mapping[str, ShapeRule] = {
     "RESHAPE": _reshape,
     "RESIZE_BILINEAR": _resize,
     "RESIZE_NEAREST_NEIGHBOR": _rearrange,
+    "REVERSE_V2": _rearrange,
+    "RSQRT": _same,
     "SLICE": _rearrange,
     "SOFTMAX": _same,
+    "SPACE_TO_BATCH_ND": _rearrange,
     "SPACE_TO_DEPTH": _rearrange,
     "SPLIT": _rearrange,
     "SPLIT_V": _rearrange,
+    "SQRT": _same,
+    "SQUARED_DIFFERENCE": _broadcast,
     "SQUEEZE": _reshape,
     "STRIDED_SLICE": _rearrange,
     "SUB": _broadcast,
+    "SUM": _reduced,
     "SVDF": _svdf,
     "TANH": _same,
+    "TILE": _rearrange,
     "TRANSPOSE": _rearrange,
     "TRANSPOSE_CONV": _transpose_conv,
     "UNIDIRECTIONAL_SEQUENCE_LSTM": _lstm,

@@ -1,4 +1,4 @@
-"""Kernels of two inputs, element by element: ADD, SUB, MUL, MINIMUM, MAXIMUM, PRELU; all broadcast.
+"""Kernels of two inputs, element by element, all of which broadcast: ADD, SUB, MUL and their kin.
 
 Dimensions that both sides follow, or only one does, are merged with their neighbours, so that most
 layers are one or two loops.
@@ -13,12 +13,21 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
-from utvm_deploy.graph.attributes import Add, Extremum, Multiply, Prelu, Subtract
+from utvm_deploy.graph.attributes import (
+    Add,
+    Extremum,
+    Multiply,
+    Prelu,
+    SquaredDifference,
+    Subtract,
+)
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.kernels.call import Argument, KernelCall, ScalarArgument, TensorArgument
 from utvm_deploy.kernels.extents import label, merge
 from utvm_deploy.kernels.operands import input_of, operand_of, output_of, quantization_of
 from utvm_deploy.kernels.quantize import (
+    INT8_MAX,
+    INT8_MIN,
     add_wrapping,
     clamped,
     quantize_multiplier,
@@ -27,6 +36,8 @@ from utvm_deploy.kernels.quantize import (
 
 # The reference scales both operands of ADD and SUB up by as many bits before it rounds them.
 _HEADROOM_BITS = {"int8": 20, "int16": 15}
+#: And of SQUARED_DIFFERENCE, which has to be squared in 32 bits.
+_SQUARE_BITS = 7
 _SCALING = ("zero_point", "multiplier", "shift")
 
 
@@ -133,6 +144,29 @@ class BroadcastMultiply(_Broadcast):
 
 
 @dataclass(frozen=True)
+class BroadcastSquaredDifference(_Broadcast):
+    """SQUARED_DIFFERENCE: both sides at a common scale, as in SUB, then the difference's square."""
+
+    @property
+    def _what(self) -> str:
+        return "squared_difference"
+
+    @property
+    def _scalars(self) -> tuple[str, ...]:
+        return tuple(f"{side}_{n}" for side in ("left", "right", "output") for n in _SCALING)
+
+    def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
+        def scaled(value: Any, side: str) -> Any:
+            zero_point, multiplier, shift = (scalars[f"{side}_{name}"] for name in _SCALING)
+            return requantize((value - zero_point) * (1 << _SQUARE_BITS), multiplier, shift)
+
+        difference = scaled(left, "left") - scaled(right, "right")
+        zero_point, multiplier, shift = (scalars[f"output_{name}"] for name in _SCALING)
+        square = requantize(difference * difference, multiplier, shift)
+        return clamped(square + zero_point, INT8_MIN, INT8_MAX, self.dtype)
+
+
+@dataclass(frozen=True)
 class BroadcastExtremum(_Broadcast):
     """MINIMUM and MAXIMUM of the quantized values themselves."""
 
@@ -210,6 +244,20 @@ def lower_multiply(graph: Graph, operator: Operator) -> KernelCall:
     scalars |= _zero_points(sides)
     scalars |= {"low": attributes.clamp[0], "high": attributes.clamp[1]}
     return _call(graph, operator, BroadcastMultiply(*_merged(sides, result), result.dtype), scalars)
+
+
+def lower_squared_difference(graph: Graph, operator: Operator) -> KernelCall:
+    """SQUARED_DIFFERENCE."""
+    assert isinstance(operator.attributes, SquaredDifference)
+    sides, result = _operands(graph, operator)
+    scales = [quantization_of(side).scale for side in sides]
+    twice_largest = 2 * max(scales)
+    scalars = _scaling("left", sides[0], scales[0] / twice_largest)
+    scalars |= _scaling("right", sides[1], scales[1] / twice_largest)
+    steps = (1 << 2 * _SQUARE_BITS) * np.float32(quantization_of(result).scale)
+    scalars |= _scaling("output", result, twice_largest * twice_largest / float(steps))
+    kernel = BroadcastSquaredDifference(*_merged(sides, result), result.dtype)
+    return _call(graph, operator, kernel, scalars)
 
 
 def lower_extremum(graph: Graph, operator: Operator) -> KernelCall:

@@ -1,12 +1,11 @@
 """Whatever maps one byte to one byte: a lookup in a 256-byte table that is computed here.
 
 The reference computes some of these with integers (requantizing, HARD_SWISH) and some in float32
-(LOGISTIC, TANH); a table holds the very bytes either way, so that the device needs neither.
+(``real_functions.py``); a table holds the very bytes either way, so that the device needs neither.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -30,9 +29,7 @@ from utvm_deploy.kernels.quantize import (
     requantized,
     rounded_shift,
 )
-
-#: What an element becomes, from its quantized value to a quantized value that may be out of range.
-Function = Callable[[int], int]
+from utvm_deploy.kernels.real_functions import REAL_FUNCTIONS, Function
 
 
 @dataclass(frozen=True)
@@ -165,48 +162,18 @@ def _rounded_shift_int16(value: int, bits: int) -> int:
     return rounded_shift(value, bits) if bits < 16 else (value >> bits) + (value >= 0)
 
 
-def _logistic(graph: Graph, operator: Operator) -> Function:
-    def logistic(x: Any) -> Any:
-        one = np.float32(1)
-        with np.errstate(over="ignore"):
-            return one / (one + np.float32(np.exp(np.float64(-x))))
-
-    return _through_float(graph, operator, logistic)
-
-
-def _tanh(graph: Graph, operator: Operator) -> Function:
-    return _through_float(graph, operator, lambda x: np.float32(math.tanh(x)))
-
-
-def _through_float(graph: Graph, operator: Operator, function: Callable[[Any], Any]) -> Function:
-    """A function of real numbers, in float32 as the reference evaluates it for its own table."""
-    source, result = map(np.float32, _scales(graph, operator))
-    source_zero, result_zero = _zero_points(graph, operator)
-    inverse = np.float32(1) / result
-
-    def quantized(q: int) -> int:
-        real = function(source * np.float32(q - source_zero))
-        with np.errstate(over="ignore"):
-            steps = float(np.float32(real) * inverse)
-        limited = min(max(steps, -1024.0), 1024.0)
-        return math.floor(abs(limited) + 0.5) * (1 if steps >= 0 else -1) + result_zero
-
-    return quantized
-
-
 #: Kind -> what it makes of a quantized value.
 FUNCTIONS: dict[str, Callable[[Graph, Operator], Function]] = {
     "ABS": _abs,
     "HARD_SWISH": _hard_swish,
     "LEAKY_RELU": _leaky_relu,
-    "LOGISTIC": _logistic,
     "NEG": _neg,
     "QUANTIZE": _requantize,
     "RELU": _relu,
     "RELU6": _relu,
     "RELU_0_TO_1": _relu,
     "RELU_N1_TO_1": _relu,
-    "TANH": _tanh,
+    **REAL_FUNCTIONS,
 }
 
 

@@ -1,4 +1,4 @@
-"""MEAN: sums in 32 bits, then one multiplier that holds both the scales and the division."""
+"""MEAN and SUM: sums in 32 bits, then one multiplier for the scales and MEAN's division."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ class Mean:
             te.var(name, "int32") for name in ("offset", "multiplier", "shift", "zero_point")
         ]
         offset, multiplier, shift, zero_point = scalars
-        limits = np.iinfo(self.dtype)
         axes = [
             te.reduce_axis((0, extent), f"k{i}")
             for i, extent in enumerate(self.extents)
@@ -53,16 +52,13 @@ class Mean:
         def total(*kept: Any) -> Any:
             outer, inner = iter(kept), iter(axes)
             index = tuple(next(inner if reduced else outer) for reduced in self.is_reduced)
-            return te.sum(source[index].astype("int32"), axis=axes)
+            return te.sum(self._read(source[index].astype("int32")), axis=axes)
 
         sums = te.compute(self._kept, total, name="mean")
         output = te.compute(
             self._kept,
-            lambda *i: clamped(
-                requantize(add_wrapping(sums[i], offset), multiplier, shift) + zero_point,
-                int(limits.min),
-                int(limits.max),
-                self.dtype,
+            lambda *i: self._limited(
+                requantize(add_wrapping(sums[i], offset), multiplier, shift) + zero_point
             ),
             name="requantize",
         )
@@ -82,15 +78,39 @@ class Mean:
         sch.unroll(inner)
         return f"generic C, {tile.channels} outputs in registers"
 
+    def _read(self, value: Any) -> Any:
+        return value
+
+    def _limited(self, value: Any) -> Any:
+        limits = np.iinfo(self.dtype)
+        return clamped(value, int(limits.min), int(limits.max), self.dtype)
+
     @property
     def _kept(self) -> tuple[int, ...]:
         kept = zip(self.extents, self.is_reduced, strict=True)
         return tuple(extent for extent, reduced in kept if not reduced) or (1,)
 
 
+@dataclass(frozen=True)
+class UnsignedSum(Mean):
+    """SUM of int8, whose bytes the reference takes for unsigned ones, those of the result too."""
+
+    @property
+    def name(self) -> str:
+        return super().name.replace("mean", "unsigned_sum", 1)
+
+    def _read(self, value: Any) -> Any:
+        return value & 0xFF
+
+    def _limited(self, value: Any) -> Any:
+        # From 128 on it is the byte of a negative number.
+        unsigned = clamped(value, 0, 255, "int32")
+        return ((unsigned ^ 128) - 128).astype("int8")
+
+
 def lower_mean(graph: Graph, operator: Operator) -> KernelCall:
-    """MEAN over any axes."""
-    assert isinstance(operator.attributes, ops.Mean)
+    """MEAN and SUM over any axes."""
+    assert isinstance(operator.attributes, ops.Mean | ops.Sum)
     position, source = input_of(graph, operator, 0)
     output, result = output_of(graph, operator)
     axes = operator.attributes.axes
@@ -98,9 +118,14 @@ def lower_mean(graph: Graph, operator: Operator) -> KernelCall:
     count = reduced_count(source.shape, axes)
     quantization = quantization_of(result)
     ratio = quantization_of(source).scale / quantization.scale
-    multiplier, shift = mean_multiplier(ratio, count)
+    if isinstance(operator.attributes, ops.Sum):
+        kernel: Mean = UnsignedSum(extents, is_reduced, source.dtype)
+        multiplier, shift = quantize_multiplier(ratio)
+    else:
+        kernel = Mean(extents, is_reduced, source.dtype)
+        multiplier, shift = mean_multiplier(ratio, count)
     return KernelCall(
-        Mean(extents, is_reduced, source.dtype),
+        kernel,
         (
             operand_of(position, source),
             ScalarArgument("offset", wrap_int32(-quantization_of(source).zero_point * count)),

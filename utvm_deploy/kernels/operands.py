@@ -39,6 +39,12 @@ def quantization_of(tensor: Tensor) -> Quantization:
     return tensor.quantization
 
 
+def ends_of(graph: Graph, operator: Operator) -> tuple[Quantization, Quantization]:
+    """The quantizations of the first input and of the output."""
+    source = quantization_of(input_of(graph, operator, 0)[1])
+    return source, quantization_of(output_of(graph, operator)[1])
+
+
 def constant_of(graph: Graph, operator: Operator, index: int) -> Array:
     """The data of an input that must be a constant."""
     _, tensor = input_of(graph, operator, index)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from random_models.operations import (
+    blocks,
     elementwise,
     movement,
     products,
@@ -21,6 +22,7 @@ OPERATIONS: Mapping[str, Operation] = {
     **products.OPERATIONS,
     **elementwise.OPERATIONS,
     **movement.OPERATIONS,
+    **blocks.OPERATIONS,
     **reductions.OPERATIONS,
     **recurrent.OPERATIONS,
 }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from tflite_serializer import Options
@@ -68,7 +69,13 @@ def _proposed_binary(kind: str) -> Propose:
         y = partner(scope, x, _broadcastable(draw, spec.shape), equal=equal)
         one, other = spec.scales[0], scope.spec(y).scales[0]
         attributes: dict[str, Attribute] = {}
-        if kind in ("MUL", "SQUARED_DIFFERENCE"):
+        if kind == "SQUARED_DIFFERENCE":
+            # The reference aborts where the square is large for its scale.
+            natural = max(one, other) ** 2 * 120
+            attributes = output_quantization(draw, natural)
+            least = float(np.float32(max(one, other) ** 2 * 2.0**-12 * 1.01))
+            attributes["scale"] = max(float(attributes["scale"]), least)  # type: ignore[arg-type]
+        elif kind == "MUL":
             steps = STEPS_OF_INT16 if spec.dtype == "int16" else 1
             attributes = output_quantization(draw, one * other * 60 * steps)
         elif not equal:
@@ -89,6 +96,44 @@ _UNARY: dict[str, Options | None] = {
     "HARD_SWISH": ("HardSwishOptions", {}),
     "ABS": ("AbsOptions", {}),
 }
+#: Functions of real numbers: the size of what they make of a scale and a zero point.
+_FUNCTIONS: dict[str, tuple[Options | None, Callable[[float, int], float]]] = {
+    "EXP": (("ExpOptions", {}), lambda scale, zero: math.exp(scale * (127 - zero)) / 127),
+    "GELU": (("GeluOptions", {"Approximate": True}), lambda scale, zero: scale),
+    "LOG": (None, lambda scale, zero: (abs(math.log(scale)) + 5) / 127),
+    "RSQRT": (None, lambda scale, zero: 1 / math.sqrt(scale) / 127),
+    "SQRT": (None, lambda scale, zero: math.sqrt(scale * 255) / 127),
+}
+_OF_POSITIVE = ("RSQRT", "SQRT")
+_MOST_EXPONENT = 60
+
+
+def _function(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
+    x = m.tensors[inputs[0]]
+    out = m.tensor(x.shape, x.dtype, real(step, "scale"), number(step, "zero_point"))
+    options = _FUNCTIONS[step.kind][0]
+    if step.kind == "GELU":
+        options = ("GeluOptions", {"Approximate": bool(step.attributes["approximate"])})
+    m.operator(step.kind, inputs, [out], options)
+    return (out,)
+
+
+def _proposed_function(kind: str) -> Propose:
+    def propose(scope: Scope, x: Ref) -> Step | None:
+        spec, draw = scope.spec(x), scope.draw
+        scale, zero_point = spec.scales[0], spec.zero_points[0]
+        if kind in _OF_POSITIVE and zero_point != -128:
+            x = scope.input(spec.shape, "int8", scale, -128)
+        if kind == "EXP" and scale * (127 - zero_point) > _MOST_EXPONENT:
+            x = scope.input(spec.shape, "int8", scale := 0.05, zero_point)
+        attributes = output_quantization(draw, _FUNCTIONS[kind][1](scale, zero_point))
+        if kind == "GELU":
+            attributes["approximate"] = draw.chance(0.5)
+        return Step(kind, (x,), attributes)
+
+    return propose
+
+
 #: The only output quantization that these have.
 _FIXED = {"LOGISTIC": (1 / 256, -128), "TANH": (1 / 128, 0)}
 
@@ -190,6 +235,7 @@ def _dequantize(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int,
 OPERATIONS = {
     **{kind: Operation(_binary, _proposed_binary(kind)) for kind in _BINARY},
     **{kind: Operation(_unary, _proposed_unary(kind)) for kind in (*_UNARY, *_FIXED)},
+    **{kind: Operation(_function, _proposed_function(kind)) for kind in _FUNCTIONS},
     "NEG": Operation(_same, lambda scope, x: Step("NEG", (x,))),
     "LEAKY_RELU": Operation(_leaky, _propose_leaky),
     "PRELU": Operation(

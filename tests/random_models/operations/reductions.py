@@ -101,6 +101,14 @@ def _propose_softmax(scope: Scope, x: Ref) -> Step:
     return Step("SOFTMAX", (x,), {"beta": beta})
 
 
+def _l2(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
+    shape = m.tensors[inputs[0]].shape
+    out = m.tensor(shape, "int8", 1 / 128, 0)
+    options = ("L2NormOptions", {"FusedActivationFunction": 0})
+    m.operator("L2_NORMALIZATION", inputs, [out], options)
+    return (out,)
+
+
 OPERATIONS = {
     **{kind: Operation(_reduce, _proposed_reduce(kind)) for kind in (*_REQUANTIZING, *_KEEPING)},
     **{
@@ -112,5 +120,6 @@ OPERATIONS = {
         )
         for kind in ("ARG_MAX", "ARG_MIN")
     },
+    "L2_NORMALIZATION": Operation(_l2, lambda scope, x: Step("L2_NORMALIZATION", (x,))),
     "SOFTMAX": Operation(_softmax, _propose_softmax),
 }

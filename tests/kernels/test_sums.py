@@ -1,0 +1,119 @@
+"""SUM, SQUARED_DIFFERENCE and L2_NORMALIZATION against the reference."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kernel_harness import check, check_model
+from tflite_writer import ModelWriter
+
+from utvm_deploy.errors import UnsupportedOperator
+from utvm_deploy.frontend.tflite import load_model
+
+# shape, axes
+SUMS = [
+    ((1, 4, 5, 3), (1, 2)),
+    ((1, 4, 5, 3), (3,)),
+    ((2, 3, 4), (0, 2)),
+    ((2, 3, 4), (-2,)),
+    ((7,), (0,)),
+    ((1, 3), (0,)),
+    ((40, 50), (0,)),
+]
+
+
+def _sum(m: ModelWriter, x: int, axes: tuple[int, ...], keep: bool, scale: float, zero: int) -> int:
+    shape = m.tensors[x].shape
+    reduced = {axis % len(shape) for axis in axes}
+    made = [1 if i in reduced else d for i, d in enumerate(shape) if keep or i not in reduced]
+    options = ("ReducerOptions", {"KeepDims": keep})
+    constant = m.constant(np.array(axes, np.int32))
+    return m.node("SUM", [x, constant], made, options, scale=scale, zero_point=zero)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_sum(keep: bool, tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    m = ModelWriter()
+    for (shape, axes), factor in itertools.product(SUMS, (1.0, 3.3, 0.2, 40.0, 1000.0)):
+        if not keep and len(axes) == len(shape):
+            continue
+        zeros = [int(z) for z in rng.integers(-128, 128, 2)]
+        x = m.input(shape, 0.05, zeros[0])
+        # Equal scales with equal zero points, too: the reference treats them alike.
+        zero = zeros[0] if factor == 1.0 else zeros[1]
+        m.output(_sum(m, x, axes, keep, 0.05 * factor, zero))
+    assert check(m, tmp_path) == len(m.inputs)
+
+
+def test_sum_is_that_of_real_numbers_only_without_negative_bytes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    m = ModelWriter()
+    x = m.input((4, 3), 0.05, 3)
+    m.output(_sum(m, x, (0,), False, 0.1, 2))
+    rows = np.array([[3, 90, -1], [10, 100, 5], [50, 20, 9], [7, 31, 1]], np.int8)
+    path = m.save(tmp_path / "model.tflite")
+    assert check_model(path, [[rows]], tmp_path) == 1
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        load_model(path)
+    (warning,) = caplog.records
+    assert "unsigned" in warning.getMessage() and "SUM" in warning.getMessage()
+
+
+def test_squared_difference(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    m = ModelWriter()
+    shapes = [
+        ((1, 4, 3, 5), (1, 4, 3, 5)),
+        ((1, 4, 3, 5), (5,)),
+        ((3, 1), (1, 4)),
+        ((2, 7), (2, 1)),
+    ]
+    cases = list(itertools.product(shapes, (0.001, 0.03, 1.0, 20.0), (0.02, 1.0, 100.0)))
+    for (left, right), scale, factor in cases:
+        zeros = [int(z) for z in rng.integers(-128, 128, 3)]
+        other = scale * float(rng.uniform(0.3, 2.0))
+        x = m.input(left, scale, zeros[0])
+        y = m.input(right, other, zeros[1])
+        made = max(scale, other) ** 2 * 120 * factor
+        shape = np.broadcast_shapes(left, right)
+        options = ("SquaredDifferenceOptions", {})
+        m.output(
+            m.node("SQUARED_DIFFERENCE", [x, y], shape, options, scale=made, zero_point=zeros[2])
+        )
+    assert check(m, tmp_path) == len(cases)
+
+
+def test_squared_difference_of_a_scale_that_the_reference_aborts_on(tmp_path: Path) -> None:
+    m = ModelWriter()
+    x = m.input((4,), 1.0, 0)
+    m.output(m.node("SQUARED_DIFFERENCE", [x, x], (4,), scale=2.0**-12, zero_point=0))
+    with pytest.raises(UnsupportedOperator, match="too small"):
+        load_model(m.save(tmp_path / "model.tflite"))
+
+
+def test_l2_normalization(tmp_path: Path) -> None:
+    m = ModelWriter()
+    options = ("L2NormOptions", {"FusedActivationFunction": 0})
+    shapes = [(1, 1), (4, 7), (2, 3, 4, 5), (1, 300), (6, 2), (1, 9000)]
+    for shape, zero_point in itertools.product(shapes, (-128, 0, 5, 127)):
+        x = m.input(shape, 0.05, zero_point)
+        m.output(m.node("L2_NORMALIZATION", [x], shape, options, scale=1 / 128, zero_point=0))
+    assert check(m, tmp_path, samples=4) == len(m.inputs)
+
+
+def test_l2_normalization_of_small_sums(tmp_path: Path) -> None:
+    """Sums of squares from 0 on, where the first guess is shifted most."""
+    m = ModelWriter()
+    x = m.input((256, 2), 0.05, 0)
+    m.output(m.node("L2_NORMALIZATION", [x], (256, 2), scale=1 / 128, zero_point=0))
+    m.operators[-1].options = ("L2NormOptions", {"FusedActivationFunction": 0})
+    rows = np.stack(np.meshgrid(np.arange(16), np.arange(-8, 8)), -1).reshape(256, 2)
+    path = m.save(tmp_path / "model.tflite")
+    assert check_model(path, [[rows.astype(np.int8)]], tmp_path) == 1

@@ -1,0 +1,153 @@
+"""Functions of real numbers on bytes, in float32 as the reference evaluates them for its tables.
+
+``lookup.py`` makes the tables of them; RSQRT alone is one of the reference's integers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.graph.attributes import Gelu
+from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.operands import ends_of
+from utvm_deploy.kernels.quantize import (
+    high_product,
+    quantize_multiplier,
+    requantized,
+    rounded_shift,
+)
+
+#: What an element becomes, from its quantized value to a quantized value that may be out of range.
+Function = Callable[[int], int]
+
+# Values beyond are far outside of a byte.
+_FAR = 1024.0
+_RSQRT_BITS = 20
+_MOST_INT32 = (1 << 31) - 1
+_HALF_ROOT_OF_TWO = 1518500250  # Q0.31
+_THREE_HALVES = (1 << 28) + (1 << 27)  # Q3.28, as what follows
+_ONE = 1 << 28
+_NEWTON_STEPS = 5
+
+
+def logistic(graph: Graph, operator: Operator) -> Function:
+    def real(x: Any) -> Any:
+        one = np.float32(1)
+        with np.errstate(over="ignore"):
+            return one / (one + np.float32(np.exp(np.float64(-x))))
+
+    return _through_float(graph, operator, real)
+
+
+def tanh(graph: Graph, operator: Operator) -> Function:
+    return _through_float(graph, operator, lambda x: np.float32(math.tanh(x)))
+
+
+def exponential(graph: Graph, operator: Operator) -> Function:
+    return _through_float(graph, operator, lambda x: np.float32(math.exp(x)))
+
+
+def logarithm(graph: Graph, operator: Operator) -> Function:
+    """What is not positive becomes the least output."""
+    _, result = ends_of(graph, operator)
+    least = np.float32(-128 - result.zero_point) * np.float32(result.scale)
+    return _through_float(graph, operator, lambda x: np.float32(math.log(x)) if x > 0 else least)
+
+
+def gelu(graph: Graph, operator: Operator) -> Function:
+    """x times the normal distribution of x, as erfc has it, or tanh nearly."""
+    assert isinstance(operator.attributes, Gelu)
+    half, one = np.float32(0.5), np.float32(1)
+    by_root_of_two = np.float32(-math.sqrt(0.5))
+    cubic, slope = np.float32(0.044715), np.float32(math.sqrt(2 / math.pi))
+
+    def exact(x: Any) -> Any:
+        return half * x * np.float32(math.erfc(x * by_root_of_two))
+
+    def approximate(x: Any) -> Any:
+        return half * x * (one + np.float32(math.tanh(slope * (x + cubic * x * x * x))))
+
+    return _through_float(
+        graph, operator, approximate if operator.attributes.approximates else exact
+    )
+
+
+def square_root(graph: Graph, operator: Operator) -> Function:
+    """The only one that is rounded towards zero."""
+    source, result = ends_of(graph, operator)
+
+    def quantized(q: int) -> int:
+        real = np.float32(source.scale) * np.float32(max(q - source.zero_point, 0))
+        return int(np.sqrt(real) / np.float32(result.scale)) + result.zero_point
+
+    return quantized
+
+
+def inverse_root(graph: Graph, operator: Operator) -> Function:
+    """RSQRT, in fixed point; zero becomes the largest output."""
+    source, result = ends_of(graph, operator)
+    scale = float(np.sqrt(np.float32(source.scale)) * np.float32(result.scale))
+    multiplier, shift = quantize_multiplier(1.0 / scale)
+
+    def quantized(q: int) -> int:
+        value = q - source.zero_point
+        if value <= 0:
+            return 127
+        inverse, bits = inverse_root_multiplier(value)
+        fraction = requantized(1, inverse, bits + _RSQRT_BITS)
+        return requantized(fraction, multiplier, shift - _RSQRT_BITS) + result.zero_point
+
+    return quantized
+
+
+def inverse_root_multiplier(value: int) -> tuple[int, int]:
+    """1 / sqrt(value) as multiplier and shift: what ``utvm_inverse_root.h`` computes in C."""
+    if value <= 1:
+        return _MOST_INT32, 0
+    right = 11
+    while value >= 1 << 29:
+        value //= 4
+        right += 1
+    pairs = (32 - value.bit_length() - 1) // 2 - 1
+    right -= pairs
+    half = rounded_shift(value << 2 * pairs >> 1, 1)
+    x = _ONE
+    for _ in range(_NEWTON_STEPS):
+        cube = _saturated(high_product(high_product(x, x), x) << 6)
+        x = _saturated((high_product(_THREE_HALVES, x) - high_product(half, cube)) << 3)
+    inverse = high_product(x, _HALF_ROOT_OF_TWO)
+    return (inverse << -right, 0) if right < 0 else (inverse, -right)
+
+
+def _saturated(value: int) -> int:
+    return min(max(value, -_MOST_INT32 - 1), _MOST_INT32)
+
+
+def _through_float(graph: Graph, operator: Operator, function: Callable[[Any], Any]) -> Function:
+    source, result = ends_of(graph, operator)
+    scale, inverse = np.float32(source.scale), np.float32(1) / np.float32(result.scale)
+
+    def quantized(q: int) -> int:
+        with np.errstate(over="ignore"):
+            real = function(scale * np.float32(q - source.zero_point))
+            steps = float(np.float32(real) * inverse)
+        limited = min(max(steps, -_FAR), _FAR)
+        return math.floor(abs(limited) + 0.5) * (1 if steps >= 0 else -1) + result.zero_point
+
+    return quantized
+
+
+#: Kind -> what it makes of a quantized value.
+REAL_FUNCTIONS: dict[str, Callable[[Graph, Operator], Function]] = {
+    "EXP": exponential,
+    "GELU": gelu,
+    "LOG": logarithm,
+    "LOGISTIC": logistic,
+    "RSQRT": inverse_root,
+    "SQRT": square_root,
+    "TANH": tanh,
+}
