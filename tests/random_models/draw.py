@@ -18,6 +18,8 @@ _T = TypeVar("_T")
 MAX_ELEMENTS = 6000
 MAX_MACS = 200_000
 MAX_CHANNELS = 70
+#: Of the few layers that are wider: more than eight bits count.
+WIDE_CHANNELS = 260
 #: Of an int16 in one of an int8.
 STEPS_OF_INT16 = 256
 
@@ -51,7 +53,9 @@ class Draw:
         kind = self.rng.random()
         if kind < 0.55:
             return self.between(1, 12)
-        return self.one((1, 3, 4, 8, 16, 32, 64)) if kind < 0.7 else self.between(1, MAX_CHANNELS)
+        if kind < 0.7:
+            return self.one((1, 3, 4, 8, 16, 32, 64))
+        return self.between(1, MAX_CHANNELS if kind < 0.96 else WIDE_CHANNELS)
 
     def extent(self, most: int = 12) -> int:
         """Rows or columns."""
@@ -71,7 +75,8 @@ class Draw:
         """A batch of images."""
         while True:
             batch = 1 if self.chance(0.85) else self.between(2, 3)
-            shape = (batch, self.extent(14), self.extent(14), self.channels())
+            sides = (1, 1) if self.chance(0.05) else (self.extent(14), self.extent(14))
+            shape = (batch, *sides, self.channels())
             if math.prod(shape) <= MAX_ELEMENTS:
                 return shape
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from random_models.draw import Draw, Scope
+from random_models.networks import grow
 from random_models.operations import OPERATIONS
 from random_models.recipe import CONSTANT, INPUT, Recipe, Ref, Step, Unfit
 from utvm_deploy.frontend.operators import IMPORTERS
@@ -17,6 +18,8 @@ from utvm_deploy.frontend.operators import IMPORTERS
 _STEPS = (1, 1, 2, 2, 3, 3, 4, 5, 6, 8, 10)
 # How often in a row nothing may fit before the model is as long as it gets.
 _ATTEMPTS = 12
+# How many of all models are whole networks.
+_NETWORKS = 0.1
 
 
 #: Operators that have no row in IMPORTERS, because they are gone when the import is done.
@@ -38,6 +41,9 @@ def generate(seed: int, kinds: Sequence[str] | None = None) -> Recipe:
     draw = scope.draw
     first = kinds[seed % len(kinds)]
     _start(scope, first)
+    if kinds == supported_kinds() and draw.chance(_NETWORKS):
+        grow(scope, scope.refs()[-1])
+        return Recipe(tuple(scope.steps), _outputs(scope))
     for _ in range(draw.one(_STEPS) - 1):
         _extend(scope, draw.one(kinds))
     return Recipe(tuple(scope.steps), _outputs(scope))
