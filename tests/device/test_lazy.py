@@ -244,6 +244,8 @@ def test_tensors_keep_type_and_shape(host: Device) -> None:
             x.write(wrong)
     with pytest.raises(DeviceError, match="type object"):
         host.tensor(np.array(["a", None]))
+    with pytest.raises(DeviceError, match="type <U1"):
+        host.tensor(np.array(["a"]))
     with pytest.raises(DeviceError, match=r"shape \[-1\]"):
         host.empty(-1)
 

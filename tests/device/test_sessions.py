@@ -136,3 +136,5 @@ def test_two_devices_share_nothing() -> None:
 def test_models_go_into_flash_or_ram(host: Device) -> None:
     with pytest.raises(DeviceError, match="into 'flash' or 'ram', not into 'rom'"):
         host.load(tiny_model(host.board), into="rom")
+    with pytest.raises(DeviceError, match=r"utvm_deploy.compile\(...\) gives, not 'digits.tflite'"):
+        host.load("digits.tflite")  # type: ignore[arg-type]

@@ -78,7 +78,10 @@ def _random_array(rng: np.random.Generator, tensor: Tensor) -> Array:
 
 def _load_npz(path: Path) -> dict[str, Array]:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):  # an .npy, whatever its name
+            raise ValueError("one array without a name")
+        with loaded as file:
             return {name: file[name] for name in file.files}
     except OSError as error:
         raise ModelError(f"cannot read the samples {path}: {error.strerror or error}") from error

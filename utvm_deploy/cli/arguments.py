@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 
 from utvm_deploy.board import Board, load_board, with_template
 from utvm_deploy.errors import UtvmError
+from utvm_deploy.files import check_writable
 
 #: What ``add_subparsers`` returns; argparse keeps the class private.
 Verbs = Any
@@ -110,6 +111,14 @@ def keep_model(model: Path, *outputs: Path | None) -> None:
     for output in outputs:
         if output is not None and output.exists() and model.exists() and output.samefile(model):
             raise UtvmError(f"{output} is the model itself; give another name for the output")
+
+
+def check_outputs(model: Path, *outputs: Path | None) -> None:
+    """Refuse files that cannot be written, or had better not, before any work is done for them."""
+    keep_model(model, *outputs)
+    for output in outputs:
+        if output is not None:
+            check_writable(output)
 
 
 def board_of(args: argparse.Namespace) -> Board:

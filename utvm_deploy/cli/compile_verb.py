@@ -13,7 +13,7 @@ from utvm_deploy.cli.arguments import (
     add_name,
     add_verb,
     board_of,
-    keep_model,
+    check_outputs,
 )
 from utvm_deploy.cli.compile_options import add_compile_options, compile_options
 from utvm_deploy.cli.output import Output
@@ -50,7 +50,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, out: Output) -> int:
     """Compile, check the sizes and write the archive."""
-    keep_model(args.model, args.output)
+    check_outputs(args.model, args.output)
     board = board_of(args)
     dumped: dict[str, str] = {}
     with out.progress() as progress:

@@ -10,6 +10,7 @@ from typing import Any
 
 from utvm_deploy.bench.compare_gate import excesses, growths, ours_of, read_baseline
 from utvm_deploy.cli.output import Output
+from utvm_deploy.errors import UtvmError
 from utvm_deploy.files import check_writable
 
 #: Without --fail-over: what a harmless change of the compiler may cost.
@@ -31,7 +32,6 @@ def add_gate(parser: argparse.ArgumentParser) -> None:
         "--fail-over",
         metavar="P%",
         type=percent,
-        default=DEFAULT_ALLOWED_PERCENT,
         help=f"by more than this; default {DEFAULT_ALLOWED_PERCENT:g}%%",
     )
     group.add_argument(
@@ -65,21 +65,24 @@ def check_before(args: argparse.Namespace) -> None:
         check_writable(args.html)
     if args.baseline is not None:
         read_baseline(args.baseline)
+    elif args.fail_over is not None:
+        raise UtvmError("--fail-over says by how much more than --baseline; give that, too")
 
 
 def judge(
     args: argparse.Namespace, out: Output, schema: str, result: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The gate's part of the result, with what failed printed; empty if no gate was asked for."""
+    allowed = DEFAULT_ALLOWED_PERCENT if args.fail_over is None else args.fail_over
     if args.baseline is None and args.max_ram is None and args.max_flash is None:
         return {}
     now = ours_of(result, schema)
     grown = []
     if args.baseline is not None:
-        grown = growths(read_baseline(args.baseline), now, args.fail_over)
+        grown = growths(read_baseline(args.baseline), now, allowed)
     over = excesses(now, args.max_ram, args.max_flash)
     if grown:
-        out.line(f"GREW by more than {args.fail_over:g} % since {args.baseline}:")
+        out.line(f"GREW by more than {allowed:g} % since {args.baseline}:")
     for item in (*grown, *over):
         out.line(f"  {item}")
     if over:
@@ -89,7 +92,7 @@ def judge(
     return {
         "gate": {
             "ok": not grown and not over,
-            "fail_over_percent": args.fail_over,
+            "fail_over_percent": allowed,
             "grown": [
                 {
                     "model": item.model,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from utvm_deploy.bench.inspect import Inspection, TensorFacts, graph_svg, inspect_model
 from utvm_deploy.bench.supported import supported_operators
-from utvm_deploy.cli.arguments import Verbs, add_verb, keep_model
+from utvm_deploy.cli.arguments import Verbs, add_verb, check_outputs
 from utvm_deploy.cli.output import Output
 from utvm_deploy.files import write_text
 from utvm_deploy.frontend.tflite import load_model
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     """Print the operators and totals."""
     if args.supported:
         return _supported(out)
-    keep_model(args.model, args.svg)
+    check_outputs(args.model, args.svg)
     graph = load_model(args.model)
     found = inspect_model(graph)
     is_drawn = args.svg and not args.dry_run

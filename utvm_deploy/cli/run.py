@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,14 +17,17 @@ from utvm_deploy.cli.arguments import (
     add_name,
     add_verb,
     board_of,
-    keep_model,
+    check_outputs,
 )
 from utvm_deploy.cli.compile_options import add_compile_options
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import compile_step, dry_run_step, load_step
+from utvm_deploy.device import checked_inputs
 from utvm_deploy.errors import ModelError
 from utvm_deploy.files import write_atomically
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.model import Array, Graph
+from utvm_deploy.link.base import Hello
 
 
 def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
@@ -53,34 +57,26 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, out: Output) -> int:
     """Run and print, or write, the outputs."""
-    keep_model(args.model, *args.output)
+    check_outputs(args.model, *args.output)
     board = board_of(args)
     graph = load_model(args.model)
-    if args.input and len(args.input) != len(graph.inputs):
-        raise ModelError(
-            f"{args.model} has {len(graph.inputs)} input(s), --input was given "
-            f"{len(args.input)} time(s)"
-        )
     if args.output and len(args.output) != len(graph.outputs):
         raise ModelError(
             f"{args.model} has {len(graph.outputs)} output(s), --output was given "
             f"{len(args.output)} time(s)"
         )
-    if args.input:
-        inputs = tuple(
-            load_input(path, graph.tensors[i])
-            for path, i in zip(args.input, graph.inputs, strict=True)
-        )
-    else:
-        (inputs,) = random_samples(graph, 1).inputs
+    inputs, origin = _inputs(args, graph)
     with out.progress() as progress:
         compiled = compile_step(args, board, progress)
+        checked_inputs(compiled, inputs)  # before anything is built
         if args.dry_run:
             return dry_run_step(args, board, compiled)
         with load_step(args, board, compiled, progress) as model:
             progress("running", 0, 1)
             outputs, ticks = model.run(inputs)
             hello, is_modelled = model.device.hello, model.device.is_modelled
+    if origin:
+        out.line(f"input: {origin}; --input FILE.npy gives your own")
     for path, array in zip(args.output, outputs, strict=False):
         write_atomically(path, partial(np.save, arr=array))
     for buffer, array in zip(compiled.outputs, outputs, strict=True):
@@ -88,15 +84,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
         shown = " ".join(str(value) for value in flat[:16]) + (" ..." if flat.size > 16 else "")
         out.line(f"{buffer.name} {list(buffer.shape)} {buffer.dtype}: {shown}")
     modelled = "modelled " if is_modelled else ""
-    clock = hello.ticks_per_second
-    latency = (
-        ""
-        if hello.tick_unit == "instructions"
-        else f", {1e3 * ticks / clock:.3f} ms at {clock / 1e6:g} MHz"
-        if hello.tick_unit == "cycles"
-        else f", {1e3 * ticks / clock:.3f} ms"
-    )
-    out.line(f"{ticks:,} {modelled}{hello.tick_unit} on {board.name}{latency}")
+    out.line(f"{ticks:,} {modelled}{hello.tick_unit} on {board.name}{_latency(ticks, hello)}")
     out.result(
         "utvm.run/1",
         {
@@ -114,3 +102,26 @@ def run(args: argparse.Namespace, out: Output) -> int:
         },
     )
     return 0
+
+
+def _inputs(args: argparse.Namespace, graph: Graph) -> tuple[Sequence[Array], str]:
+    """An array for each input, and where they come from unless the user gave them."""
+    if not args.input:
+        samples = random_samples(graph, 1)
+        return samples.inputs[0], samples.origin
+    if len(args.input) != len(graph.inputs):
+        raise ModelError(
+            f"{args.model} has {len(graph.inputs)} input(s), --input was given "
+            f"{len(args.input)} time(s)"
+        )
+    tensors = [graph.tensors[i] for i in graph.inputs]
+    return [load_input(*pair) for pair in zip(args.input, tensors, strict=True)], ""
+
+
+def _latency(ticks: int, hello: Hello) -> str:
+    """Nothing where ticks are no time."""
+    if hello.tick_unit == "instructions":
+        return ""
+    clock = hello.ticks_per_second
+    rate = f" at {clock / 1e6:g} MHz" if hello.tick_unit == "cycles" else ""
+    return f", {1e3 * ticks / clock:.3f} ms{rate}"

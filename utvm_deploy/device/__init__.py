@@ -3,7 +3,7 @@
 from utvm_deploy.device.calls import Call, Ticks
 from utvm_deploy.device.counts import Figures
 from utvm_deploy.device.device import CYCLES, INSTRUCTIONS, Device, connect
-from utvm_deploy.device.model import DeviceModel, LayerRun
+from utvm_deploy.device.model import DeviceModel, LayerRun, checked_inputs
 from utvm_deploy.device.module import Function, Module
 from utvm_deploy.device.tensor import Tensor
 
@@ -19,5 +19,6 @@ __all__ = [
     "Module",
     "Tensor",
     "Ticks",
+    "checked_inputs",
     "connect",
 ]

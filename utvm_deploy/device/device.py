@@ -376,6 +376,11 @@ class Device:
         A model in RAM leaves the image and all else that is loaded alone, and needs room for its
         weights.
         """
+        if not isinstance(compiled, CompiledModel):
+            raise DeviceError(
+                f"a device loads what utvm_deploy.compile(...) gives, not {compiled!r} of type "
+                f"{type(compiled).__name__}"
+            )
         if compiled.board != self.board.name:
             raise BoardError(
                 f"the model was compiled for {compiled.board} and the device is a "

@@ -206,14 +206,9 @@ class DeviceModel:
     def set_inputs(self, inputs: Sequence[Array]) -> None:
         """Check the arrays against the model's inputs and write them into the arena."""
         self._check()
-        wanted = self.compiled.inputs
-        if len(inputs) != len(wanted):
-            raise ModelError(
-                f"{self.compiled.name} takes {len(wanted)} input(s), {len(inputs)} given"
-            )
-        for position, (array, buffer) in enumerate(zip(inputs, wanted, strict=True)):
-            data = checked_input(array, buffer, f"input {position}")
-            self._session.write(self._arena + buffer.offset, data.tobytes())
+        arrays = checked_inputs(self.compiled, inputs)
+        for array, buffer in zip(arrays, self.compiled.inputs, strict=True):
+            self._session.write(self._arena + buffer.offset, array.tobytes())
 
     def unload(self) -> None:
         """Give the arena back, and the code of a model in RAM."""
@@ -260,7 +255,7 @@ class DeviceModel:
         if len(arrays) != len(layer.outputs):
             raise ModelError(f"{what} has {len(layer.outputs)} output(s), {len(arrays)} given")
         return tuple(
-            checked_input(array, buffer, f"the replacement of {what}")
+            _checked(array, buffer, f"the replacement of {what}")
             for array, buffer in zip(arrays, layer.outputs, strict=True)
         )
 
@@ -269,11 +264,21 @@ class DeviceModel:
         return np.frombuffer(data, np.dtype(buffer.dtype)).reshape(buffer.shape)
 
 
-def checked_input(array: Array, buffer: Buffer, what: str) -> Array:
-    """``array`` as the model wants it; a missing leading dimension of 1 is added.
+def checked_inputs(compiled: CompiledModel, inputs: Sequence[Array]) -> list[Array]:
+    """An array for each input as the model wants it; a missing leading dimension of 1 is added.
 
-    Raises ModelError for another shape or type: values are never converted silently.
+    Raises ModelError for another number, shape or type: values are never converted silently.
     """
+    wanted = compiled.inputs
+    if len(inputs) != len(wanted):
+        raise ModelError(f"{compiled.name} takes {len(wanted)} input(s), {len(inputs)} given")
+    return [
+        _checked(array, buffer, f"input {position}")
+        for position, (array, buffer) in enumerate(zip(inputs, wanted, strict=True))
+    ]
+
+
+def _checked(array: Array, buffer: Buffer, what: str) -> Array:
     array = np.asarray(array)
     if array.dtype != np.dtype(buffer.dtype):
         hint = ""

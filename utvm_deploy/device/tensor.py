@@ -101,7 +101,7 @@ class Tensor:
 def device_dtype(dtype: Any) -> np.dtype[Any]:
     """The type as the device has it; devices are little-endian."""
     found: np.dtype[Any] = np.dtype(dtype)
-    if found.hasobject or found.itemsize == 0:
+    if found.hasobject or found.itemsize == 0 or found.kind in "USmM":
         raise DeviceError(f"a tensor cannot be of type {found}; use numbers such as int8")
     little: np.dtype[Any] = found.newbyteorder("<")
     return little
