@@ -87,6 +87,11 @@ class Setting:
     utvm: str  # version
     unit: str
 
+    @property
+    def level(self) -> str:
+        """How the C compiler optimized: of several flags the last counts."""
+        return next((f for f in reversed(self.flags.split()) if f.startswith("-O")), "")
+
 
 @dataclass(frozen=True)
 class Measurement:
@@ -120,6 +125,9 @@ class Record:
     board: str = ""
     # Whether this is what the best family chooses by itself.
     is_default: bool = False
+    code: str = ""  # of the family's kernels, see kernels.code_version; empty if nobody knows
+    code_bytes: int = 0  # 0 likewise
+    scratch_bytes: int = 0
     time: str = field(default="", compare=False)  # ISO 8601, UTC
 
     def to_line(self) -> str:
@@ -136,6 +144,9 @@ class Record:
             "measurement": self.measurement.to_json(),
             "board": self.board,
             "default": self.is_default,
+            "code": self.code,
+            "code_bytes": self.code_bytes,
+            "scratch_bytes": self.scratch_bytes,
             "time": self.time,
         }
         return json.dumps(value, separators=(",", ":"))
@@ -167,6 +178,9 @@ class Record:
             _measurement(_mapping(value, "measurement")),
             str(value.get("board", "")),
             bool(value.get("default", False)),
+            str(value.get("code", "")),
+            _count(value, "code_bytes"),
+            _count(value, "scratch_bytes"),
             str(value.get("time", "")),
         )
 
@@ -175,6 +189,13 @@ def _text(value: Mapping[str, Any], name: str) -> str:
     found = value.get(name)
     if not isinstance(found, str):
         raise ValueError(f"{name} is no text")
+    return found
+
+
+def _count(value: Mapping[str, Any], name: str) -> int:
+    found = value.get(name, 0)
+    if type(found) is not int or found < 0:
+        raise ValueError(f"{name} is no whole number from 0")
     return found
 
 
@@ -201,9 +222,15 @@ def now() -> str:
 
 
 class Records:
-    """Records in memory, by kernel; what they say about compiling."""
+    """Records in memory, by kernel; what they say about compiling.
 
-    def __init__(self, records: Iterable[Record] = ()) -> None:
+    ``codes`` has the code of each family's kernels now: records of another are of older kernels.
+    """
+
+    def __init__(
+        self, records: Iterable[Record] = (), codes: Mapping[str, str] | None = None
+    ) -> None:
+        self._codes = codes or {}
         self._all: list[Record] = []
         self._by_kernel: dict[tuple[str, str], list[Record]] = {}
         for record in records:
@@ -222,61 +249,64 @@ class Records:
         self._by_kernel.setdefault(key, []).append(record)
 
     def of(self, kernel: KernelIdentity, setting: Setting) -> list[Record]:
-        """Of just this kernel, measured under just these circumstances."""
+        """Of just this kernel as it is now, measured under just these circumstances."""
         found = self._by_kernel.get((setting.core, kernel.key), [])
-        return [record for record in found if record.setting == setting]
+        return [r for r in found if r.setting == setting and self._is_current(r)]
 
     def choices(
         self, kernel: KernelIdentity, core: str, near: Setting | None = None
     ) -> Iterator[tuple[Candidate, str]]:
         """Candidates to compile ``kernel`` with, best first, each with its origin.
 
-        Records of the kernel itself come first, those of the compiler and version in ``near``
-        before others; then what won for the nearest shapes.
+        Records of the kernel itself come first, those of the optimization level, compiler and
+        version in ``near`` before others; then what won for the nearest shapes. What older kernels
+        of the same shape took counts as near, where none of today's were measured.
         """
-        for record in self._ranked(core, kernel.key, near):
-            yield record.candidate, RECORD
+        ranked, origin = self.ranked(core, kernel.key, near)
+        for record in ranked:
+            yield record.candidate, origin
         neighbours = []
         for other_core, key in self._by_kernel:
             distance = kernel.distance(self._by_kernel[other_core, key][0].kernel)
             if other_core == core and key != kernel.key and distance <= FARTHEST:
                 neighbours.append((distance, key))
         for _, key in sorted(neighbours):
-            ranked = self._ranked(core, key, near)
+            ranked, _ = self.ranked(core, key, near)
             if ranked and _gain(ranked) >= NEIGHBOUR_GAIN:
                 yield ranked[0].candidate, NEAREST
 
-    def nearly_best(
-        self, kernel: KernelIdentity, core: str, loss: float, near: Setting | None = None
-    ) -> tuple[Candidate, ...]:
-        """The candidates that took no more than ``loss`` longer than the fastest, that one first.
-
-        ``near`` as in ``choices``; nothing if the kernel itself was never measured.
-        """
-        ranked = self._ranked(core, kernel.key, near)
-        if not ranked:
-            return ()
-        most = ranked[0].measurement.ticks_min * (1 + loss)
-        return tuple(dict.fromkeys(r.candidate for r in ranked if r.measurement.ticks_min <= most))
-
-    def _ranked(self, core: str, key: str, near: Setting | None) -> list[Record]:
-        """Those of the most telling setting, fastest first."""
-        groups: dict[Setting, list[Record]] = {}
+    def ranked(self, core: str, key: str, near: Setting | None = None) -> tuple[list[Record], str]:
+        """A kernel's own of the most telling setting, fastest first, and their origin."""
+        groups: dict[tuple[Setting, bool], list[Record]] = {}
         for record in self._by_kernel.get((core, key), ()):
             if record.measurement.is_ok:
-                groups.setdefault(record.setting, []).append(record)
+                groups.setdefault((record.setting, False), []).append(record)
+        for (setting, _), some in list(groups.items()):
+            current = [record for record in some if self._is_current(record)]
+            # Candidates compare where the default is among them, which is measured first.
+            if len(current) == len(some) or any(record.is_default for record in current):
+                groups[setting, True] = current
         if not groups:
-            return []
+            return [], RECORD
 
-        def rank(setting: Setting) -> tuple[bool, bool, int, int]:
+        def rank(group: tuple[Setting, bool]) -> tuple[bool, bool, bool, bool, int, int]:
+            setting, is_current = group
             return (
+                not is_current,
+                near is None or setting.level != near.level,
                 near is None or setting.utvm != near.utvm,
                 near is None or setting.compiler != near.compiler,
                 UNITS.index(setting.unit) if setting.unit in UNITS else len(UNITS),
-                -len(groups[setting]),
+                -len(groups[group]),
             )
 
-        return sorted(groups[min(groups, key=rank)], key=lambda r: r.measurement.ticks_min)
+        best = min(groups, key=rank)
+        found = sorted(groups[best], key=lambda r: r.measurement.ticks_min)
+        return found, RECORD if best[1] else NEAREST
+
+    def _is_current(self, record: Record) -> bool:
+        family = record.candidate.family
+        return record.code == self._codes.get(family, record.code)
 
 
 def _gain(ranked: list[Record]) -> float:

@@ -13,10 +13,10 @@ from utvm_deploy.candidate import Candidate
 from utvm_deploy.compiler import choice
 from utvm_deploy.compiler.choice import chooser
 from utvm_deploy.compiler.library_format import read_library, write_library
-from utvm_deploy.compiler.options import BALANCED, OPTIMIZE, SIZE, TIME
+from utvm_deploy.compiler.options import BALANCED, OPTIMIZE, SIZE, TIME, ScratchStack
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.compiler.plan import Step
-from utvm_deploy.compiler.scratch_limit import within_default_arena
+from utvm_deploy.compiler.scratch_limit import within_default_memory
 from utvm_deploy.errors import CompileError
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph, Operator
@@ -159,7 +159,7 @@ def test_only_what_a_record_chose_gives_way_to_the_default() -> None:
 
     def kept(step: Step) -> object:
         rest = [Step(other, lower(graph, other), ()) for other in graph.operators[1:]]
-        steps = within_default_arena(
+        steps = within_default_memory(
             graph,
             [step, *rest],
             lambda other: lower(graph, other),
@@ -170,3 +170,58 @@ def test_only_what_a_record_chose_gives_way_to_the_default() -> None:
 
     assert kept(recorded) == plain.kernel
     assert kept(chosen) == chosen.call.kernel
+
+
+def test_no_record_asks_for_a_stack_that_there_is_no_room_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    graph = simplify(load_model(DIGITS))
+    operator = graph.operators[0]
+    call = replace(lower(graph, operator, "cortex-m7"), origin=RECORD)
+    plain = lower(graph, operator)
+    sizes = {call.kernel: (20_000,), plain.kernel: (16,)}
+    rest = [Step(other, lower(graph, other), ()) for other in graph.operators[1:]]
+
+    def kept(room: int, is_shared: bool) -> object:
+        first, *_ = within_default_memory(
+            graph,
+            [Step(operator, call, ()), *rest],
+            lambda other: lower(graph, other),
+            lambda one: sizes.get(one.call.kernel, ()),
+            ScratchStack(32_768, room, is_shared),
+        )
+        assert isinstance(first, Step)
+        return first.call.kernel
+
+    assert kept(20_000, is_shared=False) == call.kernel
+    assert kept(60_000, is_shared=True) == call.kernel
+    with caplog.at_level("INFO"):
+        assert kept(19_999, is_shared=False) == plain.kernel
+    assert "its scratch of 20,000 bytes is more than the stack has" in caplog.text
+    # What is left beside the arena is less.
+    assert kept(20_000, is_shared=True) == plain.kernel
+
+
+def test_small_code_follows_what_was_measured_small(
+    convolutions: tuple[Graph, list[Operator]],
+) -> None:
+    graph, operators = convolutions
+    graph = replace(graph, operators=tuple(operators))
+    small = replace(SETTING, flags="-Os")
+
+    def sized(operator: Operator, ticks: int, code_bytes: int, **more: object) -> Record:
+        (one,) = measured(graph, operator, t1x1=ticks)
+        return replace(one, setting=small, code_bytes=code_bytes, **more)  # type: ignore[arg-type]
+
+    default = {"candidate": Candidate("generic"), "is_default": True}
+    smaller = [
+        record
+        for operator in operators
+        for record in (sized(operator, 100, 400, **default), sized(operator, 300, 200))
+    ]
+    plain = chosen(graph, operators, Records(), SIZE)
+    assert chosen(graph, operators, Records(smaller), SIZE) != plain
+    # Smaller in one layer is not enough: the other layers' code comes on top.
+    assert chosen(graph, operators, Records(smaller[:3]), SIZE) == plain
+    fast = [replace(record, setting=SETTING) for record in smaller]
+    assert chosen(graph, operators, Records(fast), SIZE) == plain

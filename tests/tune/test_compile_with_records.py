@@ -21,6 +21,7 @@ from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import connect
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
+from utvm_deploy.kernels.code_version import code_versions
 from utvm_deploy.kernels.identity import identity_of
 from utvm_deploy.records import (
     DEFAULT,
@@ -54,7 +55,9 @@ def records(kernel: KernelIdentity, core: str, **ticks: int) -> Records:
         is_default = name == "default"
         candidate = Candidate("generic") if is_default else Candidate.of("generic", tile=name[1:])
         measurement = Measurement(count, float(count))
-        found.append(Record(kernel, setting, candidate, measurement, is_default=is_default))
+        code = code_versions()["generic"]
+        one = Record(kernel, setting, candidate, measurement, is_default=is_default, code=code)
+        found.append(one)
     return Records(found)
 
 
@@ -144,8 +147,9 @@ def test_unrolled_softmax_and_pool_are_right_for_any_input(tmp_path: Path, unrol
     board = load_board("host")
     graph = simplify(load_model(path))
     setting = Setting("host", "gcc", "", "0.1.0", "nanoseconds")
+    code = code_versions()["generic"]
     known = Records(
-        Record(identity_of(graph, operator), setting, candidate, Measurement(5, 5.0))
+        Record(identity_of(graph, operator), setting, candidate, Measurement(5, 5.0), code=code)
         for operator in graph.operators
         for candidate in [Candidate.of("generic", unroll=unroll)]
     )

@@ -229,3 +229,39 @@ def test_compacting_keeps_what_compiling_needs() -> None:
     for records in (some, kept):
         first, *_ = Records(records).choices(identity(32), "cortex-m7", SETTING)
         assert first == (Candidate.of("dsp", pixels=3), RECORD)
+
+
+def test_records_of_older_kernels_are_hints() -> None:
+    codes = {"dsp": "new"}
+    old = [record(90, pixels=3, is_default=True), record(50, pixels=9)]
+    old = [replace(one, code="old") for one in old]
+    assert list(Records(old, codes).choices(identity(32), "cortex-m7", SETTING)) == [
+        (Candidate.of("dsp", pixels=p), NEAREST) for p in (9, 3)
+    ]
+    assert Records(old, codes).of(identity(32), SETTING) == []
+    assert Records(old).of(identity(32), SETTING) == old
+    # Without the default there is nothing that today's compare with.
+    some = [*old, record(80, pixels=6, code="new")]
+    assert next(Records(some, codes).choices(identity(32), "cortex-m7"))[1] == NEAREST
+    new = [*some, record(85, pixels=3, code="new", is_default=True)]
+    assert list(Records(new, codes).choices(identity(32), "cortex-m7", SETTING)) == [
+        (Candidate.of("dsp", pixels=p), RECORD) for p in (6, 3)
+    ]
+    assert len(Records(new, codes).of(identity(32), SETTING)) == 2
+
+
+def test_each_level_of_optimization_has_its_own_winner() -> None:
+    small = replace(SETTING, flags="-O3 -Os")
+    records = Records([record(50, pixels=3), record(70, pixels=9, setting=small)])
+    for near, pixels in ((SETTING, 3), (small, 9)):
+        best, _ = next(records.choices(identity(32), "cortex-m7", near))
+        assert best == Candidate.of("dsp", pixels=pixels)
+
+
+def test_the_code_of_every_family_has_a_version() -> None:
+    from utvm_deploy.kernels.code_version import code_versions
+    from utvm_deploy.kernels.lowering import FAMILIES
+
+    versions = code_versions()
+    assert set(versions) == {"generic", *FAMILIES}
+    assert len(set(versions.values())) == len(versions)

@@ -13,7 +13,7 @@ from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.lowering import families_for, lower
 from utvm_deploy.paths import data_dir, records_file
-from utvm_deploy.records import RECORD, Record, compacted
+from utvm_deploy.records import NEAREST, RECORD, Record, compacted
 from utvm_deploy.tune.workload import workload
 
 CORES_WITH_RECORDS = sorted(core for core in CORES if records_file(core).is_file())
@@ -56,4 +56,5 @@ def test_an_untuned_compile_uses_them() -> None:
     board = next(board for board in map(load_board, board_names()) if board.cpu.core == "cortex-m7")
     # In the arena those that want more scratch than the default are not followed.
     compiled = utvm_deploy.compile(Path(data_dir("models") / MODELS[0]), board, scratch="stack")
-    assert {layer.origin for layer in compiled.layers} == {RECORD}
+    # Of kernels that were rewritten since, they are hints.
+    assert {layer.origin for layer in compiled.layers} <= {RECORD, NEAREST}

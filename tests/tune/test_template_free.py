@@ -20,6 +20,7 @@ from utvm_deploy.errors import UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes import simplify
+from utvm_deploy.kernels.code_version import code_versions
 from utvm_deploy.kernels.identity import identity_of
 from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.template_free import DECISIONS, SKETCH, sketches
@@ -121,7 +122,8 @@ def test_a_record_replays_and_is_exact(name: str, tmp_path: Path) -> None:
     (operator,) = graph.operators
     setting = Setting("host", "gcc", "", "0.1.0", "nanoseconds")
     for candidate in proposals(work_of(path), 1)[:2]:
-        line = Record(identity_of(graph, operator), setting, candidate, Measurement(5, 5.0))
+        kernel, code = identity_of(graph, operator), code_versions()[GENERIC]
+        line = Record(kernel, setting, candidate, Measurement(5, 5.0), code=code)
         known = Records([Record.from_line(line.to_line())])
         compiled = compile_model(path, board, records=known, scratch=STACK)
         (layer,) = compiled.layers

@@ -16,6 +16,7 @@ from utvm_deploy.cli.arguments import (
     connection,
     positive,
 )
+from utvm_deploy.cli.compile_options import add_optimize
 from utvm_deploy.cli.output import Output
 from utvm_deploy.device import connect
 from utvm_deploy.errors import TuneError
@@ -48,6 +49,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         type=Path,
         help="where measurements are kept; what is there already is not measured again",
     )
+    add_optimize(parser)
     parser.add_argument("--seed", type=int, default=0, help="of the search; default: 0")
     parser.add_argument(
         "--show-space", action="store_true", help="list every candidate and measure none"
@@ -145,6 +147,7 @@ def _tune(args: argparse.Namespace, works: Sequence[Any], board: Board, out: Out
             trials=trials,
             minutes=args.minutes,
             seed=args.seed,
+            optimize=args.optimize,
             watch=watch,
         )
     unit = found.setting.unit

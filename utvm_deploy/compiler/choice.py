@@ -1,7 +1,8 @@
 """Which candidate a layer is compiled with: its record's, a similar kernel's, or the default.
 
-Optimizing for size every layer has the default, for whose kernels there is one code; balanced, the
-layers have as few different candidates between them as their records allow at a small loss.
+Balanced, the layers have as few different candidates between them as their records allow at a small
+loss. For size every layer has the default, for whose kernels there is one code, unless a candidate
+measured at that level is smaller in every layer of the operator.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from functools import cache
 
 from utvm_deploy import __version__
 from utvm_deploy.candidate import GENERIC, Candidate
-from utvm_deploy.compiler.options import BALANCED, MAX_SHARING_LOSS, SIZE
+from utvm_deploy.compiler.options import BALANCED, LEVELS, MAX_SHARING_LOSS, SIZE, TIME
 from utvm_deploy.errors import UnsupportedOperator
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall
+from utvm_deploy.kernels.code_version import code_versions
 from utvm_deploy.kernels.identity import identity_of
 from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.paths import records_file
@@ -26,6 +28,8 @@ from utvm_deploy.records import RECORD, Records, Setting, read_records
 _log = logging.getLogger(__name__)
 
 Choose = Callable[[Operator], KernelCall]
+# A candidate and its origin.
+_Chosen = tuple[Candidate, str]
 
 
 @cache
@@ -41,61 +45,90 @@ def records_for(core: str, own: Records | None) -> Records:
     if own is not None and not any(record.setting.core == core for record in own):
         cores = ", ".join(sorted({record.setting.core for record in own})) or "no core at all"
         _log.warning("the records are of %s; there is nothing for %s in them", cores, core)
-    return Records([*own, *shipped]) if own is not None else shipped
+    return Records([*(own or ()), *shipped], code_versions())
 
 
 def chooser(graph: Graph, core: str, records: Records, optimize: str) -> Choose:
     """The function that gives an operator's call; ``optimize`` is one of ``options.OPTIMIZE``."""
-    if optimize == SIZE:
-        return lambda operator: lower(graph, operator, core)
-    shared = _shared(graph, core, records) if optimize == BALANCED else {}
+    near = Setting(core, "", LEVELS[optimize], __version__, "")
+    is_known = core != GENERIC and len(records) > 0
+    shared: dict[str, _Chosen] = {}
+    if is_known and optimize != TIME:
+        shared = (_shared if optimize == BALANCED else _smallest)(graph, records, near)
 
     def choose(operator: Operator) -> KernelCall:
-        candidate = shared.get(identity_of(graph, operator).key) if shared else None
-        if candidate is not None:
+        chosen = shared.get(identity_of(graph, operator).key) if shared else None
+        if chosen is not None:
             try:
-                return replace(lower(graph, operator, core, candidate), origin=RECORD)
+                return replace(lower(graph, operator, core, chosen[0]), origin=chosen[1])
             except UnsupportedOperator as error:
-                _log.debug("%s does not fit: %s", candidate.label, error)
-        return best_call(graph, operator, core, records)
+                _log.debug("%s does not fit: %s", chosen[0].label, error)
+        if not is_known or optimize == SIZE:
+            return lower(graph, operator, core)
+        return best_call(graph, operator, near, records)
 
     return choose
 
 
-def _shared(graph: Graph, core: str, records: Records) -> dict[str, Candidate]:
+def _shared(graph: Graph, records: Records, near: Setting) -> dict[str, _Chosen]:
     """Kernel -> a candidate that is nearly its fastest, few different ones over all kernels."""
-    if core == GENERIC or not len(records):
-        return {}
-    near = Setting(core, "", "", __version__, "")
     # Candidates of different operators have no code in common.
-    open_kernels: dict[str, dict[str, tuple[Candidate, ...]]] = {}
+    open_kernels: dict[str, dict[str, tuple[_Chosen, ...]]] = {}
     for operator in graph.operators:
-        identity = identity_of(graph, operator)
-        found = records.nearly_best(identity, core, MAX_SHARING_LOSS, near)
-        if found:
-            open_kernels.setdefault(operator.kind, {})[identity.key] = found
-    chosen: dict[str, Candidate] = {}
+        key = identity_of(graph, operator).key
+        ranked, origin = records.ranked(near.core, key, near)
+        if ranked:
+            most = ranked[0].measurement.ticks_min * (1 + MAX_SHARING_LOSS)
+            near_best = [r.candidate for r in ranked if r.measurement.ticks_min <= most]
+            open_kernels.setdefault(operator.kind, {})[key] = tuple(
+                (candidate, origin) for candidate in dict.fromkeys(near_best)
+            )
+    chosen: dict[str, _Chosen] = {}
     for kernels in open_kernels.values():
         while kernels:
             # Ties go to what comes first in the order of layers and, of a layer, of speed.
-            counts = Counter(candidate for found in kernels.values() for candidate in found)
-            most, _ = counts.most_common(1)[0]
-            served = [key for key, found in kernels.items() if most in found]
-            for key in served:
-                chosen[key] = most
-                del kernels[key]
+            counts = Counter(candidate for found in kernels.values() for candidate, _ in found)
+            shared, _ = counts.most_common(1)[0]
+            for key, found in list(kernels.items()):
+                fitting = [one for one in found if one[0] == shared]
+                if fitting:
+                    chosen[key] = fitting[0]
+                    del kernels[key]
     return chosen
 
 
-def best_call(graph: Graph, operator: Operator, core: str, records: Records) -> KernelCall:
+def _smallest(graph: Graph, records: Records, near: Setting) -> dict[str, _Chosen]:
+    """Kernel -> the candidate with the least code, one for all of an operator's kernels."""
+    kinds: dict[str, dict[str, dict[Candidate, int]]] = {}
+    defaults: dict[str, int] = {}
+    for operator in graph.operators:
+        key = identity_of(graph, operator).key
+        ranked, origin = records.ranked(near.core, key, near)
+        is_measured = origin == RECORD and all(r.setting.level == near.level for r in ranked)
+        sizes = {r.candidate: r.code_bytes for r in ranked if is_measured and r.code_bytes}
+        defaults[key] = next((r.code_bytes for r in ranked if r.is_default), 0)
+        kinds.setdefault(operator.kind, {})[key] = sizes
+    chosen: dict[str, _Chosen] = {}
+    for kernels in kinds.values():
+        common = set.intersection(*(set(sizes) for sizes in kernels.values()))
+        fewer = {
+            candidate: sum(sizes[candidate] for sizes in kernels.values())
+            for candidate in common
+            if all(sizes[candidate] < defaults.get(key, 0) for key, sizes in kernels.items())
+        }
+        if fewer:
+            best = min(fewer, key=lambda candidate: (fewer[candidate], candidate.label))
+            chosen.update(dict.fromkeys(kernels, (best, RECORD)))
+    return chosen
+
+
+def best_call(graph: Graph, operator: Operator, near: Setting, records: Records) -> KernelCall:
     """The call of the best candidate that fits; it says where that came from."""
-    if core != GENERIC and len(records):
-        near = Setting(core, "", "", __version__, "")
-        for candidate, origin in records.choices(identity_of(graph, operator), core, near):
-            try:
-                call = lower(graph, operator, core, candidate)
-            except UnsupportedOperator as error:
-                _log.debug("%s from a %s does not fit: %s", candidate.label, origin, error)
-                continue
-            return replace(call, origin=origin)
-    return lower(graph, operator, core)
+    for candidate, origin in records.choices(identity_of(graph, operator), near.core, near):
+        try:
+            call = lower(graph, operator, near.core, candidate)
+        except UnsupportedOperator as error:
+            _log.debug("%s from a %s does not fit: %s", candidate.label, origin, error)
+            continue
+        return replace(call, origin=origin)
+    return lower(graph, operator, near.core)

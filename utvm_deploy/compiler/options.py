@@ -6,6 +6,7 @@ Imports nothing heavy: the command line offers these names before TVM is needed.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from utvm_deploy.board import Board
 from utvm_deploy.candidate import GENERIC
@@ -24,6 +25,11 @@ SCRATCH_PLACES = (AUTO, ARENA, STACK)
 #: A layer that needs more than half of the RAM that the stack is in, or than this, has its scratch
 #: in the arena after all.
 MAX_STACK_SCRATCH_BYTES = 64 * 1024
+
+#: What the runtime and its port take beside the stack, and what the rings of a serial line add; a
+#: test holds them against built images.
+RUNTIME_RAM_BYTES = 6 * 1024
+SERIAL_RAM_BYTES = 2 * 1024
 
 #: What a model is compiled for: speed, few bytes of code, or speed where it is worth its code.
 TIME, SIZE, BALANCED = "time", "size", "balanced"
@@ -57,3 +63,23 @@ def scratch_place(board: Board, scratch: str) -> str:
 def max_stack_scratch(board: Board) -> int:
     """The most that one layer may have on the board's stack."""
     return min(board.data_ram.size // 2, MAX_STACK_SCRATCH_BYTES)
+
+
+@dataclass(frozen=True)
+class ScratchStack:
+    """Where scratch lies if not in the arena."""
+
+    limit: int  # a layer that wants more has it in the arena after all
+    room: int  # what an image leaves to scratch, and to activations if they share the region
+    is_shared: bool
+
+
+def scratch_stack(board: Board) -> ScratchStack:
+    """The stack of an image for the board, by estimate."""
+    limit, region = max_stack_scratch(board), board.data_ram
+    if board.is_host:
+        return ScratchStack(limit, limit, is_shared=False)
+    taken = board.project.stack_bytes + RUNTIME_RAM_BYTES + SERIAL_RAM_BYTES
+    # Stacks are whole eighths of a power of two.
+    room = max(region.size * 7 // 8 - taken, 0)
+    return ScratchStack(limit, room, is_shared=region == board.main_ram)

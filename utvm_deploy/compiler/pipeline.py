@@ -32,16 +32,15 @@ from utvm_deploy.compiler.options import (
     CMSIS_NN,
     KERNELS,
     OPTIMIZE,
-    SIZE,
     STACK,
     TIME,
     check_option,
-    max_stack_scratch,
     scratch_place,
+    scratch_stack,
 )
 from utvm_deploy.compiler.plan import Step, View, is_view, plan_arena
 from utvm_deploy.compiler.program import Program, ScheduledKernel, ScheduledStep
-from utvm_deploy.compiler.scratch_limit import ScratchOf, within_default_arena
+from utvm_deploy.compiler.scratch_limit import ScratchOf, within_default_memory
 from utvm_deploy.errors import CompileError
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.check import check_graph
@@ -96,13 +95,17 @@ def compile_model(
         lambda: _lower(graph, library, family, choose),
         lambda made: calls_text(graph, made),
     )
-    stack_limit = max_stack_scratch(board) if place == STACK else 0
-    if stack_limit == 0 and any(_is_recorded(item) for item in sequence):
-        sequence = within_default_arena(
-            graph, sequence, chooser(graph, family, known, SIZE), _scratch_of(core)
+    stack = scratch_stack(board) if place == STACK else None
+    if any(_is_recorded(item) for item in sequence):
+        sequence = within_default_memory(
+            graph,
+            sequence,
+            lambda operator: lower(graph, operator, family),
+            _scratch_of(core),
+            stack,
         )
     layers = stage.run("schedule", lambda: _schedule(sequence, core, prefix), kernels_text)
-    sequence = _with_scratch(sequence, layers, stack_limit)
+    sequence = _with_scratch(sequence, layers, stack.limit if stack is not None else 0)
     plan = stage.run("plan", lambda: plan_arena(graph, sequence), plan_text)
     called = library.called([layer.kernel.calls for layer in layers]) if library else None
     program = Program(prefix, board.name, core, graph, layers, plan, called)

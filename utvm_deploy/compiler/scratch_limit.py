@@ -1,35 +1,90 @@
-"""Which records may be followed where scratch lies in the arena: those that do not make it larger.
+"""Which records may be followed: those whose scratch the user's RAM has room for.
 
-A faster kernel may want more scratch than the default one. On a stack in tightly coupled RAM nobody
-minds; in the arena it would cost the user RAM that nobody asked for.
+A faster kernel may want more scratch than the default one. In the arena it would cost the user RAM
+that nobody asked for: no record makes that larger. On the stack nobody minds, as long as there is
+room beside everything else.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from utvm_deploy.compiler.options import ScratchStack
 from utvm_deploy.compiler.plan import Step, View, plan_arena
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.records import DEFAULT
 
+_log = logging.getLogger(__name__)
+
 #: A step -> the bytes of each piece of scratch that its kernel wants.
 ScratchOf = Callable[[Step], tuple[int, ...]]
 
 
-def within_default_arena(
+def within_default_memory(
+    graph: Graph,
+    sequence: Sequence[Step | View],
+    default: Callable[[Operator], KernelCall],
+    scratch_of: ScratchOf,
+    stack: ScratchStack | None = None,
+) -> tuple[Step | View, ...]:
+    """The sequence, with default kernels in place of what asks for more RAM than may be taken.
+
+    ``default`` gives an operator's default call; ``stack`` says where scratch lies if not in the
+    arena.
+    """
+    if stack is None:
+        found = _within_arena(graph, sequence, default, scratch_of)
+    else:
+        found = _within_stack(graph, sequence, default, scratch_of, stack)
+    for before, after in zip(sequence, found, strict=True):
+        if isinstance(before, Step) and isinstance(after, Step) and before.call != after.call:
+            _log.info("%s: %s", after.operator.kind, after.call.why_not)
+    return found
+
+
+def _within_stack(
+    graph: Graph,
+    sequence: Sequence[Step | View],
+    default: Callable[[Operator], KernelCall],
+    scratch_of: ScratchOf,
+    stack: ScratchStack,
+) -> tuple[Step | View, ...]:
+    """No more on the stack than there is room for, and no larger an arena."""
+
+    def in_arena(step: Step) -> tuple[int, ...]:
+        scratch = scratch_of(step)
+        return scratch if sum(scratch) > stack.limit else ()
+
+    room = stack.room
+    if stack.is_shared:
+        steps = [s for s in sequence if isinstance(s, Step)]
+        plain = [_default_step(s, default, in_arena, "") for s in steps]
+        sized = [replace(s, scratch_bytes=in_arena(s)) for s in plain]
+        room -= plan_arena(graph, _refilled(sequence, sized)).arena_bytes
+    kept: list[Step | View] = []
+    for item in sequence:
+        if isinstance(item, Step) and room < sum(scratch_of(item)) <= stack.limit:
+            why = f"its scratch of {sum(scratch_of(item)):,} bytes is more than the stack has"
+            other = _default_step(item, default, scratch_of, why)
+            if sum(other.scratch_bytes) < sum(scratch_of(item)):
+                item = replace(other, scratch_bytes=())
+        kept.append(item)
+    return _within_arena(graph, kept, default, in_arena)
+
+
+def _within_arena(
     graph: Graph,
     sequence: Sequence[Step | View],
     default: Callable[[Operator], KernelCall],
     scratch_of: ScratchOf,
 ) -> tuple[Step | View, ...]:
-    """The sequence, with default kernels in place of what makes the arena larger than they would.
-
-    ``default`` gives an operator's default call.
-    """
+    """No larger an arena than with default kernels."""
     steps = [replace(s, scratch_bytes=scratch_of(s)) for s in sequence if isinstance(s, Step)]
-    plain = [_default_step(step, default, scratch_of) for step in steps]
+    why = "its scratch would make the arena larger"
+    plain = [_default_step(step, default, scratch_of, why) for step in steps]
     limit = plan_arena(graph, _refilled(sequence, plain)).arena_bytes
     plan = plan_arena(graph, _refilled(sequence, steps))
     if plan.arena_bytes <= limit:
@@ -51,7 +106,7 @@ def within_default_arena(
 
 
 def _default_step(
-    step: Step, default: Callable[[Operator], KernelCall], scratch_of: ScratchOf
+    step: Step, default: Callable[[Operator], KernelCall], scratch_of: ScratchOf, why: str
 ) -> Step:
     """The step with its default kernel, which says why it is not the record's.
 
@@ -62,11 +117,8 @@ def _default_step(
     call = default(step.operator)
     if call.kernel == step.call.kernel:
         return step
-    plain = replace(step, call=call)
-    scratch = scratch_of(plain)
-    wanted = sum(step.scratch_bytes) - sum(scratch)
-    why = f"the record's kernel would make the arena larger, by up to {wanted:,} bytes of scratch"
-    return replace(plain, call=replace(call, why_not=why), scratch_bytes=scratch)
+    plain = replace(step, call=replace(call, why_not=f"the record's kernel is not taken: {why}"))
+    return replace(plain, scratch_bytes=scratch_of(plain))
 
 
 def _refilled(sequence: Sequence[Step | View], steps: Sequence[Step]) -> tuple[Step | View, ...]:

@@ -8,15 +8,12 @@ from dataclasses import replace
 from utvm_deploy.board import Board
 from utvm_deploy.board_facts import DEBUG_LINK
 from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.options import RUNTIME_RAM_BYTES, SERIAL_RAM_BYTES
 from utvm_deploy.errors import CompileError
 from utvm_deploy.project.generated import ALIAS_SUFFIX
 from utvm_deploy.project.image import Image
 from utvm_deploy.project.zephyr import is_zephyr, workspace_bytes
 
-# What the runtime and its port take beside the stack, and what the rings of a serial line add; a
-# test holds them against built images.
-RUNTIME_RAM_BYTES = 6 * 1024
-SERIAL_RAM_BYTES = 2 * 1024
 RUNTIME_FLASH_BYTES = 10 * 1024
 
 

@@ -22,6 +22,7 @@ from utvm_deploy.board import Board
 from utvm_deploy.candidate import Candidate
 from utvm_deploy.compiler.c_text import c_type
 from utvm_deploy.compiler.lower_c import CFunction, lower_to_c
+from utvm_deploy.compiler.options import LEVELS, TIME
 from utvm_deploy.errors import CompileError, UtvmError
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall, LibraryKernel, ScalarArgument
@@ -29,9 +30,13 @@ from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.quantize import header
 from utvm_deploy.project.link_module import ModuleObject, compile_module
 
-#: As images compile kernels.
-FLAGS = ("-std=gnu11", "-O3")
+_DIALECT = "-std=gnu11"
 _STACK_WORD = 8
+
+
+def flags_for(optimize: str) -> tuple[str, ...]:
+    """How images compile kernels that are to be small, or fast."""
+    return _DIALECT, LEVELS[optimize]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +59,9 @@ class Built:
 class Builder:
     """Compiles candidates for a board, several at a time; a context manager."""
 
-    def __init__(self, board: Board, stack_bytes: int, jobs: int) -> None:
+    def __init__(self, board: Board, stack_bytes: int, jobs: int, optimize: str = TIME) -> None:
         self._board = board
+        self._flags = flags_for(optimize)
         self._stack_bytes = stack_bytes
         self._pool = ThreadPoolExecutor(jobs, thread_name_prefix="compile")
         #: Seconds spent in this process on turning candidates into C.
@@ -103,7 +109,7 @@ class Builder:
         self, candidate: Candidate, call: KernelCall, function: CFunction, text: str, fits: bool
     ) -> Built:
         name = function.name
-        module = compile_module({"candidate.c": text}, self._board, name=name, flags=FLAGS)
+        module = compile_module({"candidate.c": text}, self._board, name=name, flags=self._flags)
         return Built(candidate, call, function, module, fits)
 
 

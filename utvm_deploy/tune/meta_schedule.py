@@ -26,6 +26,7 @@ from tvm.ir.utils import derived_object
 
 from utvm_deploy.candidate import GENERIC, Candidate
 from utvm_deploy.compiler.lower_c import lower_to_c
+from utvm_deploy.compiler.options import TIME
 from utvm_deploy.device import Device
 from utvm_deploy.errors import TuneError, UtvmError
 from utvm_deploy.graph.attributes import Reshape
@@ -33,7 +34,7 @@ from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.kernels.call import KernelCall, TensorArgument
 from utvm_deploy.project.link_module import compile_module
 from utvm_deploy.records import KernelIdentity, Measurement
-from utvm_deploy.tune.build import FLAGS, Built, kernel_text, wrapper_text
+from utvm_deploy.tune.build import Built, flags_for, kernel_text, wrapper_text
 from utvm_deploy.tune.inputs import Job
 from utvm_deploy.tune.measure import Measurer
 from utvm_deploy.tune.tuner import check_tunable
@@ -128,7 +129,7 @@ class DeviceTuning:
         arguments = tuple(TensorArgument(i) for i in range(len(self._work.graph.tensors)))
         call = KernelCall(_PrimFunc(name, func), arguments)
         text = kernel_text([function]) + wrapper_text(call, function, has_stack_scratch=False)
-        module = compile_module({"candidate.c": text}, board, name=name, flags=FLAGS)
+        module = compile_module({"candidate.c": text}, board, name=name, flags=flags_for(TIME))
         return Built(candidate, call, function, module, has_stack_scratch=False)
 
 

@@ -17,13 +17,14 @@ from utvm_deploy import __version__
 from utvm_deploy.board import Board
 from utvm_deploy.candidate import GENERIC, Candidate
 from utvm_deploy.compiler.choice import shipped_records
-from utvm_deploy.compiler.options import AUTO, STACK, max_stack_scratch, scratch_place
+from utvm_deploy.compiler.options import AUTO, STACK, TIME, max_stack_scratch, scratch_place
 from utvm_deploy.device import Device
 from utvm_deploy.errors import MissingTool, TuneError, UtvmError
+from utvm_deploy.kernels.code_version import code_versions
 from utvm_deploy.project.build import build_image, compiler_version
 from utvm_deploy.project.fit import with_larger_stack
 from utvm_deploy.records import Measurement, Record, Records, RecordsFile, Setting, now
-from utvm_deploy.tune.build import FLAGS, Builder, Built
+from utvm_deploy.tune.build import Builder, Built, flags_for
 from utvm_deploy.tune.evolution import Evolution
 from utvm_deploy.tune.inputs import Job
 from utvm_deploy.tune.measure import Measurer
@@ -102,12 +103,12 @@ def fastest_link(board: Board) -> str | None:
     return "debug" if board.emulator is not None and "debug" in board.link.kinds else None
 
 
-def setting_of(board: Board, unit: str) -> Setting:
+def setting_of(board: Board, unit: str, optimize: str = TIME) -> Setting:
     """Under which circumstances candidates are measured for a board."""
     return Setting(
         board.cpu.core,
         compiler_version(board).partition("\n")[0],
-        " ".join((*board.cpu.compiler_flags, *board.project.compiler_flags, *FLAGS)),
+        " ".join((*board.cpu.compiler_flags, *board.project.compiler_flags, *flags_for(optimize))),
         __version__,
         unit,
     )
@@ -121,12 +122,13 @@ def tune(
     trials: int,
     minutes: float | None = None,
     seed: int = 0,
+    optimize: str = TIME,
     watch: Watch = lambda tuning: None,
 ) -> Tuning:
     """Tune until ``trials`` candidates are in the records, or ``minutes`` have passed.
 
-    Trials of these kernels that the records have already count, and are not repeated. ``watch`` is
-    told after each batch.
+    Trials of these kernels that the records have already count, and are not repeated. Kernels are
+    compiled as for ``optimize``, one of ``options.OPTIMIZE``. ``watch`` is told after each batch.
     """
     board = device.board
     check_tunable(board)
@@ -136,9 +138,9 @@ def tune(
         stack = max_stack_scratch(board)
         device.start(build_image(None, with_larger_stack(board, stack)))
     measurer = Measurer(device)
-    setting = setting_of(board, measurer.unit)
+    setting = setting_of(board, measurer.unit, optimize)
     loop = _Loop(works, measurer, file, setting, trials, minutes, seed, watch)
-    with Builder(board, stack, os.cpu_count() or 1) as builder:
+    with Builder(board, stack, os.cpu_count() or 1, optimize) as builder:
         return loop.run(builder)
 
 
@@ -161,6 +163,8 @@ class _Loop:
         self._begin = time.monotonic()
         self._until = None if minutes is None else self._begin + 60 * minutes
         self._watch = watch
+        self._own = Records(file.records, code_versions())
+        # Of whichever code: all are worth a try.
         self._known = Records([*file.records, *shipped_records(setting.core)])
         self._states = tuple(self._state(work, seed) for work in works)
         self._search = Search(self._states, seed)
@@ -173,7 +177,7 @@ class _Loop:
     def _state(self, work: Work, seed: int) -> KernelState:
         free = None if work.free is None else Evolution(work.free, seed)
         state = KernelState(work, free=free)
-        for record in self._file.records.of(work.kernel, self._setting):
+        for record in self._own.of(work.kernel, self._setting):
             state.add(record.candidate, record.measurement)
         # What other compilers and versions, what ships with us, and what similar shapes found.
         chosen = self._known.choices(work.kernel, self._setting.core, self._setting)
@@ -281,7 +285,7 @@ class _Loop:
             if isinstance(built, Built):
                 jobs.append((state if is_trial else None, Job(state.work, built)))
             elif is_trial:
-                failed.append((state, self._record(state, candidate, built)))
+                failed.append((state, self._record(state, candidate, built, None)))
         return jobs, failed
 
     def _measure(
@@ -294,11 +298,18 @@ class _Loop:
         done = list(failed)
         for (state, job), measurement in zip(jobs, measured, strict=True):
             if state is not None:
-                done.append((state, self._record(state, job.built.candidate, measurement)))
+                candidate = job.built.candidate
+                done.append((state, self._record(state, candidate, measurement, job.built)))
         self._file.extend([record for _, record in done])
         return done
 
-    def _record(self, state: KernelState, candidate: Candidate, measurement: Measurement) -> Record:
+    def _record(
+        self,
+        state: KernelState,
+        candidate: Candidate,
+        measurement: Measurement,
+        built: Built | None,
+    ) -> Record:
         return Record(
             state.work.kernel,
             self._setting,
@@ -306,6 +317,9 @@ class _Loop:
             replace(measurement, detail=measurement.detail[:200]),
             self._measurer.board_name,
             candidate == state.work.default,
+            code_versions()[candidate.family],
+            built.module.size_bytes if built is not None else 0,
+            built.function.scratch_bytes if built is not None else 0,
             now(),
         )
 
