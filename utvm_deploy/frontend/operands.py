@@ -10,7 +10,8 @@ from utvm_deploy.frontend.source import SourceOperator
 from utvm_deploy.graph.attributes import Attributes, Clamp, Padding
 from utvm_deploy.graph.model import Operator, Tensor
 
-_LIMITS: Mapping[str, Clamp] = {"int8": (-128, 127), "int16": (-32768, 32767)}
+#: Ends of the types that are computed on.
+LIMITS: Mapping[str, Clamp] = {"int8": (-128, 127), "int16": (-32768, 32767)}
 #: Element types of activations that operators may compute on.
 COMPUTED = ("int8", "int16")
 #: Element types that operators may move that do not compute.
@@ -217,7 +218,7 @@ def quantized_range(
             )
         return zero_point_of(out) + int(rounded)
 
-    least, most = _LIMITS.get(out.dtype, _LIMITS["int8"])
+    least, most = LIMITS.get(out.dtype, LIMITS["int8"])
     low = least if lower is None else max(least, steps(lower))
     high = most if upper is None else min(most, steps(upper))
     if low > high:

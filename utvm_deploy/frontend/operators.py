@@ -34,20 +34,20 @@ _MOVED = ("int8", "int16", "uint8", "int32", "int64")
 _CONVERTED = ("int8", "uint8", "int16")
 _SWISH = "input scale below 128 times the output's"
 _FUSED = "fused NONE, RELU, RELU6 or RELU_N1_TO_1"
-_WEIGHTED = (
-    f"constant int8 weights with zero point 0; constant bias of int32, of int64 for int16; {_FUSED}"
-)
+_WEIGHTS = "constant int8 weights with zero point 0; constant bias of int32, of int64 for int16"
+_WEIGHTED = f"{_WEIGHTS}; {_FUSED}"
+_OR_SHORT = f"{_WEIGHTS} or int32 by QuantizedBiasType; {_FUSED}"
 _STEPS = "every output below 2**31 steps of its scale"
 _POSITIVE = "input zero point -128"
-_NOT_BY_SHIFTS = "not int16 with PotScaleInt16 and scales of 2**n"
+_BY_SHIFTS = "int16 with PotScaleInt16 and scales of 2**n: one input's the output's, none larger"
 _EQUALS = "inputs and output quantized alike"
 _EQUAL = "input and output quantized alike"
 
 #: Kind -> how it is imported; the list of what is supported.
 IMPORTERS: Mapping[str, SupportedOperator] = {
-    "ABS": SupportedOperator(pointwise.import_of_one, _INT8, ""),
+    "ABS": SupportedOperator(pointwise.import_of_one, _COMPUTED, ""),
     "ADD": SupportedOperator(
-        pointwise.import_add, _COMPUTED, f"broadcasts; {_NOT_BY_SHIFTS}; {_FUSED}"
+        pointwise.import_add, _COMPUTED, f"broadcasts; {_BY_SHIFTS}, not broadcast; {_FUSED}"
     ),
     "ARG_MAX": SupportedOperator(
         reductions.import_arg_extremum, _INT8, "constant axis; to int32 or int64"
@@ -59,7 +59,10 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
         windowed.import_pool, _COMPUTED, f"NHWC; {_EQUAL}; {_FUSED}"
     ),
     "BATCH_MATMUL": SupportedOperator(
-        windowed.import_batch_matmul, _INT8, "either side computed or constant; batches broadcast"
+        windowed.import_batch_matmul,
+        _COMPUTED,
+        "either side computed or constant; batches broadcast; int16 by int16 or by int8 of zero "
+        "point 0",
     ),
     "BATCH_TO_SPACE_ND": SupportedOperator(
         blocks.import_batch_to_space,
@@ -71,29 +74,29 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
         layout.import_concatenation, _MOVED, f"{_EQUALS}; fused NONE"
     ),
     "CONV_2D": SupportedOperator(
-        windowed.import_convolution, _COMPUTED, f"NHWC; grouped or not; {_WEIGHTED}"
+        windowed.import_convolution, _COMPUTED, f"NHWC; grouped or not; {_OR_SHORT}"
     ),
     "DEPTHWISE_CONV_2D": SupportedOperator(
         windowed.import_depthwise, _COMPUTED, f"NHWC; any depth multiplier; {_WEIGHTED}"
     ),
     "DEPTH_TO_SPACE": SupportedOperator(blocks.import_depth_to_space, _MOVED, "NHWC"),
     "DEQUANTIZE": SupportedOperator(pointwise.import_dequantize, _CONVERTED, "to float32"),
-    "EXP": SupportedOperator(pointwise.import_exponential, _INT8, _STEPS),
+    "EXP": SupportedOperator(pointwise.import_exponential, _COMPUTED, _STEPS),
     "EXPAND_DIMS": SupportedOperator(layout.import_expand_dims, _MOVED, "constant axis"),
-    "FULLY_CONNECTED": SupportedOperator(windowed.import_fully_connected, _COMPUTED, _WEIGHTED),
+    "FULLY_CONNECTED": SupportedOperator(windowed.import_fully_connected, _COMPUTED, _OR_SHORT),
     "GATHER": SupportedOperator(
         layout.import_gather, _MOVED, "constant indices; BatchDims 0 or equal to Axis"
     ),
     "GATHER_ND": SupportedOperator(layout.import_gather_nd, _MOVED, "constant indices"),
-    "GELU": SupportedOperator(pointwise.import_gelu, _INT8, _STEPS),
+    "GELU": SupportedOperator(pointwise.import_gelu, _COMPUTED, _STEPS),
     "HARD_SWISH": SupportedOperator(pointwise.import_hard_swish, _INT8, _SWISH),
     "L2_NORMALIZATION": SupportedOperator(
         reductions.import_l2_normalization,
         _INT8,
         "rows of at most 33,025; output scale 1/128 and zero point 0; fused NONE",
     ),
-    "LEAKY_RELU": SupportedOperator(pointwise.import_leaky_relu, _INT8, ""),
-    "LOG": SupportedOperator(pointwise.import_log, _INT8, _STEPS),
+    "LEAKY_RELU": SupportedOperator(pointwise.import_leaky_relu, _COMPUTED, ""),
+    "LOG": SupportedOperator(pointwise.import_log, _COMPUTED, _STEPS),
     "LOGISTIC": SupportedOperator(
         pointwise.import_sigmoid, _COMPUTED, "output scale 1/256, or 1/32768 of int16"
     ),
@@ -125,7 +128,7 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     "RELU_N1_TO_1": SupportedOperator(pointwise.import_relu, _INT8, ""),
     "RESHAPE": SupportedOperator(layout.import_reshape, _MOVED, "constant shape"),
     "RESIZE_BILINEAR": SupportedOperator(
-        windowed.import_resize_bilinear, _INT8, "NHWC; constant size"
+        windowed.import_resize_bilinear, _COMPUTED, "NHWC; constant size"
     ),
     "RESIZE_NEAREST_NEIGHBOR": SupportedOperator(
         layout.import_resize_nearest_neighbor, _MOVED, "NHWC; constant size"
@@ -161,7 +164,7 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
         layout.import_strided_slice, _MOVED, "constant begin, end and strides; Offset false"
     ),
     "SUB": SupportedOperator(
-        pointwise.import_sub, _COMPUTED, f"broadcasts; {_NOT_BY_SHIFTS}; {_FUSED}"
+        pointwise.import_sub, _COMPUTED, f"broadcasts; {_BY_SHIFTS}; {_FUSED}"
     ),
     "SUM": SupportedOperator(
         reductions.import_sum,
@@ -176,7 +179,7 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     "TILE": SupportedOperator(layout.import_tile, _MOVED, "constant multiples"),
     "TRANSPOSE": SupportedOperator(layout.import_transpose, _MOVED, "constant permutation"),
     "TRANSPOSE_CONV": SupportedOperator(
-        windowed.import_transpose_conv, _INT8, f"NHWC; {_WEIGHTED}"
+        windowed.import_transpose_conv, _COMPUTED, f"NHWC; {_OR_SHORT}"
     ),
     "UNIDIRECTIONAL_SEQUENCE_LSTM": SupportedOperator(
         recurrent.import_lstm,

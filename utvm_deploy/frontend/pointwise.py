@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from utvm_deploy.frontend.operands import (
+    LIMITS,
     alike,
     clamp_of,
     made,
@@ -44,7 +47,6 @@ _OUTPUT_PARTS = {
     ("LOGISTIC", "int16"): 32768,
     ("TANH", "int16"): 32768,
 }
-INT8_LEAST, INT8_MOST = -128, 127
 #: exp() of more is beyond float32.
 _MOST_EXPONENT = 700.0
 #: Of an output's scale, with room for its zero point.
@@ -53,6 +55,9 @@ _MOST_STEPS = 2.0**31 - 256
 _MOST_RSQRT_SCALE = 2.0**12
 #: SQUARED_DIFFERENCE has 2**14 steps for the square of twice the larger scale.
 _MOST_SQUARE = 2.0**14 * (1 - 2.0**-31)
+#: A logarithm that differs less from a whole number is that of a power of two.
+_NEARLY = np.float32(1e-3)
+_MOST_SHIFT = 15
 #: HARD_SWISH shrinks values by at least 1/128 before it looks at scales.
 _HARD_SWISH_SHRINKS = 128
 #: Its relu6(x + 3) / 6 has 2**15 steps for 3, of inputs that have 1/128 of their scale.
@@ -61,14 +66,14 @@ _HARD_SWISH_SHARE = 2.0**15 / 3 / _HARD_SWISH_SHRINKS
 
 def import_add(op: SourceOperator) -> Operator:
     """ADD with broadcasting."""
-    out = _sum(op)
-    return made(op, op.inputs[:2], Add(clamp_of(op, out)))
+    out = _two_inputs(op)
+    return made(op, op.inputs[:2], Add(clamp_of(op, out), _shifts(op, out)))
 
 
 def import_sub(op: SourceOperator) -> Operator:
     """SUB with broadcasting."""
-    out = _sum(op)
-    return made(op, op.inputs[:2], Subtract(clamp_of(op, out)))
+    out = _two_inputs(op)
+    return made(op, op.inputs[:2], Subtract(clamp_of(op, out), _shifts(op, out)))
 
 
 def import_mul(op: SourceOperator) -> Operator:
@@ -104,7 +109,7 @@ def import_relu(op: SourceOperator) -> Operator:
 
 def import_leaky_relu(op: SourceOperator) -> Operator:
     """LEAKY_RELU."""
-    _one_input(op)
+    alike(op, op.input(0), op.output())
     alpha = float(op.option("Alpha"))
     if not math.isfinite(alpha):
         raise op.damaged(f"its alpha is {alpha}")
@@ -126,15 +131,15 @@ def import_squared_difference(op: SourceOperator) -> Operator:
 
 def import_gelu(op: SourceOperator) -> Operator:
     """GELU."""
-    x, out = _one_input(op)
+    x, out = _alike(op)
     _check_steps(op, out, _largest(x))
     return made(op, op.inputs[:1], Gelu(bool(op.option("Approximate"))))
 
 
 def import_exponential(op: SourceOperator) -> Operator:
     """EXP, as far as what it makes is a number of steps that an int32 holds."""
-    x, out = _one_input(op)
-    exponent = scale_of(x) * (INT8_MOST - zero_point_of(x))
+    x, out = _alike(op)
+    exponent = scale_of(x) * (LIMITS[x.dtype][1] - zero_point_of(x))
     _check_steps(op, out, math.exp(min(exponent, _MOST_EXPONENT)))
     return made(op, op.inputs[:1], OfOne())
 
@@ -142,10 +147,11 @@ def import_exponential(op: SourceOperator) -> Operator:
 def import_root(op: SourceOperator) -> Operator:
     """SQRT and RSQRT, which the reference gives up on where its input is negative."""
     x, out = _one_input(op)
-    if zero_point_of(x) != INT8_LEAST:
+    least, _ = LIMITS[x.dtype]
+    if zero_point_of(x) != least:
         raise op.unsupported(
             f"its input '{x.name}' has the zero point {zero_point_of(x)} and may be negative, "
-            f"where the reference stops; only {INT8_LEAST} is supported"
+            f"where the reference stops; only {least} is supported"
         )
     root = math.sqrt(scale_of(x))
     if op.kind == "SQRT":
@@ -160,7 +166,7 @@ def import_root(op: SourceOperator) -> Operator:
 
 def import_log(op: SourceOperator) -> Operator:
     """LOG, whose smallest value stands for that of what is not positive."""
-    x, out = _one_input(op)
+    x, out = _alike(op)
     ends = (scale_of(x), _largest(x))
     _check_steps(op, out, max(abs(math.log(end)) for end in ends))
     return made(op, op.inputs[:1], OfOne())
@@ -168,7 +174,9 @@ def import_log(op: SourceOperator) -> Operator:
 
 def import_of_one(op: SourceOperator) -> Operator:
     """ABS and NEG."""
-    _one_input(op)
+    if op.kind == "NEG":
+        _one_input(op)
+    _alike(op)
     return made(op, op.inputs[:1], OfOne())
 
 
@@ -221,18 +229,24 @@ def import_dequantize(op: SourceOperator) -> Operator:
     return made(op, op.inputs[:1], Dequantize())
 
 
+def _alike(op: SourceOperator) -> tuple[Tensor, Tensor]:
+    """Input and output, both int8 or both int16."""
+    alike(op, op.input(0), op.output())
+    return op.input(0), op.output()
+
+
 def _one_input(op: SourceOperator) -> tuple[Tensor, Tensor]:
     return quantized(op, op.input(0)), quantized(op, op.output())
 
 
 def _largest(x: Tensor) -> float:
-    """The largest magnitude that a tensor of int8 can hold."""
-    zero_point = zero_point_of(x)
-    return scale_of(x) * max(INT8_MOST - zero_point, zero_point - INT8_LEAST)
+    """The largest magnitude that a tensor can hold."""
+    (least, most), zero_point = LIMITS[x.dtype], zero_point_of(x)
+    return scale_of(x) * max(most - zero_point, zero_point - least)
 
 
 def _check_steps(op: SourceOperator, out: Tensor, largest: float) -> None:
-    """The reference turns a float into an int32 before it limits it to an int8."""
+    """The reference turns a float into an int32 before it limits it to a byte."""
     if not largest / scale_of(out) < _MOST_STEPS:
         raise op.unsupported(
             f"it may make {largest:g}, beyond 2**31 steps of its output's scale "
@@ -246,13 +260,27 @@ def _two_inputs(op: SourceOperator) -> Tensor:
     return op.output()
 
 
-def _sum(op: SourceOperator) -> Tensor:
-    """The output of ADD or SUB, which compute int16 of scales 2**n in a way of their own."""
-    out = _two_inputs(op)
-    tensors = (op.input(0), op.input(1), out)
-    by_shifts = bool(op.option("PotScaleInt16")) and all(
-        math.frexp(scale_of(tensor))[0] == 0.5 for tensor in tensors
-    )
-    if out.dtype == "int16" and by_shifts:
-        raise op.unsupported("its scales are powers of two, which the reference adds by shifts")
-    return out
+def _shifts(op: SourceOperator, out: Tensor) -> tuple[int, int] | None:
+    """By how many bits ADD and SUB shift int16 of scales 2**n, if the file asks for that."""
+    if out.dtype != "int16" or not op.option("PotScaleInt16"):
+        return None
+    powers = [_power_of_two(scale_of(tensor)) for tensor in (op.input(0), op.input(1), out)]
+    left, right, made_power = powers
+    if left is None or right is None or made_power is None:
+        return None
+    shifts = (made_power - left, made_power - right)
+    if min(shifts) != 0 or max(shifts) > _MOST_SHIFT:
+        raise op.unsupported(
+            f"its scales are 2**{left}, 2**{right} and 2**{made_power}: one input's must be the "
+            f"output's, and the other's up to {_MOST_SHIFT} powers smaller"
+        )
+    if op.kind == "ADD" and op.input(0).shape != op.input(1).shape:
+        raise op.unsupported("its scales are powers of two, for which the reference broadcasts not")
+    return shifts
+
+
+def _power_of_two(scale: float) -> int | None:
+    """The power that a scale is, as nearly as the reference asks for, in its float32."""
+    power = np.float32(math.log(scale)) * (np.float32(1) / np.float32(math.log(2)))
+    nearest = round(float(power))
+    return nearest if abs(power - np.float32(nearest)) < _NEARLY else None

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
 from utvm_deploy.frontend.operands import (
     alike,
     bias_of,
@@ -25,6 +29,7 @@ from utvm_deploy.graph.attributes import (
 )
 from utvm_deploy.graph.model import Operator, Tensor
 
+_INT32 = 2  # the schema's number of that type
 #: What sums of products with int8 weights are added to.
 _BIAS_TYPES = {"int8": "int32", "int16": "int64"}
 # LiteRT refuses pooling whose input and output scales differ by more.
@@ -34,8 +39,30 @@ _POOL_SCALE_TOLERANCE = 1e-6
 def import_convolution(op: SourceOperator) -> Operator:
     x, weights, out = op.input(0), weights_of(op, 0), op.output()
     alike(op, x, out, rank=4)
-    bias = bias_of(op, weights.shape[0], dtype=_BIAS_TYPES[x.dtype])
-    return made(op, (op.inputs[0], op.inputs[1], bias), _geometry(op, x, weights, out, 1))
+    bias, is_short = _short_or_long_bias(op, x, weights)
+    attributes = replace(_geometry(op, x, weights, out, 1), sums_in_32_bits=is_short)
+    return made(op, (op.inputs[0], op.inputs[1], bias), attributes)
+
+
+def _short_or_long_bias(
+    op: SourceOperator, x: Tensor, weights: Tensor, position: int = 2
+) -> tuple[int | None, bool]:
+    """The bias, and whether int16 is summed up in 32 bits, because the file says so."""
+    channels, said = weights.shape[0], op.options.get("QuantizedBiasType", 0)
+    if x.dtype != "int16" or said != _INT32:
+        return bias_of(op, channels, position, _BIAS_TYPES[x.dtype]), False
+    bias = bias_of(op, channels, position, "int32")
+    assert weights.data is not None
+    sums = np.abs(weights.data.reshape(channels, -1).astype(np.int64)).sum(axis=1) << 15
+    data = None if bias is None else op.tensors[bias].data
+    if data is not None:
+        sums = sums + np.abs(data.astype(np.int64))
+    if sums.max() >= 1 << 31:
+        raise op.unsupported(
+            "its sums may overflow the 32 bits that its QuantizedBiasType asks for; "
+            "convert it with a bias of int64"
+        )
+    return bias, True
 
 
 def import_depthwise(op: SourceOperator) -> Operator:
@@ -68,7 +95,8 @@ def _geometry(
 
 def import_transpose_conv(op: SourceOperator) -> Operator:
     """TRANSPOSE_CONV, whose first input, the output's shape, the output repeats."""
-    x, out = quantized(op, op.input(2), 4), quantized(op, op.output(), 4)
+    x, out = op.input(2), op.output()
+    alike(op, x, out, rank=4)
     weights = weights_of(op, 0)
     if tuple(parameter(op, 0, "output shape").reshape(-1).tolist()) != out.shape:
         raise op.damaged(f"its output has shape {out.shape}, which is not what its input says")
@@ -83,24 +111,31 @@ def import_transpose_conv(op: SourceOperator) -> Operator:
     ]
     if tuple(back) != x.shape[1:3]:
         raise op.damaged(f"an output of {out.shape} does not come from an input of {x.shape}")
-    bias = bias_of(op, weights.shape[0], position=3)
+    bias, is_short = _short_or_long_bias(op, x, weights, position=3)
     clamp = clamp_of(op, out) if "FusedActivationFunction" in op.options else clamp_of(op, out, 0)
-    attributes = TransposeConvolution(strides, (top, left), clamp)
+    attributes = TransposeConvolution(strides, (top, left), clamp, is_short)
     return made(op, (op.inputs[2], op.inputs[1], bias), attributes)
 
 
 def import_batch_matmul(op: SourceOperator) -> Operator:
     """BATCH_MATMUL; either side may be constant."""
-    for tensor in (op.input(0), op.input(1), op.output()):
-        quantized(op, tensor)
+    left, right = op.input(0), op.input(1)
+    alike(op, left, op.output())
+    if right.dtype == left.dtype:
+        alike(op, right)
+    elif zero_point_of(quantized(op, right)) != 0:
+        raise op.unsupported(
+            f"tensor '{right.name}' has the zero point {zero_point_of(right)}; only 0 is supported "
+            "beside int16"
+        )
     turned = (bool(op.option("AdjX")), bool(op.option("AdjY")))
     return made(op, op.inputs[:2], BatchMatmul(*turned))
 
 
 def import_resize_bilinear(op: SourceOperator) -> Operator:
     """RESIZE_BILINEAR of an NHWC image to a constant size."""
-    quantized(op, op.input(0), 4)
-    out = quantized(op, op.output(), 4)
+    out = op.output()
+    alike(op, op.input(0), out, rank=4)
     size = parameter(op, 1, "size").reshape(-1)
     if tuple(size.tolist()) != out.shape[1:3]:
         raise op.damaged(f"its size is {size.tolist()}, but its output is {out.shape}")
@@ -115,7 +150,7 @@ def import_fully_connected(op: SourceOperator) -> Operator:
     alike(op, x, out)
     if op.integer("WeightsFormat") != 0:
         raise op.unsupported("its weights are shuffled; only the default format is supported")
-    bias = bias_of(op, weights.shape[0], dtype=_BIAS_TYPES[x.dtype])
+    bias, _ = _short_or_long_bias(op, x, weights)
     return made(op, (op.inputs[0], op.inputs[1], bias), FullyConnected(clamp_of(op, out)))
 
 

@@ -27,6 +27,7 @@ class Convolution:
     padding: Padding
     clamp: Clamp
     depth_multiplier: int = 1  # DEPTHWISE_CONV_2D only
+    sums_in_32_bits: bool = False  # of int16, which are summed up in 64 otherwise
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,8 @@ class Add:
     """ADD of two tensors, with broadcasting."""
 
     clamp: Clamp
+    # Of int16 whose scales are 2**n: by how many bits each side is shifted right, and no more.
+    shifts: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,7 @@ class Subtract:
     """SUB of two tensors, with broadcasting."""
 
     clamp: Clamp
+    shifts: tuple[int, int] | None = None  # as in ``Add``
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,7 @@ class TransposeConvolution:
     strides: tuple[int, int]
     padding: tuple[int, int]  # top and left, of what would be convolved back
     clamp: Clamp
+    sums_in_32_bits: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from utvm_deploy.errors import ModelError
 from utvm_deploy.graph.attributes import (
     ArgExtremum,
+    BatchMatmul,
     Concatenation,
     Convolution,
     FullyConnected,
@@ -162,9 +163,10 @@ def _check_types(graph: Graph, operator: Operator, where: str) -> None:
         if operator.kind == _FLOAT_INPUT and tensor.dtype == "float32":
             continue
         if weighted and position > 0:
-            _check_weights(tensor, position, where, "int64" if first == "int16" else "int32")
+            _check_weights(tensor, position, where, ("int64",) if first == "int16" else ())
             continue
-        _check_quantized(tensor, where, types)
+        by_bytes = isinstance(operator.attributes, BatchMatmul) and position == 1
+        _check_quantized(tensor, where, _COMPUTED if by_bytes else types)
     for number in operator.outputs:
         tensor = graph.tensors[number]
         if operator.kind == _FLOAT_OUTPUT:
@@ -189,10 +191,11 @@ def _dtype(graph: Graph, number: int | None) -> str:
     return "" if number is None else graph.tensors[number].dtype
 
 
-def _check_weights(tensor: Tensor, position: int, where: str, bias: str) -> None:
-    expected, what = ("int8", "weights") if position == 1 else (bias, "bias")
-    if tensor.dtype != expected or tensor.data is None:
-        raise ModelError(f"{where} needs constant {what} of {expected}, but '{tensor.name}' is not")
+def _check_weights(tensor: Tensor, position: int, where: str, wide: Sequence[str]) -> None:
+    expected, what = (("int8",), "weights") if position == 1 else (("int32", *wide), "bias")
+    if tensor.dtype not in expected or tensor.data is None:
+        needed = " or ".join(expected)
+        raise ModelError(f"{where} needs constant {what} of {needed}, but '{tensor.name}' is not")
     if position == 1 and tensor.quantization is None:
         raise ModelError(f"{where} has weights '{tensor.name}' without a scale")
 

@@ -14,7 +14,13 @@ from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall, ScalarArgument, TensorArgument
 from utvm_deploy.kernels.extents import label, merge
 from utvm_deploy.kernels.operands import input_of, operand_of, output_of, quantization_of
-from utvm_deploy.kernels.quantize import clamped, quantize_multiplier, requantize
+from utvm_deploy.kernels.quantize import (
+    clamped,
+    quantize_multiplier,
+    requantize,
+    requantize_wide,
+    short_multiplier,
+)
 
 
 @dataclass(frozen=True)
@@ -41,8 +47,11 @@ class MatrixProducts:
         m, depth, n = self.rows, self.depth, self.columns
         left_shape = (depth, m) if self.left_turned else (m, depth)
         right_shape = (n, depth) if self.right_turned else (depth, n)
-        left = te.placeholder((*self._batches(self.left_follows), *left_shape), "int8", "left")
-        right = te.placeholder((*self._batches(self.right_follows), *right_shape), "int8", "right")
+        left_type, right_type = self._types
+        left = te.placeholder((*self._batches(self.left_follows), *left_shape), left_type, "left")
+        right = te.placeholder(
+            (*self._batches(self.right_follows), *right_shape), right_type, "right"
+        )
         names = (
             "left_zero_point", "right_zero_point", "multiplier", "shift", "output_zero_point",
             "low", "high",
@@ -57,17 +66,15 @@ class MatrixProducts:
             in_right = (j, k) if self.right_turned else (k, j)
             a = left[self._at(self.left_follows, batch) + in_left]
             b = right[self._at(self.right_follows, batch) + in_right]
-            return te.sum(
-                (a.astype("int32") - left_zero_point) * (b.astype("int32") - right_zero_point),
-                axis=k,
-            )
+            product = (a.astype("int32") - left_zero_point) * (b.astype("int32") - right_zero_point)
+            return te.sum(product.astype(self._sum_type), axis=k)
 
         shape = (*self.batches, m, n)
         totals = te.compute(shape, total, name="matmul")
         output = te.compute(
             shape,
             lambda *i: clamped(
-                requantize(totals[i], multiplier, shift) + zero_point, low, high, "int8"
+                self._scaled(totals[i], multiplier, shift) + zero_point, low, high, left_type
             ),
             name="requantize",
         )
@@ -80,12 +87,46 @@ class MatrixProducts:
         sch.decompose_reduction(block, sch.get_loops(block)[-1])
         return "generic C, one element at a time"
 
+    @property
+    def _types(self) -> tuple[str, str]:
+        """Of left, which the output shares, and of right."""
+        return "int8", "int8"
+
+    @property
+    def _sum_type(self) -> str:
+        return "int32"
+
+    def _scaled(self, total: Any, multiplier: Any, shift: Any) -> Any:
+        return requantize(total, multiplier, shift)
+
     def _batches(self, follows: tuple[bool, ...]) -> tuple[int, ...]:
         return tuple(e if f else 1 for e, f in zip(self.batches, follows, strict=True))
 
     @staticmethod
     def _at(follows: tuple[bool, ...], batch: list[Any]) -> tuple[Any, ...]:
         return tuple(i if f else 0 for i, f in zip(batch, follows, strict=True))
+
+
+@dataclass(frozen=True)
+class WideMatrixProducts(MatrixProducts):
+    """The same of int16 by int16 or int8, summed up in 64 bits."""
+
+    right_type: str = "int16"
+
+    @property
+    def name(self) -> str:
+        return f"{super().name}_int16_{self.right_type}"
+
+    @property
+    def _types(self) -> tuple[str, str]:
+        return "int16", self.right_type
+
+    @property
+    def _sum_type(self) -> str:
+        return "int64"
+
+    def _scaled(self, total: Any, multiplier: Any, shift: Any) -> Any:
+        return requantize_wide(total, multiplier, shift)
 
 
 def lower_batch_matmul(graph: Graph, operator: Operator) -> KernelCall:
@@ -106,17 +147,14 @@ def lower_batch_matmul(graph: Graph, operator: Operator) -> KernelCall:
     # The product of the inputs' scales is one of float32.
     ratio = float(scales[0] * scales[1]) / quantization_of(result).scale
     multiplier, shift = quantize_multiplier(ratio)
+    shape = (tuple(extents), left_follows, right_follows, rows, depth, columns)
+    kernel = MatrixProducts(*shape, a.left_turned, a.right_turned)
+    if left.dtype == "int16":
+        kernel = WideMatrixProducts(*shape, a.left_turned, a.right_turned, right.dtype)
+        multiplier = short_multiplier(multiplier)
+    limits = np.iinfo(left.dtype)
     return KernelCall(
-        MatrixProducts(
-            tuple(extents),
-            left_follows,
-            right_follows,
-            rows,
-            depth,
-            columns,
-            a.left_turned,
-            a.right_turned,
-        ),
+        kernel,
         (
             operand_of(left_position, left),
             operand_of(right_position, right),
@@ -125,8 +163,8 @@ def lower_batch_matmul(graph: Graph, operator: Operator) -> KernelCall:
             ScalarArgument("multiplier", multiplier),
             ScalarArgument("shift", shift),
             ScalarArgument("output_zero_point", quantization_of(result).zero_point),
-            ScalarArgument("low", -128),
-            ScalarArgument("high", 127),
+            ScalarArgument("low", int(limits.min)),
+            ScalarArgument("high", int(limits.max)),
             TensorArgument(output),
         ),
         macs=math.prod(result.shape) * depth,

@@ -124,6 +124,33 @@ class BroadcastAdd(_Broadcast):
 
 
 @dataclass(frozen=True)
+class BroadcastShiftedSum(_Broadcast):
+    """ADD and SUB of scales that are powers of two: each side shifted right, no more."""
+
+    shifts: tuple[int, int] = (0, 0)
+    subtracts: bool = False
+
+    @property
+    def _what(self) -> str:
+        what = "subtract" if self.subtracts else "add"
+        return f"{what}_shifted_{label(self.shifts)}"
+
+    @property
+    def _scalars(self) -> tuple[str, ...]:
+        return ("low", "high")
+
+    def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
+        def shifted(value: Any, bits: int) -> Any:
+            if bits == 0:
+                return value
+            return tirx.call_pure_extern("int32", "utvm_rounded_shift", value, bits)
+
+        one, other = shifted(left, self.shifts[0]), shifted(right, self.shifts[1])
+        total = one - other if self.subtracts else one + other
+        return clamped(total, scalars["low"], scalars["high"], self.dtype)
+
+
+@dataclass(frozen=True)
 class BroadcastMultiply(_Broadcast):
     """MUL: the product of both sides, requantized."""
 
@@ -219,6 +246,11 @@ def lower_add(graph: Graph, operator: Operator) -> KernelCall:
     attributes = operator.attributes
     assert isinstance(attributes, Add | Subtract)
     sides, result = _operands(graph, operator)
+    limits = {"low": attributes.clamp[0], "high": attributes.clamp[1]}
+    shape, subtracts = _merged(sides, result), isinstance(attributes, Subtract)
+    if attributes.shifts is not None:
+        shifted = BroadcastShiftedSum(*shape, result.dtype, attributes.shifts, subtracts)
+        return _call(graph, operator, shifted, limits)
     scales = [quantization_of(side).scale for side in sides]
     # In float32 the reference's doubling is exact, so this double is its very value.
     twice_largest = 2 * max(scales)
@@ -227,10 +259,8 @@ def lower_add(graph: Graph, operator: Operator) -> KernelCall:
     scalars |= _scaling("right", sides[1], scales[1] / twice_largest)
     output_scale = quantization_of(result).scale
     scalars |= _scaling("output", result, twice_largest / (headroom * output_scale))
-    scalars |= {"low": attributes.clamp[0], "high": attributes.clamp[1]}
-    shape = _merged(sides, result)
-    kernel = BroadcastAdd(*shape, result.dtype, isinstance(attributes, Subtract))
-    return _call(graph, operator, kernel, scalars)
+    kernel = BroadcastAdd(*shape, result.dtype, subtracts)
+    return _call(graph, operator, kernel, scalars | limits)
 
 
 def lower_multiply(graph: Graph, operator: Operator) -> KernelCall:

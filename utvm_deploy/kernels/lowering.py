@@ -45,6 +45,8 @@ from utvm_deploy.kernels.svdf import lower_svdf
 from utvm_deploy.kernels.thumb.lowering import THUMB_LOWERINGS
 from utvm_deploy.kernels.transpose_conv import lower_transpose_conv
 from utvm_deploy.kernels.wide import lower_wide_convolution, lower_wide_dense
+from utvm_deploy.kernels.wide_functions import lower_interpolated, lower_two_slopes
+from utvm_deploy.kernels.wide_resize import lower_wide_resize_bilinear
 
 Lowering = Callable[[Graph, Operator], KernelCall]
 #: Takes the generic call, which it replaces; a text says why it does not.
@@ -122,12 +124,18 @@ LOWERINGS: Mapping[str, Lowering] = {
 
 #: What is computed in another way on int16 activations.
 INT16_LOWERINGS: Mapping[str, Lowering] = {
+    "ABS": lower_two_slopes,
     "CONV_2D": lower_wide_convolution,
     "DEPTHWISE_CONV_2D": lower_wide_convolution,
+    "EXP": lower_interpolated,
     "FULLY_CONNECTED": lower_wide_dense,
+    "GELU": lower_interpolated,
+    "LEAKY_RELU": lower_two_slopes,
+    "LOG": lower_interpolated,
     "LOGISTIC": lower_sigmoid,
     "RELU": lower_relu_int16,
     "RELU6": lower_relu_int16,
+    "RESIZE_BILINEAR": lower_wide_resize_bilinear,
     "SOFTMAX": lower_softmax_int16,
     "TANH": lower_sigmoid,
 }

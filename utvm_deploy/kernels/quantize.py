@@ -123,6 +123,16 @@ def requantize(value: Any, multiplier: Any, shift: Any) -> Any:
     return tirx.call_pure_extern("int32", "utvm_requantize", value, multiplier, shift)
 
 
+def short_multiplier(multiplier: int) -> int:
+    """The 15 bits of a multiplier that the reference keeps for sums of 64 bits."""
+    return min((multiplier + (1 << 15)) >> 16, 0x7FFF)
+
+
+def requantize_wide(value: Any, multiplier: Any, shift: Any) -> Any:
+    """TIR: a sum of 64 bits times a ``short_multiplier``, rounded once, half up."""
+    return tirx.call_pure_extern("int32", "utvm_requantize_wide", value, multiplier, shift)
+
+
 def requantize_exact(value: Any, multiplier: ExactMultiplier) -> Any:
     """TIR: value * scale with the scale's whole double-precision fraction (fully connected)."""
     return tirx.call_pure_extern(

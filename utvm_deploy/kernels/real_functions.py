@@ -13,7 +13,7 @@ import numpy as np
 
 from utvm_deploy.graph.attributes import Gelu
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.operands import ends_of
+from utvm_deploy.kernels.operands import ends_of, output_of
 from utvm_deploy.kernels.quantize import (
     high_product,
     quantize_multiplier,
@@ -34,31 +34,29 @@ _ONE = 1 << 28
 _NEWTON_STEPS = 5
 
 
-def logistic(graph: Graph, operator: Operator) -> Function:
+def real_function(graph: Graph, operator: Operator) -> Callable[[Any], Any]:
+    """The function of a float32 that an operator is, as a float32."""
+    return _REAL[operator.kind](graph, operator)
+
+
+def _logistic(graph: Graph, operator: Operator) -> Callable[[Any], Any]:
     def real(x: Any) -> Any:
         one = np.float32(1)
         with np.errstate(over="ignore"):
             return one / (one + np.float32(np.exp(np.float64(-x))))
 
-    return _through_float(graph, operator, real)
+    return real
 
 
-def tanh(graph: Graph, operator: Operator) -> Function:
-    return _through_float(graph, operator, lambda x: np.float32(math.tanh(x)))
-
-
-def exponential(graph: Graph, operator: Operator) -> Function:
-    return _through_float(graph, operator, lambda x: np.float32(math.exp(x)))
-
-
-def logarithm(graph: Graph, operator: Operator) -> Function:
+def _log(graph: Graph, operator: Operator) -> Callable[[Any], Any]:
     """What is not positive becomes the least output."""
     _, result = ends_of(graph, operator)
-    least = np.float32(-128 - result.zero_point) * np.float32(result.scale)
-    return _through_float(graph, operator, lambda x: np.float32(math.log(x)) if x > 0 else least)
+    lowest = np.iinfo(output_of(graph, operator)[1].dtype).min
+    least = np.float32(lowest - result.zero_point) * np.float32(result.scale)
+    return lambda x: np.float32(math.log(x)) if x > 0 else least
 
 
-def gelu(graph: Graph, operator: Operator) -> Function:
+def _gelu(graph: Graph, operator: Operator) -> Callable[[Any], Any]:
     """x times the normal distribution of x, as erfc has it, or tanh nearly."""
     assert isinstance(operator.attributes, Gelu)
     half, one = np.float32(0.5), np.float32(1)
@@ -71,9 +69,7 @@ def gelu(graph: Graph, operator: Operator) -> Function:
     def approximate(x: Any) -> Any:
         return half * x * (one + np.float32(math.tanh(slope * (x + cubic * x * x * x))))
 
-    return _through_float(
-        graph, operator, approximate if operator.attributes.approximates else exact
-    )
+    return approximate if operator.attributes.approximates else exact
 
 
 def square_root(graph: Graph, operator: Operator) -> Function:
@@ -127,7 +123,9 @@ def _saturated(value: int) -> int:
     return min(max(value, -_MOST_INT32 - 1), _MOST_INT32)
 
 
-def _through_float(graph: Graph, operator: Operator, function: Callable[[Any], Any]) -> Function:
+def through_float(graph: Graph, operator: Operator) -> Function:
+    """A real function between the scales of a byte."""
+    function = real_function(graph, operator)
     source, result = ends_of(graph, operator)
     scale, inverse = np.float32(source.scale), np.float32(1) / np.float32(result.scale)
 
@@ -141,13 +139,17 @@ def _through_float(graph: Graph, operator: Operator, function: Callable[[Any], A
     return quantized
 
 
+_REAL: dict[str, Callable[[Graph, Operator], Callable[[Any], Any]]] = {
+    "EXP": lambda graph, operator: lambda x: np.float32(math.exp(x)),
+    "GELU": _gelu,
+    "LOG": _log,
+    "LOGISTIC": _logistic,
+    "TANH": lambda graph, operator: lambda x: np.float32(math.tanh(x)),
+}
+
 #: Kind -> what it makes of a quantized value.
 REAL_FUNCTIONS: dict[str, Callable[[Graph, Operator], Function]] = {
-    "EXP": exponential,
-    "GELU": gelu,
-    "LOG": logarithm,
-    "LOGISTIC": logistic,
+    **dict.fromkeys(_REAL, through_float),
     "RSQRT": inverse_root,
     "SQRT": square_root,
-    "TANH": tanh,
 }

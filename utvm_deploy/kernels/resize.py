@@ -68,14 +68,14 @@ def lower_resize_bilinear(graph: Graph, operator: Operator) -> KernelCall:
         Bilinear((n, h, w, c), rows, columns),
         (
             operand_of(position, source),
-            ConstantArgument("rows", _neighbours(h, rows, a)),
-            ConstantArgument("columns", _neighbours(w, columns, a)),
+            ConstantArgument("rows", neighbours(h, rows, a)),
+            ConstantArgument("columns", neighbours(w, columns, a)),
             TensorArgument(output),
         ),
     )
 
 
-def _neighbours(size: int, count: int, a: ResizeBilinear) -> Array:
+def neighbours(size: int, count: int, a: ResizeBilinear) -> Array:
     """For each output position: the neighbour below, the one above, and the latter's share."""
     scale = (_ONE * size + count // 2) // count
     if a.align_corners and count > 1:

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from tvm import te, tirx
 
 from utvm_deploy.graph.attributes import TransposeConvolution
@@ -31,6 +32,8 @@ from utvm_deploy.kernels.quantize import (
     clamped,
     quantize_multipliers,
     requantize,
+    requantize_wide,
+    short_multiplier,
 )
 
 
@@ -54,10 +57,11 @@ class TransposeConv2D:
     def prim_func(self) -> Any:
         _, height, width, inputs = self.image
         outputs = self.output[3]
-        image = te.placeholder(self.image, "int8", "input")
+        image = te.placeholder(self.image, self._dtype, "input")
         weights = te.placeholder((outputs, *self.kernel, inputs), "int8", "weights")
-        bias, multiplier, shift = (
-            te.placeholder((outputs,), "int32", name) for name in ("bias", "multiplier", "shift")
+        bias = te.placeholder((outputs,), self._sum_type, "bias")
+        multiplier, shift = (
+            te.placeholder((outputs,), "int32", name) for name in ("multiplier", "shift")
         )
         names = ("input_zero_point", "output_zero_point", "low", "high")
         scalars = [te.var(name, "int32") for name in names]
@@ -72,17 +76,18 @@ class TransposeConv2D:
             pixel = image[n, row, column, ci].astype("int32") - zero_point
             weight = weights[o, ky, kx, ci].astype("int32")
             reached = tirx.all(reached_row, reached_column)
-            return te.sum(tirx.if_then_else(reached, pixel * weight, 0), axis=[ky, kx, ci])
+            term = tirx.if_then_else(reached, pixel * weight, 0)
+            return te.sum(term.astype(self._sum_type), axis=[ky, kx, ci])
 
         accumulated = te.compute(self.output, product, name="transpose_conv")
         output = te.compute(
             self.output,
             lambda n, y, x, o: clamped(
-                requantize(add_wrapping(accumulated[n, y, x, o], bias[o]), multiplier[o], shift[o])
+                self._scaled(accumulated[n, y, x, o], bias[o], multiplier[o], shift[o])
                 + output_zero_point,
                 low,
                 high,
-                "int8",
+                self._dtype,
             ),
             name="requantize",
         )
@@ -95,6 +100,17 @@ class TransposeConv2D:
         sch.decompose_reduction(block, sch.get_loops(block)[-3])
         return "generic C, one output at a time"
 
+    @property
+    def _dtype(self) -> str:
+        return "int8"
+
+    @property
+    def _sum_type(self) -> str:
+        return "int32"
+
+    def _scaled(self, total: Any, bias: Any, multiplier: Any, shift: Any) -> Any:
+        return requantize(add_wrapping(total, bias), multiplier, shift)
+
     def _source(self, at: Any, tap: Any, axis: int, extent: int) -> tuple[Any, Any]:
         """The input row or column that a tap reads, and whether there is one."""
         place = at + self.padding[axis] - tap
@@ -102,6 +118,30 @@ class TransposeConv2D:
         source = tirx.truncdiv(place, stride)
         divides = tirx.truncmod(place, stride) == 0
         return source, tirx.all(place >= 0, divides, source < extent)
+
+
+@dataclass(frozen=True)
+class WideTransposeConv2D(TransposeConv2D):
+    """The same of int16, summed up in 64 bits, or in 32 as a bias of int32 asks for."""
+
+    bits: int = 64
+
+    @property
+    def name(self) -> str:
+        return f"{super().name}_int16_{self.bits}"
+
+    @property
+    def _dtype(self) -> str:
+        return "int16"
+
+    @property
+    def _sum_type(self) -> str:
+        return f"int{self.bits}"
+
+    def _scaled(self, total: Any, bias: Any, multiplier: Any, shift: Any) -> Any:
+        if self.bits == 32:
+            return super()._scaled(total, bias, multiplier, shift)
+        return requantize_wide(total + bias, multiplier, shift)
 
 
 def lower_transpose_conv(graph: Graph, operator: Operator) -> KernelCall:
@@ -113,20 +153,28 @@ def lower_transpose_conv(graph: Graph, operator: Operator) -> KernelCall:
     weights = constant_of(graph, operator, 1)
     outputs, rows, columns, _ = weights.shape
     image, made = source.shape, result.shape
-    kernel = TransposeConv2D(
+    shapes = (
         (image[0], image[1], image[2], image[3]),
         (made[0], made[1], made[2], made[3]),
         (rows, columns),
         attributes.strides,
         attributes.padding,
     )
+    kernel = TransposeConv2D(*shapes)
     multiplier, shift = quantize_multipliers(effective_scales(graph, operator, outputs))
+    bias = bias_of(graph, operator, outputs)
+    if source.dtype == "int16":
+        bits = 32 if attributes.sums_in_32_bits else 64
+        kernel = WideTransposeConv2D(*shapes, bits)
+        bias = bias.astype(f"int{bits}")
+        if bits == 64:
+            multiplier = np.array([short_multiplier(int(m)) for m in multiplier], np.int32)
     return KernelCall(
         kernel,
         (
             operand_of(position, source),
             ConstantArgument("weights", weights),
-            ConstantArgument("bias", bias_of(graph, operator, outputs)),
+            ConstantArgument("bias", bias),
             ConstantArgument("multiplier", multiplier),
             ConstantArgument("shift", shift),
             ScalarArgument("input_zero_point", quantization_of(source).zero_point),

@@ -24,6 +24,9 @@ from utvm_deploy.kernels.quantize import (
     clamped,
     exact_multiplier,
     quantize_multipliers,
+    requantize,
+    requantize_wide,
+    short_multiplier,
 )
 from utvm_deploy.kernels.window import Window
 
@@ -56,7 +59,7 @@ class WideConv2D:
             else (self.outputs, *w.kernel, self.depth)
         )
         weights = te.placeholder(weights_shape, "int8", "weights")
-        bias = te.placeholder((self.outputs,), "int64", "bias")
+        bias = te.placeholder((self.outputs,), self._sum_type, "bias")
         multiplier, shift = (
             te.placeholder((self.outputs,), "int32", name) for name in ("multiplier", "shift")
         )
@@ -72,7 +75,7 @@ class WideConv2D:
             channel = o // shared * self.depth + ci
             pixel = padded[n, w.row(y, ky), w.column(x, kx), channel].astype("int32")
             weight = weights[ky, kx, o] if self.is_depthwise else weights[o, ky, kx, ci]
-            wide = (pixel * weight.astype("int32")).astype("int64")
+            wide = (pixel * weight.astype("int32")).astype(self._sum_type)
             return te.sum(wide, axis=[ky, kx, ci])
 
         shape = (w.batch, w.output_height, w.output_width, self.outputs)
@@ -80,7 +83,7 @@ class WideConv2D:
         output = te.compute(
             shape,
             lambda n, y, x, o: clamped(
-                _requantize_wide(sums[n, y, x, o] + bias[o], multiplier[o], shift[o]),
+                self._scaled(sums[n, y, x, o] + bias[o], multiplier[o], shift[o]),
                 low,
                 high,
                 "int16",
@@ -96,7 +99,30 @@ class WideConv2D:
         sch.decompose_reduction(block, sch.get_loops(block)[-3])
         if self.window.is_padded:
             self.window.schedule_pad(sch, y)
-        return "generic C, one output at a time in 64 bits"
+        return f"generic C, one output at a time in {self._sum_type[3:]} bits"
+
+    @property
+    def _sum_type(self) -> str:
+        return "int64"
+
+    def _scaled(self, total: Any, multiplier: Any, shift: Any) -> Any:
+        return requantize_wide(total, multiplier, shift)
+
+
+@dataclass(frozen=True)
+class ShortSumConv2D(WideConv2D):
+    """A convolution of int16 that sums up in 32 bits, as a bias of int32 asks for."""
+
+    @property
+    def name(self) -> str:
+        return f"{super().name}_32"
+
+    @property
+    def _sum_type(self) -> str:
+        return "int32"
+
+    def _scaled(self, total: Any, multiplier: Any, shift: Any) -> Any:
+        return requantize(total, multiplier, shift)
 
 
 @dataclass(frozen=True)
@@ -171,15 +197,20 @@ def lower_wide_convolution(graph: Graph, operator: Operator) -> KernelCall:
     )
     depth = 1 if is_depthwise else weights.shape[3]
     multiplier, shift = quantize_multipliers(effective_scales(graph, operator, outputs))
-    # The reference keeps 15 bits of a multiplier for sums of 64 bits.
-    short = np.minimum((multiplier.astype(np.int64) + (1 << 15)) >> 16, 0x7FFF).astype(np.int32)
+    kernel = WideConv2D(window, source.shape[3], outputs, depth, is_depthwise)
+    bias = _bias(graph, operator, outputs)
+    if attributes.sums_in_32_bits:
+        kernel = ShortSumConv2D(window, source.shape[3], outputs, depth, is_depthwise)
+        bias = bias.astype(np.int32)
+    else:
+        multiplier = np.array([short_multiplier(int(m)) for m in multiplier], np.int32)
     return KernelCall(
-        WideConv2D(window, source.shape[3], outputs, depth, is_depthwise),
+        kernel,
         (
             operand_of(position, source),
             ConstantArgument("weights", weights[0] if is_depthwise else weights),
-            ConstantArgument("bias", _bias(graph, operator, outputs)),
-            ConstantArgument("multiplier", short),
+            ConstantArgument("bias", bias),
+            ConstantArgument("multiplier", multiplier),
             ConstantArgument("shift", shift),
             ScalarArgument("low", attributes.clamp[0]),
             ScalarArgument("high", attributes.clamp[1]),
@@ -226,8 +257,3 @@ def _bias(graph: Graph, operator: Operator, channels: int) -> Array:
     if len(operator.inputs) < 3 or operator.inputs[2] is None:
         return np.zeros(channels, dtype=np.int64)
     return constant_of(graph, operator, 2).astype(np.int64)
-
-
-def _requantize_wide(value: Any, multiplier: Any, shift: Any) -> Any:
-    """TIR: a sum of 64 bits times a multiplier of 15."""
-    return tirx.call_pure_extern("int32", "utvm_requantize_wide", value, multiplier, shift)

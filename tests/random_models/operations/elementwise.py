@@ -124,9 +124,11 @@ def _proposed_function(kind: str) -> Propose:
         scale, zero_point = spec.scales[0], spec.zero_points[0]
         if kind in _OF_POSITIVE and zero_point != -128:
             x = scope.input(spec.shape, "int8", scale, -128)
-        if kind == "EXP" and scale * (127 - zero_point) > _MOST_EXPONENT:
-            x = scope.input(spec.shape, "int8", scale := 0.05, zero_point)
-        attributes = output_quantization(draw, _FUNCTIONS[kind][1](scale, zero_point))
+        steps = STEPS_OF_INT16 if spec.dtype == "int16" else 1
+        if kind == "EXP" and scale * steps * (127 - zero_point) > _MOST_EXPONENT:
+            x = scope.input(spec.shape, spec.dtype, scale := 0.05 / steps, zero_point)
+        natural = _FUNCTIONS[kind][1](scale * steps, zero_point) / steps
+        attributes = output_quantization(draw, natural)
         if kind == "GELU":
             attributes["approximate"] = draw.chance(0.5)
         return Step(kind, (x,), attributes)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from tflite_writer import ModelWriter
 
-from random_models.draw import MAX_MACS, Scope
+from random_models.draw import MAX_MACS, STEPS_OF_INT16, Scope
 from random_models.operations.operation import (
     Operation,
     number,
@@ -86,8 +86,13 @@ def _propose_matmul(scope: Scope, x: Ref) -> Step | None:
     if draw.chance(0.3):
         batch = [1 if draw.chance(0.5) else extent for extent in batch]
     make = scope.constant if draw.chance(0.4) else scope.input
-    y = make((*batch, *other))
+    if spec.dtype == "int16" and draw.chance(0.5):
+        y = make((*batch, *other), "int8", zero_point=0)
+    else:
+        y = make((*batch, *other), spec.dtype)
     natural = spec.scales[0] * scope.spec(y).scales[0] * 90 * math.sqrt(depth)
+    if scope.spec(y).dtype == "int16":
+        natural *= STEPS_OF_INT16
     attributes = {
         "adj_x": adjoint[0],
         "adj_y": adjoint[1],
