@@ -23,7 +23,8 @@ from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.space import space
 
 ACTIVATIONS = ("NONE", "RELU", "RELU6", "RELU_N1_TO_1")
-# height, width, channels, outputs (0: depthwise), kernel, stride, dilation, padding
+# height, width, channels, outputs (0, -1 ...: depthwise, for each channel one more), kernel,
+# stride, dilation, padding
 SHAPES = [
     (1, 1, 1, 1, (1, 1), 1, 1, "VALID"),
     (1, 2, 70, 3, (1, 1), 1, 1, "SAME"),
@@ -43,10 +44,27 @@ SHAPES = [
     (8, 5, 3, 0, (5, 5), 1, 1, "SAME"),
     (8, 13, 6, 0, (2, 7), (2, 1), 2, "SAME"),
     (11, 3, 16, 0, (4, 1), 2, 1, "SAME"),
+    (5, 9, 3, -1, (3, 3), 1, 1, "SAME"),
+    (4, 6, 6, -2, (5, 5), 2, 1, "SAME"),
+    (9, 11, 33, 0, (7, 7), 1, 1, "SAME"),
+    (6, 24, 5, 0, (3, 3), 1, 1, "SAME"),
+    (12, 18, 36, 0, (3, 4), 1, 1, "VALID"),
+    (3, 13, 4, 0, (9, 9), 1, 1, "SAME"),
     (5, 5, 1, 0, (3, 3), 1, 1, "SAME"),
 ]
 # rows, inputs, outputs
-DENSE = [(1, 1, 1), (3, 7, 5), (1, 16, 4), (2, 70, 9), (1, 40, 33), (1, 64, 2), (1, 33, 70)]
+DENSE = [
+    (1, 1, 1),
+    (3, 7, 5),
+    (1, 16, 4),
+    (2, 70, 9),
+    (1, 48, 33),
+    (1, 64, 2),
+    (1, 33, 70),
+    (2, 21, 12),
+    (1, 22, 7),
+    (1, 256, 6),
+]
 
 
 def write_convolutions(path: Path) -> ModelWriter:
@@ -56,19 +74,20 @@ def write_convolutions(path: Path) -> ModelWriter:
         [*SHAPES, *SHAPES[2::3]]
     ):
         is_second = index >= len(SHAPES)
-        made = outputs or channels
-        shape = (outputs, *kernel, channels) if outputs else (1, *kernel, channels)
+        is_depthwise = outputs <= 0
+        made = channels * (1 - outputs) if is_depthwise else outputs
+        shape = (1, *kernel, made) if is_depthwise else (made, *kernel, channels)
         weights, bias = weights_and_bias(rng, shape, made)
         weights[..., -1] //= 64  # scales far apart, and a channel of little weight
         if channels == 6:
             weights[0, 0, :2, 0] = -128  # two products come to 2**15
-        taps = kernel[0] * kernel[1] * (channels if outputs else 1)
+        taps = kernel[0] * kernel[1] * (1 if is_depthwise else channels)
         scale = spread_scale(taps, 0.05, 0.01)
         if is_second:
             # Small weights whose sums are scaled up.
             weights, bias, scale = weights // 16, bias // 4096, 0.05 * 0.007
         x = m.input((1 + index % 2, height, width, channels), 0.05, int(rng.integers(-128, 128)))
-        convolution = m.conv2d if outputs else m.depthwise_conv2d
+        convolution = m.depthwise_conv2d if is_depthwise else m.conv2d
         y = convolution(
             x,
             weights,
@@ -106,6 +125,65 @@ def write_dense(path: Path) -> ModelWriter:
     return m
 
 
+PAIRS = [(5,), (1, 7, 3), (1, 4, 4, 8), (4,), (63,)]
+
+
+def write_additions(path: Path) -> ModelWriter:
+    return _write_pairs(path, "ADD", "AddOptions")
+
+
+def write_products(path: Path) -> ModelWriter:
+    return _write_pairs(path, "MUL", "MulOptions")
+
+
+def _write_pairs(path: Path, kind: str, options: str) -> ModelWriter:
+    rng = np.random.default_rng(23)
+    m = ModelWriter()
+    for index, shape in enumerate(PAIRS):
+        scales = [0.03, 0.03] if index == 3 else rng.uniform(0.01, 0.2, 2).tolist()
+        sides = [m.input((1, *shape), scale, int(rng.integers(-128, 128))) for scale in scales]
+        scale = float(rng.uniform(0.3, 1.0)) * sum(scales)
+        if kind == "MUL":
+            scale = float(rng.uniform(10, 100)) * scales[0] * scales[1]
+        y = m.tensor((1, *shape), "int8", scale, int(rng.integers(-128, 128)))
+        m.operator(kind, sides, [y], (options, {"FusedActivationFunction": index % 4}))
+        m.output(y)
+    m.save(path)
+    return m
+
+
+# height, width, channels, window, stride, padding
+POOLS = [
+    (5, 7, 4, (3, 3), 2, "SAME"),
+    (4, 4, 70, (2, 2), 2, "VALID"),
+    (25, 5, 64, (25, 5), 25, "VALID"),
+    (1, 1, 9, (1, 1), 1, "SAME"),
+    (6, 3, 37, (5, 2), (1, 2), "SAME"),
+    (17, 15, 5, (17, 15), 1, "VALID"),
+    (3, 8, 32, (3, 3), 1, "SAME"),
+]
+
+
+def write_pools(path: Path) -> ModelWriter:
+    rng = np.random.default_rng(24)
+    m = ModelWriter()
+    for index, (height, width, channels, window, stride, padding) in enumerate(POOLS):
+        x = m.input((1, height, width, channels), 0.05, int(rng.integers(-128, 128)))
+        activation = ACTIVATIONS[index % len(ACTIVATIONS)]
+        for pool in (m.average_pool, m.max_pool):
+            m.output(pool(x, window, stride=stride, padding=padding, activation=activation))
+    m.save(path)
+    return m
+
+
+def random_inputs(model: ModelWriter, seed: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [
+        rng.integers(-128, 128, model.tensors[number].shape, dtype=np.int8)
+        for number in model.inputs
+    ]
+
+
 def compare_on(
     device: Device,
     folder: Path,
@@ -120,11 +198,7 @@ def compare_on(
     """
     path = folder / "model.tflite"
     model = write(path)
-    rng = np.random.default_rng(5)
-    samples = [
-        [rng.integers(-128, 128, model.tensors[n].shape, dtype=np.int8) for n in model.inputs]
-        for _ in range(2)
-    ]
+    samples = [random_inputs(model, seed) for seed in range(2)]
     expected = run_reference(path, samples).outputs
     compiled = utvm_deploy.compile(path, device.board)
     expected_from = compiled.layers if scales_up else compiled.layers[: len(SHAPES)]
@@ -150,7 +224,7 @@ def compare_candidates(
     x = m.input((3, 21), 0.05, -3)
     m.output(m.fully_connected(x, weights, bias, scale=spread_scale(21, 0.05, 0.01)))
     path = m.save(folder / "model.tflite")
-    sample = [rng.integers(-128, 128, m.tensors[n].shape, dtype=np.int8) for n in m.inputs]
+    sample = random_inputs(m, 8)
     (wanted,) = run_reference(path, [sample]).outputs
     graph = load_model(path)
     kernels, calls = {}, []

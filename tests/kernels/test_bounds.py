@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fenced import stretch, watched
+from odd_shapes import ACTIVATIONS, random_inputs
 from test_convolutions import spread_scale, weights_and_bias
-from test_dsp import ACTIVATIONS, random_inputs
 from tflite_writer import ModelWriter
 from tvm import s_tir
 

@@ -1,57 +1,21 @@
-"""The Helium family: odd shapes on emulated cores and as plain C, its intrinsics, its rounding."""
+"""The Helium family: its intrinsics, its rounding."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
 from pathlib import Path
 
 import numpy as np
-import pytest
-from kernel_harness import check
-from odd_shapes import (
-    DENSE,
-    SHAPES,
-    compare_candidates,
-    compare_on,
-    write_convolutions,
-    write_dense,
-)
-from tflite_writer import ModelWriter
+from odd_shapes import write_additions, write_convolutions, write_dense, write_products
 from tvm import s_tir
 
-from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.quantize import requantized
 from utvm_deploy.kernels.rows import RowDepthwise
 
 CORE = "cortex-m55"
-
-
-@pytest.mark.parametrize("write", [write_convolutions, write_dense])
-def test_odd_shapes_on_cores(
-    device: Device, write: Callable[[Path], ModelWriter], tmp_path: Path
-) -> None:
-    if not device.board.cpu.mve:
-        pytest.skip(f"{device.board.name} has no Helium")
-    compare_on(device, tmp_path, write, "Helium assembly")
-
-
-def test_odd_convolutions_in_plain_c(tmp_path: Path) -> None:
-    model = write_convolutions(tmp_path / "convolutions.tflite")
-    assert check(model, tmp_path, core=CORE) == len(SHAPES) + len(SHAPES[2::3])
-
-
-def test_odd_dense_layers_in_plain_c(tmp_path: Path) -> None:
-    model = write_dense(tmp_path / "dense.tflite")
-    assert check(model, tmp_path, core=CORE) == len(DENSE)
-
-
-def test_all_candidates_on_cores(device: Device, tmp_path: Path) -> None:
-    if not device.board.cpu.mve:
-        pytest.skip(f"{device.board.name} has no Helium")
-    assert compare_candidates(device, tmp_path, "mve", CORE) >= 6
-
+INNER = r'T.sblock\("(product|element")'
 
 MICRO_KERNELS = {
     "utvm_mve_gemm",
@@ -60,13 +24,15 @@ MICRO_KERNELS = {
     "utvm_mve_depthwise_left",
     "utvm_mve_dense",
     "utvm_mve_dense_each",
+    "utvm_mve_add",
+    "utvm_mve_multiply",
 }
 
 
 def test_inner_blocks_are_tensorized(tmp_path: Path) -> None:
     functions = set()
     kernels = set()
-    for write in (write_convolutions, write_dense):
+    for write in (write_convolutions, write_dense, write_additions, write_products):
         path = tmp_path / "model.tflite"
         write(path)
         graph = load_model(path)
@@ -81,8 +47,8 @@ def test_inner_blocks_are_tensorized(tmp_path: Path) -> None:
             used = {f for f in MICRO_KERNELS if f'T.call_extern("int32", "{f}",' in after}
             assert len(used) == 1
             functions |= used
-            # Nothing is left of the products.
-            assert "product" in before and 'T.sblock("product' not in after
+            # Nothing is left of the products, or of what is done to each element.
+            assert re.search(INNER, before) and not re.search(INNER, after)
     assert functions == MICRO_KERNELS
     rows = [k.product for k in kernels if isinstance(k, RowDepthwise)]
     assert {one.has_gaps for one in rows} == {True, False}

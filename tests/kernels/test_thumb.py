@@ -1,53 +1,19 @@
-"""The Thumb-2 family: odd shapes on emulated cores and as plain C, its tiles, its intrinsics."""
+"""The Thumb-2 family: its intrinsics, its rounding."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pytest
-from kernel_harness import PREAMBLE, check, compile_library
-from odd_shapes import (
-    DENSE,
-    SHAPES,
-    compare_candidates,
-    compare_on,
-    write_convolutions,
-    write_dense,
-)
-from tflite_writer import ModelWriter
+from kernel_harness import PREAMBLE, compile_library
+from odd_shapes import SHAPES, write_convolutions, write_dense
 from tvm import s_tir
 
-from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.micro.source import family_text, shared_text
-from utvm_deploy.kernels.thumb.gemm import TILES
 
 CORE = "cortex-m3"
-SMALL_CORE = "cortex-m0plus"
-
-
-@pytest.mark.parametrize("write", [write_convolutions, write_dense])
-def test_odd_shapes_on_cores(
-    device: Device, write: Callable[[Path], ModelWriter], tmp_path: Path
-) -> None:
-    if device.board.cpu.dsp or not device.board.cpu.facts.is_arm:
-        pytest.skip(f"{device.board.name} has other kernels")
-    compare_on(device, tmp_path, write, "Thumb-2 assembly", scales_up=False)
-
-
-@pytest.mark.parametrize("core", [CORE, SMALL_CORE])
-def test_odd_convolutions_in_plain_c(core: str, tmp_path: Path) -> None:
-    model = write_convolutions(tmp_path / "convolutions.tflite")
-    assert check(model, tmp_path, core=core) == len(SHAPES) + len(SHAPES[2::3])
-
-
-@pytest.mark.parametrize("core", [CORE, SMALL_CORE])
-def test_odd_dense_layers_in_plain_c(core: str, tmp_path: Path) -> None:
-    model = write_dense(tmp_path / "dense.tflite")
-    assert check(model, tmp_path, core=core) == len(DENSE)
 
 
 def test_inner_blocks_are_tensorized(tmp_path: Path) -> None:
@@ -71,21 +37,6 @@ def test_inner_blocks_are_tensorized(tmp_path: Path) -> None:
     kinds = ("gemm_2", "gemm_wide_1", "gemm_wide_each_1", "depthwise_3x3_slide", "depthwise_3x3")
     for kind in (*kinds, "depthwise_5x5", "depthwise_2x7", "depthwise_4x1"):
         assert any(name.startswith(f"utvm_thumb_{kind}") for name in functions), kind
-
-
-def test_all_candidates_on_cores(device: Device, tmp_path: Path) -> None:
-    if device.board.cpu.dsp or not device.board.cpu.facts.is_arm:
-        pytest.skip(f"{device.board.name} has other kernels")
-    # Each tile pointwise, dense, and gathered in three sizes.
-    assert compare_candidates(device, tmp_path, "thumb", CORE) >= 5 * len(TILES)
-
-
-def test_the_small_cores_code_on_a_larger_one(device: Device, tmp_path: Path) -> None:
-    """A Cortex-M3 runs what is compiled for an M0+; no emulated board has that core."""
-    if device.board.cpu.dsp or not device.board.cpu.facts.is_arm:
-        pytest.skip(f"{device.board.name} has other kernels")
-    flags = ("-O3", f"-mcpu={SMALL_CORE}")
-    assert compare_candidates(device, tmp_path, "thumb", SMALL_CORE, flags) == 3
 
 
 def test_products_of_halves(tmp_path: Path) -> None:

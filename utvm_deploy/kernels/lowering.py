@@ -42,6 +42,7 @@ from utvm_deploy.kernels.reduce import lower_arg_extremum, lower_reduce_extremum
 from utvm_deploy.kernels.resize import lower_resize_bilinear
 from utvm_deploy.kernels.softmax import lower_softmax
 from utvm_deploy.kernels.svdf import lower_svdf
+from utvm_deploy.kernels.tables import FamilyLowering
 from utvm_deploy.kernels.thumb.lowering import THUMB_LOWERINGS
 from utvm_deploy.kernels.transpose_conv import lower_transpose_conv
 from utvm_deploy.kernels.wide import lower_wide_convolution, lower_wide_dense
@@ -49,8 +50,6 @@ from utvm_deploy.kernels.wide_functions import lower_interpolated, lower_two_slo
 from utvm_deploy.kernels.wide_resize import lower_wide_resize_bilinear
 
 Lowering = Callable[[Graph, Operator], KernelCall]
-#: Takes the generic call, which it replaces; a text says why it does not.
-FamilyLowering = Callable[[Graph, Operator, KernelCall, str, Candidate | None], KernelCall | str]
 
 LOWERINGS: Mapping[str, Lowering] = {
     "ABS": lower_lookup,

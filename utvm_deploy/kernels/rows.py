@@ -84,15 +84,18 @@ class RowProduct(Protocol):
 
 @dataclass(frozen=True)
 class RowDepthwise:
-    """Shape parameters of a depthwise convolution with one output for each input channel."""
+    """Shape parameters of a depthwise convolution; ``channels`` are those of the output."""
 
     window: Window
     channels: int
     product: RowProduct
+    # Outputs of each channel of the input, which is copied so many times.
+    repeats: int = 1
 
     @property
     def name(self) -> str:
-        return f"depthwise_{self.window.label}_{self.channels}_{self.product.label}"
+        factor = f"_x{self.repeats}" if self.repeats > 1 else ""
+        return f"depthwise_{self.window.label}_{self.channels}{factor}_{self.product.label}"
 
     @property
     def pitch(self) -> int:
@@ -101,8 +104,8 @@ class RowDepthwise:
 
     @property
     def is_copied(self) -> bool:
-        """Whether rows are copied to scratch: they have borders, or channels to fill up."""
-        return self.window.is_padded or self.pitch != self.channels
+        """Whether rows are copied to scratch: for borders, or channels to fill up or repeat."""
+        return self.window.is_padded or self.pitch != self.channels or self.repeats > 1
 
     @property
     def steps(self) -> Steps:
@@ -115,7 +118,7 @@ class RowDepthwise:
     def prim_func(self) -> Any:
         w = self.window
         rows, tables, (sums, _) = self._rows, self._tables, self._results
-        image = Operand("image", (w.batch, w.height, w.width, self.channels), "int8")
+        image = Operand("image", (w.batch, w.height, w.width, self._inputs), "int8")
         output = Operand(
             "output", (w.batch, w.output_height, w.output_width, self.channels), "int8"
         )
@@ -128,8 +131,9 @@ class RowDepthwise:
                 script.writes(rows.region(buffers))
                 start = script.address_of(buffers["image"][vn, 0, 0, 0])
                 numbers = (
-                    *(vy * w.strides[0] - w.top, -w.left, w.height, w.width, self.channels),
-                    *(self.pitch, w.kernel[0], w.dilations[0], w.padded_width),
+                    *(vy * w.strides[0] - w.top, -w.left, w.height, w.width),
+                    *(self._inputs, self.repeats, self.pitch),
+                    *(w.kernel[0], w.dilations[0], w.padded_width),
                 )
                 call = extern(
                     "utvm_rows_copy", start, rows.start(buffers), *numbers, buffers["border"]
@@ -177,6 +181,10 @@ class RowDepthwise:
         tensorize(sch, "row", reads, [sums, output], self._meaning, call)
         where = "rows with borders copied" if self.is_copied else "rows read in place"
         return f"{self.product.why}, {where}"
+
+    @property
+    def _inputs(self) -> int:
+        return self.channels // self.repeats
 
     @property
     def _rows(self) -> Operand:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -32,10 +33,22 @@ class DspPool:
     channels: int
     is_average: bool
 
+    family: ClassVar[str] = "dsp"
+    why: ClassVar[str] = "DSP assembly, four channels in a word"
+
     @property
     def name(self) -> str:
         kind = "average" if self.is_average else "max"
-        return f"{kind}_pool_{self.window.label}_{self.channels}_dsp"
+        return f"{kind}_pool_{self.window.label}_{self.channels}_{self.family}"
+
+    @property
+    def driver(self) -> str:
+        """The C function for an image."""
+        return code.driver_of(self.is_average)
+
+    def text(self, core: str) -> str:
+        """The C text of it."""
+        return code.pool_text(core, self.is_average)
 
     @property
     def geometry(self) -> Array:
@@ -63,7 +76,7 @@ class DspPool:
                 script.reads(whole(image), geometry.region(buffers))
                 script.writes(whole(output))
                 call = extern(
-                    code.driver_of(self.is_average),
+                    self.driver,
                     script.address_of(buffers["image"][vn, 0, 0, 0]),
                     script.address_of(buffers["output"][vn, 0, 0, 0]),
                     geometry.start(buffers),
@@ -75,12 +88,12 @@ class DspPool:
             [image, geometry, "low", "high", output],
             [],
             body,
-            helpers=[code.pool_text(ANY_CORE, self.is_average)],
+            helpers=[self.text(ANY_CORE)],
         )
 
     def schedule(self, sch: Any, core: str) -> str:
-        import_c(sch, code.pool_text(core, self.is_average))
-        return "DSP assembly, four channels in a word"
+        import_c(sch, self.text(core))
+        return self.why
 
 
 def dsp_pool_call(
@@ -89,10 +102,14 @@ def dsp_pool_call(
     """The call instead of the generic one."""
     if channels < _WORD:
         return "less than a word of channels"
-    positions = window.kernel[0] * window.kernel[1]
-    if is_average and positions > code.MOST_POSITIONS:
+    return pool_call(call, DspPool(window, channels, is_average))
+
+
+def pool_call(call: KernelCall, kernel: DspPool) -> KernelCall | str:
+    """The call of ``kernel``, unless sums of its windows need more than halfwords."""
+    positions = math.prod(kernel.window.kernel)
+    if kernel.is_average and positions > code.MOST_POSITIONS:
         return f"a window of {positions} positions"
-    kernel = DspPool(window, channels, is_average)
     image, *others = call.arguments
     geometry = ConstantArgument("geometry", kernel.geometry)
     return replace(call, kernel=kernel, arguments=(image, geometry, *others))

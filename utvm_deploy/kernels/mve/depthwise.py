@@ -9,11 +9,11 @@ import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.depthwise import DepthwiseConv2D
 from utvm_deploy.kernels.micro.tensor_ir import Buffers, Operand, pure
 from utvm_deploy.kernels.mve import depthwise_code as code
 from utvm_deploy.kernels.mve.gemm import has_left_shift
 from utvm_deploy.kernels.rows import RowDepthwise, Steps, row_depthwise_call
-from utvm_deploy.kernels.window import Window
 
 
 @dataclass(frozen=True)
@@ -82,17 +82,18 @@ class MveRowProduct:
 
 def mve_depthwise_call(
     call: KernelCall,
-    window: Window,
     weights: Array,
     tables: tuple[Array, Array, Array],
     border: int,
     limits: tuple[int, int, int],
 ) -> KernelCall:
     """The call instead of the generic one; ``weights`` are [rows, columns, channels]."""
-    channels = weights.shape[2]
+    generic, channels = call.kernel, weights.shape[2]
+    assert isinstance(generic, DepthwiseConv2D)
+    window = generic.window
     flat = weights.reshape(-1, channels)
     product = MveRowProduct(flat.shape[0], code.needs_gaps(flat), has_left_shift(tables[2]))
-    kernel = RowDepthwise(window, channels, product)
+    kernel = RowDepthwise(window, channels, product, generic.depth_multiplier)
     steps, has_gaps = kernel.steps, product.has_gaps
     offsets = code.pack_offsets(window.kernel, steps.row, steps.column, has_gaps)
     packed = (

@@ -9,12 +9,12 @@ import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.depthwise import DepthwiseConv2D
 from utvm_deploy.kernels.micro.scaling import Scaling
 from utvm_deploy.kernels.micro.source import shared_text
 from utvm_deploy.kernels.micro.tensor_ir import Buffers, Operand, pure
 from utvm_deploy.kernels.rows import RowDepthwise, Steps, row_depthwise_call
 from utvm_deploy.kernels.thumb import depthwise_code as code
-from utvm_deploy.kernels.window import Window
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,6 @@ class ThumbRowProduct:
 
 def thumb_depthwise_call(
     call: KernelCall,
-    window: Window,
     weights: Array,
     scaling: Scaling,
     border: int,
@@ -75,12 +74,15 @@ def thumb_depthwise_call(
 ) -> KernelCall | str:
     """The call instead of the generic one; ``weights`` are [rows, columns, channels]."""
     rows, columns, channels = weights.shape
+    generic = call.kernel
+    assert isinstance(generic, DepthwiseConv2D)
+    window = generic.window
     if columns > code.MOST_COLUMNS:
         return f"a window of {columns} columns"
     is_dense = window.strides[1] == window.dilations[1]
     pixels = code.best_pixels(window.output_width, rows * columns)
     product = ThumbRowProduct(code.Taps(rows, columns, is_dense, pixels))
-    kernel = RowDepthwise(window, channels, product)
+    kernel = RowDepthwise(window, channels, product, generic.depth_multiplier)
     flat = weights.reshape(-1, channels)
     packed = (
         ConstantArgument("weights", np.ascontiguousarray(flat.T).reshape(-1)),

@@ -1,0 +1,83 @@
+"""Every family beside the generic one: odd shapes on emulated cores and as plain C."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kernel_harness import check
+from odd_shapes import (
+    compare_candidates,
+    compare_on,
+    write_additions,
+    write_convolutions,
+    write_dense,
+    write_pools,
+    write_products,
+)
+from tflite_writer import ModelWriter
+
+from utvm_deploy.device import Device
+from utvm_deploy.kernels.lowering import families_for
+from utvm_deploy.kernels.thumb.gemm import TILES
+
+Write = Callable[[Path], ModelWriter]
+MATRICES = (write_convolutions, write_dense)
+#: Family -> what it says of its kernels, and what it has some for.
+FAMILIES = {
+    "dsp": ("DSP assembly", (*MATRICES, write_additions, write_pools)),
+    "mve": ("Helium assembly", (*MATRICES, write_additions, write_products, write_pools)),
+    "thumb": ("Thumb-2 assembly", MATRICES),
+}
+SMALL_CORE = "cortex-m0plus"
+
+
+def family_of(device: Device) -> str:
+    family = families_for(device.board.cpu.core)[0]
+    if family not in FAMILIES:
+        pytest.skip(f"{device.board.name} has generic kernels only")
+    return family
+
+
+@pytest.mark.parametrize("write", FAMILIES["mve"][1])
+def test_odd_shapes_on_cores(device: Device, write: Write, tmp_path: Path) -> None:
+    family = family_of(device)
+    phrase, writes = FAMILIES[family]
+    if write not in writes:
+        pytest.skip(f"family {family} leaves them to others")
+    compare_on(device, tmp_path, write, phrase, scales_up=family == "mve")
+
+
+@pytest.mark.parametrize(
+    ("core", "write"),
+    [
+        (core, write)
+        for core in ("cortex-m7", "cortex-m55", "cortex-m3", SMALL_CORE)
+        for write in FAMILIES[families_for(core)[0]][1]
+    ],
+)
+def test_odd_shapes_in_plain_c(core: str, write: Write, tmp_path: Path) -> None:
+    model = write(tmp_path / "model.tflite")
+    assert check(model, tmp_path, core=core) == len(model.outputs)
+
+
+@pytest.mark.parametrize(
+    ("family", "core", "least"),
+    # Each tile of thumb pointwise, dense, and gathered in three sizes.
+    [("mve", "cortex-m55", 6), ("thumb", "cortex-m3", 5 * len(TILES))],
+)
+def test_all_candidates_on_cores(
+    device: Device, family: str, core: str, least: int, tmp_path: Path
+) -> None:
+    if family_of(device) != family:
+        pytest.skip(f"{device.board.name} has other kernels")
+    assert compare_candidates(device, tmp_path, family, core) >= least
+
+
+def test_the_small_cores_code_on_a_larger_one(device: Device, tmp_path: Path) -> None:
+    """A Cortex-M3 runs what is compiled for an M0+; no emulated board has that core."""
+    if family_of(device) != "thumb":
+        pytest.skip(f"{device.board.name} has other kernels")
+    flags = ("-O3", f"-mcpu={SMALL_CORE}")
+    assert compare_candidates(device, tmp_path, "thumb", SMALL_CORE, flags) == 3

@@ -1,0 +1,138 @@
+"""ADD and MUL without broadcasting for Helium: the loops of ``elementwise_code.py``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.kernels.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.elementwise import BroadcastAdd, BroadcastMultiply
+from utvm_deploy.kernels.micro.tensor_ir import (
+    Buffers,
+    Operand,
+    block,
+    extern,
+    import_c,
+    prim_func,
+    pure,
+    script,
+    tensorize,
+)
+from utvm_deploy.kernels.mve import elementwise_code as code
+
+#: The multiplier and shift of one half.
+_HALF = (1 << 30, 0)
+_HEADROOM_BITS = 20
+
+
+@dataclass(frozen=True)
+class MveElementwise:
+    """``count`` elements; ``function`` is the loop over them."""
+
+    function: str
+    count: int
+
+    @property
+    def name(self) -> str:
+        kind = {code.ADD: "add", code.MULTIPLY: "multiply"}[self.function]
+        return f"{kind}_{self.count}_mve"
+
+    def prim_func(self) -> Any:
+        *reads, output = self._operands
+
+        def body(buffers: Buffers) -> None:
+            with script.grid(1, 1) as (i, j), script.sblock("elements"):
+                script.axis.remap("SS", [i, j])
+                script.reads(*(one.region(buffers) for one in reads))
+                script.writes(output.region(buffers))
+                self._meaning(buffers)
+
+        return prim_func(self._operands, [], body)
+
+    def schedule(self, sch: Any, core: str) -> str:
+        import_c(sch, code.text(self.function))
+        *reads, output = self._operands
+
+        def call(buffers: Buffers) -> Any:
+            starts = (one.start(buffers) for one in self._operands)
+            return extern(self.function, *starts, self.count)
+
+        tensorize(sch, "elements", reads, [output], self._meaning, call)
+        return "Helium assembly, 4 elements in a vector"
+
+    @property
+    def _operands(self) -> list[Operand]:
+        return [
+            Operand("first", (self.count,), "int8"),
+            Operand("second", (self.count,), "int8"),
+            Operand("numbers", (len(code.NUMBERS[self.function]),), "int32"),
+            Operand("output", (self.count,), "int8"),
+        ]
+
+    def _meaning(self, buffers: Buffers) -> None:
+        names = code.NUMBERS[self.function]
+        n = {name: buffers["numbers"][place] for place, name in enumerate(names)}
+
+        def element(i: Any) -> None:
+            first, second = (buffers[side][i].astype("int32") for side in ("first", "second"))
+            if self.function == code.ADD:
+                raised = first * n["factor"] + n["start"]
+                total = pure("utvm_requantize", raised, n["multiplier"], n["shift"])
+                total = total + second * n["other_factor"] + n["offset"]
+            else:
+                total = (first + n["first_offset"]) * (second + n["second_offset"])
+            value = pure("utvm_requantize", total, n["output_multiplier"], n["output_shift"])
+            value = pure("utvm_clamp", value + n["zero_point"], n["low"], n["high"])
+            script.buffer_store(buffers["output"], value.astype("int8"), [i])
+
+        block("element", [("i", self.count, "S")], element)
+
+
+def mve_elementwise_call(call: KernelCall, scalars: Mapping[str, int]) -> KernelCall | str:
+    """The call instead of the generic one, whose scalar arguments are ``scalars``."""
+    kernel = call.kernel
+    if not isinstance(kernel, BroadcastAdd | BroadcastMultiply):
+        return ""
+    if not all((*kernel.left_follows, *kernel.right_follows)):
+        return "one side is repeated"
+    if scalars["output_shift"] >= 0:
+        return "the output's scale is one half or more"
+    sides = call.arguments[:2]
+    numbers = {
+        "output_multiplier": scalars["output_multiplier"],
+        "output_shift": scalars["output_shift"],
+        "zero_point": scalars["output_zero_point"],
+        "low": scalars["low"],
+        "high": scalars["high"],
+    }
+    if isinstance(kernel, BroadcastMultiply):
+        function = code.MULTIPLY
+        numbers["first_offset"] = -scalars["left_zero_point"]
+        numbers["second_offset"] = -scalars["right_zero_point"]
+    else:
+        function = code.ADD
+        names = ("left", "right")
+        if (scalars["right_multiplier"], scalars["right_shift"]) != _HALF:
+            names, sides = names[::-1], sides[::-1]
+        first, other = names
+        if (scalars[f"{other}_multiplier"], scalars[f"{other}_shift"]) != _HALF:
+            return "no side has the scale one half"
+        shift = scalars[f"{first}_shift"]
+        # Twice as much, and a right shift more, where there would be none.
+        factor = 1 << (_HEADROOM_BITS + (shift == 0))
+        numbers |= {
+            "start": -scalars[f"{first}_zero_point"] * factor,
+            "multiplier": scalars[f"{first}_multiplier"],
+            "shift": shift - (shift == 0),
+            "factor": factor,
+            "other_factor": 1 << (_HEADROOM_BITS - 1),
+            "offset": -scalars[f"{other}_zero_point"] << (_HEADROOM_BITS - 1),
+        }
+    table = np.array([numbers[name] for name in code.NUMBERS[function]], dtype=np.int32)
+    arguments = (*sides, ConstantArgument("numbers", table), call.arguments[-1])
+    made = MveElementwise(function, math.prod(kernel.extents))
+    return replace(call, kernel=made, arguments=arguments)

@@ -1,0 +1,96 @@
+"""ADD and MUL of two equal shapes in Helium: four elements in a vector, the rest masked.
+
+One of ADD's sides has the scale one half in the reference: it is shifted, and only the other one
+requantized. Every right shift is by one or more, so one off all negative values makes VRSHL round
+halves away from zero.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from utvm_deploy.kernels.micro.routine import naked_function
+from utvm_deploy.kernels.micro.source import family_text
+from utvm_deploy.kernels.mve.code import CONDITION
+
+PARAMETERS = (
+    "const int8_t *first",
+    "const int8_t *second",
+    "const int32_t *numbers",
+    "int8_t *output",
+    "int32_t count",
+)
+ADD, MULTIPLY = "utvm_mve_add", "utvm_mve_multiply"
+#: As they stand in ``numbers``; ADD requantizes ``first * factor + start``.
+NUMBERS = {
+    ADD: (
+        *("start", "multiplier", "shift", "other_factor", "offset"),
+        *("output_multiplier", "output_shift", "zero_point", "factor", "low", "high"),
+    ),
+    MULTIPLY: (
+        *("first_offset", "second_offset", "output_multiplier", "output_shift", "zero_point"),
+        *("low", "high"),
+    ),
+}
+# Where those that stay in core registers are; the others are spread over vectors.
+_PLACES = {
+    ADD: ("r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11", "q3", "q4", "q5"),
+    MULTIPLY: ("r4", "r5", "r9", "r10", "r11", "q4", "q5"),
+}
+_SAVED_BYTES = 36 + 32
+
+
+@lru_cache(maxsize=2)
+def text(name: str) -> str:
+    """The C text of ADD or MULTIPLY."""
+    return naked_function(name, PARAMETERS, _lines(name), family_text("mve", name), CONDITION)
+
+
+def _lines(name: str) -> list[str]:
+    return [
+        "push {r4-r11, lr}",
+        "vpush {d8-d11}",
+        f"ldr r12, [sp, #{_SAVED_BYTES}]",
+        *(line for word, place in enumerate(_PLACES[name]) for line in _loaded(place, 4 * word)),
+        "dlstp.32 lr, r12",
+        "1:",
+        "vldrb.s32 q0, [r0], #4",
+        "vldrb.s32 q1, [r1], #4",
+        *(_sum() if name == ADD else _product()),
+        *_rounded("r9", "r10"),
+        "vadd.i32 q0, q0, r11",
+        "vmax.s32 q0, q0, q4",
+        "vmin.s32 q0, q0, q5",
+        "vstrb.32 q0, [r3], #4",
+        "letp lr, 1b",
+        "vpop {d8-d11}",
+        "pop {r4-r11, pc}",
+    ]
+
+
+def _loaded(place: str, offset: int) -> list[str]:
+    if place.startswith("r"):
+        return [f"ldr {place}, [r2, #{offset}]"]
+    return [f"ldr lr, [r2, #{offset}]", f"vdup.32 {place}, lr"]
+
+
+def _sum() -> list[str]:
+    return [
+        "vmlas.s32 q0, q3, r4",
+        *_rounded("r5", "r6"),
+        "vmla.s32 q0, q1, r7",
+        "vadd.i32 q0, q0, r8",
+    ]
+
+
+def _product() -> list[str]:
+    return ["vadd.i32 q0, q0, r4", "vadd.i32 q1, q1, r5", "vmul.i32 q0, q0, q1"]
+
+
+def _rounded(multiplier: str, shift: str) -> list[str]:
+    return [
+        f"vqrdmulh.s32 q0, q0, {multiplier}",
+        "vshr.s32 q2, q0, #31",
+        "vadd.i32 q0, q0, q2",
+        f"vrshl.s32 q0, {shift}",
+    ]

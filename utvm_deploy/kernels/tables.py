@@ -1,0 +1,74 @@
+"""What other families take from an operator's generic call: its tables, its limits, its scales."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from utvm_deploy.candidate import Candidate
+from utvm_deploy.graph.model import Array, Graph, Operator
+from utvm_deploy.kernels.call import ConstantArgument, KernelCall, ScalarArgument
+from utvm_deploy.kernels.depthwise import DepthwiseConv2D
+from utvm_deploy.kernels.fully_connected import Dense
+from utvm_deploy.kernels.micro.scaling import Scaling, extremes, short_scaling, wide_scaling
+from utvm_deploy.kernels.operands import effective_scales, input_of, quantization_of
+
+#: Takes the generic call, which it replaces, the core, and what to choose (None: the default). A
+#: text says why there is no kernel for the case.
+FamilyLowering = Callable[[Graph, Operator, KernelCall, str, Candidate | None], KernelCall | str]
+
+
+def constants(call: KernelCall) -> Mapping[str, Array]:
+    """The tables of a call, by name."""
+    return {a.name: a.data for a in call.arguments if isinstance(a, ConstantArgument)}
+
+
+def scalars(call: KernelCall) -> Mapping[str, int]:
+    """The numbers of a call, by name."""
+    return {a.name: a.value for a in call.arguments if isinstance(a, ScalarArgument)}
+
+
+def weights_by_output(call: KernelCall) -> Array:
+    """A convolution's weights, [outputs, rows, columns, inputs]; a depthwise one has one input."""
+    weights = constants(call)["weights"]
+    if isinstance(call.kernel, DepthwiseConv2D):
+        return np.moveaxis(weights, 2, 0)[..., np.newaxis]
+    return weights
+
+
+def border_of(graph: Graph, operator: Operator) -> int:
+    """What a border holds."""
+    return quantization_of(input_of(graph, operator, 0)[1]).zero_point
+
+
+def limits_of(call: KernelCall) -> tuple[int, int]:
+    """The smallest and the largest output."""
+    numbers = scalars(call)
+    return numbers["low"], numbers["high"]
+
+
+def short_scaling_of(call: KernelCall) -> Scaling | str:
+    """A convolution's requantization in 32 bits, or why it needs more."""
+    tables, zero_point = constants(call), scalars(call)["output_zero_point"]
+    rounding = tables["multiplier"], tables["shift"], zero_point
+    return short_scaling(tables["bias"], weights_by_output(call), *rounding)
+
+
+def wide_scales_of(graph: Graph, operator: Operator, call: KernelCall) -> list[Array] | str:
+    """What ``wide_scaling`` gives for a fully connected layer: one, or one for each output."""
+    assert isinstance(call.kernel, Dense)
+    tables, zero_point = constants(call), scalars(call)["output_zero_point"]
+    lowest, highest = extremes(tables["bias"], tables["weights"])
+    if not -(2**31) <= int(lowest.min()) <= int(highest.max()) < 2**31:
+        return f"a sum can reach {max(-int(lowest.min()), int(highest.max()))}"
+    if not call.kernel.per_channel:
+        lowest, highest = lowest.min(keepdims=True), highest.max(keepdims=True)
+    found = []
+    scales = effective_scales(graph, operator, lowest.size)
+    for scale, low, high in zip(scales, lowest, highest, strict=True):
+        scaling = wide_scaling(scale, zero_point, int(low), int(high))
+        if isinstance(scaling, str):
+            return scaling
+        found.append(scaling)
+    return found
