@@ -119,6 +119,13 @@ def find_tool(program: str) -> str:
     return found
 
 
+def child_environment() -> dict[str, str]:
+    """Lets a Python child import this package, from wherever this process did."""
+    root = str(Path(__file__).resolve().parents[1])
+    inherited = os.environ.get("PYTHONPATH")
+    return {"PYTHONPATH": os.pathsep.join([root, inherited] if inherited else [root])}
+
+
 def run(
     argv: Sequence[str],
     *,
@@ -142,7 +149,7 @@ def run(
         out, err = child.communicate(stdin, timeout=timeout_s)
     except subprocess.TimeoutExpired:
         _end_group(child)
-        out, err = child.communicate()
+        out, err = _what_is_left(child)
         timed_out = True
     finally:
         # Any other exception, Ctrl-C foremost: leave nothing behind. A no-op after a normal end.
@@ -162,6 +169,15 @@ def run(
             log.write(f"$ {shlex.join(argv)}\n{completed.output}")
             log.write(f"[exit status {completed.returncode}]\n")
     return completed
+
+
+def _what_is_left(child: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    """The output of a child that was ended, even if somebody who left its group holds its pipes."""
+    try:
+        out, err = child.communicate(timeout=KILL_TIMEOUT_S)
+    except subprocess.TimeoutExpired as late:
+        return late.stdout or b"", late.stderr or b""
+    return out, err
 
 
 class Child:

@@ -63,6 +63,22 @@ def test_a_deadline_ends_the_whole_group(tmp_path: Path) -> None:
     wait_until_gone(wait_for_pid(tmp_path / "pid"))
 
 
+def test_a_daemon_that_holds_the_pipes_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "KILL_TIMEOUT_S", 0.2)
+    daemon = f"echo $$ > {tmp_path}/pid; exec sleep {10 * PATIENCE_S:g}"
+    done = process.run(
+        ["sh", "-c", f"echo said; setsid sh -c '{daemon}' & wait"], timeout_s=PATIENCE_S / 10
+    )
+    pid = wait_for_pid(tmp_path / "pid")
+    try:
+        assert done.timed_out and done.stdout == "said\n"
+        assert is_running(pid)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+
+
 def test_ctrl_c_ends_the_child(tmp_path: Path) -> None:
     script = f"echo $$ > {tmp_path}/pid; exec sleep 60"
 
