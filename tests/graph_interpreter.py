@@ -184,7 +184,7 @@ def _prelu(graph, operator, arrays):
 
 def _looked_up(graph, operator, arrays):
     """By the very table of the kernel, which is tried on all values elsewhere."""
-    return lookup_table(FUNCTIONS[operator.kind](graph, operator))[arrays[0].astype(int) + 128]
+    return lookup_table(FUNCTIONS[operator.kind](graph, operator))[arrays[0].view(np.uint8)]
 
 
 def _transpose_conv(graph, operator, arrays):

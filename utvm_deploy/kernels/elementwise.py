@@ -24,6 +24,7 @@ from utvm_deploy.graph.attributes import (
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.kernels.call import Argument, KernelCall, ScalarArgument, TensorArgument
 from utvm_deploy.kernels.extents import label, merge
+from utvm_deploy.kernels.lookup import table_call
 from utvm_deploy.kernels.operands import input_of, operand_of, output_of, quantization_of
 from utvm_deploy.kernels.quantize import (
     INT8_MAX,
@@ -59,6 +60,7 @@ class _Broadcast:
         raise NotImplementedError
 
     def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
+        """One element of the output: TIR, or of ints an int."""
         raise NotImplementedError
 
     @property
@@ -208,6 +210,8 @@ class BroadcastExtremum(_Broadcast):
         return ()
 
     def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
+        if isinstance(left, int):
+            return max(left, right) if self.takes_largest else min(left, right)
         choose = tirx.max if self.takes_largest else tirx.min
         return choose(left, right).astype(self.dtype)
 
@@ -229,15 +233,16 @@ class BroadcastPrelu(_Broadcast):
     def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
         value = left - scalars["left_zero_point"]
         zero_point, multiplier, shift = (scalars[f"output_{name}"] for name in _SCALING)
-        scaled = tirx.if_then_else(
-            value >= 0,
-            requantize(value, multiplier, shift),
-            requantize(
-                value * (right - scalars["right_zero_point"]),
-                scalars["negative_multiplier"],
-                scalars["negative_shift"],
-            ),
+        positive = requantize(value, multiplier, shift)
+        negative = requantize(
+            value * (right - scalars["right_zero_point"]),
+            scalars["negative_multiplier"],
+            scalars["negative_shift"],
         )
+        if isinstance(left, int):
+            scaled = positive if value >= 0 else negative
+        else:
+            scaled = tirx.if_then_else(value >= 0, positive, negative)
         return clamped(scaled + zero_point, scalars["low"], scalars["high"], self.dtype)
 
 
@@ -350,6 +355,9 @@ def _call(
 ) -> KernelCall:
     positions, sides = zip(*(input_of(graph, operator, i) for i in (0, 1)), strict=True)
     output, _ = output_of(graph, operator)
+    of_one = _of_one_side(graph, operator, kernel, scalars)
+    if of_one is not None:
+        return of_one
     values: list[Argument] = [ScalarArgument(name, scalars[name]) for name in kernel._scalars]
     return KernelCall(
         kernel,
@@ -367,3 +375,27 @@ def _call(
             if side.data is None and all(follows)
         ),
     )
+
+
+def _of_one_side(
+    graph: Graph, operator: Operator, kernel: _Broadcast, scalars: dict[str, int]
+) -> KernelCall | None:
+    """The call as a table, where a byte of the output depends on one byte only."""
+    if kernel.dtype != "int8":
+        return None
+    (a, left), (b, right) = (input_of(graph, operator, i) for i in (0, 1))
+    if a == b:
+        return table_call(graph, operator, a, lambda q: int(kernel._element(q, q, scalars)))
+    whole_left, whole_right = all(kernel.left_follows), all(kernel.right_follows)
+    if (constant := _everywhere(right)) is not None and whole_left:
+        return table_call(graph, operator, a, lambda q: int(kernel._element(q, constant, scalars)))
+    if (constant := _everywhere(left)) is not None and whole_right:
+        return table_call(graph, operator, b, lambda q: int(kernel._element(constant, q, scalars)))
+    return None
+
+
+def _everywhere(tensor: Tensor) -> int | None:
+    """The value that a constant has everywhere."""
+    if tensor.data is None or tensor.data.size == 0 or (tensor.data != tensor.data.flat[0]).any():
+        return None
+    return int(tensor.data.flat[0])

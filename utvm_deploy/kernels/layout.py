@@ -25,7 +25,15 @@ from utvm_deploy.kernels.call import (
     TensorArgument,
 )
 from utvm_deploy.kernels.extents import label
-from utvm_deploy.kernels.micro.tensor_ir import Buffers, Operand, block, prim_func, script
+from utvm_deploy.kernels.micro.source import shared_text
+from utvm_deploy.kernels.micro.tensor_ir import (
+    Buffers,
+    Operand,
+    block,
+    extern,
+    prim_func,
+    script,
+)
 from utvm_deploy.kernels.operands import input_of, operand_of, output_of
 
 #: One loop: how many elements, and their offsets in the input beyond the first one's.
@@ -47,6 +55,8 @@ class Rearranged:
         return f"rearrange_{self.count}_{label(self.extents)}_by_{steps}_{self.dtype}"
 
     def prim_func(self) -> Any:
+        if self._run is not None:
+            return self._turned(self._run)
         source = te.placeholder((self.count,), self.dtype, "input")
         start = te.var("start", "int32")
         tables = [
@@ -65,8 +75,50 @@ class Rearranged:
         return te.create_prim_func([source, *named, start, output])
 
     def schedule(self, sch: Any, core: str) -> str:
+        if self._run is not None:
+            return f"copy by four times four of {self.extents[self._run]}x{self.extents[-1]}"
         runs = self.steps[-1] == 1
         return f"copy by {'runs' if runs else 'elements'} of {self.extents[-1]}"
+
+    @property
+    def _run(self) -> int | None:
+        """The loop whose bytes lie side by side in the input, where it is not the innermost one."""
+        if self.dtype != "int8" or None in self.steps or 1 not in self.steps[:-1]:
+            return None
+        return self.steps.index(1)
+
+    def _turned(self, run: int) -> Any:
+        """Matrices of the loop ``run`` by the innermost one, transposed by words."""
+        source = Operand("input", (self.count,), self.dtype)
+        output = Operand("output", self.extents, self.dtype)
+        last = len(self.extents) - 1
+        around = [axis for axis in range(last) if axis != run]
+        columns, rows = self.extents[run], self.extents[last]
+        pitch = math.prod(self.extents[run + 1 :])
+
+        def body(buffers: Buffers) -> None:
+            grid = script.grid(*(self.extents[axis] for axis in around), 1, 1)
+            with grid as loops, script.sblock("transpose"):
+                values = script.axis.remap("S" * len(loops), list(loops))
+                place: list[Any] = [0] * (last + 1)
+                whole: list[Any] = [slice(0, extent) for extent in self.extents]
+                first = buffers["start"]
+                for axis, value in zip(around, values[:-2], strict=True):
+                    place[axis] = whole[axis] = value
+                    first = first + value * self.steps[axis]
+                script.reads(source.region(buffers))
+                script.writes(buffers["output"][tuple(whole)])
+                call = extern(
+                    "utvm_transpose",
+                    script.address_of(buffers["input"][first]),
+                    script.address_of(buffers["output"][tuple(place)]),
+                    *(rows, columns, self.steps[last], pitch),
+                )
+                script.evaluate(call)
+
+        return prim_func(
+            [source, "start", output], [], body, helpers=[shared_text("utvm_transpose")]
+        )
 
 
 @dataclass(frozen=True)

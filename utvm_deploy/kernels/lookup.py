@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tvm import te
 
 from utvm_deploy.graph.attributes import LeakyRelu, Relu
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall, TensorArgument
+from utvm_deploy.kernels.micro.source import shared_text
+from utvm_deploy.kernels.micro.tensor_ir import Operand
 from utvm_deploy.kernels.operands import (
     element_count,
     input_of,
@@ -30,11 +31,12 @@ from utvm_deploy.kernels.quantize import (
     rounded_shift,
 )
 from utvm_deploy.kernels.real_functions import REAL_FUNCTIONS, Function
+from utvm_deploy.kernels.whole import whole_call
 
 
 @dataclass(frozen=True)
 class Lookup:
-    """``output[i] = table[input[i]]``; the table starts with the type's smallest value."""
+    """``output[i] = table[input[i]]``; the table is in the order of bytes without signs."""
 
     count: int
     source: str = "int8"
@@ -46,23 +48,31 @@ class Lookup:
         return f"lookup_{self.count}{types}"
 
     def prim_func(self) -> Any:
-        source = te.placeholder((self.count,), self.source, "input")
-        table = te.placeholder((256,), self.result, "table")
-        first = int(np.iinfo(self.source).min)
-        output = te.compute(
-            (self.count,), lambda i: table[source[i].astype("int32") - first], name="lookup"
+        return whole_call(
+            "utvm_lookup",
+            [
+                Operand("input", (self.count,), self.source),
+                Operand("table", (256,), self.result),
+                Operand("output", (self.count,), self.result),
+            ],
+            self.count,
+            helpers=[shared_text("utvm_lookup")],
         )
-        return te.create_prim_func([source, table, output])
 
     def schedule(self, sch: Any, core: str) -> str:
-        return "one table lookup per element"
+        return "one table lookup per element, by words"
 
 
 def lower_lookup(graph: Graph, operator: Operator) -> KernelCall:
     """An operator on bytes, as the table of its values."""
-    position, source = input_of(graph, operator, 0)
+    position, _ = input_of(graph, operator, 0)
+    return table_call(graph, operator, position, FUNCTIONS[operator.kind](graph, operator))
+
+
+def table_call(graph: Graph, operator: Operator, position: int, function: Function) -> KernelCall:
+    """The lookup of each element of the tensor at ``position``."""
+    source = graph.tensors[position]
     output, result = output_of(graph, operator)
-    function = FUNCTIONS[operator.kind](graph, operator)
     in_place = source.data is None
     return KernelCall(
         Lookup(element_count(result), source.dtype, result.dtype),
@@ -76,9 +86,9 @@ def lower_lookup(graph: Graph, operator: Operator) -> KernelCall:
 
 
 def lookup_table(function: Function, source: str = "int8", result: str = "int8") -> Array:
-    """The saturated values of ``function`` for every value of a type of one byte."""
-    first, limits = int(np.iinfo(source).min), np.iinfo(result)
-    values = [function(q) for q in range(first, first + 256)]
+    """The saturated values of ``function`` for every value of a type of one byte, 0 first."""
+    limits = np.iinfo(result)
+    values = [function(int(q)) for q in np.arange(256).astype(np.uint8).view(source)]
     return np.array([min(max(v, limits.min), limits.max) for v in values], dtype=result)
 
 

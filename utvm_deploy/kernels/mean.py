@@ -12,6 +12,8 @@ from utvm_deploy.graph import attributes as ops
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall, ScalarArgument, TensorArgument
 from utvm_deploy.kernels.extents import label
+from utvm_deploy.kernels.micro.source import shared_text
+from utvm_deploy.kernels.micro.tensor_ir import Operand
 from utvm_deploy.kernels.operands import input_of, operand_of, output_of, quantization_of
 from utvm_deploy.kernels.quantize import (
     add_wrapping,
@@ -20,8 +22,9 @@ from utvm_deploy.kernels.quantize import (
     requantize,
     wrap_int32,
 )
-from utvm_deploy.kernels.reduce import merged_axes, reduced_count
+from utvm_deploy.kernels.reduce import merged_axes, outer_and_inner, reduced_count
 from utvm_deploy.kernels.tiling import choose_tile, schedule_accumulation
+from utvm_deploy.kernels.whole import whole_call
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,8 @@ class Mean:
         return f"mean_{label(self.extents)}_{''.join('01'[r] for r in self.is_reduced)}{dtype}"
 
     def prim_func(self) -> Any:
+        if self._around is not None:
+            return self._by_words(*self._around)
         source = te.placeholder(self.extents, self.dtype, "input")
         scalars = [
             te.var(name, "int32") for name in ("offset", "multiplier", "shift", "zero_point")
@@ -64,7 +69,26 @@ class Mean:
         )
         return te.create_prim_func([source, *scalars, output])
 
+    @property
+    def _around(self) -> tuple[int, int, int] | None:
+        """What C sums up by words: bytes along one dimension."""
+        return outer_and_inner(self.extents, self.is_reduced) if self.dtype == "int8" else None
+
+    def _by_words(self, outer: int, count: int, inner: int) -> Any:
+        return whole_call(
+            "utvm_mean",
+            [
+                Operand("input", (outer * count * inner,), "int8"),
+                *("offset", "multiplier", "shift", "zero_point"),
+                Operand("output", (outer * inner,), "int8"),
+            ],
+            *(outer, count, inner),
+            helpers=[shared_text("utvm_word"), shared_text("utvm_mean")],
+        )
+
     def schedule(self, sch: Any, core: str) -> str:
+        if self._around is not None:
+            return "generic C, sums of four bytes at a time"
         kept = sch.get_loops(sch.get_sblock("requantize"))
         # Outputs side by side are accumulated together only if their inputs are, too.
         channels = 1 if self.is_reduced[-1] else self._kept[-1]
@@ -98,6 +122,10 @@ class UnsignedSum(Mean):
     @property
     def name(self) -> str:
         return super().name.replace("mean", "unsigned_sum", 1)
+
+    @property
+    def _around(self) -> None:
+        return None
 
     def _read(self, value: Any) -> Any:
         return value & 0xFF

@@ -119,7 +119,12 @@ def fold_input_offset(bias: Array, weights: Array, zero_point: int) -> Array:
 
 
 def requantize(value: Any, multiplier: Any, shift: Any) -> Any:
-    """TIR: value * multiplier * 2**(shift - 31), rounded twice (conv, depthwise, add, ...)."""
+    """TIR: value * multiplier * 2**(shift - 31), rounded twice (conv, depthwise, add, ...).
+
+    Of an int it is an int, as with ``add_wrapping`` and ``clamped``.
+    """
+    if isinstance(value, int):
+        return requantized(value, multiplier, shift)
     return tirx.call_pure_extern("int32", "utvm_requantize", value, multiplier, shift)
 
 
@@ -147,6 +152,8 @@ def requantize_exact(value: Any, multiplier: ExactMultiplier) -> Any:
 
 def add_wrapping(left: Any, right: Any) -> Any:
     """TIR: a 32-bit sum that may wrap, as the reference's accumulators do."""
+    if isinstance(left, int):
+        return wrap_int32(left + right)
     return tirx.call_pure_extern("int32", "utvm_add", left, right)
 
 
@@ -162,4 +169,6 @@ def clamp_int8(value: Any, low: Any, high: Any) -> Any:
 
 def clamped(value: Any, low: Any, high: Any, dtype: str) -> Any:
     """TIR: ``value`` limited to [low, high], as a narrower type that holds both."""
+    if isinstance(value, int):
+        return min(max(value, low), high)
     return tirx.call_pure_extern("int32", "utvm_clamp", value, low, high).astype(dtype)

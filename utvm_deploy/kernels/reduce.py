@@ -14,9 +14,14 @@ from tvm import te, tirx
 
 from utvm_deploy.graph.attributes import ArgExtremum, Reduce
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.call import KernelCall, TensorArgument
+from utvm_deploy.kernels.call import Argument, KernelCall, ScalarArgument, TensorArgument
 from utvm_deploy.kernels.extents import label, merge
+from utvm_deploy.kernels.micro.source import shared_text
+from utvm_deploy.kernels.micro.tensor_ir import Operand
 from utvm_deploy.kernels.operands import input_of, operand_of, output_of
+from utvm_deploy.kernels.pool import Pool2D
+from utvm_deploy.kernels.whole import whole_call
+from utvm_deploy.kernels.window import Window
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,16 @@ class ArgumentOfExtremum:
 
     def prim_func(self) -> Any:
         outer, length, inner = self.extents
+        if self._is_plain:
+            return whole_call(
+                "utvm_argument",
+                [
+                    Operand("input", (outer * length,), "int8"),
+                    Operand("output", (outer,), "int32"),
+                ],
+                *(outer, length, 0 if self.takes_largest else -1),
+                helpers=[shared_text("utvm_word"), shared_text("utvm_argument")],
+            )
         source = te.placeholder(self.extents, self.dtype, "input")
         k = te.reduce_axis((0, length), "k")
         reduce = te.max if self.takes_largest else te.min
@@ -94,7 +109,14 @@ class ArgumentOfExtremum:
         )
         return te.create_prim_func([source, output])
 
+    @property
+    def _is_plain(self) -> bool:
+        """Whether it looks for the places of bytes that lie side by side."""
+        return self.extents[2] == 1 and (self.dtype, self.result) == ("int8", "int32")
+
     def schedule(self, sch: Any, core: str) -> str:
+        if self._is_plain:
+            return "generic C, the extremum of words, then its place"
         *_, last = sch.get_loops(sch.get_sblock("argument"))
         for name in ("position", "extremum"):
             block = sch.get_sblock(name)
@@ -109,8 +131,26 @@ def lower_reduce_extremum(graph: Graph, operator: Operator) -> KernelCall:
     position, source = input_of(graph, operator, 0)
     output, _ = output_of(graph, operator)
     extents, is_reduced = merged_axes(source.shape, operator.attributes.axes)
+    around = outer_and_inner(extents, is_reduced)
+    if around and operator.kind == "REDUCE_MAX" and source.dtype == "int8":
+        return _pool_call(operand_of(position, source), output, *around)
     kernel = ReducedExtremum(extents, is_reduced, operator.kind == "REDUCE_MAX", source.dtype)
     return KernelCall(kernel, (operand_of(position, source), TensorArgument(output)))
+
+
+def _pool_call(source: Argument, output: int, outer: int, count: int, inner: int) -> KernelCall:
+    """The largest of columns as MAX_POOL_2D of images one pixel wide."""
+    window = Window(outer, count, 1, 1, 1, (count, 1), (1, 1), (1, 1), 0, 0)
+    limits = np.iinfo(np.int8)
+    return KernelCall(
+        Pool2D(window, inner, is_average=False),
+        (
+            source,
+            ScalarArgument("low", int(limits.min)),
+            ScalarArgument("high", int(limits.max)),
+            TensorArgument(output),
+        ),
+    )
 
 
 def lower_arg_extremum(graph: Graph, operator: Operator) -> KernelCall:
@@ -132,6 +172,16 @@ def merged_axes(
     if not any(is_reduced):
         extents, is_reduced = [*extents, 1], [*is_reduced, True]
     return tuple(extents), tuple(is_reduced)
+
+
+def outer_and_inner(
+    extents: tuple[int, ...], is_reduced: tuple[bool, ...]
+) -> tuple[int, int, int] | None:
+    """What lies before the one reduced dimension, it, and what lies within it; None for several."""
+    if sum(is_reduced) != 1:
+        return None
+    at = is_reduced.index(True)
+    return math.prod(extents[:at]), extents[at], math.prod(extents[at + 1 :])
 
 
 def reduced_count(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:

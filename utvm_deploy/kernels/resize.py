@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tvm import te, tirx
 
 from utvm_deploy.graph.attributes import ResizeBilinear
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall, TensorArgument
 from utvm_deploy.kernels.extents import label
+from utvm_deploy.kernels.micro.source import shared_text
+from utvm_deploy.kernels.micro.tensor_ir import Operand
 from utvm_deploy.kernels.operands import input_of, operand_of, output_of
+from utvm_deploy.kernels.whole import whole_call
 
 _FRACTION_BITS = 10
 _ONE = 1 << _FRACTION_BITS
@@ -31,26 +33,18 @@ class Bilinear:
         return f"resize_bilinear_{label(self.image)}_{self.rows}x{self.columns}"
 
     def prim_func(self) -> Any:
-        batch, _, _, channels = self.image
-        image = te.placeholder(self.image, "int8", "input")
-        rows = te.placeholder((self.rows, 3), "int32", "rows")
-        columns = te.placeholder((self.columns, 3), "int32", "columns")
-
-        def element(n: Any, y: Any, x: Any, c: Any) -> Any:
-            def pixel(row: int, column: int) -> Any:
-                share_y = rows[y, 2] if row else _ONE - rows[y, 2]
-                share_x = columns[x, 2] if column else _ONE - columns[x, 2]
-                value = image[n, rows[y, row], columns[x, column], c].astype("int32")
-                return value * (share_y * share_x)
-
-            total = pixel(0, 0) + pixel(1, 0) + pixel(0, 1) + pixel(1, 1)
-            bits = 2 * _FRACTION_BITS
-            return tirx.call_pure_extern("int32", "utvm_rounded_shift", total, bits).astype("int8")
-
-        output = te.compute(
-            (batch, self.rows, self.columns, channels), element, name="resize_bilinear"
+        batch, height, width, channels = self.image
+        return whole_call(
+            "utvm_bilinear",
+            [
+                Operand("input", self.image, "int8"),
+                Operand("rows", (self.rows, 3), "int32"),
+                Operand("columns", (self.columns, 3), "int32"),
+                Operand("output", (batch, self.rows, self.columns, channels), "int8"),
+            ],
+            *(height, width, channels, self.rows, self.columns, batch),
+            helpers=[shared_text("utvm_word"), shared_text("utvm_bilinear")],
         )
-        return te.create_prim_func([image, rows, columns, output])
 
     def schedule(self, sch: Any, core: str) -> str:
         return "generic C, neighbours and shares from tables"

@@ -11,27 +11,25 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tvm import te, tirx
 
 from utvm_deploy.graph.attributes import Softmax
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall, TensorArgument
+from utvm_deploy.kernels.micro.source import shared_text
+from utvm_deploy.kernels.micro.tensor_ir import Operand
 from utvm_deploy.kernels.operands import input_of, output_of, quantization_of
 from utvm_deploy.kernels.quantize import (
-    INT8_MAX,
-    INT8_MIN,
-    clamp_int8,
     high_product,
     quantize_multiplier,
     requantized,
     rounded_shift,
 )
+from utvm_deploy.kernels.whole import whole_call
 
 # Fixed-point formats of the reference: differences to the largest element are Q5.26, exponentials
-# Q0.31, their sum Q12.19.
+# Q0.31.
 _DIFFERENCE_INTEGER_BITS = 5
 _DIFFERENCE_FRACTION_BITS = 31 - _DIFFERENCE_INTEGER_BITS
-_SUM_INTEGER_BITS = 12
 _ONE = (1 << 31) - 1  # the largest Q0.31
 
 
@@ -47,62 +45,20 @@ class SoftmaxRows:
         return f"softmax_{self.rows}x{self.depth}"
 
     def prim_func(self) -> Any:
-        shape = (self.rows, self.depth)
-        source = te.placeholder(shape, "int8", "input")
-        exponentials = te.placeholder((256,), "int32", "exponentials")
-
-        def extern(function: str, *arguments: Any) -> Any:
-            return tirx.call_pure_extern("int32", function, *arguments)
-
-        i = te.reduce_axis((0, self.depth), "i")
-        largest = te.compute(
-            (self.rows,), lambda r: te.max(source[r, i].astype("int32"), axis=i), name="largest"
+        count = self.rows * self.depth
+        return whole_call(
+            "utvm_softmax",
+            [
+                Operand("input", (count,), "int8"),
+                Operand("exponentials", (256,), "int32"),
+                Operand("output", (count,), "int8"),
+            ],
+            self.rows,
+            self.depth,
+            helpers=[shared_text("utvm_word"), shared_text("utvm_softmax")],
         )
-
-        def exponential(r: Any, k: Any) -> Any:
-            return exponentials[largest[r] - source[r, k].astype("int32")]
-
-        j = te.reduce_axis((0, self.depth), "j")
-        total = te.compute(
-            (self.rows,),
-            lambda r: te.sum(
-                extern("utvm_rounded_shift", exponential(r, j), _SUM_INTEGER_BITS), axis=j
-            ),
-            name="total",
-        )
-        reciprocal = te.compute(
-            (self.rows,), lambda r: extern("utvm_reciprocal", total[r]), name="reciprocal"
-        )
-        # The sum has 12 - leading zeros integer bits; 31 - 8 of a Q0.31 are below an int8.
-        bits = te.compute(
-            (self.rows,),
-            lambda r: _SUM_INTEGER_BITS + 31 - 8 - extern("utvm_leading_zeros", total[r]),
-            name="bits",
-        )
-        output = te.compute(
-            shape,
-            lambda r, k: clamp_int8(
-                extern(
-                    "utvm_rounded_shift",
-                    extern("utvm_high_product", reciprocal[r], exponential(r, k)),
-                    bits[r],
-                )
-                + INT8_MIN,
-                INT8_MIN,
-                INT8_MAX,
-            ),
-            name="softmax",
-        )
-        return te.create_prim_func([source, exponentials, output])
 
     def schedule(self, sch: Any, core: str) -> str:
-        row, _ = sch.get_loops(sch.get_sblock("softmax"))
-        for block in ("bits", "reciprocal", "total", "largest"):
-            sch.compute_at(sch.get_sblock(block), row)
-        for block in ("total", "largest"):
-            reduction = sch.get_sblock(block)
-            # The start value is stored before the loop, not chosen in it.
-            sch.decompose_reduction(reduction, sch.get_loops(reduction)[-1])
         return "integers only, exponentials from a table"
 
 

@@ -104,12 +104,16 @@ static inline int32_t utvm_saturated_shift(int32_t value, int32_t bits) {
 }
 
 static inline int32_t utvm_leading_zeros(uint32_t value) {
+#if defined(__GNUC__)
+    return value == 0u ? 32 : __builtin_clz(value);
+#else
     int32_t zeros = 32;
     while (value != 0u) {
         value >>= 1;
         zeros -= 1;
     }
     return zeros;
+#endif
 }
 
 // 1 / (sum's fraction in [1, 2)) as Q0.31, for a positive sum: three

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from utvm_deploy.candidate import Candidate
-from utvm_deploy.graph.attributes import Add, Convolution, FullyConnected
+from utvm_deploy.graph.attributes import Convolution, FullyConnected
 from utvm_deploy.graph.model import Array, Graph, Operator
-from utvm_deploy.kernels.call import KernelCall, ScalarArgument
+from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.conv2d import Conv2D
 from utvm_deploy.kernels.depthwise import DepthwiseConv2D
-from utvm_deploy.kernels.dsp.add import EXACT_SHIFT, dsp_add_call
 from utvm_deploy.kernels.dsp.conv2d import dsp_conv2d_call
 from utvm_deploy.kernels.dsp.dense import dsp_dense_call
 from utvm_deploy.kernels.dsp.depthwise import dsp_depthwise_call
+from utvm_deploy.kernels.dsp.pairs import dsp_pairs_call
 from utvm_deploy.kernels.dsp.planes import dsp_planes_call
 from utvm_deploy.kernels.dsp.pool import dsp_pool_call
-from utvm_deploy.kernels.elementwise import BroadcastAdd
 from utvm_deploy.kernels.fully_connected import Dense
 from utvm_deploy.kernels.micro.scaling import (
-    LARGEST_SHIFT,
-    SMALLEST_SHIFT,
     Scaling,
     extremes,
     short_scaling,
@@ -38,7 +34,7 @@ from utvm_deploy.kernels.operands import (
     quantization_of,
 )
 from utvm_deploy.kernels.pool import Pool2D
-from utvm_deploy.kernels.quantize import fold_input_offset, quantize_multipliers, requantized
+from utvm_deploy.kernels.quantize import fold_input_offset, quantize_multipliers
 from utvm_deploy.kernels.window import Window
 
 #: Two ways to do depthwise convolutions.
@@ -129,40 +125,15 @@ def lower_fully_connected(
     return dsp_dense_call(call, batch, weights, bias, np.array(rows), limits, candidate)
 
 
-def lower_add(
+def lower_pairs(
     graph: Graph,
     operator: Operator,
     call: KernelCall,
     core: str,
     candidate: Candidate | None = None,
 ) -> KernelCall | str:
-    """ADD without broadcasting."""
-    assert isinstance(call.kernel, BroadcastAdd) and isinstance(operator.attributes, Add)
-    if not all((*call.kernel.left_follows, *call.kernel.right_follows)):
-        return "one side is repeated"
-    count = math.prod(call.kernel.extents)
-    if count < 4:
-        return "less than a word"
-    numbers = {a.name: a.value for a in call.arguments if isinstance(a, ScalarArgument)}
-    exact = (1 << 30, 0)  # the multiplier and shift of one half
-    scales = [(numbers[f"{n}_multiplier"], numbers[f"{n}_shift"]) for n in ("left", "right")]
-    shifted = 1 if scales[1] == exact else 0
-    if scales[shifted] != exact:
-        return "no side has the scale one half"
-    names = ("left", "right")[1 - shifted], ("left", "right")[shifted]
-    right = -numbers["output_shift"]
-    if not SMALLEST_SHIFT <= right <= LARGEST_SHIFT:
-        return f"the output's scale needs a right shift by {right}"
-    zero_points = [numbers[f"{name}_zero_point"] for name in names]
-
-    def table(q: int) -> int:
-        raised = (q - zero_points[0]) << 20
-        return requantized(raised, *scales[1 - shifted]) - (zero_points[1] << EXACT_SHIFT)
-
-    offset = (numbers["output_zero_point"] << right) + (1 << (right - 1))
-    scaling = (numbers["output_multiplier"], offset, right, numbers["low"], numbers["high"])
-    sides = call.arguments[1 - shifted], call.arguments[shifted]
-    return dsp_add_call(call, sides, table, scaling, count)
+    """ADD, SUB, MUL, PRELU, MINIMUM and MAXIMUM."""
+    return dsp_pairs_call(call)
 
 
 def lower_pool(
@@ -172,9 +143,10 @@ def lower_pool(
     core: str,
     candidate: Candidate | None = None,
 ) -> KernelCall | str:
-    """AVERAGE_POOL_2D and MAX_POOL_2D."""
+    """AVERAGE_POOL_2D and MAX_POOL_2D, and what is done as such."""
     kernel = call.kernel
-    assert isinstance(kernel, Pool2D)
+    if not isinstance(kernel, Pool2D):
+        return "it takes no maximum along one dimension"
     return dsp_pool_call(call, kernel.window, kernel.channels, kernel.is_average)
 
 
@@ -208,10 +180,16 @@ def _scaling(graph: Graph, operator: Operator, weights: Array) -> Scaling | str:
 
 
 DSP_LOWERINGS: Mapping[str, DspLowering] = {
-    "ADD": lower_add,
+    "ADD": lower_pairs,
     "AVERAGE_POOL_2D": lower_pool,
     "CONV_2D": lower_conv2d,
     "DEPTHWISE_CONV_2D": lower_depthwise,
     "FULLY_CONNECTED": lower_fully_connected,
+    "MAXIMUM": lower_pairs,
     "MAX_POOL_2D": lower_pool,
+    "MINIMUM": lower_pairs,
+    "MUL": lower_pairs,
+    "PRELU": lower_pairs,
+    "REDUCE_MAX": lower_pool,
+    "SUB": lower_pairs,
 }

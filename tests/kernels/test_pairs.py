@@ -1,0 +1,124 @@
+"""Elementwise operators of two inputs, broadcast in every way, of odd sizes, and by constants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kernel_harness import check
+from test_bounds import compare_behind_fence
+from test_dsp import compare_on, skip_without_dsp
+from tflite_writer import ModelWriter
+
+from utvm_deploy import connect
+from utvm_deploy.board import load_board
+from utvm_deploy.device import INSTRUCTIONS, Device
+from utvm_deploy.emulator.fence import Fence
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.kernels.dsp.pairs import DspPairs
+from utvm_deploy.kernels.lookup import Lookup
+from utvm_deploy.kernels.lowering import lower
+
+ARITHMETIC = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions"}
+# The other side of each shape: repeated by image, by channel, by row, along the inner dimension.
+SHAPES = [
+    ((2, 5, 7, 13), (2, 5, 7, 13)),
+    ((2, 5, 7, 13), (13,)),
+    ((2, 5, 7, 13), (2, 1, 1, 13)),
+    ((1, 9, 5, 70), (70,)),
+    ((1, 40, 3, 3), (3,)),
+    ((2, 5, 3, 30), (5, 3, 1)),
+    ((3, 4, 9), (3, 1, 9)),
+    ((1, 4, 1, 6), (1, 1, 7, 6)),
+    ((5,), (5,)),
+]
+
+
+def write_pairs(path: Path) -> ModelWriter:
+    rng = np.random.default_rng(50)
+    m = ModelWriter()
+    for index, shapes in enumerate(SHAPES):
+        made = np.broadcast_shapes(*shapes)
+        sides = [
+            m.input(s, 0.04 + 0.03 * n, int(rng.integers(-128, 128))) for n, s in enumerate(shapes)
+        ]
+        if index % 2:
+            sides.reverse()
+        zero_point = int(rng.integers(-128, 128))
+        for kind, table in ARITHMETIC.items():
+            activation = {"FusedActivationFunction": (index + len(kind)) % 2}
+            scale = 0.1 if kind != "MUL" else 0.3
+            m.output(
+                m.node(kind, sides, made, (table, activation), scale=scale, zero_point=zero_point)
+            )
+        equal = [m.input(s, 0.04, 5) for s in shapes]
+        for kind in ("MAXIMUM", "MINIMUM"):
+            m.output(m.node(kind, equal, made, ("MaximumMinimumOptions", {})))
+        if made == shapes[0]:
+            sides = [m.input(shapes[0], 0.04, -9), m.input(shapes[1], 0.01, 7)]
+            m.output(m.node("PRELU", sides, made, scale=0.05, zero_point=zero_point))
+    m.save(path)
+    return m
+
+
+def write_one_sided(path: Path) -> ModelWriter:
+    """One side is a number, or the same everywhere, or both sides are one tensor."""
+    rng = np.random.default_rng(51)
+    m = ModelWriter()
+    for value, shape in ((-128, (1,)), (127, (1, 1)), (19, (7,)), (-3, (2, 3, 7))):
+        x = m.input((2, 3, 7), 0.05, int(rng.integers(-128, 128)))
+        same = m.constant(np.full(shape, value, np.int8), 0.03, int(rng.integers(-128, 128)))
+        like = m.tensors[x]
+        equal = m.constant(np.full(shape, value, np.int8), 0.05, like.zero_points[0])
+        for kind, table in ARITHMETIC.items():
+            for sides in ([x, same], [same, x], [x, x]):
+                options = (table, {"FusedActivationFunction": len(sides) % 2})
+                m.output(m.node(kind, sides, (2, 3, 7), options, scale=0.07, zero_point=-4))
+        for kind in ("MAXIMUM", "MINIMUM"):
+            m.output(m.node(kind, [x, equal], (2, 3, 7), ("MaximumMinimumOptions", {})))
+        m.output(m.node("PRELU", [x, same], (2, 3, 7), scale=0.04, zero_point=9))
+    m.save(path)
+    return m
+
+
+def test_pairs_in_plain_c(tmp_path: Path) -> None:
+    model = write_pairs(tmp_path / "pairs.tflite")
+    count = len(model.operators)
+    assert check(model, tmp_path, core="cortex-m7") == count
+    graph = load_model(tmp_path / "pairs.tflite")
+    kernels = [lower(graph, operator, "cortex-m7").kernel for operator in graph.operators]
+    assert all(isinstance(kernel, DspPairs) for kernel in kernels)
+
+
+def test_pairs_unscheduled(tmp_path: Path) -> None:
+    model = write_pairs(tmp_path / "pairs.tflite")
+    assert check(model, tmp_path, core="cortex-m7", scheduled=False)
+
+
+def test_pairs_on_cores(device: Device, tmp_path: Path) -> None:
+    skip_without_dsp(device)
+    path = tmp_path / "pairs.tflite"
+    compare_on(device, path, write_pairs(path))
+
+
+@pytest.mark.emulator
+def test_pairs_behind_a_fence(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.tflite"
+    model = write_pairs(path)
+    graph = load_model(path)
+    jobs = [(operator, None) for operator in graph.operators]
+    with (
+        Fence(load_board("mps2_an500")) as fence,
+        connect(fence.board, timing=INSTRUCTIONS) as device,
+    ):
+        assert compare_behind_fence((fence, device), path, model, jobs, graph) == len(jobs)
+
+
+def test_one_side_makes_a_table(tmp_path: Path) -> None:
+    model = write_one_sided(tmp_path / "one_sided.tflite")
+    assert check(model, tmp_path) == len(model.operators)
+    graph = load_model(tmp_path / "one_sided.tflite")
+    for operator in graph.operators:
+        for core in ("generic", "cortex-m7"):
+            assert isinstance(lower(graph, operator, core).kernel, Lookup)

@@ -1,0 +1,18 @@
+// output[i] = table[input[i]], all of them bytes; the output may lie on the input.
+static inline void utvm_lookup(const void *input, const void *table, void *output, int32_t count) {
+    const uint8_t *from = (const uint8_t *)input;
+    const uint8_t *entry = (const uint8_t *)table;
+    uint8_t *to = (uint8_t *)output;
+    int32_t i = 0;
+    for (; i + 4 <= count; i += 4) {
+        uint32_t word;
+        __builtin_memcpy(&word, from + i, 4);
+        uint32_t low = entry[word & 0xFFu] | (uint32_t)entry[(word >> 8) & 0xFFu] << 8;
+        uint32_t high = entry[(word >> 16) & 0xFFu] | (uint32_t)entry[word >> 24] << 8;
+        word = low | high << 16;
+        __builtin_memcpy(to + i, &word, 4);
+    }
+    for (; i < count; i++) {
+        to[i] = entry[from[i]];
+    }
+}

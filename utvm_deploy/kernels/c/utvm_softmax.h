@@ -1,0 +1,86 @@
+// SOFTMAX of rows of int8; `exponentials` has exp(-difference) as Q0.31. The
+// output may lie on the input.
+
+// A power's share of the sum, as a byte above -128. `doubled` is twice the
+// sum's reciprocal; `bits` at most 31.
+static inline uint32_t utvm_softmax_share(uint32_t doubled, int32_t power, int32_t bits) {
+    uint32_t share = (uint32_t)(((uint64_t)doubled * (uint32_t)power + 0x80000000u) >> 32);
+    return (uint32_t)utvm_clamp((int32_t)(((share >> bits) + 1u) >> 1), 0, 255) ^ 0x80u;
+}
+
+static inline uint32_t utvm_softmax_total(const int8_t *input, const int32_t *powers,
+                                          int32_t depth) {
+    // As Q12.19, half up.
+    const uint32_t half = 1u << 11;
+    uint32_t even = 0;
+    uint32_t odd = 0;
+    int32_t i = 0;
+    for (; i + 4 <= depth; i += 4) {
+        uint32_t word = utvm_word(input + i);
+        even += ((uint32_t)powers[-utvm_byte(word, 0)] + half) >> 12;
+        odd += ((uint32_t)powers[-utvm_byte(word, 8)] + half) >> 12;
+        even += ((uint32_t)powers[-utvm_byte(word, 16)] + half) >> 12;
+        odd += ((uint32_t)powers[-utvm_byte(word, 24)] + half) >> 12;
+    }
+    for (; i < depth; i++) {
+        even += ((uint32_t)powers[-input[i]] + half) >> 12;
+    }
+    return even + odd;
+}
+
+// All shares, one by one.
+static inline void utvm_softmax_few(const int8_t *input, const int32_t *powers, int8_t *output,
+                                    int32_t depth, uint32_t doubled, int32_t bits) {
+    const int32_t whole = depth & ~3;
+    for (int32_t i = 0; i < whole; i += 4) {
+        uint32_t word = utvm_word(input + i);
+        uint32_t a = utvm_softmax_share(doubled, powers[-utvm_byte(word, 0)], bits);
+        uint32_t b = utvm_softmax_share(doubled, powers[-utvm_byte(word, 8)], bits);
+        uint32_t c = utvm_softmax_share(doubled, powers[-utvm_byte(word, 16)], bits);
+        uint32_t d = utvm_softmax_share(doubled, powers[-utvm_byte(word, 24)], bits);
+        utvm_store_word(output + i, a | b << 8 | c << 16 | d << 24);
+    }
+    for (int32_t i = whole; i < depth; i++) {
+        output[i] = (int8_t)utvm_softmax_share(doubled, powers[-input[i]], bits);
+    }
+}
+
+static inline void utvm_softmax(const int8_t *input, const int32_t *exponentials, int8_t *output,
+                                int32_t rows, int32_t depth) {
+    for (int32_t row = 0; row < rows; row++, input += depth, output += depth) {
+        const int32_t largest = utvm_largest_byte(input, depth, 0);
+        const uint32_t total = utvm_softmax_total(input, exponentials + largest, depth);
+        const uint32_t doubled = 2u * (uint32_t)utvm_reciprocal((int32_t)total);
+        // 12 - leading zeros integer bits of the sum; 31 - 8 of a Q0.31 are
+        // below an int8. Beyond 31 nothing is left of any quotient.
+        int32_t bits = 34 - utvm_leading_zeros(total);
+        bits = bits > 31 ? 31 : bits;
+        if (depth < 64) {
+            utvm_softmax_few(input, exponentials + largest, output, depth, doubled, bits);
+            continue;
+        }
+        // Most bytes come more than once: each difference's share, as far as
+        // there are any.
+        uint8_t shares[256];
+        int32_t d = 0;
+        for (uint32_t share = 0; d < 256 && share != 0x80u; d++) {
+            share = utvm_softmax_share(doubled, exponentials[d], bits);
+            shares[d] = (uint8_t)share;
+        }
+        for (; d < 256; d++) {
+            shares[d] = 0x80u;
+        }
+        const uint8_t *share = shares + largest;
+        int32_t i = 0;
+        for (; i + 4 <= depth; i += 4) {
+            uint32_t word = utvm_word(input + i);
+            uint32_t low = share[-utvm_byte(word, 0)] | (uint32_t)share[-utvm_byte(word, 8)] << 8;
+            uint32_t high = share[-utvm_byte(word, 16)] | (uint32_t)share[-utvm_byte(word, 24)]
+                                                              << 8;
+            utvm_store_word(output + i, low | high << 16);
+        }
+        for (; i < depth; i++) {
+            output[i] = (int8_t)share[-input[i]];
+        }
+    }
+}
