@@ -361,6 +361,16 @@ def test_a_failing_program_is_quoted(
         ("Error: No STM32 target found!", ProbeError, "the chip does not answer"),
         ("C Target type x not recognized. Use 'pyocd list'", ProbeError, "pyocd pack install"),
         ("Error: Can't find board/x.cfg", ProbeError, "correct probe.openocd.config"),
+        (
+            "FATAL ERROR: one or more Python dependencies were missing; see the getting started",
+            ProbeError,
+            "lacks a Python package",
+        ),
+        (
+            "FATAL ERROR: required program JLinkExe not found; install it or add its location",
+            ProbeError,
+            "install what it names",
+        ),
         ("Error: couldn't bind gdb to socket: Address already in use", ProbeError, "TCP port"),
         ("", ProbeError, "status 7"),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -18,9 +20,10 @@ from utvm_deploy.bench.verify import verify
 from utvm_deploy.board import Board
 from utvm_deploy.cli.main import main
 from utvm_deploy.device import Device
-from utvm_deploy.errors import DeviceFault, TaskTimeout
+from utvm_deploy.errors import DeviceFault, NoDevice, TaskTimeout
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.paths import data_dir
+from utvm_deploy.probe.flash import flash_image
 from utvm_deploy.project import build_image, build_project, create_project, find_cmsis_nn
 from utvm_deploy.project.zephyr_build import Zephyr
 
@@ -240,6 +243,37 @@ def test_west_builds_it_too(tmp_path: Path, zephyr: Zephyr) -> None:
     done = subprocess.run(argv, cwd=zephyr.base, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "build" / "zephyr" / "zephyr.elf").is_file()
+
+
+def test_west_flashes_a_cached_image_and_misses_the_board(zephyr: Zephyr) -> None:
+    """Of a serial number that no probe has, so that a board on the desk keeps what it runs."""
+    for program in ("west", "openocd"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not on PATH")
+    image = build_image(None, zephyr_board("stm32f746g_disco"))
+    with pytest.raises(NoDevice) as caught:
+        flash_image(image, probe="west_openocd", serial="none-has-this-one")
+    assert str(caught.value).startswith(
+        "flashing stm32f746g_disco with west failed: no debug probe"
+    )
+    assert "\n" not in str(caught.value)
+
+
+def test_twister_builds_and_runs_it(tmp_path: Path, zephyr: Zephyr) -> None:
+    needed = ("ply", "colorama", "psutil", "natsort", "anytree", "tabulate", "serial", "jsonschema")
+    imports = f"import {', '.join(needed)}"
+    found = subprocess.run([zephyr.python, "-c", imports], capture_output=True, check=False)
+    if found.returncode:
+        pytest.skip("no packages for twister (scripts/requirements-build-test.txt, -run-test.txt)")
+    board = zephyr_board("mps2_an385")
+    tree = create_project(utvm_deploy.compile(DIGITS, board), board, tmp_path / "tree")
+    variant = {"ZEPHYR_TOOLCHAIN_VARIANT": "gnuarmemb", "GNUARMEMB_TOOLCHAIN_PATH": "/usr"}
+    environment = {**variant, **os.environ, "ZEPHYR_BASE": str(zephyr.base)}
+    script = str(zephyr.base / "scripts" / "twister")
+    argv = [zephyr.python, script, "-T", str(tree), "-p", "mps2/an385", "-O", str(tmp_path / "out")]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 of 2 test configurations passed" in done.stdout + done.stderr
 
 
 @pytest.mark.soak

@@ -1,7 +1,7 @@
 """What a probe's program says when it fails, as one sentence with what to do next.
 
-The words are the programs' own: OpenOCD 0.12, pyOCD 0.46, st-flash and st-util 1.7 as they answer
-without a probe, the others after their sources and manuals. What is in no row is quoted.
+The words are the programs' own: OpenOCD 0.12, pyOCD 0.46, st-flash and st-util 1.7, and west 1.5 as
+they answer without a probe, the others after their sources and manuals. The rest is quoted.
 """
 
 from __future__ import annotations
@@ -64,6 +64,18 @@ FAILURES = (
         False,
         "OpenOCD has no such script",
         "correct probe.openocd.config in the board file (see /usr/share/openocd/scripts)",
+    ),
+    Failure(
+        r"Python dependencies were missing",
+        False,
+        "west's runner lacks a Python package of its own",
+        "pip install -r zephyr/scripts/requirements.txt for the Python that west runs with",
+    ),
+    Failure(
+        r"required program \S+ not found",
+        False,
+        "west's runner lacks its program",
+        "install what it names, or take another probe",
     ),
     Failure(
         r"Address already in use|Couldn't bind",

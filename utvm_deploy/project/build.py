@@ -35,6 +35,7 @@ from utvm_deploy.project.zephyr_build import (
     ZEPHYR_ELF_FILE,
     build_application,
     find_zephyr,
+    keep_build,
     kernel_key,
     locked_folder,
 )
@@ -150,9 +151,7 @@ def _build_beside_kernel(
         _build(tree, board)
         if process.is_dry_run():
             return
-        image = elf_path(directory, board)
-        image.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(elf_path(tree, board), image)
+        keep_build(tree / BUILD_FOLDER, directory / BUILD_FOLDER)
 
 
 def _build(directory: Path, board: Board) -> None:

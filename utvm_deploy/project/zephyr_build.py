@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -30,6 +31,12 @@ PROBE_TIMEOUT_S = 60.0
 
 # Where Zephyr's build leaves the image.
 ZEPHYR_ELF_FILE = Path("zephyr") / "zephyr.elf"
+# Of a build: the image, and what `west flash` reads beside it.
+_KEPT_FILES = (
+    ZEPHYR_ELF_FILE,
+    *(Path("zephyr") / name for name in ("zephyr.hex", "zephyr.bin", "runners.yaml", ".config")),
+    Path("CMakeCache.txt"),
+)
 
 # What the build scripts of every release import; the tree says what it needs in all.
 _PYTHON_MODULES = ("elftools", "yaml", "packaging")
@@ -137,6 +144,15 @@ def build_application(directory: Path, build: Path, board: Board, log: Path) -> 
     argv = ["cmake", "--build", str(build), "-j", jobs]
     _step(argv, BUILD_TIMEOUT_S, zephyr, board, log, "building")
     return build / ZEPHYR_ELF_FILE
+
+
+def keep_build(build: Path, target: Path) -> None:
+    """Copy of a finished build what outlives the next one: enough to run and to flash it."""
+    for name in _KEPT_FILES:
+        # Not every board has an image in each format.
+        if (build / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(build / name, target / name)
 
 
 def _name_in(base: Path, names: ZephyrFacts) -> str:
