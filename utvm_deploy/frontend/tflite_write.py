@@ -102,11 +102,14 @@ class ModelFile:
 
     def to_bytes(self) -> bytes:
         """The .tflite file."""
-        return _Serializer(self).finish()
+        return Serializer(self).finish()
 
 
-class _Serializer:
-    """Builds the flatbuffer: leaves first, because a flatbuffer is written back to front."""
+class Serializer:
+    """Builds the flatbuffer: leaves first, because a flatbuffer is written back to front.
+
+    The ``*_fields`` say what is written of each part, by the schema's names of fields.
+    """
 
     def __init__(self, model: ModelFile) -> None:
         self.model = model
@@ -121,15 +124,15 @@ class _Serializer:
             if spec.data is not None:
                 number = len(buffers)
                 buffers.append(self._table("Buffer", {"Data": self._raw(spec.data)}))
-            tensors.append(self._tensor(spec, number))
-        operators = [self._operator(spec) for spec in self.model.operators]
-        codes = [self._code(kind) for kind in self.kinds]
+            tensors.append(self._table("Tensor", self.tensor_fields(spec, number)))
+        operators = [self._table("Operator", self.operator_fields(s)) for s in self.model.operators]
+        codes = [self._table("OperatorCode", self.code_fields(kind)) for kind in self.kinds]
         subgraph = self._table(
             "SubGraph",
             {
                 "Tensors": self._offsets(tensors),
-                "Inputs": self._numbers(self.model.inputs, np.int32),
-                "Outputs": self._numbers(self.model.outputs, np.int32),
+                "Inputs": self.numbers(self.model.inputs, np.int32),
+                "Outputs": self.numbers(self.model.outputs, np.int32),
                 "Operators": self._offsets(operators),
                 "Name": self.builder.CreateString("main"),
             },
@@ -150,7 +153,7 @@ class _Serializer:
     def _table(self, name: str, fields: Mapping[str, Any]) -> int:
         # Vectors come before the table that holds them.
         ready = {
-            key: self._numbers(value, np.int32) if isinstance(value, tuple) else value
+            key: self.numbers(value, np.int32) if isinstance(value, list | tuple) else value
             for key, value in fields.items()
         }
         getattr(tflite, f"{name}Start")(self.builder)
@@ -164,7 +167,8 @@ class _Serializer:
             self.builder.PrependUOffsetTRelative(offset)
         return int(self.builder.EndVector())
 
-    def _numbers(self, values: Sequence[float], dtype: type) -> int:
+    def numbers(self, values: Sequence[float], dtype: type) -> int:
+        """Offset of a vector of numbers; it comes before the table that refers to it."""
         array: Array = np.array(values, dtype)
         self.builder.StartVector(array.itemsize, array.size, array.itemsize)
         return self._filled(array.tobytes())
@@ -180,41 +184,43 @@ class _Serializer:
         self.builder.Bytes[head : head + len(data)] = data
         return int(self.builder.EndVector())
 
-    def _tensor(self, spec: FileTensor, buffer: int) -> int:
+    def tensor_fields(self, spec: FileTensor, buffer: int) -> dict[str, Any]:
+        """A tensor whose data are in that buffer."""
         fields: dict[str, Any] = {
-            "Shape": self._numbers(spec.shape, np.int32),
+            "Shape": self.numbers(spec.shape, np.int32),
             "Type": getattr(tflite.TensorType, spec.dtype.upper()),
             "Buffer": buffer,
             "Name": self.builder.CreateString(spec.name),
         }
-        if spec.scales:
+        if spec.scales or spec.zero_points:
             fields["Quantization"] = self._table(
                 "QuantizationParameters",
                 {
-                    "Scale": self._numbers(spec.scales, np.float32),
-                    "ZeroPoint": self._numbers(spec.zero_points, np.int64),
+                    "Scale": self.numbers(spec.scales, np.float32),
+                    "ZeroPoint": self.numbers(spec.zero_points, np.int64),
                     "QuantizedDimension": spec.axis,
                 },
             )
-        return self._table("Tensor", fields)
+        return fields
 
-    def _operator(self, spec: FileOperator) -> int:
+    def operator_fields(self, spec: FileOperator) -> dict[str, Any]:
+        """An operator, its options included."""
         fields: dict[str, Any] = {
             "OpcodeIndex": self.kinds.index(spec.kind),
-            "Inputs": self._numbers(spec.inputs, np.int32),
-            "Outputs": self._numbers(spec.outputs, np.int32),
+            "Inputs": self.numbers(spec.inputs, np.int32),
+            "Outputs": self.numbers(spec.outputs, np.int32),
         }
         if spec.options is not None:
             name, options = spec.options
             fields["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, name)
             fields["BuiltinOptions"] = self._table(name, options)
-        return self._table("Operator", fields)
+        return fields
 
-    def _code(self, kind: str) -> int:
+    def code_fields(self, kind: str) -> dict[str, Any]:
+        """An operator's name, as the schema's number for it."""
         number = getattr(tflite.BuiltinOperator, kind)
-        fields = {
+        return {
             "Version": _VERSIONS.get(kind, 1),
             "BuiltinCode": number,
             "DeprecatedBuiltinCode": min(number, 127),
         }
-        return self._table("OperatorCode", fields)
