@@ -340,6 +340,19 @@ def test_a_python_that_has_the_packages_is_found(
     assert (found.python, found.version) == (sys.executable, "3.7.1")
 
 
+def test_a_python_too_old_for_the_release_is_passed_over(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tree / "cmake" / "modules"
+    folder.mkdir(parents=True)
+    (folder / "python.cmake").write_text("set(PYTHON_MINIMUM_REQUIRED 9.12)\n")
+    monkeypatch.setattr("utvm_deploy.project.zephyr_build._PYTHON_MODULES", ("json",))
+    with pytest.raises(MissingTool, match=r"for a Python 9\.12 or newer"):
+        find_zephyr()
+    (folder / "python.cmake").write_text("set(PYTHON_MINIMUM_REQUIRED 3.10)\n")
+    assert find_zephyr().python == sys.executable
+
+
 @pytest.mark.parametrize(
     ("output", "expected"),
     [

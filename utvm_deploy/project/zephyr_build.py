@@ -41,6 +41,7 @@ _KEPT_FILES = (
 # What the build scripts of every release import; the tree says what it needs in all.
 _PYTHON_MODULES = ("elftools", "yaml", "packaging")
 _REQUIREMENTS = Path("scripts") / "requirements-base.txt"
+_PYTHON_CHECK = Path("cmake") / "modules" / "python.cmake"
 
 _FIRST_ERROR = re.compile(
     r"^.*(?:\berror: |undefined reference|multiple definition|CMake Error|will not fit).*$",
@@ -112,16 +113,26 @@ def _find_python(base: Path) -> str:
         candidates.insert(0, str(west.with_name("python3")))
     if process.is_dry_run():
         return candidates[-1]
+    oldest = _oldest_python(base)
+    trial = f"import sys, {', '.join(_PYTHON_MODULES)}; assert sys.version_info >= {oldest}"
     for python in candidates:
         with contextlib.suppress(MissingTool):
-            imports = "import " + ", ".join(_PYTHON_MODULES)
-            if process.run([python, "-c", imports], timeout_s=PROBE_TIMEOUT_S).is_ok:
+            if process.run([python, "-c", trial], timeout_s=PROBE_TIMEOUT_S).is_ok:
                 return python
     raise MissingTool(
         "the Python packages of Zephyr's build scripts",
         "build Zephyr applications",
-        f"pip install -r {base / _REQUIREMENTS}",
+        f"pip install -r {base / _REQUIREMENTS}, for a Python {oldest[0]}.{oldest[1]} or newer",
     )
+
+
+def _oldest_python(base: Path) -> tuple[int, int]:
+    """What this release's scripts want: Zephyr 4.2 raised it from 3.10 to 3.12."""
+    text = ""
+    with contextlib.suppress(OSError):
+        text = (base / _PYTHON_CHECK).read_text(encoding="utf-8")
+    found = re.search(r"PYTHON_MINIMUM_REQUIRED (\d+)\.(\d+)", text)
+    return (int(found[1]), int(found[2])) if found else (3, 10)
 
 
 def build_application(directory: Path, build: Path, board: Board, log: Path) -> Path:
