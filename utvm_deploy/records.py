@@ -42,14 +42,14 @@ RECORD, NEAREST, DEFAULT = ORIGINS = ("record", "nearest record", "default")
 #: Shapes this far apart (the sum of the ratios of their extents, in powers of two) say nothing
 #: about each other.
 FARTHEST = 8.0
-#: A neighbour's candidate is taken only where it beat the neighbour's default by this much: what is
-#: as good as the default there is no reason to leave the default here. Of 53 tuned kernels of a
-#: Cortex-M7, each compiled by the others' records, these two numbers made 26 faster and 4 slower
-#: (by 3 % at most): all of them together by 1.7 %, of the 3.7 % that their own records do.
+#: So many of the nearest shapes say together what to take, nearer ones with more weight, if it
+#: beats their defaults by this share; of each only what is this near to its best. Of 73 tuned
+#: kernels of a Cortex-M7, each compiled by the others' records, 18 became faster and none slower
+#: (benchmarks/tune/leave_one_out.py).
+NEIGHBOURS = 3
+DISTANCE_OF_HALF = 0.5
 NEIGHBOUR_GAIN = 0.01
-#: A compacted file keeps so many candidates of a kernel, if they are this near to the fastest.
-KEPT_CANDIDATES = 3
-KEPT_LOSS = 0.03
+NEIGHBOUR_LOSS = 0.03
 
 
 @dataclass(frozen=True)
@@ -265,15 +265,37 @@ class Records:
         ranked, origin = self.ranked(core, kernel.key, near)
         for record in ranked:
             yield record.candidate, origin
-        neighbours = []
-        for other_core, key in self._by_kernel:
-            distance = kernel.distance(self._by_kernel[other_core, key][0].kernel)
-            if other_core == core and key != kernel.key and distance <= FARTHEST:
-                neighbours.append((distance, key))
-        for _, key in sorted(neighbours):
+        for candidate in self._of_neighbours(kernel, core, near):
+            yield candidate, NEAREST
+
+    def _of_neighbours(
+        self, kernel: KernelIdentity, core: str, near: Setting | None
+    ) -> list[Candidate]:
+        """What gains most over the default in the nearest shapes together, best first."""
+        others = [
+            (kernel.distance(some[0].kernel), key)
+            for (other_core, key), some in self._by_kernel.items()
+            if other_core == core and key != kernel.key
+        ]
+        gains: dict[Candidate, float] = {}
+        weights: list[float] = []
+        for distance, key in sorted(one for one in others if one[0] <= FARTHEST):
             ranked, _ = self.ranked(core, key, near)
-            if ranked and _gain(ranked) >= NEIGHBOUR_GAIN:
-                yield ranked[0].candidate, NEAREST
+            default = next((r.measurement.ticks_min for r in ranked if r.is_default), 0)
+            if not default:
+                continue
+            weights.append(1 / (DISTANCE_OF_HALF + distance))
+            # What was not measured there, or not kept, counts as no better than the default.
+            most = ranked[0].measurement.ticks_min * (1 + NEIGHBOUR_LOSS)
+            for candidate, ticks in {r.candidate: r.measurement.ticks_min for r in ranked}.items():
+                gain = math.log(default / max(ticks, 1))
+                gain = gain if ticks <= most else min(gain, 0.0)
+                gains[candidate] = gains.get(candidate, 0.0) + weights[-1] * gain
+            if len(weights) == NEIGHBOURS:
+                break
+        least = NEIGHBOUR_GAIN * sum(weights)
+        found = [(-gain, one.label, one) for one, gain in gains.items() if gain >= least]
+        return [candidate for _, _, candidate in sorted(found, key=lambda one: one[:2])]
 
     def ranked(self, core: str, key: str, near: Setting | None = None) -> tuple[list[Record], str]:
         """A kernel's own of the most telling setting, fastest first, and their origin."""
@@ -307,25 +329,6 @@ class Records:
     def _is_current(self, record: Record) -> bool:
         family = record.candidate.family
         return record.code == self._codes.get(family, record.code)
-
-
-def _gain(ranked: list[Record]) -> float:
-    """How much faster the first is than the default, as a share; 0 if that was not measured."""
-    defaults = [record.measurement.ticks_min for record in ranked if record.is_default]
-    return 1 - ranked[0].measurement.ticks_min / defaults[0] if defaults and defaults[0] else 0.0
-
-
-def compacted(records: Iterable[Record]) -> Iterator[Record]:
-    """What compiling needs of them: each kernel's fastest few and its default, by setting."""
-    groups: dict[tuple[Setting, str], list[Record]] = {}
-    for record in records:
-        if record.measurement.is_ok:
-            groups.setdefault((record.setting, record.kernel.key), []).append(record)
-    for _, some in sorted(groups.items(), key=lambda item: (item[0][0].unit, item[0][1])):
-        ranked = sorted(some, key=lambda r: (r.measurement.ticks_min, not r.is_default))
-        most = ranked[0].measurement.ticks_min * (1 + KEPT_LOSS)
-        near = [r for r in ranked[:KEPT_CANDIDATES] if r.measurement.ticks_min <= most]
-        yield from dict.fromkeys([*near, *(record for record in some if record.is_default)])
 
 
 def read_records(path: Path) -> Records:

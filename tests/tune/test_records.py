@@ -24,9 +24,9 @@ from utvm_deploy.records import (
     Records,
     RecordsFile,
     Setting,
-    compacted,
     read_records,
 )
+from utvm_deploy.tune.compact import compacted
 
 SETTING = Setting("cortex-m7", "gcc 12.2", "-O3", "0.1.0", "modelled cycles")
 
@@ -197,16 +197,16 @@ def test_the_own_compiler_comes_before_another() -> None:
         assert pixels is None or best == Candidate.of("dsp", pixels=pixels)
 
 
-def test_the_nearest_shape_is_asked_where_its_default_lost() -> None:
+def test_the_nearest_shapes_say_what_beats_the_default() -> None:
     near = [record(100, pixels=3, width=30, is_default=True), record(80, pixels=9, width=30)]
     far = [record(100, pixels=3, width=24, is_default=True), record(50, pixels=12, width=24)]
     found = list(Records([*far, *near]).choices(identity(32), "cortex-m7", SETTING))
-    assert found == [(Candidate.of("dsp", pixels=p), NEAREST) for p in (9, 12)]
-    # A neighbour whose default is the best has nothing to say.
-    good_default = [record(80, pixels=3, width=30, is_default=True), record(80, 9, width=30)]
+    # The farther one's gain is the larger, more than its weight is less.
+    assert found == [(Candidate.of("dsp", pixels=p), NEAREST) for p in (12, 9)]
+    # A neighbour whose default is the best speaks against what it knows to be worse.
+    good_default = [record(80, pixels=3, width=30, is_default=True), record(160, 12, width=30)]
     assert not list(Records(good_default).choices(identity(32), "cortex-m7", SETTING))
-    found = list(Records([*far, *good_default]).choices(identity(32), "cortex-m7", SETTING))
-    assert found == [(Candidate.of("dsp", pixels=12), NEAREST)]
+    assert not list(Records([*far, *good_default]).choices(identity(32), "cortex-m7", SETTING))
     assert DEFAULT not in (RECORD, NEAREST)
 
 

@@ -13,7 +13,8 @@ from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.lowering import families_for, lower
 from utvm_deploy.paths import data_dir, records_file
-from utvm_deploy.records import NEAREST, RECORD, Record, compacted
+from utvm_deploy.records import NEAREST, RECORD, Record
+from utvm_deploy.tune.compact import compacted
 from utvm_deploy.tune.workload import workload
 
 CORES_WITH_RECORDS = sorted(core for core in CORES if records_file(core).is_file())

@@ -1,0 +1,24 @@
+"""Which of many records are worth shipping."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from utvm_deploy.records import Record, Setting
+
+#: So many candidates of a kernel are kept, if they are this near to the fastest.
+KEPT_CANDIDATES = 3
+KEPT_LOSS = 0.03
+
+
+def compacted(records: Iterable[Record]) -> Iterator[Record]:
+    """What compiling needs of them: each kernel's fastest few and its default, by setting."""
+    groups: dict[tuple[Setting, str], list[Record]] = {}
+    for record in records:
+        if record.measurement.is_ok:
+            groups.setdefault((record.setting, record.kernel.key), []).append(record)
+    for _, some in sorted(groups.items(), key=lambda item: (item[0][0].unit, item[0][1])):
+        ranked = sorted(some, key=lambda r: (r.measurement.ticks_min, not r.is_default))
+        most = ranked[0].measurement.ticks_min * (1 + KEPT_LOSS)
+        near = [r for r in ranked[:KEPT_CANDIDATES] if r.measurement.ticks_min <= most]
+        yield from dict.fromkeys([*near, *(record for record in some if record.is_default)])
