@@ -16,6 +16,7 @@ from utvm_deploy.bench.samples import random_samples
 from utvm_deploy.bench.verify import verify
 from utvm_deploy.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.frontend.torch_export import torch_to_tflite
 
 
 def _import(name: str) -> Any:
@@ -110,4 +111,4 @@ def test_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     path = tmp_path / "model.pt2"
     path.write_bytes(b"")
     with pytest.raises(ModelError, match=r"pip install 'utvm-deploy\[torch\]'"):
-        load_model(path)
+        torch_to_tflite(path)

@@ -105,10 +105,11 @@ def _add(scope: Scope, x: Ref, y: Ref) -> Ref:
 
 def _head(scope: Scope, x: Ref) -> Ref:
     """The mean of an image or a pool over all of it, classes, and their shares."""
-    _, rows, columns, _ = scope.spec(x).shape
-    whole = {"window": (rows, columns), "stride": (rows, columns), "padding": "VALID"}
-    pool = Step("AVERAGE_POOL_2D", (x,), {**whole, "activation": "NONE"})
-    x = _tried(scope, x, lambda: pool)
+    shape = scope.spec(x).shape
+    if len(shape) == 4:
+        whole = {"window": shape[1:3], "stride": shape[1:3], "padding": "VALID"}
+        pool = Step("AVERAGE_POOL_2D", (x,), {**whole, "activation": "NONE"})
+        x = _tried(scope, x, lambda: pool)
     x = _dense(scope, x, scope.draw.between(2, 20))
     return _tried(scope, x, lambda: Step("SOFTMAX", (x,), {"beta": 1.0}))
 

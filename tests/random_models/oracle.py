@@ -67,7 +67,7 @@ class Oracle:
     def _ask(self, question: str) -> bytes:
         if self._child is None or self._served >= MODELS_PER_CHILD:
             self.close()
-            self._child = process.start([sys.executable, _CHILD], env=oracle.child_environment())
+            self._child = process.start([sys.executable, _CHILD], env=process.child_environment())
             self._served = 0
         self._served += 1
         pipes = self._child.popen

@@ -9,7 +9,6 @@ only in a child process; one child serves all samples.
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import signal
 import sys
 import tempfile
@@ -81,7 +80,7 @@ def run_reference(
         completed = process.run(
             [sys.executable, "-m", __name__, str(file), name],
             timeout_s=timeout_s,
-            env=child_environment(),
+            env=process.child_environment(),
         )
         if not completed.is_ok:
             raise VerifyError(_explanation(path, directory, completed, timeout_s))
@@ -116,13 +115,6 @@ def _check_installed() -> None:
             f"{_PACKAGE} {version} is installed, but outputs are compared with version {_VERSION}, "
             f"whose rounding the kernels follow; install it: {_INSTALL}"
         )
-
-
-def child_environment() -> dict[str, str]:
-    """Lets the child import this package, from wherever this process did."""
-    root = str(Path(__file__).resolve().parents[2])
-    inherited = os.environ.get("PYTHONPATH")
-    return {"PYTHONPATH": os.pathsep.join([root, inherited] if inherited else [root])}
 
 
 def _explanation(

@@ -19,7 +19,6 @@ from pathlib import Path
 import numpy as np
 
 from utvm_deploy import process
-from utvm_deploy.bench.oracle import child_environment
 from utvm_deploy.errors import VerifyError
 from utvm_deploy.graph.model import Array, Graph
 
@@ -61,7 +60,7 @@ def difference(
         completed = process.run(
             [sys.executable, "-m", __name__, str(model_path.resolve()), name],
             timeout_s=_START_TIMEOUT_S + _SAMPLE_TIMEOUT_S * len(inputs),
-            env=child_environment(),
+            env=process.child_environment(),
         )
         if not completed.is_ok:
             lines = completed.output.strip().splitlines() or ["no reason given"]

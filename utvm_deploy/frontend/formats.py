@@ -1,24 +1,150 @@
 """Model files of other formats: each becomes a .tflite file before anything else looks at it.
 
-So all of them share one reader, one graph, and one oracle to be compared with byte for byte.
+    converted ──path──▶ python -m utvm_deploy.frontend.formats ──model.tflite──▶ bytes
+
+So all of them share one reader, one graph, and one oracle to be compared with byte for byte. What
+reads them is C++ of others, which may crash, take all memory or never end on a hostile file: it
+runs in a child process with limits.
 """
 
 from __future__ import annotations
 
+import contextvars
+import hashlib
+import os
+import signal
+import sys
+import tempfile
+import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
-from utvm_deploy.frontend.onnx_model import onnx_to_tflite
-from utvm_deploy.frontend.torch_export import torch_to_tflite
+from utvm_deploy import process
+from utvm_deploy.errors import ModelError, UnsupportedOperator
+from utvm_deploy.frontend.limits import IMPORT_BYTES, IMPORT_SECONDS, MAX_FILE_BYTES
+from utvm_deploy.frontend.onnx_model import load_onnx, onnx_to_tflite
+from utvm_deploy.frontend.torch_export import load_torch, torch_to_tflite
+
+
+@dataclass(frozen=True)
+class Converter:
+    """How files of one format are read."""
+
+    # Loads the packages that it takes, which may need much time and address space; ModelError
+    # where they are not installed.
+    load: Callable[[Path], object]
+    convert: Callable[[Path], bytes]
+
 
 #: A file name's ending -> what makes the .tflite file of it.
-CONVERTERS: Mapping[str, Callable[[Path], bytes]] = {
-    ".onnx": onnx_to_tflite,
-    ".pt2": torch_to_tflite,
+CONVERTERS: Mapping[str, Converter] = {
+    ".onnx": Converter(load_onnx, onnx_to_tflite),
+    ".pt2": Converter(load_torch, torch_to_tflite),
+}
+
+# PyTorch takes five seconds to load; a loaded machine may need many times that.
+_START_TIMEOUT_S = 120.0
+_RESULT, _REFUSAL = "model.tflite", "refusal.txt"
+_REFUSALS: Mapping[str, type[ModelError]] = {
+    kind.__name__: kind for kind in (ModelError, UnsupportedOperator)
 }
 
 
 def converted(path: Path) -> bytes | None:
-    """The .tflite file that a file of another format becomes; None if it is of no such format."""
-    converter = CONVERTERS.get(path.suffix.lower())
-    return None if converter is None else converter(path)
+    """The .tflite file that a file of another format becomes; None if it is of no such format.
+
+    Raises ModelError or UnsupportedOperator, whatever the file makes its readers do.
+    """
+    if path.suffix.lower() not in CONVERTERS:
+        return None
+    return _converted(path, _digest(path))
+
+
+@lru_cache(maxsize=4)
+def _converted(path: Path, _content: str) -> bytes:
+    """Once for the import and for the oracle."""
+    with tempfile.TemporaryDirectory(prefix="utvm-convert-") as name:
+        folder = Path(name)
+        # A dry run, too, needs to know the model: nothing of the board's is touched.
+        done = contextvars.Context().run(
+            process.run,
+            [sys.executable, "-m", __name__, str(path), name],
+            timeout_s=_START_TIMEOUT_S + IMPORT_SECONDS,
+            env=process.child_environment(),
+        )
+        if done.is_ok:
+            return (folder / _RESULT).read_bytes()
+        if (folder / _REFUSAL).exists():
+            kind, _, text = (folder / _REFUSAL).read_text("utf-8").partition("\n")
+            raise _REFUSALS[kind](text)
+        raise ModelError(f"{path} cannot be imported: {_explanation(done)}")
+
+
+def _digest(path: Path) -> str:
+    """Of the file's bytes, if there are not too many of them."""
+    try:
+        size = path.stat().st_size
+        if size > MAX_FILE_BYTES:
+            raise ModelError(
+                f"{path}: {size:,} bytes are more than the {MAX_FILE_BYTES:,} that are read of a "
+                "model"
+            )
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as exc:
+        raise ModelError(f"cannot read the model {path}: {exc.strerror or exc}") from exc
+
+
+def _explanation(done: process.Completed) -> str:
+    if done.timed_out or done.returncode == -signal.SIGPROF:
+        return f"it takes more than {IMPORT_SECONDS} s; choose a model for microcontrollers"
+    if done.returncode < 0:
+        name = signal.Signals(-done.returncode).name
+        return f"its reader crashed with {name}; the file is damaged or asks for too much memory"
+    lines = done.output.strip().splitlines() or ["no reason given"]
+    return f"its reader ended with status {done.returncode} ({lines[-1].strip()})"
+
+
+def main(path: Path, folder: Path) -> int:
+    """In the child: leave the .tflite file or a refusal; the exit status."""
+    converter = CONVERTERS[path.suffix.lower()]
+    try:
+        converter.load(path)
+        _limit()
+        (folder / _RESULT).write_bytes(converter.convert(path))
+        return 0
+    except ModelError as exc:
+        refusal = f"{type(exc).__name__}\n{exc}"
+    except MemoryError:
+        most = IMPORT_BYTES >> 20
+        refusal = f"ModelError\n{path}: its import takes more than {most:,} MiB of memory"
+    except Exception as exc:  # a bug of ours; whoever imports the file still gets a sentence
+        where = traceback.extract_tb(exc.__traceback__)[-1]
+        said = " ".join(f"{type(exc).__name__}: {exc}".split())
+        refusal = (
+            f"ModelError\n{path}: its import failed with {said} ({Path(where.filename).name}:"
+            f"{where.lineno}), which is a bug of utvm_deploy or the file is damaged; report it"
+        )
+    (folder / _REFUSAL).write_text(refusal, encoding="utf-8")
+    return 1
+
+
+def _limit() -> None:
+    """From here on: so much memory on top of what is there, and so much time of the processor."""
+    import resource
+
+    signal.setitimer(signal.ITIMER_PROF, IMPORT_SECONDS)
+    sizes = Path("/proc/self/statm")
+    if not sizes.exists():  # only Linux tells
+        return
+    used = int(sizes.read_text(encoding="ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = used + IMPORT_BYTES
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))

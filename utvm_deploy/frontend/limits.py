@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from utvm_deploy.errors import ModelError
 
+#: What the import of one file may take, of memory and of the processor's time.
+IMPORT_BYTES = 1024 * 1024 * 1024
+IMPORT_SECONDS = 10
 #: A .tflite file, or one that is converted into it.
 MAX_FILE_BYTES = 128 * 1024 * 1024
 MAX_OPERATORS = 4_096

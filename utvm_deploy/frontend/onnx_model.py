@@ -15,11 +15,20 @@ from utvm_deploy.frontend.qdq_convert import convert
 
 _log = logging.getLogger(__name__)
 
-#: Protocol buffers can be no larger.
-_MAX_FILE_BYTES = 2**31 - 1
 #: The domains whose operators have ONNX's names and meanings.
 _DOMAINS = ("", "ai.onnx", "com.microsoft")
 _INSTALL = "pip install 'utvm-deploy[onnx]'"
+
+
+def load_onnx(path: Path) -> Any:
+    """The package ``onnx``; ModelError if it is missing."""
+    try:
+        import onnx
+        import onnx.checker
+        import onnx.shape_inference
+    except ImportError as exc:
+        raise ModelError(f"{path}: reading ONNX files needs the package onnx: {_INSTALL}") from exc
+    return onnx
 
 
 def onnx_to_tflite(path: Path) -> bytes:
@@ -28,19 +37,11 @@ def onnx_to_tflite(path: Path) -> bytes:
     Raises ModelError if ``onnx`` is missing or the file cannot be used, UnsupportedOperator for
     what cannot be imported.
     """
+    onnx = load_onnx(path)
     try:
-        import onnx
-    except ImportError as exc:
-        raise ModelError(f"{path}: reading ONNX files needs the package onnx: {_INSTALL}") from exc
-    try:
-        size = path.stat().st_size
-        if size > _MAX_FILE_BYTES:
-            raise ModelError(f"{path}: {size} bytes are more than an ONNX file can have (2 GiB)")
         proto = onnx.load_model_from_string(path.read_bytes())
     except OSError as exc:
         raise ModelError(f"cannot read the model {path}: {exc.strerror or exc}") from exc
-    except ModelError:
-        raise
     except Exception as exc:  # protobuf's errors are not of one class across its versions
         raise ModelError(f"{path} is not an ONNX file, or it is damaged: {exc}") from exc
     try:
@@ -74,7 +75,7 @@ def _read(onnx: Any, proto: Any, name: str) -> QdqModel:
         for value in (*inferred.input, *inferred.value_info, *inferred.output)
     }
     constants: dict[str, Array] = {
-        tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer
+        tensor.name: _array(onnx, tensor) for tensor in graph.initializer
     }
     nodes = []
     for index, node in enumerate(graph.node):
@@ -143,13 +144,20 @@ def _constant(onnx: Any, node: Any, index: int) -> Array:
     for attribute in node.attribute:
         if attribute.name == "value":
             _check_self_contained([attribute.t], onnx)
-            array: Array = onnx.numpy_helper.to_array(attribute.t)
-            return array
+            return _array(onnx, attribute.t)
         if attribute.name in ("value_float", "value_floats"):
             return np.asarray(onnx.helper.get_attribute_value(attribute), np.float32)
         if attribute.name in ("value_int", "value_ints"):
             return np.asarray(onnx.helper.get_attribute_value(attribute), np.int64)
     raise ModelError(f"operator {index} (Constant) has no value of numbers")
+
+
+def _array(onnx: Any, tensor: Any) -> Array:
+    try:
+        array: Array = onnx.numpy_helper.to_array(tensor)
+    except (ValueError, TypeError, KeyError) as exc:
+        raise ModelError(f"constant '{tensor.name}' contradicts itself: {exc}") from exc
+    return array
 
 
 def _attributes(onnx: Any, node: Any) -> Iterable[tuple[str, Attribute]]:

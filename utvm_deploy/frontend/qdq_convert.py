@@ -277,13 +277,15 @@ class _Converter:
             if value.data.dtype == np.uint8:
                 value = Constant((value.data.astype(np.int16) - _UINT8_OFFSET).astype(np.int8))
             by_axis = axis % max(value.data.ndim, 1) if scales.size > 1 else None
-            if by_axis is not None and value.data.shape[by_axis] != scales.size:
+            if by_axis is not None and value.data.shape[by_axis : by_axis + 1] != (scales.size,):
                 raise node.damaged(f"it has {scales.size} scales for {value.data.shape}")
             self.values[name] = Constant(value.data, scales, zeros, by_axis)
             return
         if scales.size != 1:
             raise node.unsupported("an activation has one scale per channel")
         if isinstance(value, Raw):
+            if value.name not in self.integers:
+                raise node.damaged(f"it reads '{value.name}', which is of real numbers")
             value = self._integer_input(value.name, Scale(float(scales[0]), int(zeros[0])))
         self.values[name] = value
 

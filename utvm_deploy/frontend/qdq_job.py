@@ -113,7 +113,10 @@ def bias_steps(job: Job, position: int, input_scale: float, scales: Array, outpu
     if not job.has(position):
         return np.zeros(outputs, np.int32)
     bias = job.constant(position, "biases")
-    real = np.broadcast_to(np.asarray(bias.real, np.float64).reshape(-1), (outputs,))
+    real = np.asarray(bias.real, np.float64).reshape(-1)
+    if real.size not in (1, outputs):
+        raise job.node.damaged(f"it has {real.size} biases for {outputs} outputs")
+    real = np.broadcast_to(real, (outputs,))
     steps = np.rint(real / (float(input_scale) * scales.astype(np.float64)))
     return np.clip(steps, -(2**31), 2**31 - 1).astype(np.int32)
 

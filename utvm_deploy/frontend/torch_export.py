@@ -20,19 +20,24 @@ _INSTALL = "pip install 'utvm-deploy[torch]'"
 _RECIPE = "docs/other-formats.md shows how to quantize with PT2E"
 
 
+def load_torch(path: Path) -> Any:
+    """The package ``torch``, with PT2E's operators; ModelError if it is missing."""
+    try:
+        import torch
+        import torch.export
+    except ImportError as exc:
+        raise ModelError(f"{path}: reading .pt2 files needs PyTorch: {_INSTALL}") from exc
+    register_quantizers()
+    return torch
+
+
 def torch_to_tflite(path: Path) -> bytes:
     """The .tflite file that computes what a PT2E-quantized ``.pt2`` does, in integers.
 
     Raises ModelError if ``torch`` is missing or the file cannot be used, UnsupportedOperator for
     what cannot be imported.
     """
-    try:
-        import torch
-    except ImportError as exc:
-        raise ModelError(f"{path}: reading .pt2 files needs PyTorch: {_INSTALL}") from exc
-    if not path.is_file():
-        raise ModelError(f"cannot read the model {path}: there is no such file")
-    register_quantizers()
+    torch = load_torch(path)
     try:
         program = torch.export.load(path)
     except Exception as exc:  # whatever the many readers behind it raise
