@@ -27,7 +27,8 @@ def calls_text(graph: Graph, sequence: tuple[Step | View, ...]) -> str:
     for item in sequence:
         if isinstance(item, View):
             result, source = _tensor(graph, item.result), _tensor(graph, item.source)
-            lines.append(f"view: {result} = {source}")
+            offset = f" at byte {item.offset}" if item.offset else ""
+            lines.append(f"view: {result} = {source}{offset}")
         else:
             arguments = ", ".join(_argument(graph, a) for a in item.call.arguments)
             lines.append(f"{item.operator.kind}: {item.call.kernel.name}({arguments})")

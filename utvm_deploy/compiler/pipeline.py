@@ -38,9 +38,10 @@ from utvm_deploy.compiler.options import (
     scratch_place,
     scratch_stack,
 )
-from utvm_deploy.compiler.plan import Step, View, is_view, plan_arena
+from utvm_deploy.compiler.plan import Step, View, plan_arena
 from utvm_deploy.compiler.program import Program, ScheduledKernel, ScheduledStep
 from utvm_deploy.compiler.scratch_limit import ScratchOf, within_default_memory
+from utvm_deploy.compiler.views import with_views
 from utvm_deploy.errors import CompileError
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.check import check_graph
@@ -167,15 +168,9 @@ def _lower(
     graph: Graph, library: CmsisNn | None, family: str, choose: Choose
 ) -> tuple[Step | View, ...]:
     """A kernel call for every operator that needs one; ``family`` as ``lower`` takes it."""
-    sequence: list[Step | View] = []
-    for operator in graph.operators:
-        source = operator.inputs[0]
-        if is_view(graph, operator):
-            assert source is not None
-            sequence.append(View(operator, source, operator.outputs[0]))
-        else:
-            call = _call(graph, operator, library, choose)
-            sequence.append(Step(operator, call, ()))
+    sequence = list(
+        with_views(graph, lambda o: Step(o, _call(graph, o, library, choose), ())),
+    )
     if not any(isinstance(item, Step) for item in sequence):
         # Nothing but views: something must happen between the caller's input and output.
         last = graph.operators[-1]

@@ -2,7 +2,8 @@
 
 A step is one kernel call. Model inputs live from before the first step, outputs until after the
 last one, states all the time, scratch during its own step. Tensors that share bytes (a RESHAPE and
-its input, an operator working in place) form one block.
+its input, a slice and what it is cut from, parts and what they are joined to, an operator working
+in place) form one block.
 """
 
 from __future__ import annotations
@@ -33,11 +34,16 @@ class Step:
 
 @dataclass(frozen=True)
 class View:
-    """An operator that needs no code: its output is its input's bytes."""
+    """An operator that needs no code: its output begins ``offset`` bytes into its input's.
+
+    Where it joins several inputs, there is a view for each of them, with an offset below zero for
+    all that do not come first.
+    """
 
     operator: Operator
     source: int
     result: int
+    offset: int = 0
 
 
 @dataclass(frozen=True)
@@ -83,7 +89,9 @@ def _plan(graph: Graph, sequence: Sequence[Step | View], in_place: bool) -> Aren
     verify(blocks, placement)
     roots = dict(zip(tensor_blocks, placement.offsets, strict=False))
     scratch = iter(placement.offsets[len(tensor_blocks) :])
-    tensors = {tensor: roots[groups.root(tensor)] for tensor in groups.members()}
+    tensors = {
+        tensor: roots[groups.root(tensor)] + groups.inside(tensor) for tensor in groups.members()
+    }
     verify_sharing(graph, sequence, tensors)
     return ArenaPlan(
         tensors=tensors,
@@ -103,26 +111,36 @@ def verify_sharing(
     Looks at tensors, not at blocks, so it also finds what is wrong with the sharing of bytes. Only
     a view, and an output on the input that its kernel allows, may meet another tensor.
     """
-    value: dict[int, int] = {
-        tensor: tensor for tensor in offsets
-    }  # a view holds no value of its own
+    # A view holds no value of its own, but those of what it is cut from or joined of.
+    values: dict[int, tuple[int, ...]] = {tensor: (tensor,) for tensor in offsets}
     first = {tensor: -1 for tensor in (*graph.inputs, *(found for found, _ in graph.states))}
     last = dict(first)
-    allowed: set[tuple[int, int]] = set()
+    allowed: set[tuple[int, int, int]] = set()
     step = 0
     for item in sequence:
         if isinstance(item, View):
-            value[item.result] = value[item.source]
+            if offsets[item.result] != offsets[item.source] + item.offset:
+                raise CompileError(
+                    f"the arena plan has {graph.tensors[item.result].name} not where its bytes "
+                    "are; this is a bug in the planner"
+                )
+            others = values[item.result] if values[item.result] != (item.result,) else ()
+            values[item.result] = (*others, *values[item.source])
             continue
         for tensor in item.operator.outputs:
             first[tensor] = last[tensor] = step
         for used in item.operator.inputs:
-            if used in value:
-                last[value[used]] = step
-        allowed |= {(result, value[source]) for result, source in item.call.in_place}
+            for held in values.get(used, ()) if used is not None else ():
+                last[held] = step
+        allowed |= {
+            (result, held, offsets[source])
+            for result, source in item.call.in_place
+            for held in values[source]
+        }
         step += 1
     for tensor in (*graph.outputs, *(left for _, left in graph.states)):
-        last[value[tensor]] = step
+        for held in values[tensor]:
+            last[held] = step
     sizes = {tensor: graph.tensors[tensor].size_bytes for tensor in first}
     for later in first:
         for earlier in first:
@@ -132,8 +150,8 @@ def verify_sharing(
             apart = start >= other + sizes[earlier] or other >= start + sizes[later]
             if apart or last[earlier] < first[later]:
                 continue
-            handed_over = last[earlier] == first[later] and start == other
-            if not (handed_over and (later, earlier) in allowed):
+            handed_over = last[earlier] == first[later]
+            if not (handed_over and (later, earlier, start) in allowed):
                 raise CompileError(
                     f"the arena plan puts {graph.tensors[later].name} onto "
                     f"{graph.tensors[earlier].name}, which is still needed; "
@@ -147,6 +165,8 @@ class _Groups:
     def __init__(self, graph: Graph, sequence: Sequence[Step | View]) -> None:
         self._graph = graph
         self._parent: dict[int, int] = {}
+        self._place: dict[int, int] = {}  # in bytes from the parent's start
+        self._bounds: dict[int, tuple[int, int]] = {}  # of a set, from its root's start
         self._first: dict[int, int] = {}
         self._last: dict[int, int] = {}
         for tensor in (*graph.inputs, *(found for found, _ in graph.states)):
@@ -155,7 +175,7 @@ class _Groups:
         for item in sequence:
             if isinstance(item, View):
                 self._touch(item.result, self._first[self.root(item.source)])
-                self._join(item.source, item.result)
+                self._join(item.source, item.result, item.offset)
                 continue
             self._touch_all(item.operator.inputs, step)
             self._touch_all(item.operator.outputs, step)
@@ -173,25 +193,26 @@ class _Groups:
             tensor = self._parent[tensor]
         return tensor
 
+    def inside(self, tensor: int) -> int:
+        """Where a tensor begins in its set's block."""
+        return self._from_root(tensor) - self._bounds[self.root(tensor)][0]
+
     def members(self) -> list[int]:
         """All tensors that have a place in the arena."""
         return sorted(self._parent)
 
     def blocks(self) -> dict[int, Block]:
         """One block for each set, by its root."""
-        sizes: dict[int, int] = {}
-        for tensor in self.members():
-            root = self.root(tensor)
-            sizes[root] = max(sizes.get(root, 0), self._graph.tensors[tensor].size_bytes)
+        roots = dict.fromkeys(self.root(tensor) for tensor in self.members())
         return {
             root: Block(
                 self._graph.tensors[root].name,
-                size,
+                end - start,
                 self._first[root],
                 self._last[root],
                 BUFFER_ALIGNMENT,
             )
-            for root, size in sizes.items()
+            for root, (start, end) in ((i, self._bounds[i]) for i in roots)
         }
 
     def merge_in_place(self, sequence: Iterable[Step | View]) -> None:
@@ -215,12 +236,31 @@ class _Groups:
         return (
             self._last[root] == step
             and self._first[root] < step
+            and self.root(result) != root
             and self._graph.tensors[result].size_bytes <= self._graph.tensors[source].size_bytes
+            and self._fits(source, result, step)
             # A second input in the same bytes may be read in another order.
             and all(self.root(i) != root for i in others if i is not None)
             # A second output may have taken the same input.
             and all(i == result or self.root(i) != root for i in operator.outputs)
         )
+
+    def _fits(self, source: int, result: int, step: int) -> bool:
+        """Whether whatever shares bytes with one of them has none where the other's are needed."""
+
+        def is_within(tensor: int, other: int) -> bool:
+            start, end = (end - self._from_root(tensor) for end in self._bounds[self.root(tensor)])
+            return start >= 0 and end <= self._graph.tensors[other].size_bytes
+
+        is_new = self._first[self.root(result)] >= step
+        return (is_new and is_within(result, source)) or is_within(source, result)
+
+    def _from_root(self, tensor: int) -> int:
+        place = 0
+        while self._parent[tensor] != tensor:
+            place += self._place[tensor]
+            tensor = self._parent[tensor]
+        return place
 
     def _touch_all(self, tensors: Iterable[int | None], step: int) -> None:
         for tensor in tensors:
@@ -231,13 +271,26 @@ class _Groups:
         if tensor not in self._parent:
             self._parent[tensor] = tensor
             self._first[tensor] = self._last[tensor] = step
+            self._bounds[tensor] = (0, self._graph.tensors[tensor].size_bytes)
         root = self.root(tensor)
         self._last[root] = max(self._last[root], step)
 
-    def _join(self, source: int, result: int) -> None:
+    def _join(self, source: int, result: int, offset: int = 0) -> None:
         one, other = self.root(source), self.root(result)
+        place = self._from_root(source) + offset - self._from_root(result)
         if one == other:
+            if place != 0:
+                raise CompileError(
+                    f"{self._graph.tensors[result].name} cannot lie in two places; "
+                    "this is a bug in the planner"
+                )
             return
         self._parent[other] = one
+        self._place[other] = place
+        start, end = self._bounds[other]
+        self._bounds[one] = (
+            min(self._bounds[one][0], start + place),
+            max(self._bounds[one][1], end + place),
+        )
         self._first[one] = min(self._first[one], self._first[other])
         self._last[one] = max(self._last[one], self._last[other])
