@@ -8,7 +8,7 @@ oracle; an operator that absorbs another lists both in its ``sources``.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -30,7 +30,7 @@ from utvm_deploy.graph.attributes import (
 )
 from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.evaluate import evaluate, fill_of, moves_nothing
-from utvm_deploy.graph.model import Graph, Operator, Quantization
+from utvm_deploy.graph.model import Array, Graph, Operator, Quantization
 from utvm_deploy.graph.rewrite import compacted, consumers, producers, renumbered
 
 _log = logging.getLogger(__name__)
@@ -56,26 +56,36 @@ def drop_unused(graph: Graph) -> Graph:
 
 def fold_constants(graph: Graph) -> Graph:
     """Move constants now that operators would move on every run."""
+    folded: dict[int, Array] = {}
+    gone: set[int] = set()
     for position, operator in enumerate(graph.operators):
         number = operator.outputs[0]
         if number in graph.outputs:
             continue
-        constants = [None if i is None else graph.tensors[i].data for i in operator.inputs]
-        arrays = [data for data in constants if data is not None]
-        data = evaluate(graph, operator, arrays) if len(arrays) == len(constants) else None
+        found = [
+            None if i is None else folded.get(i, graph.tensors[i].data) for i in operator.inputs
+        ]
+        arrays = [data for data in found if data is not None]
+        data = evaluate(graph, operator, arrays) if len(arrays) == len(found) else None
         if data is None:
             continue
         data = np.ascontiguousarray(data)
         data.flags.writeable = False
-        tensors = list(graph.tensors)
-        tensors[number] = replace(tensors[number], data=data)
-        return compacted(_without(graph.replaced(tensors=tuple(tensors)), position))
-    return graph
+        folded[number] = data
+        gone.add(position)
+    if not gone:
+        return graph
+    tensors = [
+        replace(tensor, data=folded[number]) if number in folded else tensor
+        for number, tensor in enumerate(graph.tensors)
+    ]
+    return compacted(_changed(graph.replaced(tensors=tuple(tensors)), {}, gone))
 
 
 def cancel_quantize(graph: Graph) -> Graph:
     """Drop QUANTIZE to what the tensor already is, directly or by way of DEQUANTIZE."""
     made = producers(graph)
+    bypasses = []
     for position, operator in enumerate(graph.operators):
         if operator.kind != "QUANTIZE" or operator.inputs[0] is None:
             continue
@@ -87,14 +97,13 @@ def cancel_quantize(graph: Graph) -> Graph:
             source = before.inputs[0]
         quantization = _quantization(graph, operator.outputs[0])
         if _quantization(graph, source) == quantization and _survives_float(quantization):
-            changed = _bypassed(graph, position, source)
-            if changed is not None:
-                return changed
-    return graph
+            bypasses.append((position, source))
+    return _bypassed(graph, bypasses)
 
 
 def rename_reshape(graph: Graph) -> Graph:
     """Call RESHAPE what moves no element, such as a TRANSPOSE of a row to a column."""
+    renamed = {}
     for position, operator in enumerate(graph.operators):
         a, source = operator.attributes, operator.inputs[0]
         nothing_moves = (
@@ -104,32 +113,39 @@ def rename_reshape(graph: Graph) -> Graph:
             or (isinstance(a, Pad) and not any(map(any, a.paddings)))
         )
         if nothing_moves:
-            renamed = replace(operator, kind="RESHAPE", inputs=(source,), attributes=Reshape())
-            return _with(graph, {position: renamed})
-    return graph
+            renamed[position] = replace(
+                operator, kind="RESHAPE", inputs=(source,), attributes=Reshape()
+            )
+    return _changed(graph, renamed) if renamed else graph
 
 
 def collapse_reshape(graph: Graph) -> Graph:
     """Let RESHAPE read what an earlier RESHAPE read, and drop one that changes nothing."""
     made = producers(graph)
+    shorter: dict[int, Operator] = {}
+    bypasses = []
     for position, operator in enumerate(graph.operators):
         source = operator.inputs[0]
         if operator.kind != "RESHAPE" or source is None:
             continue
-        before = graph.operators[made[source]] if source in made else None
-        if before is not None and before.kind == "RESHAPE":
-            changed = replace(operator, inputs=before.inputs)
-            return drop_unused(_with(graph, {position: changed}))
+        before = made.get(source)
+        if before is not None and graph.operators[before].kind == "RESHAPE":
+            # Operators are in order, so that one already reads what it will read.
+            inputs = shorter.get(before, graph.operators[before]).inputs
+            shorter[position] = replace(operator, inputs=inputs)
+            continue
         one, other = graph.tensors[source], graph.tensors[operator.outputs[0]]
         if one.shape == other.shape and one.quantization == other.quantization:
-            bypassed = _bypassed(graph, position, source)
-            if bypassed is not None:
-                return bypassed
-    return graph
+            bypasses.append((position, source))
+    if shorter:
+        return drop_unused(_changed(graph, shorter))
+    return _bypassed(graph, bypasses)
 
 
 def fuse_pad(graph: Graph) -> Graph:
     """Let a convolution pad by itself; PAD fills with the zero point, as a convolution does."""
+    fused: dict[int, Operator] = {}
+    gone: set[int] = set()
     for before, after in _only_pairs(graph):
         pad, convolution = graph.operators[before], graph.operators[after]
         a, c = pad.attributes, convolution.attributes
@@ -144,14 +160,14 @@ def fuse_pad(graph: Graph) -> Graph:
             continue
         top, bottom, left, right = c.padding
         padding = (top + rows[0], bottom + rows[1], left + columns[0], right + columns[1])
-        fused = replace(
+        gone.add(before)
+        fused[after] = replace(
             convolution,
             inputs=(pad.inputs[0], *convolution.inputs[1:]),
             attributes=replace(c, padding=padding),
             sources=pad.sources + convolution.sources,
         )
-        return compacted(_without(_with(graph, {after: fused}), before))
-    return graph
+    return compacted(_changed(graph, fused, gone)) if gone else graph
 
 
 def fuse_relu(graph: Graph) -> Graph:
@@ -159,25 +175,24 @@ def fuse_relu(graph: Graph) -> Graph:
 
     Requantizing by a factor of exactly one changes no value, so only the clamp remains.
     """
+    fused: dict[int, Operator] = {}
+    gone: set[int] = set()
     for before, after in _only_pairs(graph):
         producer, relu = graph.operators[before], graph.operators[after]
         a, r = producer.attributes, relu.attributes
-        if not isinstance(r, Relu):
-            continue
-        if not isinstance(
-            a, Convolution | FullyConnected | Pool | Add | Subtract | Multiply | Relu
-        ):
+        # Of several in a row the next run takes the others.
+        if before in gone or not isinstance(r, Relu) or not isinstance(a, _CLAMPING):
             continue
         if _quantization(graph, relu.inputs[0]) != _quantization(graph, relu.outputs[0]):
             continue
-        fused = replace(
+        gone.add(after)
+        fused[before] = replace(
             producer,
             outputs=relu.outputs,
             attributes=replace(a, clamp=_both_clamps(a.clamp, r.clamp)),
             sources=producer.sources + relu.sources,
         )
-        return compacted(_without(_with(graph, {before: fused}), after))
-    return graph
+    return compacted(_changed(graph, fused, gone)) if gone else graph
 
 
 #: Name and pass, in the order they run.
@@ -246,30 +261,41 @@ def _only_pairs(graph: Graph) -> Iterator[tuple[int, int]]:
             yield made[number], position
 
 
-def _with(graph: Graph, changes: dict[int, Operator]) -> Graph:
-    operators = tuple(changes.get(i, operator) for i, operator in enumerate(graph.operators))
+def _changed(graph: Graph, changes: Mapping[int, Operator], gone: Collection[int] = ()) -> Graph:
+    """Other operators at some positions, none at those that are gone."""
+    operators = tuple(
+        changes.get(position, operator)
+        for position, operator in enumerate(graph.operators)
+        if position not in gone
+    )
     return graph.replaced(operators=operators)
 
 
-def _without(graph: Graph, position: int) -> Graph:
-    operators = graph.operators[:position] + graph.operators[position + 1 :]
-    return graph.replaced(operators=operators)
+def _bypassed(graph: Graph, bypasses: Sequence[tuple[int, int]]) -> Graph:
+    """The graph without operators (position, source) whose outputs hold the bytes of ``source``.
 
-
-def _bypassed(graph: Graph, position: int, source: int) -> Graph | None:
-    """The graph without an operator whose output holds the bytes of ``source``.
-
-    None where both tensors must stay, because both cross the model's border.
+    An operator stays where both tensors must, because both cross the model's border; and for now
+    where another bypass has to be done first.
     """
-    output = graph.operators[position].outputs[0]
-    if output not in graph.outputs:
-        numbers = {output: source}
-    elif (
-        source in graph.inputs or source in graph.outputs or graph.tensors[source].data is not None
-    ):
-        return None
-    else:
-        numbers = {source: output}
-    shorter = _without(graph, position)
+    numbers: dict[int, int] = {}
+    kept: set[int] = set()
+    gone: set[int] = set()
+    border = {*graph.inputs, *graph.outputs}
+    for position, source in bypasses:
+        output = graph.operators[position].outputs[0]
+        if output not in graph.outputs:
+            old, new = output, source
+        elif source in border or graph.tensors[source].data is not None:
+            continue
+        else:
+            old, new = source, output
+        if old in numbers or old in kept or new in numbers:
+            continue
+        numbers[old] = new
+        kept.add(new)
+        gone.add(position)
+    if not gone:
+        return graph
+    shorter = _changed(graph, {}, gone)
     operators = tuple(renumbered(operator, numbers) for operator in shorter.operators)
     return compacted(drop_unused(shorter.replaced(operators=operators)))
