@@ -1,3 +1,11 @@
+// Keeps compilers from making a call of memcpy or memset out of a loop: on small cores those go
+// byte by byte.
+#if !defined(UTVM_IN_PLACE) && defined(__GNUC__)
+#define UTVM_IN_PLACE __asm__ volatile("")
+#elif !defined(UTVM_IN_PLACE)
+#define UTVM_IN_PLACE (void)0
+#endif
+
 // Copies bytes; none is fine too.
 static inline int8_t *utvm_bytes_copy(int8_t *to, const int8_t *from, int32_t count) {
 #if defined(__ARM_FEATURE_MVE) && defined(__GNUC__)
@@ -12,15 +20,28 @@ static inline int8_t *utvm_bytes_copy(int8_t *to, const int8_t *from, int32_t co
                      : [count] "r"(count)
                      : "lr", "q0", "cc", "memory");
 #else
-    int32_t n = 0;
-    for (; n + 16 <= count; n += 16) {
-        __builtin_memcpy(to + n, from + n, 16);
+    int8_t *at = to;
+    for (int32_t n = count >> 4; n > 0; n--, at += 16, from += 16) {
+        __builtin_memcpy(at, from, 16);
+        UTVM_IN_PLACE;
     }
-    for (; n + 4 <= count; n += 4) {
-        __builtin_memcpy(to + n, from + n, 4);
+    if (count & 8) {
+        __builtin_memcpy(at, from, 8);
+        at += 8;
+        from += 8;
     }
-    for (; n < count; n++) {
-        to[n] = from[n];
+    if (count & 4) {
+        __builtin_memcpy(at, from, 4);
+        at += 4;
+        from += 4;
+    }
+    if (count & 2) {
+        __builtin_memcpy(at, from, 2);
+        at += 2;
+        from += 2;
+    }
+    if (count & 1) {
+        *at = *from;
     }
 #endif
     return to + count;
@@ -50,6 +71,7 @@ static inline int8_t *utvm_bytes_fill(int8_t *to, int32_t value, int32_t count) 
     }
     for (; n < count; n++) {
         to[n] = (int8_t)value;
+        UTVM_IN_PLACE;
     }
 #endif
     return to + count;
