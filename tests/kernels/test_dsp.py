@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from odd_shapes import SHAPES, write_additions, write_convolutions, write_dense,
 from tflite_writer import ModelWriter
 from tvm import s_tir
 
+from utvm_deploy.candidate import Candidate
 from utvm_deploy.cores.timing_m4 import CORTEX_M4
 from utvm_deploy.cores.timing_m7 import CORTEX_M7
 from utvm_deploy.frontend.tflite import load_model
@@ -32,7 +34,9 @@ MICRO_KERNELS = (
     "utvm_gemm_8",
     "utvm_gemm_16",
     "utvm_gemm_whole_8",
-    "utvm_gemm_whole_32",
+    "utvm_gemm_whole_40",
+    "utvm_columns_36_by_72_2",
+    "utvm_columns_whole_4_by_8_0",
     "utvm_depthwise_3x3",
     "utvm_depthwise",
     "utvm_planes_3x3_s1_odd_by_8_shifted",
@@ -52,8 +56,9 @@ def test_inner_blocks_are_tensorized(core: str, tmp_path: Path) -> None:
     graphs = [load_model(tmp_path / f"{name}.tflite") for name in ("convolutions", "dense")]
     functions = set()
     operators = [(one, op) for one in graphs for op in one.operators[: len(SHAPES)]]
-    for graph, operator in operators:
-        call = lower(graph, operator, core)
+    # By default, and convolutions over patches.
+    for (graph, operator), candidate in itertools.product(operators, (None, Candidate("dsp"))):
+        call = lower(graph, operator, core, candidate)
         assert not call.why_not
         schedule = s_tir.Schedule(call.kernel.prim_func())
         before = schedule.mod["main"].script()

@@ -220,17 +220,33 @@ class DspConv2D:
         block(f"requantize_{number}", tile, requantize)
 
 
-def dsp_conv2d_call(
+def patches_call(
     call: KernelCall,
-    window: Window,
+    kernel: DspConv2D,
     weights: Array,
     scaling: Scaling,
     border: int,
     limits: tuple[int, int],
-    candidate: Candidate | None = None,
-) -> KernelCall | str:
+) -> KernelCall:
     """The call instead of the generic one; ``weights`` are [outputs, rows, columns, inputs]."""
-    outputs, inputs = weights.shape[0], weights.shape[3]
+    packed = gemm.pack_weights(weights.reshape(weights.shape[0], -1), kernel.depth)
+    arguments: list[Argument] = [
+        call.arguments[0],
+        ConstantArgument("geometry", kernel.geometry),
+        ConstantArgument("weights", packed),
+        ConstantArgument("scaling", gemm.pack_scaling(scaling)),
+        ConstantArgument("limits", np.array(limits, dtype=np.int32)),
+        ScalarArgument("border", border),
+    ]
+    output = call.arguments[-1]
+    assert isinstance(output, TensorArgument)
+    return replace(call, kernel=kernel, arguments=(*arguments, output))
+
+
+def patches_kernel(
+    window: Window, inputs: int, outputs: int, candidate: Candidate | None = None
+) -> DspConv2D | str:
+    """The kernel as the candidate has it, or as is best by default; why there is none."""
     kernel = DspConv2D(window, inputs, outputs, 0, 0)
     steps = gemm.steps_for(kernel.depth)
     pixels = candidate.number("pixels") if candidate else None
@@ -239,18 +255,7 @@ def dsp_conv2d_call(
         return f"the inner loop has no step of {step} for depth {kernel.depth}; there are {steps}"
     if pixels is not None and (pixels < gemm.PIXELS or pixels % gemm.PIXELS):
         return f"{pixels} pixels are not gathered at a time; multiples of {gemm.PIXELS} are"
-    kernel = replace(kernel, pixels=pixels or best_pixels(kernel), step=step or steps[0])
-    arguments: list[Argument] = [
-        call.arguments[0],
-        ConstantArgument("geometry", kernel.geometry),
-        ConstantArgument("weights", gemm.pack_weights(weights.reshape(outputs, -1))),
-        ConstantArgument("scaling", gemm.pack_scaling(scaling)),
-        ConstantArgument("limits", np.array(limits, dtype=np.int32)),
-        ScalarArgument("border", border),
-    ]
-    output = call.arguments[-1]
-    assert isinstance(output, TensorArgument)
-    return replace(call, kernel=kernel, arguments=(*arguments, output))
+    return replace(kernel, pixels=pixels or best_pixels(kernel), step=step or steps[0])
 
 
 def best_pixels(kernel: DspConv2D) -> int:

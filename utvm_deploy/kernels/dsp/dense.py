@@ -12,6 +12,8 @@ from utvm_deploy.candidate import Candidate
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.dsp import dense_code as code
+from utvm_deploy.kernels.dsp.narrow import narrow_call
+from utvm_deploy.kernels.dsp.narrow_code import MOST_OUTPUTS
 from utvm_deploy.kernels.micro.source import shared_text
 from utvm_deploy.kernels.micro.tensor_ir import (
     Buffers,
@@ -24,6 +26,9 @@ from utvm_deploy.kernels.micro.tensor_ir import (
     script,
     tensorize,
 )
+
+#: The choice "method" of a candidate: all outputs at a time; without it, six at a time.
+NARROW = "narrow"
 
 
 @dataclass(frozen=True)
@@ -158,6 +163,12 @@ def dsp_dense_call(
 ) -> KernelCall | str:
     """The call instead of the generic one; ``scaling`` has a row, or one for each output."""
     outputs, inputs = weights.shape
+    method = candidate.choice("method") if candidate else None
+    if method == NARROW and outputs > MOST_OUTPUTS:
+        return f"more than {MOST_OUTPUTS} outputs"
+    is_best = outputs <= MOST_OUTPUTS and outputs != code.OUTPUTS
+    if method == NARROW or (candidate is None and is_best):
+        return narrow_call(call, batch, weights, bias, scaling, limits)
     step = code.best_step(inputs)
     is_preloading = False
     if candidate is not None:

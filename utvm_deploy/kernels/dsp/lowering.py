@@ -12,12 +12,13 @@ from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.conv2d import Conv2D
 from utvm_deploy.kernels.depthwise import DepthwiseConv2D
-from utvm_deploy.kernels.dsp.conv2d import dsp_conv2d_call
+from utvm_deploy.kernels.dsp.convolution import convolution_call
 from utvm_deploy.kernels.dsp.dense import dsp_dense_call
 from utvm_deploy.kernels.dsp.depthwise import dsp_depthwise_call
 from utvm_deploy.kernels.dsp.pairs import dsp_pairs_call
 from utvm_deploy.kernels.dsp.planes import dsp_planes_call
 from utvm_deploy.kernels.dsp.pool import dsp_pool_call
+from utvm_deploy.kernels.dsp.windows import simplified
 from utvm_deploy.kernels.fully_connected import Dense
 from utvm_deploy.kernels.micro.scaling import (
     Scaling,
@@ -54,7 +55,8 @@ def lower_conv2d(
     """CONV_2D."""
     assert isinstance(call.kernel, Conv2D)
     weights = constant_of(graph, operator, 1)
-    return _convolution(graph, operator, call, weights, candidate, call.kernel.window)
+    window, weights = simplified(call.kernel.window, weights)
+    return _convolution(graph, operator, call, weights, candidate, window)
 
 
 def lower_depthwise(
@@ -67,8 +69,8 @@ def lower_depthwise(
     """DEPTHWISE_CONV_2D; of a single channel it is a CONV_2D."""
     assert isinstance(call.kernel, DepthwiseConv2D)
     weights = constant_of(graph, operator, 1)
+    window, weights = simplified(call.kernel.window, weights)
     by_output = np.moveaxis(weights, 3, 0)
-    window = call.kernel.window
     if call.kernel.channels == 1:
         by_output = by_output.reshape(by_output.shape[0], *weights.shape[1:3], 1)
         return _convolution(graph, operator, call, by_output, candidate, window)
@@ -164,7 +166,7 @@ def _convolution(
     assert isinstance(operator.attributes, Convolution)
     border = quantization_of(input_of(graph, operator, 0)[1]).zero_point
     limits = operator.attributes.clamp
-    return dsp_conv2d_call(call, window, weights, scaling, border, limits, candidate)
+    return convolution_call(call, window, weights, scaling, border, limits, candidate)
 
 
 def _scaling(graph: Graph, operator: Operator, weights: Array) -> Scaling | str:

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from utvm_deploy.cores.timing import Kind, Timing
 from utvm_deploy.kernels.dsp.code import c_text, helper
-from utvm_deploy.kernels.dsp.gemm import scaled, selected
+from utvm_deploy.kernels.dsp.tile import scaled, selected
 from utvm_deploy.kernels.micro.assembly import (
     Instruction,
     add_shifted,

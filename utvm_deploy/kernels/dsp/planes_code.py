@@ -22,7 +22,7 @@ import numpy as np
 from utvm_deploy.cores.timing import Timing
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.dsp.code import c_text
-from utvm_deploy.kernels.dsp.gemm import selected
+from utvm_deploy.kernels.dsp.tile import selected
 from utvm_deploy.kernels.micro.assembly import (
     Instruction,
     add,

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from utvm_deploy.cores.timing import Kind, Timing
 from utvm_deploy.kernels.dsp.code import c_text, helper
-from utvm_deploy.kernels.dsp.gemm import selected
+from utvm_deploy.kernels.dsp.tile import selected
 from utvm_deploy.kernels.micro.assembly import (
     Instruction,
     add,

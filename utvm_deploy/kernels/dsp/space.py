@@ -9,10 +9,13 @@ from utvm_deploy.candidate import Candidate
 from utvm_deploy.errors import UnsupportedOperator
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.dsp import dense_code, gemm, planes, planes_code
+from utvm_deploy.kernels.dsp.columns import DspColumns
 from utvm_deploy.kernels.dsp.conv2d import DspConv2D
-from utvm_deploy.kernels.dsp.dense import DspDense
+from utvm_deploy.kernels.dsp.convolution import COLUMNS, columns_choices
+from utvm_deploy.kernels.dsp.dense import NARROW, DspDense
 from utvm_deploy.kernels.dsp.depthwise import DspDepthwise
 from utvm_deploy.kernels.dsp.lowering import PIXELS, PLANES
+from utvm_deploy.kernels.dsp.narrow import DspNarrowDense
 from utvm_deploy.kernels.dsp.planes import DspPlanes
 from utvm_deploy.kernels.lowering import lower
 
@@ -29,8 +32,8 @@ def dsp_space(graph: Graph, operator: Operator, core: str) -> tuple[Candidate, .
         kernel = lower(graph, operator, core, Candidate(FAMILY)).kernel
     except UnsupportedOperator:
         return ()
-    if isinstance(kernel, DspConv2D):
-        found = [_of_conv2d(kernel), *_conv2d(kernel)]
+    if isinstance(kernel, DspColumns | DspConv2D):
+        found = [_of_convolution(kernel), *_columns(kernel), *_patches(kernel)]
     elif isinstance(kernel, DspPlanes):
         found = [_of_planes(kernel), *_planes(kernel), *_pixels(kernel)]
     elif isinstance(kernel, DspDepthwise):
@@ -39,24 +42,39 @@ def dsp_space(graph: Graph, operator: Operator, core: str) -> tuple[Candidate, .
         if in_planes is not None:
             found += [_of_planes(in_planes), *_planes(in_planes)]
     elif isinstance(kernel, DspDense):
-        found = [_of_dense(kernel), *_dense(kernel)]
+        found = [_of_dense(kernel), *_dense()]
+    elif isinstance(kernel, DspNarrowDense):
+        found = [Candidate.of(FAMILY, method=NARROW), *_dense()]
     else:
         found = [Candidate(FAMILY)]
     return tuple(dict.fromkeys(found))
 
 
-def _of_conv2d(kernel: DspConv2D) -> Candidate:
-    return Candidate.of(FAMILY, pixels=kernel.pixels, step=kernel.step)
+def _of_convolution(kernel: DspColumns | DspConv2D) -> Candidate:
+    if isinstance(kernel, DspConv2D):
+        return Candidate.of(FAMILY, pixels=kernel.pixels, step=kernel.step)
+    if kernel.is_one_row:
+        return Candidate.of(FAMILY, method=COLUMNS, pixels=kernel.pixels)
+    packed = {"packed": 1} if kernel.is_packed else {}
+    return Candidate.of(FAMILY, method=COLUMNS, rows=kernel.rows, **packed)
 
 
-def _conv2d(kernel: DspConv2D) -> Iterator[Candidate]:
-    outputs = kernel.window.output_height * kernel.window.output_width
-    for step in gemm.steps_for(kernel.depth):
+def _columns(kernel: DspColumns | DspConv2D) -> Iterator[Candidate]:
+    for one in columns_choices(kernel.window, kernel.input_channels, kernel.output_channels):
+        if one.scratch_bytes <= _MOST_SCRATCH_BYTES:
+            yield _of_convolution(one)
+
+
+def _patches(kernel: DspColumns | DspConv2D) -> Iterator[Candidate]:
+    window = kernel.window
+    plain = DspConv2D(window, kernel.input_channels, kernel.output_channels, 0, 0)
+    outputs = window.output_height * window.output_width
+    for step in gemm.steps_for(plain.depth):
         for pixels in _PIXELS:
-            is_small = pixels * kernel.depth * 2 <= _MOST_SCRATCH_BYTES
+            is_small = pixels * plain.depth * 2 <= _MOST_SCRATCH_BYTES
             # All pixels at once are the last that make a difference.
             if pixels < outputs + gemm.PIXELS and is_small:
-                yield _of_conv2d(replace(kernel, pixels=pixels, step=step))
+                yield _of_convolution(replace(plain, pixels=pixels, step=step))
 
 
 def _of_planes(kernel: DspPlanes) -> Candidate:
@@ -100,10 +118,10 @@ def _of_dense(kernel: DspDense) -> Candidate:
     return Candidate.of(FAMILY, step=kernel.step, preload=int(kernel.preload))
 
 
-def _dense(kernel: DspDense) -> Iterator[Candidate]:
+def _dense() -> Iterator[Candidate]:
     for step in dense_code.STEPS:
-        for preload in (False, True):
-            yield _of_dense(replace(kernel, step=step, preload=preload))
+        for preload in (0, 1):
+            yield Candidate.of(FAMILY, step=step, preload=preload)
 
 
 DSP_SPACES: Mapping[str, Callable[[Graph, Operator, str], tuple[Candidate, ...]]] = {

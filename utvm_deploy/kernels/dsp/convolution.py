@@ -1,0 +1,147 @@
+"""Which of the two ways a CONV_2D is done: windows gathered as patches, or columns they share.
+
+Without a candidate both are estimated. The estimate counts cycles as the default records' cores
+take them: products, requantization, what fills scratch, and weights that a small cache forgets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from utvm_deploy.candidate import Candidate
+from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.call import KernelCall
+from utvm_deploy.kernels.dsp.columns import DspColumns, columns_call, columns_kernel
+from utvm_deploy.kernels.dsp.conv2d import DspConv2D, patches_call, patches_kernel
+from utvm_deploy.kernels.micro.scaling import Scaling
+from utvm_deploy.kernels.window import Window
+
+#: The choice "method" of a candidate; without it, patches are gathered.
+COLUMNS = "columns"
+#: Rows of windows, and pixels of a pointwise convolution, that lie in scratch at once.
+ROWS = (1, 2, 3, 4, 6, 8)
+PIXELS = (3, 6, 12, 24, 36, 48, 72, 96, 144)
+#: Scratch by default: at most so much, and less where that costs no more than this share.
+_MOST_BYTES = 8192
+_WORTH = 1.02
+# Cycles.
+_PHASE = {1: 3.0, 2: 4.5, 3: 6.0}  # of an inner loop, by pixels
+_TILE = {1: 32.0, 2: 40.0, 3: 48.0}
+_TURN = 1.5
+_QUAD = 2.6
+_UNALIGNED = 2.6
+_BYTE = 4.5
+_MISS, _LINE_BYTES = 22, 32
+# Weights that stay in a small cache beside what else goes through it.
+_KEPT_BYTES = 2048
+
+
+def convolution_call(
+    call: KernelCall,
+    window: Window,
+    weights: Array,
+    scaling: Scaling,
+    border: int,
+    limits: tuple[int, int],
+    candidate: Candidate | None = None,
+) -> KernelCall | str:
+    """The call instead of the generic one; ``weights`` are [outputs, rows, columns, inputs]."""
+    outputs, _, _, inputs = weights.shape
+    kernel: DspColumns | DspConv2D | str | None
+    if candidate is None:
+        kernel = best_kernel(window, inputs, outputs)
+    elif candidate.choice("method") == COLUMNS:
+        rows, pixels = candidate.number("rows") or 1, candidate.number("pixels") or PIXELS[-1]
+        is_packed = bool(candidate.number("packed"))
+        kernel = columns_kernel(window, inputs, outputs, rows, pixels, is_packed=is_packed)
+    else:
+        kernel = patches_kernel(window, inputs, outputs, candidate)
+    if kernel is None:
+        return "windows too far apart for columns"
+    if isinstance(kernel, str):
+        return kernel
+    if isinstance(kernel, DspColumns):
+        return columns_call(call, kernel, weights, scaling, border, limits)
+    return patches_call(call, kernel, weights, scaling, border, limits)
+
+
+def best_kernel(window: Window, inputs: int, outputs: int) -> DspColumns | DspConv2D | str:
+    """The kernel with the best estimate."""
+    patches = patches_kernel(window, inputs, outputs)
+    columns = best_columns(window, inputs, outputs)
+    if columns is None:
+        return patches
+    assert isinstance(patches, DspConv2D)
+    return columns if _columns_cost(columns) <= _patches_cost(patches) else patches
+
+
+def best_columns(window: Window, inputs: int, outputs: int) -> DspColumns | None:
+    """The least scratch that is about as fast as any."""
+    found = list(columns_choices(window, inputs, outputs))
+    small = [kernel for kernel in found if kernel.scratch_bytes <= _MOST_BYTES] or found[:1]
+    if not small:
+        return None
+    limit = _WORTH * min(_columns_cost(kernel) for kernel in small)
+    fast = [kernel for kernel in small if _columns_cost(kernel) <= limit]
+    return min(fast, key=lambda kernel: kernel.scratch_bytes)
+
+
+def columns_choices(window: Window, inputs: int, outputs: int) -> Iterator[DspColumns]:
+    """All kernels over columns."""
+    for is_packed in (False, True):
+        first = columns_kernel(window, inputs, outputs, 1, PIXELS[0], is_packed=is_packed)
+        if first is None:
+            continue
+        last = window.output_height
+        if first.is_one_row:
+            last *= window.output_width
+        for size in PIXELS if first.is_one_row else ROWS:
+            yield replace(first, pixels=size) if first.is_one_row else replace(first, rows=size)
+            # All at once are the last that make a difference.
+            if size >= last:
+                break
+
+
+def _columns_cost(kernel: DspColumns) -> float:
+    w = kernel.window
+    pairs = -(-kernel.output_channels // 2)
+    phases = kernel.depth / 2
+    turns = 0.0 if kernel.step == kernel.depth else kernel.depth / kernel.step * _TURN + 8
+    cost = 0.0
+    passes = 0
+    for one in kernel.blocks:
+        whole, rest = divmod(one.width, 3)
+        row = whole * (phases * _PHASE[3] + turns + _TILE[3]) + 14
+        if rest:
+            row += phases * _PHASE[rest] + turns + _TILE[rest]
+        cost += one.times * pairs * (one.rows * row + 20)
+        inside = min(kernel.columns_of(one.width), w.width * w.height)
+        quad = _QUAD + (_UNALIGNED if kernel.input_channels % 4 else 0)
+        pixel = kernel.quads * quad + (4 if kernel.column != kernel.input_channels else 0)
+        if kernel.is_packed:
+            pixel = kernel.input_channels * _BYTE
+        cost += one.times * (60 + one.rows * w.kernel[0] * (40 + inside * pixel))
+        passes += one.times
+    return w.batch * (cost + _misses(passes, pairs * 2 * kernel.depth))
+
+
+def _patches_cost(kernel: DspConv2D) -> float:
+    w = kernel.window
+    outputs = w.output_height * w.output_width
+    blocks = -(-outputs // kernel.pixels)
+    pairs = -(-kernel.output_channels // 2)
+    turns = 0.0 if kernel.step == kernel.depth else kernel.depth / kernel.step * _TURN + 8
+    tile = kernel.depth / 2 * _PHASE[3] + turns + _TILE[3]
+    run = w.kernel[1] * kernel.input_channels
+    gather = 64 + kernel.depth / 4 * _QUAD + 6 * w.kernel[0]
+    if kernel.input_channels % 4:
+        gather += 40 + w.kernel[0] * (16 + run / 4 * 4.6)
+    cost = -(-outputs // 3) * pairs * tile + outputs * gather + blocks * pairs * 34
+    return w.batch * (cost + _misses(blocks, pairs * 2 * kernel.depth))
+
+
+def _misses(passes: int, weights_bytes: int) -> float:
+    """Cycles for weights that are read in each of several passes."""
+    again = passes if weights_bytes > _KEPT_BYTES else 1
+    return again * weights_bytes / _LINE_BYTES * _MISS
