@@ -77,7 +77,8 @@ def test_a_candidate_that_goes_wrong_spoils_no_other(
     monkeypatch.setattr(tuner, "Builder", SabotagedBuilder)
     board = load_board(name)
     first, *_ = small_works(tmp_path, board.cpu.core)
-    first = replace(first, candidates=(*first.candidates[:2], Candidate(GENERIC)))
+    candidates = (*first.candidates[:2], Candidate(GENERIC))
+    first = replace(first, candidates=candidates, free=None)
     works = [sabotaged(first, fault)]
     path = tmp_path / "r.jsonl"
     with connect(board, link=fastest_link(board)) as device, RecordsFile(path) as file:
