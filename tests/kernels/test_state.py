@@ -10,6 +10,7 @@ from small_models import lstm, sample_inputs, svdf
 from tflite_writer import ModelWriter
 
 import utvm_deploy
+from utvm_deploy.bench.bisect import bisect
 from utvm_deploy.bench.oracle import run_reference
 from utvm_deploy.bench.samples import Samples
 from utvm_deploy.bench.verify import verify
@@ -72,6 +73,17 @@ def test_verify_runs_layers_from_the_same_state(device: Device, tmp_path: Path) 
     model = device.load(utvm_deploy.compile(path, device.board))
     found = verify(model, path, Samples(inputs=inputs, outputs=None, origin="random"))
     assert found.ok and found.samples_run == RUNS
+
+
+def test_a_bisection_begins_each_pass_without_state(tmp_path: Path) -> None:
+    m = ModelWriter()
+    keyword_model(m)
+    path = m.save(tmp_path / "model.tflite")
+    sample = sample_inputs(m, 0)
+    with utvm_deploy.connect("host") as device:
+        model = device.load(utvm_deploy.compile(path, device.board))
+        model.run(sample_inputs(m, 1))
+        assert not bisect(model, path, *sample).wrong
 
 
 def test_what_the_header_says(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ def bisect(model: DeviceModel, model_path: Path, *inputs: Array) -> Bisection:
     reference = run_reference(model_path, [list(inputs)]).tensors[0]
     wrong: list[WrongLayer] = []
     while True:
+        model.reset_state()  # the reference began with none
         replace = {found.layer.index: "reference" for found in wrong}
         runs = model.run_layers(*inputs, replace=replace, reference=reference)
         found = _first_wrong(runs, reference)
