@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--keep", action="store_true", help="do not minimize what fails")
     parser.add_argument(
-        "--fence", action="store_true", help="look at every access too (emulated boards)"
+        "--fence", action="store_true", help="let no layer touch what is not its own"
     )
     args = parser.parse_args(argv)
     kinds = tuple(sorted(args.only)) if args.only else supported_kinds()

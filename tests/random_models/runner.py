@@ -17,6 +17,7 @@ from types import TracebackType
 
 import numpy as np
 from fenced import crossings_of
+from guarded import faults_of, is_possible
 from tflite_writer import ModelWriter
 
 from random_models.oracle import Oracle, OracleDies, OracleRefuses
@@ -100,8 +101,8 @@ def samples_of_shapes(
 class Rig:
     """A device and an oracle; a context manager.
 
-    ``compile_file`` stands in for the compiler, for tests that want a wrong one. With a ``fence``,
-    of an emulated board, every access of every layer must be to memory of that layer's own.
+    ``compile_file`` stands in for the compiler, for tests that want a wrong one. With a ``fence``
+    every access of every layer must be to memory of that layer's own.
     """
 
     def __init__(
@@ -110,6 +111,8 @@ class Rig:
         self.board = load_board(board)
         self._is_fenced = fence
         self._fence: Fence | None = None
+        if fence and self.board.emulator is None and not is_possible():
+            raise ValueError(f"there are no guard pages on {self.board.name} of this system")
         self._compile = compile_file or (lambda path: compile_model(path, self.board))
         self._resources = ExitStack()
 
@@ -119,7 +122,7 @@ class Rig:
             self._folder = Path(stack.enter_context(folder))
             self._oracle = stack.enter_context(Oracle())
             board = self.board
-            if self._is_fenced:
+            if self._is_fenced and board.emulator is not None:
                 self._fence = stack.enter_context(Fence(board))
                 board = self._fence.board
             device = connect(board, timing=INSTRUCTIONS)
@@ -177,6 +180,8 @@ class Rig:
                 crossings = crossings_of(self._fence, loaded, inputs[0]) if self._fence else []
             finally:
                 loaded.unload()
+            if self._is_fenced and not self._fence:
+                crossings = faults_of(self._device, path, inputs[0])
         except Exception:
             return Outcome(name, Verdict.FAILED, _last_line(traceback.format_exc()))
         if crossings:

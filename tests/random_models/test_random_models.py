@@ -6,6 +6,7 @@ import shutil
 from collections import Counter
 
 import pytest
+from guarded import is_possible
 
 from random_models.generator import generate, supported_kinds
 from random_models.operations import OPERATIONS, PENDING
@@ -39,7 +40,7 @@ def run(board: str, first: int, count: int) -> list[Outcome]:
     emulator = load_board(board).emulator
     if emulator and not shutil.which(emulator.program):
         pytest.skip(f"{emulator.program} is not installed")
-    with Rig(board, fence=emulator is not None) as rig:
+    with Rig(board, fence=emulator is not None or is_possible()) as rig:
         return [rig.check(generate(seed), f"seed_{seed}") for seed in range(first, first + count)]
 
 
