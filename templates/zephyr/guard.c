@@ -123,6 +123,7 @@ static uint32_t fault_status(unsigned int reason) {
         return SCB_CFSR_IACCVIOL_Msk;
     case K_ERR_ARM_MEM_DATA_ACCESS:
         return SCB_CFSR_DACCVIOL_Msk;
+    case K_ERR_STACK_CHK_FAIL:
     case K_ERR_ARM_MEM_STACKING:
         return SCB_CFSR_MSTKERR_Msk;
     case K_ERR_ARM_BUS_INSTRUCTION_BUS:

@@ -135,6 +135,9 @@ def test_what_one_board_needs_stands_where_zephyr_looks() -> None:
     files = files_of("mps3_an547")
     assert "utvm,workspace = &isram" in files["boards/mps3_an547.overlay"]
     assert settings(files["boards/mps3_an547.conf"])["ARM_MPU"] == "n"
+    for name in ("mps2_an385", "stm32f746g_disco", "nucleo_f746zg"):
+        guarded = settings(files_of(name)[f"boards/{name}.conf"])
+        assert guarded["UTVM_OWN_MPU_REGIONS"] == guarded["HW_STACK_PROTECTION"] == "y"
     assert file_name("mps2/an521/cpu0") == "mps2_an521_cpu0"
     assert "boards/mps2_an521_cpu0.conf" in files_of("mps2_an521")
 

@@ -50,6 +50,19 @@ void spin(void) { for (;;) __asm__ volatile(""); }
 """
 
 
+#: What only an MPU notices: a stack that runs into its neighbour, and a write to code.
+UNGUARDED = """
+#include <stdint.h>
+void count(int32_t *x) { x[0]++; }
+int32_t __attribute__((noinline)) deep(int32_t n, volatile int32_t *up) {
+    volatile int32_t frame[2];
+    frame[0] = n ? n - up[0] : 0;
+    return (n ? deep(n - 1, frame) : 0) + frame[0];
+}
+void to_flash(void) { *(volatile int32_t *)4 = 1; }
+"""
+
+
 @pytest.fixture(params=EMULATED)
 def zephyr_name(request: pytest.FixtureRequest) -> str:
     """Each emulated board in turn."""
@@ -116,6 +129,21 @@ def test_modules_run_and_their_faults_end_them_alone(target: Device) -> None:
         target.sync()
     module["add"](x, 6)
     np.testing.assert_array_equal(x.numpy(), [2, 5, 8, 11, 6, 9])
+
+
+@pytest.mark.parametrize("zephyr_name", ["mps2_an385"], indirect=True)
+def test_the_mpu_guards_stack_and_flash_while_modules_run_from_ram(target: Device) -> None:
+    module = target.load_module(UNGUARDED)
+    x = target.tensor(np.zeros(1, np.int32))
+    for name, arguments, why in (
+        ("deep", (1_000_000, x), "stack overflow"),
+        ("to_flash", (), "forbidden address"),
+    ):
+        with pytest.raises(DeviceFault, match=why):
+            module[name](*arguments)
+            target.sync()
+        module["count"](x)
+    assert x.numpy()[0] == 2
 
 
 def test_every_byte_value_crosses_the_uart(target: Device) -> None:
