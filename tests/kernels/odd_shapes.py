@@ -216,10 +216,8 @@ def compare_on(
             np.testing.assert_array_equal(one, other, err_msg=layer.kernel)
 
 
-def compare_candidates(
-    device: Device, folder: Path, family: str, core: str, flags: Sequence[str] = ("-O3",)
-) -> int:
-    """Every candidate of a few layers, byte for byte, in one module; returns how many."""
+def write_few(path: Path) -> ModelWriter:
+    """A layer of each kind."""
     rng = np.random.default_rng(8)
     m = ModelWriter()
     for kernel, outputs in (((1, 1), 11), ((3, 3), 5)):
@@ -230,7 +228,22 @@ def compare_candidates(
     weights, bias = weights_and_bias(rng, (9, 21), 9)
     x = m.input((3, 21), 0.05, -3)
     m.output(m.fully_connected(x, weights, bias, scale=spread_scale(21, 0.05, 0.01)))
-    path = m.save(folder / "model.tflite")
+    m.save(path)
+    return m
+
+
+def compare_candidates(
+    device: Device,
+    folder: Path,
+    family: str,
+    core: str,
+    *,
+    write: Callable[[Path], ModelWriter] = write_few,
+    flags: Sequence[str] = ("-O3",),
+) -> int:
+    """Every candidate of a model's layers, byte for byte, in one module; returns how many."""
+    path = folder / "model.tflite"
+    m = write(path)
     sample = random_inputs(m, 8)
     (wanted,) = run_reference(path, [sample]).outputs
     graph = load_model(path)
