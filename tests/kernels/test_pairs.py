@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from kernel_harness import check
+from odd_shapes import compare_on
 from test_bounds import compare_behind_fence
-from test_dsp import compare_on, skip_without_dsp
 from tflite_writer import ModelWriter
 
 from utvm_deploy import connect
@@ -97,9 +97,8 @@ def test_pairs_unscheduled(tmp_path: Path) -> None:
 
 
 def test_pairs_on_cores(device: Device, tmp_path: Path) -> None:
-    skip_without_dsp(device)
-    path = tmp_path / "pairs.tflite"
-    compare_on(device, path, write_pairs(path))
+    has_dsp = device.board.cpu.dsp and not device.board.cpu.mve
+    compare_on(device, tmp_path, write_pairs, "DSP assembly" if has_dsp else "")
 
 
 @pytest.mark.emulator

@@ -12,7 +12,18 @@ from tvm import te
 from utvm_deploy.graph.attributes import BatchMatmul
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall, ScalarArgument, TensorArgument
+from utvm_deploy.kernels.dot import ROWS, dot_texts
 from utvm_deploy.kernels.extents import label, merge
+from utvm_deploy.kernels.micro.source import shared_text
+from utvm_deploy.kernels.micro.tensor_ir import (
+    ANY_CORE,
+    Buffers,
+    Operand,
+    extern,
+    import_c,
+    prim_func,
+    script,
+)
 from utvm_deploy.kernels.operands import input_of, operand_of, output_of, quantization_of
 from utvm_deploy.kernels.quantize import (
     clamped,
@@ -21,6 +32,14 @@ from utvm_deploy.kernels.quantize import (
     requantize_wide,
     short_multiplier,
 )
+from utvm_deploy.kernels.whole import claim
+
+# Products up to this depth cannot exceed 32 bits, whatever the zero points.
+_MOST_DEPTH = 8192
+_SCALARS = (
+    "left_zero_point", "right_zero_point", "multiplier", "shift", "output_zero_point", "low",
+    "high",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -44,6 +63,8 @@ class MatrixProducts:
         return f"matmul_{label(self.batches)}_{'_'.join(sides)}_{shape}_{turned}"
 
     def prim_func(self) -> Any:
+        if self._is_by_rows:
+            return self._by_rows(ANY_CORE)
         m, depth, n = self.rows, self.depth, self.columns
         left_shape = (depth, m) if self.left_turned else (m, depth)
         right_shape = (n, depth) if self.right_turned else (depth, n)
@@ -52,11 +73,7 @@ class MatrixProducts:
         right = te.placeholder(
             (*self._batches(self.right_follows), *right_shape), right_type, "right"
         )
-        names = (
-            "left_zero_point", "right_zero_point", "multiplier", "shift", "output_zero_point",
-            "low", "high",
-        )  # fmt: skip
-        scalars = [te.var(name, "int32") for name in names]
+        scalars = [te.var(name, "int32") for name in _SCALARS]
         left_zero_point, right_zero_point, multiplier, shift, zero_point, low, high = scalars
         k = te.reduce_axis((0, depth), "k")
 
@@ -80,7 +97,69 @@ class MatrixProducts:
         )
         return te.create_prim_func([left, right, *scalars, output])
 
+    @property
+    def _is_by_rows(self) -> bool:
+        """Whether bytes are multiplied by ``utvm_matmul``, with sums that 32 bits hold."""
+        return self._types == ("int8", "int8") and self.depth <= _MOST_DEPTH
+
+    def _by_rows(self, core: str) -> Any:
+        m, depth, n = self.rows, self.depth, self.columns
+        batches = len(self.batches)
+        left = Operand("left", (*self._batches(self.left_follows), m * depth), "int8")
+        right = Operand("right", (*self._batches(self.right_follows), n * depth), "int8")
+        output = Operand("output", (*self.batches, m * n), "int8")
+        sums = Operand("sums", (2 * n,), "int32")
+        turned = {
+            "left": Operand("left_rows", (m * depth if self.left_turned else 0,), "int8"),
+            "right": Operand("right_rows", (0 if self.right_turned else n * depth,), "int8"),
+        }
+        scratch = [sums, *(one for one in turned.values() if one.shape[0])]
+
+        def body(buffers: Buffers) -> None:
+            for one in scratch:
+                claim(one, buffers)
+            with script.grid(*self.batches, 1) as loops, script.sblock("matmul"):
+                at = list(script.axis.remap("S" * (batches + 1), list(loops)))[:batches]
+                places = {
+                    "left": [*self._at(self.left_follows, at), 0],
+                    "right": [*self._at(self.right_follows, at), 0],
+                    "output": [*at, 0],
+                }
+                script.reads(*(one.region(buffers) for one in (left, right)))
+                script.writes(
+                    buffers["output"][tuple([*at, slice(0, m * n)])],
+                    *(one.region(buffers) for one in scratch),
+                )
+                starts = {
+                    name: script.address_of(buffers[name][tuple(place)])
+                    for name, place in places.items()
+                }
+                for side, rows in (("left", m), ("right", n)):
+                    if turned[side].shape[0]:
+                        given, made = starts[side], turned[side].start(buffers)
+                        sizes = (depth, rows, rows, depth)
+                        script.evaluate(extern("utvm_transpose", given, made, *sizes))
+                        starts[side] = made
+                call = extern(
+                    "utvm_matmul",
+                    *(starts["left"], starts["right"], *(buffers[name] for name in _SCALARS)),
+                    *(starts["output"], sums.start(buffers), m, depth, n),
+                )
+                script.evaluate(call)
+
+        return prim_func([left, right, *_SCALARS, output], scratch, body, helpers=self._texts(core))
+
+    def _texts(self, core: str) -> list[str]:
+        names = ["utvm_word", "utvm_mean"]
+        if self.left_turned or not self.right_turned:
+            names.append("utvm_transpose")
+        texts = [shared_text(name) for name in names]
+        return [*texts, *dot_texts(core), shared_text("utvm_matmul")]
+
     def schedule(self, sch: Any, core: str) -> str:
+        if self._is_by_rows:
+            import_c(sch, *self._texts(core))
+            return f"C, {ROWS} products of a row at a time"
         *_, j = sch.get_loops(sch.get_sblock("requantize"))
         block = sch.get_sblock("matmul")
         sch.compute_at(block, j)

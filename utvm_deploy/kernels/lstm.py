@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
 import numpy as np
-from tvm import tirx
 
 from utvm_deploy.graph.attributes import Lstm
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall, TensorArgument
+from utvm_deploy.kernels.dot import ROWS, dot_texts
 from utvm_deploy.kernels.extents import label
-from utvm_deploy.kernels.micro.tensor_ir import (
-    Buffers,
-    Operand,
-    block,
-    extern,
-    import_c,
-    prim_func,
-    script,
-)
+from utvm_deploy.kernels.micro.source import shared_text
+from utvm_deploy.kernels.micro.tensor_ir import ANY_CORE, Operand, import_c
 from utvm_deploy.kernels.operands import constant_of, input_of, operand_of, quantization_of
 from utvm_deploy.kernels.quantize import fold_input_offset, quantize_multiplier
+from utvm_deploy.kernels.whole import whole_call
 
 _GATES = 4
 _NUMBERS = 4 * _GATES + 6
@@ -48,34 +41,26 @@ class LstmSequences:
         return f"lstm_{label((self.batch, self.steps, self.inputs))}_{self.cells}_by_{order}"
 
     def prim_func(self) -> Any:
-        parameters = self._parameters
-        outputs, gates = parameters[-3:], Operand("gates", (_GATES * self.cells,), "int16")
         strides = (self.batch, 1) if self.is_time_major else (1, self.steps)
-
-        def clear(buffers: Buffers) -> None:
-            """Use all of the gates' memory, of which TVM would keep no more than it sees used."""
-
-            def store(gate: Any) -> None:
-                script.buffer_store(buffers["gates"], tirx.const(0, "int16"), [gate])
-
-            block("clear", [("gate", gates.shape[0], "S")], store)
-
-        def body(buffers: Buffers) -> None:
-            clear(buffers)
-            with script.grid(1, 1) as (i, j), script.sblock("lstm"):
-                script.axis.remap("SS", [i, j])
-                script.reads(*(one.region(buffers) for one in parameters[:-3]))
-                script.writes(*(one.region(buffers) for one in (*outputs, gates)))
-                starts = [one.start(buffers) for one in (*parameters, gates)]
-                sizes = (self.batch, self.steps, self.inputs, self.cells)
-                script.evaluate(extern("utvm_lstm", *starts, *sizes, *strides))
-
-        return prim_func(parameters, [gates], body)
+        sizes = (self.batch, self.steps, self.inputs, self.cells)
+        gates = Operand("gates", (_GATES * self.cells,), "int16")
+        sums = Operand("sums", (2 * self.cells,), "int32")
+        return whole_call(
+            "utvm_lstm",
+            self._parameters,
+            *(*sizes, *strides),
+            helpers=self._texts(ANY_CORE),
+            outputs=3,
+            scratch=[gates, sums],
+        )
 
     def schedule(self, sch: Any, core: str) -> str:
-        text = resources.files(__package__).joinpath("c/utvm_lstm.h").read_text(encoding="ascii")
-        import_c(sch, text)
-        return "generic C, one gate at a time"
+        import_c(sch, *self._texts(core))
+        return f"C, {ROWS} cells' products at a time"
+
+    @staticmethod
+    def _texts(core: str) -> list[str]:
+        return [*dot_texts(core), shared_text("utvm_lstm")]
 
     @property
     def _parameters(self) -> list[Operand]:

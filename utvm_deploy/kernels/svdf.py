@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tvm import te, tirx
 
 from utvm_deploy.graph.attributes import Svdf
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall, ScalarArgument, TensorArgument
+from utvm_deploy.kernels.dot import ROWS, dot_texts
+from utvm_deploy.kernels.micro.source import shared_text
+from utvm_deploy.kernels.micro.tensor_ir import ANY_CORE, Operand, import_c
 from utvm_deploy.kernels.operands import (
     bias_of_position,
     constant_of,
@@ -18,15 +20,13 @@ from utvm_deploy.kernels.operands import (
     operand_of,
     quantization_of,
 )
-from utvm_deploy.kernels.quantize import (
-    add_wrapping,
-    clamped,
-    quantize_multiplier,
-    requantize,
-)
+from utvm_deploy.kernels.quantize import fold_input_offset, quantize_multiplier
+from utvm_deploy.kernels.whole import whole_call
 
-_FEATURE = ("input_zero_point", "feature_multiplier", "feature_shift")
-_OUTPUT = ("output_multiplier", "output_shift", "output_zero_point")
+_SCALARS = (
+    "feature_multiplier", "feature_shift",
+    "output_multiplier", "output_shift", "output_zero_point",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -44,68 +44,34 @@ class SvdfStep:
         return f"svdf_{self.batch}x{self.inputs}_f{self.filters}_m{self.memory}_r{self.rank}"
 
     def prim_func(self) -> Any:
-        units = self.filters // self.rank
-        source = te.placeholder((self.batch, self.inputs), "int8", "input")
-        features = te.placeholder((self.filters, self.inputs), "int8", "features")
-        times = te.placeholder((self.filters, self.memory), "int16", "times")
-        bias = te.placeholder((units,), "int32", "bias")
-        shape = (self.batch, self.filters, self.memory)
-        before = te.placeholder(shape, "int16", "state")
-        scalars = {name: te.var(name, "int32") for name in (*_FEATURE, *_OUTPUT)}
-        zero_point, feature_multiplier, feature_shift = (scalars[name] for name in _FEATURE)
-        output_multiplier, output_shift, output_zero_point = (scalars[name] for name in _OUTPUT)
-        k = te.reduce_axis((0, self.inputs), "k")
-        products = te.compute(
-            shape[:2],
-            lambda b, f: te.sum(
-                (source[b, k].astype("int32") - zero_point) * features[f, k].astype("int32"), k
-            ),
-            name="products",
+        units, filters = self.filters // self.rank, self.filters
+        states = (self.batch * filters * self.memory,)
+        return whole_call(
+            "utvm_svdf",
+            [
+                Operand("input", (self.batch * self.inputs,), "int8"),
+                Operand("features", (filters * self.inputs,), "int8"),
+                Operand("offsets", (filters,), "int32"),
+                Operand("times", (filters * self.memory,), "int16"),
+                Operand("bias", (units,), "int32"),
+                Operand("state", states, "int16"),
+                *_SCALARS,
+                Operand("output", (self.batch * units,), "int8"),
+                Operand("state_after", states, "int16"),
+            ],
+            *(self.batch, self.inputs, filters, self.memory, self.rank),
+            helpers=self._texts(ANY_CORE),
+            outputs=2,
+            scratch=[Operand("sums", (filters,), "int32")],
         )
-        last = self.memory - 1
-
-        def next_state(b: Any, f: Any, m: Any) -> Any:
-            newest = clamped(
-                requantize(products[b, f], feature_multiplier, feature_shift),
-                -32768,
-                32767,
-                "int16",
-            )
-            if last == 0:
-                return newest
-            return tirx.if_then_else(m < last, before[b, f, m + 1], newest)
-
-        after = te.compute(shape, next_state, name="state_after")
-        r = te.reduce_axis((0, self.rank), "r")
-        m = te.reduce_axis((0, self.memory), "m")
-        sums = te.compute(
-            (self.batch, units),
-            lambda b, u: te.sum(
-                after[b, u * self.rank + r, m].astype("int32")
-                * times[u * self.rank + r, m].astype("int32"),
-                axis=[r, m],
-            ),
-            name="sums",
-        )
-        output = te.compute(
-            (self.batch, units),
-            lambda b, u: clamped(
-                requantize(add_wrapping(sums[b, u], bias[u]), output_multiplier, output_shift)
-                + output_zero_point,
-                -128,
-                127,
-                "int8",
-            ),
-            name="requantize",
-        )
-        operands = [source, features, times, bias, before]
-        return te.create_prim_func([*operands, *scalars.values(), output, after])
 
     def schedule(self, sch: Any, core: str) -> str:
-        for name in ("products", "sums"):
-            block = sch.get_sblock(name)
-            sch.decompose_reduction(block, sch.get_loops(block)[2])
-        return "generic C, one element at a time"
+        import_c(sch, *self._texts(core))
+        return f"C, {ROWS} filters' products at a time"
+
+    @staticmethod
+    def _texts(core: str) -> list[str]:
+        return [*dot_texts(core), shared_text("utvm_svdf")]
 
 
 def lower_svdf(graph: Graph, operator: Operator) -> KernelCall:
@@ -131,15 +97,16 @@ def lower_svdf(graph: Graph, operator: Operator) -> KernelCall:
     feature_multiplier, feature_shift = quantize_multiplier(float(x * by_features / kept))
     output_multiplier, output_shift = quantize_multiplier(float(kept * by_times / made))
     rank = operator.attributes.rank
+    none, zero_point = np.zeros(filters, np.int32), quantization_of(source).zero_point
     return KernelCall(
         SvdfStep(source.shape[0], inputs, filters, times.shape[1], rank),
         (
             operand_of(position, source),
             ConstantArgument("features", features),
+            ConstantArgument("offsets", fold_input_offset(none, features, zero_point)),
             ConstantArgument("times", times),
             ConstantArgument("bias", bias_of_position(graph, operator, filters // rank, 3)),
             TensorArgument(before),
-            ScalarArgument("input_zero_point", quantization_of(source).zero_point),
             ScalarArgument("feature_multiplier", feature_multiplier),
             ScalarArgument("feature_shift", feature_shift),
             ScalarArgument("output_multiplier", output_multiplier),

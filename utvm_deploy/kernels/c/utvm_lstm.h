@@ -12,6 +12,11 @@ static inline int32_t utvm_product16(int32_t left, int32_t right) {
     return utvm_int16((left * right + (1 << 14)) >> 15);
 }
 
+// value / 2^bits, half away from zero, for values far below 2^31 and 1 <= bits.
+static inline int32_t utvm_rounded16(int32_t value, int32_t bits) {
+    return (value + (value >> 31) + (1 << (bits - 1))) >> bits;
+}
+
 // exp(value) for value <= 0: a polynomial around -1/8 for what is left of
 // quarters, times a factor for every bit of how many quarters there are.
 static inline int32_t utvm_exp16(int32_t value, int32_t integer_bits) {
@@ -31,12 +36,11 @@ static inline int32_t utvm_exp16(int32_t value, int32_t integer_bits) {
     int32_t x2 = utvm_product16(x, x);
     int32_t x3 = utvm_product16(x2, x);
     int32_t x4 = utvm_product16(x2, x2);
-    int32_t higher = utvm_product16(utvm_rounded_shift(x4, 2) + x3, third) + x2;
-    int32_t result = utvm_int16(center + utvm_product16(center, x + utvm_rounded_shift(higher, 1)));
+    int32_t higher = utvm_product16(utvm_rounded16(x4, 2) + x3, third) + x2;
+    int32_t result = utvm_int16(center + utvm_product16(center, x + utvm_rounded16(higher, 1)));
     for (int32_t i = 0; i < 7 && i < integer_bits + 2; i++) {
-        if (((rest - value) >> (fraction_bits - 2 + i)) & 1) {
-            result = utvm_product16(result, factors[i]);
-        }
+        int32_t lower = utvm_product16(result, factors[i]);
+        result = ((rest - value) >> (fraction_bits - 2 + i)) & 1 ? lower : result;
     }
     return result;
 }
@@ -72,14 +76,6 @@ static inline int32_t utvm_tanh16(int32_t value, int32_t integer_bits) {
     return value < 0 ? -share : share;
 }
 
-static inline int32_t utvm_dot(const int8_t *left, const int8_t *right, int32_t count) {
-    int32_t total = 0;
-    for (int32_t i = 0; i < count; i++) {
-        total += left[i] * right[i];
-    }
-    return total;
-}
-
 // value / 2^bits, half away from zero; also for 0 bits.
 static inline int32_t utvm_divided(int32_t value, int32_t bits) {
     return bits > 0 ? utvm_rounded_shift(value, bits) : value;
@@ -92,23 +88,24 @@ static inline int32_t utvm_divided(int32_t value, int32_t bits) {
 static inline void utvm_lstm_step(const int8_t *input, const int8_t *input_weights,
                                   const int8_t *hidden_weights, const int32_t *bias,
                                   const int32_t *numbers, int32_t inputs, int32_t cells,
-                                  int8_t *hidden, int16_t *cell, int16_t *gates) {
+                                  int8_t *hidden, int16_t *cell, int16_t *gates, int32_t *sums) {
     for (int32_t gate = 0; gate < 4; gate++) {
         const int32_t *scaling = numbers + 4 * gate;
+        const int32_t first = gate * cells;
+        utvm_dot_rows(input, input_weights + first * inputs, inputs, cells, sums);
+        utvm_dot_rows(hidden, hidden_weights + first * cells, cells, cells, sums + cells);
         for (int32_t c = 0; c < cells; c++) {
-            int32_t row = gate * cells + c;
-            int32_t total = utvm_dot(input, input_weights + row * inputs, inputs);
-            total = utvm_add(total, bias[row]);
+            int32_t row = first + c;
+            int32_t total = utvm_add(sums[c], bias[row]);
             int32_t value = utvm_int16(utvm_requantize(total, scaling[0], scaling[1]));
-            total = utvm_dot(hidden, hidden_weights + row * cells, cells);
-            total = utvm_add(total, bias[4 * cells + row]);
+            total = utvm_add(sums[cells + c], bias[4 * cells + row]);
             value = utvm_int16(utvm_requantize(total, scaling[2], scaling[3]) + value);
             gates[row] = (int16_t)(gate == 2 ? utvm_tanh16(value, 3) : utvm_logistic16(value));
         }
     }
     const int32_t *last = numbers + 16;
     for (int32_t c = 0; c < cells; c++) {
-        int32_t kept = utvm_rounded_shift(gates[cells + c] * cell[c], 15);
+        int32_t kept = utvm_rounded16(gates[cells + c] * cell[c], 15);
         int32_t added = utvm_divided(gates[c] * gates[2 * cells + c], last[3]);
         int32_t value = utvm_int16((int16_t)kept + (int16_t)added);
         if (last[5] > 0) {
@@ -127,8 +124,8 @@ static inline void utvm_lstm(const int8_t *input, const int8_t *input_weights,
                              const int8_t *hidden_weights, const int32_t *bias,
                              const int32_t *numbers, const int8_t *hidden_before,
                              const int16_t *cell_before, int8_t *output, int8_t *hidden,
-                             int16_t *cell, int16_t *gates, int32_t batch, int32_t steps,
-                             int32_t inputs, int32_t cells, int32_t step_stride,
+                             int16_t *cell, int16_t *gates, int32_t *sums, int32_t batch,
+                             int32_t steps, int32_t inputs, int32_t cells, int32_t step_stride,
                              int32_t batch_stride) {
     for (int32_t i = 0; i < batch * cells; i++) {
         hidden[i] = hidden_before[i];
@@ -138,7 +135,7 @@ static inline void utvm_lstm(const int8_t *input, const int8_t *input_weights,
         for (int32_t t = 0; t < steps; t++) {
             int32_t at = t * step_stride + b * batch_stride;
             utvm_lstm_step(input + at * inputs, input_weights, hidden_weights, bias, numbers,
-                           inputs, cells, hidden + b * cells, cell + b * cells, gates);
+                           inputs, cells, hidden + b * cells, cell + b * cells, gates, sums);
             for (int32_t c = 0; c < cells; c++) {
                 output[at * cells + c] = hidden[b * cells + c];
             }

@@ -38,8 +38,8 @@ static inline void utvm_OPERATION_pairs(const int8_t *left, const int8_t *right,
             utvm_bytes_fill(row, repeated[0], span);
         } else {
             utvm_bytes_copy(row, repeated, period);
-            for (int32_t i = period; i < span; i++) {
-                row[i] = row[i - period];
+            for (int32_t made = period; made < span; made *= 2) {
+                utvm_bytes_copy(row + made, row, span - made < made ? span - made : made);
             }
         }
         repeated = row;

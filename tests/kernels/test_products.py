@@ -1,0 +1,124 @@
+"""TRANSPOSE_CONV as a convolution of blocks, and BATCH_MATMUL by rows: odd shapes on cores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kernel_harness import check
+from odd_shapes import compare_on
+from test_bounds import compare_behind_fence
+from test_convolutions import spread_scale, weights_and_bias
+from tflite_writer import ModelWriter
+
+from utvm_deploy import connect
+from utvm_deploy.board import load_board
+from utvm_deploy.device import INSTRUCTIONS, Device
+from utvm_deploy.emulator.fence import Fence
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.kernels.dsp.transpose_conv import DspTransposeConv
+from utvm_deploy.kernels.lowering import lower
+
+# batch, height, width, inputs, outputs, window, strides, padding (0: SAME)
+TRANSPOSED = [
+    (1, 4, 3, 2, 3, (3, 3), (2, 2), 0),
+    (2, 5, 4, 7, 5, (3, 3), (2, 2), 1),
+    (1, 5, 4, 8, 5, (4, 4), (2, 2), 0),
+    (2, 3, 6, 5, 2, (2, 2), (2, 2), 0),
+    (1, 3, 6, 5, 9, (1, 1), (2, 2), 0),
+    (1, 3, 6, 4, 9, (1, 1), (1, 1), 0),
+    (1, 4, 5, 3, 4, (5, 3), (3, 2), 0),
+    (1, 4, 5, 16, 1, (3, 3), (1, 1), 0),
+    (1, 4, 5, 16, 7, (2, 5), (3, 1), 0),
+    (1, 6, 5, 16, 7, (2, 2), (3, 4), 1),
+    (1, 2, 9, 70, 33, (4, 4), (2, 2), 0),
+]
+# batches of either side, rows, depth, columns, whether either side is turned
+MATRICES = [
+    ((2,), (2,), 3, 4, 5, False, False),
+    ((2,), (2,), 3, 7, 5, False, True),
+    ((), (), 1, 33, 9, True, False),
+    ((3, 1), (1, 2), 4, 18, 6, True, True),
+    ((2,), (), 5, 3, 1, False, False),
+    ((), (4,), 5, 1, 3, False, True),
+    ((1,), (1,), 17, 40, 13, False, True),
+]
+
+
+def write_transposed(path: Path) -> ModelWriter:
+    rng = np.random.default_rng(60)
+    m = ModelWriter()
+    for batch, height, width, inputs, outputs, window, strides, padding in TRANSPOSED:
+        sizes = zip((height, width), strides, window, strict=True)
+        image = [(n - 1) * s + k if padding else n * s for n, s, k in sizes]
+        shape = (batch, *image, outputs)
+        weights, bias = weights_and_bias(rng, (outputs, *window, inputs), outputs)
+        taps = inputs * max(window[0] * window[1] // (strides[0] * strides[1]), 1)
+        x = m.input((batch, height, width, inputs), 0.05, int(rng.integers(-128, 128)))
+        made = m.tensor(shape, "int8", spread_scale(taps, 0.05, 0.01), int(rng.integers(-128, 128)))
+        operands = [
+            m.constant(np.array(shape, np.int32)),
+            m.constant(weights, rng.uniform(0.003, 0.02, outputs).tolist()),
+            x,
+            m.constant(bias, [5e-4] * outputs),
+        ]
+        fields = {
+            "Padding": padding,
+            "StrideH": strides[0],
+            "StrideW": strides[1],
+            "FusedActivationFunction": int(rng.integers(0, 2)),
+        }
+        m.operator("TRANSPOSE_CONV", operands, [made], ("TransposeConvOptions", fields))
+        m.output(made)
+    m.save(path)
+    return m
+
+
+def write_matrices(path: Path) -> ModelWriter:
+    m = ModelWriter()
+    for left, right, rows, depth, columns, left_turned, right_turned in MATRICES:
+        a = m.input((*left, *((depth, rows) if left_turned else (rows, depth))), 0.05, -128)
+        b = m.input((*right, *((columns, depth) if right_turned else (depth, columns))), 0.03, 127)
+        shape = (*np.broadcast_shapes(left, right), rows, columns)
+        options = ("BatchMatMulOptions", {"AdjX": left_turned, "AdjY": right_turned})
+        scale = 0.01 * depth**0.5
+        m.output(m.node("BATCH_MATMUL", [a, b], shape, options, scale=scale, zero_point=1))
+    m.save(path)
+    return m
+
+
+WRITERS = (write_transposed, write_matrices)
+
+
+@pytest.mark.parametrize("write", WRITERS)
+@pytest.mark.parametrize("scheduled", [True, False])
+def test_products_in_plain_c(write, scheduled: bool, tmp_path: Path) -> None:
+    model = write(tmp_path / "model.tflite")
+    assert check(model, tmp_path, core="cortex-m7", scheduled=scheduled) == len(model.operators)
+
+
+def test_every_transposed_convolution_has_blocks(tmp_path: Path) -> None:
+    write_transposed(tmp_path / "model.tflite")
+    graph = load_model(tmp_path / "model.tflite")
+    for operator in graph.operators:
+        assert isinstance(lower(graph, operator, "cortex-m4").kernel, DspTransposeConv)
+
+
+def test_transposed_convolutions_on_cores(device: Device, tmp_path: Path) -> None:
+    has_dsp = device.board.cpu.dsp and not device.board.cpu.mve
+    compare_on(device, tmp_path, write_transposed, "DSP assembly" if has_dsp else "")
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("write", WRITERS)
+def test_products_behind_a_fence(write, tmp_path: Path) -> None:
+    path = tmp_path / "model.tflite"
+    model = write(path)
+    graph = load_model(path)
+    jobs = [(operator, None) for operator in graph.operators]
+    with (
+        Fence(load_board("mps2_an500")) as fence,
+        connect(fence.board, timing=INSTRUCTIONS) as device,
+    ):
+        compare_behind_fence((fence, device), path, model, jobs, graph)
