@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from utvm_deploy import process
@@ -63,7 +63,24 @@ def build_image(compiled: CompiledModel | None, board: Board) -> Image:
     """The image of the model (or of the runtime alone) for the board, built or from the cache."""
     if compiled is not None:
         check_fits(compiled, board)
-    files = project_files(compiled, board)
+    return _cached(project_files(compiled, board), board, compiled)
+
+
+def build_image_with(objects: Sequence[Path], entry_points: Sequence[str], board: Board) -> Image:
+    """The runtime's image with compiled modules in it, for boards that run no code from RAM.
+
+    What they define for others must have different names; ``entry_points`` are kept.
+    """
+    files = project_files(None, board)
+    lines = [
+        *(f'target_link_libraries(image PRIVATE "{path}")' for path in objects),
+        *(f'target_link_options(image PRIVATE "-Wl,-u,{name}")' for name in entry_points),
+    ]
+    files["CMakeLists.txt"] += "\n".join([*lines, ""])
+    return _cached(files, board, None)
+
+
+def _cached(files: Mapping[str, str], board: Board, compiled: CompiledModel | None) -> Image:
     made_by = _zephyr_identity(board) if is_zephyr(board) else compiler_version(board)
     key = tree_digest({**files, "compiler": made_by})
     images = cache_dir() / "images"

@@ -26,7 +26,8 @@ from utvm_deploy.device.session import Session
 from utvm_deploy.errors import BuildError, DeviceError, StoppedTask, TaskTimeout, UtvmError
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import ConstantArgument, ScalarArgument, TensorArgument
-from utvm_deploy.project.link_module import merge_modules
+from utvm_deploy.project.build import build_image_with
+from utvm_deploy.project.link_module import ModuleObject, merge_modules
 from utvm_deploy.records import Measurement
 from utvm_deploy.tune.inputs import (
     Job,
@@ -72,7 +73,8 @@ class Spent:
 class _Loaded:
     """A group on the device."""
 
-    module: Module
+    module: Module | None  # None where the code lies in flash
+    code: Mapping[str, int]  # entry -> address
     words: Tensor
     slots: Tensor
     offsets: list[list[int]]  # of each job's words, for each of its inputs
@@ -82,7 +84,8 @@ class _Loaded:
     own: list[Tensor] = field(default_factory=list)
 
     def free(self) -> None:
-        self.module.unload()
+        if self.module is not None:
+            self.module.unload()
         for tensor in self.own:
             tensor.free()
 
@@ -106,6 +109,11 @@ class Measurer:
         """Of the ticks, as records have it."""
         unit = self._device.hello.tick_unit
         return f"modelled {unit}" if self._device.is_modelled else unit
+
+    @property
+    def flashes(self) -> bool:
+        """Whether code is written into flash, a group at a time, as RAM executes none."""
+        return not self._device.board.main_ram.executable
 
     @property
     def board_name(self) -> str:
@@ -154,7 +162,7 @@ class Measurer:
         group: list[int] = []
         for index in waiting[:GROUP]:
             job = jobs[index]
-            room -= job.built.module.size_bytes + 256
+            room -= 0 if self.flashes else job.built.module.size_bytes + 256
             for key, size in contents_of(job):
                 if key not in taken:
                     taken.add(key)
@@ -234,12 +242,11 @@ class Measurer:
         if _FORGET_SYMBOL in device.image.symbols:
             # As if nothing had run before: ticks then depend on the candidate alone.
             device.call(_FORGET_SYMBOL)
-        entry = loaded.module[job.built.entry]
         others = (one.block for one, _ in loaded.constants)
         blocks = tuple(dict.fromkeys((output.block, loaded.words.block, *others)))
         calls = [
             self._session_now.call(
-                entry.address,
+                loaded.code[job.built.entry],
                 job.built.candidate.label,
                 (loaded.words.address + 4 * offset,),
                 repeat=1 if sample or self._repeats_exactly else CLOCK_REPEATS,
@@ -264,6 +271,8 @@ class Measurer:
 
     def _load(self, jobs: Sequence[Job]) -> _Loaded:
         begin = time.perf_counter()
+        if self.flashes:
+            self._flash(jobs)
         self._check_session()
         self._wanted = {key for job in jobs for key, _ in contents_of(job)}
         try:
@@ -318,20 +327,33 @@ class Measurer:
             own.append(table)
             slots = self._allocated(lambda: self._device.empty(len(jobs), np.uint32))
             own.append(slots)
-            module = self._module(jobs)
-            block = module.block
-            checksum = self._device.checksum(block.address, block.size)
-            kept = [*constants.values(), (module, checksum)]
+            kept = list(constants.values())
+            entries = [job.built.entry for job in jobs]
+            module = None
+            if self.flashes:
+                code = {entry: self._device.symbol(entry) for entry in entries}
+            else:
+                module = self._module(jobs)
+                code = {entry: module[entry].address for entry in entries}
+                block = module.block
+                kept.append((module, self._device.checksum(block.address, block.size)))
             found = [outputs[job.work.kernel.key] for job in jobs]
-            return _Loaded(module, table, slots, offsets, found, kept, own)
+            return _Loaded(module, code, table, slots, offsets, found, kept, own)
         except BaseException:
             if not self._session_now.ended:
                 for tensor in own:
                     tensor.free()
             raise
 
+    def _flash(self, jobs: Sequence[Job]) -> None:
+        """An image with all of the group's code; whatever was on the device is gone."""
+        entries = list(dict.fromkeys(job.built.entry for job in jobs))
+        board = self._device.image.board
+        objects = [module.path for module in _modules(jobs)]
+        self._device.start(build_image_with(objects, entries, board))
+
     def _module(self, jobs: Sequence[Job]) -> Module:
-        unique = list({job.built.module.path: job.built.module for job in jobs}.values())
+        unique = _modules(jobs)
         with tempfile.TemporaryDirectory(prefix="utvm-tune-") as folder:
             merged = merge_modules(unique, "candidates", Path(folder))
             return self._allocated(lambda: load_module(self._session_now, merged))
@@ -382,6 +404,10 @@ class Measurer:
             for tensor in self._tables.values():
                 tensor.free()
         self._tables.clear()
+
+
+def _modules(jobs: Sequence[Job]) -> list[ModuleObject]:
+    return list({job.built.module.path: job.built.module for job in jobs}.values())
 
 
 class _NoRoom(Exception):

@@ -23,6 +23,7 @@ from utvm_deploy.errors import MissingTool, TuneError, UtvmError
 from utvm_deploy.kernels.code_version import code_versions
 from utvm_deploy.project.build import build_image, compiler_version
 from utvm_deploy.project.fit import with_larger_stack
+from utvm_deploy.project.zephyr import is_zephyr
 from utvm_deploy.records import Measurement, Record, Records, RecordsFile, Setting, now
 from utvm_deploy.tune.build import Builder, Built, flags_for
 from utvm_deploy.tune.evolution import Evolution
@@ -89,12 +90,15 @@ _Results = list[tuple[KernelState, Record]]
 
 
 def check_tunable(board: Board) -> None:
-    """TuneError where candidates cannot be loaded."""
-    if not board.main_ram.executable:
+    """TuneError where candidates can neither be loaded nor flashed."""
+    if board.main_ram.executable:
+        return
+    if board.is_host or is_zephyr(board):
         raise TuneError(
             f"{board.name} runs no code from its RAM (region {board.main_ram.name} is not "
-            f"executable in the board's file), so candidates cannot be loaded there; tune on a "
-            f"board with the same core that can, and compile for this one with its records"
+            f"executable in the board's file), and only bare-metal images are flashed with "
+            f"candidates in them; tune on a board with the same core, and compile for this one "
+            f"with its records"
         )
 
 
@@ -255,7 +259,9 @@ class _Loop:
     def _next_batch(self) -> list[tuple[KernelState, Candidate]]:
         if not self._may_go_on():
             return []
-        is_slow = self._measurer.spent.load_s > SLOW_SHARE * (time.monotonic() - self._begin)
+        is_slow = self._measurer.flashes or self._measurer.spent.load_s > SLOW_SHARE * (
+            time.monotonic() - self._begin
+        )
         size, in_a_row = (SLOW_BATCH, SLOW_IN_A_ROW) if is_slow else (BATCH, 1)
         batch = self._search.next_batch(min(size, self._wanted - self._started), in_a_row)
         self._started += len(batch)

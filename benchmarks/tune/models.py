@@ -1,0 +1,139 @@
+"""What tuning does for whole models: its time, its curve, and the models before and after.
+
+    python benchmarks/tune/models.py MODEL.tflite... --board BOARD [--minutes 5] [--cmsis-nn DIR]
+
+Each model is tuned from an empty records file (with the shipped records as hints, as everybody has
+them), and runs whole with the shipped records, with its own, and by CMSIS-NN if that is given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import utvm_deploy
+from utvm_deploy.bench.compare import run_engine
+from utvm_deploy.bench.samples import random_samples
+from utvm_deploy.board import Board, load_board
+from utvm_deploy.compiler.options import AUTO, CMSIS_NN
+from utvm_deploy.device import Device, connect
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.passes import simplify
+from utvm_deploy.project import find_cmsis_nn
+from utvm_deploy.records import RecordsFile
+from utvm_deploy.tune.tuner import Tuning, fastest_link, tune
+from utvm_deploy.tune.workload import workload
+
+#: Shares of the tuning's time at which the curve is told.
+STEPS = (0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
+
+
+@dataclass
+class Curve:
+    """Seconds, trials and ticks of all layers, after each batch."""
+
+    points: list[tuple[float, int, int]] = field(default_factory=list)
+    default: int | None = None
+
+    def __call__(self, tuning: Tuning) -> None:
+        best, default = tuning.total(tuned=True), tuning.total(tuned=False)
+        if best is not None and default is not None:
+            self.points.append((tuning.seconds, tuning.trials, best))
+            self.default = default
+        print(f"\r{tuning.trials} trials, {tuning.seconds:.0f} s ", end="", file=sys.stderr)
+
+    def at(self, seconds: float) -> tuple[int, int] | None:
+        """Trials and ticks when so many seconds had passed."""
+        past = [point for point in self.points if point[0] <= seconds]
+        return past[-1][1:] if past else None
+
+
+def whole(device: Device, path: Path, board: Board, **options: object) -> int:
+    """Ticks of the model in one call."""
+    compiled = utvm_deploy.compile(path, board, scratch=AUTO, **options)  # type: ignore[arg-type]
+    samples = random_samples(load_model(path), 1)
+    return run_engine(device, compiled, samples).profile.ticks
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("models", nargs="+", type=Path)
+    parser.add_argument("--board", required=True)
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--trials", type=int)
+    parser.add_argument(
+        "--cmsis-nn", type=Path, help="the folder of yours, built for the board's core"
+    )
+    parser.add_argument("--keep", type=Path, help="folder for each model's records")
+    parser.add_argument("--json", type=Path, help="file for all figures")
+    options = parser.parse_args()
+    board = load_board(options.board)
+    library = find_cmsis_nn(options.cmsis_nn, board) if options.cmsis_nn else None
+    print(f"{board.name}, {os.cpu_count()} cores of this computer, at most {options.minutes} min")
+    print(
+        "| model | kernels | trials | failed | seconds | a second | untuned | tuned | times "
+        "| CMSIS-NN | untuned, times | tuned, times |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|---|---|")
+    rows = []
+    curves = []
+    with tempfile.TemporaryDirectory() as folder:
+        for path in options.models:
+            records = (options.keep or Path(folder)) / f"{path.stem}.jsonl"
+            works = workload([simplify(load_model(path))], board.cpu.core)
+            trials = options.trials or sum(work.trials for work in works)
+            curve = Curve()
+            with connect(board, link=fastest_link(board)) as device, RecordsFile(records) as file:
+                found = tune(
+                    works, device, file, trials=trials, minutes=options.minutes, watch=curve
+                )
+                print(file=sys.stderr)
+            with connect(board) as device:
+                untuned = whole(device, path, board)
+                tuned = whole(device, path, board, records=records)
+                theirs = None
+                if library is not None:
+                    theirs = whole(device, path, board, kernels=CMSIS_NN, cmsis_nn=library)
+            against = (
+                f"{theirs:,} | {theirs / untuned:.2f} | {theirs / tuned:.2f}" if theirs else " | | "
+            )
+            print(
+                f"| {path.stem} | {len(works)} | {found.trials} | {found.errors} "
+                f"| {found.seconds:.0f} | {found.per_second:.1f} | {untuned:,} | {tuned:,} "
+                f"| {untuned / tuned:.3f} | {against} |",
+                flush=True,
+            )
+            told = [(share * found.seconds, curve.at(share * found.seconds)) for share in STEPS]
+            texts = [
+                f"{seconds:.0f} s: {one[0]} trials, {curve.default / one[1]:.3f} times"
+                for seconds, one in told
+                if one is not None and curve.default is not None
+            ]
+            curves.append(f"{path.stem}: {'; '.join(texts)}")
+            rows.append(
+                {
+                    "model": path.stem,
+                    "trials": found.trials,
+                    "seconds": found.seconds,
+                    "candidates_per_second": found.per_second,
+                    "untuned": untuned,
+                    "tuned": tuned,
+                    "cmsis_nn": theirs,
+                    "default_layers": curve.default,
+                    "curve": curve.points,
+                }
+            )
+    print("\nAll layers against their families' own choices, as tuning goes on:")
+    print("\n".join(curves))
+    if options.json is not None:
+        options.json.write_text(json.dumps({"board": board.name, "models": rows}, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
