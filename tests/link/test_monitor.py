@@ -197,6 +197,10 @@ def test_the_wire_is_traced(link: MonitorLink, caplog: pytest.LogCaptureFixture)
     assert all(line.strip().startswith("+") and " ms " in line for line in lines)
 
 
+#: Of a HELLO: payloads of 256 bytes, a timer of 1 kHz.
+FACTS = bytes(4) + (256).to_bytes(2, "little") * 2 + (1000).to_bytes(4, "little") + bytes(12)
+
+
 class Answering:
     """A stream whose other end is a function from request to reply frames."""
 
@@ -236,6 +240,7 @@ class Answering:
         (Frame(0, 0, 7, OUTCOME.pack(0, 0, 0)), "hello makes no sense"),
         (Frame(0, 0, 7, OUTCOME.pack(0, 0, 0) + bytes(24)), "room for fewer than 128 bytes"),
         (Frame(0, 0, 7, OUTCOME.pack(0, 0, 0) + b"\xff" * 24), "hello makes no sense"),
+        (Frame(0, 0, 7, OUTCOME.pack(0, 0, 0) + FACTS[:8] + bytes(16)), "timer stands still"),
     ],
 )
 def test_devices_that_do_not_fit(reply: Frame, words: str) -> None:
@@ -254,8 +259,7 @@ def test_what_is_no_reply_is_passed_over(reply: Frame) -> None:
 
 
 def test_a_device_that_does_not_restart() -> None:
-    facts = bytes(4) + (256).to_bytes(2, "little") * 2 + bytes(16)
-    stream = Answering(Frame(0, 0, 7, bytes(8) + facts))
+    stream = Answering(Frame(0, 0, 7, bytes(8) + FACTS))
     with pytest.raises(LinkTimeout, match="promised to restart"):
         MonitorLink(stream, Timeouts(boot_s=0.05, resend_s=0.01)).reset()
 
@@ -267,7 +271,6 @@ def test_a_monitor_link_is_a_link(link: MonitorLink) -> None:
 
 def test_a_hello_before_the_boot_is_said_again_at_once() -> None:
     """What was sent to a board that was still restarting is lost; its boot frame says so."""
-    facts = bytes(4) + (256).to_bytes(2, "little") * 2 + bytes(16)
 
     class Booting(Answering):
         booted = False
@@ -279,7 +282,7 @@ def test_a_hello_before_the_boot_is_said_again_at_once() -> None:
                 self.booted = True
                 self._out += encode_frame(Frame(REPLY_BIT, 0, 7, bytes(8)))
 
-    link = MonitorLink(Booting(Frame(0, 0, 7, bytes(8) + facts)), Timeouts(resend_s=2.0))
+    link = MonitorLink(Booting(Frame(0, 0, 7, bytes(8) + FACTS)), Timeouts(resend_s=2.0))
     began_s = time.monotonic()
     assert link.hello().nonce == 7
     assert time.monotonic() - began_s < 1.0

@@ -40,7 +40,7 @@ from utvm_deploy.link.messages import (
     REPLY_BIT,
     Status,
 )
-from utvm_deploy.link.replies import read_hello, read_regions, refusal, region_of
+from utvm_deploy.link.replies import check_version, read_hello, read_regions, refusal, region_of
 from utvm_deploy.link.stopped import stopped_task
 
 log = logging.getLogger("utvm_deploy.link")
@@ -307,14 +307,7 @@ class DebugLink:
             if client.read_register("pc") & ~1 != self._point:
                 raise self._astray("to start", stop)
             self._mailbox = self._read_mailbox()
-        version = self._mailbox["version"]
-        if version != PROTOCOL_VERSION:
-            raise DeviceError(
-                f"the image speaks protocol version {version}, this utvm_deploy "
-                f"{PROTOCOL_VERSION}: build the image again and put it on the board",
-                status=Status.VERSION,
-                detail=version,
-            )
+        check_version(self._mailbox["version"])
         self._is_at_point = True
 
     def _stuck(self, what: str) -> LinkTimeout:

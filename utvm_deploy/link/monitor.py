@@ -20,13 +20,12 @@ from utvm_deploy.link.frame import Damage, Frame, FrameDecoder, encode_frame
 from utvm_deploy.link.messages import (
     BY_NAME,
     OUTCOME,
-    PROTOCOL_VERSION,
     REPLY_BIT,
     Message,
     Status,
     opcode_name,
 )
-from utvm_deploy.link.replies import read_hello, read_regions, refusal
+from utvm_deploy.link.replies import check_version, read_hello, read_regions, refusal
 from utvm_deploy.link.stopped import stopped_task
 from utvm_deploy.link.stream import Stream
 from utvm_deploy.link.waits import Timeouts, Waits
@@ -246,13 +245,7 @@ class MonitorLink:
         is_reply = frame.sequence == request.sequence
         if not (is_reply or _is_boot(frame)):
             return False
-        if frame.version != PROTOCOL_VERSION:
-            raise DeviceError(
-                f"the image speaks protocol version {frame.version}, this utvm_deploy "
-                f"{PROTOCOL_VERSION}: build the image again and put it on the board",
-                status=Status.VERSION,
-                detail=frame.version,
-            )
+        check_version(frame.version)
         if request.nonce and frame.nonce != request.nonce:
             self._note_restart(frame.nonce)
             raise DeviceReset(

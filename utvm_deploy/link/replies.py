@@ -7,7 +7,26 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from utvm_deploy.errors import DeviceError
 from utvm_deploy.link.base import Hello, Region
-from utvm_deploy.link.messages import BY_NAME, MIN_PAYLOAD_BYTES, REGION, Right, Status, TickUnit
+from utvm_deploy.link.messages import (
+    BY_NAME,
+    MIN_PAYLOAD_BYTES,
+    PROTOCOL_VERSION,
+    REGION,
+    Right,
+    Status,
+    TickUnit,
+)
+
+
+def check_version(version: int) -> None:
+    """DeviceError if the device speaks another version of the protocol."""
+    if version != PROTOCOL_VERSION:
+        raise DeviceError(
+            f"the image speaks protocol version {version}, this utvm_deploy {PROTOCOL_VERSION}: "
+            "build the image again and put it on the board",
+            status=Status.VERSION,
+            detail=version,
+        )
 
 
 def read_hello(payload: bytes, version: int, nonce: int) -> Hello:
@@ -23,6 +42,8 @@ def read_hello(payload: bytes, version: int, nonce: int) -> Hello:
         raise DeviceError(
             f"the device has room for fewer than {MIN_PAYLOAD_BYTES} bytes: rebuild its image"
         )
+    if facts["ticks_per_second"] == 0:
+        raise DeviceError("the device's timer stands still, it says: rebuild its image")
     runtime = facts["runtime_version"]
     return Hello(
         protocol_version=version,
