@@ -47,7 +47,7 @@ def compile(
     records: str | Path | None = None,
     optimize: str = "time",
 ) -> CompiledModel:
-    """Compile a ``.tflite`` file for a board; ``name`` prefixes every C symbol.
+    """Compile a model file (.tflite, .onnx, .pt2) for a board; ``name`` prefixes every C symbol.
 
     ``dump(stage, text)`` is called with what each stage of the pipeline made. ``kernels`` is
     "best", "generic" (plain C) or "cmsis-nn": the user's CMSIS-NN (``project.find_cmsis_nn``)

@@ -15,7 +15,7 @@ from bundle_cases import BOARD, Case, write
 from utvm_deploy.board import load_board
 from utvm_deploy.bundle import FORMATS, check_bundle
 from utvm_deploy.bundle.manifest import MANIFEST
-from utvm_deploy.errors import BundleError
+from utvm_deploy.errors import BundleError, UtvmError
 
 
 def flip(path: Path, position: int, bit: int = 0) -> None:
@@ -180,7 +180,7 @@ def test_other_peoples_files_are_not_overwritten(case: Case, tmp_path: Path) -> 
     with pytest.raises(BundleError, match="is not a folder"):
         write(case, file)
     (tmp_path / "dir.zip").mkdir()
-    with pytest.raises(BundleError, match="is a folder"):
+    with pytest.raises(UtvmError, match="is a folder"):
         write(case, tmp_path / "dir.zip")
     with pytest.raises(BundleError, match="cannot write beside"):
         write(case, tmp_path / "no" / "such" / "folder")

@@ -7,6 +7,6 @@ what a bundle is to the one who gets it.
 
 from utvm_deploy.bundle.check import check_bundle
 from utvm_deploy.bundle.layout import FORMATS
-from utvm_deploy.bundle.write import write_bundle
+from utvm_deploy.bundle.write import check_destination, write_bundle
 
-__all__ = ["FORMATS", "check_bundle", "write_bundle"]
+__all__ = ["FORMATS", "check_bundle", "check_destination", "write_bundle"]

@@ -17,7 +17,7 @@ from utvm_deploy.bundle.layout import FORMATS
 from utvm_deploy.bundle.manifest import MANIFEST, manifest_text
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.errors import BundleError
-from utvm_deploy.files import write_atomically
+from utvm_deploy.files import check_writable, write_atomically
 from utvm_deploy.graph.model import Array
 
 #: The reference that golden vectors come from unless the caller says otherwise.
@@ -74,9 +74,6 @@ def write_bundle(
 
 
 def _write_zip(destination: Path, root: str, files: Mapping[str, bytes]) -> None:
-    if destination.is_dir():
-        raise BundleError(f"{destination} is a folder; move it away or choose another name")
-
     def write(file: IO[bytes]) -> None:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             for path, data in files.items():
@@ -89,7 +86,7 @@ def _write_zip(destination: Path, root: str, files: Mapping[str, bytes]) -> None
 
 
 def _write_folder(destination: Path, files: Mapping[str, bytes]) -> None:
-    is_replaced = _check_replaceable(destination)
+    is_replaced = _is_replaceable(destination)
     try:
         workplace = Path(tempfile.mkdtemp(prefix=f".{destination.name}.", dir=destination.parent))
     except OSError as exc:
@@ -114,7 +111,19 @@ def _write_folder(destination: Path, files: Mapping[str, bytes]) -> None:
         shutil.rmtree(workplace, ignore_errors=True)
 
 
-def _check_replaceable(destination: Path) -> bool:
+def check_destination(destination: Path) -> None:
+    """Refuse a place that ``write_bundle`` could not write to, before there is a bundle."""
+    if destination.suffix == ".zip":
+        check_writable(destination)
+    elif not destination.absolute().parent.is_dir():
+        raise BundleError(
+            f"cannot write {destination}: there is no folder {destination.parent}; make it first"
+        )
+    else:
+        _is_replaceable(destination)
+
+
+def _is_replaceable(destination: Path) -> bool:
     """Whether there is an older bundle, or an empty folder, to replace; BundleError if more."""
     if not os.path.lexists(destination):
         return False

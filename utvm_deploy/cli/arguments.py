@@ -41,7 +41,9 @@ def add_verb(
 
 def add_model(parser: argparse.ArgumentParser) -> None:
     """MODEL."""
-    parser.add_argument("model", metavar="MODEL", type=Path, help="an int8 .tflite file")
+    parser.add_argument(
+        "model", metavar="MODEL", type=Path, help="an int8 model: .tflite, .onnx or .pt2"
+    )
 
 
 def add_board(parser: argparse.ArgumentParser, *, port: bool = False, needed: bool = True) -> None:

@@ -11,7 +11,7 @@ from utvm_deploy.bench.oracle import REFERENCE, run_reference
 from utvm_deploy.bench.profile import profile
 from utvm_deploy.bench.samples import Samples, load_golden, random_samples
 from utvm_deploy.board import Board
-from utvm_deploy.bundle import FORMATS, check_bundle, write_bundle
+from utvm_deploy.bundle import FORMATS, check_bundle, check_destination, write_bundle
 from utvm_deploy.cli.arguments import (
     Verbs,
     add_board,
@@ -47,7 +47,9 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     parser = add_verb(
         verbs, common, "bundle", "write a model as a library for somebody else's firmware", run
     )
-    parser.add_argument("model", metavar="MODEL", type=Path, nargs="?", help="an int8 .tflite file")
+    parser.add_argument(
+        "model", metavar="MODEL", type=Path, nargs="?", help="an int8 model: .tflite, .onnx or .pt2"
+    )
     parser.add_argument(
         "--check", metavar="DIR", type=Path, help="check a bundle (folder or .zip) instead"
     )
@@ -94,6 +96,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
 
 def _write(args: argparse.Namespace, out: Output) -> int:
     keep_model(args.model, args.output)
+    check_destination(args.output)
     board = board_of(args)
     graph = load_model(args.model)
     samples = (

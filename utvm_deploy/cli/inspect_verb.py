@@ -20,7 +20,9 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         verbs, common, "inspect", "operators, shapes, quantization, MACs and memory", run
     )
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("model", metavar="MODEL", nargs="?", type=Path, help="an int8 .tflite file")
+    what.add_argument(
+        "model", metavar="MODEL", nargs="?", type=Path, help="an int8 model: .tflite, .onnx or .pt2"
+    )
     what.add_argument(
         "--supported",
         action="store_true",

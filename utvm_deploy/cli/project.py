@@ -28,7 +28,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 
     create = add_verb(actions, common, "create", "write a tree that builds with CMake", run_create)
     create.add_argument(
-        "model", metavar="MODEL|X.tar", type=Path, help="an int8 .tflite or what compile wrote"
+        "model", metavar="MODEL|X.tar", type=Path, help="an int8 model, or what compile wrote"
     )
     create.add_argument("directory", metavar="DIR", type=Path, help="the tree to make")
     add_board(create)
