@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from utvm_deploy.candidate import Candidate
-from utvm_deploy.graph.attributes import Convolution, FullyConnected, TransposeConvolution
+from utvm_deploy.graph.attributes import Convolution, FullyConnected
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.conv2d import Conv2D
@@ -18,7 +18,7 @@ from utvm_deploy.kernels.dsp.depthwise import dsp_depthwise_call
 from utvm_deploy.kernels.dsp.pairs import dsp_pairs_call
 from utvm_deploy.kernels.dsp.planes import dsp_planes_call
 from utvm_deploy.kernels.dsp.pool import dsp_pool_call
-from utvm_deploy.kernels.dsp.transpose_conv import blocks_of_weights, dsp_transpose_conv_call
+from utvm_deploy.kernels.dsp.transpose_conv import dsp_transpose_conv_call
 from utvm_deploy.kernels.dsp.windows import simplified
 from utvm_deploy.kernels.fully_connected import Dense
 from utvm_deploy.kernels.micro.scaling import (
@@ -139,6 +139,17 @@ def lower_pairs(
     return dsp_pairs_call(call)
 
 
+def lower_transpose_conv(
+    graph: Graph,
+    operator: Operator,
+    call: KernelCall,
+    core: str,
+    candidate: Candidate | None = None,
+) -> KernelCall | str:
+    """TRANSPOSE_CONV."""
+    return dsp_transpose_conv_call(call)
+
+
 def lower_pool(
     graph: Graph,
     operator: Operator,
@@ -151,23 +162,6 @@ def lower_pool(
     if not isinstance(kernel, Pool2D):
         return "it takes no maximum along one dimension"
     return dsp_pool_call(call, kernel.window, kernel.channels, kernel.is_average)
-
-
-def lower_transpose_conv(
-    graph: Graph,
-    operator: Operator,
-    call: KernelCall,
-    core: str,
-    candidate: Candidate | None = None,
-) -> KernelCall | str:
-    """TRANSPOSE_CONV."""
-    assert isinstance(operator.attributes, TransposeConvolution)
-    weights = blocks_of_weights(constant_of(graph, operator, 1), operator.attributes.strides)
-    scaling = _scaling(graph, operator, weights)
-    if isinstance(scaling, str):
-        return scaling
-    border = quantization_of(input_of(graph, operator, 0)[1]).zero_point
-    return dsp_transpose_conv_call(call, weights, scaling, border, operator.attributes.clamp)
 
 
 def _convolution(
@@ -188,18 +182,14 @@ def _convolution(
 
 
 def _scaling(graph: Graph, operator: Operator, weights: Array) -> Scaling | str:
-    """``weights`` have the output channel first; they may have all of them several times."""
-    _, result = output_of(graph, operator)
-    outputs, times = result.shape[3], weights.shape[0] // result.shape[3]
+    """``weights`` have the output channel first."""
+    outputs = weights.shape[0]
     zero_point = quantization_of(input_of(graph, operator, 0)[1]).zero_point
-    bias = np.tile(bias_of(graph, operator, outputs), times)
-    multiplier, shift = quantize_multipliers(effective_scales(graph, operator, outputs) * times)
     return short_scaling(
-        fold_input_offset(bias, weights, zero_point),
+        fold_input_offset(bias_of(graph, operator, outputs), weights, zero_point),
         weights,
-        multiplier,
-        shift,
-        quantization_of(result).zero_point,
+        *quantize_multipliers(effective_scales(graph, operator, outputs)),
+        quantization_of(output_of(graph, operator)[1]).zero_point,
     )
 
 

@@ -8,6 +8,7 @@ pixels as channels of one pixel; taps that a window does not have are weights of
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from utvm_deploy.kernels.dsp.code import helper
 from utvm_deploy.kernels.dsp.conv2d import DspConv2D, patches_call, patches_kernel
 from utvm_deploy.kernels.dsp.patches import gather_text
 from utvm_deploy.kernels.extents import label
-from utvm_deploy.kernels.micro.scaling import Scaling
+from utvm_deploy.kernels.micro.scaling import short_scaling
 from utvm_deploy.kernels.micro.source import shared_text
 from utvm_deploy.kernels.micro.tensor_ir import (
     ANY_CORE,
@@ -31,6 +32,8 @@ from utvm_deploy.kernels.micro.tensor_ir import (
     prim_func,
     script,
 )
+from utvm_deploy.kernels.quantize import fold_input_offset
+from utvm_deploy.kernels.tables import constants, limits_of, scalars
 from utvm_deploy.kernels.transpose_conv import TransposeConv2D
 from utvm_deploy.kernels.whole import claim
 from utvm_deploy.kernels.window import Window
@@ -162,20 +165,35 @@ def blocks_of_weights(weights: Array, strides: tuple[int, int]) -> Array:
     return np.ascontiguousarray(turned).reshape(-1, *taps, inputs)
 
 
-def dsp_transpose_conv_call(
-    call: KernelCall, weights: Array, scaling: Scaling, border: int, limits: tuple[int, int]
-) -> KernelCall | str:
-    """The call instead of the generic one; ``weights`` are those of ``blocks_of_weights``."""
+def dsp_transpose_conv_call(call: KernelCall) -> KernelCall | str:
+    """The call instead of the generic one."""
     kernel = call.kernel
     assert isinstance(kernel, TransposeConv2D)
     found = as_convolution(kernel)
     if found is None:
         return "the padding is larger than the window"
     window, first = found
+    tables, numbers = constants(call), scalars(call)
+    border = numbers["input_zero_point"]
+    weights = blocks_of_weights(tables["weights"], kernel.strides)
+    times = math.prod(kernel.strides)
+    scaling = short_scaling(
+        fold_input_offset(np.tile(tables["bias"], times), weights, border),
+        weights,
+        np.tile(tables["multiplier"], times),
+        np.tile(tables["shift"], times),
+        numbers["output_zero_point"],
+    )
+    if isinstance(scaling, str):
+        return scaling
     conv = patches_kernel(window, weights.shape[3], weights.shape[0])
     if isinstance(conv, str):
         return conv
     made = DspTransposeConv(conv, kernel.strides, first, kernel.output)
-    *arguments, output = patches_call(call, conv, weights, scaling, border, limits).arguments
-    numbers = ConstantArgument("numbers", made.numbers)
-    return replace(call, kernel=made, arguments=(*arguments, numbers, output))
+    plain = patches_call(call, conv, weights, scaling, border, limits_of(call))
+    *arguments, output = plain.arguments
+    return replace(
+        call,
+        kernel=made,
+        arguments=(*arguments, ConstantArgument("numbers", made.numbers), output),
+    )
