@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
 from utvm_deploy.candidate import Candidate
-from utvm_deploy.graph.attributes import Convolution, FullyConnected
+from utvm_deploy.graph.attributes import TransposeConvolution
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.conv2d import Conv2D
@@ -15,6 +15,7 @@ from utvm_deploy.kernels.depthwise import DepthwiseConv2D
 from utvm_deploy.kernels.dsp.convolution import convolution_call
 from utvm_deploy.kernels.dsp.dense import dsp_dense_call
 from utvm_deploy.kernels.dsp.depthwise import dsp_depthwise_call
+from utvm_deploy.kernels.dsp.depthwise_code import UNROLLED
 from utvm_deploy.kernels.dsp.pairs import dsp_pairs_call
 from utvm_deploy.kernels.dsp.planes import dsp_planes_call
 from utvm_deploy.kernels.dsp.pool import dsp_pool_call
@@ -23,9 +24,7 @@ from utvm_deploy.kernels.dsp.windows import simplified
 from utvm_deploy.kernels.fully_connected import Dense
 from utvm_deploy.kernels.micro.scaling import (
     Scaling,
-    extremes,
     short_scaling,
-    wide_scaling,
 )
 from utvm_deploy.kernels.operands import (
     bias_of,
@@ -37,13 +36,19 @@ from utvm_deploy.kernels.operands import (
 )
 from utvm_deploy.kernels.pool import Pool2D
 from utvm_deploy.kernels.quantize import fold_input_offset, quantize_multipliers
+from utvm_deploy.kernels.tables import (
+    FamilyLowering,
+    border_of,
+    constants,
+    limits_of,
+    wide_scales_of,
+)
 from utvm_deploy.kernels.window import Window
 
 #: Two ways to do depthwise convolutions.
 PLANES, PIXELS = "planes", "pixels"
-
-#: Takes the generic call, which it replaces, the core, and what to choose (None: the default).
-DspLowering = Callable[[Graph, Operator, KernelCall, str, Candidate | None], KernelCall | str]
+#: Outputs in a row that share too little of what is widened.
+_NARROW = 2
 
 
 def lower_conv2d(
@@ -78,13 +83,13 @@ def lower_depthwise(
     scaling = _scaling(graph, operator, by_output)
     if isinstance(scaling, str):
         return scaling
-    assert isinstance(operator.attributes, Convolution)
-    border = quantization_of(input_of(graph, operator, 0)[1]).zero_point
-    limits = operator.attributes.clamp
+    border, limits = border_of(graph, operator), limits_of(call)
     multiplier = call.kernel.depth_multiplier
     method = candidate.choice("method") if candidate else None
-    # At larger strides too few outputs share what is widened.
-    wants_pixels = window.strides != (1, 1) and multiplier == 1
+    # At larger strides and in narrow images too few outputs share what is widened; other windows
+    # take pixels too long, tap by tap.
+    is_sparse = window.strides != (1, 1) or window.output_width <= _NARROW
+    wants_pixels = multiplier == 1 and is_sparse and window.kernel == UNROLLED
     found: KernelCall | str = "it is to be done pixel by pixel"
     if method == PLANES or (method is None and not wants_pixels):
         found = dsp_planes_call(
@@ -105,27 +110,13 @@ def lower_fully_connected(
     candidate: Candidate | None = None,
 ) -> KernelCall | str:
     """FULLY_CONNECTED."""
-    assert isinstance(call.kernel, Dense) and isinstance(operator.attributes, FullyConnected)
-    weights = constant_of(graph, operator, 1)
-    zero_point = quantization_of(input_of(graph, operator, 0)[1]).zero_point
-    bias = fold_input_offset(bias_of(graph, operator, weights.shape[0]), weights, zero_point)
-    lowest, highest = extremes(bias, weights)
-    ends = int(lowest.min()), int(highest.max())
-    if not -(2**31) <= ends[0] <= ends[1] < 2**31:
-        return f"a sum can reach {max(-ends[0], ends[1])}"
-    scales = effective_scales(graph, operator, weights.shape[0])
-    output = quantization_of(output_of(graph, operator)[1]).zero_point
-    rows = []
-    for channel, scale in enumerate(scales if call.kernel.per_channel else scales[:1]):
-        if call.kernel.per_channel:
-            ends = int(lowest[channel]), int(highest[channel])
-        row = wide_scaling(scale, output, *ends)
-        if isinstance(row, str):
-            return row
-        rows.append(row)
-    limits = operator.attributes.clamp
-    batch = call.kernel.batch
-    return dsp_dense_call(call, batch, weights, bias, np.array(rows), limits, candidate)
+    assert isinstance(call.kernel, Dense)
+    scales = wide_scales_of(graph, operator, call)
+    if isinstance(scales, str):
+        return scales
+    batch, tables, limits = call.kernel.batch, constants(call), limits_of(call)
+    weights, bias = tables["weights"], tables["bias"]
+    return dsp_dense_call(call, batch, weights, bias, np.array(scales), limits, candidate)
 
 
 def lower_pairs(
@@ -137,17 +128,6 @@ def lower_pairs(
 ) -> KernelCall | str:
     """ADD, SUB, MUL, PRELU, MINIMUM and MAXIMUM."""
     return dsp_pairs_call(call)
-
-
-def lower_transpose_conv(
-    graph: Graph,
-    operator: Operator,
-    call: KernelCall,
-    core: str,
-    candidate: Candidate | None = None,
-) -> KernelCall | str:
-    """TRANSPOSE_CONV."""
-    return dsp_transpose_conv_call(call)
 
 
 def lower_pool(
@@ -164,6 +144,17 @@ def lower_pool(
     return dsp_pool_call(call, kernel.window, kernel.channels, kernel.is_average)
 
 
+def lower_transpose_conv(
+    graph: Graph,
+    operator: Operator,
+    call: KernelCall,
+    core: str,
+    candidate: Candidate | None = None,
+) -> KernelCall | str:
+    """TRANSPOSE_CONV."""
+    return dsp_transpose_conv_call(call)
+
+
 def _convolution(
     graph: Graph,
     operator: Operator,
@@ -175,25 +166,27 @@ def _convolution(
     scaling = _scaling(graph, operator, weights)
     if isinstance(scaling, str):
         return scaling
-    assert isinstance(operator.attributes, Convolution)
-    border = quantization_of(input_of(graph, operator, 0)[1]).zero_point
-    limits = operator.attributes.clamp
+    border, limits = border_of(graph, operator), limits_of(call)
     return convolution_call(call, window, weights, scaling, border, limits, candidate)
 
 
 def _scaling(graph: Graph, operator: Operator, weights: Array) -> Scaling | str:
-    """``weights`` have the output channel first."""
-    outputs = weights.shape[0]
+    """``weights`` have the output channel first; they may have all of them several times."""
+    _, result = output_of(graph, operator)
+    outputs, times = result.shape[3], weights.shape[0] // result.shape[3]
     zero_point = quantization_of(input_of(graph, operator, 0)[1]).zero_point
+    bias = np.tile(bias_of(graph, operator, outputs), times)
+    multiplier, shift = quantize_multipliers(effective_scales(graph, operator, outputs) * times)
     return short_scaling(
-        fold_input_offset(bias_of(graph, operator, outputs), weights, zero_point),
+        fold_input_offset(bias, weights, zero_point),
         weights,
-        *quantize_multipliers(effective_scales(graph, operator, outputs)),
-        quantization_of(output_of(graph, operator)[1]).zero_point,
+        multiplier,
+        shift,
+        quantization_of(result).zero_point,
     )
 
 
-DSP_LOWERINGS: Mapping[str, DspLowering] = {
+DSP_LOWERINGS: Mapping[str, FamilyLowering] = {
     "ADD": lower_pairs,
     "AVERAGE_POOL_2D": lower_pool,
     "CONV_2D": lower_conv2d,

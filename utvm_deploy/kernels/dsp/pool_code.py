@@ -112,11 +112,17 @@ def _routine(timing: Timing, is_average: bool) -> Routine:
             "add r5, r2, r2, lsl #8",
             f"strd r5, r6, [sp, #{_RAISED}]",
         )
-    words = 4 if is_average else 8
+    most = 4 if is_average else 8
     r.label("1")  # more channels
-    r.plain(f"ldr r2, [sp, #{_LEFT}]", f"cmp r2, #{4 * words}", "blt 5f")
-    _group(r, words, is_average)
+    r.plain(f"ldr r2, [sp, #{_LEFT}]", f"cmp r2, #{4 * most}", "blt 11f")
+    _group(r, most, is_average)
     r.plain("b 1b")
+    r.label("11")
+    # What is left, in halves: each at most once.
+    for number, words in enumerate((4, 2)[is_average:]):
+        r.plain(f"cmp r2, #{4 * words}", f"blt {12 + number}f")
+        _group(r, words, is_average)
+        r.label(f"{12 + number}")
     r.label("5")
     r.plain(
         "cmp r2, #0",
@@ -134,7 +140,7 @@ def _routine(timing: Timing, is_average: bool) -> Routine:
     )
     r.label("6")
     _group(r, 1, is_average)
-    r.plain("b 1b")
+    r.plain("b 5b")
     r.label("9")
     r.plain(f"add sp, #{_FRAME_BYTES}", "pop {r4-r11, pc}")
     return r
