@@ -193,35 +193,65 @@ def lstm(
     time_major: bool = False,
     clip: float = 0.0,
     seed: int = 1,
+    couples: bool = False,
+    peeps: bool = False,
+    norms: bool = False,
+    outputs: int = 0,
+    projection_clip: float = 0.0,
 ) -> int:
-    """UNIDIRECTIONAL_SEQUENCE_LSTM of random weights, as the converter quantizes them."""
+    """UNIDIRECTIONAL_SEQUENCE_LSTM of random weights, as the converter quantizes them.
+
+    ``outputs`` other than 0 are those of a projection.
+    """
     rng = np.random.default_rng(seed)
     outer, inner, inputs = m.tensors[x].shape
     batch = inner if time_major else outer
     hidden_scale, hidden_zero, cell_scale = 1 / 128, int(rng.integers(-9, 9)), 2.0**-11
 
-    def weights(columns: int) -> int:
-        data = rng.integers(-127, 128, (cells, columns)).astype(np.int8)
+    made = outputs or cells
+
+    def weights(columns: int, rows: int = cells) -> int:
+        data = rng.integers(-127, 128, (rows, columns)).astype(np.int8)
         return m.constant(data, float(rng.uniform(0.002, 0.01)))
 
-    def state(dtype: str, scale: float, zero_point: int) -> int:
-        number = m.tensor((batch, cells), dtype, scale, zero_point)
+    def vectors(are_there: bool, count: int, scale: float) -> list[int]:
+        if not are_there:
+            return [-1] * count
+        found = [
+            m.constant(rng.integers(-32767, 32768, cells).astype(np.int16), scale)
+            for _ in range(count)
+        ]
+        return [-1, *found[1:]] if couples else found
+
+    def state(dtype: str, width: int, scale: float, zero_point: int) -> int:
+        number = m.tensor((batch, width), dtype, scale, zero_point)
         m.tensors[number].is_variable = True
         return number
 
-    operands = [x, *(weights(inputs) for _ in range(4)), *(weights(cells) for _ in range(4))]
-    operands += [-1, -1, -1]
+    operands = [x, *(weights(inputs) for _ in range(4)), *(weights(made) for _ in range(4))]
+    operands += vectors(peeps, 3, 0.0001)
     for _ in range(4):
         bias = rng.integers(-3000, 3000, cells).astype(np.int32)
         operands.append(m.constant(bias, 0.0001))
-    operands += [-1, -1]
-    operands += [state("int8", hidden_scale, hidden_zero), state("int16", cell_scale, 0)]
-    operands += [-1, -1, -1, -1]
-    out = m.tensor((outer, inner, cells), "int8", hidden_scale, hidden_zero)
+    projected = [-1, -1]
+    if outputs:
+        bias = rng.integers(-3000, 3000, outputs).astype(np.int32)
+        projected = [weights(cells, outputs), m.constant(bias, 0.0001)]
+    operands += projected
+    operands += [
+        state("int8", made, hidden_scale, hidden_zero),
+        state("int16", cells, cell_scale, 0),
+    ]
+    operands += vectors(norms, 4, 0.00005)
+    if couples:
+        for position in (1, 5, 12):
+            operands[position] = -1
+    out = m.tensor((outer, inner, made), "int8", hidden_scale, hidden_zero)
     fields = {
         "FusedActivationFunction": 4,
         "TimeMajor": time_major,
         "CellClip": clip,
+        "ProjClip": projection_clip,
     }
     m.operator(
         "UNIDIRECTIONAL_SEQUENCE_LSTM",
@@ -229,7 +259,8 @@ def lstm(
         [out],
         ("UnidirectionalSequenceLSTMOptions", fields),
     )
-    gates = [m.tensor((1,), "int16", 2.0**-12, 0) for _ in range(4)]
+    gate_scale = 0.0007 if norms else 2.0**-12
+    gates = [m.tensor((1,), "int16", gate_scale, 0) for _ in range(4)]
     hidden = m.tensor((batch, cells), "int8", hidden_scale * 1.1, hidden_zero)
     m.operators[-1].intermediates = [*gates, hidden]
     return out

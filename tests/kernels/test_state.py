@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from utvm_deploy.bench.oracle import run_reference
 from utvm_deploy.bench.samples import Samples
 from utvm_deploy.bench.verify import verify
 from utvm_deploy.device import Device
-from utvm_deploy.errors import ModelError
+from utvm_deploy.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
 
 RUNS = 6
@@ -47,7 +48,21 @@ def single_steps(m: ModelWriter) -> None:
         m.output(svdf(m, m.input((batch, inputs), 0.05, 4), units, memory, rank, seed=units))
 
 
-@pytest.mark.parametrize("build", [keyword_model, single_steps, sequences])
+def variants(m: ModelWriter) -> None:
+    """Coupled gates, peepholes, norms and projections, alone and together."""
+    for seed, flags in enumerate(itertools.product((False, True), repeat=3), 20):
+        couples, peeps, norms = flags
+        x = m.input((2, 3, 5), 0.05, -3)
+        m.output(lstm(m, x, 6, couples=couples, peeps=peeps, norms=norms, seed=seed))
+        if not peeps:
+            m.output(lstm(m, x, 6, couples=couples, norms=norms, outputs=4, seed=seed))
+    x = m.input((3, 2, 5), 0.05, 7)
+    m.output(lstm(m, x, 7, peeps=True, outputs=7, time_major=True, seed=40))
+    m.output(lstm(m, x, 7, outputs=9, time_major=True, clip=0.5, projection_clip=0.3, seed=41))
+    m.output(lstm(m, x, 33, norms=True, outputs=3, seed=42))
+
+
+@pytest.mark.parametrize("build", [keyword_model, single_steps, sequences, variants])
 def test_runs_continue_each_other(build, device: Device, tmp_path: Path) -> None:
     m = ModelWriter()
     build(m)
@@ -104,4 +119,20 @@ def test_state_of_two_operators(tmp_path: Path) -> None:
     m.tensors[second.inputs[2]].shape = (12, 3)
     m.tensors[first.inputs[4]].shape = (1, 36)
     with pytest.raises(ModelError, match="state"):
+        load_model(m.save(tmp_path / "model.tflite"))
+
+
+def test_peepholes_of_projected_cells_are_refused(tmp_path: Path) -> None:
+    """The reference looks at as many cells as there are outputs."""
+    m = ModelWriter()
+    m.output(lstm(m, m.input((1, 2, 5)), 6, peeps=True, outputs=4))
+    with pytest.raises(UnsupportedOperator, match="peepholes"):
+        load_model(m.save(tmp_path / "model.tflite"))
+
+
+def test_half_of_the_norms(tmp_path: Path) -> None:
+    m = ModelWriter()
+    m.output(lstm(m, m.input((1, 2, 5)), 6, norms=True))
+    m.operators[-1].inputs[21] = -1
+    with pytest.raises(ModelError, match="of its inputs"):
         load_model(m.save(tmp_path / "model.tflite"))

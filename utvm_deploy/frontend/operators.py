@@ -184,7 +184,8 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     "UNIDIRECTIONAL_SEQUENCE_LSTM": SupportedOperator(
         recurrent.import_lstm,
         _INT8,
-        "cell state int16 of scale 2**n; no peephole, projection or layer normalization",
+        "cell state int16 of scale 2**n; with or without coupled gates, projection, layer "
+        "normalization, and peepholes if outputs are as many as cells",
     ),
     "UNPACK": SupportedOperator(layout.import_unpack, _MOVED, ""),
 }

@@ -21,12 +21,12 @@ _INTERMEDIATES = 5
 _HALF = 0.5
 # What the reference's fixed-point tanh has integer bits for.
 _CELL_EXPONENTS = range(-15, -8)
-# Optional inputs.
-_BESIDE = {
-    "a peephole": (9, 10, 11),
-    "a projection": (16, 17),
-    "layer normalization": (20, 21, 22, 23),
-}
+_GATES = 4
+#: Gates are fixed-point numbers with three integer bits, unless they are normalized.
+_GATE_SCALE = 2.0**-12
+_MOST_CELLS = 65535
+# Optional inputs of the file.
+_PEEPHOLES, _PROJECTION, _PROJECTION_BIAS, _NORMS = (9, 10, 11), 16, 17, (20, 21, 22, 23)
 
 
 def import_svdf(op: SourceOperator) -> Operator:
@@ -57,27 +57,34 @@ def import_svdf(op: SourceOperator) -> Operator:
 
 
 def import_lstm(op: SourceOperator) -> Operator:
-    """UNIDIRECTIONAL_SEQUENCE_LSTM with four gates and nothing beside them."""
+    """UNIDIRECTIONAL_SEQUENCE_LSTM, with all that may be beside its four gates."""
     x, out = quantized(op, op.input(0), 3), quantized(op, op.output(), 3)
-    beside = [what for what, inputs in _BESIDE.items() if any(op.has_input(i) for i in inputs)]
-    if beside:
-        raise op.unsupported(f"it has {' and '.join(beside)}; only the four gates are supported")
     if op.integer("FusedActivationFunction") != _TANH:
         raise op.unsupported("its activation is not TANH")
-    by_input = [_weights(op, i) for i in range(1, 5)]
-    by_hidden = [_weights(op, i) for i in range(5, 9)]
-    cells = by_input[0].shape[0]
-    biases = [bias_of(op, cells, position=i) for i in range(12, 16)]
-    if any(bias is None for bias in biases):
-        raise op.damaged("it lacks the bias of a gate")
+    # Without weights of the input's gate it is coupled to that of forgetting.
+    gates = [g for g in range(_GATES) if g > 0 or op.has_input(1)]
     hidden, cell = quantized(op, op.input(18), 2), quantized(op, op.input(19), 2, ("int16",))
+    (cells, _), outputs = _weights(op, 2).shape, hidden.shape[1]
+    for gate in gates:
+        _check(op, _weights(op, 1 + gate), (cells, x.shape[2]))
+        _check(op, _weights(op, 5 + gate), (cells, outputs))
+    biases = [bias_of(op, cells, position=12 + g) if g in gates else None for g in range(_GATES)]
+    if any(biases[gate] is None for gate in gates):
+        raise op.damaged("it lacks the bias of a gate")
+    peepholes = _peepholes(op, gates, cells, outputs)
+    norms = _vectors(op, _NORMS, gates, cells)
+    projection: list[int | None] = [None, None]
+    if op.has_input(_PROJECTION):
+        _check(op, _weights(op, _PROJECTION), (outputs, cells))
+        projection = [op.inputs[_PROJECTION], bias_of(op, outputs, position=_PROJECTION_BIAS)]
+    elif outputs != cells or op.has_input(_PROJECTION_BIAS):
+        raise op.damaged(f"it makes {outputs} of {cells} cells without a projection")
     time_major = bool(op.option("TimeMajor"))
     batch = x.shape[1] if time_major else x.shape[0]
     fits = (
-        all(weights.shape == (cells, x.shape[2]) for weights in by_input)
-        and all(weights.shape == (cells, cells) for weights in by_hidden)
-        and hidden.shape == cell.shape == (batch, cells)
-        and out.shape == (*x.shape[:2], cells)
+        (hidden.shape, cell.shape) == ((batch, outputs), (batch, cells))
+        and out.shape == (*x.shape[:2], outputs)
+        and cells <= _MOST_CELLS
     )
     if not fits:
         raise op.damaged(f"its weights and states do not make {out.shape} of {x.shape}")
@@ -89,16 +96,67 @@ def import_lstm(op: SourceOperator) -> Operator:
         )
     if len(op.intermediates) != _INTERMEDIATES:
         raise op.damaged(f"it has {len(op.intermediates)} intermediates, not {_INTERMEDIATES}")
-    inside = op.tensors[op.intermediates[-1]]
-    quantization = inside.quantization
-    if quantization is None or quantization.axis is not None:
-        raise op.damaged(f"its hidden state '{inside.name}' has no scale and zero point")
-    clip = float(op.option("CellClip"))
-    if not (math.isfinite(clip) and clip >= 0):
-        raise op.damaged(f"its cell clip is {clip}")
-    attributes = Lstm(quantization.scale, quantization.zero_point, clip, time_major)
-    inputs = (*op.inputs[:9], *biases, op.inputs[18], op.inputs[19])
+    inside = [op.tensors[number] for number in op.intermediates]
+    # Those of the gates count only where they are normalized.
+    for tensor in inside if any(n is not None for n in norms) else inside[-1:]:
+        if tensor.quantization is None or tensor.quantization.axis is not None:
+            raise op.damaged(f"its inner tensor '{tensor.name}' has no scale and zero point")
+    clips = [float(op.option(name)) for name in ("CellClip", "ProjClip")]
+    if not all(math.isfinite(clip) and clip >= 0 for clip in clips):
+        raise op.damaged(f"its cell and projection clips are {clips[0]} and {clips[1]}")
+    scales = [_GATE_SCALE] * _GATES
+    if any(norm is not None for norm in norms):
+        scales = [scale_of(tensor) for tensor in inside[:_GATES]]
+    attributes = Lstm(
+        scale_of(inside[-1]),
+        zero_point_of(inside[-1]),
+        clips[0],
+        time_major,
+        clips[1],
+        scale_of(out),
+        (scales[0], scales[1], scales[2], scales[3]),
+    )
+    weights = [
+        op.inputs[base + gate] if gate in gates else None
+        for base in (1, 5)
+        for gate in range(_GATES)
+    ]
+    states = (op.inputs[18], op.inputs[19])
+    inputs = (op.inputs[0], *weights, *biases, *states, *peepholes, *projection, *norms)
     return made(op, inputs, attributes)
+
+
+def _peepholes(op: SourceOperator, gates: list[int], cells: int, outputs: int) -> list[int | None]:
+    """What looks at the cell: all gates but the cell's own, or none."""
+    found = _vectors(op, _PEEPHOLES, [g for g in (0, 1, 2) if g > 0 or 0 in gates], cells)
+    if any(number is not None for number in found) and outputs != cells:
+        raise op.unsupported(
+            f"it has peepholes and projects {cells} cells to {outputs}, where the reference looks "
+            "at wrong cells"
+        )
+    return found
+
+
+def _vectors(
+    op: SourceOperator, positions: tuple[int, ...], wanted: list[int], cells: int
+) -> list[int | None]:
+    """Vectors of int16 at some of these positions: all that are wanted, or none at all."""
+    there = [index for index, position in enumerate(positions) if op.has_input(position)]
+    if not there:
+        return [None] * len(positions)
+    if there != wanted:
+        raise op.damaged(f"of its inputs {positions} it has those at {there}, not at {wanted}")
+    for index in there:
+        tensor = quantized(op, op.input(positions[index]), 1, ("int16",))
+        if tensor.data is None or zero_point_of(tensor) != 0:
+            raise op.unsupported(f"'{tensor.name}' must be constant, with the zero point 0")
+        _check(op, tensor, (cells,))
+    return [op.inputs[p] if i in there else None for i, p in enumerate(positions)]
+
+
+def _check(op: SourceOperator, tensor: Tensor, shape: tuple[int, ...]) -> None:
+    if tensor.shape != shape:
+        raise op.damaged(f"'{tensor.name}' has shape {tensor.shape} instead of {shape}")
 
 
 def _weights(op: SourceOperator, position: int) -> Tensor:

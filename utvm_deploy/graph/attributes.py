@@ -171,13 +171,18 @@ class Lstm:
     """UNIDIRECTIONAL_SEQUENCE_LSTM; gates are those of input, forgetting, cell and output.
 
     Inputs: x, weights of x for four gates, weights of the hidden state for four, biases for four,
-    hidden state, cell state. It makes y and the two states.
+    hidden state, cell state; or None: peepholes of input, forgetting and output, a projection and
+    its bias, norms for four gates. Without its weights, the input's gate is what the one of
+    forgetting leaves. It makes y and the two states.
     """
 
     hidden_scale: float  # of the hidden state before any projection
     hidden_zero_point: int
     cell_clip: float  # 0 is none
     time_major: bool
+    projection_clip: float  # 0 is none
+    output_scale: float
+    gate_scales: tuple[float, float, float, float]  # before their functions
 
 
 @dataclass(frozen=True)

@@ -164,9 +164,8 @@ def _svdf(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
 def _lstm(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
     attributes_of(operator, Lstm)
     x = input_tensor(graph, operator, 0).shape
-    cells = input_tensor(graph, operator, 1).shape[0]
-    states = (input_tensor(graph, operator, i).shape for i in (13, 14))
-    return ((*x[:2], cells), *states)
+    hidden, cell = (input_tensor(graph, operator, i).shape for i in (13, 14))
+    return ((*x[:2], hidden[1]), hidden, cell)
 
 
 def _arg_extremum(graph: Graph, operator: Operator) -> tuple[Shape, ...]:

@@ -33,6 +33,7 @@ from utvm_deploy.kernels.l2_normalization import lower_l2_normalization
 from utvm_deploy.kernels.layout import lower_concatenation, lower_rearrange
 from utvm_deploy.kernels.lookup import lower_lookup
 from utvm_deploy.kernels.lstm import lower_lstm
+from utvm_deploy.kernels.lstm_variants import is_plain, lower_full_lstm
 from utvm_deploy.kernels.mean import lower_mean
 from utvm_deploy.kernels.movement import lower_pad, lower_reshape
 from utvm_deploy.kernels.mve.lowering import MVE_LOWERINGS
@@ -50,6 +51,11 @@ from utvm_deploy.kernels.wide_functions import lower_interpolated, lower_two_slo
 from utvm_deploy.kernels.wide_resize import lower_wide_resize_bilinear
 
 Lowering = Callable[[Graph, Operator], KernelCall]
+
+
+def _lower_any_lstm(graph: Graph, operator: Operator) -> KernelCall:
+    return (lower_lstm if is_plain(operator) else lower_full_lstm)(graph, operator)
+
 
 LOWERINGS: Mapping[str, Lowering] = {
     "ABS": lower_lookup,
@@ -116,7 +122,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     "TILE": lower_rearrange,
     "TRANSPOSE": lower_rearrange,
     "TRANSPOSE_CONV": lower_transpose_conv,
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": lower_lstm,
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": _lower_any_lstm,
     "UNPACK": lower_rearrange,
 }
 

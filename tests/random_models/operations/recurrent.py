@@ -78,36 +78,61 @@ def _lstm(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
     batch = inner if time_major else outer
     hidden = (real(step, "scale"), number(step, "zero_point"))
 
-    def weights(columns: int) -> int:
-        data = np.maximum(values(rng, word(step, "fill"), (cells, columns), "int8"), -127)
+    couples, peeps, norms = (bool(step.attributes[n]) for n in ("couples", "peeps", "norms"))
+    outputs = number(step, "outputs")  # of a projection; 0 is none
+    made = outputs or cells
+
+    def weights(columns: int, rows: int = cells) -> int:
+        data = np.maximum(values(rng, word(step, "fill"), (rows, columns), "int8"), -127)
         spread = 2 ** rng.uniform(-1, 1)
         return m.constant(data, float(np.float32(real(step, "weight_scale") * spread)))
 
     operands = [inputs[0], *(weights(depth) for _ in range(_GATES))]
-    operands += [*(weights(cells) for _ in range(_GATES)), -1, -1, -1]
+    operands += [weights(made) for _ in range(_GATES)]
+
+    def vectors(are_there: bool, count: int) -> list[int]:
+        scale = float(np.float32(10 ** rng.uniform(-5, -3.5)))
+        data = [rng.integers(-32767, 32768, cells).astype(np.int16) for _ in range(count)]
+        return [m.constant(d, scale) for d in data] if are_there else [-1] * count
+
+    operands += vectors(peeps, 3)
     for _ in range(_GATES):
         operands.append(m.constant(rng.integers(-3000, 3000, cells).astype(np.int32), 0.0001))
     cell_scale = 2.0 ** -number(step, "cell_bits")
-    operands += [-1, -1, _state(m, (batch, cells), "int8", *hidden)]
-    operands += [_state(m, (batch, cells), "int16", cell_scale, 0), -1, -1, -1, -1]
-    out = m.tensor((outer, inner, cells), "int8", *hidden)
+    operands += [weights(cells, outputs) if outputs else -1, -1]
+    operands.append(_state(m, (batch, made), "int8", *hidden))
+    operands += [_state(m, (batch, cells), "int16", cell_scale, 0), *vectors(norms, 4)]
+    if couples:
+        for position in (1, 5, 9, 12, 20):
+            operands[position] = -1
+    out = m.tensor((outer, inner, made), "int8", *hidden)
     fields = {
         "FusedActivationFunction": _TANH,
         "TimeMajor": time_major,
         "CellClip": real(step, "clip"),
+        "ProjClip": real(step, "projection_clip"),
     }
     options = ("UnidirectionalSequenceLSTMOptions", fields)
     m.operator("UNIDIRECTIONAL_SEQUENCE_LSTM", operands, [out], options)
-    inside = [m.tensor((1,), "int16", 2.0**-12, 0) for _ in range(_GATES)]
+    gate_scale = real(step, "gate_scale") if norms else 2.0**-12
+    inside = [m.tensor((1,), "int16", gate_scale, 0) for _ in range(_GATES)]
     inside.append(m.tensor((batch, cells), "int8", real(step, "inside_scale"), hidden[1]))
     m.operators[-1].intermediates = inside
     return (out,)
 
 
 def _propose_lstm(scope: Scope, x: Ref) -> Step:
-    draw = scope.draw
+    draw, cells = scope.draw, scope.draw.between(1, 20)
+    peeps = draw.chance(0.3)
+    outputs = 0 if draw.chance(0.6) else cells if peeps else draw.between(1, 20)
     attributes = {
-        "cells": draw.between(1, 20),
+        "cells": cells,
+        "couples": draw.chance(0.3),
+        "peeps": peeps,
+        "norms": draw.chance(0.3),
+        "outputs": outputs,
+        "projection_clip": 0.0 if draw.chance(0.7) else float(np.float32(draw.rng.uniform(0.1, 2))),
+        "gate_scale": float(np.float32(10 ** draw.rng.uniform(-4, -3))),
         "time_major": draw.chance(0.3),
         "clip": 0.0 if draw.chance(0.7) else float(np.float32(draw.rng.uniform(0.5, 8))),
         "cell_bits": draw.between(9, 15),
