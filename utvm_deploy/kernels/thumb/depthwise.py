@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +15,6 @@ from utvm_deploy.kernels.micro.source import shared_text
 from utvm_deploy.kernels.micro.tensor_ir import Buffers, Operand, pure
 from utvm_deploy.kernels.rows import RowDepthwise, Steps, row_depthwise_call
 from utvm_deploy.kernels.thumb import depthwise_code as code
-from utvm_deploy.kernels.window import Window
-
-#: Makes the product for a window, or says why there is none.
-MakeRows = Callable[[Window], "ThumbRowProduct | str"]
 
 
 @dataclass(frozen=True)
@@ -70,31 +65,24 @@ class ThumbRowProduct:
         return pure("utvm_clamp", value, limits[0], limits[1]).astype("int8")
 
 
-def thumb_rows(window: Window) -> ThumbRowProduct | str:
-    """The micro-kernel for a window, or why there is none."""
-    rows, columns = window.kernel
-    if columns > code.MOST_COLUMNS:
-        return f"a window of {columns} columns"
-    is_dense = window.strides[1] == window.dilations[1]
-    pixels = code.best_pixels(window.output_width, rows * columns)
-    return ThumbRowProduct(code.Taps(rows, columns, is_dense, pixels))
-
-
 def thumb_depthwise_call(
     call: KernelCall,
     weights: Array,
     scaling: Scaling,
     border: int,
     limits: tuple[int, int],
-    make: MakeRows,
 ) -> KernelCall | str:
     """The call instead of the generic one; ``weights`` are [rows, columns, channels]."""
-    generic, channels = call.kernel, weights.shape[2]
+    rows, columns, channels = weights.shape
+    generic = call.kernel
     assert isinstance(generic, DepthwiseConv2D)
-    product = make(generic.window)
-    if isinstance(product, str):
-        return product
-    kernel = RowDepthwise(generic.window, channels, product, generic.depth_multiplier)
+    window = generic.window
+    if columns > code.MOST_COLUMNS:
+        return f"a window of {columns} columns"
+    is_dense = window.strides[1] == window.dilations[1]
+    pixels = code.best_pixels(window.output_width, rows * columns)
+    product = ThumbRowProduct(code.Taps(rows, columns, is_dense, pixels))
+    kernel = RowDepthwise(window, channels, product, generic.depth_multiplier)
     flat = weights.reshape(-1, channels)
     packed = (
         ConstantArgument("weights", np.ascontiguousarray(flat.T).reshape(-1)),

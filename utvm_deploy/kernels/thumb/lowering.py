@@ -30,9 +30,8 @@ from utvm_deploy.kernels.thumb.conv2d import (
     thumb_dense_call,
     thumb_product,
 )
-from utvm_deploy.kernels.thumb.depthwise import thumb_depthwise_call, thumb_rows
+from utvm_deploy.kernels.thumb.depthwise import thumb_depthwise_call
 from utvm_deploy.kernels.thumb.plain import plain_product
-from utvm_deploy.kernels.thumb.plain_depthwise import plain_rows
 
 
 def lower_convolution(
@@ -41,13 +40,16 @@ def lower_convolution(
     """CONV_2D, and DEPTHWISE_CONV_2D: of a single channel it is a CONV_2D."""
     kernel = call.kernel
     assert isinstance(kernel, Conv2D | DepthwiseConv2D)
+    is_depthwise = isinstance(kernel, DepthwiseConv2D) and kernel.channels > 1
+    if is_depthwise and not _has_thumb2(core):
+        # Two pixels of a channel are all that eight registers hold: that takes longer than plain C.
+        return "the core has no Thumb-2"
     scaling = short_scaling_of(call)
     if isinstance(scaling, str):
         return scaling
     border, limits = border_of(graph, operator), limits_of(call)
-    if isinstance(kernel, DepthwiseConv2D) and kernel.channels > 1:
-        weights, rows = constants(call)["weights"], thumb_rows if _has_thumb2(core) else plain_rows
-        return thumb_depthwise_call(call, weights, scaling, border, limits, rows)
+    if is_depthwise:
+        return thumb_depthwise_call(call, constants(call)["weights"], scaling, border, limits)
     weights, make = weights_by_output(call), _product_of(core)
     return thumb_conv2d_call(call, kernel.window, weights, scaling, border, limits, candidate, make)
 
