@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from utvm_deploy.candidate import Candidate
-from utvm_deploy.graph.attributes import TransposeConvolution
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.conv2d import Conv2D
