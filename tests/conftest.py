@@ -23,6 +23,10 @@ ROOT = Path(__file__).resolve().parents[1]
 RUNNABLE_BOARDS = ("host", "mps2_an500", "mps2_an386", "mps2_an385", "mps3_an547", "netduinoplus2")
 
 
+#: Kernels are made for a core, however a board is reached: here the first board of each will do.
+KERNEL_TESTS = ROOT / "tests" / "kernels"
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bench", help="a bench.toml: run the end-to-end tests on its boards too")
 
@@ -40,9 +44,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "board" not in metafunc.fixturenames:
         return
+    boards = list(RUNNABLE_BOARDS)
+    if metafunc.definition.path.is_relative_to(KERNEL_TESTS):
+        of_core: dict[str, str] = {}
+        for name in boards:
+            of_core.setdefault(load_board(name).cpu.core, name)
+        boards = list(of_core.values())
     params = [
         pytest.param(name, marks=[] if name == "host" else [pytest.mark.emulator])
-        for name in RUNNABLE_BOARDS
+        for name in boards
     ]
     bench = metafunc.config.getoption("--bench")
     if bench:

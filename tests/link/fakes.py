@@ -22,6 +22,8 @@ PASSING: tuple[Kind, ...] = ("drop", "corrupt", "duplicate", "split", "delay", "
 # Zeros and codes of COBS among them: the beginnings of frames that never end.
 GARBAGE = b"Hard fault\r\n\x00\x05\x01\x00\xff\x02"
 DELAY_S = 0.01
+# Whatever should end soon ends well within this, however busy the machine; a lost wait never does.
+PATIENCE_S = 30.0
 
 
 class HostDevice:

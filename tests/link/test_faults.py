@@ -11,7 +11,16 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.link.fakes import DIRECTIONS, PASSING, Direction, Fault, FlakyStream, HostDevice, Kind
+from tests.link.fakes import (
+    DIRECTIONS,
+    PASSING,
+    PATIENCE_S,
+    Direction,
+    Fault,
+    FlakyStream,
+    HostDevice,
+    Kind,
+)
 from utvm_deploy.errors import DeviceReset, LinkClosed, LinkTimeout
 from utvm_deploy.link.base import Task
 from utvm_deploy.link.frame import Frame, encode_frame
@@ -106,7 +115,7 @@ def test_a_wedged_stream_ends_in_a_timeout(
         began_s = time.monotonic()
         with pytest.raises(LinkTimeout, match="did not answer within"):
             short_exchange_within(link, symbols, 0.02)
-        assert time.monotonic() - began_s < 2.0
+        assert time.monotonic() - began_s < PATIENCE_S
     # and the device is none the worse for it
     short_exchange(MonitorLink(device.stream, QUICK), symbols)
 
@@ -156,7 +165,7 @@ def test_a_reset_during_a_batch_is_noticed_at_once(
     began_s = time.monotonic()
     with pytest.raises(DeviceReset, match="restarted"):
         link.execute([Task(symbols["test_restart"])], 60.0)
-    assert time.monotonic() - began_s < 5
+    assert time.monotonic() - began_s < PATIENCE_S
     assert link.read(first.workspace_address, 4) == bytes(4)
     assert link.hello().nonce != first.nonce
 
@@ -190,9 +199,7 @@ def test_a_lost_result_is_asked_for_at_the_deadline(
     faults = (Fault("drop", "to host", before + accepted + 1, length=60),)
     link = MonitorLink(FlakyStream(device.stream, faults))
     link.write(base, bytes(4))
-    began_s = time.monotonic()
     link.execute([Task(symbols["test_count"], (base,))], 0.3)
-    assert time.monotonic() - began_s < 2
     assert link.read(base, 4) == (1).to_bytes(4, "little")
 
 
@@ -201,7 +208,6 @@ def test_a_batch_longer_than_its_deadline(device: HostDevice, symbols: dict[str,
     with pytest.raises(LinkTimeout):
         link.execute([Task(symbols["test_sleep"], (400,), deadline_s=5.0)], 0.1)
     # The device is deaf until it is done; then the link works on.
-    time.sleep(0.5)
     assert link.checksum(link.hello().workspace_address, 16) == zlib.crc32(bytes(16))
 
 

@@ -22,7 +22,8 @@ from utvm_deploy.probe import RunningBoard, needs_debugger, open_link, start
 from utvm_deploy.project import Image, build_image
 
 DEADLINE_S = 0.2
-LOST_S = DEADLINE_S + 2.0
+# A call that is lost takes longer than this; none that ends in time does, on the busiest machine.
+LOST_S = 30.0
 DATA = bytes(range(64))
 NOWHERE = 0xF000_0000
 
