@@ -195,7 +195,7 @@ def test_no_record_asks_for_a_stack_that_there_is_no_room_for(
 
     assert kept(20_000, is_shared=False) == call.kernel
     assert kept(60_000, is_shared=True) == call.kernel
-    with caplog.at_level("INFO"):
+    with caplog.at_level("INFO", logger="utvm_deploy.compiler.scratch_limit"):
         assert kept(19_999, is_shared=False) == plain.kernel
     assert "its scratch of 20,000 bytes is more than the stack has" in caplog.text
     # What is left beside the arena is less.
