@@ -72,9 +72,20 @@ class OnnxWriter:
         return path
 
     def quantized(
-        self, directory: Path, *outputs: str, unsigned: bool = False, per_channel: bool = True
+        self,
+        directory: Path,
+        *outputs: str,
+        unsigned: bool = False,
+        wide: bool = False,
+        per_channel: bool = True,
     ) -> Path:
-        """Write the model in QDQ form."""
+        """Write the model in QDQ form; ``wide`` has activations of 16 bits."""
+        types = {
+            (False, False): QuantType.QInt8,
+            (False, True): QuantType.QUInt8,
+            (True, False): QuantType.QInt16,
+            (True, True): QuantType.QUInt16,
+        }
         source = self.save(directory / "float.onnx", *outputs)
         target = directory / "quantized.onnx"
         quantize_static(
@@ -83,8 +94,9 @@ class OnnxWriter:
             _Reader([d if isinstance(d, int) else 1 for d in self.shape], self.seed),
             quant_format=QuantFormat.QDQ,
             per_channel=per_channel,
-            activation_type=QuantType.QUInt8 if unsigned else QuantType.QInt8,
+            activation_type=types[wide, unsigned],
             weight_type=QuantType.QInt8,
+            extra_options={"ActivationSymmetric": wide},
         )
         return target
 

@@ -171,6 +171,40 @@ def test_one_operator_is_at_most_a_step_away(tmp_path: Path, name: str, unsigned
     assert np.ptp(theirs) > 20 * step, "a test whose values are all alike shows nothing"
 
 
+#: Steps that some may be away: tables of LiteRT's have fewer bits than float32.
+WIDE_STEPS = {"sigmoid": 8.0, "softmax": 8.0}
+#: What has kernels for int16 activations.
+WIDE = (
+    *("conv", "conv_uneven", "conv_grouped", "conv_depthwise", "relu_behind", "gemm", "matmul"),
+    *("add_channel", "mul", "add_itself", "sigmoid", "softmax", "max_pool", "average_pool"),
+    *("concat", "flatten_gemm", "transpose", "reshape", "leaky_relu", "pad"),
+)
+
+
+@pytest.mark.parametrize("unsigned", [False, True], ids=["int16", "uint16"])
+@pytest.mark.parametrize("name", WIDE)
+def test_one_operator_of_int16_is_close(tmp_path: Path, name: str, unsigned: bool) -> None:
+    shape, build = ONE_OPERATOR[name]
+    writer = OnnxWriter(shape)
+    path = writer.quantized(tmp_path, build(writer), unsigned=unsigned, wide=True)
+    assert "int16" in {tensor.dtype for tensor in load_model(path).tensors}
+    ours, theirs, step = _outputs(path, samples=4)
+    assert np.abs(ours - theirs).max() <= WIDE_STEPS.get(name, 2.01) * step
+    assert np.ptp(theirs) > 5000 * step
+
+
+def test_int16_off_the_middle_is_refused(tmp_path: Path) -> None:
+    writer = OnnxWriter(ROW)
+    path = writer.quantized(tmp_path, writer.add("Gemm", "x", writer.normal(24, 10)), wide=True)
+    model = onnx.load(path)
+    for tensor in model.graph.initializer:
+        if tensor.name == "x_zero_point":
+            tensor.CopyFrom(onnx.numpy_helper.from_array(np.array(3, np.int16), tensor.name))
+    onnx.save(model, path)
+    with pytest.raises(UnsupportedOperator, match="ActivationSymmetric"):
+        load_model(path)
+
+
 NETWORKS: dict[str, tuple[tuple[int | str, ...], Callable[[OnnxWriter], str]]] = {
     "one_channel": (("batch", 1, 20, 16), _mobile),
     "grouped": (("batch", 4, 9, 9), _grouped),

@@ -67,7 +67,8 @@ def _read(onnx: Any, proto: Any, name: str) -> QdqModel:
         _fix_batch(value)
     try:
         onnx.checker.check_model(proto)
-        inferred = onnx.shape_inference.infer_shapes(proto, strict_mode=True, data_prop=True).graph
+        plain = _without_contributed(onnx, proto)
+        inferred = onnx.shape_inference.infer_shapes(plain, strict_mode=True, data_prop=True).graph
     except Exception as exc:  # onnx has several classes for it
         raise ModelError(f"the file contradicts itself: {' '.join(str(exc).split())}") from exc
     shapes = {
@@ -101,6 +102,25 @@ def _read(onnx: Any, proto: Any, name: str) -> QdqModel:
         tuple(value.name for value in graph.output),
         types,
     )
+
+
+def _without_contributed(onnx: Any, proto: Any) -> Any:
+    """The model with casts for onnxruntime's own QuantizeLinear, which onnx infers no shapes of.
+
+    onnxruntime writes those where ONNX's of that version know no int16.
+    """
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    integers = {tensor.name: tensor.data_type for tensor in proto.graph.initializer}
+    for node in copy.graph.node:
+        if node.domain and node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            zero_point = node.input[2] if len(node.input) > 2 else ""
+            to = integers.get(zero_point, onnx.TensorProto.UINT8)
+            if node.op_type == "DequantizeLinear":
+                to = onnx.TensorProto.FLOAT
+            made = onnx.helper.make_node("Cast", node.input[:1], node.output[:1], to=to)
+            node.CopyFrom(made)
+    return copy
 
 
 class _Shapes(dict[str, tuple[int, ...]]):

@@ -40,8 +40,9 @@ from utvm_deploy.frontend.tflite_write import FileTensor, ModelFile
 EMITTERS = {**qdq_weighted.EMITTERS, **qdq_elementwise.EMITTERS}
 #: Whatever the converter knows, for messages.
 KNOWN = tuple(sorted({*EMITTERS, *MOVERS, "QuantizeLinear", "DequantizeLinear"}))
-#: uint8 is int8 moved by so much.
-_UINT8_OFFSET = 128
+#: A type of the model's activations -> that of the file; unsigned ones are moved by half a range.
+_STORED = {"int8": "int8", "uint8": "int8", "int16": "int16", "uint16": "int16"}
+_OFFSETS = {"uint8": 128, "uint16": 32768}
 
 
 def convert(model: QdqModel, description: str) -> bytes:
@@ -85,9 +86,10 @@ class _Converter:
 
     def _input(self, name: str, dtype: str) -> None:
         self.values[name] = Raw(name)
-        if dtype not in ("float32", "int8", "uint8"):
+        if dtype not in ("float32", "int8", "uint8", "int16"):
             raise ModelError(
-                f"model input '{name}' is {dtype}; only float32, int8 and uint8 are supported"
+                f"model input '{name}' is {dtype}; only float32, int8, uint8 and int16 are "
+                "supported"
             )
         number = self.file.tensor(FileTensor(name, self.model.shapes[name], dtype))
         self.file.inputs.append(number)
@@ -136,12 +138,14 @@ class _Converter:
 
     def _implied_scale(self, pending: Pending) -> Scale | None:
         kind, source = pending.node.kind, pending.arguments[0]
+        if isinstance(source, Flattened):
+            source = source.image
+        if not isinstance(source, Quantized):
+            return None
         if kind in qdq_elementwise.FIXED_RANGES:
-            return qdq_elementwise.FIXED_RANGES[kind]
+            return qdq_elementwise.fixed_range(kind, self.store.scale_of(source))
         if kind in qdq_elementwise.RANGE_KEEPING:
-            if isinstance(source, Flattened):
-                source = source.image
-            return self.store.scale_of(source) if isinstance(source, Quantized) else None
+            return self.store.scale_of(source)
         return None
 
     def _postpone(self, node: Node) -> None:
@@ -188,14 +192,19 @@ class _Converter:
         if len(node.inputs) > 2 and node.inputs[2]:
             known = constant(node, self._value(node, 2), "zero points").data
             dtype, zeros = str(known.dtype), known.astype(np.int64)
-        if dtype not in ("int8", "uint8", "int32"):
-            raise node.unsupported(f"it quantizes to {dtype}; only int8 and uint8 are supported")
+        if dtype not in (*_STORED, "int32"):
+            known_types = ", ".join(_STORED)
+            raise node.unsupported(f"it quantizes to {dtype}; only {known_types} are supported")
         if scales.size == 0 or scales.size != zeros.size:
             raise node.damaged(f"it has {scales.size} scales and {zeros.size} zero points")
         if not (np.isfinite(scales).all() and (scales > 0).all()):
             raise node.damaged("a scale is not a positive number")
-        if dtype == "uint8":
-            zeros = zeros - _UINT8_OFFSET
+        zeros = zeros - _OFFSETS.get(dtype, 0)
+        if _STORED.get(dtype) == "int16" and np.any(zeros):
+            raise node.unsupported(
+                f"its {dtype} has a zero point off the middle; quantize activations symmetrically "
+                "(onnxruntime: extra_options={'ActivationSymmetric': True})"
+            )
         return scales.reshape(-1), zeros.reshape(-1), dtype, node.integer("axis", 1)
 
     def _quantize(self, node: Node) -> None:
@@ -209,13 +218,13 @@ class _Converter:
             if scales.size > 1:
                 shape[axis] = -1
             steps = np.rint(value.real / scales.reshape(shape)) + zeros.reshape(shape)
-            bounds = np.iinfo(np.int32 if dtype == "int32" else np.int8)
+            bounds = np.iinfo(_STORED.get(dtype, dtype))
             data = np.clip(steps, bounds.min, bounds.max).astype(bounds.dtype)
             self.values[name] = Constant(data, scales, zeros, axis if scales.size > 1 else None)
             return
         if scales.size != 1 or dtype == "int32":
             raise node.unsupported("it quantizes an activation by channel, or to int32")
-        scale = Scale(float(scales[0]), int(zeros[0]))
+        scale = Scale(float(scales[0]), int(zeros[0]), _STORED[dtype])
         self.values[name] = self._written(node, value, scale, name)
 
     def _written(self, node: Node, value: Value, scale: Scale, name: str) -> Value:
@@ -250,7 +259,7 @@ class _Converter:
         for kind, bound in (("MAXIMUM", pending.low), ("MINIMUM", pending.high)):
             if math.isinf(bound):
                 continue
-            limit = np.full((1,), steps_of(bound, scale), np.int8)
+            limit = np.full((1,), steps_of(bound, scale))
             numbers = [
                 made.tensor,
                 self.store.operand(limit, scale, f"{name}_{kind.lower()}_limit"),
@@ -274,8 +283,10 @@ class _Converter:
             if value.scales is not None:
                 self.values[name] = value
                 return
-            if value.data.dtype == np.uint8:
-                value = Constant((value.data.astype(np.int16) - _UINT8_OFFSET).astype(np.int8))
+            offset = _OFFSETS.get(str(value.data.dtype))
+            if offset is not None:
+                moved = value.data.astype(np.int32) - offset
+                value = Constant(moved.astype(_STORED[str(value.data.dtype)]))
             by_axis = axis % max(value.data.ndim, 1) if scales.size > 1 else None
             if by_axis is not None and value.data.shape[by_axis : by_axis + 1] != (scales.size,):
                 raise node.damaged(f"it has {scales.size} scales for {value.data.shape}")
@@ -286,14 +297,15 @@ class _Converter:
         if isinstance(value, Raw):
             if value.name not in self.integers:
                 raise node.damaged(f"it reads '{value.name}', which is of real numbers")
-            value = self._integer_input(value.name, Scale(float(scales[0]), int(zeros[0])))
+            scale = Scale(float(scales[0]), int(zeros[0]), _STORED[self.integers[value.name]])
+            value = self._integer_input(value.name, scale)
         self.values[name] = value
 
     def _integer_input(self, name: str, scale: Scale) -> Quantized:
         """A model input that is quantized already."""
         number, dtype = self.inputs[name], self.integers[name]
         shape = self.model.shapes[name]
-        zero = scale.zero_point + (_UINT8_OFFSET if dtype == "uint8" else 0)
+        zero = scale.zero_point + _OFFSETS.get(dtype, 0)
         self.file.tensors[number] = replace(
             self.file.tensors[number], scales=(scale.scale,), zero_points=(zero,)
         )
@@ -316,11 +328,13 @@ class _Converter:
             raise ModelError(f"model output '{name}' is not computed by any operator")
         made = self.store.plain(value)
         dtype = self.integers.get(name, "float32")
-        if dtype == "int8":
+        if dtype in ("int8", "int16"):
             if made.tensor in (*self.file.inputs, *self.file.outputs):
                 raise ModelError(f"model output '{name}' is another input or output, unchanged")
             self.file.outputs.append(made.tensor)
             return
+        if dtype == "uint16":
+            raise ModelError(f"model output '{name}' is uint16; let it be int16 or float32")
         scale = self.store.scale_of(made)
         kind, tensor = "DEQUANTIZE", FileTensor(f"{name}_output", made.shape, "float32")
         if dtype == "uint8":
@@ -329,7 +343,7 @@ class _Converter:
                 tensor,
                 dtype="uint8",
                 scales=(scale.scale,),
-                zero_points=(scale.zero_point + _UINT8_OFFSET,),
+                zero_points=(scale.zero_point + _OFFSETS[dtype],),
             )
         number = self.file.tensor(tensor)
         self.file.operator(kind, [made.tensor], [number], (f"{kind.capitalize()}Options", {}))

@@ -18,7 +18,6 @@ from utvm_deploy.frontend.qdq_values import (
     stored_axis,
 )
 from utvm_deploy.frontend.qdq_weighted import (
-    bias_scales,
     from_image,
     image,
     pad_image,
@@ -28,10 +27,12 @@ from utvm_deploy.frontend.qdq_weighted import (
 )
 from utvm_deploy.frontend.tflite_write import Options
 
-#: What SOFTMAX and LOGISTIC of TFLite make, whatever the model says.
-_UNIT = Scale(1.0 / 256, -128)
-#: And TANH.
-_BOTH_SIDES = Scale(1.0 / 128, 0)
+#: What TFLite's kernels make, whatever the model says, of int8; of int16 it is 1/32768.
+_RANGES: Mapping[str, Scale] = {
+    "Sigmoid": Scale(1.0 / 256, -128),
+    "Softmax": Scale(1.0 / 256, -128),
+    "Tanh": Scale(1.0 / 128, 0),
+}
 
 _BINARY: Mapping[str, tuple[str, str | None]] = {
     "Add": ("ADD", "AddOptions"),
@@ -72,7 +73,7 @@ def binary(job: Job) -> Quantized:
                 steps = np.rint(
                     scale.scale * (data.astype(float) - scale.zero_point) / job.scale.scale
                 )
-                data = np.clip(steps + job.scale.zero_point, -128, 127).astype(np.int8)
+                data = np.clip(steps + job.scale.zero_point, *job.scale.limits)
                 scale = job.scale
             if is_last:
                 full = data.reshape((1,) * (rank - data.ndim) + data.shape)
@@ -91,19 +92,22 @@ def binary(job: Job) -> Quantized:
 
 
 def _operand(job: Job, value: Constant) -> tuple[Array, Scale]:
-    """A constant operand as int8."""
+    """A constant operand in integers."""
     if value.scales is not None and value.zero_points is not None:
         if value.scales.size != 1:
             raise job.node.unsupported("its constant has one scale per channel; use a single one")
         return value.data, Scale(
-            float(value.scales.reshape(-1)[0]), int(value.zero_points.reshape(-1)[0])
+            float(value.scales.reshape(-1)[0]),
+            int(value.zero_points.reshape(-1)[0]),
+            str(value.data.dtype),
         )
     if value.data.size != 1:
         raise job.node.unsupported("its constant is not quantized; quantize it to int8")
     real = float(value.data.reshape(-1)[0])
     # One number is exact at the end of the range.
-    scale = Scale(float(np.float32(abs(real) / 127)) or 1.0, 0)
-    return np.full(value.data.shape, int(np.sign(real)) * 127, np.int8), scale
+    most = job.scale.limits[1]
+    scale = Scale(float(np.float32(abs(real) / most)) or 1.0, 0, job.scale.dtype)
+    return np.full(value.data.shape, int(np.sign(real)) * most), scale
 
 
 def _of_rank(
@@ -144,10 +148,8 @@ def unary(job: Job) -> Quantized:
         options = ("LeakyReluOptions", {"Alpha": node.number("alpha", 0.01)})
     elif node.kind == "HardSwish":
         options = ("HardSwishOptions", {})
-    elif node.kind == "Sigmoid":
-        scale = _UNIT
-    elif node.kind == "Tanh":
-        scale = _BOTH_SIDES
+    elif node.kind in _RANGES:
+        scale = fixed_range(node.kind, store.scale_of(x))
     elif node.kind == "Abs":
         options = ("AbsOptions", {})
     elif node.kind == "Neg":
@@ -167,9 +169,15 @@ def softmax(job: Job) -> Quantized:
     if stored_axis(axis, rank, x.is_last) != rank - 1:
         raise job.node.unsupported(f"it works along dimension {axis} of {x.shape}; transpose first")
     options: Options = ("SoftmaxOptions", {"Beta": 1.0})
+    scale = fixed_range(job.node.kind, job.store.scale_of(x))
     return job.store.apply(
-        "SOFTMAX", [x.tensor], job.name, x.shape, _UNIT, options, is_last=x.is_last
+        "SOFTMAX", [x.tensor], job.name, x.shape, scale, options, is_last=x.is_last
     )
+
+
+def fixed_range(kind: str, source: Scale) -> Scale:
+    """What the results of some kinds are quantized to, whatever the model says."""
+    return _RANGES[kind] if source.dtype == "int8" else Scale(1.0 / 32768, 0, source.dtype)
 
 
 def average_pool(job: Job) -> Quantized:
@@ -198,17 +206,10 @@ def average_pool(job: Job) -> Quantized:
     channels, count = x.shape[1], kernel[0] * kernel[1]
     weights = np.ones((1, *kernel, channels), np.int8)
     scales = np.full(channels, 1 / count, np.float32)
-    input_scale = store.scale_of(x).scale
     numbers = [
         x.tensor,
         store.weights(weights, scales.tolist(), 3, f"{job.name}_weights"),
-        store.weights(
-            np.zeros(channels, np.int32),
-            bias_scales(input_scale, scales),
-            0,
-            f"{job.name}_bias",
-            dtype="int32",
-        ),
+        store.bias(np.zeros(channels, np.int64), store.scale_of(x), scales, f"{job.name}_bias"),
     ]
     options: dict[str, Any] = {
         "Padding": 1,
@@ -316,8 +317,8 @@ EMITTERS: Mapping[str, Emitter] = {
     "Concat": concatenation,
     "Softmax": softmax,
 }
-#: What the results of some kinds are quantized to where the model does not say.
-FIXED_RANGES: Mapping[str, Scale] = {"Sigmoid": _UNIT, "Softmax": _UNIT, "Tanh": _BOTH_SIDES}
+#: Kinds whose results have a range of their own.
+FIXED_RANGES = frozenset(_RANGES)
 #: Kinds whose results lie where their inputs do.
 RANGE_KEEPING = frozenset(
     (

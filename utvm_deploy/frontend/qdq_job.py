@@ -94,8 +94,8 @@ def constant(node: Node, value: Value, what: str) -> Constant:
 
 def symmetric_int8(node: Node, weights: Constant, what: str, axis: int) -> tuple[Array, Array]:
     """Weights of int8 with zero points of zero, and their scales: one, or one along ``axis``."""
-    if weights.scales is None or weights.zero_points is None:
-        raise node.unsupported(f"its {what} are not quantized; quantize them to int8")
+    if weights.scales is None or weights.zero_points is None or weights.data.dtype != np.int8:
+        raise node.unsupported(f"its {what} are not quantized to int8; quantize them so")
     if np.any(weights.zero_points):
         raise node.unsupported(
             f"its {what} have a zero point other than 0; quantize them symmetrically to int8"
@@ -108,23 +108,24 @@ def symmetric_int8(node: Node, weights: Constant, what: str, axis: int) -> tuple
     return weights.data, weights.scales.reshape(-1)
 
 
-def bias_steps(job: Job, position: int, input_scale: float, scales: Array, outputs: int) -> Array:
+def bias_steps(job: Job, position: int, source: Scale, scales: Array, outputs: int) -> Array:
     """The bias in steps of input scale times weight scale; zeros if there is none."""
     if not job.has(position):
-        return np.zeros(outputs, np.int32)
+        return np.zeros(outputs, np.int64)
     bias = job.constant(position, "biases")
     real = np.asarray(bias.real, np.float64).reshape(-1)
     if real.size not in (1, outputs):
         raise job.node.damaged(f"it has {real.size} biases for {outputs} outputs")
     real = np.broadcast_to(real, (outputs,))
-    steps = np.rint(real / (float(input_scale) * scales.astype(np.float64)))
-    return np.clip(steps, -(2**31), 2**31 - 1).astype(np.int32)
+    steps = np.rint(real / (float(source.scale) * scales.astype(np.float64)))
+    # Sums of int16 products have 48 bits in all, as TFLite's kernels say.
+    bits = 31 if source.dtype == "int8" else 47
+    return np.clip(steps, -(2**bits), 2**bits - 1).astype(np.int64)
 
 
 def fused_activation(low: float, high: float, scale: Scale) -> int | None:
-    """The schema's number of a clamp, NONE if int8 clamps as much, None if there is no such one."""
-    bottom = scale.scale * (-128 - scale.zero_point)
-    top = scale.scale * (127 - scale.zero_point)
+    """The schema's number of a clamp, NONE if the type clamps as much, None if there is none."""
+    bottom, top = (scale.scale * (limit - scale.zero_point) for limit in scale.limits)
     # Half a step: what rounds to the last value is not clamped.
     if low <= bottom + scale.scale / 2 and high >= top - scale.scale / 2:
         return NONE
@@ -134,10 +135,10 @@ def fused_activation(low: float, high: float, scale: Scale) -> int | None:
 
 
 def steps_of(real: float, scale: Scale) -> int:
-    """A real number as int8."""
+    """A real number in steps of that scale."""
     if math.isinf(real):
-        return 127 if real > 0 else -128
-    return int(np.clip(np.rint(real / scale.scale) + scale.zero_point, -128, 127))
+        return scale.limits[real > 0]
+    return int(np.clip(np.rint(real / scale.scale) + scale.zero_point, *scale.limits))
 
 
 def all_at_once(problems: Sequence[UnsupportedOperator]) -> UnsupportedOperator:

@@ -151,7 +151,7 @@ def pad(
         none: Options = ("PadOptions", {})
         return [store.apply("PAD", numbers, name, shape, scale, none, is_last=x.is_last)]
     step = int(np.clip(np.rint(fill / scale.scale) + scale.zero_point, -128, 127))
-    numbers.append(store.operand(np.array([step], np.int8), scale, f"{name}_value"))
+    numbers.append(store.operand(np.array([step]), scale, f"{name}_value"))
     return [
         store.apply("PADV2", numbers, name, shape, scale, ("PadV2Options", {}), is_last=x.is_last)
     ]

@@ -8,7 +8,7 @@ operator really needs the other order.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -20,10 +20,17 @@ from utvm_deploy.frontend.tflite_write import FileTensor, ModelFile, Options
 
 @dataclass(frozen=True)
 class Scale:
-    """real = scale * (q - zero_point), q of int8."""
+    """real = scale * (q - zero_point), q of that type."""
 
     scale: float
     zero_point: int
+    dtype: str = "int8"
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The least and the largest q."""
+        bounds = np.iinfo(self.dtype)
+        return int(bounds.min), int(bounds.max)
 
 
 @dataclass(frozen=True)
@@ -85,6 +92,9 @@ class Pending:
     high: float = math.inf
 
 
+#: An activation's type -> that of the biases beside it.
+_BIAS_TYPES: Mapping[str, str] = {"int8": "int32", "int16": "int64"}
+
 Value: TypeAlias = Quantized | Flattened | Constant | Raw | Pending
 
 
@@ -97,14 +107,14 @@ class Storage:
     def scale_of(self, value: Quantized) -> Scale:
         """How a value is quantized."""
         tensor = self.file.tensors[value.tensor]
-        return Scale(tensor.scales[0], tensor.zero_points[0])
+        return Scale(tensor.scales[0], tensor.zero_points[0], tensor.dtype)
 
     def activation(
         self, name: str, shape: Sequence[int], scale: Scale, *, is_last: bool = False
     ) -> Quantized:
-        """A new activation of int8; ``shape`` is in ONNX's order."""
+        """A new activation; ``shape`` is in ONNX's order."""
         stored = channels_last(shape) if is_last else tuple(shape)
-        tensor = FileTensor(name, stored, "int8", (scale.scale,), (scale.zero_point,))
+        tensor = FileTensor(name, stored, scale.dtype, (scale.scale,), (scale.zero_point,))
         return Quantized(self.file.tensor(tensor), tuple(shape), is_last)
 
     def stored(self, value: Quantized) -> tuple[int, ...]:
@@ -132,11 +142,21 @@ class Storage:
         )
         return self.file.tensor(tensor)
 
+    def bias(self, steps: Array, source: Scale, scales: Array, name: str) -> int:
+        """A bias in steps of input scale times weight scale, as TFLite demands of it."""
+        products = [float(np.float32(source.scale) * np.float32(scale)) for scale in scales]
+        return self.weights(steps, products, 0, name, dtype=_BIAS_TYPES[source.dtype])
+
     def operand(self, data: Array, scale: Scale, name: str) -> int:
-        """A constant of int8 that stands where an activation could."""
-        array = np.ascontiguousarray(data, dtype=np.int8)
+        """A constant that stands where an activation could."""
+        array = np.ascontiguousarray(data, dtype=scale.dtype)
         tensor = FileTensor(
-            name, array.shape, "int8", (scale.scale,), (scale.zero_point,), data=array.tobytes()
+            name,
+            array.shape,
+            scale.dtype,
+            (scale.scale,),
+            (scale.zero_point,),
+            data=array.tobytes(),
         )
         return self.file.tensor(tensor)
 

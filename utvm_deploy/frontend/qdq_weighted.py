@@ -46,12 +46,12 @@ def convolution(job: Job) -> Quantized:
     is_depthwise = group == inputs and group > 1
     if is_depthwise:
         stored = stored.transpose(3, 1, 2, 0)
-    input_scale = store.scale_of(x).scale
-    bias = bias_steps(job, 2, input_scale, scales, outputs)
+    scale = store.scale_of(x)
+    bias = bias_steps(job, 2, scale, scales, outputs)
     numbers = [
         source.tensor,
         store.weights(stored, scales.tolist(), 3 if is_depthwise else 0, f"{job.name}_weights"),
-        store.weights(bias, bias_scales(input_scale, scales), 0, f"{job.name}_bias", dtype="int32"),
+        store.bias(bias, scale, scales, f"{job.name}_bias"),
     ]
     options: dict[str, Any] = {
         "Padding": scheme,
@@ -94,14 +94,12 @@ def product(job: Job) -> Quantized:
     else:
         source = job.store.plain(x)
     outputs = data.shape[0]
-    input_scale = job.store.scale_of(source).scale
-    bias = bias_steps(job, 2, input_scale, scales, outputs)
+    scale = job.store.scale_of(source)
+    bias = bias_steps(job, 2, scale, scales, outputs)
     numbers = [
         source.tensor,
         job.store.weights(data, scales.tolist(), 0, f"{job.name}_weights"),
-        job.store.weights(
-            bias, bias_scales(input_scale, scales), 0, f"{job.name}_bias", dtype="int32"
-        ),
+        job.store.bias(bias, scale, scales, f"{job.name}_bias"),
     ]
     options = {
         "FusedActivationFunction": job.activation,
@@ -137,11 +135,6 @@ def _of_activations(job: Job) -> Quantized:
     return job.store.apply(
         "BATCH_MATMUL", numbers, job.name, job.shape, job.scale, ("BatchMatMulOptions", options)
     )
-
-
-def bias_scales(input_scale: float, scales: Array) -> list[float]:
-    """Input scale times weight scale, as TFLite demands of a bias."""
-    return [float(np.float32(input_scale) * np.float32(scale)) for scale in scales]
 
 
 def window(node: Node, kernel: tuple[int, ...]) -> tuple[Pair, Pair, Pair]:
@@ -194,7 +187,7 @@ def padded(
 def pad_image(
     store: Storage, x: Quantized, wanted: list[Pair], name: str, value: int | None = None
 ) -> Quantized:
-    """The image with rows and columns around it, of zero or of a value of int8."""
+    """The image with rows and columns around it, of zero or of a value."""
     (top, bottom), (left, right) = wanted
     amounts = np.array([(0, 0), (top, bottom), (left, right), (0, 0)], np.int32)
     batch, channels, height, width = x.shape
@@ -203,7 +196,7 @@ def pad_image(
     scale = store.scale_of(x)
     if value is None:
         return store.apply("PAD", numbers, name, shape, scale, ("PadOptions", {}), is_last=True)
-    numbers.append(store.operand(np.array([value], np.int8), scale, f"{name}_value"))
+    numbers.append(store.operand(np.array([value]), scale, f"{name}_value"))
     return store.apply("PADV2", numbers, name, shape, scale, ("PadV2Options", {}), is_last=True)
 
 
