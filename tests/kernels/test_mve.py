@@ -51,7 +51,7 @@ def test_inner_blocks_are_tensorized(tmp_path: Path) -> None:
             assert re.search(INNER, before) and not re.search(INNER, after)
     assert functions == MICRO_KERNELS
     rows = [k.product for k in kernels if isinstance(k, RowDepthwise)]
-    assert {one.has_gaps for one in rows} == {True, False}
+    assert {one.is_paired for one in rows} == {True, False}
 
 
 def test_vector_requantization_equals_the_reference() -> None:

@@ -21,12 +21,12 @@ class MveRowProduct:
     """The micro-kernel of ``depthwise_code.py``."""
 
     taps: int
-    has_gaps: bool  # every other slot of the weights is a zero
+    is_paired: bool  # two taps at a time
     has_left: bool  # a channel's scale needs a left shift
 
     @property
     def label(self) -> str:
-        return "mve" + ("_gaps" if self.has_gaps else "") + ("_left" if self.has_left else "")
+        return "mve" + ("" if self.is_paired else "_single") + ("_left" if self.has_left else "")
 
     @property
     def group(self) -> int:
@@ -40,32 +40,27 @@ class MveRowProduct:
     def why(self) -> str:
         return f"Helium assembly, 2 pixels x {code.GROUP} channels in registers"
 
-    @property
-    def slots(self) -> int:
-        """Slots of the table of weights."""
-        return code.slots_of(self.taps, self.has_gaps)
-
     def texts(self) -> tuple[str, ...]:
         return (code.depthwise_text(self.has_left),)
 
     def tables(self, taps: int, channels: int) -> tuple[Operand, ...]:
         groups = -(-channels // code.GROUP)
         return (
-            Operand("weights", (groups * self.slots * code.GROUP,), "int8"),
+            Operand("weights", (groups * taps * code.GROUP,), "int8"),
             Operand("scaling", (groups * code.scaling_words(self.has_left),), "int32"),
-            Operand("offsets", (self.slots,), "int32"),
+            Operand("offsets", (taps,), "int32"),
             Operand("limits", (3,), "int32"),
         )
 
     def numbers(self, steps: Steps, count: int, channels: int) -> tuple[int, ...]:
-        return steps.window, count, channels, self.slots
+        pairs = self.taps // 2 if self.is_paired else 0
+        return steps.window, count, channels, self.taps, pairs
 
     def bias(self, buffers: Buffers, c: Any) -> Any:
         return self._row(buffers, c, 0)
 
     def weight(self, buffers: Buffers, c: Any, tap: Any) -> Any:
-        slot = tap * (2 if self.has_gaps else 1)
-        place = c // 8 * (8 * self.slots) + slot * 8 + c % 8
+        place = c // 8 * (8 * self.taps) + tap * 8 + c % 8
         return buffers["weights"][place].astype("int32")
 
     def scaled(self, buffers: Buffers, total: Any, c: Any) -> Any:
@@ -92,12 +87,11 @@ def mve_depthwise_call(
     assert isinstance(generic, DepthwiseConv2D)
     window = generic.window
     flat = weights.reshape(-1, channels)
-    product = MveRowProduct(flat.shape[0], code.needs_gaps(flat), has_left_shift(tables[2]))
+    product = MveRowProduct(flat.shape[0], code.fits_pairs(flat), has_left_shift(tables[2]))
     kernel = RowDepthwise(window, channels, product, generic.depth_multiplier)
-    steps, has_gaps = kernel.steps, product.has_gaps
-    offsets = code.pack_offsets(window.kernel, steps.row, steps.column, has_gaps)
+    offsets = code.pack_offsets(window.kernel, kernel.steps.row, kernel.steps.column)
     packed = (
-        ConstantArgument("weights", code.pack_weights(flat, has_gaps)),
+        ConstantArgument("weights", code.pack_weights(flat)),
         ConstantArgument("scaling", code.pack_scaling(*tables, product.has_left)),
         ConstantArgument("offsets", offsets),
         ConstantArgument("limits", np.array(limits, dtype=np.int32)),

@@ -1,14 +1,15 @@
 """The inner block of depthwise convolutions: two pixels of eight channels, any window.
 
 Eight products fit eight lanes of 16 bits, and so does the sum of two, as long as two weights of a
-channel come to 255 at most; where they come to more, every other weight is a zero. Pairs of taps
-are summed up so, then widened to four vectors of 32 bits: the even and the odd lanes of both
-pixels. Groups of channels are outermost, so that one table serves a row of pixels.
+channel come to 255 at most. Pairs of taps are summed up so, then widened to four vectors of 32
+bits: the even and the odd lanes of both pixels. The tap that is left, or all where weights come to
+more, are widened one by one. Groups of channels are outermost, so that one table serves a row of
+pixels.
 
 Layouts, for channel c = 8 group + lane and tap t = column + kernel columns * row:
     rows     int8  [row][column][channels, filled up to eights]
-    weights  int8  [group][slot][lane], slot = t (or 2 t where pairs would not fit)
-    offsets  int32 [slot]: bytes from the window's first pixel
+    weights  int8  [group][tap][lane]
+    offsets  int32 [tap]: bytes from the window's first pixel
     scaling  int32 [group][bias, multiplier, right shift (, left shift)][even lanes, odd lanes]
 """
 
@@ -37,7 +38,8 @@ PARAMETERS = (
     "int32_t step",
     "int32_t count",
     "int32_t channels",
-    "int32_t slots",
+    "int32_t taps",
+    "int32_t pairs",
 )
 
 # Slots on the stack.
@@ -55,20 +57,15 @@ _COUNT = 40
 _PAIRS = 44
 _OUTPUT_STEP = 48
 _GIVEN_STEP = 52
-_FRAME_BYTES = 56
+_SINGLES = 56
+_FRAME_BYTES = 64
 _SAVED_BYTES = 36 + 64
 
 
-def needs_gaps(weights: Array) -> bool:
-    """Whether two weights may not share 16 bits; ``weights`` are [taps, channels]."""
-    filled = np.zeros((weights.shape[0] + weights.shape[0] % 2, weights.shape[1]), dtype=np.int64)
-    filled[: weights.shape[0]] = np.abs(weights.astype(np.int64))
-    return bool((filled[0::2] + filled[1::2]).max() > _PAIR_LIMIT)
-
-
-def slots_of(taps: int, has_gaps: bool) -> int:
-    """Slots of the table, an even number."""
-    return 2 * taps if has_gaps else taps + taps % 2
+def fits_pairs(weights: Array) -> bool:
+    """Whether two weights may share 16 bits; ``weights`` are [taps, channels]."""
+    pairs = np.abs(weights[: weights.shape[0] // 2 * 2].astype(np.int64))
+    return bool((pairs[0::2] + pairs[1::2] <= _PAIR_LIMIT).all())
 
 
 def scaling_words(has_left: bool) -> int:
@@ -76,26 +73,21 @@ def scaling_words(has_left: bool) -> int:
     return GROUP * (4 if has_left else 3)
 
 
-def pack_weights(weights: Array, has_gaps: bool) -> Array:
+def pack_weights(weights: Array) -> Array:
     """[taps, channels] -> the layout above."""
     taps, channels = weights.shape
     groups = -(-channels // GROUP)
-    filled = np.zeros((slots_of(taps, has_gaps), groups * GROUP), dtype=np.int8)
-    spread = 2 if has_gaps else 1
-    filled[: spread * taps : spread, :channels] = weights
+    filled = np.zeros((taps, groups * GROUP), dtype=np.int8)
+    filled[:, :channels] = weights
     split = filled.reshape(-1, groups, GROUP).transpose(1, 0, 2)
     return np.ascontiguousarray(split).reshape(-1)
 
 
-def pack_offsets(
-    window: tuple[int, int], row_pitch: int, column_pitch: int, has_gaps: bool
-) -> Array:
-    """The table of offsets; slots without a tap have that of the tap before."""
+def pack_offsets(window: tuple[int, int], row_pitch: int, column_pitch: int) -> Array:
+    """The table of offsets."""
     rows, columns = window
     taps = [r * row_pitch + c * column_pitch for r in range(rows) for c in range(columns)]
-    spread = 2 if has_gaps else 1
-    slots = [taps[min(n // spread, len(taps) - 1)] for n in range(slots_of(len(taps), has_gaps))]
-    return np.array(slots, dtype=np.int32)
+    return np.array(taps, dtype=np.int32)
 
 
 def pack_scaling(bias: Array, multiplier: Array, shift: Array, has_left: bool) -> Array:
@@ -124,6 +116,19 @@ def depthwise_text(has_left: bool) -> str:
     return naked_function(name_of(has_left), PARAMETERS, _lines(has_left), body, CONDITION)
 
 
+#: Adds the products of both pixels in q1 and q2 to their sums.
+_WIDENED = (
+    "vmovlb.s16 q0, q1",
+    "vmovlt.s16 q1, q1",
+    "vadd.i32 q4, q4, q0",
+    "vmovlb.s16 q0, q2",
+    "vadd.i32 q5, q5, q1",
+    "vmovlt.s16 q2, q2",
+    "vadd.i32 q6, q6, q0",
+    "vadd.i32 q7, q7, q2",
+)
+
+
 def _lines(has_left: bool) -> list[str]:
     arguments = _FRAME_BYTES + _SAVED_BYTES
     return [
@@ -133,14 +138,16 @@ def _lines(has_left: bool) -> list[str]:
         "mov r12, r2",
         f"str r3, [sp, #{_OFFSETS}]",
         f"add r4, sp, #{arguments}",
-        "ldm r4, {r2, r3, r5, r6, r7, r8}",  # limits, output, step, count, channels, slots
+        # Limits, output, step, count, channels, taps, pairs.
+        "ldm r4, {r2, r3, r5, r6, r7, r8, r9}",
         f"strd r0, r3, [sp, #{_FIRST}]",
         "ldm r2, {r2, r3, r4}",
         f"strd r2, r3, [sp, #{_ZERO_POINT}]",
         f"strd r4, r7, [sp, #{_HIGH}]",
         f"strd r7, r6, [sp, #{_CHANNELS}]",
-        "lsr r8, r8, #1",
-        f"str r8, [sp, #{_PAIRS}]",
+        "sub r8, r8, r9, lsl #1",
+        f"str r9, [sp, #{_PAIRS}]",
+        f"str r8, [sp, #{_SINGLES}]",
         f"strd r7, r5, [sp, #{_OUTPUT_STEP}]",
         "mov r6, r1",  # weights of this group
         "1:",  # eight more channels
@@ -156,11 +163,11 @@ def _lines(has_left: bool) -> list[str]:
         "mov r1, r6",
         "vldrw.32 q4, [r12]",
         "vldrw.32 q5, [r12, #16]",
-        f"ldr lr, [sp, #{_PAIRS}]",
+        f"ldr r3, [sp, #{_PAIRS}]",
         "vmov q6, q4",
         "vmov q7, q5",
-        "dls lr, lr",
-        "3:",
+        "wls lr, r3, 4f",
+        "3:",  # two more taps
         "ldrd r3, r4, [r2], #8",
         "vldrb.s16 q0, [r1], #8",
         "add r3, r0",
@@ -177,16 +184,24 @@ def _lines(has_left: bool) -> list[str]:
         "vadd.i16 q1, q1, q3",
         "vldrb.s16 q3, [r4]",
         "vmul.i16 q3, q3, q0",
-        "vmovlb.s16 q0, q1",
         "vadd.i16 q2, q2, q3",
-        "vadd.i32 q4, q4, q0",
-        "vmovlt.s16 q1, q1",
-        "vadd.i32 q5, q5, q1",
-        "vmovlb.s16 q0, q2",
-        "vadd.i32 q6, q6, q0",
-        "vmovlt.s16 q2, q2",
-        "vadd.i32 q7, q7, q2",
+        *_WIDENED,
         "le lr, 3b",
+        "4:",
+        f"ldr r3, [sp, #{_SINGLES}]",
+        "wls lr, r3, 6f",
+        "5:",  # another tap
+        "ldr r3, [r2], #4",
+        "vldrb.s16 q0, [r1], #8",
+        "add r3, r0",
+        "vldrb.s16 q1, [r3]",
+        "add r3, r5",
+        "vmul.i16 q1, q1, q0",
+        "vldrb.s16 q2, [r3]",
+        "vmul.i16 q2, q2, q0",
+        *_WIDENED,
+        "le lr, 5b",
+        "6:",
         *_requantized(("q4", "q6"), 0, has_left),
         *_requantized(("q5", "q7"), 1, has_left),
         f"ldrd r2, r3, [sp, #{_ZERO_POINT}]",
