@@ -46,6 +46,8 @@ MICRO_KERNELS = (
     "utvm_dense_16",
     "utvm_dense_8_channels",
     "utvm_dense_16_channels",
+    "utvm_narrow_7",
+    "utvm_narrow_7_channels",
 )
 
 
