@@ -83,6 +83,8 @@ def _within_arena(
 ) -> tuple[Step | View, ...]:
     """No larger an arena than with default kernels."""
     steps = [replace(s, scratch_bytes=scratch_of(s)) for s in sequence if isinstance(s, Step)]
+    if not any(step.scratch_bytes for step in steps if step.call.origin != DEFAULT):
+        return tuple(sequence)
     why = "its scratch would make the arena larger"
     plain = [_default_step(step, default, scratch_of, why) for step in steps]
     limit = plan_arena(graph, _refilled(sequence, plain)).arena_bytes
