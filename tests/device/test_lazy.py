@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -225,6 +226,18 @@ def test_a_refused_call_stops_those_behind_it(host: Device) -> None:
     # The next one is not concerned.
     module["scale"](x, 2, 4)
     assert list(x.numpy()) == [6] * 4
+
+
+def test_a_call_may_be_given_any_time(device: Device) -> None:
+    x = device.tensor(np.zeros(1, np.int32))
+    more = device.load_module("void more(int *x) { ++*x; }")["more"]
+    for long_s in (1e9, math.inf):
+        more(x, timeout_s=long_s)
+        device.sync()
+    for wrong_s in (0, -1.0, math.nan):
+        with pytest.raises(DeviceError, match=r"more cannot run within .* above zero"):
+            more(x, timeout_s=wrong_s)
+    assert x.numpy() == 2
 
 
 def test_tensors_keep_type_and_shape(host: Device) -> None:

@@ -172,6 +172,8 @@ class Session:
             block.is_shown = True
         if timeout_s is None:
             timeout_s = CALL_TIMEOUT_S * repeat
+        elif not timeout_s > 0:  # nor is NaN
+            raise DeviceError(f"{name} cannot run within {timeout_s} s; give it a time above zero")
         task = Task(function, tuple(words), repeat, deadline_s=timeout_s)
         return self.queue.add(Call(task, name, arguments, tuple(dict.fromkeys(involved))))
 

@@ -18,6 +18,8 @@ from utvm_deploy.errors import LinkClosed, LinkTimeout
 
 # Default rate of serial ports, in bits per second; sockets and ptys have none.
 DEFAULT_BAUD = 115200
+# poll(2) counts milliseconds in 31 bits; whoever waits longer asks again.
+_LONGEST_POLL_S = 86_400.0
 
 
 class Stream(Protocol):
@@ -37,10 +39,10 @@ class Stream(Protocol):
 
 
 def _is_ready(fd: int, event: int, timeout_s: float) -> bool:
-    """Whether ``fd`` can be read or written, or is at its end, within the time."""
+    """Whether ``fd`` can be read or written, or is at its end, within the time or a day."""
     poll = select.poll()  # select.select knows only the first 1024 descriptors
     poll.register(fd, event)
-    return bool(poll.poll(math.ceil(max(timeout_s, 0) * 1000)))
+    return bool(poll.poll(math.ceil(min(max(timeout_s, 0), _LONGEST_POLL_S) * 1000)))
 
 
 class PipeStream:
