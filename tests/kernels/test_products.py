@@ -1,4 +1,4 @@
-"""TRANSPOSE_CONV as a convolution of blocks, and BATCH_MATMUL by rows: odd shapes on cores."""
+"""Odd shapes of TRANSPOSE_CONV by blocks, of BATCH_MATMUL and products of int16 by rows."""
 
 from __future__ import annotations
 
@@ -88,10 +88,66 @@ def write_matrices(path: Path) -> ModelWriter:
     return m
 
 
+# rows, columns, inputs, outputs, window, strides, dilation, padding (0: SAME), bits of biases
+WIDE = [
+    (5, 4, 3, 5, (3, 3), (1, 1), 1, 0, 20),
+    (5, 4, 4, 6, (1, 1), (1, 1), 1, 0, 20),
+    (5, 4, 8, 6, (1, 1), (2, 1), 1, 1, 20),
+    (6, 7, 70, 9, (3, 3), (2, 2), 1, 0, 20),
+    (6, 7, 5, 3, (2, 3), (1, 1), 2, 0, 20),
+    (4, 4, 4, 2, (1, 1), (1, 1), 1, 0, 36),
+    (3, 3, 130, 7, (3, 2), (1, 1), 1, 1, 20),
+]
+WIDE_DENSE = [(1, 7, 5), (3, 64, 4), (2, 1021, 3), (1, 4, 1)]
+
+
+def write_wide(path: Path) -> ModelWriter:
+    """Windows and vectors of int16 with weights of int8; sums of more than 32 bits, too."""
+    rng = np.random.default_rng(61)
+    m = ModelWriter()
+
+    def operands(weights: tuple[int, ...], outputs: int, bits: int) -> list[int]:
+        drawn = rng.integers(-127, 128, weights).astype(np.int8)
+        scales = rng.uniform(0.003, 0.02, outputs).tolist() if len(weights) == 4 else 0.01
+        bias = rng.integers(-(2**bits), 2**bits, outputs).astype(np.int64)
+        return [m.constant(drawn, scales), m.constant(bias, 4e-6)]
+
+    def wide(*shape: int) -> int:
+        number = m.tensor(shape, "int16", 0.0004, 0)
+        m.inputs.append(number)
+        return number
+
+    for height, width, inputs, outputs, window, strides, dilation, padding, bits in WIDE:
+        reaches = [(size - 1) * dilation + 1 for size in window]
+        sizes = zip((height, width), strides, reaches, strict=True)
+        image = [(n - k) // s + 1 if padding else -(-n // s) for n, s, k in sizes]
+        fields = {
+            "Padding": padding,
+            "StrideH": strides[0],
+            "StrideW": strides[1],
+            "DilationHFactor": dilation,
+            "DilationWFactor": dilation,
+            "FusedActivationFunction": padding,
+        }
+        given = [
+            wide(2, height, width, inputs),
+            *operands((outputs, *window, inputs), outputs, bits),
+        ]
+        scale = 0.0001 * (inputs * window[0] * window[1]) ** 0.5
+        shape = (2, *image, outputs)
+        m.output(m.node("CONV_2D", given, shape, ("Conv2DOptions", fields), scale=scale))
+    for rows, inputs, outputs in WIDE_DENSE:
+        given = [wide(rows, inputs), *operands((outputs, inputs), outputs, 20)]
+        options = ("FullyConnectedOptions", {"FusedActivationFunction": 0})
+        m.output(m.node("FULLY_CONNECTED", given, (rows, outputs), options, scale=0.002))
+    m.save(path)
+    return m
+
+
 WRITERS = (write_transposed, write_matrices)
 
 
-@pytest.mark.parametrize("write", WRITERS)
+@pytest.mark.parametrize("write", [*WRITERS, write_wide])
 @pytest.mark.parametrize("scheduled", [True, False])
 def test_products_in_plain_c(write, scheduled: bool, tmp_path: Path) -> None:
     model = write(tmp_path / "model.tflite")

@@ -28,6 +28,7 @@ from utvm_deploy.kernels.quantize import (
     requantize_wide,
     short_multiplier,
 )
+from utvm_deploy.kernels.wide_rows import WideRowsConv, WideRowsDense, is_short, pack_rows
 from utvm_deploy.kernels.window import Window
 
 # Sums of FULLY_CONNECTED up to here are multiplied by a double's fraction without overflow.
@@ -125,59 +126,6 @@ class ShortSumConv2D(WideConv2D):
         return requantize(total, multiplier, shift)
 
 
-@dataclass(frozen=True)
-class WideDense:
-    """A fully connected layer; weights are [outputs, inputs]."""
-
-    batch: int
-    inputs: int
-    outputs: int
-
-    @property
-    def name(self) -> str:
-        batch = f"_n{self.batch}" if self.batch != 1 else ""
-        return f"fully_connected{batch}_{self.inputs}x{self.outputs}_16x8"
-
-    def prim_func(self) -> Any:
-        vector = te.placeholder((self.batch, self.inputs), "int16", "input")
-        weights = te.placeholder((self.outputs, self.inputs), "int8", "weights")
-        bias = te.placeholder((self.outputs,), "int64", "bias")
-        scales = te.placeholder((self.outputs, 3), "int32", "scales")
-        low, high = te.var("low", "int32"), te.var("high", "int32")
-        k = te.reduce_axis((0, self.inputs), "k")
-        shape = (self.batch, self.outputs)
-        sums = te.compute(
-            shape,
-            lambda n, o: te.sum(
-                (vector[n, k].astype("int32") * weights[o, k].astype("int32")).astype("int64"), k
-            ),
-            name="fully_connected",
-        )
-        output = te.compute(
-            shape,
-            lambda n, o: clamped(
-                tirx.call_pure_extern(
-                    "int32",
-                    "utvm_requantize_exact_wide",
-                    sums[n, o] + bias[o],
-                    *(scales[o, i] for i in range(3)),
-                ),
-                low,
-                high,
-                "int16",
-            ),
-            name="requantize",
-        )
-        return te.create_prim_func([vector, weights, bias, scales, low, high, output])
-
-    def schedule(self, sch: Any, core: str) -> str:
-        _, o = sch.get_loops(sch.get_sblock("requantize"))
-        block = sch.get_sblock("fully_connected")
-        sch.compute_at(block, o, preserve_unit_loops=True)
-        sch.decompose_reduction(block, sch.get_loops(block)[-1])
-        return "generic C, one output at a time in 64 bits"
-
-
 def lower_wide_convolution(graph: Graph, operator: Operator) -> KernelCall:
     """CONV_2D, grouped or not, and DEPTHWISE_CONV_2D."""
     attributes = operator.attributes
@@ -204,11 +152,20 @@ def lower_wide_convolution(graph: Graph, operator: Operator) -> KernelCall:
         bias = bias.astype(np.int32)
     else:
         multiplier = np.array([short_multiplier(int(m)) for m in multiplier], np.int32)
+    made: WideConv2D | WideRowsConv = kernel
+    tables = [ConstantArgument("weights", weights[0] if is_depthwise else weights)]
+    if not is_depthwise and not attributes.sums_in_32_bits and depth == source.shape[3]:
+        made = WideRowsConv(window, depth, outputs)
+        packed = pack_rows(weights.reshape(outputs, -1))
+        tables = [
+            ConstantArgument("geometry", made.geometry(is_short=is_short(weights, bias, shift))),
+            ConstantArgument("weights", packed),
+        ]
     return KernelCall(
-        kernel,
+        made,
         (
             operand_of(position, source),
-            ConstantArgument("weights", weights[0] if is_depthwise else weights),
+            *tables,
             ConstantArgument("bias", bias),
             ConstantArgument("multiplier", multiplier),
             ConstantArgument("shift", shift),
@@ -239,10 +196,10 @@ def lower_wide_dense(graph: Graph, operator: Operator) -> KernelCall:
     )
     batch = math.prod(result.shape) // outputs
     return KernelCall(
-        WideDense(batch, inputs, outputs),
+        WideRowsDense(batch, inputs, outputs),
         (
             operand_of(position, source),
-            ConstantArgument("weights", weights),
+            ConstantArgument("weights", pack_rows(weights)),
             ConstantArgument("bias", bias),
             ConstantArgument("scales", scales),
             ScalarArgument("low", attributes.clamp[0]),

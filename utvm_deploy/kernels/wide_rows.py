@@ -1,0 +1,190 @@
+"""CONV_2D and FULLY_CONNECTED of int16 by int8 weights, four outputs at a time.
+
+What a window sees is lined up, unless it lies so already, and multiplied with the rows of weights.
+Sums of some hundred products fit 32 bits; those are added up in 64. Weights are packed: outputs and
+depth to multiples of four with zeros, and of four bytes the inner two change places, so that
+splitting a word gives the halves that belong together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.dsp.code import CONDITION
+from utvm_deploy.kernels.micro.assembly import compare, extend16, load_next, multiply_add
+from utvm_deploy.kernels.micro.order import timing_of
+from utvm_deploy.kernels.micro.routine import Routine, naked_function
+from utvm_deploy.kernels.micro.source import shared_text
+from utvm_deploy.kernels.micro.tensor_ir import ANY_CORE, Operand, import_c
+from utvm_deploy.kernels.whole import whole_call
+from utvm_deploy.kernels.window import Window
+
+_FOUR = 4
+_PARAMETERS = (
+    "const int16_t *vector",
+    "const int8_t *matrix",
+    "int32_t pitch",
+    "int32_t count",
+    "int32_t *sums",
+)
+_SAVED_BYTES = 36
+_POINTERS = ("r1", "r4", "r5", "r6")
+_SUMS = ("r7", "r8", "r9", "r10")
+_GEOMETRY = 18
+_HOW = "C, the products of four outputs at a time"
+
+
+def packed_extent(count: int) -> int:
+    """Outputs, or products of one, in packed weights."""
+    return -(-count // _FOUR) * _FOUR
+
+
+def pack_rows(weights: Array) -> Array:
+    """[outputs, depth] -> the layout above."""
+    outputs, depth = weights.shape
+    filled = np.zeros((packed_extent(outputs), packed_extent(depth)), np.int8)
+    filled[:outputs, :depth] = weights
+    fours = filled.reshape(filled.shape[0], -1, _FOUR)[:, :, [0, 2, 1, 3]]
+    return np.ascontiguousarray(fours).reshape(-1)
+
+
+def is_short(weights: Array, bias: Array, shift: Array) -> bool:
+    """Whether every sum fits 32 bits, and 32 bits hold it while it is scaled, too.
+
+    With m of 15 bits and a right shift b the reference's (a m + 2**(b - 1)) >> b in 64 bits is
+    (high word of a (m << 16) + 2**(b - 17)) >> (b - 16) for b from 17 to 46: nothing is added to
+    the lower word.
+    """
+    reach = 32768 * np.abs(weights.reshape(weights.shape[0], -1).astype(np.int64)).sum(axis=1)
+    right = 15 - shift.astype(np.int64)
+    fits = bool((reach + np.abs(bias)).max() < 2**31)
+    return fits and int(right.min()) >= 17 and int(right.max()) <= 46
+
+
+@dataclass(frozen=True)
+class WideRowsConv:
+    """CONV_2D over all channels."""
+
+    window: Window
+    channels: int
+    outputs: int
+
+    @property
+    def name(self) -> str:
+        return f"conv2d_{self.window.label}_{self.channels}x{self.outputs}_rows_16x8"
+
+    @property
+    def pitch(self) -> int:
+        """Of rows of weights, in bytes."""
+        return packed_extent(self.window.kernel[0] * self.window.kernel[1] * self.channels)
+
+    def geometry(self, *, is_short: bool) -> Array:
+        """As ``utvm_wide_conv`` reads it; ``is_short`` is what ``is_short`` below says."""
+        w = self.window
+        image = (w.batch, w.height, w.width, self.channels, w.output_height, w.output_width)
+        windows = (*w.kernel, *w.strides, *w.dilations, w.top, w.left)
+        lies_so = w.kernel == (1, 1) and not w.is_padded and self.pitch == self.channels
+        rest = (self.outputs, self.pitch, int(is_short), int(lies_so))
+        return np.array([*image, *windows, *rest], dtype=np.int32)
+
+    def prim_func(self) -> Any:
+        w = self.window
+        pixels = w.batch * w.output_height * w.output_width
+        return whole_call(
+            "utvm_wide_conv",
+            [
+                Operand("input", (w.batch * w.height * w.width * self.channels,), "int16"),
+                Operand("geometry", (_GEOMETRY,), "int32"),
+                Operand("weights", (packed_extent(self.outputs) * self.pitch,), "int8"),
+                Operand("bias", (self.outputs,), "int64"),
+                Operand("multiplier", (self.outputs,), "int32"),
+                Operand("shift", (self.outputs,), "int32"),
+                *("low", "high"),
+                Operand("output", (pixels * self.outputs,), "int16"),
+            ],
+            helpers=[*_texts(ANY_CORE), shared_text("utvm_wide_conv")],
+            scratch=_scratch(self.pitch, self.outputs),
+        )
+
+    def schedule(self, sch: Any, core: str) -> str:
+        import_c(sch, *_texts(core), shared_text("utvm_wide_conv"))
+        return _HOW
+
+
+@dataclass(frozen=True)
+class WideRowsDense:
+    """FULLY_CONNECTED."""
+
+    batch: int
+    inputs: int
+    outputs: int
+
+    @property
+    def name(self) -> str:
+        batch = f"_n{self.batch}" if self.batch != 1 else ""
+        return f"fully_connected{batch}_{self.inputs}x{self.outputs}_rows_16x8"
+
+    def prim_func(self) -> Any:
+        pitch = packed_extent(self.inputs)
+        return whole_call(
+            "utvm_wide_dense",
+            [
+                Operand("input", (self.batch * self.inputs,), "int16"),
+                Operand("weights", (packed_extent(self.outputs) * pitch,), "int8"),
+                Operand("bias", (self.outputs,), "int64"),
+                Operand("scales", (self.outputs, 3), "int32"),
+                *("low", "high"),
+                Operand("output", (self.batch * self.outputs,), "int16"),
+            ],
+            *(self.batch, self.inputs, self.outputs, pitch),
+            helpers=[*_texts(ANY_CORE), shared_text("utvm_wide_dense")],
+            scratch=_scratch(pitch, self.outputs),
+        )
+
+    def schedule(self, sch: Any, core: str) -> str:
+        import_c(sch, *_texts(core), shared_text("utvm_wide_dense"))
+        return _HOW
+
+
+def _scratch(pitch: int, outputs: int) -> list[Operand]:
+    totals = Operand("totals", (packed_extent(outputs),), "int64")
+    return [Operand("row", (pitch,), "int16"), totals]
+
+
+@lru_cache(maxsize=8)
+def _texts(core: str) -> tuple[str, ...]:
+    """The C texts of ``utvm_wide_rows``, ordered for a core."""
+    r = Routine(timing_of(core))
+    r.plain(
+        "push {r4-r11, lr}",
+        "add r4, r1, r2",
+        "add r5, r4, r2",
+        "add r6, r5, r2",
+        "add r3, r0, r3, lsl #1",
+        *(f"mov {register}, #0" for register in _SUMS),
+    )
+    r.label("1", is_loop=True)
+    code = [load_next("r11", "r0", 4), load_next("r12", "r0", 4), compare("r0", "r3")]
+    for pointer, total in zip(_POINTERS, _SUMS, strict=True):
+        code += [
+            load_next("lr", pointer, 4),
+            extend16("r2", "lr", 8),
+            extend16("lr", "lr"),
+            multiply_add("smlad", total, "lr", "r11", total),
+            multiply_add("smlad", total, "r2", "r12", total),
+        ]
+    r.straight(code, is_loop=True)
+    r.plain(
+        "bne 1b",
+        f"ldr r0, [sp, #{_SAVED_BYTES}]",
+        "stmia r0, {r7-r10}",
+        "pop {r4-r11, pc}",
+    )
+    portable = shared_text("utvm_wide_four")
+    four = naked_function("utvm_wide_four", _PARAMETERS, r.lines, portable, CONDITION)
+    return four, shared_text("utvm_wide_rows")
