@@ -14,6 +14,8 @@ import pytest
 
 from utvm_deploy.candidate import Candidate
 from utvm_deploy.errors import RecordsError
+from utvm_deploy.kernels.code_version import code_versions, sources_of
+from utvm_deploy.kernels.lowering import FAMILIES
 from utvm_deploy.records import (
     DEFAULT,
     NEAREST,
@@ -259,9 +261,14 @@ def test_each_level_of_optimization_has_its_own_winner() -> None:
 
 
 def test_the_code_of_every_family_has_a_version() -> None:
-    from utvm_deploy.kernels.code_version import code_versions
-    from utvm_deploy.kernels.lowering import FAMILIES
-
     versions = code_versions()
     assert set(versions) == {"generic", *FAMILIES}
     assert len(set(versions.values())) == len(versions)
+    for family in versions:
+        sources = sources_of(family)
+        names = {path.name for path in sources}
+        assert {"quantize.py", "lower_c.py", "utvm_kernels.h"} <= names
+        assert not names & {"space.py", "lowering.py"}
+        folders = {path.parent.name for path in sources}
+        assert folders.isdisjoint({"tune", "bench", "frontend"})
+        assert family == "generic" or family in folders

@@ -7,6 +7,7 @@ anew, within one version of utvm too. Comments do not count, nor does the order 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -17,41 +18,43 @@ from utvm_deploy.kernels.lowering import FAMILIES
 _KERNELS = Path(__file__).resolve().parent
 _PACKAGE = _KERNELS.parent
 #: What every kernel goes through, whichever family it is of.
-_COMMON = (
-    _KERNELS / "quantize.py",
-    _KERNELS / "utvm_kernels.h",
-    _PACKAGE / "compiler" / "lower_c.py",
-)
-#: What families that generate assembly have in common.
-_SHARED = (_KERNELS / "micro", _KERNELS / "c", _PACKAGE / "cores")
-#: These choose between kernels and make none.
+_COMMON = (_KERNELS / "utvm_kernels.h", _PACKAGE / "compiler" / "lower_c.py")
+#: These choose between kernels, or name them, and make none.
 _NOT_CODE = ("__init__.py", "call.py", "code_version.py", "identity.py", "lowering.py", "space.py")
-_SUFFIXES = (".py", ".h")
+_IMPORT = re.compile(r"^from utvm_deploy\.((?:kernels|cores)[\w.]*) import (.*)$", re.MULTILINE)
 
 
 @cache
 def code_versions() -> Mapping[str, str]:
     """Family -> digest of its generators."""
-    versions = {GENERIC: _digest([*_COMMON, *_files(_KERNELS), *_files(_KERNELS / "c")])}
-    shared = [path for folder in _SHARED for path in _files(folder)]
-    for family in FAMILIES:
-        own = [path for path in sorted((_KERNELS / family).rglob("*")) if _counts(path)]
-        versions[family] = _digest([*_COMMON, *shared, *own])
-    return versions
+    return {family: _digest(sources_of(family)) for family in (GENERIC, *FAMILIES)}
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    return (path for path in sorted(folder.glob("*")) if _counts(path))
+def sources_of(family: str) -> list[Path]:
+    """The files that a family's code is made by, or of."""
+    folder = _KERNELS if family == GENERIC else _KERNELS / family
+    found = {path for path in folder.glob("*.py") if path.name not in _NOT_CODE}
+    waiting = list(found)
+    while waiting:
+        new = set(_imported(waiting.pop())) - found
+        found |= new
+        waiting += new
+    headers = {*(_KERNELS / "c").glob("*.h"), *(folder / "c").glob("*.h")}
+    return sorted({*_COMMON, *found, *headers})
 
 
-def _counts(path: Path) -> bool:
-    return path.suffix in _SUFFIXES and path.name not in _NOT_CODE
+def _imported(path: Path) -> Iterator[Path]:
+    """What it takes from kernels and cores."""
+    for module, names in _IMPORT.findall(path.read_text(encoding="utf-8")):
+        place = _PACKAGE.joinpath(*module.split("."))
+        files = [place.with_suffix(".py"), *(place / f"{n}.py" for n in re.findall(r"\w+", names))]
+        yield from (one for one in files if one.is_file() and one.name not in _NOT_CODE)
 
 
 def _digest(paths: list[Path]) -> str:
     found = hashlib.sha256()
     for path in paths:
-        found.update(path.name.encode())
+        found.update(path.relative_to(_PACKAGE).as_posix().encode())
         for line in path.read_bytes().splitlines():
             words = line.strip()
             if words and not words.startswith(b"#" if path.suffix == ".py" else b"//"):
