@@ -53,13 +53,15 @@ def refusal(directory: Path, board: str = "mps2_an500", library: Path | None = N
 
 
 def test_zephyr_builds_the_library_itself(tmp_path: Path) -> None:
-    for name in ("Include/arm_nnfunctions.h", "Source/add.c"):
-        (tmp_path / name).parent.mkdir()
+    for name in ("Include/arm_nnfunctions.h", "Source/arm_softmax_s8.c", "Source/arm_pad_s8.c"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("// made up")
     board = with_template(load_board("mps3_an547"), "zephyr")
     found = find_cmsis_nn(tmp_path, board)
     assert found.library == "" and found.has_mve and "cortex-m55" in found.built_with
-    (tmp_path / "Source/add.c").write_text("// another revision")
+    # Zephyr has no option that builds the other one.
+    assert found.has("arm_softmax_s8") and not found.has("arm_pad_s8")
+    (tmp_path / "Source/arm_softmax_s8.c").write_text("// another revision")
     assert find_cmsis_nn(tmp_path, board).digest != found.digest
     assert "holds CMSIS-NN's headers but no libcmsis-nn.a" in refusal(tmp_path, "mps3_an547")
 

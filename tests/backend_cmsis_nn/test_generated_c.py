@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,13 @@ def test_the_library_does_what_it_covers_and_we_do_the_rest(small_model: Path) -
     assert [layer.outputs[0].name for layer in made.layers] == [
         layer.outputs[0].name for layer in generic.layers
     ]
+
+
+def test_what_an_older_revision_lacks_we_do(small_model: Path) -> None:
+    older = replace(NOWHERE, functions=frozenset({"arm_convolve_wrapper_s8"}))
+    made = compiled(small_model, older)
+    assert functions(made) == ["arm_convolve_wrapper_s8", "arm_convolve_wrapper_s8", "ours", "ours"]
+    assert "revision of CMSIS-NN has no arm_fully_connected_s8" in str(made.layers[-1])
 
 
 def test_every_covered_operator_names_its_function(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from utvm_deploy.board import Board
 from utvm_deploy.compiler.cmsis_nn import CmsisNn
+from utvm_deploy.compiler.cmsis_nn.library import is_in_zephyr
 from utvm_deploy.errors import BuildError
 from utvm_deploy.project.static_library import LibraryFacts, rank_of, read_static_library
 from utvm_deploy.project.zephyr import is_zephyr
@@ -28,13 +29,15 @@ def find_cmsis_nn(directory: Path, board: Board, library: Path | None = None) ->
     directory = directory.absolute()
     include = _find_headers(directory)
     if is_zephyr(board) and library is None and (directory / SOURCES).is_dir():
-        sources = (directory / SOURCES).rglob("*.c")
+        sources = list((directory / SOURCES).rglob("*.c"))
         return CmsisNn(
             include_dirs=(str(include),),
             library="",
             digest=_digest(include, *sources),
             built_with=f"built by Zephyr for {board.cpu.core}",
             has_mve=board.cpu.mve,
+            # A file for each function, by its name.
+            functions=frozenset(path.stem for path in sources if is_in_zephyr(path.stem)),
         )
     found = _find_library(directory, board) if library is None else library.absolute()
     facts = read_static_library(found)
@@ -54,6 +57,7 @@ def find_cmsis_nn(directory: Path, board: Board, library: Path | None = None) ->
         built_with=", ".join(filter(None, (facts.compiler, facts.architecture, variant))),
         has_mve=facts.has_mve,
         is_armclang="arm compiler" in facts.compiler.lower(),
+        functions=facts.symbols,
     )
 
 

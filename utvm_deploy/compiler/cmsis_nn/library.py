@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from utvm_deploy.compiler.model import ExternalLibrary
 
@@ -23,6 +23,11 @@ _ZEPHYR_CONFIG = {
 }
 
 
+def is_in_zephyr(function: str) -> bool:
+    """Whether Zephyr builds it where the library's module has it."""
+    return any(function.startswith(start) for start in _ZEPHYR_CONFIG)
+
+
 @dataclass(frozen=True)
 class CmsisNn:
     """Headers and a static library that was built for one core."""
@@ -34,6 +39,12 @@ class CmsisNn:
     # What the build chose among its variants, which need different scratch memory.
     has_mve: bool = False
     is_armclang: bool = False
+    # What this revision defines; None: not known.
+    functions: frozenset[str] | None = field(default=None, repr=False)
+
+    def has(self, function: str) -> bool:
+        """Whether a call of it can be linked, as far as known."""
+        return self.functions is None or function in self.functions
 
     def called(self, functions: Iterable[str | None]) -> ExternalLibrary | None:
         """The dependency of sources that call these functions; None if they call none."""

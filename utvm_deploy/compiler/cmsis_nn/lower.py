@@ -83,7 +83,12 @@ def lower_cmsis_nn(
     tensors = [graph.tensors[i] for i in (*operator.inputs, *operator.outputs) if i is not None]
     if any(extent > _LARGEST_EXTENT for tensor in tensors for extent in tensor.shape):
         return f"CMSIS-NN has no {operator.kind} beyond {_LARGEST_EXTENT:,} elements a side"
-    return lowering(graph, operator, ours, library)
+    call = lowering(graph, operator, ours, library)
+    if isinstance(call, KernelCall):
+        assert isinstance(call.kernel, LibraryKernel)
+        if not library.has(call.kernel.function):
+            return f"this revision of CMSIS-NN has no {call.kernel.function}"
+    return call
 
 
 def _convolution(
