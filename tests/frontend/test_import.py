@@ -18,9 +18,18 @@ from utvm_deploy.graph.shapes import SHAPE_RULES
 
 #: What tests/kernels alone compares with the oracle, operator by operator.
 COMPARED_AS_KERNELS = {
-    *("BATCH_TO_SPACE_ND", "BROADCAST_TO", "EXP", "GATHER_ND", "GELU", "L2_NORMALIZATION", "LOG"),
-    *("REVERSE_V2", "RSQRT", "SPACE_TO_BATCH_ND", "SQRT", "SQUARED_DIFFERENCE", "SUM", "TILE"),
-    "UNIDIRECTIONAL_SEQUENCE_LSTM",
+    *(
+        "BATCH_TO_SPACE_ND",
+        "BROADCAST_TO",
+        "EMBEDDING_LOOKUP",
+        "EXP",
+        "GATHER_ND",
+        "GELU",
+        "L2_NORMALIZATION",
+        "LOG",
+    ),
+    *("REVERSE_V2", "RSQRT", "SPACE_TO_BATCH_ND", "SQRT", "SQUARED_DIFFERENCE", "SUM"),
+    *("TILE", "UNIDIRECTIONAL_SEQUENCE_LSTM"),
 }
 SHARED = ("ad01_int8", "kws_ref_model", "pretrainedResnet_quant", "vww_96_int8")
 

@@ -197,7 +197,19 @@ def every_other(m: ModelWriter) -> None:
     norm = ("L2NormOptions", {"FusedActivationFunction": 0})
     z = m.node("L2_NORMALIZATION", [z], (3, 6, 3), norm, scale=1 / 128, zero_point=0)
     z = m.node("EXP", [z], (3, 6, 3), ("ExpOptions", {}), scale=0.011, zero_point=-128)
-    m.output(m.node("LOG", [z], (3, 6, 3), scale=0.01, zero_point=0))
+    z = m.node("LOG", [z], (3, 6, 3), scale=0.01, zero_point=0)
+    most = m.tensor((3, 6), "int32")
+    m.operator("ARG_MAX", [z, *ints(2)], [most], ("ArgMaxOptions", {"OutputType": 2}))
+    (first,) = (m.node("RESHAPE", [most, *ints([18])], (18,), ("ReshapeOptions", {})),)
+    table = m.constant(np.arange(12, dtype=np.int8).reshape(3, 4), 0.01, 0)
+    rows = m.tensor((18, 4), "int8", 0.01, 0)
+    m.operator("EMBEDDING_LOOKUP", [first, table], [rows])
+    options = ("ConcatenationOptions", {"Axis": 0})
+    flat = [
+        m.node("RESHAPE", [y, *ints([-1])], (n,), ("ReshapeOptions", {}))
+        for y, n in ((z, 54), (rows, 72))
+    ]
+    m.output(m.node("CONCATENATION", flat, (126,), options))
 
 
 def every_state(m: ModelWriter) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from kernel_harness import check
+from kernel_harness import Compiled, check, check_model
 from tflite_writer import ModelWriter
 
 from utvm_deploy.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.kernels.lowering import lower
 
 Shape = tuple[int, ...]
 
@@ -150,3 +152,64 @@ def test_what_contradicts_itself_is_refused(
     m.output(m.node(kind, [x, *ints(m, *operands)], made))
     with pytest.raises(ModelError, match=why):
         load_model(m.save(tmp_path / "model.tflite"))
+
+
+# shape, axis, batch dimensions, shape of the positions
+COMPUTED = [
+    ((9, 4), 0, 0, (1, 7)),
+    ((9, 4, 2), 0, 0, (3,)),
+    ((2, 9), 1, 0, (4, 2)),
+    ((2, 3, 9, 2), 2, 1, (2, 5)),
+    ((2, 3, 9), -1, -1, (2, 3, 4)),
+]
+
+
+@pytest.mark.parametrize("positions", ["int32", "int64"])
+def test_gathered_by_computed_positions(positions: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    m = ModelWriter()
+    inputs = []
+    for (shape, axis, batches, places), dtype in itertools.product(COMPUTED, ("int8", "int16")):
+        where = m.tensor(places, positions)
+        m.inputs.append(where)
+        inputs.append(rng.integers(0, shape[axis], places).astype(positions))
+        table = m.constant(rng.integers(-100, 100, shape).astype(dtype), 0.05, 0)
+        count = batches % len(places) if batches < 0 else batches
+        made = (*shape[: axis % len(shape)], *places[count:], *shape[axis % len(shape) + 1 :])
+        options = ("GatherOptions", {"Axis": axis, "BatchDims": batches})
+        m.output(m.node("GATHER", [table, where], made, options))
+    path = m.save(tmp_path / "model.tflite")
+    assert check_model(path, [inputs], tmp_path) == len(inputs)
+
+
+def test_looked_up_rows(tmp_path: Path) -> None:
+    rng = np.random.default_rng(6)
+    m = ModelWriter()
+    inputs = []
+    for shape, count in (((9, 4), 7), ((5, 2, 3), 1)):
+        where = m.tensor((count,), "int32")
+        m.inputs.append(where)
+        inputs.append(rng.integers(0, shape[0], count).astype(np.int32))
+        table = m.constant(rng.integers(-100, 100, shape).astype(np.int8), 0.05, 3)
+        rows = m.tensor((count, *shape[1:]), "int8", 0.05, 3)
+        m.operator("EMBEDDING_LOOKUP", [where, table], [rows])
+        m.output(rows)
+    path = m.save(tmp_path / "model.tflite")
+    assert check_model(path, [inputs], tmp_path) == 2
+
+
+def test_no_position_is_out_of_range(tmp_path: Path) -> None:
+    """Where the reference gives up, the nearest row is taken, and nothing else is read."""
+    m = ModelWriter()
+    where = m.tensor((4,), "int64")
+    m.inputs.append(where)
+    rows = np.arange(6, dtype=np.int8).reshape(3, 2)
+    options = ("GatherOptions", {"Axis": 0, "BatchDims": 0})
+    m.output(m.node("GATHER", [m.constant(rows, 0.05, 0), where], (4, 2), options))
+    graph = load_model(m.save(tmp_path / "model.tflite"))
+    (operator,) = graph.operators
+    kernels = Compiled()
+    kernels.build([lower(graph, operator).kernel], tmp_path, "host")
+    positions = np.array([-(2**40), -1, 3, 2**40])
+    made = kernels.run(graph, operator, {graph.inputs[0]: positions})
+    assert made.tolist() == [[0, 1], [0, 1], [4, 5], [4, 5]]

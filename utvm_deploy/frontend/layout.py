@@ -31,7 +31,7 @@ from utvm_deploy.graph.attributes import (
     Reshape,
     Shape,
 )
-from utvm_deploy.graph.model import Array, Operator, Tensor
+from utvm_deploy.graph.model import Operator, Tensor
 
 _REFLECT, _SYMMETRIC = 0, 1  # the schema's MirrorPadMode
 
@@ -199,58 +199,6 @@ def strided_selection(
 
 
 _MASKS = ("Begin", "End", "Ellipsis", "NewAxis", "ShrinkAxis")
-
-
-def import_gather(op: SourceOperator) -> Operator:
-    """GATHER of constant positions along one dimension, or of other ones for every batch."""
-    x, _ = ends(op)
-    positions = parameter(op, 1, "indices")
-    axis = axis_of(op, op.integer("Axis"), len(x.shape))
-    batches = op.integer("BatchDims")
-    if batches < 0:
-        batches += len(positions.shape)
-    extent = x.shape[axis]
-    if positions.size == 0 or positions.min() < 0 or positions.max() >= extent:
-        raise op.damaged(f"its indices are not within the {extent} elements of dimension {axis}")
-    if batches == 0:
-        indices = [tuple(range(d)) for d in x.shape]
-        indices[axis] = tuple(int(i) for i in positions.reshape(-1))
-        shape = (*x.shape[:axis], *positions.shape, *x.shape[axis + 1 :])
-        return taken(op, x, indices, shape)
-    if not 0 < batches <= axis or positions.shape[:batches] != x.shape[:batches]:
-        raise op.damaged(
-            f"its {batches} batch dimensions do not fit {x.shape} and indices {positions.shape}"
-        )
-    if batches != axis:
-        raise op.unsupported(
-            f"its axis {axis} is not the one behind its {batches} batch dimensions"
-        )
-    count = math.prod(x.shape[:axis])
-    starts = np.arange(count)[:, None] * extent
-    flat = (positions.reshape(count, -1) + starts).reshape(-1)
-    return _of_rows(op, axis + 1, flat, (*positions.shape, *x.shape[axis + 1 :]))
-
-
-def import_gather_nd(op: SourceOperator) -> Operator:
-    """GATHER_ND: what constant places hold, each of them one number for every leading dimension."""
-    x, _ = ends(op)
-    places = parameter(op, 1, "indices")
-    count = places.shape[-1] if places.shape else 0
-    if not 1 <= count <= len(x.shape):
-        raise op.damaged(f"its indices of shape {places.shape} are none into {x.shape}")
-    leading = x.shape[:count]
-    if places.size == 0 or (places < 0).any() or (places >= np.array(leading)).any():
-        raise op.damaged(f"its indices are not within the dimensions {leading}")
-    flat = np.ravel_multi_index(tuple(places.reshape(-1, count).T), leading)
-    return _of_rows(op, count, np.asarray(flat), (*places.shape[:-1], *x.shape[count:]))
-
-
-def _of_rows(op: SourceOperator, leading: int, rows: Array, shape: Shape) -> Operator:
-    """Some of what the leading dimensions, as one, hold."""
-    x = op.input(0)
-    view = (math.prod(x.shape[:leading]), *x.shape[leading:])
-    indices = (tuple(int(row) for row in rows), *(tuple(range(d)) for d in view[1:]))
-    return made(op, op.inputs[:1], Rearrange(view, indices, tuple(range(len(view))), tuple(shape)))
 
 
 def import_tile(op: SourceOperator) -> Operator:

@@ -11,7 +11,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from utvm_deploy.frontend import blocks, layout, pointwise, recurrent, reductions, windowed
+from utvm_deploy.frontend import (
+    blocks,
+    gathering,
+    layout,
+    pointwise,
+    recurrent,
+    reductions,
+    windowed,
+)
 from utvm_deploy.frontend.source import Several, SourceOperator
 from utvm_deploy.graph.model import Operator
 
@@ -81,13 +89,21 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     ),
     "DEPTH_TO_SPACE": SupportedOperator(blocks.import_depth_to_space, _MOVED, "NHWC"),
     "DEQUANTIZE": SupportedOperator(pointwise.import_dequantize, _CONVERTED, "to float32"),
+    "EMBEDDING_LOOKUP": SupportedOperator(
+        gathering.import_embedding_lookup,
+        _MOVED,
+        f"{_EQUAL}; indices of int32, those out of range as in GATHER",
+    ),
     "EXP": SupportedOperator(pointwise.import_exponential, _COMPUTED, _STEPS),
     "EXPAND_DIMS": SupportedOperator(layout.import_expand_dims, _MOVED, "constant axis"),
     "FULLY_CONNECTED": SupportedOperator(windowed.import_fully_connected, _COMPUTED, _OR_SHORT),
     "GATHER": SupportedOperator(
-        layout.import_gather, _MOVED, "constant indices; BatchDims 0 or equal to Axis"
+        gathering.import_gather,
+        _MOVED,
+        "computed indices, those out of range (where the reference stops) as the nearest; constant "
+        "ones with BatchDims 0 or equal to Axis",
     ),
-    "GATHER_ND": SupportedOperator(layout.import_gather_nd, _MOVED, "constant indices"),
+    "GATHER_ND": SupportedOperator(gathering.import_gather_nd, _MOVED, "constant indices"),
     "GELU": SupportedOperator(pointwise.import_gelu, _COMPUTED, _STEPS),
     "HARD_SWISH": SupportedOperator(pointwise.import_hard_swish, _INT8, _SWISH),
     "L2_NORMALIZATION": SupportedOperator(

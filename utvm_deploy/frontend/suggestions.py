@@ -45,7 +45,6 @@ _BY_KIND: Mapping[str, str] = {
     "UNIDIRECTIONAL_SEQUENCE_RNN": _RECURRENT,
     "BIDIRECTIONAL_SEQUENCE_LSTM": _RECURRENT,
     "BIDIRECTIONAL_SEQUENCE_RNN": _RECURRENT,
-    "EMBEDDING_LOOKUP": "use GATHER with constant indices, or look up in your own code",
     "HASHTABLE": "look up in your own code",
     "EQUAL": _BOOLEAN,
     "NOT_EQUAL": _BOOLEAN,

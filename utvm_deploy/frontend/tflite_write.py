@@ -17,6 +17,7 @@ _VERSIONS: Mapping[str, int] = {
     "ADD": 2,
     "AVERAGE_POOL_2D": 2,
     "BATCH_MATMUL": 2,
+    "BROADCAST_TO": 2,
     "CONCATENATION": 2,
     "CONV_2D": 3,
     "DEPTHWISE_CONV_2D": 3,

@@ -213,6 +213,18 @@ class Rearrange:
 
 
 @dataclass(frozen=True)
+class Gather:
+    """GATHER and EMBEDDING_LOOKUP by computed positions. Inputs: what is taken from, positions.
+
+    The first ``batches`` dimensions of both are the same; what is out of range counts as the
+    nearest position.
+    """
+
+    axis: int
+    batches: int
+
+
+@dataclass(frozen=True)
 class Concatenation:
     """CONCATENATION along ``axis``; PACK, which ``stacks``, makes that dimension."""
 
@@ -274,6 +286,7 @@ Attributes: TypeAlias = (
     | Pad
     | Reshape
     | Rearrange
+    | Gather
     | Concatenation
     | Softmax
     | L2Normalization

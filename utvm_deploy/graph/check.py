@@ -14,6 +14,7 @@ from utvm_deploy.graph.attributes import (
     Concatenation,
     Convolution,
     FullyConnected,
+    Gather,
     Lstm,
     Rearrange,
     Reshape,
@@ -146,7 +147,13 @@ def _check_shapes(graph: Graph, operator: Operator, where: str) -> None:
 def _check_types(graph: Graph, operator: Operator, where: str) -> None:
     """int8 or int16, but for conversions, weights, biases, and what only moves."""
     if isinstance(operator.attributes, Reshape | Rearrange | Concatenation):
-        _check_moved(graph, operator, where)
+        _check_moved(graph, operator.inputs + operator.outputs, where)
+        return
+    if isinstance(operator.attributes, Gather):
+        _check_moved(graph, (operator.inputs[0], *operator.outputs), where)
+        positions = _dtype(graph, operator.inputs[1])
+        if positions not in _POSITIONS:
+            raise ModelError(f"{where} gathers by positions of {positions or 'nothing'}")
         return
     if isinstance(operator.attributes, Svdf | Lstm):
         return  # its importer says which of its operands is what
@@ -179,10 +186,9 @@ def _check_types(graph: Graph, operator: Operator, where: str) -> None:
             _check_quantized(tensor, where, types)
 
 
-def _check_moved(graph: Graph, operator: Operator, where: str) -> None:
+def _check_moved(graph: Graph, numbers: Sequence[int | None], where: str) -> None:
     """One element type that has a C name, whatever it means."""
-    numbers = [i for i in (*operator.inputs, *operator.outputs) if i is not None]
-    types = {graph.tensors[number].dtype for number in numbers}
+    types = {_dtype(graph, number) for number in numbers if number is not None}
     if len(types) != 1 or not types <= _MOVABLE:
         raise ModelError(f"{where} moves {', '.join(sorted(types))}")
 

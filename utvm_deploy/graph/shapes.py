@@ -17,6 +17,7 @@ from utvm_deploy.graph.attributes import (
     BatchMatmul,
     Concatenation,
     Convolution,
+    Gather,
     Lstm,
     Mean,
     Pad,
@@ -213,6 +214,17 @@ def _rearrange(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
     return (a.shape,)
 
 
+def _gather(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
+    """What is gathered by constant positions only moves."""
+    if isinstance(operator.attributes, Rearrange):
+        return _rearrange(graph, operator)
+    a = attributes_of(operator, Gather)
+    x, positions = (input_tensor(graph, operator, i).shape for i in (0, 1))
+    if not 0 <= a.batches <= a.axis < len(x) or x[: a.batches] != positions[: a.batches]:
+        raise ModelError(f"positions of shape {positions} do not fit {x}")
+    return ((*x[: a.axis], *positions[a.batches :], *x[a.axis + 1 :]),)
+
+
 def _concatenation(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
     a = attributes_of(operator, Concatenation)
     shapes = [input_tensor(graph, operator, i).shape for i in range(len(operator.inputs))]
@@ -247,10 +259,11 @@ SHAPE_RULES: Mapping[str, ShapeRule] = {
     "DEPTHWISE_CONV_2D": _convolution,
     "DEPTH_TO_SPACE": _rearrange,
     "DEQUANTIZE": _same,
+    "EMBEDDING_LOOKUP": _gather,
     "EXP": _same,
     "EXPAND_DIMS": _reshape,
     "FULLY_CONNECTED": _fully_connected,
-    "GATHER": _rearrange,
+    "GATHER": _gather,
     "GATHER_ND": _rearrange,
     "GELU": _same,
     "HARD_SWISH": _same,

@@ -29,6 +29,7 @@ from utvm_deploy.kernels.elementwise import (
     lower_squared_difference,
 )
 from utvm_deploy.kernels.fully_connected import lower_fully_connected
+from utvm_deploy.kernels.gather import lower_gather
 from utvm_deploy.kernels.l2_normalization import lower_l2_normalization
 from utvm_deploy.kernels.layout import lower_concatenation, lower_rearrange
 from utvm_deploy.kernels.lookup import lower_lookup
@@ -71,10 +72,11 @@ LOWERINGS: Mapping[str, Lowering] = {
     "DEPTHWISE_CONV_2D": lower_depthwise,
     "DEPTH_TO_SPACE": lower_rearrange,
     "DEQUANTIZE": lower_dequantize,
+    "EMBEDDING_LOOKUP": lower_gather,
     "EXP": lower_lookup,
     "EXPAND_DIMS": lower_reshape,
     "FULLY_CONNECTED": lower_fully_connected,
-    "GATHER": lower_rearrange,
+    "GATHER": lower_gather,
     "GATHER_ND": lower_rearrange,
     "GELU": lower_lookup,
     "HARD_SWISH": lower_lookup,

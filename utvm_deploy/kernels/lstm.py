@@ -60,7 +60,8 @@ class LstmSequences:
 
     @staticmethod
     def _texts(core: str) -> list[str]:
-        return [*dot_texts(core), shared_text("utvm_lstm")]
+        texts = (shared_text(f"utvm_{name}") for name in ("gates16", "lstm"))
+        return [*dot_texts(core), *texts]
 
     @property
     def _parameters(self) -> list[Operand]:

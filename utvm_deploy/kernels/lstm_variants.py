@@ -16,6 +16,7 @@ from tvm import tirx
 from utvm_deploy.graph.attributes import Lstm
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall, TensorArgument
+from utvm_deploy.kernels.dot import dot_texts
 from utvm_deploy.kernels.extents import label
 from utvm_deploy.kernels.micro.source import shared_text
 from utvm_deploy.kernels.micro.tensor_ir import (
@@ -90,10 +91,8 @@ class FullLstm:
         return prim_func(parameters, scratch, body)
 
     def schedule(self, sch: Any, core: str) -> str:
-        import_c(
-            sch,
-            *(shared_text(f"utvm_{name}") for name in ("lstm", "inverse_root", "lstm_full")),
-        )
+        names = ("gates16", "inverse_root", "lstm_full")
+        import_c(sch, *dot_texts(core), *(shared_text(f"utvm_{name}") for name in names))
         return "generic C, one gate at a time"
 
     @property

@@ -80,6 +80,24 @@ def _propose_gather_nd(scope: Scope, x: Ref) -> Step:
     return Step("GATHER_ND", (x,), attributes, draw.seed())
 
 
+def _embedding(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
+    """Rows of a table, by where the largest elements of rows are."""
+    count, extent = m.tensors[inputs[0]].shape
+    most = m.tensor((count,), "int32")
+    axis = _constants(m, 1)
+    m.operator("ARG_MAX", [inputs[0], *axis], [most], ("ArgMaxOptions", {"OutputType": 2}))
+    width = int(step.attributes["width"])  # type: ignore[arg-type]
+    data = np.random.default_rng(step.seed).integers(-128, 128, (extent, width)).astype(np.int8)
+    rows = m.tensor((count, width), "int8", 0.05, -3)
+    m.operator("EMBEDDING_LOOKUP", [most, m.constant(data, 0.05, -3)], [rows])
+    return (rows,)
+
+
+def _propose_embedding(scope: Scope, x: Ref) -> Step:
+    draw = scope.draw
+    return Step("EMBEDDING_LOOKUP", (x,), {"width": draw.between(1, 20)}, draw.seed())
+
+
 def _margins(step: Step) -> list[list[int]]:
     pairs = zip(numbers(step, "before"), numbers(step, "after"), strict=True)
     return [[before, after] for before, after in pairs]
@@ -158,6 +176,12 @@ OPERATIONS = {
         lambda draw: (*draw.shape(draw.between(1, 3)), 1),
     ),
     "REVERSE_V2": Operation(_reverse, _propose_reverse),
+    "EMBEDDING_LOOKUP": Operation(
+        _embedding,
+        _propose_embedding,
+        lambda spec: len(spec.shape) == 2 and spec.dtype == "int8",
+        lambda draw: draw.shape(2),
+    ),
     "GATHER_ND": Operation(_gather_nd, _propose_gather_nd),
     "SPACE_TO_BATCH_ND": Operation(
         _cut, _propose_cut, lambda spec: len(spec.shape) in _RANKS, _images

@@ -24,6 +24,12 @@ struct utvm_lstm_full {
     int32_t cells;
 };
 
+static inline int32_t utvm_lstm_dot(const int8_t *left, const int8_t *right, int32_t count) {
+    int32_t total = 0;
+    utvm_dot_rows(left, right, count, 1, &total);
+    return total;
+}
+
 // The gate's values at a mean of 0 and a variance of 1, weighted.
 static inline void utvm_lstm_normalize(const struct utvm_lstm_full *l, const int32_t *numbers,
                                        int32_t row, int16_t *gate) {
@@ -57,10 +63,10 @@ static inline void utvm_lstm_gate(const struct utvm_lstm_full *l, int32_t gate, 
     // Input, forgetting and output have peepholes; the cell has none.
     int32_t peephole = ((gate == 3 ? 2 : gate) - last[11]) * l->cells;
     for (int32_t c = 0; c < l->cells; c++) {
-        int32_t total = utvm_dot(input, l->input_weights + (row + c) * l->inputs, l->inputs);
+        int32_t total = utvm_lstm_dot(input, l->input_weights + (row + c) * l->inputs, l->inputs);
         total = utvm_add(total, l->bias[row + c]);
         int32_t value = utvm_int16(utvm_requantize(total, numbers[0], numbers[1]));
-        total = utvm_dot(hidden, l->hidden_weights + (row + c) * l->outputs, l->outputs);
+        total = utvm_lstm_dot(hidden, l->hidden_weights + (row + c) * l->outputs, l->outputs);
         total = utvm_add(total, l->bias[rows + row + c]);
         value = utvm_int16(utvm_requantize(total, numbers[2], numbers[3]) + value);
         if (last[12] && gate != 2) {
@@ -105,7 +111,7 @@ static inline void utvm_lstm_full_step(const struct utvm_lstm_full *l, const int
         return;
     }
     for (int32_t o = 0; o < l->outputs; o++) {
-        int32_t total = utvm_dot(row, l->projection + o * l->cells, l->cells);
+        int32_t total = utvm_lstm_dot(row, l->projection + o * l->cells, l->cells);
         total = utvm_requantize(utvm_add(total, l->projection_bias[o]), last[6], last[7]);
         total = utvm_clamp(total + last[8], -128, 127);
         hidden[o] = (int8_t)(last[9] > 0 ? utvm_clamp(total, -last[9], last[9]) : total);
