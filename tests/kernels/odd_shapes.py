@@ -186,6 +186,20 @@ def write_pools(path: Path) -> ModelWriter:
     return m
 
 
+def write_bytes(path: Path) -> ModelWriter:
+    """What is done by tables and sums of bytes."""
+    rng = np.random.default_rng(26)
+    m = ModelWriter()
+    for shape in (*PAIRS, (5, 7, 6), (3, 40), (9, 3, 33)):
+        x = m.input((1, *shape), 0.05, int(rng.integers(-128, 128)))
+        m.output(m.relu6(x, scale=0.03, zero_point=int(rng.integers(-128, 128))))
+        # Of each row, and of the pixels where there are some.
+        for axes in ((-1,), *([(1, 2)] if len(shape) == 3 else [])):
+            m.output(m.mean(x, axes, scale=0.04, zero_point=int(rng.integers(-128, 128))))
+    m.save(path)
+    return m
+
+
 def random_inputs(model: ModelWriter, seed: int) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
     return [

@@ -13,6 +13,7 @@ from odd_shapes import (
     compare_candidates,
     compare_on,
     write_additions,
+    write_bytes,
     write_convolutions,
     write_dense,
     write_pools,
@@ -49,6 +50,10 @@ def test_odd_shapes_on_cores(device: Device, write: Write, tmp_path: Path) -> No
     if write not in writes:
         pytest.skip(f"family {family} leaves them to others")
     compare_on(device, tmp_path, write, phrase, scales_up=family == "mve")
+
+
+def test_tables_and_sums_on_cores(device: Device, tmp_path: Path) -> None:
+    compare_on(device, tmp_path, write_bytes, "")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,17 @@
 // output[i] = table[input[i]], all of them bytes; the output may lie on the input.
 static inline void utvm_lookup(const void *input, const void *table, void *output, int32_t count) {
+#if defined(__ARM_FEATURE_MVE) && defined(__GNUC__)
+    __asm__ volatile("wlstp.8 lr, %[count], 2f\n"
+                     "1:\n"
+                     "vldrb.8 q0, [%[from]], #16\n"
+                     "vldrb.u8 q1, [%[table], q0]\n"
+                     "vstrb.8 q1, [%[to]], #16\n"
+                     "letp lr, 1b\n"
+                     "2:\n"
+                     : [from] "+r"(input), [to] "+r"(output)
+                     : [count] "r"(count), [table] "r"(table)
+                     : "lr", "q0", "q1", "cc", "memory");
+#else
     const uint8_t *from = (const uint8_t *)input;
     const uint8_t *entry = (const uint8_t *)table;
     uint8_t *to = (uint8_t *)output;
@@ -15,4 +27,5 @@ static inline void utvm_lookup(const void *input, const void *table, void *outpu
     for (; i < count; i++) {
         to[i] = entry[from[i]];
     }
+#endif
 }

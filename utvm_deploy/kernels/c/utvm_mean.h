@@ -2,6 +2,17 @@
 // word, which hold 256 of them.
 static inline int32_t utvm_sum_run(const int8_t *from, int32_t count) {
     int32_t total = 0;
+#if defined(__ARM_FEATURE_MVE) && defined(__GNUC__)
+    __asm__ volatile("wlstp.8 lr, %[count], 2f\n"
+                     "1:\n"
+                     "vldrb.8 q0, [%[from]], #16\n"
+                     "vaddva.s8 %[total], q0\n"
+                     "letp lr, 1b\n"
+                     "2:\n"
+                     : [from] "+r"(from), [total] "+Te"(total)
+                     : [count] "r"(count)
+                     : "lr", "q0", "cc", "memory");
+#else
     for (int32_t left = count; left > 0; left -= 1024) {
         int32_t words = (left > 1024 ? 1024 : left) >> 2;
         uint32_t even = 0;
@@ -17,6 +28,7 @@ static inline int32_t utvm_sum_run(const int8_t *from, int32_t count) {
     for (int32_t i = 0; i < (count & 3); i++) {
         total += from[i];
     }
+#endif
     return total;
 }
 
