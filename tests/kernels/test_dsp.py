@@ -58,8 +58,9 @@ def test_inner_blocks_are_tensorized(core: str, tmp_path: Path) -> None:
     graphs = [load_model(tmp_path / f"{name}.tflite") for name in ("convolutions", "dense")]
     functions = set()
     operators = [(one, op) for one in graphs for op in one.operators[: len(SHAPES)]]
-    # By default, and convolutions over patches.
-    for (graph, operator), candidate in itertools.product(operators, (None, Candidate("dsp"))):
+    # By default; convolutions over patches and dense layers by six, too.
+    choices = (None, Candidate.of("dsp", pixels=12))
+    for (graph, operator), candidate in itertools.product(operators, choices):
         call = lower(graph, operator, core, candidate)
         assert not call.why_not
         schedule = s_tir.Schedule(call.kernel.prim_func())

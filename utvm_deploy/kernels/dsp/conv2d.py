@@ -36,13 +36,8 @@ from utvm_deploy.kernels.micro.tensor_ir import (
 )
 from utvm_deploy.kernels.window import Window
 
-#: Patches of so many bytes at most, unless one group of pixels alone needs more.
-_FEW_PATCHES_BYTES = 2048
-_PATCHES_BYTES = 3500
-#: Weights beyond the reach of small caches are read once for each block of pixels: larger blocks.
-_LARGE_WEIGHTS_BYTES = 8192
-_LARGE_PATCHES_BYTES = 28_000
-_MOST_PIXELS = 36
+#: Pixels gathered at a time, where nobody chooses.
+PIXELS = 12
 _WORD = 4
 
 
@@ -64,6 +59,12 @@ class DspConv2D:
     def depth(self) -> int:
         """Products of one output, padded to what the inner loop does."""
         return gemm.padded_depth(int(np.prod(self.window.kernel)) * self.input_channels)
+
+    @property
+    def scratch_bytes(self) -> int:
+        """What the patches take."""
+        patches, _, _ = self._tile(0, self._blocks[0][2])
+        return 2 * patches.shape[0]
 
     @property
     def geometry(self) -> Array:
@@ -255,23 +256,4 @@ def patches_kernel(
         return f"the inner loop has no step of {step} for depth {kernel.depth}; there are {steps}"
     if pixels is not None and (pixels < gemm.PIXELS or pixels % gemm.PIXELS):
         return f"{pixels} pixels are not gathered at a time; multiples of {gemm.PIXELS} are"
-    return replace(kernel, pixels=pixels or best_pixels(kernel), step=step or steps[0])
-
-
-def best_pixels(kernel: DspConv2D) -> int:
-    """How many pixels to gather at a time."""
-    depth = kernel.depth
-    is_large = depth * kernel.output_channels > _LARGE_WEIGHTS_BYTES
-    w = kernel.window
-    activations = w.height * w.width * kernel.input_channels
-    activations += w.output_height * w.output_width * kernel.output_channels
-    # Where the activations are the arena's peak, the patches come on top of it.
-    budget = min(max(activations // 6, _FEW_PATCHES_BYTES), _PATCHES_BYTES)
-    if is_large:
-        budget = _LARGE_PATCHES_BYTES
-    groups = budget // (2 * depth * gemm.PIXELS)
-    most = min(max(groups, 1) * gemm.PIXELS, _MOST_PIXELS)
-    # No more than it takes to have as few blocks, all of about the same size.
-    outputs = w.output_height * w.output_width
-    blocks = -(-outputs // most)
-    return -(-outputs // (blocks * gemm.PIXELS)) * gemm.PIXELS
+    return replace(kernel, pixels=pixels or PIXELS, step=step or steps[0])

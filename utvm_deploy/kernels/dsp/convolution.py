@@ -12,6 +12,7 @@ from dataclasses import replace
 from utvm_deploy.candidate import Candidate
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import KernelCall
+from utvm_deploy.kernels.dsp import gemm
 from utvm_deploy.kernels.dsp.columns import DspColumns, columns_call, columns_kernel
 from utvm_deploy.kernels.dsp.conv2d import DspConv2D, patches_call, patches_kernel
 from utvm_deploy.kernels.micro.scaling import Scaling
@@ -22,8 +23,10 @@ COLUMNS = "columns"
 #: Rows of windows, and pixels of a pointwise convolution, that lie in scratch at once.
 ROWS = (1, 2, 3, 4, 6, 8)
 PIXELS = (3, 6, 12, 24, 36, 48, 72, 96, 144)
+#: Pixels whose patches are gathered at a time.
+PATCHES = (3, 6, 9, 12, 18, 24, 36, 48)
 #: Scratch by default: at most so much, and less where that costs no more than this share.
-_MOST_BYTES = 8192
+_MOST_BYTES = 12_288
 _WORTH = 1.02
 # Cycles.
 _PHASE = {1: 3.0, 2: 4.5, 3: 6.0}  # of an inner loop, by pixels
@@ -32,6 +35,7 @@ _TURN = 1.5
 _QUAD = 2.6
 _UNALIGNED = 2.6
 _BYTE = 4.5
+_BORDER = 1.4
 _MISS, _LINE_BYTES = 22, 32
 # Weights that stay in a small cache beside what else goes through it.
 _KEPT_BYTES = 2048
@@ -49,7 +53,7 @@ def convolution_call(
     """The call instead of the generic one; ``weights`` are [outputs, rows, columns, inputs]."""
     outputs, _, _, inputs = weights.shape
     kernel: DspColumns | DspConv2D | str | None
-    if candidate is None:
+    if candidate is None or not candidate.choices:
         kernel = best_kernel(window, inputs, outputs)
     elif candidate.choice("method") == COLUMNS:
         rows, pixels = candidate.number("rows") or 1, candidate.number("pixels") or PIXELS[-1]
@@ -66,25 +70,26 @@ def convolution_call(
     return patches_call(call, kernel, weights, scaling, border, limits)
 
 
-def best_kernel(window: Window, inputs: int, outputs: int) -> DspColumns | DspConv2D | str:
-    """The kernel with the best estimate."""
-    patches = patches_kernel(window, inputs, outputs)
-    columns = best_columns(window, inputs, outputs)
-    if columns is None:
-        return patches
-    assert isinstance(patches, DspConv2D)
-    return columns if _columns_cost(columns) <= _patches_cost(patches) else patches
-
-
-def best_columns(window: Window, inputs: int, outputs: int) -> DspColumns | None:
+def best_kernel(window: Window, inputs: int, outputs: int) -> DspColumns | DspConv2D:
     """The least scratch that is about as fast as any."""
-    found = list(columns_choices(window, inputs, outputs))
-    small = [kernel for kernel in found if kernel.scratch_bytes <= _MOST_BYTES] or found[:1]
-    if not small:
-        return None
-    limit = _WORTH * min(_columns_cost(kernel) for kernel in small)
-    fast = [kernel for kernel in small if _columns_cost(kernel) <= limit]
-    return min(fast, key=lambda kernel: kernel.scratch_bytes)
+    found: list[tuple[DspColumns | DspConv2D, float]] = [
+        *((kernel, _columns_cost(kernel)) for kernel in columns_choices(window, inputs, outputs)),
+        *((kernel, _patches_cost(kernel)) for kernel in patches_choices(window, inputs, outputs)),
+    ]
+    least = min(kernel.scratch_bytes for kernel, _ in found)
+    small = [one for one in found if one[0].scratch_bytes <= max(_MOST_BYTES, least)]
+    limit = _WORTH * min(cost for _, cost in small)
+    return min((k for k, cost in small if cost <= limit), key=lambda k: k.scratch_bytes)
+
+
+def patches_choices(window: Window, inputs: int, outputs: int) -> Iterator[DspConv2D]:
+    """Kernels over patches with the best step, all numbers of pixels."""
+    plain = patches_kernel(window, inputs, outputs)
+    assert isinstance(plain, DspConv2D)
+    for pixels in PATCHES:
+        # All pixels at once are the last that make a difference.
+        if pixels < window.output_height * window.output_width + gemm.PIXELS:
+            yield replace(plain, pixels=pixels)
 
 
 def columns_choices(window: Window, inputs: int, outputs: int) -> Iterator[DspColumns]:
@@ -136,7 +141,8 @@ def _patches_cost(kernel: DspConv2D) -> float:
     run = w.kernel[1] * kernel.input_channels
     gather = 64 + kernel.depth / 4 * _QUAD + 6 * w.kernel[0]
     if kernel.input_channels % 4:
-        gather += 40 + w.kernel[0] * (16 + run / 4 * 4.6)
+        gather = 50 + kernel.depth / 4 * _QUAD + w.kernel[0] * (10 + run / 4 * 3)
+        gather *= _BORDER if w.is_padded else 1
     cost = -(-outputs // 3) * pairs * tile + outputs * gather + blocks * pairs * 34
     return w.batch * (cost + _misses(blocks, pairs * 2 * kernel.depth))
 

@@ -167,7 +167,8 @@ def dsp_dense_call(
     if method == NARROW and outputs > MOST_OUTPUTS:
         return f"more than {MOST_OUTPUTS} outputs"
     is_best = outputs <= MOST_OUTPUTS and outputs != code.OUTPUTS
-    if method == NARROW or (candidate is None and is_best):
+    is_default = candidate is None or not candidate.choices
+    if method == NARROW or (is_default and is_best):
         return narrow_call(call, batch, weights, bias, scaling, limits)
     step = code.best_step(inputs)
     is_preloading = False

@@ -11,7 +11,7 @@ from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.dsp import dense_code, gemm, planes, planes_code
 from utvm_deploy.kernels.dsp.columns import DspColumns
 from utvm_deploy.kernels.dsp.conv2d import DspConv2D
-from utvm_deploy.kernels.dsp.convolution import COLUMNS, columns_choices
+from utvm_deploy.kernels.dsp.convolution import COLUMNS, PATCHES, columns_choices
 from utvm_deploy.kernels.dsp.dense import NARROW, DspDense
 from utvm_deploy.kernels.dsp.depthwise import DspDepthwise
 from utvm_deploy.kernels.dsp.lowering import PIXELS, PLANES
@@ -20,8 +20,6 @@ from utvm_deploy.kernels.dsp.planes import DspPlanes
 from utvm_deploy.kernels.lowering import lower
 
 FAMILY = "dsp"
-#: Pixels gathered at a time.
-_PIXELS = (3, 6, 9, 12, 18, 24, 36, 48)
 #: Scratch that a candidate may take.
 _MOST_SCRATCH_BYTES = 24_000
 
@@ -70,7 +68,7 @@ def _patches(kernel: DspColumns | DspConv2D) -> Iterator[Candidate]:
     plain = DspConv2D(window, kernel.input_channels, kernel.output_channels, 0, 0)
     outputs = window.output_height * window.output_width
     for step in gemm.steps_for(plain.depth):
-        for pixels in _PIXELS:
+        for pixels in PATCHES:
             is_small = pixels * plain.depth * 2 <= _MOST_SCRATCH_BYTES
             # All pixels at once are the last that make a difference.
             if pixels < outputs + gemm.PIXELS and is_small:
