@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from utvm_deploy.frontend.operands import (
+    LIMITS,
     alike,
     bias_of,
     clamp_of,
@@ -34,6 +35,7 @@ _INT32 = 2  # the schema's number of that type
 _BIAS_TYPES = {"int8": "int32", "int16": "int64"}
 # LiteRT refuses pooling whose input and output scales differ by more.
 _POOL_SCALE_TOLERANCE = 1e-6
+_MOST_STEPS = 2**31 - 1
 
 
 def import_convolution(op: SourceOperator) -> Operator:
@@ -151,7 +153,28 @@ def import_fully_connected(op: SourceOperator) -> Operator:
     if op.integer("WeightsFormat") != 0:
         raise op.unsupported("its weights are shuffled; only the default format is supported")
     bias, _ = _short_or_long_bias(op, x, weights)
+    _check_reach(op, x, weights, bias, out)
     return made(op, (op.inputs[0], op.inputs[1], bias), FullyConnected(clamp_of(op, out)))
+
+
+def _check_reach(
+    op: SourceOperator, x: Tensor, weights: Tensor, bias: int | None, out: Tensor
+) -> None:
+    """The reference rounds sums times their scale, a double, to int32: undefined beyond that."""
+    assert weights.data is not None and weights.quantization is not None
+    low, high = (limit - zero_point_of(x) for limit in LIMITS[x.dtype])
+    up = np.maximum(weights.data, 0).sum(axis=1, dtype=np.int64)
+    down = np.minimum(weights.data, 0).sum(axis=1, dtype=np.int64)
+    added = None if bias is None else op.tensors[bias].data
+    largest = up * high + down * low + (0 if added is None else added)
+    least = up * low + down * high + (0 if added is None else added)
+    scales = np.asarray(weights.quantization.scales, np.float64) * scale_of(x) / scale_of(out)
+    reach = float((np.maximum(np.abs(largest), np.abs(least)) * scales).max())
+    if reach >= _MOST_STEPS:
+        raise op.unsupported(
+            f"its sums reach {reach:.3g} steps of its output's scale {scale_of(out):g}, where the "
+            "reference's arithmetic is undefined; quantize it again"
+        )
 
 
 def import_pool(op: SourceOperator) -> Operator:
