@@ -190,7 +190,7 @@ def write_bytes(path: Path) -> ModelWriter:
     """What is done by tables and sums of bytes."""
     rng = np.random.default_rng(26)
     m = ModelWriter()
-    for shape in (*PAIRS, (5, 7, 6), (3, 40), (9, 3, 33)):
+    for shape in (*PAIRS, (5, 7, 6), (3, 40), (9, 3, 33), (17, 19, 5)):
         x = m.input((1, *shape), 0.05, int(rng.integers(-128, 128)))
         m.output(m.relu6(x, scale=0.03, zero_point=int(rng.integers(-128, 128))))
         # Of each row, and of the pixels where there are some.

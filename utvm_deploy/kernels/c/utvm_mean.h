@@ -58,6 +58,36 @@ static inline void utvm_sum_block(const int8_t *from, int32_t rows, int32_t colu
     for (int32_t column = 0; column < columns; column++) {
         totals[column] = 0;
     }
+#if defined(__ARM_FEATURE_MVE) && defined(__GNUC__)
+    // Eight columns at a time; a halfword holds the sum of 256 bytes.
+    for (int32_t row = 0; row < rows; row += 256, from += 256 * pitch) {
+        for (int32_t column = 0; column < columns; column += 8) {
+            const int8_t *at = from + column;
+            const int32_t left = columns - column;
+            int16_t sums[8];
+            uint32_t predicate; // the compiler's, which it cannot be told to save
+            __asm__ volatile("vmrs %[predicate], vpr\n"
+                             "vctp.16 %[left]\n"
+                             "vmov.i32 q1, #0\n"
+                             "dls lr, %[rows]\n"
+                             "1:\n"
+                             "vpst\n"
+                             "vldrbt.s16 q0, [%[at]]\n"
+                             "add %[at], %[pitch]\n"
+                             "vadd.i16 q1, q1, q0\n"
+                             "le lr, 1b\n"
+                             "vstrh.16 q1, [%[sums]]\n"
+                             "vmsr vpr, %[predicate]\n"
+                             : [at] "+l"(at), [predicate] "=&r"(predicate)
+                             : [left] "r"(left), [rows] "r"(rows - row > 256 ? 256 : rows - row),
+                               [pitch] "r"(pitch), [sums] "r"(sums)
+                             : "lr", "q0", "q1", "cc", "memory");
+            for (int32_t i = 0; i < 8 && i < left; i++) {
+                totals[column + i] += sums[i];
+            }
+        }
+    }
+#else
     const int32_t sixteens = columns & ~15;
     const int32_t fours = columns & ~3;
     for (int32_t row = 0; row < rows; row += 32, from += 32 * pitch) {
@@ -74,6 +104,7 @@ static inline void utvm_sum_block(const int8_t *from, int32_t rows, int32_t colu
             }
         }
     }
+#endif
 }
 
 static inline int8_t utvm_mean_of(int32_t total, int32_t offset, int32_t multiplier, int32_t shift,
