@@ -63,8 +63,10 @@ class MatrixProducts:
         return f"matmul_{label(self.batches)}_{'_'.join(sides)}_{shape}_{turned}"
 
     def prim_func(self) -> Any:
-        if self._is_by_rows:
-            return self._by_rows(ANY_CORE)
+        return self._by_rows(ANY_CORE) if self._is_by_rows else self.loops()
+
+    def loops(self) -> Any:
+        """One element at a time, whatever the types: what a search may reorder."""
         m, depth, n = self.rows, self.depth, self.columns
         left_shape = (depth, m) if self.left_turned else (m, depth)
         right_shape = (n, depth) if self.right_turned else (depth, n)

@@ -23,7 +23,11 @@ class Kernel(Protocol):
         """A C identifier that describes the kernel, such as ``conv2d_3x3_s1_16x16x16_16``."""
 
     def prim_func(self) -> Any:
-        """The naive TensorIR PrimFunc; parameters in the order of ``KernelCall.arguments``."""
+        """The naive TensorIR PrimFunc; parameters in the order of ``KernelCall.arguments``.
+
+        Where that is one call of C, a further method ``loops`` may give one with the same
+        parameters that is not.
+        """
 
     def schedule(self, sch: Any, core: str) -> str:
         """Apply the default schedule for ``core`` to ``sch`` (tvm's Schedule, block of prim_func).

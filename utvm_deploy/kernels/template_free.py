@@ -87,7 +87,7 @@ class Traced:
         return f"{self.kernel.name}_s{self.sketch}_{zlib.crc32(self.decisions.encode()):08x}"
 
     def prim_func(self) -> Any:
-        return self.kernel.prim_func()
+        return _loops(self.kernel)
 
     def schedule(self, sch: Any, core: str) -> str:
         sketch = sketches(self.kernel)[self.sketch]
@@ -115,7 +115,7 @@ def traced(kernel: Kernel, candidate: Candidate) -> Traced | str:
 @lru_cache(maxsize=256)
 def sketches(kernel: Kernel) -> tuple[Sketch, ...]:
     """What the rules make of a kernel; nothing where they are of no use."""
-    func = _without_numbers(kernel.prim_func())
+    func = _without_numbers(_loops(kernel))
     if not _is_open(func):
         return ()
     try:
@@ -130,7 +130,7 @@ def sketches(kernel: Kernel) -> tuple[Sketch, ...]:
 
 def search_context(kernel: Kernel, strategy: Any, seed: int) -> Any:
     """meta_schedule's context for a search in the space of a kernel that has sketches."""
-    return _context(_without_numbers(kernel.prim_func()), strategy, seed)
+    return _context(_without_numbers(_loops(kernel)), strategy, seed)
 
 
 def candidate_of(kernel: Kernel, trace: Any) -> Candidate | None:
@@ -200,6 +200,12 @@ def _context(func: Any, strategy: Any, seed: int) -> Any:
     finally:
         if is_ours:
             del sys.modules[_INTRINSICS]
+
+
+def _loops(kernel: Kernel) -> Any:
+    """The PrimFunc to be searched: a kernel that is one call may have another of loops."""
+    naive = getattr(kernel, "loops", None)
+    return kernel.prim_func() if naive is None else naive()
 
 
 def _postprocs() -> list[Any]:
