@@ -152,7 +152,7 @@ class MatrixProducts:
         return prim_func([left, right, *_SCALARS, output], scratch, body, helpers=self._texts(core))
 
     def _texts(self, core: str) -> list[str]:
-        names = ["utvm_word", "utvm_mean"]
+        names = ["utvm_word", "utvm_mean", "utvm_scale"]
         if self.left_turned or not self.right_turned:
             names.append("utvm_transpose")
         texts = [shared_text(name) for name in names]
