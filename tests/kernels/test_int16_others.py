@@ -142,8 +142,9 @@ def test_two_slopes_of_every_value(tmp_path: Path) -> None:
         for alpha in (0.1, -0.3, 1.5):
             options = ("LeakyReluOptions", {"Alpha": alpha})
             m.output(m.node("LEAKY_RELU", [x], EVERY.shape, options, scale=0.0004 * factor))
+        m.output(m.node("NEG", [x], EVERY.shape, ("NegOptions", {}), scale=0.0004 * factor))
     path = m.save(tmp_path / "model.tflite")
-    assert check_model(path, [[EVERY] * 3], tmp_path) == 12
+    assert check_model(path, [[EVERY] * 3], tmp_path) == 15
 
 
 def test_interpolated_functions_of_every_value(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     "MINIMUM": SupportedOperator(pointwise.import_extremum, _COMPUTED, f"broadcasts; {_EQUALS}"),
     "MIRROR_PAD": SupportedOperator(layout.import_mirror_pad, _MOVED, "constant paddings"),
     "MUL": SupportedOperator(pointwise.import_mul, _COMPUTED, f"broadcasts; {_FUSED}"),
-    "NEG": SupportedOperator(pointwise.import_of_one, _INT8, ""),
+    "NEG": SupportedOperator(pointwise.import_of_one, _COMPUTED, ""),
     "PACK": SupportedOperator(layout.import_concatenation, _MOVED, ""),
     "PAD": SupportedOperator(layout.import_pad, _COMPUTED, f"constant paddings; {_EQUAL}"),
     "PADV2": SupportedOperator(

@@ -174,8 +174,6 @@ def import_log(op: SourceOperator) -> Operator:
 
 def import_of_one(op: SourceOperator) -> Operator:
     """ABS and NEG."""
-    if op.kind == "NEG":
-        _one_input(op)
     _alike(op)
     return made(op, op.inputs[:1], OfOne())
 

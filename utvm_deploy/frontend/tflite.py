@@ -86,7 +86,7 @@ def load_model(path: str | Path) -> Graph:
     if any(operator.kind == "SUM" for operator in graph.operators):
         _log.warning(
             "%s: LiteRT's reference kernel of SUM takes int8 for unsigned bytes, and so does this; "
-            "MEAN and TFLite Micro do not, so results differ where input or sum is negative",
+            "MEAN and TFLite Micro do not: they differ where a byte of input or sum is negative",
             path,
         )
     _log.info("imported %s: %d operators", path, len(graph.operators))

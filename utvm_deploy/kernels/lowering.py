@@ -48,7 +48,11 @@ from utvm_deploy.kernels.tables import FamilyLowering
 from utvm_deploy.kernels.thumb.lowering import THUMB_LOWERINGS
 from utvm_deploy.kernels.transpose_conv import lower_transpose_conv
 from utvm_deploy.kernels.wide import lower_wide_convolution, lower_wide_dense
-from utvm_deploy.kernels.wide_functions import lower_interpolated, lower_two_slopes
+from utvm_deploy.kernels.wide_functions import (
+    lower_interpolated,
+    lower_negated,
+    lower_two_slopes,
+)
 from utvm_deploy.kernels.wide_resize import lower_wide_resize_bilinear
 
 Lowering = Callable[[Graph, Operator], KernelCall]
@@ -140,6 +144,7 @@ INT16_LOWERINGS: Mapping[str, Lowering] = {
     "LEAKY_RELU": lower_two_slopes,
     "LOG": lower_interpolated,
     "LOGISTIC": lower_sigmoid,
+    "NEG": lower_negated,
     "RELU": lower_relu_int16,
     "RELU6": lower_relu_int16,
     "RESIZE_BILINEAR": lower_wide_resize_bilinear,

@@ -1,4 +1,4 @@
-"""Functions of one int16: ABS, LEAKY_RELU, and EXP, GELU and LOG by lines between table entries."""
+"""Functions of one int16: ABS, LEAKY_RELU, NEG; EXP, GELU and LOG by lines between table entries."""
 
 from __future__ import annotations
 
@@ -70,6 +70,27 @@ class TwoSlopes:
 
 
 @dataclass(frozen=True)
+class Negated:
+    """The negative, whatever the scales; that of -32768 is itself."""
+
+    count: int
+
+    @property
+    def name(self) -> str:
+        return f"negate_{self.count}_int16"
+
+    def prim_func(self) -> Any:
+        source = te.placeholder((self.count,), "int16", "input")
+        output = te.compute(
+            (self.count,), lambda i: (0 - source[i].astype("int32")).astype("int16"), name="negate"
+        )
+        return te.create_prim_func([source, output])
+
+    def schedule(self, sch: Any, core: str) -> str:
+        return "generic C, one element at a time"
+
+
+@dataclass(frozen=True)
 class Interpolated:
     """A line between two of 513 table entries."""
 
@@ -113,6 +134,11 @@ def lower_two_slopes(graph: Graph, operator: Operator) -> KernelCall:
     return _call(graph, operator, TwoSlopes(count, negates), scalars)
 
 
+def lower_negated(graph: Graph, operator: Operator) -> KernelCall:
+    """NEG."""
+    return _call(graph, operator, Negated(element_count(input_of(graph, operator, 0)[1])), [])
+
+
 def lower_interpolated(graph: Graph, operator: Operator) -> KernelCall:
     """EXP, GELU and LOG."""
     table = ConstantArgument("table", interpolated_table(graph, operator))
@@ -123,7 +149,7 @@ def lower_interpolated(graph: Graph, operator: Operator) -> KernelCall:
 def _call(
     graph: Graph,
     operator: Operator,
-    kernel: TwoSlopes | Interpolated,
+    kernel: TwoSlopes | Negated | Interpolated,
     arguments: Sequence[Argument],
 ) -> KernelCall:
     position, source = input_of(graph, operator, 0)
