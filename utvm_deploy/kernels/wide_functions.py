@@ -1,4 +1,4 @@
-"""Functions of one int16: ABS, LEAKY_RELU, NEG; EXP, GELU and LOG by lines between table entries."""
+"""Functions of one int16: ABS, LEAKY_RELU, NEG; EXP, GELU, LOG by lines between table entries."""
 
 from __future__ import annotations
 
