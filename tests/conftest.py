@@ -45,7 +45,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "board" not in metafunc.fixturenames:
         return
     boards = list(RUNNABLE_BOARDS)
-    if metafunc.definition.path.is_relative_to(KERNEL_TESTS):
+    is_about_cores = metafunc.definition.path.is_relative_to(KERNEL_TESTS)
+    if is_about_cores or metafunc.definition.get_closest_marker("each_core"):
         of_core: dict[str, str] = {}
         for name in boards:
             of_core.setdefault(load_board(name).cpu.core, name)

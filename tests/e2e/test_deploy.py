@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import utvm_deploy
+from utvm_deploy.bench.oracle import ReferenceRun, run_reference
 from utvm_deploy.bench.profile import profile
 from utvm_deploy.bench.samples import load_golden, random_samples
 from utvm_deploy.bench.verify import verify
@@ -34,7 +36,15 @@ def test_digits_on_real_images(device: Device) -> None:
     assert (answers.argmax(axis=-1).ravel() == held_out["labels"][:60]).mean() > 0.95
 
 
+@cache
+def reference_of(path: Path) -> ReferenceRun:
+    """What is the same for every board."""
+    golden = load_golden(path.with_suffix(".golden.npz"), load_model(path))
+    return run_reference(path, golden.inputs)
+
+
 @pytest.mark.slow
+@pytest.mark.each_core
 @pytest.mark.parametrize("name", ARENA_LIMITS)
 def test_every_byte_and_layer(name: str, device: Device, shared_models: Path) -> None:
     path = shared_models / f"{name}.tflite"
@@ -42,7 +52,7 @@ def test_every_byte_and_layer(name: str, device: Device, shared_models: Path) ->
     assert samples.outputs is not None
     compiled = utvm_deploy.compile(path, device.board)
     assert compiled.arena_bytes <= ARENA_LIMITS[name]
-    found = verify(device.load(compiled), path, samples)
+    found = verify(device.load(compiled), path, samples, reference=reference_of(path))
     assert found.ok, found
     assert found.samples_run == len(samples.inputs)
     # Layers without a counterpart in the file would be passed over in silence.
