@@ -22,6 +22,7 @@ from utvm_deploy.kernels.call import (
     ScalarArgument,
     TensorArgument,
 )
+from utvm_deploy.kernels.micro.kernel import MicroKernel
 from utvm_deploy.kernels.micro.source import shared_text
 from utvm_deploy.kernels.micro.tensor_ir import (
     Buffers,
@@ -40,16 +41,12 @@ _WINDOWS_BYTES = 2048
 _MOST_PIXELS = 24
 
 
-class Product(Protocol):
-    """A micro-kernel: its C function, how it wants its tables, what it does with them.
+class Product(MicroKernel, Protocol):
+    """A micro-kernel of the matrix product.
 
     The function takes pixels, three tables, the output, then the numbers of pixels and channels,
     the depth, and the bytes from pixel to pixel.
     """
-
-    @property
-    def label(self) -> str:
-        """Part of the kernel's name."""
 
     @property
     def pixels(self) -> int:
@@ -59,28 +56,11 @@ class Product(Protocol):
     def depth_step(self) -> int:
         """Depths that are multiples of this are done best; gathered windows are filled up to it."""
 
-    @property
-    def function(self) -> str:
-        """The C function's name."""
-
-    @property
-    def why(self) -> str:
-        """What it does, for the report."""
-
-    def texts(self) -> tuple[str, ...]:
-        """The C texts that define the function."""
-
     def tables(self, channels: int, depth: int) -> tuple[Operand, Operand, Operand]:
         """Weights and two more."""
 
-    def bias(self, buffers: Buffers, o: Any) -> Any:
-        """Where the sum of channel ``o`` begins."""
-
     def weight(self, buffers: Buffers, o: Any, k: Any, depth: int) -> Any:
         """A weight as int32."""
-
-    def scaled(self, buffers: Buffers, total: Any, o: Any) -> Any:
-        """The output, int8."""
 
 
 @dataclass(frozen=True)

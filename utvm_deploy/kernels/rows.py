@@ -18,6 +18,7 @@ from utvm_deploy.kernels.call import (
     ScalarArgument,
     TensorArgument,
 )
+from utvm_deploy.kernels.micro.kernel import MicroKernel
 from utvm_deploy.kernels.micro.source import shared_text
 from utvm_deploy.kernels.micro.tensor_ir import (
     Buffers,
@@ -41,30 +42,15 @@ class Steps:
     window: int
 
 
-class RowProduct(Protocol):
-    """A micro-kernel: its C function, how it wants its tables, what it does with them.
+class RowProduct(MicroKernel, Protocol):
+    """A micro-kernel of depthwise rows.
 
     The function takes the rows, its tables, the output, and numbers of its own.
     """
 
     @property
-    def label(self) -> str:
-        """Part of the kernel's name."""
-
-    @property
     def group(self) -> int:
         """Channels of the rows are filled up to multiples of this."""
-
-    @property
-    def function(self) -> str:
-        """The C function's name."""
-
-    @property
-    def why(self) -> str:
-        """What it does, for the report."""
-
-    def texts(self) -> tuple[str, ...]:
-        """The C texts that define the function."""
 
     def tables(self, taps: int, channels: int) -> tuple[Operand, ...]:
         """Whatever it reads beside the rows."""
@@ -72,14 +58,8 @@ class RowProduct(Protocol):
     def numbers(self, steps: Steps, count: int, channels: int) -> tuple[int, ...]:
         """The function's last arguments; ``count`` windows in a row."""
 
-    def bias(self, buffers: Buffers, c: Any) -> Any:
-        """Where the sum of channel ``c`` begins."""
-
     def weight(self, buffers: Buffers, c: Any, tap: Any) -> Any:
         """A weight as int32."""
-
-    def scaled(self, buffers: Buffers, total: Any, c: Any) -> Any:
-        """The output, int8."""
 
 
 @dataclass(frozen=True)
