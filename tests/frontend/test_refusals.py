@@ -67,7 +67,6 @@ UNSUPPORTED: list[tuple[str, Change, str]] = [
         _tensor(0, dtype="int16"),
         "tensor 'tensor_0' is int16 with the zero point 5; only 0 is",
     ),
-    ("leaky_relu", _tensor(0, dtype="int16"), "tensor 'tensor_0' is int16; only int8 is supported"),
     ("relu", _tensor(0, dtype="uint8"), "is uint8, as in legacy quantized models"),
     ("dequantize", _tensor(1, dtype="float16"), "its output is float16; only float32"),
     ("add", _tensor(0, shape=(5,), scales=(0.1,) * 5, zero_points=(0,) * 5), "only weights may"),
