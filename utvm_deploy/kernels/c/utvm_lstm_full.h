@@ -120,16 +120,14 @@ static inline void utvm_lstm_full_step(const struct utvm_lstm_full *l, const int
 
 // Sequences of steps; element (t, b) of input and output is at
 // t * step_stride + b * batch_stride.
-static inline void utvm_lstm_full(const int8_t *input, const int8_t *input_weights,
-                                  const int8_t *hidden_weights, const int32_t *bias,
-                                  const int16_t *peephole, const int16_t *norm,
-                                  const int32_t *norm_bias, const int8_t *projection,
-                                  const int32_t *projection_bias, const int32_t *numbers,
-                                  const int8_t *hidden_before, const int16_t *cell_before,
-                                  int8_t *output, int8_t *hidden, int16_t *cell, int16_t *gates,
-                                  int8_t *row, int32_t batch, int32_t steps, int32_t inputs,
-                                  int32_t outputs, int32_t cells, int32_t step_stride,
-                                  int32_t batch_stride) {
+static inline void
+utvm_lstm_full(const int8_t *input, const int8_t *input_weights, const int8_t *hidden_weights,
+               const int32_t *bias, const int16_t *peephole, const int16_t *norm,
+               const int32_t *norm_bias, const int8_t *projection, const int32_t *projection_bias,
+               const int32_t *numbers, const int8_t *hidden_before, const int16_t *cell_before,
+               int8_t *output, int8_t *hidden, int16_t *cell, int16_t *gates, int8_t *row,
+               int32_t batch, int32_t steps, int32_t inputs, int32_t outputs, int32_t cells,
+               int32_t step_stride, int32_t batch_stride) {
     const struct utvm_lstm_full l = {
         input_weights, hidden_weights,  bias,    peephole, norm,    norm_bias,
         projection,    projection_bias, numbers, inputs,   outputs, cells,
