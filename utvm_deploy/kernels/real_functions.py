@@ -13,6 +13,7 @@ import numpy as np
 
 from utvm_deploy.graph.attributes import Gelu
 from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.libm import single
 from utvm_deploy.kernels.operands import ends_of, output_of
 from utvm_deploy.kernels.quantize import (
     high_product,
@@ -53,7 +54,7 @@ def _log(graph: Graph, operator: Operator) -> Callable[[Any], Any]:
     _, result = ends_of(graph, operator)
     lowest = np.iinfo(output_of(graph, operator)[1].dtype).min
     least = np.float32(lowest - result.zero_point) * np.float32(result.scale)
-    return lambda x: np.float32(math.log(x)) if x > 0 else least
+    return lambda x: single("log")(x) if x > 0 else least
 
 
 def _gelu(graph: Graph, operator: Operator) -> Callable[[Any], Any]:
@@ -64,10 +65,10 @@ def _gelu(graph: Graph, operator: Operator) -> Callable[[Any], Any]:
     cubic, slope = np.float32(0.044715), np.float32(math.sqrt(2 / math.pi))
 
     def exact(x: Any) -> Any:
-        return half * x * np.float32(math.erfc(x * by_root_of_two))
+        return half * x * single("erfc")(x * by_root_of_two)
 
     def approximate(x: Any) -> Any:
-        return half * x * (one + np.float32(math.tanh(slope * (x + cubic * x * x * x))))
+        return half * x * (one + single("tanh")(slope * (x + cubic * x * x * x)))
 
     return approximate if operator.attributes.approximates else exact
 
@@ -140,11 +141,11 @@ def through_float(graph: Graph, operator: Operator) -> Function:
 
 
 _REAL: dict[str, Callable[[Graph, Operator], Callable[[Any], Any]]] = {
-    "EXP": lambda graph, operator: lambda x: np.float32(math.exp(x)),
+    "EXP": lambda graph, operator: single("exp"),
     "GELU": _gelu,
     "LOG": _log,
     "LOGISTIC": _logistic,
-    "TANH": lambda graph, operator: lambda x: np.float32(math.tanh(x)),
+    "TANH": lambda graph, operator: single("tanh"),
 }
 
 #: Kind -> what it makes of a quantized value.
