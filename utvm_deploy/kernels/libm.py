@@ -1,7 +1,7 @@
 """Functions of a float32 by the C library.
 
-The reference calls the same ones (``expf``, ``erfcf``, ...), whose last bit is not always that of the
-double-precision function rounded, and differs between versions of the library.
+The reference calls the same ones (``expf``, ``erfcf``, ...), whose last bit is not always that of
+the double-precision function rounded, and differs between versions of the library.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 @functools.cache
 def single(name: str) -> Callable[[Any], Any]:
-    """A function of ``math.h`` by its name there without the ``f``, such as ``erfc``; float32 to float32.
+    """A function of ``math.h`` on float32, by its name on double: ``erfc`` is ``erfcf``.
 
     Without a C library to ask, the double-precision function is rounded.
     """
