@@ -43,6 +43,15 @@ class Cpu:
         return CORES[self.core]
 
     @property
+    def kernel_core(self) -> str:
+        """The core whose kernels this silicon runs: another where it lacks an extension."""
+        if not self.dsp and self.facts.as_without_dsp:
+            return self.facts.as_without_dsp
+        if not self.mve and self.facts.as_without_mve:
+            return self.facts.as_without_mve
+        return self.core
+
+    @property
     def compiler_flags(self) -> tuple[str, ...]:
         """GCC flags that select this processor."""
         return self.facts.gcc_flags(self.fpu, self.mve, self.dsp)

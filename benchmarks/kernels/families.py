@@ -65,7 +65,8 @@ def measure(path: Path, device: Device, core: str) -> list[Layer]:
                     (operator, (generic, own))
                 )
     layers = []
-    flags = ("-O3", f"-mcpu={CORES[core].gcc_cpu}") if core != device.board.cpu.core else ("-O3",)
+    is_other = core != device.board.cpu.kernel_core
+    flags = ("-O3", f"-mcpu={CORES[core].gcc_cpu}") if is_other else ("-O3",)
     for same in found.values():
         operator, calls = same[0]
         ticks = []
@@ -123,7 +124,7 @@ def main() -> int:
     parser.add_argument("--timing", choices=("cycles", "instructions"), default="cycles")
     options = parser.parse_args()
     with utvm_deploy.connect(options.board, timing=options.timing) as device:
-        core = options.core or device.board.cpu.core
+        core = options.core or device.board.cpu.kernel_core
         for path in options.models:
             layers = measure(path, device, core)
             unit = "modelled cycles" if device.is_modelled else "instructions"

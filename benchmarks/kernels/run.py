@@ -196,7 +196,7 @@ def main() -> int:
     options = parser.parse_args()
     board = load_board(options.board)
     baseline = _baseline(options.baseline) if options.baseline else {}
-    families = {"generic": GENERIC, "best": board.cpu.core}
+    families = {"generic": GENERIC, "best": board.cpu.kernel_core}
     for path in options.models:
         totals: dict[str, float] = {}
         columns = {n: measure(path, board, c) for n, c in families.items()

@@ -88,8 +88,8 @@ def main() -> int:
     options = parser.parse_args()
     board = load_board(options.board)
     graphs = [simplify(load_model(path)) for path in options.models]
-    works = tuple(_evenly(workload([*graphs, *zoo()], board.cpu.core)))
-    print(f"{len(works)} kernels for {board.cpu.core} on {board.name}", flush=True)
+    works = tuple(_evenly(workload([*graphs, *zoo()], board.cpu.kernel_core)))
+    print(f"{len(works)} kernels for {board.cpu.kernel_core} on {board.name}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         path = options.keep or Path(folder) / "records.jsonl"
         with connect(board, link=fastest_link(board)) as device, RecordsFile(path) as file:
@@ -99,7 +99,7 @@ def main() -> int:
             except KeyboardInterrupt:
                 print("interrupted; writing what there is", flush=True)
             kept = list(compacted(_current(file.records, works)))
-    target = options.output or records_file(board.cpu.core)
+    target = options.output or records_file(board.cpu.kernel_core)
     target.parent.mkdir(exist_ok=True)
     write_text(target, "".join(record.to_line() + "\n" for record in kept))
     print(f"{target}: {len(kept)} records of {len(works)} kernels")

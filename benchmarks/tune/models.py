@@ -85,7 +85,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for path in options.models:
             records = (options.keep or Path(folder)) / f"{path.stem}.jsonl"
-            works = workload([simplify(load_model(path))], board.cpu.core)
+            works = workload([simplify(load_model(path))], board.cpu.kernel_core)
             trials = options.trials or sum(work.trials for work in works)
             curve = Curve()
             with connect(board, link=fastest_link(board)) as device, RecordsFile(records) as file:

@@ -52,7 +52,7 @@ def main() -> int:
     parser.add_argument("--plain", action="store_true", help="plain C in all shapes of its loops")
     options = parser.parse_args()
     board = load_board(options.board)
-    works = workload([simplify(load_model(path)) for path in options.models], board.cpu.core)
+    works = workload([simplify(load_model(path)) for path in options.models], board.cpu.kernel_core)
     if options.plain:
         works = tuple(
             replace(work, candidates=generic_space(lower(work.graph, work.operator)))

@@ -114,7 +114,7 @@ def compare_behind_fence(
     """Run each job on the reference's inputs; how many were kernels of the board's family."""
     fence, device = rig
     reference = run_reference(path, [random_inputs(model, 5)]).tensors[0]
-    core, count = device.board.cpu.core, 0
+    core, count = device.board.cpu.kernel_core, 0
     for first in range(0, len(jobs), _IN_ONE_MODULE):
         some = jobs[first : first + _IN_ONE_MODULE]
         calls = [lower(graph, operator, core, candidate) for operator, candidate in some]
@@ -229,7 +229,9 @@ def test_every_candidate(rig: tuple[Fence, Device], tmp_path: Path) -> None:
     family = BOARDS[board.name]
     jobs = []
     for operator in graph.operators:
-        candidates = [c for c in space(graph, operator, board.cpu.core) if c.family == family]
+        candidates = [
+            c for c in space(graph, operator, board.cpu.kernel_core) if c.family == family
+        ]
         assert candidates and (family != "dsp" or len(candidates) > 3)
         first, step = (HALF.index(board.name), len(HALF)) if board.name in HALF else (0, 1)
         jobs += [(operator, c) for c in candidates[first::step]]

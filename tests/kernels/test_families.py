@@ -37,7 +37,7 @@ SMALL_CORE = "cortex-m0plus"
 
 
 def family_of(device: Device) -> str:
-    family = families_for(device.board.cpu.core)[0]
+    family = families_for(device.board.cpu.kernel_core)[0]
     if family not in FAMILIES:
         pytest.skip(f"{device.board.name} has generic kernels only")
     return family

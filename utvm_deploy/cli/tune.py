@@ -76,7 +76,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
             raise TuneError("nowhere to keep what is measured; give --records R.jsonl")
         if args.trials is None and args.minutes is None:
             raise TuneError("no end to the tuning; give --trials N or --minutes M, or both")
-    works = workload([simplify(load_model(path)) for path in args.models], board.cpu.core)
+    works = workload([simplify(load_model(path)) for path in args.models], board.cpu.kernel_core)
     if args.show_space:
         return _show_space(works, board, out)
     if args.dry_run:
@@ -98,7 +98,7 @@ def _show_space(works: Sequence[Any], board: Board, out: Output) -> int:
         "utvm.tune-space/1",
         {
             "board": board.name,
-            "core": board.cpu.core,
+            "core": board.cpu.kernel_core,
             "kernels": [
                 {
                     "kernel": work.kernel.key,

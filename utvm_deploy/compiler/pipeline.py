@@ -80,11 +80,11 @@ def compile_model(
     compiled with; what they do not know the records that come with the package may. ``optimize``
     is one of ``options.OPTIMIZE``.
     """
-    core = board.cpu.core
+    core = board.cpu.kernel_core
     library = _library_for(kernels, cmsis_nn)
     place = scratch_place(board, scratch)
     check_option("aim", optimize, OPTIMIZE, " to optimize for")
-    family = GENERIC if kernels == GENERIC or _lacks_an_extension(board) else core
+    family = GENERIC if kernels == GENERIC else core
     stage = _Stages(dump)
     graph = stage.run("import", lambda: _import(model), graph_text)
     prefix = prefix_from_path(graph.name) if name is None else check_prefix(name)
@@ -112,12 +112,6 @@ def compile_model(
     program = Program(prefix, board.name, core, graph, layers, plan, called)
     compiled = stage.run("emit", lambda: emit(program), sources_text)
     return replace(compiled, seconds=stage.seconds, optimize=optimize)
-
-
-def _lacks_an_extension(board: Board) -> bool:
-    """Whether the silicon lacks what kernels for its core are made of, as some M33 and M55 do."""
-    cpu = board.cpu
-    return (cpu.facts.dsp and not cpu.dsp) or (cpu.facts.mve and not cpu.mve)
 
 
 class _Stages:

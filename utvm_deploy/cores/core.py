@@ -33,6 +33,9 @@ class Core:
     gcc_options: tuple[str, ...] = ()
     # -mcpu= suffix that switches the DSP extension off, and MVE with it, where a core may lack it.
     gcc_without_dsp: str = ""
+    # The core whose kernels run where the silicon lacks the extension.
+    as_without_dsp: str = ""
+    as_without_mve: str = ""
 
     @property
     def is_arm(self) -> bool:
@@ -150,6 +153,7 @@ CORES: Mapping[str, Core] = MappingProxyType(
                 has_dwt=True,
                 nvic_vectors=480,
                 gcc_without_dsp="+nodsp",
+                as_without_dsp="cortex-m3",
             ),
             Core(
                 name="cortex-m55",
@@ -164,6 +168,8 @@ CORES: Mapping[str, Core] = MappingProxyType(
                 has_dwt=True,
                 nvic_vectors=480,
                 gcc_without_dsp="+nodsp",
+                as_without_dsp="cortex-m3",
+                as_without_mve="cortex-m33",
             ),
         )
     }

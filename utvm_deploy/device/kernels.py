@@ -26,7 +26,7 @@ def load_kernels(
     # TVM takes a second to load and is needed for nothing else here.
     from utvm_deploy.compiler.kernel_source import kernel_source
 
-    source = kernel_source(kernels, board.cpu.core)
+    source = kernel_source(kernels, board.cpu.kernel_core)
     module = compile_module({f"{name}.c": source.text}, board, name=name, flags=flags)
     # One after the other, functions can share what they scribble on.
     most = max((len(f.scratch) for f in source.functions.values()), default=0)

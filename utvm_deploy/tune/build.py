@@ -89,7 +89,7 @@ class Builder:
     def _text(
         self, graph: Graph, operator: Operator, candidate: Candidate
     ) -> tuple[KernelCall, CFunction, str]:
-        core = self._board.cpu.core
+        core = self._board.cpu.kernel_core
         call = lower(graph, operator, core, candidate)
         kernel = call.kernel
         assert not isinstance(kernel, LibraryKernel)

@@ -125,7 +125,7 @@ class DeviceTuning:
 
     def _compiled(self, name: str, func: Any, candidate: Candidate) -> Built:
         board = self.device.board
-        function = lower_to_c(func, name, board.cpu.core)
+        function = lower_to_c(func, name, board.cpu.kernel_core)
         arguments = tuple(TensorArgument(i) for i in range(len(self._work.graph.tensors)))
         call = KernelCall(_PrimFunc(name, func), arguments)
         text = kernel_text([function]) + wrapper_text(call, function, has_stack_scratch=False)

@@ -110,7 +110,7 @@ def fastest_link(board: Board) -> str | None:
 def setting_of(board: Board, unit: str, optimize: str = TIME) -> Setting:
     """Under which circumstances candidates are measured for a board."""
     return Setting(
-        board.cpu.core,
+        board.cpu.kernel_core,
         compiler_version(board).partition("\n")[0],
         " ".join((*board.cpu.compiler_flags, *board.project.compiler_flags, *flags_for(optimize))),
         __version__,
