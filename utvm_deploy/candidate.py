@@ -14,6 +14,8 @@ from typing import Any
 
 #: The family that every kernel has: plain C.
 GENERIC = "generic"
+#: A choice that families with scratch know: how many bytes of it they may take, if they can.
+MOST_SCRATCH = "most_scratch"
 
 
 @dataclass(frozen=True)

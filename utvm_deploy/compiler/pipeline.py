@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from tvm import s_tir
 
 from utvm_deploy.board import Board
-from utvm_deploy.candidate import GENERIC
+from utvm_deploy.candidate import GENERIC, MOST_SCRATCH, Candidate
 from utvm_deploy.compiler.c_text import check_prefix, prefix_from_path
 from utvm_deploy.compiler.choice import Choose, chooser, records_for
 from utvm_deploy.compiler.cmsis_nn import CmsisNn
@@ -32,6 +32,7 @@ from utvm_deploy.compiler.options import (
     CMSIS_NN,
     KERNELS,
     OPTIMIZE,
+    SIZE,
     STACK,
     TIME,
     check_option,
@@ -40,19 +41,21 @@ from utvm_deploy.compiler.options import (
 )
 from utvm_deploy.compiler.plan import Step, View, plan_arena
 from utvm_deploy.compiler.program import Program, ScheduledKernel, ScheduledStep
-from utvm_deploy.compiler.scratch_limit import ScratchOf, within_default_memory
+from utvm_deploy.compiler.scratch_limit import ScratchOf, Smaller, within_memory
 from utvm_deploy.compiler.views import with_views
-from utvm_deploy.errors import CompileError
+from utvm_deploy.errors import CompileError, UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.call import Kernel, KernelCall, LibraryKernel
 from utvm_deploy.kernels.lowering import lower
-from utvm_deploy.records import DEFAULT, Records
+from utvm_deploy.records import Records
 
 _log = logging.getLogger(__name__)
 _Made = TypeVar("_Made")
+# What scratch may cost the arena for the sake of speed.
+_SPARE_BYTES = 2048
 
 STAGES = ("import", "simplify", "lower", "schedule", "plan", "emit")
 
@@ -97,14 +100,11 @@ def compile_model(
         lambda made: calls_text(graph, made),
     )
     stack = scratch_stack(board) if place == STACK else None
-    if any(_is_recorded(item) for item in sequence):
-        sequence = within_default_memory(
-            graph,
-            sequence,
-            lambda operator: lower(graph, operator, family),
-            _scratch_of(core),
-            stack,
-        )
+    scratch_of = _scratch_of(core)
+    spare = 0 if optimize == SIZE else _SPARE_BYTES
+    sequence = within_memory(
+        graph, sequence, _smaller(graph, family, scratch_of), scratch_of, spare, stack
+    )
     layers = stage.run("schedule", lambda: _schedule(sequence, core, prefix), kernels_text)
     sequence = _with_scratch(sequence, layers, stack.limit if stack is not None else 0)
     plan = stage.run("plan", lambda: plan_arena(graph, sequence), plan_text)
@@ -217,8 +217,20 @@ def _schedule_kernel(
     return ScheduledKernel(function, why, str(func.script()))
 
 
-def _is_recorded(item: Step | View) -> bool:
-    return isinstance(item, Step) and item.call.origin != DEFAULT
+def _smaller(graph: Graph, family: str, scratch_of: ScratchOf) -> Smaller:
+    """Calls with less scratch, of the family that a step's call has."""
+
+    def smaller(step: Step, most_bytes: int) -> KernelCall:
+        call = step.call
+        if isinstance(call.kernel, LibraryKernel):
+            return call
+        capped = Candidate.of(call.family, **{MOST_SCRATCH: most_bytes})
+        try:
+            return lower(graph, step.operator, family, capped)
+        except UnsupportedOperator:
+            return lower(graph, step.operator, family)
+
+    return smaller
 
 
 def _scratch_of(core: str) -> ScratchOf:

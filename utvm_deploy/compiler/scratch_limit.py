@@ -1,8 +1,8 @@
-"""Which records may be followed: those whose scratch the user's RAM has room for.
+"""How much scratch each layer may take, so that the user's RAM has room for all of it.
 
-A faster kernel may want more scratch than the default one. In the arena it would cost the user RAM
-that nobody asked for: no record makes that larger. On the stack nobody minds, as long as there is
-room beside everything else.
+The fastest kernels want scratch. In the arena it lies free of charge beside few activations, but
+enlarges the arena beside many: there a kernel with less is taken, which is slower. On the stack it
+costs nothing, as long as there is room beside everything else.
 """
 
 from __future__ import annotations
@@ -13,32 +13,37 @@ from dataclasses import replace
 
 from utvm_deploy.compiler.options import ScratchStack
 from utvm_deploy.compiler.plan import Step, View, plan_arena
-from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.graph.model import Graph
 from utvm_deploy.kernels.call import KernelCall
-from utvm_deploy.records import DEFAULT
 
 _log = logging.getLogger(__name__)
 
 #: A step -> the bytes of each piece of scratch that its kernel wants.
 ScratchOf = Callable[[Step], tuple[int, ...]]
+#: A step, and the bytes that its scratch may take -> another call for it: one with no more if there
+#: is one, else the one with the least.
+Smaller = Callable[[Step, int], KernelCall]
+
+Sequenced = tuple[Step | View, ...]
 
 
-def within_default_memory(
+def within_memory(
     graph: Graph,
     sequence: Sequence[Step | View],
-    default: Callable[[Operator], KernelCall],
+    smaller: Smaller,
     scratch_of: ScratchOf,
+    spare_bytes: int,
     stack: ScratchStack | None = None,
-) -> tuple[Step | View, ...]:
-    """The sequence, with default kernels in place of what asks for more RAM than may be taken.
+) -> Sequenced:
+    """The sequence, with other kernels in place of those that ask for more RAM than may be taken.
 
-    ``default`` gives an operator's default call; ``stack`` says where scratch lies if not in the
-    arena.
+    Scratch may enlarge the arena by ``spare_bytes``, more only where no kernel has less. ``stack``
+    says where scratch lies if not in the arena.
     """
     if stack is None:
-        found = _within_arena(graph, sequence, default, scratch_of)
+        found = _within_arena(graph, sequence, smaller, scratch_of, spare_bytes)
     else:
-        found = _within_stack(graph, sequence, default, scratch_of, stack)
+        found = _within_stack(graph, sequence, smaller, scratch_of, spare_bytes, stack)
     for before, after in zip(sequence, found, strict=True):
         if isinstance(before, Step) and isinstance(after, Step) and before.call != after.call:
             _log.info("%s: %s", after.operator.kind, after.call.why_not)
@@ -48,11 +53,12 @@ def within_default_memory(
 def _within_stack(
     graph: Graph,
     sequence: Sequence[Step | View],
-    default: Callable[[Operator], KernelCall],
+    smaller: Smaller,
     scratch_of: ScratchOf,
+    spare_bytes: int,
     stack: ScratchStack,
-) -> tuple[Step | View, ...]:
-    """No more on the stack than there is room for, and no larger an arena."""
+) -> Sequenced:
+    """No more on the stack than there is room for, and what it cannot take within the arena."""
 
     def in_arena(step: Step) -> tuple[int, ...]:
         scratch = scratch_of(step)
@@ -60,69 +66,69 @@ def _within_stack(
 
     room = stack.room
     if stack.is_shared:
-        steps = [s for s in sequence if isinstance(s, Step)]
-        plain = [_default_step(s, default, in_arena, "") for s in steps]
-        sized = [replace(s, scratch_bytes=in_arena(s)) for s in plain]
-        room -= plan_arena(graph, _refilled(sequence, sized)).arena_bytes
+        steps = [replace(s, scratch_bytes=in_arena(s)) for s in sequence if isinstance(s, Step)]
+        room -= plan_arena(graph, _refilled(sequence, steps)).arena_bytes
     kept: list[Step | View] = []
     for item in sequence:
         if isinstance(item, Step) and room < sum(scratch_of(item)) <= stack.limit:
             why = f"its scratch of {sum(scratch_of(item)):,} bytes is more than the stack has"
-            other = _default_step(item, default, scratch_of, why)
-            if sum(other.scratch_bytes) < sum(scratch_of(item)):
-                item = replace(other, scratch_bytes=())
+            item = _other_step(item, smaller, scratch_of, max(room, 0), why)
         kept.append(item)
-    return _within_arena(graph, kept, default, in_arena)
+    return _within_arena(graph, kept, smaller, in_arena, spare_bytes)
 
 
 def _within_arena(
     graph: Graph,
     sequence: Sequence[Step | View],
-    default: Callable[[Operator], KernelCall],
+    smaller: Smaller,
     scratch_of: ScratchOf,
-) -> tuple[Step | View, ...]:
-    """No larger an arena than with default kernels."""
-    steps = [replace(s, scratch_bytes=scratch_of(s)) for s in sequence if isinstance(s, Step)]
-    if not any(step.scratch_bytes for step in steps if step.call.origin != DEFAULT):
+    spare_bytes: int,
+) -> Sequenced:
+    """An arena that scratch makes larger by what may be spared at most."""
+    steps = [s for s in sequence if isinstance(s, Step)]
+    wanted = [sum(scratch_of(step)) for step in steps]
+    if not any(wanted):
+        return tuple(sequence)
+    bare = plan_arena(graph, _refilled(sequence, [replace(s, scratch_bytes=()) for s in steps]))
+    limit = bare.arena_bytes + spare_bytes
+    live = [
+        sum(block.size_bytes for block in bare.blocks if block.first <= index <= block.last)
+        for index in range(len(steps))
+    ]
+
+    def arena_bytes(steps: Sequence[Step]) -> int:
+        sized = [replace(step, scratch_bytes=scratch_of(step)) for step in steps]
+        return plan_arena(graph, _refilled(sequence, sized)).arena_bytes
+
+    if arena_bytes(steps) <= limit:
         return tuple(sequence)
     why = "its scratch would make the arena larger"
-    plain = [_default_step(step, default, scratch_of, why) for step in steps]
-    limit = plan_arena(graph, _refilled(sequence, plain)).arena_bytes
-    plan = plan_arena(graph, _refilled(sequence, steps))
-    if plan.arena_bytes <= limit:
-        return tuple(sequence)
-    tensors = plan.blocks[: len(plan.blocks) - sum(len(step.scratch_bytes) for step in steps)]
-    for index, (step, other) in enumerate(zip(steps, plain, strict=True)):
-        live = sum(block.size_bytes for block in tensors if block.first <= index <= block.last)
-        if live + sum(step.scratch_bytes) > limit:
-            steps[index] = other
-    if plan_arena(graph, _refilled(sequence, steps)).arena_bytes > limit:
-        # What is alive at once would fit, but no placement was found in which it does.
-        steps = [
-            other if sum(step.scratch_bytes) > sum(other.scratch_bytes) else step
-            for step, other in zip(steps, plain, strict=True)
-        ]
-    if plan_arena(graph, _refilled(sequence, steps)).arena_bytes > limit:
-        steps = plain
-    return _refilled(sequence, [replace(step, scratch_bytes=()) for step in steps])
+    fitting, least = list(steps), list(steps)
+    for index, step in enumerate(steps):
+        if live[index] + wanted[index] > limit:
+            room = max(limit - live[index], 0)
+            fitting[index] = _other_step(step, smaller, scratch_of, room, why)
+        if wanted[index]:
+            # What is alive at once may fit, and yet no placement be found in which it does.
+            least[index] = _other_step(step, smaller, scratch_of, 0, why)
+    mixed = [
+        one if live[i] + sum(scratch_of(other)) > limit else other
+        for i, (one, other) in enumerate(zip(least, fitting, strict=True))
+    ]
+    choices = [mixed, least]
+    within = [made for made in choices if arena_bytes(made) <= limit]
+    return _refilled(sequence, within[0] if within else min(choices, key=arena_bytes))
 
 
-def _default_step(
-    step: Step, default: Callable[[Operator], KernelCall], scratch_of: ScratchOf, why: str
+def _other_step(
+    step: Step, smaller: Smaller, scratch_of: ScratchOf, most_bytes: int, why: str
 ) -> Step:
-    """The step with its default kernel, which says why it is not the record's.
-
-    A step that no record chose stays as it is: it may be an external library's.
-    """
-    if step.call.origin == DEFAULT:
-        return step
-    call = default(step.operator)
-    if call.kernel == step.call.kernel:
-        return step
-    plain = replace(step, call=replace(call, why_not=f"the record's kernel is not taken: {why}"))
-    return replace(plain, scratch_bytes=scratch_of(plain))
+    """The step with a call that takes less scratch and says why; the same if there is none."""
+    call = smaller(step, most_bytes)
+    other = replace(step, call=replace(call, why_not=f"the fastest kernel is not taken: {why}"))
+    return other if sum(scratch_of(other)) < sum(scratch_of(step)) else step
 
 
-def _refilled(sequence: Sequence[Step | View], steps: Sequence[Step]) -> tuple[Step | View, ...]:
+def _refilled(sequence: Sequence[Step | View], steps: Sequence[Step]) -> Sequenced:
     rest = iter(steps)
     return tuple(next(rest) if isinstance(item, Step) else item for item in sequence)

@@ -1,21 +1,23 @@
+// Of these functions kernels take what they need.
+
 // Four bytes as one word.
-static inline uint32_t utvm_word(const int8_t *from) {
+__attribute__((unused)) static inline uint32_t utvm_word(const int8_t *from) {
     uint32_t word;
     __builtin_memcpy(&word, from, 4);
     return word;
 }
 
-static inline void utvm_store_word(int8_t *to, uint32_t word) {
+__attribute__((unused)) static inline void utvm_store_word(int8_t *to, uint32_t word) {
     __builtin_memcpy(to, &word, 4);
 }
 
 // The byte that lies `bits` up in a word, as a signed number.
-static inline int32_t utvm_byte(uint32_t word, int32_t bits) {
+__attribute__((unused)) static inline int32_t utvm_byte(uint32_t word, int32_t bits) {
     return (int8_t)(word >> bits);
 }
 
 // The larger of each two bytes.
-static inline uint32_t utvm_larger_bytes(uint32_t left, uint32_t right) {
+__attribute__((unused)) static inline uint32_t utvm_larger_bytes(uint32_t left, uint32_t right) {
 #if defined(__ARM_FEATURE_DSP) && defined(__GNUC__)
     uint32_t larger;
     __asm__("ssub8 %0, %1, %2\n\tsel %0, %1, %2" : "=&r"(larger) : "r"(left), "r"(right) : "cc");
@@ -31,7 +33,8 @@ static inline uint32_t utvm_larger_bytes(uint32_t left, uint32_t right) {
 }
 
 // The largest of bytes; or, all bits flipped by -1, what was the smallest.
-static inline int32_t utvm_largest_byte(const int8_t *from, int32_t count, int32_t flip) {
+__attribute__((unused)) static inline int32_t utvm_largest_byte(const int8_t *from, int32_t count,
+                                                                int32_t flip) {
     int32_t largest = from[0] ^ flip;
     const int32_t whole = count & ~3;
     if (whole > 0) {

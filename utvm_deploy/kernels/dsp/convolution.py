@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from utvm_deploy.candidate import Candidate
+from utvm_deploy.candidate import MOST_SCRATCH, Candidate
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.dsp import gemm
@@ -52,9 +52,11 @@ def convolution_call(
 ) -> KernelCall | str:
     """The call instead of the generic one; ``weights`` are [outputs, rows, columns, inputs]."""
     outputs, _, _, inputs = weights.shape
+    most_scratch = candidate.number(MOST_SCRATCH) if candidate else None
     kernel: DspColumns | DspConv2D | str | None
-    if candidate is None or not candidate.choices:
-        kernel = best_kernel(window, inputs, outputs)
+    if candidate is None or not candidate.choices or most_scratch is not None:
+        most_bytes = _MOST_BYTES if most_scratch is None else most_scratch
+        kernel = best_kernel(window, inputs, outputs, most_bytes)
     elif candidate.choice("method") == COLUMNS:
         rows, pixels = candidate.number("rows") or 1, candidate.number("pixels") or PIXELS[-1]
         is_packed = bool(candidate.number("packed"))
@@ -70,14 +72,16 @@ def convolution_call(
     return patches_call(call, kernel, weights, scaling, border, limits)
 
 
-def best_kernel(window: Window, inputs: int, outputs: int) -> DspColumns | DspConv2D:
-    """The least scratch that is about as fast as any."""
+def best_kernel(
+    window: Window, inputs: int, outputs: int, most_bytes: int = _MOST_BYTES
+) -> DspColumns | DspConv2D:
+    """The least scratch that is about as fast as any with ``most_bytes`` of it."""
     found: list[tuple[DspColumns | DspConv2D, float]] = [
         *((kernel, _columns_cost(kernel)) for kernel in columns_choices(window, inputs, outputs)),
         *((kernel, _patches_cost(kernel)) for kernel in patches_choices(window, inputs, outputs)),
     ]
     least = min(kernel.scratch_bytes for kernel, _ in found)
-    small = [one for one in found if one[0].scratch_bytes <= max(_MOST_BYTES, least)]
+    small = [one for one in found if one[0].scratch_bytes <= max(most_bytes, least)]
     limit = _WORTH * min(cost for _, cost in small)
     return min((k for k, cost in small if cost <= limit), key=lambda k: k.scratch_bytes)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from utvm_deploy.candidate import Candidate
+from utvm_deploy.candidate import MOST_SCRATCH, Candidate
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import (
     ConstantArgument,
@@ -322,13 +322,17 @@ def _chosen(
     activations = window.height * window.width * channels
     activations += window.output_height * window.output_width * channels * multiplier
     budget = min(max(activations // 7, _FEW_BYTES), _MOST_BYTES)
+    most_scratch = candidate.number(MOST_SCRATCH) if candidate else None
+    if most_scratch is not None:
+        budget = most_scratch
     choices = [
         replace(best, block=b, period=p)
         for b in ((block,) if block else BLOCKS)
         for p in ((period,) if period else PERIODS)
         if period or p <= window.output_height
     ]
-    return next((k for k in choices if k.scratch_bytes <= budget), choices[-1])
+    fitting = next((k for k in choices if k.scratch_bytes <= budget), None)
+    return fitting or min(choices, key=lambda k: k.scratch_bytes)
 
 
 def _cost_of_row(kernel: DspPlanes) -> float:
