@@ -58,6 +58,8 @@ _MOST_SQUARE = 2.0**14 * (1 - 2.0**-31)
 #: A logarithm that differs less from a whole number is that of a power of two.
 _NEARLY = np.float32(1e-3)
 _MOST_SHIFT = 15
+#: By how many bits ADD and SUB raise what they sum up.
+_HEADROOM_BITS = {"int8": 20, "int16": 15}
 #: HARD_SWISH shrinks values by at least 1/128 before it looks at scales.
 _HARD_SWISH_SHRINKS = 128
 #: Its relu6(x + 3) / 6 has 2**15 steps for 3, of inputs that have 1/128 of their scale.
@@ -67,13 +69,13 @@ _HARD_SWISH_SHARE = 2.0**15 / 3 / _HARD_SWISH_SHRINKS
 def import_add(op: SourceOperator) -> Operator:
     """ADD with broadcasting."""
     out = _two_inputs(op)
-    return made(op, op.inputs[:2], Add(clamp_of(op, out), _shifts(op, out)))
+    return made(op, op.inputs[:2], Add(clamp_of(op, out), _sum_shifts(op, out)))
 
 
 def import_sub(op: SourceOperator) -> Operator:
     """SUB with broadcasting."""
     out = _two_inputs(op)
-    return made(op, op.inputs[:2], Subtract(clamp_of(op, out), _shifts(op, out)))
+    return made(op, op.inputs[:2], Subtract(clamp_of(op, out), _sum_shifts(op, out)))
 
 
 def import_mul(op: SourceOperator) -> Operator:
@@ -256,6 +258,21 @@ def _two_inputs(op: SourceOperator) -> Tensor:
     """The output of an operator of two inputs of its type."""
     alike(op, op.input(0), op.input(1), op.output())
     return op.output()
+
+
+def _sum_shifts(op: SourceOperator, out: Tensor) -> tuple[int, int] | None:
+    """What ``_shifts`` says; refuses sums by multipliers that are not below one.
+
+    The reference raises inputs by as many bits as here and then only ever shifts to the right.
+    """
+    shifts = _shifts(op, out)
+    largest = max(scale_of(op.input(i)) for i in (0, 1))
+    if shifts is None and 2 * largest >= scale_of(out) * (1 << _HEADROOM_BITS[out.dtype]):
+        raise op.unsupported(
+            f"its output's scale {scale_of(out):g} is too small for inputs of scale {largest:g}: "
+            f"the reference is undefined there; quantize it again"
+        )
+    return shifts
 
 
 def _shifts(op: SourceOperator, out: Tensor) -> tuple[int, int] | None:
