@@ -29,7 +29,7 @@ from utvm_deploy.link.monitor import MonitorLink
 from utvm_deploy.link.waits import Timeouts
 
 # So short that a request goes out twice now and then although nothing was lost: no harm either.
-QUICK = Timeouts(reply_s=5.0, resend_s=0.006, resend_max_s=0.05, boot_s=5.0)
+QUICK = Timeouts(reply_s=5.0, byte_s=0, resend_s=0.006, resend_max_s=0.05, boot_s=5.0)
 DATA = b"\x00\x01\xff\x00\x00utvm"
 
 
@@ -108,7 +108,9 @@ def test_a_wedged_stream_ends_in_a_timeout(
     symbols: dict[str, int],
     exchange_bytes: dict[Direction, int],
 ) -> None:
-    impatient = Timeouts(reply_s=0.02, last_s=0.02, resend_s=0.006, resend_max_s=0.05, boot_s=0.02)
+    impatient = Timeouts(
+        reply_s=0.02, last_s=0.02, byte_s=0, resend_s=0.006, resend_max_s=0.05, boot_s=0.02
+    )
     for at in range(exchange_bytes[direction]):
         stream = FlakyStream(device.stream, (Fault("stall", direction, at),))
         link = MonitorLink(stream, impatient)
@@ -204,7 +206,7 @@ def test_a_lost_result_is_asked_for_at_the_deadline(
 
 
 def test_a_batch_longer_than_its_deadline(device: HostDevice, symbols: dict[str, int]) -> None:
-    link = MonitorLink(device.stream, Timeouts(last_s=0.05, resend_s=0.02))
+    link = MonitorLink(device.stream, Timeouts(last_s=0.05, byte_s=0, resend_s=0.02))
     with pytest.raises(LinkTimeout):
         link.execute([Task(symbols["test_sleep"], (400,), deadline_s=5.0)], 0.1)
     # The device is deaf until it is done; then the link works on.

@@ -82,4 +82,5 @@ def test_the_specification_has_the_default_timeouts() -> None:
     assert f"({times.reply_s:g} s; HELLO {times.boot_s:g} s" in page
     assert f"after {times.resend_s:g} s of silence" in page
     assert f"then every {times.resend_max_s:g} s" in page
+    assert f"{1000 * times.byte_s:g} ms longer for each byte" in page
     assert f"gives the device {times.last_s:g} s" in page

@@ -25,7 +25,7 @@ from utvm_deploy.probe import start
 from utvm_deploy.project import build_image
 
 # Impatient, so that a run takes minutes; the same rules as with the usual times.
-QUICK = Timeouts(reply_s=5.0, last_s=1.0, resend_s=0.05, resend_max_s=0.2, boot_s=10.0)
+QUICK = Timeouts(reply_s=5.0, last_s=1.0, byte_s=0, resend_s=0.05, resend_max_s=0.2, boot_s=10.0)
 CALL_S = 0.4
 # A call is three exchanges at most, each within its deadline; on a computer that has other work.
 LIMIT_S = CALL_S + QUICK.last_s + 2 * QUICK.reply_s + QUICK.boot_s

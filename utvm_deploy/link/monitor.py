@@ -200,7 +200,7 @@ class MonitorLink:
         nonce = self._hello.nonce if self._hello else 0
         request = Frame(message.opcode, self._sequence, nonce, payload)
         data = encode_frame(request)
-        waits = Waits(self._timeouts, timeout_s)
+        waits = Waits(self._timeouts, timeout_s, len(data))
         while True:
             now = time.monotonic()
             if waits.is_over(now):

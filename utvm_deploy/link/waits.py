@@ -19,6 +19,8 @@ class Timeouts:
     resend_s: float = 0.5
     # but never longer than this.
     resend_max_s: float = 2.0
+    # For each byte of the request on top of that: long ones are under way for long.
+    byte_s: float = 0.0005
     # From a board's reset, or from opening its port, to its first reply: bootloaders wait.
     boot_s: float = 10.0
 
@@ -26,8 +28,9 @@ class Timeouts:
 class Waits:
     """When to send, when to send again and when to give up: the clock of one exchange."""
 
-    def __init__(self, timeouts: Timeouts, timeout_s: float) -> None:
+    def __init__(self, timeouts: Timeouts, timeout_s: float, request_bytes: int) -> None:
         self._timeouts = timeouts
+        self._under_way_s = request_bytes * timeouts.byte_s
         self.began_s = time.monotonic()
         self.sent = 0
         self.received_bytes = 0
@@ -75,7 +78,8 @@ class Waits:
             self._due_s = silence_over_s if is_within_frame else math.inf
         elif is_within_frame:
             # Noise without an end must not keep a request from being sent again.
-            self._due_s = min(silence_over_s, self._sent_s + self._timeouts.resend_max_s)
+            longest_s = self._under_way_s + self._timeouts.resend_max_s
+            self._due_s = min(silence_over_s, self._sent_s + longest_s)
 
     def note_accepted(self) -> None:
         self._is_accepted = True
