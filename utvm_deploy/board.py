@@ -116,6 +116,8 @@ def load_board(name_or_path: str | Path) -> Board:
     files = _board_files()
     if given not in files:
         hint = did_you_mean(given, files)
+        if len(Path(given).parts) > 1:
+            hint = "; the path of a board file ends in .toml"
         raise BoardError(f"no board {given!r}{hint} (utvm boards lists all)")
     return _read_board(files[given])
 

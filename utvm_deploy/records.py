@@ -347,19 +347,22 @@ def read_records(path: Path) -> Records:
 
 def _parsed(path: Path, data: bytes) -> Iterator[Record]:
     lines = data.split(b"\n")
-    skipped = 0
+    found = skipped = 0
     first_reason = ""
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            yield Record.from_line(line)
+            record = Record.from_line(line)
         except (ValueError, UnicodeDecodeError) as error:
             if number == len(lines):
                 continue  # cut by the end of the process that wrote it
             skipped += 1
             first_reason = first_reason or f"line {number}: {error}"
-    if skipped and skipped == sum(bool(line.strip()) for line in lines):
+            continue
+        found += 1
+        yield record
+    if skipped and not found:
         raise RecordsError(f"{path} is no records file: {first_reason}")
     if skipped:
         log.warning("%s: %d lines are skipped, first %s", path, skipped, first_reason)

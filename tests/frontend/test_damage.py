@@ -13,8 +13,8 @@ from utvm_deploy.errors import ModelError
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
 
-# A hundred times what a whole file takes.
-_SLOW_S = 2.0
+# Far beyond what a whole file takes on a busy machine.
+_HANGS_S = 30.0
 
 
 def _survives(path: Path, data: bytes) -> bool:
@@ -27,7 +27,7 @@ def _survives(path: Path, data: bytes) -> bool:
         assert "\n" not in str(exc) and str(exc).count(str(path)) == 1
         return False
     finally:
-        assert time.monotonic() - begin < _SLOW_S
+        assert time.monotonic() - begin < _HANGS_S
     return True
 
 

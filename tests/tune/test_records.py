@@ -128,6 +128,9 @@ def test_damaged_lines_are_skipped_and_other_files_refused(
     path.write_text("name,ticks\nconv,5\n")
     with pytest.raises(RecordsError, match="is no records file"):
         read_records(path)
+    path.write_text("name,ticks\nconv,5\nconv,")
+    with pytest.raises(RecordsError, match="is no records file"):
+        read_records(path)
     path.write_text("my only copy")
     with pytest.raises(RecordsError, match="is no records file"):
         RecordsFile(path)
