@@ -191,7 +191,7 @@ def test_an_unknown_emulator_counts_instructions_and_says_so(
 def _fresh_plugin_for(program: str) -> Path:
     from utvm_deploy.emulator import plugin
 
-    return plugin._plugin_for.__wrapped__(program, 0, Path())
+    return plugin._plugin_for.__wrapped__(program, 0, Path(), plugin.CYCLE_MODEL)
 
 
 def test_hot_code_needs_the_model(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from utvm_deploy.candidate import Candidate
 from utvm_deploy.cores.timing_m4 import CORTEX_M4
 from utvm_deploy.cores.timing_m7 import CORTEX_M7
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.kernels.dsp import gemm
+from utvm_deploy.kernels.dsp import gemm, tile
 from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.micro.order import cycles, ordered
 from utvm_deploy.kernels.micro.scaling import short_scaling
@@ -100,7 +100,8 @@ def test_short_requantization_equals_the_reference() -> None:
 
 
 def test_order_is_as_fast_as_the_units_allow() -> None:
-    loop = gemm._loop(gemm.DEPTH_STEP, is_whole=False)
+    step = gemm.DEPTH_STEP
+    loop = tile.loop(gemm.PIXELS, step, gemm._place, step * gemm.PIXELS * 2, is_whole=False)
     issued = ordered(loop, CORTEX_M7, is_loop=True)
     assert sorted(i.text for i in issued) == sorted(i.text for i in loop)
     # 24 products, one a cycle, and 26 instructions beside them.
