@@ -144,6 +144,21 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
         RecordsFile(tmp_path / "absent" / "r.jsonl")
 
 
+def test_of_candidates_that_are_about_as_fast_the_one_with_the_least_scratch_is_taken() -> None:
+    def pixels(*sizes: tuple[int, int, int]) -> list[int | None]:
+        """``sizes``: ticks, bytes of scratch and of code; pixels count up from 3."""
+        found = Records(
+            record(ticks, 3 + i, scratch_bytes=scratch, code_bytes=code)
+            for i, (ticks, scratch, code) in enumerate(sizes)
+        )
+        return [one.number("pixels") for one, _ in found.choices(identity(32), "cortex-m7")]
+
+    assert pixels((1000, 900, 50), (1010, 300, 50), (1011, 0, 50)) == [4, 3, 5]
+    assert pixels((1000, 300, 50), (1005, 300, 50)) == [3, 4]
+    # Nothing is known of what was recorded without sizes.
+    assert pixels((1000, 900, 50), (1010, 0, 0)) == [3, 4]
+
+
 def test_kill_9_loses_nothing_that_was_appended(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     line = record(5).to_line()
