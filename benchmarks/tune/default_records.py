@@ -26,8 +26,9 @@ from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.code_version import code_versions
 from utvm_deploy.paths import records_file
-from utvm_deploy.records import Record, Records, RecordsFile
+from utvm_deploy.records import Record, Records
 from utvm_deploy.tune.compact import compacted
+from utvm_deploy.tune.records_file import RecordsFile
 from utvm_deploy.tune.tuner import Tuning, fastest_link, tune
 from utvm_deploy.tune.workload import Work, workload
 

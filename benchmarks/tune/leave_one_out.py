@@ -24,7 +24,8 @@ from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.code_version import code_versions
 from utvm_deploy.kernels.lowering import lower
-from utvm_deploy.records import Record, Records, RecordsFile, Setting
+from utvm_deploy.records import Record, Records, Setting
+from utvm_deploy.tune.records_file import RecordsFile
 from utvm_deploy.tune.tuner import fastest_link, tune
 from utvm_deploy.tune.workload import Work, workload
 

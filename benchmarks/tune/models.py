@@ -25,7 +25,7 @@ from utvm_deploy.device import Device, connect
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.project import find_cmsis_nn
-from utvm_deploy.records import RecordsFile
+from utvm_deploy.tune.records_file import RecordsFile
 from utvm_deploy.tune.tuner import Tuning, fastest_link, tune
 from utvm_deploy.tune.workload import workload
 

@@ -23,7 +23,7 @@ from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.chosen import generic_space
 from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.project import build_image
-from utvm_deploy.records import RecordsFile
+from utvm_deploy.tune.records_file import RecordsFile
 from utvm_deploy.tune.tuner import Tuning, fastest_link, tune
 from utvm_deploy.tune.workload import Work, workload
 

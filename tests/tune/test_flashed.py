@@ -12,8 +12,8 @@ from utvm_deploy.board import Board, load_board
 from utvm_deploy.candidate import Candidate
 from utvm_deploy.device import Device, connect
 from utvm_deploy.project.image import Image
-from utvm_deploy.records import RecordsFile
 from utvm_deploy.tune import tuner
+from utvm_deploy.tune.records_file import RecordsFile
 from utvm_deploy.tune.tuner import fastest_link, tune
 
 

@@ -17,11 +17,12 @@ from utvm_deploy.errors import TuneError
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.call import TensorArgument
-from utvm_deploy.records import Measurement, Record, RecordsFile, read_records
+from utvm_deploy.records import Measurement, Record, read_records
 from utvm_deploy.tune import inputs, tuner
 from utvm_deploy.tune.build import Builder
 from utvm_deploy.tune.inputs import Job
 from utvm_deploy.tune.measure import Measurer
+from utvm_deploy.tune.records_file import RecordsFile
 from utvm_deploy.tune.tuner import check_tunable, fastest_link, tune
 from utvm_deploy.tune.workload import workload
 

@@ -24,11 +24,11 @@ from utvm_deploy.records import (
     Measurement,
     Record,
     Records,
-    RecordsFile,
     Setting,
     read_records,
 )
 from utvm_deploy.tune.compact import compacted
+from utvm_deploy.tune.records_file import RecordsFile
 
 SETTING = Setting("cortex-m7", "gcc 12.2", "-O3", "0.1.0", "modelled cycles")
 
@@ -164,7 +164,8 @@ def test_kill_9_loses_nothing_that_was_appended(tmp_path: Path) -> None:
     line = record(5).to_line()
     code = (
         "import sys\nfrom pathlib import Path\n"
-        "from utvm_deploy.records import Record, RecordsFile\n"
+        "from utvm_deploy.records import Record\n"
+        "from utvm_deploy.tune.records_file import RecordsFile\n"
         f"one = Record.from_line({line!r})\n"
         "with RecordsFile(Path(sys.argv[1])) as file:\n"
         "    while True:\n"

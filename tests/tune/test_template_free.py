@@ -24,8 +24,9 @@ from utvm_deploy.kernels.code_version import code_versions
 from utvm_deploy.kernels.identity import identity_of
 from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.template_free import DECISIONS, SKETCH, sketches
-from utvm_deploy.records import RECORD, Measurement, Record, Records, RecordsFile, Setting
+from utvm_deploy.records import RECORD, Measurement, Record, Records, Setting
 from utvm_deploy.tune.evolution import PROPOSALS, Evolution
+from utvm_deploy.tune.records_file import RecordsFile
 from utvm_deploy.tune.tuner import tune
 from utvm_deploy.tune.workload import Work, workload
 

@@ -115,7 +115,7 @@ def _show_space(works: Sequence[Any], board: Board, out: Output) -> int:
 
 
 def _tune(args: argparse.Namespace, works: Sequence[Any], board: Board, out: Output) -> int:
-    from utvm_deploy.records import RecordsFile
+    from utvm_deploy.tune.records_file import RecordsFile
     from utvm_deploy.tune.tuner import Tuning, fastest_link, tune
 
     columns = [

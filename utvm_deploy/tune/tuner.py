@@ -24,11 +24,12 @@ from utvm_deploy.kernels.code_version import code_versions
 from utvm_deploy.project.build import build_image, compiler_version
 from utvm_deploy.project.fit import with_larger_stack
 from utvm_deploy.project.zephyr import is_zephyr
-from utvm_deploy.records import Measurement, Record, Records, RecordsFile, Setting, now
+from utvm_deploy.records import Measurement, Record, Records, Setting, now
 from utvm_deploy.tune.build import Builder, Built, flags_for
 from utvm_deploy.tune.evolution import Evolution
 from utvm_deploy.tune.inputs import Job
 from utvm_deploy.tune.measure import Measurer
+from utvm_deploy.tune.records_file import RecordsFile
 from utvm_deploy.tune.search import KernelState, Search
 from utvm_deploy.tune.workload import Work
 
