@@ -31,9 +31,9 @@ from utvm_deploy.records import (
     Measurement,
     Record,
     Records,
-    RecordsFile,
     Setting,
 )
+from utvm_deploy.tune.records_file import RecordsFile
 
 
 @pytest.fixture(autouse=True)
