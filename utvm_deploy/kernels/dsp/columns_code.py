@@ -133,7 +133,7 @@ def _routine(timing: Timing, form: Form) -> Routine:
         f"sub sp, #{_FRAME_BYTES}",
         *(f"ldr {name}, [sp, #{arguments + 4 * n}]" for n, name in enumerate(names)),
         "lsl r7, r7, #1",  # what two channels of this depth take
-        *tile.limits_prologue(),
+        *tile.limits_prologue("r3"),
         f"str r7, [sp, #{tile.PANEL_BYTES}]",
         f"str r2, [sp, #{tile.SCALING}]",
         f"str r4, [sp, #{tile.COLUMN}]",

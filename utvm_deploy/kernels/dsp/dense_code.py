@@ -21,7 +21,7 @@ import numpy as np
 from utvm_deploy.cores.timing import Timing
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.dsp.code import c_text
-from utvm_deploy.kernels.dsp.tile import selected
+from utvm_deploy.kernels.dsp.tile import clamp_words, selected
 from utvm_deploy.kernels.micro.assembly import (
     Instruction,
     add,
@@ -165,19 +165,7 @@ def _routine(timing: Timing, step: int, is_scaled_by_channel: bool, is_preloadin
         "ldm r4, {r4-r7}",
         f"strd r4, r5, [sp, #{_SCALES}]",
         f"strd r6, r7, [sp, #{_SCALES + 8}]",
-        "mov r10, #0x01010101",
-        "cmp r8, #-128",
-        "it eq",
-        "cmpeq r9, #127",
-        "ite eq",
-        "moveq r12, #0",
-        "movne r12, #1",
-        "uxtb r8, r8",
-        "uxtb r9, r9",
-        "mul r8, r8, r10",
-        "mul r9, r9, r10",
-        f"strd r8, r9, [sp, #{_LOW}]",
-        f"str r12, [sp, #{_CLAMPS}]",
+        *clamp_words(_LOW, _CLAMPS),
         f"ldr r3, [sp, #{arguments + 16}]",
         f"ldr r11, [sp, #{arguments + 20}]",
         "add r11, r1, r11, lsl #1",

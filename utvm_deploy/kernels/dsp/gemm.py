@@ -118,7 +118,7 @@ def _routine(timing: Timing, step: int, *, is_whole: bool) -> Routine:
             ("r4", "r5", "r6", "r7"))),
         # What two channels of this depth take.
         "lsl r7, r7, #1",
-        *tile.limits_prologue(),
+        *tile.limits_prologue("r3"),
         f"str r7, [sp, #{tile.PANEL_BYTES}]",
         f"str r2, [sp, #{tile.SCALING}]",
         f"str r0, [sp, #{_PATCHES}]",

@@ -49,11 +49,17 @@ OTHER_SLOTS = 52
 Place = Callable[[int, int], int]
 
 
-def limits_prologue() -> list[str]:
-    """Limits at r3 into their slots, each in four bytes, and whether they are none."""
+def limits_prologue(limits: str, low: int = LOW, clamps: int = CLAMPS) -> list[str]:
+    """Limits at the address in a register into their slots, as ``clamp_words`` does it."""
+    return [f"ldrsb r8, [{limits}]", f"ldrsb r9, [{limits}, #4]", *clamp_words(low, clamps)]
+
+
+def clamp_words(low: int, clamps: int) -> list[str]:
+    """The limits in r8 and r9, in each of four bytes, into the slots from ``low`` on.
+
+    The slot ``clamps`` tells whether they limit anything; r10 and r12 are lost.
+    """
     return [
-        "ldrsb r8, [r3]",
-        "ldrsb r9, [r3, #4]",
         "mov r10, #0x01010101",
         "cmp r8, #-128",
         "it eq",
@@ -65,8 +71,8 @@ def limits_prologue() -> list[str]:
         "uxtb r9, r9",
         "mul r8, r8, r10",
         "mul r9, r9, r10",
-        f"strd r8, r9, [sp, #{LOW}]",
-        f"str r12, [sp, #{CLAMPS}]",
+        f"strd r8, r9, [sp, #{low}]",
+        f"str r12, [sp, #{clamps}]",
     ]
 
 
