@@ -345,10 +345,13 @@ def write_network(seed: int, path: Path) -> None:
     m.save(path)
 
 
-def bench(paths: Sequence[Path], board: str, cmsis_nn: Path) -> list[dict[str, Any]]:
+def bench(
+    paths: Sequence[Path], board: str, cmsis_nn: Path, records: Path | None = None
+) -> list[dict[str, Any]]:
     """What `utvm bench --json` says of each model."""
     command = [sys.executable, "-m", "utvm_deploy", "bench", *map(str, paths), "--json"]
     command += ["--board", board, "--cmsis-nn", str(cmsis_nn)]
+    command += ["--records", str(records)] if records else []
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     if done.returncode:
         sys.exit(done.stderr[-3000:])

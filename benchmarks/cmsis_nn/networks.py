@@ -1,0 +1,266 @@
+"""Networks as people build them, of random weights, on both engines: ratios, the worst layers.
+
+    python benchmarks/cmsis_nn/networks.py --board BOARD --cmsis-nn DIR [NAME...]
+
+Nobody tuned for these. ``--records`` compiles ours with records of the user's own, ``--keep
+FOLDER`` keeps the models and what `utvm bench --json` said of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from unseen import Layer, ModelWriter, bench
+
+#: So many layers of each network are listed, the worst first.
+WORST = 6
+_SIGMOID_SCALE, _SIGMOID_ZERO_POINT = 1 / 256, -128
+
+
+class Network:
+    """A model that grows at one tensor; each method appends to it and returns the new end."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.writer = ModelWriter()
+        self.rng = np.random.default_rng(len(shape) + sum(shape))
+        self.end = self.writer.input(shape, 0.05, -3)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the end."""
+        return tuple(self.writer.tensors[self.end].shape)
+
+    def layer(self, kind: str, **options: Any) -> int:
+        """One of ``unseen``'s layers."""
+        layer = Layer(kind, self.shape, **options)
+        self.end = layer.add_to(self.writer, self.rng, self.end)
+        return self.end
+
+    def conv(self, outputs: int, size: int = 1, stride: int = 1, activation: str = "RELU6") -> int:
+        return self.layer(
+            "conv",
+            outputs=outputs,
+            kernel=(size, size),
+            stride=(stride, stride),
+            activation=activation,
+        )
+
+    def depthwise(self, size: int, stride: int = 1, activation: str = "RELU6") -> int:
+        return self.layer(
+            "depthwise", kernel=(size, size), stride=(stride, stride), activation=activation
+        )
+
+    def pool(self, size: int) -> int:
+        return self.layer("max pool", kernel=(size, size), stride=(size, size), padding="VALID")
+
+    def node(self, kind: str, *others: int, shape: tuple[int, ...] = (), **options: Any) -> int:
+        """An operator of the end and other tensors; of the end's shape if none is said."""
+        table = options.pop("options", (f"{kind.title().replace('_', '')}Options", {}))
+        inputs = [self.end, *others]
+        self.end = self.writer.node(kind, inputs, shape or self.shape, table, **options)
+        return self.end
+
+    def add(self, other: int) -> int:
+        self.end = self.writer.add(other, self.end, scale=self._scale * 1.5, zero_point=2)
+        return self.end
+
+    def hard_swish(self) -> int:
+        return self.node("HARD_SWISH", scale=self._scale, zero_point=-90)
+
+    def squeeze_excite(self, inside: int) -> int:
+        """Scale every channel by what a small network makes of its mean."""
+        x, scale = self.end, self._scale
+        self.mean(keep_dims=True)
+        self.conv(inside, activation="RELU")
+        self.conv(self.writer.tensors[x].shape[3], activation="NONE")
+        gate = self.node(
+            "LOGISTIC", scale=_SIGMOID_SCALE, zero_point=_SIGMOID_ZERO_POINT, options=None
+        )
+        self.end = x
+        return self.node("MUL", gate, scale=scale, zero_point=-3)
+
+    def up(self, outputs: int) -> int:
+        """TRANSPOSE_CONV 2x2 that doubles both sides."""
+        _, rows, columns, channels = self.shape
+        shape = (1, 2 * rows, 2 * columns, outputs)
+        weights = self.rng.integers(-127, 128, (outputs, 2, 2, channels)).astype(np.int8)
+        table = self.writer.constant(weights, [0.01] * outputs, axis=0)
+        size = self.writer.constant(np.array(shape, np.int32))
+        options = ("TransposeConvOptions", {"Padding": 1, "StrideH": 2, "StrideW": 2})
+        scale = self._scale * 0.01 * 75 * channels**0.5
+        self.end = self.writer.node(
+            "TRANSPOSE_CONV", [size, table, self.end], shape, options, scale=scale, zero_point=5,
+            dtype="int8",
+        )  # fmt: skip
+        return self.end
+
+    def concatenate(self, other: int) -> int:
+        """Channels of another tensor behind; both are brought to one scale."""
+        other = self.writer.quantize(other, scale=self._scale, zero_point=self._zero_point)
+        channels = self.shape[3] + self.writer.tensors[other].shape[3]
+        options = ("ConcatenationOptions", {"Axis": 3, "FusedActivationFunction": 0})
+        return self.node("CONCATENATION", other, shape=(*self.shape[:3], channels), options=options)
+
+    def mean(self, *, keep_dims: bool = False) -> int:
+        x = self.end
+        self.end = self.writer.mean(
+            x, [1, 2], keep_dims=keep_dims, scale=self._scale, zero_point=self._zero_point
+        )
+        return self.end
+
+    def classify(self, outputs: int) -> bytes:
+        """Mean, dense layer, softmax: the end of it."""
+        self.mean()
+        self.layer("dense", outputs=outputs)
+        self.writer.output(self.writer.softmax(self.end))
+        return self.writer.to_bytes()
+
+    @property
+    def _scale(self) -> float:
+        return float(self.writer.tensors[self.end].scales[0])
+
+    @property
+    def _zero_point(self) -> int:
+        return int(self.writer.tensors[self.end].zero_points[0])
+
+
+def mobilenet_v2() -> bytes:
+    """Inverted residuals, width 0.35, on 80x80."""
+    n = Network((1, 80, 80, 3))
+    n.conv(16, 3, 2)
+    n.depthwise(3)
+    n.conv(8, activation="NONE")
+    for channels, count, stride in ((8, 2, 2), (16, 3, 2), (24, 3, 2), (32, 2, 1), (56, 2, 2)):
+        for number in range(count):
+            _inverted(n, channels, 6, 3, stride if number == 0 else 1)
+    n.conv(224)
+    return n.classify(10)
+
+
+def _inverted(n: Network, channels: int, expand: int, size: int, stride: int) -> None:
+    start, made = n.end, n.shape[3]
+    n.conv(made * expand)
+    n.depthwise(size, stride)
+    n.conv(channels, activation="NONE")
+    if stride == 1 and made == channels:
+        n.add(start)
+
+
+def u_net() -> bytes:
+    """An encoder and a decoder with skips between them, on 48x48."""
+    n = Network((1, 48, 48, 1))
+    skips = []
+    for channels in (8, 16, 24):
+        n.conv(channels, 3, activation="RELU")
+        skips.append(n.conv(channels, 3, activation="RELU"))
+        n.pool(2)
+    n.conv(48, 3, activation="RELU")
+    n.conv(48, 3, activation="RELU")
+    for channels in (24, 16, 8):
+        n.up(channels)
+        n.concatenate(skips.pop())
+        n.conv(channels, 3, activation="RELU")
+        n.conv(channels, 3, activation="RELU")
+    n.conv(2, activation="NONE")
+    n.writer.output(n.writer.softmax(n.end))
+    return n.writer.to_bytes()
+
+
+def efficientnet() -> bytes:
+    """Inverted residuals with squeeze and excitation, windows of 3 and 5, on 64x64."""
+    n = Network((1, 64, 64, 3))
+    n.conv(16, 3, 2)
+    for channels, size, stride in ((12, 3, 1), (16, 3, 2), (24, 5, 2), (40, 3, 2), (40, 5, 1)):
+        start, made = n.end, n.shape[3]
+        n.conv(4 * made)
+        n.depthwise(size, stride)
+        n.squeeze_excite(max(made // 4, 4))
+        n.conv(channels, activation="NONE")
+        if stride == 1 and made == channels:
+            n.add(start)
+    n.conv(160)
+    return n.classify(7)
+
+
+def tcn() -> bytes:
+    """Dilated convolutions along time, with residuals: 128 steps of 6 sensors."""
+    n = Network((1, 128, 1, 6))
+    n.layer("conv", outputs=32, kernel=(5, 1), activation="RELU")
+    for dilation in (1, 2, 4, 8):
+        start = n.end
+        for _ in range(2):
+            n.layer("conv", outputs=32, kernel=(3, 1), dilation=dilation, activation="RELU")
+        n.add(start)
+    n.layer("conv", outputs=48, kernel=(3, 1), stride=(2, 1), activation="RELU")
+    n.layer("max pool", kernel=(2, 1), stride=(2, 1), padding="VALID")
+    n.layer("conv", outputs=64, kernel=(3, 1), padding="VALID", activation="RELU")
+    return n.classify(6)
+
+
+def mobilenet_v3() -> bytes:
+    """Depthwise-separable with HARD_SWISH, windows of 3 and 5, on 64x64."""
+    n = Network((1, 64, 64, 3))
+    n.conv(16, 3, 2, activation="NONE")
+    n.hard_swish()
+    for channels, size, stride in ((24, 3, 1), (32, 5, 2), (48, 3, 1), (64, 5, 2), (64, 5, 1)):
+        n.depthwise(size, stride, activation="NONE")
+        n.hard_swish()
+        n.conv(channels, activation="NONE")
+        n.hard_swish()
+    n.conv(128, activation="NONE")
+    n.hard_swish()
+    return n.classify(12)
+
+
+NETWORKS: Mapping[str, Callable[[], bytes]] = {
+    "mobilenet_v2": mobilenet_v2,
+    "u_net": u_net,
+    "efficientnet": efficientnet,
+    "tcn": tcn,
+    "mobilenet_v3": mobilenet_v3,
+}
+
+
+def main() -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", metavar="NAME", nargs="*", help=", ".join(NETWORKS))
+    parser.add_argument("--board", required=True)
+    parser.add_argument("--cmsis-nn", type=Path, required=True)
+    parser.add_argument("--records", type=Path)
+    parser.add_argument("--keep", type=Path)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = options.keep or Path(name)
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = []
+        for network in options.names or NETWORKS:
+            paths.append(folder / f"{network}.tflite")
+            paths[-1].write_bytes(NETWORKS[network]())
+        found = bench(paths, options.board, options.cmsis_nn, options.records)
+        (folder / "networks.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
+    unit = found[0]["figures"][0]
+    print("| network | layers | ours | CMSIS-NN | ratio | core |\n|---|--:|--:|--:|--:|--:|")
+    for model in found:
+        print(
+            f"| {model['name']} | {len(model['layers'])} | {model['ours'][unit]:,} | "
+            f"{model['theirs'][unit]:,} | {model['ratio']:.2f} | {model['ratio_core'] or 0:.2f} |"
+        )
+    print("\n| network | layer | kernel | ours | CMSIS-NN | ratio |\n|---|--:|---|--:|--:|--:|")
+    for model in found:
+        compared = [one for one in model["layers"] if one["their_kernel"] and one["ratio"]]
+        for one in sorted(compared, key=lambda one: one["ratio"])[:WORST]:
+            print(
+                f"| {model['name']} | {one['index']} | {one['kernel']} | {one['ours'][unit]:,} | "
+                f"{one['theirs'][unit]:,} | {one['ratio']:.2f} |"
+            )
+
+
+if __name__ == "__main__":
+    main()
