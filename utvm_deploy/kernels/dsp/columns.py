@@ -14,20 +14,19 @@ import numpy as np
 from tvm import tirx
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.call import ConstantArgument, KernelCall, ScalarArgument, TensorArgument
+from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.dsp import columns_code as code
 from utvm_deploy.kernels.dsp import gemm
+from utvm_deploy.kernels.dsp.products import Tile, product_call, tables
 from utvm_deploy.kernels.micro.scaling import Scaling
 from utvm_deploy.kernels.micro.source import shared_text
 from utvm_deploy.kernels.micro.tensor_ir import (
     ANY_CORE,
     Buffers,
     Operand,
-    block,
     extern,
     import_c,
     prim_func,
-    pure,
     script,
     tensorize,
 )
@@ -234,14 +233,7 @@ class DspColumns:
 
     @property
     def _tables(self) -> tuple[Operand, Operand, Operand]:
-        pairs = -(-self.output_channels // gemm.CHANNELS)
-        weights = pairs * self.depth * gemm.CHANNELS + gemm.SLACK_BYTES
-        scaling = pairs * gemm.SCALING_ROWS * gemm.CHANNELS
-        return (
-            Operand("weights", (weights,), "int8"),
-            Operand("scaling", (scaling,), "int32"),
-            Operand("limits", (2,), "int32"),
-        )
+        return tables(self.output_channels, self.depth)
 
     def _tile(self, number: int, one: Block) -> tuple[Operand, Operand, Operand]:
         values = replace(self, rows=one.rows, pixels=one.width).scratch_bytes // 2
@@ -261,34 +253,14 @@ class DspColumns:
         start: tuple[Any, Any] = (0, 0),
     ) -> None:
         """What a tile does; its output begins at ``start``, row and pixel, of ``image``."""
-        columns, sums = buffers[f"columns_{number}"], buffers[f"sums_{number}"]
-        weights, scaling, limits = (buffers[n] for n in ("weights", "scaling", "limits"))
-        output, depth = buffers["output"], self.depth
         row = self.columns_of(one.width) * self.column
-        tile = [("r", one.rows, "S"), ("p", one.width, "S"), ("o", self.output_channels, "S")]
-        inner = [("q", depth // 4, "R"), ("f", 2, "R"), ("l", 2, "R")]
 
-        def scale(number: int, o: Any) -> Any:
-            return scaling[o // 2 * (gemm.SCALING_ROWS * gemm.CHANNELS) + 2 * number + o % 2]
+        def value(r: Any, p: Any, q: Any, f: Any, lane: Any) -> Any:
+            return r * row + p * self.pitch + q * 4 + f * 2 + lane
 
-        def bias(r: Any, p: Any, o: Any) -> None:
-            script.buffer_store(sums, scale(0, o), [r, p, o])
-
-        def product(r: Any, p: Any, o: Any, q: Any, f: Any, lane: Any) -> None:
-            x = columns[r * row + p * self.pitch + q * 4 + f * 2 + lane]
-            w = weights[o // 2 * (2 * depth) + q * 8 + f * 4 + lane * 2 + o % 2]
-            total = sums[r, p, o] + x.astype("int32") * w.astype("int32")
-            script.buffer_store(sums, total, [r, p, o])
-
-        def requantize(r: Any, p: Any, o: Any) -> None:
-            scaled = pure("utvm_scale", sums[r, p, o], *(scale(n, o) for n in (1, 2, 3)))
-            clamped = pure("utvm_clamp", scaled, limits[0], limits[1])
-            place = [*image, start[0] + r, start[1] + p, o]
-            script.buffer_store(output, clamped.astype("int8"), place)
-
-        block(f"bias_{number}", tile, bias)
-        block(f"product_{number}", [*tile, *inner], product)
-        block(f"requantize_{number}", tile, requantize)
+        pixels = [("r", one.rows), ("p", one.width)]
+        tile = Tile(number, pixels, self.output_channels, self.depth, "columns", value)
+        tile.blocks(buffers, lambda r, p: (*image, start[0] + r, start[1] + p))
 
 
 def columns_call(
@@ -306,19 +278,7 @@ def columns_call(
         by_column = by_column.reshape(outputs, columns, 1, rows * inputs)
     filled = np.zeros((*by_column.shape[:3], kernel.column // by_column.shape[2]), dtype=np.int8)
     filled[..., : by_column.shape[3]] = by_column
-    packed = gemm.pack_weights(filled.reshape(outputs, -1), kernel.depth)
-    output = call.arguments[-1]
-    assert isinstance(output, TensorArgument)
-    arguments = (
-        call.arguments[0],
-        ConstantArgument("geometry", kernel.geometry),
-        ConstantArgument("weights", packed),
-        ConstantArgument("scaling", gemm.pack_scaling(scaling)),
-        ConstantArgument("limits", np.array(limits, dtype=np.int32)),
-        ScalarArgument("border", border),
-        output,
-    )
-    return replace(call, kernel=kernel, arguments=arguments)
+    return product_call(call, kernel, filled.reshape(outputs, -1), scaling, border, limits)
 
 
 def columns_kernel(

@@ -142,24 +142,7 @@ def _routine(timing: Timing, form: Form) -> Routine:
         f"strd r0, r5, [sp, #{_COLUMNS}]",
     )
     r.label("1")  # two more channels
-    r.plain(
-        f"ldr r2, [sp, #{tile.PANEL_BYTES}]",
-        f"ldr r3, [sp, #{tile.COLUMN}]",
-        f"ldr r4, [sp, #{_COLUMNS}]",
-        f"ldr r5, [sp, #{tile.CHANNELS_LEFT}]",
-        f"ldr r6, [sp, #{tile.CLAMPS}]",
-        f"ldr r7, [sp, #{_ROWS}]",
-        "add r2, r1, r2",
-        f"sub r2, r2, #{2 * form.step}",
-        f"cmp r5, #{CHANNELS}",
-        "it lt",
-        "movlt r6, #1",
-        f"str r1, [sp, #{tile.WEIGHTS}]",
-        f"str r2, [sp, #{tile.LAST}]",
-        f"str r3, [sp, #{tile.OUTPUT}]",
-        f"str r6, [sp, #{tile.SPECIAL}]",
-        f"strd r7, r4, [sp, #{_ROWS_LEFT}]",
-    )
+    _begin_channels(r, form)
     r.label("2")  # another row
     r.plain(
         f"ldr r0, [sp, #{_ROW}]",
@@ -186,26 +169,34 @@ def _routine(timing: Timing, form: Form) -> Routine:
         "subs r4, #1",
         f"str r4, [sp, #{_ROWS_LEFT}]",
         "bgt 2b",
-        f"ldr r2, [sp, #{tile.COLUMN}]",
-        f"ldr r3, [sp, #{tile.SCALING}]",
-        f"ldr r4, [sp, #{tile.CHANNELS_LEFT}]",
-        f"ldr r1, [sp, #{tile.WEIGHTS}]",
-        f"ldr r5, [sp, #{tile.PANEL_BYTES}]",
-        f"adds r2, #{CHANNELS}",
-        f"adds r3, #{SCALING_BYTES}",
-        "add r1, r1, r5",
-        f"str r2, [sp, #{tile.COLUMN}]",
-        f"str r3, [sp, #{tile.SCALING}]",
-        f"subs r4, #{CHANNELS}",
-        f"str r4, [sp, #{tile.CHANNELS_LEFT}]",
-        "bgt 1b",
-        f"add sp, #{_FRAME_BYTES}",
-        "pop {r4-r11, pc}",
+        *tile.next_channels(SCALING_BYTES, _FRAME_BYTES),
     )
     _special(r, form, PIXELS, 10)
     if form.tail:
         _special(r, form, form.tail, 21)
     return r
+
+
+def _begin_channels(r: Routine, form: Form) -> None:
+    """What the first row of a pair of channels finds in the slots."""
+    r.plain(
+        f"ldr r2, [sp, #{tile.PANEL_BYTES}]",
+        f"ldr r3, [sp, #{tile.COLUMN}]",
+        f"ldr r4, [sp, #{_COLUMNS}]",
+        f"ldr r5, [sp, #{tile.CHANNELS_LEFT}]",
+        f"ldr r6, [sp, #{tile.CLAMPS}]",
+        f"ldr r7, [sp, #{_ROWS}]",
+        "add r2, r1, r2",
+        f"sub r2, r2, #{2 * form.step}",
+        f"cmp r5, #{CHANNELS}",
+        "it lt",
+        "movlt r6, #1",
+        f"str r1, [sp, #{tile.WEIGHTS}]",
+        f"str r2, [sp, #{tile.LAST}]",
+        f"str r3, [sp, #{tile.OUTPUT}]",
+        f"str r6, [sp, #{tile.SPECIAL}]",
+        f"strd r7, r4, [sp, #{_ROWS_LEFT}]",
+    )
 
 
 def _tiles(r: Routine, form: Form, pixels: int, label: int) -> None:

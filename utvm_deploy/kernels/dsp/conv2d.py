@@ -11,26 +11,19 @@ import numpy as np
 
 from utvm_deploy.candidate import Candidate
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.call import (
-    Argument,
-    ConstantArgument,
-    KernelCall,
-    ScalarArgument,
-    TensorArgument,
-)
+from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.dsp import gemm
 from utvm_deploy.kernels.dsp.patches import gather_text
+from utvm_deploy.kernels.dsp.products import Tile, product_call, tables
 from utvm_deploy.kernels.micro.scaling import Scaling
 from utvm_deploy.kernels.micro.source import shared_text
 from utvm_deploy.kernels.micro.tensor_ir import (
     ANY_CORE,
     Buffers,
     Operand,
-    block,
     extern,
     import_c,
     prim_func,
-    pure,
     script,
     tensorize,
 )
@@ -163,14 +156,7 @@ class DspConv2D:
 
     @property
     def _tables(self) -> tuple[Operand, Operand, Operand]:
-        pairs = -(-self.output_channels // gemm.CHANNELS)
-        weights = pairs * self.depth * gemm.CHANNELS + gemm.SLACK_BYTES
-        scaling = pairs * gemm.SCALING_ROWS * gemm.CHANNELS
-        return (
-            Operand("weights", (weights,), "int8"),
-            Operand("scaling", (scaling,), "int32"),
-            Operand("limits", (2,), "int32"),
-        )
+        return tables(self.output_channels, self.depth)
 
     def _tile(self, block: int, pixels: int) -> tuple[Operand, Operand, Operand]:
         groups = -(-pixels // gemm.PIXELS)
@@ -193,32 +179,12 @@ class DspConv2D:
         start: Any = 0,
     ) -> None:
         """What a tile does; its output's first pixel is ``start`` of ``image``."""
-        patches, sums = buffers[f"patches_{number}"], buffers[f"sums_{number}"]
-        weights, scaling, limits = (buffers[n] for n in ("weights", "scaling", "limits"))
-        output, depth = buffers["output"], self.depth
-        tile = [("p", pixels, "S"), ("o", self.output_channels, "S")]
-        inner = [("q", depth // 4, "R"), ("f", 2, "R"), ("l", 2, "R")]
 
-        def scale(row: int, o: Any) -> Any:
-            return scaling[o // 2 * (gemm.SCALING_ROWS * gemm.CHANNELS) + 2 * row + o % 2]
+        def value(p: Any, q: Any, f: Any, lane: Any) -> Any:
+            return p // 3 * (3 * self.depth) + q * 12 + f * 6 + p % 3 * 2 + lane
 
-        def bias(p: Any, o: Any) -> None:
-            script.buffer_store(sums, scale(0, o), [p, o])
-
-        def product(p: Any, o: Any, q: Any, f: Any, lane: Any) -> None:
-            x = patches[p // 3 * (3 * depth) + q * 12 + f * 6 + p % 3 * 2 + lane]
-            w = weights[o // 2 * (2 * depth) + q * 8 + f * 4 + lane * 2 + o % 2]
-            total = sums[p, o] + x.astype("int32") * w.astype("int32")
-            script.buffer_store(sums, total, [p, o])
-
-        def requantize(p: Any, o: Any) -> None:
-            scaled = pure("utvm_scale", sums[p, o], *(scale(row, o) for row in (1, 2, 3)))
-            clamped = pure("utvm_clamp", scaled, limits[0], limits[1])
-            script.buffer_store(output, clamped.astype("int8"), [*image, start + p, o])
-
-        block(f"bias_{number}", tile, bias)
-        block(f"product_{number}", [*tile, *inner], product)
-        block(f"requantize_{number}", tile, requantize)
+        tile = Tile(number, [("p", pixels)], self.output_channels, self.depth, "patches", value)
+        tile.blocks(buffers, lambda p: (*image, start + p))
 
 
 def patches_call(
@@ -230,18 +196,8 @@ def patches_call(
     limits: tuple[int, int],
 ) -> KernelCall:
     """The call instead of the generic one; ``weights`` are [outputs, rows, columns, inputs]."""
-    packed = gemm.pack_weights(weights.reshape(weights.shape[0], -1), kernel.depth)
-    arguments: list[Argument] = [
-        call.arguments[0],
-        ConstantArgument("geometry", kernel.geometry),
-        ConstantArgument("weights", packed),
-        ConstantArgument("scaling", gemm.pack_scaling(scaling)),
-        ConstantArgument("limits", np.array(limits, dtype=np.int32)),
-        ScalarArgument("border", border),
-    ]
-    output = call.arguments[-1]
-    assert isinstance(output, TensorArgument)
-    return replace(call, kernel=kernel, arguments=(*arguments, output))
+    flat = weights.reshape(weights.shape[0], -1)
+    return product_call(call, kernel, flat, scaling, border, limits)
 
 
 def patches_kernel(

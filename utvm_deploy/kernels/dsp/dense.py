@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from tvm import tirx
@@ -12,6 +12,7 @@ from utvm_deploy.candidate import Candidate
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.dsp import dense_code as code
+from utvm_deploy.kernels.dsp.dense_layer import SCALING_WORDS, DenseLayer
 from utvm_deploy.kernels.dsp.narrow import narrow_call
 from utvm_deploy.kernels.dsp.narrow_code import MOST_OUTPUTS
 from utvm_deploy.kernels.micro.source import shared_text
@@ -21,8 +22,6 @@ from utvm_deploy.kernels.micro.tensor_ir import (
     block,
     extern,
     import_c,
-    prim_func,
-    pure,
     script,
     tensorize,
 )
@@ -32,44 +31,13 @@ NARROW = "narrow"
 
 
 @dataclass(frozen=True)
-class DspDense:
-    """Shape parameters of a fully connected layer, and how it is computed."""
+class DspDense(DenseLayer):
+    """A fully connected layer, and how it is computed."""
 
-    batch: int
-    inputs: int
-    outputs: int
-    # A scale for each output, instead of one.
-    per_channel: bool
     step: int  # of the inner loop
     preload: bool  # weights are asked for before they are read
 
-    @property
-    def name(self) -> str:
-        batch = f"_n{self.batch}" if self.batch != 1 else ""
-        channel = "_per_channel" if self.per_channel else ""
-        return f"fully_connected{batch}_{self.inputs}x{self.outputs}{channel}_dsp"
-
-    def prim_func(self) -> Any:
-        _, weights, bias, scaling, limits, sums, wide, _ = self._operands
-        source = Operand("source", (self.batch, self.inputs), "int8")
-        output = Operand("output", (self.batch, self.outputs), "int8")
-
-        def body(buffers: Buffers) -> None:
-            with script.grid(self.batch, 1) as (n, one), script.sblock("row"):
-                vn, _ = script.axis.remap("SS", [n, one])
-                script.reads(
-                    buffers["source"][vn, 0 : self.inputs],
-                    *(o.region(buffers) for o in (weights, bias, scaling, limits)),
-                )
-                script.writes(
-                    sums.region(buffers),
-                    wide.region(buffers),
-                    buffers["output"][vn, 0 : self.outputs],
-                )
-                self._meaning(buffers, (vn,))
-
-        parameters = [source, weights, bias, scaling, limits, output]
-        return prim_func(parameters, [sums, wide], body, helpers=[shared_text("utvm_scale_wide")])
+    _temporaries: ClassVar[tuple[str, ...]] = ("sums", "wide")
 
     def schedule(self, sch: Any, core: str) -> str:
         choices = self.step, self.per_channel, self.preload
@@ -82,7 +50,7 @@ class DspDense:
             return extern(
                 code.name_of(*choices),
                 *(starts[name] for name in ("vector", "wide", "weights", "bias", "scaling")),
-                code.SCALING_WORDS if self.per_channel else 0,
+                self.scaling_step,
                 *(starts[name] for name in ("limits", "output")),
                 *(self.inputs, self._padded, self.outputs),
             )
@@ -102,7 +70,7 @@ class DspDense:
             Operand("vector", (self.inputs,), "int8"),
             Operand("weights", (filled * self._padded + code.SLACK_BYTES,), "int8"),
             Operand("bias", (filled,), "int32"),
-            Operand("scaling", (scales * code.SCALING_WORDS,), "int32"),
+            Operand("scaling", (scales * SCALING_WORDS,), "int32"),
             Operand("limits", (2,), "int32"),
             Operand("sums", (self.outputs,), "int32"),
             Operand("wide", (self._padded,), "int16"),
@@ -111,9 +79,7 @@ class DspDense:
 
     def _meaning(self, buffers: Buffers, row: tuple[Any, ...] = ()) -> None:
         """What one row of the batch does."""
-        weights, bias, scaling, limits, sums, wide = (
-            buffers[name] for name in ("weights", "bias", "scaling", "limits", "sums", "wide")
-        )
+        weights, bias, sums, wide = (buffers[name] for name in ("weights", "bias", "sums", "wide"))
         axes = [("o", self.outputs, "S")]
 
         def widen(k: Any) -> None:
@@ -140,16 +106,10 @@ class DspDense:
             weight = tirx.Select(o % 2 == 1, byte, tirx.bitwise_and(byte, 255) - 128)
             script.buffer_store(sums, sums[o] + wide[i].astype("int32") * weight, [o])
 
-        def requantize(o: Any) -> None:
-            base = o * code.SCALING_WORDS if self.per_channel else 0
-            scaled = pure("utvm_scale_wide", sums[o], *(scaling[base + n] for n in range(4)))
-            clamped = pure("utvm_clamp", scaled, limits[0], limits[1])
-            script.buffer_store(buffers["output"], clamped.astype("int8"), [*row, o])
-
         block("widen", [("k", self._padded, "S")], widen)
         block("bias", axes, start)
         block("product", [*axes, ("i", self._padded, "R")], product)
-        block("requantize", axes, requantize)
+        self._requantize(buffers, row)
 
 
 def dsp_dense_call(
@@ -178,7 +138,7 @@ def dsp_dense_call(
     if step not in code.STEPS:
         return f"the inner loop has no step of {step}; there are {code.STEPS}"
     per_channel = len(scaling) > 1
-    rows = np.zeros((code.filled(outputs) if per_channel else 1, code.SCALING_WORDS), np.int32)
+    rows = np.zeros((code.filled(outputs) if per_channel else 1, SCALING_WORDS), np.int32)
     rows[: len(scaling)] = scaling
     return replace(
         call,

@@ -21,6 +21,7 @@ import numpy as np
 from utvm_deploy.cores.timing import Timing
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.dsp.code import c_text
+from utvm_deploy.kernels.dsp.dense_layer import SCALING_WORDS
 from utvm_deploy.kernels.dsp.tile import clamp_words, selected
 from utvm_deploy.kernels.micro.assembly import (
     Instruction,
@@ -50,7 +51,6 @@ PAIR = 2
 STEPS = (16, 8)
 #: The loop's loads run ahead by two words of weights.
 SLACK_BYTES = 8
-SCALING_WORDS = 4
 PARAMETERS = (
     "const int8_t *vector",
     "int16_t *wide",

@@ -127,6 +127,17 @@ def _routine(timing: Timing, step: int, *, is_whole: bool) -> Routine:
         f"strd r6, r6, [sp, #{tile.CHANNELS_LEFT}]",
     )  # fmt: skip
     r.label("1")  # two more channels
+    _begin_channels(r, step)
+    _tiles(r, step, is_whole=is_whole)
+    r.label("5")
+    r.plain(*tile.next_channels(SCALING_BYTES, _FRAME_BYTES))
+    r.label("8")
+    _special(r)
+    return r
+
+
+def _begin_channels(r: Routine, step: int) -> None:
+    """What the first tile of a pair of channels finds in the slots."""
     r.plain(
         f"ldr r0, [sp, #{_PATCHES}]",
         f"ldr r2, [sp, #{tile.PANEL_BYTES}]",
@@ -146,6 +157,10 @@ def _routine(timing: Timing, step: int, *, is_whole: bool) -> Routine:
         f"strd r3, r4, [sp, #{tile.OUTPUT}]",
         f"str r6, [sp, #{tile.SPECIAL}]",
     )
+
+
+def _tiles(r: Routine, step: int, *, is_whole: bool) -> None:
+    """Tile after tile, from label 2; to 8 for what is special, to 5 behind the last."""
     r.label("2")
     start = [*tile.start(PIXELS), *tile.first_pixels(PIXELS, _place)]
     r.straight(start)
@@ -163,25 +178,10 @@ def _routine(timing: Timing, step: int, *, is_whole: bool) -> Routine:
     r.plain(
         "bge 3b", "cmp lr, #0", "ble 5f", "mov lr, #1", f"str lr, [sp, #{tile.SPECIAL}]", "b 3b"
     )
-    r.label("5")
-    r.plain(
-        f"ldr r2, [sp, #{tile.COLUMN}]",
-        f"ldr r3, [sp, #{tile.SCALING}]",
-        f"ldr r4, [sp, #{tile.CHANNELS_LEFT}]",
-        f"ldr r1, [sp, #{tile.WEIGHTS}]",
-        f"ldr r5, [sp, #{tile.PANEL_BYTES}]",
-        f"adds r2, #{CHANNELS}",
-        f"adds r3, #{SCALING_BYTES}",
-        "add r1, r1, r5",
-        f"str r2, [sp, #{tile.COLUMN}]",
-        f"str r3, [sp, #{tile.SCALING}]",
-        f"subs r4, #{CHANNELS}",
-        f"str r4, [sp, #{tile.CHANNELS_LEFT}]",
-        "bgt 1b",
-        f"add sp, #{_FRAME_BYTES}",
-        "pop {r4-r11, pc}",
-    )
-    r.label("8")
+
+
+def _special(r: Routine) -> None:
+    """A tile that is clamped, or has fewer than three pixels, or one channel."""
     r.plain(f"ldr r2, [sp, #{tile.CLAMPS}]", "cmp r2, #0", "beq 4f")
     r.straight(tile.clamp(PIXELS))
     r.label("4")
@@ -194,11 +194,10 @@ def _routine(timing: Timing, step: int, *, is_whole: bool) -> Routine:
             compare("r3", PIXELS),
         ]
     )
-    # Fewer than three pixels, or one channel: byte by byte.
     r.plain("blt 6f", f"cmp r2, #{CHANNELS}", "blt 6f")
     r.straight([*_store("r3"), compare("r3", 0)])
     r.plain("bgt 2b", "b 5b")
-    r.label("6")
+    r.label("6")  # byte by byte
     for pixel, (register, _) in enumerate(tile.ACCUMULATORS):
         if pixel:
             r.plain(f"cmp r3, #{pixel + 1}", "blt 7f")
@@ -218,7 +217,6 @@ def _routine(timing: Timing, step: int, *, is_whole: bool) -> Routine:
         "bgt 2b",
         "b 5b",
     )
-    return r
 
 
 def _place(phase: int, pixel: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.dsp import narrow_code as code
+from utvm_deploy.kernels.dsp.dense_layer import SCALING_WORDS, DenseLayer
 from utvm_deploy.kernels.micro.source import shared_text
 from utvm_deploy.kernels.micro.tensor_ir import (
     Buffers,
@@ -17,46 +18,13 @@ from utvm_deploy.kernels.micro.tensor_ir import (
     block,
     extern,
     import_c,
-    prim_func,
-    pure,
     script,
     tensorize,
 )
 
 
-@dataclass(frozen=True)
-class DspNarrowDense:
-    """Shape parameters of a fully connected layer."""
-
-    batch: int
-    inputs: int
-    outputs: int
-    # A scale for each output, instead of one.
-    per_channel: bool
-
-    @property
-    def name(self) -> str:
-        batch = f"_n{self.batch}" if self.batch != 1 else ""
-        channel = "_per_channel" if self.per_channel else ""
-        return f"fully_connected{batch}_{self.inputs}x{self.outputs}{channel}_dsp"
-
-    def prim_func(self) -> Any:
-        _, weights, bias, scaling, limits, sums, _ = self._operands
-        source = Operand("source", (self.batch, self.inputs), "int8")
-        output = Operand("output", (self.batch, self.outputs), "int8")
-
-        def body(buffers: Buffers) -> None:
-            with script.grid(self.batch, 1) as (n, one), script.sblock("row"):
-                vn, _ = script.axis.remap("SS", [n, one])
-                script.reads(
-                    buffers["source"][vn, 0 : self.inputs],
-                    *(o.region(buffers) for o in (weights, bias, scaling, limits)),
-                )
-                script.writes(sums.region(buffers), buffers["output"][vn, 0 : self.outputs])
-                self._meaning(buffers, (vn,))
-
-        parameters = [source, weights, bias, scaling, limits, output]
-        return prim_func(parameters, [sums], body, helpers=[shared_text("utvm_scale_wide")])
+class DspNarrowDense(DenseLayer):
+    """A fully connected layer, all of whose outputs have a register."""
 
     def schedule(self, sch: Any, core: str) -> str:
         choices = self.outputs, self.per_channel
@@ -67,7 +35,7 @@ class DspNarrowDense:
             return extern(
                 code.name_of(*choices),
                 *(o.start(buffers) for o in (*reads, output)),
-                *(self.inputs, self.outputs, code.SCALING_WORDS if self.per_channel else 0),
+                *(self.inputs, self.outputs, self.scaling_step),
             )
 
         tensorize(sch, "row", reads, [sums, output], self._meaning, call)
@@ -81,7 +49,7 @@ class DspNarrowDense:
             Operand("vector", (self.inputs,), "int8"),
             Operand("weights", (quads * code.QUAD * self.outputs,), "int8"),
             Operand("bias", (self.outputs,), "int32"),
-            Operand("scaling", (scales * code.SCALING_WORDS,), "int32"),
+            Operand("scaling", (scales * SCALING_WORDS,), "int32"),
             Operand("limits", (2,), "int32"),
             Operand("sums", (self.outputs,), "int32"),
             Operand("output", (self.outputs,), "int8"),
@@ -89,9 +57,7 @@ class DspNarrowDense:
 
     def _meaning(self, buffers: Buffers, row: tuple[Any, ...] = ()) -> None:
         """What one row of the batch does."""
-        weights, bias, scaling, limits, sums = (
-            buffers[name] for name in ("weights", "bias", "scaling", "limits", "sums")
-        )
+        weights, bias, sums = (buffers[name] for name in ("weights", "bias", "sums"))
         axes = [("o", self.outputs, "S")]
 
         def start(o: Any) -> None:
@@ -104,15 +70,9 @@ class DspNarrowDense:
             total = sums[o] + x.astype("int32") * weights[entry].astype("int32")
             script.buffer_store(sums, total, [o])
 
-        def requantize(o: Any) -> None:
-            base = o * code.SCALING_WORDS if self.per_channel else 0
-            scaled = pure("utvm_scale_wide", sums[o], *(scaling[base + n] for n in range(4)))
-            clamped = pure("utvm_clamp", scaled, limits[0], limits[1])
-            script.buffer_store(buffers["output"], clamped.astype("int8"), [*row, o])
-
         block("bias", axes, start)
         block("product", [*axes, ("i", self.inputs, "R")], product)
-        block("requantize", axes, requantize)
+        self._requantize(buffers, row)
 
 
 def narrow_call(

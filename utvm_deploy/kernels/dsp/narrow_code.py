@@ -16,6 +16,7 @@ import numpy as np
 from utvm_deploy.cores.timing import Timing
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.dsp.code import c_text
+from utvm_deploy.kernels.dsp.dense_layer import SCALING_WORDS
 from utvm_deploy.kernels.micro.assembly import (
     Instruction,
     add,
@@ -35,7 +36,6 @@ MOST_OUTPUTS = 7
 QUAD = 4
 #: Inputs of a turn of the loop.
 STEP = 16
-SCALING_WORDS = 4
 PARAMETERS = (
     "const int8_t *vector",
     "const int8_t *weights",

@@ -76,6 +76,27 @@ def clamp_words(low: int, clamps: int) -> list[str]:
     ]
 
 
+def next_channels(scaling_bytes: int, frame_bytes: int) -> list[str]:
+    """On to label 1 with the next pair of channels; behind the last, back to the caller."""
+    return [
+        f"ldr r2, [sp, #{COLUMN}]",
+        f"ldr r3, [sp, #{SCALING}]",
+        f"ldr r4, [sp, #{CHANNELS_LEFT}]",
+        f"ldr r1, [sp, #{WEIGHTS}]",
+        f"ldr r5, [sp, #{PANEL_BYTES}]",
+        f"adds r2, #{CHANNELS}",
+        f"adds r3, #{scaling_bytes}",
+        "add r1, r1, r5",
+        f"str r2, [sp, #{COLUMN}]",
+        f"str r3, [sp, #{SCALING}]",
+        f"subs r4, #{CHANNELS}",
+        f"str r4, [sp, #{CHANNELS_LEFT}]",
+        "bgt 1b",
+        f"add sp, #{frame_bytes}",
+        "pop {r4-r11, pc}",
+    ]
+
+
 def start(pixels: int) -> list[Instruction]:
     """Accumulators at the bias, and the first weights."""
     (low, high), *others = ACCUMULATORS[:pixels]
