@@ -7,7 +7,7 @@ which options the core can have at all. Used by board.py, project/ and kernels/.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 
@@ -19,19 +19,19 @@ class Core:
     architecture: str  # Arm's name of the instruction set, "x86" (32 bit), or "host"
     compiler: str  # the GCC driver's command
     # -mcpu=, or empty where the compiler's own default is right.
-    gcc_cpu: str
-    # -mcpu= suffix that switches the vector extension off, where the core may lack it.
-    gcc_without_mve: str
+    gcc_cpu: str = ""
     # Precision of the floating-point unit ("single", "double") -> GCC's -mfpu name.
-    fpus: Mapping[str, str]
-    dsp: bool  # SMLAD, SXTB16, SSAT16 and kin
-    mve: bool  # Helium vector instructions
-    cache_line_bytes: int  # 0: the core has no caches
-    has_dwt: bool  # the DWT cycle counter exists in silicon
-    nvic_vectors: int  # external interrupts at most
+    fpus: Mapping[str, str] = field(default_factory=dict)
+    dsp: bool = False  # SMLAD, SXTB16, SSAT16 and kin
+    mve: bool = False  # Helium vector instructions
+    cache_line_bytes: int = 0  # 0: the core has no caches
+    has_dwt: bool = True  # the DWT cycle counter exists in silicon
+    nvic_vectors: int = 0  # external interrupts at most
     # What GCC is told where -mcpu is not the way to say it.
     gcc_options: tuple[str, ...] = ()
-    # -mcpu= suffix that switches the DSP extension off, and MVE with it, where a core may lack it.
+    # -mcpu= suffixes that switch off an extension which the core may lack; the DSP extension's
+    # takes the vector extension with it.
+    gcc_without_mve: str = ""
     gcc_without_dsp: str = ""
     # The core whose kernels run where the silicon lacks the extension.
     as_without_dsp: str = ""
@@ -65,39 +65,23 @@ CORES: Mapping[str, Core] = MappingProxyType(
                 name="host",
                 architecture="host",
                 compiler="cc",
-                gcc_cpu="",
-                gcc_without_mve="",
                 fpus={"double": ""},
-                dsp=False,
-                mve=False,
                 cache_line_bytes=64,
                 has_dwt=False,
-                nvic_vectors=0,
             ),
             Core(
                 name="i386",
                 architecture="x86",
                 compiler="gcc",
-                gcc_cpu="",
-                gcc_without_mve="",
                 gcc_options=("-m32", "-march=i686"),
                 fpus={"double": ""},
-                dsp=False,
-                mve=False,
-                cache_line_bytes=0,
                 has_dwt=False,
-                nvic_vectors=0,
             ),
             Core(
                 name="cortex-m0plus",
                 architecture="armv6-m",
                 compiler=_ARM,
                 gcc_cpu="cortex-m0plus",
-                gcc_without_mve="",
-                fpus={},
-                dsp=False,
-                mve=False,
-                cache_line_bytes=0,
                 has_dwt=False,
                 nvic_vectors=32,
             ),
@@ -106,12 +90,6 @@ CORES: Mapping[str, Core] = MappingProxyType(
                 architecture="armv7-m",
                 compiler=_ARM,
                 gcc_cpu="cortex-m3",
-                gcc_without_mve="",
-                fpus={},
-                dsp=False,
-                mve=False,
-                cache_line_bytes=0,
-                has_dwt=True,
                 nvic_vectors=240,
             ),
             Core(
@@ -119,12 +97,8 @@ CORES: Mapping[str, Core] = MappingProxyType(
                 architecture="armv7e-m",
                 compiler=_ARM,
                 gcc_cpu="cortex-m4",
-                gcc_without_mve="",
                 fpus={"single": "fpv4-sp-d16"},
                 dsp=True,
-                mve=False,
-                cache_line_bytes=0,
-                has_dwt=True,
                 nvic_vectors=240,
             ),
             Core(
@@ -132,12 +106,9 @@ CORES: Mapping[str, Core] = MappingProxyType(
                 architecture="armv7e-m",
                 compiler=_ARM,
                 gcc_cpu="cortex-m7",
-                gcc_without_mve="",
                 fpus={"single": "fpv5-sp-d16", "double": "fpv5-d16"},
                 dsp=True,
-                mve=False,
                 cache_line_bytes=32,
-                has_dwt=True,
                 nvic_vectors=240,
             ),
             Core(
@@ -145,12 +116,8 @@ CORES: Mapping[str, Core] = MappingProxyType(
                 architecture="armv8-m.main",
                 compiler=_ARM,
                 gcc_cpu="cortex-m33",
-                gcc_without_mve="",
                 fpus={"single": "fpv5-sp-d16"},
                 dsp=True,
-                mve=False,
-                cache_line_bytes=0,
-                has_dwt=True,
                 nvic_vectors=480,
                 gcc_without_dsp="+nodsp",
                 as_without_dsp="cortex-m3",
@@ -165,7 +132,6 @@ CORES: Mapping[str, Core] = MappingProxyType(
                 dsp=True,
                 mve=True,
                 cache_line_bytes=32,
-                has_dwt=True,
                 nvic_vectors=480,
                 gcc_without_dsp="+nodsp",
                 as_without_dsp="cortex-m3",

@@ -9,27 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from tvm import te
 
-from utvm_deploy.graph.attributes import Convolution
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.call import ConstantArgument, KernelCall, ScalarArgument, TensorArgument
-from utvm_deploy.kernels.operands import (
-    bias_of,
-    constant_of,
-    effective_scales,
-    input_of,
-    output_of,
-    quantization_of,
-)
-from utvm_deploy.kernels.quantize import (
-    add_wrapping,
-    clamp_int8,
-    fold_input_offset,
-    quantize_multipliers,
-    requantize,
-)
+from utvm_deploy.kernels.call import KernelCall
+from utvm_deploy.kernels.convolution import convolution_call, scaled_outputs, window_of
+from utvm_deploy.kernels.operands import constant_of, input_of
 from utvm_deploy.kernels.tiling import Tile, choose_tile, schedule_accumulation
 from utvm_deploy.kernels.window import Window
 
@@ -55,12 +40,6 @@ class Conv2D:
         weights = te.placeholder(
             (self.output_channels, *w.kernel, self.input_channels // self.groups), "int8", "weights"
         )
-        bias = te.placeholder((self.output_channels,), "int32", "bias")
-        multiplier = te.placeholder((self.output_channels,), "int32", "multiplier")
-        shift = te.placeholder((self.output_channels,), "int32", "shift")
-        output_zero_point, low, high = (
-            te.var(v, "int32") for v in ("output_zero_point", "low", "high")
-        )
         border = te.var("input_zero_point", "int32")
 
         padded = w.pad(image, border.astype("int8"))
@@ -75,22 +54,9 @@ class Conv2D:
             weight = weights[o, ky, kx, ci]
             return te.sum(pixel.astype("int32") * weight.astype("int32"), axis=[ky, kx, ci])
 
-        output_shape = (w.batch, w.output_height, w.output_width, self.output_channels)
-        accumulated = te.compute(output_shape, product, name="conv2d")
-        output = te.compute(
-            output_shape,
-            lambda n, y, x, o: clamp_int8(
-                requantize(add_wrapping(accumulated[n, y, x, o], bias[o]), multiplier[o], shift[o])
-                + output_zero_point,
-                low,
-                high,
-            ),
-            name="requantize",
-        )
-        scalars = [border, output_zero_point, low, high]
-        if not w.is_padded:
-            scalars = scalars[1:]
-        return te.create_prim_func([image, weights, bias, multiplier, shift, *scalars, output])
+        shape = (w.batch, w.output_height, w.output_width, self.output_channels)
+        sums = te.compute(shape, product, name="conv2d")
+        return scaled_outputs(w, image, weights, border, sums)
 
     def schedule(self, sch: Any, core: str) -> str:
         w = self.window
@@ -115,40 +81,9 @@ class Conv2D:
 
 def lower_conv2d(graph: Graph, operator: Operator) -> KernelCall:
     """CONV_2D."""
-    attributes = operator.attributes
-    assert isinstance(attributes, Convolution)
-    image, source = input_of(graph, operator, 0)
-    output, result = output_of(graph, operator)
+    channels = input_of(graph, operator, 0)[1].shape[3]
     weights = constant_of(graph, operator, 1)
     outputs, rows, columns, inputs = weights.shape
-    window = Window.of(
-        source.shape,
-        result.shape,
-        (rows, columns),
-        attributes.strides,
-        attributes.dilations,
-        attributes.padding,
-    )
-    channels = source.shape[3]
+    window = window_of(graph, operator, (rows, columns))
     kernel = Conv2D(window, channels, outputs, groups=channels // inputs)
-    multiplier, shift = quantize_multipliers(effective_scales(graph, operator, outputs))
-    zero_point = quantization_of(source).zero_point
-    border = [ScalarArgument("input_zero_point", zero_point)] if window.is_padded else []
-    return KernelCall(
-        kernel,
-        (
-            TensorArgument(image),
-            ConstantArgument("weights", weights),
-            ConstantArgument(
-                "bias", fold_input_offset(bias_of(graph, operator, outputs), weights, zero_point)
-            ),
-            ConstantArgument("multiplier", multiplier),
-            ConstantArgument("shift", shift),
-            *border,
-            ScalarArgument("output_zero_point", quantization_of(result).zero_point),
-            ScalarArgument("low", attributes.clamp[0]),
-            ScalarArgument("high", attributes.clamp[1]),
-            TensorArgument(output),
-        ),
-        macs=int(np.prod(result.shape)) * rows * columns * inputs,
-    )
+    return convolution_call(graph, operator, kernel, window, weights, weights)

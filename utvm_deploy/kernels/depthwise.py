@@ -12,24 +12,10 @@ from typing import Any
 import numpy as np
 from tvm import te
 
-from utvm_deploy.graph.attributes import Convolution
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.call import ConstantArgument, KernelCall, ScalarArgument, TensorArgument
-from utvm_deploy.kernels.operands import (
-    bias_of,
-    constant_of,
-    effective_scales,
-    input_of,
-    output_of,
-    quantization_of,
-)
-from utvm_deploy.kernels.quantize import (
-    add_wrapping,
-    clamp_int8,
-    fold_input_offset,
-    quantize_multipliers,
-    requantize,
-)
+from utvm_deploy.kernels.call import KernelCall
+from utvm_deploy.kernels.convolution import convolution_call, scaled_outputs, window_of
+from utvm_deploy.kernels.operands import constant_of, input_of
 from utvm_deploy.kernels.tiling import MAX_ACCUMULATORS
 from utvm_deploy.kernels.window import Window
 
@@ -55,36 +41,19 @@ class DepthwiseConv2D:
         outputs = self.channels * self.depth_multiplier
         image = te.placeholder((w.batch, w.height, w.width, self.channels), "int8", "input")
         weights = te.placeholder((*w.kernel, outputs), "int8", "weights")
-        bias = te.placeholder((outputs,), "int32", "bias")
-        multiplier = te.placeholder((outputs,), "int32", "multiplier")
-        shift = te.placeholder((outputs,), "int32", "shift")
         border = te.var("input_zero_point", "int32")
-        scalars = [te.var(name, "int32") for name in ("output_zero_point", "low", "high")]
-        output_zero_point, low, high = scalars
 
         padded = w.pad(image, border.astype("int8"))
         ky = te.reduce_axis((0, w.kernel[0]), "ky")
         kx = te.reduce_axis((0, w.kernel[1]), "kx")
-        output_shape = (w.batch, w.output_height, w.output_width, outputs)
 
         def product(n: Any, y: Any, x: Any, c: Any) -> Any:
             pixel = padded[n, w.row(y, ky), w.column(x, kx), c // self.depth_multiplier]
             return te.sum(pixel.astype("int32") * weights[ky, kx, c].astype("int32"), axis=[ky, kx])
 
-        accumulated = te.compute(output_shape, product, name="depthwise")
-        output = te.compute(
-            output_shape,
-            lambda n, y, x, c: clamp_int8(
-                requantize(add_wrapping(accumulated[n, y, x, c], bias[c]), multiplier[c], shift[c])
-                + output_zero_point,
-                low,
-                high,
-            ),
-            name="requantize",
-        )
-        if w.is_padded:
-            scalars = [border, *scalars]
-        return te.create_prim_func([image, weights, bias, multiplier, shift, *scalars, output])
+        shape = (w.batch, w.output_height, w.output_width, outputs)
+        sums = te.compute(shape, product, name="depthwise")
+        return scaled_outputs(w, image, weights, border, sums)
 
     def schedule(self, sch: Any, core: str) -> str:
         w = self.window
@@ -111,40 +80,10 @@ class DepthwiseConv2D:
 
 def lower_depthwise(graph: Graph, operator: Operator) -> KernelCall:
     """DEPTHWISE_CONV_2D; the file's weights are [1, rows, columns, outputs]."""
-    attributes = operator.attributes
-    assert isinstance(attributes, Convolution)
-    image, source = input_of(graph, operator, 0)
-    output, result = output_of(graph, operator)
+    channels = input_of(graph, operator, 0)[1].shape[3]
     weights = constant_of(graph, operator, 1)
     _, rows, columns, outputs = weights.shape
-    window = Window.of(
-        source.shape,
-        result.shape,
-        (rows, columns),
-        attributes.strides,
-        attributes.dilations,
-        attributes.padding,
-    )
-    kernel = DepthwiseConv2D(window, source.shape[3], outputs // source.shape[3])
-    multiplier, shift = quantize_multipliers(effective_scales(graph, operator, outputs))
-    zero_point = quantization_of(source).zero_point
-    bias = fold_input_offset(
-        bias_of(graph, operator, outputs), np.moveaxis(weights, 3, 0), zero_point
-    )
-    border = [ScalarArgument("input_zero_point", zero_point)] if window.is_padded else []
-    return KernelCall(
-        kernel,
-        (
-            TensorArgument(image),
-            ConstantArgument("weights", weights[0]),
-            ConstantArgument("bias", bias),
-            ConstantArgument("multiplier", multiplier),
-            ConstantArgument("shift", shift),
-            *border,
-            ScalarArgument("output_zero_point", quantization_of(result).zero_point),
-            ScalarArgument("low", attributes.clamp[0]),
-            ScalarArgument("high", attributes.clamp[1]),
-            TensorArgument(output),
-        ),
-        macs=int(np.prod(result.shape)) * rows * columns,
-    )
+    window = window_of(graph, operator, (rows, columns))
+    kernel = DepthwiseConv2D(window, channels, outputs // channels)
+    by_output = np.moveaxis(weights, 3, 0)
+    return convolution_call(graph, operator, kernel, window, weights[0], by_output)

@@ -27,6 +27,7 @@ from utvm_deploy.kernels.operands import (
     constant_of,
     effective_scales,
     input_of,
+    output_arguments,
     output_of,
     quantization_of,
 )
@@ -109,7 +110,7 @@ def lower_fully_connected(graph: Graph, operator: Operator) -> KernelCall:
     assert isinstance(attributes, FullyConnected)
     vector, source = input_of(graph, operator, 0)
     weights = constant_of(graph, operator, 1)
-    output, result = output_of(graph, operator)
+    _, result = output_of(graph, operator)
     outputs, inputs = weights.shape
     quantization = quantization_of(input_of(graph, operator, 1)[1])
     if any(quantization.zero_points):
@@ -129,10 +130,7 @@ def lower_fully_connected(graph: Graph, operator: Operator) -> KernelCall:
             ConstantArgument("weights", weights),
             ConstantArgument("bias", bias),
             *_multiplier_arguments(scales, per_channel),
-            ScalarArgument("output_zero_point", quantization_of(result).zero_point),
-            ScalarArgument("low", attributes.clamp[0]),
-            ScalarArgument("high", attributes.clamp[1]),
-            TensorArgument(output),
+            *output_arguments(graph, operator, attributes.clamp),
         ),
         macs=kernel.batch * inputs * outputs,
     )

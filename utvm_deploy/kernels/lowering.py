@@ -53,7 +53,6 @@ from utvm_deploy.kernels.wide_functions import (
     lower_negated,
     lower_two_slopes,
 )
-from utvm_deploy.kernels.wide_resize import lower_wide_resize_bilinear
 
 Lowering = Callable[[Graph, Operator], KernelCall]
 
@@ -147,7 +146,6 @@ INT16_LOWERINGS: Mapping[str, Lowering] = {
     "NEG": lower_negated,
     "RELU": lower_relu_int16,
     "RELU6": lower_relu_int16,
-    "RESIZE_BILINEAR": lower_wide_resize_bilinear,
     "SOFTMAX": lower_softmax_int16,
     "TANH": lower_sigmoid,
 }

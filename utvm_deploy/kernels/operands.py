@@ -8,7 +8,7 @@ import numpy as np
 
 from utvm_deploy.errors import CompileError
 from utvm_deploy.graph.model import Array, Graph, Operator, Quantization, Tensor
-from utvm_deploy.kernels.call import Argument, ConstantArgument, TensorArgument
+from utvm_deploy.kernels.call import Argument, ConstantArgument, ScalarArgument, TensorArgument
 
 
 def input_of(graph: Graph, operator: Operator, index: int) -> tuple[int, Tensor]:
@@ -30,6 +30,19 @@ def output_of(graph: Graph, operator: Operator) -> tuple[int, Tensor]:
     """The only output: its position in ``Graph.tensors``, and the tensor."""
     (position,) = operator.outputs
     return position, graph.tensors[position]
+
+
+def output_arguments(
+    graph: Graph, operator: Operator, clamp: tuple[int, int]
+) -> tuple[ScalarArgument, ScalarArgument, ScalarArgument, TensorArgument]:
+    """The last arguments of most kernels: the output's zero point, its limits, the output."""
+    output, result = output_of(graph, operator)
+    return (
+        ScalarArgument("output_zero_point", quantization_of(result).zero_point),
+        ScalarArgument("low", clamp[0]),
+        ScalarArgument("high", clamp[1]),
+        TensorArgument(output),
+    )
 
 
 def quantization_of(tensor: Tensor) -> Quantization:

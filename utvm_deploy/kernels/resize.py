@@ -1,4 +1,7 @@
-"""RESIZE_BILINEAR: four neighbours, weighted in 1/1024 along each axis, by tables made here."""
+"""RESIZE_BILINEAR: four neighbours, weighted in 1/1024 along each axis, by tables made here.
+
+Of int16 they are summed up in 64 bits.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from tvm import te, tirx
 
 from utvm_deploy.graph.attributes import ResizeBilinear
 from utvm_deploy.graph.model import Array, Graph, Operator
@@ -50,16 +54,57 @@ class Bilinear:
         return "generic C, neighbours and shares from tables"
 
 
+@dataclass(frozen=True)
+class WideBilinear:
+    """Shapes; the tables hold, for each output row or column, both neighbours and the share."""
+
+    image: tuple[int, int, int, int]
+    rows: int
+    columns: int
+
+    @property
+    def name(self) -> str:
+        return f"resize_bilinear_{label(self.image)}_{self.rows}x{self.columns}_int16"
+
+    def prim_func(self) -> Any:
+        batch, _, _, channels = self.image
+        image = te.placeholder(self.image, "int16", "input")
+        rows = te.placeholder((self.rows, 3), "int32", "rows")
+        columns = te.placeholder((self.columns, 3), "int32", "columns")
+
+        def element(n: Any, y: Any, x: Any, c: Any) -> Any:
+            def pixel(row: int, column: int) -> Any:
+                share_y = rows[y, 2] if row else _ONE - rows[y, 2]
+                share_x = columns[x, 2] if column else _ONE - columns[x, 2]
+                value = image[n, rows[y, row], columns[x, column], c].astype("int64")
+                return value * (share_y * share_x).astype("int64")
+
+            total = pixel(0, 0) + pixel(1, 0) + pixel(0, 1) + pixel(1, 1)
+            place = tirx.Var("place", "int64")
+            half = tirx.const(_ONE * _ONE // 2, "int64")
+            nearest = tirx.if_then_else(place > 0, place + half, place - half)
+            return tirx.Let(place, total, tirx.truncdiv(nearest, _ONE * _ONE)).astype("int16")
+
+        output = te.compute(
+            (batch, self.rows, self.columns, channels), element, name="resize_bilinear"
+        )
+        return te.create_prim_func([image, rows, columns, output])
+
+    def schedule(self, sch: Any, core: str) -> str:
+        return "generic C, neighbours and shares from tables, in 64 bits"
+
+
 def lower_resize_bilinear(graph: Graph, operator: Operator) -> KernelCall:
-    """RESIZE_BILINEAR."""
+    """RESIZE_BILINEAR of int8 or int16."""
     a = operator.attributes
     assert isinstance(a, ResizeBilinear)
     position, source = input_of(graph, operator, 0)
     output, result = output_of(graph, operator)
     n, h, w, c = source.shape
     rows, columns = result.shape[1:3]
+    kernel = WideBilinear if source.dtype == "int16" else Bilinear
     return KernelCall(
-        Bilinear((n, h, w, c), rows, columns),
+        kernel((n, h, w, c), rows, columns),
         (
             operand_of(position, source),
             ConstantArgument("rows", neighbours(h, rows, a)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -53,6 +54,30 @@ def short_scaling_of(call: KernelCall) -> Scaling | str:
     tables, zero_point = constants(call), scalars(call)["output_zero_point"]
     rounding = tables["multiplier"], tables["shift"], zero_point
     return short_scaling(tables["bias"], weights_by_output(call), *rounding)
+
+
+@dataclass(frozen=True, eq=False)
+class DenseTables:
+    """What a fully connected layer multiplies by, rounded once in 64 bits."""
+
+    batch: int
+    weights: Array  # [outputs, inputs]
+    bias: Array
+    # As ``wide_scaling`` gives them: one, or one for each output.
+    scales: list[Array]
+    limits: tuple[int, int]
+
+
+def dense_tables(graph: Graph, operator: Operator, call: KernelCall) -> DenseTables | str:
+    """The tables of a generic call, or why they do not fit one rounding in 64 bits."""
+    assert isinstance(call.kernel, Dense)
+    scales = wide_scales_of(graph, operator, call)
+    if isinstance(scales, str):
+        return scales
+    tables = constants(call)
+    return DenseTables(
+        call.kernel.batch, tables["weights"], tables["bias"], scales, limits_of(call)
+    )
 
 
 def wide_scales_of(graph: Graph, operator: Operator, call: KernelCall) -> list[Array] | str:

@@ -13,6 +13,7 @@ from utvm_deploy.errors import UnsupportedOperator
 from utvm_deploy.graph.attributes import Convolution, FullyConnected
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall, ScalarArgument, TensorArgument
+from utvm_deploy.kernels.convolution import window_of
 from utvm_deploy.kernels.operands import (
     constant_of,
     effective_scales,
@@ -135,14 +136,7 @@ def lower_wide_convolution(graph: Graph, operator: Operator) -> KernelCall:
     weights = constant_of(graph, operator, 1)
     is_depthwise = operator.kind == "DEPTHWISE_CONV_2D"
     outputs = result.shape[3]
-    window = Window.of(
-        source.shape,
-        result.shape,
-        (weights.shape[1], weights.shape[2]),
-        attributes.strides,
-        attributes.dilations,
-        attributes.padding,
-    )
+    window = window_of(graph, operator, weights.shape[1:3])
     depth = 1 if is_depthwise else weights.shape[3]
     multiplier, shift = quantize_multipliers(effective_scales(graph, operator, outputs))
     kernel = WideConv2D(window, source.shape[3], outputs, depth, is_depthwise)

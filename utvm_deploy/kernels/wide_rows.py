@@ -9,32 +9,18 @@ splitting a word gives the halves that belong together.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.dsp.code import CONDITION
-from utvm_deploy.kernels.micro.assembly import compare, extend16, load_next, multiply_add
-from utvm_deploy.kernels.micro.order import timing_of
-from utvm_deploy.kernels.micro.routine import Routine, naked_function
+from utvm_deploy.kernels.dot import wide_dot_texts
 from utvm_deploy.kernels.micro.source import shared_text
 from utvm_deploy.kernels.micro.tensor_ir import ANY_CORE, Operand, import_c
 from utvm_deploy.kernels.whole import whole_call
 from utvm_deploy.kernels.window import Window
 
 _FOUR = 4
-_PARAMETERS = (
-    "const int16_t *vector",
-    "const int8_t *matrix",
-    "int32_t pitch",
-    "int32_t count",
-    "int32_t *sums",
-)
-_SAVED_BYTES = 36
-_POINTERS = ("r1", "r4", "r5", "r6")
-_SUMS = ("r7", "r8", "r9", "r10")
 _GEOMETRY = 18
 _HOW = "C, the products of four outputs at a time"
 
@@ -107,12 +93,12 @@ class WideRowsConv:
                 *("low", "high"),
                 Operand("output", (pixels * self.outputs,), "int16"),
             ],
-            helpers=[*_texts(ANY_CORE), shared_text("utvm_wide_conv")],
+            helpers=[*wide_dot_texts(ANY_CORE), shared_text("utvm_wide_conv")],
             scratch=_scratch(self.pitch, self.outputs),
         )
 
     def schedule(self, sch: Any, core: str) -> str:
-        import_c(sch, *_texts(core), shared_text("utvm_wide_conv"))
+        import_c(sch, *wide_dot_texts(core), shared_text("utvm_wide_conv"))
         return _HOW
 
 
@@ -142,49 +128,15 @@ class WideRowsDense:
                 Operand("output", (self.batch * self.outputs,), "int16"),
             ],
             *(self.batch, self.inputs, self.outputs, pitch),
-            helpers=[*_texts(ANY_CORE), shared_text("utvm_wide_dense")],
+            helpers=[*wide_dot_texts(ANY_CORE), shared_text("utvm_wide_dense")],
             scratch=_scratch(pitch, self.outputs),
         )
 
     def schedule(self, sch: Any, core: str) -> str:
-        import_c(sch, *_texts(core), shared_text("utvm_wide_dense"))
+        import_c(sch, *wide_dot_texts(core), shared_text("utvm_wide_dense"))
         return _HOW
 
 
 def _scratch(pitch: int, outputs: int) -> list[Operand]:
     totals = Operand("totals", (packed_extent(outputs),), "int64")
     return [Operand("row", (pitch,), "int16"), totals]
-
-
-@lru_cache(maxsize=8)
-def _texts(core: str) -> tuple[str, ...]:
-    """The C texts of ``utvm_wide_rows``, ordered for a core."""
-    r = Routine(timing_of(core))
-    r.plain(
-        "push {r4-r11, lr}",
-        "add r4, r1, r2",
-        "add r5, r4, r2",
-        "add r6, r5, r2",
-        "add r3, r0, r3, lsl #1",
-        *(f"mov {register}, #0" for register in _SUMS),
-    )
-    r.label("1", is_loop=True)
-    code = [load_next("r11", "r0", 4), load_next("r12", "r0", 4), compare("r0", "r3")]
-    for pointer, total in zip(_POINTERS, _SUMS, strict=True):
-        code += [
-            load_next("lr", pointer, 4),
-            extend16("r2", "lr", 8),
-            extend16("lr", "lr"),
-            multiply_add("smlad", total, "lr", "r11", total),
-            multiply_add("smlad", total, "r2", "r12", total),
-        ]
-    r.straight(code, is_loop=True)
-    r.plain(
-        "bne 1b",
-        f"ldr r0, [sp, #{_SAVED_BYTES}]",
-        "stmia r0, {r7-r10}",
-        "pop {r4-r11, pc}",
-    )
-    portable = shared_text("utvm_wide_four")
-    four = naked_function("utvm_wide_four", _PARAMETERS, r.lines, portable, CONDITION)
-    return four, shared_text("utvm_wide_rows")

@@ -31,3 +31,25 @@ def requantized(
         *(f"vadd.i32 {v}, {v}, {t}" for v, t in pairs),
         *(f"vrshl.s32 {v}, {v}, q1" for v in vectors),
     ]
+
+
+def quad_products(label: str, sums: Sequence[str]) -> list[str]:
+    """A pixel at r1 by four channels, added to ``sums``: weights as ``gemm.py`` lays them out.
+
+    r7 points at the first two channels' and r3 at the others', r11 holds the depth. Overwrites q0
+    to q2; r1, r3 and r7 end behind what was read.
+    """
+    return [
+        "dlstp.8 lr, r11",
+        f"{label}:",
+        "vldrb.8 q0, [r1], #16",
+        "vldrb.8 q1, [r7], #16",
+        f"vmladava.s8 {sums[0]}, q0, q1",
+        "vldrb.8 q2, [r7], #16",
+        f"vmladava.s8 {sums[1]}, q0, q2",
+        "vldrb.8 q1, [r3], #16",
+        f"vmladava.s8 {sums[2]}, q0, q1",
+        "vldrb.8 q2, [r3], #16",
+        f"vmladava.s8 {sums[3]}, q0, q2",
+        f"letp lr, {label}b",
+    ]

@@ -10,14 +10,12 @@ or, with a scale for each output,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.micro.routine import naked_function
 from utvm_deploy.kernels.micro.source import family_text, shared_text
@@ -33,7 +31,8 @@ from utvm_deploy.kernels.micro.tensor_ir import (
     tensorize,
 )
 from utvm_deploy.kernels.mve import gemm
-from utvm_deploy.kernels.mve.code import CONDITION
+from utvm_deploy.kernels.mve.code import CONDITION, quad_products
+from utvm_deploy.kernels.tables import DenseTables
 
 NAME = "utvm_mve_dense"
 PARAMETERS = (
@@ -182,18 +181,7 @@ def _lines(is_each: bool) -> list[str]:
         f"ldr r1, [sp, #{_VECTOR}]",
         "ldm r12!, {r0, r2, r4, r6}",
         "add r3, r7, r9, lsl #1",
-        "dlstp.8 lr, r11",
-        "2:",
-        "vldrb.8 q0, [r1], #16",
-        "vldrb.8 q1, [r7], #16",
-        "vmladava.s8 r0, q0, q1",
-        "vldrb.8 q2, [r7], #16",
-        "vmladava.s8 r2, q0, q2",
-        "vldrb.8 q1, [r3], #16",
-        "vmladava.s8 r4, q0, q1",
-        "vldrb.8 q2, [r3], #16",
-        "vmladava.s8 r6, q0, q2",
-        "letp lr, 2b",
+        *quad_products("2", sums),
         "mov r7, r3",
         *(_scaled_each(sums) if is_each else _scaled(sums)),
         f"ldr r1, [sp, #{_OUTPUT}]",
@@ -234,21 +222,11 @@ def _scaled_each(sums: tuple[str, ...]) -> list[str]:
     return [*code, "add r12, #64"]
 
 
-def mve_dense_call(
-    call: KernelCall,
-    batch: int,
-    weights: Array,
-    bias: Array,
-    scales: Sequence[Array],
-    limits: tuple[int, int],
-) -> KernelCall:
-    """The call instead of the generic one.
-
-    ``scales`` as ``wide_scaling`` gives them: one, or one for each output.
-    """
-    outputs, inputs = weights.shape
+def mve_dense_call(call: KernelCall, tables: DenseTables) -> KernelCall:
+    """The call instead of the generic one."""
+    (outputs, inputs), scales = tables.weights.shape, tables.scales
     is_each = len(scales) > 1
-    rows = [bias, *np.array(scales).T] if is_each else [bias]
+    rows = [tables.bias, *np.array(scales).T] if is_each else [tables.bias]
     quads = -(-outputs // gemm.CHANNELS)
     filled = np.zeros((len(rows), quads * gemm.CHANNELS), dtype=np.int32)
     filled[:, :outputs] = rows
@@ -256,12 +234,12 @@ def mve_dense_call(
     table = filled.reshape(len(rows), quads, 2, 2).transpose(1, 0, 3, 2)
     return replace(
         call,
-        kernel=MveDense(batch, inputs, outputs, is_each),
+        kernel=MveDense(tables.batch, inputs, outputs, is_each),
         arguments=(
             call.arguments[0],
-            ConstantArgument("weights", gemm.pack_weights(weights)),
+            ConstantArgument("weights", gemm.pack_weights(tables.weights)),
             ConstantArgument("bias", np.ascontiguousarray(table).reshape(-1)),
-            ConstantArgument("scaling", np.append(scales[0], limits).astype(np.int32)),
+            ConstantArgument("scaling", np.append(scales[0], tables.limits).astype(np.int32)),
             call.arguments[-1],
         ),
     )

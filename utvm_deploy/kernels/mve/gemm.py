@@ -18,9 +18,10 @@ from functools import lru_cache
 import numpy as np
 
 from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.gathered import PRODUCT_PARAMETERS
 from utvm_deploy.kernels.micro.routine import naked_function
 from utvm_deploy.kernels.micro.source import family_text
-from utvm_deploy.kernels.mve.code import CONDITION, requantized
+from utvm_deploy.kernels.mve.code import CONDITION, quad_products, requantized
 
 #: Channels that are requantized together.
 CHANNELS = 4
@@ -28,32 +29,11 @@ CHANNELS = 4
 PIXELS = 3
 VECTOR_BYTES = 16
 
-PARAMETERS = (
-    "const int8_t *pixels",
-    "const int8_t *weights",
-    "const int32_t *scaling",
-    "const int32_t *limits",
-    "int8_t *output",
-    "int32_t count",
-    "int32_t channels",
-    "int32_t depth",
-    "int32_t pitch",
-)
 
-# Slots on the stack.
-_PIXELS = 0  # where the next tile begins
-_OUTPUT = 4
-_LEFT = 8  # pixels
-_PANEL = 12  # weights of this quad
-_FIRST_PIXEL = 16
-_COLUMN = 20  # where the first tile of this quad went
-_COUNT = 24
-_CHANNELS_LEFT = 28
-_CHANNELS = 32
-_PITCH = 36
-_ZERO_POINT = 40
-_LOW = 44
-_HIGH = 48
+# Slots on the stack: where the next tile begins and goes, and how many pixels are left; this quad's
+# weights; the first pixel, and where this quad's first output goes; what was given.
+(_PIXELS, _OUTPUT, _LEFT, _PANEL, _FIRST_PIXEL, _COLUMN, _COUNT, _CHANNELS_LEFT, _CHANNELS, _PITCH,
+ _ZERO_POINT, _LOW, _HIGH) = range(0, 52, 4)  # fmt: skip
 _FRAME_BYTES = 56
 _SAVED_BYTES = 36 + 64
 
@@ -110,17 +90,56 @@ def gemm_text(has_left: bool) -> str:
     body = family_text("mve", "utvm_mve_gemm").replace("QUAD_WORDS", str(scaling_words(has_left)))
     left = "s[12]" if has_left else "0"
     return naked_function(
-        name_of(has_left), PARAMETERS, lines, body.replace("LEFT_SHIFT", left), CONDITION
+        name_of(has_left), PRODUCT_PARAMETERS, lines, body.replace("LEFT_SHIFT", left), CONDITION
     )
 
 
 def _lines(has_left: bool) -> list[str]:
-    words = scaling_words(has_left)
-    arguments = _FRAME_BYTES + _SAVED_BYTES
     return [
         "push {r4-r11, lr}",
         "vpush {d8-d15}",
         f"sub sp, #{_FRAME_BYTES}",
+        *_arguments(),
+        "1:",  # four more channels
+        f"ldrd r1, r0, [sp, #{_FIRST_PIXEL}]",
+        f"ldr r2, [sp, #{_COUNT}]",
+        f"strd r1, r0, [sp, #{_PIXELS}]",
+        f"strd r2, r7, [sp, #{_LEFT}]",
+        f"subs r2, #{PIXELS}",
+        "blt 4f",
+        "2:",
+        *_three_pixels(has_left),
+        f"ldrd r2, r7, [sp, #{_LEFT}]",
+        f"subs r2, #{PIXELS}",
+        "bge 2b",
+        "4:",
+        f"adds r2, #{PIXELS}",
+        "beq 6f",
+        "5:",
+        *_one_pixel(has_left),
+        f"ldrd r2, r7, [sp, #{_LEFT}]",
+        "subs r2, #1",
+        "bgt 5b",
+        "6:",
+        f"ldr r0, [sp, #{_COLUMN}]",
+        f"ldr r1, [sp, #{_CHANNELS_LEFT}]",
+        f"adds r0, #{CHANNELS}",
+        f"add r12, r12, #{4 * scaling_words(has_left)}",
+        "add r7, r7, r9, lsl #2",
+        f"str r0, [sp, #{_COLUMN}]",
+        f"subs r1, #{CHANNELS}",
+        f"str r1, [sp, #{_CHANNELS_LEFT}]",
+        "bgt 1b",
+        f"add sp, #{_FRAME_BYTES}",
+        "vpop {d8-d15}",
+        "pop {r4-r11, pc}",
+    ]
+
+
+def _arguments() -> list[str]:
+    """To their slots; weights are in r7 then, scaling in r12, the depth in r11, padded in r9."""
+    arguments = _FRAME_BYTES + _SAVED_BYTES
+    return [
         "mov r7, r1",
         "mov r12, r2",
         f"str r0, [sp, #{_FIRST_PIXEL}]",
@@ -135,14 +154,13 @@ def _lines(has_left: bool) -> list[str]:
         f"str r3, [sp, #{_PITCH}]",
         "add r9, r11, #15",
         "bic r9, r9, #15",
-        "1:",  # four more channels
-        f"ldrd r1, r0, [sp, #{_FIRST_PIXEL}]",
-        f"ldr r2, [sp, #{_COUNT}]",
-        f"strd r1, r0, [sp, #{_PIXELS}]",
-        f"strd r2, r7, [sp, #{_LEFT}]",
-        f"subs r2, #{PIXELS}",
-        "blt 4f",
-        "2:",  # three more pixels
+    ]
+
+
+def _three_pixels(has_left: bool) -> list[str]:
+    """By the four channels; r1 is the first, r2 how many there are beyond the three."""
+    vectors = ("q4", "q5", "q6")
+    return [
         f"ldr r3, [sp, #{_PITCH}]",
         f"str r2, [sp, #{_LEFT}]",
         "add r5, r1, r3, lsl #1",
@@ -159,34 +177,22 @@ def _lines(has_left: bool) -> list[str]:
         "add r6, r5, r4",
         "add r4, r6",
         f"strd r1, r4, [sp, #{_PIXELS}]",
-        *requantized(("q4", "q5", "q6"), ("q2", "q3", "q7"), 16, has_left),
-        *_clamped(("q4", "q5", "q6")),
+        *requantized(vectors, ("q2", "q3", "q7"), 16, has_left),
+        *_clamped(vectors),
         "vpsttt",
         "vstrbt.32 q4, [r0]",
         "vstrbt.32 q5, [r5]",
         "vstrbt.32 q6, [r6]",
-        f"ldrd r2, r7, [sp, #{_LEFT}]",
-        f"subs r2, #{PIXELS}",
-        "bge 2b",
-        "4:",
-        f"adds r2, #{PIXELS}",
-        "beq 6f",
-        "5:",  # one more pixel
+    ]
+
+
+def _one_pixel(has_left: bool) -> list[str]:
+    """At r1, by the four channels; r2 says how many are left."""
+    return [
         f"str r2, [sp, #{_LEFT}]",
         "ldm r12, {r0, r2, r4, r6}",
         "add r3, r7, r9, lsl #1",
-        "dlstp.8 lr, r11",
-        "7:",
-        "vldrb.8 q0, [r1], #16",
-        "vldrb.8 q1, [r7], #16",
-        "vmladava.s8 r0, q0, q1",
-        "vldrb.8 q2, [r7], #16",
-        "vmladava.s8 r2, q0, q2",
-        "vldrb.8 q1, [r3], #16",
-        "vmladava.s8 r4, q0, q1",
-        "vldrb.8 q2, [r3], #16",
-        "vmladava.s8 r6, q0, q2",
-        "letp lr, 7b",
+        *quad_products("7", ("r0", "r2", "r4", "r6")),
         "vmov q4[2], q4[0], r0, r2",
         "vmov q4[3], q4[1], r4, r6",
         f"ldrd r1, r0, [sp, #{_PIXELS}]",
@@ -199,22 +205,6 @@ def _lines(has_left: bool) -> list[str]:
         *_clamped(("q4",)),
         "vpst",
         "vstrbt.32 q4, [r0]",
-        f"ldrd r2, r7, [sp, #{_LEFT}]",
-        "subs r2, #1",
-        "bgt 5b",
-        "6:",
-        f"ldr r0, [sp, #{_COLUMN}]",
-        f"ldr r1, [sp, #{_CHANNELS_LEFT}]",
-        f"adds r0, #{CHANNELS}",
-        f"add r12, r12, #{4 * words}",
-        "add r7, r7, r9, lsl #2",
-        f"str r0, [sp, #{_COLUMN}]",
-        f"subs r1, #{CHANNELS}",
-        f"str r1, [sp, #{_CHANNELS_LEFT}]",
-        "bgt 1b",
-        f"add sp, #{_FRAME_BYTES}",
-        "vpop {d8-d15}",
-        "pop {r4-r11, pc}",
     ]
 
 

@@ -13,7 +13,6 @@ from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.conv2d import Conv2D
 from utvm_deploy.kernels.depthwise import DepthwiseConv2D
 from utvm_deploy.kernels.dsp.pool import pool_call
-from utvm_deploy.kernels.fully_connected import Dense
 from utvm_deploy.kernels.mve.conv2d import mve_conv2d_call
 from utvm_deploy.kernels.mve.dense import mve_dense_call
 from utvm_deploy.kernels.mve.depthwise import mve_depthwise_call
@@ -24,10 +23,10 @@ from utvm_deploy.kernels.tables import (
     FamilyLowering,
     border_of,
     constants,
+    dense_tables,
     limits_of,
     scalars,
     weights_by_output,
-    wide_scales_of,
 )
 
 
@@ -52,12 +51,8 @@ def lower_fully_connected(
     graph: Graph, operator: Operator, call: KernelCall, core: str, candidate: Candidate | None
 ) -> KernelCall | str:
     """FULLY_CONNECTED."""
-    assert isinstance(call.kernel, Dense)
-    scales = wide_scales_of(graph, operator, call)
-    if isinstance(scales, str):
-        return scales
-    batch, tables = call.kernel.batch, constants(call)
-    return mve_dense_call(call, batch, tables["weights"], tables["bias"], scales, limits_of(call))
+    tables = dense_tables(graph, operator, call)
+    return tables if isinstance(tables, str) else mve_dense_call(call, tables)
 
 
 def lower_elementwise(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from utvm_deploy.cores.timing import Kind
 from utvm_deploy.kernels.micro.assembly import (
     Instruction,
@@ -52,13 +54,22 @@ def scaled_wide(
     ]
 
 
-def clamped(register: str, low: str, high: str) -> list[str]:
-    """The register limited to what two others hold."""
+def limits_stored(low: int, clamps: int) -> list[str]:
+    """Both limits, which are at r3, to the slots at ``low``; to ``clamps`` 0 if they are int8's."""
     return [
-        f"cmp {register}, {low}",
-        "it lt",
-        f"movlt {register}, {low}",
-        f"cmp {register}, {high}",
-        "it gt",
-        f"movgt {register}, {high}",
+        "ldrd r0, r1, [r3]",
+        f"strd r0, r1, [sp, #{low}]",
+        "adds r0, #128",
+        "subs r1, #127",
+        "orrs r0, r1",
+        f"str r0, [sp, #{clamps}]",
     ]
+
+
+def clamped(registers: Sequence[str], low: int, clamps: int, label: str) -> list[str]:
+    """The registers limited, as ``limits_stored`` left the limits; overwrites r0 and r1."""
+    code = [f"ldr r0, [sp, #{clamps}]", f"cbz r0, {label}f", f"ldrd r0, r1, [sp, #{low}]"]
+    for register in registers:
+        code += [f"cmp {register}, r0", "it lt", f"movlt {register}, r0"]
+        code += [f"cmp {register}, r1", "it gt", f"movgt {register}, r1"]
+    return [*code, f"{label}:"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from utvm_deploy.kernels.gathered import gathered, gathered_conv2d_call, gathere
 from utvm_deploy.kernels.micro.scaling import Scaling
 from utvm_deploy.kernels.micro.source import shared_text
 from utvm_deploy.kernels.micro.tensor_ir import Buffers, Operand, pure
+from utvm_deploy.kernels.tables import DenseTables
 from utvm_deploy.kernels.thumb import gemm
 from utvm_deploy.kernels.window import Window
 
@@ -118,29 +119,22 @@ def thumb_conv2d_call(
 
 
 def thumb_dense_call(
-    call: KernelCall,
-    batch: int,
-    weights: Array,
-    bias: Array,
-    scales: Sequence[Array],
-    limits: tuple[int, int],
-    candidate: Candidate | None,
-    make: Make,
+    call: KernelCall, tables: DenseTables, candidate: Candidate | None, make: Make
 ) -> KernelCall:
-    """A fully connected layer; ``scales`` as ``wide_scaling`` gives them, one or one an output."""
-    outputs, inputs = weights.shape
+    """A fully connected layer instead of the generic one."""
+    (outputs, inputs), scales = tables.weights.shape, tables.scales
     is_one = len(scales) == 1
     rounding = gemm.WIDE if is_one else gemm.WIDE_EACH
-    product = make(rounding, candidate, (batch, outputs, inputs))
-    rows = [bias] if is_one else [bias, *np.array(scales).T]
-    ends = [*limits, *scales[0]] if is_one else limits
-    packed_weights, packed_scaling = product.pack(weights, np.array(rows, dtype=np.int32))
+    product = make(rounding, candidate, (tables.batch, outputs, inputs))
+    rows = [tables.bias] if is_one else [tables.bias, *np.array(scales).T]
+    ends = [*tables.limits, *scales[0]] if is_one else tables.limits
+    packed_weights, packed_scaling = product.pack(tables.weights, np.array(rows, dtype=np.int32))
     packed = (
         ConstantArgument("weights", packed_weights),
         ConstantArgument("scaling", packed_scaling),
         ConstantArgument("limits", np.array(ends, dtype=np.int32)),
     )
-    kernel = gathered_dense(batch, inputs, outputs, product)
+    kernel = gathered_dense(tables.batch, inputs, outputs, product)
     return gathered_conv2d_call(call, kernel, packed, 0)
 
 

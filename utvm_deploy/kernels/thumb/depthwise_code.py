@@ -20,7 +20,7 @@ from utvm_deploy.cores.timing_m3 import CORTEX_M3
 from utvm_deploy.kernels.micro.assembly import Instruction, add, load, multiply_add
 from utvm_deploy.kernels.micro.routine import Routine, naked_function
 from utvm_deploy.kernels.micro.source import family_text
-from utvm_deploy.kernels.thumb.code import CONDITION, clamped, scaled
+from utvm_deploy.kernels.thumb.code import CONDITION, clamped, limits_stored, scaled
 
 #: Pixels of a tile at most.
 PIXELS = 4
@@ -42,24 +42,11 @@ PARAMETERS = (
 )
 
 _SUMS = ("r4", "r5", "r6", "r7")
-# Slots on the stack.
-_X = 0  # the next pixel
-_OUTPUT = 4
-_FIRST = 8  # the first pixel of this channel
-_COLUMN = 12  # where it goes
-_WEIGHTS = 16
-_SCALING = 20
-_NEXT_ROW = 24  # from a row's last tap to the next row's first
-_COLUMN_PITCH = 28
-_STEP = 32
-_COUNT = 36
-_CHANNELS = 40
-_CHANNELS_LEFT = 44
-_LOW = 48
-_HIGH = 52
-_CLAMPS = 56
-_LEFT = 60
-_ROWS_LEFT = 64
+# Slots on the stack: the next pixel, and where it goes; the first one of this channel, and where
+# that goes; its weights and scaling; the bytes from a row's last tap to the next row's first; what
+# was given; limits, and whether they are narrower than int8; pixels and rows that are left.
+(_X, _OUTPUT, _FIRST, _COLUMN, _WEIGHTS, _SCALING, _NEXT_ROW, _COLUMN_PITCH, _STEP, _COUNT,
+ _CHANNELS, _CHANNELS_LEFT, _LOW, _HIGH, _CLAMPS, _LEFT, _ROWS_LEFT) = range(0, 68, 4)  # fmt: skip
 _FRAME_BYTES = 68
 _SAVED_BYTES = 36
 
@@ -132,12 +119,7 @@ class _Writer:
             f"sub sp, #{_FRAME_BYTES}",
             f"str r0, [sp, #{_FIRST}]",
             f"strd r1, r2, [sp, #{_WEIGHTS}]",
-            "ldrd r0, r1, [r3]",
-            f"strd r0, r1, [sp, #{_LOW}]",
-            "adds r0, #128",
-            "subs r1, #127",
-            "orrs r0, r1",
-            f"str r0, [sp, #{_CLAMPS}]",
+            *limits_stored(_LOW, _CLAMPS),
             f"add r0, sp, #{arguments}",
             "ldm r0, {r0, r1, r2, r3, r4, r5}",
             f"str r0, [sp, #{_COLUMN}]",
@@ -300,10 +282,7 @@ class _Writer:
         for register in sums:
             code += scaled(register, "r0", "r1", "r2", "r9", "r10")
         r.straight(code)
-        r.plain(f"ldr r0, [sp, #{_CLAMPS}]", f"cbz r0, {label + 1}f", f"ldrd r0, r1, [sp, #{_LOW}]")
-        for register in sums:
-            r.plain(*clamped(register, "r0", "r1"))
-        r.label(f"{label + 1}")
+        r.plain(*clamped(sums, _LOW, _CLAMPS, f"{label + 1}"))
         r.plain(f"ldr r0, [sp, #{_OUTPUT}]", f"ldr r1, [sp, #{_CHANNELS}]")
         places = ("[r0]", "[r0, r1]", "[r0, r1, lsl #1]", "[r0, r2]")
         if len(sums) == PIXELS:

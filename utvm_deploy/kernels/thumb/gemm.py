@@ -26,46 +26,22 @@ import numpy as np
 
 from utvm_deploy.cores.timing_m3 import CORTEX_M3
 from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.gathered import PRODUCT_PARAMETERS
 from utvm_deploy.kernels.micro.assembly import Instruction, load, multiply_add
 from utvm_deploy.kernels.micro.order import cycles as cycles_of
 from utvm_deploy.kernels.micro.order import ordered
 from utvm_deploy.kernels.micro.routine import Routine, naked_function
 from utvm_deploy.kernels.micro.source import family_text
-from utvm_deploy.kernels.thumb.code import CONDITION, clamped, scaled, scaled_wide
+from utvm_deploy.kernels.thumb.code import CONDITION, clamped, limits_stored, scaled, scaled_wide
 
-PARAMETERS = (
-    "const int8_t *pixels",
-    "const int8_t *weights",
-    "const int32_t *scaling",
-    "const int32_t *limits",
-    "int8_t *output",
-    "int32_t count",
-    "int32_t channels",
-    "int32_t depth",
-    "int32_t pitch",
-)
 #: How sums become outputs: two roundings in 32 bits, or one in 64 with one scale, or many.
 SHORT, WIDE, WIDE_EACH = "", "_wide", "_wide_each"
 
-# Slots on the stack.
-_X = 0  # where the next tile begins
-_OUTPUT = 4
-_LEFT = 8  # pixels
-_PANEL = 12  # weights of this group
-_FIRST = 16
-_COLUMN = 20  # where the first tile of this group went
-_COUNT = 24
-_CHANNELS_LEFT = 28
-_CHANNELS = 32
-_PITCH = 36
-_LOW = 40
-_HIGH = 44
-_CLAMPS = 48  # limits narrower than int8
-_DEPTH = 52
-_STEPS = 56  # the depth in whole steps
-_END = 60
-_SCALING = 64
-_LIMITS = 68
+# Slots on the stack: where the next tile begins and goes, and how many pixels are left; weights of
+# this group; the first pixel, and where this group's first output goes; what was given; limits, and
+# whether they are narrower than int8; the depth, whole steps of it, and where they end; tables.
+(_X, _OUTPUT, _LEFT, _PANEL, _FIRST, _COLUMN, _COUNT, _CHANNELS_LEFT, _CHANNELS, _PITCH,
+ _LOW, _HIGH, _CLAMPS, _DEPTH, _STEPS, _END, _SCALING, _LIMITS) = range(0, 72, 4)  # fmt: skip
 _FRAME_BYTES = 72
 _SAVED_BYTES = 36
 
@@ -165,7 +141,7 @@ def gemm_text(tile: Tile) -> str:
     """The C text of the tile's function."""
     body = family_text("thumb", "utvm_thumb_gemm").replace("SCALED", _SCALED[tile.rounding])
     body = body.replace("SLOTS", str(tile.channels)).replace("ROWS", str(tile.rows))
-    return naked_function(tile.function, PARAMETERS, _Writer(tile).lines(), body, CONDITION)
+    return naked_function(tile.function, PRODUCT_PARAMETERS, _Writer(tile).lines(), body, CONDITION)
 
 
 def _registers(tile: Tile) -> tuple[tuple[str, ...], list[list[str]], list[str]]:
@@ -220,12 +196,7 @@ class _Writer:
             f"str r0, [sp, #{_FIRST}]",
             f"str r1, [sp, #{_PANEL}]",
             f"strd r2, r3, [sp, #{_SCALING}]",
-            "ldrd r0, r1, [r3]",
-            f"strd r0, r1, [sp, #{_LOW}]",
-            "adds r0, #128",
-            "subs r1, #127",
-            "orrs r0, r1",
-            f"str r0, [sp, #{_CLAMPS}]",
+            *limits_stored(_LOW, _CLAMPS),
             f"add r0, sp, #{arguments}",
             "ldm r0, {r0, r1, r2, r3, r4}",
             f"strd r0, r1, [sp, #{_COLUMN}]",
@@ -343,12 +314,8 @@ class _Writer:
                 else:
                     code += scaled_wide(self.sums[p][c], "r1", "r3", "r12", "r0", "r2", "lr")
         r.straight(code)
-        r.plain(f"ldr r0, [sp, #{_CLAMPS}]", f"cbz r0, {label + 4}f",
-                f"ldrd r0, r1, [sp, #{_LOW}]")  # fmt: skip
-        for registers in self.sums[:pixels]:
-            for register in registers:
-                r.plain(*clamped(register, "r0", "r1"))
-        r.label(f"{label + 4}")
+        sums = [register for registers in self.sums[:pixels] for register in registers]
+        r.plain(*clamped(sums, _LOW, _CLAMPS, f"{label + 4}"))
         r.plain(
             f"ldrd r0, r1, [sp, #{_X}]",
             f"ldr r2, [sp, #{_PITCH}]",

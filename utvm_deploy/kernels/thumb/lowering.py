@@ -13,15 +13,14 @@ from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.conv2d import Conv2D
 from utvm_deploy.kernels.depthwise import DepthwiseConv2D
-from utvm_deploy.kernels.fully_connected import Dense
 from utvm_deploy.kernels.tables import (
     FamilyLowering,
     border_of,
     constants,
+    dense_tables,
     limits_of,
     short_scaling_of,
     weights_by_output,
-    wide_scales_of,
 )
 from utvm_deploy.kernels.thumb.conv2d import (
     Make,
@@ -58,13 +57,10 @@ def lower_fully_connected(
     graph: Graph, operator: Operator, call: KernelCall, core: str, candidate: Candidate | None
 ) -> KernelCall | str:
     """FULLY_CONNECTED."""
-    assert isinstance(call.kernel, Dense)
-    scales = wide_scales_of(graph, operator, call)
-    if isinstance(scales, str):
-        return scales
-    batch, tables, make = call.kernel.batch, constants(call), _product_of(core)
-    weights, bias = tables["weights"], tables["bias"]
-    return thumb_dense_call(call, batch, weights, bias, scales, limits_of(call), candidate, make)
+    tables = dense_tables(graph, operator, call)
+    if isinstance(tables, str):
+        return tables
+    return thumb_dense_call(call, tables, candidate, _product_of(core))
 
 
 def _has_thumb2(core: str) -> bool:

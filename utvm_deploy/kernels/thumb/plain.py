@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.gathered import PRODUCT_PARAMETERS
 from utvm_deploy.kernels.micro.routine import naked_function
 from utvm_deploy.kernels.micro.source import family_text
 from utvm_deploy.kernels.micro.tensor_ir import Buffers
@@ -59,7 +60,7 @@ class PlainProduct(ThumbProduct):
         body = family_text("thumb", "utvm_plain_gemm")
         body = body.replace("SCALED", _SCALED[self.tile.rounding])
         body = body.replace("ROWS", str(self.tile.rows))
-        declared = ",\n    ".join(gemm.PARAMETERS)
+        declared = ",\n    ".join(PRODUCT_PARAMETERS)
         dot = family_text("thumb", "utvm_plain_dot")
         return (
             family_text("thumb", "utvm_plain_scale"),
