@@ -243,7 +243,7 @@ def test_another_model_does_not_rebuild_the_kernel(
 def test_a_project_stands_alone(tmp_path: Path) -> None:
     board = zephyr_board("qemu_x86")
     tree = create_project(utvm_deploy.compile(DIGITS, board), board, tmp_path / "tree")
-    elf = build_by_cmake(tree, tmp_path / "build", "-DCONF_FILE=prj_standalone.conf")
+    elf = build_by_cmake(tree, tmp_path / "build", "-DFILE_SUFFIX=standalone")
     assert "digits: output " in console_of(board, elf, until="cycles")
 
 

@@ -2,7 +2,7 @@
 
     DIR/
       CMakeLists.txt  toolchain.cmake  Kconfig  prj.conf  prj_standalone.conf  west.yml  sample.yaml
-      boards/         what this one board needs of Kconfig and device tree
+      boards/ socs/   what this one board needs of Kconfig and device tree
       runtime/  model/                as in every project
       template/       the port; app_config.h and image_id.h are generated
 
@@ -104,11 +104,11 @@ def application_files(
     }
     toolchain = "toolchain_arm.cmake" if board.cpu.facts.is_arm else "toolchain_x86.cmake"
     files["toolchain.cmake"] = (templates / toolchain).read_text(encoding="utf-8")
-    for own in map(file_name, (zephyr.board, *zephyr.other_names)):
+    for own in _own_files(zephyr):
         if zephyr.config:
-            files[f"boards/{own}.conf"] = _config_text(zephyr.config)
+            files[f"{own}.conf"] = _config_text(zephyr.config)
         if zephyr.overlay:
-            files[f"boards/{own}.overlay"] = "\n".join([*zephyr.overlay, ""])
+            files[f"{own}.overlay"] = "\n".join([*zephyr.overlay, ""])
     files["template/app_config.h"] = app_config(board, compiled, base_stack_bytes)
     files["template/entry_points.c"] = kept_entry_points(compiled)
     return files
@@ -122,6 +122,18 @@ def fill(template: str, words: Mapping[str, str]) -> str:
 def file_name(zephyr_board: str) -> str:
     """How Zephyr names a board's files: mps2/an521/cpu0 has boards/mps2_an521_cpu0.conf."""
     return re.sub(r"[/@]", "_", zephyr_board)
+
+
+def _own_files(zephyr: Zephyr) -> list[str]:
+    """Where every release looks for what the board alone needs, without the suffix.
+
+    From 4.0 on a file in boards/ that has a renamed board's older name is refused; in socs/, where
+    names begin behind the board's, releases pass over each other's.
+    """
+    if not zephyr.other_names:
+        return [f"boards/{file_name(zephyr.board)}"]
+    names = [name.partition("/") for name in (zephyr.board, *zephyr.other_names)]
+    return [f"socs/{file_name(soc)}" if soc else f"boards/{board}" for board, _, soc in names]
 
 
 def _config_text(lines: tuple[str, ...]) -> str:

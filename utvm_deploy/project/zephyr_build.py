@@ -223,7 +223,7 @@ def kernel_key(files: Mapping[str, str], made_by: str) -> str:
     """Names the build folder that images share which differ by their model alone."""
     digest = hashlib.sha256(made_by.encode())
     for name in sorted(files):
-        is_of_kernel = "/" not in name or name.startswith("boards/")
+        is_of_kernel = "/" not in name or name.startswith(("boards/", "socs/"))
         if is_of_kernel and name not in _MODELS_OWN:
             digest.update(f"{name}\0{files[name]}\0".encode())
     return digest.hexdigest()
