@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -21,10 +21,7 @@ from utvm_deploy.kernels.dsp.pool import dsp_pool_call
 from utvm_deploy.kernels.dsp.transpose_conv import dsp_transpose_conv_call
 from utvm_deploy.kernels.dsp.windows import simplified
 from utvm_deploy.kernels.fully_connected import Dense
-from utvm_deploy.kernels.micro.scaling import (
-    Scaling,
-    short_scaling,
-)
+from utvm_deploy.kernels.micro.scaling import Scaling, short_scaling
 from utvm_deploy.kernels.operands import (
     bias_of,
     constant_of,
@@ -96,9 +93,7 @@ def lower_depthwise(
         )
     if isinstance(found, KernelCall) or method == PLANES:
         return found
-    if multiplier > 1:
-        return f"more than one output for each of several channels, and {found}"
-    return dsp_depthwise_call(call, window, weights[0], scaling, border, limits, core)
+    return dsp_depthwise_call(call, window, weights[0], multiplier, scaling, border, limits, core)
 
 
 def lower_fully_connected(
@@ -118,40 +113,27 @@ def lower_fully_connected(
     return dsp_dense_call(call, batch, weights, bias, np.array(scales), limits, candidate)
 
 
-def lower_pairs(
-    graph: Graph,
-    operator: Operator,
-    call: KernelCall,
-    core: str,
-    candidate: Candidate | None = None,
-) -> KernelCall | str:
-    """ADD, SUB, MUL, PRELU, MINIMUM and MAXIMUM."""
-    return dsp_pairs_call(call)
+def _of_call(kernel_call: Callable[[KernelCall], KernelCall | str]) -> FamilyLowering:
+    """What an operator becomes that needs nothing beside its generic call."""
+
+    def lower(
+        graph: Graph,
+        operator: Operator,
+        call: KernelCall,
+        core: str,
+        candidate: Candidate | None = None,
+    ) -> KernelCall | str:
+        return kernel_call(call)
+
+    return lower
 
 
-def lower_pool(
-    graph: Graph,
-    operator: Operator,
-    call: KernelCall,
-    core: str,
-    candidate: Candidate | None = None,
-) -> KernelCall | str:
+def _pool_call(call: KernelCall) -> KernelCall | str:
     """AVERAGE_POOL_2D and MAX_POOL_2D, and what is done as such."""
     kernel = call.kernel
     if not isinstance(kernel, Pool2D):
         return "it takes no maximum along one dimension"
     return dsp_pool_call(call, kernel.window, kernel.channels, kernel.is_average)
-
-
-def lower_transpose_conv(
-    graph: Graph,
-    operator: Operator,
-    call: KernelCall,
-    core: str,
-    candidate: Candidate | None = None,
-) -> KernelCall | str:
-    """TRANSPOSE_CONV."""
-    return dsp_transpose_conv_call(call)
 
 
 def _convolution(
@@ -186,17 +168,17 @@ def _scaling(graph: Graph, operator: Operator, weights: Array) -> Scaling | str:
 
 
 DSP_LOWERINGS: Mapping[str, FamilyLowering] = {
-    "ADD": lower_pairs,
-    "AVERAGE_POOL_2D": lower_pool,
+    "ADD": _of_call(dsp_pairs_call),
+    "AVERAGE_POOL_2D": _of_call(_pool_call),
     "CONV_2D": lower_conv2d,
     "DEPTHWISE_CONV_2D": lower_depthwise,
     "FULLY_CONNECTED": lower_fully_connected,
-    "MAXIMUM": lower_pairs,
-    "MAX_POOL_2D": lower_pool,
-    "MINIMUM": lower_pairs,
-    "MUL": lower_pairs,
-    "PRELU": lower_pairs,
-    "REDUCE_MAX": lower_pool,
-    "SUB": lower_pairs,
-    "TRANSPOSE_CONV": lower_transpose_conv,
+    "MAXIMUM": _of_call(dsp_pairs_call),
+    "MAX_POOL_2D": _of_call(_pool_call),
+    "MINIMUM": _of_call(dsp_pairs_call),
+    "MUL": _of_call(dsp_pairs_call),
+    "PRELU": _of_call(dsp_pairs_call),
+    "REDUCE_MAX": _of_call(_pool_call),
+    "SUB": _of_call(dsp_pairs_call),
+    "TRANSPOSE_CONV": _of_call(dsp_transpose_conv_call),
 }
