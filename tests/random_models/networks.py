@@ -47,6 +47,7 @@ def _conv(
     window: tuple[int, int] = (3, 3),
     stride: int = 1,
     activation: str = "RELU6",
+    padding: str = "SAME",
 ) -> Ref:
     draw, (batch, rows, columns, depth) = scope.draw, scope.spec(x).shape
     products = math.prod(window) * depth
@@ -57,7 +58,7 @@ def _conv(
         "window": window,
         "stride": (stride, stride),
         "dilation": (1, 1),
-        "padding": "SAME",
+        "padding": padding,
         **weighted_attributes(draw, scope.spec(x).scales[0], products),
         "activation": activation,
     }
@@ -201,4 +202,30 @@ def _layers(scope: Scope, x: Ref) -> Ref:
     return _dense(scope, x, draw.between(8, 260))
 
 
-_KINDS = (_residual, _separable, _attentive, _branching, _encoder, _layers)
+def _dilated(scope: Scope, x: Ref) -> Ref:
+    """As TensorFlow writes dilated convolutions: on blocks, of images or of rows."""
+    draw = scope.draw
+    axis = draw.one((0, 0, 1, 2))
+    for _ in range(draw.between(1, 2)):
+        if axis and len(scope.spec(x).shape) == 4:
+            shape = scope.spec(x).shape
+            rows = (shape[0], shape[1] * shape[2], shape[3])
+            x = _tried(scope, x, lambda x=x, rows=rows: Step("RESHAPE", (x,), {"shape": rows}))
+        step = OPERATIONS["SPACE_TO_BATCH_ND"].propose(scope, x)
+        assert step is not None
+        blocks, after = step.attributes["blocks"], step.attributes["after"]
+        y = _tried(scope, x, lambda step=step: step)
+        if axis:
+            y = _tried(scope, y, lambda y=y: Step("EXPAND_DIMS", (y,), {"axis": axis}))
+        size = draw.one((1, 2, 3))
+        window = {0: (size, draw.one((1, 2, 3))), 1: (1, size), 2: (size, 1)}[axis]
+        y = _conv(scope, y, _channels(draw), window, padding="VALID")
+        if axis:
+            y = _tried(scope, y, lambda y=y: Step("SQUEEZE", (y,), {"axes": (axis,)}))
+        crops = after if draw.chance(0.5) else (0,) * len(blocks)
+        margins = {"blocks": blocks, "before": (0,) * len(blocks), "after": crops}
+        x = _tried(scope, y, lambda y=y, m=margins: Step("BATCH_TO_SPACE_ND", (y,), m))
+    return _head(scope, x)
+
+
+_KINDS = (_residual, _separable, _attentive, _branching, _encoder, _layers, _dilated)

@@ -8,7 +8,7 @@ oracle; an operator that absorbs another lists both in its ``sources``.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -29,9 +29,16 @@ from utvm_deploy.graph.attributes import (
     Subtract,
 )
 from utvm_deploy.graph.check import check_graph
+from utvm_deploy.graph.dilation import fold_dilation, fuse_crop
 from utvm_deploy.graph.evaluate import evaluate, fill_of, moves_nothing
 from utvm_deploy.graph.model import Array, Graph, Operator, Quantization
-from utvm_deploy.graph.rewrite import compacted, consumers, producers, renumbered
+from utvm_deploy.graph.rewrite import (
+    changed_operators,
+    compacted,
+    only_pairs,
+    producers,
+    renumbered,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +86,7 @@ def fold_constants(graph: Graph) -> Graph:
         replace(tensor, data=folded[number]) if number in folded else tensor
         for number, tensor in enumerate(graph.tensors)
     ]
-    return compacted(_changed(graph.replaced(tensors=tuple(tensors)), {}, gone))
+    return compacted(changed_operators(graph.replaced(tensors=tuple(tensors)), {}, gone))
 
 
 def cancel_quantize(graph: Graph) -> Graph:
@@ -116,7 +123,7 @@ def rename_reshape(graph: Graph) -> Graph:
             renamed[position] = replace(
                 operator, kind="RESHAPE", inputs=(source,), attributes=Reshape()
             )
-    return _changed(graph, renamed) if renamed else graph
+    return changed_operators(graph, renamed) if renamed else graph
 
 
 def collapse_reshape(graph: Graph) -> Graph:
@@ -138,7 +145,7 @@ def collapse_reshape(graph: Graph) -> Graph:
         if one.shape == other.shape and one.quantization == other.quantization:
             bypasses.append((position, source))
     if shorter:
-        return drop_unused(_changed(graph, shorter))
+        return drop_unused(changed_operators(graph, shorter))
     return _bypassed(graph, bypasses)
 
 
@@ -146,7 +153,7 @@ def fuse_pad(graph: Graph) -> Graph:
     """Let a convolution pad by itself; PAD fills with the zero point, as a convolution does."""
     fused: dict[int, Operator] = {}
     gone: set[int] = set()
-    for before, after in _only_pairs(graph):
+    for before, after in only_pairs(graph):
         pad, convolution = graph.operators[before], graph.operators[after]
         a, c = pad.attributes, convolution.attributes
         if not (isinstance(a, Pad) and isinstance(c, Convolution)):
@@ -167,7 +174,7 @@ def fuse_pad(graph: Graph) -> Graph:
             attributes=replace(c, padding=padding),
             sources=pad.sources + convolution.sources,
         )
-    return compacted(_changed(graph, fused, gone)) if gone else graph
+    return compacted(changed_operators(graph, fused, gone)) if gone else graph
 
 
 def fuse_relu(graph: Graph) -> Graph:
@@ -177,7 +184,7 @@ def fuse_relu(graph: Graph) -> Graph:
     """
     fused: dict[int, Operator] = {}
     gone: set[int] = set()
-    for before, after in _only_pairs(graph):
+    for before, after in only_pairs(graph):
         producer, relu = graph.operators[before], graph.operators[after]
         a, r = producer.attributes, relu.attributes
         # Of several in a row the next run takes the others.
@@ -192,7 +199,7 @@ def fuse_relu(graph: Graph) -> Graph:
             attributes=replace(a, clamp=_both_clamps(a.clamp, r.clamp)),
             sources=producer.sources + relu.sources,
         )
-    return compacted(_changed(graph, fused, gone)) if gone else graph
+    return compacted(changed_operators(graph, fused, gone)) if gone else graph
 
 
 #: Name and pass, in the order they run.
@@ -202,7 +209,9 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("cancel_quantize", cancel_quantize),
     ("rename_reshape", rename_reshape),
     ("collapse_reshape", collapse_reshape),
+    ("fold_dilation", fold_dilation),
     ("fuse_pad", fuse_pad),
+    ("fuse_crop", fuse_crop),
     ("fuse_relu", fuse_relu),
 )
 
@@ -250,27 +259,6 @@ def _survives_float(quantization: Quantization) -> bool:
     return bool(np.array_equal(back, values))
 
 
-def _only_pairs(graph: Graph) -> Iterator[tuple[int, int]]:
-    """Positions (producer, consumer) where the consumer's first input goes nowhere else."""
-    made, read = producers(graph), consumers(graph)
-    for position, operator in enumerate(graph.operators):
-        number = operator.inputs[0]
-        if number is None or number not in made or number in graph.outputs:
-            continue
-        if read[number] == [position] and operator.inputs.count(number) == 1:
-            yield made[number], position
-
-
-def _changed(graph: Graph, changes: Mapping[int, Operator], gone: Collection[int] = ()) -> Graph:
-    """Other operators at some positions, none at those that are gone."""
-    operators = tuple(
-        changes.get(position, operator)
-        for position, operator in enumerate(graph.operators)
-        if position not in gone
-    )
-    return graph.replaced(operators=operators)
-
-
 def _bypassed(graph: Graph, bypasses: Sequence[tuple[int, int]]) -> Graph:
     """The graph without operators (position, source) whose outputs hold the bytes of ``source``.
 
@@ -296,6 +284,6 @@ def _bypassed(graph: Graph, bypasses: Sequence[tuple[int, int]]) -> Graph:
         gone.add(position)
     if not gone:
         return graph
-    shorter = _changed(graph, {}, gone)
+    shorter = changed_operators(graph, {}, gone)
     operators = tuple(renumbered(operator, numbers) for operator in shorter.operators)
     return compacted(drop_unused(shorter.replaced(operators=operators)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from utvm_deploy.graph.model import Graph, Operator
@@ -54,3 +54,26 @@ def consumers(graph: Graph) -> dict[int, list[int]]:
         for number in {i for i in operator.inputs if i is not None}:
             found.setdefault(number, []).append(position)
     return found
+
+
+def only_pairs(graph: Graph) -> Iterator[tuple[int, int]]:
+    """Positions (producer, consumer) where the consumer's first input goes nowhere else."""
+    made, read = producers(graph), consumers(graph)
+    for position, operator in enumerate(graph.operators):
+        number = operator.inputs[0]
+        if number is None or number not in made or number in graph.outputs:
+            continue
+        if read[number] == [position] and operator.inputs.count(number) == 1:
+            yield made[number], position
+
+
+def changed_operators(
+    graph: Graph, changes: Mapping[int, Operator], gone: Collection[int] = ()
+) -> Graph:
+    """Other operators at some positions, none at those that are gone."""
+    operators = tuple(
+        changes.get(position, operator)
+        for position, operator in enumerate(graph.operators)
+        if position not in gone
+    )
+    return graph.replaced(operators=operators)
