@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tflite_writer import ModelWriter
 
 import utvm_deploy
 from utvm_deploy.bench.compare import compare
@@ -45,6 +46,21 @@ def test_equal_arithmetic_gives_equal_bytes(
     assert found.figures == ("nanoseconds",)
     assert (found.ratio("nanoseconds") or 0) > 0
     assert found.our_placement == found.their_placement
+
+
+def test_a_repeated_side_is_multiplied_time_by_time(
+    tmp_path: Path, fake_library: Callable[..., Path]
+) -> None:
+    m = ModelWriter()
+    x, options = m.input((1, 4, 3, 5), 0.05, -7), ("MulOptions", {})
+    for shape in ((1, 4, 3, 5), (1, 1, 1, 5), (5,)):
+        y = m.input(shape, 0.03, 4)
+        m.output(m.node("MUL", [x, y], (1, 4, 3, 5), options, scale=0.2, zero_point=9))
+    single = m.input((1, 4, 3, 1), 0.03, 4)
+    m.output(m.node("MUL", [x, single], (1, 4, 3, 5), options, scale=0.2, zero_point=9))
+    found = compared(m.save(tmp_path / "m.tflite"), fake_library())
+    assert [layer.their_kernel for layer in found.layers] == ["arm_elementwise_mul_s8"] * 3 + [""]
+    assert [layer.differing_bytes for layer in found.layers] == [0, 0, 0, 0]
 
 
 def test_a_difference_is_counted_where_it_arises(

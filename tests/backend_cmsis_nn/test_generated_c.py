@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from covered_models import covered_bytes, covered_halfwords
 from fake_library import FAKE, NOWHERE
 from tflite_writer import ModelWriter
 
@@ -127,12 +128,32 @@ def test_scratch_of_depthwise_and_pools() -> None:
     assert (scratch.average_pool(NOWHERE, 6), scratch.average_pool(MVE, 6)) == (24, 0)
 
 
+def test_scratch_of_transposed_convolutions_and_of_int16() -> None:
+    few = scratch.transpose_convolution(NOWHERE, (1, 5, 4, 6), 3, (3, 2), (2, 2))
+    many = scratch.transpose_convolution(NOWHERE, (1, 5, 4, 20), 3, (3, 2), (2, 2))
+    # Rows of sums for as many rows as the window has; or two columns, and all weights.
+    assert few == (3 * (3 * 2 + 2) * 3 * 4, 0) and many == (2 * 120 * 2, 6 * 20 * 3)
+    window = Window.of((1, 8, 8, 3), (1, 8, 8, 4), (3, 3), (1, 1), (1, 1), (1, 1, 1, 1))
+    sizes = [scratch.convolution(library, window, 3, is_wide=True) for library in (NOWHERE, MVE)]
+    assert sizes == [2 * 27 * 2, 4 * 64]
+    sizes = [scratch.depthwise(one, window, 3, 3, is_wide=True) for one in (NOWHERE, MVE)]
+    assert sizes == [27 * 2, 4 * 27 * 2 + 8]
+    assert scratch.depthwise(NOWHERE, window, 3, 6, is_wide=True) == 0
+
+
+@pytest.mark.parametrize("model", ["small", "bytes", "halfwords"])
 @pytest.mark.parametrize("compiler", ["gcc", "clang", "arm-none-eabi-gcc"])
-def test_it_compiles_without_a_warning(small_model: Path, tmp_path: Path, compiler: str) -> None:
+def test_it_compiles_without_a_warning(
+    small_model: Path, tmp_path: Path, compiler: str, model: str
+) -> None:
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
+    made = {"bytes": covered_bytes, "halfwords": covered_halfwords}
+    path = made[model]().save(tmp_path / "m.tflite") if model in made else small_model
     for library in (NOWHERE, MVE):
-        for name, text in compiled(small_model, library).sources.items():
+        found = compiled(path, library)
+        assert model == "small" or "ours" not in functions(found)
+        for name, text in found.sources.items():
             (tmp_path / name).write_text(text)
         flags = ["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-Wmissing-prototypes"]
         for source in ("small.c", "small_kernels.c"):

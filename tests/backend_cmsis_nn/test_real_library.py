@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from covered_models import covered_bytes, covered_halfwords
+from tflite_writer import ModelWriter
 
 import utvm_deploy
 from utvm_deploy.bench.compare import compare
+from utvm_deploy.bench.compare_facts import ModelComparison
 from utvm_deploy.bench.samples import random_samples
 from utvm_deploy.board import load_board
 from utvm_deploy.frontend.tflite import load_model
@@ -32,14 +36,24 @@ pytestmark = [
 
 @pytest.mark.parametrize("model", ["digits", "cifar10_cnn"])
 def test_all_but_dense_layers_are_equal(model: str) -> None:
+    found = compared(data_dir("models") / f"{model}.tflite")
+    assert all(layer.their_kernel for layer in found.layers)
+    assert {layer.kind for layer in found.differing_layers} <= {"FULLY_CONNECTED"}
+    assert found.our_placement == found.their_placement
+
+
+@pytest.mark.parametrize("make", [covered_bytes, covered_halfwords])
+def test_every_call_gives_our_bytes(make: Callable[[], ModelWriter], tmp_path: Path) -> None:
+    found = compared(make().save(tmp_path / "m.tflite"))
+    assert all(layer.their_kernel for layer in found.layers)
+    assert {layer.kind for layer in found.differing_layers} <= {"FULLY_CONNECTED"}
+
+
+def compared(path: Path) -> ModelComparison:
     board = load_board("mps2_an500")
-    path = data_dir("models") / f"{model}.tflite"
     assert LIBRARY is not None
     library = find_cmsis_nn(Path(LIBRARY), board)
     ours = utvm_deploy.compile(path, board)
     theirs = utvm_deploy.compile(path, board, kernels="cmsis-nn", cmsis_nn=library)
     with utvm_deploy.connect(board) as device:
-        found = compare(device, ours, theirs, random_samples(load_model(path), 1))
-    assert all(layer.their_kernel for layer in found.layers)
-    assert {layer.kind for layer in found.differing_layers} <= {"FULLY_CONNECTED"}
-    assert found.our_placement == found.their_placement
+        return compare(device, ours, theirs, random_samples(load_model(path), 1))

@@ -14,12 +14,17 @@ URL = "https://github.com/ARM-software/CMSIS-NN"
 #: (modules/cmsis-nn/Kconfig of 3.7; it has none for arm_pad_s8, which is younger).
 _ZEPHYR_CONFIG = {
     "arm_avgpool": "CMSIS_NN_POOLING",
+    "arm_batch_matmul": "CMSIS_NN_FULLYCONNECTED",
     "arm_convolve": "CMSIS_NN_CONVOLUTION",
     "arm_depthwise": "CMSIS_NN_CONVOLUTION",
     "arm_elementwise": "CMSIS_NN_BASICMATH",
     "arm_fully_connected": "CMSIS_NN_FULLYCONNECTED",
     "arm_max_pool": "CMSIS_NN_POOLING",
+    "arm_maximum": "CMSIS_NN_BASICMATH",
+    "arm_minimum": "CMSIS_NN_BASICMATH",
     "arm_softmax": "CMSIS_NN_SOFTMAX",
+    "arm_svdf": "CMSIS_NN_SVD",
+    "arm_transpose_conv": "CMSIS_NN_CONVOLUTION",
 }
 
 

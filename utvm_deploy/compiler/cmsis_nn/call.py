@@ -1,0 +1,119 @@
+"""What all calls of the library share: its structs as C text, its arguments, and their order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.call import (
+    Argument,
+    KernelCall,
+    LibraryKernel,
+    ScalarArgument,
+    TensorArgument,
+)
+from utvm_deploy.kernels.operands import ends_of, input_of, operand_of
+
+_HEADER = "arm_nnfunctions.h"
+
+WEIGHTS = "const int8_t *weights"
+PER_CHANNEL = ("const int32_t *multiplier", "const int32_t *shift")
+CLAMP = ("int32_t low", "int32_t high")
+OFFSETS = ("int32_t input_offset", "int32_t output_offset")
+# The structs want pointers to writable tables, which the library only reads.
+SCALING = (
+    "    const cmsis_nn_per_channel_quant_params scaling = {\n"
+    "        (int32_t *)multiplier, (int32_t *)shift};\n"
+)
+SET_OFFSETS = (
+    "    parameters.input_offset = input_offset;\n    parameters.output_offset = output_offset;\n"
+)
+SET_CLAMP = "    parameters.activation.min = low;\n    parameters.activation.max = high;\n"
+
+
+def library_call(
+    graph: Graph,
+    operator: Operator,
+    ours: KernelCall,
+    function: str,
+    parameters: Sequence[str],
+    arguments: Sequence[Argument],
+    body: str,
+    scratch_bytes: int = 0,
+    wanted: str = "",
+    *,
+    inputs: Sequence[int] = (0,),
+    in_place: tuple[tuple[int, int], ...] = (),
+) -> KernelCall:
+    """A call of ``function`` whose ``inputs`` come first and whose outputs come last.
+
+    ``parameters`` declares all of them in C; ``body`` and ``wanted`` are a ``LibraryKernel``'s.
+    """
+    first = [operand_of(*input_of(graph, operator, index)) for index in inputs]
+    outputs = [TensorArgument(position) for position in operator.outputs]
+    kernel = LibraryKernel(
+        f"cmsis_nn_{ours.kernel.name}",
+        function,
+        _HEADER,
+        tuple(parameters),
+        body,
+        scratch_bytes,
+        wanted,
+    )
+    assert len(parameters) == len(first) + len(arguments) + len(outputs)
+    return KernelCall(kernel, (*first, *arguments, *outputs), in_place, ours.macs)
+
+
+def scalars_of(ours: KernelCall) -> dict[str, ScalarArgument]:
+    """The numbers that our own kernel takes, by their names."""
+    return {a.name: a for a in ours.arguments if isinstance(a, ScalarArgument)}
+
+
+def offset_arguments(graph: Graph, operator: Operator) -> tuple[Argument, ...]:
+    """For ``OFFSETS``."""
+    source, result = ends_of(graph, operator)
+    return (
+        ScalarArgument("input_offset", -source.zero_point),
+        ScalarArgument("output_offset", result.zero_point),
+    )
+
+
+def clamp_arguments(clamp: tuple[int, int]) -> tuple[Argument, ...]:
+    """For ``CLAMP``."""
+    return ScalarArgument("low", clamp[0]), ScalarArgument("high", clamp[1])
+
+
+def pointer(dtype: str, name: str, *, is_const: bool = True) -> str:
+    """A parameter that points to elements of ``dtype``."""
+    return f"{'const ' if is_const else ''}{dtype}_t *{name}"
+
+
+def suffix(dtype: str) -> str:
+    """How the library's names of functions end for activations of ``dtype``."""
+    return "s16" if dtype == "int16" else "s8"
+
+
+def context(scratch_bytes: int) -> str:
+    """``context``: the working memory, or none."""
+    buffer = f"scratch, {scratch_bytes}" if scratch_bytes else "0, 0"
+    return f"    const cmsis_nn_context context = {{{buffer}}};\n"
+
+
+def dims(name: str, extents: Sequence[int]) -> str:
+    """The variable ``name``, with four extents."""
+    n, h, w, c = extents
+    return f"    const cmsis_nn_dims {name} = {{.n = {n}, .h = {h}, .w = {w}, .c = {c}}};\n"
+
+
+def tile(rows_and_columns: Sequence[int]) -> str:
+    """An initializer."""
+    rows, columns = rows_and_columns
+    return f"{{.w = {columns}, .h = {rows}}}"
+
+
+def four_extents(shape: Sequence[int]) -> tuple[int, ...] | None:
+    """A shape with ones in front; None if four do not hold it."""
+    extents = list(shape)
+    while len(extents) > 4 and extents[0] == 1:
+        extents.pop(0)
+    return None if len(extents) > 4 else (1,) * (4 - len(extents)) + tuple(extents)

@@ -1,0 +1,179 @@
+"""FULLY_CONNECTED and BATCH_MATMUL as calls of the library."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from utvm_deploy.compiler.cmsis_nn.call import (
+    CLAMP,
+    OFFSETS,
+    PER_CHANNEL,
+    SCALING,
+    SET_CLAMP,
+    SET_OFFSETS,
+    WEIGHTS,
+    clamp_arguments,
+    context,
+    dims,
+    four_extents,
+    library_call,
+    offset_arguments,
+    pointer,
+    scalars_of,
+    suffix,
+)
+from utvm_deploy.compiler.cmsis_nn.library import CmsisNn
+from utvm_deploy.graph.attributes import BatchMatmul, FullyConnected
+from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.call import Argument, ConstantArgument, KernelCall, ScalarArgument
+from utvm_deploy.kernels.operands import (
+    bias_of,
+    constant_of,
+    effective_scales,
+    input_of,
+    output_of,
+    quantization_of,
+)
+from utvm_deploy.kernels.quantize import (
+    fold_input_offset,
+    quantize_multiplier,
+    quantize_multipliers,
+)
+
+_INT32_BYTES = 4
+
+
+def lower_dense(
+    graph: Graph, operator: Operator, ours: KernelCall, library: CmsisNn
+) -> KernelCall | str:
+    """FULLY_CONNECTED of int8 or int16."""
+    attributes = operator.attributes
+    assert isinstance(attributes, FullyConnected)
+    _, source = input_of(graph, operator, 0)
+    _, result = output_of(graph, operator)
+    weights = constant_of(graph, operator, 1)
+    outputs, inputs = weights.shape
+    batch = math.prod(result.shape) // outputs
+    is_wide = source.dtype == "int16"
+    scales = effective_scales(graph, operator, outputs)
+    is_per_channel = len(quantization_of(input_of(graph, operator, 1)[1]).scales) > 1
+    multipliers: tuple[Argument, ...]
+    if is_per_channel:
+        if is_wide:
+            return "no call of CMSIS-NN does FULLY_CONNECTED of int16 with a scale for each output"
+        function, parameters, scaling = "arm_fully_connected_per_channel_s8", PER_CHANNEL, SCALING
+        multiplier, shift = quantize_multipliers(scales)
+        multipliers = (
+            ConstantArgument("multiplier", multiplier),
+            ConstantArgument("shift", shift),
+        )
+    else:
+        function = f"arm_fully_connected_{suffix(source.dtype)}"
+        parameters = ("int32_t multiplier", "int32_t shift")
+        scaling = "    const cmsis_nn_per_tensor_quant_params scaling = {multiplier, shift};\n"
+        pair = quantize_multiplier(scales[0])
+        multipliers = (ScalarArgument("multiplier", pair[0]), ScalarArgument("shift", pair[1]))
+    bias = bias_of(graph, operator, outputs).astype(np.int64 if is_wide else np.int32)
+    sums: list[Argument] = []
+    buffer = context(0)
+    # The table is no scratch, so the library may ask for its bytes without asking for too much.
+    table_bytes = 0
+    if library.has_mve and not is_wide:
+        # The Helium kernel wants the input's offset folded into the bias, by the caller.
+        zero_point = quantization_of(source).zero_point
+        sums = [ConstantArgument("kernel_sums", fold_input_offset(bias, weights, zero_point))]
+        table_bytes = outputs * _INT32_BYTES
+        buffer = (
+            f"    const cmsis_nn_context context = {{(int32_t *)kernel_sums, {table_bytes}}};\n"
+        )
+    shapes = dims("filter_dims", (inputs, 1, 1, outputs))
+    return library_call(
+        graph,
+        operator,
+        ours,
+        function,
+        (
+            pointer(source.dtype, "input"),
+            WEIGHTS,
+            pointer(bias.dtype.name, "bias"),
+            *(["const int32_t *kernel_sums"] if sums else []),
+            *parameters,
+            *OFFSETS,
+            *CLAMP,
+            pointer(source.dtype, "output", is_const=False),
+        ),
+        (
+            ConstantArgument("weights", weights),
+            ConstantArgument("bias", bias),
+            *sums,
+            *multipliers,
+            *offset_arguments(graph, operator),
+            *clamp_arguments(attributes.clamp),
+        ),
+        "    cmsis_nn_fc_params parameters = {.filter_offset = 0};\n"
+        + shapes
+        + SET_OFFSETS
+        + SET_CLAMP
+        + scaling
+        + dims("input_dims", (batch, 1, 1, inputs))
+        + dims("bias_dims", (1, 1, 1, outputs))
+        + dims("output_dims", (batch, 1, 1, outputs))
+        + buffer
+        + f"    return (int32_t){function}(\n"
+        "        &context, &parameters, &scaling, &input_dims, input, &filter_dims, weights,\n"
+        "        &bias_dims, bias, &output_dims, output);\n",
+        0,
+        f"{shapes}    return arm_fully_connected_{suffix(source.dtype)}_get_buffer_size("
+        f"&filter_dims) - {table_bytes};\n",
+    )
+
+
+def lower_products(
+    graph: Graph, operator: Operator, ours: KernelCall, library: CmsisNn
+) -> KernelCall | str:
+    """BATCH_MATMUL of int8 whose right side is stored as the library reads it."""
+    attributes = operator.attributes
+    assert isinstance(attributes, BatchMatmul)
+    (_, left), (_, right) = (input_of(graph, operator, index) for index in (0, 1))
+    _, result = output_of(graph, operator)
+    if (left.dtype, right.dtype) != ("int8", "int8"):
+        return f"no call of CMSIS-NN does {operator.kind} of {left.dtype} by {right.dtype}"
+    if attributes.left_turned or not attributes.right_turned:
+        return "CMSIS-NN multiplies the rows of both sides, which are stored otherwise"
+    shapes = ""
+    for name, tensor in (("left", left), ("right", right), ("output", result)):
+        extents = four_extents(tensor.shape)
+        if extents is None:
+            return f"no call of CMSIS-NN does {operator.kind} of more than four dimensions"
+        shapes += dims(f"{name}_dims", extents)
+    scratch_bytes = right.shape[-2] * _INT32_BYTES if library.has_mve else 0
+    scalars = scalars_of(ours)
+    body = (
+        "    const cmsis_nn_bmm_params parameters = {\n"
+        "        0, 1,\n"
+        "        {-left_zero_point, -right_zero_point, output_zero_point, {low, high}}};\n"
+        "    const cmsis_nn_per_tensor_quant_params scaling = {multiplier, shift};\n"
+        + shapes
+        + context(scratch_bytes)
+        + "    return (int32_t)arm_batch_matmul_s8(\n"
+        "        &context, &parameters, &scaling, &left_dims, left, &right_dims, right,\n"
+        "        &output_dims, output);\n"
+    )
+    return library_call(
+        graph,
+        operator,
+        ours,
+        "arm_batch_matmul_s8",
+        (
+            pointer("int8", "left"),
+            pointer("int8", "right"),
+            *(f"int32_t {name}" for name in scalars),
+            pointer("int8", "output", is_const=False),
+        ),
+        tuple(scalars.values()),
+        body,
+        scratch_bytes,
+        inputs=(0, 1),
+    )
