@@ -7,6 +7,7 @@ its windows, copied to scratch (``c/utvm_rows.h``).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -86,6 +87,11 @@ class RowDepthwise:
     def is_copied(self) -> bool:
         """Whether rows are copied to scratch: for borders, or channels to fill up or repeat."""
         return self.window.is_padded or self.pitch != self.channels or self.repeats > 1
+
+    @property
+    def scratch_bytes(self) -> int:
+        """What the copied rows take."""
+        return math.prod(self._rows.shape) if self.is_copied else 0
 
     @property
     def steps(self) -> Steps:

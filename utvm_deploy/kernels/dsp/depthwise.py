@@ -1,211 +1,163 @@
-"""DEPTHWISE_CONV_2D for cores with the DSP extension: rows with borders, channels by four."""
+"""Which of the two ways a DEPTHWISE_CONV_2D is done: over planes, or pixel by pixel.
+
+Without a candidate both are estimated. The estimate counts cycles as the default records' cores
+take them: products, requantization, what fills scratch, and lines that a small cache forgets.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterator
 
-import numpy as np
-
+from utvm_deploy.candidate import MOST_SCRATCH, Candidate
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.call import (
-    Argument,
-    ConstantArgument,
-    KernelCall,
-    ScalarArgument,
-    TensorArgument,
-)
-from utvm_deploy.kernels.dsp import depthwise_code as code
-from utvm_deploy.kernels.dsp.code import helper
+from utvm_deploy.kernels.call import KernelCall
+from utvm_deploy.kernels.dsp import planes_code
+from utvm_deploy.kernels.dsp.pixels import pixels_call, pixels_kernel
+from utvm_deploy.kernels.dsp.pixels_code import GROUP, UNROLLED, group_words
+from utvm_deploy.kernels.dsp.planes import DspPlanes, planes_call, planes_choices
 from utvm_deploy.kernels.micro.scaling import Scaling
-from utvm_deploy.kernels.micro.source import shared_text
-from utvm_deploy.kernels.micro.tensor_ir import (
-    Buffers,
-    Operand,
-    block,
-    extern,
-    half_of,
-    import_c,
-    prim_func,
-    pure,
-    script,
-    tensorize,
-)
+from utvm_deploy.kernels.rows import RowDepthwise
 from utvm_deploy.kernels.window import Window
 
-
-@dataclass(frozen=True)
-class DspDepthwise:
-    """Shape parameters of a depthwise convolution with one output for each input channel."""
-
-    window: Window
-    channels: int
-    core: str
-
-    @property
-    def name(self) -> str:
-        return f"depthwise_{self.window.label}_{self.channels}_dsp"
-
-    @property
-    def pitch(self) -> int:
-        """Bytes from pixel to pixel, as the inner block reads them."""
-        return -(-self.channels // code.GROUP) * code.GROUP
-
-    @property
-    def is_copied(self) -> bool:
-        """Whether rows are copied to scratch: they have borders, or channels to fill up."""
-        return self.window.is_padded or self.pitch != self.channels
-
-    def prim_func(self) -> Any:
-        w = self.window
-        rows, table, limits, sums, _ = self._operands
-        image = Operand("image", (w.batch, w.height, w.width, self.channels), "int8")
-        output = Operand(
-            "output", (w.batch, w.output_height, w.output_width, self.channels), "int8"
-        )
-
-        def copy(buffers: Buffers, n: Any, y: Any) -> None:
-            with script.sblock("pad"):
-                vn, vy = script.axis.remap("SS", [n, y])
-                whole = (vn, *(slice(0, extent) for extent in image.shape[1:]))
-                script.reads(buffers["image"][whole])
-                script.writes(rows.region(buffers))
-                start = script.address_of(buffers["image"][vn, 0, 0, 0])
-                numbers = (
-                    *(vy * w.strides[0] - w.top, -w.left, w.height, w.width, self.channels),
-                    *(self.pitch, w.kernel[0], w.dilations[0], w.padded_width),
-                )
-                call = extern(
-                    "utvm_copy_rows", start, rows.start(buffers), *numbers, buffers["border"]
-                )
-                script.evaluate(call)
-
-        def body(buffers: Buffers) -> None:
-            with script.grid(w.batch, w.output_height) as (n, y):
-                if self.is_copied:
-                    copy(buffers, n, y)
-                with script.sblock("row"):
-                    vn, vy = script.axis.remap("SS", [n, y])
-                    first = vy * w.strides[0]
-                    read = (
-                        rows.region(buffers)
-                        if self.is_copied
-                        else buffers["image"][
-                            vn, first : first + rows.shape[0], 0 : w.width, 0 : self.channels
-                        ]
-                    )
-                    script.reads(read, table.region(buffers), limits.region(buffers))
-                    script.writes(
-                        sums.region(buffers),
-                        buffers["output"][vn, vy, 0 : w.output_width, 0 : self.channels],
-                    )
-                    source = (vn, first) if not self.is_copied else None
-                    self._meaning(buffers, (vn, vy), source)
-
-        border = ["border"] if self.is_copied else []
-        copied = [rows] if self.is_copied else []
-        return prim_func(
-            [image, table, limits, *border, output],
-            [sums, *copied],
-            body,
-            helpers=[shared_text("utvm_scale"), helper("utvm_copy_rows")],
-        )
-
-    def schedule(self, sch: Any, core: str) -> str:
-        w = self.window
-        function = code.name_of(w.kernel)
-        texts = [shared_text("utvm_scale"), code.depthwise_text(core, w.kernel)]
-        if self.is_copied:
-            texts.append(helper("utvm_copy_rows"))
-        import_c(sch, *texts)
-        rows, table, limits, sums, output = self._operands
-        reads = [rows, table, limits]
-        row_step = 1 if self.is_copied else w.dilations[0]
-        row_pitch = row_step * rows.shape[1] * rows.shape[2]
-        numbers = (
-            row_pitch, w.dilations[1] * self.pitch, w.strides[1] * self.pitch, w.output_width,
-            self.channels, *w.kernel,
-        )  # fmt: skip
-
-        def call(buffers: Buffers) -> Any:
-            return extern(function, *(o.start(buffers) for o in (*reads, output)), *numbers)
-
-        tensorize(sch, "row", reads, [sums, output], self._meaning, call)
-        where = "rows with borders copied" if self.is_copied else "rows read in place"
-        return f"DSP assembly, {code.GROUP} channels in registers along a row, {where}"
-
-    @property
-    def _operands(self) -> tuple[Operand, Operand, Operand, Operand, Operand]:
-        w = self.window
-        reach = (w.kernel[0] - 1) * w.dilations[0] + 1
-        shape = (reach, w.width, self.channels)
-        if self.is_copied:
-            shape = (w.kernel[0], w.padded_width, self.pitch)
-        words = self.pitch // code.GROUP * code.group_words(w.kernel[0] * w.kernel[1])
-        return (
-            Operand("rows", shape, "int8"),
-            Operand("table", (words,), "int32"),
-            Operand("limits", (2,), "int32"),
-            Operand("sums", (w.output_width, self.channels), "int32"),
-            Operand("output", (w.output_width, self.channels), "int8"),
-        )
-
-    def _meaning(
-        self, buffers: Buffers, row: tuple[Any, ...] = (), source: tuple[Any, Any] | None = None
-    ) -> None:
-        """What a row does; ``source``: image and row that its window reads in place."""
-        w = self.window
-        taps = w.kernel[0] * w.kernel[1]
-        table, limits, sums = (buffers[name] for name in ("table", "limits", "sums"))
-        row_step = 1 if self.is_copied else w.dilations[0]
-        axes = [("x", w.output_width, "S"), ("c", self.channels, "S")]
-        window = [("r", w.kernel[0], "R"), ("k", w.kernel[1], "R")]
-
-        def scale(number: int, c: Any) -> Any:
-            return table[c // 4 * code.group_words(taps) + (2 * taps + 4 * number) + c % 4]
-
-        def bias(x: Any, c: Any) -> None:
-            script.buffer_store(sums, scale(0, c), [x, c])
-
-        def product(x: Any, c: Any, r: Any, k: Any) -> None:
-            column = x * w.strides[1] + k * w.dilations[1]
-            if source is None:
-                pixel = buffers["rows"][r * row_step, column, c]
-            else:
-                pixel = buffers["image"][source[0], source[1] + r * row_step, column, c]
-            word = table[c // 4 * code.group_words(taps) + (r * w.kernel[1] + k) * 2 + c % 2]
-            weight = half_of(word, c % 4 // 2)
-            script.buffer_store(sums, sums[x, c] + pixel.astype("int32") * weight, [x, c])
-
-        def requantize(x: Any, c: Any) -> None:
-            scaled = pure("utvm_scale", sums[x, c], *(scale(number, c) for number in (1, 2, 3)))
-            clamped = pure("utvm_clamp", scaled, limits[0], limits[1])
-            script.buffer_store(buffers["output"], clamped.astype("int8"), [*row, x, c])
-
-        block("bias", axes, bias)
-        block("product", [*axes, *window], product)
-        block("requantize", axes, requantize)
+#: The choice "method" of a candidate.
+PLANES, PIXELS = "planes", "pixels"
+#: Scratch by default: at most so much, and less where that costs no more than this share.
+_MOST_BYTES = 12_288
+_WORTH = 1.02
+# Cycles; of a table's line in each row, and for the first time.
+_MISS, _LINE_BYTES = 21, 32
+_PLANES_CALL = 137.0
+_PRODUCT, _BLOCK, _OUTPUT, _CHANNEL = 1.0, 13.8, 2.6, 20.8
+_PAIR, _QUAD = 11.6, 5.7  # two pixels, and a row, of four channels, widened
+_MOVED, _MOVE, _FILLED = 1.4, 7.9, 0.8
+_PLANES_LINE, _PLANES_FIRST = 2.2, 20.0
+_PIXEL = 75.0  # of four channels, written out
+_TAP, _TAPS_ROW, _LOOPED = 7.4, 14.9, 26.0
+_COPIED, _REPEATED = 0.24, 0.75  # a byte
+_PIXELS_LINE, _PIXELS_FIRST = 3.3, 48.0
 
 
-def dsp_depthwise_call(
+def depthwise_call(
     call: KernelCall,
     window: Window,
     weights: Array,
+    multiplier: int,
     scaling: Scaling,
     border: int,
     limits: tuple[int, int],
     core: str,
-) -> KernelCall:
-    """The call instead of the generic one; ``weights`` are [rows, columns, channels]."""
-    channels = weights.shape[2]
-    kernel = DspDepthwise(window, channels, core)
-    arguments: list[Argument] = [
-        call.arguments[0],
-        ConstantArgument("weights", code.pack_table(weights.reshape(-1, channels), scaling)),
-        ConstantArgument("limits", np.array(limits, dtype=np.int32)),
-    ]
+    candidate: Candidate | None = None,
+) -> KernelCall | str:
+    """The call instead of the generic one; ``weights`` are [rows, columns, output channels]."""
+    channels = weights.shape[2] // multiplier
+    kernel = _chosen(window, channels, multiplier, core, candidate)
+    if kernel is None:
+        return "a window that is dilated, or too large for planes"
+    if isinstance(kernel, DspPlanes):
+        return planes_call(call, kernel, weights, scaling, border, limits)
+    return pixels_call(call, kernel, weights, scaling, border, limits)
+
+
+def _chosen(
+    window: Window, channels: int, multiplier: int, core: str, candidate: Candidate | None
+) -> DspPlanes | RowDepthwise | None:
+    """What the candidate says, where it says nothing the best by estimate."""
+    method = candidate.choice("method") if candidate else None
+    most_bytes = candidate.number(MOST_SCRATCH) if candidate else None
+    if method == PIXELS:
+        return pixels_kernel(window, channels, multiplier, core)
+    if candidate and method == PLANES and (outputs := candidate.number("outputs")):
+        sizes = candidate.number("channels"), candidate.number("period")
+        return _planes_kernel(window, channels, multiplier, outputs, *sizes)
+    kernels = _kernels(window, channels, multiplier, core)
+    if method == PLANES:
+        kernels = (kernel for kernel in kernels if isinstance(kernel, DspPlanes))
+    return best_kernel(list(kernels), _MOST_BYTES if most_bytes is None else most_bytes)
+
+
+def _planes_kernel(
+    window: Window,
+    channels: int,
+    multiplier: int,
+    outputs: int,
+    block: int | None,
+    period: int | None,
+) -> DspPlanes | None:
+    # A ring that no window reaches the end of would be cut to what windows read.
+    rows = min(period or 1, window.output_height)
+    kernel = DspPlanes(window, channels, multiplier, block or GROUP, rows, outputs)
+    return kernel if window.dilations == (1, 1) and kernel.form.fits else None
+
+
+def _kernels(
+    window: Window, channels: int, multiplier: int, core: str
+) -> Iterator[DspPlanes | RowDepthwise]:
+    yield from planes_choices(window, channels, multiplier)
+    yield pixels_kernel(window, channels, multiplier, core)
+
+
+def best_kernel(
+    kernels: list[DspPlanes | RowDepthwise], most_bytes: int = _MOST_BYTES
+) -> DspPlanes | RowDepthwise | None:
+    """The least scratch that is about as fast as any with ``most_bytes`` of it."""
+    if not kernels:
+        return None
+    least = min(kernel.scratch_bytes for kernel in kernels)
+    small = [one for one in kernels if one.scratch_bytes <= max(most_bytes, least)]
+    costs = [_cost(kernel) for kernel in small]
+    limit = _WORTH * min(costs)
+    found = [kernel for kernel, cost in zip(small, costs, strict=True) if cost <= limit]
+    return min(found, key=lambda kernel: kernel.scratch_bytes)
+
+
+def _cost(kernel: DspPlanes | RowDepthwise) -> float:
+    if isinstance(kernel, DspPlanes):
+        return kernel.window.batch * _planes_cost(kernel)
+    return kernel.window.batch * _pixels_cost(kernel)
+
+
+def _planes_cost(kernel: DspPlanes) -> float:
+    w, form, made = kernel.window, kernel.form, kernel.channels * kernel.multiplier
+    products = sum(
+        planes_code.product_of(form, column - form.odd - form.stride * output) is not None
+        for column in range(0, form.reach, 2)
+        for output in range(form.outputs)
+    )
+    block = _PRODUCT * form.rows * products + _OUTPUT * form.outputs + _BLOCK
+    row = -(-w.output_width // form.outputs) * block
+    row += 0 if form.tail == planes_code.SINGLE else _CHANNEL
+    lines = made * 4 * form.channel_words / _LINE_BYTES
+    calls = -(-kernel.channels // kernel.block) * _PLANES_CALL
+    cost = w.output_height * (made * row + lines * _PLANES_LINE + calls) + lines * _PLANES_FIRST
+    return cost + _filling_cost(kernel)
+
+
+def _filling_cost(kernel: DspPlanes) -> float:
+    """All rows of an image, widened and moved."""
+    w = kernel.window
+    whole, rest = divmod(kernel.channels, kernel.block)
+    blocks = [kernel.block] * whole + [rest] * (rest > 0)
+    # Less than four channels are widened byte by byte.
+    quads = sum(-(-block // GROUP) if block >= GROUP else block for block in blocks)
+    kept = max(w.kernel[0] - w.strides[0], 0)
+    rows = min(w.height, w.padded_height - w.top) if kept else w.output_height * w.kernel[0]
+    cost = rows * quads * (-(-kernel.columns // 2) * _PAIR + _QUAD)
+    if kept:
+        moves = (w.output_height - 1) // kernel.period
+        cost += moves * kernel.channels * (_MOVE + _MOVED * kept * kernel.pitch / 2)
+    cost += rows * len(blocks) * w.width * min(1.0, kernel.channels / _LINE_BYTES) * _MISS
+    return cost + _FILLED * kernel.channels * kernel.ring * kernel.pitch / 2
+
+
+def _pixels_cost(kernel: RowDepthwise) -> float:
+    w = kernel.window
+    taps = w.kernel[0] * w.kernel[1]
+    pixel = _PIXEL if w.kernel == UNROLLED else _TAP * taps + _TAPS_ROW * w.kernel[0] + _LOOPED
+    groups = kernel.pitch // GROUP
+    lines = groups * 4 * group_words(taps) / _LINE_BYTES
+    row = w.output_width * groups * pixel + lines * _PIXELS_LINE
     if kernel.is_copied:
-        arguments.append(ScalarArgument("border", border))
-    output = call.arguments[-1]
-    assert isinstance(output, TensorArgument)
-    return replace(call, kernel=kernel, arguments=(*arguments, output))
+        byte = _COPIED if kernel.repeats == 1 else _REPEATED
+        row += w.kernel[0] * w.width * kernel.channels * byte
+    image = w.height * w.width * kernel.channels / kernel.repeats
+    return w.output_height * row + lines * _PIXELS_FIRST + image / _LINE_BYTES * _MISS

@@ -13,10 +13,8 @@ from utvm_deploy.kernels.conv2d import Conv2D
 from utvm_deploy.kernels.depthwise import DepthwiseConv2D
 from utvm_deploy.kernels.dsp.convolution import convolution_call
 from utvm_deploy.kernels.dsp.dense import dsp_dense_call
-from utvm_deploy.kernels.dsp.depthwise import dsp_depthwise_call
-from utvm_deploy.kernels.dsp.depthwise_code import UNROLLED
+from utvm_deploy.kernels.dsp.depthwise import depthwise_call
 from utvm_deploy.kernels.dsp.pairs import dsp_pairs_call
-from utvm_deploy.kernels.dsp.planes import dsp_planes_call
 from utvm_deploy.kernels.dsp.pool import dsp_pool_call
 from utvm_deploy.kernels.dsp.transpose_conv import dsp_transpose_conv_call
 from utvm_deploy.kernels.dsp.windows import simplified
@@ -40,11 +38,6 @@ from utvm_deploy.kernels.tables import (
     wide_scales_of,
 )
 from utvm_deploy.kernels.window import Window
-
-#: Two ways to do depthwise convolutions.
-PLANES, PIXELS = "planes", "pixels"
-#: Outputs in a row that share too little of what is widened.
-_NARROW = 2
 
 
 def lower_conv2d(
@@ -79,21 +72,10 @@ def lower_depthwise(
     scaling = _scaling(graph, operator, by_output)
     if isinstance(scaling, str):
         return scaling
-    border, limits = border_of(graph, operator), limits_of(call)
-    multiplier = call.kernel.depth_multiplier
-    method = candidate.choice("method") if candidate else None
-    # At larger strides and in narrow images too few outputs share what is widened; other windows
-    # take pixels too long, tap by tap.
-    is_sparse = window.strides != (1, 1) or window.output_width <= _NARROW
-    wants_pixels = multiplier == 1 and is_sparse and window.kernel == UNROLLED
-    found: KernelCall | str = "it is to be done pixel by pixel"
-    if method == PLANES or (method is None and not wants_pixels):
-        found = dsp_planes_call(
-            call, window, weights[0], multiplier, scaling, border, limits, candidate
-        )
-    if isinstance(found, KernelCall) or method == PLANES:
-        return found
-    return dsp_depthwise_call(call, window, weights[0], multiplier, scaling, border, limits, core)
+    return depthwise_call(
+        *(call, window, weights[0], call.kernel.depth_multiplier, scaling),
+        *(border_of(graph, operator), limits_of(call), core, candidate),
+    )
 
 
 def lower_fully_connected(

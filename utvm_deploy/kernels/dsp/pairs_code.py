@@ -16,10 +16,12 @@ from utvm_deploy.kernels.micro.assembly import (
     Instruction,
     add_shifted,
     compare,
+    extend16_add,
     extend_byte,
     insert_byte,
     load,
     load_next,
+    multiply,
     multiply_add,
     saturate,
     shift_right,
@@ -139,17 +141,17 @@ def _product() -> list[Instruction]:
     code = [
         load_next("r8", "r0", 4),
         load_next("r9", "r1", 4),
-        _extend16_add("r10", "r7", "r8"),
-        _extend16_add("r8", "r7", "r8", 8),
-        _extend16_add("r11", "r2", "r9"),
-        _extend16_add("r9", "r2", "r9", 8),
+        extend16_add("r10", "r7", "r8"),
+        extend16_add("r8", "r7", "r8", 8),
+        extend16_add("r11", "r2", "r9"),
+        extend16_add("r9", "r2", "r9", 8),
         # What is scaled is twice the product.
         simd("sadd16", "r10", "r10", "r10"),
         simd("sadd16", "r8", "r8", "r8"),
-        _multiply("smulbb", "lr", "r10", "r11"),
-        _multiply("smultt", "r10", "r10", "r11"),
-        _multiply("smulbb", "r11", "r8", "r9"),
-        _multiply("smultt", "r8", "r8", "r9"),
+        multiply("smulbb", "lr", "r10", "r11"),
+        multiply("smultt", "r10", "r10", "r11"),
+        multiply("smulbb", "r11", "r8", "r9"),
+        multiply("smultt", "r8", "r8", "r9"),
     ]
     for number, value in enumerate(("lr", "r11", "r10", "r8")):
         spare = ("r9", "r12")[number % 2]
@@ -162,26 +164,3 @@ def _product() -> list[Instruction]:
         if number:
             code.append(insert_byte("lr", value, number))
     return code
-
-
-def _extend16_add(target: str, addend: str, source: str, rotation: int = 0) -> Instruction:
-    """sxtab16: bytes 0 and 2, or 1 and 3, as halfwords, plus those of another register."""
-    rotated = f", ror #{rotation}" if rotation else ""
-    return Instruction(
-        f"sxtab16 {target}, {addend}, {source}{rotated}",
-        Kind.EXTEND_ADD,
-        first=(addend,),
-        second=(source,),
-        writes=(target,),
-    )
-
-
-def _multiply(name: str, target: str, left: str, right: str) -> Instruction:
-    """smulbb and kin."""
-    return Instruction(
-        f"{name} {target}, {left}, {right}",
-        Kind.MULTIPLY,
-        first=(left,),
-        second=(right,),
-        writes=(target,),
-    )

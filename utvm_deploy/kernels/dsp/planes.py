@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from utvm_deploy.candidate import MOST_SCRATCH, Candidate
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import (
     ConstantArgument,
@@ -40,11 +40,8 @@ from utvm_deploy.kernels.micro.tensor_ir import (
 )
 from utvm_deploy.kernels.window import Window
 
-#: Bytes that the planes may take, unless the smallest block alone needs more.
-_FEW_BYTES = 2048
-_MOST_BYTES = 6144
 #: Channels of a block, best first: a line of a cache, or parts of one.
-BLOCKS = (32, 16, 8, 4)
+BLOCKS = (32, 24, 16, 8, 4)
 #: Output rows until the ring's rows move.
 PERIODS = (4, 3, 2, 1)
 
@@ -270,22 +267,32 @@ class DspPlanes:
         block(f"requantize_{number}", axes, requantize)
 
 
-def dsp_planes_call(
+def planes_choices(window: Window, channels: int, multiplier: int) -> Iterator[DspPlanes]:
+    """All kernels; none for windows that are too large, or dilated."""
+    if window.dilations != (1, 1):
+        return
+    # A single block may have an odd number of outputs.
+    width = window.output_width
+    for outputs in sorted({count for count in (*code.OUTPUTS, width) if count <= max(width, 2)}):
+        first = DspPlanes(window, channels, multiplier, BLOCKS[0], 1, outputs)
+        if not first.form.fits:
+            continue
+        for size, smaller in pairwise((*BLOCKS, 0)):
+            for period in PERIODS:
+                # A ring that no window reaches the end of would be cut to what windows read.
+                if smaller < channels and period <= window.output_height:
+                    yield replace(first, block=size, period=period)
+
+
+def planes_call(
     call: KernelCall,
-    window: Window,
+    kernel: DspPlanes,
     weights: Array,
-    multiplier: int,
     scaling: Scaling,
     border: int,
     limits: tuple[int, int],
-    candidate: Candidate | None = None,
-) -> KernelCall | str:
+) -> KernelCall:
     """The call instead of the generic one; ``weights`` are [rows, columns, output channels]."""
-    if window.dilations != (1, 1):
-        return "planes know no dilation"
-    kernel = _chosen(window, weights.shape[2] // multiplier, multiplier, candidate)
-    if kernel is None:
-        return "a window too large for planes"
     output = call.arguments[-1]
     assert isinstance(output, TensorArgument)
     arguments = (
@@ -297,53 +304,3 @@ def dsp_planes_call(
         output,
     )
     return replace(call, kernel=kernel, arguments=arguments)
-
-
-def _chosen(
-    window: Window, channels: int, multiplier: int, candidate: Candidate | None
-) -> DspPlanes | None:
-    """The kernel with what is chosen, or the best by estimate."""
-    outputs = candidate.number("outputs") if candidate else None
-    block = candidate.number("channels") if candidate else None
-    period = candidate.number("period") if candidate else None
-    if period:
-        # A ring that no window reaches the end of would be cut to what windows read.
-        period = min(period, window.output_height)
-    # A single block may have an odd number of outputs.
-    counts = [outputs] if outputs else [*code.OUTPUTS, window.output_width]
-    kernels = [
-        kernel
-        for count in counts
-        if (kernel := DspPlanes(window, channels, multiplier, 4, 1, count)).form.fits
-    ]
-    if not kernels:
-        return None
-    best = min(kernels, key=_cost_of_row)
-    activations = window.height * window.width * channels
-    activations += window.output_height * window.output_width * channels * multiplier
-    budget = min(max(activations // 7, _FEW_BYTES), _MOST_BYTES)
-    most_scratch = candidate.number(MOST_SCRATCH) if candidate else None
-    if most_scratch is not None:
-        budget = most_scratch
-    choices = [
-        replace(best, block=b, period=p)
-        for b in ((block,) if block else BLOCKS)
-        for p in ((period,) if period else PERIODS)
-        if period or p <= window.output_height
-    ]
-    fitting = next((k for k in choices if k.scratch_bytes <= budget), None)
-    return fitting or min(choices, key=lambda k: k.scratch_bytes)
-
-
-def _cost_of_row(kernel: DspPlanes) -> float:
-    """About how many instructions a channel's row takes, those of wasted outputs included."""
-    form = kernel.form
-    blocks = -(-kernel.window.output_width // form.outputs)
-    products = sum(
-        code.product_of(form, column - form.odd - form.stride * output) is not None
-        for column in range(0, form.reach, 2)
-        for output in range(form.outputs)
-    )
-    row = products + form.reach // 2 + form.words + 2
-    overhead = {code.PARTIAL: 32, code.SHIFTED: 26, code.SINGLE: 16}[form.tail]
-    return blocks * (form.rows * row + 5.5 * form.outputs + overhead)

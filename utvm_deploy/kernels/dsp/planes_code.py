@@ -22,7 +22,7 @@ import numpy as np
 from utvm_deploy.cores.timing import Timing
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.dsp.code import c_text
-from utvm_deploy.kernels.dsp.tile import selected
+from utvm_deploy.kernels.dsp.tile import limits_prologue, selected
 from utvm_deploy.kernels.micro.assembly import (
     Instruction,
     add,
@@ -194,23 +194,7 @@ def _routine(timing: Timing, form: Form) -> Routine:
     )
     for slot, offset in copied:
         r.plain(f"ldr r4, [sp, #{arguments + offset}]", f"str r4, [sp, #{slot}]")
-    r.plain(
-        "ldrsb r8, [r2]",
-        "ldrsb r9, [r2, #4]",
-        "mov r10, #0x01010101",
-        "cmp r8, #-128",
-        "it eq",
-        "cmpeq r9, #127",
-        "ite eq",
-        "moveq r12, #0",
-        "movne r12, #1",
-        "uxtb r8, r8",
-        "uxtb r9, r9",
-        "mul r8, r8, r10",
-        "mul r9, r9, r10",
-        f"strd r8, r9, [sp, #{_LOW}]",
-        f"str r12, [sp, #{_CLAMPS}]",
-    )
+    r.plain(*limits_prologue("r2", _LOW, _CLAMPS))
     if form.spare:
         r.plain(f"ldr {form.spare[0]}, [sp, #{_ROW_BYTES}]")
     accumulators = _REGISTERS[: form.outputs]

@@ -12,11 +12,12 @@ from functools import lru_cache
 
 from utvm_deploy.cores.timing import Kind, Timing
 from utvm_deploy.kernels.dsp.code import c_text, helper
-from utvm_deploy.kernels.dsp.tile import selected
+from utvm_deploy.kernels.dsp.tile import clamp_words, selected
 from utvm_deploy.kernels.micro.assembly import (
     Instruction,
     add,
     add_shifted,
+    extend16_add,
     insert_byte,
     load,
     shift_right,
@@ -86,19 +87,7 @@ def _routine(timing: Timing, is_average: bool) -> Routine:
         f"ldr r4, [sp, #{_CHANNELS}]",
         f"ldrd r8, r9, [sp, #{_CHANNELS + 4}]",
         f"str r4, [sp, #{_LEFT}]",
-        "mov r10, #0x01010101",
-        "cmp r8, #-128",
-        "it eq",
-        "cmpeq r9, #127",
-        "ite eq",
-        "moveq r12, #0",
-        "movne r12, #1",
-        "uxtb r8, r8",
-        "uxtb r9, r9",
-        "mul r8, r8, r10",
-        "mul r9, r9, r10",
-        f"strd r8, r9, [sp, #{_LOW}]",
-        f"str r12, [sp, #{_CLAMPS}]",
+        *clamp_words(_LOW, _CLAMPS),
     )
     if is_average:
         r.plain(
@@ -165,7 +154,11 @@ def _group(r: Routine, words: int, is_average: bool) -> None:
         if is_average:
             value = ("r12", "lr")[word % 2]
             even, odd = accumulators[2 * word : 2 * word + 2]
-            code += [load(value, "r0", 4 * word), _add16(even, value, 0), _add16(odd, value, 8)]
+            code += [
+                load(value, "r0", 4 * word),
+                extend16_add(even, even, value),
+                extend16_add(odd, odd, value, 8),
+            ]
         else:
             largest = accumulators[word]
             code += [load("r12", "r0", 4 * word), *selected("lr", largest, "r12", largest, "r12")]
@@ -229,17 +222,6 @@ def _mean(value: str, temporary: str) -> list[Instruction]:
         add_shifted(temporary, temporary, value, "lsl #1"),
         product,
     ]
-
-
-def _add16(target: str, source: str, rotation: int) -> Instruction:
-    rotated = f", ror #{rotation}" if rotation else ""
-    return Instruction(
-        f"sxtab16 {target}, {target}, {source}{rotated}",
-        Kind.EXTEND_ADD,
-        first=(target,),
-        second=(source,),
-        writes=(target,),
-    )
 
 
 def _low_half(target: str, source: str) -> Instruction:

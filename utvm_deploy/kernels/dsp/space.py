@@ -8,16 +8,17 @@ from dataclasses import replace
 from utvm_deploy.candidate import Candidate
 from utvm_deploy.errors import UnsupportedOperator
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.dsp import dense_code, gemm, planes, planes_code
+from utvm_deploy.kernels.dsp import dense_code, gemm
 from utvm_deploy.kernels.dsp.columns import DspColumns
 from utvm_deploy.kernels.dsp.conv2d import DspConv2D
 from utvm_deploy.kernels.dsp.convolution import COLUMNS, PATCHES, columns_choices
 from utvm_deploy.kernels.dsp.dense import NARROW, DspDense
-from utvm_deploy.kernels.dsp.depthwise import DspDepthwise
-from utvm_deploy.kernels.dsp.lowering import PIXELS, PLANES
+from utvm_deploy.kernels.dsp.depthwise import PIXELS, PLANES
 from utvm_deploy.kernels.dsp.narrow import DspNarrowDense
-from utvm_deploy.kernels.dsp.planes import DspPlanes
+from utvm_deploy.kernels.dsp.planes import DspPlanes, planes_choices
 from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.kernels.rows import RowDepthwise
+from utvm_deploy.kernels.window import Window
 
 FAMILY = "dsp"
 #: Scratch that a candidate may take.
@@ -33,12 +34,12 @@ def dsp_space(graph: Graph, operator: Operator, core: str) -> tuple[Candidate, .
     if isinstance(kernel, DspColumns | DspConv2D):
         found = [_of_convolution(kernel), *_columns(kernel), *_patches(kernel)]
     elif isinstance(kernel, DspPlanes):
-        found = [_of_planes(kernel), *_planes(kernel), *_pixels(kernel)]
-    elif isinstance(kernel, DspDepthwise):
+        found = [_of_planes(kernel), *_planes(kernel.window, kernel.channels, kernel.multiplier)]
+        found.append(Candidate.of(FAMILY, method=PIXELS))
+    elif isinstance(kernel, RowDepthwise):
+        inputs = kernel.channels // kernel.repeats
         found = [Candidate.of(FAMILY, method=PIXELS)]
-        in_planes = _in_planes(graph, operator, core)
-        if in_planes is not None:
-            found += [_of_planes(in_planes), *_planes(in_planes)]
+        found += _planes(kernel.window, inputs, kernel.repeats)
     elif isinstance(kernel, DspDense):
         found = [_of_dense(kernel), *_dense()]
     elif isinstance(kernel, DspNarrowDense):
@@ -85,31 +86,10 @@ def _of_planes(kernel: DspPlanes) -> Candidate:
     )
 
 
-def _planes(kernel: DspPlanes) -> Iterator[Candidate]:
-    width = kernel.window.output_width
-    counts = sorted({count for count in (*planes_code.OUTPUTS, width) if count <= max(width, 2)})
-    for outputs in counts:
-        if not replace(kernel, outputs=outputs).form.fits:
-            continue
-        for block in planes.BLOCKS:
-            for period in planes.PERIODS:
-                other = replace(kernel, outputs=outputs, block=block, period=period)
-                is_new = block < kernel.channels + 4 and period <= kernel.window.output_height
-                if is_new and other.scratch_bytes <= _MOST_SCRATCH_BYTES:
-                    yield _of_planes(other)
-
-
-def _pixels(kernel: DspPlanes) -> Iterator[Candidate]:
-    if kernel.multiplier == 1:
-        yield Candidate.of(FAMILY, method=PIXELS)
-
-
-def _in_planes(graph: Graph, operator: Operator, core: str) -> DspPlanes | None:
-    try:
-        made = lower(graph, operator, core, Candidate.of(FAMILY, method=PLANES)).kernel
-    except UnsupportedOperator:
-        return None
-    return made if isinstance(made, DspPlanes) else None
+def _planes(window: Window, channels: int, multiplier: int) -> Iterator[Candidate]:
+    for one in planes_choices(window, channels, multiplier):
+        if one.scratch_bytes <= _MOST_SCRATCH_BYTES:
+            yield _of_planes(one)
 
 
 def _of_dense(kernel: DspDense) -> Candidate:

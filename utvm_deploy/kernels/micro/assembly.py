@@ -120,6 +120,17 @@ def store_next(source: str, base: str, step: int, *, size: str = "") -> Instruct
     )
 
 
+def multiply(name: str, target: str, left: str, right: str) -> Instruction:
+    """smulbb and kin."""
+    return Instruction(
+        f"{name} {target}, {left}, {right}",
+        Kind.MULTIPLY,
+        first=(left,),
+        second=(right,),
+        writes=(target,),
+    )
+
+
 def multiply_add(name: str, target: str, left: str, right: str, addend: str) -> Instruction:
     """smlad, smlabb and kin, smmlar."""
     return Instruction(
@@ -146,18 +157,29 @@ def multiply_long(low: str, high: str, left: str, right: str) -> Instruction:
 
 def extend16(target: str, source: str, rotation: int = 0) -> Instruction:
     """sxtb16: bytes 0 and 2, or with a rotation by 8 bytes 1 and 3, as halfwords."""
-    rotated = f", ror #{rotation}" if rotation else ""
+    text = f"sxtb16 {target}, {source}{_rotated(rotation)}"
+    return Instruction(text, Kind.EXTEND, second=(source,), writes=(target,))
+
+
+def extend16_add(target: str, addend: str, source: str, rotation: int = 0) -> Instruction:
+    """sxtab16: the halfwords of ``extend16`` plus those of another register."""
     return Instruction(
-        f"sxtb16 {target}, {source}{rotated}", Kind.EXTEND, second=(source,), writes=(target,)
+        f"sxtab16 {target}, {addend}, {source}{_rotated(rotation)}",
+        Kind.EXTEND_ADD,
+        first=(addend,),
+        second=(source,),
+        writes=(target,),
     )
 
 
 def extend_byte(name: str, target: str, source: str, rotation: int = 0) -> Instruction:
     """sxtb or uxtb of the byte that a rotation brings to the bottom."""
-    rotated = f", ror #{rotation}" if rotation else ""
-    return Instruction(
-        f"{name} {target}, {source}{rotated}", Kind.EXTEND, second=(source,), writes=(target,)
-    )
+    text = f"{name} {target}, {source}{_rotated(rotation)}"
+    return Instruction(text, Kind.EXTEND, second=(source,), writes=(target,))
+
+
+def _rotated(rotation: int) -> str:
+    return f", ror #{rotation}" if rotation else ""
 
 
 def move(target: str, source: str) -> Instruction:

@@ -17,7 +17,7 @@ import numpy as np
 from utvm_deploy.cores.timing import Timing
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.dsp.code import c_text
-from utvm_deploy.kernels.dsp.tile import scaled, selected
+from utvm_deploy.kernels.dsp.tile import limits_prologue, scaled, selected
 from utvm_deploy.kernels.micro.assembly import (
     Instruction,
     add,
@@ -117,6 +117,27 @@ def depthwise_text(core: str, window: tuple[int, int]) -> str:
 
 def _routine(timing: Timing, is_unrolled: bool) -> Routine:
     r = Routine(timing)
+    _enter(r)
+    r.label("1")  # four more channels
+    _begin_group(r, is_unrolled)
+    r.label("2")  # another pixel
+    if is_unrolled:
+        scales = 8 * UNROLLED[0] * UNROLLED[1]
+        r.straight([*_bias("r12", scales), *_taps(), *_finish("r12", scales, is_unrolled)])
+    else:
+        _loops(r)
+    r.plain("bne 6f")
+    r.straight(_store())
+    r.plain("bne 2b")
+    r.label("3")
+    _next_group(r)
+    r.label("6")
+    _special(r)
+    return r
+
+
+def _enter(r: Routine) -> None:
+    """The arguments into their slots, and what follows from them."""
     arguments = _FRAME_BYTES + _SAVED_BYTES
     r.plain(
         "push {r4-r11, lr}",
@@ -142,23 +163,12 @@ def _routine(timing: Timing, is_unrolled: bool) -> Routine:
         "lsl r5, r5, #3",
         "add r5, r5, #64",
         f"str r5, [sp, #{_GROUP_BYTES}]",
-        "ldrsb r8, [r2]",
-        "ldrsb r9, [r2, #4]",
-        "mov r10, #0x01010101",
-        "cmp r8, #-128",
-        "it eq",
-        "cmpeq r9, #127",
-        "ite eq",
-        "moveq r12, #0",
-        "movne r12, #1",
-        "uxtb r8, r8",
-        "uxtb r9, r9",
-        "mul r8, r8, r10",
-        "mul r9, r9, r10",
-        f"strd r8, r9, [sp, #{_LOW}]",
-        f"str r12, [sp, #{_CLAMPS}]",
+        *limits_prologue("r2", _LOW, _CLAMPS),
     )
-    r.label("1")  # four more channels
+
+
+def _begin_group(r: Routine, is_unrolled: bool) -> None:
+    """Four channels at the first pixel: r0 its first tap, r3 the columns' pitch, r12 the table."""
     r.plain(
         f"ldr r4, [sp, #{_CLAMPS}]",
         f"ldr r5, [sp, #{_CHANNELS_LEFT}]",
@@ -175,16 +185,10 @@ def _routine(timing: Timing, is_unrolled: bool) -> Routine:
     )
     if is_unrolled:
         r.plain(f"ldr r4, [sp, #{_ROW_PITCH}]", "add r1, r0, r4", "add r2, r1, r4")
-    r.label("2")  # another pixel
-    if is_unrolled:
-        scales = 8 * UNROLLED[0] * UNROLLED[1]
-        r.straight([*_bias("r12", scales), *_taps(), *_finish("r12", scales, is_unrolled)])
-    else:
-        _loops(r)
-    r.plain("bne 6f")
-    r.straight(_store())
-    r.plain("bne 2b")
-    r.label("3")
+
+
+def _next_group(r: Routine) -> None:
+    """On to the next four channels, or out."""
     r.plain(
         f"ldr r4, [sp, #{_TABLE}]",
         f"ldr r5, [sp, #{_GROUP_BYTES}]",
@@ -203,7 +207,10 @@ def _routine(timing: Timing, is_unrolled: bool) -> Routine:
         f"add sp, #{_FRAME_BYTES}",
         "pop {r4-r11, pc}",
     )
-    r.label("6")
+
+
+def _special(r: Routine) -> None:
+    """A pixel that is clamped, or of which fewer than four channels are stored, one by one."""
     bounds = [load("r8", "sp", _LOW), load("r9", "sp", _HIGH), load("r11", "sp", _CHANNELS_LEFT)]
     low = selected("r10", "r4", "r8", "r4", "r8")
     r.straight([*bounds, *low, *selected("r10", "r9", "r4", "r4", "r9")])
@@ -228,7 +235,6 @@ def _routine(timing: Timing, is_unrolled: bool) -> Routine:
         "bne 2b",
         "b 3b",
     )
-    return r
 
 
 def _bias(table: str, offset: int) -> list[Instruction]:
