@@ -18,6 +18,7 @@ from utvm_deploy.board import board_names, load_board
 from utvm_deploy.errors import BoardError, BuildError, CompileError, MissingTool
 from utvm_deploy.project import build_image, build_project, check_fits, create_project
 from utvm_deploy.project.fit import RUNTIME_FLASH_BYTES, RUNTIME_RAM_BYTES, SERIAL_RAM_BYTES
+from utvm_deploy.project.objects import MOST_FOLDERS, keep_objects
 
 BUILD_TIMEOUT_S = 120
 #: Boards whose images are ours alone; tests/zephyr has those that need Zephyr.
@@ -228,6 +229,55 @@ def test_two_builders_at_once_get_the_same_image(
     assert len(elves) == 2
     assert [p.name[:4] for p in (tmp_path / "cache" / "images").iterdir()] != ["new-"]
     assert len(list((tmp_path / "cache" / "images").iterdir())) == 1
+
+
+def test_images_share_the_objects_of_their_runtime(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("UTVM_CACHE", str(cache))
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    compiler = programs / "cc"
+    compiler.write_text(
+        f'#!/bin/sh\necho "$@" >>"{tmp_path}/calls"\nexec {shutil.which("cc")} "$@"\n'
+    )
+    compiler.chmod(compiler.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
+    board = load_board("host")
+
+    def compiled_by(weights_bytes: int) -> tuple[set[str], bytes]:
+        (tmp_path / "calls").unlink(missing_ok=True)
+        image = build_image(tiny_model(board, weights_bytes=weights_bytes), board)
+        calls = (tmp_path / "calls").read_text().splitlines()
+        return {Path(c.split()[-1]).name for c in calls if " -c " in c}, image.elf.read_bytes()
+
+    everything, _ = compiled_by(8)
+    assert {"utvm.c", "main.c", "tiny.c"} < everything
+    (objects,) = (cache / "objects").iterdir()
+    models_own, _ = compiled_by(9)
+    assert models_own == {"main.c", *(name for name in everything if name.startswith("tiny"))}
+    # What is not there is compiled; and it is the same image however its objects came.
+    next(objects.rglob("utvm_crc.c.o")).unlink()
+    partly, with_objects = compiled_by(10)
+    assert partly == {*models_own, "utvm_crc.c"}
+    tree = create_project(tiny_model(board, weights_bytes=10), board, tmp_path / "tree")
+    assert build_project(tree).elf.read_bytes() == with_objects
+
+
+def test_objects_of_runtimes_long_unused_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UTVM_CACHE", str(tmp_path))
+    for name in ("runtime", "template"):
+        (tmp_path / "build" / "CMakeFiles" / "image.dir" / name).mkdir(parents=True)
+    for number in range(MOST_FOLDERS + 3):
+        folder = tmp_path / "objects" / str(number)
+        keep_objects(tmp_path / "build", folder)
+        os.utime(folder, (number, number))
+        keep_objects(tmp_path / "build", tmp_path / "objects" / "0")  # goes on being used
+    kept = sorted(int(folder.name) for folder in (tmp_path / "objects").iterdir())
+    assert kept == [0, *range(4, MOST_FOLDERS + 3)]
 
 
 def test_an_unwritable_cache_is_one_sentence(

@@ -23,6 +23,7 @@ from utvm_deploy.errors import BuildError, CompileError, MissingTool
 from utvm_deploy.paths import cache_dir
 from utvm_deploy.project.fit import check_fits, check_image_fits, overflow_sentence
 from utvm_deploy.project.image import Image
+from utvm_deploy.project.objects import keep_objects, launcher_option, objects_folder
 from utvm_deploy.project.tree import (
     PROJECT_FILE,
     project_files,
@@ -50,6 +51,9 @@ VERSION_TIMEOUT_S = 30.0
 
 # Settings that CMake takes from the environment: an image is made of its tree and nothing else.
 _NO_SETTINGS = {"CFLAGS": "", "LDFLAGS": "", "CMAKE_BUILD_TYPE": ""}
+
+# What CMake would find out about the compiler by compiling trial programs.
+_KNOWN_COMPILER = ("-DCMAKE_C_COMPILER_FORCED=1", "-DCMAKE_C_COMPILER_ID=GNU")
 
 BUILD_FOLDER = "build"
 LOG_FILE = "build.log"
@@ -101,7 +105,10 @@ def _cached(files: Mapping[str, str], board: Board, compiled: CompiledModel | No
         if is_zephyr(board):
             _build_beside_kernel(fresh, files, board, made_by)
         else:
-            _build(fresh, board)
+            objects = objects_folder(files, board, made_by)
+            _build(fresh, board, [launcher_option(objects), *_KNOWN_COMPILER])
+            if not process.is_dry_run():
+                keep_objects(fresh / BUILD_FOLDER, objects)
         if process.is_dry_run():
             return Image(elf, board)
         if compiled is not None:
@@ -171,7 +178,7 @@ def _build_beside_kernel(
         keep_build(tree / BUILD_FOLDER, directory / BUILD_FOLDER)
 
 
-def _build(directory: Path, board: Board) -> None:
+def _build(directory: Path, board: Board, options: Sequence[str] = ()) -> None:
     build = directory / BUILD_FOLDER
     log = directory / LOG_FILE
     log.unlink(missing_ok=True)
@@ -182,7 +189,7 @@ def _build(directory: Path, board: Board) -> None:
     generator = "Ninja" if shutil.which("ninja") else "Unix Makefiles"
     configure = ["cmake", "-S", str(directory), "-B", str(build)]
     if not (build / "CMakeCache.txt").is_file():
-        configure += ["-G", generator]
+        configure += ["-G", generator, *options]
     jobs = str(os.cpu_count() or 1)
     steps = (
         ("configuring", configure, CONFIGURE_TIMEOUT_S),

@@ -236,19 +236,6 @@ def cmake_lists(
     ``external`` is a library of the user's own that the model's sources call.
     """
     core = board.cpu.facts
-    flags = [*board.cpu.compiler_flags, *board.project.compiler_flags]
-    # -ffile-prefix-map: the same image whatever folder it is built in.
-    common = [
-        "-std=c99",
-        "-O2",
-        "-g",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-ffunction-sections",
-        "-fdata-sections",
-        "-ffile-prefix-map=${CMAKE_SOURCE_DIR}=.",
-    ]
     entry_points = list(RUNTIME_ENTRY_POINTS)
     if model is not None:
         entry_points += [f"{model}_run", f"{model}_run_layer"]
@@ -257,15 +244,11 @@ def cmake_lists(
     if board.has_cycle_model:
         entry_points.append(FORGET_ENTRY_POINT)
     link = ["-Wl,--gc-sections"]
-    definitions = ["UTVM_IMAGE_ID=${UTVM_IMAGE_ID}"]
     if core.is_arm:
         link += ["-nostartfiles", "-Wl,-T,${CMAKE_SOURCE_DIR}/link.ld", "-Wl,--fatal-warnings"]
     else:
-        # Addresses on the wire have 32 bits, so nothing may lie above 4 GiB.
-        common.append("-fno-pie")
         link.append("-no-pie")
         entry_points.append(HOST_LIBRARY_ENTRY_POINT)
-        definitions.append(f"UTVM_WORKSPACE_BYTES={board.main_ram.size}")
     link += [f"-Wl,-u,{name}" for name in entry_points]
     lines = [
         f"# An image for {board.name}: cmake -B build && cmake --build build",
@@ -281,8 +264,10 @@ def cmake_lists(
         ")",
         "set_target_properties(image PROPERTIES SUFFIX .elf)",
         "target_include_directories(image PRIVATE runtime template model)",
-        f"target_compile_definitions(image PRIVATE {' '.join(definitions)})",
-        _cmake_call("target_compile_options(image PRIVATE", [*flags, *common]),
+        _cmake_call("target_compile_options(image PRIVATE", compile_options(board)),
+        # This one source alone depends on the model.
+        "set_source_files_properties(template/main.c PROPERTIES",
+        '  COMPILE_DEFINITIONS "UTVM_IMAGE_ID=${UTVM_IMAGE_ID}")',
     ]
     if model_sources:
         lines += [
@@ -292,7 +277,7 @@ def cmake_lists(
     if external is not None:
         lines += _external_lines(external)
     lines += [
-        _cmake_call("target_link_options(image PRIVATE", [*flags, *link]),
+        _cmake_call("target_link_options(image PRIVATE", [*_machine_flags(board), *link]),
         f"target_link_libraries(image PRIVATE {'c m gcc' if core.is_arm else 'm'})",
     ]
     if core.is_arm:
@@ -300,6 +285,31 @@ def cmake_lists(
             "set_property(TARGET image APPEND PROPERTY LINK_DEPENDS ${CMAKE_SOURCE_DIR}/link.ld)"
         )
     return "\n".join([*lines, ""])
+
+
+def compile_options(board: Board) -> list[str]:
+    """What the C compiler is told about every source of an image, in CMake's words."""
+    options = [
+        *_machine_flags(board),
+        "-std=c99",
+        "-O2",
+        "-g",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-ffunction-sections",
+        "-fdata-sections",
+        # The same image whatever folder it is built in.
+        "-ffile-prefix-map=${CMAKE_SOURCE_DIR}=.",
+    ]
+    if not board.cpu.facts.is_arm:
+        # Addresses on the wire have 32 bits, so nothing may lie above 4 GiB.
+        options += ["-fno-pie", f"-DUTVM_WORKSPACE_BYTES={board.main_ram.size}"]
+    return options
+
+
+def _machine_flags(board: Board) -> list[str]:
+    return [*board.cpu.compiler_flags, *board.project.compiler_flags]
 
 
 def _external_lines(external: ExternalLibrary) -> Iterator[str]:

@@ -1,0 +1,68 @@
+"""The runtime's object files, kept between builds: images for a board differ by their model alone.
+
+    CACHE/objects/KEY/CMakeFiles/image.dir/runtime/utvm.c.obj ...
+
+Paths are those of a build folder, so that take_object.sh, which CMake calls before the compiler,
+finds an object by the name it is to be written to. The image's own CMakeLists.txt stays as it is.
+Nothing depends on a folder being there: it is renamed into place whole, and an object that is
+missing is compiled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from utvm_deploy.board import Board
+from utvm_deploy.paths import cache_dir
+from utvm_deploy.project.generated import compile_options
+from utvm_deploy.project.tree import tree_digest
+
+# Some hundred KiB each: boards times versions of the runtime. The longest unused goes first.
+MOST_FOLDERS = 32
+
+_KEPT_SOURCES = ("runtime", "template")
+_OBJECTS = Path("CMakeFiles") / "image.dir"
+# Holds the image's id, so it is never the same.
+_OWN_SOURCE = "main.c"
+
+
+def objects_folder(files: Mapping[str, str], board: Board, compiler: str) -> Path:
+    """Where the objects lie that follow from the tree's runtime and port, flags and compiler."""
+    inputs = {name: files[name] for name in files if name.split("/")[0] in _KEPT_SOURCES}
+    inputs["flags"] = "\n".join(compile_options(board))
+    inputs["toolchain"] = files["toolchain.cmake"]
+    inputs["compiler"] = compiler
+    return cache_dir() / "objects" / tree_digest(inputs)
+
+
+def launcher_option(folder: Path) -> str:
+    """What CMake is told so that objects come from ``folder`` where they are there."""
+    script = Path(__file__).with_name("take_object.sh")
+    return f"-DCMAKE_C_COMPILER_LAUNCHER=sh;{script};{folder}"
+
+
+def keep_objects(build: Path, folder: Path) -> None:
+    """Copy what a build made of the runtime to ``folder``; on a full disk they are not kept."""
+    with contextlib.suppress(OSError):
+        if folder.is_dir():
+            folder.touch()  # used last
+            return
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix="new-", dir=folder.parent))
+        try:
+            for name in _KEPT_SOURCES:
+                shutil.copytree(
+                    build / _OBJECTS / name,
+                    fresh / _OBJECTS / name,
+                    ignore=shutil.ignore_patterns(f"{_OWN_SOURCE}.*", "*.d"),
+                )
+            fresh.rename(folder)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+        by_age = sorted(folder.parent.iterdir(), key=lambda kept: kept.stat().st_mtime)
+        for old in by_age[:-MOST_FOLDERS]:
+            shutil.rmtree(old, ignore_errors=True)
