@@ -28,6 +28,7 @@ from utvm_deploy.emulator.fence import Fence
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import ConstantArgument, ScalarArgument
+from utvm_deploy.kernels.dsp.space import dsp_space
 from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.space import space
 from utvm_deploy.link.messages import MAX_ARGUMENTS
@@ -198,6 +199,37 @@ def test_what_records_of_other_shapes_choose(rig: tuple[Fence, Device], tmp_path
         for operator in graph.operators
         for block in (4, 32)
     ]
+    assert compare_behind_fence(rig, path, model, jobs, graph) == len(jobs)
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("rig", ["mps2_an500"], indirect=True)
+def test_long_windows(rig: tuple[Fence, Device], tmp_path: Path) -> None:
+    """Depthwise along one axis: rows in parts, columns as rows, taps that lie apart."""
+    rng, model = np.random.default_rng(44), ModelWriter()
+    for shape, kernel, stride, dilation in (
+        ((1, 1, 27, 7), (1, 11), (1, 1), (1, 1)),
+        ((1, 31, 1, 4), (9, 1), (2, 1), (1, 1)),
+        ((1, 26, 1, 5), (9, 1), (1, 1), (2, 1)),
+        ((1, 2, 16, 3), (1, 3), (1, 1), (1, 4)),
+        ((1, 13, 1, 5), (3, 1), (1, 1), (2, 1)),
+    ):
+        weights, bias = weights_and_bias(rng, (1, *kernel, shape[3]), shape[3])
+        options = {"stride": stride, "dilation": dilation}
+        scale = spread_scale(max(kernel), 0.05, 0.01)
+        x = model.input(shape, 0.05, 3)
+        model.output(model.depthwise_conv2d(x, weights, bias, scale=scale, **options))
+    path = model.save(tmp_path / "model.tflite")
+    graph = load_model(path)
+    core = rig[1].board.cpu.kernel_core
+    jobs: list[tuple[Operator, Candidate | None]] = []
+    for operator in graph.operators:
+        found = dsp_space(graph, operator, core)
+        jobs += [(operator, candidate) for candidate in (*found[:1], *found[1::5])]
+    names = {lower(graph, operator, core, candidate).kernel.name for operator, candidate in jobs}
+    # As a row, and as one of more channels.
+    assert "depthwise_1x9_s1x1_p0x4_1x13_1x13_10_dsp" in names
+    assert {dict(candidate.choices).get("part") for _, candidate in jobs if candidate} >= {2, 4, 6}
     assert compare_behind_fence(rig, path, model, jobs, graph) == len(jobs)
 
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from utvm_deploy.candidate import MOST_SCRATCH, Candidate
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.dsp import planes_code
 from utvm_deploy.kernels.dsp.pixels import pixels_call, pixels_kernel
 from utvm_deploy.kernels.dsp.pixels_code import GROUP, UNROLLED, group_words
-from utvm_deploy.kernels.dsp.planes import DspPlanes, planes_call, planes_choices
+from utvm_deploy.kernels.dsp.planes import PARTS, DspPlanes, planes_call, planes_choices
+from utvm_deploy.kernels.dsp.windows import without_dilation
 from utvm_deploy.kernels.micro.scaling import Scaling
 from utvm_deploy.kernels.rows import RowDepthwise
 from utvm_deploy.kernels.window import Window
@@ -54,7 +57,10 @@ def depthwise_call(
     if kernel is None:
         return "a window that is dilated, or too large for planes"
     if isinstance(kernel, DspPlanes):
-        return planes_call(call, kernel, weights, scaling, border, limits)
+        # Each of the pixels that were made one has the channels anew.
+        times = kernel.channels // channels
+        tiled = Scaling(*(np.tile(one, times) for one in scaling))
+        return planes_call(call, kernel, np.tile(weights, times), tiled, border, limits)
     return pixels_call(call, kernel, weights, scaling, border, limits)
 
 
@@ -64,36 +70,33 @@ def _chosen(
     """What the candidate says, where it says nothing the best by estimate."""
     method = candidate.choice("method") if candidate else None
     most_bytes = candidate.number(MOST_SCRATCH) if candidate else None
-    if method == PIXELS:
-        return pixels_kernel(window, channels, multiplier, core)
-    if candidate and method == PLANES and (outputs := candidate.number("outputs")):
-        sizes = candidate.number("channels"), candidate.number("period")
-        return _planes_kernel(window, channels, multiplier, outputs, *sizes)
-    kernels = _kernels(window, channels, multiplier, core)
-    if method == PLANES:
-        kernels = (kernel for kernel in kernels if isinstance(kernel, DspPlanes))
-    return best_kernel(list(kernels), _MOST_BYTES if most_bytes is None else most_bytes)
+    kernels: list[DspPlanes | RowDepthwise] = []
+    if method != PIXELS:
+        kernels += _planes(window, channels, multiplier, candidate)
+    if method != PLANES:
+        kernels.append(pixels_kernel(window, channels, multiplier, core))
+    return best_kernel(kernels, _MOST_BYTES if most_bytes is None else most_bytes)
 
 
-def _planes_kernel(
-    window: Window,
-    channels: int,
-    multiplier: int,
-    outputs: int,
-    block: int | None,
-    period: int | None,
-) -> DspPlanes | None:
+def _planes(
+    window: Window, channels: int, multiplier: int, candidate: Candidate | None
+) -> Iterator[DspPlanes]:
+    """All kernels over planes, or the one that the candidate names."""
+    dense = without_dilation(window)
+    if dense is None:
+        return
+    channels *= window.width // dense.width
+    outputs = candidate.number("outputs") if candidate else None
+    if candidate is None or outputs is None:
+        yield from planes_choices(dense, channels, multiplier)
+        return
+    block, part = candidate.number("channels") or GROUP, candidate.number("part") or 0
     # A ring that no window reaches the end of would be cut to what windows read.
-    rows = min(period or 1, window.output_height)
-    kernel = DspPlanes(window, channels, multiplier, block or GROUP, rows, outputs)
-    return kernel if window.dilations == (1, 1) and kernel.form.fits else None
-
-
-def _kernels(
-    window: Window, channels: int, multiplier: int, core: str
-) -> Iterator[DspPlanes | RowDepthwise]:
-    yield from planes_choices(window, channels, multiplier)
-    yield pixels_kernel(window, channels, multiplier, core)
+    period = min(candidate.number("period") or 1, dense.output_height)
+    kernel = DspPlanes(dense, channels, multiplier, block, period, outputs, part)
+    is_parted = part in PARTS and dense.kernel[0] == 1
+    if kernel.form.fits and (is_parted or not part):
+        yield kernel
 
 
 def best_kernel(

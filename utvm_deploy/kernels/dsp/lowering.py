@@ -64,7 +64,7 @@ def lower_depthwise(
     """DEPTHWISE_CONV_2D; of a single channel it is a CONV_2D."""
     assert isinstance(call.kernel, DepthwiseConv2D)
     weights = constant_of(graph, operator, 1)
-    window, weights = simplified(call.kernel.window, weights)
+    window, weights = simplified(call.kernel.window, weights, turns_dilated=True)
     by_output = np.moveaxis(weights, 3, 0)
     if call.kernel.channels == 1:
         by_output = by_output.reshape(by_output.shape[0], *weights.shape[1:3], 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,8 @@ from utvm_deploy.kernels.window import Window
 
 #: Channels of a block, best first: a line of a cache, or parts of one.
 BLOCKS = (32, 24, 16, 8, 4)
+#: Taps at a time of a long row: words again.
+PARTS = (2, 4, 6)
 #: Output rows until the ring's rows move.
 PERIODS = (4, 3, 2, 1)
 
@@ -56,6 +58,7 @@ class DspPlanes:
     block: int  # channels at a time
     period: int  # output rows until the ring's rows move
     outputs: int  # at a time
+    part: int = 0  # taps at a time of a window that is a long row; 0: all
 
     @property
     def name(self) -> str:
@@ -66,8 +69,9 @@ class DspPlanes:
     def form(self) -> code.Form:
         """What the inner block's code depends on."""
         w = self.window
+        kernel = (-(-w.kernel[1] // self.part), self.part) if self.part else w.kernel
         return code.form_of(
-            w.kernel, w.strides[1], w.left % 2, self.outputs, w.output_width, self.multiplier
+            kernel, w.strides[1], w.left % 2, self.outputs, w.output_width, self.multiplier
         )
 
     @property
@@ -89,12 +93,21 @@ class DspPlanes:
         if form.tail != code.PARTIAL:
             last = w.output_width - self.outputs
         reach = last * w.strides[1] + form.reach
+        reach += (form.rows - 1) * self.part
         return max(reach, w.left + form.odd + -(-self.columns // 2) * 2)
 
     @property
     def scratch_bytes(self) -> int:
         """What the planes of a block take."""
         return min(self.block, self.channels) * self.ring * self.pitch * 2
+
+    def parted(self, weights: Array) -> Array:
+        """Weights [rows, columns, channels] with each part of a long row as one of its own."""
+        if not self.part:
+            return weights
+        filled = np.zeros((self.form.rows * self.part, weights.shape[2]), dtype=weights.dtype)
+        filled[: weights.shape[1]] = weights[0]
+        return filled.reshape(self.form.rows, self.part, -1)
 
     @property
     def geometry(self) -> Array:
@@ -192,8 +205,9 @@ class DspPlanes:
         w, form = self.window, self.form
         numbers = (
             *(w.output_width, count * self.multiplier, self.channels * self.multiplier),
-            *(2 * self.pitch, 2 * self.pitch * self.ring, self.multiplier),
-            *(*w.kernel, form.stride, form.odd),
+            # The parts of a long row follow each other.
+            *(2 * (self.part or self.pitch), 2 * self.pitch * self.ring, self.multiplier),
+            *(form.rows, form.columns, form.stride, form.odd),
         )
         return extern(form.name, *(o.start(buffers) for o in operands), *numbers)
 
@@ -244,7 +258,8 @@ class DspPlanes:
             script.buffer_store(sums, entry(c, form.rows * form.words), [x, c])
 
         def product(x: Any, c: Any, r: Any, k: Any) -> None:
-            value = planes[c // self.multiplier, base + r, x * w.strides[1] + k + form.odd]
+            row, column = (base, r * self.part + k) if self.part else (base + r, k)
+            value = planes[c // self.multiplier, row, x * w.strides[1] + column + form.odd]
             half = (k + form.odd) % 2
             word = (k + form.odd) // 2
             if form.stride % 2:
@@ -268,13 +283,13 @@ class DspPlanes:
 
 
 def planes_choices(window: Window, channels: int, multiplier: int) -> Iterator[DspPlanes]:
-    """All kernels; none for windows that are too large, or dilated."""
-    if window.dilations != (1, 1):
-        return
+    """All kernels; none for windows that are too large. Their taps must be neighbours."""
     # A single block may have an odd number of outputs.
     width = window.output_width
-    for outputs in sorted({count for count in (*code.OUTPUTS, width) if count <= max(width, 2)}):
-        first = DspPlanes(window, channels, multiplier, BLOCKS[0], 1, outputs)
+    counts = sorted({count for count in (*code.OUTPUTS, width) if count <= max(width, 2)})
+    is_long = window.kernel[0] == 1 and window.kernel[1] > code.LARGEST_COLUMNS
+    for outputs, part in product(counts, PARTS if is_long else (0,)):
+        first = DspPlanes(window, channels, multiplier, BLOCKS[0], 1, outputs, part)
         if not first.form.fits:
             continue
         for size, smaller in pairwise((*BLOCKS, 0)):
@@ -298,7 +313,7 @@ def planes_call(
     arguments = (
         call.arguments[0],
         ConstantArgument("geometry", kernel.geometry),
-        ConstantArgument("weights", code.pack_table(weights, scaling, kernel.form)),
+        ConstantArgument("weights", code.pack_table(kernel.parted(weights), scaling, kernel.form)),
         ConstantArgument("limits", np.array(limits, dtype=np.int32)),
         ScalarArgument("border", border),
         output,

@@ -16,6 +16,7 @@ from utvm_deploy.kernels.dsp.dense import NARROW, DspDense
 from utvm_deploy.kernels.dsp.depthwise import PIXELS, PLANES
 from utvm_deploy.kernels.dsp.narrow import DspNarrowDense
 from utvm_deploy.kernels.dsp.planes import DspPlanes, planes_choices
+from utvm_deploy.kernels.dsp.windows import without_dilation
 from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.rows import RowDepthwise
 from utvm_deploy.kernels.window import Window
@@ -77,17 +78,16 @@ def _patches(kernel: DspColumns | DspConv2D) -> Iterator[Candidate]:
 
 
 def _of_planes(kernel: DspPlanes) -> Candidate:
-    return Candidate.of(
-        FAMILY,
-        method=PLANES,
-        channels=kernel.block,
-        outputs=kernel.outputs,
-        period=kernel.period,
-    )
+    part = {"part": kernel.part} if kernel.part else {}
+    choices = {"channels": kernel.block, "outputs": kernel.outputs, "period": kernel.period}
+    return Candidate.of(FAMILY, method=PLANES, **choices, **part)
 
 
 def _planes(window: Window, channels: int, multiplier: int) -> Iterator[Candidate]:
-    for one in planes_choices(window, channels, multiplier):
+    dense = without_dilation(window)
+    if dense is None:
+        return
+    for one in planes_choices(dense, channels * (window.width // dense.width), multiplier):
         if one.scratch_bytes <= _MOST_SCRATCH_BYTES:
             yield _of_planes(one)
 

@@ -8,11 +8,33 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.window import Window
 
 
-def simplified(window: Window, weights: Array) -> tuple[Window, Array]:
-    """The window and weights, of any outputs and inputs, [_, rows, columns, _]."""
+def simplified(
+    window: Window, weights: Array, *, turns_dilated: bool = False
+) -> tuple[Window, Array]:
+    """The window and weights, of any outputs and inputs, [_, rows, columns, _].
+
+    ``turns_dilated``: whether columns whose taps lie apart become rows, too.
+    """
     for axis in (0, 1):
         window, weights = _without_unseen(window, weights, axis)
+    if window.dilations[0] > 1 and not turns_dilated:
+        return window, weights
     return _turned(window, weights)
+
+
+def without_dilation(window: Window) -> Window | None:
+    """The window over the same bytes, had pixels as many channels more as its columns lie apart.
+
+    Pixels that one window sees are then neighbours. None where they are no whole rows.
+    """
+    apart = window.dilations[1]
+    if window.dilations[0] > 1 and window.kernel[0] > 1:
+        return None
+    sizes = (window.width, window.output_width, window.left)
+    if apart > 1 and (window.strides[1] > 1 or any(size % apart for size in sizes)):
+        return None
+    width, output_width, left = (size // apart for size in sizes)
+    return replace(window, width=width, output_width=output_width, left=left, dilations=(1, 1))
 
 
 def _without_unseen(window: Window, weights: Array, axis: int) -> tuple[Window, Array]:
@@ -41,10 +63,10 @@ def _without_unseen(window: Window, weights: Array, axis: int) -> tuple[Window, 
 def _turned(window: Window, weights: Array) -> tuple[Window, Array]:
     """A column of pixels as a row: they lie in memory alike."""
     w = window
-    if not (w.width == w.output_width == w.kernel[1] == 1) or w.left or w.dilations[0] > 1:
+    if not (w.width == w.output_width == w.kernel[1] == 1) or w.left:
         return window, weights
     row = Window(
         *(w.batch, 1, w.height, 1, w.output_height),
-        *((1, w.kernel[0]), (1, w.strides[0]), (1, 1), 0, w.top),
+        *((1, w.kernel[0]), (1, w.strides[0]), (1, w.dilations[0]), 0, w.top),
     )
     return row, weights.swapaxes(1, 2)
