@@ -25,7 +25,8 @@ def add_compile_options(parser: argparse.ArgumentParser, *, scratch: str = AUTO)
         choices=KERNELS,
         default=KERNELS[0],
         help="best: ours, the fastest for the core; generic: ours in plain C; cmsis-nn: your "
-        "CMSIS-NN where it has a function, else ours; default: %(default)s",
+        "CMSIS-NN where it has a function and --records know nothing better, else ours; "
+        "default: %(default)s",
     )
     add_cmsis_nn(group, "for --kernels cmsis-nn, ")
     add_records(group)
@@ -63,6 +64,17 @@ def add_records(parser: Any) -> None:
 
 def compile_options(args: argparse.Namespace, board: Board) -> dict[str, Any]:
     """What ``utvm_deploy.compile`` is to be given for them."""
+    return {
+        "kernels": args.kernels,
+        "cmsis_nn": library_of(args, board),
+        "scratch": args.scratch,
+        "records": args.records,
+        "optimize": args.optimize,
+    }
+
+
+def library_of(args: argparse.Namespace, board: Board) -> CmsisNn | None:
+    """The library that --kernels asks for; UtvmError if that and --cmsis-nn do not agree."""
     library = cmsis_nn_of(args, board) if args.kernels == CMSIS_NN else None
     if args.kernels != CMSIS_NN and (args.cmsis_nn or args.cmsis_nn_library):
         raise UtvmError(
@@ -75,13 +87,7 @@ def compile_options(args: argparse.Namespace, board: Board) -> dict[str, Any]:
             f"Include/ and a libcmsis-nn.a built for {board.cpu.core} (--cmsis-nn DIR, or "
             f"{CMSIS_NN_VARIABLE})"
         )
-    return {
-        "kernels": args.kernels,
-        "cmsis_nn": library,
-        "scratch": args.scratch,
-        "records": args.records,
-        "optimize": args.optimize,
-    }
+    return library
 
 
 def refuse_compile_options(args: argparse.Namespace) -> None:
@@ -95,7 +101,6 @@ def refuse_compile_options(args: argparse.Namespace) -> None:
             ("--records", args.records is not None),
             ("--optimize", args.optimize != TIME),
             ("--scratch", args.scratch != AUTO),
-            ("--records", args.records is not None),
         )
         if is_given
     ]

@@ -16,8 +16,10 @@ from utvm_deploy.cli.arguments import (
     connection,
     positive,
 )
-from utvm_deploy.cli.compile_options import add_optimize
+from utvm_deploy.cli.compile_options import add_cmsis_nn, add_optimize, library_of
 from utvm_deploy.cli.output import Output
+from utvm_deploy.compiler.cmsis_nn import CmsisNn
+from utvm_deploy.compiler.options import CMSIS_NN, KERNELS
 from utvm_deploy.device import connect
 from utvm_deploy.errors import TuneError
 from utvm_deploy.frontend.tflite import load_model
@@ -49,6 +51,14 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         type=Path,
         help="where measurements are kept; what is there already is not measured again",
     )
+    parser.add_argument(
+        "--kernels",
+        choices=(KERNELS[0], CMSIS_NN),
+        default=KERNELS[0],
+        help="best: ours; cmsis-nn: your CMSIS-NN's call of each kernel as one more candidate, for "
+        "`utvm compile --kernels cmsis-nn --records`; default: %(default)s",
+    )
+    add_cmsis_nn(parser, "for --kernels cmsis-nn, ")
     add_optimize(parser)
     parser.add_argument("--seed", type=int, default=0, help="of the search; default: 0")
     parser.add_argument(
@@ -76,14 +86,21 @@ def run(args: argparse.Namespace, out: Output) -> int:
             raise TuneError("nowhere to keep what is measured; give --records R.jsonl")
         if args.trials is None and args.minutes is None:
             raise TuneError("no end to the tuning; give --trials N or --minutes M, or both")
-    works = workload([simplify(load_model(path)) for path in args.models], board.cpu.kernel_core)
+    library = library_of(args, board)
+    if library is not None and not library.library:
+        raise TuneError(
+            f"{args.cmsis_nn or 'CMSIS-NN'} holds sources alone, and candidates are linked without "
+            f"Zephyr; name a library built for {board.cpu.core} (--cmsis-nn-library FILE)"
+        )
+    graphs = [simplify(load_model(path)) for path in args.models]
+    works = workload(graphs, board.cpu.kernel_core, library)
     if args.show_space:
         return _show_space(works, board, out)
     if args.dry_run:
         candidates = sum(len(work.candidates) for work in works)
         out.line(f"{len(works)} kernels with {candidates} candidates; nothing run (--dry-run)")
         return 0
-    return _tune(args, works, board, out)
+    return _tune(args, works, board, library, out)
 
 
 def _show_space(works: Sequence[Any], board: Board, out: Output) -> int:
@@ -114,7 +131,13 @@ def _show_space(works: Sequence[Any], board: Board, out: Output) -> int:
     return 0
 
 
-def _tune(args: argparse.Namespace, works: Sequence[Any], board: Board, out: Output) -> int:
+def _tune(
+    args: argparse.Namespace,
+    works: Sequence[Any],
+    board: Board,
+    library: CmsisNn | None,
+    out: Output,
+) -> int:
     from utvm_deploy.tune.records_file import RecordsFile
     from utvm_deploy.tune.tuner import Tuning, fastest_link, tune
 
@@ -149,6 +172,7 @@ def _tune(args: argparse.Namespace, works: Sequence[Any], board: Board, out: Out
             seed=args.seed,
             optimize=args.optimize,
             watch=watch,
+            library=library,
         )
     unit = found.setting.unit
     columns[2:5] = [f">default {unit}", ">best", ">per MAC"]

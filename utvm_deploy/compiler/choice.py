@@ -15,7 +15,7 @@ from functools import cache
 
 from utvm_deploy import __version__
 from utvm_deploy.candidate import GENERIC, Candidate
-from utvm_deploy.compiler.options import BALANCED, LEVELS, MAX_SHARING_LOSS, SIZE, TIME
+from utvm_deploy.compiler.options import BALANCED, CMSIS_NN, LEVELS, MAX_SHARING_LOSS, SIZE, TIME
 from utvm_deploy.errors import UnsupportedOperator
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall
@@ -40,12 +40,13 @@ def shipped_records(core: str) -> Records:
 
 
 def records_for(core: str, own: Records | None) -> Records:
-    """The user's records, if there are any, and the shipped ones."""
+    """The user's records of our own kernels, if there are any, and the shipped ones."""
     shipped = shipped_records(core)
     if own is not None and not any(record.setting.core == core for record in own):
         cores = ", ".join(sorted({record.setting.core for record in own})) or "no core at all"
         _log.warning("the records are of %s; there is nothing for %s in them", cores, core)
-    return Records([*(own or ()), *shipped], code_versions())
+    ours = [record for record in own or () if record.candidate.family != CMSIS_NN]
+    return Records([*ours, *shipped], code_versions())
 
 
 def chooser(graph: Graph, core: str, records: Records, optimize: str) -> Choose:

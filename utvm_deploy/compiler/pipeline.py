@@ -21,7 +21,7 @@ from utvm_deploy.candidate import GENERIC, MOST_SCRATCH, Candidate
 from utvm_deploy.compiler.c_text import check_prefix, prefix_from_path
 from utvm_deploy.compiler.choice import Choose, chooser, records_for
 from utvm_deploy.compiler.cmsis_nn import CmsisNn
-from utvm_deploy.compiler.cmsis_nn.lower import lower_cmsis_nn
+from utvm_deploy.compiler.cmsis_nn.choice import Either
 from utvm_deploy.compiler.cmsis_nn.schedule import schedule_library_kernel
 from utvm_deploy.compiler.dump import calls_text, graph_text, kernels_text, plan_text, sources_text
 from utvm_deploy.compiler.emit import emit
@@ -46,7 +46,7 @@ from utvm_deploy.compiler.views import with_views
 from utvm_deploy.errors import CompileError, UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.check import check_graph
-from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.call import Kernel, KernelCall, LibraryKernel
 from utvm_deploy.kernels.lowering import lower
@@ -94,9 +94,11 @@ def compile_model(
     graph = stage.run("simplify", lambda: _simplify(graph), graph_text)
     known = records_for(core, records)
     choose = chooser(graph, family, known, optimize)
+    if library is not None:
+        choose = Either(graph, library, choose, core, records, optimize)
     sequence = stage.run(
         "lower",
-        lambda: _lower(graph, library, family, choose),
+        lambda: _lower(graph, family, choose),
         lambda made: calls_text(graph, made),
     )
     stack = scratch_stack(board) if place == STACK else None
@@ -158,29 +160,14 @@ def _library_for(kernels: str, cmsis_nn: CmsisNn | None) -> CmsisNn | None:
     return cmsis_nn
 
 
-def _lower(
-    graph: Graph, library: CmsisNn | None, family: str, choose: Choose
-) -> tuple[Step | View, ...]:
+def _lower(graph: Graph, family: str, choose: Choose) -> tuple[Step | View, ...]:
     """A kernel call for every operator that needs one; ``family`` as ``lower`` takes it."""
-    sequence = list(
-        with_views(graph, lambda o: Step(o, _call(graph, o, library, choose), ())),
-    )
+    sequence = list(with_views(graph, lambda o: Step(o, choose(o), ())))
     if not any(isinstance(item, Step) for item in sequence):
         # Nothing but views: something must happen between the caller's input and output.
         last = graph.operators[-1]
         sequence[-1] = Step(last, lower(graph, last, family), ())
     return tuple(sequence)
-
-
-def _call(graph: Graph, operator: Operator, library: CmsisNn | None, choose: Choose) -> KernelCall:
-    """The library's kernel where it has one, else ours."""
-    if library is None:
-        return choose(operator)
-    # The library takes the arguments of the plain kernel.
-    found = lower_cmsis_nn(graph, operator, lower(graph, operator), library)
-    if isinstance(found, KernelCall):
-        return found
-    return replace(choose(operator), why_not=found)
 
 
 def _schedule(

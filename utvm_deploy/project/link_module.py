@@ -96,6 +96,8 @@ class ModuleObject:
     #: Bytes of code, constants and variables, without what the linker adds.
     size_bytes: int
     undefined: frozenset[str]
+    #: Static libraries that have what it calls; their code comes in when modules are merged.
+    libraries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,8 @@ def merge_modules(modules: Sequence[ModuleObject], name: str, folder: Path) -> M
     board = modules[0].board
     merged = folder / f"{name}.o"
     inputs = [str(module.path) for module in modules]
+    # Behind what calls them.
+    inputs += dict.fromkeys(library for module in modules for library in module.libraries)
     target = ["-r", "-nostdlib", "-o", str(merged)]
     command = [board.cpu.facts.compiler, *board.cpu.compiler_flags, *target, *inputs]
     _run(command, folder, name, board, LINK_TIMEOUT_S)

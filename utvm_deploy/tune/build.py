@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm import s_tir
@@ -21,8 +21,12 @@ from tvm import s_tir
 from utvm_deploy.board import Board
 from utvm_deploy.candidate import Candidate
 from utvm_deploy.compiler.c_text import c_type
+from utvm_deploy.compiler.cmsis_nn import CmsisNn
+from utvm_deploy.compiler.cmsis_nn.lower import lower_cmsis_nn
+from utvm_deploy.compiler.cmsis_nn.schedule import schedule_library_kernel
 from utvm_deploy.compiler.lower_c import CFunction, lower_to_c
-from utvm_deploy.compiler.options import LEVELS, TIME
+from utvm_deploy.compiler.options import CMSIS_NN, LEVELS, TIME
+from utvm_deploy.compiler.overlap import may_share
 from utvm_deploy.errors import CompileError, UtvmError
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall, LibraryKernel, ScalarArgument
@@ -57,10 +61,21 @@ class Built:
 
 
 class Builder:
-    """Compiles candidates for a board, several at a time; a context manager."""
+    """Compiles candidates for a board, several at a time; a context manager.
 
-    def __init__(self, board: Board, stack_bytes: int, jobs: int, optimize: str = TIME) -> None:
+    ``library`` is what the candidate of family "cmsis-nn" calls.
+    """
+
+    def __init__(
+        self,
+        board: Board,
+        stack_bytes: int,
+        jobs: int,
+        optimize: str = TIME,
+        library: CmsisNn | None = None,
+    ) -> None:
         self._board = board
+        self._library = library
         self._flags = flags_for(optimize)
         self._stack_bytes = stack_bytes
         self._pool = ThreadPoolExecutor(jobs, thread_name_prefix="compile")
@@ -89,6 +104,8 @@ class Builder:
     def _text(
         self, graph: Graph, operator: Operator, candidate: Candidate
     ) -> tuple[KernelCall, CFunction, str]:
+        if candidate.family == CMSIS_NN:
+            return self._library_text(graph, operator)
         core = self._board.cpu.kernel_core
         call = lower(graph, operator, core, candidate)
         kernel = call.kernel
@@ -101,15 +118,34 @@ class Builder:
             f"{kernel.name}_{digest}",
             core,
             outputs=len(operator.outputs),
-            may_alias=bool(call.in_place),
+            may_alias=may_share(call),
         )
         return call, function, kernel_text([function])
+
+    def _library_text(self, graph: Graph, operator: Operator) -> tuple[KernelCall, CFunction, str]:
+        assert self._library is not None
+        call = lower_cmsis_nn(graph, operator, lower(graph, operator), self._library)
+        if isinstance(call, str):
+            raise CompileError(call)
+        assert isinstance(call.kernel, LibraryKernel)
+        digest = hashlib.sha256(repr(call.kernel).encode()).hexdigest()[:12]
+        # The device is not asked for how much scratch the library wants: outputs are compared.
+        kernel = replace(call.kernel, wanted="")
+        function = schedule_library_kernel(kernel, f"{kernel.name}_{digest}").function
+        # Another library makes another object.
+        return call, function, f"// {self._library.digest}\n{kernel_text([function])}"
 
     def _compile(
         self, candidate: Candidate, call: KernelCall, function: CFunction, text: str, fits: bool
     ) -> Built:
-        name = function.name
-        module = compile_module({"candidate.c": text}, self._board, name=name, flags=self._flags)
+        name, flags = function.name, self._flags
+        libraries: tuple[str, ...] = ()
+        if candidate.family == CMSIS_NN:
+            assert self._library is not None
+            flags = (*flags, *(f"-I{folder}" for folder in self._library.include_dirs))
+            libraries = (self._library.library,)
+        module = compile_module({"candidate.c": text}, self._board, name=name, flags=flags)
+        module = replace(module, libraries=libraries)
         return Built(candidate, call, function, module, fits)
 
 

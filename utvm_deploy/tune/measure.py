@@ -349,7 +349,9 @@ class Measurer:
         """An image with all of the group's code; whatever was on the device is gone."""
         entries = list(dict.fromkeys(job.built.entry for job in jobs))
         board = self._device.image.board
-        objects = [module.path for module in _modules(jobs)]
+        modules = _modules(jobs)
+        libraries = dict.fromkeys(Path(name) for module in modules for name in module.libraries)
+        objects = [*(module.path for module in modules), *libraries]
         self._device.start(build_image_with(objects, entries, board))
 
     def _module(self, jobs: Sequence[Job]) -> Module:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -17,10 +17,18 @@ from utvm_deploy import __version__
 from utvm_deploy.board import Board
 from utvm_deploy.candidate import GENERIC, Candidate
 from utvm_deploy.compiler.choice import shipped_records
-from utvm_deploy.compiler.options import AUTO, STACK, TIME, max_stack_scratch, scratch_place
+from utvm_deploy.compiler.cmsis_nn import CmsisNn
+from utvm_deploy.compiler.cmsis_nn.choice import codes_with
+from utvm_deploy.compiler.options import (
+    AUTO,
+    CMSIS_NN,
+    STACK,
+    TIME,
+    max_stack_scratch,
+    scratch_place,
+)
 from utvm_deploy.device import Device
 from utvm_deploy.errors import MissingTool, TuneError, UtvmError
-from utvm_deploy.kernels.code_version import code_versions
 from utvm_deploy.project.build import build_image, compiler_version
 from utvm_deploy.project.fit import with_larger_stack
 from utvm_deploy.project.zephyr import is_zephyr
@@ -129,11 +137,13 @@ def tune(
     seed: int = 0,
     optimize: str = TIME,
     watch: Watch = lambda tuning: None,
+    library: CmsisNn | None = None,
 ) -> Tuning:
     """Tune until ``trials`` candidates are in the records, or ``minutes`` have passed.
 
     Trials of these kernels that the records have already count, and are not repeated. Kernels are
     compiled as for ``optimize``, one of ``options.OPTIMIZE``. ``watch`` is told after each batch.
+    ``library`` is the one that ``works`` were made with.
     """
     board = device.board
     check_tunable(board)
@@ -144,8 +154,9 @@ def tune(
         device.start(build_image(None, with_larger_stack(board, stack)))
     measurer = Measurer(device)
     setting = setting_of(board, measurer.unit, optimize)
-    loop = _Loop(works, measurer, file, setting, trials, minutes, seed, watch)
-    with Builder(board, stack, os.cpu_count() or 1, optimize) as builder:
+    codes = codes_with(library)
+    loop = _Loop(works, measurer, file, setting, codes, trials, minutes, seed, watch)
+    with Builder(board, stack, os.cpu_count() or 1, optimize, library) as builder:
         return loop.run(builder)
 
 
@@ -156,6 +167,7 @@ class _Loop:
         measurer: Measurer,
         file: RecordsFile,
         setting: Setting,
+        codes: Mapping[str, str],
         trials: int,
         minutes: float | None,
         seed: int,
@@ -164,11 +176,12 @@ class _Loop:
         self._measurer = measurer
         self._file = file
         self._setting = setting
+        self._codes = codes
         self._wanted = trials
         self._begin = time.monotonic()
         self._until = None if minutes is None else self._begin + 60 * minutes
         self._watch = watch
-        self._own = Records(file.records, code_versions())
+        self._own = Records(file.records, codes)
         # Of whichever code: all are worth a try.
         self._known = Records([*file.records, *shipped_records(setting.core)])
         self._states = tuple(self._state(work, seed) for work in works)
@@ -183,7 +196,9 @@ class _Loop:
         free = None if work.free is None else Evolution(work.free, seed)
         state = KernelState(work, free=free)
         for record in self._own.of(work.kernel, self._setting):
-            state.add(record.candidate, record.measurement)
+            # What a library took counts only where it may be taken.
+            if record.candidate.family != CMSIS_NN or record.candidate in work.candidates:
+                state.add(record.candidate, record.measurement)
         # What other compilers and versions, what ships with us, and what similar shapes found.
         chosen = self._known.choices(work.kernel, self._setting.core, self._setting)
         hints = dict.fromkeys(c for c, _ in chosen if c not in state.measured)
@@ -324,7 +339,7 @@ class _Loop:
             replace(measurement, detail=measurement.detail[:200]),
             self._measurer.board_name,
             candidate == state.work.default,
-            code_versions()[candidate.family],
+            self._codes[candidate.family],
             built.module.size_bytes if built is not None else 0,
             built.function.scratch_bytes if built is not None else 0,
             now(),

@@ -6,11 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from utvm_deploy.candidate import Candidate
+from utvm_deploy.compiler.cmsis_nn import CmsisNn
+from utvm_deploy.compiler.cmsis_nn.lower import lower_cmsis_nn
+from utvm_deploy.compiler.options import CMSIS_NN
 from utvm_deploy.compiler.plan import is_view
 from utvm_deploy.errors import TuneError
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.call import Kernel
+from utvm_deploy.kernels.call import Kernel, KernelCall
 from utvm_deploy.kernels.identity import identity_of
+from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.space import free_kernel, space
 from utvm_deploy.kernels.template_free import Traced, traced
 from utvm_deploy.records import KernelIdentity
@@ -48,8 +52,13 @@ class Work:
         return self.free is not None and isinstance(traced(self.free, candidate), Traced)
 
 
-def workload(graphs: Sequence[Graph], core: str) -> tuple[Work, ...]:
-    """The kernels of simplified graphs, in the order in which layers need them."""
+def workload(
+    graphs: Sequence[Graph], core: str, library: CmsisNn | None = None
+) -> tuple[Work, ...]:
+    """The kernels of simplified graphs, in the order in which layers need them.
+
+    With ``library`` its call is one more candidate, wherever it has one.
+    """
     found: dict[str, Work] = {}
     for graph in graphs:
         for operator in graph.operators:
@@ -62,7 +71,14 @@ def workload(graphs: Sequence[Graph], core: str) -> tuple[Work, ...]:
             else:
                 candidates = space(graph, operator, core)
                 free = free_kernel(graph, operator, candidates)
+                if library is not None and _has_call(graph, operator, library):
+                    candidates += (Candidate(CMSIS_NN),)
                 found[kernel.key] = Work(kernel, graph, operator, candidates, 1, free)
     if not found:
         raise TuneError("the model has no kernel to tune; all of its operators only rename data")
     return tuple(found.values())
+
+
+def _has_call(graph: Graph, operator: Operator, library: CmsisNn) -> bool:
+    call = lower_cmsis_nn(graph, operator, lower(graph, operator), library)
+    return isinstance(call, KernelCall)

@@ -1,0 +1,87 @@
+"""Which layers the library does: all that it covers, but those where tuning found ours better.
+
+A record of family "cmsis-nn" says what the library's call took. Layers without one are the
+library's. Where its output was wrong, or ours took no longer in the same circumstances, it is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from utvm_deploy.compiler.cmsis_nn.library import CmsisNn
+from utvm_deploy.compiler.cmsis_nn.lower import lower_cmsis_nn
+from utvm_deploy.compiler.options import CMSIS_NN, LEVELS
+from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.call import KernelCall, LibraryKernel
+from utvm_deploy.kernels.code_version import code_versions
+from utvm_deploy.kernels.identity import identity_of
+from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.records import RECORD, Record, Records
+
+_DIGEST_DIGITS = 12
+
+
+def codes_with(library: CmsisNn | None) -> Mapping[str, str]:
+    """Family -> what its code was made from, the library's among them."""
+    if library is None:
+        return code_versions()
+    return {**code_versions(), CMSIS_NN: library.digest[:_DIGEST_DIGITS]}
+
+
+class Either:
+    """Gives an operator's call: the library's, or what ``ours`` gives."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        library: CmsisNn,
+        ours: Callable[[Operator], KernelCall],
+        core: str,
+        records: Records | None,
+        optimize: str,
+    ) -> None:
+        self._graph = graph
+        self._library = library
+        self._ours = ours
+        codes = codes_with(library)
+        # Kernel -> what was measured of it with this library and these kernels, newest last.
+        self._records: dict[str, list[Record]] = {}
+        for record in records or ():
+            is_current = record.code == codes.get(record.candidate.family)
+            is_of_level = record.setting.level == LEVELS[optimize]
+            if is_current and is_of_level and record.setting.core == core:
+                self._records.setdefault(record.kernel.key, []).append(record)
+
+    def __call__(self, operator: Operator) -> KernelCall:
+        # The library takes the arguments of the plain kernel.
+        theirs = lower_cmsis_nn(self._graph, operator, lower(self._graph, operator), self._library)
+        if isinstance(theirs, str):
+            return replace(self._ours(operator), why_not=theirs)
+        known = self._records.get(identity_of(self._graph, operator).key, [])
+        measured = [record for record in known if record.candidate.family == CMSIS_NN]
+        if not measured:
+            return theirs
+        assert isinstance(theirs.kernel, LibraryKernel)
+        why = _why_ours(measured[-1], known)
+        if why:
+            why = f"{theirs.kernel.function} of CMSIS-NN {why} when it was tuned"
+            return replace(self._ours(operator), why_not=why)
+        return replace(theirs, origin=RECORD)
+
+
+def _why_ours(theirs: Record, known: list[Record]) -> str:
+    """What speaks against the library's call; nothing if it is the better one."""
+    if not theirs.measurement.is_ok:
+        return f"met {theirs.measurement.error!r}"
+    ours = [
+        record.measurement.ticks_min
+        for record in known
+        if record.candidate.family != CMSIS_NN
+        and record.setting == theirs.setting
+        and record.measurement.is_ok
+    ]
+    ticks, unit = theirs.measurement.ticks_min, theirs.setting.unit
+    if ours and min(ours) <= ticks:
+        return f"took {ticks:,} {unit}, ours {min(ours):,},"
+    return ""
