@@ -232,6 +232,8 @@ class MonitorLink:
                         raise stopped_task(outcome, record, self._place_of)
                     self._check(message, outcome, what)
                     return item
+                elif _answers_before(item, request):
+                    waits.note_late(time.monotonic())
                 elif message.name == "HELLO" and _is_boot(item):
                     # what was sent before it booted was sent to nobody
                     waits.note_loss(time.monotonic())
@@ -286,6 +288,12 @@ class MonitorLink:
             len(item.payload),
             Hex(item.payload),
         )
+
+
+def _answers_before(frame: Frame, request: Frame) -> bool:
+    """Whether it is a reply to the request before, which must have been sent again too soon."""
+    is_reply = frame.opcode & REPLY_BIT and frame.nonce == request.nonce
+    return bool(is_reply) and frame.sequence == request.sequence - 1
 
 
 def _is_boot(frame: Frame) -> bool:

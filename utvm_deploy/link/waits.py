@@ -66,7 +66,8 @@ class Waits:
         self.sent += 1
         self._sent_s = now_s
         # A batch in progress is left alone: bytes that arrive would spoil its timing.
-        self._due_s = math.inf if self._is_accepted else now_s + self._pause_s
+        pause_s = math.inf if self._is_accepted else self._pause_s + self._under_way_s
+        self._due_s = now_s + pause_s
         self._pause_s = min(2 * self._pause_s, self._timeouts.resend_max_s)
 
     def note_bytes(self, now_s: float, count: int, is_within_frame: bool) -> None:
@@ -85,6 +86,10 @@ class Waits:
         self._is_accepted = True
         if not self._is_within_frame:
             self._due_s = math.inf
+
+    def note_late(self, now_s: float) -> None:
+        """A second reply to the request before: the device is behind, so more would not help."""
+        self._due_s = max(self._due_s, now_s + self._timeouts.resend_s + self._under_way_s)
 
     def note_loss(self, now_s: float) -> None:
         """Something was lost, perhaps the reply: ask at once, unless more is coming already."""
