@@ -124,6 +124,9 @@ static uint32_t fault_status(unsigned int reason) {
     case K_ERR_ARM_MEM_DATA_ACCESS:
         return SCB_CFSR_DACCVIOL_Msk;
     case K_ERR_STACK_CHK_FAIL:
+#ifdef CONFIG_BUILTIN_STACK_GUARD
+        return SCB_CFSR_STKOF_Msk;
+#endif
     case K_ERR_ARM_MEM_STACKING:
         return SCB_CFSR_MSTKERR_Msk;
     case K_ERR_ARM_BUS_INSTRUCTION_BUS:

@@ -10,8 +10,22 @@
 #include <zephyr/arch/arm/cortex_m/arm_mpu_mem_cfg.h>
 #include <zephyr/arch/arm/mpu/arm_mpu.h>
 
+#ifdef CONFIG_ARMV8_M_MAINLINE
+#define FLASH_ATTR REGION_FLASH_ATTR(CONFIG_FLASH_BASE_ADDRESS, CONFIG_FLASH_SIZE * 1024)
+// Regions must not overlap, so the kernel cuts those of its own out of one for all its RAM.
+#define RAM_ATTR                                                                                   \
+    {.rbar = P_RW_U_NA_Msk | NON_SHAREABLE_Msk,                                                    \
+     .mair_idx = MPU_MAIR_INDEX_SRAM,                                                              \
+     .r_limit = REGION_LIMIT_ADDR(CONFIG_SRAM_BASE_ADDRESS, CONFIG_SRAM_SIZE * 1024)}
+#else
+#define FLASH_ATTR REGION_FLASH_ATTR(REGION_FLASH_SIZE)
+#endif
+
 static const struct arm_mpu_region regions[] = {
-    MPU_REGION_ENTRY("FLASH_0", CONFIG_FLASH_BASE_ADDRESS, REGION_FLASH_ATTR(REGION_FLASH_SIZE)),
+    MPU_REGION_ENTRY("FLASH_0", CONFIG_FLASH_BASE_ADDRESS, FLASH_ATTR),
+#ifdef CONFIG_ARMV8_M_MAINLINE
+    MPU_REGION_ENTRY("SRAM_0", CONFIG_SRAM_BASE_ADDRESS, RAM_ATTR),
+#endif
 };
 
 const struct arm_mpu_config mpu_config = {
