@@ -56,6 +56,7 @@ def demonstrate(board_name: str) -> int:
     from utvm_deploy.bench.samples import load_golden
     from utvm_deploy.bundle import write_bundle
     from utvm_deploy.cli.profile import profile_summary
+    from utvm_deploy.compiler.options import AUTO
     from utvm_deploy.frontend.tflite import load_model
     from utvm_deploy.progress import no_progress
 
@@ -70,7 +71,7 @@ def demonstrate(board_name: str) -> int:
         images, labels = held_out["images"], held_out["labels"]
 
     console.print(f"compiling {MODEL.name} ...")
-    compiled = utvm_deploy.compile(MODEL, board)
+    compiled = utvm_deploy.compile(MODEL, board, scratch=AUTO)
     console.print("building the image, starting the board ...")
     bar = Bar(console=console, transient=True, disable=not console.is_terminal)
     with utvm_deploy.connect(board) as device, bar:

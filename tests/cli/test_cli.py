@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import utvm_deploy
 from utvm_deploy.board import board_names
 from utvm_deploy.cli.main import VERBS, build_parser, main
+from utvm_deploy.errors import BoardError
 from utvm_deploy.paths import data_dir
 
 DIGITS = str(data_dir("models") / "digits.tflite")
@@ -223,6 +225,24 @@ def test_nonsense_gets_one_sentence(
     said = failure(capsys, *argv)
     assert says in said
     assert (tmp_path / "own.tflite").read_bytes() == Path(DIGITS).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "verb", [["run", DIGITS], ["profile", DIGITS], ["doctor"]], ids=lambda argv: argv[0]
+)
+def test_no_port_leads_to_a_board_that_runs_here(
+    verb: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = failure(capsys, *verb, "--board", "host", "--port", "/dev/ttyACM0")
+    assert said == (
+        "error: host runs on this computer, where no port leads to it; leave it out, or name a "
+        "real board"
+    )
+    with pytest.raises(BoardError, match="no port and no probe leads to it; leave them out"):
+        utvm_deploy.connect("mps2_an500", port="/dev/ttyACM0", probe="pyocd")
+    # A setting for the board on the desk is no question to an emulated one.
+    monkeypatch.setenv("UTVM_PORT", "/dev/ttyACM0")
+    assert main([*verb, "--board", "host", *(["--dry-run"] if verb[0] != "doctor" else [])]) == 0
 
 
 def test_without_a_home_folder_the_cache_must_be_named(

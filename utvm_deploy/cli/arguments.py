@@ -11,6 +11,7 @@ from typing import Any, TypedDict
 from utvm_deploy.board import Board, load_board, with_template
 from utvm_deploy.errors import UtvmError
 from utvm_deploy.files import check_writable
+from utvm_deploy.probe import check_place
 
 #: What ``add_subparsers`` returns; argparse keeps the class private.
 Verbs = Any
@@ -59,18 +60,15 @@ def add_board(parser: argparse.ArgumentParser, *, port: bool = False, needed: bo
     if port:
         parser.add_argument(
             "--port",
-            default=os.environ.get("UTVM_PORT"),
             help="where a real board's link is (/dev/ttyACM0, socket://host:port); "
             "default: $UTVM_PORT, then bench.toml, then USB",
         )
         parser.add_argument(
             "--probe",
-            default=os.environ.get("UTVM_PROBE"),
             help="which of a real board's probes; default: $UTVM_PROBE, bench.toml, its first",
         )
         parser.add_argument(
             "--serial",
-            default=os.environ.get("UTVM_SERIAL"),
             help="the probe's serial number; default: $UTVM_SERIAL, then bench.toml",
         )
         parser.add_argument(
@@ -95,8 +93,14 @@ class Connection(TypedDict):
 
 
 def connection(args: argparse.Namespace) -> Connection:
-    """What ``add_board`` with a port asked for."""
-    return Connection(port=args.port, probe=args.probe, serial=args.serial, link=args.link)
+    """What ``add_board`` with a port asked for; of a real board, else what the environment has."""
+    settings = {} if board_of(args).runs_here else os.environ
+    return Connection(
+        port=args.port or settings.get("UTVM_PORT"),
+        probe=args.probe or settings.get("UTVM_PROBE"),
+        serial=args.serial or settings.get("UTVM_SERIAL"),
+        link=args.link,
+    )
 
 
 def add_name(parser: argparse.ArgumentParser) -> None:
@@ -125,4 +129,6 @@ def check_outputs(model: Path, *outputs: Path | None) -> None:
 
 def board_of(args: argparse.Namespace) -> Board:
     """The board that the command line names, with the template that it asks for."""
-    return with_template(load_board(args.board), getattr(args, "template", None))
+    board = with_template(load_board(args.board), getattr(args, "template", None))
+    check_place(board, **{name: getattr(args, name, None) for name in ("port", "probe", "serial")})
+    return board

@@ -6,8 +6,7 @@ import argparse
 import os
 from dataclasses import asdict
 
-from utvm_deploy.board import load_board
-from utvm_deploy.cli.arguments import Verbs, add_verb
+from utvm_deploy.cli.arguments import Verbs, add_verb, board_of
 from utvm_deploy.cli.output import Output
 from utvm_deploy.doctor import examine
 
@@ -16,20 +15,19 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     """Add the verb to the command line."""
     parser = add_verb(verbs, common, "doctor", "what is installed and what is missing", run)
     parser.add_argument("--board", metavar="B", help="check for this board only, and insist")
-    parser.add_argument(
-        "--port", default=os.environ.get("UTVM_PORT"), help="serial port of a real board"
-    )
+    parser.add_argument("--port", help="serial port of a real board; default: $UTVM_PORT")
     parser.add_argument(
         "--serial",
-        default=os.environ.get("UTVM_SERIAL"),
-        help="serial number of its probe, where several boards are plugged in",
+        help="serial number of its probe, where several boards are plugged in; default: "
+        "$UTVM_SERIAL",
     )
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
     """Exit code 1 if something that is needed is missing."""
-    board = load_board(args.board) if args.board else None
-    checks = examine(board, port=args.port, serial=args.serial)
+    board = board_of(args) if args.board else None
+    port = args.port or os.environ.get("UTVM_PORT")
+    checks = examine(board, port=port, serial=args.serial or os.environ.get("UTVM_SERIAL"))
     missing = [check for check in checks if not check.ok]
     out.table(
         ["", "what", "found", "purpose", "to mend it"],

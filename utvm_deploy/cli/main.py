@@ -126,9 +126,27 @@ def reported(work: Callable[[], int], out: Output, *, verbose: bool = False) -> 
         return 1
 
 
+class _WarningsOnce(logging.Filter):
+    """Lets a warning through once: a verb may import the same model several times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno != logging.WARNING:
+            return True
+        message = record.getMessage()
+        is_new = message not in self._told
+        self._told.add(message)
+        return is_new
+
+
 def _set_up_logging(verbosity: int) -> None:
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(relativeCreated)7d ms  %(message)s"))
+    told = "%(relativeCreated)7d ms  %(message)s" if verbosity else "warning: %(message)s"
+    handler.setFormatter(logging.Formatter(told))
+    handler.addFilter(_WarningsOnce())
     root = logging.getLogger("utvm_deploy")
     root.handlers[:] = [handler]
     root.setLevel([logging.WARNING, logging.INFO, logging.DEBUG][min(verbosity, 2)])

@@ -13,6 +13,7 @@ from utvm_deploy.bench.hot import HotBlock, hot_blocks
 from utvm_deploy.bench.profile import LayerProfile, Profile, profile
 from utvm_deploy.bench.profile_picture import profile_html
 from utvm_deploy.bench.samples import random_samples
+from utvm_deploy.board import Board
 from utvm_deploy.cli.arguments import (
     Verbs,
     add_board,
@@ -72,6 +73,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
     keep_model(args.model, args.html)
     check_before(args)
     board = board_of(args)
+    if args.hot and not board.has_cycle_model:
+        raise _without_model(board)
     graph = load_model(args.model)
     samples = random_samples(graph, 1)
     hot: tuple[HotBlock, ...] = ()
@@ -84,11 +87,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
             if args.hot:
                 image = model.device.image
                 report = model.device.cycle_report()
-                if report is None:
-                    raise UtvmError(
-                        f"--hot needs the cycle model, and {board.name} counts {found.tick_unit} "
-                        "without one; choose an emulated board that has it"
-                    )
+                if report is None:  # its emulator takes no plugins
+                    raise _without_model(board)
                 hot = hot_blocks(report, image, args.hot)
     # A bound is in cycles: beside a count of anything else it says nothing.
     bounds = layer_bounds(compiled, simplify(graph), board) if found.tick_unit == "cycles" else None
@@ -102,6 +102,13 @@ def run(args: argparse.Namespace, out: Output) -> int:
     gate = judge(args, out, SCHEMA, result)
     out.result(SCHEMA, result | gate)
     return exit_code(gate)
+
+
+def _without_model(board: Board) -> UtvmError:
+    return UtvmError(
+        f"--hot needs the cycle model, and {board.name} counts without one; choose an emulated "
+        "board that has it"
+    )
 
 
 def _report(found: Profile, bounds: Bounds | None, is_wide: bool, out: Output) -> None:

@@ -45,6 +45,7 @@ from utvm_deploy.link.base import Hello, Link, Task
 from utvm_deploy.link.fault import nearest_symbol
 from utvm_deploy.probe import (
     RunningBoard,
+    check_place,
     choose_link,
     needs_debugger,
     needs_line,
@@ -83,6 +84,7 @@ class Device:
     ) -> None:
         if timing not in TIMINGS:
             raise BoardError(f"no timing {timing!r}; there are {' and '.join(TIMINGS)}")
+        check_place(board, port=port, probe=probe, serial=serial)
         self.board = board
         self._timing = timing
         self._port, self._probe, self._serial = port, probe, serial

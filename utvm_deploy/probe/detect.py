@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from utvm_deploy.bench_file import BenchEntry, bench_path, load_bench, load_bench_entry
 from utvm_deploy.board_facts import Board, UsbId
-from utvm_deploy.errors import NoDevice
+from utvm_deploy.errors import BoardError, NoDevice
 from utvm_deploy.link.stream import SerialPort, serial_ports
 
 
@@ -75,6 +75,16 @@ def connected_boards(boards: Iterable[Board]) -> list[Connected]:
                 is_known=named is not None,
             )
     return list(found.values())
+
+
+def check_place(board: Board, **given: str | None) -> None:
+    """BoardError if a board that runs on this computer is said to hang somewhere."""
+    named = [name for name, value in given.items() if value is not None]
+    if board.runs_here and named:
+        raise BoardError(
+            f"{board.name} runs on this computer, where no {' and no '.join(named)} leads to it; "
+            f"leave {'it' if len(named) == 1 else 'them'} out, or name a real board"
+        )
 
 
 def locate(
