@@ -17,12 +17,19 @@ from tflite_writer import ModelWriter
 from tvm import s_tir
 
 from utvm_deploy.bench.oracle import run_reference
-from utvm_deploy.candidate import GENERIC
+from utvm_deploy.candidate import GENERIC, Candidate
 from utvm_deploy.compiler.lower_c import CFunction, lower_to_c
+from utvm_deploy.errors import UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.kernels.call import ConstantArgument, Kernel, ScalarArgument, TensorArgument
+from utvm_deploy.kernels.call import (
+    ConstantArgument,
+    Kernel,
+    KernelCall,
+    ScalarArgument,
+    TensorArgument,
+)
 from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.quantize import header
 
@@ -83,12 +90,13 @@ class Compiled:
         values: dict[int, Array],
         in_place: int | None = None,
         core: str = GENERIC,
+        family: str = "",
     ) -> Array:
         """One operator's output, computed from the values of its inputs.
 
         ``in_place``: the input that lies where the output will be.
         """
-        call = lower(graph, operator, core)
+        call = call_of(graph, operator, core, family)
         (position,) = operator.outputs
         result = graph.tensors[position]
         count = int(np.prod(result.shape, dtype=np.int64)) * np.dtype(result.dtype).itemsize
@@ -140,12 +148,21 @@ class _Guarded:
         assert (outside == _GUARD).all(), "a kernel wrote outside its buffer"
 
 
+def call_of(graph: Graph, operator: Operator, core: str, family: str = "") -> KernelCall:
+    """The call of a core's default kernel, or of that of a family which has one for the case."""
+    try:
+        return lower(graph, operator, core, Candidate(family) if family else None)
+    except UnsupportedOperator:
+        return lower(graph, operator, core)
+
+
 def check_model(
     path: Path,
     inputs: Sequence[Sequence[Array]],
     directory: Path,
     core: str = GENERIC,
     *,
+    family: str = "",
     scheduled: bool = True,
     simplified: bool = False,
 ) -> int:
@@ -158,7 +175,7 @@ def check_model(
     if simplified:
         graph = simplify(graph)
     compiled = Compiled()
-    kernels = [lower(graph, op, core).kernel for op in graph.operators]
+    kernels = [call_of(graph, op, core, family).kernel for op in graph.operators]
     compiled.build(kernels, directory, core, scheduled=scheduled)
     reference = run_reference(path, inputs)
     failures = []
@@ -172,7 +189,7 @@ def check_model(
             }
             (position,) = operator.outputs
             source = graph.tensors[position].source
-            actual = compiled.run(graph, operator, values, core=core)
+            actual = compiled.run(graph, operator, values, core=core, family=family)
             if source is None:  # inside of an operator of the file: what comes of it is compared
                 own[position] = actual
                 continue
@@ -181,7 +198,7 @@ def check_model(
             ours, theirs = (a.reshape(-1).view(np.uint8) for a in (actual, expected))
             wrong = int((ours != theirs).sum())
             if wrong:
-                name = lower(graph, operator, core).kernel.name
+                name = call_of(graph, operator, core, family).kernel.name
                 pairs = list(
                     zip(
                         actual[actual != expected][:4],
@@ -202,6 +219,7 @@ def check(
     samples: int = 3,
     seed: int = 1,
     core: str = GENERIC,
+    family: str = "",
     scheduled: bool = True,
     simplified: bool = False,
 ) -> int:
@@ -223,4 +241,6 @@ def check(
                 drawn = rng.integers(limits.min, limits.max, tensor.shape, endpoint=True)
                 arrays.append(drawn.astype(tensor.dtype))
         inputs.append(arrays)
-    return check_model(path, inputs, directory, core, scheduled=scheduled, simplified=simplified)
+    return check_model(
+        path, inputs, directory, core, family=family, scheduled=scheduled, simplified=simplified
+    )

@@ -74,6 +74,9 @@ DENSE = [
     (1, 5, 8),
     (2, 35, 3),
     (3, 18, 7),
+    (1, 37, 10),
+    (2, 19, 11),
+    (1, 29, 13),
 ]
 
 
@@ -257,8 +260,12 @@ def compare_candidates(
     *,
     write: Callable[[Path], ModelWriter] = write_few,
     flags: Sequence[str] = ("-O3",),
+    only_default: bool = False,
 ) -> int:
-    """Every candidate of a model's layers, byte for byte, in one module; returns how many."""
+    """Every candidate of a model's layers, byte for byte, in one module; returns how many.
+
+    ``only_default``: just what the family takes by itself.
+    """
     path = folder / "model.tflite"
     m = write(path)
     sample = random_inputs(m, 8)
@@ -266,13 +273,13 @@ def compare_candidates(
     graph = load_model(path)
     kernels, calls = {}, []
     for operator, image, expected in zip(graph.operators, sample, wanted, strict=True):
-        for candidate in space(graph, operator, core):
-            if candidate.family == family:
-                call = lower(graph, operator, core, candidate)
-                name = f"k{len(kernels)}"
-                assert call.kernel not in kernels.values(), candidate.label
-                kernels[name] = call.kernel
-                calls.append((name, call, image, expected, candidate.label))
+        found = [one for one in space(graph, operator, core) if one.family == family]
+        for candidate in found[:1] if only_default else found:
+            call = lower(graph, operator, core, candidate)
+            name = f"k{len(kernels)}"
+            assert call.kernel not in kernels.values(), candidate.label
+            kernels[name] = call.kernel
+            calls.append((name, call, image, expected, candidate.label))
     with device.load_kernels(kernels, flags=flags) as module:
         for name, call, image, expected, label in calls:
             output = device.empty(expected.shape)

@@ -20,7 +20,10 @@ _PACKAGE = _KERNELS.parent
 #: What every kernel goes through, whichever family it is of.
 _COMMON = (_KERNELS / "utvm_kernels.h", _PACKAGE / "compiler" / "lower_c.py")
 #: These choose between kernels, or name them, and make none.
-_NOT_CODE = ("__init__.py", "call.py", "code_version.py", "identity.py", "lowering.py", "space.py")
+_NOT_CODE = (
+    *("__init__.py", "call.py", "code_version.py", "estimate.py", "identity.py", "lowering.py"),
+    "space.py",
+)
 _IMPORT = re.compile(r"^from utvm_deploy\.((?:kernels|cores)[\w.]*) import (.*)$", re.MULTILINE)
 
 

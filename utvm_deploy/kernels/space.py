@@ -32,7 +32,7 @@ SPACES: Mapping[str, Mapping[str, Space]] = {
 
 
 def space(graph: Graph, operator: Operator, core: str) -> tuple[Candidate, ...]:
-    """Every candidate for ``operator`` on ``core``; first the best family's own choice."""
+    """Every candidate for ``operator`` on ``core``; first what is taken untuned."""
     found: list[Candidate] = []
     for family in families_for(core):
         if family == GENERIC:
@@ -44,7 +44,9 @@ def space(graph: Graph, operator: Operator, core: str) -> tuple[Candidate, ...]:
         candidates = listed(graph, operator, core) if listed else (Candidate(family),)
         if candidates and _has_kernel(graph, operator, core, family):
             found.extend(candidates)
-    return tuple(dict.fromkeys(found))
+    default = lower(graph, operator, core).family
+    # What is taken untuned comes first, also where that is the plain kernel.
+    return tuple(sorted(dict.fromkeys(found), key=lambda one: one.family != default))
 
 
 def free_kernel(graph: Graph, operator: Operator, candidates: Sequence[Candidate]) -> Kernel | None:

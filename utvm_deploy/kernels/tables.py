@@ -10,10 +10,20 @@ import numpy as np
 from utvm_deploy.candidate import Candidate
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall, ScalarArgument
+from utvm_deploy.kernels.conv2d import Conv2D
 from utvm_deploy.kernels.depthwise import DepthwiseConv2D
+from utvm_deploy.kernels.dsp.windows import simplified
 from utvm_deploy.kernels.fully_connected import Dense
 from utvm_deploy.kernels.micro.scaling import Scaling, extremes, short_scaling, wide_scaling
-from utvm_deploy.kernels.operands import effective_scales, input_of, quantization_of
+from utvm_deploy.kernels.operands import (
+    bias_of,
+    constant_of,
+    effective_scales,
+    input_of,
+    quantization_of,
+)
+from utvm_deploy.kernels.quantize import fold_input_offset
+from utvm_deploy.kernels.window import Window
 
 #: Takes the generic call, which it replaces, the core, and what to choose (None: the default). A
 #: text says why there is no kernel for the case.
@@ -30,14 +40,6 @@ def scalars(call: KernelCall) -> Mapping[str, int]:
     return {a.name: a.value for a in call.arguments if isinstance(a, ScalarArgument)}
 
 
-def weights_by_output(call: KernelCall) -> Array:
-    """A convolution's weights, [outputs, rows, columns, inputs]; a depthwise one has one input."""
-    weights = constants(call)["weights"]
-    if isinstance(call.kernel, DepthwiseConv2D):
-        return np.moveaxis(weights, 2, 0)[..., np.newaxis]
-    return weights
-
-
 def border_of(graph: Graph, operator: Operator) -> int:
     """What a border holds."""
     return quantization_of(input_of(graph, operator, 0)[1]).zero_point
@@ -49,11 +51,35 @@ def limits_of(call: KernelCall) -> tuple[int, int]:
     return numbers["low"], numbers["high"]
 
 
-def short_scaling_of(call: KernelCall) -> Scaling | str:
-    """A convolution's requantization in 32 bits, or why it needs more."""
-    tables, zero_point = constants(call), scalars(call)["output_zero_point"]
-    rounding = tables["multiplier"], tables["shift"], zero_point
-    return short_scaling(tables["bias"], weights_by_output(call), *rounding)
+@dataclass(frozen=True, eq=False)
+class ConvolutionTables:
+    """What a convolution of int8 does, without the taps that see no image, columns as rows."""
+
+    window: Window
+    weights: Array  # [outputs, rows, columns, inputs]; a depthwise one has one input
+    bias: Array  # with the input's zero point
+    multiplier: Array
+    shift: Array
+    border: int
+    zero_point: int  # of the output
+    limits: tuple[int, int]
+
+    def short_scaling(self) -> Scaling | str:
+        """Requantization in 32 bits, or why it needs more."""
+        return short_scaling(self.bias, self.weights, self.multiplier, self.shift, self.zero_point)
+
+
+def convolution_tables(graph: Graph, operator: Operator, call: KernelCall) -> ConvolutionTables:
+    """The tables of a generic call of CONV_2D or DEPTHWISE_CONV_2D."""
+    assert isinstance(call.kernel, Conv2D | DepthwiseConv2D)
+    window, weights = simplified(call.kernel.window, constant_of(graph, operator, 1))
+    if isinstance(call.kernel, DepthwiseConv2D):
+        weights = np.moveaxis(weights[0], 2, 0)[..., np.newaxis]
+    tables, border = constants(call), border_of(graph, operator)
+    bias = fold_input_offset(bias_of(graph, operator, weights.shape[0]), weights, border)
+    scaling = tables["multiplier"], tables["shift"]
+    zero_point = scalars(call)["output_zero_point"]
+    return ConvolutionTables(window, weights, bias, *scaling, border, zero_point, limits_of(call))
 
 
 @dataclass(frozen=True, eq=False)

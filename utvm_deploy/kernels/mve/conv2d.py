@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.candidate import Candidate
-from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.gathered import gathered, gathered_conv2d_call
 from utvm_deploy.kernels.micro.tensor_ir import Buffers, Operand, pure
 from utvm_deploy.kernels.mve import gemm
-from utvm_deploy.kernels.window import Window
+from utvm_deploy.kernels.tables import ConvolutionTables
 
 
 @dataclass(frozen=True)
@@ -71,26 +70,18 @@ class MveProduct:
 
 
 def mve_conv2d_call(
-    call: KernelCall,
-    window: Window,
-    weights: Array,
-    tables: tuple[Array, Array, Array],
-    border: int,
-    limits: tuple[int, int, int],
-    candidate: Candidate | None,
+    call: KernelCall, tables: ConvolutionTables, candidate: Candidate | None
 ) -> KernelCall:
-    """The call instead of the generic one.
-
-    ``weights`` are [outputs, rows, columns, inputs], ``tables`` bias, multiplier and shift,
-    ``limits`` the zero point and both ends.
-    """
-    outputs, inputs = weights.shape[0], weights.shape[3]
-    product = MveProduct(gemm.has_left_shift(tables[2]))
+    """The call instead of the generic one."""
+    outputs, _, _, inputs = tables.weights.shape
+    product = MveProduct(gemm.has_left_shift(tables.shift))
     pixels = candidate.number("pixels") if candidate else None
+    scaling = gemm.pack_scaling(tables.bias, tables.multiplier, tables.shift)
+    limits = np.array([tables.zero_point, *tables.limits], dtype=np.int32)
     packed = (
-        ConstantArgument("weights", gemm.pack_weights(weights.reshape(outputs, -1))),
-        ConstantArgument("scaling", gemm.pack_scaling(*tables)),
-        ConstantArgument("limits", np.array(limits, dtype=np.int32)),
+        ConstantArgument("weights", gemm.pack_weights(tables.weights.reshape(outputs, -1))),
+        ConstantArgument("scaling", scaling),
+        ConstantArgument("limits", limits),
     )
-    kernel = gathered(window, (inputs, outputs), product, pixels)
-    return gathered_conv2d_call(call, kernel, packed, border)
+    kernel = gathered(tables.window, (inputs, outputs), product, pixels)
+    return gathered_conv2d_call(call, kernel, packed, tables.border)

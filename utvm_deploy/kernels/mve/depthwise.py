@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.depthwise import DepthwiseConv2D
 from utvm_deploy.kernels.micro.tensor_ir import Buffers, Operand, pure
 from utvm_deploy.kernels.mve import depthwise_code as code
 from utvm_deploy.kernels.mve.gemm import has_left_shift
 from utvm_deploy.kernels.rows import RowDepthwise, Steps, row_depthwise_call
+from utvm_deploy.kernels.tables import ConvolutionTables
 
 
 @dataclass(frozen=True)
@@ -75,25 +75,20 @@ class MveRowProduct:
         return buffers["scaling"][c // 8 * words + c % 2 * 4 + c % 8 // 2 + 8 * row]
 
 
-def mve_depthwise_call(
-    call: KernelCall,
-    weights: Array,
-    tables: tuple[Array, Array, Array],
-    border: int,
-    limits: tuple[int, int, int],
-) -> KernelCall:
-    """The call instead of the generic one; ``weights`` are [rows, columns, channels]."""
-    generic, channels = call.kernel, weights.shape[2]
+def mve_depthwise_call(call: KernelCall, tables: ConvolutionTables) -> KernelCall:
+    """The call instead of the generic one."""
+    generic, channels = call.kernel, tables.weights.shape[0]
     assert isinstance(generic, DepthwiseConv2D)
-    window = generic.window
-    flat = weights.reshape(-1, channels)
-    product = MveRowProduct(flat.shape[0], code.fits_pairs(flat), has_left_shift(tables[2]))
-    kernel = RowDepthwise(window, channels, product, generic.depth_multiplier)
-    offsets = code.pack_offsets(window.kernel, kernel.steps.row, kernel.steps.column)
+    flat = tables.weights.reshape(channels, -1).T
+    product = MveRowProduct(flat.shape[0], code.fits_pairs(flat), has_left_shift(tables.shift))
+    kernel = RowDepthwise(tables.window, channels, product, generic.depth_multiplier)
+    scaling = tables.bias, tables.multiplier, tables.shift, product.has_left
+    steps = tables.window.kernel, kernel.steps.row, kernel.steps.column
+    limits = np.array([tables.zero_point, *tables.limits], dtype=np.int32)
     packed = (
         ConstantArgument("weights", code.pack_weights(flat)),
-        ConstantArgument("scaling", code.pack_scaling(*tables, product.has_left)),
-        ConstantArgument("offsets", offsets),
-        ConstantArgument("limits", np.array(limits, dtype=np.int32)),
+        ConstantArgument("scaling", code.pack_scaling(*scaling)),
+        ConstantArgument("offsets", code.pack_offsets(*steps)),
+        ConstantArgument("limits", limits),
     )
-    return row_depthwise_call(call, kernel, packed, border)
+    return row_depthwise_call(call, kernel, packed, tables.border)

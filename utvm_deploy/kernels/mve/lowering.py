@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from utvm_deploy.candidate import Candidate
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall
-from utvm_deploy.kernels.conv2d import Conv2D
 from utvm_deploy.kernels.depthwise import DepthwiseConv2D
 from utvm_deploy.kernels.dsp.pool import pool_call
 from utvm_deploy.kernels.mve.conv2d import mve_conv2d_call
@@ -21,12 +20,9 @@ from utvm_deploy.kernels.mve.pool import MvePool
 from utvm_deploy.kernels.pool import Pool2D
 from utvm_deploy.kernels.tables import (
     FamilyLowering,
-    border_of,
-    constants,
+    convolution_tables,
     dense_tables,
-    limits_of,
     scalars,
-    weights_by_output,
 )
 
 
@@ -34,17 +30,10 @@ def lower_convolution(
     graph: Graph, operator: Operator, call: KernelCall, core: str, candidate: Candidate | None
 ) -> KernelCall | str:
     """CONV_2D, and DEPTHWISE_CONV_2D: of a single channel it is a CONV_2D."""
-    kernel = call.kernel
-    assert isinstance(kernel, Conv2D | DepthwiseConv2D)
-    tables = constants(call)
-    numbers = (
-        (tables["bias"], tables["multiplier"], tables["shift"]),
-        border_of(graph, operator),
-        (scalars(call)["output_zero_point"], *limits_of(call)),
-    )
-    if isinstance(kernel, DepthwiseConv2D) and kernel.channels > 1:
-        return mve_depthwise_call(call, tables["weights"], *numbers)
-    return mve_conv2d_call(call, kernel.window, weights_by_output(call), *numbers, candidate)
+    tables = convolution_tables(graph, operator, call)
+    if isinstance(call.kernel, DepthwiseConv2D) and call.kernel.channels > 1:
+        return mve_depthwise_call(call, tables)
+    return mve_conv2d_call(call, tables, candidate)
 
 
 def lower_fully_connected(

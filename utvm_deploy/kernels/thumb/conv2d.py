@@ -16,9 +16,8 @@ from utvm_deploy.kernels.gathered import gathered, gathered_conv2d_call, gathere
 from utvm_deploy.kernels.micro.scaling import Scaling
 from utvm_deploy.kernels.micro.source import shared_text
 from utvm_deploy.kernels.micro.tensor_ir import Buffers, Operand, pure
-from utvm_deploy.kernels.tables import DenseTables
+from utvm_deploy.kernels.tables import ConvolutionTables, DenseTables
 from utvm_deploy.kernels.thumb import gemm
-from utvm_deploy.kernels.window import Window
 
 #: Makes the product: how to round, what to choose, and how many pixels, channels and products.
 Make = Callable[[str, Candidate | None, tuple[int, int, int]], "ThumbProduct"]
@@ -93,15 +92,13 @@ class ThumbProduct:
 
 def thumb_conv2d_call(
     call: KernelCall,
-    window: Window,
-    weights: Array,
+    tables: ConvolutionTables,
     scaling: Scaling,
-    border: int,
-    limits: tuple[int, int],
     candidate: Candidate | None,
     make: Make,
 ) -> KernelCall:
-    """The call instead of the generic one; ``weights`` are [outputs, rows, columns, inputs]."""
+    """The call instead of the generic one."""
+    window, weights = tables.window, tables.weights
     outputs, inputs = weights.shape[0], weights.shape[3]
     count = window.batch * window.output_height * window.output_width
     product = make(gemm.SHORT, candidate, (count, outputs, -(-weights[0].size // 4) * 4))
@@ -113,9 +110,9 @@ def thumb_conv2d_call(
     packed = (
         ConstantArgument("weights", packed_weights),
         ConstantArgument("scaling", packed_scaling),
-        ConstantArgument("limits", np.array(limits, dtype=np.int32)),
+        ConstantArgument("limits", np.array(tables.limits, dtype=np.int32)),
     )
-    return gathered_conv2d_call(call, kernel, packed, border)
+    return gathered_conv2d_call(call, kernel, packed, tables.border)
 
 
 def thumb_dense_call(

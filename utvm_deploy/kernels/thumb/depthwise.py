@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.depthwise import DepthwiseConv2D
 from utvm_deploy.kernels.micro.scaling import Scaling
 from utvm_deploy.kernels.micro.source import shared_text
 from utvm_deploy.kernels.micro.tensor_ir import Buffers, Operand, pure
 from utvm_deploy.kernels.rows import RowDepthwise, Steps, row_depthwise_call
+from utvm_deploy.kernels.tables import ConvolutionTables
 from utvm_deploy.kernels.thumb import depthwise_code as code
 
 
@@ -66,27 +66,21 @@ class ThumbRowProduct:
 
 
 def thumb_depthwise_call(
-    call: KernelCall,
-    weights: Array,
-    scaling: Scaling,
-    border: int,
-    limits: tuple[int, int],
+    call: KernelCall, tables: ConvolutionTables, scaling: Scaling
 ) -> KernelCall | str:
-    """The call instead of the generic one; ``weights`` are [rows, columns, channels]."""
-    rows, columns, channels = weights.shape
-    generic = call.kernel
+    """The call instead of the generic one."""
+    channels, rows, columns, _ = tables.weights.shape
+    generic, window = call.kernel, tables.window
     assert isinstance(generic, DepthwiseConv2D)
-    window = generic.window
     if columns > code.MOST_COLUMNS:
         return f"a window of {columns} columns"
     is_dense = window.strides[1] == window.dilations[1]
     pixels = code.best_pixels(window.output_width, rows * columns)
     product = ThumbRowProduct(code.Taps(rows, columns, is_dense, pixels))
     kernel = RowDepthwise(window, channels, product, generic.depth_multiplier)
-    flat = weights.reshape(-1, channels)
     packed = (
-        ConstantArgument("weights", np.ascontiguousarray(flat.T).reshape(-1)),
+        ConstantArgument("weights", tables.weights.reshape(-1)),
         ConstantArgument("scaling", np.stack(scaling, axis=1).reshape(-1).astype(np.int32)),
-        ConstantArgument("limits", np.array(limits, dtype=np.int32)),
+        ConstantArgument("limits", np.array(tables.limits, dtype=np.int32)),
     )
-    return row_depthwise_call(call, kernel, packed, border)
+    return row_depthwise_call(call, kernel, packed, tables.border)

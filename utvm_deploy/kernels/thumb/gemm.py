@@ -29,7 +29,6 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.gathered import PRODUCT_PARAMETERS
 from utvm_deploy.kernels.micro.assembly import Instruction, load, multiply_add
 from utvm_deploy.kernels.micro.order import cycles as cycles_of
-from utvm_deploy.kernels.micro.order import ordered
 from utvm_deploy.kernels.micro.routine import Routine, naked_function
 from utvm_deploy.kernels.micro.source import family_text
 from utvm_deploy.kernels.thumb.code import CONDITION, clamped, limits_stored, scaled, scaled_wide
@@ -86,26 +85,28 @@ _OUTPUT_CYCLES = 14
 
 def best_tile(tiles: Sequence[Tile], count: int, channels: int, depth: int) -> Tile:
     """The fastest for so many pixels, by the cycles of its loops."""
-    return min(tiles, key=lambda tile: _cost(tile, count, channels, depth))
+    return min(tiles, key=lambda tile: cycles(tile, count, channels, depth))
 
 
-def _cost(tile: Tile, count: int, channels: int, depth: int) -> int:
+def cycles(tile: Tile, count: int, channels: int, depth: int) -> int:
+    """About what the product of so many pixels and channels takes on a Cortex-M3."""
     whole, rest = divmod(count, tile.pixels)
     groups = -(-channels // tile.channels)
     return groups * (
-        whole * _tile_cost(tile, tile.pixels, depth) + rest * _tile_cost(tile, 1, depth)
+        whole * _tile_cycles(tile, tile.pixels, depth) + rest * _tile_cycles(tile, 1, depth)
     )
 
 
-@lru_cache(maxsize=256)
-def _tile_cost(tile: Tile, pixels: int, depth: int) -> int:
-    cycles = _TILE_CYCLES + _OUTPUT_CYCLES * pixels * tile.channels
+def _tile_cycles(tile: Tile, pixels: int, depth: int) -> int:
     steps, rest = divmod(depth, tile.step)
-    for step, turns in ((tile.step, steps), (1, rest)):
-        if turns:
-            code = ordered(loop_code(tile, pixels, step), CORTEX_M3, is_loop=True)
-            cycles += turns * (cycles_of(code, CORTEX_M3) + _TURN_CYCLES)
-    return cycles
+    outputs, products = pixels * tile.channels, depth * _product_cycles(tile, pixels)
+    return _TILE_CYCLES + _OUTPUT_CYCLES * outputs + products + (steps + rest) * _TURN_CYCLES
+
+
+@lru_cache(maxsize=32)
+def _product_cycles(tile: Tile, pixels: int) -> int:
+    """For each k: nothing waits on this core, so the order does not matter, nor how many follow."""
+    return cycles_of(loop_code(tile, pixels, 1), CORTEX_M3)
 
 
 def pack_weights(weights: Array, tile: Tile) -> Array:

@@ -13,15 +13,9 @@ from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.conv2d import Conv2D
 from utvm_deploy.kernels.depthwise import DepthwiseConv2D
-from utvm_deploy.kernels.tables import (
-    FamilyLowering,
-    border_of,
-    constants,
-    dense_tables,
-    limits_of,
-    short_scaling_of,
-    weights_by_output,
-)
+from utvm_deploy.kernels.fully_connected import Dense
+from utvm_deploy.kernels.gathered import GatheredConv2D
+from utvm_deploy.kernels.tables import FamilyLowering, convolution_tables, dense_tables
 from utvm_deploy.kernels.thumb.conv2d import (
     Make,
     ThumbProduct,
@@ -30,6 +24,7 @@ from utvm_deploy.kernels.thumb.conv2d import (
     thumb_product,
 )
 from utvm_deploy.kernels.thumb.depthwise import thumb_depthwise_call
+from utvm_deploy.kernels.thumb.estimate import is_plain_faster
 from utvm_deploy.kernels.thumb.plain import plain_product
 
 
@@ -43,14 +38,16 @@ def lower_convolution(
     if is_depthwise and not _has_thumb2(core):
         # Two pixels of a channel are all that eight registers hold: that takes longer than plain C.
         return "the core has no Thumb-2"
-    scaling = short_scaling_of(call)
+    tables = convolution_tables(graph, operator, call)
+    scaling = tables.short_scaling()
     if isinstance(scaling, str):
         return scaling
-    border, limits = border_of(graph, operator), limits_of(call)
     if is_depthwise:
-        return thumb_depthwise_call(call, constants(call)["weights"], scaling, border, limits)
-    weights, make = weights_by_output(call), _product_of(core)
-    return thumb_conv2d_call(call, kernel.window, weights, scaling, border, limits, candidate, make)
+        if candidate is None and tables.window.output_width == 1:
+            return "rows of one output, which plain C does faster"
+        return thumb_depthwise_call(call, tables, scaling)
+    made = thumb_conv2d_call(call, tables, scaling, candidate, _product_of(core))
+    return _if_faster(call, made, core, candidate)
 
 
 def lower_fully_connected(
@@ -60,7 +57,20 @@ def lower_fully_connected(
     tables = dense_tables(graph, operator, call)
     if isinstance(tables, str):
         return tables
-    return thumb_dense_call(call, tables, candidate, _product_of(core))
+    made = thumb_dense_call(call, tables, candidate, _product_of(core))
+    return _if_faster(call, made, core, candidate)
+
+
+def _if_faster(
+    plain: KernelCall, made: KernelCall, core: str, candidate: Candidate | None
+) -> KernelCall | str:
+    """What was made, unless nobody asked for it and plain C promises to take less."""
+    kernel, own = plain.kernel, made.kernel
+    assert isinstance(kernel, Conv2D | DepthwiseConv2D | Dense)
+    assert isinstance(own, GatheredConv2D)
+    if candidate is None and is_plain_faster(kernel, own, has_thumb2=_has_thumb2(core)):
+        return "plain C promises to take less"
+    return made
 
 
 def _has_thumb2(core: str) -> bool:
