@@ -145,6 +145,10 @@ def write_additions(path: Path) -> ModelWriter:
     return _write_pairs(path, "ADD", "AddOptions")
 
 
+def write_differences(path: Path) -> ModelWriter:
+    return _write_pairs(path, "SUB", "SubOptions")
+
+
 def write_products(path: Path) -> ModelWriter:
     return _write_pairs(path, "MUL", "MulOptions")
 

@@ -16,6 +16,7 @@ from odd_shapes import (
     write_bytes,
     write_convolutions,
     write_dense,
+    write_differences,
     write_pools,
     write_products,
 )
@@ -30,7 +31,10 @@ MATRICES = (write_convolutions, write_dense)
 #: Family -> what it says of its kernels, and what it has some for.
 FAMILIES = {
     "dsp": ("DSP assembly", (*MATRICES, write_additions, write_pools)),
-    "mve": ("Helium assembly", (*MATRICES, write_additions, write_products, write_pools)),
+    "mve": (
+        "Helium assembly",
+        (*MATRICES, write_additions, write_differences, write_products, write_pools),
+    ),
     "thumb": ("Thumb-2 assembly", MATRICES),
 }
 SMALL_CORE = "cortex-m0plus"

@@ -6,7 +6,13 @@ import re
 from pathlib import Path
 
 import numpy as np
-from odd_shapes import write_additions, write_convolutions, write_dense, write_products
+from odd_shapes import (
+    write_additions,
+    write_convolutions,
+    write_dense,
+    write_differences,
+    write_products,
+)
 from tvm import s_tir
 
 from utvm_deploy.frontend.tflite import load_model
@@ -32,7 +38,8 @@ MICRO_KERNELS = {
 def test_inner_blocks_are_tensorized(tmp_path: Path) -> None:
     functions = set()
     kernels = set()
-    for write in (write_convolutions, write_dense, write_additions, write_products):
+    pairs = (write_additions, write_differences, write_products)
+    for write in (write_convolutions, write_dense, *pairs):
         path = tmp_path / "model.tflite"
         write(path)
         graph = load_model(path)

@@ -1,4 +1,4 @@
-"""ADD and MUL without broadcasting for Helium: the loops of ``elementwise_code.py``."""
+"""ADD, SUB and MUL without broadcasting for Helium: the loops of ``elementwise_code.py``."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class MveElementwise:
             if self.function == code.ADD:
                 raised = first * n["factor"] + n["start"]
                 total = pure("utvm_requantize", raised, n["multiplier"], n["shift"])
-                total = total + second * n["other_factor"] + n["offset"]
+                total = total * n["sign"] + second * n["other_factor"] + n["offset"]
             else:
                 total = (first + n["first_offset"]) * (second + n["second_offset"])
             value = pure("utvm_requantize", total, n["output_multiplier"], n["output_shift"])
@@ -124,13 +124,17 @@ def mve_elementwise_call(call: KernelCall, scalars: Mapping[str, int]) -> Kernel
         shift = scalars[f"{first}_shift"]
         # Twice as much, and a right shift more, where there would be none.
         factor = 1 << (_HEADROOM_BITS + (shift == 0))
+        # What is subtracted is the right side.
+        signs = {"left": 1, "right": -1 if kernel.subtracts else 1}
+        other_factor = signs[other] << (_HEADROOM_BITS - 1)
         numbers |= {
             "start": -scalars[f"{first}_zero_point"] * factor,
             "multiplier": scalars[f"{first}_multiplier"],
             "shift": shift - (shift == 0),
             "factor": factor,
-            "other_factor": 1 << (_HEADROOM_BITS - 1),
-            "offset": -scalars[f"{other}_zero_point"] << (_HEADROOM_BITS - 1),
+            "sign": signs[first],
+            "other_factor": other_factor,
+            "offset": -scalars[f"{other}_zero_point"] * other_factor,
         }
     table = np.array([numbers[name] for name in code.NUMBERS[function]], dtype=np.int32)
     arguments = (*sides, ConstantArgument("numbers", table), call.arguments[-1])

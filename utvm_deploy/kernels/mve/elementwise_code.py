@@ -1,8 +1,8 @@
-"""ADD and MUL of two equal shapes in Helium: four elements in a vector, the rest masked.
+"""ADD, SUB and MUL of two equal shapes in Helium: four elements in a vector, the rest masked.
 
 One of ADD's sides has the scale one half in the reference: it is shifted, and only the other one
-requantized. Every right shift is by one or more, so one off all negative values makes VRSHL round
-halves away from zero.
+requantized. SUB is ADD with a sign for each side. Every right shift is by one or more, so one off
+all negative values makes VRSHL round halves away from zero.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ PARAMETERS = (
     "int32_t count",
 )
 ADD, MULTIPLY = "utvm_mve_add", "utvm_mve_multiply"
-#: As they stand in ``numbers``; ADD requantizes ``first * factor + start``.
+#: As they stand in ``numbers``; ADD requantizes ``first * factor + start``, times ``sign``.
 NUMBERS = {
     ADD: (
         *("start", "multiplier", "shift", "other_factor", "offset"),
         *("output_multiplier", "output_shift", "zero_point", "factor", "low", "high"),
+        "sign",
     ),
     MULTIPLY: (
         *("first_offset", "second_offset", "output_multiplier", "output_shift", "zero_point"),
@@ -34,10 +35,10 @@ NUMBERS = {
 }
 # Where those that stay in core registers are; the others are spread over vectors.
 _PLACES = {
-    ADD: ("r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11", "q3", "q4", "q5"),
+    ADD: ("r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11", "q3", "q4", "q5", "q6"),
     MULTIPLY: ("r4", "r5", "r9", "r10", "r11", "q4", "q5"),
 }
-_SAVED_BYTES = 36 + 32
+_SAVED_BYTES = 36 + 48
 
 
 @lru_cache(maxsize=2)
@@ -49,7 +50,7 @@ def text(name: str) -> str:
 def _lines(name: str) -> list[str]:
     return [
         "push {r4-r11, lr}",
-        "vpush {d8-d11}",
+        "vpush {d8-d13}",
         f"ldr r12, [sp, #{_SAVED_BYTES}]",
         *(line for word, place in enumerate(_PLACES[name]) for line in _loaded(place, 4 * word)),
         "dlstp.32 lr, r12",
@@ -63,7 +64,7 @@ def _lines(name: str) -> list[str]:
         "vmin.s32 q0, q0, q5",
         "vstrb.32 q0, [r3], #4",
         "letp lr, 1b",
-        "vpop {d8-d11}",
+        "vpop {d8-d13}",
         "pop {r4-r11, pc}",
     ]
 
@@ -78,8 +79,8 @@ def _sum() -> list[str]:
     return [
         "vmlas.s32 q0, q3, r4",
         *_rounded("r5", "r6"),
+        "vmlas.s32 q0, q6, r8",
         "vmla.s32 q0, q1, r7",
-        "vadd.i32 q0, q0, r8",
     ]
 
 

@@ -47,7 +47,7 @@ def lower_fully_connected(
 def lower_elementwise(
     graph: Graph, operator: Operator, call: KernelCall, core: str, candidate: Candidate | None
 ) -> KernelCall | str:
-    """ADD and MUL."""
+    """ADD, SUB and MUL."""
     return mve_elementwise_call(call, scalars(call))
 
 
@@ -70,4 +70,5 @@ MVE_LOWERINGS: Mapping[str, FamilyLowering] = {
     "MAX_POOL_2D": lower_pool,
     "MUL": lower_elementwise,
     "REDUCE_MAX": lower_pool,
+    "SUB": lower_elementwise,
 }
