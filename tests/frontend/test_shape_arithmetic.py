@@ -81,3 +81,83 @@ def test_division_by_zero(tmp_path: Path) -> None:
     m.output(out)
     with pytest.raises(ModelError, match="it divides by 0"):
         load_model(m.save(tmp_path / "model.tflite"))
+
+
+def _first_state(m: ModelWriter) -> None:
+    """What Keras makes of a recurrent layer: a batch of zeros to begin with."""
+    x = m.input((2, 4), 0.1, 3)
+    shape = m.node("SHAPE", [x], (2,), ("ShapeOptions", {"OutType": 2}), dtype="int32")
+    options = ("StridedSliceOptions", {**_MASKS, "ShrinkAxisMask": 1})
+    batch = m.node("STRIDED_SLICE", [shape, *_ints(m, [0], [1], [1])], (), options)
+    m.tensors[batch].scales = m.tensors[batch].zero_points = ()
+    size = m.node("PACK", [batch, *_ints(m, 3)], (2,), ("PackOptions", {"ValuesCount": 2}))
+    value = m.tensor((), "int8", 0.05, -7, data=np.array(-7))
+    zeros = m.tensor((2, 3), "int8", 0.05, -7)
+    m.operator("FILL", [size, value], [zeros], ("FillOptions", {}))
+    weights = np.arange(-12, 12, dtype=np.int8)
+    state = m.fully_connected(zeros, weights[:9].reshape(3, 3), np.array([5, -3, 90], np.int32))
+    y = m.fully_connected(x, weights[:12].reshape(3, 4))
+    m.output(m.add(state, y, scale=0.2))
+
+
+def test_a_filled_tensor_is_a_constant(tmp_path: Path) -> None:
+    m = ModelWriter()
+    _first_state(m)
+    path = m.save(tmp_path / "model.tflite")
+    graph = load_model(path)
+    kinds = [operator.kind for operator in graph.operators]
+    assert kinds == ["FULLY_CONNECTED", "FULLY_CONNECTED", "ADD"]
+    inputs = sample_inputs(m)
+    expected = run_reference(path, [inputs]).outputs[0][0]
+    np.testing.assert_array_equal(run_graph(graph, inputs)[graph.outputs[0]], expected)
+
+
+def test_numbers_that_are_known(tmp_path: Path) -> None:
+    """RANK, RANGE and ZEROS_LIKE: the axes of a transposition, and where a slice begins."""
+    m = ModelWriter()
+    x = m.input((2, 3, 4), 0.1, 3)
+    rank = m.node("RANK", [x], (), ("RankOptions", {}), dtype="int32")
+    shape = m.node("SHAPE", [x], (3,), ("ShapeOptions", {"OutType": 2}), dtype="int32")
+    last, step = _ints(m, -1, -1)
+    fused = ("AddOptions", {"FusedActivationFunction": 0})
+    top = m.node("ADD", [rank, last], (), fused)
+    order = m.node("RANGE", [top, last, step], (3,), ("RangeOptions", {}))
+    y = m.node("TRANSPOSE", [x, order], (4, 3, 2), ("TransposeOptions", {}))
+    begin = m.node("ZEROS_LIKE", [shape], (3,), ("ZerosLikeOptions", {}))
+    y = m.node("SLICE", [y, begin, *_ints(m, [2, 3, 1])], (2, 3, 1), ("SliceOptions", {}))
+    m.output(y)
+    path = m.save(tmp_path / "model.tflite")
+    graph = load_model(path)
+    assert [operator.kind for operator in graph.operators] == ["TRANSPOSE", "SLICE"]
+    inputs = sample_inputs(m)
+    expected = run_reference(path, [inputs]).outputs[0][0]
+    np.testing.assert_array_equal(run_graph(graph, inputs)[graph.outputs[0]], expected)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ((0, 2**40, 1), r"RANGE.*computes the shape \(1099511627776,\), but the file says"),
+        ((0, 4, 0), "its step is 0"),
+        ((-(2**63), 2**63 - 1, 1), "RANGE.*computes the shape"),
+    ],
+)
+def test_ranges_that_are_none(numbers: tuple[int, ...], words: str, tmp_path: Path) -> None:
+    m = ModelWriter()
+    x = m.input((1, 4), 0.1, 3)
+    ends = [m.constant(np.array(number, np.int64)) for number in numbers]
+    target = m.node("RANGE", ends, (2,), ("RangeOptions", {}))
+    out = m.tensor((1, 4), "int8", 0.1, 3)
+    m.operator("RESHAPE", [x, target], [out], ("ReshapeOptions", {}))
+    m.output(out)
+    with pytest.raises(ModelError, match=words):
+        load_model(m.save(tmp_path / "model.tflite"))
+
+
+def test_a_fill_that_contradicts_the_file(tmp_path: Path) -> None:
+    m = ModelWriter()
+    _first_state(m)
+    fill = next(op for op in m.operators if op.kind == "FILL")
+    m.tensors[fill.inputs[1]].scales = (0.5,)
+    with pytest.raises(ModelError, match=r"FILL.*its value .* is none of"):
+        load_model(m.save(tmp_path / "model.tflite"))

@@ -10,6 +10,7 @@ import pytest
 from kernel_harness import Compiled, check, check_model
 from tflite_writer import ModelWriter
 
+from utvm_deploy.errors import UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.lowering import lower
 
@@ -198,6 +199,51 @@ def test_softmax_of_all_pairs(tmp_path: Path) -> None:
     path = m.save(tmp_path / "model.tflite")
     rows = np.stack([np.full(256, 127), np.arange(-128, 128)], axis=1).astype(np.int8)
     assert check_model(path, [[rows] * 40], tmp_path) == 40
+
+
+def _log_softmax(m: ModelWriter, shape: tuple[int, ...], scale: float) -> int:
+    options = ("LogSoftmaxOptions", {})
+    x = m.input(shape, scale, 7)
+    return m.node("LOG_SOFTMAX", [x], shape, options, scale=1 / 16, zero_point=127)
+
+
+def test_log_softmax(tmp_path: Path) -> None:
+    m = ModelWriter()
+    shapes = [(1,), (1, 2), (4, 10), (2, 3, 5), (1, 3, 4, 7), (2, 250), (1, 4095)]
+    scales = [1e-6, 0.001, 1 / 256, 0.02, 0.0625, 0.17, 0.5, 1.0, 3.7, 30.0, 1e4]
+    cases = list(itertools.product(shapes, scales))
+    for shape, scale in cases:
+        m.output(_log_softmax(m, shape, scale))
+    assert check(m, tmp_path, samples=3) == len(cases)
+
+
+def test_log_softmax_of_equal_elements(tmp_path: Path) -> None:
+    """The logarithm of every whole number up to 300, and of some beyond."""
+    m = ModelWriter()
+    lengths = [*range(1, 300), 511, 512, 1000, 2048, 4095]
+    for length in lengths:
+        m.output(_log_softmax(m, (1, length), 0.1))
+    path = m.save(tmp_path / "model.tflite")
+    rows = [np.full((1, length), 5, np.int8) for length in lengths]
+    assert check_model(path, [rows], tmp_path) == len(lengths)
+
+
+@pytest.mark.parametrize(
+    ("length", "scale", "made", "words"),
+    [
+        (4096, 0.1, 1 / 16, "rows of 4096 may overflow"),
+        (4, 2.0**-25, 1 / 16, "not above"),
+        (4, 0.1, 1 / 32, "defined for 1/16 and 127"),
+    ],
+)
+def test_log_softmax_that_the_reference_has_not(
+    length: int, scale: float, made: float, words: str, tmp_path: Path
+) -> None:
+    m = ModelWriter()
+    x = m.input((1, length), scale)
+    m.output(m.node("LOG_SOFTMAX", [x], (1, length), scale=made, zero_point=127))
+    with pytest.raises(UnsupportedOperator, match=words):
+        load_model(m.save(tmp_path / "model.tflite"))
 
 
 @pytest.mark.parametrize("kind", ["relu", "relu6", "quantize"])

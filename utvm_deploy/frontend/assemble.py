@@ -63,7 +63,7 @@ def _unsupported(problems: list[str], has_unknown: bool) -> UnsupportedOperator:
     if len(problems) > MAX_TOLD:
         told += f"; and {len(problems) - MAX_TOLD} more"
     if has_unknown:
-        told += f"; supported operators are {', '.join(sorted(IMPORTERS))}"
+        told += "; utvm inspect --supported lists what can be"
     return UnsupportedOperator(f"{count} cannot be imported: {told}")
 
 

@@ -116,6 +116,11 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     "LOGISTIC": SupportedOperator(
         pointwise.import_sigmoid, _COMPUTED, "output scale 1/256, or 1/32768 of int16"
     ),
+    "LOG_SOFTMAX": SupportedOperator(
+        reductions.import_log_softmax,
+        _INT8,
+        "rows of at most 4,095; input scale above 2**-25; output scale 1/16 and zero point 127",
+    ),
     "MAXIMUM": SupportedOperator(pointwise.import_extremum, _COMPUTED, f"broadcasts; {_EQUALS}"),
     "MAX_POOL_2D": SupportedOperator(windowed.import_pool, _COMPUTED, f"NHWC; {_EQUAL}; {_FUSED}"),
     "MEAN": SupportedOperator(reductions.import_mean, _COMPUTED, "constant axes"),

@@ -19,6 +19,7 @@ from utvm_deploy.frontend.source import SourceOperator
 from utvm_deploy.graph.attributes import (
     ArgExtremum,
     L2Normalization,
+    LogSoftmax,
     Mean,
     Reduce,
     Softmax,
@@ -29,6 +30,10 @@ from utvm_deploy.graph.model import Operator, Tensor
 # The only output quantization that the softmax of TFLite is defined for: 1/scale and zero point.
 _SOFTMAX_OUTPUTS = {"int8": (256, -128), "int16": (32768, 0)}
 _L2_OUTPUT = (1 / 128, 0)
+_LOG_SOFTMAX_OUTPUT = (1 / 16, 127)
+# The reference adds up exponentials of at most 1 in Q12.19, and scales differences by more than 1.
+_MOST_EXPONENTIALS = 2**12 - 1
+_LEAST_LOG_SOFTMAX_SCALE = 2.0**-25
 # So many squares of 255 are an int32.
 _MOST_SQUARES = 2**31 // 255**2
 
@@ -90,6 +95,22 @@ def import_softmax(op: SourceOperator) -> Operator:
     if not (np.isfinite(beta) and beta > 0):
         raise op.damaged(f"its beta is {beta}, which must be positive and finite")
     return made(op, op.inputs[:1], Softmax(beta))
+
+
+def import_log_softmax(op: SourceOperator) -> Operator:
+    """LOG_SOFTMAX along the last dimension."""
+    x, out = quantized(op, op.input(0)), quantized(op, op.output())
+    if (scale_of(out), zero_point_of(out)) != _LOG_SOFTMAX_OUTPUT:
+        raise op.unsupported(
+            f"its output has scale {scale_of(out)} and zero point {zero_point_of(out)}; "
+            "int8 LOG_SOFTMAX is defined for 1/16 and 127"
+        )
+    if scale_of(x) <= _LEAST_LOG_SOFTMAX_SCALE:
+        raise op.unsupported(f"its input's scale {scale_of(x):g} is not above 2**-25")
+    depth = x.shape[-1]
+    if depth > _MOST_EXPONENTIALS:
+        raise op.unsupported(f"its rows of {depth} may overflow; at most {_MOST_EXPONENTIALS:,}")
+    return made(op, op.inputs[:1], LogSoftmax())
 
 
 def import_l2_normalization(op: SourceOperator) -> Operator:

@@ -1,7 +1,8 @@
 """Computes, at import, what a model computes from shapes: SHAPE, and whole numbers from constants.
 
-Converters write such operators around a RESHAPE where a batch size was left open. Every shape is
-fixed here, so what they make are constants, and they are gone before anything else looks at them.
+Converters write such operators around a RESHAPE where a batch size was left open, and FILL where a
+recurrent layer starts from zeros. Every shape is fixed here, so what they make are constants, and
+they are gone before anything else looks at them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
 from utvm_deploy.graph.shapes import SHAPE_RULES
 
 _WHOLE = ("int32", "int64")
+_FILLED = (*_WHOLE, "int8", "int16")
 # Shapes are short; whatever is longer is data, and stays in the model.
 _MOST_ELEMENTS = 4096
 
@@ -49,13 +51,14 @@ def fold_shapes(source: ModelFile) -> ModelFile:
 def _made(op: SourceOperator) -> Mapping[int, Array] | None:
     """The values of an operator's outputs, None where they are not known or not ours to know."""
     outputs = [op.tensors[number] for number in op.outputs]
+    types = _FILLED if op.kind == "FILL" else _WHOLE
     if not outputs or any(
-        out.dtype not in _WHOLE or out.data is not None or math.prod(out.shape) > _MOST_ELEMENTS
+        out.dtype not in types or out.data is not None or math.prod(out.shape) > _MOST_ELEMENTS
         for out in outputs
     ):
         return None
-    if op.kind == "SHAPE":
-        return {op.outputs[0]: _fitting(op, outputs[0], np.array(op.input(0).shape))}
+    if op.kind in _OF_SHAPES:
+        return {op.outputs[0]: _fitting(op, outputs[0], _OF_SHAPES[op.kind](op.input(0)))}
     arrays = [op.tensors[i].data for i in op.inputs if i is not None]
     constants = [array for array in arrays if array is not None]
     if len(constants) != len(op.inputs) or not constants:
@@ -128,13 +131,44 @@ def _product(op: SourceOperator, arrays: Sequence[Array]) -> Array:
     return np.asarray(product)
 
 
+def _fill(op: SourceOperator, arrays: Sequence[Array]) -> Array:
+    shape, out = tuple(int(extent) for extent in arrays[0].reshape(-1)), op.output()
+    value = op.input(1)
+    alike = out.dtype in _WHOLE or value.quantization == out.quantization
+    if arrays[1].size != 1 or value.dtype != out.dtype or not alike:
+        raise op.damaged(f"its value '{value.name}' is none of '{out.name}'")
+    if shape != out.shape:  # before it is made: it may be huge
+        raise op.damaged(f"it computes the shape {shape}, but the file says {out.shape}")
+    return np.full(shape, arrays[1].reshape(-1)[0])
+
+
+def _range(op: SourceOperator, arrays: Sequence[Array]) -> Array:
+    if len(arrays) != 3 or any(array.size != 1 for array in arrays):
+        raise op.damaged("it lacks a start, a limit or a step")
+    start, limit, step = (int(array.reshape(-1)[0]) for array in arrays)
+    if step == 0:
+        raise op.damaged("its step is 0")
+    shape = (max(0, -((start - limit) // step)),)
+    if shape != op.output().shape:  # before it is made: it may be huge
+        raise op.damaged(f"it computes the shape {shape}, but the file says {op.output().shape}")
+    return np.array(range(start, limit, step), np.int64)
+
+
+#: What needs to know no more of a tensor than how it looks.
+_OF_SHAPES: Mapping[str, Callable[[Tensor], Array]] = {
+    "RANK": lambda x: np.array(len(x.shape)),
+    "SHAPE": lambda x: np.array(x.shape),
+    "ZEROS_LIKE": lambda x: np.zeros(x.shape, np.int64),
+}
 _ARITHMETIC: Mapping[str, Arithmetic] = {
     "ADD": _elementwise(np.add),
     "CAST": lambda op, arrays: arrays[0],
+    "FILL": _fill,
     "FLOOR_DIV": _floor_div,
     "MAXIMUM": _elementwise(np.maximum),
     "MINIMUM": _elementwise(np.minimum),
     "MUL": _elementwise(np.multiply),
+    "RANGE": _range,
     "REDUCE_PROD": _product,
     "SUB": _elementwise(np.subtract),
 }

@@ -10,6 +10,7 @@ _CONTROL = "export one function without control flow"
 _STATIC = "convert the model with a fixed input shape"
 _NORMALIZE = "fold the normalization into the layer before it when converting"
 _MULTIPLY = "multiply by the inverse instead"
+_SHIFTS = f"LiteRT's own kernel makes small quotients -128 or 127; {_MULTIPLY}"
 _BOOLEAN = f"it works on truth values: {_HOST}"
 _RECURRENT = "use UNIDIRECTIONAL_SEQUENCE_LSTM or SVDF, or unroll it"
 
@@ -17,8 +18,7 @@ _BY_KIND: Mapping[str, str] = {
     "ELU": _TRAIN,
     "COS": _HOST,
     "SIN": _HOST,
-    "LOG_SOFTMAX": "end the model with SOFTMAX: the order of its outputs is the same",
-    "DIV": _MULTIPLY,
+    "DIV": _SHIFTS,
     "FLOOR_DIV": _MULTIPLY,
     "SQUARE": "multiply the tensor by itself instead",
     "LOCAL_RESPONSE_NORMALIZATION": "train without it, or with batch normalization",

@@ -46,9 +46,8 @@ _IDENTIFIER = b"TFL3"
 # The place of Tensor.external_buffer in the schema's table, as flatbuffers count.
 _EXTERNAL_BUFFER_SLOT = 24
 # What the schema's readers and numpy raise on bytes that are not what they claim to be.
+_BEYOND = (struct.error, IndexError)
 _READER_ERRORS = (
-    struct.error,
-    IndexError,
     KeyError,
     ValueError,
     TypeError,
@@ -116,10 +115,15 @@ def _read(data: bytes) -> ModelFile:
     """Everything that the import needs, or ModelError: the edge to the schema's readers."""
     try:
         return _read_model(data)
+    except _BEYOND as exc:
+        raise ModelError(
+            f"the file is damaged or cut short: something in it is said to lie beyond its "
+            f"{len(data):,} bytes; copy or convert the model again"
+        ) from exc
     except _READER_ERRORS as exc:
         raise ModelError(
-            f"the file is damaged or cut short ({type(exc).__name__}: {exc}); "
-            "copy or convert the model again"
+            "the file is damaged: it holds numbers where its format has others; copy or convert "
+            "the model again"
         ) from exc
 
 

@@ -240,6 +240,11 @@ class Softmax:
 
 
 @dataclass(frozen=True)
+class LogSoftmax:
+    """LOG_SOFTMAX along the last dimension."""
+
+
+@dataclass(frozen=True)
 class L2Normalization:
     """L2_NORMALIZATION along the last dimension."""
 
@@ -289,6 +294,7 @@ Attributes: TypeAlias = (
     | Gather
     | Concatenation
     | Softmax
+    | LogSoftmax
     | L2Normalization
     | Relu
     | Quantize

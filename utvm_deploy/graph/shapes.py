@@ -271,6 +271,7 @@ SHAPE_RULES: Mapping[str, ShapeRule] = {
     "LEAKY_RELU": _same,
     "LOG": _same,
     "LOGISTIC": _same,
+    "LOG_SOFTMAX": _same,
     "MAXIMUM": _broadcast,
     "MAX_POOL_2D": _pool,
     "MEAN": _reduced,

@@ -32,6 +32,7 @@ from utvm_deploy.kernels.fully_connected import lower_fully_connected
 from utvm_deploy.kernels.gather import lower_gather
 from utvm_deploy.kernels.l2_normalization import lower_l2_normalization
 from utvm_deploy.kernels.layout import lower_concatenation, lower_rearrange
+from utvm_deploy.kernels.log_softmax import lower_log_softmax
 from utvm_deploy.kernels.lookup import lower_lookup
 from utvm_deploy.kernels.lstm import lower_lstm
 from utvm_deploy.kernels.lstm_variants import is_plain, lower_full_lstm
@@ -87,6 +88,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     "LEAKY_RELU": lower_lookup,
     "LOG": lower_lookup,
     "LOGISTIC": lower_lookup,
+    "LOG_SOFTMAX": lower_log_softmax,
     "MAXIMUM": lower_extremum,
     "MAX_POOL_2D": lower_pool,
     "MEAN": lower_mean,

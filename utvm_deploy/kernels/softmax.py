@@ -80,15 +80,19 @@ def lower_softmax(graph: Graph, operator: Operator) -> KernelCall:
 
 def exponential_table(scale: float, beta: float) -> Array:
     """exp(-d * scale * beta) for d = 0 .. 255 as Q0.31, zero where the reference leaves it out."""
-    real_multiplier = min(beta * scale * (1 << _DIFFERENCE_FRACTION_BITS), 2.0**31 - 1.0)
-    multiplier, shift = quantize_multiplier(real_multiplier)
-    # Larger differences would overflow Q5.26.
-    whole_range = ((1 << _DIFFERENCE_INTEGER_BITS) - 1) * (1 << _DIFFERENCE_FRACTION_BITS)
-    largest = math.floor(whole_range / (1 << shift)) if shift >= 0 else 255
+    multiplier, shift, largest = difference_scaling(scale, beta)
     table = np.zeros(256, dtype=np.int32)
     for difference in range(min(largest, 255) + 1):
         table[difference] = _exponential(requantized(-difference, multiplier, shift))
     return table
+
+
+def difference_scaling(scale: float, beta: float) -> tuple[int, int, int]:
+    """Multiplier and shift that make Q5.26 of a difference, and the largest that fits there."""
+    real_multiplier = min(beta * scale * (1 << _DIFFERENCE_FRACTION_BITS), 2.0**31 - 1.0)
+    multiplier, shift = quantize_multiplier(real_multiplier)
+    whole_range = ((1 << _DIFFERENCE_INTEGER_BITS) - 1) * (1 << _DIFFERENCE_FRACTION_BITS)
+    return multiplier, shift, math.floor(whole_range / (1 << shift)) if shift >= 0 else 255
 
 
 def _exponential(value: int) -> int:

@@ -101,6 +101,12 @@ def _propose_softmax(scope: Scope, x: Ref) -> Step:
     return Step("SOFTMAX", (x,), {"beta": beta})
 
 
+def _log_softmax(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
+    out = m.tensor(m.tensors[inputs[0]].shape, "int8", 1 / 16, 127)
+    m.operator("LOG_SOFTMAX", inputs, [out], ("LogSoftmaxOptions", {}))
+    return (out,)
+
+
 def _l2(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
     shape = m.tensors[inputs[0]].shape
     out = m.tensor(shape, "int8", 1 / 128, 0)
@@ -121,5 +127,6 @@ OPERATIONS = {
         for kind in ("ARG_MAX", "ARG_MIN")
     },
     "L2_NORMALIZATION": Operation(_l2, lambda scope, x: Step("L2_NORMALIZATION", (x,))),
+    "LOG_SOFTMAX": Operation(_log_softmax, lambda scope, x: Step("LOG_SOFTMAX", (x,))),
     "SOFTMAX": Operation(_softmax, _propose_softmax),
 }
