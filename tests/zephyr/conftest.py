@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 
@@ -19,3 +20,21 @@ def zephyr() -> Zephyr:
         return find_zephyr()
     except UtvmError as error:
         pytest.skip(str(error))
+
+
+_FIGURES = pytest.StashKey[list[str]]()
+
+
+@pytest.fixture
+def figures(request: pytest.FixtureRequest) -> list[str]:
+    """Lines that are printed below the tests' results: sizes and seconds."""
+    return request.config.stash.setdefault(_FIGURES, [])
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """What was measured, in one place."""
+    lines = config.stash.get(_FIGURES, [])
+    if lines:
+        terminalreporter.section("figures")
+        for line in lines:
+            terminalreporter.write_line(line)

@@ -192,9 +192,7 @@ def test_the_command_line_is_the_same(
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_images_for_real_boards_build(
-    name: str, tmp_path: Path, shared_models: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_images_for_real_boards_build(name: str, shared_models: Path, figures: list[str]) -> None:
     board = zephyr_board(name)
     for model in MODELS:
         compiled = utvm_deploy.compile(shared_models / f"{model}.tflite", board, scratch="auto")
@@ -207,17 +205,13 @@ def test_images_for_real_boards_build(
         assert stack_bytes >= board.project.stack_bytes + compiled.stack_bytes
         assert ram.address <= image.symbols["utvm_workspace"]
         assert image.symbols["utvm_workspace_end"] <= ram.end
-        with capsys.disabled():
-            print(
-                f"\n{model} on {name}: flash {image.flash_bytes:,} bytes, RAM "
-                f"{image.ram_bytes:,} bytes (of them {stack_bytes:,} of DTCM for the tasks' stack) "
-                f"beside the arena's {compiled.arena_bytes:,}"
-            )
+        figures.append(
+            f"{name:17}{model:24}flash {image.flash_bytes:7,}  RAM {image.ram_bytes:6,}, of them "
+            f"{stack_bytes:6,} tasks' stack in DTCM, beside an arena of {compiled.arena_bytes:6,}"
+        )
 
 
-def test_another_model_does_not_rebuild_the_kernel(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_model_does_not_rebuild_the_kernel(tmp_path: Path, figures: list[str]) -> None:
     board = zephyr_board("qemu_x86")
     tree, kernel = tmp_path / "tree", tmp_path / "tree/build/zephyr/kernel/libkernel.a"
 
@@ -233,11 +227,10 @@ def test_another_model_does_not_rebuild_the_kernel(
     again_s = build(data_dir("models") / "cifar10_cnn.tflite", "model")
     renamed_s = build(DIGITS, "digits")
     assert kernel.stat().st_mtime_ns == made
-    with capsys.disabled():
-        print(
-            f"\nbuild on {board.name}: clean {clean_s:.1f} s, another model {again_s:.1f} s, "
-            f"a model of another name {renamed_s:.1f} s"
-        )
+    figures.append(
+        f"build on {board.name}: clean {clean_s:.1f} s, another model {again_s:.1f} s, "
+        f"a model of another name {renamed_s:.1f} s"
+    )
 
 
 def test_a_project_stands_alone(tmp_path: Path) -> None:
@@ -306,9 +299,7 @@ def test_twister_builds_and_runs_it(tmp_path: Path, zephyr: Zephyr) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("zephyr_name", ["qemu_x86", "mps3_an547"], indirect=True)
-def test_ten_thousand_calls_without_a_loss(
-    target: Device, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ten_thousand_calls_without_a_loss(target: Device, figures: list[str]) -> None:
     module = target.load_module(FUNCTIONS)
     add = module["add"]
     x = target.tensor(np.zeros(4, np.int32))
@@ -319,6 +310,5 @@ def test_ten_thousand_calls_without_a_loss(
         target.sync()
         if number % 500 == 0:
             np.testing.assert_array_equal(x.numpy(), number * np.arange(1, 5))
-    with capsys.disabled():
-        seconds = time.monotonic() - begin
-        print(f"\n{SOAK_CALLS:,} calls on {target.board.name}: none lost, {seconds:.0f} s")
+    seconds = time.monotonic() - begin
+    figures.append(f"{SOAK_CALLS:,} calls on {target.board.name}: none lost, {seconds:.0f} s")
