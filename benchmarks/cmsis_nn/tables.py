@@ -1,7 +1,7 @@
 """Put the tables of a comparison into docs/benchmarks.md.
 
     utvm bench MODEL... --board B --cmsis-nn DIR --json > bench.json
-    python benchmarks/cmsis_nn/tables.py bench.json docs/benchmarks.md
+    python benchmarks/cmsis_nn/tables.py bench.json docs/benchmarks.md [--mark NAME] [--models-only]
 
 Everything between the two marks of the page is replaced; the prose around them stays.
 """
@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 FIGURES = ("core", "pessimistic", "rich", "instructions")
 
 
@@ -23,18 +22,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("result", type=Path, help="what `utvm bench --json` printed")
     parser.add_argument("page", type=Path)
+    parser.add_argument("--mark", default="tables", help="which place of the page")
+    parser.add_argument("--models-only", action="store_true", help="no tables of layers")
     args = parser.parse_args()
     result = json.loads(args.result.read_text(encoding="utf-8"))
     page = args.page.read_text(encoding="utf-8")
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
+    begin, end = (f"<!-- {args.mark}: {place} -->" for place in ("begin", "end"))
+    before, _, rest = page.partition(begin)
+    _, _, after = rest.partition(end)
     if not after:
-        raise SystemExit(f"{args.page} lacks the marks {BEGIN} and {END}")
-    text = "\n".join(tables(result))
-    args.page.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+        raise SystemExit(f"{args.page} lacks the marks {begin} and {end}")
+    text = "\n".join(tables(result, models_only=args.models_only))
+    args.page.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
 
 
-def tables(result: dict[str, Any]) -> Iterator[str]:
+def tables(result: dict[str, Any], *, models_only: bool = False) -> Iterator[str]:
     """An overview, then one table per model."""
     models = result["models"]
     unit = models[0]["figures"][0]
@@ -42,7 +44,7 @@ def tables(result: dict[str, Any]) -> Iterator[str]:
     yield f"Board `{result['board']}` ({result['core']}), {label}; {models[0]['engine']}."
     yield ""
     yield from overview(models, unit, label)
-    for model in models:
+    for model in [] if models_only else models:
         yield ""
         yield from layers(model, unit)
 

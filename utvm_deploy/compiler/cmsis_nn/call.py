@@ -29,6 +29,11 @@ SET_OFFSETS = (
     "    parameters.input_offset = input_offset;\n    parameters.output_offset = output_offset;\n"
 )
 SET_CLAMP = "    parameters.activation.min = low;\n    parameters.activation.max = high;\n"
+WEIGHTED_CALL = (
+    "    return (int32_t){function}(\n"
+    "        &context, &parameters, &scaling, &input_dims, input, &filter_dims, weights,\n"
+    "        &bias_dims, bias, &output_dims, output);\n"
+)
 
 
 def library_call(

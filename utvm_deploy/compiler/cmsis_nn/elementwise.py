@@ -16,12 +16,13 @@ from utvm_deploy.compiler.cmsis_nn.call import (
 )
 from utvm_deploy.compiler.cmsis_nn.library import CmsisNn
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.call import KernelCall
+from utvm_deploy.kernels.call import KernelCall, ScalarArgument
 from utvm_deploy.kernels.elementwise import BroadcastAdd, BroadcastMultiply
 from utvm_deploy.kernels.operands import input_of, output_of
 
 # What the reference shifts both sides of ADD by before it scales them.
 _ADD_LEFT_SHIFT = {"int8": 20, "int16": 15}
+_SIDES = ("left", "right", "output")
 _ADD_SCALING = (
     "-left_zero_point, left_multiplier, left_shift, -right_zero_point,\n"
     "            right_multiplier, right_shift, {shift}"
@@ -45,13 +46,15 @@ def lower_sum_or_product(
     else:
         function = f"arm_elementwise_mul_{suffix(dtype)}"
         scaling = "-left_zero_point, -right_zero_point"
-    times, sides = 1, ["left", "right", "output"]
+    times, sides = 1, list(_SIDES)
     if outer:
         ((times, *follow),) = outer
         follows = zip(sides, (*follow, True), strict=True)
         sides = [f"{side} + i * {count}" if moves else side for side, moves in follows]
     left, right, output = sides
-    scalars = scalars_of(ours)
+    # Ours has no zero points of int16.
+    names = [f"{side}_zero_point" for side in _SIDES]
+    scalars = {name: ScalarArgument(name, 0) for name in names} | scalars_of(ours)
     return library_call(
         graph,
         operator,

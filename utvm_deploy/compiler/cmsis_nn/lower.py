@@ -12,12 +12,14 @@ from collections.abc import Callable, Mapping
 
 from utvm_deploy.compiler.cmsis_nn.convolution import (
     lower_convolution,
+    lower_depthwise,
     lower_transpose_convolution,
 )
 from utvm_deploy.compiler.cmsis_nn.elementwise import lower_extremum, lower_sum_or_product
 from utvm_deploy.compiler.cmsis_nn.library import CmsisNn
-from utvm_deploy.compiler.cmsis_nn.others import lower_pad, lower_pool, lower_softmax, lower_svdf
+from utvm_deploy.compiler.cmsis_nn.others import lower_pad, lower_pool, lower_softmax
 from utvm_deploy.compiler.cmsis_nn.products import lower_dense, lower_products
+from utvm_deploy.compiler.cmsis_nn.svdf import lower_svdf
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall, LibraryKernel
 from utvm_deploy.kernels.operands import input_of
@@ -58,7 +60,7 @@ _LOWERINGS: Mapping[str, _Lowering] = {
     "AVERAGE_POOL_2D": lower_pool,
     "BATCH_MATMUL": lower_products,
     "CONV_2D": lower_convolution,
-    "DEPTHWISE_CONV_2D": lower_convolution,
+    "DEPTHWISE_CONV_2D": lower_depthwise,
     "FULLY_CONNECTED": lower_dense,
     "MAXIMUM": lower_extremum,
     "MAX_POOL_2D": lower_pool,

@@ -1,10 +1,8 @@
-"""Pools, SOFTMAX, PAD and SVDF as calls of the library."""
+"""Pools, SOFTMAX and PAD as calls of the library."""
 
 from __future__ import annotations
 
 import math
-
-import numpy as np
 
 from utvm_deploy.compiler.cmsis_nn import scratch
 from utvm_deploy.compiler.cmsis_nn.call import (
@@ -20,12 +18,10 @@ from utvm_deploy.compiler.cmsis_nn.call import (
     tile,
 )
 from utvm_deploy.compiler.cmsis_nn.library import CmsisNn
-from utvm_deploy.graph.attributes import Pad, Pool, Softmax, Svdf
+from utvm_deploy.graph.attributes import Pad, Pool, Softmax
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall, ScalarArgument
 from utvm_deploy.kernels.operands import (
-    bias_of_position,
-    constant_of,
     input_of,
     output_of,
     quantization_of,
@@ -169,74 +165,4 @@ def lower_pad(
         + dims("after", after)
         + "    return (int32_t)arm_pad_s8(\n"
         "        input, output, (int8_t)value, &input_dims, &before, &after);\n",
-    )
-
-
-def lower_svdf(
-    graph: Graph, operator: Operator, ours: KernelCall, library: CmsisNn
-) -> KernelCall | str:
-    """SVDF of int8 with a state of int16, which the library shifts in its place."""
-    attributes = operator.attributes
-    assert isinstance(attributes, Svdf)
-    _, source = input_of(graph, operator, 0)
-    _, state = input_of(graph, operator, 4)
-    features, times = constant_of(graph, operator, 1), constant_of(graph, operator, 2)
-    if (source.dtype, state.dtype) != ("int8", "int16"):
-        return f"no call of CMSIS-NN does SVDF of {source.dtype} with a state of {state.dtype}"
-    batch, (filters, inputs), memory = source.shape[0], features.shape, times.shape[1]
-    units = filters // attributes.rank
-    first, second = (4 * batch * count for count in (filters, units))
-    scalars = scalars_of(ours)
-    scalars["input_zero_point"] = ScalarArgument(
-        "input_zero_point", quantization_of(source).zero_point
-    )
-    limits = [np.iinfo(kind) for kind in (np.int16, np.int8)]
-    low_high = [f"{{{kind.min}, {kind.max}}}" for kind in limits]
-    body = (
-        f"    for (int32_t i = 0; i < {batch * filters * memory}; i++) {{\n"
-        "        state_after[i] = state[i];\n    }\n"
-        "    const cmsis_nn_svdf_params parameters = {\n"
-        f"        {attributes.rank}, input_zero_point, output_zero_point,\n"
-        f"        {', '.join(low_high)}}};\n"
-        "    const cmsis_nn_per_tensor_quant_params by_feature = {\n"
-        "        feature_multiplier, feature_shift};\n"
-        "    const cmsis_nn_per_tensor_quant_params by_time = {output_multiplier, output_shift};\n"
-        f"    const cmsis_nn_context products = {{scratch, {first}}};\n"
-        f"    const cmsis_nn_context sums = {{scratch + {first}, {second}}};\n"
-        + dims("input_dims", (batch, inputs, 1, 1))
-        + dims("state_dims", (batch, filters, memory, 1))
-        + dims("feature_dims", (filters, inputs, 1, 1))
-        + dims("time_dims", (filters, memory, 1, 1))
-        + dims("bias_dims", (units, 1, 1, 1))
-        + dims("output_dims", (batch, units, 1, 1))
-        + "    return (int32_t)arm_svdf_state_s16_s8(\n"
-        "        &products, &sums, &parameters, &by_feature, &by_time, &input_dims, input,\n"
-        "        &state_dims, state_after, &feature_dims, features, &time_dims, times,\n"
-        "        &bias_dims, bias, &output_dims, output);\n"
-    )
-    return library_call(
-        graph,
-        operator,
-        ours,
-        "arm_svdf_state_s16_s8",
-        (
-            pointer("int8", "input"),
-            pointer("int16", "state"),
-            pointer("int8", "features"),
-            pointer("int16", "times"),
-            pointer("int32", "bias"),
-            *(f"int32_t {name}" for name in scalars),
-            pointer("int8", "output", is_const=False),
-            pointer("int16", "state_after", is_const=False),
-        ),
-        (
-            ConstantArgument("features", features),
-            ConstantArgument("times", times),
-            ConstantArgument("bias", bias_of_position(graph, operator, units, 3)),
-            *scalars.values(),
-        ),
-        body,
-        first + second,
-        inputs=(0, 4),
-        in_place=ours.in_place,
     )

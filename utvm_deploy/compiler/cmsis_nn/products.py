@@ -13,6 +13,7 @@ from utvm_deploy.compiler.cmsis_nn.call import (
     SCALING,
     SET_CLAMP,
     SET_OFFSETS,
+    WEIGHTED_CALL,
     WEIGHTS,
     clamp_arguments,
     context,
@@ -52,42 +53,24 @@ def lower_dense(
     attributes = operator.attributes
     assert isinstance(attributes, FullyConnected)
     _, source = input_of(graph, operator, 0)
-    _, result = output_of(graph, operator)
     weights = constant_of(graph, operator, 1)
     outputs, inputs = weights.shape
-    batch = math.prod(result.shape) // outputs
-    is_wide = source.dtype == "int16"
-    scales = effective_scales(graph, operator, outputs)
+    batch = math.prod(output_of(graph, operator)[1].shape) // outputs
+    is_wide, kind = source.dtype == "int16", suffix(source.dtype)
     is_per_channel = len(quantization_of(input_of(graph, operator, 1)[1]).scales) > 1
-    multipliers: tuple[Argument, ...]
-    if is_per_channel:
-        if is_wide:
-            return "no call of CMSIS-NN does FULLY_CONNECTED of int16 with a scale for each output"
-        function, parameters, scaling = "arm_fully_connected_per_channel_s8", PER_CHANNEL, SCALING
-        multiplier, shift = quantize_multipliers(scales)
-        multipliers = (
-            ConstantArgument("multiplier", multiplier),
-            ConstantArgument("shift", shift),
-        )
-    else:
-        function = f"arm_fully_connected_{suffix(source.dtype)}"
-        parameters = ("int32_t multiplier", "int32_t shift")
-        scaling = "    const cmsis_nn_per_tensor_quant_params scaling = {multiplier, shift};\n"
-        pair = quantize_multiplier(scales[0])
-        multipliers = (ScalarArgument("multiplier", pair[0]), ScalarArgument("shift", pair[1]))
+    if is_per_channel and is_wide:
+        return "no call of CMSIS-NN does FULLY_CONNECTED of int16 with a scale for each output"
+    function = f"arm_fully_connected_{'per_channel_' if is_per_channel else ''}{kind}"
+    parameters, multipliers, scaling = _scaling(graph, operator, outputs, is_per_channel)
     bias = bias_of(graph, operator, outputs).astype(np.int64 if is_wide else np.int32)
     sums: list[Argument] = []
-    buffer = context(0)
-    # The table is no scratch, so the library may ask for its bytes without asking for too much.
-    table_bytes = 0
     if library.has_mve and not is_wide:
         # The Helium kernel wants the input's offset folded into the bias, by the caller.
         zero_point = quantization_of(source).zero_point
         sums = [ConstantArgument("kernel_sums", fold_input_offset(bias, weights, zero_point))]
-        table_bytes = outputs * _INT32_BYTES
-        buffer = (
-            f"    const cmsis_nn_context context = {{(int32_t *)kernel_sums, {table_bytes}}};\n"
-        )
+    # The table is no scratch, so the library may ask for its bytes without asking for too much.
+    table_bytes = _INT32_BYTES * outputs * len(sums)
+    buffer = f"(int32_t *)kernel_sums, {table_bytes}" if sums else "0, 0"
     shapes = dims("filter_dims", (inputs, 1, 1, outputs))
     return library_call(
         graph,
@@ -98,7 +81,7 @@ def lower_dense(
             pointer(source.dtype, "input"),
             WEIGHTS,
             pointer(bias.dtype.name, "bias"),
-            *(["const int32_t *kernel_sums"] if sums else []),
+            *("const int32_t *kernel_sums" for _ in sums),
             *parameters,
             *OFFSETS,
             *CLAMP,
@@ -120,13 +103,28 @@ def lower_dense(
         + dims("input_dims", (batch, 1, 1, inputs))
         + dims("bias_dims", (1, 1, 1, outputs))
         + dims("output_dims", (batch, 1, 1, outputs))
-        + buffer
-        + f"    return (int32_t){function}(\n"
-        "        &context, &parameters, &scaling, &input_dims, input, &filter_dims, weights,\n"
-        "        &bias_dims, bias, &output_dims, output);\n",
+        + f"    const cmsis_nn_context context = {{{buffer}}};\n"
+        + WEIGHTED_CALL.format(function=function),
         0,
-        f"{shapes}    return arm_fully_connected_{suffix(source.dtype)}_get_buffer_size("
-        f"&filter_dims) - {table_bytes};\n",
+        f"{shapes}    return arm_fully_connected_{kind}_get_buffer_size(&filter_dims)"
+        f" - {table_bytes};\n",
+    )
+
+
+def _scaling(
+    graph: Graph, operator: Operator, outputs: int, is_per_channel: bool
+) -> tuple[tuple[str, ...], tuple[Argument, ...], str]:
+    """Parameters, arguments and C text of what scales the sums: tables, or two numbers."""
+    scales = effective_scales(graph, operator, outputs)
+    if is_per_channel:
+        multiplier, shift = quantize_multipliers(scales)
+        tables = ConstantArgument("multiplier", multiplier), ConstantArgument("shift", shift)
+        return PER_CHANNEL, tables, SCALING
+    one = quantize_multiplier(scales[0])
+    return (
+        ("int32_t multiplier", "int32_t shift"),
+        (ScalarArgument("multiplier", one[0]), ScalarArgument("shift", one[1])),
+        "    const cmsis_nn_per_tensor_quant_params scaling = {multiplier, shift};\n",
     )
 
 
