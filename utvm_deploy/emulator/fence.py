@@ -17,7 +17,6 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 
 from utvm_deploy.board import Board
 from utvm_deploy.emulator.plugin import Plugin, plugin_argument, plugin_for
@@ -90,12 +89,7 @@ class Fence:
     def __enter__(self) -> Fence:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -17,7 +17,6 @@ import logging
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 
 from utvm_deploy.errors import DeviceError, DeviceReset, LinkError, LinkTimeout, UtvmError
 from utvm_deploy.link.base import Hello, Region, Task
@@ -114,12 +113,7 @@ class DebugLink:
     def __enter__(self) -> DebugLink:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self.close()
 
     # The primitives.

@@ -11,7 +11,6 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
 
 from utvm_deploy.errors import DeviceError, DeviceReset, LinkTimeout
 from utvm_deploy.link.base import Hello, Region, Task
@@ -66,12 +65,7 @@ class MonitorLink:
     def __enter__(self) -> MonitorLink:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self.close()
 
     # The primitives.

@@ -14,7 +14,6 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from utvm_deploy import process
 from utvm_deploy.board_facts import CHILD_PROBE, EMULATOR_PROBE, Board
@@ -183,12 +182,7 @@ class RunningBoard:
     def __enter__(self) -> RunningBoard:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self.close()
 
     def _restart(self, wiring: Wiring) -> None:
