@@ -87,18 +87,7 @@ class Network:
 
     def up(self, outputs: int) -> int:
         """TRANSPOSE_CONV 2x2 that doubles both sides."""
-        _, rows, columns, channels = self.shape
-        shape = (1, 2 * rows, 2 * columns, outputs)
-        weights = self.rng.integers(-127, 128, (outputs, 2, 2, channels)).astype(np.int8)
-        table = self.writer.constant(weights, [0.01] * outputs, axis=0)
-        size = self.writer.constant(np.array(shape, np.int32))
-        options = ("TransposeConvOptions", {"Padding": 1, "StrideH": 2, "StrideW": 2})
-        scale = self._scale * 0.01 * 75 * channels**0.5
-        self.end = self.writer.node(
-            "TRANSPOSE_CONV", [size, table, self.end], shape, options, scale=scale, zero_point=5,
-            dtype="int8",
-        )  # fmt: skip
-        return self.end
+        return self.layer("transposed", outputs=outputs, kernel=(2, 2), stride=(2, 2))
 
     def concatenate(self, other: int) -> int:
         """Channels of another tensor behind; both are brought to one scale."""

@@ -60,6 +60,12 @@ class Layer:
     def output_shape(self) -> tuple[int, ...]:
         if self.kind == "dense":
             return (self.shape[0], self.outputs)
+        if self.kind == "transposed":
+            places = (
+                size * step if self.padding == "SAME" else (size - 1) * step + taps
+                for size, taps, step in zip(self.shape[1:3], self.kernel, self.stride, strict=True)
+            )
+            return (1, *places, self.made)
         sides = []
         for size, taps, step in zip(self.shape[1:3], self.kernel, self.stride, strict=True):
             inside = size if self.padding == "SAME" else size - (taps - 1) * self.dilation
@@ -108,7 +114,7 @@ class Layer:
             return pool(x, self.kernel, stride=self.stride, padding=self.padding)
         taps = self.weights // self.made
         shape: tuple[int, ...] = (self.outputs, self.shape[1] if self.kind == "dense" else 0)
-        if self.kind == "conv":
+        if self.kind in ("conv", "transposed"):
             shape = (self.outputs, *self.kernel, self.shape[3])
         elif self.kind == "depthwise":
             shape = (1, *self.kernel, self.made)
@@ -122,9 +128,29 @@ class Layer:
         if self.kind == "dense":
             return m.fully_connected(x, weights, bias, **options)
         scales = [float(s) for s in rng.uniform(0.005, 0.015, self.made)]
+        if self.kind == "transposed":
+            return self._add_transposed(m, x, weights, bias, scales, options["scale"])
         options |= {"stride": self.stride, "dilation": self.dilation, "padding": self.padding}
         convolution = m.conv2d if self.kind == "conv" else m.depthwise_conv2d
         return convolution(x, weights, bias, weight_scale=scales, **options)
+
+    def _add_transposed(
+        self,
+        m: ModelWriter,
+        x: int,
+        weights: np.ndarray,
+        bias: np.ndarray,
+        scales: list[float],
+        scale: float,
+    ) -> int:
+        bias_scales = [float(scale) * m.tensors[x].scales[0] for scale in scales]
+        inputs = [m.constant(np.array(self.output_shape, np.int32))]
+        inputs += [m.constant(weights, scales, axis=0), x, m.constant(bias, bias_scales)]
+        fields = {"Padding": int(self.padding == "VALID")}
+        fields |= {"StrideH": self.stride[0], "StrideW": self.stride[1]}
+        made = m.tensor(self.output_shape, "int8", scale, 5)
+        m.operator("TRANSPOSE_CONV", inputs, [made], ("TransposeConvOptions", fields))
+        return made
 
 
 # What is drawn of each kind
@@ -225,6 +251,14 @@ def _multiplier(r: random.Random) -> Layer:
     )
 
 
+def _transposed(r: random.Random) -> Layer:
+    """What makes an image larger."""
+    edge, kernel, stride = r.randint(2, 24), r.randint(2, 5), r.choice((1, 2, 2, 2, 3, 4))
+    shape = (1, edge, edge, r.choice((r.randint(1, 48), 8 * r.randint(1, 8))))
+    outputs = r.choice((r.randint(1, 32), 8 * r.randint(1, 4)))
+    return Layer("transposed", shape, outputs, (kernel, kernel), (stride, stride), 1, _padding(r))
+
+
 def _dense(r: random.Random) -> Layer:
     inputs, outputs = round(2 ** r.uniform(2, 11)), round(2 ** r.uniform(0.5, 10))
     return Layer("dense", (r.choice((1, 1, 1, 1, 3)), inputs), outputs)
@@ -260,6 +294,7 @@ KINDS: dict[str, Callable[[random.Random], Layer]] = {
     "depthwise": _depthwise,
     "line": _depthwise_line,
     "multiplier": _multiplier,
+    "transposed": _transposed,
     "dense": _dense,
     "classifier": _classifier,
     "pool": _pool,
