@@ -6,8 +6,8 @@ layers are one or two loops.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from utvm_deploy.kernels.quantize import (
     clamped,
     quantize_multiplier,
     requantize,
+    requantize_right,
 )
 
 # The reference scales both operands of ADD and SUB up by as many bits before it rounds them.
@@ -50,6 +51,8 @@ class _Broadcast:
     left_follows: tuple[bool, ...]
     right_follows: tuple[bool, ...]
     dtype: str = "int8"
+    # The output's scale of int16 is less than one half: nothing shifts left.
+    shifts_right: bool = field(default=False, kw_only=True)
 
     @property
     def _what(self) -> str:
@@ -63,11 +66,22 @@ class _Broadcast:
         """One element of the output: TIR, or of ints an int."""
         raise NotImplementedError
 
+    def _without_zero_points(self, *names: str) -> tuple[str, ...]:
+        """The scalars; int16 has no zero points."""
+        return tuple(n for n in names if self.dtype == "int8" or not n.endswith("zero_point"))
+
+    def _output(self, value: Any, scalars: dict[str, Any]) -> Any:
+        """Requantized and within the limits; of int16, ``value`` is 2**30 at most."""
+        zero_point, multiplier, shift = (scalars.get(f"output_{name}", 0) for name in _SCALING)
+        scale = requantize_right if self.shifts_right else requantize
+        result = scale(value, multiplier, shift) + zero_point
+        return clamped(result, scalars["low"], scalars["high"], self.dtype)
+
     @property
     def name(self) -> str:
         name = f"{self._what}_{label(self.extents)}"
         if self.dtype != "int8":
-            name += f"_{self.dtype}"
+            name += f"_{self.dtype}{'_right' * self.shifts_right}"
         if all(self.left_follows) and all(self.right_follows):
             return name
         sides = ("".join("01"[f] for f in s) for s in (self.left_follows, self.right_follows))
@@ -110,19 +124,17 @@ class BroadcastAdd(_Broadcast):
     @property
     def _scalars(self) -> tuple[str, ...]:
         scaling = [f"{side}_{name}" for side in ("left", "right", "output") for name in _SCALING]
-        return (*scaling, "low", "high")
+        return self._without_zero_points(*scaling, "low", "high")
 
     def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
         def scaled(value: Any, side: str) -> Any:
-            zero_point, multiplier, shift = (scalars[f"{side}_{name}"] for name in _SCALING)
+            zero_point, multiplier, shift = (scalars.get(f"{side}_{n}", 0) for n in _SCALING)
             raised = (value - zero_point) * (1 << _HEADROOM_BITS[self.dtype])
             return requantize(raised, multiplier, shift)
 
         second = scaled(right, "right")
         total = add_wrapping(scaled(left, "left"), 0 - second if self.subtracts else second)
-        zero_point, multiplier, shift = (scalars[f"output_{name}"] for name in _SCALING)
-        result = requantize(total, multiplier, shift) + zero_point
-        return clamped(result, scalars["low"], scalars["high"], self.dtype)
+        return self._output(total, scalars)
 
 
 @dataclass(frozen=True)
@@ -163,13 +175,13 @@ class BroadcastMultiply(_Broadcast):
     @property
     def _scalars(self) -> tuple[str, ...]:
         output = [f"output_{name}" for name in _SCALING]
-        return ("left_zero_point", "right_zero_point", *output, "low", "high")
+        sides = ("left_zero_point", "right_zero_point")
+        return self._without_zero_points(*sides, *output, "low", "high")
 
     def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
-        product = (left - scalars["left_zero_point"]) * (right - scalars["right_zero_point"])
-        zero_point, multiplier, shift = (scalars[f"output_{name}"] for name in _SCALING)
-        result = requantize(product, multiplier, shift) + zero_point
-        return clamped(result, scalars["low"], scalars["high"], self.dtype)
+        zero, other_zero = (scalars.get(f"{side}_zero_point", 0) for side in ("left", "right"))
+        product = (left - zero) * (right - other_zero)
+        return self._output(product, scalars)
 
 
 @dataclass(frozen=True)
@@ -264,7 +276,8 @@ def lower_add(graph: Graph, operator: Operator) -> KernelCall:
     scalars |= _scaling("right", sides[1], scales[1] / twice_largest)
     output_scale = quantization_of(result).scale
     scalars |= _scaling("output", result, twice_largest / (headroom * output_scale))
-    kernel = BroadcastAdd(*shape, result.dtype, subtracts)
+    shifts_right = _shifts_right(result, scalars)
+    kernel = BroadcastAdd(*shape, result.dtype, subtracts, shifts_right=shifts_right)
     return _call(graph, operator, kernel, scalars | limits)
 
 
@@ -278,7 +291,9 @@ def lower_multiply(graph: Graph, operator: Operator) -> KernelCall:
     scalars = _scaling("output", result, float(scales[0] * scales[1] / scales[2]))
     scalars |= _zero_points(sides)
     scalars |= {"low": attributes.clamp[0], "high": attributes.clamp[1]}
-    return _call(graph, operator, BroadcastMultiply(*_merged(sides, result), result.dtype), scalars)
+    shifts_right = _shifts_right(result, scalars)
+    kernel = BroadcastMultiply(*_merged(sides, result), result.dtype, shifts_right=shifts_right)
+    return _call(graph, operator, kernel, scalars)
 
 
 def lower_squared_difference(graph: Graph, operator: Operator) -> KernelCall:
@@ -341,6 +356,10 @@ def _scaling(side: str, tensor: Tensor, ratio: float) -> dict[str, int]:
     multiplier, shift = quantize_multiplier(ratio)
     values = (quantization_of(tensor).zero_point, multiplier, shift)
     return {f"{side}_{name}": value for name, value in zip(_SCALING, values, strict=True)}
+
+
+def _shifts_right(result: Tensor, scalars: Mapping[str, int]) -> bool:
+    return result.dtype == "int16" and -30 <= scalars["output_shift"] < 0
 
 
 def _zero_points(sides: Sequence[Tensor]) -> dict[str, int]:

@@ -128,6 +128,11 @@ def requantize(value: Any, multiplier: Any, shift: Any) -> Any:
     return tirx.call_pure_extern("int32", "utvm_requantize", value, multiplier, shift)
 
 
+def requantize_right(value: Any, multiplier: Any, shift: Any) -> Any:
+    """TIR: the same of values up to 2**30, where the shift is negative and -30 at least."""
+    return tirx.call_pure_extern("int32", "utvm_requantize_right", value, multiplier, shift)
+
+
 def short_multiplier(multiplier: int) -> int:
     """The 15 bits of a multiplier that the reference keeps for sums of 64 bits."""
     return min((multiplier + (1 << 15)) >> 16, 0x7FFF)

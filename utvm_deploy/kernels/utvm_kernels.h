@@ -19,6 +19,12 @@ static inline int32_t utvm_requantize(int32_t value, int32_t multiplier, int32_t
     return value;
 }
 
+// The same where |value| is 2^30 at most and the shift between -30 and -1.
+static inline int32_t utvm_requantize_right(int32_t value, int32_t multiplier, int32_t shift) {
+    value = (int32_t)(((int64_t)value * multiplier + ((int64_t)1 << 30)) >> 31);
+    return (value + (value >> 31) + (1 << ~shift)) >> -shift;
+}
+
 // value * (high * 2^26 + low) * 2^-(shift + 26), half away from zero. Results
 // beyond +-1024, far outside int8, are cut there.
 static inline int32_t utvm_requantize_exact(int32_t value, int32_t high, int32_t low,

@@ -35,6 +35,8 @@ from utvm_deploy.kernels.window import Window
 # Sums of FULLY_CONNECTED up to here are multiplied by a double's fraction without overflow.
 _MOST_BITS_OF_SUM = 36
 _PRODUCT_BITS = 22
+#: Taps of a depthwise window that are all written out.
+_MOST_UNROLLED = 25
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class WideConv2D:
             channel = o // shared * self.depth + ci
             pixel = padded[n, w.row(y, ky), w.column(x, kx), channel].astype("int32")
             weight = weights[ky, kx, o] if self.is_depthwise else weights[o, ky, kx, ci]
-            wide = (pixel * weight.astype("int32")).astype(self._sum_type)
+            wide = (pixel * weight.astype("int32")).astype(self._product_sum_type)
             return te.sum(wide, axis=[ky, kx, ci])
 
         shape = (w.batch, w.output_height, w.output_width, self.outputs)
@@ -85,7 +87,9 @@ class WideConv2D:
         output = te.compute(
             shape,
             lambda n, y, x, o: clamped(
-                self._scaled(sums[n, y, x, o] + bias[o], multiplier[o], shift[o]),
+                self._scaled(
+                    sums[n, y, x, o].astype(self._sum_type) + bias[o], multiplier[o], shift[o]
+                ),
                 low,
                 high,
                 "int16",
@@ -98,7 +102,11 @@ class WideConv2D:
         _, y, _, o = sch.get_loops(sch.get_sblock("requantize"))
         block = sch.get_sblock("convolution")
         sch.compute_at(block, o, preserve_unit_loops=True)
-        sch.decompose_reduction(block, sch.get_loops(block)[-3])
+        reduction = sch.get_loops(block)[-3:]
+        sch.decompose_reduction(block, reduction[0])
+        if self.is_depthwise and math.prod(self.window.kernel) <= _MOST_UNROLLED:
+            for loop in reduction:
+                sch.unroll(loop)
         if self.window.is_padded:
             self.window.schedule_pad(sch, y)
         return f"generic C, one output at a time in {self._sum_type[3:]} bits"
@@ -106,6 +114,12 @@ class WideConv2D:
     @property
     def _sum_type(self) -> str:
         return "int64"
+
+    @property
+    def _product_sum_type(self) -> str:
+        """Of the products alone: 32 bits where so few cannot overflow them."""
+        count = math.prod(self.window.kernel) * self.depth
+        return "int32" if count < 1 << (31 - _PRODUCT_BITS) else self._sum_type
 
     def _scaled(self, total: Any, multiplier: Any, shift: Any) -> Any:
         return requantize_wide(total, multiplier, shift)
