@@ -27,7 +27,7 @@ PLANES, PIXELS = "planes", "pixels"
 #: Scratch by default: at most so much, and less where that costs no more than this share.
 _MOST_BYTES = 12_288
 _WORTH = 1.02
-# Cycles; of a table's line in each row, and for the first time.
+# Cycles. ..._LINE: of a table, in each row of the output; ..._FIRST: before the first.
 _MISS, _LINE_BYTES = 21, 32
 _PLANES_CALL = 137.0
 _PRODUCT, _BLOCK, _OUTPUT, _CHANNEL = 1.0, 13.8, 2.6, 20.8

@@ -7,6 +7,9 @@ from dataclasses import replace
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.window import Window
 
+#: Tables of weights are repeated as often as columns lie apart.
+_MOST_APART = 4
+
 
 def simplified(
     window: Window, weights: Array, *, turns_dilated: bool = False
@@ -25,10 +28,10 @@ def simplified(
 def without_dilation(window: Window) -> Window | None:
     """The window over the same bytes, had pixels as many channels more as its columns lie apart.
 
-    Pixels that one window sees are then neighbours. None where they are no whole rows.
+    Pixels that one window sees are then neighbours. None where that leaves a rest, or too many.
     """
     apart = window.dilations[1]
-    if window.dilations[0] > 1 and window.kernel[0] > 1:
+    if (window.dilations[0] > 1 and window.kernel[0] > 1) or apart > _MOST_APART:
         return None
     sizes = (window.width, window.output_width, window.left)
     if apart > 1 and (window.strides[1] > 1 or any(size % apart for size in sizes)):
