@@ -14,6 +14,7 @@ from utvm_deploy.bench.supported import operators_page, supported_operators
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.limits import LIMITS
 from utvm_deploy.frontend.operators import IMPORTERS
+from utvm_deploy.frontend.suggestions import SUGGESTIONS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "operators.md"
 
@@ -28,6 +29,12 @@ def test_the_page_has_every_operator_and_limit() -> None:
         assert f"| {kind} | " in page
     for what, most in LIMITS:
         assert f"| {most:,} | {what} |" in page
+
+
+def test_what_to_do_instead_is_told_of_what_is_not_supported_only() -> None:
+    page = operators_page()
+    assert all(f"| {kind} | {what} |" in page for kind, what in SUGGESTIONS.items())
+    assert not set(SUGGESTIONS) & set(IMPORTERS)
 
 
 def test_supported_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from utvm_deploy.frontend.limits import LIMITS
 from utvm_deploy.frontend.operators import IMPORTERS
+from utvm_deploy.frontend.shape_arithmetic import FOLDED
+from utvm_deploy.frontend.suggestions import SUGGESTIONS
 
 _HEAD = """\
 # Operators
@@ -18,6 +20,20 @@ tensor that it makes, and what to do instead.
 
 | operator | element types | constraints |
 |---|---|---|
+"""
+_FOLDED = """\
+
+What depends on nothing but shapes and constants is computed at import, and gone: moves, and of
+whole numbers """
+_OTHERS = """\
+
+# Not supported
+
+What to do about some that are not. Of the others: cut the model before it and compute it in your
+own code.
+
+| operator | instead |
+|---|---|
 """
 _LIMITS = """\
 
@@ -55,4 +71,6 @@ def operators_page() -> str:
         for row in supported_operators()
     )
     limits = "".join(f"| {most:,} | {what} |\n" for what, most in LIMITS)
-    return _HEAD + rows + _LIMITS + limits
+    folded = f"{_FOLDED}{', '.join(FOLDED)}.\n"
+    others = "".join(f"| {kind} | {what} |\n" for kind, what in sorted(SUGGESTIONS.items()))
+    return _HEAD + rows + folded + _OTHERS + others + _LIMITS + limits

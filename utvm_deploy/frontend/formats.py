@@ -59,7 +59,7 @@ def converted(path: Path) -> bytes | None:
     """
     if path.suffix.lower() not in CONVERTERS:
         return None
-    return _converted(path, _digest(path))
+    return _converted(path, hashlib.sha256(model_bytes(path)).hexdigest())
 
 
 @lru_cache(maxsize=4)
@@ -82,16 +82,16 @@ def _converted(path: Path, _content: str) -> bytes:
         raise ModelError(f"{path} cannot be imported: {_explanation(done)}")
 
 
-def _digest(path: Path) -> str:
-    """Of the file's bytes, if there are not too many of them."""
+def model_bytes(path: Path) -> bytes:
+    """A model file's bytes; ModelError where it cannot be read, or is too large."""
     try:
         size = path.stat().st_size
         if size > MAX_FILE_BYTES:
             raise ModelError(
-                f"{path}: {size:,} bytes are more than the {MAX_FILE_BYTES:,} that are read of a "
-                "model"
+                f"{path} has {size:,} bytes, more than {MAX_FILE_BYTES:,}; "
+                "choose a model for microcontrollers"
             )
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return path.read_bytes()
     except OSError as exc:
         raise ModelError(f"cannot read the model {path}: {exc.strerror or exc}") from exc
 

@@ -336,6 +336,7 @@ def _same_type(op: SourceOperator, x: Tensor, out: Tensor) -> None:
 
 
 def image(op: SourceOperator) -> Tensor:
+    """The input, if it is a batch of images, of the output's type."""
     x, _ = ends(op)
     if len(x.shape) != 4:
         raise op.unsupported(f"'{x.name}' has shape {x.shape}; only 4 dimensions are supported")

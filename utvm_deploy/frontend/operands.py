@@ -29,15 +29,18 @@ _ACTIVATIONS: Mapping[int, tuple[str, float | None, float | None]] = {
 
 
 def made(op: SourceOperator, inputs: tuple[int | None, ...], attributes: Attributes) -> Operator:
+    """The graph's operator for one of the file, of the same kind."""
     return Operator(op.kind, inputs, op.outputs, attributes, (op.index,))
 
 
 def scale_of(tensor: Tensor) -> float:
+    """The scale of a tensor that ``quantized`` has checked."""
     assert tensor.quantization is not None
     return tensor.quantization.scale
 
 
 def zero_point_of(tensor: Tensor) -> int:
+    """The zero point of a tensor that ``quantized`` has checked."""
     assert tensor.quantization is not None
     return tensor.quantization.zero_point
 

@@ -65,6 +65,7 @@ class _Converter:
             self._input(name, dtype)
 
     def run(self) -> bytes:
+        """The .tflite file; UnsupportedOperator, with all of them, for what has none."""
         problems: list[UnsupportedOperator] = []
         failed: set[str] = set()
         for node in self.model.nodes:

@@ -88,34 +88,8 @@ def import_lstm(op: SourceOperator) -> Operator:
     )
     if not fits:
         raise op.damaged(f"its weights and states do not make {out.shape} of {x.shape}")
-    fraction, exponent = math.frexp(scale_of(cell))
-    if fraction != _HALF or zero_point_of(cell) != 0 or exponent - 1 not in _CELL_EXPONENTS:
-        raise op.unsupported(
-            f"its cell state has scale {scale_of(cell)} and zero point {zero_point_of(cell)}; "
-            "only scales of 2**n, from 2**-15 to 2**-9, and 0 are supported"
-        )
-    if len(op.intermediates) != _INTERMEDIATES:
-        raise op.damaged(f"it has {len(op.intermediates)} intermediates, not {_INTERMEDIATES}")
-    inside = [op.tensors[number] for number in op.intermediates]
-    # Those of the gates count only where they are normalized.
-    for tensor in inside if any(n is not None for n in norms) else inside[-1:]:
-        if tensor.quantization is None or tensor.quantization.axis is not None:
-            raise op.damaged(f"its inner tensor '{tensor.name}' has no scale and zero point")
-    clips = [float(op.option(name)) for name in ("CellClip", "ProjClip")]
-    if not all(math.isfinite(clip) and clip >= 0 for clip in clips):
-        raise op.damaged(f"its cell and projection clips are {clips[0]} and {clips[1]}")
-    scales = [_GATE_SCALE] * _GATES
-    if any(norm is not None for norm in norms):
-        scales = [scale_of(tensor) for tensor in inside[:_GATES]]
-    attributes = Lstm(
-        scale_of(inside[-1]),
-        zero_point_of(inside[-1]),
-        clips[0],
-        time_major,
-        clips[1],
-        scale_of(out),
-        (scales[0], scales[1], scales[2], scales[3]),
-    )
+    _check_cell(op, cell)
+    attributes = _lstm(op, out, time_major, is_normalized=any(n is not None for n in norms))
     weights = [
         op.inputs[base + gate] if gate in gates else None
         for base in (1, 5)
@@ -124,6 +98,41 @@ def import_lstm(op: SourceOperator) -> Operator:
     states = (op.inputs[18], op.inputs[19])
     inputs = (op.inputs[0], *weights, *biases, *states, *peepholes, *projection, *norms)
     return made(op, inputs, attributes)
+
+
+def _check_cell(op: SourceOperator, cell: Tensor) -> None:
+    fraction, exponent = math.frexp(scale_of(cell))
+    if fraction != _HALF or zero_point_of(cell) != 0 or exponent - 1 not in _CELL_EXPONENTS:
+        raise op.unsupported(
+            f"its cell state has scale {scale_of(cell)} and zero point {zero_point_of(cell)}; "
+            "only scales of 2**n, from 2**-15 to 2**-9, and 0 are supported"
+        )
+
+
+def _lstm(op: SourceOperator, out: Tensor, time_major: bool, *, is_normalized: bool) -> Lstm:
+    """What the intermediates and options say."""
+    if len(op.intermediates) != _INTERMEDIATES:
+        raise op.damaged(f"it has {len(op.intermediates)} intermediates, not {_INTERMEDIATES}")
+    inside = [op.tensors[number] for number in op.intermediates]
+    # Those of the gates count only where they are normalized.
+    for tensor in inside if is_normalized else inside[-1:]:
+        if tensor.quantization is None or tensor.quantization.axis is not None:
+            raise op.damaged(f"its inner tensor '{tensor.name}' has no scale and zero point")
+    clips = [float(op.option(name)) for name in ("CellClip", "ProjClip")]
+    if not all(math.isfinite(clip) and clip >= 0 for clip in clips):
+        raise op.damaged(f"its cell and projection clips are {clips[0]} and {clips[1]}")
+    scales = [_GATE_SCALE] * _GATES
+    if is_normalized:
+        scales = [scale_of(tensor) for tensor in inside[:_GATES]]
+    return Lstm(
+        scale_of(inside[-1]),
+        zero_point_of(inside[-1]),
+        clips[0],
+        time_major,
+        clips[1],
+        scale_of(out),
+        (scales[0], scales[1], scales[2], scales[3]),
+    )
 
 
 def _peepholes(op: SourceOperator, gates: list[int], cells: int, outputs: int) -> list[int | None]:

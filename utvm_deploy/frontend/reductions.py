@@ -83,6 +83,7 @@ def _axes(op: SourceOperator, x: Tensor) -> tuple[int, ...]:
 
 
 def import_softmax(op: SourceOperator) -> Operator:
+    """SOFTMAX along the last dimension."""
     out = op.output()
     alike(op, op.input(0), out)
     parts, zero_point = _SOFTMAX_OUTPUTS[out.dtype]

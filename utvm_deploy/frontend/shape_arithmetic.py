@@ -172,3 +172,6 @@ _ARITHMETIC: Mapping[str, Arithmetic] = {
     "REDUCE_PROD": _product,
     "SUB": _elementwise(np.subtract),
 }
+
+#: What is computed at import where nothing else than shapes and constants goes in.
+FOLDED = tuple(sorted({*_OF_SHAPES, *_ARITHMETIC}))

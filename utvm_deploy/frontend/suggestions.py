@@ -14,7 +14,8 @@ _SHIFTS = f"LiteRT's own kernel makes small quotients -128 or 127; {_MULTIPLY}"
 _BOOLEAN = f"it works on truth values: {_HOST}"
 _RECURRENT = "use UNIDIRECTIONAL_SEQUENCE_LSTM or SVDF, or unroll it"
 
-_BY_KIND: Mapping[str, str] = {
+#: Kind -> what to do instead, where that is more than computing it elsewhere.
+SUGGESTIONS: Mapping[str, str] = {
     "ELU": _TRAIN,
     "COS": _HOST,
     "SIN": _HOST,
@@ -67,4 +68,4 @@ def suggestion(kind: str) -> str:
         return f"custom operators are not part of the format: {_HOST}"
     if kind.startswith("STABLEHLO_"):
         return "convert the model to TFLite's own operators"
-    return _BY_KIND.get(kind, _HOST)
+    return SUGGESTIONS.get(kind, _HOST)

@@ -25,9 +25,8 @@ import tflite
 
 from utvm_deploy.errors import ModelError
 from utvm_deploy.frontend.assemble import assemble
-from utvm_deploy.frontend.formats import converted
+from utvm_deploy.frontend.formats import converted, model_bytes
 from utvm_deploy.frontend.limits import (
-    MAX_FILE_BYTES,
     MAX_NAME_BYTES,
     MAX_OPERATORS,
     MAX_RANK,
@@ -93,16 +92,7 @@ def load_model(path: str | Path) -> Graph:
 
 
 def _file_bytes(path: Path) -> bytes:
-    try:
-        size = path.stat().st_size
-        if size > MAX_FILE_BYTES:
-            raise ModelError(
-                f"{path} has {size:,} bytes, more than {MAX_FILE_BYTES:,}; "
-                "choose a model for microcontrollers"
-            )
-        data = path.read_bytes()
-    except OSError as exc:
-        raise ModelError(f"cannot read the model {path}: {exc.strerror or exc}") from exc
+    data = model_bytes(path)
     if data[4:8] != _IDENTIFIER:
         raise ModelError(
             f"{path} is not a .tflite file (bytes 4 to 8 are {data[4:8]!r}, not {_IDENTIFIER!r}); "

@@ -118,6 +118,7 @@ class Serializer:
         self.kinds = list(dict.fromkeys(op.kind for op in model.operators))
 
     def finish(self) -> bytes:
+        """The whole file."""
         buffers = [self._table("Buffer", {})]  # buffer 0 is the empty one
         tensors = []
         for spec in self.model.tensors:

@@ -39,6 +39,7 @@ _MOST_STEPS = 2**31 - 1
 
 
 def import_convolution(op: SourceOperator) -> Operator:
+    """CONV_2D, grouped where the weights have fewer channels than the image."""
     x, weights, out = op.input(0), weights_of(op, 0), op.output()
     alike(op, x, out, rank=4)
     bias, is_short = _short_or_long_bias(op, x, weights)
@@ -68,6 +69,7 @@ def _short_or_long_bias(
 
 
 def import_depthwise(op: SourceOperator) -> Operator:
+    """DEPTHWISE_CONV_2D."""
     x, weights, out = op.input(0), weights_of(op, 3), op.output()
     alike(op, x, out, rank=4)
     multiplier, rest = divmod(weights.shape[3], x.shape[3])
@@ -148,6 +150,7 @@ def import_resize_bilinear(op: SourceOperator) -> Operator:
 
 
 def import_fully_connected(op: SourceOperator) -> Operator:
+    """FULLY_CONNECTED of rows as long as the weights."""
     x, weights, out = op.input(0), weights_of(op, 0, rank=2), op.output()
     alike(op, x, out)
     if op.integer("WeightsFormat") != 0:
@@ -178,6 +181,7 @@ def _check_reach(
 
 
 def import_pool(op: SourceOperator) -> Operator:
+    """AVERAGE_POOL_2D and MAX_POOL_2D."""
     x, out = op.input(0), op.output()
     alike(op, x, out, rank=4)
     if (
