@@ -105,14 +105,14 @@ def test_resize_bilinear(tmp_path: Path) -> None:
         ((4, 5), (8, 10)), ((7, 5), (3, 9)), ((5, 3), (11, 2)), ((1, 1), (3, 4)), ((6, 8), (1, 5)),
         ((3, 3), (3, 3)), ((10, 13), (7, 5)),
     ]  # fmt: skip
-    for ((h, w), size), channels in itertools.product(sizes, (1, 3)):
+    for ((h, w), size), channels in itertools.product(sizes, (1, 3, 6)):
         for corners, centers in ((False, False), (True, False), (False, True)):
             x = m.input((1, h, w, channels), 0.05, -3)
             inputs = [x, m.constant(np.array(size, np.int32))]
             fields = {"AlignCorners": corners, "HalfPixelCenters": centers}
             options = ("ResizeBilinearOptions", fields)
             m.output(m.node("RESIZE_BILINEAR", inputs, (1, *size, channels), options))
-    assert check(m, tmp_path, samples=2) == 6 * len(sizes)
+    assert check(m, tmp_path, samples=2) == 9 * len(sizes)
 
 
 AXES = [

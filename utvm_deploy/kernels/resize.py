@@ -31,15 +31,17 @@ class Bilinear:
     image: tuple[int, int, int, int]
     rows: int
     columns: int
+    is_coarse: bool = False  # all shares are multiples of 1/16, as when sizes are doubled
 
     @property
     def name(self) -> str:
-        return f"resize_bilinear_{label(self.image)}_{self.rows}x{self.columns}"
+        coarse = "_coarse" if self.is_coarse else ""
+        return f"resize_bilinear_{label(self.image)}_{self.rows}x{self.columns}{coarse}"
 
     def prim_func(self) -> Any:
         batch, height, width, channels = self.image
         return whole_call(
-            "utvm_bilinear",
+            self._function,
             [
                 Operand("input", self.image, "int8"),
                 Operand("rows", (self.rows, 3), "int32"),
@@ -47,11 +49,25 @@ class Bilinear:
                 Operand("output", (batch, self.rows, self.columns, channels), "int8"),
             ],
             *(height, width, channels, self.rows, self.columns, batch),
-            helpers=[shared_text("utvm_word"), shared_text("utvm_bilinear")],
+            helpers=self._texts(),
         )
 
     def schedule(self, sch: Any, core: str) -> str:
-        return "generic C, neighbours and shares from tables"
+        lanes = ", two elements at a time" if self.is_coarse else ""
+        return f"generic C, neighbours and shares from tables{lanes}"
+
+    @property
+    def _function(self) -> str:
+        return "utvm_bilinear_coarse" if self.is_coarse else "utvm_bilinear"
+
+    def _texts(self) -> list[str]:
+        texts = [shared_text("utvm_word"), shared_text("utvm_blend")]
+        driver = shared_text("utvm_bilinear")
+        if self.is_coarse:
+            texts.append(shared_text("utvm_blend_lanes"))
+            driver = driver.replace("utvm_bilinear", self._function)
+            driver = driver.replace("utvm_blend", "utvm_blend_lanes")
+        return [*texts, driver]
 
 
 @dataclass(frozen=True)
@@ -102,13 +118,16 @@ def lower_resize_bilinear(graph: Graph, operator: Operator) -> KernelCall:
     output, result = output_of(graph, operator)
     n, h, w, c = source.shape
     rows, columns = result.shape[1:3]
-    kernel = WideBilinear if source.dtype == "int16" else Bilinear
+    tables = neighbours(h, rows, a), neighbours(w, columns, a)
+    sizes = (n, h, w, c), rows, columns
+    is_coarse = c >= 4 and not any((table[:, 2] % (_ONE // 16)).any() for table in tables)
+    is_wide = source.dtype == "int16"
     return KernelCall(
-        kernel((n, h, w, c), rows, columns),
+        WideBilinear(*sizes) if is_wide else Bilinear(*sizes, is_coarse),
         (
             operand_of(position, source),
-            ConstantArgument("rows", neighbours(h, rows, a)),
-            ConstantArgument("columns", neighbours(w, columns, a)),
+            ConstantArgument("rows", tables[0]),
+            ConstantArgument("columns", tables[1]),
             TensorArgument(output),
         ),
     )

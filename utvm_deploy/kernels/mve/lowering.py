@@ -11,6 +11,7 @@ from utvm_deploy.candidate import Candidate
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.depthwise import DepthwiseConv2D
+from utvm_deploy.kernels.dsp.lowering import lower_depthwise as dsp_depthwise
 from utvm_deploy.kernels.dsp.pool import pool_call
 from utvm_deploy.kernels.mve.conv2d import mve_conv2d_call
 from utvm_deploy.kernels.mve.dense import mve_dense_call
@@ -25,6 +26,9 @@ from utvm_deploy.kernels.tables import (
     scalars,
 )
 
+#: Half a vector of a depthwise convolution's.
+_FEW_CHANNELS = 4
+
 
 def lower_convolution(
     graph: Graph, operator: Operator, call: KernelCall, core: str, candidate: Candidate | None
@@ -32,6 +36,11 @@ def lower_convolution(
     """CONV_2D, and DEPTHWISE_CONV_2D: of a single channel it is a CONV_2D."""
     tables = convolution_tables(graph, operator, call)
     if isinstance(call.kernel, DepthwiseConv2D) and call.kernel.channels > 1:
+        few = tables.weights.shape[0] <= _FEW_CHANNELS and tables.window.strides == (1, 1)
+        if candidate is None and few:
+            other = dsp_depthwise(graph, operator, call, core)
+            if isinstance(other, KernelCall):
+                return "few channels at stride 1, which DSP code does faster"
         return mve_depthwise_call(call, tables)
     return mve_conv2d_call(call, tables, candidate)
 
