@@ -130,14 +130,47 @@ _WIDENED = (
 
 
 def _lines(has_left: bool) -> list[str]:
-    arguments = _FRAME_BYTES + _SAVED_BYTES
     return [
         "push {r4-r11, lr}",
         "vpush {d8-d15}",
         f"sub sp, #{_FRAME_BYTES}",
+        *_arguments(),
+        "1:",  # eight more channels
+        f"ldrd r0, r7, [sp, #{_FIRST}]",
+        f"ldr r8, [sp, #{_COUNT}]",
+        f"ldrd r10, r5, [sp, #{_OUTPUT_STEP}]",
+        "2:",  # two more pixels
+        "cmp r8, #1",
+        "itt eq",
+        "moveq r5, #0",  # the last one twice
+        "moveq r10, #0",
+        *_products(),
+        *_outputs(has_left),
+        "add r7, r3, r10",
+        "add r0, r0, r5, lsl #1",
+        "subs r8, #2",
+        "bgt 2b",
+        f"ldrd r0, r7, [sp, #{_FIRST}]",
+        f"add r12, #{4 * scaling_words(has_left)}",
+        "mov r6, r1",
+        f"subs r9, #{GROUP}",
+        f"add r0, #{GROUP}",
+        f"add r7, #{GROUP}",
+        f"strd r0, r7, [sp, #{_FIRST}]",
+        f"str r9, [sp, #{_CHANNELS_LEFT}]",
+        "bgt 1b",
+        f"add sp, #{_FRAME_BYTES}",
+        "vpop {d8-d15}",
+        "pop {r4-r11, pc}",
+    ]
+
+
+def _arguments() -> list[str]:
+    """To their slots; the scaling of a group is at r12 then, its weights are at r6."""
+    return [
         "mov r12, r2",
         f"str r3, [sp, #{_OFFSETS}]",
-        f"add r4, sp, #{arguments}",
+        f"add r4, sp, #{_FRAME_BYTES + _SAVED_BYTES}",
         # Limits, output, step, count, channels, taps, pairs.
         "ldm r4, {r2, r3, r5, r6, r7, r8, r9}",
         f"strd r0, r3, [sp, #{_FIRST}]",
@@ -150,15 +183,12 @@ def _lines(has_left: bool) -> list[str]:
         f"str r8, [sp, #{_SINGLES}]",
         f"strd r7, r5, [sp, #{_OUTPUT_STEP}]",
         "mov r6, r1",  # weights of this group
-        "1:",  # eight more channels
-        f"ldrd r0, r7, [sp, #{_FIRST}]",
-        f"ldr r8, [sp, #{_COUNT}]",
-        f"ldrd r10, r5, [sp, #{_OUTPUT_STEP}]",
-        "2:",  # two more pixels
-        "cmp r8, #1",
-        "itt eq",
-        "moveq r5, #0",  # the last one twice
-        "moveq r10, #0",
+    ]
+
+
+def _products() -> list[str]:
+    """The sums of both pixels, at r0 and r5 bytes behind it; r1 ends behind the group's weights."""
+    return [
         f"ldr r2, [sp, #{_OFFSETS}]",
         "mov r1, r6",
         "vldrw.32 q4, [r12]",
@@ -202,6 +232,12 @@ def _lines(has_left: bool) -> list[str]:
         *_WIDENED,
         "le lr, 5b",
         "6:",
+    ]
+
+
+def _outputs(has_left: bool) -> list[str]:
+    """Of both pixels, to r7 and r10 bytes behind it; leaves in r9 how many channels are left."""
+    return [
         *_requantized(("q4", "q6"), 0, has_left),
         *_requantized(("q5", "q7"), 1, has_left),
         f"ldrd r2, r3, [sp, #{_ZERO_POINT}]",
@@ -222,22 +258,6 @@ def _lines(has_left: bool) -> list[str]:
         "vpstt",
         "vstrbt.16 q4, [r7]",
         "vstrbt.16 q6, [r3]",
-        "add r7, r3, r10",
-        "add r0, r0, r5, lsl #1",
-        "subs r8, #2",
-        "bgt 2b",
-        f"ldrd r0, r7, [sp, #{_FIRST}]",
-        f"add r12, #{4 * scaling_words(has_left)}",
-        "mov r6, r1",
-        f"subs r9, #{GROUP}",
-        f"add r0, #{GROUP}",
-        f"add r7, #{GROUP}",
-        f"strd r0, r7, [sp, #{_FIRST}]",
-        f"str r9, [sp, #{_CHANNELS_LEFT}]",
-        "bgt 1b",
-        f"add sp, #{_FRAME_BYTES}",
-        "vpop {d8-d15}",
-        "pop {r4-r11, pc}",
     ]
 
 

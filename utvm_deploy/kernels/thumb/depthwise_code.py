@@ -111,6 +111,39 @@ class _Writer:
 
     def lines(self) -> list[str]:
         r, taps = self.routine, self.taps
+        self._arguments()
+        r.label("1")  # another channel
+        r.plain(
+            f"ldrd r0, r1, [sp, #{_FIRST}]",
+            f"ldr r2, [sp, #{_COUNT}]",
+            f"strd r0, r1, [sp, #{_X}]",
+            f"str r2, [sp, #{_LEFT}]",
+            f"cmp r2, #{taps.pixels}",
+            "blt 3f",
+        )
+        self._pixels()
+        r.label("4")
+        r.plain(
+            f"ldrd r0, r1, [sp, #{_FIRST}]",
+            f"ldrd r2, r3, [sp, #{_WEIGHTS}]",
+            f"ldr r4, [sp, #{_CHANNELS_LEFT}]",
+            "adds r0, #1",
+            "adds r1, #1",
+            f"adds r2, #{taps.rows * taps.columns}",
+            "adds r3, #16",
+            f"strd r0, r1, [sp, #{_FIRST}]",
+            f"strd r2, r3, [sp, #{_WEIGHTS}]",
+            "subs r4, #1",
+            f"str r4, [sp, #{_CHANNELS_LEFT}]",
+            "bgt 1b",
+            f"add sp, #{_FRAME_BYTES}",
+            "pop {r4-r11, pc}",
+        )
+        return r.lines
+
+    def _arguments(self) -> None:
+        """To their slots."""
+        r, taps = self.routine, self.taps
         arguments = _FRAME_BYTES + _SAVED_BYTES
         # Sliding windows never go from column to column.
         passed = 0 if taps.slides else taps.columns - 1
@@ -129,15 +162,10 @@ class _Writer:
             f"strd r3, r4, [sp, #{_STEP}]",
             f"strd r5, r5, [sp, #{_CHANNELS}]",
         )
-        r.label("1")  # another channel
-        r.plain(
-            f"ldrd r0, r1, [sp, #{_FIRST}]",
-            f"ldr r2, [sp, #{_COUNT}]",
-            f"strd r0, r1, [sp, #{_X}]",
-            f"str r2, [sp, #{_LEFT}]",
-            f"cmp r2, #{taps.pixels}",
-            "blt 3f",
-        )
+
+    def _pixels(self) -> None:
+        """All of a row for a channel; shorter rows than a tile begin at label 3."""
+        r, taps = self.routine, self.taps
         r.label("2")  # four more pixels
         self._tile(taps.pixels, 10)
         r.plain(
@@ -163,24 +191,6 @@ class _Writer:
         r.plain("mov r3, #1")
         self._advance()
         r.plain(f"ldr r2, [sp, #{_LEFT}]", "subs r2, #1", f"str r2, [sp, #{_LEFT}]", "bgt 3b")
-        r.label("4")
-        r.plain(
-            f"ldrd r0, r1, [sp, #{_FIRST}]",
-            f"ldrd r2, r3, [sp, #{_WEIGHTS}]",
-            f"ldr r4, [sp, #{_CHANNELS_LEFT}]",
-            "adds r0, #1",
-            "adds r1, #1",
-            f"adds r2, #{taps.rows * taps.columns}",
-            "adds r3, #16",
-            f"strd r0, r1, [sp, #{_FIRST}]",
-            f"strd r2, r3, [sp, #{_WEIGHTS}]",
-            "subs r4, #1",
-            f"str r4, [sp, #{_CHANNELS_LEFT}]",
-            "bgt 1b",
-            f"add sp, #{_FRAME_BYTES}",
-            "pop {r4-r11, pc}",
-        )
-        return r.lines
 
     def _advance(self) -> None:
         """By r3 pixels."""
