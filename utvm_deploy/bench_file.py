@@ -52,6 +52,8 @@ def load_bench() -> dict[str, tuple[BenchEntry, ...]]:
     """All that the bench file says, by the boards' names; empty without a file."""
     path = bench_path()
     if not path.is_file():
+        if os.environ.get("UTVM_BENCH"):
+            raise BoardError(f"UTVM_BENCH names {str(path)!r}, where no file is; correct it")
         return {}
     top = read_toml(path)
     boards = top.table("boards")
@@ -71,9 +73,8 @@ def load_bench_entry(board_name: str, serial: str | None = None) -> BenchEntry:
     entries = load_bench().get(board_name, ())
     if serial is not None:
         # A serial number that no entry has is a board that the file does not know.
-        fitting = [entry for entry in entries if entry.probe_serial in (serial, None)]
-        named = [entry for entry in fitting if entry.probe_serial is not None]
-        entries = tuple(named or fitting)
+        named = [e for e in entries if (e.probe_serial or "").lower() == serial.lower()]
+        entries = tuple(named or [e for e in entries if e.probe_serial is None])
     if len(entries) > 1:
         serials = ", ".join(entry.probe_serial or "(none)" for entry in entries)
         raise BoardError(

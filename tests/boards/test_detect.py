@@ -98,9 +98,13 @@ def test_boards_that_look_alike_are_told_apart_by_the_bench_file(desk: Desk, dis
         (DISCO, NUCLEO),
         (NUCLEO,),
     ]
-    assert locate(disco).port == "/dev/ttyACM0"
-    place = locate(nucleo)
-    assert (place.port, place.serial) == ("/dev/ttyACM1", "066BFF")
+    # Programs that are given no serial number would take either probe.
+    for board, port, serial in (
+        (disco, "/dev/ttyACM0", "066AFF"),
+        (nucleo, "/dev/ttyACM1", "066BFF"),
+    ):
+        for place in (locate(board), locate(board, port=port), locate(board, needs_port=False)):
+            assert (place.port, place.serial) == (port, serial)
 
 
 def test_several_boards_of_a_kind_by_serial_number(desk: Desk) -> None:
@@ -126,7 +130,8 @@ def test_what_the_user_says_comes_first(desk: Desk, disco: Board) -> None:
     assert locate(disco, port="socket://lab:1").port == "socket://lab:1"
     assert locate(disco).port == "/dev/ttyACM7"
     assert connected_boards([disco])[0].boards == (DISCO,)
-    assert locate(load_board(NUCLEO), needs_port=False).port is None
+    place = locate(load_board(NUCLEO), serial="BB", needs_port=False)
+    assert (place.port, place.serial) == (None, "BB")
 
 
 def test_the_command_line_lists_what_is_connected(

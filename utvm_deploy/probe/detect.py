@@ -92,16 +92,23 @@ def locate(
 ) -> Place:
     """Where the board hangs: as the caller says, else as bench.toml says, else as USB shows.
 
-    NoDevice if nothing tells, or if several boards fit.
+    Where other boards have such a probe too, the place names this board's, so that its program
+    takes no other. NoDevice if nothing tells, or if several boards fit.
     """
     entry = load_bench_entry(board.name, serial)
     serial = serial or entry.probe_serial
     port = port or entry.port
-    if port is not None or not needs_port:
+    alike = connected_boards([board])
+    if port is not None:
+        found = [one for one in alike if one.port == port]
+    else:
+        found = [one for one in alike if one.boards == (board.name,)]
+        if serial is not None:
+            found = [one for one in found if one.serial.lower() == serial.lower()]
+    if len(alike) > 1 and len(found) == 1:
+        serial = serial or found[0].serial or None
+    if port is not None:
         return Place(port, serial, entry)
-    found = [one for one in connected_boards([board]) if one.boards == (board.name,)]
-    if serial is not None:
-        found = [one for one in found if one.serial.lower() == serial.lower()]
     if len(found) == 1:
         return Place(found[0].port, serial, entry)
     if found:
@@ -110,6 +117,8 @@ def locate(
             f"{len(found)} boards that may be {board.name} are connected; choose one by its serial "
             f"number ({listed}) with --serial or UTVM_SERIAL, or by --port"
         )
+    if not needs_port:
+        return Place(None, serial, entry)
     raise NoDevice(
         f"no serial port is known for {board.name}{_looked_for(board, serial)}; plug it in, give "
         f'port=... (--port), or write [boards.{board.name}] port = "/dev/ttyACM0" into '

@@ -12,10 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from utvm_deploy import process
-from utvm_deploy.bench_file import load_bench_entry
 from utvm_deploy.board_facts import CHILD_PROBE, EMULATOR_PROBE, Board
 from utvm_deploy.errors import BoardError, ProbeError
 from utvm_deploy.probe.argv import Wanted, probe_argv, probe_script
+from utvm_deploy.probe.detect import locate
 from utvm_deploy.probe.failures import failure
 from utvm_deploy.probe_programs import Action, ProbeCommands
 from utvm_deploy.project import Image
@@ -38,14 +38,14 @@ def flash_image(image: Image, *, probe: str | None = None, serial: str | None = 
     """Write the image to the board's flash and start it.
 
     ``probe`` is one of the board file's flashing programs, by default as bench.toml says, then the
-    first; ``serial`` tells several debug probes apart, by default as bench.toml says.
+    first; ``serial`` tells several debug probes apart, by default as bench.toml says, then USB.
     """
-    entry = load_bench_entry(image.board.name, serial)
-    commands = probe_commands(image.board, probe or entry.probe)
+    place = locate(image.board, serial=serial, needs_port=False)
+    commands = probe_commands(image.board, probe or place.entry.probe)
     wanted = Wanted(
         image=str(_in_format(image, commands.image_format)),
         build=_west_build(image, commands),
-        serial=serial or entry.probe_serial,
+        serial=place.serial,
     )
     _run_action(
         commands.name, commands.flash, wanted, FLASH_TIMEOUT_S, f"flashing {image.board.name}"
@@ -54,8 +54,8 @@ def flash_image(image: Image, *, probe: str | None = None, serial: str | None = 
 
 def reset_board(board: Board, *, probe: str | None = None, serial: str | None = None) -> None:
     """Restart the board through its debug probe."""
-    entry = load_bench_entry(board.name, serial)
-    name = probe or entry.probe
+    place = locate(board, serial=serial, needs_port=False)
+    name = probe or place.entry.probe
     commands = probe_commands(board, name)
     if name is None and any(one.reset for one in board.probe.commands):
         commands = first_installed(board.probe.commands, lambda one: one.reset)
@@ -64,7 +64,7 @@ def reset_board(board: Board, *, probe: str | None = None, serial: str | None = 
             f"{commands.name} cannot reset {board.name}; press its reset button, or name another "
             f"probe ({', '.join(one.name for one in board.probe.commands if one.reset)})"
         )
-    wanted = Wanted(serial=serial or entry.probe_serial)
+    wanted = Wanted(serial=place.serial)
     _run_action(commands.name, commands.reset, wanted, RESET_TIMEOUT_S, f"resetting {board.name}")
 
 
@@ -148,10 +148,13 @@ def _west_build(image: Image, commands: ProbeCommands) -> str:
     for folder in image.elf.absolute().parents:
         if (folder / _WEST_FILE).is_file() or process.is_dry_run():
             return str(folder)
+    others = [
+        one.name for one in image.board.probe.commands if "{build}" not in one.flash.arguments
+    ]
+    another = f"take another probe ({', '.join(others)}), or " if others else ""
     raise ProbeError(
         f"{commands.name} flashes what Zephyr built, and {image.elf} is no part of such a build; "
-        f"take another probe ({', '.join(image.board.probe.kinds)}), or make the project with "
-        f"--template zephyr"
+        f"{another}make the project with --template zephyr"
     )
 
 

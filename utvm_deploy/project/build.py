@@ -97,9 +97,7 @@ def _cached(files: Mapping[str, str], board: Board, compiled: CompiledModel | No
         images.mkdir(parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(prefix="new-", dir=images))
     except OSError as exc:
-        raise BuildError(
-            f"images cannot be kept in {images}: {exc.strerror}; set UTVM_CACHE to another folder"
-        ) from exc
+        raise _not_kept(images, exc) from exc
     try:
         write_tree(files, fresh)
         if is_zephyr(board):
@@ -117,12 +115,20 @@ def _cached(files: Mapping[str, str], board: Board, compiled: CompiledModel | No
         # Whoever comes second finds the folder taken, by the same image.
         with contextlib.suppress(OSError):
             fresh.rename(entry)
+    except OSError as exc:
+        raise _not_kept(images, exc) from exc
     except BuildError as exc:
         kept = _keep_log(exc.log_path, images.parent, key)
         raise BuildError(str(exc).replace(str(exc.log_path), str(kept)), kept) from exc
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
     return Image(elf, board)
+
+
+def _not_kept(images: Path, why: OSError) -> BuildError:
+    return BuildError(
+        f"images cannot be kept in {images}: {why.strerror}; set UTVM_CACHE to another folder"
+    )
 
 
 def build_project(directory: Path | str) -> Image:
@@ -134,8 +140,9 @@ def build_project(directory: Path | str) -> Image:
         board = with_template(board, description["template"])
         model = description["model"]
     except (OSError, ValueError, KeyError, TypeError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) else exc
         raise BuildError(
-            f"{directory} is no project tree ({PROJECT_FILE} cannot be used: {exc}); "
+            f"{directory} is no project tree ({PROJECT_FILE} cannot be used: {reason}); "
             f"make one with: utvm project create MODEL DIR"
         ) from exc
     _build(directory, board)
@@ -219,6 +226,8 @@ def _keep_log(log: Path | None, cache: Path, key: str) -> Path | None:
     if log is None or not log.is_file():
         return log
     kept = cache / "failed" / f"{key}.log"
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy(log, kept)
+    # On a full disk the error itself is worth more than its log.
+    with contextlib.suppress(OSError):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(log, kept)
     return kept
