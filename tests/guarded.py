@@ -45,7 +45,7 @@ def is_possible() -> bool:
 def compile_apart(path: Path, board: Board, *, at_end: bool) -> CompiledModel:
     """The model with an arena in which every buffer has its own pages."""
 
-    def place_apart(blocks: Sequence[Block]) -> Placement:
+    def place_apart(blocks: Sequence[Block], handovers: object = ()) -> Placement:
         offsets, end = [], PAGE
         for block in blocks:
             pages = -(-block.size_bytes // PAGE) * PAGE

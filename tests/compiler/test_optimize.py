@@ -133,7 +133,8 @@ def test_code_shrinks(monkeypatch: pytest.MonkeyPatch) -> None:
         build_image(compile_model(model, BOARD, optimize=optimize), BOARD).flash_bytes
         for optimize in (SIZE, BALANCED, TIME)
     )
-    assert size < balanced < time
+    # A layer that may enlarge the arena by nothing can have a kernel that no other layer has.
+    assert max(size, balanced) < time
 
 
 @pytest.mark.parametrize("name", ["digits", "cifar10_cnn"])
@@ -193,9 +194,10 @@ def test_scratch_takes_what_the_arena_has_to_spare(
 ) -> None:
     calls, sizes = three
     fast, middle, plain = (call.kernel for call in calls)
-    # The first layer has 1,088 bytes of activations, and the second 2,560.
-    assert first_kernel(sizes, calls, 20_000) == fast
-    assert first_kernel(sizes, calls, 18_527) == middle
+    # The first layer has 1,024 bytes of activations (its input lies in its output), and the second
+    # 2,560.
+    assert first_kernel(sizes, calls, 18_464) == fast
+    assert first_kernel(sizes, calls, 18_463) == middle
     assert first_kernel(sizes, calls, 2_000) == middle
     assert first_kernel(sizes, calls, 1_000) == plain
     assert first_kernel(sizes, calls) == plain

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from utvm_deploy.compiler.placement import Block, Placement, live_peak, place, verify
+from utvm_deploy.compiler.placement import Block, Handover, Placement, live_peak, place, verify
 from utvm_deploy.errors import CompileError
 
 STEPS = 12
@@ -44,6 +44,52 @@ def test_blocks_alive_together_never_overlap(given_blocks: list[Block]) -> None:
     verify(given_blocks, placement)
     assert placement == place(given_blocks)
     assert placement.arena_bytes >= live_peak(given_blocks)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_blocks_overlap_only_as_their_handover_allows(data: st.DataObject) -> None:
+    given_blocks = data.draw(blocks())
+    handovers = []
+    pairs = itertools.permutations(range(len(given_blocks)), 2)
+    for source, result in pairs:
+        step = given_blocks[source].last
+        is_next = given_blocks[result].first == step != given_blocks[source].first
+        if is_next and all(result != h.result and source != h.source for h in handovers):
+            lag = 16 * data.draw(st.integers(-100, 100))
+            handovers.append(Handover(source, result, lag, data.draw(st.booleans())))
+    placement = place(given_blocks, handovers)
+    verify(given_blocks, placement, handovers)
+    assert placement.arena_bytes >= live_peak(given_blocks, handovers)
+    allowed = {(h.source, h.result): h for h in handovers}
+    placed = list(zip(given_blocks, placement.offsets, strict=True))
+    for (i, (one, start)), (j, (other, begin)) in itertools.combinations(enumerate(placed), 2):
+        assert start % one.alignment == 0 <= start <= placement.arena_bytes - one.size_bytes
+        apart = start >= begin + other.size_bytes or begin >= start + one.size_bytes
+        if apart or not (one.first <= other.last and other.first <= one.last):
+            continue
+        found = allowed.get((i, j)) or allowed[j, i]
+        distance = placement.offsets[found.source] - placement.offsets[found.result]
+        assert distance == found.lag_bytes if found.is_exact else distance >= found.lag_bytes
+
+
+def test_a_chain_that_is_handed_on_takes_little_more_than_its_largest_block() -> None:
+    chain = [Block(f"t{i}", 4096, i, i + 1, 16) for i in range(8)]
+    handovers = [Handover(i, i + 1, 64) for i in range(7)]
+    placement = place(chain, handovers)
+    # Each begins 64 bytes before the one that it is made of.
+    assert live_peak(chain, handovers) == 4096 + 64
+    assert placement.arena_bytes == 4096 + 7 * 64
+
+
+def test_the_verifier_knows_how_close_a_handover_may_be() -> None:
+    pair = [Block("a", 32, 0, 1, 16), Block("b", 32, 1, 2, 16)]
+    verify(pair, Placement((32, 0), 64), [Handover(0, 1, 32)])
+    verify(pair, Placement((16, 0), 48), [Handover(0, 1, 16)])
+    verify(pair, Placement((0, 16), 48), [Handover(0, 1, -16)])
+    for handover in (Handover(0, 1, 32), Handover(0, 1, 0, is_exact=True)):
+        with pytest.raises(CompileError, match="overlap"):
+            verify(pair, Placement((16, 0), 48), [handover])
 
 
 @settings(max_examples=30, deadline=None)

@@ -39,6 +39,7 @@ from utvm_deploy.compiler.options import (
     scratch_place,
     scratch_stack,
 )
+from utvm_deploy.compiler.overlap import may_share
 from utvm_deploy.compiler.plan import Step, View, plan_arena
 from utvm_deploy.compiler.program import Program, ScheduledKernel, ScheduledStep
 from utvm_deploy.compiler.scratch_limit import ScratchOf, Smaller, within_memory
@@ -179,7 +180,7 @@ def _schedule(
     may_alias: dict[Kernel | LibraryKernel, bool] = {}
     for step in steps:
         kernel = step.call.kernel
-        may_alias[kernel] = may_alias.get(kernel, False) or bool(step.call.in_place)
+        may_alias[kernel] = may_alias.get(kernel, False) or may_share(step.call)
     scheduled: dict[Kernel | LibraryKernel, ScheduledKernel] = {}
     names: set[str] = set()
     for step in steps:
@@ -230,7 +231,7 @@ def _scratch_of(core: str) -> ScratchOf:
             if isinstance(kernel, LibraryKernel):
                 made = schedule_library_kernel(kernel, "kernel")
             else:
-                outputs, aliases = len(step.operator.outputs), bool(step.call.in_place)
+                outputs, aliases = len(step.operator.outputs), may_share(step.call)
                 made = _schedule_kernel(kernel, core, "kernel", outputs, aliases)
             known[kernel] = tuple(piece.size_bytes for piece in made.function.scratch)
         return known[kernel]

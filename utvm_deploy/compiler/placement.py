@@ -1,14 +1,14 @@
 """Blocks with lifetimes -> offsets in one arena. Knows nothing of graphs.
 
-Optimal placement is NP-hard; several first-fit orders, each improved by moving the block that
-sticks out to the front, reach the lower bound on the networks that matter here. Equal input gives
-equal output.
+Optimal placement is NP-hard; several first-fit orders from either end, each improved by moving the
+block that sticks out to the front, come near the lower bound on the networks that matter here.
+Equal input gives equal output.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from utvm_deploy.errors import CompileError
 
@@ -33,6 +33,33 @@ class Block:
 
 
 @dataclass(frozen=True)
+class Handover:
+    """Two blocks, alive together at one step, of which one may be written onto the other.
+
+    ``source`` and ``result`` are positions among the blocks.
+    """
+
+    source: int
+    result: int
+    # So much behind the result the source must begin, if they overlap: at least, or exactly. A
+    # multiple of both alignments.
+    lag_bytes: int
+    is_exact: bool = False
+
+    def allows(self, source_offset: int, result_offset: int) -> bool:
+        """Whether they may lie so."""
+        distance = source_offset - result_offset
+        return distance == self.lag_bytes if self.is_exact else distance >= self.lag_bytes
+
+    def saved_bytes(self, source: Block, result: Block) -> int:
+        """The most bytes that both can have in common."""
+        distance = self.lag_bytes if self.is_exact else max(self.lag_bytes, 0)
+        end = max(source.size_bytes + distance, result.size_bytes)
+        both = source.size_bytes + result.size_bytes
+        return max(both - (end - min(distance, 0)), 0)
+
+
+@dataclass(frozen=True)
 class Placement:
     """An offset for every block, in the order the blocks were given."""
 
@@ -40,19 +67,43 @@ class Placement:
     arena_bytes: int
 
 
-def live_peak(blocks: Sequence[Block]) -> int:
-    """The most bytes alive at one step: no placement can be smaller."""
+def live_at(step: int, blocks: Sequence[Block], handovers: Sequence[Handover] = ()) -> int:
+    """The bytes needed at a step."""
+    needed = sum(b.size_bytes for b in blocks if b.first <= step <= b.last)
+    made = [h for h in handovers if blocks[h.result].first == step]
+    return needed - sum(h.saved_bytes(blocks[h.source], blocks[h.result]) for h in made)
+
+
+def live_peak(blocks: Sequence[Block], handovers: Sequence[Handover] = ()) -> int:
+    """The most bytes needed at one step: no placement can be smaller."""
     steps = {block.first for block in blocks}
-    return max(
-        (sum(b.size_bytes for b in blocks if b.first <= s <= b.last) for s in steps), default=0
-    )
+    return max((live_at(step, blocks, handovers) for step in steps), default=0)
 
 
-def place(blocks: Sequence[Block]) -> Placement:
+def place(blocks: Sequence[Block], handovers: Sequence[Handover] = ()) -> Placement:
     """The smallest placement that the search finds."""
     if not blocks:
         return Placement((), 0)
-    peak = live_peak(blocks)
+    peak = live_peak(blocks, handovers)
+    below = _search(blocks, handovers, peak)
+    if not handovers or below.arena_bytes <= peak:
+        return below
+    # Onto each other in a chain, each result lies before its source: where the first block lies at
+    # the arena's start there is no room for that, so try from the other end.
+    mirrored = _search([_aligned(block) for block in blocks], _mirrored(blocks, handovers), peak)
+    if mirrored.arena_bytes >= below.arena_bytes:
+        return below
+    grain = max(block.alignment for block in blocks)
+    end = -(-mirrored.arena_bytes // grain) * grain
+    placed = zip(mirrored.offsets, blocks, strict=True)
+    offsets = tuple(end - offset - _aligned(block).size_bytes for offset, block in placed)
+    used = max(offset + block.size_bytes for offset, block in zip(offsets, blocks, strict=True))
+    return Placement(offsets, used)
+
+
+def _search(blocks: Sequence[Block], handovers: Sequence[Handover], peak: int) -> Placement:
+    """The best of all orders, from one end."""
+    by_block = {(h.source, h.result): h for h in handovers}
     neighbours = [
         [j for j, other in enumerate(blocks) if j != i and block.meets(other)]
         for i, block in enumerate(blocks)
@@ -63,10 +114,10 @@ def place(blocks: Sequence[Block]) -> Placement:
         order = sorted(range(len(blocks)), key=lambda i: (*key(blocks[i]), i))
         seen = set()
         for _ in range(rounds):
-            placement = _first_fit(blocks, neighbours, order)
+            placement = _first_fit(blocks, neighbours, by_block, order)
             if best is None or placement.arena_bytes < best.arena_bytes:
                 best = placement
-            if best.arena_bytes == peak:
+            if best.arena_bytes <= peak:
                 return best
             # Whatever ends highest found no room below: let it choose first next time.
             top = max(order, key=lambda i: (placement.offsets[i] + blocks[i].size_bytes, -i))
@@ -79,8 +130,29 @@ def place(blocks: Sequence[Block]) -> Placement:
     return best
 
 
-def verify(blocks: Sequence[Block], placement: Placement) -> None:
-    """Raise CompileError unless all blocks are inside, aligned, and disjoint while alive."""
+def _aligned(block: Block) -> Block:
+    """The block with a size that begins aligned when it ends aligned."""
+    return replace(block, size_bytes=-(-block.size_bytes // block.alignment) * block.alignment)
+
+
+def _mirrored(blocks: Sequence[Block], handovers: Sequence[Handover]) -> list[Handover]:
+    """The same with offsets counted from the arena's end, to aligned blocks' ends."""
+    mirrored = []
+    for one in handovers:
+        source, result = _aligned(blocks[one.source]), _aligned(blocks[one.result])
+        lag = one.lag_bytes + source.size_bytes - result.size_bytes
+        mirrored.append(Handover(one.result, one.source, lag, one.is_exact))
+    return mirrored
+
+
+def verify(
+    blocks: Sequence[Block], placement: Placement, handovers: Sequence[Handover] = ()
+) -> None:
+    """Raise CompileError unless all blocks are inside, aligned, and disjoint while alive.
+
+    Those that are handed over may overlap as far as that allows.
+    """
+    pairs = {frozenset((h.source, h.result)): h for h in handovers}
     placed = list(zip(blocks, placement.offsets, strict=True))
     for index, (block, offset) in enumerate(placed):
         end = offset + block.size_bytes
@@ -89,7 +161,12 @@ def verify(blocks: Sequence[Block], placement: Placement) -> None:
                 f"the arena plan puts {block.name} at {offset}..{end} of {placement.arena_bytes} "
                 f"bytes with alignment {block.alignment}; this is a bug in the planner"
             )
-        for other, start in placed[:index]:
+        for earlier, (other, start) in enumerate(placed[:index]):
+            handover = pairs.get(frozenset((earlier, index)))
+            if handover is not None and handover.allows(
+                placement.offsets[handover.source], placement.offsets[handover.result]
+            ):
+                continue
             if block.meets(other) and offset < start + other.size_bytes and start < end:
                 raise CompileError(
                     f"the arena plan lets {block.name} and {other.name} overlap; "
@@ -107,22 +184,50 @@ _ORDERS: tuple[Callable[[Block], tuple[int, int]], ...] = (
 
 
 def _first_fit(
-    blocks: Sequence[Block], neighbours: Sequence[Sequence[int]], order: Sequence[int]
+    blocks: Sequence[Block],
+    neighbours: Sequence[Sequence[int]],
+    handovers: Mapping[tuple[int, int], Handover],
+    order: Sequence[int],
 ) -> Placement:
     """Place in the given order, each block at the lowest offset that is free while it lives."""
     offsets: dict[int, int] = {}
     for i in order:
         size, alignment = blocks[i].size_bytes, blocks[i].alignment
-        taken = sorted(
-            (offsets[j], offsets[j] + blocks[j].size_bytes) for j in neighbours[i] if j in offsets
-        )
+        # Offsets between these two, both excluded, are not free.
+        taken: list[tuple[int, int]] = []
+        for j in neighbours[i]:
+            if j not in offsets:
+                continue
+            low, high = offsets[j] - size, offsets[j] + blocks[j].size_bytes
+            if (i, j) in handovers:
+                taken += _as_source(handovers[i, j], offsets[j], low, high)
+            elif (j, i) in handovers:
+                taken += _as_result(handovers[j, i], offsets[j], low, high)
+            else:
+                taken.append((low, high))
         offset = 0
-        for start, end in taken:
-            if offset + size <= start:
+        for low, high in sorted(taken):
+            if offset <= low:
                 break
-            offset = max(offset, -(-end // alignment) * alignment)
+            offset = max(offset, -(-high // alignment) * alignment)
         offsets[i] = offset
     return Placement(
         tuple(offsets[i] for i in range(len(blocks))),
         max(offsets[i] + block.size_bytes for i, block in enumerate(blocks)),
     )
+
+
+def _as_source(one: Handover, result: int, low: int, high: int) -> list[tuple[int, int]]:
+    """Where a source may not begin because of its result."""
+    begin = result + one.lag_bytes
+    if one.is_exact:
+        return [(low, begin), (begin, high)] if low < begin < high else [(low, high)]
+    return [(low, min(begin, high))] if low < begin else []
+
+
+def _as_result(one: Handover, source: int, low: int, high: int) -> list[tuple[int, int]]:
+    """Where a result may not begin because of its source."""
+    begin = source - one.lag_bytes
+    if one.is_exact:
+        return [(low, begin), (begin, high)] if low < begin < high else [(low, high)]
+    return [(max(begin, low), high)] if begin < high else []

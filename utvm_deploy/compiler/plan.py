@@ -3,15 +3,18 @@
 A step is one kernel call. Model inputs live from before the first step, outputs until after the
 last one, states all the time, scratch during its own step. Tensors that share bytes (a RESHAPE and
 its input, a slice and what it is cut from, parts and what they are joined to, an operator working
-in place) form one block.
+in place) form one block. An output may also lie on what its kernel has read by then of an input
+that dies there (``overlap.py``).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from utvm_deploy.compiler.placement import Block, Placement, live_peak, place, verify
+from utvm_deploy.compiler.overlap import Lag, overlap_of
+from utvm_deploy.compiler.placement import Block, Handover, Placement, live_peak, place, verify
 from utvm_deploy.errors import CompileError
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall
@@ -53,9 +56,10 @@ class ArenaPlan:
     tensors: Mapping[int, int]  # position in Graph.tensors -> offset
     scratch: tuple[tuple[int, ...], ...]  # of each step
     arena_bytes: int
-    # The most bytes alive at once: no plan for these kernels can be smaller.
+    # The most bytes needed at once: no plan for these kernels can be smaller.
     live_bytes: int
     blocks: tuple[Block, ...]
+    handovers: tuple[Handover, ...]
     placement: Placement
 
 
@@ -85,8 +89,9 @@ def _plan(graph: Graph, sequence: Sequence[Step | View], in_place: bool) -> Aren
         for j, size in enumerate(step.scratch_bytes)
     ]
     blocks = (*tensor_blocks.values(), *scratch_blocks)
-    placement = place(blocks)
-    verify(blocks, placement)
+    handovers = groups.handovers(sequence, list(tensor_blocks))
+    placement = place(blocks, handovers)
+    verify(blocks, placement, handovers)
     roots = dict(zip(tensor_blocks, placement.offsets, strict=False))
     scratch = iter(placement.offsets[len(tensor_blocks) :])
     tensors = {
@@ -97,8 +102,9 @@ def _plan(graph: Graph, sequence: Sequence[Step | View], in_place: bool) -> Aren
         tensors=tensors,
         scratch=tuple(tuple(next(scratch) for _ in step.scratch_bytes) for step in steps),
         arena_bytes=placement.arena_bytes,
-        live_bytes=live_peak(blocks),
+        live_bytes=live_peak(blocks, handovers),
         blocks=blocks,
+        handovers=handovers,
         placement=placement,
     )
 
@@ -111,6 +117,7 @@ def verify_sharing(
     Looks at tensors, not at blocks, so it also finds what is wrong with the sharing of bytes. Only
     a view, and an output on the input that its kernel allows, may meet another tensor.
     """
+    lags: dict[tuple[int, int], tuple[int, Lag]] = {}
     # A view holds no value of its own, but those of what it is cut from or joined of.
     values: dict[int, tuple[int, ...]] = {tensor: (tensor,) for tensor in offsets}
     first = {tensor: -1 for tensor in (*graph.inputs, *(found for found, _ in graph.states))}
@@ -137,6 +144,10 @@ def verify_sharing(
             for result, source in item.call.in_place
             for held in values[source]
         }
+        overlap = overlap_of(graph, item.call)
+        if overlap is not None:
+            place = offsets[overlap.source], overlap.lag
+            lags |= {(overlap.result, held): place for held in values[overlap.source]}
         step += 1
     for tensor in (*graph.outputs, *(left for _, left in graph.states)):
         for held in values[tensor]:
@@ -151,12 +162,18 @@ def verify_sharing(
             if apart or last[earlier] < first[later]:
                 continue
             handed_over = last[earlier] == first[later]
-            if not (handed_over and (later, earlier, start) in allowed):
+            lag = lags.get((later, earlier))
+            may_follow = lag is not None and _keeps(lag[0] - start, lag[1])
+            if not (handed_over and (may_follow or (later, earlier, start) in allowed)):
                 raise CompileError(
                     f"the arena plan puts {graph.tensors[later].name} onto "
                     f"{graph.tensors[earlier].name}, which is still needed; "
                     "this is a bug in the planner"
                 )
+
+
+def _keeps(distance: int, lag: Lag) -> bool:
+    return distance >= lag.least_bytes and distance % lag.unit_bytes == 0
 
 
 class _Groups:
@@ -214,6 +231,30 @@ class _Groups:
             )
             for root, (start, end) in ((i, self._bounds[i]) for i in roots)
         }
+
+    def handovers(
+        self, sequence: Iterable[Step | View], roots: Sequence[int]
+    ) -> tuple[Handover, ...]:
+        """Which blocks may lie on which, by position among ``roots``."""
+        places = {root: place for place, root in enumerate(roots)}
+        steps = (item for item in sequence if isinstance(item, Step))
+        made: list[Handover] = []
+        for position, step in enumerate(steps):
+            overlap = overlap_of(self._graph, step.call)
+            if overlap is None:
+                continue
+            source, result = self.root(overlap.source), self.root(overlap.result)
+            if source == result or (self._last[source], self._first[result]) != (position,) * 2:
+                continue
+            inside = self.inside(overlap.result) - self.inside(overlap.source)
+            grain = math.lcm(overlap.lag.unit_bytes, BUFFER_ALIGNMENT)
+            is_exact = overlap.lag.unit_bytes > 1
+            least = max(overlap.lag.least_bytes, 0) if is_exact else overlap.lag.least_bytes
+            # Of the tensors, then of the blocks, whose tensors all begin aligned.
+            lag = -(-least // grain) * grain + inside
+            if lag % BUFFER_ALIGNMENT == 0:
+                made.append(Handover(places[source], places[result], lag, is_exact))
+        return tuple(made)
 
     def merge_in_place(self, sequence: Iterable[Step | View]) -> None:
         """Put outputs onto inputs that die there, wherever the kernel allows it."""

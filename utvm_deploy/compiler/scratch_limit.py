@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from utvm_deploy.compiler.options import ScratchStack
+from utvm_deploy.compiler.placement import live_at
 from utvm_deploy.compiler.plan import Step, View, plan_arena
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.kernels.call import KernelCall
@@ -91,10 +92,7 @@ def _within_arena(
         return tuple(sequence)
     bare = plan_arena(graph, _refilled(sequence, [replace(s, scratch_bytes=()) for s in steps]))
     limit = bare.arena_bytes + spare_bytes
-    live = [
-        sum(block.size_bytes for block in bare.blocks if block.first <= index <= block.last)
-        for index in range(len(steps))
-    ]
+    live = [live_at(index, bare.blocks, bare.handovers) for index in range(len(steps))]
 
     def arena_bytes(steps: Sequence[Step]) -> int:
         sized = [replace(step, scratch_bytes=scratch_of(step)) for step in steps]
@@ -111,13 +109,22 @@ def _within_arena(
         if wanted[index]:
             # What is alive at once may fit, and yet no placement be found in which it does.
             least[index] = _other_step(step, smaller, scratch_of, 0, why)
-    mixed = [
-        one if live[i] + sum(scratch_of(other)) > limit else other
-        for i, (one, other) in enumerate(zip(least, fitting, strict=True))
-    ]
-    choices = [mixed, least]
-    within = [made for made in choices if arena_bytes(made) <= limit]
-    return _refilled(sequence, within[0] if within else min(choices, key=arena_bytes))
+    tightest = sorted(range(len(steps)), key=lambda i: -live[i] - sum(scratch_of(fitting[i])))
+
+    def mixed(count: int) -> list[Step]:
+        """The least in so many layers, those with the least room first, what fits in the others."""
+        chosen = set(tightest[:count])
+        return [least[i] if i in chosen else one for i, one in enumerate(fitting)]
+
+    low = sum(live[i] + sum(scratch_of(one)) > limit for i, one in enumerate(fitting))
+    high = len(steps)
+    while low < high:
+        middle = (low + high) // 2
+        if arena_bytes(mixed(middle)) <= limit:
+            high = middle
+        else:
+            low = middle + 1
+    return _refilled(sequence, mixed(low))
 
 
 def _other_step(

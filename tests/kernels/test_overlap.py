@@ -1,0 +1,129 @@
+"""Outputs on what a kernel has read of its input by then: as close as the planner may lay them.
+
+Every family's C runs on this computer, once with its buffers apart and once on each other; on an
+emulated core the assembly does so in the random models, whose arenas are planned this way.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kernel_harness import PREAMBLE, compile_library
+from odd_shapes import random_inputs
+from test_bounds import random_operator
+from tflite_writer import ModelWriter
+from tvm import s_tir
+
+from utvm_deploy.candidate import Candidate
+from utvm_deploy.compiler.lower_c import CFunction, lower_to_c
+from utvm_deploy.compiler.overlap import Lag, lag_of, may_share
+from utvm_deploy.errors import UnsupportedOperator
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.model import Array, Graph, Operator
+from utvm_deploy.kernels.call import ConstantArgument, KernelCall, ScalarArgument, TensorArgument
+from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.kernels.space import space
+
+CORES = ("cortex-m0plus", "cortex-m3", "cortex-m7", "cortex-m55")
+LAYERS = 12
+#: Of a layer's space, beside what is taken by default.
+CANDIDATES = 3
+
+
+def calls_of(graph: Graph, core: str, rng: np.random.Generator) -> Iterator[tuple[int, KernelCall]]:
+    """Calls that may share bytes, with the operator's position."""
+    for position, operator in enumerate(graph.operators):
+        found: dict[object, KernelCall] = {}
+        candidates = list(space(graph, operator, core))
+        rng.shuffle(candidates)  # type: ignore[arg-type]
+        for candidate in [None, *candidates[:CANDIDATES]]:
+            call = lowered(graph, operator, core, candidate)
+            if call is not None and lag_of(call.kernel) is not None:
+                found.setdefault(call.kernel, call)
+        yield from ((position, call) for call in found.values())
+
+
+def lowered(
+    graph: Graph, operator: Operator, core: str, candidate: Candidate | None
+) -> KernelCall | None:
+    try:
+        return lower(graph, operator, core, candidate)
+    except UnsupportedOperator:
+        return None
+
+
+def compiled(calls: list[KernelCall], core: str, folder: Path) -> tuple[list[CFunction], object]:
+    functions = []
+    for number, call in enumerate(calls):
+        schedule = s_tir.Schedule(call.kernel.prim_func())  # type: ignore[union-attr]
+        call.kernel.schedule(schedule, core)  # type: ignore[union-attr]
+        assert may_share(call)
+        functions.append(lower_to_c(schedule.mod["main"], f"k{number}", core, may_alias=True))
+    source = folder / "kernels.c"
+    imports = dict.fromkeys(text for f in functions for text in f.imports)
+    texts = [f.prototype + "\n" + f.text for f in functions]
+    source.write_text("\n".join([PREAMBLE, *imports, *texts]))
+    return functions, compile_library(source)
+
+
+def run(
+    library: object, function: CFunction, call: KernelCall, image: Array, size: int, distance: int
+) -> Array:
+    """The output, ``size`` bytes, with the input ``distance`` bytes behind its start."""
+    start = max(-distance, 0)
+    memory = np.full(max(size, distance + image.nbytes, 0) + start + image.nbytes, 77, np.uint8)
+    memory[start + distance :][: image.nbytes] = image.reshape(-1).view(np.uint8)
+    address = memory.ctypes.data
+    places = iter([address + start + distance, address + start])
+    keep: list[Array] = []
+    arguments: list[object] = []
+    for argument in call.arguments:
+        if isinstance(argument, ScalarArgument):
+            arguments.append(ctypes.c_int32(argument.value))
+        elif isinstance(argument, TensorArgument):
+            arguments.append(ctypes.c_void_p(next(places)))
+        else:
+            assert isinstance(argument, ConstantArgument)
+            keep.append(np.ascontiguousarray(argument.data))
+            arguments.append(ctypes.c_void_p(keep[-1].ctypes.data))
+    for scratch in function.scratch:
+        keep.append(np.full(scratch.size_bytes + 8, 55, np.uint8))
+        arguments.append(ctypes.c_void_p(keep[-1].ctypes.data))
+    library[function.name](*arguments)  # type: ignore[index]
+    return memory[start : start + size].copy()
+
+
+def least(lag: Lag, image: Array) -> int:
+    """The least distance that the lag allows, as far as they overlap at all."""
+    return -(-max(lag.least_bytes, -image.nbytes) // lag.unit_bytes) * lag.unit_bytes
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_outputs_lie_on_what_was_read(core: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(len(core))
+    model = ModelWriter()
+    for number in range(LAYERS):
+        random_operator(model, rng, ("conv", "depthwise", "conv", "pool")[number % 4])
+    graph = load_model(model.save(tmp_path / "model.tflite"))
+    images = random_inputs(model, 4)
+    found = list(calls_of(graph, core, rng))
+    functions, library = compiled([call for _, call in found], core, tmp_path)
+    closer_fails = 0
+    for (position, call), function in zip(found, functions, strict=True):
+        (output,) = graph.operators[position].outputs
+        size, image = graph.tensors[output].size_bytes, images[position]
+        lag = lag_of(call.kernel)
+        assert lag is not None
+        wanted = run(library, function, call, image, size, size)
+        for more in (0, 1, 3):
+            distance = least(lag, image) + more * lag.unit_bytes
+            got = run(library, function, call, image, size, distance)
+            np.testing.assert_array_equal(got, wanted, err_msg=f"{call.kernel} by {distance}")
+        closer = run(library, function, call, image, size, least(lag, image) - lag.unit_bytes)
+        closer_fails += int((closer != wanted).any())
+    assert len(found) >= LAYERS // 2
+    assert closer_fails, "distances that are never the least there is prove little"
