@@ -43,8 +43,6 @@ PARAMETERS = (
 NUMBERS = 8
 #: ADD and SUB shift the right side by so much; the left one is looked up.
 EXACT_SHIFT = 19
-#: How long a repeated side is made, so that it is done a row at a time.
-ROW_BYTES = 256
 
 ADD, SUBTRACT, MULTIPLY, PRELU, EXTREMUM = "add", "subtract", "multiply", "prelu", "extremum"
 

@@ -72,8 +72,7 @@ _KERNEL_ROWS = 60
 _KERNEL_COLUMNS = 64
 _NEXT_ROW = 68  # from behind a row's last tap to the next row's first
 _COLUMN_PITCH = 72
-_PIXEL_ROWS = 76  # the pixel's first tap
-_FRAME_BYTES = 80
+_FRAME_BYTES = 76
 
 
 def pack_table(weights: Array, scaling: Scaling) -> Array:
