@@ -13,9 +13,11 @@ from test_probe import FakeTool
 from utvm_deploy.board import load_board
 from utvm_deploy.cli.main import main
 from utvm_deploy.doctor import Check, desk, examine
+from utvm_deploy.doctor.desk import desk_checks
 from utvm_deploy.probe import usb
 
 BOARD = "stm32f746g_disco"
+DOCS = Path(__file__).parents[2] / "docs"
 RULE = (
     'ATTRS{idVendor}=="0483", ATTRS{idProduct}=="374B", MODE="660", GROUP="plugdev", TAG+="uaccess"'
 )
@@ -71,6 +73,16 @@ def test_everything_is_there(computer: Computer, tmp_path: Path) -> None:
     assert checks["serial port"].found == str(port)
     found = checks["image"].found
     assert found is not None and "bytes of flash" in found
+
+
+@pytest.mark.parametrize("name", ["stm32f746g_disco", "nucleo_f746zg"])
+def test_the_checklist_has_the_doctors_rows_in_their_order(name: str, computer: Computer) -> None:
+    page = (DOCS / "boards" / "stm32f746.md").read_text(encoding="utf-8")
+    steps = page.partition("## Checklist")[2].partition("\n6. ")[0]
+    rows = [check.what for check in desk_checks(load_board(name), port=None, serial=None)]
+    assert sorted(rows, key=lambda row: steps.index(f"`{row}`")) == rows
+    for program in {one.program for one in load_board(name).probe.commands} - {"west"}:
+        assert f"`{program}`" in steps
 
 
 def test_nothing_is_plugged_in(computer: Computer, capsys: pytest.CaptureFixture[str]) -> None:
