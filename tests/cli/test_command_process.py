@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -160,6 +162,42 @@ def test_a_full_disk_behind_stdout_is_one_sentence(verb: list[str]) -> None:
     *prose, said = done.stderr.splitlines()
     assert said == "error: the system refused: No space left on device"
     assert "Traceback" not in "".join(prose)
+
+
+def small_files_only() -> None:
+    """In the child: a file that grows beyond 4 KiB meets what a full disk would be."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+
+@pytest.mark.parametrize(
+    ("verb", "words"),
+    [
+        (["compile", DIGITS, "--board", "host", "-o", "x.tar"], "cannot write x.tar: "),
+        (["project", "create", DIGITS, "tree", "--board", "host"], "cannot write tree/"),
+        (["bundle", DIGITS, "--board", "host", "-o", "x.zip"], ""),
+        (["run", DIGITS, "--board", "host"], "cannot write cache/images/new-"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_a_full_disk_behind_a_file_is_one_sentence(
+    verb: list[str], words: str, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "utvm_deploy", *verb],
+        env=environment(UTVM_CACHE="cache"),
+        cwd=tmp_path,
+        preexec_fn=small_files_only,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 1
+    said = done.stderr.splitlines()[-1]
+    assert said.startswith(f"error: {words}"), said
+    assert os.strerror(errno.EFBIG) in said
+    left = {path.name for path in tmp_path.iterdir()} - {"tree"}
+    assert left <= {"cache"}
+    assert not any(tmp_path.glob("cache/images/*"))
 
 
 @pytest.mark.parametrize("verb", [["boards"], ["boards", "--json"], ["inspect", DIGITS]])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -116,6 +118,31 @@ def test_a_first_line_that_was_cut(tmp_path: Path) -> None:
     with RecordsFile(path) as file:
         file.append(record(7))
     assert len(read_records(path)) == 1
+
+
+@pytest.fixture
+def limit_file_size() -> Iterator[Callable[[int], None]]:
+    """Let no file grow beyond so many bytes, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("room", [0, 10])
+def test_a_full_disk_loses_nothing_that_was_recorded(
+    tmp_path: Path, room: int, limit_file_size: Callable[[int], None]
+) -> None:
+    path = tmp_path / "r.jsonl"
+    with RecordsFile(path) as file:
+        file.append(record(7))
+        limit_file_size(path.stat().st_size + room)
+        with pytest.raises(RecordsError, match=r"cannot write .*: .*; make room and go on"):
+            file.append(record(8, pixels=4))
+        assert len(file.records) == 1
+    limit_file_size(1 << 20)
+    with RecordsFile(path) as file:
+        file.append(record(9, pixels=5))
+    assert [one.measurement.ticks_min for one in read_records(path)] == [7, 9]
 
 
 def test_damaged_lines_are_skipped_and_other_files_refused(

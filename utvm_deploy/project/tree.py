@@ -112,13 +112,21 @@ def _cmake_files(
 
 
 def write_tree(files: Mapping[str, str], directory: Path) -> None:
-    """Write the files; one whose text is the same already is left alone, for Make's sake."""
+    """Write the files; one whose text is the same already is left alone, for Make's sake.
+
+    BuildError if the disk is full or the folder may not be written.
+    """
     for name, text in files.items():
         path = directory / name
-        if path.is_file() and path.read_text(encoding="utf-8") == text:
-            continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        try:
+            if path.is_file() and path.read_text(encoding="utf-8") == text:
+                continue
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as exc:
+            raise BuildError(
+                f"cannot write {path}: {exc.strerror}; make room there, or name another folder"
+            ) from exc
 
 
 def remove_other_models(files: Mapping[str, str], directory: Path) -> None:

@@ -59,13 +59,22 @@ class RecordsFile:
         new = list(records)
         with self._locked():
             for record in new:
-                line = (record.to_line() + "\n").encode()
-                # One call for one line: whoever kills us cuts at most the last one.
-                if os.write(self._descriptor, line) != len(line):
-                    raise RecordsError(f"records file {self.path} took only part of a line")
+                self._write((record.to_line() + "\n").encode())
             os.fsync(self._descriptor)
         for record in new:
             self.records.add(record)
+
+    def _write(self, line: bytes) -> None:
+        # One call for one line: whoever kills us, or a full disk, cuts at most the last one.
+        try:
+            why = "" if os.write(self._descriptor, line) == len(line) else "the disk is full"
+        except OSError as error:
+            why = str(error.strerror)
+        if why:
+            raise RecordsError(
+                f"cannot write records to {self.path}: {why}; make room and go on: what was "
+                "measured before is kept"
+            )
 
     def _repaired(self) -> bytes:
         """The content, after a last line that was cut is gone."""
