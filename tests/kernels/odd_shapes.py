@@ -58,6 +58,13 @@ SHAPES = [
     (17, 1, 6, 0, (3, 1), 1, 1, "VALID"),
     (9, 8, 2, 5, (5, 5), 1, 1, "SAME"),
     (7, 9, 72, 3, (3, 3), 1, 1, "SAME"),
+    # Columns that lie apart: phases of two widths, packed, without a border, turned; with none
+    # of the image in a phase.
+    (9, 11, 6, 5, (3, 3), 1, 2, "SAME"),
+    (8, 14, 2, 7, (3, 2), 1, 3, "SAME"),
+    (12, 10, 8, 4, (3, 3), 1, 3, "VALID"),
+    (19, 1, 5, 6, (3, 1), 1, 4, "SAME"),
+    (3, 2, 4, 3, (2, 2), 1, 3, "SAME"),
 ]
 # rows, inputs, outputs
 DENSE = [

@@ -36,6 +36,9 @@ _QUAD = 2.6
 _UNALIGNED = 2.6
 _BYTE = 4.5
 _BORDER = 1.4
+_PUT = 8.0  # a pixel of a phase, beside one for each channel
+_FILLED = 0.6  # a value of a border
+_TAP = 55.0  # gathered alone, where those of a row lie apart
 _MISS, _LINE_BYTES = 22, 32
 # Weights that stay in a small cache beside what else goes through it.
 _KEPT_BYTES = 2048
@@ -124,14 +127,19 @@ def _columns_cost(kernel: DspColumns) -> float:
         row = whole * (phases * _PHASE[3] + turns + _TILE[3]) + 14
         if rest:
             row += phases * _PHASE[rest] + turns + _TILE[rest]
-        cost += one.times * pairs * (one.rows * row + 20)
+        times = one.times * max(one.phases, 1)
+        cost += times * pairs * (one.rows * row + 20)
         inside = min(kernel.columns_of(one.width), w.width * w.height)
         quad = _QUAD + (_UNALIGNED if kernel.input_channels % 4 else 0)
         pixel = kernel.quads * quad + (4 if kernel.column != kernel.input_channels else 0)
         if kernel.is_packed:
             pixel = kernel.input_channels * _BYTE
-        cost += one.times * (60 + one.rows * w.kernel[0] * (40 + inside * pixel))
-        passes += one.times
+        cost += times * (60 + one.rows * w.kernel[0] * (40 + inside * pixel))
+        if kernel.phases:
+            put = one.width * (_PUT + kernel.output_channels)
+            border = one.rows * kernel.columns_of(one.width) * kernel.column * _FILLED
+            cost += times * (one.rows * put + (border if w.is_padded else 0))
+        passes += times
     return w.batch * (cost + _misses(passes, pairs * 2 * kernel.depth))
 
 
@@ -147,6 +155,8 @@ def _patches_cost(kernel: DspConv2D) -> float:
     if kernel.input_channels % 4:
         gather = 50 + kernel.depth / 4 * _QUAD + w.kernel[0] * (10 + run / 4 * 3)
         gather *= _BORDER if w.is_padded else 1
+    if w.kernel[1] > 1 and w.dilations[1] > 1:
+        gather += w.kernel[0] * w.kernel[1] * _TAP
     cost = -(-outputs // 3) * pairs * tile + outputs * gather + blocks * pairs * 34
     return w.batch * (cost + _misses(blocks, pairs * 2 * kernel.depth))
 

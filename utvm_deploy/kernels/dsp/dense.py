@@ -12,6 +12,7 @@ from utvm_deploy.candidate import Candidate
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.dsp import dense_code as code
+from utvm_deploy.kernels.dsp import dense_tables as tables
 from utvm_deploy.kernels.dsp.dense_layer import SCALING_WORDS, DenseLayer
 from utvm_deploy.kernels.dsp.narrow import narrow_call
 from utvm_deploy.kernels.dsp.narrow_code import MOST_OUTPUTS
@@ -36,19 +37,19 @@ class DspDense(DenseLayer):
 
     step: int  # of the inner loop
     preload: bool  # weights are asked for before they are read
+    tail: int = 0  # outputs of the last group; 0: those beyond sixes are done in pairs
 
     _temporaries: ClassVar[tuple[str, ...]] = ("sums", "wide")
 
     def schedule(self, sch: Any, core: str) -> str:
-        choices = self.step, self.per_channel, self.preload
-        import_c(sch, shared_text("utvm_scale_wide"), code.dense_text(core, *choices))
+        import_c(sch, shared_text("utvm_scale_wide"), code.dense_text(core, self._form))
         vector, weights, bias, scaling, limits, sums, wide, output = self._operands
         reads = [vector, weights, bias, scaling, limits]
 
         def call(buffers: Buffers) -> Any:
             starts = {o.name: o.start(buffers) for o in (*reads, wide, output)}
             return extern(
-                code.name_of(*choices),
+                self._form.name,
                 *(starts[name] for name in ("vector", "wide", "weights", "bias", "scaling")),
                 self.scaling_step,
                 *(starts[name] for name in ("limits", "output")),
@@ -56,19 +57,24 @@ class DspDense(DenseLayer):
             )
 
         tensorize(sch, "row", reads, [sums, wide, output], self._meaning, call)
-        return f"DSP assembly, {code.OUTPUTS} outputs in registers, weights streamed once"
+        return f"DSP assembly, {tables.OUTPUTS} outputs in registers, weights streamed once"
+
+    @property
+    def _form(self) -> code.Form:
+        return code.Form(self.step, self.per_channel, self.preload, self.tail)
 
     @property
     def _padded(self) -> int:
-        return code.padded_inputs(self.inputs, self.step)
+        return tables.padded_inputs(self.inputs, self.step)
 
     @property
     def _operands(self) -> tuple[Operand, ...]:
-        filled = code.filled(self.outputs)
+        filled = tables.filled(self.outputs)
+        streamed = self.outputs if self.tail else filled
         scales = filled if self.per_channel else 1
         return (
             Operand("vector", (self.inputs,), "int8"),
-            Operand("weights", (filled * self._padded + code.SLACK_BYTES,), "int8"),
+            Operand("weights", (streamed * self._padded + tables.SLACK_BYTES,), "int8"),
             Operand("bias", (filled,), "int32"),
             Operand("scaling", (scales * SCALING_WORDS,), "int32"),
             Operand("limits", (2,), "int32"),
@@ -96,14 +102,26 @@ class DspDense(DenseLayer):
             group = o // size * (size * self._padded)
             return group + o % size // 2 * 4 + o % 2 + i // 2 * (2 * size) + i % 2 * 2
 
+        whole = tables.groups_of(self.outputs)[0] * tables.OUTPUTS
+        even = whole + self.tail // 2 * 2
+
+        def tail_place_of(o: Any, i: Any) -> Any:
+            phase = o // 2 * 4 + o % 2 + i % 4 // 2 * (self.tail // 2 * 4) + i % 2 * 2
+            if self.tail % 2:
+                alone = self.tail // 2 * 8 + i % 2 * 2 + i % 4 // 2
+                phase = tirx.Select(o < self.tail - 1, phase, alone)
+            return i // 4 * (4 * self.tail) + phase
+
         def product(o: Any, i: Any) -> None:
-            whole = code.groups_of(self.outputs)[0] * code.OUTPUTS
-            rest = whole * self._padded + place_of(o - whole, i, code.PAIR)
-            place = rest
+            rest = tail_place_of(o - whole, i) if self.tail else place_of(o - whole, i, tables.PAIR)
+            place = rest = whole * self._padded + rest
             if whole:
-                place = tirx.Select(o < whole, place_of(o, i, code.OUTPUTS), rest)
+                place = tirx.Select(o < whole, place_of(o, i, tables.OUTPUTS), rest)
             byte = weights[place].astype("int32")
-            weight = tirx.Select(o % 2 == 1, byte, tirx.bitwise_and(byte, 255) - 128)
+            is_plain = o % 2 == 1
+            if self.tail % 2:
+                is_plain = tirx.any(is_plain, o == even)
+            weight = tirx.Select(is_plain, byte, tirx.bitwise_and(byte, 255) - 128)
             script.buffer_store(sums, sums[o] + wide[i].astype("int32") * weight, [o])
 
         block("widen", [("k", self._padded, "S")], widen)
@@ -126,27 +144,31 @@ def dsp_dense_call(
     method = candidate.choice("method") if candidate else None
     if method == NARROW and outputs > MOST_OUTPUTS:
         return f"more than {MOST_OUTPUTS} outputs"
-    is_best = outputs <= MOST_OUTPUTS and outputs != code.OUTPUTS
+    is_best = outputs <= MOST_OUTPUTS and outputs != tables.OUTPUTS
     is_default = candidate is None or not candidate.choices
     if method == NARROW or (is_default and is_best):
         return narrow_call(call, batch, weights, bias, scaling, limits)
-    step = code.best_step(inputs)
+    step = tables.best_step(inputs)
     is_preloading = False
+    tail = tables.best_tail(outputs) if is_default else 0
     if candidate is not None:
         step = candidate.number("step") or step
         is_preloading = bool(candidate.number("preload"))
-    if step not in code.STEPS:
-        return f"the inner loop has no step of {step}; there are {code.STEPS}"
+        tail = candidate.number("tail") or tail
+    if tail not in (0, outputs % tables.OUTPUTS):
+        return f"no {tail} outputs are left of {outputs} by {tables.OUTPUTS}"
+    if step not in tables.STEPS:
+        return f"the inner loop has no step of {step}; there are {tables.STEPS}"
     per_channel = len(scaling) > 1
-    rows = np.zeros((code.filled(outputs) if per_channel else 1, SCALING_WORDS), np.int32)
+    rows = np.zeros((tables.filled(outputs) if per_channel else 1, SCALING_WORDS), np.int32)
     rows[: len(scaling)] = scaling
     return replace(
         call,
-        kernel=DspDense(batch, inputs, outputs, per_channel, step, is_preloading),
+        kernel=DspDense(batch, inputs, outputs, per_channel, step, is_preloading, tail),
         arguments=(
             call.arguments[0],
-            ConstantArgument("weights", code.pack_weights(weights, step)),
-            ConstantArgument("bias", code.pack_bias(bias)),
+            ConstantArgument("weights", tables.pack_weights(weights, step, tail)),
+            ConstantArgument("bias", tables.pack_bias(bias)),
             ConstantArgument("scaling", rows.reshape(-1)),
             ConstantArgument("limits", np.array(limits, dtype=np.int32)),
             call.arguments[-1],

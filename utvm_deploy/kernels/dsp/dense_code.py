@@ -3,25 +3,21 @@
 The vector is widened first, once for all outputs. Two outputs share a word of weights and one
 SXTB16: its halfwords are 256 b + a + 128, where a and b are weights of the two. Multiplied as they
 are they give 256 B + A + 128 X, with A and B the sums wanted and X that of the inputs; the high
-bytes, extracted, give B, and A is what remains. Outputs that do not fill six are done in pairs.
-
-wide     int16 [quad][phase][lane], k = 4 q + 2 l + f
-weights  int8  [group: six outputs, then two][quad][phase][pair of outputs][lane][a + 128, b]
-bias     int32 [two outputs][bias of a + 256 bias of b, bias of b]
-scaling  int32 [1, or outputs filled up to pairs][multiplier, low and high word of the offset,
-         shift - 32]
+bytes, extracted, give B, and A is what remains. Outputs that do not fill six are done in pairs, by
+code that all layers share; or as one last group, whose odd output is multiplied alone.
+``dense_tables.py`` has the layouts.
 """
 
 from __future__ import annotations
 
+import itertools
 from functools import lru_cache
-
-import numpy as np
+from typing import NamedTuple
 
 from utvm_deploy.cores.timing import Timing
-from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.dsp.code import c_text
 from utvm_deploy.kernels.dsp.dense_layer import SCALING_WORDS
+from utvm_deploy.kernels.dsp.dense_tables import OUTPUTS, PAIR
 from utvm_deploy.kernels.dsp.tile import clamp_words, selected
 from utvm_deploy.kernels.micro.assembly import (
     Instruction,
@@ -45,12 +41,6 @@ from utvm_deploy.kernels.micro.assembly import (
 from utvm_deploy.kernels.micro.order import timing_of
 from utvm_deploy.kernels.micro.routine import Routine
 
-OUTPUTS = 6
-PAIR = 2
-#: The vector is padded with zeros to a multiple of the inner loop's step.
-STEPS = (16, 8)
-#: The loop's loads run ahead by two words of weights.
-SLACK_BYTES = 8
 PARAMETERS = (
     "const int8_t *vector",
     "int16_t *wide",
@@ -84,69 +74,59 @@ _FRAME_BYTES = 52
 _LINE_BYTES = 32
 
 
-def groups_of(outputs: int) -> tuple[int, int]:
-    """How many times six outputs, and how many pairs."""
-    return outputs // OUTPUTS, -(-(outputs % OUTPUTS) // PAIR)
+class Form(NamedTuple):
+    """What the code depends on."""
 
+    step: int
+    is_scaled_by_channel: bool
+    is_preloading: bool
+    tail: int = 0  # outputs of the last group; 0: what does not fill six is done in pairs
 
-def filled(outputs: int) -> int:
-    """Outputs that tables have entries for."""
-    return -(-outputs // PAIR) * PAIR
-
-
-def pack_weights(weights: Array, step: int) -> Array:
-    """[outputs, inputs] -> the layout above, with slack."""
-    outputs, inputs = weights.shape
-    padded = padded_inputs(inputs, step)
-    whole = groups_of(outputs)[0] * OUTPUTS
-    full = np.zeros((filled(outputs), padded), dtype=np.int16)
-    full[:outputs, :inputs] = weights
-    parts = []
-    for rows, size in ((full[:whole], OUTPUTS), (full[whole:], PAIR)):
-        # group, pair, side, quad, lane, phase -> group, quad, phase, pair, lane, side
-        split = rows.reshape(-1, size // 2, 2, padded // 4, 2, 2).transpose(0, 3, 5, 1, 4, 2)
-        parts.append(split.reshape(-1, 2))
-    pairs = np.concatenate(parts)
-    pairs[:, 0] ^= -128
-    packed = pairs.astype(np.int8).reshape(-1)
-    return np.concatenate([packed, np.zeros(SLACK_BYTES, dtype=np.int8)])
-
-
-def pack_bias(bias: Array) -> Array:
-    """What the accumulators start with, so that a's is right when 256 b is taken off."""
-    full = np.zeros((filled(bias.size) // PAIR, PAIR), dtype=np.int64)
-    full.reshape(-1)[: bias.size] = bias
-    full[:, 0] += 256 * full[:, 1]
-    wrapped: Array = full.reshape(-1).astype(np.uint32).view(np.int32)
-    return wrapped
-
-
-def padded_inputs(inputs: int, step: int) -> int:
-    """Inputs that the inner loop does."""
-    return -(-inputs // step) * step
-
-
-def best_step(inputs: int) -> int:
-    """The longest step that pads least."""
-    return min(STEPS, key=lambda step: padded_inputs(inputs, step))
-
-
-def name_of(step: int, is_scaled_by_channel: bool, is_preloading: bool) -> str:
-    """The C function."""
-    channels = "_channels" if is_scaled_by_channel else ""
-    return f"utvm_dense_{step}{channels}{'_preload' if is_preloading else ''}"
+    @property
+    def name(self) -> str:
+        """The C function."""
+        channels = "_channels" if self.is_scaled_by_channel else ""
+        tail = f"_and_{self.tail}" if self.tail else ""
+        return f"utvm_dense_{self.step}{channels}{'_preload' if self.is_preloading else ''}{tail}"
 
 
 @lru_cache(maxsize=16)
-def dense_text(core: str, step: int, is_scaled_by_channel: bool, is_preloading: bool) -> str:
+def dense_text(core: str, form: Form) -> str:
     """The C text of the function, ordered for a core."""
-    routine = _routine(timing_of(core), step, is_scaled_by_channel, is_preloading)
-    name = name_of(step, is_scaled_by_channel, is_preloading)
-    return c_text(name, PARAMETERS, routine, portable="utvm_dense")
+    portable = "utvm_dense_tail" if form.tail else "utvm_dense"
+    return c_text(form.name, PARAMETERS, _routine(timing_of(core), form), portable=portable)
 
 
-def _routine(timing: Timing, step: int, is_scaled_by_channel: bool, is_preloading: bool) -> Routine:
+def _routine(timing: Timing, form: Form) -> Routine:
     r = Routine(timing)
+    _begin(r)
+    _widen(r)
+    r.plain(
+        "sub r1, r2, #4",  # the inner loop's offsets count from one word before
+        "lsl r4, r4, #7",
+        f"str r4, [sp, #{_OFFSET}]",
+        f"ldr r9, [sp, #{_LEFT}]",
+    )
+    _sixes(r, form)
+    if form.tail:
+        _tail(r, form)
+    else:
+        _pairs(r, form)
+    r.label("7")
+    r.plain(f"add sp, #{_FRAME_BYTES}", "pop {r4-r11, pc}")
+    for label, back, count in (("8", "3b", OUTPUTS), ("9", "10b", form.tail or PAIR)):
+        r.label(label)
+        code = [load("r10", "sp", _LOW), load("r12", "sp", _HIGH)]
+        for register in _ACCUMULATORS[:count:2]:
+            code += selected("r2", register, "r10", register, "r10")
+            code += selected("r2", "r12", register, register, "r12")
+        r.straight(code)
+        r.plain(f"b {back}")
+    return r
+
+
+def _begin(r: Routine) -> None:
+    """Arguments into slots, and what ``_widen`` wants into registers."""
     arguments = _FRAME_BYTES + _SAVED_BYTES
     r.plain(
         "push {r4-r11, lr}",
@@ -170,20 +150,17 @@ def _routine(timing: Timing, step: int, is_scaled_by_channel: bool, is_preloadin
         f"ldr r11, [sp, #{arguments + 20}]",
         "add r11, r1, r11, lsl #1",
     )
-    _widen(r)
-    r.plain(
-        "sub r1, r2, #4",  # the inner loop's offsets count from one word before
-        "lsl r4, r4, #7",
-        f"str r4, [sp, #{_OFFSET}]",
-        f"ldr r9, [sp, #{_LEFT}]",
-    )
-    r.label("1")  # six more outputs
+
+
+def _sixes(r: Routine, form: Form) -> None:
+    """Six outputs after six; behind label 4, r9 is how many are left."""
+    r.label("1")
     r.plain(f"subs r9, r9, #{OUTPUTS}", "blt 4f", f"str r9, [sp, #{_LEFT}]")
     r.straight([*_start(OUTPUTS), load(_WEIGHT[0], "r1", 4), load(_WEIGHT[1], "r1", 8)])
     r.label("2", is_loop=True)
-    r.straight(_loop(step, is_preloading), is_loop=True)
+    r.straight(_loop(form.step, form.is_preloading), is_loop=True)
     r.plain("bne 2b")
-    r.straight(_finish(OUTPUTS, is_scaled_by_channel))
+    r.straight(_finish(OUTPUTS, form.is_scaled_by_channel))
     r.plain("bne 8f", "3:")
     r.straight(
         [
@@ -195,29 +172,36 @@ def _routine(timing: Timing, step: int, is_scaled_by_channel: bool, is_preloadin
     )
     r.plain("b 1b")
     r.label("4")
+
+
+def _pairs(r: Routine, form: Form) -> None:
+    """Two outputs after two, perhaps none; of the last pair perhaps one."""
     r.plain(f"adds r9, r9, #{OUTPUTS}", "ble 7f", f"str r9, [sp, #{_LEFT}]")
-    r.label("5")  # two more
+    r.label("5")
     r.straight(_start(PAIR))
     r.label("6", is_loop=True)
-    r.straight(_pair_loop(step), is_loop=True)
+    r.straight(_pair_loop(form.step), is_loop=True)
     r.plain("bne 6b")
-    r.straight(_finish(PAIR, is_scaled_by_channel))
+    r.straight(_finish(PAIR, form.is_scaled_by_channel))
     r.plain("bne 9f", "10:", f"ldr r9, [sp, #{_LEFT}]", "subs r9, #2", "blt 11f")
     r.straight([store_next("r4", "r0", PAIR, size="h"), store("r9", "sp", _LEFT)])
     r.plain(f"str r0, [sp, #{_OUTPUT}]", "bgt 5b", "b 7f")
     r.label("11")
     r.plain("strb r4, [r0]")
-    r.label("7")
-    r.plain(f"add sp, #{_FRAME_BYTES}", "pop {r4-r11, pc}")
-    for label, back, count in (("8", "3b", OUTPUTS), ("9", "10b", PAIR)):
-        r.label(label)
-        code = [load("r10", "sp", _LOW), load("r12", "sp", _HIGH)]
-        for register in _ACCUMULATORS[:count:2]:
-            code += selected("r2", register, "r10", register, "r10")
-            code += selected("r2", "r12", register, register, "r12")
-        r.straight(code)
-        r.plain(f"b {back}")
-    return r
+
+
+def _tail(r: Routine, form: Form) -> None:
+    """The last group."""
+    r.straight(_start(form.tail))
+    r.label("6", is_loop=True)
+    r.straight(_tail_loop(form.step, form.tail), is_loop=True)
+    r.plain("bne 6b")
+    r.straight(_finish(form.tail, form.is_scaled_by_channel))
+    r.plain("bne 9f", "10:")
+    lows = enumerate(_ACCUMULATORS[: form.tail // 2 * 2 : 2])
+    r.straight([store(a, "r0", 2 * n, size="h") for n, a in lows])
+    if form.tail % 2:
+        r.straight([store(_ACCUMULATORS[form.tail - 1], "r0", form.tail - 1, size="b")])
 
 
 def _widen(r: Routine) -> None:
@@ -326,11 +310,52 @@ def _pair_loop(step: int) -> list[Instruction]:
     return [*code, compare("r0", "r11")]
 
 
+def _tail_loop(step: int, tail: int) -> list[Instruction]:
+    """All outputs of the last group."""
+    x = ("r2", "r3")
+    ring = (*_ACCUMULATORS[tail:], "r10", "r12", "lr")
+    spare = itertools.cycle(ring)
+    code: list[Instruction] = []
+    at = 4
+
+    def weights() -> str:
+        nonlocal at
+        register = next(spare)
+        code.append(load(register, "r1", at))
+        at += 4
+        return register
+
+    for quad in range(step // 4):
+        for phase in range(2):
+            code.append(load(x[phase], "r0", 8 * quad + 4 * phase))
+            for a, b in zip(_ACCUMULATORS[: tail - 1 : 2], _ACCUMULATORS[1:tail:2], strict=True):
+                w = weights()
+                code += [
+                    multiply_add("smlad", a, w, x[phase], a),
+                    extend16(w, w, 8),
+                    multiply_add("smlad", b, w, x[phase], b),
+                ]
+        if tail % 2:
+            total, w, other = _ACCUMULATORS[tail - 1], weights(), next(spare)
+            code += [
+                extend16(other, w, 8),
+                extend16(w, w),
+                multiply_add("smlad", total, w, x[0], total),
+                multiply_add("smlad", total, other, x[1], total),
+            ]
+    code += [add("r1", "r1", tail * step), add("r0", "r0", 2 * step)]
+    return [*code, compare("r0", "r11")]
+
+
 def _finish(outputs: int, is_scaled_by_channel: bool) -> list[Instruction]:
-    """Requantized, in pairs as halfwords; r0 the output; the flags tell whether to clamp."""
+    """Requantized, in pairs as halfwords, an odd one as a byte.
+
+    r0 is the output; the flags tell whether to clamp.
+    """
     accumulators = _ACCUMULATORS[:outputs]
+    pairs = list(zip(accumulators[::2], accumulators[1::2], strict=False))
     code: list[Instruction] = [load("r0", "sp", _OFFSET)]
-    for a, b in zip(accumulators[::2], accumulators[1::2], strict=True):
+    for a, b in pairs:
         code += [add_shifted(a, a, b, "lsl #8", name="sub"), subtract(a, a, "r0")]
     base, first = ("r0", 0) if is_scaled_by_channel else ("sp", _SCALES)
     if is_scaled_by_channel:
@@ -355,8 +380,6 @@ def _finish(outputs: int, is_scaled_by_channel: bool) -> list[Instruction]:
         ]
     if is_scaled_by_channel:
         code += [add("r0", "r0", 4 * SCALING_WORDS * outputs), store("r0", "sp", _TABLE)]
-    code += [
-        insert_byte(a, b, 1) for a, b in zip(accumulators[::2], accumulators[1::2], strict=True)
-    ]
+    code += [insert_byte(a, b, 1) for a, b in pairs]
     code += [load("r2", "sp", _CLAMPS), load("r0", "sp", _OUTPUT), compare("r2", 0)]
     return code

@@ -50,7 +50,7 @@ def lower_conv2d(
     """CONV_2D."""
     assert isinstance(call.kernel, Conv2D)
     weights = constant_of(graph, operator, 1)
-    window, weights = simplified(call.kernel.window, weights)
+    window, weights = simplified(call.kernel.window, weights, turns_dilated=True)
     return _convolution(graph, operator, call, weights, candidate, window)
 
 

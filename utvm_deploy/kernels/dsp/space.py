@@ -8,7 +8,7 @@ from dataclasses import replace
 from utvm_deploy.candidate import Candidate
 from utvm_deploy.errors import UnsupportedOperator
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.dsp import dense_code, gemm
+from utvm_deploy.kernels.dsp import dense_tables, gemm
 from utvm_deploy.kernels.dsp.columns import DspColumns
 from utvm_deploy.kernels.dsp.conv2d import DspConv2D
 from utvm_deploy.kernels.dsp.convolution import COLUMNS, PATCHES, columns_choices
@@ -42,9 +42,9 @@ def dsp_space(graph: Graph, operator: Operator, core: str) -> tuple[Candidate, .
         found = [Candidate.of(FAMILY, method=PIXELS)]
         found += _planes(kernel.window, inputs, kernel.repeats)
     elif isinstance(kernel, DspDense):
-        found = [_of_dense(kernel), *_dense()]
+        found = [_of_dense(kernel), *_dense(kernel)]
     elif isinstance(kernel, DspNarrowDense):
-        found = [Candidate.of(FAMILY, method=NARROW), *_dense()]
+        found = [Candidate.of(FAMILY, method=NARROW), *_dense(kernel)]
     else:
         found = [Candidate(FAMILY)]
     return tuple(dict.fromkeys(found))
@@ -93,13 +93,16 @@ def _planes(window: Window, channels: int, multiplier: int) -> Iterator[Candidat
 
 
 def _of_dense(kernel: DspDense) -> Candidate:
-    return Candidate.of(FAMILY, step=kernel.step, preload=int(kernel.preload))
+    tail = {"tail": kernel.tail} if kernel.tail else {}
+    return Candidate.of(FAMILY, step=kernel.step, preload=int(kernel.preload), **tail)
 
 
-def _dense() -> Iterator[Candidate]:
-    for step in dense_code.STEPS:
-        for preload in (0, 1):
-            yield Candidate.of(FAMILY, step=step, preload=preload)
+def _dense(kernel: DspDense | DspNarrowDense) -> Iterator[Candidate]:
+    layer = kernel.batch, kernel.inputs, kernel.outputs, kernel.per_channel
+    for tail in sorted({0, kernel.outputs % dense_tables.OUTPUTS} - {dense_tables.PAIR}):
+        for step in dense_tables.STEPS:
+            for preload in (False, True):
+                yield _of_dense(DspDense(*layer, step, preload, tail))
 
 
 DSP_SPACES: Mapping[str, Callable[[Graph, Operator, str], tuple[Candidate, ...]]] = {

@@ -4,6 +4,7 @@ struct utvm_columns_window {
     int32_t rows, row_stride, row_dilation, top;
     int32_t front;  // columns before the image
     int32_t inside; // columns of the image that windows see; 0: as many as pixels
+    int32_t first;  // pixel of the image that is the first of them
     int32_t apart;  // pixels of the image from one of them to the next
     int32_t quads;  // of a pixel; 0: channels of a column follow each other
     int32_t column; // values of a column
@@ -42,6 +43,7 @@ static void utvm_fill_columns(const int8_t *image, int16_t *to, int32_t y, int32
     const int32_t inside = window.inside > 0 ? window.inside : columns;
     const int8_t *const end = image + window.height * window.width * window.channels;
     const int32_t step = window.apart * window.channels;
+    x += window.first;
     if (is_first && (window.top > 0 || window.front > 0 || inside < columns ||
                      (y + count - 1) * w->row_stride + (w->rows - 1) * w->row_dilation >=
                          window.top + window.height)) {
