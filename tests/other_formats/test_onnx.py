@@ -54,6 +54,7 @@ ONE_OPERATOR: dict[str, tuple[tuple[int, ...], Callable[[OnnxWriter], str]]] = {
     "leaky_relu": (IMAGE, lambda w: w.add("LeakyRelu", "x", alpha=0.125)),
     "sigmoid": (ROW, lambda w: w.add("Sigmoid", "x")),
     "softmax": (ROW, lambda w: w.add("Softmax", "x", axis=-1)),
+    "log_softmax": (ROW, lambda w: w.add("LogSoftmax", w.add("Gemm", "x", w.normal(24, 90)))),
     "max_pool": (IMAGE, lambda w: w.add("MaxPool", _mixed(w), kernel_shape=[2, 2], strides=[2, 2])),
     "max_pool_ceil": (
         IMAGE,
@@ -120,6 +121,12 @@ def _grouped(writer: OnnxWriter) -> str:
     x = writer.add("AveragePool", writer.conv(x, 12, 12, 1, 1), kernel_shape=[2, 2])
     x = writer.add("Flatten", writer.add("GlobalAveragePool", x))
     return str(writer.add("Add", writer.add("MatMul", x, writer.normal(12, 5)), writer.normal(5)))
+
+
+def _summed(writer: OnnxWriter) -> str:
+    x = writer.conv("x", 6, 6, 3, 3)
+    x = writer.add("ReduceSum", x, writer.constant(np.array([2, 3])))
+    return str(writer.conv(x, 6, 20, 1, 1))
 
 
 def _outputs(path: Path, samples: int) -> tuple[np.ndarray, np.ndarray, float]:
@@ -208,6 +215,7 @@ def test_int16_off_the_middle_is_refused(tmp_path: Path) -> None:
 NETWORKS: dict[str, tuple[tuple[int | str, ...], Callable[[OnnxWriter], str]]] = {
     "one_channel": (("batch", 1, 20, 16), _mobile),
     "grouped": (("batch", 4, 9, 9), _grouped),
+    "summed": (("batch", 6, 9, 8), _summed),
 }
 
 

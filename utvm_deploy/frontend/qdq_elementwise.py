@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from utvm_deploy.frontend.tflite_write import Options
 
 #: What TFLite's kernels make, whatever the model says, of int8; of int16 it is 1/32768.
 _RANGES: Mapping[str, Scale] = {
+    "LogSoftmax": Scale(1.0 / 16, 127),
     "Sigmoid": Scale(1.0 / 256, -128),
     "Softmax": Scale(1.0 / 256, -128),
     "Tanh": Scale(1.0 / 128, 0),
@@ -47,7 +49,11 @@ _REDUCTIONS: Mapping[str, str] = {
     "GlobalMaxPool": "REDUCE_MAX",
     "ReduceMax": "REDUCE_MAX",
     "ReduceMean": "MEAN",
-    "ReduceSum": "SUM",
+    "ReduceSum": "MEAN",  # SUM takes int8 for unsigned bytes
+}
+_SOFTMAXES: Mapping[str, tuple[str, Options]] = {
+    "LogSoftmax": ("LOG_SOFTMAX", ("LogSoftmaxOptions", {})),
+    "Softmax": ("SOFTMAX", ("SoftmaxOptions", {"Beta": 1.0})),
 }
 #: Operators whose TFLite kernels clamp their results.
 _CLAMPING = ("Add", "Mul", "Sub")
@@ -158,7 +164,7 @@ def unary(job: Job) -> Quantized:
 
 
 def softmax(job: Job) -> Quantized:
-    """Softmax along the axis that lies last, in ONNX's order or in the file's."""
+    """Softmax or LogSoftmax along the axis that lies last, in ONNX's order or in the file's."""
     x = job.store.settled(job.quantized(0))
     rank = len(x.shape)
     axis = job.node.integer("axis", -1)
@@ -168,11 +174,9 @@ def softmax(job: Job) -> Quantized:
         x = job.store.plain(x) if x.is_last else job.store.last(x)
     if stored_axis(axis, rank, x.is_last) != rank - 1:
         raise job.node.unsupported(f"it works along dimension {axis} of {x.shape}; transpose first")
-    options: Options = ("SoftmaxOptions", {"Beta": 1.0})
+    kind, options = _SOFTMAXES[job.node.kind]
     scale = fixed_range(job.node.kind, job.store.scale_of(x))
-    return job.store.apply(
-        "SOFTMAX", [x.tensor], job.name, x.shape, scale, options, is_last=x.is_last
-    )
+    return job.store.apply(kind, [x.tensor], job.name, x.shape, scale, options, is_last=x.is_last)
 
 
 def fixed_range(kind: str, source: Scale) -> Scale:
@@ -284,7 +288,16 @@ def reduction(job: Job) -> Quantized:
     numbers = [x.tensor, store.numbers(stored, f"{job.name}_axes")]
     options: Options = ("ReducerOptions", {"KeepDims": keeps})
     is_last = x.is_last and keeps
-    return store.apply(kind, numbers, job.name, job.shape, scale, options, is_last=is_last)
+    if node.kind != "ReduceSum":
+        return store.apply(kind, numbers, job.name, job.shape, scale, options, is_last=is_last)
+    count = math.prod(x.shape[a] for a in axes)
+    share, times = replace(scale, scale=scale.scale / count), Scale(float(count), 0, scale.dtype)
+    name = f"{job.name}_mean"
+    mean = store.apply(kind, numbers, name, job.shape, share, options, is_last=is_last)
+    terms = store.operand(np.ones((1,) * len(job.shape)), times, f"{job.name}_count")
+    fused: Options = ("MulOptions", {"FusedActivationFunction": NONE})
+    operands = [mean.tensor, terms]
+    return store.apply("MUL", operands, job.name, job.shape, scale, fused, is_last=is_last)
 
 
 def concatenation(job: Job) -> Quantized:
@@ -315,6 +328,7 @@ EMITTERS: Mapping[str, Emitter] = {
     **dict.fromkeys(_REDUCTIONS, reduction),
     "AveragePool": average_pool,
     "Concat": concatenation,
+    "LogSoftmax": softmax,
     "Softmax": softmax,
 }
 #: Kinds whose results have a range of their own.

@@ -334,6 +334,7 @@ STATEMENTS: Mapping[str, Statement] = {
         ("dropout", "clone", "contiguous", "alias", "detach", "feature_dropout"), _unary("Identity")
     ),
     **dict.fromkeys(("softmax", "_softmax"), _unary("Softmax", axis="dim")),
+    **dict.fromkeys(("log_softmax", "_log_softmax"), _unary("LogSoftmax", axis="dim")),
     **dict.fromkeys(("split", "split_with_sizes", "chunk"), _split),
     **dict.fromkeys(("constant_pad_nd", "pad"), _pad),
     **dict.fromkeys(("transpose", "t"), _transpose),
