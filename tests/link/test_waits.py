@@ -35,3 +35,11 @@ def test_a_reply_to_the_request_before_puts_sending_again_off() -> None:
         waits.note_sent(late_s)
     waits.note_late(late_s)
     assert due_after(waits, late_s) == 3.0
+
+
+def test_a_device_that_is_behind_gets_its_time_anew() -> None:
+    waits = Waits(TIMES, TIMES.reply_s, 0)
+    late_s = waits.began_s + 0.8 * TIMES.reply_s
+    waits.note_late(late_s)
+    assert not waits.is_over(late_s + 0.99 * TIMES.reply_s)
+    assert waits.is_over(late_s + TIMES.reply_s + 1e-6)

@@ -88,8 +88,12 @@ class Waits:
             self._due_s = math.inf
 
     def note_late(self, now_s: float) -> None:
-        """A second reply to the request before: the device is behind, so more would not help."""
+        """A second reply to the request before: the device is behind, so more would not help.
+
+        It gets its time anew. Copies come to an end, so this does.
+        """
         self._due_s = max(self._due_s, now_s + self._timeouts.resend_s + self._under_way_s)
+        self._deadline_s = max(self._deadline_s, now_s + self._timeouts.reply_s)
 
     def note_loss(self, now_s: float) -> None:
         """Something was lost, perhaps the reply: ask at once, unless more is coming already."""
