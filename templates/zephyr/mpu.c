@@ -7,7 +7,12 @@
 #ifdef CONFIG_UTVM_OWN_MPU_REGIONS
 #include <zephyr/kernel.h>
 
+// Its folder is another one in later releases.
+#if __has_include(<zephyr/arch/arm/mpu/arm_mpu_mem_cfg.h>)
+#include <zephyr/arch/arm/mpu/arm_mpu_mem_cfg.h>
+#else
 #include <zephyr/arch/arm/cortex_m/arm_mpu_mem_cfg.h>
+#endif
 #include <zephyr/arch/arm/mpu/arm_mpu.h>
 
 #ifdef CONFIG_ARMV8_M_MAINLINE
