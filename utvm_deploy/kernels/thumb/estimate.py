@@ -1,7 +1,7 @@
 """About how long plain C takes for a layer, and this family: what decides between them untuned.
 
 Small first layers and layers of few outputs are done faster by plain C, which gathers no windows.
-The numbers were fitted to 160 layers on an emulated Cortex-M3, in modelled cycles, and to 70 in
+The numbers were fitted to 134 layers on an emulated Cortex-M3, in modelled cycles, and to 73 in
 code for a Cortex-M0+, in instructions (``benchmarks/kernels/families.py``); most are within 7 % and
 15 %.
 """
