@@ -13,6 +13,7 @@ from odd_shapes import (
     write_differences,
     write_products,
 )
+from tflite_writer import ModelWriter
 from tvm import s_tir
 
 from utvm_deploy.candidate import Candidate
@@ -78,3 +79,18 @@ def test_vector_requantization_equals_the_reference() -> None:
             product += (product & shift) >> 31
             rounded = (product + (1 << -shift >> 1)) >> -shift
             assert rounded == requantized(one, multiplier, shift)
+
+
+def test_depthwise_layers_of_few_channels_are_left_to_dsp_code(tmp_path: Path) -> None:
+    m = ModelWriter()
+    for channels in (3, 8):
+        x = m.input((1, 9, 9, channels), 0.05, 4)
+        weights = np.ones((1, 3, 3, channels), np.int8)
+        bias = np.zeros(channels, np.int32)
+        m.output(m.depthwise_conv2d(x, weights, bias, weight_scale=0.003, scale=0.1))
+    graph = load_model(m.save(tmp_path / "model.tflite"))
+    few, many = graph.operators
+    assert lower(graph, few, CORE).family == "dsp"
+    assert "few channels" in lower(graph, few, CORE).why_not
+    assert lower(graph, few, CORE, Candidate("mve")).family == "mve"
+    assert lower(graph, many, CORE).family == "mve"

@@ -7,12 +7,14 @@ from pathlib import Path
 import numpy as np
 from kernel_harness import PREAMBLE, compile_library
 from odd_shapes import SHAPES, write_convolutions, write_dense
+from tflite_writer import ModelWriter
 from tvm import s_tir
 
 from utvm_deploy.candidate import Candidate
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.micro.source import family_text, shared_text
+from utvm_deploy.kernels.space import space
 
 CORE = "cortex-m3"
 
@@ -69,3 +71,21 @@ int32_t both(int32_t value, int32_t multiplier, int32_t low, int32_t high, int32
         for multiplier in multipliers:
             low, high = (int(v) for v in rng.integers(-(2**31), 2**31, 2))
             assert both(value, multiplier, low, high, int(rng.integers(1, 23))), value
+
+
+def test_small_layers_are_left_to_plain_c(tmp_path: Path) -> None:
+    """Unless a candidate asks for this family; the space begins with what is taken untuned."""
+    m = ModelWriter()
+    for channels, outputs in ((1, 1), (24, 16)):
+        x = m.input((1, 24, 24, channels), 0.05, -7)
+        weights = np.ones((outputs, 3, 3, channels), np.int8)
+        bias = np.zeros(outputs, np.int32)
+        m.output(m.conv2d(x, weights, bias, weight_scale=0.003, scale=0.1, stride=2))
+    graph = load_model(m.save(tmp_path / "model.tflite"))
+    for core in (CORE, "cortex-m0plus"):
+        small, large = (lower(graph, operator, core) for operator in graph.operators)
+        assert (small.family, large.family) == ("generic", "thumb")
+        assert "plain C" in small.why_not and not large.why_not
+        for operator, call in zip(graph.operators, (small, large), strict=True):
+            assert space(graph, operator, core)[0].family == call.family
+            assert lower(graph, operator, core, Candidate("thumb")).family == "thumb"
