@@ -205,18 +205,23 @@ def test_what_records_of_other_shapes_choose(rig: tuple[Fence, Device], tmp_path
 @pytest.mark.emulator
 @pytest.mark.parametrize("rig", ["mps2_an500"], indirect=True)
 def test_long_windows(rig: tuple[Fence, Device], tmp_path: Path) -> None:
-    """Depthwise along one axis: rows in parts, columns as rows, taps that lie apart."""
+    """Depthwise along one axis: rows in parts, columns as rows, taps that lie apart.
+
+    And along both axes apart, with several outputs of each channel.
+    """
     rng, model = np.random.default_rng(44), ModelWriter()
-    for shape, kernel, stride, dilation in (
-        ((1, 1, 27, 7), (1, 11), (1, 1), (1, 1)),
-        ((1, 31, 1, 4), (9, 1), (2, 1), (1, 1)),
-        ((1, 26, 1, 5), (9, 1), (1, 1), (2, 1)),
-        ((1, 2, 16, 3), (1, 3), (1, 1), (1, 4)),
-        ((1, 13, 1, 5), (3, 1), (1, 1), (2, 1)),
+    for shape, outputs, kernel, stride, dilation in (
+        ((1, 1, 27, 7), 7, (1, 11), (1, 1), (1, 1)),
+        ((1, 31, 1, 4), 4, (9, 1), (2, 1), (1, 1)),
+        ((1, 26, 1, 5), 5, (9, 1), (1, 1), (2, 1)),
+        ((1, 2, 16, 3), 6, (1, 3), (1, 1), (1, 4)),
+        ((1, 13, 1, 5), 5, (3, 1), (1, 1), (2, 1)),
+        ((1, 5, 7, 3), 6, (3, 3), (1, 1), (2, 2)),
+        ((1, 4, 9, 2), 10, (2, 3), (1, 1), (1, 3)),
     ):
-        weights, bias = weights_and_bias(rng, (1, *kernel, shape[3]), shape[3])
+        weights, bias = weights_and_bias(rng, (1, *kernel, outputs), outputs)
         options = {"stride": stride, "dilation": dilation}
-        scale = spread_scale(max(kernel), 0.05, 0.01)
+        scale = spread_scale(kernel[0] * kernel[1], 0.05, 0.01)
         x = model.input(shape, 0.05, 3)
         model.output(model.depthwise_conv2d(x, weights, bias, scale=scale, **options))
     path = model.save(tmp_path / "model.tflite")
@@ -227,8 +232,9 @@ def test_long_windows(rig: tuple[Fence, Device], tmp_path: Path) -> None:
         found = dsp_space(graph, operator, core)
         jobs += [(operator, candidate) for candidate in (*found[:1], *found[1::5])]
     names = {lower(graph, operator, core, candidate).kernel.name for operator, candidate in jobs}
-    # As a row, and as one of more channels.
+    # As a row of more channels; and pixel by pixel, channels copied.
     assert "depthwise_1x9_s1x1_p0x4_1x13_1x13_10_dsp" in names
+    assert any(name.endswith("_6_x2_dsp") for name in names)
     assert {dict(candidate.choices).get("part") for _, candidate in jobs if candidate} >= {2, 4, 6}
     assert compare_behind_fence(rig, path, model, jobs, graph) == len(jobs)
 
