@@ -84,12 +84,11 @@ def narrow_text(core: str, outputs: int, is_scaled_by_channel: bool) -> str:
 def _routine(timing: Timing, outputs: int, is_scaled_by_channel: bool) -> Routine:
     r = Routine(timing)
     accumulators = _ACCUMULATORS[:outputs]
-    arguments = _FRAME_BYTES + _SAVED_BYTES
     r.plain(
         "push {r4-r11, lr}",
         f"sub sp, #{_FRAME_BYTES}",
         f"str r3, [sp, #{_SCALING}]",
-        f"ldr r12, [sp, #{arguments + 8}]",
+        f"ldr r12, [sp, #{_FRAME_BYTES + _SAVED_BYTES + 8}]",
         f"bic r11, r12, #{STEP - 1}",
         f"bic r3, r12, #{QUAD - 1}",
         f"and r12, r12, #{QUAD - 1}",
@@ -113,11 +112,23 @@ def _routine(timing: Timing, outputs: int, is_scaled_by_channel: bool) -> Routin
     r.straight(_quads(outputs, 1), is_loop=True)
     r.plain(f"ldr r3, [sp, #{_QUADS_END}]", "cmp r0, r3", "blo 3b")
     r.label("4")
+    _load_rest(r)
+    r.straight(_quad(outputs, 0, ("r2", "r3"), ("r11", "r12", "lr")))
+    r.label("5")
+    r.straight(_finish(accumulators, is_scaled_by_channel))
+    _clamp(r, accumulators)
+    r.label("6")
+    r.plain(*(f"strb {a}, [r1, #{n}]" for n, a in enumerate(accumulators)))
+    r.plain(f"add sp, #{_FRAME_BYTES}", "pop {r4-r11, pc}")
+    return r
+
+
+def _load_rest(r: Routine) -> None:
+    """The one to three bytes that are left into r2; to label 5 where there are none."""
     r.plain(
         f"ldr r12, [sp, #{_REST}]",
         "cmp r12, #0",
         "beq 5f",
-        # One to three bytes that are left.
         "ldrb r2, [r0]",
         "cmp r12, #2",
         "itt ge",
@@ -127,9 +138,11 @@ def _routine(timing: Timing, outputs: int, is_scaled_by_channel: bool) -> Routin
         "ldrbgt r3, [r0, #2]",
         "orrgt r2, r2, r3, lsl #16",
     )
-    r.straight(_quad(outputs, 0, ("r2", "r3"), ("r11", "r12", "lr")))
-    r.label("5")
-    r.straight(_finish(accumulators, is_scaled_by_channel))
+
+
+def _clamp(r: Routine, accumulators: Sequence[str]) -> None:
+    """Outputs within the limits, r1 where they go; to label 6 where nothing limits them."""
+    arguments = _FRAME_BYTES + _SAVED_BYTES
     r.plain(
         f"ldr r0, [sp, #{arguments}]",
         f"ldr r1, [sp, #{arguments + 4}]",
@@ -142,10 +155,6 @@ def _routine(timing: Timing, outputs: int, is_scaled_by_channel: bool) -> Routin
     for register in accumulators:
         r.plain(f"cmp {register}, r2", "it lt", f"movlt {register}, r2")
         r.plain(f"cmp {register}, r3", "it gt", f"movgt {register}, r3")
-    r.label("6")
-    r.plain(*(f"strb {a}, [r1, #{n}]" for n, a in enumerate(accumulators)))
-    r.plain(f"add sp, #{_FRAME_BYTES}", "pop {r4-r11, pc}")
-    return r
 
 
 def _quads(outputs: int, quads: int) -> list[Instruction]:
