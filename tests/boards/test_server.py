@@ -235,7 +235,7 @@ def test_a_real_openocd_serves_without_a_probe(tmp_path: Path) -> None:
         assert client.dialect.name == "OpenOCD"
         assert client.offer.packet_bytes == 0x4000
         assert client.offer.has("vContSupported") and client.offer.has("QStartNoAckMode")
-        assert {"r0", "sp", "pc", "cpsr"} <= client.register_names
+        assert all(client.read_register(name) >= 0 for name in ("r0", "sp", "pc", "cpsr"))
         client.write_memory(0x2000_0000, bytes(range(64)))
         assert len(client.read_memory(0x2000_0000, 4096)) == 4096
         assert client.command("echo hello") == "hello\n"

@@ -159,6 +159,26 @@ def test_registers_come_all_at_once_where_there_are_no_single_ones() -> None:
     exchange(lines, lambda client: client.write_register("xpsr", 0x0100_0000))
 
 
+def test_registers_that_are_not_in_the_answer_are_no_zeros() -> None:
+    lines = said("pf", "", "g", "00" * 4 * 15)
+    with pytest.raises(DeviceError, match="sent 60 bytes, and 64 are needed"):
+        exchange(lines, lambda client: client.read_register("pc"))
+
+
+def test_a_description_of_registers_too_small_for_their_values_is_refused() -> None:
+    description = '<reg name="pc" bitsize="16" regnum="15"/>'
+    lines = said(
+        *("qSupported:swbreak+;hwbreak+;vContSupported+;xmlRegisters=arm",),
+        *("PacketSize=80;qXfer:features:read+", "qXfer:features:read:target.xml:0,68"),
+        *(f"l{description}", "?", "S05"),
+    )
+    with serve(lines) as (stream, _server):
+        client = GdbClient(stream, PATIENT)
+        client.greet()
+        with pytest.raises(DeviceError, match="pc has 2 bytes, which do not hold 0x20000000"):
+            client.write_register("pc", RAM)
+
+
 def test_software_breakpoints_where_hardware_has_none() -> None:
     none = ("Z1,100,2", "E01", "z1,100,2", "E01", "Z1,100,2", "E01")
     lines = said(*none, "Z0,100,2", "OK")

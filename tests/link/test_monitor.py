@@ -257,6 +257,12 @@ def test_what_is_no_reply_is_passed_over(reply: Frame) -> None:
         MonitorLink(Answering(reply), quick).hello()
 
 
+def test_a_checksum_of_no_bytes_is_no_checksum() -> None:
+    link = MonitorLink(Answering(Frame(0, 0, 7, bytes(8) + FACTS)))
+    with pytest.raises(DeviceError, match=r"to checksum 9 bytes at 0x00000010, the device sent 24"):
+        link.checksum(0x10, 9)
+
+
 def test_a_device_that_does_not_restart() -> None:
     stream = Answering(Frame(0, 0, 7, bytes(8) + FACTS))
     with pytest.raises(LinkTimeout, match="promised to restart"):

@@ -124,7 +124,8 @@ class GdbClient:
                 self._resume, self._single_step = b"vCont;c", b"vCont;s"
         # QEMU has no single registers until its description has been read.
         if self._offer.has("qXfer:features:read"):
-            self._registers = read_registers(self.read_description) or OLD_ARM_REGISTERS
+            found = read_registers(lambda name: self.read_object("features", name))
+            self._registers = found or OLD_ARM_REGISTERS
         self._send(b"?")
         self._next_stop("why the core stands", self._timeouts.reply_s)
         log.debug("debug server %s: %s", self.dialect.name, self._offer)
@@ -181,26 +182,25 @@ class GdbClient:
 
     # Registers.
 
-    @property
-    def register_names(self) -> frozenset[str]:
-        """Registers that the server knows, in lower case."""
-        return frozenset(self._registers)
-
     def read_register(self, name: str) -> int:
         """A register by its name in lower case, such as ``pc`` or ``xpsr``."""
-        # pyOCD 0.46 answers p with nothing, but takes P.
         register, what = self._register(name), f"for register {name}"
         if self._reads_single:
             answer = self._ask(b"p%x" % register.number, what, may_fail=True)
             if answer and not _ERROR.match(answer):
                 return int.from_bytes(self._from_hex(answer, what), "little")
             self._reads_single = False
-        all_of_them = self._all_registers()
-        return int.from_bytes(all_of_them[register.offset :][: register.size_bytes], "little")
+        place = slice(register.offset, register.end)
+        return int.from_bytes(self._all_registers(register.end)[place], "little")
 
     def write_register(self, name: str, value: int) -> None:
         """Change a register of the halted core."""
         register = self._register(name)
+        if value >> 8 * register.size_bytes:
+            raise DeviceError(
+                f"{self.dialect.name} says that register {name} has {register.size_bytes} bytes, "
+                f"which do not hold {value:#x}; use another debug server"
+            )
         data = value.to_bytes(register.size_bytes, "little")
         if self._writes_single:
             answer = self._ask(
@@ -211,8 +211,8 @@ class GdbClient:
             if answer == b"OK":
                 return
             self._writes_single = False
-        all_of_them = bytearray(self._all_registers())
-        all_of_them[register.offset : register.offset + register.size_bytes] = data
+        all_of_them = bytearray(self._all_registers(register.end))
+        all_of_them[register.offset : register.end] = data
         self._ask_ok(b"G" + all_of_them.hex().encode(), f"to set register {name}")
 
     # Running and stopping.
@@ -286,10 +286,6 @@ class GdbClient:
                 break
         return data.decode("utf-8", "replace")
 
-    def read_description(self, name: str) -> str:
-        """A file of the target's description."""
-        return self.read_object("features", name)
-
     def request(self, body: bytes, what: str, timeout_s: float | None = None) -> bytes:
         """Any other packet; empty if the server does not know it."""
         return self._ask(body, what, may_fail=True, timeout_s=timeout_s)
@@ -309,11 +305,16 @@ class GdbClient:
         except KeyError:
             raise DeviceError(f"{self.dialect.name} knows no register {name!r}") from None
 
-    def _all_registers(self) -> bytes:
+    def _all_registers(self, wanted_bytes: int) -> bytes:
         what = "for all registers"
         # Registers that cannot be read come as x.
-        answer = self._ask(b"g", what).replace(b"x", b"0")
-        return self._from_hex(answer, what)
+        found = self._from_hex(self._ask(b"g", what).replace(b"x", b"0"), what)
+        if len(found) < wanted_bytes:
+            raise DeviceError(
+                f"asked {what}, {self.dialect.name} sent {len(found)} bytes, and {wanted_bytes} "
+                "are needed; use another debug server"
+            )
+        return found
 
     def _ask_ok(self, body: bytes, what: str) -> None:
         answer = self._ask(body, what)

@@ -23,6 +23,11 @@ class Register:
     size_bytes: int
     offset: int  # in the answer to g
 
+    @property
+    def end(self) -> int:
+        """Where the next one begins there."""
+        return self.offset + self.size_bytes
+
 
 # Files of a description beyond which a server is not believed.
 _MAX_FILES = 16

@@ -34,6 +34,8 @@ log = logging.getLogger("utvm_deploy.link")
 # Bytes that one CHECKSUM asks for: 20 ms at 50 MHz, so well within RESEND_S.
 CHECKSUM_CHUNK_BYTES = 64 * 1024
 
+_CRC_BYTES = 4
+
 # Bytes taken from the stream at once.
 _READ_BYTES = 64 * 1024
 
@@ -138,7 +140,9 @@ class MonitorLink:
             part = min(CHECKSUM_CHUNK_BYTES, size - at)
             what = f"to checksum {part} bytes at {address + at:#010x}"
             data = self._request("CHECKSUM", what, address + at, part, crc)
-            crc = int.from_bytes(data[:4], "little")
+            if len(data) != _CRC_BYTES:
+                raise DeviceError(f"asked {what}, the device sent {len(data)} bytes; reset it")
+            crc = int.from_bytes(data, "little")
         return crc
 
     def reset(self) -> None:
