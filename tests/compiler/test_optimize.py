@@ -16,7 +16,7 @@ from utvm_deploy.compiler.library_format import read_library, write_library
 from utvm_deploy.compiler.options import BALANCED, OPTIMIZE, SIZE, TIME, ScratchStack
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.compiler.plan import Step
-from utvm_deploy.compiler.scratch_limit import within_memory
+from utvm_deploy.compiler.scratch_limit import Spare, within_memory
 from utvm_deploy.errors import CompileError
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph, Operator
@@ -170,7 +170,7 @@ def first_kernel(
         [Step(first, calls[0], ()), *(Step(other, lower(graph, other), ()) for other in rest)],
         smaller,
         lambda one: (sizes[one.call.kernel],) if one.call.kernel in sizes else (),
-        spare_bytes,
+        Spare(spare_bytes),
         stack,
     )
     assert isinstance(step, Step)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from utvm_deploy import __version__
 from utvm_deploy.compiler.c_text import c_type, comment, float_literal
 from utvm_deploy.compiler.model import Buffer, CompiledModel
+from utvm_deploy.compiler.options import MODEL_STACK_BYTES
 
 
 def emit_header(model: CompiledModel) -> str:
@@ -139,7 +140,7 @@ def _kept(model: CompiledModel) -> str:
 def _stack(model: CompiledModel) -> str:
     if not model.stack_bytes:
         return "one kilobyte"
-    return f"{1024 + model.stack_bytes} bytes, working memory of the layers included"
+    return f"{MODEL_STACK_BYTES + model.stack_bytes} bytes, working memory of the layers included"
 
 
 def _parenthesized(value: int | None) -> str:

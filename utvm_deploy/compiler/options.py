@@ -26,6 +26,10 @@ SCRATCH_PLACES = (AUTO, ARENA, STACK)
 #: in the arena after all.
 MAX_STACK_SCRATCH_BYTES = 64 * 1024
 
+#: What a model's own code needs of the stack at most, scratch aside; a test holds it against what
+#: the C compiler says.
+MODEL_STACK_BYTES = 1024
+
 #: What the runtime and its port take beside the stack, the watch over an arena included, and what
 #: the rings of a serial line add; a test holds them against built images.
 RUNTIME_RAM_BYTES = 6 * 1024 + 256

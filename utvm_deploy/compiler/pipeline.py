@@ -42,7 +42,13 @@ from utvm_deploy.compiler.options import (
 from utvm_deploy.compiler.overlap import may_share
 from utvm_deploy.compiler.plan import Step, View, plan_arena
 from utvm_deploy.compiler.program import Program, ScheduledKernel, ScheduledStep
-from utvm_deploy.compiler.scratch_limit import ScratchOf, Smaller, within_memory
+from utvm_deploy.compiler.scratch_limit import (
+    NO_SPARE,
+    SPARE_FOR_TIME,
+    ScratchOf,
+    Smaller,
+    within_memory,
+)
 from utvm_deploy.compiler.views import with_views
 from utvm_deploy.errors import CompileError, UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
@@ -55,8 +61,6 @@ from utvm_deploy.records import Records
 
 _log = logging.getLogger(__name__)
 _Made = TypeVar("_Made")
-# What scratch may cost the arena for the sake of speed.
-_SPARE_BYTES = 2048
 
 STAGES = ("import", "simplify", "lower", "schedule", "plan", "emit")
 
@@ -104,7 +108,7 @@ def compile_model(
     )
     stack = scratch_stack(board) if place == STACK else None
     scratch_of = _scratch_of(core)
-    spare = 0 if optimize == SIZE else _SPARE_BYTES
+    spare = NO_SPARE if optimize == SIZE else SPARE_FOR_TIME
     sequence = within_memory(
         graph, sequence, _smaller(graph, family, scratch_of), scratch_of, spare, stack
     )

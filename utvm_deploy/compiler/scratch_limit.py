@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from utvm_deploy.compiler.options import ScratchStack
 from utvm_deploy.compiler.placement import live_at
@@ -28,23 +28,39 @@ Smaller = Callable[[Step, int], KernelCall]
 Sequenced = tuple[Step | View, ...]
 
 
+@dataclass(frozen=True)
+class Spare:
+    """By what scratch may enlarge the arena: whichever is more."""
+
+    least_bytes: int
+    part: int = 0  # one part of so many of what the arena takes without scratch; 0: none
+
+    def beside(self, arena_bytes: int) -> int:
+        """In bytes."""
+        return max(self.least_bytes, arena_bytes // self.part if self.part else 0)
+
+
+#: For the sake of speed, and for that of few bytes.
+SPARE_FOR_TIME, NO_SPARE = Spare(2048, part=6), Spare(0)
+
+
 def within_memory(
     graph: Graph,
     sequence: Sequence[Step | View],
     smaller: Smaller,
     scratch_of: ScratchOf,
-    spare_bytes: int,
+    spare: Spare,
     stack: ScratchStack | None = None,
 ) -> Sequenced:
     """The sequence, with other kernels in place of those that ask for more RAM than may be taken.
 
-    Scratch may enlarge the arena by ``spare_bytes``, more only where no kernel has less. ``stack``
-    says where scratch lies if not in the arena.
+    Scratch may enlarge the arena by ``spare``, more only where no kernel has less. ``stack`` says
+    where scratch lies if not in the arena.
     """
     if stack is None:
-        found = _within_arena(graph, sequence, smaller, scratch_of, spare_bytes)
+        found = _within_arena(graph, sequence, smaller, scratch_of, spare)
     else:
-        found = _within_stack(graph, sequence, smaller, scratch_of, spare_bytes, stack)
+        found = _within_stack(graph, sequence, smaller, scratch_of, spare, stack)
     for before, after in zip(sequence, found, strict=True):
         if isinstance(before, Step) and isinstance(after, Step) and before.call != after.call:
             _log.info("%s: %s", after.operator.kind, after.call.why_not)
@@ -56,7 +72,7 @@ def _within_stack(
     sequence: Sequence[Step | View],
     smaller: Smaller,
     scratch_of: ScratchOf,
-    spare_bytes: int,
+    spare: Spare,
     stack: ScratchStack,
 ) -> Sequenced:
     """No more on the stack than there is room for, and what it cannot take within the arena."""
@@ -75,7 +91,7 @@ def _within_stack(
             why = f"its scratch of {sum(scratch_of(item)):,} bytes is more than the stack has"
             item = _other_step(item, smaller, scratch_of, max(room, 0), why)
         kept.append(item)
-    return _within_arena(graph, kept, smaller, in_arena, spare_bytes)
+    return _within_arena(graph, kept, smaller, in_arena, spare)
 
 
 def _within_arena(
@@ -83,7 +99,7 @@ def _within_arena(
     sequence: Sequence[Step | View],
     smaller: Smaller,
     scratch_of: ScratchOf,
-    spare_bytes: int,
+    spare: Spare,
 ) -> Sequenced:
     """An arena that scratch makes larger by what may be spared at most."""
     steps = [s for s in sequence if isinstance(s, Step)]
@@ -91,7 +107,7 @@ def _within_arena(
     if not any(wanted):
         return tuple(sequence)
     bare = plan_arena(graph, _refilled(sequence, [replace(s, scratch_bytes=()) for s in steps]))
-    limit = bare.arena_bytes + spare_bytes
+    limit = bare.arena_bytes + spare.beside(bare.arena_bytes)
     live = [live_at(index, bare.blocks, bare.handovers) for index in range(len(steps))]
 
     def arena_bytes(steps: Sequence[Step]) -> int:

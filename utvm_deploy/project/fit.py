@@ -8,7 +8,7 @@ from dataclasses import replace
 from utvm_deploy.board import Board
 from utvm_deploy.board_facts import DEBUG_LINK
 from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.compiler.options import RUNTIME_RAM_BYTES, SERIAL_RAM_BYTES
+from utvm_deploy.compiler.options import MODEL_STACK_BYTES, RUNTIME_RAM_BYTES, SERIAL_RAM_BYTES
 from utvm_deploy.errors import CompileError
 from utvm_deploy.project.generated import ALIAS_SUFFIX
 from utvm_deploy.project.image import Image
@@ -29,8 +29,12 @@ def arena_room(board: Board) -> int:
 
 
 def with_stack_for(compiled: CompiledModel | None, board: Board) -> Board:
-    """The board with a stack that holds the model's scratch too, where the model wants it there."""
-    return board if compiled is None else with_larger_stack(board, compiled.stack_bytes)
+    """The board with a stack that holds the model and its scratch, where it wants that there."""
+    if compiled is None or not compiled.stack_bytes:
+        return board
+    # A layer calls nothing but its kernel. What runs on Zephyr's stack besides is not known.
+    spare = 0 if is_zephyr(board) else board.project.stack_bytes - MODEL_STACK_BYTES
+    return with_larger_stack(board, max(compiled.stack_bytes - max(spare, 0), 0))
 
 
 def with_larger_stack(board: Board, more_bytes: int) -> Board:
