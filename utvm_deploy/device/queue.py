@@ -166,7 +166,8 @@ class Queue:
         try:
             times = self._link.execute(tasks, timeout_s)
         except StoppedTask as error:
-            failed = frame[error.index].call_after(error.detail)
+            # A device whose memory was overwritten may name a task that is none.
+            failed = frame[min(error.index, len(frame) - 1)].call_after(error.detail)
             error.task = failed.text
             for call in calls[: calls.index(failed)]:
                 call.fail(_lost_ticks(call, failed))

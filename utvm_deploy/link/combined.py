@@ -99,4 +99,10 @@ class CombinedLink:
         except UtvmError:
             self._debugger.resume()
             raise
+        except BaseException:
+            # Ctrl-C, perhaps between a packet and its answer: only a new dialogue is in step.
+            with contextlib.suppress(UtvmError):
+                self._debugger.greet()
+                self._debugger.resume()
+            raise
         self._debugger.resume()

@@ -56,6 +56,8 @@ _XPSR_THUMB = 0x01000000
 # r0 to r3, r12, lr, pc, xpsr
 _FRAME = struct.Struct("<8I")
 
+# What HELLO can say of a reply's room has 16 bits.
+_LONGEST_REPLY_BYTES = 0xFFFF
 # Bytes that one checksum may cover in a second, on the slowest core here.
 _CHECKSUM_BYTES_PER_S = 1 << 20
 
@@ -237,7 +239,13 @@ class DebugLink:
             mailbox = self._read_mailbox()
             if mailbox["opcode"] != opcode | REPLY_BIT:
                 raise self._astray(what, stop)
-            reply = self._client.read_memory(mailbox["reply"], mailbox["length"])
+            length = mailbox["length"]
+            if not OUTCOME.size_bytes <= length <= _LONGEST_REPLY_BYTES:
+                raise LinkError(
+                    f"asked {what}, the runtime says that its reply has {length} bytes: something "
+                    "overwrote its memory; reset the device"
+                )
+            reply = self._client.read_memory(mailbox["reply"], length)
         outcome = OUTCOME.unpack(reply)
         if outcome["status"] in (Status.FAULT, Status.TIMEOUT):
             raise stopped_task(outcome, reply[OUTCOME.size_bytes :], self._place_of)
