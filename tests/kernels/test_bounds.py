@@ -240,6 +240,35 @@ def test_long_windows(rig: tuple[Fence, Device], tmp_path: Path) -> None:
 
 
 @pytest.mark.emulator
+@pytest.mark.parametrize("rig", ["mps2_an500"], indirect=True)
+def test_columns_that_lie_apart(rig: tuple[Fence, Device], tmp_path: Path) -> None:
+    """Dilated convolutions: phases of two widths, packed channels, an even kernel, a turned one."""
+    rng, model = np.random.default_rng(45), ModelWriter()
+    for shape, outputs, kernel, dilation, padding in (
+        ((1, 7, 11, 6), 5, (3, 3), (2, 2), "SAME"),
+        ((1, 5, 10, 2), 7, (3, 2), (3, 3), "SAME"),
+        ((1, 8, 13, 5), 4, (2, 3), (1, 4), "VALID"),
+        ((1, 19, 1, 7), 3, (3, 1), (4, 1), "SAME"),
+    ):
+        weights, bias = weights_and_bias(rng, (outputs, *kernel, shape[3]), outputs)
+        scale = spread_scale(kernel[0] * kernel[1] * shape[3], 0.05, 0.01)
+        x = model.input(shape, 0.05, 3)
+        options = {"dilation": dilation, "padding": padding, "activation": "RELU6"}
+        model.output(model.conv2d(x, weights, bias, scale=scale, **options))
+    path = model.save(tmp_path / "model.tflite")
+    graph = load_model(path)
+    core = rig[1].board.cpu.kernel_core
+    jobs = [
+        (operator, candidate)
+        for operator in graph.operators
+        for candidate in dsp_space(graph, operator, core)
+        if candidate.choice("method") == "columns"
+    ]
+    assert {graph.operators.index(operator) for operator, _ in jobs} == {0, 1, 2, 3}
+    assert compare_behind_fence(rig, path, model, jobs, graph) == len(jobs)
+
+
+@pytest.mark.emulator
 def test_every_candidate(rig: tuple[Fence, Device], tmp_path: Path) -> None:
     rng = np.random.default_rng(41)
     model = ModelWriter()
