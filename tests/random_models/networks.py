@@ -16,6 +16,8 @@ from random_models.recipe import Attribute, Ref, Step, Unfit
 
 #: Multiply-accumulates of one layer, so that generic kernels on an emulated core take little time.
 MOST_MACS = 400_000
+#: Weights of one dense layer: a model must fit beside the running image into a core's RAM.
+MOST_WEIGHTS = 100_000
 
 
 def grow(scope: Scope, x: Ref) -> Ref:
@@ -83,7 +85,7 @@ def _dense(scope: Scope, x: Ref, channels: int, activation: str = "NONE") -> Ref
     draw, spec = scope.draw, scope.spec(x)
     depth = math.prod(spec.shape[1:])
     attributes: dict[str, Attribute] = {
-        "channels": channels,
+        "channels": max(1, min(channels, MOST_WEIGHTS // depth)),
         "depth": depth,
         "keep_num_dims": False,
         **weighted_attributes(draw, spec.scales[0], depth),
