@@ -141,6 +141,10 @@ def test_the_command_line_lists_what_is_connected(
     assert "no serial port of a board that is known here" in capsys.readouterr().out
     assert main(["boards", NUCLEO, "--connected"]) == 0
     assert f"no serial port of {NUCLEO} is connected" in capsys.readouterr().out
+    bench(f'[boards.{NUCLEO[:-1]}]\nport = "/dev/ttyACM0"\n')
+    assert main(["boards", "--connected"]) == 0
+    hint = f"names {NUCLEO[:-1]!r}, which no board file describes; did you mean {NUCLEO!r}?"
+    assert hint in " ".join(capsys.readouterr().out.split())
     desk.plug("/dev/ttyACM0", "066AFF")
     bench(f'[boards.{NUCLEO}]\nprobe_serial = "066AFF"\n')
     assert main(["boards", "--connected"]) == 0

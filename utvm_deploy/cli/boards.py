@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
+from utvm_deploy.bench_file import bench_path, load_bench
 from utvm_deploy.board import Board, board_names, load_board
 from utvm_deploy.cli.arguments import Verbs, add_verb
 from utvm_deploy.cli.output import Output
 from utvm_deploy.probe import connected_boards
+from utvm_deploy.toml_table import did_you_mean
 
 
 def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
@@ -91,6 +93,10 @@ def _run_connected(name: str | None, out: Output) -> int:
         out.line(f"no serial port of {name or 'a board that is known here'} is connected")
     for note in [one.note for one in found if one.note]:
         out.line(note)
+    names = board_names()
+    for unknown in sorted(load_bench().keys() - {*names, *(board.name for board in boards)}):
+        hint = did_you_mean(unknown, names)
+        out.line(f"{bench_path()} names {unknown!r}, which no board file describes{hint}")
     out.result(
         "utvm.connected/1", {"connected": [{**asdict(one), "note": one.note} for one in found]}
     )
