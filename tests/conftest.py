@@ -15,7 +15,7 @@ import pytest
 
 import utvm_deploy
 from utvm_deploy.board import Board, load_board
-from utvm_deploy.device import Device
+from utvm_deploy.device import CYCLES, INSTRUCTIONS, Device
 from utvm_deploy.toml_table import read_toml
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,12 +41,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in long]
 
 
+def is_about_cores(test: pytest.Item) -> bool:
+    """Whether nothing but a board's core matters to the test."""
+    is_marked = test.get_closest_marker("each_core") is not None
+    return is_marked or test.path.is_relative_to(KERNEL_TESTS)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "board" not in metafunc.fixturenames:
         return
     boards = list(RUNNABLE_BOARDS)
-    is_about_cores = metafunc.definition.path.is_relative_to(KERNEL_TESTS)
-    if is_about_cores or metafunc.definition.get_closest_marker("each_core"):
+    if is_about_cores(metafunc.definition):
         of_core: dict[str, str] = {}
         for name in boards:
             of_core.setdefault(load_board(name).cpu.core, name)
@@ -101,9 +106,11 @@ def board(request: pytest.FixtureRequest) -> Board:
 
 
 @pytest.fixture
-def device(board: Board) -> Iterator[Device]:
+def device(board: Board, request: pytest.FixtureRequest) -> Iterator[Device]:
     """A device on each board in turn."""
-    with utvm_deploy.connect(board) as connected:
+    # Bytes are the same without the cycle model, and take half of the time.
+    timing = INSTRUCTIONS if is_about_cores(request.node) else CYCLES
+    with utvm_deploy.connect(board, timing=timing) as connected:
         yield connected
 
 

@@ -104,6 +104,7 @@ def check(device: Device, path: Path, into: str = "ram") -> CompiledModel:
     return model.compiled
 
 
+@pytest.mark.each_core
 def test_small_and_wide(device: Device, tmp_path: Path) -> None:
     for write in (one_pixel, one_channel, one_pixel_of_many_channels, thousand_classes):
         check(device, saved(write, tmp_path))
