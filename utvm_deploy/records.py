@@ -251,16 +251,24 @@ class Records:
         return [r for r in found if r.setting == setting and self._is_current(r)]
 
     def choices(
-        self, kernel: KernelIdentity, core: str, near: Setting | None = None
+        self,
+        kernel: KernelIdentity,
+        core: str,
+        near: Setting | None = None,
+        most_scratch: int | None = None,
     ) -> Iterator[tuple[Candidate, str]]:
         """Candidates to compile ``kernel`` with, best first, each with its origin.
 
         Records of the kernel itself come first, those of the optimization level, compiler and
         version in ``near`` before others; then what won for the nearest shapes. What older kernels
-        of the same shape took counts as near, where none of today's were measured.
+        of the same shape took counts as near, where none of today's were measured. Of its own
+        those with more than ``most_scratch`` bytes of scratch come last.
         """
         ranked, origin = self.ranked(core, kernel.key, near)
-        for record in _frugal(ranked):
+        most = math.inf if most_scratch is None else most_scratch
+        fitting = [record for record in ranked if record.scratch_bytes <= most]
+        others = [record for record in ranked if record.scratch_bytes > most]
+        for record in (*_frugal(fitting), *others):
             yield record.candidate, origin
         for candidate in self._of_neighbours(kernel, core, near):
             yield candidate, NEAREST

@@ -11,7 +11,7 @@ import pytest
 from utvm_deploy.board import load_board
 from utvm_deploy.candidate import Candidate
 from utvm_deploy.compiler import choice
-from utvm_deploy.compiler.choice import chooser
+from utvm_deploy.compiler.choice import chooser, level_of
 from utvm_deploy.compiler.library_format import read_library, write_library
 from utvm_deploy.compiler.options import BALANCED, OPTIMIZE, SIZE, TIME, ScratchStack
 from utvm_deploy.compiler.pipeline import compile_model
@@ -85,6 +85,34 @@ def test_layers_share_what_is_nearly_best(convolutions: tuple[Graph, list[Operat
     assert balanced == chosen(graph, operators, shared, TIME) != fastest
     call = chooser(graph, CORE, records, BALANCED)(one)
     assert call.origin == RECORD
+
+
+def test_layers_do_with_the_stack_that_costs_little(
+    convolutions: tuple[Graph, list[Operator]],
+) -> None:
+    graph, operators = convolutions
+    graph = replace(graph, operators=tuple(operators))
+
+    def records(slower: int) -> Records:
+        """The second layer's fastest takes 900 bytes of scratch, and one of 500 is slower."""
+        sizes = {"1x1": 300, "1x2": 900, "2x2": 500}
+        made = [
+            *measured(graph, operators[0], t1x1=1000),
+            *measured(graph, operators[1], t1x2=1000, t2x2=1000 + slower),
+        ]
+        return Records(
+            replace(one, code_bytes=9, scratch_bytes=sizes[str(one.candidate.choice("tile"))])
+            for one in made
+        )
+
+    def tiles(slower: int, on_stack: bool) -> list[str]:
+        choose = chooser(graph, CORE, records(slower), TIME, on_stack=on_stack)
+        return [repr(choose(operator).kernel) for operator in operators]
+
+    # Two percent of this layer are one of both.
+    assert tiles(20, on_stack=True) != tiles(20, on_stack=False) == tiles(21, on_stack=True)
+    assert [level_of(graph, SETTING, records(slower)) for slower in (20, 21)] == [500, 900]
+    assert level_of(graph, SETTING, Records(measured(graph, operators[0], t1x1=1))) is None
 
 
 def test_what_costs_more_is_not_shared(convolutions: tuple[Graph, list[Operator]]) -> None:

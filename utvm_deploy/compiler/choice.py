@@ -3,6 +3,9 @@
 Balanced, the layers have as few different candidates between them as their records allow at a small
 loss. For size every layer has the default, for whose kernels there is one code, unless a candidate
 measured at that level is smaller in every layer of the operator.
+
+A stack must hold the scratch of the layer that has the most. There no layer takes more than all can
+do with at a small loss by their records.
 """
 
 from __future__ import annotations
@@ -15,7 +18,14 @@ from functools import cache
 
 from utvm_deploy import __version__
 from utvm_deploy.candidate import GENERIC, Candidate
-from utvm_deploy.compiler.options import BALANCED, CMSIS_NN, LEVELS, MAX_SHARING_LOSS, SIZE, TIME
+from utvm_deploy.compiler.options import (
+    BALANCED,
+    CMSIS_NN,
+    LEVELS,
+    MAX_LEVELLING_LOSS,
+    MAX_SHARING_LOSS,
+    SIZE,
+)
 from utvm_deploy.errors import UnsupportedOperator
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall
@@ -49,13 +59,21 @@ def records_for(core: str, own: Records | None) -> Records:
     return Records([*ours, *shipped], code_versions())
 
 
-def chooser(graph: Graph, core: str, records: Records, optimize: str) -> Choose:
-    """The function that gives an operator's call; ``optimize`` is one of ``options.OPTIMIZE``."""
+def chooser(
+    graph: Graph, core: str, records: Records, optimize: str, *, on_stack: bool = False
+) -> Choose:
+    """The function that gives an operator's call; ``optimize`` is one of ``options.OPTIMIZE``.
+
+    ``on_stack``: scratch lies there, and that of one layer costs RAM that others do not use.
+    """
     near = Setting(core, "", LEVELS[optimize], __version__, "")
     is_known = core != GENERIC and len(records) > 0
+    most_scratch = level_of(graph, near, records) if is_known and on_stack else None
     shared: dict[str, _Chosen] = {}
-    if is_known and optimize != TIME:
-        shared = (_shared if optimize == BALANCED else _smallest)(graph, records, near)
+    if is_known and optimize == BALANCED:
+        shared = _shared(graph, records, near, most_scratch)
+    elif is_known and optimize == SIZE:
+        shared = _smallest(graph, records, near)
 
     def choose(operator: Operator) -> KernelCall:
         chosen = shared.get(identity_of(graph, operator).key) if shared else None
@@ -66,18 +84,22 @@ def chooser(graph: Graph, core: str, records: Records, optimize: str) -> Choose:
                 _log.debug("%s does not fit: %s", chosen[0].label, error)
         if not is_known or optimize == SIZE:
             return lower(graph, operator, core)
-        return best_call(graph, operator, near, records)
+        return best_call(graph, operator, near, records, most_scratch)
 
     return choose
 
 
-def _shared(graph: Graph, records: Records, near: Setting) -> dict[str, _Chosen]:
+def _shared(
+    graph: Graph, records: Records, near: Setting, most_scratch: int | None
+) -> dict[str, _Chosen]:
     """Kernel -> a candidate that is nearly its fastest, few different ones over all kernels."""
     # Candidates of different operators have no code in common.
     open_kernels: dict[str, dict[str, tuple[_Chosen, ...]]] = {}
     for operator in graph.operators:
         key = identity_of(graph, operator).key
         ranked, origin = records.ranked(near.core, key, near)
+        if most_scratch is not None:
+            ranked = [r for r in ranked if r.scratch_bytes <= most_scratch] or ranked
         if ranked:
             most = ranked[0].measurement.ticks_min * (1 + MAX_SHARING_LOSS)
             near_best = [r.candidate for r in ranked if r.measurement.ticks_min <= most]
@@ -123,9 +145,38 @@ def _smallest(graph: Graph, records: Records, near: Setting) -> dict[str, _Chose
     return chosen
 
 
-def best_call(graph: Graph, operator: Operator, near: Setting, records: Records) -> KernelCall:
+def level_of(graph: Graph, near: Setting, records: Records) -> int | None:
+    """The least scratch with which no layer, by its records, makes the model much slower.
+
+    None where records know too little.
+    """
+    layers = [
+        records.ranked(near.core, identity_of(graph, o).key, near)[0] for o in graph.operators
+    ]
+    known = [ranked for ranked in layers if ranked]
+    if not known or not all(record.code_bytes for ranked in known for record in ranked):
+        return None  # sizes are known of what was measured since they are kept
+    total = sum(ranked[0].measurement.ticks_min for ranked in known)
+
+    def is_fast(level: int) -> bool:
+        fitting = [[r for r in ranked if r.scratch_bytes <= level] for ranked in known]
+        ticks = [ranked[0].measurement.ticks_min for ranked in fitting if ranked]
+        return all(fitting) and sum(ticks) <= total * (1 + MAX_LEVELLING_LOSS)
+
+    levels = sorted({record.scratch_bytes for ranked in known for record in ranked})
+    return next(filter(is_fast, levels))
+
+
+def best_call(
+    graph: Graph,
+    operator: Operator,
+    near: Setting,
+    records: Records,
+    most_scratch: int | None = None,
+) -> KernelCall:
     """The call of the best candidate that fits; it says where that came from."""
-    for candidate, origin in records.choices(identity_of(graph, operator), near.core, near):
+    identity = identity_of(graph, operator)
+    for candidate, origin in records.choices(identity, near.core, near, most_scratch):
         try:
             call = lower(graph, operator, near.core, candidate)
         except UnsupportedOperator as error:

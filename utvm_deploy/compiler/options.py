@@ -42,6 +42,8 @@ OPTIMIZE = (TIME, SIZE, BALANCED)
 LEVELS: Mapping[str, str] = {TIME: "-O3", SIZE: "-Os", BALANCED: "-O2"}
 #: A layer may be this much slower, as a share, where it can share another layer's kernel.
 MAX_SHARING_LOSS = 0.03
+#: The model may be this much slower, as a share, where its layers can do with less of the stack.
+MAX_LEVELLING_LOSS = 0.01
 
 
 def check_option(what: str, value: str, choices: tuple[str, ...], purpose: str = "") -> None:

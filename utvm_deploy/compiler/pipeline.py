@@ -98,7 +98,7 @@ def compile_model(
     prefix = prefix_from_path(graph.name) if name is None else check_prefix(name)
     graph = stage.run("simplify", lambda: _simplify(graph), graph_text)
     known = records_for(core, records)
-    choose = chooser(graph, family, known, optimize)
+    choose = chooser(graph, family, known, optimize, on_stack=place == STACK)
     if library is not None:
         choose = Either(graph, library, choose, core, records, optimize)
     sequence = stage.run(
