@@ -22,6 +22,8 @@
 
 // A frame as it is on the line is a little longer than in memory.
 #define RECEIVED_BYTES (2u * UTVM_RX_BYTES(CONFIG_UTVM_PAYLOAD_BYTES))
+// Taken or given at once: what the FIFOs of most chips hold.
+#define MOVED_BYTES 16u
 // Longer than this takes no UART for what its ring holds.
 #define DRAIN_TIMEOUT_MS 2000
 
@@ -34,39 +36,39 @@ static K_SEM_DEFINE(moved, 0, 1);
 static volatile bool is_held_back;
 
 static bool receive(const struct device *dev) {
+    uint8_t data[MOVED_BYTES];
     bool any = false;
     while (uart_irq_rx_ready(dev) > 0) {
-        uint8_t *room;
-        const uint32_t size = ring_buf_put_claim(&received, &room, RECEIVED_BYTES);
-        if (size == 0u) {
+        const uint32_t room = MIN(ring_buf_space_get(&received), sizeof data);
+        if (room == 0u) {
             is_held_back = true;
             uart_irq_rx_disable(dev);
             break;
         }
-        const int got = uart_fifo_read(dev, room, (int)size);
-        (void)ring_buf_put_finish(&received, got > 0 ? (uint32_t)got : 0u);
+        const int got = uart_fifo_read(dev, data, (int)room);
         if (got <= 0) {
             break;
         }
+        (void)ring_buf_put(&received, data, (uint32_t)got);
         any = true;
     }
     return any;
 }
 
 static bool send(const struct device *dev) {
+    uint8_t data[MOVED_BYTES];
     bool any = false;
     while (uart_irq_tx_ready(dev) > 0) {
-        uint8_t *data;
-        const uint32_t size = ring_buf_get_claim(&to_send, &data, CONFIG_UTVM_SEND_RING_BYTES);
+        const uint32_t size = ring_buf_peek(&to_send, data, sizeof data);
         if (size == 0u) {
             uart_irq_tx_disable(dev);
             break;
         }
         const int put = uart_fifo_fill(dev, data, (int)size);
-        (void)ring_buf_get_finish(&to_send, put > 0 ? (uint32_t)put : 0u);
         if (put <= 0) {
             break;
         }
+        (void)ring_buf_get(&to_send, data, (uint32_t)put);
         any = true;
     }
     return any;
