@@ -15,6 +15,7 @@ import pytest
 from kernel_harness import PREAMBLE, compile_library
 from odd_shapes import random_inputs
 from test_bounds import random_operator
+from test_convolutions import spread_scale, weights_and_bias
 from tflite_writer import ModelWriter
 from tvm import s_tir
 
@@ -40,7 +41,9 @@ def calls_of(graph: Graph, core: str, rng: np.random.Generator) -> Iterator[tupl
         found: dict[object, KernelCall] = {}
         candidates = list(space(graph, operator, core))
         rng.shuffle(candidates)  # type: ignore[arg-type]
-        for candidate in [None, *candidates[:CANDIDATES]]:
+        # Of the last two, which are dilated, all.
+        most = CANDIDATES if position < LAYERS else len(candidates)
+        for candidate in [None, *candidates[:most]]:
             call = lowered(graph, operator, core, candidate)
             if call is not None and lag_of(call.kernel) is not None:
                 found.setdefault(call.kernel, call)
@@ -108,6 +111,11 @@ def test_outputs_lie_on_what_was_read(core: str, tmp_path: Path) -> None:
     model = ModelWriter()
     for number in range(LAYERS):
         random_operator(model, rng, ("conv", "depthwise", "conv", "pool")[number % 4])
+    for dilation, channels in ((2, 5), (3, 8)):  # columns shared by outputs that lie apart
+        weights, bias = weights_and_bias(rng, (6, 3, 3, channels), 6)
+        x = model.input((1, 9, 11, channels), 0.05, 3)
+        scale = spread_scale(9 * channels, 0.05, 0.01)
+        model.output(model.conv2d(x, weights, bias, dilation=dilation, padding="SAME", scale=scale))
     graph = load_model(model.save(tmp_path / "model.tflite"))
     images = random_inputs(model, 4)
     found = list(calls_of(graph, core, rng))
