@@ -215,6 +215,23 @@ def shapes_multiplied(path: Path) -> Path:
     return m.save(path)
 
 
+def _of_blocks(path: Path, kind: str, shape: tuple[int, ...], blocks: int, margin: int) -> Path:
+    m = ModelWriter()
+    operands = [m.constant(np.array(o, np.int32)) for o in ([blocks], [[0, margin]])]
+    m.output(m.node(kind, [m.input(shape), *operands], (2, 4, 4)))
+    return m.save(path)
+
+
+def padded_beyond_measure(path: Path) -> Path:
+    """Two thousand million rows to be cut into blocks."""
+    return _of_blocks(path, "SPACE_TO_BATCH_ND", (1, 4, 4), 2, 2**31 - 4)
+
+
+def cropped_beyond_measure(path: Path) -> Path:
+    """Sixty-seven million rows, all but eight of which are cropped."""
+    return _of_blocks(path, "BATCH_TO_SPACE_ND", (2**12, 2**14, 1), 2**12, 2**26 - 8)
+
+
 #: What is written, and what is said of it.
 BOMBS: dict[Callable[[Path], Path], str] = {
     one_shared_operand_list: "lists of the file hold more than",
@@ -226,6 +243,8 @@ BOMBS: dict[Callable[[Path], Path], str] = {
     long_dimensions_sliced_often: "add up to more than",
     split_into_thousands: "add up to more than",
     resized_beyond_measure: "its size is",
+    padded_beyond_measure: "but the file says",
+    cropped_beyond_measure: "but the file says",
     many_gathered_positions: "add up to more than",
     shapes_multiplied: "do not make (4,)",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from utvm_deploy.frontend.layout import arranged, ends, image, taken
+from utvm_deploy.frontend.layout import arranged, check_positions, ends, image, taken
 from utvm_deploy.frontend.operands import COMPUTED, alike, parameter
 from utvm_deploy.frontend.source import Several, SourceOperator
 from utvm_deploy.graph.attributes import Pad, Shape
@@ -46,9 +46,11 @@ def import_space_to_batch(op: SourceOperator) -> Operator | Several:
         raise op.damaged(f"its blocks of {blocks} do not divide an image of {padded}")
     parts = [d // block for d, block in zip(padded, blocks, strict=True)]
     pairs = [extent for pair in zip(parts, blocks, strict=True) for extent in pair]
+    shape = (n * math.prod(blocks), *parts, c)
+    check_positions(op, shape)
     last = len(pairs) + 1
     order = (*range(2, last, 2), 0, *range(1, last, 2), last)
-    cut = arranged(op, (n, *pairs, c), order, (n * math.prod(blocks), *parts, c))
+    cut = arranged(op, (n, *pairs, c), order, shape)
     if not any(map(any, margins)):
         return cut
     between = replace(x, name=f"{x.name} (padded)", shape=(n, *padded, c), data=None, source=None)
@@ -71,6 +73,10 @@ def import_batch_to_space(op: SourceOperator) -> Operator | Several:
     for axis in range(rank):
         order += [rank + 1 + axis, axis]
     whole = [d * block for d, block in zip(extents, blocks, strict=True)]
+    left = [d - sum(margin) for d, margin in zip(whole, margins, strict=True)]
+    if min(left) < 1:
+        raise op.damaged(f"its crops leave nothing of an image of {whole}")
+    check_positions(op, (count, *left, c))
     shape: Shape = (count, *whole, c)
     view = (*blocks, count, *extents, c)
     joined = arranged(op, view, [*order, 2 * rank + 1], shape)
@@ -80,8 +86,6 @@ def import_batch_to_space(op: SourceOperator) -> Operator | Several:
     indices = [
         tuple(range(before, d - after)) for d, (before, after) in zip(shape, kept, strict=True)
     ]
-    if not all(indices):
-        raise op.damaged(f"its crops leave nothing of an image of {whole}")
     between = replace(x, name=f"{x.name} (joined)", shape=shape, data=None, source=None)
     number = len(op.tensors)
     crop = replace(taken(op, between, indices), kind="SLICE", inputs=(number,))

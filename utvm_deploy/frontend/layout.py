@@ -207,7 +207,7 @@ def import_tile(op: SourceOperator) -> Operator:
     times = parameter(op, 1, "multiples").reshape(-1).tolist()
     if len(times) != len(x.shape) or min(times) < 1:
         raise op.damaged(f"it repeats {x.shape} {times} times")
-    _check_positions(op, [d * count for d, count in zip(x.shape, times, strict=True)])
+    check_positions(op, [d * count for d, count in zip(x.shape, times, strict=True)])
     indices = [tuple(range(d)) * count for d, count in zip(x.shape, times, strict=True)]
     return taken(op, x, indices)
 
@@ -222,14 +222,14 @@ def import_broadcast_to(op: SourceOperator) -> Operator:
     )
     if not fits:
         raise op.damaged(f"{x.shape} cannot be broadcast to {shape}")
-    _check_positions(op, shape)
+    check_positions(op, shape)
     indices = tuple(
         tuple(range(d)) if d == one else (0,) * d for one, d in zip(view, shape, strict=True)
     )
     return made(op, op.inputs[:1], Rearrange(view, indices, tuple(range(len(view))), shape))
 
 
-def _check_positions(op: SourceOperator, shape: Sequence[int]) -> None:
+def check_positions(op: SourceOperator, shape: Sequence[int]) -> None:
     """Before a number is made for every position: a damaged file may ask for any number."""
     if tuple(shape) != op.output().shape:
         raise op.damaged(f"it makes {tuple(shape)}, but the file says {op.output().shape}")
