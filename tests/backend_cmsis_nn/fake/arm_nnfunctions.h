@@ -125,14 +125,12 @@ arm_fully_connected_s8(const cmsis_nn_context *ctx, const cmsis_nn_fc_params *fc
 
 int32_t arm_fully_connected_s8_get_buffer_size(const cmsis_nn_dims *filter_dims);
 
-arm_cmsis_nn_status arm_elementwise_mul_s8(const int8_t *input_1_vect, const int8_t *input_2_vect,
-                                           const int32_t input_1_offset,
-                                           const int32_t input_2_offset, int8_t *output,
-                                           const int32_t out_offset, const int32_t out_mult,
-                                           const int32_t out_shift,
-                                           const int32_t out_activation_min,
-                                           const int32_t out_activation_max,
-                                           const int32_t block_size);
+arm_cmsis_nn_status
+arm_elementwise_mul_s8(const int8_t *input_1_vect, const int8_t *input_2_vect,
+                       const int32_t input_1_offset, const int32_t input_2_offset, int8_t *output,
+                       const int32_t out_offset, const int32_t out_mult, const int32_t out_shift,
+                       const int32_t out_activation_min, const int32_t out_activation_max,
+                       const int32_t block_size);
 
 // What fake.c leaves out: enough to compile calls.
 
@@ -151,13 +149,11 @@ arm_cmsis_nn_status arm_minimum_s8(const cmsis_nn_context *, const int8_t *, con
 arm_cmsis_nn_status arm_maximum_s8(const cmsis_nn_context *, const int8_t *, const cmsis_nn_dims *,
                                    const int8_t *, const cmsis_nn_dims *, int8_t *,
                                    const cmsis_nn_dims *);
-arm_cmsis_nn_status
-arm_transpose_conv_wrapper_s8(const cmsis_nn_context *, const cmsis_nn_context *,
-                              const cmsis_nn_transpose_conv_params *,
-                              const cmsis_nn_per_channel_quant_params *, const cmsis_nn_dims *,
-                              const int8_t *, const cmsis_nn_dims *, const int8_t *,
-                              const cmsis_nn_dims *, const int32_t *, const cmsis_nn_dims *,
-                              int8_t *);
+arm_cmsis_nn_status arm_transpose_conv_wrapper_s8(
+    const cmsis_nn_context *, const cmsis_nn_context *, const cmsis_nn_transpose_conv_params *,
+    const cmsis_nn_per_channel_quant_params *, const cmsis_nn_dims *, const int8_t *,
+    const cmsis_nn_dims *, const int8_t *, const cmsis_nn_dims *, const int32_t *,
+    const cmsis_nn_dims *, int8_t *);
 int32_t arm_transpose_conv_s8_get_buffer_size(const cmsis_nn_transpose_conv_params *,
                                               const cmsis_nn_dims *, const cmsis_nn_dims *,
                                               const cmsis_nn_dims *);
@@ -174,26 +170,26 @@ arm_svdf_state_s16_s8(const cmsis_nn_context *, const cmsis_nn_context *,
                       const cmsis_nn_svdf_params *, const cmsis_nn_per_tensor_quant_params *,
                       const cmsis_nn_per_tensor_quant_params *, const cmsis_nn_dims *,
                       const int8_t *, const cmsis_nn_dims *, int16_t *, const cmsis_nn_dims *,
-                      const int8_t *, const cmsis_nn_dims *, const int16_t *,
-                      const cmsis_nn_dims *, const int32_t *, const cmsis_nn_dims *, int8_t *);
-arm_cmsis_nn_status
-arm_convolve_wrapper_s16(const cmsis_nn_context *, const cmsis_nn_conv_params *,
-                         const cmsis_nn_per_channel_quant_params *, const cmsis_nn_dims *,
-                         const int16_t *, const cmsis_nn_dims *, const int8_t *,
-                         const cmsis_nn_dims *, const cmsis_nn_bias_data *, const cmsis_nn_dims *,
-                         int16_t *);
+                      const int8_t *, const cmsis_nn_dims *, const int16_t *, const cmsis_nn_dims *,
+                      const int32_t *, const cmsis_nn_dims *, int8_t *);
+arm_cmsis_nn_status arm_convolve_wrapper_s16(const cmsis_nn_context *, const cmsis_nn_conv_params *,
+                                             const cmsis_nn_per_channel_quant_params *,
+                                             const cmsis_nn_dims *, const int16_t *,
+                                             const cmsis_nn_dims *, const int8_t *,
+                                             const cmsis_nn_dims *, const cmsis_nn_bias_data *,
+                                             const cmsis_nn_dims *, int16_t *);
 int32_t arm_convolve_wrapper_s16_get_buffer_size(const cmsis_nn_conv_params *,
                                                  const cmsis_nn_dims *, const cmsis_nn_dims *,
                                                  const cmsis_nn_dims *);
-arm_cmsis_nn_status
-arm_depthwise_conv_wrapper_s16(const cmsis_nn_context *, const cmsis_nn_dw_conv_params *,
-                               const cmsis_nn_per_channel_quant_params *, const cmsis_nn_dims *,
-                               const int16_t *, const cmsis_nn_dims *, const int8_t *,
-                               const cmsis_nn_dims *, const int64_t *, const cmsis_nn_dims *,
-                               int16_t *);
+arm_cmsis_nn_status arm_depthwise_conv_wrapper_s16(const cmsis_nn_context *,
+                                                   const cmsis_nn_dw_conv_params *,
+                                                   const cmsis_nn_per_channel_quant_params *,
+                                                   const cmsis_nn_dims *, const int16_t *,
+                                                   const cmsis_nn_dims *, const int8_t *,
+                                                   const cmsis_nn_dims *, const int64_t *,
+                                                   const cmsis_nn_dims *, int16_t *);
 int32_t arm_depthwise_conv_wrapper_s16_get_buffer_size(const cmsis_nn_dw_conv_params *,
-                                                       const cmsis_nn_dims *,
-                                                       const cmsis_nn_dims *,
+                                                       const cmsis_nn_dims *, const cmsis_nn_dims *,
                                                        const cmsis_nn_dims *);
 arm_cmsis_nn_status arm_fully_connected_s16(const cmsis_nn_context *, const cmsis_nn_fc_params *,
                                             const cmsis_nn_per_tensor_quant_params *,

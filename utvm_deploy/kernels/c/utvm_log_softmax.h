@@ -21,8 +21,8 @@ static inline int32_t utvm_log(int32_t x) {
     const int32_t p = (int32_t)(((int64_t)left + root_of_root + 1) >> 1);
     const int32_t q = 2 * (left - root_of_root);
     const int32_t square = utvm_high_product(q, q);
-    const int32_t above = utvm_high_product(q, left) +
-                          utvm_high_product(utvm_high_product(q, square), 117049297);
+    const int32_t above =
+        utvm_high_product(q, left) + utvm_high_product(utvm_high_product(q, square), 117049297);
     const int32_t sum = 1057819769 + q + utvm_high_product(127690142, square);
     const int32_t below = utvm_high_product(p, sum) + utvm_high_product(638450708, q);
     const int32_t inverse = utvm_reciprocal((int32_t)((uint32_t)below + 0x80000000u));
