@@ -65,6 +65,8 @@ SHAPES = [
     (12, 10, 8, 4, (3, 3), 1, 3, "VALID"),
     (19, 1, 5, 6, (3, 1), 1, 4, "SAME"),
     (3, 2, 4, 3, (2, 2), 1, 3, "SAME"),
+    # A row of one output more than there are registers for sums.
+    (1, 9, 2, 0, (1, 1), 1, 1, "VALID"),
 ]
 # rows, inputs, outputs
 DENSE = [

@@ -135,7 +135,8 @@ class Form(NamedTuple):
     def fits(self) -> bool:
         """Whether there are registers enough."""
         words = len(_WORDS) - max(0, self.outputs - 4)
-        return self.words <= words and self.rows <= LARGEST_ROWS and self.columns <= LARGEST_COLUMNS
+        are_enough = self.outputs <= len(_REGISTERS) and self.words <= words
+        return are_enough and self.rows <= LARGEST_ROWS and self.columns <= LARGEST_COLUMNS
 
 
 def form_of(
