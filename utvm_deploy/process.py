@@ -18,10 +18,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import IO
 
 from utvm_deploy.errors import MissingTool
@@ -293,19 +295,48 @@ def _popen(
 ) -> subprocess.Popen[bytes]:
     logger.debug("run %s", shlex.join(argv))
     program = find_tool(argv[0])
-    return subprocess.Popen(
-        [program, *argv[1:]],
-        cwd=cwd,
-        env={**os.environ, **env} if env is not None else None,
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
-        bufsize=0,
-        pass_fds=pass_fds,
-        # A session of its own: Ctrl-C reaches this process only, which then ends the group.
-        start_new_session=True,
-        preexec_fn=_parent_death_hook(),
-    )
+    popen: subprocess.Popen[bytes] | None = None
+    try:
+        with _interrupts_held():
+            popen = subprocess.Popen(
+                [program, *argv[1:]],
+                cwd=cwd,
+                env={**os.environ, **env} if env is not None else None,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                bufsize=0,
+                pass_fds=pass_fds,
+                # A session of its own: Ctrl-C reaches this process only, which ends the group.
+                start_new_session=True,
+                preexec_fn=_parent_death_hook(),
+            )
+    except BaseException:
+        if popen is not None:
+            _end_group(popen)
+            for pipe in (popen.stdin, popen.stdout, popen.stderr):
+                if pipe is not None:
+                    pipe.close()
+        raise
+    return popen
+
+
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Ctrl-C within the block counts at its end: a child half started would belong to nobody."""
+    handler = signal.getsignal(signal.SIGINT)
+    # Python runs handlers in the main thread, which alone may set them.
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield
+        return
+    held: list[FrameType | None] = []
+    signal.signal(signal.SIGINT, lambda _number, frame: held.append(frame))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if held:
+        handler(signal.SIGINT, held[0])
 
 
 def _parent_death_hook() -> Callable[[], None] | None:

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,6 +93,24 @@ def test_ctrl_c_ends_the_child(tmp_path: Path) -> None:
         process.run(["sh", "-c", script], timeout_s=PATIENCE_S)
     thread.join()
     wait_until_gone(wait_for_pid(tmp_path / "pid"))
+
+
+def test_ctrl_c_while_a_child_starts_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(subprocess.Popen):  # type: ignore[type-arg]
+        """Is interrupted when the child runs, before anybody knows of it."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            wait_for_pid(tmp_path / "pid")
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        process.run(["sh", "-c", f"echo $$ > {tmp_path}/pid; exec sleep 60"], timeout_s=PATIENCE_S)
+    wait_until_gone(wait_for_pid(tmp_path / "pid"))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="PR_SET_PDEATHSIG is Linux's")

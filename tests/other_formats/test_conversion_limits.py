@@ -75,7 +75,7 @@ def test_a_file_too_large_is_not_opened(tmp_path: Path) -> None:
     path = tmp_path / "model.pt2"
     with path.open("wb") as file:
         file.truncate(formats.MAX_FILE_BYTES + 1)
-    with pytest.raises(ModelError, match=r"134,217,729 bytes are more than the 134,217,728"):
+    with pytest.raises(ModelError, match="134,217,729 bytes, more than 134,217,728"):
         load_model(path)
     with pytest.raises(ModelError, match="cannot read the model"):
         load_model(tmp_path / "absent.onnx")
