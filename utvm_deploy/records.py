@@ -151,7 +151,11 @@ class Record:
     @classmethod
     def from_line(cls, line: str | bytes) -> Record:
         """What ``to_line`` wrote; ValueError says what is wrong."""
-        value = json.loads(line)
+        try:
+            value = json.loads(line)
+        except ValueError:
+            # The decoder's own words guess at encodings that nobody meant.
+            raise ValueError("it is no JSON") from None
         if not isinstance(value, dict):
             raise ValueError("a record is no object")
         schema = value.get("schema")
@@ -372,7 +376,7 @@ def parsed(path: Path, data: bytes) -> Iterator[Record]:
             continue
         try:
             record = Record.from_line(line)
-        except (ValueError, UnicodeDecodeError) as error:
+        except ValueError as error:
             if number == len(lines):
                 continue  # cut by the end of the process that wrote it
             skipped += 1
@@ -381,6 +385,8 @@ def parsed(path: Path, data: bytes) -> Iterator[Record]:
         found += 1
         yield record
     if skipped and not found:
-        raise RecordsError(f"{path} is no records file: {first_reason}")
+        raise RecordsError(
+            f"{path} is no records file ({first_reason}); give the one that `utvm tune` wrote"
+        )
     if skipped:
         log.warning("%s: %d lines are skipped, first %s", path, skipped, first_reason)

@@ -164,6 +164,15 @@ def test_damaged_lines_are_skipped_and_other_files_refused(
     assert path.read_text() == "my only copy"
 
 
+@pytest.mark.parametrize("content", [b"TFL3\x00\n\xffweights", b"\n\nmy only copy", b"{}\n{"])
+def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "model.tflite"
+    path.write_bytes(content)
+    with pytest.raises(RecordsError, match=r"is no records file.*; give"):
+        RecordsFile(path)
+    assert path.read_bytes() == content
+
+
 def test_files_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(RecordsError, match=r"no records file .*utvm tune"):
         read_records(tmp_path / "absent.jsonl")

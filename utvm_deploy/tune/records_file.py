@@ -85,9 +85,11 @@ class RecordsFile:
         try:
             Record.from_line(last)
         except ValueError:
-            if b"\n" not in data and not data.startswith(b'{"schema"'[: len(data)]):
-                raise RecordsError(f"{self.path} is no records file; give another name") from None
             kept = len(whole) + 1 if b"\n" in data else 0
+            # A file of something else is refused before a byte of it is gone.
+            is_known = any(True for _ in parsed(self.path, data[:kept]))
+            if not is_known and not last.startswith(b'{"schema"'[: len(last)]):
+                raise RecordsError(f"{self.path} is no records file; give another name") from None
             os.ftruncate(self._descriptor, kept)
             log.warning("%s: the last line was cut and is dropped", self.path)
             return data[:kept]
