@@ -53,6 +53,9 @@ def test_usage_errors_exit_with_2(capsys: pytest.CaptureFixture[str]) -> None:
             main(argv)
         assert stopped.value.code == 2
     assert "usage: utvm" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["verify", DIGITS, "--samples", "x"])
+    assert "'x' is no whole number" in capsys.readouterr().err
 
 
 def test_help_of_every_verb(capsys: pytest.CaptureFixture[str]) -> None:

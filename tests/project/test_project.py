@@ -133,7 +133,9 @@ def test_a_model_for_another_board_is_refused() -> None:
 
 
 def test_no_project_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match=r"is no project tree .* utvm project create MODEL DIR$"):
+    with pytest.raises(
+        BuildError, match=r"is no project tree .* project create MODEL DIR --board B$"
+    ):
         build_project(tmp_path)
 
 

@@ -110,18 +110,13 @@ def read_baseline(path: Path) -> tuple[Ours, ...]:
         result = json.loads(path.read_text(encoding="utf-8"))
         schema = result["schema"]
         if schema not in (_PROFILE, _BENCH):
-            raise BenchError(
-                f"{path} holds {schema}; a baseline is what `utvm profile --json` or "
-                "`utvm bench --json` printed"
-            )
+            raise ValueError(f"schema {schema!r}")
         return ours_of(result, schema)
     except OSError as exc:
         raise BenchError(f"cannot read the baseline {path}: {exc.strerror or exc}") from exc
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
-        # The text of a decoding error holds the whole file.
-        reason = "it is no text" if isinstance(exc, UnicodeDecodeError) else repr(exc)
         raise BenchError(
-            f"{path} is no result of `utvm profile --json` or `utvm bench --json`: {reason}"
+            f"{path} is no baseline; give what `utvm profile --json` or `utvm bench --json` printed"
         ) from exc
 
 

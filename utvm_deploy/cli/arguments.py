@@ -19,7 +19,10 @@ Verbs = Any
 
 def positive(text: str) -> int:
     """A whole number above zero."""
-    value = int(text)
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number") from None
     if value <= 0:
         raise argparse.ArgumentTypeError(f"{text} is not above zero")
     return value

@@ -143,7 +143,7 @@ def build_project(directory: Path | str) -> Image:
         reason = exc.strerror if isinstance(exc, OSError) else exc
         raise BuildError(
             f"{directory} is no project tree ({PROJECT_FILE} cannot be used: {reason}); "
-            f"make one with: utvm project create MODEL DIR"
+            f"make one with: utvm project create MODEL DIR --board B"
         ) from exc
     _build(directory, board)
     image = Image(elf_path(directory, board), board)
