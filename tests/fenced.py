@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from itertools import combinations
+from unittest import mock
 
-from utvm_deploy.compiler.model import Layer
+from utvm_deploy.compiler import plan
+from utvm_deploy.compiler.model import CompiledModel, Layer
 from utvm_deploy.device import Device, DeviceModel
 from utvm_deploy.device.memory import Block
 from utvm_deploy.emulator.fence import Fence, Stretch
@@ -51,6 +54,25 @@ def _near(address: int, allowed: Sequence[Stretch]) -> str:
 def stretch(block: Block) -> Stretch:
     """A block without its zones."""
     return Stretch(block.address, block.size)
+
+
+def hides_accesses(compiled: CompiledModel) -> bool:
+    """Whether what is behind a layer's buffer may be another's byte, of the same layer.
+
+    Where an output lies exactly in place of an input there is no such byte.
+    """
+    return any(
+        one != other
+        and one.offset < other.offset + other.size_bytes
+        and other.offset < one.offset + one.size_bytes
+        for layer in compiled.layers
+        for one, other in combinations(layer.arena, 2)
+    )
+
+
+def planned_apart() -> contextlib.AbstractContextManager[object]:
+    """No output lies on what its kernel has read of its input by then."""
+    return mock.patch.object(plan, "overlap_of", return_value=None)
 
 
 def crossings_of(fence: Fence, loaded: DeviceModel, inputs: Sequence[Array]) -> list[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fenced import hides_accesses, planned_apart
 from kernel_harness import PREAMBLE, compile_library
 from odd_shapes import random_inputs
 from test_bounds import random_operator
@@ -19,9 +20,11 @@ from test_convolutions import spread_scale, weights_and_bias
 from tflite_writer import ModelWriter
 from tvm import s_tir
 
+from utvm_deploy.board import load_board
 from utvm_deploy.candidate import Candidate
 from utvm_deploy.compiler.lower_c import CFunction, lower_to_c
 from utvm_deploy.compiler.overlap import Lag, lag_of, may_share
+from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.errors import UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array, Graph, Operator
@@ -135,3 +138,17 @@ def test_outputs_lie_on_what_was_read(core: str, tmp_path: Path) -> None:
         closer_fails += int((closer != wanted).any())
     assert len(found) >= LAYERS // 2
     assert closer_fails, "distances that are never the least there is prove little"
+
+
+def test_nothing_is_hidden_from_a_fence(tmp_path: Path) -> None:
+    """What is read behind an input would else be the layer's own output."""
+    rng, model = np.random.default_rng(6), ModelWriter()
+    x = model.input((1, 9, 9, 8), 0.05, 3)
+    for _ in range(2):
+        weights, bias = weights_and_bias(rng, (8, 3, 3, 8), 8)
+        x = model.conv2d(x, weights, bias, padding="VALID", scale=spread_scale(72, 0.05, 0.01))
+    model.output(x)
+    path, board = model.save(tmp_path / "model.tflite"), load_board("mps2_an500")
+    assert hides_accesses(compile_model(path, board))
+    with planned_apart():
+        assert not hides_accesses(compile_model(path, board))

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 import numpy as np
-from fenced import crossings_of
+from fenced import crossings_of, hides_accesses, planned_apart
 from guarded import faults_of, is_possible
 from tflite_writer import ModelWriter
 
@@ -177,9 +177,14 @@ class Rig:
                 run = Samples(inputs, None, _ORIGIN)
                 found = verify(loaded, path, run, reference=reference)
                 self._device.sync()
-                crossings = crossings_of(self._fence, loaded, inputs[0]) if self._fence else []
+                is_seen = not hides_accesses(compiled)
+                crossings = []
+                if self._fence and is_seen:
+                    crossings = crossings_of(self._fence, loaded, inputs[0])
             finally:
                 loaded.unload()
+            if self._fence and not is_seen:
+                crossings = self._crossings_apart(self._fence, path, inputs[0])
             if self._is_fenced and not self._fence:
                 crossings = faults_of(self._device, path, inputs[0])
         except Exception:
@@ -187,6 +192,16 @@ class Rig:
         if crossings:
             return Outcome(name, Verdict.OUT_OF_BOUNDS, crossings[0])
         return _outcome(name, found)
+
+    def _crossings_apart(self, fence: Fence, path: Path, inputs: Sequence[np.ndarray]) -> list[str]:
+        """What layers touch that is not their own, were no output on its input."""
+        with planned_apart():
+            compiled = self._compile(path)
+        loaded = self._device.load(compiled, into="ram")
+        try:
+            return crossings_of(fence, loaded, inputs)
+        finally:
+            loaded.unload()
 
 
 def _outcome(name: str, found: Verification) -> Outcome:

@@ -6,7 +6,7 @@ to some byte. What it writes may lie on what no later step reads:
     source - result >= max over steps i of (end of the writes of i - first read of any later step)
 
 where source and result are where both begin. Who changes the order in which a kernel reads and
-writes changes its steps here; tests/compiler/test_overlap.py runs kernels with just this distance.
+writes changes its steps here; tests/kernels/test_overlap.py runs kernels with just this distance.
 """
 
 from __future__ import annotations
