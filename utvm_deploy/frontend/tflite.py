@@ -96,7 +96,7 @@ def _file_bytes(path: Path) -> bytes:
     if data[4:8] != _IDENTIFIER:
         raise ModelError(
             f"{path} is not a .tflite file (bytes 4 to 8 are {data[4:8]!r}, not {_IDENTIFIER!r}); "
-            "give the file that the TFLite converter wrote"
+            "give the file that the TFLite converter wrote, or one named .onnx or .pt2"
         )
     return data
 
