@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -109,6 +110,24 @@ def test_a_tree_says_what_it_is(tmp_path: Path) -> None:
     # Only the drivers that this board needs.
     drivers = {p.name for p in (tree / "template").glob("*_*.c") if p.name != "sync_code.c"}
     assert drivers == {"uart_cmsdk.c", "timer_cmsdk.c", "clock_none.c", "ticks_cycle_model.c"}
+
+
+def test_a_tree_that_a_full_disk_cut_can_be_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = Path.write_text
+
+    def full(path: Path, text: str, encoding: str) -> int:
+        if path.name == "CMakeLists.txt":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(path, text, encoding=encoding)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full)
+        with pytest.raises(BuildError, match="No space left on device; make room"):
+            create_project(None, load_board("host"), tmp_path / "p")
+    create_project(None, load_board("host"), tmp_path / "p")
+    assert (tmp_path / "p" / "CMakeLists.txt").is_file()
 
 
 def test_a_users_folder_is_not_overwritten(tmp_path: Path) -> None:

@@ -57,7 +57,8 @@ def create_project(
             )
     files = project_files(compiled, board, template)
     remove_other_models(files, directory)
-    write_tree(files, directory)
+    # What says that the folder is ours comes first: a tree cut by a full disk can be made again.
+    write_tree({PROJECT_FILE: files[PROJECT_FILE], **files}, directory)
     return directory
 
 
