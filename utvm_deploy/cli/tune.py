@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -183,7 +184,8 @@ def _tune(
     new = found.trials - found.trials_before
     out.line(
         f"{new} trials in {found.seconds:.1f} s ({found.per_second:.1f} a second), "
-        f"{found.trials} in all, {found.errors} of them failed; records: {args.records}"
+        f"{found.trials} in all, {found.errors} of them failed{_why(found)}; "
+        f"records: {args.records}"
     )
     out.result("utvm.tune/1", {**_json(found), "records": args.records})
     return 0
@@ -208,6 +210,13 @@ def _rows(tuning: Any) -> list[list[object]]:
             ]
         )
     return rows
+
+
+def _why(tuning: Any) -> str:
+    """How often each error came, in brackets; nothing if none did."""
+    measured = [m for state in tuning.states for m in state.measured.values()]
+    counts = Counter(m.error for m in measured if not m.is_ok)
+    return f" ({', '.join(f'{n} {error}' for error, n in counts.items())})" if counts else ""
 
 
 def _short(name: str) -> str:
