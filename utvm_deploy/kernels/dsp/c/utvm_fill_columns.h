@@ -73,7 +73,7 @@ static void utvm_fill_columns(const int8_t *image, int16_t *to, int32_t y, int32
                     utvm_widen_columns(wide, from, 1, window.quads * inside, 0, 0);
                     continue;
                 }
-                if (from + (inside - 1) * step + pixel > end) {
+                while (whole > 0 && from + (whole - 1) * step + pixel > end) {
                     // The last words would reach behind the image.
                     whole--;
                     const int8_t *last = from + whole * step;
