@@ -11,7 +11,6 @@ import logging
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from types import TracebackType
 
 from utvm_deploy.errors import RecordsError
 from utvm_deploy.records import Record, Records, parsed
@@ -42,12 +41,7 @@ class RecordsFile:
     def __enter__(self) -> RecordsFile:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exc: object) -> None:
         os.close(self._descriptor)
 
     def append(self, record: Record) -> None:
