@@ -19,7 +19,6 @@ from utvm_deploy.board import board_names, load_board
 from utvm_deploy.errors import BoardError, BuildError, CompileError, MissingTool
 from utvm_deploy.project import build_image, build_project, check_fits, create_project
 from utvm_deploy.project.fit import RUNTIME_FLASH_BYTES, RUNTIME_RAM_BYTES, SERIAL_RAM_BYTES
-from utvm_deploy.project.objects import MOST_FOLDERS, keep_objects
 
 BUILD_TIMEOUT_S = 120
 #: Boards whose images are ours alone; tests/zephyr has those that need Zephyr.
@@ -284,21 +283,6 @@ def test_images_share_the_objects_of_their_runtime(
     assert partly == {*models_own, "utvm_crc.c"}
     tree = create_project(tiny_model(board, weights_bytes=10), board, tmp_path / "tree")
     assert build_project(tree).elf.read_bytes() == with_objects
-
-
-def test_objects_of_runtimes_long_unused_are_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("UTVM_CACHE", str(tmp_path))
-    for name in ("runtime", "template"):
-        (tmp_path / "build" / "CMakeFiles" / "image.dir" / name).mkdir(parents=True)
-    for number in range(MOST_FOLDERS + 3):
-        folder = tmp_path / "objects" / str(number)
-        keep_objects(tmp_path / "build", folder)
-        os.utime(folder, (number, number))
-        keep_objects(tmp_path / "build", tmp_path / "objects" / "0")  # goes on being used
-    kept = sorted(int(folder.name) for folder in (tmp_path / "objects").iterdir())
-    assert kept == [0, *range(4, MOST_FOLDERS + 3)]
 
 
 def test_an_unwritable_cache_is_one_sentence(

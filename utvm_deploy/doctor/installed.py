@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from utvm_deploy import process
 from utvm_deploy.board import Board
 from utvm_deploy.doctor.check import Check
-from utvm_deploy.errors import BuildError, MissingTool
+from utvm_deploy.errors import BuildError, MissingTool, UtvmError
+from utvm_deploy.paths import cache_dir
+from utvm_deploy.project.cache import cache_bytes
 from utvm_deploy.project.zephyr_build import find_zephyr
 
 #: How long a program may take to tell its version.
@@ -22,10 +24,20 @@ _DISTRIBUTION = "utvm-deploy"
 
 def installed_checks(board: Board | None) -> list[Check]:
     """What is installed of what ``board`` needs, or of what any board needs."""
-    checks = [_python(), *_packages(), *_programs(board)]
+    checks = [_python(), *_packages(), *_programs(board), _cache()]
     if board is not None and "zephyr" in board.project.templates:
         checks.append(_zephyr(is_needed=board.template == "zephyr"))
     return checks
+
+
+def _cache() -> Check:
+    """Where built images are kept, and what they take."""
+    purpose, fix = "keep what was built", "set UTVM_CACHE to a folder of yours"
+    try:
+        found = f"{cache_bytes() / 1e6:,.0f} MB in {cache_dir()}"
+    except UtvmError:
+        return Check("cache", purpose, None, fix, True)
+    return Check("cache", purpose, found, fix, True)
 
 
 def _zephyr(*, is_needed: bool) -> Check:

@@ -135,9 +135,10 @@ def build_plugin(qemu_version: str, plugin: Plugin = CYCLE_MODEL) -> Path:
             (fresh / name).write_text(text, encoding="utf-8")
         argv = [COMPILER, *flags, f"-I{SOURCES}", f"-I{fresh}", "-o", str(fresh / built.name)]
         argv += [str(path) for path in sources if path.suffix == ".c"]
-        log = folder / "build.log"
+        log = fresh / "build.log"
         done = process.run(argv, timeout_s=BUILD_TIMEOUT_S, log_path=log)
         if not done.is_ok:
+            log = log.replace(folder / f"{entry.name}.log")
             raise BuildError(f"building QEMU's plugin {plugin.name} failed (log: {log})", log)
         # Whoever comes second finds the folder taken, by the same plugin.
         with contextlib.suppress(OSError):

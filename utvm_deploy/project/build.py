@@ -1,8 +1,4 @@
-"""From a project tree to an image: CMake, and the cache of built images.
-
-A cache entry is made in a folder of its own and renamed into place, so that two processes that
-build the same image at once both get a whole one.
-"""
+"""From a project tree to an image: CMake, and which images are in the cache already."""
 
 from __future__ import annotations
 
@@ -21,6 +17,7 @@ from utvm_deploy.board import Board, load_board, with_template
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.errors import BuildError, CompileError, MissingTool
 from utvm_deploy.paths import cache_dir
+from utvm_deploy.project import cache
 from utvm_deploy.project.fit import check_fits, check_image_fits, overflow_sentence
 from utvm_deploy.project.image import Image
 from utvm_deploy.project.objects import keep_objects, launcher_option, objects_folder
@@ -38,7 +35,6 @@ from utvm_deploy.project.zephyr_build import (
     find_zephyr,
     keep_build,
     kernel_key,
-    locked_folder,
 )
 
 logger = logging.getLogger("utvm_deploy.project")
@@ -89,16 +85,17 @@ def _cached(files: Mapping[str, str], board: Board, compiled: CompiledModel | No
     key = tree_digest({**files, "compiler": made_by})
     images = cache_dir() / "images"
     entry = images / key
-    elf = elf_path(entry, board)
-    if elf.is_file():
+    image = Image(elf_path(entry, board), board)
+    if cache.hold(entry, image) and image.elf.is_file():
         logger.debug("image %s is in the cache", key)
-        return Image(elf, board)
+        return image
     try:
         images.mkdir(parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(prefix="new-", dir=images))
     except OSError as exc:
         raise _not_kept(images, exc) from exc
     try:
+        cache.hold(fresh, image)
         write_tree(files, fresh)
         if is_zephyr(board):
             _build_beside_kernel(fresh, files, board, made_by)
@@ -107,14 +104,13 @@ def _cached(files: Mapping[str, str], board: Board, compiled: CompiledModel | No
             _build(fresh, board, [launcher_option(objects), *_KNOWN_COMPILER])
             if not process.is_dry_run():
                 keep_objects(fresh / BUILD_FOLDER, objects)
+                shutil.rmtree(fresh / BUILD_FOLDER / "CMakeFiles", ignore_errors=True)
         if process.is_dry_run():
-            return Image(elf, board)
+            return image
         if compiled is not None:
-            image = Image(elf_path(fresh, board), board)
-            check_image_fits(image, compiled.arena_bytes, compiled.name)
-        # Whoever comes second finds the folder taken, by the same image.
-        with contextlib.suppress(OSError):
-            fresh.rename(entry)
+            built = Image(elf_path(fresh, board), board)
+            check_image_fits(built, compiled.arena_bytes, compiled.name)
+        cache.keep_held(fresh, entry, image)
     except OSError as exc:
         raise _not_kept(images, exc) from exc
     except BuildError as exc:
@@ -122,7 +118,7 @@ def _cached(files: Mapping[str, str], board: Board, compiled: CompiledModel | No
         raise BuildError(str(exc).replace(str(exc.log_path), str(kept)), kept) from exc
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-    return Image(elf, board)
+    return image
 
 
 def _not_kept(images: Path, why: OSError) -> BuildError:
@@ -175,7 +171,8 @@ def _build_beside_kernel(
     directory: Path, files: Mapping[str, str], board: Board, made_by: str
 ) -> None:
     """Build where the same kernel was built before, and put the image into ``directory``."""
-    with locked_folder(cache_dir() / "zephyr" / kernel_key(files, made_by)) as shared:
+    folder = cache_dir() / "zephyr" / kernel_key(files, made_by)
+    with cache.folder_for_one(folder) as shared:
         tree = shared / "application"
         remove_other_models(files, tree)
         write_tree(files, tree)
@@ -183,6 +180,7 @@ def _build_beside_kernel(
         if process.is_dry_run():
             return
         keep_build(tree / BUILD_FOLDER, directory / BUILD_FOLDER)
+    cache.trim(folder.parent, cache.MOST_BYTES[folder.parent.name])
 
 
 def _build(directory: Path, board: Board, options: Sequence[str] = ()) -> None:
@@ -221,13 +219,14 @@ def _refuse(what: str, done: process.Completed, board: Board, log: Path) -> None
     raise BuildError(f"{what} failed: {reason} (log: {log})", log)
 
 
-def _keep_log(log: Path | None, cache: Path, key: str) -> Path | None:
+def _keep_log(log: Path | None, cache_folder: Path, key: str) -> Path | None:
     """Move a failed build's log out of the folder that is about to go."""
     if log is None or not log.is_file():
         return log
-    kept = cache / "failed" / f"{key}.log"
+    kept = cache_folder / "failed" / f"{key}.log"
     # On a full disk the error itself is worth more than its log.
     with contextlib.suppress(OSError):
         kept.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(log, kept)
+        cache.trim_now_and_then(kept)
     return kept

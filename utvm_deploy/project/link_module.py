@@ -26,6 +26,7 @@ from utvm_deploy import process
 from utvm_deploy.board import Board
 from utvm_deploy.errors import BuildError
 from utvm_deploy.paths import cache_dir
+from utvm_deploy.project import cache
 from utvm_deploy.project.build import compiler_version
 from utvm_deploy.project.image import Image
 
@@ -144,13 +145,16 @@ def compile_module(
             texts["preprocessed"] = _run(preprocess, work, name, board, COMPILE_TIMEOUT_S)
         key = _digest([*command, compiler_version(board)], texts)
         entry = modules / key
-        if not (entry / "module.o").is_file():
-            target = ["-r", "-nostdlib", "-o", "module.o"]
+        in_use = cache.User()
+        if not (cache.hold(entry, in_use) and (entry / "module.o").is_file()):
+            fresh = work / "entry"
+            fresh.mkdir()
+            target = ["-r", "-nostdlib", "-o", "entry/module.o"]
             _run([*command, *target, *compiled], work, name, board, COMPILE_TIMEOUT_S)
-            # Whoever comes second finds the folder taken, by the same object.
-            with contextlib.suppress(OSError):
-                work.rename(entry)
-    return _read_object(entry / "module.o", name, board)
+            cache.keep_held(fresh, entry, in_use)
+        module = _read_object(entry / "module.o", name, board)
+        cache.hold(entry, module)
+    return module
 
 
 def merge_modules(modules: Sequence[ModuleObject], name: str, folder: Path) -> ModuleObject:

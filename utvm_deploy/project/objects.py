@@ -18,11 +18,9 @@ from pathlib import Path
 
 from utvm_deploy.board import Board
 from utvm_deploy.paths import cache_dir
+from utvm_deploy.project import cache
 from utvm_deploy.project.generated import compile_options
 from utvm_deploy.project.tree import tree_digest
-
-# Some hundred KiB each: boards times versions of the runtime. The longest unused goes first.
-MOST_FOLDERS = 32
 
 _KEPT_SOURCES = ("runtime", "template")
 _OBJECTS = Path("CMakeFiles") / "image.dir"
@@ -60,9 +58,6 @@ def keep_objects(build: Path, folder: Path) -> None:
                     fresh / _OBJECTS / name,
                     ignore=shutil.ignore_patterns(f"{_OWN_SOURCE}.*", "*.d"),
                 )
-            fresh.rename(folder)
+            cache.keep(fresh, folder)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
-        by_age = sorted(folder.parent.iterdir(), key=lambda kept: kept.stat().st_mtime)
-        for old in by_age[:-MOST_FOLDERS]:
-            shutil.rmtree(old, ignore_errors=True)

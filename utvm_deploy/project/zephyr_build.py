@@ -7,13 +7,12 @@ before anything is started. build.py calls this for boards whose template is zep
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -208,15 +207,6 @@ def reason(done: process.Completed) -> str:
         after = done.output[first.end() :].split("\n\n")[0]
         return " ".join(f"{first.group()} {after}".split())
     return first.group().strip()
-
-
-@contextlib.contextmanager
-def locked_folder(folder: Path) -> Iterator[Path]:
-    """The folder for one process at a time; who comes second waits."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield folder
 
 
 def kernel_key(files: Mapping[str, str], made_by: str) -> str:
