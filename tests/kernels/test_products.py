@@ -19,6 +19,7 @@ from utvm_deploy.emulator.fence import Fence
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.dsp.transpose_conv import DspTransposeConv
 from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.kernels.mve.transpose_conv import MveTransposeConv
 
 # batch, height, width, inputs, outputs, window, strides, padding (0: SAME)
 TRANSPOSED = [
@@ -149,9 +150,10 @@ WRITERS = (write_transposed, write_matrices)
 
 @pytest.mark.parametrize("write", [*WRITERS, write_wide])
 @pytest.mark.parametrize("scheduled", [True, False])
-def test_products_in_plain_c(write, scheduled: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("core", ["cortex-m7", "cortex-m55"])
+def test_products_in_plain_c(write, core: str, scheduled: bool, tmp_path: Path) -> None:
     model = write(tmp_path / "model.tflite")
-    assert check(model, tmp_path, core="cortex-m7", scheduled=scheduled) == len(model.operators)
+    assert check(model, tmp_path, core=core, scheduled=scheduled) == len(model.operators)
 
 
 def test_every_transposed_convolution_has_blocks(tmp_path: Path) -> None:
@@ -159,22 +161,25 @@ def test_every_transposed_convolution_has_blocks(tmp_path: Path) -> None:
     graph = load_model(tmp_path / "model.tflite")
     for operator in graph.operators:
         assert isinstance(lower(graph, operator, "cortex-m4").kernel, DspTransposeConv)
+        assert isinstance(lower(graph, operator, "cortex-m55").kernel, MveTransposeConv)
 
 
 def test_transposed_convolutions_on_cores(device: Device, tmp_path: Path) -> None:
-    has_dsp = device.board.cpu.dsp and not device.board.cpu.mve
-    compare_on(device, tmp_path, write_transposed, "DSP assembly" if has_dsp else "")
+    cpu = device.board.cpu
+    phrase = "Helium assembly" if cpu.mve else "DSP assembly" if cpu.dsp else ""
+    compare_on(device, tmp_path, write_transposed, phrase)
 
 
 @pytest.mark.emulator
 @pytest.mark.parametrize("write", WRITERS)
-def test_products_behind_a_fence(write, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["mps2_an500", "mps3_an547"])
+def test_products_behind_a_fence(write, name: str, tmp_path: Path) -> None:
     path = tmp_path / "model.tflite"
     model = write(path)
     graph = load_model(path)
     jobs = [(operator, None) for operator in graph.operators]
     with (
-        Fence(load_board("mps2_an500")) as fence,
+        Fence(load_board(name)) as fence,
         connect(fence.board, timing=INSTRUCTIONS) as device,
     ):
         compare_behind_fence((fence, device), path, model, jobs, graph)

@@ -36,8 +36,8 @@ from utvm_deploy.kernels.quantize import (
     requantize_right,
 )
 
-# The reference scales both operands of ADD and SUB up by as many bits before it rounds them.
-_HEADROOM_BITS = {"int8": 20, "int16": 15}
+#: The reference scales both operands of ADD and SUB up by as many bits before it rounds them.
+HEADROOM_BITS = {"int8": 20, "int16": 15}
 #: And of SQUARED_DIFFERENCE, which has to be squared in 32 bits.
 _SQUARE_BITS = 7
 _SCALING = ("zero_point", "multiplier", "shift")
@@ -129,7 +129,7 @@ class BroadcastAdd(_Broadcast):
     def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
         def scaled(value: Any, side: str) -> Any:
             zero_point, multiplier, shift = (scalars.get(f"{side}_{n}", 0) for n in _SCALING)
-            raised = (value - zero_point) * (1 << _HEADROOM_BITS[self.dtype])
+            raised = (value - zero_point) * (1 << HEADROOM_BITS[self.dtype])
             return requantize(raised, multiplier, shift)
 
         second = scaled(right, "right")
@@ -271,7 +271,7 @@ def lower_add(graph: Graph, operator: Operator) -> KernelCall:
     scales = [quantization_of(side).scale for side in sides]
     # In float32 the reference's doubling is exact, so this double is its very value.
     twice_largest = 2 * max(scales)
-    headroom = 1 << _HEADROOM_BITS[result.dtype]
+    headroom = 1 << HEADROOM_BITS[result.dtype]
     scalars = _scaling("left", sides[0], scales[0] / twice_largest)
     scalars |= _scaling("right", sides[1], scales[1] / twice_largest)
     output_scale = quantization_of(result).scale

@@ -38,7 +38,7 @@ from utvm_deploy.kernels.lstm import lower_lstm
 from utvm_deploy.kernels.lstm_variants import is_plain, lower_full_lstm
 from utvm_deploy.kernels.mean import lower_mean
 from utvm_deploy.kernels.movement import lower_pad, lower_reshape
-from utvm_deploy.kernels.mve.lowering import MVE_LOWERINGS
+from utvm_deploy.kernels.mve.lowering import MVE_INT16_LOWERINGS, MVE_LOWERINGS
 from utvm_deploy.kernels.operands import why_only_generic
 from utvm_deploy.kernels.pool import lower_pool
 from utvm_deploy.kernels.reduce import lower_arg_extremum, lower_reduce_extremum
@@ -160,6 +160,9 @@ FAMILIES: Mapping[str, tuple[Callable[[Core], bool], Mapping[str, FamilyLowering
     "thumb": (lambda core: core.is_arm and not core.dsp, THUMB_LOWERINGS),
 }
 
+#: What families have for int16 activations.
+INT16_FAMILIES: Mapping[str, Mapping[str, FamilyLowering]] = {"mve": MVE_INT16_LOWERINGS}
+
 
 def families_for(core: str) -> tuple[str, ...]:
     """The families that a core has, best first, the generic one last."""
@@ -181,8 +184,7 @@ def lower(
     if lowering is None:
         known = ", ".join(sorted(LOWERINGS))
         raise UnsupportedOperator(f"no kernel for operator {operator.kind}; there are {known}")
-    source = operator.inputs[0]
-    if source is not None and graph.tensors[source].dtype == "int16":
+    if _is_wide(graph, operator):
         lowering = INT16_LOWERINGS.get(operator.kind, lowering)
     call = lowering(graph, operator)
     if candidate is not None:
@@ -194,6 +196,12 @@ def lower(
         if found and not call.why_not:
             call = replace(call, why_not=f"no {family.upper()} kernel: {found}")
     return call
+
+
+def _is_wide(graph: Graph, operator: Operator) -> bool:
+    """Whether it works on int16 activations."""
+    source = operator.inputs[0]
+    return source is not None and graph.tensors[source].dtype == "int16"
 
 
 def _lower_as(
@@ -226,9 +234,12 @@ def _in_family(
     """The family's call instead of the generic one, or why there is none."""
     if family == GENERIC:
         return call
-    why = why_only_generic(graph, operator)
+    lowering = FAMILIES[family][1].get(operator.kind)
+    is_wide = _is_wide(graph, operator)
+    if is_wide:
+        lowering = INT16_FAMILIES.get(family, {}).get(operator.kind)
+    why = "" if is_wide and lowering else why_only_generic(graph, operator)
     if why:
         return why
-    lowering = FAMILIES[family][1].get(operator.kind)
     found = lowering(graph, operator, call, core, candidate) if lowering else ""
     return found if isinstance(found, str) else replace(found, family=family)

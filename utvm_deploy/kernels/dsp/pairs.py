@@ -9,6 +9,7 @@ rounding, together with both zero points. PRELU looks up what is positive and mu
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -76,11 +77,11 @@ class DspPairs:
         outer, count, *periods = self.run
         total = math.prod(self.extents)
         sides = [
-            Operand(name, (math.prod(self._extents_of(follows)),), "int8")
+            Operand(name, (math.prod(self._extents_of(follows)),), self._dtype)
             for name, follows in (("left", self.left_follows), ("right", self.right_follows))
         ]
-        numbers = Operand("numbers", (code.NUMBERS + self.table,), "int32")
-        output = Operand("output", (total,), "int8")
+        numbers = Operand("numbers", (self._numbers,), "int32")
+        output = Operand("output", (total,), self._dtype)
         strides = [
             self._strides(follows)
             for follows in (self.left_follows, self.right_follows, (True,) * len(self.extents))
@@ -98,22 +99,40 @@ class DspPairs:
                     for name, start in zip(("left", "right", "output"), starts, strict=True)
                 )
                 call = extern(
-                    f"utvm_{self.operation}_pairs",
+                    self._function,
                     *(left, right, numbers.start(buffers), made, count, *periods),
                 )
                 script.evaluate(call)
 
-        helpers = code.pairs_texts(ANY_CORE, self.operation)
-        return prim_func([*sides, numbers, output], [], body, helpers=helpers)
+        return prim_func([*sides, numbers, output], [], body, helpers=self._texts(ANY_CORE))
 
     def schedule(self, sch: Any, core: str) -> str:
-        import_c(sch, *code.pairs_texts(core, self.operation))
+        import_c(sch, *self._texts(core))
         how = {
             code.ADD: "one side from a table",
             code.SUBTRACT: "one side from a table",
             code.PRELU: "what is positive from a table",
         }
         return f"DSP assembly, {how.get(self.operation, 'four bytes at a time')}"
+
+    @property
+    def _dtype(self) -> str:
+        """Of the elements."""
+        return "int8"
+
+    @property
+    def _numbers(self) -> int:
+        """Words that the function reads."""
+        return code.NUMBERS + self.table
+
+    @property
+    def _function(self) -> str:
+        """The C function of a run."""
+        return f"utvm_{self.operation}_pairs"
+
+    def _texts(self, core: str) -> Sequence[str]:
+        """The C of it."""
+        return code.pairs_texts(core, self.operation)
 
     def _extents_of(self, follows: tuple[bool, ...]) -> list[int]:
         return [e if f else 1 for e, f in zip(self.extents, follows, strict=True)]

@@ -1,4 +1,4 @@
-"""ADD, SUB and MUL of two equal shapes in Helium: four elements in a vector, the rest masked.
+"""ADD, SUB and MUL of as many elements on both sides in Helium: four in a vector, the rest masked.
 
 One of ADD's sides has the scale one half in the reference: it is shifted, and only the other one
 requantized. SUB is ADD with a sign for each side. Every right shift is by one or more, so one off
@@ -41,13 +41,26 @@ _PLACES = {
 _SAVED_BYTES = 36 + 48
 
 
-@lru_cache(maxsize=2)
-def text(name: str) -> str:
+#: Type of the elements -> loads of four, their stores, and the bytes of four.
+_ACCESS = {"int8": ("vldrb.s32", "vstrb.32", 4), "int16": ("vldrh.s32", "vstrh.32", 8)}
+
+
+def function_of(name: str, dtype: str) -> str:
+    """The C function of ADD or MULTIPLY."""
+    return name if dtype == "int8" else f"{name}_{dtype}"
+
+
+@lru_cache(maxsize=4)
+def text(name: str, dtype: str = "int8") -> str:
     """The C text of ADD or MULTIPLY."""
-    return naked_function(name, PARAMETERS, _lines(name), family_text("mve", name), CONDITION)
+    body = family_text("mve", name).replace("int8_t", f"{dtype}_t")
+    parameters = [one.replace("int8_t", f"{dtype}_t") for one in PARAMETERS]
+    lines = _lines(name, dtype)
+    return naked_function(function_of(name, dtype), parameters, lines, body, CONDITION)
 
 
-def _lines(name: str) -> list[str]:
+def _lines(name: str, dtype: str) -> list[str]:
+    load, store, step = _ACCESS[dtype]
     return [
         "push {r4-r11, lr}",
         "vpush {d8-d13}",
@@ -55,14 +68,14 @@ def _lines(name: str) -> list[str]:
         *(line for word, place in enumerate(_PLACES[name]) for line in _loaded(place, 4 * word)),
         "dlstp.32 lr, r12",
         "1:",
-        "vldrb.s32 q0, [r0], #4",
-        "vldrb.s32 q1, [r1], #4",
+        f"{load} q0, [r0], #{step}",
+        f"{load} q1, [r1], #{step}",
         *(_sum() if name == ADD else _product()),
         *_rounded("r9", "r10"),
         "vadd.i32 q0, q0, r11",
         "vmax.s32 q0, q0, q4",
         "vmin.s32 q0, q0, q5",
-        "vstrb.32 q0, [r3], #4",
+        f"{store} q0, [r3], #{step}",
         "letp lr, 1b",
         "vpop {d8-d13}",
         "pop {r4-r11, pc}",

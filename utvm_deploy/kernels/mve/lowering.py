@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from utvm_deploy.candidate import Candidate
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall
+from utvm_deploy.kernels.conv2d import Conv2D
 from utvm_deploy.kernels.depthwise import DepthwiseConv2D
 from utvm_deploy.kernels.dsp.lowering import lower_depthwise as dsp_depthwise
 from utvm_deploy.kernels.dsp.pool import pool_call
@@ -18,6 +19,7 @@ from utvm_deploy.kernels.mve.dense import mve_dense_call
 from utvm_deploy.kernels.mve.depthwise import mve_depthwise_call
 from utvm_deploy.kernels.mve.elementwise import mve_elementwise_call
 from utvm_deploy.kernels.mve.pool import MvePool
+from utvm_deploy.kernels.mve.transpose_conv import mve_transpose_conv_call
 from utvm_deploy.kernels.pool import Pool2D
 from utvm_deploy.kernels.tables import (
     FamilyLowering,
@@ -34,6 +36,8 @@ def lower_convolution(
     graph: Graph, operator: Operator, call: KernelCall, core: str, candidate: Candidate | None
 ) -> KernelCall | str:
     """CONV_2D, and DEPTHWISE_CONV_2D: of a single channel it is a CONV_2D."""
+    if isinstance(call.kernel, Conv2D) and call.kernel.groups > 1:
+        return f"it has {call.kernel.groups} groups"
     tables = convolution_tables(graph, operator, call)
     if isinstance(call.kernel, DepthwiseConv2D) and call.kernel.channels > 1:
         few = tables.weights.shape[0] <= _FEW_CHANNELS and tables.window.strides == (1, 1)
@@ -70,6 +74,13 @@ def lower_pool(
     return pool_call(call, MvePool(kernel.window, kernel.channels, kernel.is_average))
 
 
+def lower_transpose_conv(
+    graph: Graph, operator: Operator, call: KernelCall, core: str, candidate: Candidate | None
+) -> KernelCall | str:
+    """TRANSPOSE_CONV."""
+    return mve_transpose_conv_call(call)
+
+
 MVE_LOWERINGS: Mapping[str, FamilyLowering] = {
     "ADD": lower_elementwise,
     "AVERAGE_POOL_2D": lower_pool,
@@ -79,5 +90,14 @@ MVE_LOWERINGS: Mapping[str, FamilyLowering] = {
     "MAX_POOL_2D": lower_pool,
     "MUL": lower_elementwise,
     "REDUCE_MAX": lower_pool,
+    "SUB": lower_elementwise,
+    "TRANSPOSE_CONV": lower_transpose_conv,
+}
+
+
+#: The same of int16 activations.
+MVE_INT16_LOWERINGS: Mapping[str, FamilyLowering] = {
+    "ADD": lower_elementwise,
+    "MUL": lower_elementwise,
     "SUB": lower_elementwise,
 }

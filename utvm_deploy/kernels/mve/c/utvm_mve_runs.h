@@ -1,0 +1,26 @@
+// A side with a period repeats after so many elements; not both have one. Short
+// periods are written out into a row.
+static inline void LOOP_runs(const int8_t *first, const int8_t *second, const int32_t *numbers,
+                             int8_t *output, int32_t count, int32_t first_period,
+                             int32_t second_period) {
+    const int32_t period = first_period + second_period;
+    if (period == 0) {
+        LOOP(first, second, numbers, output, count);
+        return;
+    }
+    const int8_t *repeated = first_period > 0 ? first : second;
+    int8_t row[128];
+    int32_t span = period;
+    if (period < 64) {
+        span = period * (128 / period);
+        span = span < count ? span : count;
+        for (int32_t i = 0; i < span; i++) {
+            row[i] = i < period ? repeated[i] : row[i - period];
+        }
+        repeated = row;
+    }
+    for (int32_t at = 0; at < count; at += span) {
+        LOOP(first_period > 0 ? repeated : first + at, second_period > 0 ? repeated : second + at,
+             numbers, output + at, count - at < span ? count - at : span);
+    }
+}
