@@ -115,10 +115,9 @@ def load_board(name_or_path: str | Path) -> Board:
         return _read_board(path)
     files = _board_files()
     if given not in files:
-        hint = did_you_mean(given, files)
-        if len(Path(given).parts) > 1:
-            hint = "; the path of a board file ends in .toml"
-        raise BoardError(f"no board {given!r}{hint} (utvm boards lists all)")
+        if len(Path(given).parts) > 1 or Path(given).suffix:
+            raise BoardError(f"{given!r} is no board file: its name ends in .toml (docs/boards.md)")
+        raise BoardError(f"no board {given!r}{did_you_mean(given, files)} (utvm boards lists all)")
     return _read_board(files[given])
 
 

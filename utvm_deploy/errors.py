@@ -1,6 +1,7 @@
 """Every error that is not a bug in utvm_deploy.
 
     UtvmError
+    ├── UsageError               the command line is wrong, whatever the files hold
     ├── ModelError               the model file: damaged, float, dynamic
     │   └── UnsupportedOperator  an operator that has no row in the import table
     ├── BoardError               a board or bench file
@@ -34,6 +35,10 @@ from pathlib import Path
 
 class UtvmError(Exception):
     """Root of all expected errors."""
+
+
+class UsageError(UtvmError):
+    """The command line is wrong, whatever the files that it names hold."""
 
 
 class ModelError(UtvmError):

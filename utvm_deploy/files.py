@@ -1,7 +1,11 @@
-"""Files that are either whole or absent: written beside their place, then renamed into it."""
+"""Files that are either whole or absent: written beside their place, then renamed into it.
+
+And, of files to read: what reads like one and never ends is none.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Callable
@@ -43,6 +47,15 @@ def check_writable(path: Path) -> None:
         raise UtvmError(f"cannot write {path}: it is a folder; give a file's name")
     if not path.parent.is_dir():
         raise UtvmError(f"cannot write {path}: there is no folder {path.parent}; make it first")
+
+
+def check_regular(path: Path) -> None:
+    """OSError if ``path`` is a pipe or a device: it may never end, and is not there a second time.
+
+    Whatever else is wrong with it, opening it says.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise OSError(errno.EINVAL, "it is a pipe or a device, and not a file", str(path))
 
 
 def write_text(path: Path, text: str) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 
 from utvm_deploy.candidate import Candidate
 from utvm_deploy.errors import RecordsError
+from utvm_deploy.files import check_regular
 
 log = logging.getLogger(__name__)
 
@@ -272,7 +273,7 @@ class Records:
         most = math.inf if most_scratch is None else most_scratch
         fitting = [record for record in ranked if record.scratch_bytes <= most]
         others = [record for record in ranked if record.scratch_bytes > most]
-        for record in (*_frugal(fitting), *others):
+        for record in (*frugal(fitting), *others):
             yield record.candidate, origin
         for candidate in self._of_neighbours(kernel, core, near):
             yield candidate, NEAREST
@@ -340,7 +341,7 @@ class Records:
         return record.code == self._codes.get(family, record.code)
 
 
-def _frugal(ranked: Sequence[Record]) -> list[Record]:
+def frugal(ranked: Sequence[Record]) -> list[Record]:
     """The same, but of those about as fast as the fastest the one with the least scratch first."""
     if not ranked:
         return []
@@ -355,6 +356,7 @@ def _frugal(ranked: Sequence[Record]) -> list[Record]:
 def read_records(path: Path) -> Records:
     """Every readable record of a file; a last line that was cut is left out."""
     try:
+        check_regular(path)
         data = path.read_bytes()
     except FileNotFoundError:
         raise RecordsError(
@@ -362,7 +364,10 @@ def read_records(path: Path) -> Records:
             f"--records {path}` makes it"
         ) from None
     except OSError as error:
-        raise RecordsError(f"records file {path} cannot be read: {error.strerror}") from error
+        raise RecordsError(
+            f"records file {path} cannot be read: {error.strerror}; give the one that `utvm tune` "
+            "wrote"
+        ) from error
     return Records(parsed(path, data))
 
 

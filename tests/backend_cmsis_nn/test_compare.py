@@ -127,11 +127,9 @@ def test_usage(small_model: Path, capsys: pytest.CaptureFixture[str], tmp_path: 
         ["--fail-over=-1"],
         ["--max-ram", "1G"],
     ):
-        with pytest.raises(SystemExit) as stopped:
-            main([*argv, *wrong])
-        assert stopped.value.code == 2
+        assert main([*argv, *wrong]) == 2
     capsys.readouterr()
-    assert main([*argv, "--cmsis-nn-library", "x.a"]) == 1
+    assert main([*argv, "--cmsis-nn-library", "x.a"]) == 2
     assert "--cmsis-nn-library names a library without its headers" in capsys.readouterr().err
     assert main([*argv, "--cmsis-nn", str(tmp_path / "none")]) == 1
     assert "there is no CMSIS-NN at" in capsys.readouterr().err

@@ -27,8 +27,8 @@ COMPILING = (
 )
 
 
-def failure(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
-    assert main(argv) == 1
+def failure(capsys: pytest.CaptureFixture[str], *argv: str, code: int = 1) -> str:
+    assert main(argv) == code
     return capsys.readouterr().err.splitlines()[-1]
 
 
@@ -36,9 +36,9 @@ def failure(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
 def test_every_verb_wants_the_library_that_it_is_to_use(
     argv: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = failure(capsys, *argv, "--board", "host", "--kernels", "cmsis-nn")
+    said = failure(capsys, *argv, "--board", "host", "--kernels", "cmsis-nn", code=2)
     assert "needs your own copy of CMSIS-NN" in said and "--cmsis-nn DIR" in said
-    said = failure(capsys, *argv, "--board", "host", "--cmsis-nn", "anywhere")
+    said = failure(capsys, *argv, "--board", "host", "--cmsis-nn", "anywhere", code=2)
     assert "--cmsis-nn is of use with --kernels cmsis-nn only" in said
     said = failure(capsys, *argv, "--board", "host", "--kernels=cmsis-nn", "--cmsis-nn=nowhere")
     assert "there is no CMSIS-NN at" in said and said.endswith("UTVM_CMSIS_NN)")
@@ -90,7 +90,7 @@ def test_an_archive_is_compiled_already(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["compile", DIGITS, "--board", "host", "-o", archive]) == 0
     capsys.readouterr()
     create = ["project", "create", archive, "tree", "--board", "host"]
-    said = failure(capsys, *create, "--kernels", "generic")
+    said = failure(capsys, *create, "--kernels", "generic", code=2)
     assert "is compiled already, so --kernels would change nothing" in said
     assert main(create) == 0
 

@@ -20,7 +20,8 @@ from utvm_deploy.board import load_board
 from utvm_deploy.compiler.c_text import check_prefix, float_literal, prefix_from_path
 from utvm_deploy.compiler.library_format import read_library, write_library
 from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.compiler.pipeline import STAGES, compile_model
+from utvm_deploy.compiler.options import STAGES
+from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.errors import CompileError, ModelError
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.paths import data_dir

@@ -69,8 +69,6 @@ def test_show_space(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--trials", "3"], "nowhere to keep what is measured; give --records"),
-        (["--records", "r.jsonl"], "no end to the tuning; give --trials N or --minutes M"),
         (["--records", "no/r.jsonl", "--trials", "3"], "there is no folder no; make it first"),
         (["--records", ".", "--trials", "3"], "cannot write records to .: Is a directory"),
     ],
@@ -84,9 +82,7 @@ def test_nonsense(
 
 
 def test_no_trials_is_a_wrong_command_line(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(tune_command(tmp_path, "--trials", "0"))
-    assert caught.value.code == 2
+    assert main(tune_command(tmp_path, "--trials", "0")) == 2
 
 
 def test_reports_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

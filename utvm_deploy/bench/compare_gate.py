@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from utvm_deploy.errors import BenchError
+from utvm_deploy.files import check_regular
 
 _PROFILE, _BENCH = "utvm.profile/1", "utvm.bench/1"
 
@@ -107,13 +108,17 @@ def ours_of(result: Mapping[str, Any], schema: str) -> tuple[Ours, ...]:
 def read_baseline(path: Path) -> tuple[Ours, ...]:
     """An earlier result; BenchError if the file is none."""
     try:
+        check_regular(path)
         result = json.loads(path.read_text(encoding="utf-8"))
         schema = result["schema"]
         if schema not in (_PROFILE, _BENCH):
             raise ValueError(f"schema {schema!r}")
         return ours_of(result, schema)
     except OSError as exc:
-        raise BenchError(f"cannot read the baseline {path}: {exc.strerror or exc}") from exc
+        raise BenchError(
+            f"cannot read the baseline {path}: {exc.strerror or exc}; give what `utvm profile "
+            "--json` or `utvm bench --json` printed"
+        ) from exc
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise BenchError(
             f"{path} is no baseline; give what `utvm profile --json` or `utvm bench --json` printed"

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from utvm_deploy.errors import ModelError
+from utvm_deploy.files import check_regular
 from utvm_deploy.graph.model import Array, Graph, Tensor
 
 #: Random samples are the same on every machine and run.
@@ -53,19 +54,35 @@ def load_golden(path: Path, graph: Graph) -> Samples:
 
 def load_input(path: Path, tensor: Tensor) -> Array:
     """One input of one sample from an ``.npy`` file."""
+    wanted = f"input {tensor.name!r} takes {tensor.dtype} of shape {tensor.shape}"
     try:
+        check_regular(path)
         array = np.load(path, allow_pickle=False)
     except OSError as error:
-        raise ModelError(f"cannot read the input {path}: {error.strerror or error}") from error
+        raise ModelError(
+            f"cannot read the input {path}: {error.strerror or error}; give an .npy file, or leave "
+            "--input out for a random sample"
+        ) from error
     except (ValueError, EOFError) as error:
         raise ModelError(f"{path} is no .npy array; write one with numpy.save") from error
     if not isinstance(array, np.ndarray):
         raise ModelError(f"{path} holds several arrays; give an .npy file with one")
+    if array.dtype != np.dtype(tensor.dtype):
+        raise ModelError(f"{path} holds {array.dtype}; {wanted}: {_conversion(array, tensor)}")
     if array.size != int(np.prod(tensor.shape)):
         raise ModelError(
-            f"{path} has shape {array.shape}; input {tensor.name!r} has shape {tensor.shape}"
+            f"{path} has shape {array.shape}; {wanted}: give one sample, with its values in order"
         )
     return array.reshape(tensor.shape)
+
+
+def _conversion(array: Array, tensor: Tensor) -> str:
+    """How to make what the tensor takes of an array of another type."""
+    quantization = tensor.quantization
+    if quantization is None or not np.issubdtype(array.dtype, np.floating):
+        return f"convert it, astype({tensor.dtype!r}), if its values are meant so"
+    scale, zero_point = quantization.scale, quantization.zero_point
+    return f"quantize it, round(x / {scale:g}) + {zero_point}, and save it as {tensor.dtype}"
 
 
 def _random_array(rng: np.random.Generator, tensor: Tensor) -> Array:
@@ -78,13 +95,17 @@ def _random_array(rng: np.random.Generator, tensor: Tensor) -> Array:
 
 def _load_npz(path: Path) -> dict[str, Array]:
     try:
+        check_regular(path)
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):  # an .npy, whatever its name
             raise ValueError("one array without a name")
         with loaded as file:
             return {name: file[name] for name in file.files}
     except OSError as error:
-        raise ModelError(f"cannot read the samples {path}: {error.strerror or error}") from error
+        raise ModelError(
+            f"cannot read the samples {path}: {error.strerror or error}; write them with "
+            "numpy.savez(path, inputs=...)"
+        ) from error
     except (ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
         raise ModelError(
             f"{path} is no .npz file of arrays; write one with numpy.savez(path, inputs=...)"

@@ -9,23 +9,55 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from utvm_deploy.board import Board, load_board, with_template
-from utvm_deploy.errors import UtvmError
+from utvm_deploy.compiler.c_text import check_prefix
+from utvm_deploy.errors import BoardError, CompileError, UtvmError
 from utvm_deploy.files import check_writable
-from utvm_deploy.probe import check_place
+from utvm_deploy.probe import check_link, check_place, choose_link
 
 #: What ``add_subparsers`` returns; argparse keeps the class private.
 Verbs = Any
 
 
-def positive(text: str) -> int:
-    """A whole number above zero."""
+#: Seeds are what TVM's search takes for one.
+_MOST_SEED = 2**31 - 1
+
+
+def _whole(text: str) -> int:
     try:
-        value = int(text)
+        return int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number") from None
+
+
+def positive(text: str) -> int:
+    """A whole number above zero."""
+    value = _whole(text)
     if value <= 0:
         raise argparse.ArgumentTypeError(f"{text} is not above zero")
     return value
+
+
+def seed(text: str) -> int:
+    """What a search may begin with."""
+    value = _whole(text)
+    if not 0 <= value <= _MOST_SEED:
+        raise argparse.ArgumentTypeError(f"{text} is no seed; give one from 0 to {_MOST_SEED:,}")
+    return value
+
+
+def _prefix(text: str) -> str:
+    try:
+        return check_prefix(text)
+    except CompileError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _link(text: str) -> str:
+    try:
+        check_link(text)
+    except BoardError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
 
 
 def add_verb(
@@ -76,6 +108,7 @@ def add_board(parser: argparse.ArgumentParser, *, port: bool = False, needed: bo
         )
         parser.add_argument(
             "--link",
+            type=_link,
             help="monitor, debug or monitor+debug; default: as the board's file has it",
         )
         parser.add_argument(
@@ -111,6 +144,7 @@ def add_name(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--name",
         metavar="PREFIX",
+        type=_prefix,
         help="prefix of every C symbol; default: from the file's name",
     )
 
@@ -131,7 +165,10 @@ def check_outputs(model: Path, *outputs: Path | None) -> None:
 
 
 def board_of(args: argparse.Namespace) -> Board:
-    """The board that the command line names, with the template that it asks for."""
+    """The board that the command line names, with the template that it asks for, if it has both
+    that and the link.
+    """
     board = with_template(load_board(args.board), getattr(args, "template", None))
     check_place(board, **{name: getattr(args, name, None) for name in ("port", "probe", "serial")})
+    choose_link(board, getattr(args, "link", None))
     return board

@@ -29,7 +29,7 @@ from utvm_deploy.cli.steps import compile_step, load_step
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.options import ARENA
 from utvm_deploy.device import INSTRUCTIONS
-from utvm_deploy.errors import MissingTool
+from utvm_deploy.errors import MissingTool, UsageError
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array
 from utvm_deploy.progress import Progress
@@ -76,21 +76,21 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         help="leave the latency report out, which needs the board to run on this computer",
     )
     # Latency is measured on this computer only.
-    parser.set_defaults(port=None, probe=None, serial=None, link=None, usage_error=parser.error)
+    parser.set_defaults(port=None, probe=None, serial=None, link=None)
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
     """Write or check a bundle."""
     if args.check:
         if args.model:
-            args.usage_error("give either MODEL or --check")
+            raise UsageError("give either MODEL or --check; see utvm bundle --help")
         check_bundle(args.check)
         out.line(f"{args.check}: every file is as it was written")
         out.result("utvm.bundle-check/1", {"ok": True, "path": args.check})
         return 0
     for given, what in ((args.model, "MODEL"), (args.board, "--board"), (args.output, "-o")):
         if not given:
-            args.usage_error(f"{what} is missing")
+            raise UsageError(f"{what} is missing; see utvm bundle --help")
     return _write(args, out)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from utvm_deploy.board import Board
 from utvm_deploy.compiler.cmsis_nn import CmsisNn
 from utvm_deploy.compiler.options import AUTO, CMSIS_NN, KERNELS, OPTIMIZE, SCRATCH_PLACES, TIME
-from utvm_deploy.errors import UtvmError
+from utvm_deploy.errors import UsageError
 from utvm_deploy.project import find_cmsis_nn
 
 #: Names the user's copy of CMSIS-NN for every verb.
@@ -74,15 +74,15 @@ def compile_options(args: argparse.Namespace, board: Board) -> dict[str, Any]:
 
 
 def library_of(args: argparse.Namespace, board: Board) -> CmsisNn | None:
-    """The library that --kernels asks for; UtvmError if that and --cmsis-nn do not agree."""
+    """The library that --kernels asks for; UsageError if that and --cmsis-nn do not agree."""
     library = cmsis_nn_of(args, board) if args.kernels == CMSIS_NN else None
     if args.kernels != CMSIS_NN and (args.cmsis_nn or args.cmsis_nn_library):
-        raise UtvmError(
+        raise UsageError(
             f"--cmsis-nn is of use with --kernels {CMSIS_NN} only, and the kernels are to be "
             f"{args.kernels!r}; give both or neither"
         )
     if args.kernels == CMSIS_NN and library is None:
-        raise UtvmError(
+        raise UsageError(
             f"--kernels {CMSIS_NN} needs your own copy of CMSIS-NN; name the folder that holds its "
             f"Include/ and a libcmsis-nn.a built for {board.cpu.core} (--cmsis-nn DIR, or "
             f"{CMSIS_NN_VARIABLE})"
@@ -91,10 +91,11 @@ def library_of(args: argparse.Namespace, board: Board) -> CmsisNn | None:
 
 
 def refuse_compile_options(args: argparse.Namespace) -> None:
-    """For a model that is compiled already; UtvmError if one of the options was given."""
+    """For a model that is compiled already; UsageError if one of the options was given."""
     given = [
         flag
         for flag, is_given in (
+            ("--name", args.name is not None),
             ("--kernels", args.kernels != KERNELS[0]),
             ("--cmsis-nn", args.cmsis_nn is not None),
             ("--cmsis-nn-library", args.cmsis_nn_library is not None),
@@ -105,7 +106,7 @@ def refuse_compile_options(args: argparse.Namespace) -> None:
         if is_given
     ]
     if given:
-        raise UtvmError(
+        raise UsageError(
             f"{args.model} is compiled already, so {' and '.join(given)} would change nothing; "
             "compile the model file anew with it"
         )
@@ -131,7 +132,7 @@ def cmsis_nn_of(args: argparse.Namespace, board: Board) -> CmsisNn | None:
     if folder:
         return find_cmsis_nn(Path(folder), board, args.cmsis_nn_library)
     if args.cmsis_nn_library is not None:
-        raise UtvmError(
+        raise UsageError(
             "--cmsis-nn-library names a library without its headers; give their folder too "
             "(--cmsis-nn DIR)"
         )

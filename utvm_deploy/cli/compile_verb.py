@@ -19,10 +19,12 @@ from utvm_deploy.cli.compile_options import add_compile_options, compile_options
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.reports import compiled_summary, memory_line
 from utvm_deploy.compiler.library_format import write_library
-from utvm_deploy.compiler.options import ARENA
-from utvm_deploy.errors import CompileError
+from utvm_deploy.compiler.options import ARENA, STAGES
 from utvm_deploy.files import write_text
 from utvm_deploy.project import check_fits
+
+#: For --dump: what every stage made.
+ALL_STAGES = "all"
 
 
 def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
@@ -44,7 +46,9 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dump",
         metavar="STAGE",
-        help="also write what this stage of the pipeline made to X.STAGE.txt ('all' for every one)",
+        choices=(*STAGES, ALL_STAGES),
+        help=f"also write what this stage made to X.STAGE.txt: {', '.join(STAGES)}, or "
+        f"{ALL_STAGES} of them",
     )
 
 
@@ -52,6 +56,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     """Compile, check the sizes and write the archive."""
     check_outputs(args.model, args.output)
     board = board_of(args)
+    options = compile_options(args, board)
     dumped: dict[str, str] = {}
     with out.progress() as progress:
         progress(f"compiling {args.model.name} for {board.name}", 0, 1)
@@ -60,17 +65,13 @@ def run(args: argparse.Namespace, out: Output) -> int:
             board,
             name=args.name,
             dump=dumped.__setitem__,
-            **compile_options(args, board),
-        )
-    if args.dump and args.dump != "all" and args.dump not in dumped:
-        raise CompileError(
-            f"no stage {args.dump!r}; the pipeline's stages are {', '.join(dumped)}, or all"
+            **options,
         )
     check_fits(compiled, board)
     if not args.dry_run:
         write_library(compiled, args.output)
         for stage, text in dumped.items():
-            if args.dump in (stage, "all"):
+            if args.dump in (stage, ALL_STAGES):
                 path = args.output.with_name(f"{args.output.stem}.{stage}.txt")
                 write_text(path, text)
                 out.line(f"stage {stage}: {path}")

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
+#: Exit code of a command that was called wrongly.
+EXIT_USAGE = 2
 #: What a shell makes of a process that a signal ended is this plus the signal's number.
 EXIT_SIGNALLED = 128
 #: Exit code of a process that Ctrl-C ended.

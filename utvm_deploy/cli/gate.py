@@ -10,7 +10,7 @@ from typing import Any
 
 from utvm_deploy.bench.compare_gate import excesses, growths, ours_of, read_baseline
 from utvm_deploy.cli.output import Output
-from utvm_deploy.errors import UtvmError
+from utvm_deploy.errors import UsageError
 from utvm_deploy.files import check_writable
 
 #: Without --fail-over: what a harmless change of the compiler may cost.
@@ -66,7 +66,7 @@ def check_before(args: argparse.Namespace) -> None:
     if args.baseline is not None:
         read_baseline(args.baseline)
     elif args.fail_over is not None:
-        raise UtvmError("--fail-over says by how much more than --baseline; give that, too")
+        raise UsageError("--fail-over says by how much more than --baseline; give that, too")
 
 
 def judge(

@@ -11,6 +11,7 @@ import logging
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from utvm_deploy import __version__, process
 from utvm_deploy.cli import (
@@ -27,9 +28,9 @@ from utvm_deploy.cli import (
     tune,
     verify,
 )
-from utvm_deploy.cli.entry import EXIT_INTERRUPTED, discard_stdout
+from utvm_deploy.cli.entry import EXIT_INTERRUPTED, EXIT_USAGE, discard_stdout
 from utvm_deploy.cli.output import Output
-from utvm_deploy.errors import BuildError, UtvmError
+from utvm_deploy.errors import BuildError, UsageError, UtvmError
 
 VERBS = (
     boards,
@@ -47,9 +48,17 @@ VERBS = (
 )
 
 
+class Parser(argparse.ArgumentParser):
+    """Leaves it to ``reported`` to say what is wrong with a command line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise UsageError, with where to read what would be right."""
+        raise UsageError(f"{message}; see {self.prog} --help")
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The whole command line; each verb's module adds its own arguments."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="utvm",
         description="int8 neural networks on microcontrollers: a model and a board in, "
         "bit-exact firmware out.",
@@ -81,7 +90,12 @@ def common_arguments() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    args = build_parser().parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    try:
+        args = build_parser().parse_args(given)
+    except UsageError as error:
+        Output(as_json="--json" in given).error(type(error).__name__, str(error))
+        return EXIT_USAGE
     _set_up_logging(args.verbosity)
     out = Output(as_json=args.json)
 
@@ -107,7 +121,7 @@ def reported(work: Callable[[], int], out: Output, *, verbose: bool = False) -> 
             out.note(f"the tools' whole output: {error.log_path}")
         if verbose and error.__cause__ is not None:
             out.note(f"caused by {type(error.__cause__).__name__}: {error.__cause__}")
-        return 1
+        return EXIT_USAGE if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
         out.note("interrupted")
         return EXIT_INTERRUPTED

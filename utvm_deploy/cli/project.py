@@ -55,14 +55,17 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 
 def run_create(args: argparse.Namespace, out: Output) -> int:
     """Write the tree."""
+    is_compiled = args.model.suffix == ".tar"
+    if is_compiled:
+        refuse_compile_options(args)
     board = board_of(args)
+    options = {} if is_compiled else compile_options(args, board)
     with out.progress() as progress:
-        progress(f"compiling {args.model.name} for {board.name}", 0, 1)
-        if args.model.suffix == ".tar":
-            refuse_compile_options(args)
+        if is_compiled:
+            progress(f"reading {args.model.name}", 0, 1)
             compiled = read_library(args.model)
         else:
-            options = compile_options(args, board)
+            progress(f"compiling {args.model.name} for {board.name}", 0, 1)
             compiled = utvm_deploy.compile(args.model, board, name=args.name, **options)
         check_fits(compiled, board)
         directory = create_project(compiled, board, args.directory, args.template)

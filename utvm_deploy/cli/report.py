@@ -8,7 +8,7 @@ from pathlib import Path
 from utvm_deploy.cli.arguments import Verbs, add_verb
 from utvm_deploy.cli.output import Output
 from utvm_deploy.errors import RecordsError
-from utvm_deploy.files import write_text
+from utvm_deploy.files import check_writable, write_text
 from utvm_deploy.records import read_records
 from utvm_deploy.tune.report import KernelHistory, histories, tuning_html
 
@@ -28,11 +28,14 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, out: Output) -> int:
     """A table for each setting, and the page."""
+    if args.output is not None:
+        check_writable(args.output)
+        places = (args.output, args.records)
+        if all(place.exists() for place in places) and args.output.samefile(args.records):
+            raise RecordsError(f"{args.output} holds the records; give another name for the page")
     records = read_records(args.records)
     if not len(records):
         raise RecordsError(f"{args.records} is empty; `utvm tune` fills it")
-    if args.output is not None and args.output.exists() and args.output.samefile(args.records):
-        raise RecordsError(f"{args.output} holds the records; give another name for the page")
     found = histories(records)
     for setting, kernels in found.items():
         out.table(

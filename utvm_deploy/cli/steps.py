@@ -19,10 +19,9 @@ from utvm_deploy.project import build_image, check_fits
 
 def compile_step(args: argparse.Namespace, board: Board, progress: Progress) -> CompiledModel:
     """Compile ``args.model`` and see that it fits the board before anything is built."""
+    options = compile_options(args, board)
     progress(f"compiling {args.model.name} for {board.name}", 0, 1)
-    compiled = utvm_deploy.compile(
-        args.model, board, name=args.name, **compile_options(args, board)
-    )
+    compiled = utvm_deploy.compile(args.model, board, name=args.name, **options)
     check_fits(compiled, board)
     return compiled
 

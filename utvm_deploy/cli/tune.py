@@ -16,16 +16,19 @@ from utvm_deploy.cli.arguments import (
     board_of,
     connection,
     positive,
+    seed,
 )
 from utvm_deploy.cli.compile_options import add_cmsis_nn, add_optimize, library_of
 from utvm_deploy.cli.output import Output
 from utvm_deploy.compiler.cmsis_nn import CmsisNn
 from utvm_deploy.compiler.options import CMSIS_NN, KERNELS
 from utvm_deploy.device import connect
-from utvm_deploy.errors import TuneError
+from utvm_deploy.errors import TuneError, UsageError
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
 
+# A year: what is longer was meant to be something else.
+_MOST_MINUTES = 60 * 24 * 365
 # A line on a log, where there is no terminal, tells no more than this.
 _LONGEST_NAME = 48
 
@@ -61,16 +64,24 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     )
     add_cmsis_nn(parser, "for --kernels cmsis-nn, ")
     add_optimize(parser)
-    parser.add_argument("--seed", type=int, default=0, help="of the search; default: 0")
+    parser.add_argument(
+        "--seed", metavar="S", type=seed, default=0, help="of the search; default: %(default)s"
+    )
     parser.add_argument(
         "--show-space", action="store_true", help="list every candidate and measure none"
     )
 
 
 def _minutes(text: str) -> float:
-    value = float(text)
-    if not 0 < value < 60 * 24 * 365:
-        raise argparse.ArgumentTypeError(f"{text} minutes is no time to tune")
+    """A time to tune, in minutes."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of minutes") from None
+    if not 0 < value < _MOST_MINUTES:
+        raise argparse.ArgumentTypeError(
+            f"{text} minutes is no time to tune; give more than 0 and less than {_MOST_MINUTES:,}"
+        )
     return value
 
 
@@ -84,9 +95,9 @@ def run(args: argparse.Namespace, out: Output) -> int:
     if not args.show_space:
         check_tunable(board)
         if args.records is None:
-            raise TuneError("nowhere to keep what is measured; give --records R.jsonl")
+            raise UsageError("nowhere to keep what is measured; give --records R.jsonl")
         if args.trials is None and args.minutes is None:
-            raise TuneError("no end to the tuning; give --trials N or --minutes M, or both")
+            raise UsageError("no end to the tuning; give --trials N or --minutes M, or both")
     library = library_of(args, board)
     if library is not None and not library.library:
         raise TuneError(

@@ -25,7 +25,7 @@ from utvm_deploy.compiler.c_text import check_prefix
 from utvm_deploy.compiler.model import Buffer, CompiledModel
 from utvm_deploy.compiler.record import from_json, to_json
 from utvm_deploy.errors import CompileError, ModelError
-from utvm_deploy.files import write_atomically
+from utvm_deploy.files import check_regular, write_atomically
 
 #: The format's version that microTVM last wrote.
 FORMAT_VERSION = 7
@@ -86,7 +86,9 @@ def read_library(path: Path) -> CompiledModel:
             seconds={},
         )
     except OSError as exc:
-        raise ModelError(f"cannot read {path}: {exc.strerror or exc}") from exc
+        raise ModelError(
+            f"cannot read {path}: {exc.strerror or exc}; give what `utvm compile -o {path}` wrote"
+        ) from exc
     except (tarfile.TarError, ValueError, KeyError, TypeError, RecursionError, CompileError) as exc:
         raise ModelError(
             f"{path} is no Model Library Format archive of utvm_deploy: {exc}"
@@ -103,6 +105,7 @@ def _members(compiled: CompiledModel) -> dict[str, str]:
 
 def _read_members(path: Path) -> dict[str, str]:
     members: dict[str, str] = {}
+    check_regular(path)
     # "r:" takes plain tar only: a compressed one could be a bomb.
     with tarfile.open(path, mode="r:") as archive:
         for info in archive:

@@ -22,6 +22,9 @@ KERNELS = ("best", GENERIC, CMSIS_NN)
 ARENA, STACK, AUTO = "arena", "stack", "auto"
 SCRATCH_PLACES = (AUTO, ARENA, STACK)
 
+#: What a model goes through, in this order; each stage can be dumped.
+STAGES = ("import", "simplify", "lower", "schedule", "plan", "emit")
+
 #: A layer that needs more than half of the RAM that the stack is in, or than this, has its scratch
 #: in the arena after all.
 MAX_STACK_SCRATCH_BYTES = 64 * 1024
@@ -42,6 +45,8 @@ OPTIMIZE = (TIME, SIZE, BALANCED)
 LEVELS: Mapping[str, str] = {TIME: "-O3", SIZE: "-Os", BALANCED: "-O2"}
 #: A layer may be this much slower, as a share, where it can share another layer's kernel.
 MAX_SHARING_LOSS = 0.03
+#: And all layers together this much, as a share of the model's time.
+MAX_SHARING_LOSS_OF_MODEL: Mapping[str, float] = {TIME: 0.003, BALANCED: MAX_SHARING_LOSS}
 #: The model may be this much slower, as a share, where its layers can do with less of the stack.
 MAX_LEVELLING_LOSS = 0.01
 

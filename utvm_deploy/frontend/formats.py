@@ -23,6 +23,7 @@ from pathlib import Path
 
 from utvm_deploy import process
 from utvm_deploy.errors import ModelError, UnsupportedOperator
+from utvm_deploy.files import check_regular
 from utvm_deploy.frontend.limits import IMPORT_BYTES, IMPORT_SECONDS, MAX_FILE_BYTES
 from utvm_deploy.frontend.onnx_model import load_onnx, onnx_to_tflite
 from utvm_deploy.frontend.torch_export import load_torch, torch_to_tflite
@@ -85,6 +86,7 @@ def _converted(path: Path, _content: str) -> bytes:
 def model_bytes(path: Path) -> bytes:
     """A model file's bytes; ModelError where it cannot be read, or is too large."""
     try:
+        check_regular(path)
         size = path.stat().st_size
         if size > MAX_FILE_BYTES:
             raise ModelError(
@@ -93,7 +95,15 @@ def model_bytes(path: Path) -> bytes:
             )
         return path.read_bytes()
     except OSError as exc:
-        raise ModelError(f"cannot read the model {path}: {exc.strerror or exc}") from exc
+        raise unreadable(path, exc) from exc
+
+
+def unreadable(path: Path, error: OSError) -> ModelError:
+    """What to say of a model that the system does not hand out."""
+    return ModelError(
+        f"cannot read the model {path}: {error.strerror or error}; give the path of a .tflite, "
+        ".onnx or .pt2 file that you may read"
+    )
 
 
 def _explanation(done: process.Completed) -> str:

@@ -3,7 +3,7 @@
 from utvm_deploy.probe.detect import Connected, check_place, connected_boards
 from utvm_deploy.probe.fault import FAULT_BYTES, FAULT_SYMBOL, describe_fault
 from utvm_deploy.probe.flash import flash_image
-from utvm_deploy.probe.links import choose_link, needs_debugger, needs_line, open_link
+from utvm_deploy.probe.links import check_link, choose_link, needs_debugger, needs_line, open_link
 from utvm_deploy.probe.running import RunningBoard, start
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "FAULT_SYMBOL",
     "Connected",
     "RunningBoard",
+    "check_link",
     "check_place",
     "choose_link",
     "connected_boards",

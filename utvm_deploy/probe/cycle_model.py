@@ -44,10 +44,12 @@ def cycle_model_arguments(
 ) -> list[str]:
     """What makes the board's emulator count cycles; empty where it cannot, and a warning says why.
 
-    The board then counts instructions, and says so itself.
+    The board then counts instructions, and says so itself. MissingTool if there is no emulator.
     """
     emulator = board.emulator
     assert emulator is not None
+    if not process.is_dry_run():
+        process.find_tool(emulator.program)  # without it nothing is counted at all
     try:
         plugin = plugin_for(emulator.program)
     except (ProbeError, MissingTool, BuildError) as error:

@@ -35,23 +35,29 @@ def choose_link(board: Board, wanted: str | None = None) -> str:
     if wanted is None:
         is_combined = kinds[0] == MONITOR_LINK and DEBUG_LINK in kinds
         return COMBINED_LINK if is_combined else kinds[0]
+    check_link(wanted)
+    for part in wanted.partition(RATE_MARK)[0].split("+"):
+        # A probe's program may serve a debugger although nobody wants it by default.
+        if part not in kinds and not (part == DEBUG_LINK and board.has_debug_link):
+            raise BoardError(
+                f"{board.name} has no {part} link; choose one that its board file names: "
+                f"{', '.join(kinds)}"
+            )
+    return wanted
+
+
+def check_link(wanted: str) -> None:
+    """BoardError if no board can have a link of that name."""
     kind, mark, rate = wanted.partition(RATE_MARK)
     if kind not in (*LINK_KINDS, COMBINED_LINK):
         raise BoardError(
-            f"no link {wanted!r}; there are {MONITOR_LINK}, {DEBUG_LINK} and {COMBINED_LINK}"
+            f"no link {wanted!r}; choose {MONITOR_LINK}, {DEBUG_LINK} or {COMBINED_LINK}"
         )
     if mark and (not rate.isdecimal() or int(rate) == 0 or kind != MONITOR_LINK):
         raise BoardError(
             f"no link {wanted!r}; only the monitor's line can be slowed down, to a rate in bits "
             f"per second: {MONITOR_LINK}{RATE_MARK}115200"
         )
-    for part in kind.split("+"):
-        # A probe's program may serve a debugger although nobody wants it by default.
-        if part not in kinds and not (part == DEBUG_LINK and board.has_debug_link):
-            raise BoardError(
-                f"{board.name} has no {part} link, its board file names {', '.join(kinds)}"
-            )
-    return wanted
 
 
 def needs_debugger(kind: str) -> bool:

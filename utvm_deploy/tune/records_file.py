@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from utvm_deploy.errors import RecordsError
+from utvm_deploy.files import check_regular
 from utvm_deploy.records import Record, Records, parsed
 
 log = logging.getLogger(__name__)
@@ -28,9 +29,12 @@ class RecordsFile:
                 f"cannot write records to {path}: there is no folder {path.parent}; make it first"
             )
         try:
+            check_regular(path)
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         except OSError as error:
-            raise RecordsError(f"cannot write records to {path}: {error.strerror}") from error
+            raise RecordsError(
+                f"cannot write records to {path}: {error.strerror}; give another file's name"
+            ) from error
         try:
             with self._locked():
                 self.records = Records(parsed(path, self._repaired()))
