@@ -34,6 +34,7 @@ from utvm_deploy.compiler.options import (
     OPTIMIZE,
     SIZE,
     STACK,
+    STAGES,
     TIME,
     check_option,
     scratch_place,
@@ -61,8 +62,6 @@ from utvm_deploy.records import Records
 
 _log = logging.getLogger(__name__)
 _Made = TypeVar("_Made")
-
-STAGES = ("import", "simplify", "lower", "schedule", "plan", "emit")
 
 Dump = Callable[[str, str], None]
 
