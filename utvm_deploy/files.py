@@ -42,11 +42,19 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """UtvmError if ``path`` is a folder or lies in none: known before any work is done for it."""
+    """UtvmError if no file can be put there: known before any work is done for it."""
     if path.is_dir():
         raise UtvmError(f"cannot write {path}: it is a folder; give a file's name")
+    if path.exists() and not path.is_file():
+        # What is renamed into its place would replace the device itself.
+        raise UtvmError(f"cannot write {path}: it is a pipe or a device; give a file's name")
     if not path.parent.is_dir():
         raise UtvmError(f"cannot write {path}: there is no folder {path.parent}; make it first")
+    if not os.access(path.parent, os.W_OK):
+        raise UtvmError(
+            f"cannot write {path}: nothing may be written to {path.parent.absolute()}; name "
+            "another folder"
+        )
 
 
 def check_regular(path: Path) -> None:

@@ -207,7 +207,8 @@ def test_dry_run_prints_commands_and_runs_none(
     assert list(cache.rglob("*.elf")) == []
     argv = ["compile", DIGITS, "--board", "host", "-o", str(tmp_path / "x.tar"), "--dry-run"]
     assert main(argv) == 0
-    assert not (tmp_path / "x.tar").exists()
+    assert main(["project", "create", DIGITS, "tree", "--board", "host", "--dry-run"]) == 0
+    assert not (tmp_path / "x.tar").exists() and not (tmp_path / "tree").exists()
 
 
 @pytest.mark.parametrize(
@@ -247,6 +248,10 @@ def test_dry_run_prints_commands_and_runs_none(
             "no folder no/such/dir",
         ),
         (["compile", DIGITS, "--board", "host", "-o", "."], "it is a folder"),
+        (["compile", DIGITS, *HOST, "-o", "pipe.tar"], "pipe.tar: it is a pipe or a device"),
+        (["project", "create", DIGITS, "pipe.tar", *HOST], "pipe.tar is no folder"),
+        (["project", "create", DIGITS, ".", *HOST], "is not empty and no project of ours"),
+        (["bundle", DIGITS, *HOST, "-o", "pipe.tar"], "pipe.tar is not a folder"),
         (["run", DIGITS, "--board", "host", "--output", "."], "it is a folder"),
         (["verify", DIGITS, "--board", "host", "--golden", "wrong.npy"], "no .npz file"),
         (["inspect", DIGITS, "--svg", "."], "it is a folder"),
@@ -280,6 +285,21 @@ def test_nonsense_gets_one_sentence(
     said = failure(capsys, *argv)
     assert says in said
     assert (tmp_path / "own.tflite").read_bytes() == Path(DIGITS).read_bytes()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write to any folder")
+@pytest.mark.parametrize(
+    "verb", [["compile", DIGITS, "-o", "shut/x"], ["bundle", DIGITS, "-o", "shut/x"]]
+)
+def test_a_shut_folder_is_told_before_any_work(
+    verb: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "shut").mkdir(mode=0o555)
+    said = failure(capsys, *verb, *HOST)
+    assert said == (
+        f"error: cannot write shut/x: nothing may be written to {tmp_path}/shut; name another "
+        "folder"
+    )
 
 
 @pytest.mark.emulator

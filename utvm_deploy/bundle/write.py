@@ -119,6 +119,11 @@ def check_destination(destination: Path) -> None:
         raise BundleError(
             f"cannot write {destination}: there is no folder {destination.parent}; make it first"
         )
+    elif not os.access(destination.absolute().parent, os.W_OK):
+        raise BundleError(
+            f"cannot write {destination}: nothing may be written to "
+            f"{destination.absolute().parent}; name another folder"
+        )
     else:
         _is_replaceable(destination)
 

@@ -18,7 +18,7 @@ from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.reports import memory_line
 from utvm_deploy.compiler.library_format import read_library
 from utvm_deploy.probe import flash_image
-from utvm_deploy.project import build_project, check_fits, create_project
+from utvm_deploy.project import build_project, check_directory, check_fits, create_project
 
 
 def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
@@ -59,6 +59,7 @@ def run_create(args: argparse.Namespace, out: Output) -> int:
     if is_compiled:
         refuse_compile_options(args)
     board = board_of(args)
+    check_directory(args.directory)
     options = {} if is_compiled else compile_options(args, board)
     with out.progress() as progress:
         if is_compiled:
@@ -68,10 +69,14 @@ def run_create(args: argparse.Namespace, out: Output) -> int:
             progress(f"compiling {args.model.name} for {board.name}", 0, 1)
             compiled = utvm_deploy.compile(args.model, board, name=args.name, **options)
         check_fits(compiled, board)
-        directory = create_project(compiled, board, args.directory, args.template)
+        if not args.dry_run:
+            create_project(compiled, board, args.directory, args.template)
     out.line(memory_line(compiled))
-    out.line(f"wrote {directory}; build it with: utvm project build {directory}")
-    out.result("utvm.project/1", {"directory": directory, "board": board.name})
+    if args.dry_run:
+        out.line("nothing written (--dry-run)")
+    else:
+        out.line(f"wrote {args.directory}; build it with: utvm project build {args.directory}")
+    out.result("utvm.project/1", {"directory": args.directory, "board": board.name})
     return 0
 
 

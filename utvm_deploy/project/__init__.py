@@ -4,6 +4,14 @@ from utvm_deploy.project.build import build_image, build_project
 from utvm_deploy.project.find_cmsis_nn import find_cmsis_nn
 from utvm_deploy.project.fit import check_fits
 from utvm_deploy.project.image import Image
-from utvm_deploy.project.tree import create_project
+from utvm_deploy.project.tree import check_directory, create_project
 
-__all__ = ["Image", "build_image", "build_project", "check_fits", "create_project", "find_cmsis_nn"]
+__all__ = [
+    "Image",
+    "build_image",
+    "build_project",
+    "check_directory",
+    "check_fits",
+    "create_project",
+    "find_cmsis_nn",
+]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -48,18 +49,24 @@ def create_project(
     ``compiled`` None makes an image of the runtime alone.
     """
     directory = Path(directory)
-    if directory.exists():
-        if not directory.is_dir():
-            raise BuildError(f"{directory} is a file; name a folder for the project")
-        if any(directory.iterdir()) and not (directory / PROJECT_FILE).is_file():
-            raise BuildError(
-                f"{directory} is not empty and no project of ours; name a new or empty folder"
-            )
+    check_directory(directory)
     files = project_files(compiled, board, template)
     remove_other_models(files, directory)
     # What says that the folder is ours comes first: a tree cut by a full disk can be made again.
     write_tree({PROJECT_FILE: files[PROJECT_FILE], **files}, directory)
     return directory
+
+
+def check_directory(directory: Path) -> None:
+    """BuildError if ``directory`` holds what ``create_project`` had better leave alone."""
+    if not os.path.lexists(directory):
+        return
+    if not directory.is_dir():
+        raise BuildError(f"{directory} is no folder; name a folder for the project")
+    if any(directory.iterdir()) and not (directory / PROJECT_FILE).is_file():
+        raise BuildError(
+            f"{directory} is not empty and no project of ours; name a new or empty folder"
+        )
 
 
 def project_files(
