@@ -50,6 +50,7 @@ class Layer:
     dilation: int = 1
     padding: str = "SAME"
     activation: str = "NONE"
+    groups: int = 1
 
     @property
     def made(self) -> int:
@@ -78,7 +79,7 @@ class Layer:
             return self.shape[1] * self.outputs
         if self.kind.endswith("pool"):
             return 0
-        inputs = 1 if self.kind == "depthwise" else self.shape[3]
+        inputs = 1 if self.kind == "depthwise" else self.shape[3] // self.groups
         return math.prod(self.kernel) * self.made * inputs
 
     @property
@@ -102,6 +103,7 @@ class Layer:
             return f"dense {self.shape[0]} x {self.shape[1]} -> {self.outputs}"
         _, height, width, channels = self.shape
         dilation = f" d{self.dilation}" if self.dilation > 1 else ""
+        dilation += f" g{self.groups}" if self.groups > 1 else ""
         return (
             f"{self.kind} {self.kernel[0]}x{self.kernel[1]} s{self.stride[0]}x{self.stride[1]}"
             f"{dilation} {self.padding.lower()}, {height}x{width}x{channels} -> {self.made}"
@@ -115,7 +117,7 @@ class Layer:
         taps = self.weights // self.made
         shape: tuple[int, ...] = (self.outputs, self.shape[1] if self.kind == "dense" else 0)
         if self.kind in ("conv", "transposed"):
-            shape = (self.outputs, *self.kernel, self.shape[3])
+            shape = (self.outputs, *self.kernel, self.shape[3] // self.groups)
         elif self.kind == "depthwise":
             shape = (1, *self.kernel, self.made)
         weights = rng.integers(-127, 128, shape).astype(np.int8)
@@ -251,6 +253,19 @@ def _multiplier(r: random.Random) -> Layer:
     )
 
 
+def _grouped(r: random.Random) -> Layer:
+    """Channels in groups: blocks of 3x3, pointwise, or along one axis."""
+    groups, kernel = r.choice((2, 2, 3, 4, 4, 8, 16, 32)), r.choice((1, 1, 3, 3, 5))
+    channels, outputs = groups * r.randint(2, 24), groups * r.randint(1, 24)
+    length, edge = r.randint(12, 128), r.randint(3, 28)
+    if r.random() < 0.2:
+        return Layer("conv", (1, length, 1, channels), outputs, (kernel, 1), groups=groups)
+    stride, dilation = r.choice(((1, 1), (1, 1), (2, 1), (1, 2) if kernel > 1 else (1, 1)))
+    kernels, strides = (kernel, kernel), (stride, stride)
+    shape = (1, edge, edge, channels)
+    return Layer("conv", shape, outputs, kernels, strides, dilation, _padding(r), groups=groups)
+
+
 def _transposed(r: random.Random) -> Layer:
     """What makes an image larger."""
     edge, kernel, stride = r.randint(2, 24), r.randint(2, 5), r.choice((1, 2, 2, 2, 3, 4))
@@ -294,6 +309,7 @@ KINDS: dict[str, Callable[[random.Random], Layer]] = {
     "depthwise": _depthwise,
     "line": _depthwise_line,
     "multiplier": _multiplier,
+    "grouped": _grouped,
     "transposed": _transposed,
     "dense": _dense,
     "classifier": _classifier,

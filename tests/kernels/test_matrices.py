@@ -10,6 +10,8 @@ import pytest
 from kernel_harness import check
 from tflite_writer import ModelWriter
 
+from utvm_deploy.candidate import GENERIC
+
 Shape = tuple[int, ...]
 
 
@@ -53,18 +55,42 @@ def test_transpose_conv(has_bias: bool, tmp_path: Path) -> None:
     assert check(m, tmp_path) == len(TRANSPOSED)
 
 
-def test_grouped_convolution(tmp_path: Path) -> None:
+# channels, groups, outputs, kernel, stride, dilation
+GROUPED = [
+    (6, 2, 4, (3, 2), (1, 2), (1, 1)),
+    (8, 4, 8, (3, 2), (2, 1), (1, 1)),
+    (5, 5, 10, (3, 2), (1, 2), (1, 1)),
+    (4, 2, 2, (3, 2), (1, 2), (1, 1)),
+    (6, 3, 3, (3, 2), (1, 1), (2, 1)),
+    (20, 4, 12, (1, 1), (1, 1), (1, 1)),
+    (27, 3, 15, (1, 1), (1, 1), (1, 1)),
+    (15, 3, 9, (3, 3), (1, 1), (1, 1)),
+    (14, 2, 6, (3, 3), (1, 1), (1, 2)),
+    (24, 3, 21, (5, 1), (2, 2), (1, 1)),
+]
+
+
+def write_grouped() -> tuple[ModelWriter, int]:
+    """A model of convolutions in groups, and how many."""
     rng = np.random.default_rng(4)
     m = ModelWriter()
-    cases = [(6, 2, 4), (8, 4, 8), (5, 5, 10), (4, 2, 2), (6, 3, 3)]
-    for (channels, groups, outputs), padding in itertools.product(cases, ("SAME", "VALID")):
-        x = m.input((1, 6, 5, channels), 0.05, int(rng.integers(-128, 128)))
-        weights = rng.integers(-127, 128, (outputs, 3, 2, channels // groups)).astype(np.int8)
+    for case, padding in itertools.product(GROUPED, ("SAME", "VALID")):
+        channels, groups, outputs, kernel, stride, dilation = case
+        x = m.input((2, 6, 5, channels), 0.05, int(rng.integers(-128, 128)))
+        weights = rng.integers(-127, 128, (outputs, *kernel, channels // groups)).astype(np.int8)
         bias = rng.integers(-500, 500, outputs).astype(np.int32)
         scales = [float(s) for s in rng.uniform(0.002, 0.02, outputs)]
-        options = {"padding": padding, "stride": (1, 2), "activation": "RELU6", "scale": 0.06}
-        m.output(m.conv2d(x, weights, bias, weight_scale=scales, **options))
-    assert check(m, tmp_path) == 2 * len(cases)
+        options = {"padding": padding, "stride": stride, "activation": "RELU6", "scale": 0.06}
+        y = m.conv2d(x, weights, bias, weight_scale=scales, dilation=dilation, **options)
+        m.output(y)
+    return m, 2 * len(GROUPED)
+
+
+@pytest.mark.parametrize("scheduled", [False, True])
+@pytest.mark.parametrize("core", [GENERIC, "cortex-m7", "cortex-m3", "cortex-m55"])
+def test_grouped_convolution(core: str, scheduled: bool, tmp_path: Path) -> None:
+    model, count = write_grouped()
+    assert check(model, tmp_path, core=core, scheduled=scheduled) == count
 
 
 MATRICES = [

@@ -79,9 +79,9 @@ def _of_patches(kernel: DspConv2D) -> Lag | None:
 @lag_of.register
 def _of_columns(kernel: DspColumns) -> Lag | None:
     pixels = kernel.pixels if kernel.is_one_row else kernel.rows * kernel.window.output_width
-    sizes = kernel.input_channels, kernel.output_channels, pixels
-    # Each phase of some rows reads, after outputs of another were written.
-    return _by_pixels(kernel.window, *sizes, mixed=bool(kernel.phases))
+    sizes = kernel.groups * kernel.input_channels, kernel.groups * kernel.output_channels, pixels
+    # Each phase, and each group, of some rows reads, after outputs of another were written.
+    return _by_pixels(kernel.window, *sizes, mixed=kernel.phases > 0 or kernel.groups > 1)
 
 
 @lag_of.register

@@ -94,16 +94,12 @@ def effective_scales(graph: Graph, operator: Operator, channels: int) -> list[fl
 def why_only_generic(graph: Graph, operator: Operator) -> str:
     """Why only the generic kernels can do an operator; empty where other families may try.
 
-    They count on int8 activations, and on convolutions over all channels.
+    They count on int8 activations.
     """
     tensors = [graph.tensors[i] for i in (operator.inputs[0], operator.outputs[0]) if i is not None]
     for tensor in tensors:
         if tensor.dtype != "int8":
             return f"it works on {tensor.dtype}"
-    if operator.kind == "CONV_2D":
-        weights = input_of(graph, operator, 1)[1]
-        if weights.shape[3] != tensors[0].shape[3]:
-            return f"it has {tensors[0].shape[3] // weights.shape[3]} groups"
     return ""
 
 

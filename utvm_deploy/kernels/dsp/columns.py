@@ -3,7 +3,8 @@
 Beside the gathered patches of ``conv2d.py``: windows overlap in scratch, so it is smaller, and
 filling it costs little. A pointwise convolution's image is one long row of pixels. Where columns
 of a window lie apart, outputs as far apart share them: each such *phase* is done as a convolution
-of its own, and its pixels are put where they belong.
+of its own, and its pixels are put where they belong. So is each *group* of channels: to what fills
+the columns, an image of G groups is one of G times the pixels, of which a group sees every G-th.
 """
 
 from __future__ import annotations
@@ -60,16 +61,19 @@ class DspColumns:
     """
 
     window: Window
-    input_channels: int
+    input_channels: int  # of a group, as the outputs
     output_channels: int
     rows: int
     pixels: int
     # Channels of one column follow each other; else those of each pixel fill quads.
     is_packed: bool = False
+    groups: int = 1
 
     @property
     def name(self) -> str:
-        return f"conv2d_{self.window.label}_{self.input_channels}x{self.output_channels}_dsp"
+        channels = f"{self.groups * self.input_channels}x{self.groups * self.output_channels}"
+        groups = f"_g{self.groups}" if self.groups > 1 else ""
+        return f"conv2d_{self.window.label}_{channels}{groups}_dsp"
 
     @property
     def is_one_row(self) -> bool:
@@ -154,14 +158,15 @@ class DspColumns:
     @property
     def geometry(self) -> Array:
         """``struct utvm_columns_window``, of each phase."""
-        w = self.window
+        w, groups = self.window, self.groups
         rows = [
             (
-                *(w.height, w.width, self.input_channels, w.kernel[0], w.strides[0]),
-                *(w.dilations[0], w.top, *self.seen(phase), self.apart),
+                *(w.height, w.width * groups, self.input_channels, w.kernel[0], w.strides[0]),
+                *(w.dilations[0], w.top, front, inside, first * groups, self.apart * groups),
                 *(0 if self.is_packed else self.quads, self.column),
             )
             for phase in range(min(self.phases, w.output_width) or 1)
+            for front, inside, first in [self.seen(phase)]
         ]
         return np.array(rows, dtype=np.int32).reshape(-1)
 
@@ -183,26 +188,33 @@ class DspColumns:
 
     def prim_func(self) -> Any:
         w = self.window
-        image = Operand("image", (w.batch, w.height, w.width, self.input_channels), "int8")
+        channels, outputs = self.groups * self.input_channels, self.groups * self.output_channels
+        image = Operand("image", (w.batch, w.height, w.width, channels), "int8")
         geometry = Operand("geometry", (self.geometry.size,), "int32")
         shape = w.output_height, w.output_width
         if self.is_one_row:
             shape = 1, w.output_height * w.output_width
-        output = Operand("output", (w.batch, *shape, self.output_channels), "int8")
+        output = Operand("output", (w.batch, *shape, outputs), "int8")
+
+        def part(number: int, one: Block, buffers: Buffers, loops: list[Any]) -> None:
+            self._fill(number, one, buffers, loops, geometry)
+            self._multiply(number, one, buffers, loops)
+            if self.phases:
+                self._put(number, one, buffers, loops)
 
         def body(buffers: Buffers) -> None:
-            # All phases of some rows are done before the next rows.
+            # All groups and phases of some rows are done before the next rows.
             for times, some in groupby(enumerate(self.blocks), lambda item: item[1][:3]):
                 with script.grid(w.batch, times[1]) as (n, b):
                     for number, one in some:
-                        if not self.phases:
-                            self._fill(number, one, buffers, [n, b], geometry)
-                            self._multiply(number, one, buffers, [n, b])
+                        inner = [one.phases] if self.phases else []
+                        inner += [self.groups] if self.groups > 1 else []
+                        if not inner:
+                            part(number, one, buffers, [n, b])
                             continue
-                        with script.grid(one.phases) as f:
-                            self._fill(number, one, buffers, [n, b, f], geometry)
-                            self._multiply(number, one, buffers, [n, b, f])
-                            self._put(number, one, buffers, [n, b, f])
+                        with script.grid(*inner) as loops:
+                            several = list(loops) if len(inner) > 1 else [loops]
+                            part(number, one, buffers, [n, b, *several])
 
         temporaries = [
             operand
@@ -224,22 +236,23 @@ class DspColumns:
         columns, *_ = self._tile(number, one)
         image = buffers["image"]
         with script.sblock(f"fill_{number}"):
-            vn, vb, *phases = script.axis.remap("S" * len(loops), loops)
+            vn, vb, *others = script.axis.remap("S" * len(loops), loops)
+            phase, group = self._part(one, others)
             whole = (vn, *(slice(0, extent) for extent in image.shape[1:]))
             script.reads(image[whole], geometry.region(buffers))
             script.writes(columns.region(buffers))
             y, x = self._place(one, vb)
-            phase = (phases[0] + one.phase) * _GEOMETRY_WORDS if phases else 0
-            # Another phase was there before.
-            is_first = 1 if phases else tirx.Select(vb == 0, tirx.const(1), tirx.const(0))
+            # Another phase was there before, or another group.
+            is_first = 1 if others else tirx.Select(vb == 0, tirx.const(1), tirx.const(0))
             script.evaluate(
                 extern(
                     "utvm_fill_columns",
                     script.address_of(image[vn, 0, 0, 0]),
                     columns.start(buffers),
-                    *(y, x, one.rows, self.columns_of(one.width), is_first),
+                    *(y, x * self.groups + group, one.rows),
+                    *(self.columns_of(one.width), is_first),
                     buffers["border"],
-                    script.address_of(buffers["geometry"][phase]),
+                    script.address_of(buffers["geometry"][phase * _GEOMETRY_WORDS]),
                 )
             )
 
@@ -248,37 +261,49 @@ class DspColumns:
         columns, sums, part = self._tile(number, one)
         output = buffers["output"]
         with script.sblock(f"tile_{number}"):
-            vn, vb, *phases = script.axis.remap("S" * len(loops), loops)
+            vn, vb, *others = script.axis.remap("S" * len(loops), loops)
+            _, group = self._part(one, others)
             y, x = self._place(one, vb)
-            script.reads(*(o.region(buffers) for o in (columns, *self._tables)))
-            if phases:
+            limits = self._tables[2]
+            of_group = (
+                buffers[o.name][group * o.shape[0] : (group + 1) * o.shape[0]]
+                for o in self._tile_tables[:2]
+            )
+            script.reads(columns.region(buffers), *of_group, limits.region(buffers))
+            if self.phases:
                 script.writes(sums.region(buffers), part.region(buffers))
-                self._meaning(number, one, {**buffers, "output": buffers[part.name]})
+                self._meaning(number, one, {**buffers, "output": buffers[part.name]}, group=group)
                 return
-            there = output[vn, y : y + one.rows, x : x + one.width, 0 : self.output_channels]
+            first = group * self.output_channels
+            channels = slice(first, first + self.output_channels)
+            there = output[vn, y : y + one.rows, x : x + one.width, channels]
             script.writes(sums.region(buffers), there)
-            self._meaning(number, one, buffers, (vn,), (y, x))
+            self._meaning(number, one, buffers, (vn,), (y, x, first), group)
 
     def _put(self, number: int, one: Block, buffers: Buffers, loops: list[Any]) -> None:
         """A phase's pixels where they belong."""
         _, _, part = self._tile(number, one)
         w, output = self.window, buffers["output"]
         with script.sblock(f"put_{number}"):
-            vn, vb, vp = script.axis.remap("SSS", loops)
-            y, x = self._place(one, vb)[0], vp + one.phase
+            vn, vb, *others = script.axis.remap("S" * len(loops), loops)
+            x, group = self._part(one, others)
+            y, channels = self._place(one, vb)[0], self.groups * self.output_channels
             script.reads(part.region(buffers))
-            script.writes(
-                output[vn, y : y + one.rows, 0 : w.output_width, 0 : self.output_channels]
-            )
+            script.writes(output[vn, y : y + one.rows, 0 : w.output_width, 0:channels])
             script.evaluate(
                 extern(
                     "utvm_put_pixels",
-                    script.address_of(output[vn, y, x, 0]),
+                    script.address_of(output[vn, y, x, group * self.output_channels]),
                     part.start(buffers),
                     *(one.rows, one.width, self.output_channels),
-                    *(self.phases * self.output_channels, w.output_width * self.output_channels),
+                    *(self.phases * channels, w.output_width * channels),
                 )
             )
+
+    def _part(self, one: Block, others: list[Any]) -> tuple[Any, Any]:
+        """Phase and group of a block, from the loops within its own."""
+        phase = others[0] + one.phase if self.phases else 0
+        return phase, others[-1] if self.groups > 1 else 0
 
     @property
     def _put_texts(self) -> list[str]:
@@ -291,7 +316,7 @@ class DspColumns:
         for number, one in enumerate(self.blocks):
             columns, sums, part = self._tile(number, one)
             output = replace(part, name="output")
-            reads = [columns, *self._tables]
+            reads = [columns, *self._tile_tables]
             tensorize(
                 sch,
                 f"tile_{number}",
@@ -301,21 +326,29 @@ class DspColumns:
                 partial(self._call, [*reads, output], one),
             )
         what = f"{self.pixels} pixels" if self.is_one_row else f"{self.rows} rows"
+        what += f" of each of {self.groups} groups" if self.groups > 1 else " of windows"
         return (
             f"DSP assembly, {code.PIXELS} pixels x {gemm.CHANNELS} channels in registers, "
-            f"{what} of windows in columns at a time"
+            f"{what} in columns at a time"
         )
 
     def _call(self, operands: list[Operand], one: Block, buffers: Buffers) -> Any:
         row_bytes = 2 * self.columns_of(one.width) * self.column
+        pitches = [2 * self.pitch, *([self.groups * self.output_channels] * self._is_slice)]
         return extern(
             self._form(one).name,
             *(operand.start(buffers) for operand in operands),
-            *(one.width, self.output_channels, self.depth, one.rows, row_bytes, 2 * self.pitch),
+            *(one.width, self.output_channels, self.depth, one.rows, row_bytes, *pitches),
         )
 
+    @property
+    def _is_slice(self) -> bool:
+        """Whether a tile goes among channels of other groups: a phase's are put there."""
+        return self.groups > 1 and not self.phases
+
     def _form(self, one: Block) -> code.Form:
-        return code.form_of(self.depth, self.step, 2 * self.pitch, one.width)
+        sizes = self.depth, self.step, 2 * self.pitch, one.width
+        return code.form_of(*sizes, is_slice=self._is_slice)
 
     def _place(self, one: Block, number: Any) -> tuple[Any, Any]:
         """Row and pixel of the output with which a block begins."""
@@ -325,7 +358,14 @@ class DspColumns:
 
     @property
     def _tables(self) -> tuple[Operand, Operand, Operand]:
-        return tables(self.output_channels, self.depth)
+        return tables(self.output_channels, self.depth, self.groups)
+
+    @property
+    def _tile_tables(self) -> tuple[Operand, Operand, Operand]:
+        """Of one group; behind them are those of the next, or what nobody uses."""
+        if self.groups == 1:
+            return self._tables
+        return tables(self.output_channels, self.depth, slack=0)
 
     def _tile(self, number: int, one: Block) -> tuple[Operand, Operand, Operand]:
         shape = (one.rows, one.width, self.output_channels)
@@ -347,17 +387,19 @@ class DspColumns:
         one: Block,
         buffers: Buffers,
         image: tuple[Any, ...] = (),
-        start: tuple[Any, Any] = (0, 0),
+        start: tuple[Any, Any, Any] = (0, 0, 0),
+        group: Any = 0,
     ) -> None:
-        """What a tile does; its output begins at ``start``, row and pixel, of ``image``."""
+        """What a tile does; its output begins at ``start`` (row, pixel, channel) of ``image``."""
         row = self.columns_of(one.width) * self.column
 
         def value(r: Any, p: Any, q: Any, f: Any, lane: Any) -> Any:
             return r * row + p * self.pitch + q * 4 + f * 2 + lane
 
         pixels = [("r", one.rows), ("p", one.width)]
-        tile = Tile(number, pixels, self.output_channels, self.depth, "columns", value)
-        tile.blocks(buffers, lambda r, p: (*image, start[0] + r, start[1] + p))
+        y, x, first = start
+        tile = Tile(number, pixels, self.output_channels, self.depth, "columns", value, group)
+        tile.blocks(buffers, lambda r, p: (*image, y + r, x + p), first)
 
 
 def columns_call(
@@ -375,15 +417,23 @@ def columns_call(
         by_column = by_column.reshape(outputs, columns, 1, rows * inputs)
     filled = np.zeros((*by_column.shape[:3], kernel.column // by_column.shape[2]), dtype=np.int8)
     filled[..., : by_column.shape[3]] = by_column
-    return product_call(call, kernel, filled.reshape(outputs, -1), scaling, border, limits)
+    flat = filled.reshape(outputs, -1)
+    return product_call(call, kernel, flat, scaling, border, limits, kernel.groups)
 
 
 def columns_kernel(
-    window: Window, inputs: int, outputs: int, rows: int, pixels: int, *, is_packed: bool = False
+    window: Window,
+    inputs: int,
+    outputs: int,
+    rows: int,
+    pixels: int,
+    *,
+    is_packed: bool = False,
+    groups: int = 1,
 ) -> DspColumns | None:
-    """The kernel with these choices; None where windows do not fit it."""
+    """The kernel with these choices, inputs and outputs of a group; None where none fits."""
     rows = min(rows, window.output_height)
-    kernel = DspColumns(window, inputs, outputs, rows, pixels, is_packed)
+    kernel = DspColumns(window, inputs, outputs, rows, pixels, is_packed, groups)
     if is_packed and kernel.column == replace(kernel, is_packed=False).column:
         return None
     kernel = replace(kernel, rows=1) if kernel.is_one_row else replace(kernel, pixels=0)

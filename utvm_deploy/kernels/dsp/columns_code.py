@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from utvm_deploy.cores.timing import Timing
 from utvm_deploy.kernels.dsp import tile
-from utvm_deploy.kernels.dsp.code import c_text, helper
+from utvm_deploy.kernels.dsp.code import CONDITION, c_text, helper
 from utvm_deploy.kernels.dsp.gemm import SCALING_BYTES
 from utvm_deploy.kernels.dsp.tile import CHANNELS
 from utvm_deploy.kernels.micro.assembly import (
@@ -33,7 +33,7 @@ from utvm_deploy.kernels.micro.assembly import (
     subtract_flags,
 )
 from utvm_deploy.kernels.micro.order import timing_of
-from utvm_deploy.kernels.micro.routine import Routine
+from utvm_deploy.kernels.micro.routine import Routine, naked_function
 
 PIXELS = 3
 #: Depths up to this are written out whole, without a loop.
@@ -57,6 +57,8 @@ PARAMETERS = (
     "int32_t row_bytes",
     "int32_t pitch",
 )
+#: Of a form whose outputs are some of a pixel's channels: bytes from pixel to pixel.
+OUTPUT_PITCH = "int32_t output_pitch"
 WIDEN = "utvm_widen_columns"
 WIDEN_PARAMETERS = (
     "int16_t *to",
@@ -86,12 +88,14 @@ class Form(NamedTuple):
     step: int
     pitch: int  # bytes from window to window
     tail: int  # pixels of a row's last tile: this, or three
+    is_slice: bool = False  # the outputs are some of a pixel's channels
 
     @property
     def name(self) -> str:
         """The C function."""
         whole = "whole_" if self.depth else ""
-        return f"utvm_columns_{whole}{self.step}_by_{self.pitch}_{self.tail}"
+        of_some = "_slice" if self.is_slice else ""
+        return f"utvm_columns_{whole}{self.step}_by_{self.pitch}_{self.tail}{of_some}"
 
 
 def step_of(depth: int) -> int:
@@ -106,15 +110,20 @@ def padded(depth: int, step: int) -> int:
     return -(-depth // step) * step
 
 
-def form_of(depth: int, step: int, pitch: int, width: int) -> Form:
+def form_of(depth: int, step: int, pitch: int, width: int, *, is_slice: bool = False) -> Form:
     """The form for rows of so many pixels."""
-    return Form(depth if step == depth else 0, step, pitch, width % PIXELS)
+    return Form(depth if step == depth else 0, step, pitch, width % PIXELS, is_slice)
 
 
 @lru_cache(maxsize=32)
 def columns_text(core: str, form: Form) -> str:
     """The C text of the function, ordered for a core."""
-    return c_text(form.name, PARAMETERS, _routine(timing_of(core), form), portable="utvm_columns")
+    parameters, portable = list(PARAMETERS), helper("utvm_columns")
+    if form.is_slice:
+        parameters.append(OUTPUT_PITCH)
+        portable = portable.replace("p * channels", "p * output_pitch")
+    lines = _routine(timing_of(core), form).lines
+    return naked_function(form.name, parameters, lines, portable, CONDITION)
 
 
 @lru_cache(maxsize=8)
@@ -137,7 +146,8 @@ def _routine(timing: Timing, form: Form) -> Routine:
         f"str r7, [sp, #{tile.PANEL_BYTES}]",
         f"str r2, [sp, #{tile.SCALING}]",
         f"str r4, [sp, #{tile.COLUMN}]",
-        f"strd r6, r6, [sp, #{tile.CHANNELS_LEFT}]",
+        *([f"ldr r8, [sp, #{arguments + 4 * 7}]"] if form.is_slice else []),
+        f"strd r6, {'r8' if form.is_slice else 'r6'}, [sp, #{tile.CHANNELS_LEFT}]",
         f"strd r11, lr, [sp, #{_ROWS}]",
         f"strd r0, r5, [sp, #{_COLUMNS}]",
     )

@@ -52,18 +52,27 @@ def convolution_call(
     border: int,
     limits: tuple[int, int],
     candidate: Candidate | None = None,
+    groups: int = 1,
 ) -> KernelCall | str:
-    """The call instead of the generic one; ``weights`` are [outputs, rows, columns, inputs]."""
-    outputs, _, _, inputs = weights.shape
+    """The call instead of the generic one; ``weights`` are [outputs, rows, columns, inputs].
+
+    Of several groups only columns are made.
+    """
+    outputs, inputs = weights.shape[0] // groups, weights.shape[3]
     most_scratch = candidate.number(MOST_SCRATCH) if candidate else None
     kernel: DspColumns | DspConv2D | str | None
     if candidate is None or not candidate.choices or most_scratch is not None:
         most_bytes = _MOST_BYTES if most_scratch is None else most_scratch
-        kernel = best_kernel(window, inputs, outputs, most_bytes)
+        kernel = best_kernel(window, inputs, outputs, most_bytes, groups)
     elif candidate.choice("method") == COLUMNS:
         rows, pixels = candidate.number("rows") or 1, candidate.number("pixels") or PIXELS[-1]
         is_packed = bool(candidate.number("packed"))
-        kernel = columns_kernel(window, inputs, outputs, rows, pixels, is_packed=is_packed)
+        choices = rows, pixels
+        kernel = columns_kernel(
+            *(window, inputs, outputs, *choices), is_packed=is_packed, groups=groups
+        )
+    elif groups > 1:
+        return f"patches of {groups} groups are not gathered"
     else:
         kernel = patches_kernel(window, inputs, outputs, candidate)
     if kernel is None:
@@ -76,13 +85,17 @@ def convolution_call(
 
 
 def best_kernel(
-    window: Window, inputs: int, outputs: int, most_bytes: int = _MOST_BYTES
-) -> DspColumns | DspConv2D:
+    window: Window, inputs: int, outputs: int, most_bytes: int = _MOST_BYTES, groups: int = 1
+) -> DspColumns | DspConv2D | None:
     """The least scratch that is about as fast as any with ``most_bytes`` of it."""
+    sizes = window, inputs, outputs
     found: list[tuple[DspColumns | DspConv2D, float]] = [
-        *((kernel, _columns_cost(kernel)) for kernel in columns_choices(window, inputs, outputs)),
-        *((kernel, _patches_cost(kernel)) for kernel in patches_choices(window, inputs, outputs)),
+        (kernel, _columns_cost(kernel)) for kernel in columns_choices(*sizes, groups)
     ]
+    if groups == 1:
+        found += [(kernel, _patches_cost(kernel)) for kernel in patches_choices(*sizes)]
+    if not found:
+        return None
     least = min(kernel.scratch_bytes for kernel, _ in found)
     small = [one for one in found if one[0].scratch_bytes <= max(most_bytes, least)]
     limit = _WORTH * min(cost for _, cost in small)
@@ -99,10 +112,14 @@ def patches_choices(window: Window, inputs: int, outputs: int) -> Iterator[DspCo
             yield replace(plain, pixels=pixels)
 
 
-def columns_choices(window: Window, inputs: int, outputs: int) -> Iterator[DspColumns]:
-    """All kernels over columns."""
+def columns_choices(
+    window: Window, inputs: int, outputs: int, groups: int = 1
+) -> Iterator[DspColumns]:
+    """All kernels over columns, inputs and outputs of each group."""
     for is_packed in (False, True):
-        first = columns_kernel(window, inputs, outputs, 1, PIXELS[0], is_packed=is_packed)
+        first = columns_kernel(
+            *(window, inputs, outputs, 1, PIXELS[0]), is_packed=is_packed, groups=groups
+        )
         if first is None:
             continue
         last = window.output_height
@@ -127,7 +144,7 @@ def _columns_cost(kernel: DspColumns) -> float:
         row = whole * (phases * _PHASE[3] + turns + _TILE[3]) + 14
         if rest:
             row += phases * _PHASE[rest] + turns + _TILE[rest]
-        times = one.times * max(one.phases, 1)
+        times = one.times * max(one.phases, 1) * kernel.groups
         cost += times * pairs * (one.rows * row + 20)
         inside = min(kernel.columns_of(one.width), w.width * w.height)
         quad = _QUAD + (_UNALIGNED if kernel.input_channels % 4 else 0)
@@ -140,7 +157,8 @@ def _columns_cost(kernel: DspColumns) -> float:
             border = one.rows * kernel.columns_of(one.width) * kernel.column * _FILLED
             cost += times * (one.rows * put + (border if w.is_padded else 0))
         passes += times
-    return w.batch * (cost + _misses(passes, pairs * 2 * kernel.depth))
+    weights = kernel.groups * pairs * 2 * kernel.depth
+    return w.batch * (cost + _misses(passes // kernel.groups, weights))
 
 
 def _patches_cost(kernel: DspConv2D) -> float:

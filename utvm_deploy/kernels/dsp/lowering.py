@@ -51,7 +51,8 @@ def lower_conv2d(
     assert isinstance(call.kernel, Conv2D)
     weights = constant_of(graph, operator, 1)
     window, weights = simplified(call.kernel.window, weights, turns_dilated=True)
-    return _convolution(graph, operator, call, weights, candidate, window)
+    groups = call.kernel.groups
+    return _convolution(graph, operator, call, weights, candidate, window, groups)
 
 
 def lower_depthwise(
@@ -125,12 +126,13 @@ def _convolution(
     weights: Array,
     candidate: Candidate | None,
     window: Window,
+    groups: int = 1,
 ) -> KernelCall | str:
     scaling = _scaling(graph, operator, weights)
     if isinstance(scaling, str):
         return scaling
     border, limits = border_of(graph, operator), limits_of(call)
-    return convolution_call(call, window, weights, scaling, border, limits, candidate)
+    return convolution_call(call, window, weights, scaling, border, limits, candidate, groups)
 
 
 def _scaling(graph: Graph, operator: Operator, weights: Array) -> Scaling | str:

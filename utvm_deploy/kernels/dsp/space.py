@@ -60,12 +60,16 @@ def _of_convolution(kernel: DspColumns | DspConv2D) -> Candidate:
 
 
 def _columns(kernel: DspColumns | DspConv2D) -> Iterator[Candidate]:
-    for one in columns_choices(kernel.window, kernel.input_channels, kernel.output_channels):
+    groups = kernel.groups if isinstance(kernel, DspColumns) else 1
+    sizes = kernel.input_channels, kernel.output_channels
+    for one in columns_choices(kernel.window, *sizes, groups):
         if one.scratch_bytes <= _MOST_SCRATCH_BYTES:
             yield _of_convolution(one)
 
 
 def _patches(kernel: DspColumns | DspConv2D) -> Iterator[Candidate]:
+    if isinstance(kernel, DspColumns) and kernel.groups > 1:
+        return
     window = kernel.window
     plain = DspConv2D(window, kernel.input_channels, kernel.output_channels, 0, 0)
     outputs = window.output_height * window.output_width
