@@ -54,9 +54,44 @@ def covered_bytes() -> ModelWriter:
         made = (*np.broadcast_shapes(left[:-2], right[:-2]), left[-2], right[-2])
         options = ("BatchMatMulOptions", {"AdjX": False, "AdjY": True})
         m.output(m.node("BATCH_MATMUL", [a, b], made, options, scale=0.1, zero_point=1))
+    _grouped(m, rng)
+    _movers(m)
     for rank in (1, 2):
         m.output(svdf(m, m.input((1, 11), 0.05, 3), units=6, memory=5, rank=rank))
     return m
+
+
+def _grouped(m: ModelWriter, rng: np.random.Generator) -> None:
+    """Convolutions of groups, also pointwise and of one row."""
+    for (rows, columns), channels, groups, outputs, kernel in (
+        *(((5, 4), 12, 3, 9, (1, 1)), ((5, 3), 6, 2, 10, (3, 3)), ((1, 7), 8, 4, 4, (1, 3))),
+        *(((3, 3), 5, 5, 5, (2, 2)), ((4, 4), 16, 2, 6, (3, 1))),
+    ):
+        x = m.input((1, rows, columns, channels), 0.05, -7)
+        scales = [float(s) for s in rng.uniform(0.005, 0.015, outputs)]
+        bias = rng.integers(-500, 500, outputs).astype(np.int32)
+        weights = _weights(rng, outputs, *kernel, channels // groups)
+        m.output(m.conv2d(x, weights, bias, weight_scale=scales, scale=0.15, zero_point=3))
+
+
+def _movers(m: ModelWriter) -> None:
+    """TRANSPOSE of two to four dimensions that move, and CONCATENATION."""
+    for view, order in (
+        *(((7, 5), (1, 0)), ((3, 4, 5), (2, 0, 1)), ((1, 6, 5, 3), (0, 2, 1, 3))),
+        *(((2, 3, 5, 4), (3, 1, 0, 2)), ((1, 5, 3, 2, 4), (0, 1, 2, 4, 3))),
+        *(((2, 1, 3, 5), (3, 0, 1, 2)), ((2, 3, 4, 9), (0, 1, 3, 2))),
+    ):
+        x, numbers = m.input(view, 0.05, -7), m.constant(np.array(order, np.int32))
+        made = tuple(view[axis] for axis in order)
+        m.output(m.node("TRANSPOSE", [x, numbers], made, ("TransposeOptions", {})))
+    for sizes, axis in (((5, 3), 3), ((8, 1, 7), 2)):
+        shapes = [
+            tuple(size if i == axis else d for i, d in enumerate((1, 4, 3, 6))) for size in sizes
+        ]
+        sources = [m.input(shape, 0.05, -7) for shape in shapes]
+        made = tuple(sum(sizes) if i == axis else d for i, d in enumerate(shapes[0]))
+        options = ("ConcatenationOptions", {"Axis": axis, "FusedActivationFunction": 0})
+        m.output(m.node("CONCATENATION", sources, made, options))
 
 
 def covered_halfwords() -> ModelWriter:

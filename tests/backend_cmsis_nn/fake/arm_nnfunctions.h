@@ -68,6 +68,11 @@ typedef struct {
 } cmsis_nn_transpose_conv_params;
 
 typedef struct {
+    const int32_t num_dims;
+    const uint32_t *permutations;
+} cmsis_nn_transpose_params;
+
+typedef struct {
     int32_t input_offset;
     int32_t output_offset;
     int32_t ch_mult;
@@ -149,6 +154,13 @@ arm_cmsis_nn_status arm_minimum_s8(const cmsis_nn_context *, const int8_t *, con
 arm_cmsis_nn_status arm_maximum_s8(const cmsis_nn_context *, const int8_t *, const cmsis_nn_dims *,
                                    const int8_t *, const cmsis_nn_dims *, int8_t *,
                                    const cmsis_nn_dims *);
+void arm_concatenation_s8_z(const int8_t *, const uint16_t, const uint16_t, const uint16_t,
+                            const uint16_t, int8_t *, const uint16_t, const uint32_t);
+
+arm_cmsis_nn_status arm_transpose_s8(const int8_t *, int8_t *const, const cmsis_nn_dims *const,
+                                     const cmsis_nn_dims *const,
+                                     const cmsis_nn_transpose_params *const);
+
 arm_cmsis_nn_status arm_transpose_conv_wrapper_s8(
     const cmsis_nn_context *, const cmsis_nn_context *, const cmsis_nn_transpose_conv_params *,
     const cmsis_nn_per_channel_quant_params *, const cmsis_nn_dims *, const int8_t *,

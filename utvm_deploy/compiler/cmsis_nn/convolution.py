@@ -40,6 +40,8 @@ from utvm_deploy.kernels.operands import (
 from utvm_deploy.kernels.quantize import quantize_multipliers
 from utvm_deploy.kernels.window import Window
 
+# Revisions that have it take groups; the columns of all channels are planned for each group.
+_OF_GROUPS = "arm_nn_mat_mult_kernel_row_offset_s8_s16"
 _TRANSPOSED = "arm_transpose_conv_wrapper_s8"
 _REVERSED_SIZE = "arm_transpose_conv_s8_get_reverse_conv_buffer_size"
 
@@ -53,12 +55,12 @@ def lower_convolution(
     _, source = input_of(graph, operator, 0)
     weights = constant_of(graph, operator, 1)
     _, rows, columns, channels = weights.shape
-    if channels != source.shape[3]:
-        return f"it has {source.shape[3] // channels} groups"
-    is_wide = source.dtype == "int16"
+    groups, is_wide = source.shape[3] // channels, source.dtype == "int16"
+    if groups > 1 and (is_wide or not library.has(_OF_GROUPS)):
+        return f"it has {groups} groups"
     function = f"arm_convolve_wrapper_{suffix(source.dtype)}"
     window = window_of(graph, operator, (rows, columns))
-    scratch_bytes = scratch.convolution(library, window, channels, is_wide=is_wide)
+    scratch_bytes = scratch.convolution(library, window, source.shape[3], groups, is_wide=is_wide)
     call, set_bias = WEIGHTED_CALL.format(function=function), ""
     bias_type = "int64" if is_wide and not attributes.sums_in_32_bits else "int32"
     if is_wide:

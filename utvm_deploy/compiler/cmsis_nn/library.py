@@ -11,10 +11,12 @@ NAME = "CMSIS-NN"
 URL = "https://github.com/ARM-software/CMSIS-NN"
 
 #: What functions begin with -> Zephyr's option for the part of the library that has them
-#: (modules/cmsis-nn/Kconfig of 3.7; it has none for arm_pad_s8, which is younger).
+#: (modules/cmsis-nn/Kconfig of 3.7; it has none for arm_pad_s8 and arm_transpose_s8, which are
+#: younger).
 _ZEPHYR_CONFIG = {
     "arm_avgpool": "CMSIS_NN_POOLING",
     "arm_batch_matmul": "CMSIS_NN_FULLYCONNECTED",
+    "arm_concatenation": "CMSIS_NN_CONCATENATION",
     "arm_convolve": "CMSIS_NN_CONVOLUTION",
     "arm_depthwise": "CMSIS_NN_CONVOLUTION",
     "arm_elementwise": "CMSIS_NN_BASICMATH",

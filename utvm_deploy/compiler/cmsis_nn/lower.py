@@ -17,7 +17,8 @@ from utvm_deploy.compiler.cmsis_nn.convolution import (
 )
 from utvm_deploy.compiler.cmsis_nn.elementwise import lower_extremum, lower_sum_or_product
 from utvm_deploy.compiler.cmsis_nn.library import CmsisNn
-from utvm_deploy.compiler.cmsis_nn.others import lower_pad, lower_pool, lower_softmax
+from utvm_deploy.compiler.cmsis_nn.movers import lower_concatenation, lower_pad, lower_transpose
+from utvm_deploy.compiler.cmsis_nn.others import lower_pool, lower_softmax
 from utvm_deploy.compiler.cmsis_nn.products import lower_dense, lower_products
 from utvm_deploy.compiler.cmsis_nn.svdf import lower_svdf
 from utvm_deploy.graph.model import Graph, Operator
@@ -59,6 +60,7 @@ _LOWERINGS: Mapping[str, _Lowering] = {
     "ADD": lower_sum_or_product,
     "AVERAGE_POOL_2D": lower_pool,
     "BATCH_MATMUL": lower_products,
+    "CONCATENATION": lower_concatenation,
     "CONV_2D": lower_convolution,
     "DEPTHWISE_CONV_2D": lower_depthwise,
     "FULLY_CONNECTED": lower_dense,
@@ -69,5 +71,6 @@ _LOWERINGS: Mapping[str, _Lowering] = {
     "PAD": lower_pad,
     "SOFTMAX": lower_softmax,
     "SVDF": lower_svdf,
+    "TRANSPOSE": lower_transpose,
     "TRANSPOSE_CONV": lower_transpose_convolution,
 }

@@ -1,4 +1,4 @@
-"""Pools, SOFTMAX and PAD as calls of the library."""
+"""Pools and SOFTMAX as calls of the library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from utvm_deploy.compiler.cmsis_nn.call import (
     clamp_arguments,
     context,
     dims,
-    four_extents,
     library_call,
     pointer,
     scalars_of,
@@ -18,7 +17,7 @@ from utvm_deploy.compiler.cmsis_nn.call import (
     tile,
 )
 from utvm_deploy.compiler.cmsis_nn.library import CmsisNn
-from utvm_deploy.graph.attributes import Pad, Pool, Softmax
+from utvm_deploy.graph.attributes import Pool, Softmax
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall, ScalarArgument
 from utvm_deploy.kernels.operands import (
@@ -138,31 +137,4 @@ def _wide_softmax(
         "    return (int32_t)arm_softmax_s16(\n"
         f"        input, {rows}, {depth}, multiplier, shift, &tables, output);\n",
         in_place=ours.in_place,
-    )
-
-
-def lower_pad(
-    graph: Graph, operator: Operator, ours: KernelCall, library: CmsisNn
-) -> KernelCall | str:
-    """PAD of int8."""
-    attributes = operator.attributes
-    assert isinstance(attributes, Pad)
-    _, source = input_of(graph, operator, 0)
-    extents = four_extents(source.shape)
-    if extents is None or len(source.shape) > len(extents) or source.dtype != "int8":
-        return "no call of CMSIS-NN pads more than four dimensions, or other types than int8"
-    paddings = ((0, 0),) * (len(extents) - len(source.shape)) + attributes.paddings
-    before, after = zip(*paddings, strict=True)
-    return library_call(
-        graph,
-        operator,
-        ours,
-        "arm_pad_s8",
-        (pointer("int8", "input"), "int32_t value", pointer("int8", "output", is_const=False)),
-        (ScalarArgument("value", quantization_of(source).zero_point),),
-        dims("input_dims", extents)
-        + dims("before", before)
-        + dims("after", after)
-        + "    return (int32_t)arm_pad_s8(\n"
-        "        input, output, (int8_t)value, &input_dims, &before, &after);\n",
     )

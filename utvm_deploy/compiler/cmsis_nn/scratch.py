@@ -28,14 +28,16 @@ _WIDE_DEPTHWISE_TAPS = 512
 _WIDE_DEPTHWISE_BEYOND = 8
 
 
-def convolution(library: CmsisNn, window: Window, channels: int, *, is_wide: bool = False) -> int:
+def convolution(
+    library: CmsisNn, window: Window, channels: int, groups: int = 1, *, is_wide: bool = False
+) -> int:
     """arm_convolve_wrapper_s8, or of int16 _s16."""
     column = window.kernel[0] * window.kernel[1] * channels
     if is_wide:
         if library.has_mve:
             return _MVE_COLUMNS * _round_up(column * _INT16_BYTES, _MVE_LANES)
         return 2 * column * _INT16_BYTES
-    is_plain = not window.is_padded and window.dilations == (1, 1)
+    is_plain = not window.is_padded and window.dilations == (1, 1) and groups == 1
     if window.kernel == (1, 1) and is_plain:
         # Only with armclang the 1x1 kernel without strides expands two columns.
         expands = library.is_armclang and not library.has_mve and window.strides == (1, 1)
@@ -45,7 +47,7 @@ def convolution(library: CmsisNn, window: Window, channels: int, *, is_wide: boo
         return general
     # Its 1xN kernel copies one window with the border beside it.
     row = (window.kernel[1] + window.left + 1) * channels
-    return max(general, row if window.height == 1 else 0)
+    return max(general, row if window.height == 1 and groups == 1 else 0)
 
 
 def transpose_convolution(

@@ -1,3 +1,33 @@
+#if defined(__ARM_FEATURE_MVE) && defined(__GNUC__)
+// output[i] = utvm_scale(sums[i] + others[i] + shared), clamped, four at a time.
+static inline void utvm_scale_lanes(const int32_t *sums, const int32_t *others, int32_t shared,
+                                    int32_t multiplier, int32_t offset, int32_t shift, int32_t low,
+                                    int32_t high, int8_t *output, int32_t count) {
+    __asm__ volatile("vdup.32 q2, %[low]\n"
+                     "vdup.32 q3, %[high]\n"
+                     "wlstp.32 lr, %[count], 2f\n"
+                     "1:\n"
+                     "vldrw.32 q0, [%[sums]], #16\n"
+                     "vldrw.32 q1, [%[others]], #16\n"
+                     "vadd.i32 q0, q0, %[shared]\n"
+                     "vadd.i32 q0, q0, q1\n"
+                     "vqrdmulh.s32 q1, q0, %[multiplier]\n"
+                     "vshr.s32 q0, q0, #31\n"
+                     "vadd.i32 q1, q1, %[offset]\n"
+                     "vadd.i32 q1, q1, q0\n"
+                     "vshl.s32 q1, %[shift]\n"
+                     "vmax.s32 q1, q1, q2\n"
+                     "vmin.s32 q1, q1, q3\n"
+                     "vstrb.32 q1, [%[output]], #4\n"
+                     "letp lr, 1b\n"
+                     "2:\n"
+                     : [sums] "+r"(sums), [others] "+r"(others), [output] "+l"(output)
+                     : [shared] "r"(shared), [multiplier] "r"(multiplier), [offset] "r"(offset),
+                       [shift] "r"(-shift), [low] "r"(low), [high] "r"(high), [count] "r"(count)
+                     : "lr", "q0", "q1", "q2", "q3", "cc", "memory");
+}
+#endif
+
 // A matrix product of rows by rows, both of `depth` bytes; column_sums are for
 // the rows of the right side.
 static inline void utvm_matmul(const int8_t *left, const int8_t *right, int32_t left_zero_point,
@@ -17,6 +47,13 @@ static inline void utvm_matmul(const int8_t *left, const int8_t *right, int32_t 
     for (int32_t row = 0; row < rows; row++, left += depth, output += columns) {
         const int32_t row_sum = right_zero_point * utvm_sum_run(left, depth);
         utvm_dot_rows(left, right, depth, columns, sums);
+#if defined(__ARM_FEATURE_MVE) && defined(__GNUC__)
+        if (is_short) {
+            utvm_scale_lanes(sums, column_sums, -row_sum, multiplier, offset, right_shift, low,
+                             high, output, columns);
+            continue;
+        }
+#endif
         for (int32_t column = 0; column < columns; column++) {
             int32_t total = sums[column] + column_sums[column] - row_sum;
             total = is_short ? utvm_scale(total, multiplier, offset, right_shift)
