@@ -59,6 +59,12 @@ int32_t __attribute__((noinline)) deep(int32_t n, volatile int32_t *up) {
     frame[0] = n ? n - up[0] : 0;
     return (n ? deep(n - 1, frame) : 0) + frame[0];
 }
+/* One frame that is larger than the stack, used from its far end. */
+void skip(int32_t *x) {
+    volatile int32_t frame[4096];
+    frame[0] = 1;
+    x[0] = frame[0];
+}
 void poke(volatile int32_t *x) { *x = 1; }
 """
 
@@ -144,6 +150,23 @@ def test_the_mpu_guards_stack_and_flash_while_modules_run_from_ram(target: Devic
             target.sync()
         module["count"](x)
     assert x.numpy()[0] == 2
+
+
+@pytest.mark.parametrize("zephyr_name", EMULATED[1:], indirect=True)
+def test_a_frame_that_skips_the_stacks_guard_changes_nothing(target: Device) -> None:
+    module = target.load_module(UNGUARDED)
+    x = target.tensor(np.zeros(1, np.int32))
+    if target.board.cpu.core == "cortex-m3":
+        # Below its stack is no RAM; QEMU swallows what silicon takes for a bus fault.
+        assert target.image.symbols["task_stack"] == target.board.main_ram.address
+        module["skip"](x)
+    else:
+        with pytest.raises(DeviceFault, match="stack limit"):
+            module["skip"](x)
+            target.sync()
+    before = x.numpy()[0]
+    module["count"](x)
+    assert x.numpy()[0] == before + 1
 
 
 def test_every_byte_value_crosses_the_uart(target: Device) -> None:

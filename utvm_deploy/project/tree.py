@@ -145,7 +145,8 @@ def remove_other_models(files: Mapping[str, str], directory: Path) -> None:
 
 
 def _c_files(folder: Path) -> list[Path]:
-    found = sorted(p for p in folder.iterdir() if p.suffix in (".c", ".h", ".S"))
+    """Sources, and what the linker reads as it is."""
+    found = sorted(p for p in folder.iterdir() if p.suffix in (".c", ".h", ".S", ".ld"))
     if not found:
         raise BuildError(f"{folder} holds no C sources; the installation is damaged, reinstall it")
     return found
