@@ -218,9 +218,10 @@ def write_bytes(path: Path) -> ModelWriter:
 
 def random_inputs(model: ModelWriter, seed: int) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
+    tensors = [model.tensors[number] for number in model.inputs]
     return [
-        rng.integers(-128, 128, model.tensors[number].shape, dtype=np.int8)
-        for number in model.inputs
+        rng.integers(np.iinfo(t.dtype).min, np.iinfo(t.dtype).max + 1, t.shape, dtype=t.dtype)
+        for t in tensors
     ]
 
 

@@ -134,7 +134,7 @@ def compare_behind_fence(
                 source = graph.tensors[position].source
                 assert source is not None
                 expected = reference[source]
-                output = device.empty(expected.shape, name="output")
+                output = device.empty(expected.shape, str(expected.dtype), name="output")
                 arguments: list[object] = []
                 made = [output]
                 for argument in call.arguments:

@@ -170,8 +170,12 @@ def test_transposed_convolutions_on_cores(device: Device, tmp_path: Path) -> Non
     compare_on(device, tmp_path, write_transposed, phrase)
 
 
+def test_products_of_int16_on_cores(device: Device, tmp_path: Path) -> None:
+    compare_on(device, tmp_path, write_wide, "Helium assembly" if device.board.cpu.mve else "")
+
+
 @pytest.mark.emulator
-@pytest.mark.parametrize("write", WRITERS)
+@pytest.mark.parametrize("write", [*WRITERS, write_wide])
 @pytest.mark.parametrize("name", ["mps2_an500", "mps3_an547"])
 def test_products_behind_a_fence(write, name: str, tmp_path: Path) -> None:
     path = tmp_path / "model.tflite"

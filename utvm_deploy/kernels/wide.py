@@ -14,6 +14,7 @@ from utvm_deploy.graph.attributes import Convolution, FullyConnected
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall, ScalarArgument, TensorArgument
 from utvm_deploy.kernels.convolution import window_of
+from utvm_deploy.kernels.dsp.windows import simplified
 from utvm_deploy.kernels.operands import (
     constant_of,
     effective_scales,
@@ -29,12 +30,15 @@ from utvm_deploy.kernels.quantize import (
     requantize_wide,
     short_multiplier,
 )
+from utvm_deploy.kernels.wide_depthwise import WideDepthwise
 from utvm_deploy.kernels.wide_rows import WideRowsConv, WideRowsDense, is_short, pack_rows
 from utvm_deploy.kernels.window import Window
 
 # Sums of FULLY_CONNECTED up to here are multiplied by a double's fraction without overflow.
 _MOST_BITS_OF_SUM = 36
 _PRODUCT_BITS = 22
+# Fewer are no word of weights.
+_LEAST_CHANNELS = 4
 #: Taps of a depthwise window that are all written out.
 _MOST_UNROLLED = 25
 
@@ -160,23 +164,30 @@ def lower_wide_convolution(graph: Graph, operator: Operator) -> KernelCall:
         bias = bias.astype(np.int32)
     else:
         multiplier = np.array([short_multiplier(int(m)) for m in multiplier], np.int32)
-    made: WideConv2D | WideRowsConv = kernel
+    made: WideConv2D | WideRowsConv | WideDepthwise = kernel
+    by_channel = np.moveaxis(weights, 3, 0) if is_depthwise else weights
+    scaling = (("bias", bias), ("multiplier", multiplier), ("shift", shift))
     tables = [ConstantArgument("weights", weights[0] if is_depthwise else weights)]
+    tables += [ConstantArgument(name, table) for name, table in scaling]
+    has_one_each = is_depthwise and outputs == source.shape[3] >= _LEAST_CHANNELS
+    if has_one_each and not attributes.sums_in_32_bits and is_short(by_channel, bias, shift):
+        window, seen = simplified(window, weights)
+        made = WideDepthwise(window, outputs)
+        # As ``is_short`` says: the high word, and a shift by 16 less than 15 - shift.
+        tables = made.tables(seen, bias, multiplier.astype(np.int32) << 16, -1 - shift)
     if not is_depthwise and not attributes.sums_in_32_bits and depth == source.shape[3]:
         made = WideRowsConv(window, depth, outputs)
         packed = pack_rows(weights.reshape(outputs, -1))
         tables = [
             ConstantArgument("geometry", made.geometry(is_short=is_short(weights, bias, shift))),
             ConstantArgument("weights", packed),
+            *tables[1:],
         ]
     return KernelCall(
         made,
         (
             operand_of(position, source),
             *tables,
-            ConstantArgument("bias", bias),
-            ConstantArgument("multiplier", multiplier),
-            ConstantArgument("shift", shift),
             ScalarArgument("low", attributes.clamp[0]),
             ScalarArgument("high", attributes.clamp[1]),
             TensorArgument(output),

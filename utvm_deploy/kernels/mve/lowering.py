@@ -20,6 +20,9 @@ from utvm_deploy.kernels.mve.depthwise import mve_depthwise_call
 from utvm_deploy.kernels.mve.elementwise import mve_elementwise_call
 from utvm_deploy.kernels.mve.pool import MvePool
 from utvm_deploy.kernels.mve.transpose_conv import mve_transpose_conv_call
+from utvm_deploy.kernels.mve.wide import mve_wide_conv_call, mve_wide_dense_call
+from utvm_deploy.kernels.mve.wide_depthwise import mve_wide_depthwise_call
+from utvm_deploy.kernels.mve.wide_pool import mve_wide_pool_call
 from utvm_deploy.kernels.pool import Pool2D
 from utvm_deploy.kernels.tables import (
     FamilyLowering,
@@ -95,9 +98,38 @@ MVE_LOWERINGS: Mapping[str, FamilyLowering] = {
 }
 
 
+def lower_wide_convolution(
+    graph: Graph, operator: Operator, call: KernelCall, core: str, candidate: Candidate | None
+) -> KernelCall | str:
+    """CONV_2D and DEPTHWISE_CONV_2D of int16."""
+    if operator.kind == "DEPTHWISE_CONV_2D":
+        return mve_wide_depthwise_call(call)
+    return mve_wide_conv_call(graph, operator, call)
+
+
+def lower_wide_dense(
+    graph: Graph, operator: Operator, call: KernelCall, core: str, candidate: Candidate | None
+) -> KernelCall | str:
+    """FULLY_CONNECTED of int16."""
+    return mve_wide_dense_call(graph, operator, call)
+
+
+def lower_wide_pool(
+    graph: Graph, operator: Operator, call: KernelCall, core: str, candidate: Candidate | None
+) -> KernelCall | str:
+    """AVERAGE_POOL_2D and MAX_POOL_2D of int16, and what is done as such."""
+    return mve_wide_pool_call(call)
+
+
 #: The same of int16 activations.
 MVE_INT16_LOWERINGS: Mapping[str, FamilyLowering] = {
     "ADD": lower_elementwise,
+    "AVERAGE_POOL_2D": lower_wide_pool,
+    "CONV_2D": lower_wide_convolution,
+    "DEPTHWISE_CONV_2D": lower_wide_convolution,
+    "FULLY_CONNECTED": lower_wide_dense,
+    "MAX_POOL_2D": lower_wide_pool,
     "MUL": lower_elementwise,
+    "REDUCE_MAX": lower_wide_pool,
     "SUB": lower_elementwise,
 }

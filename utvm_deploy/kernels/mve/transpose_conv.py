@@ -96,7 +96,7 @@ class MveTransposeConv:
                 )
                 script.evaluate(call)
 
-        parameters = [image, *tables, "border", numbers, output]
+        parameters: list[Operand | str] = [image, *tables, "border", numbers, output]
         return prim_func(parameters, temporaries, body, helpers=self._texts)
 
     def schedule(self, sch: Any, core: str) -> str:
