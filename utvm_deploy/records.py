@@ -154,7 +154,7 @@ class Record:
         """What ``to_line`` wrote; ValueError says what is wrong."""
         try:
             value = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             # The decoder's own words guess at encodings that nobody meant.
             raise ValueError("it is no JSON") from None
         if not isinstance(value, dict):

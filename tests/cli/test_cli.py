@@ -221,9 +221,12 @@ def test_dry_run_prints_commands_and_runs_none(
         (["tune", DIGITS, *HOST, "--records", "pipe.tflite", "--trials", "1"], "it is a pipe"),
         (["verify", DIGITS, *HOST, "--golden", "pipe.tflite"], "it is a pipe or a device"),
         (["run", DIGITS, *HOST, "--input", "pipe.tflite"], "it is a pipe or a device"),
+        (["profile", DIGITS, *HOST, "--baseline", "deep.jsonl"], "deep.jsonl is no baseline; give"),
+        (["project", "build", "deep"], "deep"),
         (["profile", DIGITS, *HOST, "--baseline", "pipe.tflite"], "it is a pipe or a device"),
         (["project", "create", "pipe.tar", "tree", *HOST], "it is a pipe or a device"),
         (["boards", "own.tflite"], "'own.tflite' is no board file: its name ends in .toml"),
+        (["report", "deep.jsonl"], "is no records file (line 1: it is no JSON)"),
         (["report", "missing.jsonl", "-o", "no/such/page.html"], "there is no folder no/such"),
         (["report", "text.npz", "-o", "text.npz"], "holds the records; give another name"),
         (["run", DIGITS, *HOST, "--link", "debug"], "host has no debug link; choose one"),
@@ -232,6 +235,7 @@ def test_dry_run_prints_commands_and_runs_none(
         (["verify", DIGITS, "--board", "no/such.toml"], "no/such.toml"),
         (["verify", "text.tflite", "--board", "host"], "text.tflite"),
         (["verify", DIGITS, "--board", "host", "--golden", "text.npz"], "text.npz is no .npz file"),
+        (["verify", DIGITS, *HOST, "--samples", "1" + "0" * 30], "ask for 1,000,000 at most"),
         (["verify", DIGITS, "--board", "host", "--golden", "missing.npz"], "missing.npz: No such"),
         (["run", DIGITS, "--board", "host", "--input", "missing.npy"], "missing.npy"),
         (
@@ -280,6 +284,9 @@ def test_nonsense_gets_one_sentence(
     np.save(tmp_path / "wrong.npy", np.zeros((1, 3), np.int8))
     np.save(tmp_path / "float.npy", np.zeros((1, 8, 8, 1), np.float32))
     np.save(tmp_path / "wide.npy", np.zeros((1, 8, 8, 1), np.int64))
+    (tmp_path / "deep.jsonl").write_text("[" * 100_000 + "\n")
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "utvm_project.json").write_text("[" * 100_000)
     for name in ("pipe.tflite", "pipe.onnx", "pipe.tar"):
         os.mkfifo(tmp_path / name)
     said = failure(capsys, *argv)

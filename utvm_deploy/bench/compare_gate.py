@@ -119,7 +119,7 @@ def read_baseline(path: Path) -> tuple[Ours, ...]:
             f"cannot read the baseline {path}: {exc.strerror or exc}; give what `utvm profile "
             "--json` or `utvm bench --json` printed"
         ) from exc
-    except (ValueError, KeyError, TypeError, AttributeError) as exc:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
         raise BenchError(
             f"{path} is no baseline; give what `utvm profile --json` or `utvm bench --json` printed"
         ) from exc

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,11 @@ from utvm_deploy.graph.model import Array, Graph, Tensor
 RANDOM_SEED = 20200604
 
 
+#: More samples, or bytes of them, were not meant: they are made and kept before the first run.
+MOST_SAMPLES = 1_000_000
+MOST_SAMPLE_BYTES = 1 << 30
+
+
 @dataclass(frozen=True, eq=False)
 class Samples:
     """``inputs[s][i]`` is input ``i`` of sample ``s``; ``outputs`` alike, None if not recorded."""
@@ -27,9 +33,18 @@ class Samples:
 
 
 def random_samples(graph: Graph, count: int) -> Samples:
-    """Seeded samples: every byte value for int8 inputs, the useful range for float ones."""
+    """Seeded samples: every byte value for int8 inputs, the useful range for float ones.
+
+    ModelError if they are too many to be meant.
+    """
     rng = np.random.default_rng(RANDOM_SEED)
     tensors = [graph.tensors[i] for i in graph.inputs]
+    sample_bytes = sum(math.prod(t.shape) * np.dtype(t.dtype).itemsize for t in tensors)
+    most = min(MOST_SAMPLES, MOST_SAMPLE_BYTES // max(sample_bytes, 1))
+    if count > most:
+        raise ModelError(
+            f"{count:,} samples of {sample_bytes:,} bytes are too many; ask for {most:,} at most"
+        )
     inputs = tuple(tuple(_random_array(rng, tensor) for tensor in tensors) for _ in range(count))
     return Samples(inputs, None, f"random, seed {RANDOM_SEED}")
 

@@ -27,7 +27,7 @@ class Layout:
 
 
 _CMAKE_USAGE = """\
-    add_subdirectory(@NAME@)
+    add_subdirectory(@NAME@)  # this folder, under whatever name
     target_link_libraries(firmware PRIVATE @NAME@)"""
 
 _PLAIN = Layout(

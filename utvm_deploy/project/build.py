@@ -135,7 +135,7 @@ def build_project(directory: Path | str) -> Image:
         board = load_board(directory / f"{description['board']}.toml")
         board = with_template(board, description["template"])
         model = description["model"]
-    except (OSError, ValueError, KeyError, TypeError) as exc:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else exc
         raise BuildError(
             f"{directory} is no project tree ({PROJECT_FILE} cannot be used: {reason}); "
