@@ -13,110 +13,12 @@ import json
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from unseen import Layer, ModelWriter, bench
+from bench_command import bench
+from network import Network
 
 #: So many layers of each network are listed, the worst first.
 WORST = 6
-_SIGMOID_SCALE, _SIGMOID_ZERO_POINT = 1 / 256, -128
-
-
-class Network:
-    """A model that grows at one tensor; each method appends to it and returns the new end."""
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.writer = ModelWriter()
-        self.rng = np.random.default_rng(len(shape) + sum(shape))
-        self.end = self.writer.input(shape, 0.05, -3)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the end."""
-        return tuple(self.writer.tensors[self.end].shape)
-
-    def layer(self, kind: str, **options: Any) -> int:
-        """One of ``unseen``'s layers."""
-        layer = Layer(kind, self.shape, **options)
-        self.end = layer.add_to(self.writer, self.rng, self.end)
-        return self.end
-
-    def conv(self, outputs: int, size: int = 1, stride: int = 1, activation: str = "RELU6") -> int:
-        return self.layer(
-            "conv",
-            outputs=outputs,
-            kernel=(size, size),
-            stride=(stride, stride),
-            activation=activation,
-        )
-
-    def depthwise(self, size: int, stride: int = 1, activation: str = "RELU6") -> int:
-        return self.layer(
-            "depthwise", kernel=(size, size), stride=(stride, stride), activation=activation
-        )
-
-    def pool(self, size: int) -> int:
-        return self.layer("max pool", kernel=(size, size), stride=(size, size), padding="VALID")
-
-    def node(self, kind: str, *others: int, shape: tuple[int, ...] = (), **options: Any) -> int:
-        """An operator of the end and other tensors; of the end's shape if none is said."""
-        table = options.pop("options", (f"{kind.title().replace('_', '')}Options", {}))
-        inputs = [self.end, *others]
-        self.end = self.writer.node(kind, inputs, shape or self.shape, table, **options)
-        return self.end
-
-    def add(self, other: int) -> int:
-        self.end = self.writer.add(other, self.end, scale=self._scale * 1.5, zero_point=2)
-        return self.end
-
-    def hard_swish(self) -> int:
-        return self.node("HARD_SWISH", scale=self._scale, zero_point=-90)
-
-    def squeeze_excite(self, inside: int) -> int:
-        """Scale every channel by what a small network makes of its mean."""
-        x, scale = self.end, self._scale
-        self.mean(keep_dims=True)
-        self.conv(inside, activation="RELU")
-        self.conv(self.writer.tensors[x].shape[3], activation="NONE")
-        gate = self.node(
-            "LOGISTIC", scale=_SIGMOID_SCALE, zero_point=_SIGMOID_ZERO_POINT, options=None
-        )
-        self.end = x
-        return self.node("MUL", gate, scale=scale, zero_point=-3)
-
-    def up(self, outputs: int) -> int:
-        """TRANSPOSE_CONV 2x2 that doubles both sides."""
-        return self.layer("transposed", outputs=outputs, kernel=(2, 2), stride=(2, 2))
-
-    def concatenate(self, other: int) -> int:
-        """Channels of another tensor behind; both are brought to one scale."""
-        other = self.writer.quantize(other, scale=self._scale, zero_point=self._zero_point)
-        channels = self.shape[3] + self.writer.tensors[other].shape[3]
-        options = ("ConcatenationOptions", {"Axis": 3, "FusedActivationFunction": 0})
-        return self.node("CONCATENATION", other, shape=(*self.shape[:3], channels), options=options)
-
-    def mean(self, *, keep_dims: bool = False) -> int:
-        x = self.end
-        self.end = self.writer.mean(
-            x, [1, 2], keep_dims=keep_dims, scale=self._scale, zero_point=self._zero_point
-        )
-        return self.end
-
-    def classify(self, outputs: int) -> bytes:
-        """Mean, dense layer, softmax: the end of it."""
-        self.mean()
-        self.layer("dense", outputs=outputs)
-        self.writer.output(self.writer.softmax(self.end))
-        return self.writer.to_bytes()
-
-    @property
-    def _scale(self) -> float:
-        return float(self.writer.tensors[self.end].scales[0])
-
-    @property
-    def _zero_point(self) -> int:
-        return int(self.writer.tensors[self.end].zero_points[0])
 
 
 def mobilenet_v2() -> bytes:

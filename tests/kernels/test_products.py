@@ -1,4 +1,4 @@
-"""Odd shapes of TRANSPOSE_CONV by blocks, of BATCH_MATMUL and products of int16 by rows."""
+"""Odd shapes of TRANSPOSE_CONV by blocks, of BATCH_MATMUL, SVDF and products of int16 by rows."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from kernel_harness import check
 from odd_shapes import compare_on
+from small_models import svdf
 from test_bounds import compare_behind_fence
 from test_convolutions import spread_scale, weights_and_bias
 from tflite_writer import ModelWriter
@@ -85,6 +86,18 @@ def write_matrices(path: Path) -> ModelWriter:
         options = ("BatchMatMulOptions", {"AdjX": left_turned, "AdjY": right_turned})
         scale = 0.01 * depth**0.5
         m.output(m.node("BATCH_MATMUL", [a, b], shape, options, scale=scale, zero_point=1))
+    m.save(path)
+    return m
+
+
+# inputs, units, memory, rank
+FEATURES = [(11, 6, 5, 1), (17, 3, 1, 2), (33, 5, 9, 1), (3, 2, 12, 3), (40, 8, 2, 2)]
+
+
+def write_features(path: Path) -> ModelWriter:
+    m = ModelWriter()
+    for inputs, units, memory, rank in FEATURES:
+        m.output(svdf(m, m.input((1, inputs), 0.05, 3), units=units, memory=memory, rank=rank))
     m.save(path)
     return m
 
@@ -175,7 +188,7 @@ def test_products_of_int16_on_cores(device: Device, tmp_path: Path) -> None:
 
 
 @pytest.mark.emulator
-@pytest.mark.parametrize("write", [*WRITERS, write_wide])
+@pytest.mark.parametrize("write", [*WRITERS, write_features, write_wide])
 @pytest.mark.parametrize("name", ["mps2_an500", "mps3_an547"])
 def test_products_behind_a_fence(write, name: str, tmp_path: Path) -> None:
     path = tmp_path / "model.tflite"
