@@ -149,9 +149,14 @@ class _Guarded:
 
 
 def call_of(graph: Graph, operator: Operator, core: str, family: str = "") -> KernelCall:
-    """The call of a core's default kernel, or of that of a family which has one for the case."""
+    """The call of a core's default kernel, or of that of a family which has one for the case.
+
+    The family may have choices behind it, as a candidate's label: ``dsp compact=2``.
+    """
+    name, *choices = family.split() or [""]
+    numbers = {choice.partition("=")[0]: int(choice.partition("=")[2]) for choice in choices}
     try:
-        return lower(graph, operator, core, Candidate(family) if family else None)
+        return lower(graph, operator, core, Candidate.of(name, **numbers) if family else None)
     except UnsupportedOperator:
         return lower(graph, operator, core)
 

@@ -1,8 +1,9 @@
 """Which candidate a layer is compiled with: its record's, a similar kernel's, or the default.
 
-Balanced, the layers have as few different candidates between them as their records allow at a small
-loss. For size every layer has the default, for whose kernels there is one code, unless a candidate
-measured at that level is smaller in every layer of the operator.
+The layers have as few different candidates between them as their records allow at a small loss: of
+each layer, and for time of the whole model. For size every layer has the default, for whose kernels
+there is one code, unless a candidate measured at that level is smaller in every layer of the
+operator. Balanced and for size, kernels then take their form of fewer bytes, if they have one.
 
 A stack must hold the scratch of the layer that has the most. There no layer takes more than all can
 do with at a small loss by their records.
@@ -12,18 +13,19 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 
 from utvm_deploy import __version__
-from utvm_deploy.candidate import GENERIC, Candidate
+from utvm_deploy.candidate import COMPACT, GENERIC, Candidate
 from utvm_deploy.compiler.options import (
-    BALANCED,
     CMSIS_NN,
+    COMPACTNESS,
     LEVELS,
     MAX_LEVELLING_LOSS,
     MAX_SHARING_LOSS,
+    MAX_SHARING_LOSS_OF_MODEL,
     SIZE,
 )
 from utvm_deploy.errors import UnsupportedOperator
@@ -33,13 +35,17 @@ from utvm_deploy.kernels.code_version import code_versions
 from utvm_deploy.kernels.identity import identity_of
 from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.paths import records_file
-from utvm_deploy.records import RECORD, Records, Setting, read_records
+from utvm_deploy.records import RECORD, Records, Setting, frugal, read_records
 
 _log = logging.getLogger(__name__)
 
 Choose = Callable[[Operator], KernelCall]
 # A candidate and its origin.
 _Chosen = tuple[Candidate, str]
+# A call and its candidate; None if that is the family's own choice.
+_Called = tuple[KernelCall, Candidate | None]
+# Below this share nothing is shared any more.
+_LEAST_SHARING_LOSS = 0.002
 
 
 @cache
@@ -70,53 +76,92 @@ def chooser(
     is_known = core != GENERIC and len(records) > 0
     most_scratch = level_of(graph, near, records) if is_known and on_stack else None
     shared: dict[str, _Chosen] = {}
-    if is_known and optimize == BALANCED:
-        shared = _shared(graph, records, near, most_scratch)
-    elif is_known and optimize == SIZE:
+    if is_known and optimize == SIZE:
         shared = _smallest(graph, records, near)
+    elif is_known:
+        shared = _shared(graph, records, near, most_scratch, MAX_SHARING_LOSS_OF_MODEL[optimize])
 
     def choose(operator: Operator) -> KernelCall:
+        call, candidate = best(operator)
+        level = COMPACTNESS[optimize]
+        if not 0 < call.heeds_compact <= level:
+            return call
+        choices = dict(candidate.choices) if candidate is not None else {}
+        compact = Candidate.of(call.family, **{**choices, COMPACT: level})
+        return replace(lower(graph, operator, core, compact), origin=call.origin)
+
+    def best(operator: Operator) -> _Called:
         chosen = shared.get(identity_of(graph, operator).key) if shared else None
         if chosen is not None:
             try:
-                return replace(lower(graph, operator, core, chosen[0]), origin=chosen[1])
+                call = lower(graph, operator, core, chosen[0])
+                return replace(call, origin=chosen[1]), chosen[0]
             except UnsupportedOperator as error:
                 _log.debug("%s does not fit: %s", chosen[0].label, error)
         if not is_known or optimize == SIZE:
-            return lower(graph, operator, core)
+            return lower(graph, operator, core), None
         return best_call(graph, operator, near, records, most_scratch)
 
     return choose
 
 
 def _shared(
-    graph: Graph, records: Records, near: Setting, most_scratch: int | None
+    graph: Graph, records: Records, near: Setting, most_scratch: int | None, most_loss: float
 ) -> dict[str, _Chosen]:
-    """Kernel -> a candidate that is nearly its fastest, few different ones over all kernels."""
-    # Candidates of different operators have no code in common.
-    open_kernels: dict[str, dict[str, tuple[_Chosen, ...]]] = {}
+    """Kernel -> a candidate that is nearly its fastest, few different ones over all kernels.
+
+    Each layer may lose MAX_SHARING_LOSS, or half of that and so on, until the model, as far as
+    records know it, loses no more than ``most_loss``; both as shares.
+    """
+    layers: dict[str, _Layer] = {}
     for operator in graph.operators:
         key = identity_of(graph, operator).key
         ranked, origin = records.ranked(near.core, key, near)
         if most_scratch is not None:
             ranked = [r for r in ranked if r.scratch_bytes <= most_scratch] or ranked
         if ranked:
-            most = ranked[0].measurement.ticks_min * (1 + MAX_SHARING_LOSS)
-            near_best = [r.candidate for r in ranked if r.measurement.ticks_min <= most]
-            open_kernels.setdefault(operator.kind, {})[key] = tuple(
-                (candidate, origin) for candidate in dict.fromkeys(near_best)
-            )
-    chosen: dict[str, _Chosen] = {}
+            ticks: dict[Candidate, int] = {}
+            for record in frugal(ranked):
+                ticks.setdefault(record.candidate, record.measurement.ticks_min)
+            times = layers[key].times + 1 if key in layers else 1
+            layers[key] = _Layer(operator.kind, ticks, origin, times)
+    least = sum(one.times * next(iter(one.ticks.values())) for one in layers.values())
+    loss = MAX_SHARING_LOSS
+    while True:
+        chosen = _few(layers, loss)
+        spent = sum(one.times * one.ticks[chosen[key]] for key, one in layers.items())
+        if spent <= least * (1 + most_loss):
+            return {key: (candidate, layers[key].origin) for key, candidate in chosen.items()}
+        loss = loss / 2 if loss > _LEAST_SHARING_LOSS else 0.0
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """What records know of a kernel."""
+
+    kind: str  # of the operator
+    ticks: Mapping[Candidate, int]  # what it would take by itself first
+    origin: str
+    times: int  # how many layers need it
+
+
+def _few(layers: Mapping[str, _Layer], loss: float) -> dict[str, Candidate]:
+    """Kernel -> a candidate; few different ones, where each layer loses no more than ``loss``."""
+    # Candidates of different operators have no code in common.
+    open_kernels: dict[str, dict[str, list[Candidate]]] = {}
+    for key, one in layers.items():
+        first, most = next(iter(one.ticks)), min(one.ticks.values()) * (1 + loss)
+        near_best = [c for c, ticks in one.ticks.items() if ticks <= most or c == first]
+        open_kernels.setdefault(one.kind, {})[key] = near_best
+    chosen: dict[str, Candidate] = {}
     for kernels in open_kernels.values():
         while kernels:
-            # Ties go to what comes first in the order of layers and, of a layer, of speed.
-            counts = Counter(candidate for found in kernels.values() for candidate, _ in found)
+            # Ties go to what comes first in the order of layers and, of a layer, by itself.
+            counts = Counter(candidate for found in kernels.values() for candidate in found)
             shared, _ = counts.most_common(1)[0]
-            for key, found in list(kernels.items()):
-                fitting = [one for one in found if one[0] == shared]
-                if fitting:
-                    chosen[key] = fitting[0]
-                    del kernels[key]
+            for key in [key for key, found in kernels.items() if shared in found]:
+                chosen[key] = shared
+                del kernels[key]
     return chosen
 
 
@@ -168,12 +213,8 @@ def level_of(graph: Graph, near: Setting, records: Records) -> int | None:
 
 
 def best_call(
-    graph: Graph,
-    operator: Operator,
-    near: Setting,
-    records: Records,
-    most_scratch: int | None = None,
-) -> KernelCall:
+    graph: Graph, operator: Operator, near: Setting, records: Records, most_scratch: int | None
+) -> _Called:
     """The call of the best candidate that fits; it says where that came from."""
     identity = identity_of(graph, operator)
     for candidate, origin in records.choices(identity, near.core, near, most_scratch):
@@ -182,5 +223,5 @@ def best_call(
         except UnsupportedOperator as error:
             _log.debug("%s from a %s does not fit: %s", candidate.label, origin, error)
             continue
-        return replace(call, origin=origin)
-    return lower(graph, operator, near.core)
+        return replace(call, origin=origin), candidate
+    return lower(graph, operator, near.core), None

@@ -2,6 +2,15 @@
 // reference kernels. Right shifts of negative values are arithmetic, as in
 // every compiler for the cores that are supported.
 
+// A function that one call keeps busy: its code stands once, at any level.
+#if defined(__clang__)
+#define UTVM_ONCE __attribute__((noinline))
+#elif defined(__GNUC__)
+#define UTVM_ONCE __attribute__((noinline, noclone))
+#else
+#define UTVM_ONCE
+#endif
+
 // value * multiplier * 2^(shift - 31), rounded to nearest after the multiply
 // and half away from zero after the right shift. The multiplier is never
 // negative; a left shift wraps.

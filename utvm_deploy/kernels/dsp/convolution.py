@@ -6,10 +6,11 @@ take them: products, requantization, what fills scratch, and weights that a smal
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
-from utvm_deploy.candidate import MOST_SCRATCH, Candidate
+from utvm_deploy.candidate import COMPACT, COMPACT_CODE, MOST_SCRATCH, Candidate
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.dsp import gemm
@@ -17,6 +18,8 @@ from utvm_deploy.kernels.dsp.columns import DspColumns, columns_call, columns_ke
 from utvm_deploy.kernels.dsp.conv2d import DspConv2D, patches_call, patches_kernel
 from utvm_deploy.kernels.micro.scaling import Scaling
 from utvm_deploy.kernels.window import Window
+
+_Kernel = TypeVar("_Kernel", DspColumns, DspConv2D, DspColumns | DspConv2D)
 
 #: The choice "method" of a candidate; without it, patches are gathered.
 COLUMNS = "columns"
@@ -61,8 +64,12 @@ def convolution_call(
     outputs, inputs = weights.shape[0] // groups, weights.shape[3]
     most_scratch = candidate.number(MOST_SCRATCH) if candidate else None
     kernel: DspColumns | DspConv2D | str | None
-    if candidate is None or not candidate.choices or most_scratch is not None:
-        most_bytes = _MOST_BYTES if most_scratch is None else most_scratch
+    most_bytes = _MOST_BYTES if most_scratch is None else most_scratch
+    compact = candidate.number(COMPACT) if candidate else None
+    is_open = candidate is None or not {name for name, _ in candidate.choices} - {COMPACT}
+    if compact == COMPACT_CODE and groups == 1:
+        kernel = compact_kernel(window, inputs, outputs, most_bytes)
+    elif candidate is None or is_open or most_scratch is not None:
         kernel = best_kernel(window, inputs, outputs, most_bytes, groups)
     elif candidate.choice("method") == COLUMNS:
         rows, pixels = candidate.number("rows") or 1, candidate.number("pixels") or PIXELS[-1]
@@ -80,8 +87,10 @@ def convolution_call(
     if isinstance(kernel, str):
         return kernel
     if isinstance(kernel, DspColumns):
-        return columns_call(call, kernel, weights, scaling, border, limits)
-    return patches_call(call, kernel, weights, scaling, border, limits)
+        found = columns_call(call, kernel, weights, scaling, border, limits)
+    else:
+        found = patches_call(call, kernel, weights, scaling, border, limits)
+    return replace(found, heeds_compact=COMPACT_CODE if groups == 1 else 0)
 
 
 def best_kernel(
@@ -96,6 +105,21 @@ def best_kernel(
         found += [(kernel, _patches_cost(kernel)) for kernel in patches_choices(*sizes)]
     if not found:
         return None
+    return _frugal(found, most_bytes)
+
+
+def compact_kernel(
+    window: Window, inputs: int, outputs: int, most_bytes: int = _MOST_BYTES
+) -> DspConv2D:
+    """Patches with a step that most convolutions can have: one code does them all."""
+    plain = DspConv2D(window, inputs, outputs, 0, 0)
+    step = gemm.LONG_STEP if plain.depth % gemm.LONG_STEP == 0 else gemm.DEPTH_STEP
+    found = [replace(one, step=step) for one in patches_choices(window, inputs, outputs)]
+    return _frugal([(kernel, _patches_cost(kernel)) for kernel in found], most_bytes)
+
+
+def _frugal(found: Sequence[tuple[_Kernel, float]], most_bytes: int) -> _Kernel:
+    """Of kernels and their costs, as ``best_kernel`` says."""
     least = min(kernel.scratch_bytes for kernel, _ in found)
     small = [one for one in found if one[0].scratch_bytes <= max(most_bytes, least)]
     limit = _WORTH * min(cost for _, cost in small)

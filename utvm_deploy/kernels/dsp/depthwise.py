@@ -7,10 +7,11 @@ take them: products, requantization, what fills scratch, and lines that a small 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from utvm_deploy.candidate import MOST_SCRATCH, Candidate
+from utvm_deploy.candidate import COMPACT, MOST_SCRATCH, Candidate
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.dsp import planes_code
@@ -27,7 +28,8 @@ PLANES, PIXELS = "planes", "pixels"
 #: Scratch by default: at most so much, and less where that costs no more than this share.
 _MOST_BYTES = 12_288
 _WORTH = 1.02
-# Cycles. ..._LINE: of a table, in each row of the output; ..._FIRST: before the first.
+# Cycles. ..._LINE: of a table, in each row of the output; ..._FIRST: before the first of several,
+# ..._ONLY: where there is one row.
 _MISS, _LINE_BYTES = 21, 32
 _PLANES_CALL = 137.0
 _PRODUCT, _BLOCK, _OUTPUT, _CHANNEL = 1.0, 13.8, 2.6, 20.8
@@ -37,7 +39,7 @@ _PLANES_LINE, _PLANES_FIRST = 2.2, 20.0
 _PIXEL = 75.0  # of four channels, written out
 _TAP, _TAPS_ROW, _LOOPED = 7.4, 14.9, 26.0
 _COPIED, _REPEATED = 0.24, 0.75  # a byte
-_PIXELS_LINE, _PIXELS_FIRST = 3.3, 48.0
+_PIXELS_LINE, _PIXELS_FIRST, _PIXELS_ONLY = 3.3, 48.0, 27.0
 
 
 def depthwise_call(
@@ -72,7 +74,9 @@ def _chosen(
     most_bytes = candidate.number(MOST_SCRATCH) if candidate else None
     kernels: list[DspPlanes | RowDepthwise] = []
     if method != PIXELS:
-        kernels += _planes(window, channels, multiplier, candidate)
+        is_compact = candidate is not None and bool(candidate.number(COMPACT))
+        found = _planes(window, channels, multiplier, candidate)
+        kernels += (replace(kernel, is_compact=is_compact) for kernel in found)
     if method != PLANES:
         kernels.append(pixels_kernel(window, channels, multiplier, core))
     return best_kernel(kernels, _MOST_BYTES if most_bytes is None else most_bytes)
@@ -163,4 +167,5 @@ def _pixels_cost(kernel: RowDepthwise) -> float:
         byte = _COPIED if kernel.repeats == 1 else _REPEATED
         row += w.kernel[0] * w.width * kernel.channels * byte
     image = w.height * w.width * kernel.channels / kernel.repeats
-    return w.output_height * row + lines * _PIXELS_FIRST + image / _LINE_BYTES * _MISS
+    first = _PIXELS_FIRST if w.output_height > 1 else _PIXELS_ONLY
+    return w.output_height * row + lines * first + image / _LINE_BYTES * _MISS

@@ -13,7 +13,9 @@ from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
+from tvm import tirx
 
+from utvm_deploy.candidate import COMPACT_TABLES
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import (
     ConstantArgument,
@@ -23,6 +25,7 @@ from utvm_deploy.kernels.call import (
 )
 from utvm_deploy.kernels.dsp import planes_code as code
 from utvm_deploy.kernels.dsp.code import helper
+from utvm_deploy.kernels.dsp.compact import pack_compact, packed_bytes, unpack_name, unpack_text
 from utvm_deploy.kernels.dsp.slide import slide_text
 from utvm_deploy.kernels.micro.scaling import Scaling
 from utvm_deploy.kernels.micro.tensor_ir import (
@@ -59,6 +62,7 @@ class DspPlanes:
     period: int  # output rows until the ring's rows move
     outputs: int  # at a time
     part: int = 0  # taps at a time of a window that is a long row; 0: all
+    is_compact: bool = False  # the table takes few bytes, and is unpacked block by block
 
     @property
     def name(self) -> str:
@@ -98,8 +102,10 @@ class DspPlanes:
 
     @property
     def scratch_bytes(self) -> int:
-        """What the planes of a block take."""
-        return min(self.block, self.channels) * self.ring * self.pitch * 2
+        """What the planes of a block take, and its table where that is unpacked."""
+        channels = min(self.block, self.channels)
+        table = channels * self.multiplier * self.form.channel_words * 4 if self.is_compact else 0
+        return channels * self.ring * self.pitch * 2 + table
 
     def parted(self, weights: Array) -> Array:
         """Weights [rows, columns, channels] with each part of a long row as one of its own."""
@@ -125,6 +131,8 @@ class DspPlanes:
         image = Operand("image", (w.batch, w.height, w.width, self.channels), "int8")
         geometry = Operand("geometry", (self.geometry.size,), "int32")
         table = Operand("table", (outputs * self.form.channel_words,), "int32")
+        if self.is_compact:
+            table = Operand("table", (outputs * packed_bytes(self.form),), "int8")
         limits = Operand("limits", (2,), "int32")
         output = Operand("output", (w.batch, w.output_height, w.output_width, outputs), "int8")
 
@@ -146,8 +154,10 @@ class DspPlanes:
 
         def body(buffers: Buffers) -> None:
             for number, (first, blocks, count) in enumerate(self._blocks):
-                planes, _, _, sums, _ = self._tile(number, count)
+                planes, taps, _, sums, _ = self._tile(number, count)
                 with script.grid(w.batch, blocks, w.output_height) as (n, b, y):
+                    if self.is_compact:
+                        self._unpack(number, buffers, [n, b, y], first, count)
                     slide(buffers, number, [n, b, y], first, count)
                     with script.sblock(f"row_{number}"):
                         vn, vb, vy = script.axis.remap("SSS", [n, b, y])
@@ -155,12 +165,12 @@ class DspPlanes:
                         base = vy % self.period * w.strides[0]
                         made = count * self.multiplier
                         words = self.form.channel_words
-                        entry = channel * words
+                        entry = 0 if self.is_compact else channel * words
                         script.reads(
                             buffers[planes.name][
                                 0:count, base : base + w.kernel[0], 0 : self.pitch
                             ],
-                            buffers["table"][entry : entry + made * words],
+                            buffers[taps.name][entry : entry + made * words],
                             limits.region(buffers),
                         )
                         script.writes(
@@ -172,12 +182,31 @@ class DspPlanes:
         temporaries: list[Operand] = []
         for number, (*_, count) in enumerate(self._blocks):
             temporaries += [self._ring(number, count), self._tile(number, count)[3]]
+            if self.is_compact:
+                temporaries.append(self._tile(number, count)[1])
+        texts = [unpack_text(self.form)] if self.is_compact else []
         return prim_func(
             [image, geometry, table, limits, "border", output],
             temporaries,
             body,
-            helpers=[helper("utvm_scale_doubled"), slide_text(ANY_CORE)],
+            helpers=[helper("utvm_scale_doubled"), slide_text(ANY_CORE), *texts],
         )
+
+    def _unpack(
+        self, number: int, buffers: Buffers, loops: list[Any], first: int, count: int
+    ) -> None:
+        """The table of a block of channels, before its first row."""
+        taps = self._tile(number, count)[1]
+        made = count * self.multiplier
+        size = packed_bytes(self.form)
+        with script.sblock(f"unpack_{number}"):
+            _, vb, vy = script.axis.remap("SSS", loops)
+            entry = (vb * count + first) * self.multiplier * size
+            script.reads(buffers["table"][entry : entry + made * size])
+            script.writes(taps.region(buffers))
+            start = script.address_of(buffers["table"][entry])
+            some = tirx.Select(vy == 0, tirx.const(made), tirx.const(0))
+            script.evaluate(extern(unpack_name(self.form), start, taps.start(buffers), some))
 
     def schedule(self, sch: Any, core: str) -> str:
         import_c(
@@ -185,6 +214,7 @@ class DspPlanes:
             helper("utvm_scale_doubled"),
             code.planes_text(core, self.form),
             slide_text(core),
+            *([unpack_text(self.form)] if self.is_compact else []),
         )
         for number, (_, _, count) in enumerate(self._blocks):
             planes, table, limits, sums, output = self._tile(number, count)
@@ -229,11 +259,15 @@ class DspPlanes:
         made = count * self.multiplier
         return (
             Operand(f"planes_{number}", (count, w.kernel[0], self.pitch), "int16"),
-            Operand("table", (made * self.form.channel_words,), "int32"),
+            Operand(self._table_of(number), (made * self.form.channel_words,), "int32"),
             Operand("limits", (2,), "int32"),
             Operand(f"sums_{number}", (w.output_width, made), "int32"),
             Operand("output", (w.output_width, made), "int8"),
         )
+
+    def _table_of(self, number: int) -> str:
+        """The buffer that a block's rows read: scratch of its own where it is unpacked."""
+        return f"table_{number}" if self.is_compact else "table"
 
     def _meaning(
         self,
@@ -247,12 +281,13 @@ class DspPlanes:
         """What a row of a block does; ``base`` of the ring, ``channel`` of the output."""
         w, form = self.window, self.form
         planes, sums = buffers[f"planes_{number}"], buffers[f"sums_{number}"]
-        table, limits = buffers["table"], buffers["limits"]
+        table, limits = buffers[self._table_of(number)], buffers["limits"]
+        before = 0 if self.is_compact else channel
         axes = [("x", w.output_width, "S"), ("c", count * self.multiplier, "S")]
         window = [("r", form.rows, "R"), ("k", form.columns, "R")]
 
         def entry(c: Any, word: Any) -> Any:
-            return table[(channel + c) * form.channel_words + word]
+            return table[(before + c) * form.channel_words + word]
 
         def bias(x: Any, c: Any) -> None:
             script.buffer_store(sums, entry(c, form.rows * form.words), [x, c])
@@ -310,12 +345,13 @@ def planes_call(
     """The call instead of the generic one; ``weights`` are [rows, columns, output channels]."""
     output = call.arguments[-1]
     assert isinstance(output, TensorArgument)
+    pack = pack_compact if kernel.is_compact else code.pack_table
     arguments = (
         call.arguments[0],
         ConstantArgument("geometry", kernel.geometry),
-        ConstantArgument("weights", code.pack_table(kernel.parted(weights), scaling, kernel.form)),
+        ConstantArgument("weights", pack(kernel.parted(weights), scaling, kernel.form)),
         ConstantArgument("limits", np.array(limits, dtype=np.int32)),
         ScalarArgument("border", border),
         output,
     )
-    return replace(call, kernel=kernel, arguments=arguments)
+    return replace(call, kernel=kernel, arguments=arguments, heeds_compact=COMPACT_TABLES)

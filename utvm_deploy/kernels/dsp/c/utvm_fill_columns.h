@@ -32,9 +32,9 @@ static inline int32_t utvm_column_place(int32_t value) {
 
 // The columns under `count` rows of windows from row `y` and pixel `x` on, `columns` in each row.
 // `is_first`: nothing is there yet, neither borders.
-static void utvm_fill_columns(const int8_t *image, int16_t *to, int32_t y, int32_t x, int32_t count,
-                              int32_t columns, int32_t is_first, int32_t border,
-                              const int32_t *geometry) {
+UTVM_ONCE static void utvm_fill_columns(const int8_t *image, int16_t *to, int32_t y, int32_t x,
+                                        int32_t count, int32_t columns, int32_t is_first,
+                                        int32_t border, const int32_t *geometry) {
     struct utvm_columns_window window;
     __builtin_memcpy(&window, geometry, sizeof window);
     const struct utvm_columns_window *const w = &window;

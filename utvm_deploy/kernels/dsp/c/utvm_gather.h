@@ -102,8 +102,8 @@ static void utvm_gather_border(const int8_t *image, int16_t *wide, int8_t *bytes
 
 // What the windows of `count` output pixels see, from pixel `pixel` on. Where the channels are no
 // multiple of four, the bytes of one window are lined up behind the patches and their slack.
-static void utvm_gather(const int8_t *image, int16_t *patches, int32_t pixel, int32_t count,
-                        int32_t border, const int32_t *geometry) {
+UTVM_ONCE static void utvm_gather(const int8_t *image, int16_t *patches, int32_t pixel,
+                                  int32_t count, int32_t border, const int32_t *geometry) {
     struct utvm_window window;
     __builtin_memcpy(&window, geometry, sizeof window);
     const struct utvm_window *const w = &window;

@@ -43,8 +43,8 @@ static void utvm_plane_bytes(const int8_t *from, int16_t *to, int32_t channels, 
 
 // The rows under the windows of output row `y`, for some channels: rows that stay move to the front
 // of the ring when its end is reached.
-static void utvm_slide(const int8_t *image, int16_t *planes, int32_t y, int32_t channels,
-                       int32_t border, const int32_t *geometry) {
+UTVM_ONCE static void utvm_slide(const int8_t *image, int16_t *planes, int32_t y, int32_t channels,
+                                 int32_t border, const int32_t *geometry) {
     struct utvm_planes_window window;
     __builtin_memcpy(&window, geometry, sizeof window);
     const struct utvm_planes_window *const w = &window;
