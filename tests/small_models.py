@@ -266,6 +266,35 @@ def lstm(
     return out
 
 
+def join(m: ModelWriter, first: int, second: int) -> int:
+    """CONCATENATION of two along their second dimension."""
+    batch, rows, *around = m.tensors[first].shape
+    shape = (batch, rows + m.tensors[second].shape[1], *around)
+    options = ("ConcatenationOptions", {"Axis": 1, "FusedActivationFunction": 0})
+    return m.node("CONCATENATION", [first, second], shape, options)
+
+
+def sliced(m: ModelWriter, x: int, begin: int, rows: int) -> int:
+    """STRIDED_SLICE of some rows of the second dimension."""
+    batch, _, *around = m.tensors[x].shape
+    shape = (batch, rows, *around)
+    begins = [0, begin, *(0 for _ in around)]
+    bounds = [begins, [b + d for b, d in zip(begins, shape, strict=True)], [1] * len(shape)]
+    operands = [x, *(m.constant(np.array(bound, np.int32)) for bound in bounds)]
+    masks = {f"{name}Mask": 0 for name in ("Begin", "End", "Ellipsis", "NewAxis", "ShrinkAxis")}
+    return m.node("STRIDED_SLICE", operands, shape, ("StridedSliceOptions", masks))
+
+
+def ring_buffer(m: ModelWriter, x: int, first: np.ndarray) -> int:
+    """What a variable kept, and ``x`` behind it; the last of both is kept for the next run."""
+    spec, name = m.tensors[x], f"stream_{len(m.tensors)}/states"
+    handle = m.variable(name, first, spec.scales, spec.zero_points[0])
+    found = m.read(handle, first.shape, spec.scales[0], spec.zero_points[0])
+    window = join(m, found, x)
+    m.assign(handle, sliced(m, window, spec.shape[1], first.shape[1]))
+    return window
+
+
 def _svdf(m: ModelWriter, rng: np.random.Generator) -> None:
     m.output(svdf(m, m.input((2, 7), 0.05, 4), 5, 4, 3))
 

@@ -50,6 +50,7 @@ class Model(Protocol):
     operators: list[OperatorSpec]
     inputs: list[int]
     outputs: list[int]
+    once: Model | None
 
 
 def serialize(model: Model) -> bytes:
@@ -58,7 +59,11 @@ def serialize(model: Model) -> bytes:
 
 
 class _AnythingGoes(Serializer):
-    """Also variables, intermediates, and custom operators: names that are not builtin."""
+    """Also variables, intermediates, custom operators (names that are not builtin), a second
+    subgraph."""
+
+    def all_subgraphs(self) -> list[Any]:
+        return [self.model, *([self.model.once] if self.model.once else [])]
 
     def tensor_fields(self, spec: TensorSpec, buffer: int) -> dict[str, Any]:
         return {**super().tensor_fields(spec, buffer), "IsVariable": spec.is_variable}
@@ -75,7 +80,7 @@ class _AnythingGoes(Serializer):
         custom = tflite.BuiltinOperator.CUSTOM
         return {
             "Version": 1,
-            "CustomCode": self.builder.CreateString(kind),
+            "CustomCode": kind,
             "BuiltinCode": custom,
             "DeprecatedBuiltinCode": custom,
         }

@@ -15,7 +15,7 @@ Output shapes are computed here, on their own, so that the importer's shape rule
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,8 @@ class ModelWriter:
     operators: list[OperatorSpec] = field(default_factory=list)
     inputs: list[int] = field(default_factory=list)
     outputs: list[int] = field(default_factory=list)
+    # The subgraph that CALL_ONCE runs; ``save`` puts that first if it is nowhere else.
+    once: ModelWriter | None = None
 
     # Tensors
 
@@ -273,11 +275,50 @@ class ModelWriter:
         self.operator("DEQUANTIZE", [x], [out], ("DequantizeOptions", {}))
         return out
 
+    # Variables
+
+    def handle(self, name: str, shape: Sequence[int] = ()) -> int:
+        """VAR_HANDLE: what names a variable."""
+        made = self.tensor(shape, "resource")
+        options = ("VarHandleOptions", {"Container": "", "SharedName": name})
+        self.operator("VAR_HANDLE", [], [made], options)
+        return made
+
+    def variable(
+        self, name: str, first: np.ndarray | None, scale: float | None = None, zero_point: int = 0
+    ) -> int:
+        """A variable and, in the subgraph that runs once, its first value; its handle."""
+        if first is not None:
+            self.once = self.once or ModelWriter()
+            value = self.once.constant(first, scale, zero_point)
+            self.once.assign(self.once.handle(name), value)
+        return self.handle(name)
+
+    def read(
+        self,
+        handle: int,
+        shape: Sequence[int],
+        scale: float | None = 0.1,
+        zero_point: int = 0,
+        dtype: str = "int8",
+    ) -> int:
+        """READ_VARIABLE."""
+        out = self.tensor(shape, dtype, scale, zero_point)
+        self.operator("READ_VARIABLE", [handle], [out], ("ReadVariableOptions", {}))
+        return out
+
+    def assign(self, handle: int, value: int) -> None:
+        """ASSIGN_VARIABLE."""
+        self.operator("ASSIGN_VARIABLE", [handle, value], [], ("AssignVariableOptions", {}))
+
     # The file
 
     def to_bytes(self) -> bytes:
         """The .tflite file."""
-        return serialize(self)
+        if self.once is None or any(op.kind == "CALL_ONCE" for op in self.operators):
+            return serialize(self)
+        call = OperatorSpec("CALL_ONCE", [], [], ("CallOnceOptions", {"InitSubgraphIndex": 1}))
+        return serialize(replace(self, operators=[call, *self.operators]))
 
     def save(self, path: str | Path) -> Path:
         """Write the file."""

@@ -18,6 +18,7 @@ from utvm_deploy.graph.shapes import SHAPE_RULES
 
 #: What tests/kernels alone compares with the oracle, operator by operator.
 COMPARED_AS_KERNELS = {
+    *("ASSIGN_VARIABLE", "READ_VARIABLE"),
     *(
         "BATCH_TO_SPACE_ND",
         "BROADCAST_TO",

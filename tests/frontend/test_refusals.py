@@ -257,8 +257,8 @@ def test_missing_file(tmp_path: Path) -> None:
         load_model(tmp_path)
 
 
-def test_two_subgraphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_three_subgraphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from utvm_deploy.frontend import tflite as frontend
 
-    monkeypatch.setattr(frontend.tflite.Model, "SubgraphsLength", lambda _: 2)
-    assert "the model has 2 subgraphs" in str(_refusal(build_model("add"), tmp_path))
+    monkeypatch.setattr(frontend.tflite.Model, "SubgraphsLength", lambda _: 3)
+    assert "the model has 3 subgraphs" in str(_refusal(build_model("add"), tmp_path))

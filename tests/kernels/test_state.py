@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_models import lstm, sample_inputs, svdf
+from small_models import int8, int32, join, lstm, ring_buffer, sample_inputs, sliced, svdf
 from tflite_writer import ModelWriter
 
 import utvm_deploy
@@ -62,7 +62,24 @@ def variants(m: ModelWriter) -> None:
     m.output(lstm(m, x, 33, norms=True, outputs=3, seed=42))
 
 
-@pytest.mark.parametrize("build", [keyword_model, single_steps, sequences, variants])
+def ring_buffers(m: ModelWriter) -> None:
+    """As streaming keyword spotting writes them: the last frames before every convolution."""
+    rng = np.random.default_rng(9)
+    x = m.input((1, 3, 1, 10), 0.05, -128)
+    for kept, channels in ((4, 8), (2, 6)):
+        x = ring_buffer(m, x, np.full((1, kept, 1, m.tensors[x].shape[3]), -128, np.int8))
+        weights = int8(rng, channels, kept + 1, 1, m.tensors[x].shape[3])
+        x = m.conv2d(x, weights, int32(rng, channels), padding="VALID", scale=0.2, zero_point=-128)
+    # The last one keeps the window, not what is left of it, and begins with any bytes.
+    shape = (1, 9, 1, 6)
+    handle = m.variable("last", int8(rng, *shape), 0.2, -128)
+    left = sliced(m, m.read(handle, shape, 0.2, -128), 3, 6)
+    window = join(m, left, x)
+    m.assign(handle, window)
+    m.output(m.fully_connected(m.reshape(window, (1, 54)), int8(rng, 2, 54), int32(rng, 2)))
+
+
+@pytest.mark.parametrize("build", [keyword_model, single_steps, sequences, variants, ring_buffers])
 def test_runs_continue_each_other(build, device: Device, tmp_path: Path) -> None:
     m = ModelWriter()
     build(m)
@@ -99,6 +116,16 @@ def test_a_bisection_begins_each_pass_without_state(tmp_path: Path) -> None:
         model = device.load(utvm_deploy.compile(path, device.board))
         model.run(sample_inputs(m, 1))
         assert not bisect(model, path, *sample).wrong
+
+
+def test_ring_buffers_are_not_copied(tmp_path: Path) -> None:
+    m = ModelWriter()
+    ring_buffers(m)
+    compiled = utvm_deploy.compile(m.save(tmp_path / "words.tflite"), "host")
+    assert [state.size_bytes for state in compiled.states] == [4 * 10, 2 * 8, 9 * 6]
+    assert not any("VARIABLE" in layer.kind for layer in compiled.layers)
+    assert "fill(arena + " in compiled.sources["words.c"]
+    assert ", words_weights.state_2);" in compiled.sources["words.c"]
 
 
 def test_what_the_header_says(tmp_path: Path) -> None:

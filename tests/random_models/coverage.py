@@ -38,7 +38,8 @@ class Coverage:
                 first = model.tensors[operator.inputs[1]]
             if first is not None:
                 self._count_tensor(operator.kind, "input", first)
-            self._count_tensor(operator.kind, "output", model.tensors[operator.outputs[0]])
+            if operator.outputs:
+                self._count_tensor(operator.kind, "output", model.tensors[operator.outputs[0]])
 
     def merge(self, other: Coverage) -> None:
         """Add another's counts."""

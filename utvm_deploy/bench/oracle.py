@@ -196,7 +196,12 @@ def _interpret(model: str, directory: Path) -> None:
     for operator in interpreter._get_ops_details():
         kept += [int(number) for number in operator["outputs"] if number >= 0]
     kept += outputs
-    kept = list(dict.fromkeys(kept))
+    # A variable's handle has no bytes, and LiteRT crashes when it is asked for them.
+    kept = [
+        number
+        for number in dict.fromkeys(kept)
+        if interpreter._get_tensor_details(number, 0)["dtype"] is not np.object_
+    ]
     collected: dict[int, list[Any]] = {number: [] for number in kept}
     with np.load(directory / _INPUTS, allow_pickle=False) as file:
         samples = _samples(file)

@@ -25,6 +25,12 @@ _FOLDED = """\
 
 What depends on nothing but shapes and constants is computed at import, and gone: moves, and of
 whole numbers """
+_VARIABLES = """\
+
+Variables become state, which the arena keeps between runs and `NAME_reset()` gives its first values
+again: VAR_HANDLE is gone then, and so is CALL_ONCE with the one subgraph that it calls, where
+constants may be assigned, and nothing else be done.
+"""
 _OTHERS = """\
 
 # Not supported
@@ -71,6 +77,6 @@ def operators_page() -> str:
         for row in supported_operators()
     )
     limits = "".join(f"| {most:,} | {what} |\n" for what, most in LIMITS)
-    folded = f"{_FOLDED}{', '.join(FOLDED)}.\n"
+    folded = f"{_FOLDED}{', '.join(FOLDED)}.\n{_VARIABLES}"
     others = "".join(f"| {kind} | {what} |\n" for kind, what in sorted(SUGGESTIONS.items()))
     return _HEAD + rows + folded + _OTHERS + others + _LIMITS + limits

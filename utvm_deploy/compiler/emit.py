@@ -7,21 +7,43 @@ share.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from utvm_deploy.compiler.c_text import c_type, comment, integer
 from utvm_deploy.compiler.constants import TABLE_ALIGNMENT, ConstantTables
 from utvm_deploy.compiler.emit_header import emit_header
-from utvm_deploy.compiler.model import Buffer, CompiledModel, Layer, Span, state_byte
+from utvm_deploy.compiler.model import Buffer, CompiledModel, Layer, Span, first_bytes
 from utvm_deploy.compiler.plan import ARENA_ALIGNMENT
 from utvm_deploy.compiler.program import Program, ScheduledStep
+from utvm_deploy.graph.model import Tensor
 from utvm_deploy.kernels.call import ConstantArgument, ScalarArgument, TensorArgument
 from utvm_deploy.kernels.quantize import header as kernel_header
 from utvm_deploy.records import DEFAULT
 
 #: Bytes of an int64_t.
 STACK_WORD = 8
+
+
+# What gives a state its first bytes.
+_RESETTING = {
+    "fill": """
+static void fill(uint8_t *at, uint32_t count, uint8_t value) {
+    for (uint32_t i = 0; i < count; i++) {
+        at[i] = value;
+    }
+}
+""",
+    "copy": """
+static void copy(uint8_t *at, uint32_t count, const uint8_t *from) {
+    for (uint32_t i = 0; i < count; i++) {
+        at[i] = from[i];
+    }
+}
+""",
+}
 
 
 def emit(program: Program) -> CompiledModel:
@@ -36,6 +58,7 @@ def emit(program: Program) -> CompiledModel:
         calls.append(_layer_function(program, index, layer, arguments, status))
         constants = tuple(tables.span(member) for member in sorted(members))
         layers.append(_layer_facts(program, index, layer, constants))
+    resets = _resets(program, tables)
     compiled = CompiledModel(
         name=name,
         board=program.board,
@@ -60,7 +83,7 @@ def emit(program: Program) -> CompiledModel:
     )
     sources = {
         f"{name}.h": emit_header(compiled),
-        f"{name}.c": _main_file(program, calls),
+        f"{name}.c": _main_file(program, calls, resets),
         f"{name}_kernels.c": _kernels_file(program),
         f"{name}_weights.c": _weights_file(name, tables),
         f"{name}_private.h": _private_header(program, tables),
@@ -80,7 +103,16 @@ def _buffer(program: Program, number: int) -> Buffer:
         offset=program.plan.tensors[number],
         size_bytes=tensor.size_bytes,
         source=tensor.source,
+        first=_first(tensor),
     )
+
+
+def _first(tensor: Tensor) -> str:
+    """The bytes of ``Tensor.first``, hexadecimal, if its zero point does not say the same."""
+    if tensor.first is None:
+        return ""
+    value = tensor.quantization.zero_point if tensor.dtype == "int8" and tensor.quantization else 0
+    return "" if (tensor.first == value).all() else tensor.first.tobytes().hex()
 
 
 def _layer_facts(
@@ -192,7 +224,7 @@ def _layer_function(
     )
 
 
-def _main_file(program: Program, calls: list[str]) -> str:
+def _main_file(program: Program, calls: list[str], resets: list[str]) -> str:
     name = program.name
     table = "".join(f"    layer_{index},\n" for index in range(len(calls)))
     count = f"{name.upper()}_LAYER_COUNT"
@@ -219,26 +251,32 @@ void {name}_run(uint8_t *arena) {{
         layers[index](arena);
     }}
 }}
-{_library_check(program) if program.library else ""}{_reset(program)}"""
+{_library_check(program) if program.library else ""}{_reset(program, resets)}"""
 
 
-def _reset(program: Program) -> str:
+def _resets(program: Program, tables: ConstantTables) -> list[str]:
+    """A C call for each state that gives it its first bytes: one value, or a table's."""
+    calls = []
+    for index, (found, _) in enumerate(program.graph.states):
+        state = _buffer(program, found)
+        first, place = first_bytes(state), f"arena + {state.offset}, {state.size_bytes}"
+        if first == first[:1] * len(first):
+            calls.append(f"fill({place}, {first[0]});")
+        else:
+            member = tables.add(f"state_{index}", np.frombuffer(first, np.uint8))
+            calls.append(f"copy({place}, {program.name}_weights.{member});")
+    return calls
+
+
+def _reset(program: Program, resets: Sequence[str]) -> str:
     """The function that gives every state its first value; empty without states."""
-    fills = "".join(
-        f"    fill(arena + {b.offset}, {b.size_bytes}, (uint8_t)({state_byte(b)}));\n"
-        for b in (_buffer(program, found) for found, _ in program.graph.states)
-    )
-    if not fills:
+    if not resets:
         return ""
-    return f"""
-static void fill(uint8_t *at, uint32_t count, uint8_t value) {{
-    for (uint32_t i = 0; i < count; i++) {{
-        at[i] = value;
-    }}
-}}
-
+    used = [text for name, text in _RESETTING.items() if any(r.startswith(name) for r in resets)]
+    calls = "".join(f"    {reset}\n" for reset in resets)
+    return f"""{"".join(used)}
 void {program.name}_reset(uint8_t *arena) {{
-{fills}}}
+{calls}}}
 """
 
 

@@ -23,11 +23,16 @@ class Buffer:
     size_bytes: int
     # Position of the tensor in the model file; None if a pass made it.
     source: int | None
+    # Of a state that holds others before the first run than its zero point: bytes, hexadecimal.
+    first: str = ""
 
 
-def state_byte(state: Buffer) -> int:
-    """What every byte of a state is before the first run, as LiteRT resets variable tensors."""
-    return state.zero_point or 0 if state.dtype == "int8" else 0
+def first_bytes(state: Buffer) -> bytes:
+    """What a state holds before the first run; as LiteRT resets variable tensors, if not said."""
+    if state.first:
+        return bytes.fromhex(state.first)
+    value = state.zero_point or 0 if state.dtype == "int8" else 0
+    return bytes([value & 0xFF]) * state.size_bytes
 
 
 @dataclass(frozen=True)

@@ -278,6 +278,8 @@ class _Groups:
             self._last[root] == step
             and self._first[root] < step
             and self.root(result) != root
+            # What a run finds may be needed until the result is made.
+            and all(self.root(found) != self.root(result) for found, _ in self._graph.states)
             and self._graph.tensors[result].size_bytes <= self._graph.tensors[source].size_bytes
             and self._fits(source, result, step)
             # A second input in the same bytes may be read in another order.

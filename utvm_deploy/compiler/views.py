@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 import numpy as np
 
 from utvm_deploy.compiler.plan import BUFFER_ALIGNMENT, Step, View, is_view, plan_arena
+from utvm_deploy.compiler.state_views import state_views
 from utvm_deploy.graph.attributes import Concatenation, Rearrange
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.graph.rewrite import producers
@@ -27,8 +28,14 @@ StepOf = Callable[[Operator], Step]
 
 def with_views(graph: Graph, step_of: StepOf) -> tuple[Step | View, ...]:
     """Views where there can be some, and what ``step_of`` says for all other operators."""
-    found = _possible(graph)
     steps = {i: step_of(o) for i, o in enumerate(graph.operators) if not is_view(graph, o)}
+    in_place = {
+        (position, *pair) for position, step in steps.items() for pair in step.call.in_place
+    }
+    kept = state_views(graph, in_place)
+    found = _possible(graph, kept)
+    for position in kept:
+        del steps[position]
 
     def sequence(chosen: Collection[int]) -> tuple[Step | View, ...]:
         made: list[Step | View] = []
@@ -57,10 +64,14 @@ def with_views(graph: Graph, step_of: StepOf) -> tuple[Step | View, ...]:
     return sequence(chosen)
 
 
-def _possible(graph: Graph) -> dict[int, tuple[View, ...]]:
-    """Position of an operator -> the views that it can be; at most one place for every tensor."""
-    found: dict[int, tuple[View, ...]] = {}
+def _possible(graph: Graph, states: Mapping[int, View]) -> dict[int, tuple[View, ...]]:
+    """Position of an operator -> the views that it can be; at most one place for every tensor.
+
+    ``states`` says what lies in a state, and where nothing else may lie then.
+    """
+    found: dict[int, tuple[View, ...]] = {position: (view,) for position, view in states.items()}
     kept = {tensor for pair in graph.states for tensor in pair}
+    kept |= {tensor for view in states.values() for tensor in (view.source, view.result)}
     made, joined = producers(graph), set[int]()
     for position, operator in enumerate(graph.operators):
         output = operator.outputs[0]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from utvm_deploy.compiler.model import Buffer, CompiledModel, Layer, state_byte
+from utvm_deploy.compiler.model import Buffer, CompiledModel, Layer, first_bytes
 from utvm_deploy.device.calls import Call
 from utvm_deploy.device.external import check_scratch, check_statuses
 from utvm_deploy.device.module import Module
@@ -181,8 +181,7 @@ class DeviceModel:
 
     def reset_state(self) -> None:
         """Forget what earlier runs left; of no effect on a model that keeps nothing."""
-        states = self.compiled.states
-        self.set_state([bytes([state_byte(b) & 0xFF]) * b.size_bytes for b in states])
+        self.set_state([first_bytes(state) for state in self.compiled.states])
 
     def state(self) -> list[bytes]:
         """What the last run left for the next one."""

@@ -12,6 +12,7 @@ from utvm_deploy.frontend.shape_arithmetic import fold_shapes
 from utvm_deploy.frontend.source import ModelFile, Several, SourceOperator
 from utvm_deploy.frontend.state import with_states
 from utvm_deploy.frontend.suggestions import suggestion
+from utvm_deploy.frontend.variables import resolve_variables
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.graph.rewrite import compacted
 
@@ -21,6 +22,7 @@ def assemble(source: ModelFile, name: str, digest: str) -> Graph:
 
     Raises UnsupportedOperator, with all of them, for operators that cannot be imported.
     """
+    source = resolve_variables(source)
     _check_extents(source)
     source = fold_shapes(source)
     unknown = [op for op in source.operators if op.kind not in IMPORTERS]
@@ -43,7 +45,9 @@ def assemble(source: ModelFile, name: str, digest: str) -> Graph:
             problems.append(str(exc))
     if problems:
         raise _unsupported(problems, has_unknown=bool(unknown))
-    graph = Graph(name, tensors, tuple(operators), source.inputs, source.outputs, digest)
+    graph = Graph(
+        name, tensors, tuple(operators), source.inputs, source.outputs, digest, source.states
+    )
     return with_states(compacted(graph))
 
 

@@ -48,6 +48,7 @@ _OR_SHORT = f"{_WEIGHTS} or int32 by QuantizedBiasType; {_FUSED}"
 _STEPS = "every output below 2**31 steps of its scale"
 _POSITIVE = "input zero point -128"
 _BY_SHIFTS = "int16 with PotScaleInt16 and scales of 2**n: one input's the output's, none larger"
+_ONE_FORM = "always one type and shape"
 _EQUALS = "inputs and output quantized alike"
 _EQUAL = "input and output quantized alike"
 
@@ -62,6 +63,9 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     ),
     "ARG_MIN": SupportedOperator(
         reductions.import_arg_extremum, _INT8, "constant axis; to int32 or int64"
+    ),
+    "ASSIGN_VARIABLE": SupportedOperator(
+        recurrent.import_variable, _MOVED, f"of a VAR_HANDLE; {_ONE_FORM}"
     ),
     "AVERAGE_POOL_2D": SupportedOperator(
         windowed.import_pool, _COMPUTED, f"NHWC; {_EQUAL}; {_FUSED}"
@@ -136,6 +140,12 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     "PRELU": SupportedOperator(pointwise.import_prelu, _INT8, "broadcasts"),
     "QUANTIZE": SupportedOperator(
         pointwise.import_quantize, (*_CONVERTED, "float32"), "to int8, uint8 or int16"
+    ),
+    "READ_VARIABLE": SupportedOperator(
+        recurrent.import_variable,
+        _MOVED,
+        f"of a VAR_HANDLE; {_ONE_FORM}; CALL_ONCE must have assigned a constant, unless the model "
+        "has assigned something before",
     ),
     "REDUCE_MAX": SupportedOperator(
         reductions.import_reduce_extremum, _COMPUTED, f"constant axes; {_EQUAL}"

@@ -8,12 +8,13 @@ from utvm_deploy.frontend.operands import (
     bias_of,
     clamp_of,
     made,
+    movable,
     quantized,
     scale_of,
     zero_point_of,
 )
 from utvm_deploy.frontend.source import SourceOperator
-from utvm_deploy.graph.attributes import Lstm, Svdf
+from utvm_deploy.graph.attributes import Lstm, Svdf, Variable
 from utvm_deploy.graph.model import Operator, Tensor
 
 _TANH = 4  # the schema's number of that activation
@@ -98,6 +99,13 @@ def import_lstm(op: SourceOperator) -> Operator:
     states = (op.inputs[18], op.inputs[19])
     inputs = (op.inputs[0], *weights, *biases, *states, *peepholes, *projection, *norms)
     return made(op, inputs, attributes)
+
+
+def import_variable(op: SourceOperator) -> Operator:
+    """READ_VARIABLE and ASSIGN_VARIABLE, as ``variables`` left them: of one tensor to another."""
+    movable(op, op.input(0))
+    movable(op, op.output())
+    return made(op, op.inputs, Variable())
 
 
 def _check_cell(op: SourceOperator, cell: Tensor) -> None:

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from utvm_deploy.errors import ModelError, UnsupportedOperator
 from utvm_deploy.graph.model import Operator, Tensor
+
+#: A field of an options table.
+Option: TypeAlias = int | float | bool | str
 
 #: Outputs that a message names.
 MAX_NAMED = 4
@@ -23,6 +27,11 @@ class ModelFile:
     operators: tuple[SourceOperator, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    # The operators of the subgraph beside the main one, which CALL_ONCE may call; their tensors are
+    # that subgraph's.
+    once: tuple[SourceOperator, ...] | None = None
+    # As ``Graph.states``: what a run finds, and what it leaves.
+    states: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +54,7 @@ class SourceOperator:
     inputs: tuple[int | None, ...]
     outputs: tuple[int, ...]
     # Fields of the options table by their schema name, such as StrideH.
-    options: Mapping[str, int | float | bool]
+    options: Mapping[str, Option]
     tensors: tuple[Tensor, ...]  # all tensors of the file
     # Tensors that only say how something inside of the operator is quantized.
     intermediates: tuple[int, ...] = ()
@@ -67,7 +76,7 @@ class SourceOperator:
         """The error for a variant of an operator that is not imported."""
         return UnsupportedOperator(f"{self.place}: {why}")
 
-    def option(self, name: str) -> int | float | bool:
+    def option(self, name: str) -> Option:
         """A field of the options table."""
         if name not in self.options:
             raise self.damaged(f"the file lacks its option {name}; convert the model again")
@@ -76,6 +85,10 @@ class SourceOperator:
     def integer(self, name: str) -> int:
         """An integer field of the options table."""
         return int(self.option(name))
+
+    def text(self, name: str) -> str:
+        """A field of the options table that is a name, empty where the file has none."""
+        return str(self.options.get(name, ""))
 
     def positive(self, name: str) -> int:
         """An integer field that must be at least 1, such as a stride."""

@@ -18,7 +18,7 @@ def with_states(graph: Graph) -> Graph:
     tensors = list(graph.tensors)
     made = {number for operator in graph.operators for number in operator.outputs}
     operators: list[Operator] = []
-    states: list[tuple[int, int]] = []
+    states = list(graph.states)
     for operator in graph.operators:
         for position in state_inputs(operator):
             number = operator.inputs[position]
@@ -34,8 +34,6 @@ def with_states(graph: Graph) -> Graph:
             operator = replace(operator, outputs=(*operator.outputs, len(tensors)))
             tensors.append(replace(tensor, name=f"{tensor.name} (next)", source=None))
         operators.append(operator)
-    if not states:
-        return graph
     return graph.replaced(tensors=tuple(tensors), operators=tuple(operators), states=tuple(states))
 
 

@@ -17,6 +17,7 @@ import logging
 import math
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +36,16 @@ from utvm_deploy.frontend.limits import (
     Budget,
 )
 from utvm_deploy.frontend.operators import IMPORTERS
-from utvm_deploy.frontend.source import ModelFile, SourceOperator
+from utvm_deploy.frontend.source import ModelFile, Option, SourceOperator
+from utvm_deploy.frontend.variables import RESOLVED
 from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.model import Array, Graph, Quantization, Tensor
 
 _log = logging.getLogger(__name__)
 
 _IDENTIFIER = b"TFL3"
+# The main one, and one that initializes variables.
+_MOST_SUBGRAPHS = 2
 # The place of Tensor.external_buffer in the schema's table, as flatbuffers count.
 _EXTERNAL_BUFFER_SLOT = 24
 # What the schema's readers and numpy raise on bytes that are not what they claim to be.
@@ -120,19 +124,33 @@ def _read(data: bytes) -> ModelFile:
 def _read_model(data: bytes) -> ModelFile:
     model = tflite.Model.GetRootAs(data, 0)
     subgraphs = model.SubgraphsLength()
-    if subgraphs != 1:
+    if not 1 <= subgraphs <= _MOST_SUBGRAPHS:
         raise ModelError(
-            f"the model has {subgraphs} subgraphs; only models with exactly one are supported: "
-            "export a single function without control flow"
+            f"the model has {subgraphs} subgraphs; only models with exactly one, and one that "
+            "CALL_ONCE calls to initialize variables, are supported: export a single function "
+            "without control flow"
         )
-    subgraph = model.Subgraphs(0)
     budget = Budget()
     count = _count(data, model.BuffersLength(), "buffers", MAX_TENSORS)
     buffers = [_buffer(data, model.Buffers(i), i) for i in range(count)]
-    count = _count(data, subgraph.TensorsLength(), "tensors", MAX_TENSORS)
-    tensors = tuple(_tensor(subgraph.Tensors(i), i, buffers, budget) for i in range(count))
     count = _count(data, model.OperatorCodesLength(), "operator codes", MAX_OPERATORS)
     codes = [_operator_name(model.OperatorCodes(i)) for i in range(count)]
+    main, *others = (
+        _subgraph(data, model.Subgraphs(i), buffers, codes, budget) for i in range(subgraphs)
+    )
+    return replace(main, once=others[0].operators) if others else main
+
+
+def _subgraph(
+    data: bytes,
+    subgraph: Any,
+    buffers: Sequence[Array | None],
+    codes: Sequence[str],
+    budget: Budget,
+) -> ModelFile:
+    """One subgraph, as if the file had no other."""
+    count = _count(data, subgraph.TensorsLength(), "tensors", MAX_TENSORS)
+    tensors = tuple(_tensor(subgraph.Tensors(i), i, buffers, budget) for i in range(count))
     count = _count(data, subgraph.OperatorsLength(), "operators", MAX_OPERATORS)
     operators = tuple(
         _operator(subgraph.Operators(i), i, codes, tensors, budget) for i in range(count)
@@ -332,15 +350,17 @@ def _operator(
     inputs = tuple(None if number == -1 else number for number in read)
     made = _vector(operator.OutputsAsNumpy(), budget, where)
     outputs = _tensor_numbers(made, len(tensors), where)
-    options: Mapping[str, int | float | bool] = {}
-    if codes[code] in IMPORTERS:  # others may have tables that our schema does not know
+    options: Mapping[str, Option] = {}
+    if (
+        codes[code] in IMPORTERS or codes[code] in RESOLVED
+    ):  # others may have tables that our schema does not know
         options = _options(operator)
     inside = _vector(operator.IntermediatesAsNumpy(), budget, where)
     intermediates = _tensor_numbers(inside, len(tensors), where)
     return SourceOperator(index, codes[code], inputs, outputs, options, tensors, intermediates)
 
 
-def _options(operator: Any) -> Mapping[str, int | float | bool]:
+def _options(operator: Any) -> Mapping[str, Option]:
     """The fields of an operator's options table."""
     table = operator.BuiltinOptions()
     name = _OPTIONS_NAMES.get(operator.BuiltinOptionsType(), "NONE")
@@ -348,7 +368,11 @@ def _options(operator: Any) -> Mapping[str, int | float | bool]:
         return {}
     options = getattr(tflite, name)()
     options.Init(table.Bytes, table.Pos)
-    return {field: getattr(options, field)() for field in _scalar_fields(name)}
+    fields = {field: getattr(options, field)() for field in _scalar_fields(name)}
+    return {
+        field: value if isinstance(value, int | float) else _text(value, f"the option {field}")
+        for field, value in fields.items()
+    }
 
 
 @functools.cache

@@ -115,53 +115,67 @@ class Serializer:
     def __init__(self, model: ModelFile) -> None:
         self.model = model
         self.builder = flatbuffers.Builder(1024)
-        self.kinds = list(dict.fromkeys(op.kind for op in model.operators))
+        self.subgraphs = self.all_subgraphs()
+        self.kinds = list(
+            dict.fromkeys(op.kind for subgraph in self.subgraphs for op in subgraph.operators)
+        )
+
+    def all_subgraphs(self) -> list[ModelFile]:
+        """What is written one after the other; only the first one's description counts."""
+        return [self.model]
 
     def finish(self) -> bytes:
         """The whole file."""
         buffers = [self._table("Buffer", {})]  # buffer 0 is the empty one
-        tensors = []
-        for spec in self.model.tensors:
-            number = 0
-            if spec.data is not None:
-                number = len(buffers)
-                buffers.append(self._table("Buffer", {"Data": self._raw(spec.data)}))
-            tensors.append(self._table("Tensor", self.tensor_fields(spec, number)))
-        operators = [self._table("Operator", self.operator_fields(s)) for s in self.model.operators]
+        subgraphs = [self._subgraph(subgraph, buffers) for subgraph in self.subgraphs]
         codes = [self._table("OperatorCode", self.code_fields(kind)) for kind in self.kinds]
-        subgraph = self._table(
-            "SubGraph",
-            {
-                "Tensors": self._offsets(tensors),
-                "Inputs": self.numbers(self.model.inputs, np.int32),
-                "Outputs": self.numbers(self.model.outputs, np.int32),
-                "Operators": self._offsets(operators),
-                "Name": self.builder.CreateString("main"),
-            },
-        )
         root = self._table(
             "Model",
             {
                 "Version": 3,
                 "OperatorCodes": self._offsets(codes),
-                "Subgraphs": self._offsets([subgraph]),
-                "Description": self.builder.CreateString(self.model.description),
+                "Subgraphs": self._offsets(subgraphs),
+                "Description": self.model.description,
                 "Buffers": self._offsets(buffers),
             },
         )
         self.builder.Finish(root, b"TFL3")
         return bytes(self.builder.Output())
 
+    def _subgraph(self, model: ModelFile, buffers: list[int]) -> int:
+        """A subgraph, whose constants become further buffers."""
+        tensors = []
+        for spec in model.tensors:
+            number = 0
+            if spec.data is not None:
+                number = len(buffers)
+                buffers.append(self._table("Buffer", {"Data": self._raw(spec.data)}))
+            tensors.append(self._table("Tensor", self.tensor_fields(spec, number)))
+        operators = [self._table("Operator", self.operator_fields(s)) for s in model.operators]
+        return self._table(
+            "SubGraph",
+            {
+                "Tensors": self._offsets(tensors),
+                "Inputs": self.numbers(model.inputs, np.int32),
+                "Outputs": self.numbers(model.outputs, np.int32),
+                "Operators": self._offsets(operators),
+                "Name": "main",
+            },
+        )
+
     def _table(self, name: str, fields: Mapping[str, Any]) -> int:
         # Vectors come before the table that holds them.
-        ready = {
-            key: self.numbers(value, np.int32) if isinstance(value, list | tuple) else value
-            for key, value in fields.items()
-        }
+        ready = {key: self._ready(value) for key, value in fields.items()}
         getattr(tflite, f"{name}Start")(self.builder)
         for key, value in ready.items():
             getattr(tflite, f"{name}Add{key}")(self.builder, value)
         return int(getattr(tflite, f"{name}End")(self.builder))
+
+    def _ready(self, value: Any) -> Any:
+        """A field as the schema's writers take it: what is no number is written before."""
+        if isinstance(value, list | tuple):
+            return self.numbers(value, np.int32)
+        return self.builder.CreateString(value) if isinstance(value, str) else value
 
     def _offsets(self, offsets: Sequence[int]) -> int:
         self.builder.StartVector(4, len(offsets), 4)
@@ -192,7 +206,7 @@ class Serializer:
             "Shape": self.numbers(spec.shape, np.int32),
             "Type": getattr(tflite.TensorType, spec.dtype.upper()),
             "Buffer": buffer,
-            "Name": self.builder.CreateString(spec.name),
+            "Name": spec.name,
         }
         if spec.scales or spec.zero_points:
             fields["Quantization"] = self._table(

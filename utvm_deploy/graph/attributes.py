@@ -199,6 +199,11 @@ class Reshape:
 
 
 @dataclass(frozen=True)
+class Variable:
+    """READ_VARIABLE and ASSIGN_VARIABLE: the bytes of a state, taken from it or left in it."""
+
+
+@dataclass(frozen=True)
 class Rearrange:
     """TRANSPOSE, SLICE, GATHER, RESIZE_NEAREST_NEIGHBOR and whatever else only moves elements.
 
@@ -290,6 +295,7 @@ Attributes: TypeAlias = (
     | Lstm
     | Pad
     | Reshape
+    | Variable
     | Rearrange
     | Gather
     | Concatenation

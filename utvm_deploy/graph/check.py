@@ -20,6 +20,7 @@ from utvm_deploy.graph.attributes import (
     Reshape,
     Svdf,
     TransposeConvolution,
+    Variable,
 )
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.graph.shapes import SHAPE_RULES
@@ -146,7 +147,7 @@ def _check_shapes(graph: Graph, operator: Operator, where: str) -> None:
 
 def _check_types(graph: Graph, operator: Operator, where: str) -> None:
     """int8 or int16, but for conversions, weights, biases, and what only moves."""
-    if isinstance(operator.attributes, Reshape | Rearrange | Concatenation):
+    if isinstance(operator.attributes, Reshape | Rearrange | Concatenation | Variable):
         _check_moved(graph, operator.inputs + operator.outputs, where)
         return
     if isinstance(operator.attributes, Gather):

@@ -52,6 +52,8 @@ class Tensor:
     data: Array | None = None
     # Position in the file's subgraph, which the oracle is asked for; None if a pass made it.
     source: int | None = None
+    # What a state that runs find holds before the first one; None is its zero point.
+    first: Array | None = None
 
     @property
     def size_bytes(self) -> int:

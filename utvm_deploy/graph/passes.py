@@ -51,11 +51,16 @@ Pass: TypeAlias = Callable[[Graph], Graph]
 def drop_unused(graph: Graph) -> Graph:
     """Drop operators that no model output depends on."""
     needed = set(graph.outputs)
-    kept: list[Operator] = []
-    for operator in reversed(graph.operators):
-        if needed.intersection(operator.outputs):
-            needed.update(i for i in operator.inputs if i is not None)
-            kept.append(operator)
+    count = -1
+    # What a run leaves is needed where what the next one finds is, which may be seen later.
+    while count != len(needed):
+        count = len(needed)
+        kept: list[Operator] = []
+        for operator in reversed(graph.operators):
+            if needed.intersection(operator.outputs):
+                needed.update(i for i in operator.inputs if i is not None)
+                kept.append(operator)
+        needed.update(left for found, left in graph.states if found in needed)
     if len(kept) == len(graph.operators):
         return graph
     return compacted(graph.replaced(operators=tuple(reversed(kept))))

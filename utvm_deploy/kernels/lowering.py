@@ -37,7 +37,7 @@ from utvm_deploy.kernels.lookup import lower_lookup
 from utvm_deploy.kernels.lstm import lower_lstm
 from utvm_deploy.kernels.lstm_variants import is_plain, lower_full_lstm
 from utvm_deploy.kernels.mean import lower_mean
-from utvm_deploy.kernels.movement import lower_pad, lower_reshape
+from utvm_deploy.kernels.movement import lower_pad, lower_reshape, lower_variable
 from utvm_deploy.kernels.mve.lowering import MVE_INT16_LOWERINGS, MVE_LOWERINGS
 from utvm_deploy.kernels.operands import why_only_generic
 from utvm_deploy.kernels.pool import lower_pool
@@ -67,6 +67,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     "ADD": lower_add,
     "ARG_MAX": lower_arg_extremum,
     "ARG_MIN": lower_arg_extremum,
+    "ASSIGN_VARIABLE": lower_variable,
     "AVERAGE_POOL_2D": lower_pool,
     "BATCH_MATMUL": lower_batch_matmul,
     "BATCH_TO_SPACE_ND": lower_rearrange,
@@ -101,6 +102,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     "PADV2": lower_pad,
     "PRELU": lower_prelu,
     "QUANTIZE": lower_quantize,
+    "READ_VARIABLE": lower_variable,
     "REDUCE_MAX": lower_reduce_extremum,
     "REDUCE_MIN": lower_reduce_extremum,
     "RELU": lower_lookup,

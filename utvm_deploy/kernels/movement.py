@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -91,6 +91,11 @@ def lower_reshape(graph: Graph, operator: Operator) -> KernelCall:
         (operand_of(position, source), TensorArgument(output)),
         in_place=((output, position),) if source.data is None else (),
     )
+
+
+def lower_variable(graph: Graph, operator: Operator) -> KernelCall:
+    """READ_VARIABLE and ASSIGN_VARIABLE where ``compiler.views`` finds that it takes a copy."""
+    return replace(lower_reshape(graph, operator), in_place=())
 
 
 def lower_pad(graph: Graph, operator: Operator) -> KernelCall:

@@ -11,6 +11,7 @@ from random_models.operations import (
     products,
     recurrent,
     reductions,
+    variables,
     windows,
 )
 from random_models.operations.operation import Operation
@@ -25,6 +26,7 @@ OPERATIONS: Mapping[str, Operation] = {
     **blocks.OPERATIONS,
     **reductions.OPERATIONS,
     **recurrent.OPERATIONS,
+    **variables.OPERATIONS,
 }
 
 #: Operators that are imported but have no generator yet, and why.

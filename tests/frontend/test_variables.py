@@ -1,0 +1,209 @@
+"""Variables of a file: what becomes state, and what is refused in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_models import join, ring_buffer
+from tflite_serializer import OperatorSpec
+from tflite_writer import ModelWriter
+
+from utvm_deploy.errors import ModelError
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.model import Graph
+from utvm_deploy.graph.passes import simplify
+
+SHAPE = (1, 2, 1, 3)
+ZEROS = np.zeros(SHAPE, np.int8)
+
+
+def imported(m: ModelWriter, folder: Path) -> Graph:
+    return simplify(load_model(m.save(folder / "model.tflite")))
+
+
+def once(m: ModelWriter) -> OperatorSpec:
+    """CALL_ONCE as the writer would put it."""
+    return OperatorSpec("CALL_ONCE", [], [], ("CallOnceOptions", {"InitSubgraphIndex": 1}))
+
+
+def test_a_ring_buffer(tmp_path: Path) -> None:
+    m = ModelWriter()
+    first = np.arange(6, dtype=np.int8).reshape(SHAPE)
+    m.output(ring_buffer(m, m.input((1, 1, 1, 3)), first))
+    graph = imported(m, tmp_path)
+    ((found, left),) = graph.states
+    np.testing.assert_array_equal(graph.tensors[found].first, first)
+    assert graph.tensors[left].first is None
+    assert graph.operators[-1].kind == "ASSIGN_VARIABLE"
+
+
+def test_what_is_never_assigned_is_a_constant(tmp_path: Path) -> None:
+    m = ModelWriter()
+    x = m.input(SHAPE)
+    kept = m.read(m.variable("kept", ZEROS + 3, 0.1), SHAPE)
+    m.output(join(m, x, kept))
+    graph = imported(m, tmp_path)
+    assert not graph.states and [o.kind for o in graph.operators] == ["CONCATENATION"]
+
+
+def test_what_is_read_after_an_assignment_is_no_state(tmp_path: Path) -> None:
+    """Also of a variable without a first value."""
+    m = ModelWriter()
+    x = m.input(SHAPE)
+    handle = m.handle("passed")
+    m.assign(handle, x)
+    m.output(join(m, m.read(m.handle("passed"), SHAPE), x))
+    graph = imported(m, tmp_path)
+    assert not graph.states and graph.operators[-1].inputs == (graph.inputs[0],) * 2
+
+
+def test_what_is_only_assigned_is_gone(tmp_path: Path) -> None:
+    m = ModelWriter()
+    x = m.input(SHAPE)
+    m.assign(m.variable("unread", ZEROS, 0.1), x)
+    m.output(m.relu(x))
+    graph = imported(m, tmp_path)
+    assert not graph.states and [o.kind for o in graph.operators] == ["RELU"]
+
+
+def read_before_assigned(m: ModelWriter, x: int) -> None:
+    handle = m.handle("early")
+    m.output(m.read(handle, SHAPE))
+    m.assign(handle, x)
+
+
+def uninitialized_beside_another(m: ModelWriter, x: int) -> None:
+    m.variable("other", ZEROS, 0.1)
+    read_before_assigned(m, x)
+
+
+def no_handle(m: ModelWriter, x: int) -> None:
+    m.variable("states", ZEROS, 0.1)
+    m.output(m.read(m.tensor((), "resource"), SHAPE))
+
+
+def handle_of_a_wrong_type(m: ModelWriter, x: int) -> None:
+    handle = m.variable("states", ZEROS, 0.1)
+    m.tensors[handle].dtype = "int32"
+    m.output(m.read(handle, SHAPE))
+
+
+def read_of_an_activation(m: ModelWriter, x: int) -> None:
+    m.variable("states", ZEROS, 0.1)
+    m.output(m.read(x, SHAPE))
+
+
+def two_names(m: ModelWriter, x: int) -> None:
+    handle = m.variable("one", ZEROS, 0.1)
+    m.operators[-1].outputs = [handle]
+    m.variable("two", ZEROS, 0.1)
+    m.operators[-1].outputs = [handle]
+    m.output(m.read(handle, SHAPE))
+
+
+def handle_as_a_value(m: ModelWriter, x: int) -> None:
+    handle = m.variable("states", ZEROS, 0.1)
+    m.output(m.reshape(handle, (1,)) if m.tensors[handle].scales else _moved(m, handle))
+
+
+def _moved(m: ModelWriter, handle: int) -> int:
+    shape = m.constant(np.array([1], np.int32))
+    return m.node("RESHAPE", [handle, shape], (1,), ("ReshapeOptions", {}))
+
+
+def another_shape(m: ModelWriter, x: int) -> None:
+    m.output(m.read(m.variable("states", np.zeros((1, 5), np.int8), 0.1), SHAPE))
+
+
+def another_type(m: ModelWriter, x: int) -> None:
+    handle = m.variable("states", ZEROS, 0.1)
+    m.output(m.read(handle, SHAPE))
+    m.assign(handle, m.constant(np.zeros(SHAPE, np.int16), 0.1))
+
+
+def float_state(m: ModelWriter, x: int) -> None:
+    handle = m.variable("states", np.zeros(SHAPE, np.float32))
+    found = m.read(handle, SHAPE, None, dtype="float32")
+    m.assign(handle, m.dequantize(x))
+    m.output(m.add(m.quantize(found), x))
+
+
+def no_subgraph(m: ModelWriter, x: int) -> None:
+    handle = m.variable("states", ZEROS, 0.1)
+    m.operators.insert(0, once(m))
+    m.once = None
+    m.output(m.read(handle, SHAPE))
+
+
+def another_subgraph(m: ModelWriter, x: int) -> None:
+    handle = m.variable("states", ZEROS, 0.1)
+    m.operators.insert(0, once(m))
+    m.operators[0].options = ("CallOnceOptions", {"InitSubgraphIndex": 0})
+    m.output(m.read(handle, SHAPE))
+
+
+def computing_subgraph(m: ModelWriter, x: int) -> None:
+    handle = m.variable("states", ZEROS, 0.1)
+    assert m.once is not None
+    m.once.node("RELU", [0], SHAPE)
+    m.output(m.read(handle, SHAPE))
+
+
+def computed_first_value(m: ModelWriter, x: int) -> None:
+    handle = m.variable("states", ZEROS, 0.1)
+    assert m.once is not None
+    m.once.tensors[m.once.operators[-1].inputs[1]].data = None
+    m.output(m.read(handle, SHAPE))
+
+
+def called_late(m: ModelWriter, x: int) -> None:
+    handle = m.variable("states", ZEROS, 0.1)
+    m.assign(handle, x)
+    m.operators.append(once(m))
+    m.output(m.read(handle, SHAPE))
+
+
+def never_called(m: ModelWriter, x: int) -> None:
+    m.once = ModelWriter()
+    m.operators.append(OperatorSpec("CALL_ONCE", [], []))
+    m.output(m.relu(x))
+    m.operators.pop(0)
+    m.to_bytes = lambda: _as_it_is(m)  # type: ignore[method-assign]
+
+
+def _as_it_is(m: ModelWriter) -> bytes:
+    from tflite_serializer import serialize
+
+    return serialize(m)
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (read_before_assigned, "'early' is read before anything is assigned to it"),
+        (uninitialized_beside_another, "'early' is read before anything is assigned to it"),
+        (no_handle, "names no variable; VAR_HANDLE must make it before"),
+        (handle_of_a_wrong_type, "is int32, which names no variable"),
+        (read_of_an_activation, "names no variable; VAR_HANDLE must make it before"),
+        (two_names, "names another variable already"),
+        (handle_as_a_value, "is resource; only int8"),
+        (another_shape, r"is int8 of shape \(1, 5\), but"),
+        (another_type, "is int16 of shape"),
+        (float_state, "float32"),
+        (no_subgraph, "it calls subgraph 1, which the file does not have"),
+        (another_subgraph, "it calls subgraph 0, which"),
+        (computing_subgraph, r"in the subgraph that it calls, operator 2 \(RELU\)"),
+        (computed_first_value, "which is no constant"),
+        (called_late, "it must come first"),
+        (never_called, "the model has 2 subgraphs; only"),
+    ],
+)
+def test_is_refused(build: Callable[[ModelWriter, int], None], said: str, tmp_path: Path) -> None:
+    m = ModelWriter()
+    build(m, m.input(SHAPE))
+    with pytest.raises(ModelError, match=said) as caught:
+        load_model(m.save(tmp_path / "model.tflite"))
+    assert "\n" not in str(caught.value)
