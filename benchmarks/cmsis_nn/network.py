@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from layer import Layer, ModelWriter
+from small_models import svdf
 
 _SIGMOID_SCALE, _SIGMOID_ZERO_POINT = 1 / 256, -128
 
@@ -53,6 +55,50 @@ class Network:
         self.end = self.writer.node(kind, inputs, shape or self.shape, table, **options)
         return self.end
 
+    def rows(self, outputs: int, activation: str = "NONE") -> int:
+        """A dense layer along the last dimension, whatever lies before it."""
+        *places, inputs = self.shape
+        self.reshape(math.prod(places), inputs)
+        self.layer("dense", outputs=outputs, activation=activation)
+        return self.reshape(*places, outputs)
+
+    def reshape(self, *shape: int) -> int:
+        self.end = self.writer.reshape(self.end, shape)
+        return self.end
+
+    def transpose(self, *order: int) -> int:
+        shape = tuple(self.shape[axis] for axis in order)
+        numbers = self.writer.constant(np.array(order, np.int32))
+        return self.node("TRANSPOSE", numbers, shape=shape)
+
+    def products(self, right: int, *, turned: bool) -> int:
+        """The end's matrices times those of another tensor, which may be stored transposed."""
+        *_, rows, columns = self.writer.tensors[right].shape
+        shape = (*self.shape[:-1], rows if turned else columns)
+        options = ("BatchMatMulOptions", {"AdjX": False, "AdjY": turned})
+        scale = self._scale * self.writer.tensors[right].scales[0] * 75 * math.sqrt(self.shape[-1])
+        return self.node("BATCH_MATMUL", right, shape=shape, options=options, scale=scale)
+
+    def softmax(self) -> int:
+        self.end = self.writer.softmax(self.end)
+        return self.end
+
+    def leaky_relu(self) -> int:
+        options = ("LeakyReluOptions", {"Alpha": 0.1})
+        return self.node("LEAKY_RELU", options=options, zero_point=-90)
+
+    def nearest(self, times: int) -> int:
+        """RESIZE_NEAREST_NEIGHBOR that enlarges both sides."""
+        batch, height, width, channels = self.shape
+        size = (height * times, width * times)
+        numbers = self.writer.constant(np.array(size, np.int32))
+        shape = (batch, *size, channels)
+        return self.node("RESIZE_NEAREST_NEIGHBOR", numbers, shape=shape)
+
+    def svdf(self, units: int, memory: int, rank: int = 1) -> int:
+        self.end = svdf(self.writer, self.end, units, memory, rank)
+        return self.end
+
     def add(self, other: int) -> int:
         self.end = self.writer.add(other, self.end, scale=self._scale * 1.5, zero_point=2)
         return self.end
@@ -94,7 +140,12 @@ class Network:
         """Mean, dense layer, softmax: the end of it."""
         self.mean()
         self.layer("dense", outputs=outputs)
-        self.writer.output(self.writer.softmax(self.end))
+        self.softmax()
+        return self.finish(self.end)
+
+    def finish(self, *outputs: int) -> bytes:
+        """The model that ends there."""
+        self.writer.output(*outputs)
         return self.writer.to_bytes()
 
     @property

@@ -59,8 +59,7 @@ def u_net() -> bytes:
         n.conv(channels, 3, activation="RELU")
         n.conv(channels, 3, activation="RELU")
     n.conv(2, activation="NONE")
-    n.writer.output(n.writer.softmax(n.end))
-    return n.writer.to_bytes()
+    return n.finish(n.softmax())
 
 
 def efficientnet() -> bytes:
@@ -109,12 +108,123 @@ def mobilenet_v3() -> bytes:
     return n.classify(12)
 
 
+def shufflenet() -> bytes:
+    """Pointwise convolutions in three groups, shuffled by a transposition, on 48x48."""
+    n = Network((1, 48, 48, 3))
+    n.conv(24, 3, 2)
+    n.layer("max pool", kernel=(3, 3), stride=(2, 2))
+    for channels, count in ((48, 2), (96, 3)):
+        for number in range(count):
+            start, made = n.end, n.shape[3]
+            n.layer("conv", outputs=24, groups=3, activation="RELU")
+            _, height, width, _ = n.shape
+            n.reshape(1, height, width, 3, 8)
+            n.transpose(0, 1, 2, 4, 3)
+            n.reshape(1, height, width, 24)
+            n.depthwise(3, 1 if number else 2, activation="NONE")
+            n.layer("conv", outputs=channels if number else channels - made, groups=3)
+            if number:
+                n.add(start)
+            else:
+                other, n.end = n.end, start
+                n.layer("average pool", kernel=(3, 3), stride=(2, 2))
+                n.concatenate(other)
+    return n.classify(8)
+
+
+def squeezenet() -> bytes:
+    """Fire modules: few channels, then 1x1 and 3x3 side by side, on 64x64."""
+    n = Network((1, 64, 64, 3))
+    n.conv(24, 3, 2, "RELU")
+    for inside, outside in ((8, 16), (16, 32), (24, 48)):
+        n.pool(2)
+        for _ in range(2):
+            start = n.conv(inside, activation="RELU")
+            narrow = n.conv(outside, activation="RELU")
+            n.end = start
+            n.conv(outside, 3, activation="RELU")
+            n.concatenate(narrow)
+    n.conv(10, activation="RELU")
+    n.mean()
+    return n.finish(n.softmax())
+
+
+def transformer() -> bytes:
+    """Two blocks of attention with four heads and a network for each step, over 32 steps."""
+    steps, width, heads = 32, 64, 4
+    n = Network((1, steps, 20))
+    n.rows(width)
+    for _ in range(2):
+        start, sides = n.end, []
+        for _ in range(3):
+            n.end = start
+            n.rows(width)
+            n.reshape(1, steps, heads, width // heads)
+            sides.append(n.transpose(0, 2, 1, 3))
+        queries, keys, values = sides
+        n.end = queries
+        n.products(keys, turned=True)
+        n.softmax()
+        n.products(values, turned=False)
+        n.transpose(0, 2, 1, 3)
+        n.reshape(1, steps, width)
+        n.rows(width)
+        between = n.add(start)
+        n.rows(2 * width, "RELU")
+        n.rows(width)
+        n.add(between)
+    n.reshape(1, steps, 1, width)
+    return n.classify(5)
+
+
+def yolo() -> bytes:
+    """Convolutions with LEAKY_RELU, and heads at two sizes, on 64x64."""
+    n = Network((1, 64, 64, 3))
+
+    def conv(channels: int, size: int = 3) -> int:
+        n.conv(channels, size, activation="NONE")
+        return n.leaky_relu()
+
+    fine = 0
+    for channels in (8, 16, 24, 32):
+        fine = conv(channels)
+        n.pool(2)
+    conv(48)
+    start = conv(32, 1)
+    conv(48)
+    coarse = n.conv(18, activation="NONE")
+    n.end = start
+    conv(16, 1)
+    n.nearest(2)
+    n.concatenate(fine)
+    conv(32)
+    return n.finish(coarse, n.conv(18, activation="NONE"))
+
+
+def svdf_words() -> bytes:
+    """Two convolutions and layers that remember: words, 16 frames of 10."""
+    n = Network((1, 16, 10, 1))
+    n.conv(24, 3, 2)
+    n.conv(32, 3, 2)
+    n.reshape(1, -1)
+    n.svdf(64, 10, 2)
+    n.layer("dense", outputs=32, activation="RELU")
+    n.svdf(32, 8)
+    n.layer("dense", outputs=6)
+    return n.finish(n.softmax())
+
+
 NETWORKS: Mapping[str, Callable[[], bytes]] = {
     "mobilenet_v2": mobilenet_v2,
     "u_net": u_net,
     "efficientnet": efficientnet,
     "tcn": tcn,
     "mobilenet_v3": mobilenet_v3,
+    "shufflenet": shufflenet,
+    "squeezenet": squeezenet,
+    "transformer": transformer,
+    "yolo": yolo,
+    "svdf_words": svdf_words,
 }
 
 
