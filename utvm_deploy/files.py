@@ -24,7 +24,7 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
-        raise UtvmError(f"cannot write {path}: {error.strerror}") from error
+        raise _unwritable(path, error) from error
     temporary = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -37,8 +37,14 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError):
-            raise UtvmError(f"cannot write {path}: {error.strerror}") from error
+            raise _unwritable(path, error) from error
         raise
+
+
+def _unwritable(path: Path, error: OSError) -> UtvmError:
+    return UtvmError(
+        f"cannot write {path}: {error.strerror}; make room there, or name another folder"
+    )
 
 
 def check_writable(path: Path) -> None:

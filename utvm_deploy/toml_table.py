@@ -134,6 +134,14 @@ def read_toml(file: Path) -> Table:
     """The file's top table; a file that is absent or not TOML is a BoardError."""
     try:
         values = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
-        raise BoardError(f"{file}: cannot be read as TOML: {exc}") from exc
+    except OSError as exc:
+        raise BoardError(f"{file}: cannot be read: {exc.strerror}") from exc
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as exc:
+        # The decoder's own words guess at encodings that nobody meant.
+        why = (
+            exc
+            if isinstance(exc, tomllib.TOMLDecodeError)
+            else "it is no text, or nested too deeply"
+        )
+        raise BoardError(f"{file}: cannot be read as TOML: {why}") from exc
     return Table(file, "", values)

@@ -263,7 +263,10 @@ def test_dry_run_prints_commands_and_runs_none(
         (["inspect", "own.tflite", "--svg", "./own.tflite"], "the model itself"),
         (["bundle", "own.tflite", "--board", "host", "-o", "link.tflite"], "the model itself"),
         (["run", "own.tflite", "--board", "host", "--output", "own.tflite"], "the model itself"),
-        (["bundle", DIGITS, "--board", "host", "-o", "."], "no bundle of utvm_deploy"),
+        (["bundle", DIGITS, "--board", "host", "-o", "."], "would be replaced, and is no bundle"),
+        (["bundle", "--check", "text.npz"], "no .zip file, or a damaged one (File is not a zip"),
+        (["boards", "binary.toml"], "binary.toml: cannot be read as TOML: it is no text"),
+        (["boards", "deep.toml"], "or nested too deeply"),
         (["bundle", DIGITS, "--board", "host", "-o", "no/such"], "no folder no"),
         (["bundle", DIGITS, "--board", "host", "-o", "text.npz"], "text.npz is not a folder"),
         (["bundle", "--check", "."], "manifest.json is missing: . is no bundle"),
@@ -285,6 +288,8 @@ def test_nonsense_gets_one_sentence(
     np.save(tmp_path / "float.npy", np.zeros((1, 8, 8, 1), np.float32))
     np.save(tmp_path / "wide.npy", np.zeros((1, 8, 8, 1), np.int64))
     (tmp_path / "deep.jsonl").write_text("[" * 100_000 + "\n")
+    (tmp_path / "deep.toml").write_text("a = " + "[" * 100_000)
+    (tmp_path / "binary.toml").write_bytes(b"\xb8\x00")
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "utvm_project.json").write_text("[" * 100_000)
     for name in ("pipe.tflite", "pipe.onnx", "pipe.tar"):

@@ -17,16 +17,20 @@ def check_bundle(path: Path) -> None:
     """Raise BundleError naming the file that is missing, altered or extra."""
     if path.is_dir():
         if not (path / MANIFEST).is_file():  # before a large folder is read for nothing
-            raise BundleError(f"{MANIFEST} is missing: {path} is no bundle")
+            raise _no_bundle(path)
         files = _read_folder(path)
     elif path.is_file():
         files = _read_zip(path)
     else:
         raise BundleError(f"there is no bundle at {path}; give a folder or a .zip file")
     if MANIFEST not in files:
-        raise BundleError(f"{MANIFEST} is missing: {path} is no bundle")
+        raise _no_bundle(path)
     manifest = read_manifest(files.pop(MANIFEST))
     check_files(manifest, files)
+
+
+def _no_bundle(path: Path) -> BundleError:
+    return BundleError(f"{MANIFEST} is missing: {path} is no bundle that `utvm bundle` wrote")
 
 
 def _read_folder(folder: Path) -> dict[str, bytes]:
@@ -71,7 +75,9 @@ def _read_zip(path: Path) -> dict[str, bytes]:
         ValueError,
         EOFError,
     ) as exc:
-        raise BundleError(f"{path} is a damaged .zip file: {exc}") from exc
+        raise BundleError(
+            f"{path} is no .zip file, or a damaged one ({exc}); give what `utvm bundle` wrote"
+        ) from exc
     return files
 
 

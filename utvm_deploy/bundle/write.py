@@ -90,7 +90,9 @@ def _write_folder(destination: Path, files: Mapping[str, bytes]) -> None:
     try:
         workplace = Path(tempfile.mkdtemp(prefix=f".{destination.name}.", dir=destination.parent))
     except OSError as exc:
-        raise BundleError(f"cannot write beside {destination}: {exc.strerror}") from exc
+        raise BundleError(
+            f"cannot write beside {destination}: {exc.strerror}; make room there, or name another folder"
+        ) from exc
     try:
         made = workplace / "new"
         for path, data in files.items():
@@ -106,7 +108,9 @@ def _write_folder(destination: Path, files: Mapping[str, bytes]) -> None:
                 (workplace / "old").rename(destination)
             raise
     except OSError as exc:
-        raise BundleError(f"cannot write {destination}: {exc.strerror}") from exc
+        raise BundleError(
+            f"cannot write {destination}: {exc.strerror}; make room there, or name another folder"
+        ) from exc
     finally:
         shutil.rmtree(workplace, ignore_errors=True)
 
@@ -140,7 +144,7 @@ def _is_replaceable(destination: Path) -> bool:
         check_bundle(destination)
     except BundleError as exc:
         raise BundleError(
-            f"{destination} holds something that is no bundle of utvm_deploy ({exc}); move it away "
-            "or choose another folder"
+            f"{destination} would be replaced, and is no bundle as it was written ({exc}); move it "
+            "away or choose another folder"
         ) from exc
     return True

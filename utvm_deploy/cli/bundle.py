@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -126,7 +127,7 @@ def _write(args: argparse.Namespace, out: Output) -> int:
             oracle=oracle,
             report=latency,
         )
-    out.line(f"wrote {path}; check it with: utvm bundle --check {path}")
+    out.line(f"wrote {path}; check it with: utvm bundle --check {shlex.quote(str(path))}")
     out.result(
         "utvm.bundle/1",
         {

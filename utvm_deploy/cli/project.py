@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from pathlib import Path
 
 import utvm_deploy
@@ -75,7 +76,8 @@ def run_create(args: argparse.Namespace, out: Output) -> int:
     if args.dry_run:
         out.line("nothing written (--dry-run)")
     else:
-        out.line(f"wrote {args.directory}; build it with: utvm project build {args.directory}")
+        place = shlex.quote(str(args.directory))
+        out.line(f"wrote {args.directory}; build it with: utvm project build {place}")
     out.result("utvm.project/1", {"directory": args.directory, "board": board.name})
     return 0
 

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     if args.output and len(args.output) != len(graph.outputs):
         raise ModelError(
             f"{args.model} has {len(graph.outputs)} output(s), --output was given "
-            f"{len(args.output)} time(s)"
+            f"{len(args.output)} time(s); give one for each output, or none"
         )
     inputs, origin = _inputs(args, graph)
     with out.progress() as progress:
@@ -112,7 +112,7 @@ def _inputs(args: argparse.Namespace, graph: Graph) -> tuple[Sequence[Array], st
     if len(args.input) != len(graph.inputs):
         raise ModelError(
             f"{args.model} has {len(graph.inputs)} input(s), --input was given "
-            f"{len(args.input)} time(s)"
+            f"{len(args.input)} time(s); give one for each input, or none"
         )
     tensors = [graph.tensors[i] for i in graph.inputs]
     return [load_input(*pair) for pair in zip(args.input, tensors, strict=True)], ""

@@ -91,7 +91,8 @@ def read_library(path: Path) -> CompiledModel:
         ) from exc
     except (tarfile.TarError, ValueError, KeyError, TypeError, RecursionError, CompileError) as exc:
         raise ModelError(
-            f"{path} is no Model Library Format archive of utvm_deploy: {exc}"
+            f"{path} is no Model Library Format archive of utvm_deploy ({exc}); give what `utvm "
+            "compile` wrote"
         ) from exc
 
 
