@@ -117,6 +117,10 @@ def chatter(line: Line, _data: bytes) -> None:
     line.say(b"Hello world!\r\n" * 50 + bytes(range(256)))
 
 
+WRONG_ANSWER = (
+    "what came is nothing that the runtime says, so check the baud rate, and whether other "
+    "firmware runs, such as a bootloader, then reset the board"
+)
 NO_ANSWER = "check cable, baud rate and that the image runs, then reset the board"
 
 
@@ -125,8 +129,8 @@ NO_ANSWER = "check cable, baud rate and that the image runs, then reset the boar
     [
         (silent, LinkTimeout, NO_ANSWER),
         (unplugged, LinkClosed, "check the cable, then connect again"),
-        (echo, LinkError, NO_ANSWER),
-        (chatter, LinkError, NO_ANSWER),
+        (echo, LinkError, WRONG_ANSWER),
+        (chatter, LinkError, WRONG_ANSWER),
     ],
 )
 def test_a_line_that_misbehaves_gives_a_sentence(
@@ -169,7 +173,7 @@ def test_two_hosts_at_one_port(desk: Board, lines: Callable[..., Line]) -> None:
     line = lines(silent)
     first = SerialStream(line.path)
     try:
-        sentence = r"desk was flashed, but cannot open .*; check the"
+        sentence = r"desk was flashed, but cannot open .*: another program uses it; end that"
         with (
             utvm_deploy.connect(desk, port=line.path) as device,
             pytest.raises(NoDevice, match=sentence),

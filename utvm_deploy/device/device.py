@@ -183,7 +183,8 @@ class Device:
             if isinstance(error, DeviceReset):
                 return take_fault_words(link, image)
             words = running.last_words()
-            return f"the board's last words: {words}" if words else ""
+            notes = [f"the board's last words: {words}" if words else "", running.other_listeners()]
+            return "; ".join(note for note in notes if note)
 
         try:
             return Session(link, image, link.hello(), explain)

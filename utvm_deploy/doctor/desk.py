@@ -12,6 +12,7 @@ from utvm_deploy.bench_file import bench_path, load_bench_entry
 from utvm_deploy.board import Board
 from utvm_deploy.doctor.check import Check
 from utvm_deploy.errors import UtvmError
+from utvm_deploy.link.stream import RIGHTS_ADVICE
 from utvm_deploy.probe import choose_link, needs_debugger, needs_line
 from utvm_deploy.probe.detect import Place, locate
 from utvm_deploy.probe.usb import UsbDevice, udev_rules, usb_devices
@@ -104,8 +105,7 @@ def _serial_port(board: Board, port: str | None, serial: str | None) -> list[Che
             Check("serial port", purpose, None, f"{path} is not there: plug the board in", True)
         ]
     may = os.name != "posix" or os.access(path, os.R_OK | os.W_OK)
-    group = "sudo usermod -aG dialout $USER, then log in again"
-    return [Check("serial port", purpose, str(path) if may else None, group, True)]
+    return [Check("serial port", purpose, str(path) if may else None, RIGHTS_ADVICE, True)]
 
 
 def _debug_server(board: Board, is_needed: bool) -> Check:

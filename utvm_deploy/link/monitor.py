@@ -62,6 +62,8 @@ class MonitorLink:
         self._hello: Hello | None = None
         # Of boots that are over; what still arrives from them is not worth a look.
         self._past_nonces: set[int] = set()
+        # Whether the runtime ever spoke here.
+        self._heard_frame = False
         self._traced_s = time.monotonic()
 
     def __enter__(self) -> MonitorLink:
@@ -204,8 +206,8 @@ class MonitorLink:
             if waits.is_over(now):
                 raise LinkTimeout(
                     f"asked {what}, the device did not answer within {now - waits.began_s:.1f} s "
-                    f"({waits.sent} times sent, {waits.received_bytes} bytes received): check "
-                    "cable, baud rate and that the image runs, then reset the board"
+                    f"({waits.sent} times sent, {waits.received_bytes} bytes received): "
+                    f"{self._advice(waits)}, then reset the board"
                 )
             if waits.is_due(now):
                 self._trace("->", request)
@@ -218,6 +220,8 @@ class MonitorLink:
                 waits.note_bytes(time.monotonic(), len(arrived), is_within)
             for item in items:
                 self._trace("<-", item)
+                if isinstance(item, Frame) and item.opcode & REPLY_BIT:
+                    self._heard_frame = True
                 if isinstance(item, Damage):
                     waits.note_loss(time.monotonic())
                 elif self._answers(item, request):
@@ -235,6 +239,15 @@ class MonitorLink:
                 elif message.name == "HELLO" and _is_boot(item):
                     # what was sent before it booted was sent to nobody
                     waits.note_loss(time.monotonic())
+
+    def _advice(self, waits: Waits) -> str:
+        """What to look at where no answer came."""
+        if waits.received_bytes and not self._heard_frame:
+            return (
+                "what came is nothing that the runtime says, so check the baud rate, and whether "
+                "other firmware runs, such as a bootloader"
+            )
+        return "check cable, baud rate and that the image runs"
 
     def _answers(self, frame: Frame, request: Frame) -> bool:
         """Whether ``frame`` is the reply to ``request``; DeviceReset if it tells of a restart."""

@@ -6,6 +6,8 @@ imported here and nowhere else.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import math
 import os
 import select
@@ -15,9 +17,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from utvm_deploy.errors import LinkClosed, LinkTimeout
+from utvm_deploy.link.holders import other_holders
 
 # Default rate of serial ports, in bits per second; sockets and ptys have none.
 DEFAULT_BAUD = 115200
+#: What to do where a port may not be opened.
+RIGHTS_ADVICE = "sudo usermod -aG dialout $USER, then log in again"
 # poll(2) counts milliseconds in 31 bits; whoever waits longer asks again.
 _LONGEST_POLL_S = 86_400.0
 
@@ -157,6 +162,24 @@ def serial_ports() -> list[SerialPort]:
     ]
 
 
+def _why_not(url: str, error: Exception) -> str:
+    """Why a port cannot be opened, and what to do about it."""
+    number = getattr(error, "errno", None)
+    if number in (errno.EBUSY, errno.EAGAIN):
+        holders = " and ".join(other_holders(url)) or "another program"
+        return f"{holders} uses it; end that, then try again"
+    if number in (errno.EACCES, errno.EPERM):
+        return f"you may not; {RIGHTS_ADVICE}"
+    return f"{error}; check the cable and the name"
+
+
+def may_come(error: BaseException) -> bool:
+    """Whether that failure to open a port is one of a device that is still coming up."""
+    # No node, or one whose rights udev has not set, or whose driver is not there yet.
+    passing = (errno.ENOENT, errno.ENXIO, errno.ENODEV, errno.EACCES, errno.EIO)
+    return getattr(error.__cause__, "errno", None) in passing
+
+
 _CHECK_CABLE = "check the cable, then connect again"
 
 
@@ -174,9 +197,10 @@ class SerialStream:
         try:
             self._port = serial.serial_for_url(url, baudrate=baud, timeout=0, **options)
         except (*self._foreign, ValueError) as error:
-            raise LinkClosed(
-                f"cannot open {url}: {error}; check the cable, the name and your permissions"
-            ) from error
+            raise LinkClosed(f"cannot open {url}: {_why_not(url, error)}") from error
+        # USB adapters of FTDI keep what arrives for 16 ms, unless they are told that it matters.
+        with contextlib.suppress(AttributeError, NotImplementedError, ValueError, OSError):
+            self._port.set_low_latency_mode(True)
         # pyserial reads socket:// byte by byte, and a tty with three system calls a portion:
         # where the port is a file descriptor, use that.
         if os.name == "posix":
@@ -185,6 +209,11 @@ class SerialStream:
             except (AttributeError, *self._foreign):
                 return
             self._fds = PipeStream(os.dup(fd), os.dup(fd), url, _CHECK_CABLE)
+
+    @property
+    def url(self) -> str:
+        """What was opened."""
+        return self._url
 
     def read(self, max_bytes: int, timeout_s: float) -> bytes:
         if self._fds is not None:

@@ -9,8 +9,10 @@ real board       flash, then      the serial port   a GDB server's      the flas
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import socket
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +20,15 @@ from pathlib import Path
 from utvm_deploy import process
 from utvm_deploy.board_facts import CHILD_PROBE, EMULATOR_PROBE, Board
 from utvm_deploy.errors import BoardError, LinkClosed, LinkError, NoDevice
-from utvm_deploy.link.stream import NoStream, PipeStream, SerialStream, Stream
+from utvm_deploy.link.holders import other_holders
+from utvm_deploy.link.stream import (
+    RIGHTS_ADVICE,
+    NoStream,
+    PipeStream,
+    SerialStream,
+    Stream,
+    may_come,
+)
 from utvm_deploy.probe.argv import BOOT_SEED_SYMBOL, emulator_argv
 from utvm_deploy.probe.cycle_model import CycleModelFiles, cycle_model_arguments
 from utvm_deploy.probe.detect import Place, locate
@@ -34,6 +44,11 @@ from utvm_deploy.probe.server import (
 from utvm_deploy.project import Image
 
 logger = logging.getLogger("utvm_deploy.probe")
+
+# How long a port may be gone after its board was flashed or reset: USB devices come back within
+# a second or two, and udev sets the rights of their ports afterwards.
+PORT_TIMEOUT_S = 5.0
+PORT_RETRY_S = 0.1
 
 
 class _CurrentStream:
@@ -151,6 +166,14 @@ class RunningBoard:
         lines = self._child.last_words().splitlines()
         return "\n".join(line for line in lines if not line.startswith(warning))
 
+    def other_listeners(self) -> str:
+        """Who has a real board's port open as well, as a phrase; empty if nobody is seen."""
+        stream = self._stream.current if self._stream else None
+        holders = other_holders(stream.url) if isinstance(stream, SerialStream) else []
+        if not holders:
+            return ""
+        return f"{' and '.join(holders)} has its port open too and takes what it says; end that"
+
     def reset(self) -> None:
         """Restart from power-up, even if the runtime hangs; greet it again afterwards."""
         if self._wiring is not None:
@@ -186,15 +209,22 @@ class RunningBoard:
         self.close()
 
     def _restart(self, wiring: Wiring) -> None:
-        """A real board; its server gives the probe free meanwhile."""
-        if self._server is None:
-            wiring.reset()
-            return
-        assert self._debug_stream is not None and wiring.open_server is not None
-        self._server.close()
+        """A real board; its server gives the probe free meanwhile.
+
+        So does the port: what is held when USB devices come back gets another name.
+        """
+        if self._stream is not None:
+            self._stream.current.close()
+        if self._server is not None:
+            self._server.close()
         wiring.reset()
-        self._server = wiring.open_server()
-        self._debug_stream.current = self._server.stream
+        if self._server is not None:
+            assert self._debug_stream is not None and wiring.open_server is not None
+            self._server = wiring.open_server()
+            self._debug_stream.current = self._server.stream
+        if self._stream is not None:
+            assert wiring.open_port is not None
+            self._stream.current = wiring.open_port()
 
     def _spawn(self, has_debug_stream: bool) -> tuple[Stream, Stream | None]:
         """The process' pipes, and our end of a socket pair whose other end it inherits."""
@@ -240,16 +270,21 @@ def start(
         return _start_emulator(board, image, has_debug_stream, with_cycle_model)
     # Before minutes of flashing: is there a port at all?
     needs_port = has_line and not process.is_dry_run()
-    place = locate(board, port=port, serial=serial, needs_port=needs_port)
+
+    def find_place() -> Place:
+        return locate(board, port=port, serial=serial, needs_port=needs_port)
+
+    place = find_place()
     if needs_port:
         _check_port(board, place.port)
-    return _start_real(board, image, place, probe, has_line, has_debug_stream)
+    return _start_real(board, image, place, find_place, probe, has_line, has_debug_stream)
 
 
 def _start_real(
     board: Board,
     image: Image,
     place: Place,
+    find_place: Callable[[], Place],
     wanted_probe: str | None,
     has_line: bool,
     has_debug_stream: bool,
@@ -266,11 +301,7 @@ def _start_real(
     def open_port() -> Stream:
         if process.is_dry_run():
             return NoStream()
-        assert place.port is not None
-        try:
-            return SerialStream(place.port, place.entry.baud or board.link.baud)
-        except LinkError as exc:
-            raise NoDevice(f"{board.name} was flashed, but {exc}") from exc
+        return _open_port(board, find_place)
 
     def open_server() -> DebugServer:
         if address is not None:
@@ -317,5 +348,24 @@ def _start_emulator(
 
 def _check_port(board: Board, port: str | None) -> None:
     assert port is not None
-    if "://" not in port and not port.upper().startswith("COM") and not Path(port).exists():
+    if "://" in port or port.upper().startswith("COM"):
+        return
+    if not Path(port).exists():
         raise NoDevice(f"{board.name}'s serial port {port} is not there; is the board plugged in?")
+    if not os.access(port, os.R_OK | os.W_OK):
+        raise NoDevice(f"{board.name}'s serial port {port} may not be opened; {RIGHTS_ADVICE}")
+
+
+def _open_port(board: Board, find_place: Callable[[], Place]) -> Stream:
+    """The port of a board that was flashed or reset, which may have taken it from USB with it."""
+    deadline = time.monotonic() + PORT_TIMEOUT_S
+    while True:
+        try:
+            place = find_place()
+            assert place.port is not None
+            return SerialStream(place.port, place.entry.baud or board.link.baud)
+        except (LinkError, NoDevice) as exc:
+            is_passing = isinstance(exc, NoDevice) or may_come(exc)
+            if not is_passing or time.monotonic() > deadline:
+                raise NoDevice(f"{board.name} was flashed, but {exc}") from exc
+        time.sleep(PORT_RETRY_S)
