@@ -244,19 +244,23 @@ def test_long_windows(rig: tuple[Fence, Device], tmp_path: Path) -> None:
 def test_columns(rig: tuple[Fence, Device], tmp_path: Path) -> None:
     """Dilated: phases of two widths, packed channels, an even kernel, a turned one.
 
-    One channel: the words of several last pixels would reach behind the image.
+    One channel: the words of several last pixels would reach behind the image. Channels in groups.
     """
     rng, model = np.random.default_rng(45), ModelWriter()
-    for shape, outputs, kernel, dilation, padding in (
-        ((1, 7, 11, 6), 5, (3, 3), (2, 2), "SAME"),
-        ((1, 5, 10, 2), 7, (3, 2), (3, 3), "SAME"),
-        ((1, 8, 13, 5), 4, (2, 3), (1, 4), "VALID"),
-        ((1, 19, 1, 7), 3, (3, 1), (4, 1), "SAME"),
-        ((1, 1, 50, 1), 4, (1, 5), (1, 1), "SAME"),
-        ((1, 9, 7, 1), 3, (1, 1), (1, 1), "VALID"),
+    for shape, outputs, kernel, dilation, padding, groups in (
+        ((1, 7, 11, 6), 5, (3, 3), (2, 2), "SAME", 1),
+        ((1, 5, 10, 2), 7, (3, 2), (3, 3), "SAME", 1),
+        ((1, 8, 13, 5), 4, (2, 3), (1, 4), "VALID", 1),
+        ((1, 19, 1, 7), 3, (3, 1), (4, 1), "SAME", 1),
+        ((1, 1, 50, 1), 4, (1, 5), (1, 1), "SAME", 1),
+        ((1, 9, 7, 1), 3, (1, 1), (1, 1), "VALID", 1),
+        ((1, 6, 7, 15), 9, (3, 3), (1, 1), "SAME", 3),
+        ((1, 5, 7, 10), 6, (1, 1), (1, 1), "VALID", 2),
+        ((2, 6, 9, 6), 4, (2, 3), (1, 2), "SAME", 2),
     ):
-        weights, bias = weights_and_bias(rng, (outputs, *kernel, shape[3]), outputs)
-        scale = spread_scale(kernel[0] * kernel[1] * shape[3], 0.05, 0.01)
+        inputs = shape[3] // groups
+        weights, bias = weights_and_bias(rng, (outputs, *kernel, inputs), outputs)
+        scale = spread_scale(kernel[0] * kernel[1] * inputs, 0.05, 0.01)
         x = model.input(shape, 0.05, 3)
         options = {"dilation": dilation, "padding": padding, "activation": "RELU6"}
         model.output(model.conv2d(x, weights, bias, scale=scale, **options))
@@ -269,7 +273,7 @@ def test_columns(rig: tuple[Fence, Device], tmp_path: Path) -> None:
         for candidate in dsp_space(graph, operator, core)
         if candidate.choice("method") == "columns"
     ]
-    assert {graph.operators.index(operator) for operator, _ in jobs} == {0, 1, 2, 3, 4, 5}
+    assert {graph.operators.index(operator) for operator, _ in jobs} == set(range(9))
     assert compare_behind_fence(rig, path, model, jobs, graph) == len(jobs)
 
 

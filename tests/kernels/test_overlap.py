@@ -44,7 +44,7 @@ def calls_of(graph: Graph, core: str, rng: np.random.Generator) -> Iterator[tupl
         found: dict[object, KernelCall] = {}
         candidates = list(space(graph, operator, core))
         rng.shuffle(candidates)  # type: ignore[arg-type]
-        # Of the last two, which are dilated, all.
+        # Of the last, which are dilated or in groups, all.
         most = CANDIDATES if position < LAYERS else len(candidates)
         for candidate in [None, *candidates[:most]]:
             call = lowered(graph, operator, core, candidate)
@@ -114,9 +114,10 @@ def test_outputs_lie_on_what_was_read(core: str, tmp_path: Path) -> None:
     model = ModelWriter()
     for number in range(LAYERS):
         random_operator(model, rng, ("conv", "depthwise", "conv", "pool")[number % 4])
-    for dilation, channels in ((2, 5), (3, 8)):  # columns shared by outputs that lie apart
+    # Columns shared by outputs that lie apart; channels in groups.
+    for dilation, channels, groups in ((2, 5, 1), (3, 8, 1), (1, 4, 2), (2, 3, 3)):
         weights, bias = weights_and_bias(rng, (6, 3, 3, channels), 6)
-        x = model.input((1, 9, 11, channels), 0.05, 3)
+        x = model.input((1, 9, 11, channels * groups), 0.05, 3)
         scale = spread_scale(9 * channels, 0.05, 0.01)
         model.output(model.conv2d(x, weights, bias, dilation=dilation, padding="SAME", scale=scale))
     graph = load_model(model.save(tmp_path / "model.tflite"))

@@ -88,7 +88,9 @@ def _of_columns(kernel: DspColumns) -> Lag | None:
 def _of_gathered(kernel: GatheredConv2D) -> Lag | None:
     if not kernel.is_gathered:
         return None  # all pixels are read for each group of channels
-    return _by_pixels(kernel.window, kernel.input_channels, kernel.output_channels, kernel.pixels)
+    sizes = kernel.groups * kernel.input_channels, kernel.groups * kernel.output_channels
+    # Each group of some pixels reads, after outputs of another were written.
+    return _by_pixels(kernel.window, *sizes, kernel.pixels, mixed=kernel.groups > 1)
 
 
 @lag_of.register

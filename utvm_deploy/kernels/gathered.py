@@ -2,7 +2,8 @@
 
 Blocks of output pixels are gathered (``c/utvm_windows.h``) and multiplied with all channels; that
 product is what the PrimFunc's tiles are tensorized with. Where a window is one pixel, in the
-image's order, the image itself is multiplied.
+image's order, the image itself is multiplied. Of several groups of channels each is done so: to
+what gathers, such an image has that many times the pixels, every so many of which a group sees.
 """
 
 from __future__ import annotations
@@ -80,12 +81,13 @@ class GatheredConv2D:
     """Shape parameters; ``pixels`` are gathered at a time."""
 
     window: Window
-    input_channels: int
+    input_channels: int  # of a group, as the outputs
     output_channels: int
     product: Product
     pixels: int
     # A fully connected layer: the pixels are the rows of its batch.
     is_dense: bool = False
+    groups: int = 1
 
     @property
     def name(self) -> str:
@@ -93,8 +95,9 @@ class GatheredConv2D:
             batch = f"_n{self.window.batch}" if self.window.batch != 1 else ""
             channels = f"{self.input_channels}x{self.output_channels}"
             return f"fully_connected{batch}_{channels}_{self.product.label}"
-        channels = f"{self.input_channels}x{self.output_channels}"
-        return f"conv2d_{self.window.label}_{channels}_{self.product.label}"
+        channels = f"{self.groups * self.input_channels}x{self.groups * self.output_channels}"
+        groups = f"_g{self.groups}" if self.groups > 1 else ""
+        return f"conv2d_{self.window.label}_{channels}{groups}_{self.product.label}"
 
     @property
     def depth(self) -> int:
@@ -107,15 +110,17 @@ class GatheredConv2D:
     def is_gathered(self) -> bool:
         """Whether windows are copied; otherwise a window is a pixel of the image, in its order."""
         w = self.window
-        return w.is_padded or w.kernel != (1, 1) or w.strides != (1, 1)
+        is_plain = w.kernel == w.strides == (1, 1) and not w.is_padded
+        return not is_plain or self.groups > 1
 
     @property
     def geometry(self) -> Array:
         """``struct utvm_windows``."""
-        w = self.window
-        values = (w.height, w.width, self.input_channels, w.output_width, *w.kernel)
-        places = (*w.strides, *w.dilations, w.top, w.left)
-        return np.array([*values, *places, self.depth], dtype=np.int32)
+        w, groups = self.window, self.groups
+        values = (w.height, w.width * groups, self.input_channels, w.output_width, *w.kernel)
+        apart = w.dilations[1] * groups if w.kernel[1] > 1 else 1
+        steps = (w.strides[0], w.strides[1] * groups, w.dilations[0], apart)
+        return np.array([*values, *steps, w.top, w.left * groups, self.depth], dtype=np.int32)
 
     def prim_func(self) -> Any:
         return self._gathered() if self.is_gathered else self._in_place()
@@ -124,10 +129,12 @@ class GatheredConv2D:
         texts = list(self.product.texts())
         if self.is_gathered:
             texts += [shared_text("utvm_bytes"), shared_text("utvm_windows")]
+        if self.groups > 1:
+            texts.append(shared_text("utvm_put_pixels"))
         import_c(sch, *texts)
         for number, (_, _, pixels) in enumerate(self._blocks):
             source, sums, output = self._tile(number, pixels)
-            reads = [source, *self._tables]
+            reads = [source, *self._tile_tables]
             tensorize(
                 sch,
                 f"tile_{number}",
@@ -137,6 +144,7 @@ class GatheredConv2D:
                 partial(self._call, [*reads, output], pixels),
             )
         where = f"{self.pixels} gathered at a time" if self.is_gathered else "pixels read in place"
+        where += f" for each of {self.groups} groups" if self.groups > 1 else ""
         return f"{self.product.why}, {where}"
 
     def _in_place(self) -> Any:
@@ -156,20 +164,22 @@ class GatheredConv2D:
     def _gathered(self) -> Any:
         w = self.window
         outputs = w.output_height * w.output_width
-        image = Operand("image", (w.batch, w.height, w.width, self.input_channels), "int8")
+        channels, made = self.groups * self.input_channels, self.groups * self.output_channels
+        image = Operand("image", (w.batch, w.height, w.width, channels), "int8")
         geometry = Operand("geometry", (self.geometry.size,), "int32")
-        output = Operand("output", (w.batch, outputs, self.output_channels), "int8")
+        output = Operand("output", (w.batch, outputs, made), "int8")
         tiles = [self._tile(block, pixels) for block, (_, _, pixels) in enumerate(self._blocks)]
 
-        def gather(buffers: Buffers, number: int, n: Any, b: Any) -> None:
+        def gather(buffers: Buffers, number: int, loops: list[Any]) -> None:
             first, _, pixels = self._blocks[number]
             source = tiles[number][0]
             with script.sblock(f"gather_{number}"):
-                vn, vb = script.axis.remap("SS", [n, b])
+                vn, vb, *group = script.axis.remap("S" * len(loops), loops)
                 whole = (vn, *(slice(0, extent) for extent in image.shape[1:]))
                 script.reads(buffers["image"][whole], geometry.region(buffers))
                 script.writes(source.region(buffers))
-                start = script.address_of(buffers["image"][vn, 0, 0, 0])
+                place = group[0] * self.input_channels if group else 0
+                start = script.address_of(buffers["image"][vn, 0, 0, place])
                 numbers = (vb * pixels + first, pixels, buffers["border"], geometry.start(buffers))
                 call = extern("utvm_windows_gather", start, source.start(buffers), *numbers)
                 script.evaluate(call)
@@ -178,7 +188,14 @@ class GatheredConv2D:
             for number, (first, count, pixels) in enumerate(self._blocks):
                 source, sums, _ = tiles[number]
                 with script.grid(w.batch, count) as (n, b):
-                    gather(buffers, number, n, b)
+                    if self.groups > 1:
+                        # All groups of some pixels are done before the next pixels.
+                        with script.grid(self.groups) as g:
+                            gather(buffers, number, [n, b, g])
+                            self._multiply(buffers, number, [n, b, g])
+                            self._put(buffers, number, [n, b, g])
+                        continue
+                    gather(buffers, number, [n, b])
                     with script.sblock(f"tile_{number}"):
                         vn, vb = script.axis.remap("SS", [n, b])
                         start = vb * pixels + first
@@ -189,11 +206,52 @@ class GatheredConv2D:
                         )
                         self._meaning(number, pixels, buffers, (vn,), start)
 
+        parts = self._parts if self.groups > 1 else []
         return prim_func(
             [image, geometry, *self._tables, "border", output],
-            [operand for source, sums, _ in tiles for operand in (source, sums)],
+            [*(operand for source, sums, _ in tiles for operand in (source, sums)), *parts],
             body,
         )
+
+    def _multiply(self, buffers: Buffers, number: int, loops: list[Any]) -> None:
+        """The tile of a group, into a place of its own."""
+        _, _, pixels = self._blocks[number]
+        source, sums, _ = self._tile(number, pixels)
+        part, limits = self._parts[number], self._tables[2]
+        with script.sblock(f"tile_{number}"):
+            _, _, group = script.axis.remap("SSS", loops)
+            firsts = {one.name: group * one.shape[0] for one in self._tile_tables[:2]}
+            of_group = (
+                buffers[one.name][firsts[one.name] : firsts[one.name] + one.shape[0]]
+                for one in self._tile_tables[:2]
+            )
+            script.reads(source.region(buffers), *of_group, limits.region(buffers))
+            script.writes(sums.region(buffers), part.region(buffers))
+            tables = {name: _From(buffers[name], first) for name, first in firsts.items()}
+            own = {**buffers, **tables, "output": buffers[part.name]}
+            self._meaning(number, pixels, own)
+
+    def _put(self, buffers: Buffers, number: int, loops: list[Any]) -> None:
+        """What was made of a group where it belongs."""
+        first, _, pixels = self._blocks[number]
+        part, channels = self._parts[number], self.groups * self.output_channels
+        with script.sblock(f"put_{number}"):
+            vn, vb, group = script.axis.remap("SSS", loops)
+            start = vb * pixels + first
+            script.reads(part.region(buffers))
+            script.writes(buffers["output"][vn, start : start + pixels, 0:channels])
+            place = buffers["output"][vn, start, group * self.output_channels]
+            numbers = 1, pixels, self.output_channels, channels, 0
+            to = script.address_of(place)
+            script.evaluate(extern("utvm_put_pixels", to, part.start(buffers), *numbers))
+
+    @property
+    def _parts(self) -> list[Operand]:
+        """What is made of a group's pixels, block by block."""
+        return [
+            Operand(f"part_{number}", (pixels, self.output_channels), "int8")
+            for number, (_, _, pixels) in enumerate(self._blocks)
+        ]
 
     def _call(self, operands: Sequence[Operand], pixels: int, buffers: Buffers) -> Any:
         starts = [one.start(buffers) for one in operands]
@@ -213,6 +271,13 @@ class GatheredConv2D:
 
     @property
     def _tables(self) -> tuple[Operand, Operand, Operand]:
+        *of_groups, limits = self._tile_tables
+        weights, scaling = (replace(o, shape=(self.groups * o.shape[0],)) for o in of_groups)
+        return weights, scaling, limits
+
+    @property
+    def _tile_tables(self) -> tuple[Operand, Operand, Operand]:
+        """Of one group."""
         return self.product.tables(self.output_channels, self.depth)
 
     def _tile(self, block: int, pixels: int) -> tuple[Operand, Operand, Operand]:
@@ -251,6 +316,16 @@ class GatheredConv2D:
         block(f"requantize_{number}", tile, requantize)
 
 
+class _From:
+    """A buffer of one dimension from an element on."""
+
+    def __init__(self, buffer: Any, first: Any) -> None:
+        self._buffer, self._first = buffer, first
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._buffer[self._first + place]
+
+
 def gathered_conv2d_call(
     call: KernelCall, kernel: GatheredConv2D, tables: Sequence[ConstantArgument], border: int
 ) -> KernelCall:
@@ -265,16 +340,20 @@ def gathered_conv2d_call(
 
 
 def gathered(
-    window: Window, channels: tuple[int, int], product: Product, pixels: int | None
+    window: Window,
+    channels: tuple[int, int],
+    product: Product,
+    pixels: int | None,
+    groups: int = 1,
 ) -> GatheredConv2D:
-    """The kernel; ``channels``: of input and output, ``pixels``: None for a good default."""
-    kernel = GatheredConv2D(window, *channels, product, 0)
+    """The kernel; ``channels``: of a group's input and output, ``pixels``: None for a default."""
+    kernel = GatheredConv2D(window, *channels, product, 0, groups=groups)
     if not kernel.is_gathered:
         return kernel
     if pixels is None:
-        groups = _WINDOWS_BYTES // (kernel.depth * product.pixels)
+        tiles = _WINDOWS_BYTES // (kernel.depth * product.pixels)
         pixels = min(
-            max(groups, 1) * product.pixels, _MOST_PIXELS // product.pixels * product.pixels
+            max(tiles, 1) * product.pixels, _MOST_PIXELS // product.pixels * product.pixels
         )
     return replace(kernel, pixels=pixels)
 

@@ -21,7 +21,6 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.dsp import columns_code as code
 from utvm_deploy.kernels.dsp import gemm
-from utvm_deploy.kernels.dsp.code import helper
 from utvm_deploy.kernels.dsp.products import Tile, product_call, tables
 from utvm_deploy.kernels.micro.scaling import Scaling
 from utvm_deploy.kernels.micro.source import shared_text
@@ -307,7 +306,7 @@ class DspColumns:
 
     @property
     def _put_texts(self) -> list[str]:
-        return [helper("utvm_put_pixels")] if self.phases else []
+        return [shared_text("utvm_put_pixels")] if self.phases else []
 
     def schedule(self, sch: Any, core: str) -> str:
         forms = list(dict.fromkeys(self._form(one) for one in self.blocks))

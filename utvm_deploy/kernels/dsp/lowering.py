@@ -52,6 +52,8 @@ def lower_conv2d(
     weights = constant_of(graph, operator, 1)
     window, weights = simplified(call.kernel.window, weights, turns_dilated=True)
     groups = call.kernel.groups
+    if groups == call.kernel.input_channels > 1:  # a depthwise one under another name
+        return _depthwise(graph, operator, call, window, weights[..., 0], core, candidate)
     return _convolution(graph, operator, call, weights, candidate, window, groups)
 
 
@@ -70,13 +72,7 @@ def lower_depthwise(
     if call.kernel.channels == 1:
         by_output = by_output.reshape(by_output.shape[0], *weights.shape[1:3], 1)
         return _convolution(graph, operator, call, by_output, candidate, window)
-    scaling = _scaling(graph, operator, by_output)
-    if isinstance(scaling, str):
-        return scaling
-    return depthwise_call(
-        *(call, window, weights[0], call.kernel.depth_multiplier, scaling),
-        *(border_of(graph, operator), limits_of(call), core, candidate),
-    )
+    return _depthwise(graph, operator, call, window, by_output[:, 0], core, candidate)
 
 
 def lower_fully_connected(
@@ -111,12 +107,44 @@ def _of_call(kernel_call: Callable[[KernelCall], KernelCall | str]) -> FamilyLow
     return lower
 
 
+def lower_pairs(
+    graph: Graph,
+    operator: Operator,
+    call: KernelCall,
+    core: str,
+    candidate: Candidate | None = None,
+) -> KernelCall | str:
+    """Elementwise operators of two inputs."""
+    return dsp_pairs_call(call, candidate)
+
+
 def _pool_call(call: KernelCall) -> KernelCall | str:
     """AVERAGE_POOL_2D and MAX_POOL_2D, and what is done as such."""
     kernel = call.kernel
     if not isinstance(kernel, Pool2D):
         return "it takes no maximum along one dimension"
     return dsp_pool_call(call, kernel.window, kernel.channels, kernel.is_average)
+
+
+def _depthwise(
+    graph: Graph,
+    operator: Operator,
+    call: KernelCall,
+    window: Window,
+    weights: Array,
+    core: str,
+    candidate: Candidate | None,
+) -> KernelCall | str:
+    """``weights`` are [outputs, rows, columns]."""
+    scaling = _scaling(graph, operator, weights)
+    if isinstance(scaling, str):
+        return scaling
+    multiplier = weights.shape[0] // input_of(graph, operator, 0)[1].shape[3]
+    by_tap = np.moveaxis(weights, 0, 2)
+    return depthwise_call(
+        *(call, window, by_tap, multiplier, scaling),
+        *(border_of(graph, operator), limits_of(call), core, candidate),
+    )
 
 
 def _convolution(
@@ -152,17 +180,17 @@ def _scaling(graph: Graph, operator: Operator, weights: Array) -> Scaling | str:
 
 
 DSP_LOWERINGS: Mapping[str, FamilyLowering] = {
-    "ADD": _of_call(dsp_pairs_call),
+    "ADD": lower_pairs,
     "AVERAGE_POOL_2D": _of_call(_pool_call),
     "CONV_2D": lower_conv2d,
     "DEPTHWISE_CONV_2D": lower_depthwise,
     "FULLY_CONNECTED": lower_fully_connected,
-    "MAXIMUM": _of_call(dsp_pairs_call),
+    "MAXIMUM": lower_pairs,
     "MAX_POOL_2D": _of_call(_pool_call),
-    "MINIMUM": _of_call(dsp_pairs_call),
-    "MUL": _of_call(dsp_pairs_call),
-    "PRELU": _of_call(dsp_pairs_call),
+    "MINIMUM": lower_pairs,
+    "MUL": lower_pairs,
+    "PRELU": lower_pairs,
     "REDUCE_MAX": _of_call(_pool_call),
-    "SUB": _of_call(dsp_pairs_call),
+    "SUB": lower_pairs,
     "TRANSPOSE_CONV": _of_call(dsp_transpose_conv_call),
 }

@@ -12,6 +12,7 @@ from utvm_deploy.candidate import Candidate
 from utvm_deploy.errors import UnsupportedOperator
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.conv2d import Conv2D
 from utvm_deploy.kernels.gathered import gathered, gathered_conv2d_call, gathered_dense
 from utvm_deploy.kernels.micro.scaling import Scaling
 from utvm_deploy.kernels.micro.source import shared_text
@@ -98,18 +99,22 @@ def thumb_conv2d_call(
     make: Make,
 ) -> KernelCall:
     """The call instead of the generic one."""
-    window, weights = tables.window, tables.weights
-    outputs, inputs = weights.shape[0], weights.shape[3]
+    window, weights, generic = tables.window, tables.weights, call.kernel
+    groups = generic.groups if isinstance(generic, Conv2D) else 1
+    outputs, inputs = weights.shape[0] // groups, weights.shape[3]
     count = window.batch * window.output_height * window.output_width
     product = make(gemm.SHORT, candidate, (count, outputs, -(-weights[0].size // 4) * 4))
     pixels = candidate.number("pixels") if candidate else None
-    kernel = gathered(window, (inputs, outputs), product, pixels)
-    flat = weights.reshape(outputs, -1)
+    kernel = gathered(window, (inputs, outputs), product, pixels, groups)
+    flat = weights.reshape(groups * outputs, -1)
     flat = np.pad(flat, ((0, 0), (0, kernel.depth - flat.shape[1])))
-    packed_weights, packed_scaling = product.pack(flat, np.array(scaling, dtype=np.int32))
+    of_groups = zip(
+        np.split(flat, groups), np.split(np.array(scaling, dtype=np.int32), groups, 1), strict=True
+    )
+    packed_weights, packed_scaling = zip(*(product.pack(*one) for one in of_groups), strict=True)
     packed = (
-        ConstantArgument("weights", packed_weights),
-        ConstantArgument("scaling", packed_scaling),
+        ConstantArgument("weights", np.concatenate(packed_weights)),
+        ConstantArgument("scaling", np.concatenate(packed_scaling)),
         ConstantArgument("limits", np.array(tables.limits, dtype=np.int32)),
     )
     return gathered_conv2d_call(call, kernel, packed, tables.border)

@@ -53,6 +53,8 @@ _DENSE = {
     False: _Plain(66.7, 4.80, 0.70, 67.2, 0.0, 21),
 }
 _OWN = {True: _Own(16.3, 1.58, 103.0, 75.6, 310), False: _Own(51.8, 4.80, 30.3, 0.0, 20)}
+#: A pixel of a group, put among those of other groups, and a channel of it.
+_PUT, _PUT_BYTE = 12.0, 3.0
 #: Without Thumb-2: a pixel by four channels, and its products.
 _QUAD, _QUAD_PRODUCT = 281.0, 15.0
 
@@ -99,12 +101,16 @@ def _own(kernel: GatheredConv2D, has_thumb2: bool) -> float:
         cycles = float(gemm.cycles(kernel.product.tile, pixels, channels, kernel.depth))
     else:
         cycles = pixels * -(-channels // 4) * (_QUAD + _QUAD_PRODUCT * kernel.depth)
+    if kernel.groups > 1:
+        cycles += pixels * (_PUT + _PUT_BYTE * channels)
     if kernel.is_gathered:
         run = w.kernel[1] * kernel.input_channels
-        edges = pixels - w.batch * _inside(w)
+        # Columns of a group lie apart.
+        is_apart = kernel.groups > 1 and w.kernel[1] > 1
+        edges = pixels - (0 if is_apart else w.batch * _inside(w))
         cycles += w.kernel[0] * (pixels * (own.row + own.copied * run) + own.edge * edges)
         cycles += own.window * pixels
-    return cycles + own.call
+    return kernel.groups * cycles + own.call
 
 
 def _inside(w: Window) -> int:

@@ -34,8 +34,6 @@ def lower_convolution(
     """CONV_2D, and DEPTHWISE_CONV_2D: of a single channel it is a CONV_2D."""
     kernel = call.kernel
     assert isinstance(kernel, Conv2D | DepthwiseConv2D)
-    if isinstance(kernel, Conv2D) and kernel.groups > 1:
-        return f"it has {kernel.groups} groups"
     is_depthwise = isinstance(kernel, DepthwiseConv2D) and kernel.channels > 1
     if is_depthwise and not _has_thumb2(core):
         # Two pixels of a channel are all that eight registers hold: that takes longer than plain C.
