@@ -107,17 +107,6 @@ def _of_call(kernel_call: Callable[[KernelCall], KernelCall | str]) -> FamilyLow
     return lower
 
 
-def lower_pairs(
-    graph: Graph,
-    operator: Operator,
-    call: KernelCall,
-    core: str,
-    candidate: Candidate | None = None,
-) -> KernelCall | str:
-    """Elementwise operators of two inputs."""
-    return dsp_pairs_call(call, candidate)
-
-
 def _pool_call(call: KernelCall) -> KernelCall | str:
     """AVERAGE_POOL_2D and MAX_POOL_2D, and what is done as such."""
     kernel = call.kernel
@@ -180,17 +169,17 @@ def _scaling(graph: Graph, operator: Operator, weights: Array) -> Scaling | str:
 
 
 DSP_LOWERINGS: Mapping[str, FamilyLowering] = {
-    "ADD": lower_pairs,
+    "ADD": _of_call(dsp_pairs_call),
     "AVERAGE_POOL_2D": _of_call(_pool_call),
     "CONV_2D": lower_conv2d,
     "DEPTHWISE_CONV_2D": lower_depthwise,
     "FULLY_CONNECTED": lower_fully_connected,
-    "MAXIMUM": lower_pairs,
+    "MAXIMUM": _of_call(dsp_pairs_call),
     "MAX_POOL_2D": _of_call(_pool_call),
-    "MINIMUM": lower_pairs,
-    "MUL": lower_pairs,
-    "PRELU": lower_pairs,
+    "MINIMUM": _of_call(dsp_pairs_call),
+    "MUL": _of_call(dsp_pairs_call),
+    "PRELU": _of_call(dsp_pairs_call),
     "REDUCE_MAX": _of_call(_pool_call),
-    "SUB": lower_pairs,
+    "SUB": _of_call(dsp_pairs_call),
     "TRANSPOSE_CONV": _of_call(dsp_transpose_conv_call),
 }
