@@ -91,7 +91,8 @@ def _write_folder(destination: Path, files: Mapping[str, bytes]) -> None:
         workplace = Path(tempfile.mkdtemp(prefix=f".{destination.name}.", dir=destination.parent))
     except OSError as exc:
         raise BundleError(
-            f"cannot write beside {destination}: {exc.strerror}; make room there, or name another folder"
+            f"cannot write beside {destination}: {exc.strerror}; make room there, or name another "
+            "folder"
         ) from exc
     try:
         made = workplace / "new"
