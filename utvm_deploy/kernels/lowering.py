@@ -54,6 +54,7 @@ from utvm_deploy.kernels.wide_functions import (
     lower_negated,
     lower_two_slopes,
 )
+from utvm_deploy.kernels.wide_multiply import wide_multiply_call
 
 Lowering = Callable[[Graph, Operator], KernelCall]
 
@@ -163,7 +164,10 @@ FAMILIES: Mapping[str, tuple[Callable[[Core], bool], Mapping[str, FamilyLowering
 }
 
 #: What families have for int16 activations.
-INT16_FAMILIES: Mapping[str, Mapping[str, FamilyLowering]] = {"mve": MVE_INT16_LOWERINGS}
+INT16_FAMILIES: Mapping[str, Mapping[str, FamilyLowering]] = {
+    "dsp": {"MUL": lambda graph, operator, call, core, candidate: wide_multiply_call(call)},
+    "mve": MVE_INT16_LOWERINGS,
+}
 
 
 def families_for(core: str) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """DEPTHWISE_CONV_2D of int16 by int8 weights, whose sums fit 32 bits: a pixel of all channels.
 
 Taps that lie beside the image are left out: it is zero there. Four channels at a time; weights are
-int8 [group][tap][lane], the scaling of a channel is int32 [bias, multiplier, rounding, shift]. The
+int8 [group][tap][lane], the scaling is int32 [group][bias, multiplier, rounding, shift][lane]. The
 text serves every core; those with the DSP extension take its assembly.
 """
 
@@ -16,12 +16,18 @@ import numpy as np
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import ConstantArgument
 from utvm_deploy.kernels.dsp.code import CONDITION
+from utvm_deploy.kernels.dsp.tile import selected
 from utvm_deploy.kernels.micro.assembly import (
+    Instruction,
     add,
     extend16,
     load,
     load_next,
     multiply_add,
+    pack_halves,
+    saturate,
+    shift_right,
+    store_next,
     subtract_flags,
 )
 from utvm_deploy.kernels.micro.order import timing_of
@@ -42,7 +48,7 @@ _PIXEL = "utvm_wide_depthwise_four"
 _LANES = 4
 _SUMS = ("r4", "r5", "r6", "r7")
 # Slots on the stack.
-_SCALING, _OUTPUT, _FIRST, _WEIGHTS, _CHANNELS, _FRAME_BYTES = range(0, 24, 4)
+_SCALING, _OUTPUT, _FIRST, _WEIGHTS, _CHANNELS, _ROWS, _FRAME_BYTES = range(0, 28, 4)
 _WALK = _FRAME_BYTES + 36
 
 
@@ -102,8 +108,10 @@ class WideDepthwise:
     def pack_scaling(bias: Array, multiplier: Array, right: Array) -> Array:
         """The numbers of each channel, multipliers of 31 bits -> the layout above."""
         rounding = 1 << (right.astype(np.int64) - 1).clip(0)
-        table = np.stack([bias, multiplier, rounding, right], axis=1).astype(np.int32)
-        return np.ascontiguousarray(table).reshape(-1)
+        groups = -(-bias.size // _LANES)
+        filled = np.zeros((4, groups * _LANES), np.int32)
+        filled[:, : bias.size] = [bias, multiplier, rounding, right]
+        return np.ascontiguousarray(filled.reshape(4, groups, _LANES).swapaxes(0, 1)).reshape(-1)
 
     def tables(
         self, weights: Array, bias: Array, multiplier: Array, right: Array
@@ -149,36 +157,32 @@ def _lines(core: str) -> list[str]:
         "ldr r1, [r0, #24]",
         f"str r1, [sp, #{_CHANNELS}]",
     )
-    r.label("1")  # four more channels
+    r.label("1")  # four more channels; r0 is the walk
     r.plain(
-        *(f"mov {register}, #0" for register in _SUMS),
         f"ldrd r8, r9, [sp, #{_FIRST}]",
+        f"ldr r12, [sp, #{_SCALING}]",
         "ldr r1, [r0]",
         "ldr r2, [r0, #12]",
+        "ldm r12, {r4, r5, r6, r7}",
         "cmp r1, #0",
-        "beq 4f",
+        "beq 6f",
     )
     r.label("2")  # another row
-    r.plain("ldr r3, [r0, #4]")
-    r.label("3", is_loop=True)  # another column
-    r.straight(
-        [
-            load("r12", "r8"),
-            load("lr", "r8", 4),
-            load_next("r10", "r9", 4),
-            add("r8", "r8", "r2"),
-            extend16("r11", "r10", 8),
-            extend16("r10", "r10"),
-            multiply_add("smlabb", "r4", "r12", "r10", "r4"),
-            multiply_add("smlatb", "r5", "r12", "r11", "r5"),
-            multiply_add("smlabt", "r6", "lr", "r10", "r6"),
-            multiply_add("smlatt", "r7", "lr", "r11", "r7"),
-            subtract_flags("r3", "r3", 1),
-        ],
-        is_loop=True,
-    )
+    r.plain("ldr r3, [r0, #4]", f"str r1, [sp, #{_ROWS}]", "subs r3, #3", "blt 4f")
+    r.label("3", is_loop=True)  # three more columns
+    taps = (("r10", "r11"), ("r0", "r1"), ("r10", "r11"))
+    code = [one for pair in taps for one in _tap(*pair)]
+    r.straight([*code, subtract_flags("r3", "r3", 3)], is_loop=True)
+    r.plain("bge 3b")
+    r.label("4")
+    r.plain("adds r3, #3", "beq 5f")
+    r.label("7", is_loop=True)  # another column
+    r.straight([*_tap("r10", "r11"), subtract_flags("r3", "r3", 1)], is_loop=True)
+    r.plain("bne 7b")
+    r.label("5")
     r.plain(
-        "bne 3b",
+        f"ldr r0, [sp, #{_WALK}]",
+        f"ldr r1, [sp, #{_ROWS}]",
         "ldr r10, [r0, #8]",
         "ldr r11, [r0, #16]",
         "add r8, r10",
@@ -186,35 +190,63 @@ def _lines(core: str) -> list[str]:
         "subs r1, #1",
         "bne 2b",
     )
-    r.label("4")
-    r.plain(f"ldrd r8, r9, [sp, #{_SCALING}]", "ldrd r12, lr, [r0, #28]")
-    for total in _SUMS:
-        r.plain(
-            "ldm r8!, {r1, r2, r3, r10}",
-            f"add {total}, r1",
-            f"smmul {total}, {total}, r2",
-            f"add {total}, r3",
-            f"asr {total}, r10",
-            f"cmp {total}, r12",
-            "it lt",
-            f"movlt {total}, r12",
-            f"cmp {total}, lr",
-            "it gt",
-            f"movgt {total}, lr",
-            f"strh {total}, [r9], #2",
-        )
+    r.label("6")
+    r.plain(f"ldrd r12, lr, [sp, #{_SCALING}]", "ldrd r8, r9, [r0, #28]")
+    r.plain("pkhbt r8, r8, r8, lsl #16", "pkhbt r9, r9, r9, lsl #16")
+    r.straight(_outputs())
     r.plain(
-        f"strd r8, r9, [sp, #{_SCALING}]",
+        "add r12, #64",
+        f"strd r12, lr, [sp, #{_SCALING}]",
         f"ldrd r8, r9, [sp, #{_FIRST}]",
         "ldr r1, [r0, #20]",
+        f"ldr r2, [sp, #{_CHANNELS}]",
         "add r8, #8",
         "add r9, r1",
         f"strd r8, r9, [sp, #{_FIRST}]",
-        f"ldr r1, [sp, #{_CHANNELS}]",
-        f"subs r1, #{_LANES}",
-        f"str r1, [sp, #{_CHANNELS}]",
+        f"subs r2, #{_LANES}",
+        f"str r2, [sp, #{_CHANNELS}]",
         "bgt 1b",
         f"add sp, #{_FRAME_BYTES}",
         "pop {r4-r11, pc}",
     )
     return r.lines
+
+
+def _tap(even: str, odd: str) -> list[Instruction]:
+    """Four products; the column is at r8, its weights are at r9."""
+    return [
+        load_next(even, "r9", 4),
+        load("r12", "r8"),
+        load("lr", "r8", 4),
+        add("r8", "r8", "r2"),
+        extend16(odd, even, 8),
+        extend16(even, even),
+        multiply_add("smlabb", "r4", "r12", even, "r4"),
+        multiply_add("smlatb", "r5", "r12", odd, "r5"),
+        multiply_add("smlabt", "r6", "lr", even, "r6"),
+        multiply_add("smlatt", "r7", "lr", odd, "r7"),
+    ]
+
+
+def _outputs() -> list[Instruction]:
+    """Of four sums, to lr and behind; the scaling is at r12, limits are in r8 and r9."""
+    code: list[Instruction] = []
+    for lane, total in enumerate(_SUMS):
+        multiplier, rounding = (("r1", "r2"), ("r3", "r10"))[lane % 2]
+        code += [
+            load(multiplier, "r12", 16 + 4 * lane),
+            load(rounding, "r12", 32 + 4 * lane),
+            multiply_add("smmla", total, total, multiplier, rounding),
+            load(multiplier, "r12", 48 + 4 * lane),
+            shift_right(total, total, multiplier),
+            saturate(total, total, 16),
+        ]
+        if lane % 2:
+            made = _SUMS[lane - 1]
+            code += [
+                pack_halves(made, made, total),
+                *selected("r11", made, "r8", made, "r8", 16),
+                *selected("r11", "r9", made, made, "r9", 16),
+                store_next(made, "lr", 4),
+            ]
+    return code

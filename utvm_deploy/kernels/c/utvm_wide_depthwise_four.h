@@ -14,9 +14,9 @@ for (int32_t c = 0; c < walk[6]; c += 4, weights += walk[5], scaling += 16) {
         w += walk[4];
     }
     for (int32_t i = 0; i < 4; i++) {
-        const int32_t *s = scaling + 4 * i;
-        int64_t product = (int64_t)(sums[i] + s[0]) * s[1];
-        int32_t value = ((int32_t)(product >> 32) + s[2]) >> s[3];
+        const int32_t *s = scaling + i;
+        int64_t product = (int64_t)(sums[i] + s[0]) * s[4];
+        int32_t value = ((int32_t)(product >> 32) + s[8]) >> s[12];
         output[c + i] = (int16_t)utvm_clamp(value, walk[7], walk[8]);
     }
 }

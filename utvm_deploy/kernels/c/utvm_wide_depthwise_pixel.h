@@ -9,7 +9,7 @@ static inline void utvm_wide_depthwise_pixel(const int16_t *first, const int8_t 
         walk[6] = channels;
     }
     for (int32_t c = whole; c < channels; c++) {
-        const int32_t *s = scaling + 4 * c;
+        const int32_t *s = scaling + c / 4 * 16 + c % 4;
         const int16_t *x = first + c;
         const int8_t *w = weights + c / 4 * walk[5] + c % 4;
         int32_t sum = s[0];
@@ -22,7 +22,7 @@ static inline void utvm_wide_depthwise_pixel(const int16_t *first, const int8_t 
             x += walk[2] / 2;
             w += walk[4];
         }
-        int32_t value = ((int32_t)(((int64_t)sum * s[1]) >> 32) + s[2]) >> s[3];
+        int32_t value = ((int32_t)(((int64_t)sum * s[4]) >> 32) + s[8]) >> s[12];
         output[c] = (int16_t)utvm_clamp(value, walk[7], walk[8]);
     }
 }

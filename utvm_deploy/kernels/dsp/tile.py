@@ -208,10 +208,12 @@ def scaled(
     return code
 
 
-def selected(temporary: str, left: str, right: str, value: str, bound: str) -> list[Instruction]:
-    """value = left >= right (byte by byte, signed) ? value : bound."""
+def selected(
+    temporary: str, left: str, right: str, value: str, bound: str, bits: int = 8
+) -> list[Instruction]:
+    """value = left >= right (in parts of so many bits, signed) ? value : bound."""
     flags = ("ge",)
-    difference = simd("ssub8", temporary, left, right)
+    difference = simd(f"ssub{bits}", temporary, left, right)
     chosen = simd("sel", value, value, bound)
     return [
         Instruction(

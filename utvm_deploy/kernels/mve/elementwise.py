@@ -12,7 +12,7 @@ import numpy as np
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.dsp.pairs import DspPairs
 from utvm_deploy.kernels.elementwise import HEADROOM_BITS, BroadcastAdd, BroadcastMultiply
-from utvm_deploy.kernels.micro.source import family_text
+from utvm_deploy.kernels.micro.source import shared_text
 from utvm_deploy.kernels.micro.tensor_ir import (
     Buffers,
     Operand,
@@ -123,7 +123,7 @@ class MvePairs(DspPairs):
         return f"{code.function_of(self._loop, self.dtype)}_runs"
 
     def _texts(self, core: str) -> Sequence[str]:
-        runs = family_text("mve", "utvm_mve_runs").replace("int8_t", f"{self.dtype}_t")
+        runs = shared_text("utvm_runs").replace("int8_t", f"{self.dtype}_t")
         loop = code.function_of(self._loop, self.dtype)
         return code.text(self._loop, self.dtype), runs.replace("LOOP", loop)
 

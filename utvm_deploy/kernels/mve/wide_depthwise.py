@@ -141,7 +141,8 @@ def mve_wide_depthwise_call(call: KernelCall) -> KernelCall | str:
     taps = math.prod(kernel.window.kernel)
     split = given["weights"].reshape(-1, taps, kernel.lanes).transpose(1, 0, 2)
     weights = split.reshape(taps, -1)[:, : kernel.channels]
-    bias, multiplier, _, right = given["scaling"].reshape(-1, 4).T
+    rows = given["scaling"].reshape(-1, 4, kernel.lanes).swapaxes(0, 1).reshape(4, -1)
+    bias, multiplier, _, right = rows[:, : kernel.channels]
     made = MveWideDepthwise(kernel.window, kernel.channels)
     source, _, _, _, *others = call.arguments
     tables = made.tables(weights, bias, multiplier, right)
