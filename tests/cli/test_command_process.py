@@ -164,6 +164,22 @@ def test_a_full_disk_behind_stdout_is_one_sentence(verb: list[str]) -> None:
     assert "Traceback" not in "".join(prose)
 
 
+@pytest.mark.parametrize(
+    "verb", [["boards"], ["boards", "--json"], ["inspect", "missing", "--json"]]
+)
+def test_a_closed_stdout_is_no_error(verb: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "utvm_deploy", *verb],
+        env=environment(),
+        preexec_fn=lambda: os.close(1),
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == int("missing" in verb)
+    assert "Traceback" not in done.stderr
+
+
 def small_files_only() -> None:
     """In the child: a file that grows beyond 4 KiB meets what a full disk would be."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))

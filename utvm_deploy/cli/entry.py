@@ -29,6 +29,10 @@ def as_process(work: Callable[[], int]) -> int:
         # `nohup` has SIGHUP ignored: leave it so.
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, _end)
+    # Closed by the caller (`>&-`): what is said there goes nowhere, and is no error.
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     # Characters that the user's locale cannot show are shown as escapes.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -30,7 +30,7 @@ from utvm_deploy.cli import (
 )
 from utvm_deploy.cli.entry import EXIT_INTERRUPTED, EXIT_USAGE, discard_stdout
 from utvm_deploy.cli.output import Output
-from utvm_deploy.errors import BuildError, UsageError, UtvmError
+from utvm_deploy.errors import UsageError, UtvmError
 
 VERBS = (
     boards,
@@ -117,8 +117,6 @@ def reported(work: Callable[[], int], out: Output, *, verbose: bool = False) -> 
         return code
     except UtvmError as error:
         out.error(type(error).__name__, str(error))
-        if isinstance(error, BuildError) and error.log_path is not None:
-            out.note(f"the tools' whole output: {error.log_path}")
         if verbose and error.__cause__ is not None:
             out.note(f"caused by {type(error.__cause__).__name__}: {error.__cause__}")
         return EXIT_USAGE if isinstance(error, UsageError) else 1
