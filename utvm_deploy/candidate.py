@@ -16,10 +16,10 @@ from typing import Any
 GENERIC = "generic"
 #: A choice that families with scratch know: how many bytes of it they may take, if they can.
 MOST_SCRATCH = "most_scratch"
-#: A choice of kernels that can take fewer bytes of flash: of tables where that costs little, and of
-#: code, too, where many layers then have the same.
+#: A choice of kernels that can take fewer bytes of flash: a little slower, or as few as they can,
+#: with code that many layers share.
 COMPACT = "compact"
-COMPACT_TABLES, COMPACT_CODE = 1, 2
+COMPACT_LITTLE, COMPACT_MOST = 1, 2
 
 
 @dataclass(frozen=True)

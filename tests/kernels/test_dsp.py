@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from kernel_harness import call_of, check
 from odd_shapes import SHAPES, write_additions, write_convolutions, write_dense, write_pools
+from test_pairs import write_pairs
 from tflite_writer import ModelWriter
 from tvm import s_tir
 
-from utvm_deploy.candidate import COMPACT_CODE, COMPACT_TABLES, Candidate
+from utvm_deploy.candidate import COMPACT_LITTLE, COMPACT_MOST, Candidate
 from utvm_deploy.cores.timing_m4 import CORTEX_M4
 from utvm_deploy.cores.timing_m7 import CORTEX_M7
 from utvm_deploy.frontend.tflite import load_model
@@ -31,27 +32,28 @@ def test_what_is_not_scheduled(write: Callable[[Path], ModelWriter], tmp_path: P
     assert check(model, tmp_path, core="cortex-m7", scheduled=False)
 
 
-def test_kernels_of_few_bytes(tmp_path: Path) -> None:
-    # Tables that are unpacked into scratch, and patches with steps that layers share.
-    model = write_convolutions(tmp_path / "model.tflite")
-    assert check(model, tmp_path, core="cortex-m7", family=f"dsp compact={COMPACT_CODE}")
+@pytest.mark.parametrize(
+    ("write", "level"),
+    [(write_convolutions, COMPACT_LITTLE), (write_convolutions, COMPACT_MOST), (write_pairs, 1)],
+)
+def test_kernels_of_few_bytes(
+    write: Callable[[Path], ModelWriter], level: int, tmp_path: Path
+) -> None:
+    model = write(tmp_path / "model.tflite")
+    assert check(model, tmp_path, core="cortex-m7", family=f"dsp compact={level}")
     graph = load_model(tmp_path / "model.tflite")
     smaller = 0
     for operator in graph.operators:
-        calls = [
-            call_of(graph, operator, "cortex-m7", family)
-            for family in ("dsp", f"dsp compact={COMPACT_TABLES}", f"dsp compact={COMPACT_CODE}")
-        ]
-        # Who needs no telling takes the same.
-        unheeded = [c for level, c in enumerate(calls) if not 0 < c.heeds_compact <= level]
-        assert len({c.kernel for c in unheeded}) == 1
-        sizes = [sum(constant.data.nbytes for constant in constants(c)) for c in calls]
-        smaller += sizes[1] < sizes[0]
-    assert smaller > 4
+        plain = call_of(graph, operator, "cortex-m7", "dsp")
+        compact = call_of(graph, operator, "cortex-m7", f"dsp compact={level}")
+        if not 0 < plain.heeds_compact <= level:
+            assert compact.kernel == plain.kernel
+        smaller += table_bytes(compact) < table_bytes(plain)
+    assert smaller >= 4
 
 
-def constants(call: KernelCall) -> list[ConstantArgument]:
-    return [one for one in call.arguments if isinstance(one, ConstantArgument)]
+def table_bytes(call: KernelCall) -> int:
+    return sum(one.data.nbytes for one in call.arguments if isinstance(one, ConstantArgument))
 
 
 MICRO_KERNELS = (

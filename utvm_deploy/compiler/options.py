@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from utvm_deploy.board import Board
-from utvm_deploy.candidate import COMPACT_CODE, COMPACT_TABLES, GENERIC
+from utvm_deploy.candidate import COMPACT_LITTLE, COMPACT_MOST, GENERIC
 from utvm_deploy.errors import CompileError
 
 #: Whose kernels do the layers: our best for the core, ours in plain C, or CMSIS-NN's wherever it
@@ -44,7 +44,7 @@ OPTIMIZE = (TIME, SIZE, BALANCED)
 #: What each tells the C compiler; docs/optimize.md has what that costs and saves.
 LEVELS: Mapping[str, str] = {TIME: "-O3", SIZE: "-Os", BALANCED: "-O2"}
 #: And how much kernels are to do for few bytes of flash: the choice COMPACT, 0 for nothing.
-COMPACTNESS: Mapping[str, int] = {TIME: 0, BALANCED: COMPACT_TABLES, SIZE: COMPACT_CODE}
+COMPACTNESS: Mapping[str, int] = {TIME: 0, BALANCED: COMPACT_LITTLE, SIZE: COMPACT_MOST}
 #: A layer may be this much slower, as a share, where it can share another layer's kernel.
 MAX_SHARING_LOSS = 0.03
 #: And all layers together this much, as a share of the model's time.

@@ -67,6 +67,7 @@ class DspColumns:
     # Channels of one column follow each other; else those of each pixel fill quads.
     is_packed: bool = False
     groups: int = 1
+    is_compact: bool = False  # the inner loop is short
 
     @property
     def name(self) -> str:
@@ -113,7 +114,8 @@ class DspColumns:
     @property
     def step(self) -> int:
         """Of the inner loop."""
-        return code.step_of(self.window.kernel[1] * self.column)
+        depth = self.window.kernel[1] * self.column
+        return code.step_of(depth, is_compact=self.is_compact)
 
     @property
     def depth(self) -> int:

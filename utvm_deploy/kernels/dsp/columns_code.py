@@ -40,6 +40,8 @@ PIXELS = 3
 WHOLE_DEPTH = 64
 #: Steps of the inner loop, the longest first.
 STEPS = (36, 32, 28, 24, 20, 16, 12, 8)
+#: The same of code that is to take few bytes.
+COMPACT_WHOLE_DEPTH, COMPACT_STEP = 32, 20
 #: Bytes behind the columns that are read and never used, beside those that fill up the depth.
 SLACK_BYTES = 16
 #: How far apart the windows of two pixels may be: what loads reach.
@@ -98,11 +100,12 @@ class Form(NamedTuple):
         return f"utvm_columns_{whole}{self.step}_by_{self.pitch}_{self.tail}{of_some}"
 
 
-def step_of(depth: int) -> int:
+def step_of(depth: int, *, is_compact: bool = False) -> int:
     """The step for a depth: what fills up least, and then the longest."""
-    if depth <= WHOLE_DEPTH:
+    if depth <= (COMPACT_WHOLE_DEPTH if is_compact else WHOLE_DEPTH):
         return depth
-    return min(STEPS, key=lambda step: (padded(depth, step), -step))
+    steps = [step for step in STEPS if step <= COMPACT_STEP or not is_compact]
+    return min(steps, key=lambda step: (padded(depth, step), -step))
 
 
 def padded(depth: int, step: int) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from utvm_deploy.candidate import COMPACT, COMPACT_CODE, MOST_SCRATCH, Candidate
+from utvm_deploy.candidate import COMPACT, COMPACT_LITTLE, COMPACT_MOST, MOST_SCRATCH, Candidate
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.dsp import gemm
@@ -67,7 +67,7 @@ def convolution_call(
     most_bytes = _MOST_BYTES if most_scratch is None else most_scratch
     compact = candidate.number(COMPACT) if candidate else None
     is_open = candidate is None or not {name for name, _ in candidate.choices} - {COMPACT}
-    if compact == COMPACT_CODE and groups == 1:
+    if compact == COMPACT_MOST and groups == 1:
         kernel = compact_kernel(window, inputs, outputs, most_bytes)
     elif candidate is None or is_open or most_scratch is not None:
         kernel = best_kernel(window, inputs, outputs, most_bytes, groups)
@@ -87,10 +87,11 @@ def convolution_call(
     if isinstance(kernel, str):
         return kernel
     if isinstance(kernel, DspColumns):
+        kernel = replace(kernel, is_compact=bool(compact))
         found = columns_call(call, kernel, weights, scaling, border, limits)
-    else:
-        found = patches_call(call, kernel, weights, scaling, border, limits)
-    return replace(found, heeds_compact=COMPACT_CODE if groups == 1 else 0)
+        return replace(found, heeds_compact=COMPACT_LITTLE)
+    found = patches_call(call, kernel, weights, scaling, border, limits)
+    return replace(found, heeds_compact=COMPACT_MOST)
 
 
 def best_kernel(

@@ -107,6 +107,17 @@ def _of_call(kernel_call: Callable[[KernelCall], KernelCall | str]) -> FamilyLow
     return lower
 
 
+def lower_pairs(
+    graph: Graph,
+    operator: Operator,
+    call: KernelCall,
+    core: str,
+    candidate: Candidate | None = None,
+) -> KernelCall | str:
+    """Elementwise operators of two inputs."""
+    return dsp_pairs_call(call, candidate)
+
+
 def _pool_call(call: KernelCall) -> KernelCall | str:
     """AVERAGE_POOL_2D and MAX_POOL_2D, and what is done as such."""
     kernel = call.kernel
@@ -169,17 +180,17 @@ def _scaling(graph: Graph, operator: Operator, weights: Array) -> Scaling | str:
 
 
 DSP_LOWERINGS: Mapping[str, FamilyLowering] = {
-    "ADD": _of_call(dsp_pairs_call),
+    "ADD": lower_pairs,
     "AVERAGE_POOL_2D": _of_call(_pool_call),
     "CONV_2D": lower_conv2d,
     "DEPTHWISE_CONV_2D": lower_depthwise,
     "FULLY_CONNECTED": lower_fully_connected,
-    "MAXIMUM": _of_call(dsp_pairs_call),
+    "MAXIMUM": lower_pairs,
     "MAX_POOL_2D": _of_call(_pool_call),
-    "MINIMUM": _of_call(dsp_pairs_call),
-    "MUL": _of_call(dsp_pairs_call),
-    "PRELU": _of_call(dsp_pairs_call),
+    "MINIMUM": lower_pairs,
+    "MUL": lower_pairs,
+    "PRELU": lower_pairs,
     "REDUCE_MAX": _of_call(_pool_call),
-    "SUB": _of_call(dsp_pairs_call),
+    "SUB": lower_pairs,
     "TRANSPOSE_CONV": _of_call(dsp_transpose_conv_call),
 }

@@ -3,7 +3,8 @@
 ADD and SUB: the reference scales both sides by 2**20 and the ratio of their scales to twice the
 larger one. For the side with the larger scale the ratio is one half: that side is exactly its value
 shifted by 19. What the other side contributes has 256 values, which are computed here with its
-rounding, together with both zero points. PRELU looks up what is positive and multiplies the rest.
+rounding, together with both zero points; a compact kernel computes them itself. PRELU looks up what
+is positive and multiplies the rest.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from utvm_deploy.candidate import COMPACT, COMPACT_LITTLE, Candidate
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall, ScalarArgument
 from utvm_deploy.kernels.dsp import pairs_code as code
+from utvm_deploy.kernels.dsp.code import helper
 from utvm_deploy.kernels.elementwise import (
     BroadcastAdd,
     BroadcastExtremum,
@@ -37,10 +40,13 @@ from utvm_deploy.kernels.micro.tensor_ir import (
     script,
 )
 from utvm_deploy.kernels.quantize import requantized
+from utvm_deploy.kernels.whole import claim
 
 # The multiplier and shift of one half.
 _HALF = (1 << 30, 0)
 _WORD = 4
+#: Of a sum: what is looked up, and what makes it (see ``utvm_tabulate_sum``).
+TABLE_WORDS, SUM_NUMBERS = 256, 5
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,7 @@ class DspPairs:
     left_follows: tuple[bool, ...]
     right_follows: tuple[bool, ...]
     table: int = 0  # how many words lie behind the numbers
+    is_compact: bool = False  # the table of a sum is made in scratch, of a few more numbers
 
     @property
     def name(self) -> str:
@@ -81,18 +88,33 @@ class DspPairs:
             for name, follows in (("left", self.left_follows), ("right", self.right_follows))
         ]
         numbers = Operand("numbers", (self._numbers,), "int32")
+        made_numbers = replace(numbers, name="made_numbers")
+        given = replace(numbers, shape=(code.NUMBERS + SUM_NUMBERS,))
+        if not self.is_compact:
+            given = made_numbers = numbers
         output = Operand("output", (total,), self._dtype)
         strides = [
             self._strides(follows)
             for follows in (self.left_follows, self.right_follows, (True,) * len(self.extents))
         ]
 
+        def tabulate(buffers: Buffers) -> None:
+            claim(made_numbers, buffers)
+            with script.grid(1, 1) as loops, script.sblock("tabulate"):
+                script.axis.remap("SS", list(loops))
+                script.reads(given.region(buffers))
+                script.writes(made_numbers.region(buffers))
+                starts = given.start(buffers), made_numbers.start(buffers)
+                script.evaluate(extern("utvm_tabulate_sum", *starts))
+
         def body(buffers: Buffers) -> None:
+            if self.is_compact:
+                tabulate(buffers)
             grid = script.grid(*self.extents[:outer], 1, 1)
             with grid as loops, script.sblock("pairs"):
                 values = script.axis.remap("S" * len(loops), list(loops))[:outer]
                 starts = [_place(values, one) for one in strides]
-                script.reads(*(one.region(buffers) for one in (*sides, numbers)))
+                script.reads(*(one.region(buffers) for one in (*sides, made_numbers)))
                 script.writes(buffers["output"][starts[2] : starts[2] + count])
                 left, right, made = (
                     script.address_of(buffers[name][start])
@@ -100,11 +122,12 @@ class DspPairs:
                 )
                 call = extern(
                     self._function,
-                    *(left, right, numbers.start(buffers), made, count, *periods),
+                    *(left, right, made_numbers.start(buffers), made, count, *periods),
                 )
                 script.evaluate(call)
 
-        return prim_func([*sides, numbers, output], [], body, helpers=self._texts(ANY_CORE))
+        scratch = [made_numbers] if self.is_compact else []
+        return prim_func([*sides, given, output], scratch, body, helpers=self._texts(ANY_CORE))
 
     def schedule(self, sch: Any, core: str) -> str:
         import_c(sch, *self._texts(core))
@@ -132,7 +155,8 @@ class DspPairs:
 
     def _texts(self, core: str) -> Sequence[str]:
         """The C of it."""
-        return code.pairs_texts(core, self.operation)
+        texts = code.pairs_texts(core, self.operation)
+        return (*texts, helper("utvm_tabulate_sum")) if self.is_compact else texts
 
     def _extents_of(self, follows: tuple[bool, ...]) -> list[int]:
         return [e if f else 1 for e, f in zip(self.extents, follows, strict=True)]
@@ -152,12 +176,13 @@ def _place(values: Any, strides: list[int]) -> Any:
     return place
 
 
-def dsp_pairs_call(call: KernelCall) -> KernelCall | str:
+def dsp_pairs_call(call: KernelCall, candidate: Candidate | None = None) -> KernelCall | str:
     """The call instead of the generic one."""
     kernel = call.kernel
     numbers = {a.name: a.value for a in call.arguments if isinstance(a, ScalarArgument)}
     if isinstance(kernel, BroadcastAdd):
-        return _sum_call(call, kernel, numbers)
+        is_compact = candidate is not None and bool(candidate.number(COMPACT))
+        return _sum_call(call, kernel, numbers, is_compact=is_compact)
     if isinstance(kernel, BroadcastMultiply):
         scaling = _scaling("output", numbers)
         return scaling if isinstance(scaling, str) else _call(call, code.MULTIPLY, scaling)
@@ -168,7 +193,9 @@ def dsp_pairs_call(call: KernelCall) -> KernelCall | str:
     return ""
 
 
-def _sum_call(call: KernelCall, kernel: BroadcastAdd, numbers: dict[str, int]) -> KernelCall | str:
+def _sum_call(
+    call: KernelCall, kernel: BroadcastAdd, numbers: dict[str, int], *, is_compact: bool
+) -> KernelCall | str:
     scales = [(numbers[f"{n}_multiplier"], numbers[f"{n}_shift"]) for n in ("left", "right")]
     # Where both are one half, the left one is: the right one is then negated in its table.
     shifted = 0 if scales[0] == _HALF else 1
@@ -182,17 +209,25 @@ def _sum_call(call: KernelCall, kernel: BroadcastAdd, numbers: dict[str, int]) -
         numbers[f"{names[side]}_zero_point"] for side in (1 - shifted, shifted)
     )
     signs = (1, -1 if kernel.subtracts else 1)
+    # The assembly adds the other side's bits, flipped where it is subtracted.
+    bits = (-shifted_zero if signs[shifted] > 0 else shifted_zero + 1) << code.EXACT_SHIFT
 
     def entry(q: int) -> int:
         raised = (q - looked_up_zero) << 20
-        value = signs[1 - shifted] * requantized(raised, *scales[1 - shifted])
-        # The assembly adds the other side's bits, flipped where it is subtracted.
-        bits = -shifted_zero if signs[shifted] > 0 else shifted_zero + 1
-        return value + (bits << code.EXACT_SHIFT)
+        return signs[1 - shifted] * requantized(raised, *scales[1 - shifted]) + bits
 
     operation = code.SUBTRACT if signs[shifted] < 0 else code.ADD
-    entries = np.array([entry(q) for q in (*range(128), *range(-128, 0))], dtype=np.int32)
-    return _call(call, operation, scaling, entries, is_swapped=shifted == 0)
+    table = [entry(q) for q in (*range(128), *range(-128, 0))]
+    if is_compact:
+        table = [looked_up_zero, *scales[1 - shifted], signs[1 - shifted], bits]
+    entries = np.array(table, dtype=np.int32)
+    found = _call(call, operation, scaling, entries, is_swapped=shifted == 0)
+    if isinstance(found, str):
+        return found
+    pairs = found.kernel
+    assert isinstance(pairs, DspPairs)
+    pairs = replace(pairs, table=TABLE_WORDS, is_compact=is_compact)
+    return replace(found, kernel=pairs, heeds_compact=COMPACT_LITTLE)
 
 
 def _prelu_call(call: KernelCall, numbers: dict[str, int]) -> KernelCall | str:

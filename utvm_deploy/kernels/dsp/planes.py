@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from tvm import tirx
 
-from utvm_deploy.candidate import COMPACT_TABLES
+from utvm_deploy.candidate import COMPACT_LITTLE
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import (
     ConstantArgument,
@@ -354,4 +354,4 @@ def planes_call(
         ScalarArgument("border", border),
         output,
     )
-    return replace(call, kernel=kernel, arguments=arguments, heeds_compact=COMPACT_TABLES)
+    return replace(call, kernel=kernel, arguments=arguments, heeds_compact=COMPACT_LITTLE)
