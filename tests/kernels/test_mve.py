@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+from kernel_harness import check
 from odd_shapes import (
     write_additions,
     write_convolutions,
@@ -13,6 +14,7 @@ from odd_shapes import (
     write_differences,
     write_products,
 )
+from test_convolutions import spread_scale, weights_and_bias
 from tflite_writer import ModelWriter
 from tvm import s_tir
 
@@ -36,6 +38,12 @@ MICRO_KERNELS = {
     "utvm_mve_add",
     "utvm_mve_multiply",
 }
+# Batch, rows, columns, channels; outputs, groups, window, stride.
+GROUPED = [
+    ((1, 6, 7, 12), 20, 4, 1, 1),
+    ((2, 5, 5, 6), 9, 3, 2, 1),
+    ((1, 9, 4, 34), 10, 2, 3, 2),
+]
 
 
 def test_inner_blocks_are_tensorized(tmp_path: Path) -> None:
@@ -94,3 +102,15 @@ def test_depthwise_layers_of_few_channels_are_left_to_dsp_code(tmp_path: Path) -
     assert "few channels" in lower(graph, few, CORE).why_not
     assert lower(graph, few, CORE, Candidate("mve")).family == "mve"
     assert lower(graph, many, CORE).family == "mve"
+
+
+def test_groups_in_plain_c(tmp_path: Path) -> None:
+    rng = np.random.default_rng(9)
+    m = ModelWriter()
+    for shape, outputs, groups, window, stride in GROUPED:
+        x = m.input(shape, 0.05, 4)
+        kernel = (outputs, window, window, shape[3] // groups)
+        weights, bias = weights_and_bias(rng, kernel, outputs)
+        scale = spread_scale(weights[0].size, 0.05, 0.01)
+        m.output(m.conv2d(x, weights, bias, stride=stride, scale=scale, zero_point=-3))
+    assert check(m, tmp_path, core=CORE, family="mve") == len(GROUPED)

@@ -71,10 +71,15 @@ def pack_weights(weights: Array, by: Lanes = BYTES) -> Array:
     return np.ascontiguousarray(split.transpose(0, 2, 3, 1, 4)).reshape(-1)
 
 
-def pack_scaling(bias: Array, multiplier: Array, shift: Array) -> Array:
-    """The reference's numbers of each channel -> the layout above."""
+def pack_scaling(
+    bias: Array, multiplier: Array, shift: Array, *, has_left: bool | None = None
+) -> Array:
+    """The reference's numbers of each channel -> the layout above.
+
+    ``has_left``: whether there are left shifts; None: as the channels need them.
+    """
     rows = [bias, multiplier, np.minimum(shift, 0)]
-    if has_left_shift(shift):
+    if has_left_shift(shift) if has_left is None else has_left:
         rows.append(np.maximum(shift, 0))
     quads = -(-bias.size // CHANNELS)
     filled = np.zeros((len(rows), quads * CHANNELS), dtype=np.int32)

@@ -18,6 +18,7 @@ from utvm_deploy.kernels.mve.conv2d import mve_conv2d_call
 from utvm_deploy.kernels.mve.dense import mve_dense_call
 from utvm_deploy.kernels.mve.depthwise import mve_depthwise_call
 from utvm_deploy.kernels.mve.elementwise import mve_elementwise_call
+from utvm_deploy.kernels.mve.grouped import mve_grouped_call
 from utvm_deploy.kernels.mve.pool import MvePool
 from utvm_deploy.kernels.mve.transpose_conv import mve_transpose_conv_call
 from utvm_deploy.kernels.mve.wide import mve_wide_conv_call, mve_wide_dense_call
@@ -40,7 +41,9 @@ def lower_convolution(
 ) -> KernelCall | str:
     """CONV_2D, and DEPTHWISE_CONV_2D: of a single channel it is a CONV_2D."""
     if isinstance(call.kernel, Conv2D) and call.kernel.groups > 1:
-        return f"it has {call.kernel.groups} groups"
+        if call.kernel.groups == call.kernel.input_channels:
+            return "it has a group for each channel"
+        return mve_grouped_call(call, convolution_tables(graph, operator, call), call.kernel.groups)
     tables = convolution_tables(graph, operator, call)
     if isinstance(call.kernel, DepthwiseConv2D) and call.kernel.channels > 1:
         few = tables.weights.shape[0] <= _FEW_CHANNELS and tables.window.strides == (1, 1)
