@@ -18,7 +18,9 @@ from utvm_deploy.graph.shapes import SHAPE_RULES
 
 #: What tests/kernels alone compares with the oracle, operator by operator.
 COMPARED_AS_KERNELS = {
-    *("ASSIGN_VARIABLE", "READ_VARIABLE"),
+    *("ASSIGN_VARIABLE", "CAST", "EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL"),
+    *("LOGICAL_AND", "LOGICAL_NOT", "LOGICAL_OR", "NOT_EQUAL", "READ_VARIABLE", "SELECT"),
+    "SELECT_V2",
     *(
         "BATCH_TO_SPACE_ND",
         "BROADCAST_TO",

@@ -89,6 +89,9 @@ def samples_of_shapes(
                 spread = 100.0 if is_extreme else 1.0
                 sample.append(rng.normal(0, spread, shape).astype(np.float32))
                 continue
+            if dtype == "bool":
+                sample.append(rng.integers(0, 2, shape).astype(bool))
+                continue
             info = np.iinfo(dtype)
             values = rng.integers(info.min, info.max, shape, dtype, endpoint=True)
             if is_extreme:

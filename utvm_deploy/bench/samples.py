@@ -104,6 +104,8 @@ def _random_array(rng: np.random.Generator, tensor: Tensor) -> Array:
     if tensor.dtype == "float32":
         # Two standard deviations around zero: real-valued inputs are normalised, by and large.
         return rng.normal(0.0, 1.0, tensor.shape).astype(np.float32)
+    if tensor.dtype == "bool":
+        return rng.integers(0, 2, tensor.shape).astype(bool)
     info = np.iinfo(tensor.dtype)
     return rng.integers(info.min, info.max, tensor.shape, tensor.dtype, endpoint=True)
 

@@ -15,7 +15,7 @@ MAX_PREFIX_LENGTH = 48
 #: Converters join the names of all operators that they fused.
 MAX_COMMENT_LENGTH = 60
 
-_C_NAMES = {"float32": "float"} | {
+_C_NAMES = {"float32": "float", "bool": "uint8_t"} | {
     f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)
 }
 # What may not be a prefix: words of C and C++, and what our runtime's symbols begin with.

@@ -18,6 +18,7 @@ from utvm_deploy.frontend import (
     pointwise,
     recurrent,
     reductions,
+    truth,
     windowed,
 )
 from utvm_deploy.frontend.source import Several, SourceOperator
@@ -40,6 +41,9 @@ _INT8 = ("int8",)
 _COMPUTED = ("int8", "int16")
 _MOVED = ("int8", "int16", "uint8", "int32", "int64")
 _CONVERTED = ("int8", "uint8", "int16")
+_TRUTH = ("bool",)
+_COMPARED = ("int8", "int32", "int64")
+_SCALED_BELOW_ONE = "to bool; broadcasts; scales below 1"
 _SWISH = "input scale below 128 times the output's"
 _FUSED = "fused NONE, RELU, RELU6 or RELU_N1_TO_1"
 _WEIGHTS = "constant int8 weights with zero point 0; constant bias of int32, of int64 for int16"
@@ -82,6 +86,7 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
         f"3 or 4 dimensions; constant blocks and crops; {_EQUAL}",
     ),
     "BROADCAST_TO": SupportedOperator(layout.import_broadcast_to, _MOVED, "constant shape"),
+    "CAST": SupportedOperator(truth.import_cast, (*_MOVED, *_TRUTH), "to any of these"),
     "CONCATENATION": SupportedOperator(
         layout.import_concatenation, _MOVED, f"{_EQUALS}; fused NONE"
     ),
@@ -98,6 +103,7 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
         _MOVED,
         f"{_EQUAL}; indices of int32, those out of range as in GATHER",
     ),
+    "EQUAL": SupportedOperator(truth.import_comparison, _COMPARED, _SCALED_BELOW_ONE),
     "EXP": SupportedOperator(pointwise.import_exponential, _COMPUTED, _STEPS),
     "EXPAND_DIMS": SupportedOperator(layout.import_expand_dims, _MOVED, "constant axis"),
     "FULLY_CONNECTED": SupportedOperator(windowed.import_fully_connected, _COMPUTED, _OR_SHORT),
@@ -109,6 +115,8 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     ),
     "GATHER_ND": SupportedOperator(gathering.import_gather_nd, _MOVED, "constant indices"),
     "GELU": SupportedOperator(pointwise.import_gelu, _COMPUTED, _STEPS),
+    "GREATER": SupportedOperator(truth.import_comparison, _COMPARED, _SCALED_BELOW_ONE),
+    "GREATER_EQUAL": SupportedOperator(truth.import_comparison, _COMPARED, _SCALED_BELOW_ONE),
     "HARD_SWISH": SupportedOperator(pointwise.import_hard_swish, _INT8, _SWISH),
     "L2_NORMALIZATION": SupportedOperator(
         reductions.import_l2_normalization,
@@ -116,7 +124,12 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
         "rows of at most 33,025; output scale 1/128 and zero point 0; fused NONE",
     ),
     "LEAKY_RELU": SupportedOperator(pointwise.import_leaky_relu, _COMPUTED, ""),
+    "LESS": SupportedOperator(truth.import_comparison, _COMPARED, _SCALED_BELOW_ONE),
+    "LESS_EQUAL": SupportedOperator(truth.import_comparison, _COMPARED, _SCALED_BELOW_ONE),
     "LOG": SupportedOperator(pointwise.import_log, _COMPUTED, _STEPS),
+    "LOGICAL_AND": SupportedOperator(truth.import_logical, _TRUTH, "broadcasts"),
+    "LOGICAL_NOT": SupportedOperator(truth.import_logical, _TRUTH, ""),
+    "LOGICAL_OR": SupportedOperator(truth.import_logical, _TRUTH, "broadcasts"),
     "LOGISTIC": SupportedOperator(
         pointwise.import_sigmoid, _COMPUTED, "output scale 1/256, or 1/32768 of int16"
     ),
@@ -132,6 +145,7 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     "MIRROR_PAD": SupportedOperator(layout.import_mirror_pad, _MOVED, "constant paddings"),
     "MUL": SupportedOperator(pointwise.import_mul, _COMPUTED, f"broadcasts; {_FUSED}"),
     "NEG": SupportedOperator(pointwise.import_of_one, _COMPUTED, ""),
+    "NOT_EQUAL": SupportedOperator(truth.import_comparison, _COMPARED, _SCALED_BELOW_ONE),
     "PACK": SupportedOperator(layout.import_concatenation, _MOVED, ""),
     "PAD": SupportedOperator(layout.import_pad, _COMPUTED, f"constant paddings; {_EQUAL}"),
     "PADV2": SupportedOperator(
@@ -169,6 +183,14 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
         pointwise.import_root,
         _INT8,
         f"{_POSITIVE}; root of the input's scale times the output's below 2**12",
+    ),
+    "SELECT": SupportedOperator(
+        truth.import_select,
+        _MOVED,
+        f"a condition of bool for all, for each row or element; {_EQUALS}",
+    ),
+    "SELECT_V2": SupportedOperator(
+        truth.import_select, _MOVED, f"a condition of bool; broadcasts; {_EQUALS}"
     ),
     "SLICE": SupportedOperator(layout.import_slice, _MOVED, "constant begin and size"),
     "SOFTMAX": SupportedOperator(

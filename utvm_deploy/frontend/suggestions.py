@@ -11,7 +11,6 @@ _STATIC = "convert the model with a fixed input shape"
 _NORMALIZE = "fold the normalization into the layer before it when converting"
 _MULTIPLY = "multiply by the inverse instead"
 _SHIFTS = f"LiteRT's own kernel makes small quotients -128 or 127; {_MULTIPLY}"
-_BOOLEAN = f"it works on truth values: {_HOST}"
 _RECURRENT = "use UNIDIRECTIONAL_SEQUENCE_LSTM or SVDF, or unroll it"
 
 #: Kind -> what to do instead, where that is more than computing it elsewhere.
@@ -25,7 +24,6 @@ SUGGESTIONS: Mapping[str, str] = {
     "LOCAL_RESPONSE_NORMALIZATION": "train without it, or with batch normalization",
     "L2_POOL_2D": "use AVERAGE_POOL_2D or MAX_POOL_2D instead",
     "POW": _MULTIPLY,
-    "CAST": "give every tensor its final type when converting",
     "TOPK_V2": "sort the outputs in your own code",
     "NON_MAX_SUPPRESSION_V4": _HOST,
     "NON_MAX_SUPPRESSION_V5": _HOST,
@@ -43,18 +41,7 @@ SUGGESTIONS: Mapping[str, str] = {
     "BIDIRECTIONAL_SEQUENCE_LSTM": _RECURRENT,
     "BIDIRECTIONAL_SEQUENCE_RNN": _RECURRENT,
     "HASHTABLE": "look up in your own code",
-    "EQUAL": _BOOLEAN,
-    "NOT_EQUAL": _BOOLEAN,
-    "GREATER": _BOOLEAN,
-    "GREATER_EQUAL": _BOOLEAN,
-    "LESS": _BOOLEAN,
-    "LESS_EQUAL": _BOOLEAN,
-    "LOGICAL_AND": _BOOLEAN,
-    "LOGICAL_NOT": _BOOLEAN,
-    "LOGICAL_OR": _BOOLEAN,
-    "SELECT": _BOOLEAN,
-    "SELECT_V2": _BOOLEAN,
-    "WHERE": _BOOLEAN,
+    "WHERE": f"its output has no fixed shape: {_HOST}",
 }
 
 

@@ -68,7 +68,7 @@ _OPERATOR_NAMES = _names(tflite.BuiltinOperator)
 _OPTIONS_NAMES = _names(tflite.BuiltinOptions)
 _TYPE_NAMES = {number: name.lower() for number, name in _names(tflite.TensorType).items()}
 # Element types whose constants can be read; others may appear but no importer takes them.
-_DTYPES = ("int8", "uint8", "int16", "int32", "int64", "float32")
+_DTYPES = ("int8", "uint8", "int16", "int32", "int64", "float32", "bool")
 
 
 def load_model(path: str | Path) -> Graph:
@@ -257,6 +257,8 @@ def _tensor(tensor: Any, index: int, buffers: Sequence[Array | None], budget: Bu
             )
         # A view, not a copy: many tensors may name one buffer, and buffers may overlap.
         data = raw.view(np.dtype(dtype).newbyteorder("<")).reshape(shape)
+        if dtype == "bool":
+            data = (raw != 0).astype(np.uint8).reshape(shape)  # as it is stored: 0 or 1
     elif raw is not None:
         data = raw  # of a type that no importer takes: kept only to be told from an activation
     quantization = _quantization(tensor, name, dtype, shape, budget)

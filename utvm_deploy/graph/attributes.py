@@ -204,6 +204,11 @@ class Variable:
 
 
 @dataclass(frozen=True)
+class Truth:
+    """EQUAL and its kin, LOGICAL_AND, LOGICAL_OR, LOGICAL_NOT, SELECT, SELECT_V2 and CAST."""
+
+
+@dataclass(frozen=True)
 class Rearrange:
     """TRANSPOSE, SLICE, GATHER, RESIZE_NEAREST_NEIGHBOR and whatever else only moves elements.
 
@@ -296,6 +301,7 @@ Attributes: TypeAlias = (
     | Pad
     | Reshape
     | Variable
+    | Truth
     | Rearrange
     | Gather
     | Concatenation

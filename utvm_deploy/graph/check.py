@@ -20,13 +20,14 @@ from utvm_deploy.graph.attributes import (
     Reshape,
     Svdf,
     TransposeConvolution,
+    Truth,
     Variable,
 )
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.graph.shapes import SHAPE_RULES
 
 _MOVABLE = {"int8", "int16", "uint8", "int32", "int64"}
-_BOUNDARY = ("int8", "uint8", "int16", "int32", "int64", "float32")
+_BOUNDARY = ("int8", "uint8", "int16", "int32", "int64", "bool", "float32")
 _CONVERTED = ("int8", "uint8", "int16")
 _COMPUTED = ("int8", "int16")
 _POSITIONS = ("int32", "int64")
@@ -156,7 +157,7 @@ def _check_types(graph: Graph, operator: Operator, where: str) -> None:
         if positions not in _POSITIONS:
             raise ModelError(f"{where} gathers by positions of {positions or 'nothing'}")
         return
-    if isinstance(operator.attributes, Svdf | Lstm):
+    if isinstance(operator.attributes, Svdf | Lstm | Truth):
         return  # its importer says which of its operands is what
     weighted = isinstance(operator.attributes, Convolution | FullyConnected | TransposeConvolution)
     # What is not converted is of the first input's type throughout.

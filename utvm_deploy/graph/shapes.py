@@ -113,6 +113,24 @@ def _broadcast(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
     )
 
 
+def _select(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
+    condition, x, y = select_sides(graph, operator)
+    return (_broadcast_shape(condition, _broadcast_shape(x, y)),)
+
+
+def select_sides(graph: Graph, operator: Operator) -> list[Shape]:
+    """The shapes of SELECT's inputs as they broadcast: without V2 a condition may be of rows."""
+    condition, x, y = (input_tensor(graph, operator, i).shape for i in range(3))
+    if operator.kind == "SELECT":
+        if x != y:
+            raise ModelError(f"it selects of {x} and {y}, which are not alike")
+        if condition not in ((), x):
+            if condition != x[:1]:
+                raise ModelError(f"a condition of {condition} does not fit {x}")
+            condition = (*condition, *(1 for _ in x[1:]))
+    return [condition, x, y]
+
+
 def _broadcast_shape(a: Shape, b: Shape) -> Shape:
     rank = max(len(a), len(b))
     pairs = zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True)
@@ -255,22 +273,31 @@ SHAPE_RULES: Mapping[str, ShapeRule] = {
     "BATCH_MATMUL": _batch_matmul,
     "BATCH_TO_SPACE_ND": _rearrange,
     "BROADCAST_TO": _rearrange,
+    "CAST": _same,
     "CONCATENATION": _concatenation,
     "CONV_2D": _convolution,
     "DEPTHWISE_CONV_2D": _convolution,
     "DEPTH_TO_SPACE": _rearrange,
     "DEQUANTIZE": _same,
     "EMBEDDING_LOOKUP": _gather,
+    "EQUAL": _broadcast,
     "EXP": _same,
     "EXPAND_DIMS": _reshape,
     "FULLY_CONNECTED": _fully_connected,
     "GATHER": _gather,
     "GATHER_ND": _rearrange,
     "GELU": _same,
+    "GREATER": _broadcast,
+    "GREATER_EQUAL": _broadcast,
     "HARD_SWISH": _same,
     "L2_NORMALIZATION": _same,
     "LEAKY_RELU": _same,
+    "LESS": _broadcast,
+    "LESS_EQUAL": _broadcast,
     "LOG": _same,
+    "LOGICAL_AND": _broadcast,
+    "LOGICAL_NOT": _same,
+    "LOGICAL_OR": _broadcast,
     "LOGISTIC": _same,
     "LOG_SOFTMAX": _same,
     "MAXIMUM": _broadcast,
@@ -280,6 +307,7 @@ SHAPE_RULES: Mapping[str, ShapeRule] = {
     "MIRROR_PAD": _rearrange,
     "MUL": _broadcast,
     "NEG": _same,
+    "NOT_EQUAL": _broadcast,
     "PACK": _concatenation,
     "PAD": _pad,
     "PADV2": _pad,
@@ -297,6 +325,8 @@ SHAPE_RULES: Mapping[str, ShapeRule] = {
     "RESIZE_NEAREST_NEIGHBOR": _rearrange,
     "REVERSE_V2": _rearrange,
     "RSQRT": _same,
+    "SELECT": _select,
+    "SELECT_V2": _select,
     "SLICE": _rearrange,
     "SOFTMAX": _same,
     "SPACE_TO_BATCH_ND": _rearrange,

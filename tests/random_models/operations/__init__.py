@@ -11,6 +11,7 @@ from random_models.operations import (
     products,
     recurrent,
     reductions,
+    truth,
     variables,
     windows,
 )
@@ -26,6 +27,7 @@ OPERATIONS: Mapping[str, Operation] = {
     **blocks.OPERATIONS,
     **reductions.OPERATIONS,
     **recurrent.OPERATIONS,
+    **truth.OPERATIONS,
     **variables.OPERATIONS,
 }
 

@@ -33,7 +33,7 @@ _BINARY = {
 }
 
 
-def _broadcastable(draw: Draw, shape: Shape) -> Shape:
+def broadcastable(draw: Draw, shape: Shape) -> Shape:
     """Another shape that broadcasts with this one, mostly to this one."""
     kind = draw.rng.random()
     if kind < 0.5:
@@ -66,7 +66,7 @@ def _proposed_binary(kind: str) -> Propose:
 
     def propose(scope: Scope, x: Ref) -> Step:
         draw, spec = scope.draw, scope.spec(x)
-        y = partner(scope, x, _broadcastable(draw, spec.shape), equal=equal)
+        y = partner(scope, x, broadcastable(draw, spec.shape), equal=equal)
         one, other = spec.scales[0], scope.spec(y).scales[0]
         attributes: dict[str, Attribute] = {}
         if kind == "SQUARED_DIFFERENCE":
