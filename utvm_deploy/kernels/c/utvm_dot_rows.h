@@ -46,8 +46,8 @@ static inline void utvm_dot_rows(const int8_t *vector, const int8_t *matrix, int
 #else
     const int32_t whole = depth & ~3;
     const int32_t fours = whole > 0 ? rows & ~3 : 0;
-    for (int32_t row = 0; row < fours; row += 4) {
-        utvm_dot_four(vector, matrix + row * depth, depth, whole, sums + row);
+    if (fours > 0) {
+        utvm_dot_fours(vector, matrix, depth, whole, sums, fours >> 2);
     }
     for (int32_t row = fours; row < rows; row++) {
         sums[row] = 0;
