@@ -1,8 +1,9 @@
 """A connected board: its memory, its functions, modules and the models on it."""
 
 from utvm_deploy.device.calls import Call, Ticks
+from utvm_deploy.device.connection import CYCLES, INSTRUCTIONS
 from utvm_deploy.device.counts import Figures
-from utvm_deploy.device.device import CYCLES, INSTRUCTIONS, Device, connect
+from utvm_deploy.device.device import Device, connect
 from utvm_deploy.device.model import DeviceModel, LayerRun, checked_inputs
 from utvm_deploy.device.module import Function, Module
 from utvm_deploy.device.tensor import Tensor
