@@ -93,6 +93,7 @@ def write_grouped() -> tuple[ModelWriter, int]:
         ("cortex-m7", "", False),
         ("cortex-m7", "", True),
         ("cortex-m3", "thumb", True),
+        ("cortex-m0plus", "thumb", True),
         ("cortex-m55", "", True),
     ],
 )
