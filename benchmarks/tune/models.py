@@ -20,6 +20,7 @@ import utvm_deploy
 from utvm_deploy.bench.compare import run_engine
 from utvm_deploy.bench.samples import random_samples
 from utvm_deploy.board import Board, load_board
+from utvm_deploy.compiler.cmsis_nn.library import CmsisNn
 from utvm_deploy.compiler.options import AUTO, CMSIS_NN
 from utvm_deploy.device import Device, connect
 from utvm_deploy.frontend.tflite import load_model
@@ -52,12 +53,30 @@ class Curve:
         past = [point for point in self.points if point[0] <= seconds]
         return past[-1][1:] if past else None
 
+    def text(self, seconds: float) -> str:
+        """How far it was at each of ``STEPS`` of all seconds."""
+        told = [(share * seconds, self.at(share * seconds)) for share in STEPS]
+        return "; ".join(
+            f"{past:.0f} s: {one[0]} trials, {self.default / one[1]:.3f} times"
+            for past, one in told
+            if one is not None and self.default is not None
+        )
+
 
 def whole(device: Device, path: Path, board: Board, **options: object) -> int:
     """Ticks of the model in one call."""
     compiled = utvm_deploy.compile(path, board, scratch=AUTO, **options)  # type: ignore[arg-type]
     samples = random_samples(load_model(path), 1)
     return run_engine(device, compiled, samples).profile.ticks
+
+
+def all_ways(
+    path: Path, board: Board, records: Path, library: CmsisNn | None
+) -> tuple[int, int, int | None]:
+    """Ticks with the shipped records, with these, and by CMSIS-NN if there is one."""
+    with connect(board) as device:
+        theirs = library and whole(device, path, board, kernels=CMSIS_NN, cmsis_nn=library)
+        return whole(device, path, board), whole(device, path, board, records=records), theirs
 
 
 def main() -> int:
@@ -93,12 +112,7 @@ def main() -> int:
                     works, device, file, trials=trials, minutes=options.minutes, watch=curve
                 )
                 print(file=sys.stderr)
-            with connect(board) as device:
-                untuned = whole(device, path, board)
-                tuned = whole(device, path, board, records=records)
-                theirs = None
-                if library is not None:
-                    theirs = whole(device, path, board, kernels=CMSIS_NN, cmsis_nn=library)
+            untuned, tuned, theirs = all_ways(path, board, records, library)
             against = (
                 f"{theirs:,} | {theirs / untuned:.2f} | {theirs / tuned:.2f}" if theirs else " | | "
             )
@@ -108,13 +122,7 @@ def main() -> int:
                 f"| {untuned / tuned:.3f} | {against} |",
                 flush=True,
             )
-            told = [(share * found.seconds, curve.at(share * found.seconds)) for share in STEPS]
-            texts = [
-                f"{seconds:.0f} s: {one[0]} trials, {curve.default / one[1]:.3f} times"
-                for seconds, one in told
-                if one is not None and curve.default is not None
-            ]
-            curves.append(f"{path.stem}: {'; '.join(texts)}")
+            curves.append(f"{path.stem}: {curve.text(found.seconds)}")
             rows.append(
                 {
                     "model": path.stem,

@@ -27,7 +27,7 @@ from utvm_deploy.compiler.cmsis_nn.call import (
 )
 from utvm_deploy.compiler.cmsis_nn.library import CmsisNn
 from utvm_deploy.graph.attributes import BatchMatmul, FullyConnected
-from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
 from utvm_deploy.kernels.call import Argument, ConstantArgument, KernelCall, ScalarArgument
 from utvm_deploy.kernels.operands import (
     bias_of,
@@ -66,8 +66,7 @@ def lower_dense(
     sums: list[Argument] = []
     if library.has_mve and not is_wide:
         # The Helium kernel wants the input's offset folded into the bias, by the caller.
-        zero_point = quantization_of(source).zero_point
-        sums = [ConstantArgument("kernel_sums", fold_input_offset(bias, weights, zero_point))]
+        sums.append(_kernel_sums(source, weights, bias))
     # The table is no scratch, so the library may ask for its bytes without asking for too much.
     table_bytes = _INT32_BYTES * outputs * len(sums)
     buffer = f"(int32_t *)kernel_sums, {table_bytes}" if sums else "0, 0"
@@ -109,6 +108,11 @@ def lower_dense(
         f"{shapes}    return arm_fully_connected_{kind}_get_buffer_size(&filter_dims)"
         f" - {table_bytes};\n",
     )
+
+
+def _kernel_sums(source: Tensor, weights: Array, bias: Array) -> Argument:
+    folded = fold_input_offset(bias, weights, quantization_of(source).zero_point)
+    return ConstantArgument("kernel_sums", folded)
 
 
 def _scaling(
