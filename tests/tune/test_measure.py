@@ -70,7 +70,7 @@ def test_modelled_ticks_repeat_exactly(tmp_path: Path) -> None:
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("fault", [*FAULTS, "wrong", "overrun", "nonsense"])
+@pytest.mark.parametrize("fault", [*FAULTS, "wrong", "overrun", "nonsense", "stumble"])
 @pytest.mark.parametrize("name", ["host", pytest.param("mps2_an500", marks=pytest.mark.emulator)])
 def test_a_candidate_that_goes_wrong_spoils_no_other(
     name: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -90,7 +90,10 @@ def test_a_candidate_that_goes_wrong_spoils_no_other(
                     if r.kernel == first.kernel}  # fmt: skip
     bad = by_candidate.pop(Candidate.of(first.default.family, fault=fault))
     expected = {"hang": "hung", "wrong": "wrong output", "nonsense": "compile error"}
+    expected["stumble"] = "compile error"
     assert bad.error == expected.get(fault, "crash"), bad
+    if fault == "stumble":
+        assert 'KeyError: "a generator\'s own mistake"' in bad.detail
     assert set(by_candidate) == set(first.candidates)
     assert all(one.is_ok for one in by_candidate.values()), by_candidate
     assert found.errors == 1

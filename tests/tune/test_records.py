@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from utvm_deploy.candidate import Candidate
+from utvm_deploy.compiler.choice import records_for
 from utvm_deploy.errors import RecordsError
 from utvm_deploy.kernels.code_version import code_versions, sources_of
 from utvm_deploy.kernels.lowering import FAMILIES
@@ -327,3 +328,15 @@ def test_the_code_of_every_family_has_a_version() -> None:
         folders = {path.parent.name for path in sources}
         assert folders.isdisjoint({"tune", "bench", "frontend"})
         assert family == "generic" or family in folders
+
+
+def test_what_ends_before_the_first_record_leaves_no_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "r.jsonl"
+    with RecordsFile(path) as file:
+        assert not list(file.records)
+    assert not path.exists()
+    path.touch()
+    records_for("cortex-m7", read_records(path))
+    assert "there are no records in the file" in caplog.text

@@ -60,6 +60,8 @@ class SabotagedBuilder(build.Builder):
         fault = candidate.choice("fault")
         if fault is None:
             return super()._text(graph, operator, candidate)
+        if fault == "stumble":
+            raise KeyError("a generator's own mistake")
         call, function, _ = super()._text(graph, operator, Candidate(candidate.family))
         changed = replace(function, name=f"{function.name}_{fault}")
         head, body = function.text.split(" {\n", 1)

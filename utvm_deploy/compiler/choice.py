@@ -58,8 +58,10 @@ def shipped_records(core: str) -> Records:
 def records_for(core: str, own: Records | None) -> Records:
     """The user's records of our own kernels, if there are any, and the shipped ones."""
     shipped = shipped_records(core)
-    if own is not None and not any(record.setting.core == core for record in own):
-        cores = ", ".join(sorted({record.setting.core for record in own})) or "no core at all"
+    if own is not None and not len(own):
+        _log.warning("there are no records in the file; kernels are chosen as if without it")
+    elif own is not None and not any(record.setting.core == core for record in own):
+        cores = ", ".join(sorted({record.setting.core for record in own}))
         _log.warning("the records are of %s; there is nothing for %s in them", cores, core)
     ours = [record for record in own or () if record.candidate.family != CMSIS_NN]
     return Records([*ours, *shipped], code_versions())

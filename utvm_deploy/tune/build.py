@@ -11,6 +11,7 @@ beforehand, as it does not know them in a model. Working memory lies on the stac
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -33,6 +34,8 @@ from utvm_deploy.kernels.call import KernelCall, LibraryKernel, ScalarArgument
 from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.quantize import header
 from utvm_deploy.project.link_module import ModuleObject, compile_module
+
+log = logging.getLogger(__name__)
 
 _DIALECT = "-std=gnu11"
 _STACK_WORD = 8
@@ -89,16 +92,21 @@ class Builder:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def start(self, graph: Graph, operator: Operator, candidate: Candidate) -> Future[Built]:
-        """Lower now and compile in the background; the future may hold a UtvmError."""
+        """Lower now and compile in the background; the future may hold a UtvmError.
+
+        Whatever a generator stumbles over is the error of this candidate alone: TVM's refusal of a
+        schedule, or its own.
+        """
         try:
             call, function, text = self._text(graph, operator, candidate)
+            fits = function.scratch_bytes <= self._stack_bytes
+            text += wrapper_text(call, function, has_stack_scratch=fits)
         except UtvmError as error:
             return _failed(error)
-        except RuntimeError as error:  # TVM's own: a schedule that cannot be
-            reason = str(error).strip().partition("\n")[0]
-            return _failed(CompileError(f"TVM refuses {candidate.label!r}: {reason}"))
-        fits = function.scratch_bytes <= self._stack_bytes
-        text += wrapper_text(call, function, has_stack_scratch=fits)
+        except Exception as error:
+            log.debug("no code for %s", candidate.label, exc_info=True)
+            kind, reason = type(error).__name__, str(error).strip().partition("\n")[0]
+            return _failed(CompileError(f"no code for {candidate.label!r}: {kind}: {reason}"))
         return self._pool.submit(self._compile, candidate, call, function, text, fits)
 
     def _text(

@@ -1,7 +1,8 @@
 """A records file open for adding to.
 
 A line is written and flushed to the disk at once, so that a killed process loses nothing that it
-recorded; a last line that was cut is dropped when the file is next opened for writing.
+recorded; a last line that was cut is dropped when the file is next opened for writing. A file that
+is not there is made with the first record: what ends before that leaves none.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from utvm_deploy.errors import RecordsError
@@ -28,25 +30,27 @@ class RecordsFile:
             raise RecordsError(
                 f"cannot write records to {path}: there is no folder {path.parent}; make it first"
             )
-        try:
-            check_regular(path)
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-        except OSError as error:
+        self._descriptor: int | None = None
+        self.records = Records()
+        if os.path.lexists(path):
+            self._descriptor = self._open()
+            try:
+                with _locked(self._descriptor):
+                    self.records = Records(parsed(path, self._repaired(self._descriptor)))
+            except BaseException:
+                self._close()
+                raise
+        elif not os.access(path.parent, os.W_OK):
             raise RecordsError(
-                f"cannot write records to {path}: {error.strerror}; give another file's name"
-            ) from error
-        try:
-            with self._locked():
-                self.records = Records(parsed(path, self._repaired()))
-        except BaseException:
-            os.close(self._descriptor)
-            raise
+                f"cannot write records to {path}: {path.parent} may not be written to; give "
+                "another file's name"
+            )
 
     def __enter__(self) -> RecordsFile:
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        os.close(self._descriptor)
+        self._close()
 
     def append(self, record: Record) -> None:
         """One more line, on the disk when this returns."""
@@ -55,17 +59,32 @@ class RecordsFile:
     def extend(self, records: Iterable[Record]) -> None:
         """Several lines, on the disk when this returns."""
         new = list(records)
-        with self._locked():
+        if self._descriptor is None:
+            self._descriptor = self._open()
+        with _locked(self._descriptor):
             for record in new:
-                self._write((record.to_line() + "\n").encode())
+                self._write(self._descriptor, (record.to_line() + "\n").encode())
             os.fsync(self._descriptor)
         for record in new:
             self.records.add(record)
 
-    def _write(self, line: bytes) -> None:
+    def _open(self) -> int:
+        try:
+            check_regular(self.path)
+            return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        except OSError as error:
+            raise RecordsError(
+                f"cannot write records to {self.path}: {error.strerror}; give another file's name"
+            ) from error
+
+    def _close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+
+    def _write(self, descriptor: int, line: bytes) -> None:
         # One call for one line: whoever kills us, or a full disk, cuts at most the last one.
         try:
-            why = "" if os.write(self._descriptor, line) == len(line) else "the disk is full"
+            why = "" if os.write(descriptor, line) == len(line) else "the disk is full"
         except OSError as error:
             why = str(error.strerror)
         if why:
@@ -74,7 +93,7 @@ class RecordsFile:
                 "measured before is kept"
             )
 
-    def _repaired(self) -> bytes:
+    def _repaired(self, descriptor: int) -> bytes:
         """The content, after a last line that was cut is gone."""
         data = self.path.read_bytes()
         if not data or data.endswith(b"\n"):
@@ -88,24 +107,18 @@ class RecordsFile:
             is_known = any(True for _ in parsed(self.path, data[:kept]))
             if not is_known and not last.startswith(b'{"schema"'[: len(last)]):
                 raise RecordsError(f"{self.path} is no records file; give another name") from None
-            os.ftruncate(self._descriptor, kept)
+            os.ftruncate(descriptor, kept)
             log.warning("%s: the last line was cut and is dropped", self.path)
             return data[:kept]
-        os.write(self._descriptor, b"\n")
+        os.write(descriptor, b"\n")
         return data + b"\n"
 
-    def _locked(self) -> _Locked:
-        return _Locked(self._descriptor)
 
-
-class _Locked:
+@contextmanager
+def _locked(descriptor: int) -> Iterator[None]:
     """Nobody else repairs or writes the file meanwhile."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def __enter__(self) -> None:
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-
-    def __exit__(self, *_: object) -> None:
-        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
