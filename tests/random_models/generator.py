@@ -77,7 +77,8 @@ def types_of(kind: str) -> tuple[str, ...]:
     """Types of the value that an operator reads first, those that are met often several times."""
     row = IMPORTERS.get(kind)
     types = () if row is None else row.types
-    return (*("int8",) * 5, *(t for t in ("int16", "int16", "uint8", "float32") if t in types))
+    others = ("int16", "int16", "uint8", "bool", "float32")
+    return (*("int8",) * 5, *(t for t in others if t in types))
 
 
 def _new_input(scope: Scope, kind: str) -> Ref | None:

@@ -102,6 +102,8 @@ def _widen(writer: ModelWriter, first: int, kind: str) -> None:
 
 def values(rng: np.random.Generator, fill: str, shape: tuple[int, ...], dtype: str) -> np.ndarray:
     """Contents of a constant: ``fill`` is random, ends (only the extremes), ones or zeros."""
+    if dtype == "bool":
+        return rng.integers(0, 2, shape).astype(bool)
     info = np.iinfo(dtype)
     if fill == "random":
         return rng.integers(info.min, info.max, shape, dtype=dtype, endpoint=True)

@@ -16,6 +16,11 @@ LIMITS: Mapping[str, Clamp] = {"int8": (-128, 127), "int16": (-32768, 32767)}
 COMPUTED = ("int8", "int16")
 #: Element types that operators may move that do not compute.
 MOVABLE = ("int8", "int16", "uint8", "int32", "int64")
+#: Operators that move truth values, too.
+MOVING_TRUTH = (
+    *("ASSIGN_VARIABLE", "BROADCAST_TO", "CONCATENATION", "EXPAND_DIMS", "GATHER", "READ_VARIABLE"),
+    *("RESHAPE", "SLICE", "SQUEEZE", "STRIDED_SLICE", "TILE", "TRANSPOSE"),
+)
 # The reference refuses what it cannot quantize to an int32.
 _INT32_OVERFLOW = 2.0**31
 # The schema's enumerations, whose numbers can never change.
@@ -134,6 +139,8 @@ def alike(op: SourceOperator, *tensors: Tensor, rank: int | None = None) -> None
 
 def movable(op: SourceOperator, tensor: Tensor) -> Tensor:
     """The tensor, if its elements are of a type that can be moved around."""
+    if tensor.dtype == "bool" and op.kind in MOVING_TRUTH:
+        return tensor
     if tensor.dtype not in MOVABLE:
         raise op.unsupported(
             f"tensor '{tensor.name}' is {tensor.dtype}; only {', '.join(MOVABLE)} are supported"

@@ -40,6 +40,7 @@ class SupportedOperator:
 _INT8 = ("int8",)
 _COMPUTED = ("int8", "int16")
 _MOVED = ("int8", "int16", "uint8", "int32", "int64")
+_MOVED_OR_TRUE = (*_MOVED, "bool")
 _CONVERTED = ("int8", "uint8", "int16")
 _TRUTH = ("bool",)
 _COMPARED = ("int8", "int32", "int64")
@@ -69,7 +70,7 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
         reductions.import_arg_extremum, _INT8, "constant axis; to int32 or int64"
     ),
     "ASSIGN_VARIABLE": SupportedOperator(
-        recurrent.import_variable, _MOVED, f"of a VAR_HANDLE; {_ONE_FORM}"
+        recurrent.import_variable, _MOVED_OR_TRUE, f"of a VAR_HANDLE; {_ONE_FORM}"
     ),
     "AVERAGE_POOL_2D": SupportedOperator(
         windowed.import_pool, _COMPUTED, f"NHWC; {_EQUAL}; {_FUSED}"
@@ -85,10 +86,10 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
         _MOVED,
         f"3 or 4 dimensions; constant blocks and crops; {_EQUAL}",
     ),
-    "BROADCAST_TO": SupportedOperator(layout.import_broadcast_to, _MOVED, "constant shape"),
+    "BROADCAST_TO": SupportedOperator(layout.import_broadcast_to, _MOVED_OR_TRUE, "constant shape"),
     "CAST": SupportedOperator(truth.import_cast, (*_MOVED, *_TRUTH), "to any of these"),
     "CONCATENATION": SupportedOperator(
-        layout.import_concatenation, _MOVED, f"{_EQUALS}; fused NONE"
+        layout.import_concatenation, _MOVED_OR_TRUE, f"{_EQUALS}; fused NONE"
     ),
     "CONV_2D": SupportedOperator(
         windowed.import_convolution, _COMPUTED, f"NHWC; grouped or not; {_OR_SHORT}"
@@ -105,11 +106,11 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     ),
     "EQUAL": SupportedOperator(truth.import_comparison, _COMPARED, _SCALED_BELOW_ONE),
     "EXP": SupportedOperator(pointwise.import_exponential, _COMPUTED, _STEPS),
-    "EXPAND_DIMS": SupportedOperator(layout.import_expand_dims, _MOVED, "constant axis"),
+    "EXPAND_DIMS": SupportedOperator(layout.import_expand_dims, _MOVED_OR_TRUE, "constant axis"),
     "FULLY_CONNECTED": SupportedOperator(windowed.import_fully_connected, _COMPUTED, _OR_SHORT),
     "GATHER": SupportedOperator(
         gathering.import_gather,
-        _MOVED,
+        _MOVED_OR_TRUE,
         "computed indices, those out of range (where the reference stops) as the nearest; constant "
         "ones with BatchDims 0 or equal to Axis",
     ),
@@ -157,7 +158,7 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     ),
     "READ_VARIABLE": SupportedOperator(
         recurrent.import_variable,
-        _MOVED,
+        _MOVED_OR_TRUE,
         f"of a VAR_HANDLE; {_ONE_FORM}; CALL_ONCE must have assigned a constant, unless the model "
         "has assigned something before",
     ),
@@ -171,7 +172,7 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     "RELU6": SupportedOperator(pointwise.import_relu, _COMPUTED, ""),
     "RELU_0_TO_1": SupportedOperator(pointwise.import_relu, _INT8, ""),
     "RELU_N1_TO_1": SupportedOperator(pointwise.import_relu, _INT8, ""),
-    "RESHAPE": SupportedOperator(layout.import_reshape, _MOVED, "constant shape"),
+    "RESHAPE": SupportedOperator(layout.import_reshape, _MOVED_OR_TRUE, "constant shape"),
     "RESIZE_BILINEAR": SupportedOperator(
         windowed.import_resize_bilinear, _COMPUTED, "NHWC; constant size"
     ),
@@ -192,7 +193,7 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     "SELECT_V2": SupportedOperator(
         truth.import_select, _MOVED, f"a condition of bool; broadcasts; {_EQUALS}"
     ),
-    "SLICE": SupportedOperator(layout.import_slice, _MOVED, "constant begin and size"),
+    "SLICE": SupportedOperator(layout.import_slice, _MOVED_OR_TRUE, "constant begin and size"),
     "SOFTMAX": SupportedOperator(
         reductions.import_softmax,
         _COMPUTED,
@@ -212,9 +213,9 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
         _INT8,
         "broadcasts; larger input scale squared below 2**12 times the output's",
     ),
-    "SQUEEZE": SupportedOperator(layout.import_squeeze, _MOVED, ""),
+    "SQUEEZE": SupportedOperator(layout.import_squeeze, _MOVED_OR_TRUE, ""),
     "STRIDED_SLICE": SupportedOperator(
-        layout.import_strided_slice, _MOVED, "constant begin, end and strides; Offset false"
+        layout.import_strided_slice, _MOVED_OR_TRUE, "constant begin, end and strides; Offset false"
     ),
     "SUB": SupportedOperator(
         pointwise.import_sub, _COMPUTED, f"broadcasts; {_BY_SHIFTS}; {_FUSED}"
@@ -229,8 +230,8 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
         recurrent.import_svdf, _INT8, "int8 and int16 weights; int16 state; fused RELU"
     ),
     "TANH": SupportedOperator(pointwise.import_sigmoid, _COMPUTED, "output scale 1/32768 of int16"),
-    "TILE": SupportedOperator(layout.import_tile, _MOVED, "constant multiples"),
-    "TRANSPOSE": SupportedOperator(layout.import_transpose, _MOVED, "constant permutation"),
+    "TILE": SupportedOperator(layout.import_tile, _MOVED_OR_TRUE, "constant multiples"),
+    "TRANSPOSE": SupportedOperator(layout.import_transpose, _MOVED_OR_TRUE, "constant permutation"),
     "TRANSPOSE_CONV": SupportedOperator(
         windowed.import_transpose_conv, _COMPUTED, f"NHWC; {_OR_SHORT}"
     ),

@@ -141,7 +141,7 @@ def _initialize(
                 handles.name(op)
             elif op.kind == _ASSIGN:
                 variable, value = handles.variable(op), op.input(1)
-                if value.data is None or value.data.dtype != value.dtype:
+                if value.data is None:
                     raise op.unsupported(f"it assigns '{value.name}', which is no constant")
                 variable.first = variable.like = value
             else:

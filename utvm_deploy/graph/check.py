@@ -26,7 +26,7 @@ from utvm_deploy.graph.attributes import (
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.graph.shapes import SHAPE_RULES
 
-_MOVABLE = {"int8", "int16", "uint8", "int32", "int64"}
+_MOVABLE = {"int8", "int16", "uint8", "int32", "int64", "bool"}
 _BOUNDARY = ("int8", "uint8", "int16", "int32", "int64", "bool", "float32")
 _CONVERTED = ("int8", "uint8", "int16")
 _COMPUTED = ("int8", "int16")

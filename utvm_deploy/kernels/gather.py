@@ -13,7 +13,7 @@ from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall, TensorArgument
 from utvm_deploy.kernels.extents import label
 from utvm_deploy.kernels.layout import lower_rearrange
-from utvm_deploy.kernels.operands import input_of, operand_of, output_of
+from utvm_deploy.kernels.operands import input_of, operand_of, output_of, stored
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def lower_gather(graph: Graph, operator: Operator) -> KernelCall:
         source.shape[a.axis],
         math.prod(positions.shape[a.batches :]),
         math.prod(source.shape[a.axis + 1 :]),
-        source.dtype,
+        stored(source.dtype),
         positions.dtype,
     )
     arguments = (operand_of(position, source), operand_of(where, positions), TensorArgument(output))

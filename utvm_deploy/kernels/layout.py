@@ -34,7 +34,7 @@ from utvm_deploy.kernels.micro.tensor_ir import (
     prim_func,
     script,
 )
-from utvm_deploy.kernels.operands import input_of, operand_of, output_of
+from utvm_deploy.kernels.operands import input_of, operand_of, output_of, stored
 
 #: One loop: how many elements, and their offsets in the input beyond the first one's.
 Loop: TypeAlias = tuple[int, "NDArray[np.int64]"]
@@ -175,7 +175,7 @@ def lower_rearrange(graph: Graph, operator: Operator) -> KernelCall:
     ]
     count = math.prod(source.shape)
     return KernelCall(
-        Rearranged(count, tuple(extent for extent, _ in loops), steps, source.dtype),
+        Rearranged(count, tuple(extent for extent, _ in loops), steps, stored(source.dtype)),
         (
             operand_of(position, source),
             *tables,
@@ -197,7 +197,9 @@ def lower_concatenation(graph: Graph, operator: Operator) -> KernelCall:
         operands.append(operand_of(position, source))
         sizes.append(math.prod(source.shape[a.axis :]))
     rows = math.prod(result.shape[: a.axis])
-    return KernelCall(Joined(rows, tuple(sizes), result.dtype), (*operands, TensorArgument(output)))
+    return KernelCall(
+        Joined(rows, tuple(sizes), stored(result.dtype)), (*operands, TensorArgument(output))
+    )
 
 
 def loops_of(a: Rearrange) -> tuple[int, tuple[Loop, ...]]:

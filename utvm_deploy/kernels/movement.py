@@ -13,7 +13,7 @@ from utvm_deploy.graph.evaluate import fill_of
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall, ScalarArgument, TensorArgument
 from utvm_deploy.kernels.extents import label
-from utvm_deploy.kernels.operands import input_of, operand_of, output_of
+from utvm_deploy.kernels.operands import input_of, operand_of, output_of, stored
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def lower_reshape(graph: Graph, operator: Operator) -> KernelCall:
     output, _ = output_of(graph, operator)
     count = int(np.prod(source.shape, dtype=np.int64))
     return KernelCall(
-        Copy(count, source.dtype),
+        Copy(count, stored(source.dtype)),
         (operand_of(position, source), TensorArgument(output)),
         in_place=((output, position),) if source.data is None else (),
     )

@@ -103,6 +103,11 @@ def why_only_generic(graph: Graph, operator: Operator) -> str:
     return ""
 
 
+def stored(dtype: str) -> str:
+    """The type of which kernels have an element: truth values are bytes of 0 or 1."""
+    return "uint8" if dtype == "bool" else dtype
+
+
 def element_count(tensor: Tensor) -> int:
     """How many elements a tensor has."""
     return math.prod(tensor.shape)

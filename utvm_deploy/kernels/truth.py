@@ -21,6 +21,7 @@ from utvm_deploy.kernels.operands import (
     operand_of,
     output_of,
     quantization_of,
+    stored,
 )
 from utvm_deploy.kernels.quantize import quantize_multiplier, requantize
 
@@ -203,11 +204,6 @@ def lower_cast(graph: Graph, operator: Operator) -> KernelCall:
     what = "not" if operator.kind == "LOGICAL_NOT" else what
     kernel = Converted(element_count(result), stored(source.dtype), stored(result.dtype), what)
     return KernelCall(kernel, (operand_of(position, source), TensorArgument(output)))
-
-
-def stored(dtype: str) -> str:
-    """The type of which C has an element."""
-    return "uint8" if dtype == "bool" else dtype
 
 
 def _merged(

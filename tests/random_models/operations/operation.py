@@ -108,6 +108,8 @@ def partner(scope: Scope, x: Ref, shape: Shape, *, equal: bool = False) -> Ref:
     if found is not None and scope.draw.chance(0.6):
         return found
     make = scope.constant if scope.draw.chance(0.4) else scope.input
+    if not like.scales:
+        return make(shape, like.dtype)
     if equal:
         return make(shape, like.dtype, like.scales[0], like.zero_points[0])
     if scope.draw.chance(0.7):  # of a size that both count in the result

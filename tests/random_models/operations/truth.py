@@ -83,19 +83,13 @@ def _proposed_select(kind: str) -> Propose:
         draw, shape = scope.draw, scope.spec(x).shape
         if kind == "SELECT":
             condition = draw.one((shape, shape, shape[:1]))
-            y = _like(scope, x, shape)
+            y = partner(scope, x, shape, equal=True)
         else:
             condition = broadcastable(draw, shape)
-            y = _like(scope, x, broadcastable(draw, shape))
+            y = partner(scope, x, broadcastable(draw, shape), equal=True)
         return Step(kind, (_condition(scope, condition), *draw.one(((x, y), (y, x)))))
 
     return propose
-
-
-def _like(scope: Scope, x: Ref, shape: Shape) -> Ref:
-    if scope.spec(x).scales:
-        return partner(scope, x, shape, equal=True)
-    return scope.input(shape, scope.spec(x).dtype)
 
 
 def _cast(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
