@@ -7,16 +7,24 @@ static void utvm_mve_group_gather(const int8_t *image, const int32_t *geometry, 
     const int32_t height = geometry[0], width = geometry[1], channels = geometry[2];
     int32_t oy = first / geometry[3];
     int32_t ox = first - oy * geometry[3];
+    const int32_t seen = geometry[12], right = geometry[9] * channels;
     for (; count > 0; count--) {
         int32_t y = oy * geometry[6] - geometry[10];
+        const int32_t x = ox * geometry[7] - geometry[11];
+        const int32_t last = x + (geometry[5] - 1) * geometry[9];
         for (int32_t ky = 0; ky < geometry[4]; ky++, y += geometry[8]) {
-            int32_t x = ox * geometry[7] - geometry[11];
-            for (int32_t kx = 0; kx < geometry[5]; kx++, x += geometry[9]) {
-                if (y < 0 || y >= height || x < 0 || x >= width) {
-                    to = utvm_bytes_fill(to, border, geometry[12]);
+            const int8_t *pixel = image + (y * width + x) * channels;
+            if (y >= 0 && y < height && x >= 0 && last < width) {
+                for (int32_t kx = geometry[5]; kx > 0; kx--, pixel += right) {
+                    to = utvm_bytes_copy(to, pixel, seen);
+                }
+                continue;
+            }
+            for (int32_t at = x; at <= last; at += geometry[9], pixel += right) {
+                if (y < 0 || y >= height || at < 0 || at >= width) {
+                    to = utvm_bytes_fill(to, border, seen);
                 } else {
-                    const int8_t *pixel = image + (y * width + x) * channels;
-                    to = utvm_bytes_copy(to, pixel, geometry[12]);
+                    to = utvm_bytes_copy(to, pixel, seen);
                 }
             }
         }
