@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
 
 from utvm_deploy.device.calls import Argument, Call
 from utvm_deploy.device.memory import Block
@@ -95,12 +94,7 @@ class Module:
     def __enter__(self) -> Module:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self.unload()
 
     def __iter__(self) -> Iterator[str]:

@@ -69,7 +69,8 @@ def folder_for_one(folder: Path) -> Iterator[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = _lock(folder, fcntl.LOCK_EX)
     try:
-        os.utime(descriptor)
+        with contextlib.suppress(OSError):
+            os.utime(descriptor)
         yield folder
     finally:
         os.close(descriptor)
@@ -103,7 +104,11 @@ def trim_now_and_then(entry: Path) -> None:
 
 def trim(folder: Path, most_bytes: int) -> None:
     """Remove what was unused longest, and is not in use, until ``most_bytes`` are left or less."""
-    entries = [(_used_s(entry), _bytes_of(entry), entry) for entry in folder.iterdir()]
+    try:
+        found = list(folder.iterdir())
+    except OSError:  # somebody empties the cache
+        return
+    entries = [(_used_s(entry), _bytes_of(entry), entry) for entry in found]
     total = sum(size for _, size, _ in entries)
     for _, size, entry in sorted(entries):
         if total <= most_bytes:
