@@ -20,7 +20,7 @@ from utvm_deploy.graph.shapes import SHAPE_RULES
 COMPARED_AS_KERNELS = {
     *("ASSIGN_VARIABLE", "CAST", "EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL"),
     *("LOGICAL_AND", "LOGICAL_NOT", "LOGICAL_OR", "NOT_EQUAL", "READ_VARIABLE", "SELECT"),
-    "SELECT_V2",
+    *("REDUCE_ALL", "REDUCE_ANY", "SELECT_V2"),
     *(
         "BATCH_TO_SPACE_ND",
         "BROADCAST_TO",

@@ -150,6 +150,13 @@ def movable(op: SourceOperator, tensor: Tensor) -> Tensor:
     return tensor
 
 
+def truth_value(op: SourceOperator, tensor: Tensor) -> Tensor:
+    """The tensor, if its elements are truth values."""
+    if tensor.dtype != "bool":
+        raise op.unsupported(f"tensor '{tensor.name}' is {tensor.dtype}; only bool is supported")
+    return tensor
+
+
 def axis_of(op: SourceOperator, axis: int, rank: int) -> int:
     """An axis that may be negative, counted from the front."""
     if not -rank <= axis < rank:

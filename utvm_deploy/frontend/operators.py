@@ -162,6 +162,8 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
         f"of a VAR_HANDLE; {_ONE_FORM}; CALL_ONCE must have assigned a constant, unless the model "
         "has assigned something before",
     ),
+    "REDUCE_ALL": SupportedOperator(reductions.import_reduce_truth, _TRUTH, "constant axes"),
+    "REDUCE_ANY": SupportedOperator(reductions.import_reduce_truth, _TRUTH, "constant axes"),
     "REDUCE_MAX": SupportedOperator(
         reductions.import_reduce_extremum, _COMPUTED, f"constant axes; {_EQUAL}"
     ),

@@ -62,6 +62,17 @@ def import_reduce_extremum(op: SourceOperator) -> Operator:
     return made(op, op.inputs[:1], Reduce(_axes(op, x)))
 
 
+def import_reduce_truth(op: SourceOperator) -> Operator:
+    """REDUCE_ALL and REDUCE_ANY over constant axes."""
+    x, out = op.input(0), op.output()
+    for tensor in (x, out):
+        if tensor.dtype != "bool":
+            raise op.unsupported(
+                f"tensor '{tensor.name}' is {tensor.dtype}; only bool is supported"
+            )
+    return made(op, op.inputs[:1], Reduce(_axes(op, x)))
+
+
 def import_arg_extremum(op: SourceOperator) -> Operator:
     """ARG_MAX and ARG_MIN along a constant axis."""
     x, out = quantized(op, op.input(0)), op.output()

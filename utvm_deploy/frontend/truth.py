@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from utvm_deploy.frontend.operands import MOVABLE, made, movable, quantized, scale_of
+from utvm_deploy.frontend.operands import MOVABLE, made, movable, quantized, scale_of, truth_value
 from utvm_deploy.frontend.source import SourceOperator
 from utvm_deploy.graph.attributes import Truth
-from utvm_deploy.graph.model import Operator, Tensor
+from utvm_deploy.graph.model import Operator
 
 _WHOLE = ("int32", "int64")
-_BOOL = "bool"
-_CAST = (*MOVABLE, _BOOL)
+_CAST = (*MOVABLE, "bool")
 
 
 def import_comparison(op: SourceOperator) -> Operator:
     """EQUAL and its kin: of quantized values at a common scale, or of whole numbers."""
     sides = [op.input(0), op.input(1)]
-    _truth(op, op.output())
+    truth_value(op, op.output())
     for side in sides:
         if side.dtype != sides[0].dtype:
             raise op.damaged(f"it compares {sides[0].dtype} with {side.dtype}")
@@ -34,13 +33,13 @@ def import_logical(op: SourceOperator) -> Operator:
     """LOGICAL_AND, LOGICAL_OR and LOGICAL_NOT."""
     count = 1 if op.kind == "LOGICAL_NOT" else 2
     for tensor in (*(op.input(i) for i in range(count)), op.output()):
-        _truth(op, tensor)
+        truth_value(op, tensor)
     return made(op, op.inputs[:count], Truth())
 
 
 def import_select(op: SourceOperator) -> Operator:
     """SELECT and SELECT_V2, which look at no quantization."""
-    _truth(op, op.input(0))
+    truth_value(op, op.input(0))
     x, y, out = (movable(op, tensor) for tensor in (op.input(1), op.input(2), op.output()))
     if not x.dtype == y.dtype == out.dtype:
         raise op.damaged(f"it makes {out.dtype} of {x.dtype} and {y.dtype}")
@@ -57,8 +56,3 @@ def import_cast(op: SourceOperator) -> Operator:
                 f"tensor '{tensor.name}' is {tensor.dtype}; only {', '.join(_CAST)} are supported"
             )
     return made(op, op.inputs[:1], Truth())
-
-
-def _truth(op: SourceOperator, tensor: Tensor) -> None:
-    if tensor.dtype != _BOOL:
-        raise op.unsupported(f"tensor '{tensor.name}' is {tensor.dtype}; only bool is supported")

@@ -31,6 +31,7 @@ _BOUNDARY = ("int8", "uint8", "int16", "int32", "int64", "bool", "float32")
 _CONVERTED = ("int8", "uint8", "int16")
 _COMPUTED = ("int8", "int16")
 _POSITIONS = ("int32", "int64")
+_OF_TRUTH = ("REDUCE_ALL", "REDUCE_ANY")
 _FLOAT_INPUT, _FLOAT_OUTPUT = "QUANTIZE", "DEQUANTIZE"
 
 
@@ -159,6 +160,8 @@ def _check_types(graph: Graph, operator: Operator, where: str) -> None:
         return
     if isinstance(operator.attributes, Svdf | Lstm | Truth):
         return  # its importer says which of its operands is what
+    if operator.kind in _OF_TRUTH:
+        return
     weighted = isinstance(operator.attributes, Convolution | FullyConnected | TransposeConvolution)
     # What is not converted is of the first input's type throughout.
     first = _dtype(graph, operator.inputs[0])

@@ -314,6 +314,8 @@ SHAPE_RULES: Mapping[str, ShapeRule] = {
     "PRELU": _broadcast,
     "QUANTIZE": _same,
     "READ_VARIABLE": _same,
+    "REDUCE_ALL": _reduced,
+    "REDUCE_ANY": _reduced,
     "REDUCE_MAX": _reduced,
     "REDUCE_MIN": _reduced,
     "RELU": _same,

@@ -115,6 +115,8 @@ LOWERINGS: Mapping[str, Lowering] = {
     "PRELU": lower_prelu,
     "QUANTIZE": lower_quantize,
     "READ_VARIABLE": lower_variable,
+    "REDUCE_ALL": lower_reduce_extremum,
+    "REDUCE_ANY": lower_reduce_extremum,
     "REDUCE_MAX": lower_reduce_extremum,
     "REDUCE_MIN": lower_reduce_extremum,
     "RELU": lower_lookup,

@@ -18,7 +18,7 @@ from utvm_deploy.kernels.call import Argument, KernelCall, ScalarArgument, Tenso
 from utvm_deploy.kernels.extents import label, merge
 from utvm_deploy.kernels.micro.source import shared_text
 from utvm_deploy.kernels.micro.tensor_ir import Operand
-from utvm_deploy.kernels.operands import input_of, operand_of, output_of
+from utvm_deploy.kernels.operands import input_of, operand_of, output_of, stored
 from utvm_deploy.kernels.pool import Pool2D
 from utvm_deploy.kernels.whole import whole_call
 from utvm_deploy.kernels.window import Window
@@ -126,7 +126,7 @@ class ArgumentOfExtremum:
 
 
 def lower_reduce_extremum(graph: Graph, operator: Operator) -> KernelCall:
-    """REDUCE_MAX and REDUCE_MIN over any axes."""
+    """REDUCE_MAX and REDUCE_MIN over any axes; REDUCE_ANY and REDUCE_ALL are those of 0 and 1."""
     assert isinstance(operator.attributes, Reduce)
     position, source = input_of(graph, operator, 0)
     output, _ = output_of(graph, operator)
@@ -134,7 +134,8 @@ def lower_reduce_extremum(graph: Graph, operator: Operator) -> KernelCall:
     around = outer_and_inner(extents, is_reduced)
     if around and operator.kind == "REDUCE_MAX" and source.dtype == "int8":
         return _pool_call(operand_of(position, source), output, *around)
-    kernel = ReducedExtremum(extents, is_reduced, operator.kind == "REDUCE_MAX", source.dtype)
+    takes_largest = operator.kind in ("REDUCE_MAX", "REDUCE_ANY")
+    kernel = ReducedExtremum(extents, is_reduced, takes_largest, stored(source.dtype))
     return KernelCall(kernel, (operand_of(position, source), TensorArgument(output)))
 
 

@@ -21,6 +21,7 @@ from random_models.recipe import Attribute, Ref, Step
 
 _REQUANTIZING = ("MEAN", "SUM")
 _KEEPING = ("REDUCE_MAX", "REDUCE_MIN")
+_OF_TRUTH = ("REDUCE_ALL", "REDUCE_ANY")
 _TYPES = {"int32": 2, "int64": 4}
 
 
@@ -36,7 +37,7 @@ def _reduce(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...
     if "scale" in step.attributes:
         out = m.tensor(shape, x.dtype, real(step, "scale"), number(step, "zero_point"))
     else:
-        out = m.tensor(shape, x.dtype, x.scales, x.zero_points)
+        out = m.tensor(shape, x.dtype, x.scales or None, x.zero_points or 0)
     operands = [inputs[0], m.constant(np.array(axes, np.int32))]
     m.operator(step.kind, operands, [out], ("ReducerOptions", {"KeepDims": keeps}))
     return (out,)
@@ -45,6 +46,8 @@ def _reduce(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...
 def _proposed_reduce(kind: str) -> Propose:
     def propose(scope: Scope, x: Ref) -> Step:
         draw, spec = scope.draw, scope.spec(x)
+        if kind in _OF_TRUTH and spec.dtype != "bool":
+            x = scope.input(spec.shape, "bool")
         rank = len(spec.shape)
         keeps = draw.chance(0.5) or rank == 1
         most = rank if keeps else rank - 1
@@ -116,7 +119,10 @@ def _l2(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
 
 
 OPERATIONS = {
-    **{kind: Operation(_reduce, _proposed_reduce(kind)) for kind in (*_REQUANTIZING, *_KEEPING)},
+    **{
+        kind: Operation(_reduce, _proposed_reduce(kind))
+        for kind in (*_REQUANTIZING, *_KEEPING, *_OF_TRUTH)
+    },
     **{
         kind: Operation(
             _arg_max,
