@@ -35,7 +35,7 @@ _PLANES_CALL = 137.0
 _PRODUCT, _BLOCK, _OUTPUT, _CHANNEL = 1.0, 13.8, 2.6, 20.8
 _PAIR, _QUAD = 11.6, 5.7  # two pixels, and a row, of four channels, widened
 _MOVED, _MOVE, _FILLED = 1.4, 7.9, 0.8
-_PLANES_LINE, _PLANES_FIRST = 2.2, 20.0
+_PLANES_LINE, _PLANES_FIRST, _PLANES_ONLY = 2.2, 20.0, 33.0
 _PIXEL = 75.0  # of four channels, written out
 _TAP, _TAPS_ROW, _LOOPED = 7.4, 14.9, 26.0
 _COPIED, _REPEATED = 0.24, 0.75  # a byte
@@ -135,7 +135,8 @@ def _planes_cost(kernel: DspPlanes) -> float:
     row += 0 if form.tail == planes_code.SINGLE else _CHANNEL
     lines = made * 4 * form.channel_words / _LINE_BYTES
     calls = -(-kernel.channels // kernel.block) * _PLANES_CALL
-    cost = w.output_height * (made * row + lines * _PLANES_LINE + calls) + lines * _PLANES_FIRST
+    first = _PLANES_FIRST if w.output_height > 1 else _PLANES_ONLY
+    cost = w.output_height * (made * row + lines * _PLANES_LINE + calls) + lines * first
     return cost + _filling_cost(kernel)
 
 
