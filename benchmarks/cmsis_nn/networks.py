@@ -251,7 +251,7 @@ def main() -> None:
     for model in found:
         print(
             f"| {model['name']} | {len(model['layers'])} | {model['ours'][unit]:,} | "
-            f"{model['theirs'][unit]:,} | {model['ratio']:.2f} | {model['ratio_core'] or 0:.2f} |"
+            f"{model['theirs'][unit]:,} | {model['ratio']:.2f} | {model.get('ratio_core') or 0:.2f} |"
         )
     print("\n| network | layer | kernel | ours | CMSIS-NN | ratio |\n|---|--:|---|--:|--:|--:|")
     for model in found:
