@@ -317,8 +317,7 @@ class ModelWriter:
         """The .tflite file."""
         if self.once is None or any(op.kind == "CALL_ONCE" for op in self.operators):
             return serialize(self)
-        call = OperatorSpec("CALL_ONCE", [], [], ("CallOnceOptions", {"InitSubgraphIndex": 1}))
-        return serialize(replace(self, operators=[call, *self.operators]))
+        return serialize(replace(self, operators=[call_once(), *self.operators]))
 
     def save(self, path: str | Path) -> Path:
         """Write the file."""
@@ -397,6 +396,11 @@ class ModelWriter:
             positions = size if padding == "SAME" else size - (w - 1) * d
             sizes.append(-(-positions // s))
         return (batch, sizes[0], sizes[1])
+
+
+def call_once() -> OperatorSpec:
+    """CALL_ONCE of ``ModelWriter.once``."""
+    return OperatorSpec("CALL_ONCE", [], [], ("CallOnceOptions", {"InitSubgraphIndex": 1}))
 
 
 def _pair(value: Pair) -> tuple[int, int]:

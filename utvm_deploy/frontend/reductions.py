@@ -13,6 +13,7 @@ from utvm_deploy.frontend.operands import (
     quantized,
     scalar_parameter,
     scale_of,
+    truth_value,
     zero_point_of,
 )
 from utvm_deploy.frontend.source import SourceOperator
@@ -64,12 +65,8 @@ def import_reduce_extremum(op: SourceOperator) -> Operator:
 
 def import_reduce_truth(op: SourceOperator) -> Operator:
     """REDUCE_ALL and REDUCE_ANY over constant axes."""
-    x, out = op.input(0), op.output()
-    for tensor in (x, out):
-        if tensor.dtype != "bool":
-            raise op.unsupported(
-                f"tensor '{tensor.name}' is {tensor.dtype}; only bool is supported"
-            )
+    x = truth_value(op, op.input(0))
+    truth_value(op, op.output())
     return made(op, op.inputs[:1], Reduce(_axes(op, x)))
 
 

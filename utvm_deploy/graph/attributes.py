@@ -121,7 +121,7 @@ class Sum:
 
 @dataclass(frozen=True)
 class Reduce:
-    """REDUCE_MAX and REDUCE_MIN over ``axes`` (sorted, non-negative)."""
+    """REDUCE_MAX, REDUCE_MIN, REDUCE_ANY and REDUCE_ALL over ``axes`` (sorted, non-negative)."""
 
     axes: tuple[int, ...]
 

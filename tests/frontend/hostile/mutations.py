@@ -10,7 +10,7 @@ import numpy as np
 from random_models.generator import generate
 from random_models.recipe import write
 from tflite_serializer import OperatorSpec
-from tflite_writer import ModelWriter
+from tflite_writer import ModelWriter, call_once
 
 # What the fields of a hostile file say: nothing, everything, and what is next to it.
 _NUMBERS = (0, 1, -1, 2, -2, 127, -128, 255, 65_535, 2**20, 2**31 - 1, -(2**31))
@@ -69,8 +69,11 @@ def _wild_words(rng: np.random.Generator, model: ModelWriter) -> bytes:
 
 def _field(rng: np.random.Generator, model: ModelWriter) -> bytes:
     """One to three fields of the model say something else; the file itself is sound."""
+    if model.once is not None:
+        model.operators.insert(0, call_once())
     for _ in range(rng.integers(1, 4)):
-        _FIELDS[int(rng.integers(len(_FIELDS)))](rng, model)
+        target = model.once if model.once is not None and rng.random() < 0.3 else model
+        _FIELDS[int(rng.integers(len(_FIELDS)))](rng, target)
     return model.to_bytes()
 
 
@@ -87,6 +90,13 @@ MUTATIONS: Mapping[str, Callable[[np.random.Generator, ModelWriter], bytes]] = {
     "words": _wild_words,
     "field 5": _field,
 }
+
+
+#: Options that hold a number of an enumeration.
+_OF_ONE_BYTE = (
+    *("Padding", "FusedActivationFunction", "Mode"),
+    *("OutputType", "OutType", "InDataType", "OutDataType"),
+)
 
 
 def _pick_tensor(rng: np.random.Generator, model: ModelWriter) -> int:
@@ -196,7 +206,9 @@ def _option(rng: np.random.Generator, model: ModelWriter) -> None:
         value: object = [int(n) for n in rng.choice(_NUMBERS, 3)]
     elif isinstance(fields[key], float):
         value = float(rng.choice(_SCALES))
-    elif key in ("Padding", "FusedActivationFunction", "Mode", "OutputType", "OutType"):
+    elif isinstance(fields[key], str):
+        value = str(rng.choice(("", fields[key], "another", "n" * 5000)))
+    elif key in _OF_ONE_BYTE:
         value = int(rng.integers(-3, 9))
     elif isinstance(fields[key], bool):
         value = not fields[key]
