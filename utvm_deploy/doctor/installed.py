@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from utvm_deploy import process
 from utvm_deploy.board import Board
 from utvm_deploy.doctor.check import Check
+from utvm_deploy.emulator.plugin import COMPILER
 from utvm_deploy.errors import BuildError, MissingTool, UtvmError
 from utvm_deploy.paths import cache_dir
 from utvm_deploy.project.cache import cache_bytes
@@ -85,7 +86,7 @@ def _programs(board: Board | None) -> list[Check]:
     checks = []
     for program in wanted:
         purpose, install = process.TOOLS.get(program, ("reach this board", f"install {program}"))
-        needed = board is not None and program not in _probe_programs(board)
+        needed = board is not None and program not in _optional_programs(board)
         checks.append(Check(program, purpose, _version(program), install, needed))
     return checks
 
@@ -98,7 +99,12 @@ def _programs_of(board: Board) -> Sequence[str]:
     programs.append("ninja" if shutil.which("ninja") or not shutil.which("make") else "make")
     if board.emulator is not None:
         programs.append(board.emulator.program)
-    return list(dict.fromkeys([*programs, *_probe_programs(board)]))
+    return list(dict.fromkeys([*programs, *_optional_programs(board)]))
+
+
+def _optional_programs(board: Board) -> list[str]:
+    """Without the compiler of the cycle model's plugin, instructions are counted instead."""
+    return [*_probe_programs(board), *([COMPILER] if board.has_cycle_model else [])]
 
 
 def _probe_programs(board: Board) -> list[str]:
