@@ -249,9 +249,10 @@ def main() -> None:
     unit = found[0]["figures"][0]
     print("| network | layers | ours | CMSIS-NN | ratio | core |\n|---|--:|--:|--:|--:|--:|")
     for model in found:
+        core = model.get("ratio_core") or 0
         print(
             f"| {model['name']} | {len(model['layers'])} | {model['ours'][unit]:,} | "
-            f"{model['theirs'][unit]:,} | {model['ratio']:.2f} | {model.get('ratio_core') or 0:.2f} |"
+            f"{model['theirs'][unit]:,} | {model['ratio']:.2f} | {core:.2f} |"
         )
     print("\n| network | layer | kernel | ours | CMSIS-NN | ratio |\n|---|--:|---|--:|--:|--:|")
     for model in found:
