@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 from tvm import s_tir
 
 from utvm_deploy.board import Board
@@ -29,16 +30,19 @@ from utvm_deploy.compiler.lower_c import CFunction, lower_to_c
 from utvm_deploy.compiler.options import CMSIS_NN, LEVELS, TIME
 from utvm_deploy.compiler.overlap import may_share
 from utvm_deploy.errors import CompileError, UtvmError
-from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.call import KernelCall, LibraryKernel, ScalarArgument
 from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.quantize import header
+from utvm_deploy.project.build import build_image_with
+from utvm_deploy.project.image import Image
 from utvm_deploy.project.link_module import ModuleObject, compile_module
 
 log = logging.getLogger(__name__)
 
 _DIALECT = "-std=gnu11"
 _STACK_WORD = 8
+_WORD, _WORDS_OF_LINE = 4, 16
 
 
 def flags_for(optimize: str) -> tuple[str, ...]:
@@ -204,3 +208,24 @@ def wrapper_text(call: KernelCall, function: CFunction, *, has_stack_scratch: bo
         f"void run_{function.name}(const uint32_t *words) {{\n"
         f"{before}    {function.name}({', '.join(texts)});\n}}\n"
     )
+
+
+def image_with_tables(
+    tables: Mapping[bytes, Array], board: Board
+) -> tuple[Image, Mapping[bytes, str]]:
+    """The runtime's image with tables in flash, as models have them, and the symbol of each."""
+    symbols = {key: f"utvm_table_{number}" for number, key in enumerate(tables)}
+    text = "".join(_table_text(symbols[key], table) for key, table in tables.items())
+    module = compile_module({"tables.c": text}, board, name="tables")
+    return build_image_with([module.path], list(symbols.values()), board), symbols
+
+
+def _table_text(symbol: str, table: Array) -> str:
+    """C that defines a table; as words, because compilers take long over single bytes."""
+    raw = table.tobytes()
+    words = np.frombuffer(raw + bytes(-len(raw) % _WORD), "<u4").tolist()
+    lines = (
+        words[start : start + _WORDS_OF_LINE] for start in range(0, len(words), _WORDS_OF_LINE)
+    )
+    values = ",\n".join(",".join(f"{word:#x}u" for word in line) for line in lines)
+    return f"extern const unsigned {symbol}[];\nconst unsigned {symbol}[] = {{\n{values}\n}};\n"

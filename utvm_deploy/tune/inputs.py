@@ -93,5 +93,12 @@ def data_of(job: Job, argument: TensorArgument | ConstantArgument, sample: int) 
     return rng.integers(low, high, tensor.shape, dtype=kind, endpoint=True)
 
 
+def tables_of(job: Job) -> dict[bytes, Array]:
+    """A job's constants, by their keys."""
+    arguments = job.built.call.arguments
+    tables = [data_of(job, one, 0) for one in arguments if isinstance(one, ConstantArgument)]
+    return {key_of(table): table for table in tables}
+
+
 def key_of(data: Array) -> bytes:
     return f"{data.dtype}{data.shape}".encode() + zlib.crc32(data.tobytes()).to_bytes(4, "little")

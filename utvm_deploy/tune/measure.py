@@ -3,7 +3,8 @@
     jobs ─▶ group that fits ─▶ module, tables, inputs ─▶ fill │ run │ checksum ─▶ ticks
 
 A candidate that hangs, faults or writes where it must not is an error on that candidate alone: the
-rest of its group runs again, after whatever was damaged has been loaded anew.
+rest of its group runs again, after whatever was damaged has been loaded anew. Tables that RAM has
+no room for lie in flash, in an image made for them.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ from utvm_deploy.errors import BuildError, DeviceError, StoppedTask, TaskTimeout
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import ConstantArgument, ScalarArgument, TensorArgument
 from utvm_deploy.project.build import build_image_with
+from utvm_deploy.project.image import Image
 from utvm_deploy.project.link_module import ModuleObject, merge_modules
 from utvm_deploy.records import Measurement
+from utvm_deploy.tune.build import image_with_tables
 from utvm_deploy.tune.inputs import (
     Job,
     contents_of,
@@ -37,6 +40,7 @@ from utvm_deploy.tune.inputs import (
     key_of,
     places_of,
     samples_of,
+    tables_of,
 )
 from utvm_deploy.tune.workload import Work
 
@@ -100,6 +104,9 @@ class Measurer:
         # those that the group that is being loaded needs.
         self._tables: dict[bytes, Tensor] = {}
         self._wanted: set[bytes] = set()
+        # Symbols of tables that lie in this image instead, as RAM has no room for them.
+        self._stored: Mapping[bytes, str] = {}
+        self._stored_in: Image | None = None
         # Checksum of the generic kernel's output, by kernel.
         self._expected: dict[str, int] = {}
         self.spent = Spent()
@@ -164,7 +171,7 @@ class Measurer:
             job = jobs[index]
             room -= 0 if self.flashes else job.built.module.size_bytes + 256
             for key, size in contents_of(job):
-                if key not in taken:
+                if key not in taken and key not in self._stored:
                     taken.add(key)
                     room -= size + 96
             if group and room < 0:
@@ -181,6 +188,8 @@ class Measurer:
                 return [(Measurement(error="compile error", detail=str(error)), 0)]
         except (_NoRoom, UtvmError) as error:
             if len(jobs) == 1:
+                if isinstance(error, _NoRoom) and self._store_tables(jobs[0]):
+                    return self._group(jobs)
                 kind = "no room" if isinstance(error, _NoRoom) else "crash"
                 return [(Measurement(error=kind, detail=str(error)), 0)]
             log.info("%d candidates together: %s; now in smaller groups", len(jobs), error)
@@ -318,6 +327,9 @@ class Measurer:
                         else:
                             assert isinstance(argument, TensorArgument | ConstantArgument)
                             data = data_of(job, argument, sample)
+                            if key_of(data) in self._stored:
+                                words.append(self._device.symbol(self._stored[key_of(data)]))
+                                continue
                             tensor = self._table(data, name)
                             constants[tensor.address] = (tensor, zlib.crc32(data.tobytes()))
                             words.append(tensor.address)
@@ -353,6 +365,23 @@ class Measurer:
         libraries = dict.fromkeys(Path(name) for module in modules for name in module.libraries)
         objects = [*(module.path for module in modules), *libraries]
         self._device.start(build_image_with(objects, entries, board))
+
+    def _store_tables(self, job: Job) -> bool:
+        """An image with a job's tables in flash, where models have them; False if it is no help.
+
+        Whatever was on the device is gone.
+        """
+        tables = tables_of(job)
+        if self.flashes or not tables or all(key in self._stored for key in tables):
+            return False
+        try:
+            image, self._stored = image_with_tables(tables, self._device.image.board)
+            self._device.start(image)
+        except BuildError as error:
+            log.info("no image with the tables of %s: %s", job.work.kernel.key, error)
+            return False
+        self._stored_in = self._device.image
+        return True
 
     def _module(self, jobs: Sequence[Job]) -> Module:
         unique = _modules(jobs)
@@ -399,6 +428,8 @@ class Measurer:
         if session is not self._session:
             self._session = session
             self._tables.clear()
+            if self._device.image is not self._stored_in:
+                self._stored = {}
 
     def _forget_all(self) -> None:
         """Take everything off the device."""
