@@ -14,6 +14,7 @@ from utvm_deploy.board import load_board
 from utvm_deploy.cli.main import main
 from utvm_deploy.doctor import Check, desk, examine
 from utvm_deploy.doctor.desk import desk_checks
+from utvm_deploy.paths import cache_dir
 from utvm_deploy.probe import usb
 
 BOARD = "stm32f746g_disco"
@@ -73,6 +74,8 @@ def test_everything_is_there(computer: Computer, tmp_path: Path) -> None:
     assert checks["serial port"].found == str(port)
     found = checks["image"].found
     assert found is not None and "bytes of flash" in found
+    kept = checks["cache"].found
+    assert kept is not None and kept.endswith(f" MB in {cache_dir()}")
 
 
 @pytest.mark.parametrize("name", ["stm32f746g_disco", "nucleo_f746zg"])
