@@ -79,6 +79,7 @@ def test_every_verb_is_documented() -> None:
         (["tune", DIGITS, *HOST, "--minutes", "nan"], "nan minutes is no time to tune"),
         (["tune", DIGITS, *HOST, "--seed", "-1"], "-1 is no seed; give one from 0"),
         (["bundle", DIGITS, "-o", "x"], "--board is missing"),
+        (["inspect", "--supported", "--svg", "x.svg"], "--svg draws a MODEL"),
         (["bundle", DIGITS, "--check", "x"], "give either MODEL or --check"),
         (["project", "create", "x.tar", "tree", *HOST, "--scratch", "stack"], "so --scratch would"),
         (["project", "create", "x.tar", "tree", *HOST, "--name", "x"], "so --name would change"),

@@ -10,6 +10,7 @@ from utvm_deploy.bench.inspect import Inspection, TensorFacts, graph_svg, inspec
 from utvm_deploy.bench.supported import supported_operators
 from utvm_deploy.cli.arguments import Verbs, add_verb, check_outputs
 from utvm_deploy.cli.output import Output
+from utvm_deploy.errors import UsageError
 from utvm_deploy.files import write_text
 from utvm_deploy.frontend.tflite import load_model
 
@@ -34,6 +35,8 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, out: Output) -> int:
     """Print the operators and totals."""
     if args.supported:
+        if args.svg is not None:
+            raise UsageError("--svg draws a MODEL, and --supported is of none; leave one out")
         return _supported(out)
     check_outputs(args.model, args.svg)
     graph = load_model(args.model)
