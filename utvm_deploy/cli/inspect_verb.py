@@ -10,9 +10,10 @@ from utvm_deploy.bench.inspect import Inspection, TensorFacts, graph_svg, inspec
 from utvm_deploy.bench.supported import supported_operators
 from utvm_deploy.cli.arguments import Verbs, add_verb, check_outputs
 from utvm_deploy.cli.output import Output
-from utvm_deploy.errors import UsageError
+from utvm_deploy.errors import UsageError, UtvmError
 from utvm_deploy.files import write_text
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.model import Graph
 
 
 def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
@@ -44,13 +45,25 @@ def run(args: argparse.Namespace, out: Output) -> int:
     is_drawn = args.svg and not args.dry_run
     if is_drawn:
         write_text(args.svg, graph_svg(graph))
-    _report(found, out)
+    least = _least_activation_bytes(graph)
+    _report(found, least, out)
     if is_drawn:
         out.line(f"picture: {args.svg}")
     facts = asdict(found)
     facts["sha256"] = facts.pop("digest")
-    out.result("utvm.inspect/1", {**facts, "svg": args.svg})
+    out.result("utvm.inspect/1", {**facts, "least_activation_bytes": least, "svg": args.svg})
     return 0
+
+
+def _least_activation_bytes(graph: Graph) -> int | None:
+    """With outputs on inputs that are done with; None where the model is not compiled."""
+    # TVM takes a second to load, which other verbs need not wait for.
+    from utvm_deploy.compiler.pipeline import least_activation_bytes
+
+    try:
+        return least_activation_bytes(graph)
+    except UtvmError:
+        return None
 
 
 def _supported(out: Output) -> int:
@@ -64,7 +77,7 @@ def _supported(out: Output) -> int:
     return 0
 
 
-def _report(found: Inspection, out: Output) -> None:
+def _report(found: Inspection, least: int | None, out: Output) -> None:
     for what, tensors in (("input", found.inputs), ("output", found.outputs)):
         for tensor in tensors:
             out.line(f"{what:<7} {tensor.name}: {_tensor(tensor)}")
@@ -84,10 +97,11 @@ def _report(found: Inspection, out: Output) -> None:
             for operator in found.operators
         ],
     )
+    overlapped = "" if least is None else f", {least:,} at least with outputs on inputs"
     out.line(
         f"{found.name}: {len(found.operators)} operators, {found.macs:,} MACs, "
         f"constants {found.weights_bytes:,} bytes, activations {found.peak_activation_bytes:,} "
-        f"bytes live at most (operator {found.operators[found.peak_operator].index})"
+        f"bytes live at most (operator {found.operators[found.peak_operator].index}){overlapped}"
     )
 
 

@@ -51,13 +51,14 @@ from utvm_deploy.compiler.scratch_limit import (
     within_memory,
 )
 from utvm_deploy.compiler.views import with_views
+from utvm_deploy.cores.core import CORES
 from utvm_deploy.errors import CompileError, UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.call import Kernel, KernelCall, LibraryKernel
-from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.kernels.lowering import families_for, lower
 from utvm_deploy.records import Records
 
 _log = logging.getLogger(__name__)
@@ -118,6 +119,23 @@ def compile_model(
     program = Program(prefix, board.name, core, graph, layers, plan, called)
     compiled = stage.run("emit", lambda: emit(program), sources_text)
     return replace(compiled, seconds=stage.seconds, optimize=optimize)
+
+
+def least_activation_bytes(graph: Graph) -> int:
+    """The least arena that activations take with any family's kernels, scratch aside.
+
+    Some kernels put their outputs on what of their inputs is done with. Raises ModelError or
+    CompileError where the graph cannot be compiled.
+    """
+    simpler = _simplify(graph)
+
+    def arena_bytes(core: str) -> int:
+        sequence = _lower(simpler, core, lambda operator: lower(simpler, operator, core))
+        return plan_arena(simpler, sequence).arena_bytes
+
+    # One core of each family.
+    cores = {families_for(core): core for core in CORES}
+    return min(map(arena_bytes, cores.values()))
 
 
 class _Stages:
