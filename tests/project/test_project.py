@@ -134,7 +134,7 @@ def test_a_users_folder_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("precious")
     with pytest.raises(BuildError, match="is not empty and no project of ours"):
         create_project(None, board, tmp_path)
-    with pytest.raises(BuildError, match="is a file"):
+    with pytest.raises(BuildError, match="is no folder"):
         create_project(None, board, tmp_path / "thesis.txt")
     tree = create_project(None, board, tmp_path / "tree")
     assert create_project(None, board, tree) == tree
