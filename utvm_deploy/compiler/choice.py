@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from utvm_deploy import __version__
-from utvm_deploy.candidate import COMPACT, GENERIC, Candidate
+from utvm_deploy.candidate import COMPACT, COMPACT_LITTLE, GENERIC, Candidate
 from utvm_deploy.compiler.options import (
     CMSIS_NN,
     COMPACTNESS,
@@ -86,6 +86,9 @@ def chooser(
     def choose(operator: Operator) -> KernelCall:
         call, candidate = best(operator)
         level = COMPACTNESS[optimize]
+        if candidate is not None:
+            # Its own choices are kept, which the most compact kernels make anew.
+            level = min(level, COMPACT_LITTLE)
         if not 0 < call.heeds_compact <= level:
             return call
         choices = dict(candidate.choices) if candidate is not None else {}

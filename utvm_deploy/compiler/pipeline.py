@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from tvm import s_tir
 
 from utvm_deploy.board import Board
-from utvm_deploy.candidate import GENERIC, MOST_SCRATCH, Candidate
+from utvm_deploy.candidate import COMPACT, GENERIC, MOST_SCRATCH, Candidate
 from utvm_deploy.compiler.c_text import check_prefix, prefix_from_path
 from utvm_deploy.compiler.choice import Choose, chooser, records_for
 from utvm_deploy.compiler.cmsis_nn import CmsisNn
@@ -30,6 +30,7 @@ from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.options import (
     ARENA,
     CMSIS_NN,
+    COMPACTNESS,
     KERNELS,
     OPTIMIZE,
     SIZE,
@@ -110,7 +111,12 @@ def compile_model(
     scratch_of = _scratch_of(core)
     spare = NO_SPARE if optimize == SIZE else SPARE_FOR_TIME
     sequence = within_memory(
-        graph, sequence, _smaller(graph, family, scratch_of), scratch_of, spare, stack
+        graph,
+        sequence,
+        _smaller(graph, family, scratch_of, COMPACTNESS[optimize]),
+        scratch_of,
+        spare,
+        stack,
     )
     layers = stage.run("schedule", lambda: _schedule(sequence, core, prefix), kernels_text)
     sequence = _with_scratch(sequence, layers, stack.limit if stack is not None else 0)
@@ -226,18 +232,24 @@ def _schedule_kernel(
     return ScheduledKernel(function, why, str(func.script()))
 
 
-def _smaller(graph: Graph, family: str, scratch_of: ScratchOf) -> Smaller:
+def _smaller(graph: Graph, family: str, scratch_of: ScratchOf, compactness: int) -> Smaller:
     """Calls with less scratch, of the family that a step's call has."""
 
-    def smaller(step: Step, most_bytes: int) -> KernelCall:
-        call = step.call
-        if isinstance(call.kernel, LibraryKernel):
-            return call
-        capped = Candidate.of(call.family, **{MOST_SCRATCH: most_bytes})
+    def with_choices(step: Step, **choices: int) -> KernelCall:
         try:
-            return lower(graph, step.operator, family, capped)
+            return lower(graph, step.operator, family, Candidate.of(step.call.family, **choices))
         except UnsupportedOperator:
             return lower(graph, step.operator, family)
+
+    def smaller(step: Step, most_bytes: int) -> KernelCall:
+        if isinstance(step.call.kernel, LibraryKernel):
+            return step.call
+        capped = {MOST_SCRATCH: most_bytes}
+        if 0 < step.call.heeds_compact <= compactness:
+            call = with_choices(step, **capped, **{COMPACT: compactness})
+            if sum(scratch_of(replace(step, call=call))) <= most_bytes:
+                return call
+        return with_choices(step, **capped)
 
     return smaller
 
