@@ -44,7 +44,10 @@ def state_views(graph: Graph, in_place: Collection[tuple[int, int, int]]) -> dic
         assert value is not None
         reads = {position: graph.operators[position].outputs[0] for position in read[state]}
         producer = made.get(value)
-        if producer is not None and value not in placed and _computes(graph, producer):
+        # An output must outlive a reset.
+        is_output = any(position == len(graph.operators) for position, _ in uses(value))
+        may_stay = value not in placed and not is_output
+        if producer is not None and may_stay and _computes(graph, producer):
             late = [use for tensor in reads.values() for use in uses(tensor) if use[0] >= producer]
             # A second input in the same bytes might be read in another order.
             if not late or (len(late) == 1 and (producer, value, late[0][1]) in in_place):
