@@ -56,6 +56,9 @@ def masks(m: ModelWriter) -> None:
         out = m.tensor(SHAPE, "int8", 1.0)
         m.operator("CAST", [both], [out], ("CastOptions", {"InDataType": 6, "OutDataType": 9}))
         m.output(out)
+    axes = m.constant(np.array([1], np.int32))
+    for kind in ("REDUCE_ALL", "REDUCE_ANY"):
+        m.output(m.node(kind, [above, axes], (2, 5), ("ReducerOptions", {})))
     rows = typed(m, (2,), "bool")
     m.output(m.node("SELECT", [rows, x, y], SHAPE, scale=0.1, zero_point=3, dtype="int8"))
     known = m.constant(np.array([True, False, True]).reshape(3, 1))
