@@ -62,8 +62,12 @@ class _AnythingGoes(Serializer):
     """Also variables, intermediates, custom operators (names that are not builtin), a second
     subgraph."""
 
+    def __init__(self, model: Model) -> None:
+        self.once = model.once
+        super().__init__(model)
+
     def all_subgraphs(self) -> list[Any]:
-        return [self.model, *([self.model.once] if self.model.once else [])]
+        return [self.model, *([self.once] if self.once else [])]
 
     def tensor_fields(self, spec: TensorSpec, buffer: int) -> dict[str, Any]:
         return {**super().tensor_fields(spec, buffer), "IsVariable": spec.is_variable}
