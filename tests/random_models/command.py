@@ -8,7 +8,8 @@ import multiprocessing
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from random_models.coverage import Coverage
@@ -16,6 +17,7 @@ from random_models.generator import generate, supported_kinds
 from random_models.minimizer import minimize
 from random_models.recipe import Recipe, write
 from random_models.runner import Outcome, Rig, Verdict
+from utvm_deploy.compiler.options import OPTIMIZE, TIME
 
 REGRESSIONS = Path(__file__).with_name("regressions")
 # A child of several jobs starts anew after so many: TVM keeps what it has seen.
@@ -39,11 +41,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--fence", action="store_true", help="let no layer touch what is not its own"
     )
+    parser.add_argument("--optimize", choices=OPTIMIZE, default=TIME, help="as utvm has it")
     args = parser.parse_args(argv)
+    opened = partial(Rig, args.board, fence=args.fence, optimize=args.optimize)
     kinds = tuple(sorted(args.only)) if args.only else supported_kinds()
     seeds = range(args.seed, args.seed + args.count)
     coverage, outcomes = Coverage(), dict[int, Outcome]()
-    for seed, outcome in _outcomes(args.board, seeds, kinds, args.jobs, args.fence):
+    for seed, outcome in _outcomes(opened, seeds, kinds, args.jobs):
         outcomes[seed] = outcome
         if outcome.verdict is Verdict.EQUAL:
             recipe = generate(seed, kinds)
@@ -58,16 +62,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         args.coverage.write_text(coverage.markdown(title), encoding="utf-8")
     failing = {seed: o for seed, o in outcomes.items() if o.verdict.is_fault}
     if failing and not args.keep:
-        _minimize(args.board, failing, kinds, args.fence)
+        _minimize(opened, failing, kinds)
     return 1 if failing else 0
 
 
 def _outcomes(
-    board: str, seeds: Sequence[int], kinds: Sequence[str], jobs: int, fence: bool
+    opened: Callable[[], Rig], seeds: Sequence[int], kinds: Sequence[str], jobs: int
 ) -> Iterator[tuple[int, Outcome]]:
     portions = [seeds[i : i + _PORTION] for i in range(0, len(seeds), _PORTION)]
     if jobs == 1:
-        with Rig(board, fence=fence) as rig:
+        with opened() as rig:
             for seed in seeds:
                 yield seed, rig.check(generate(seed, kinds), f"seed_{seed}")
         return
@@ -75,15 +79,15 @@ def _outcomes(
     with concurrent.futures.ProcessPoolExecutor(
         jobs, mp_context=context, max_tasks_per_child=1
     ) as pool:
-        tasks = [pool.submit(_run_portion, board, portion, kinds, fence) for portion in portions]
+        tasks = [pool.submit(_run_portion, opened, portion, kinds) for portion in portions]
         for task in concurrent.futures.as_completed(tasks):
             yield from task.result()
 
 
 def _run_portion(
-    board: str, seeds: Sequence[int], kinds: Sequence[str], fence: bool
+    opened: Callable[[], Rig], seeds: Sequence[int], kinds: Sequence[str]
 ) -> list[tuple[int, Outcome]]:
-    return list(_outcomes(board, seeds, kinds, 1, fence))
+    return list(_outcomes(opened, seeds, kinds, 1))
 
 
 def _report(board: str, outcomes: Sequence[Outcome]) -> None:
@@ -107,13 +111,13 @@ def _reason(detail: str) -> str:
     return detail[:160]
 
 
-def _minimize(board: str, failing: dict[int, Outcome], kinds: Sequence[str], fence: bool) -> None:
+def _minimize(opened: Callable[[], Rig], failing: dict[int, Outcome], kinds: Sequence[str]) -> None:
     """Reduce one failure of each kind, and store it."""
     by_kind: dict[tuple[Verdict, str], int] = {}
     for seed, outcome in failing.items():
         by_kind.setdefault((outcome.verdict, outcome.wrong_kind or _reason(outcome.detail)), seed)
     for (verdict, kind), seed in list(by_kind.items())[:_MOST_MINIMIZED]:
-        with Rig(board, fence=fence) as rig:
+        with opened() as rig:
 
             def fails(recipe: Recipe, rig: Rig = rig, wanted: tuple = (verdict, kind)) -> bool:
                 outcome = rig.check(recipe)

@@ -26,6 +26,7 @@ from utvm_deploy.bench.samples import Samples
 from utvm_deploy.bench.verify import Verification, verify
 from utvm_deploy.board import load_board
 from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.options import TIME
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import INSTRUCTIONS, Device, connect
 from utvm_deploy.emulator.fence import Fence
@@ -104,19 +105,27 @@ def samples_of_shapes(
 class Rig:
     """A device and an oracle; a context manager.
 
-    ``compile_file`` stands in for the compiler, for tests that want a wrong one. With a ``fence``
-    every access of every layer must be to memory of that layer's own.
+    ``compile_file`` stands in for the compiler, for tests that want a wrong one; ``optimize`` is
+    one of ``compiler.options.OPTIMIZE``. With a ``fence`` every access of every layer must be to
+    memory of that layer's own.
     """
 
     def __init__(
-        self, board: str, compile_file: Compile | None = None, *, fence: bool = False
+        self,
+        board: str,
+        compile_file: Compile | None = None,
+        *,
+        fence: bool = False,
+        optimize: str = TIME,
     ) -> None:
         self.board = load_board(board)
         self._is_fenced = fence
         self._fence: Fence | None = None
         if fence and self.board.emulator is None and not is_possible():
             raise ValueError(f"there are no guard pages on {self.board.name} of this system")
-        self._compile = compile_file or (lambda path: compile_model(path, self.board))
+        self._compile = compile_file or (
+            lambda path: compile_model(path, self.board, optimize=optimize)
+        )
         self._resources = ExitStack()
 
     def __enter__(self) -> Rig:

@@ -93,7 +93,7 @@ def test_what_fails_is_stored_and_replayed(
 ) -> None:
     monkeypatch.setattr("random_models.command.REGRESSIONS", tmp_path)
     monkeypatch.setattr(
-        "random_models.command.Rig", lambda board, fence: Rig(board, wrong_softmax, fence=fence)
+        "random_models.command.Rig", lambda board, **how: Rig(board, wrong_softmax, **how)
     )
     assert main(["--count", "1", "--seed", "1", "--only", "SOFTMAX"]) == 1
     (path,) = tmp_path.glob("softmax_seed_1.tflite")
