@@ -250,6 +250,25 @@ def test_no_kernel_asks_for_a_stack_that_there_is_no_room_for(
     assert kept(20_000, is_shared=True) == middle
 
 
+def test_a_stack_in_memory_of_its_own_is_worth_a_narrower_kernel(
+    three: tuple[list[KernelCall], dict[object, int]],
+) -> None:
+    calls, sizes = three
+    fast, middle, plain = (call.kernel for call in calls)
+
+    def kept(spare_bytes: int, limit: int, is_shared: bool) -> object:
+        return first_kernel(sizes, calls, spare_bytes, ScratchStack(limit, 60_000, is_shared))
+
+    # The arena could take all of it.
+    assert kept(30_000, 10_000, is_shared=True) == fast
+    assert kept(30_000, 10_000, is_shared=False) == middle
+    assert kept(30_000, 20_000, is_shared=False) == fast
+    # Not even the least fits the stack.
+    assert kept(30_000, 10, is_shared=False) == fast
+    # Who wants few bytes has what the arena's size leaves.
+    assert kept(0, 10_000, is_shared=False) == plain
+
+
 def test_small_code_follows_what_was_measured_small(
     convolutions: tuple[Graph, list[Operator]],
 ) -> None:

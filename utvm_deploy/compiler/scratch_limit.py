@@ -75,7 +75,10 @@ def _within_stack(
     spare: Spare,
     stack: ScratchStack,
 ) -> Sequenced:
-    """No more on the stack than there is room for, and what it cannot take within the arena."""
+    """No more on the stack than there is room for, and what it cannot take within the arena.
+
+    A kernel that fits a stack in memory of its own is worth more than a wider one in the arena.
+    """
 
     def in_arena(step: Step) -> tuple[int, ...]:
         scratch = scratch_of(step)
@@ -87,9 +90,14 @@ def _within_stack(
         room -= plan_arena(graph, _refilled(sequence, steps)).arena_bytes
     kept: list[Step | View] = []
     for item in sequence:
-        if isinstance(item, Step) and room < sum(scratch_of(item)) <= stack.limit:
-            why = f"its scratch of {sum(scratch_of(item)):,} bytes is more than the stack has"
-            item = _other_step(item, smaller, scratch_of, max(room, 0), why)
+        if isinstance(item, Step):
+            wanted, most = sum(scratch_of(item)), min(max(room, 0), stack.limit)
+            why = f"its scratch of {wanted:,} bytes is more than the stack has"
+            other = _other_step(item, smaller, scratch_of, most, why) if wanted > most else item
+            # In memory of its own a stack is the faster place; else the arena takes what is too much.
+            is_faster = not stack.is_shared and spare != NO_SPARE
+            if wanted <= stack.limit or (is_faster and sum(scratch_of(other)) <= most):
+                item = other
         kept.append(item)
     return _within_arena(graph, kept, smaller, in_arena, spare)
 
