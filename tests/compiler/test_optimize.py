@@ -109,9 +109,9 @@ def test_layers_do_with_the_stack_that_costs_little(
         choose = chooser(graph, CORE, records(slower), TIME, on_stack=on_stack)
         return [repr(choose(operator).kernel) for operator in operators]
 
-    # Two percent of this layer are one of both.
-    assert tiles(20, on_stack=True) != tiles(20, on_stack=False) == tiles(21, on_stack=True)
-    assert [level_of(graph, SETTING, records(slower)) for slower in (20, 21)] == [500, 900]
+    # Four percent of this layer are two of both.
+    assert tiles(40, on_stack=True) != tiles(40, on_stack=False) == tiles(41, on_stack=True)
+    assert [level_of(graph, SETTING, records(slower)) for slower in (40, 41)] == [500, 900]
     assert level_of(graph, SETTING, Records(measured(graph, operators[0], t1x1=1))) is None
 
 

@@ -50,7 +50,7 @@ MAX_SHARING_LOSS = 0.03
 #: And all layers together this much, as a share of the model's time.
 MAX_SHARING_LOSS_OF_MODEL: Mapping[str, float] = {TIME: 0.003, BALANCED: MAX_SHARING_LOSS}
 #: The model may be this much slower, as a share, where its layers can do with less of the stack.
-MAX_LEVELLING_LOSS = 0.01
+MAX_LEVELLING_LOSS = 0.02
 
 
 def check_option(what: str, value: str, choices: tuple[str, ...], purpose: str = "") -> None:
