@@ -94,7 +94,7 @@ def _within_stack(
             wanted, most = sum(scratch_of(item)), min(max(room, 0), stack.limit)
             why = f"its scratch of {wanted:,} bytes is more than the stack has"
             other = _other_step(item, smaller, scratch_of, most, why) if wanted > most else item
-            # In memory of its own a stack is the faster place; else the arena takes what is too much.
+            # In memory of its own a stack is the faster place. Else the arena takes the rest.
             is_faster = not stack.is_shared and spare != NO_SPARE
             if wanted <= stack.limit or (is_faster and sum(scratch_of(other)) <= most):
                 item = other
