@@ -55,9 +55,11 @@ def wait_until(what: str, condition: Callable[[], bool], seconds: float = PATIEN
         time.sleep(POLL_S)
 
 
-def interrupt_handled() -> None:
-    """In the child: a test run in the background has SIGINT ignored, and children inherit that."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+def signals_handled() -> None:
+    """In the child: a test run in the background, or by nohup, ignores some, and children inherit
+    that."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @contextlib.contextmanager
@@ -70,7 +72,7 @@ def running(env: dict[str, str], *argv: str) -> Iterator[subprocess.Popen[str]]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
-        preexec_fn=interrupt_handled,
+        preexec_fn=signals_handled,
     ) as command:
         try:
             yield command

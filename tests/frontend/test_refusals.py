@@ -262,3 +262,18 @@ def test_three_subgraphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(frontend.tflite.Model, "SubgraphsLength", lambda _: 3)
     assert "the model has 3 subgraphs" in str(_refusal(build_model("add"), tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("kind", "table", "scale", "zero"),
+    [("L2_NORMALIZATION", "L2NormOptions", 128, 0), ("LOG_SOFTMAX", "LogSoftmaxOptions", 16, 127)],
+)
+def test_a_single_number_is_no_row(
+    kind: str, table: str, scale: int, zero: int, tmp_path: Path
+) -> None:
+    m = ModelWriter()
+    options = (table, {"FusedActivationFunction": 0} if kind == "L2_NORMALIZATION" else {})
+    m.output(m.node(kind, [m.input((), 0.05, 0)], (), options, scale=1 / scale, zero_point=zero))
+    m.save(tmp_path / "number.tflite")
+    with pytest.raises(UnsupportedOperator, match="is a single number; it works on rows"):
+        load_model(tmp_path / "number.tflite")

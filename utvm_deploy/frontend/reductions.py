@@ -116,7 +116,7 @@ def import_log_softmax(op: SourceOperator) -> Operator:
         )
     if scale_of(x) <= _LEAST_LOG_SOFTMAX_SCALE:
         raise op.unsupported(f"its input's scale {scale_of(x):g} is not above 2**-25")
-    depth = x.shape[-1]
+    depth = _depth(op, x)
     if depth > _MOST_EXPONENTIALS:
         raise op.unsupported(f"its rows of {depth} may overflow; at most {_MOST_EXPONENTIALS:,}")
     return made(op, op.inputs[:1], LogSoftmax())
@@ -133,7 +133,14 @@ def import_l2_normalization(op: SourceOperator) -> Operator:
         )
     if clamp_of(op, out) != clamp_of(op, out, number=0):
         raise op.unsupported("it has a fused activation; only NONE is supported")
-    depth = op.input(0).shape[-1]
+    depth = _depth(op, op.input(0))
     if depth > _MOST_SQUARES:
         raise op.unsupported(f"its rows of {depth} may overflow; at most {_MOST_SQUARES}")
     return made(op, op.inputs[:1], L2Normalization())
+
+
+def _depth(op: SourceOperator, x: Tensor) -> int:
+    """The length of a row."""
+    if not x.shape:
+        raise op.unsupported(f"tensor '{x.name}' is a single number; it works on rows")
+    return x.shape[-1]
