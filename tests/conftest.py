@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +30,17 @@ KERNEL_TESTS = ROOT / "tests" / "kernels"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bench", help="a bench.toml: run the end-to-end tests on its boards too")
+
+
+def pytest_configure() -> None:
+    """Signals that a shell ignores for what it runs in the background, or nohup, count here.
+
+    Children inherit what is ignored, so without this no test could interrupt one.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

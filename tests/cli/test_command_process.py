@@ -55,13 +55,6 @@ def wait_until(what: str, condition: Callable[[], bool], seconds: float = PATIEN
         time.sleep(POLL_S)
 
 
-def signals_handled() -> None:
-    """In the child: a test run in the background, or by nohup, ignores some, and children inherit
-    that."""
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-
-
 @contextlib.contextmanager
 def running(env: dict[str, str], *argv: str) -> Iterator[subprocess.Popen[str]]:
     """``python ARGV`` in a group of its own, as a shell starts it."""
@@ -72,7 +65,6 @@ def running(env: dict[str, str], *argv: str) -> Iterator[subprocess.Popen[str]]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
-        preexec_fn=signals_handled,
     ) as command:
         try:
             yield command
