@@ -185,6 +185,12 @@ def test_reshaped_constant_is_no_view() -> None:
     assert not is_view(graph, made)
 
 
+def test_what_is_made_of_a_constant_lies_on_nothing() -> None:
+    made = operator("RELU", (0,), 1)
+    graph = Graph("constant", (tensor(4, data=True), tensor(4)), (made,), (), (1,), "00")
+    assert plan_arena(graph, [step(made, (1, 0))]).tensors == {1: 0}
+
+
 def test_sharing_check_finds_what_is_overwritten_too_early() -> None:
     graph, sequence = chain(64, 64, 64)
     offsets = {0: 0, 1: 64, 2: 0}

@@ -277,3 +277,11 @@ def test_a_single_number_is_no_row(
     m.save(tmp_path / "number.tflite")
     with pytest.raises(UnsupportedOperator, match="is a single number; it works on rows"):
         load_model(tmp_path / "number.tflite")
+
+
+def test_a_tangent_beyond_the_steps_of_its_scale(tmp_path: Path) -> None:
+    m = ModelWriter()
+    m.output(m.node("TANH", [m.input((1, 4), 0.05, 0)], (1, 4), scale=1.4e-45, zero_point=0))
+    m.save(tmp_path / "tangent.tflite")
+    with pytest.raises(UnsupportedOperator, match="it may make 1, beyond"):
+        load_model(tmp_path / "tangent.tflite")

@@ -142,10 +142,10 @@ def verify_sharing(
         allowed |= {
             (result, held, offsets[source])
             for result, source in item.call.in_place
-            for held in values[source]
+            for held in values.get(source, ())  # a constant is not in the arena
         }
         overlap = overlap_of(graph, item.call)
-        if overlap is not None:
+        if overlap is not None and overlap.source in values:
             place = offsets[overlap.source], overlap.lag
             lags |= {(overlap.result, held): place for held in values[overlap.source]}
         step += 1

@@ -189,6 +189,7 @@ def import_sigmoid(op: SourceOperator) -> Operator:
         raise op.unsupported(
             f"its output has scale {scale_of(out)}; {out.dtype} {op.kind} is defined for 1/{parts}"
         )
+    _check_steps(op, out, 1.0)
     return made(op, op.inputs[:1], OfOne())
 
 
