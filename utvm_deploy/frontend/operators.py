@@ -231,7 +231,9 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     "SVDF": SupportedOperator(
         recurrent.import_svdf, _INT8, "int8 and int16 weights; int16 state; fused RELU"
     ),
-    "TANH": SupportedOperator(pointwise.import_sigmoid, _COMPUTED, "output scale 1/32768 of int16"),
+    "TANH": SupportedOperator(
+        pointwise.import_sigmoid, _COMPUTED, f"output scale 1/32768 of int16; {_STEPS}"
+    ),
     "TILE": SupportedOperator(layout.import_tile, _MOVED_OR_TRUE, "constant multiples"),
     "TRANSPOSE": SupportedOperator(layout.import_transpose, _MOVED_OR_TRUE, "constant permutation"),
     "TRANSPOSE_CONV": SupportedOperator(
