@@ -231,6 +231,38 @@ def test_two_bundles_in_one_program_run_interleaved(tmp_path: Path) -> None:
     assert not list(folder.rglob("*selftest*"))
 
 
+def compile_as_cxx(bundle: Path, compiler: str, standard: str, *options: str) -> list[Path]:
+    """Compile every C file of the bundle as C++, warnings being errors; returns the objects."""
+    sources = sorted(bundle.rglob("*.c"))
+    assert sources
+    folders = sorted({f"-I{header.parent}" for header in bundle.rglob("*.h")})
+    for source in sources:
+        strict = (*STRICT.split(), f"-std={standard}", *options, *folders)
+        run(compiler, *strict, "-x", "c++", "-c", source, "-o", source.with_suffix(".o"))
+    return [source.with_suffix(".o") for source in sources]
+
+
+@pytest.mark.parametrize("standard", ["c++11", "c++17", "c++20"])
+@pytest.mark.parametrize("form", FORMATS)
+def test_c_files_are_valid_cxx(host_case: Case, tmp_path: Path, form: str, standard: str) -> None:
+    objects = compile_as_cxx(write(host_case, tmp_path / "bundle", format=form), "g++", standard)
+    # The example has a main function of its own.
+    selftest = [path for path in objects if "example" not in path.parent.name]
+    run("g++", *selftest, "-o", tmp_path / "selftest")
+    assert run(tmp_path / "selftest").stdout == PASS
+
+
+@pytest.mark.parametrize("board_name", CORTEX_M_BOARDS)
+def test_c_files_for_a_cortex_m_are_valid_cxx(tmp_path: Path, board_name: str) -> None:
+    compiler = "arm-none-eabi-g++"
+    if not shutil.which(compiler):
+        pytest.skip(f"{compiler} is not installed")
+    made = make_case(tmp_path, "net", board_name)
+    bundle = write(made, tmp_path / "bundle")
+    assert (bundle / "selftest" / "cortex_m" / "startup.c").is_file()
+    compile_as_cxx(bundle, compiler, "c++11", *made.board.cpu.compiler_flags)
+
+
 ARDUINO_STUB = """\
 #include <stdint.h>
 struct Stream {

@@ -60,6 +60,19 @@ def test_the_host_program_compiles_without_a_warning(compiler: str, tmp_path: Pa
         subprocess.run([*command, "-o", str(tmp_path / "x.o")], check=True, timeout=60)
 
 
+@pytest.mark.parametrize("standard", ["c++11", "c++17", "c++20"])
+def test_the_sources_compile_as_cplusplus(standard: str, tmp_path: Path) -> None:
+    if shutil.which("g++") is None:
+        pytest.skip("g++ is not installed")
+    command = ["g++", f"-std={standard}", "-Wall", "-Wextra", "-pedantic", "-Werror"]
+    for source in SOURCES:
+        subprocess.run(
+            [*command, "-x", "c++", "-c", str(source), "-o", str(tmp_path / "x.o")],
+            check=True,
+            timeout=60,
+        )
+
+
 def test_the_header_speaks_cplusplus(tmp_path: Path) -> None:
     if shutil.which("g++") is None:
         pytest.skip("g++ is not installed")

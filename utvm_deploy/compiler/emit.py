@@ -337,6 +337,11 @@ def _private_header(program: Program, tables: ConstantTables) -> str:
 
 #include <stdint.h>
 
+// C++ compilers know this keyword of C by another name.
+#ifdef __cplusplus
+#define restrict __restrict
+#endif
+
 // Kernels load words from the tables.
 #if defined(__GNUC__)
 #define {upper}_ALIGNED __attribute__((aligned({TABLE_ALIGNMENT})))

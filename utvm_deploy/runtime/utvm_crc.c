@@ -9,7 +9,7 @@ uint32_t utvm_crc32(uint32_t crc, const void *data, uint32_t size) {
         0x4db26158, 0x5005713c, 0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c,
         0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c,
     };
-    const uint8_t *bytes = data;
+    const uint8_t *bytes = (const uint8_t *)data;
     crc = ~crc;
     for (uint32_t i = 0; i < size; i++) {
         crc ^= bytes[i];
