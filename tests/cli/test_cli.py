@@ -250,7 +250,11 @@ def test_dry_run_prints_commands_and_runs_none(
         (["run", DIGITS, "--board", "host", "--input", "missing.npy"], "missing.npy"),
         (
             ["run", DIGITS, "--board", "host", "--input", "wrong.npy"],
-            "takes int8 of shape (1, 8, 8, 1): give one sample",
+            "takes int8 of shape (1, 8, 8, 1): give one sample of shape (1, 8, 8, 1) or (8, 8, 1)",
+        ),
+        (
+            ["run", DIGITS, "--board", "host", "--input", "flat.npy"],
+            "flat.npy has shape (4, 16)",
         ),
         (
             ["run", DIGITS, "--board", "host", "--input", "float.npy"],
@@ -295,6 +299,7 @@ def test_nonsense_gets_one_sentence(
     (tmp_path / "own.tflite").write_bytes(Path(DIGITS).read_bytes())
     (tmp_path / "link.tflite").symlink_to("own.tflite")
     np.save(tmp_path / "wrong.npy", np.zeros((1, 3), np.int8))
+    np.save(tmp_path / "flat.npy", np.zeros((4, 16), np.int8))
     np.save(tmp_path / "float.npy", np.zeros((1, 8, 8, 1), np.float32))
     np.save(tmp_path / "wide.npy", np.zeros((1, 8, 8, 1), np.int64))
     (tmp_path / "deep.jsonl").write_text("[" * 100_000 + "\n")

@@ -13,6 +13,7 @@ import numpy as np
 from utvm_deploy.errors import ModelError
 from utvm_deploy.files import check_regular
 from utvm_deploy.graph.model import Array, Graph, Tensor
+from utvm_deploy.graph.user_arrays import in_shape, shapes_text
 
 #: Random samples are the same on every machine and run.
 RANDOM_SEED = 20200604
@@ -84,11 +85,13 @@ def load_input(path: Path, tensor: Tensor) -> Array:
         raise ModelError(f"{path} holds several arrays; give an .npy file with one")
     if array.dtype != np.dtype(tensor.dtype):
         raise ModelError(f"{path} holds {array.dtype}; {wanted}: {_conversion(array, tensor)}")
-    if array.size != int(np.prod(tensor.shape)):
+    shaped = in_shape(array, tensor.shape)
+    if shaped is None:
         raise ModelError(
-            f"{path} has shape {array.shape}; {wanted}: give one sample, with its values in order"
+            f"{path} has shape {array.shape}; {wanted}: give one sample of shape "
+            f"{shapes_text(tensor.shape)}"
         )
-    return array.reshape(tensor.shape)
+    return shaped
 
 
 def _conversion(array: Array, tensor: Tensor) -> str:
@@ -142,15 +145,15 @@ def _columns(
         if name not in arrays:
             raise ModelError(f"{path} has no array {name!r}")
         array = arrays[name]
-        if array.dtype != np.dtype(tensor.dtype) or array[:1].size not in (
-            0,
-            int(np.prod(tensor.shape)),
-        ):
+        samples = [in_shape(sample, tensor.shape) for sample in array] if array.ndim else [None]
+        column = [sample for sample in samples if sample is not None]
+        if array.dtype != np.dtype(tensor.dtype) or len(column) != len(samples):
             raise ModelError(
-                f"array {name!r} of {path} is {array.dtype} {array.shape}; samples of "
-                f"{tensor.name!r} are {tensor.dtype} {tensor.shape}"
+                f"array {name!r} of {path} is {array.dtype} {array.shape}; each of its samples, "
+                f"counted by the first axis, must be {tensor.dtype} of shape "
+                f"{shapes_text(tensor.shape)}, as {tensor.name!r}"
             )
-        columns.append([sample.reshape(tensor.shape) for sample in array])
+        columns.append(column)
     if len({len(column) for column in columns}) > 1:
         raise ModelError(f"the {role} arrays of {path} count different numbers of samples")
     return tuple(zip(*columns, strict=True))

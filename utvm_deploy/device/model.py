@@ -14,6 +14,7 @@ from utvm_deploy.device.external import check_scratch, check_statuses
 from utvm_deploy.device.module import Module
 from utvm_deploy.errors import ModelError
 from utvm_deploy.graph.model import Array
+from utvm_deploy.graph.user_arrays import in_shape, shapes_text
 
 if TYPE_CHECKING:
     from utvm_deploy.device.device import Device
@@ -286,8 +287,10 @@ def _checked(array: Array, buffer: Buffer, what: str) -> Array:
         raise ModelError(
             f"{what} ({buffer.name}) is {buffer.dtype}, the array is {array.dtype}{hint}"
         )
-    if array.shape != buffer.shape and (1, *array.shape) != buffer.shape:
+    shaped = in_shape(array, buffer.shape)
+    if shaped is None:
         raise ModelError(
-            f"{what} ({buffer.name}) has shape {buffer.shape}, the array has {array.shape}"
+            f"{what} ({buffer.name}) has shape {buffer.shape}, the array has {array.shape}; give "
+            f"an array of shape {shapes_text(buffer.shape)}"
         )
-    return np.ascontiguousarray(array.reshape(buffer.shape))
+    return np.ascontiguousarray(shaped)
