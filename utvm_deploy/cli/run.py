@@ -43,8 +43,8 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         type=Path,
         action="append",
         default=[],
-        help="an input's values, in the model's shape or without its leading 1; once for each input "
-        "of the model. Without it: a random sample",
+        help="an input's values, in the model's shape or without its leading 1; once for each "
+        "input of the model. Without it: a random sample",
     )
     parser.add_argument(
         "--output",
