@@ -15,11 +15,12 @@ say such things.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from utvm_deploy.errors import BoardError
-from utvm_deploy.toml_table import Table, read_toml
+from utvm_deploy.toml_table import Table, read_toml, shown
 
 FILE_NAME = "bench.toml"
 
@@ -97,7 +98,7 @@ def _read_entry(table: Table) -> BenchEntry:
     )
     if entry.server is not None:
         host, _, port = entry.server.rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-            raise table.error("server", f"{entry.server!r} is not HOST:PORT")
+        if not host or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 1 << 16:
+            raise table.error("server", f"{shown(entry.server)} is not HOST:PORT")
     table.finish()
     return entry

@@ -7,6 +7,7 @@ desk (serial port, probe) is bench_file.py's. What comes out is board_facts.py's
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,7 +35,7 @@ from utvm_deploy.paths import data_dir
 from utvm_deploy.probe_programs import (
     PROBE_PROGRAMS,
 )
-from utvm_deploy.toml_table import Table, did_you_mean, read_toml
+from utvm_deploy.toml_table import MAX_INTEGER, Table, did_you_mean, read_toml_text, shown
 
 __all__ = [
     "CHILD_PROBE",
@@ -54,6 +55,9 @@ DEFAULT_LINK = Link(kinds=(MONITOR_LINK,), baud=115_200)
 DEFAULT_PROBE = Probe(kinds=("west",), commands=(PROBE_PROGRAMS["west"].for_board({}),))
 FPUS = ("none", "single", "double")
 REGION_KINDS = ("flash", "ram", "tcm")
+# Names of boards and regions stand in generated files of several languages.
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*", re.ASCII)
+_REGION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 PARTS_OF_FLASH = ("code", "constants")
 TICK_UNITS = ("cycles", "instructions", "nanoseconds")
 
@@ -168,10 +172,14 @@ def _board_files() -> dict[str, Path]:
 
 
 def _read_board(path: Path) -> Board:
-    top = read_toml(path)
+    top, text = read_toml_text(path)
     name = top.text("name")
+    if not _NAME.fullmatch(name):
+        raise top.error(
+            "name", f"{shown(name)} must be letters, digits, '_', '-' and '.', a letter first"
+        )
     if name != path.stem:
-        raise top.error("name", f"{name!r} differs from the file's name {path.stem!r}")
+        raise top.error("name", f"{shown(name)} differs from the file's name {path.stem!r}")
     memory = _read_memory(top)
     cpu = _read_cpu(top.table("cpu"))
     # A board that Zephyr knows needs few words here.
@@ -197,7 +205,7 @@ def _read_board(path: Path) -> Board:
         ),
         link=link,
         emulator=emulator,
-        source=path.read_text(encoding="utf-8"),
+        source=text,
     )
     top.finish()
     return _as_zephyr(board)
@@ -241,13 +249,15 @@ def _read_memory(top: Table) -> tuple[Region, ...]:
             fetch_miss_cycles=_optional(table, "fetch_miss_cycles"),
             alias=_optional(table, "alias"),
         )
-        if not region.name.isidentifier():
-            raise table.error("name", f"{region.name!r} must be letters, digits and underscores")
+        if not _REGION_NAME.fullmatch(region.name):
+            raise table.error(
+                "name", f"{shown(region.name)} must be letters, digits and underscores"
+            )
         if region.end > 1 << 32:
             raise table.error("size", f"{region.name} ends at 0x{region.end:x}, beyond 4 GiB")
         for other in regions:
             if region.name == other.name:
-                raise table.error("name", f"{region.name!r} is there twice")
+                raise table.error("name", f"{shown(region.name)} is there twice")
             if region.address < other.end and other.address < region.end:
                 raise table.error("address", f"{region.name} overlaps {other.name}")
         if region.alias is not None and region.kind != "flash":
@@ -287,6 +297,10 @@ def _read_timer(table: Table) -> Timer:
     )
     if timer.driver.setting("clock_hz") == 0:
         raise table.error("clock_hz", "0 is not a timer's rate")
+    if not 0 < timer.ticks_hz <= MAX_INTEGER:
+        raise table.error(
+            "divisor", f"the timer has {timer.ticks_hz} ticks in a second, not 1 to {MAX_INTEGER}"
+        )
     table.finish()
     return timer
 
@@ -296,7 +310,7 @@ def _read_project(table: Table, cpu: Cpu, memory: tuple[Region, ...], link: Link
     if not templates:
         raise table.error("templates", f"must name one of {', '.join(TEMPLATES)}")
     if ("host" in templates) != (cpu.core == "host"):
-        raise table.error("templates", f"{templates} do not fit the core {cpu.core!r}")
+        raise table.error("templates", f"{shown(templates)} do not fit the core {cpu.core!r}")
     uart = timer = clock = None
     if "baremetal" in templates:
         if table.has("uart") or MONITOR_LINK in link.kinds:

@@ -6,7 +6,7 @@ import re
 
 from utvm_deploy.board_facts import CHILD_PROBE, EMULATOR_PROBE, Probe, UsbId
 from utvm_deploy.probe_programs import IMAGE_FORMATS, PROBE_PROGRAMS, Action, ProbeCommands
-from utvm_deploy.toml_table import Table, did_you_mean
+from utvm_deploy.toml_table import Table, did_you_mean, shown
 
 
 def read_probe(table: Table, has_emulator: bool, flash_address: int) -> Probe:
@@ -23,7 +23,7 @@ def read_probe(table: Table, has_emulator: bool, flash_address: int) -> Probe:
     for kind in kinds:
         if kind not in known:
             hint = did_you_mean(kind, known)
-            raise table.error("kinds", f"{kind!r} has no table commands.{kind}{hint}")
+            raise table.error("kinds", f"{shown(kind)} has no table commands.{kind[:60]}{hint}")
         if kind in own:
             commands.append(own[kind])
         elif kind in PROBE_PROGRAMS:
@@ -70,7 +70,7 @@ def _read_usb(table: Table) -> UsbId:
     text = table.text("id")
     match = re.fullmatch(r"([0-9a-fA-F]{4}):([0-9a-fA-F]{4})", text)
     if match is None:
-        raise table.error("id", f"{text!r} is not a USB id, such as '0483:374b'")
+        raise table.error("id", f"{shown(text)} is not a USB id, such as '0483:374b'")
     usb = UsbId(
         vendor=int(match[1], 16),
         product=int(match[2], 16),

@@ -29,7 +29,8 @@ LAYERS = (
     ("board_probe",),
     ("board_facts",),
     ("cores", "bench_file", "probe_programs"),
-    ("process", "toml_table", "files", "progress"),
+    ("process", "toml_table", "progress"),
+    ("files",),
     ("paths",),
     ("errors",),
 )
