@@ -4,6 +4,7 @@ Modelled cycles, never measured ones: docs/cycle-model.md tells what is modelled
 """
 
 from utvm_deploy.emulator.counters import Counters
+from utvm_deploy.emulator.digest import cycle_model_digest
 from utvm_deploy.emulator.model import CycleModel, arguments
 
-__all__ = ["Counters", "CycleModel", "arguments"]
+__all__ = ["Counters", "CycleModel", "arguments", "cycle_model_digest"]

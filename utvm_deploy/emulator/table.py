@@ -43,10 +43,15 @@ def timing_header() -> str:
         "};",
         "static const struct timing timings[] = {",
     ]
-    for core, timing in TIMINGS.items():
-        lines += _timing(core, timing)
+    for timing in TIMINGS.values():
+        lines += _timing(timing)
     lines += ["};", "#endif", ""]
     return "\n".join(lines)
+
+
+def timing_text(timing: Timing) -> str:
+    """One core's ``struct timing``: its numbers, without their sources."""
+    return "\n".join(_timing(timing))
 
 
 def counters_header() -> str:
@@ -86,8 +91,8 @@ def _enumeration(name: str, members: type[Kind] | type[Result] | type[Need]) -> 
     ]
 
 
-def _timing(core: str, timing: Timing) -> Iterable[str]:
-    yield f'{{ .core = "{core}", .width = {timing.width},'
+def _timing(timing: Timing) -> Iterable[str]:
+    yield f'{{ .core = "{timing.core}", .width = {timing.width},'
     yield f".mispredict_cycles = {timing.mispredict_cycles},"
     yield f".mispredict_early_cycles = {timing.mispredict_early_cycles},"
     yield f".flags_early_cycles = {timing.flags_early_cycles},"
