@@ -77,7 +77,21 @@ UNSUPPORTED: list[tuple[str, Change, str]] = [
     ("reshape", _tensor(1, data=None), "its shape 'tensor_1' must be a constant"),
     ("mean_image", _tensor(1, data=None), "its axes 'tensor_1' must be a constant"),
     ("mean_image", _tensor(1, shape=(0,), data=b""), "dynamic or empty shape (0,)"),
-    ("softmax", _tensor(1, zero_points=(-127,)), "int8 softmax is defined for 1/256 and -128"),
+    (
+        "softmax",
+        _tensor(1, zero_points=(-127,)),
+        "softmax from int8 to int8 is defined for 1/256 and -128",
+    ),
+    ("softmax", _tensor(1, scales=(1 / 255,)), "is defined for 1/256 and -128"),
+    (
+        "softmax",
+        _tensor(1, dtype="int16"),
+        "softmax from int8 to int16 is defined for 1/65536 and -32768",
+    ),
+    ("softmax", _tensor(1, dtype="int32"), "'tensor_1' is int32; only int8 and int16 are"),
+    ("requantize", _tensor(1, dtype="int32"), "it makes int32 of int8, which the reference cannot"),
+    ("requantize", _tensor(0, dtype="int64"), "is int64; it takes only float32, int8, uint8"),
+    ("requantize", _tensor(0, scales=(2.0**31 * 0.06,)), "2**30 times that of its output"),
     ("dense", _options(WeightsFormat=1), "its weights are shuffled; only the default format"),
 ]
 

@@ -152,16 +152,23 @@ def test_prelu(tmp_path: Path) -> None:
     assert check(m, tmp_path) == 4 * len(shapes)
 
 
+ZERO_POINTS = {"int8": (-128, 128), "uint8": (0, 256), "int16": (0, 1), "int32": (-900, 900)}
+#: What the reference's QUANTIZE makes of integers.
+CONVERSIONS = {
+    "int8": ("int8", "uint8", "int16"),
+    "uint8": ("int8", "uint8", "int16"),
+    "int16": ("int8", "int16", "int32"),
+    "int32": ("int8", "int16"),
+}
+
+
 def test_conversions(tmp_path: Path) -> None:
     m = ModelWriter()
     rng = np.random.default_rng(6)
-    types = {"int8": (-128, 128), "uint8": (0, 256), "int16": (0, 1)}
     count = 0
-    for source, result in itertools.product(types, types):
-        if {"uint8", "int16"} <= {source, result} or source == result:
-            continue
-        for factor in (1.0, 0.37, 2.9):
-            zeros = [int(rng.integers(*types[dtype])) for dtype in (source, result)]
+    for source, results in CONVERSIONS.items():
+        for result, factor in itertools.product(results, (1.0, 0.37, 2.9)):
+            zeros = [int(rng.integers(*ZERO_POINTS[dtype])) for dtype in (source, result)]
             x = m.tensor((300,), source, 0.02, zeros[0])
             m.inputs.append(x)
             options = ("QuantizeOptions", {})
@@ -169,15 +176,51 @@ def test_conversions(tmp_path: Path) -> None:
             y = m.node(
                 "QUANTIZE", [x], (300,), options, scale=scale, zero_point=zeros[1], dtype=result
             )
-            m.output(m.dequantize(y))
-            count += 2
-    for dtype in types:
+            m.output(y if result == "int32" else m.dequantize(y))
+            count += 1 if result == "int32" else 2
+    for dtype in ("int8", "uint8", "int16"):
         x = m.float_input((400,))
         scale = 0.06 if dtype != "int16" else 0.0004
-        zero = int(rng.integers(*types[dtype]))
+        zero = int(rng.integers(*ZERO_POINTS[dtype]))
         options = ("QuantizeOptions", {})
         m.output(
             m.node("QUANTIZE", [x], (400,), options, scale=scale, zero_point=zero, dtype=dtype)
         )
         count += 1
     assert check(m, tmp_path) == count
+
+
+@pytest.mark.parametrize(
+    ("source", "result"), [("int32", "int8"), ("int32", "int16"), ("int16", "int32")]
+)
+def test_conversions_at_the_ends(source: str, result: str, tmp_path: Path) -> None:
+    """Where differences, shifts and sums of 32 bits wrap, too."""
+    limits = np.iinfo(source)
+    ends = np.array([limits.min, limits.min + 1, limits.max - 1, limits.max])
+    halves = np.concatenate([ends // 2 + near for near in (-1, 0, 1)])
+    spread = np.linspace(limits.min, limits.max, 300).astype(np.int64)
+    values = np.concatenate([ends, halves, spread, np.arange(-300, 300)]).astype(source)
+    m = ModelWriter()
+    ratios = (2.0**-40, 2.0**-31, 2.0**-24, 1e-7, 0.3, 0.5, 0.9999999, 1.0, 1.5, 100.0, 2.0**29)
+    zeros = ((0, 0), (5, 0), (-7, 3), (100, -128), (0, 127))
+    for ratio, (before, after) in itertools.product(ratios, zeros):
+        x = m.tensor(values.shape, source, 0.5 * ratio, before)
+        m.inputs.append(x)
+        y = m.tensor(values.shape, result, 0.5, after)
+        m.operator("QUANTIZE", [x], [y], ("QuantizeOptions", {}))
+        m.output(y)
+    path = m.save(tmp_path / "model.tflite")
+    count = len(ratios) * len(zeros)
+    assert check_model(path, [[values] * count], tmp_path) == count
+
+
+def test_a_conversion_to_another_type_of_equal_scale_stays(tmp_path: Path) -> None:
+    m = ModelWriter()
+    pairs = [("int8", "uint8"), ("uint8", "int8"), ("int8", "int16"), ("int16", "int8")]
+    for source, result in [*pairs, ("int16", "int32"), ("int32", "int16")]:
+        x = m.tensor((40,), source, 0.02, 0)
+        m.inputs.append(x)
+        middle = m.tensor((40,), result, 0.02, 0)
+        m.operator("QUANTIZE", [x], [middle], ("QuantizeOptions", {}))
+        m.output(m.node("RESHAPE", [middle, m.constant(np.array([5, 8], np.int32))], (5, 8)))
+    assert check(m, tmp_path, simplified=True) == 12

@@ -222,6 +222,24 @@ def every_state(m: ModelWriter) -> None:
     m.output(svdf(m, svdf(m, m.reshape(y, (1, 6)), 6, 4, 2), 5, 3, 1))
 
 
+def every_conversion(m: ModelWriter) -> None:
+    """int32 at both ends, and SOFTMAX from int8 to int16 as in TFLite Micro's keyword model."""
+
+    def quantize(x: int, dtype: str, scale: float, zero_point: int = 0) -> int:
+        options = ("QuantizeOptions", {})
+        quantization = {"scale": scale, "zero_point": zero_point, "dtype": dtype}
+        return m.node("QUANTIZE", [x], (3, 10), options, **quantization)
+
+    x = m.tensor((3, 10), "int32", 2.0**-24, 0)
+    m.inputs.append(x)
+    y = quantize(x, "int8", 1.1, 3)
+    options = ("SoftmaxOptions", {"Beta": 0.05})
+    quantization = {"scale": 1 / 65535, "zero_point": -32768, "dtype": "int16"}
+    y = quantize(m.node("SOFTMAX", [y], (3, 10), options, **quantization), "int32", 1 / 32767, -77)
+    z = quantize(quantize(x, "int16", 0.004), "int32", 1 / 32767, -77)
+    m.output(m.node("CONCATENATION", [y, z], (6, 10), ("ConcatenationOptions", {"Axis": 0})))
+
+
 #: What tests/frontend/test_variables.py has models of.
 VARIABLES = {"ASSIGN_VARIABLE", "READ_VARIABLE"}
 MODELS: tuple[Callable[[ModelWriter], None], ...] = (
@@ -232,6 +250,7 @@ MODELS: tuple[Callable[[ModelWriter], None], ...] = (
     every_wide,
     every_other,
     every_state,
+    every_conversion,
 )
 
 

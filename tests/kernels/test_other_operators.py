@@ -201,6 +201,38 @@ def test_softmax_of_all_pairs(tmp_path: Path) -> None:
     assert check_model(path, [[rows] * 40], tmp_path) == 40
 
 
+def _softmax_to_int16(m: ModelWriter, shape: tuple[int, ...], scale: float, beta: float) -> int:
+    # The scale is that of a model for keywords which is much used: 1/65535.
+    options = ("SoftmaxOptions", {"Beta": beta})
+    quantization = {"scale": 1 / 65535, "zero_point": -32768, "dtype": "int16"}
+    return m.node("SOFTMAX", [m.input(shape, scale, 7)], shape, options, **quantization)
+
+
+def test_softmax_to_int16(tmp_path: Path) -> None:
+    m = ModelWriter()
+    shapes = [(1, 1), (1, 2), (1, 12), (4, 10), (2, 3, 5), (1, 3, 4, 7), (1, 250), (1, 5000)]
+    scales = [1e-6, 0.001, 1 / 256, 0.02, 0.0625, 0.17, 0.5, 1.0, 3.7, 30.0, 1e4]
+    cases = list(itertools.product(shapes, scales, (1.0, 0.3)))
+    for shape, scale, beta in cases:
+        m.output(_softmax_to_int16(m, shape, scale, beta))
+    assert check(m, tmp_path, samples=4) == len(cases)
+
+
+def test_softmax_to_int16_of_all_pairs(tmp_path: Path) -> None:
+    """Every difference of two elements, at many scales; and rows of many equal elements."""
+    rng = np.random.default_rng(15)
+    m = ModelWriter()
+    rows = np.stack([np.full(256, 127), np.arange(-128, 128)], axis=1).astype(np.int8)
+    inputs = [rows] * 40
+    for scale in np.exp(rng.uniform(-7, 2, 40)):
+        m.output(_softmax_to_int16(m, (256, 2), float(scale), 1.0))
+    for depth in (255, 256, 1000, 4095):
+        m.output(_softmax_to_int16(m, (1, depth), 0.1, 1.0))
+        inputs.append(np.full((1, depth), -5, np.int8))
+    path = m.save(tmp_path / "model.tflite")
+    assert check_model(path, [inputs], tmp_path) == 44
+
+
 def _log_softmax(m: ModelWriter, shape: tuple[int, ...], scale: float) -> int:
     options = ("LogSoftmaxOptions", {})
     x = m.input(shape, scale, 7)

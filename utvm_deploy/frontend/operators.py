@@ -154,7 +154,9 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     ),
     "PRELU": SupportedOperator(pointwise.import_prelu, _INT8, "broadcasts"),
     "QUANTIZE": SupportedOperator(
-        pointwise.import_quantize, (*_CONVERTED, "float32"), "to int8, uint8 or int16"
+        pointwise.import_quantize,
+        (*_CONVERTED, "int32", "float32"),
+        "to int8, uint8 or int16; int16 to int8, int16 or int32; int32 to int8 or int16",
     ),
     "READ_VARIABLE": SupportedOperator(
         recurrent.import_variable,
@@ -199,7 +201,8 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     "SOFTMAX": SupportedOperator(
         reductions.import_softmax,
         _COMPUTED,
-        "output scale 1/256 and zero point -128; of int16 1/32768 and 0",
+        "output scale 1/256 and zero point -128, or 1/65536 and -32768 where it makes int16 of "
+        "int8; of int16 1/32768 and 0",
     ),
     "SPACE_TO_BATCH_ND": SupportedOperator(
         blocks.import_space_to_batch,

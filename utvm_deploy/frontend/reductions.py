@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from utvm_deploy.frontend.operands import (
+    COMPUTED,
     alike,
     axis_of,
     clamp_of,
@@ -28,8 +29,15 @@ from utvm_deploy.graph.attributes import (
 )
 from utvm_deploy.graph.model import Operator, Tensor
 
-# The only output quantization that the softmax of TFLite is defined for: 1/scale and zero point.
-_SOFTMAX_OUTPUTS = {"int8": (256, -128), "int16": (32768, 0)}
+# The only output quantization that the softmax of TFLite is defined for, by the types of input and
+# output: 1/scale and zero point.
+_SOFTMAX_OUTPUTS = {
+    ("int8", "int8"): (256, -128),
+    ("int8", "int16"): (65536, -32768),
+    ("int16", "int16"): (32768, 0),
+}
+# LiteRT takes a scale that is so near; converters wrote 1/65535 for 1/65536.
+_SOFTMAX_TOLERANCE = 0.001
 _L2_OUTPUT = (1 / 128, 0)
 _LOG_SOFTMAX_OUTPUT = (1 / 16, 127)
 # The reference adds up exponentials of at most 1 in Q12.19, and scales differences by more than 1.
@@ -92,13 +100,16 @@ def _axes(op: SourceOperator, x: Tensor) -> tuple[int, ...]:
 
 def import_softmax(op: SourceOperator) -> Operator:
     """SOFTMAX along the last dimension."""
-    out = op.output()
-    alike(op, op.input(0), out)
-    parts, zero_point = _SOFTMAX_OUTPUTS[out.dtype]
-    if (scale_of(out), zero_point_of(out)) != (1 / parts, zero_point):
+    x, out = op.input(0), quantized(op, op.output(), types=COMPUTED)
+    alike(op, x)
+    if (x.dtype, out.dtype) not in _SOFTMAX_OUTPUTS:
+        raise op.unsupported(f"it makes {out.dtype} of {x.dtype}, which the reference cannot")
+    parts, zero_point = _SOFTMAX_OUTPUTS[x.dtype, out.dtype]
+    is_near = abs(scale_of(out) * parts - 1) <= _SOFTMAX_TOLERANCE
+    if not is_near or zero_point_of(out) != zero_point:
         raise op.unsupported(
-            f"its output has scale {scale_of(out)} and zero point {zero_point_of(out)}; "
-            f"{out.dtype} softmax is defined for 1/{parts} and {zero_point}"
+            f"its output has scale {scale_of(out)} and zero point {zero_point_of(out)}; softmax "
+            f"from {x.dtype} to {out.dtype} is defined for 1/{parts} and {zero_point}"
         )
     beta = float(op.option("Beta"))
     if not (np.isfinite(beta) and beta > 0):

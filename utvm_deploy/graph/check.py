@@ -18,6 +18,7 @@ from utvm_deploy.graph.attributes import (
     Lstm,
     Rearrange,
     Reshape,
+    Softmax,
     Svdf,
     TransposeConvolution,
     Truth,
@@ -28,7 +29,7 @@ from utvm_deploy.graph.shapes import SHAPE_RULES
 
 _MOVABLE = {"int8", "int16", "uint8", "int32", "int64", "bool"}
 _BOUNDARY = ("int8", "uint8", "int16", "int32", "int64", "bool", "float32")
-_CONVERTED = ("int8", "uint8", "int16")
+_CONVERTED = ("int8", "uint8", "int16", "int32")
 _COMPUTED = ("int8", "int16")
 _POSITIONS = ("int32", "int64")
 _OF_TRUTH = ("REDUCE_ALL", "REDUCE_ANY")
@@ -168,6 +169,8 @@ def _check_types(graph: Graph, operator: Operator, where: str) -> None:
     types: tuple[str, ...] = (first,) if first in _COMPUTED else _COMPUTED
     if operator.kind in (_FLOAT_INPUT, _FLOAT_OUTPUT):
         types = _CONVERTED
+    if isinstance(operator.attributes, Softmax):
+        types = _COMPUTED
     for position, number in enumerate(operator.inputs):
         if number is None:
             continue

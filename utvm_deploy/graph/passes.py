@@ -31,7 +31,7 @@ from utvm_deploy.graph.attributes import (
 from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.dilation import fold_dilation, fuse_crop
 from utvm_deploy.graph.evaluate import evaluate, fill_of, moves_nothing
-from utvm_deploy.graph.model import Array, Graph, Operator, Quantization
+from utvm_deploy.graph.model import Array, Graph, Operator, Quantization, Tensor
 from utvm_deploy.graph.rewrite import (
     changed_operators,
     compacted,
@@ -107,8 +107,9 @@ def cancel_quantize(graph: Graph) -> Graph:
             if before is None or before.kind != "DEQUANTIZE" or before.inputs[0] is None:
                 continue
             source = before.inputs[0]
-        quantization = _quantization(graph, operator.outputs[0])
-        if _quantization(graph, source) == quantization and _survives_float(quantization):
+        read, written = graph.tensors[source], graph.tensors[operator.outputs[0]]
+        is_equal = (read.dtype, read.quantization) == (written.dtype, written.quantization)
+        if is_equal and _survives_float(written):
             bypasses.append((position, source))
     return _bypassed(graph, bypasses)
 
@@ -253,14 +254,16 @@ def _both_clamps(first: Clamp, second: Clamp) -> Clamp:
     return (min(max(first[0], low), high), min(max(first[1], low), high))
 
 
-def _survives_float(quantization: Quantization) -> bool:
-    """Whether every int8 value comes back from DEQUANTIZE and QUANTIZE: tried out, all 256."""
-    values = np.arange(-128, 128)
+def _survives_float(tensor: Tensor) -> bool:
+    """Whether every value comes back from DEQUANTIZE and QUANTIZE: tried out, all of them."""
+    quantization, limits = tensor.quantization, np.iinfo(tensor.dtype)
+    assert quantization is not None, "check_graph demands it"
+    values = np.arange(limits.min, limits.max + 1)
     reals = (quantization.scale * (values - quantization.zero_point)).astype(np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
         steps = reals / np.float32(quantization.scale)
         rounded = np.trunc(steps + np.copysign(np.float32(0.5), steps))
-    back = np.clip(rounded + quantization.zero_point, -128, 127)
+    back = np.clip(rounded + quantization.zero_point, limits.min, limits.max)
     return bool(np.array_equal(back, values))
 
 

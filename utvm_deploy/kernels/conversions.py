@@ -19,7 +19,7 @@ from utvm_deploy.kernels.operands import (
     output_of,
     quantization_of,
 )
-from utvm_deploy.kernels.quantize import clamped, quantize_multiplier, requantize
+from utvm_deploy.kernels.quantize import add_wrapping, clamped, quantize_multiplier, requantize
 
 
 @dataclass(frozen=True)
@@ -93,17 +93,16 @@ class Requantize:
         names = ("zero_point", "multiplier", "shift", "output_zero_point", "low", "high")
         scalars = [te.var(name, "int32") for name in names]
         zero_point, multiplier, shift, output_zero_point, low, high = scalars
-        output = te.compute(
-            (self.count,),
-            lambda i: clamped(
-                requantize(source[i].astype("int32") - zero_point, multiplier, shift)
-                + output_zero_point,
-                low,
-                high,
-                self.result,
-            ),
-            name="requantize",
-        )
+
+        def element(i: Any) -> Any:
+            # Only an int32 may be so large that the difference wraps, as the reference's does.
+            value = source[i].astype("int32")
+            is_wide = self.source == "int32"
+            value = add_wrapping(value, 0 - zero_point) if is_wide else value - zero_point
+            scaled = requantize(value, multiplier, shift)
+            return clamped(add_wrapping(scaled, output_zero_point), low, high, self.result)
+
+        output = te.compute((self.count,), element, name="requantize")
         return te.create_prim_func([source, *scalars, output])
 
     def schedule(self, sch: Any, core: str) -> str:

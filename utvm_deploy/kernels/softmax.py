@@ -1,7 +1,8 @@
-"""SOFTMAX: all integer. exp() is a table over the 256 differences to a row's largest element.
+"""SOFTMAX of int8 to int8 or int16, all in integers.
 
-The reference evaluates exp() in fixed point per element; the table holds its very values, computed
-here once per layer, so that the device needs neither floats nor the polynomial.
+exp() is a table over the 256 differences to a row's largest element. The reference evaluates it in
+fixed point for each element; the table holds the very same values, computed here once per layer, so
+that the device needs neither floats nor the polynomial.
 """
 
 from __future__ import annotations
@@ -39,23 +40,26 @@ class SoftmaxRows:
 
     rows: int
     depth: int
+    result: str = "int8"
 
     @property
     def name(self) -> str:
-        return f"softmax_{self.rows}x{self.depth}"
+        types = "" if self.result == "int8" else f"_int8_{self.result}"
+        return f"softmax_{self.rows}x{self.depth}{types}"
 
     def prim_func(self) -> Any:
         count = self.rows * self.depth
+        function = "utvm_softmax" if self.result == "int8" else "utvm_softmax_to_int16"
         return whole_call(
-            "utvm_softmax",
+            function,
             [
                 Operand("input", (count,), "int8"),
                 Operand("exponentials", (256,), "int32"),
-                Operand("output", (count,), "int8"),
+                Operand("output", (count,), self.result),
             ],
             self.rows,
             self.depth,
-            helpers=[shared_text("utvm_word"), shared_text("utvm_softmax")],
+            helpers=[shared_text(name) for name in ("utvm_word", "utvm_softmax_sum", function)],
         )
 
     def schedule(self, sch: Any, core: str) -> str:
@@ -66,15 +70,15 @@ def lower_softmax(graph: Graph, operator: Operator) -> KernelCall:
     """SOFTMAX along the last dimension."""
     assert isinstance(operator.attributes, Softmax)
     position, source = input_of(graph, operator, 0)
-    output, _ = output_of(graph, operator)
+    output, result = output_of(graph, operator)
     depth = source.shape[-1]
     rows = int(np.prod(source.shape[:-1], dtype=np.int64))
     table = exponential_table(quantization_of(source).scale, operator.attributes.beta)
     return KernelCall(
-        SoftmaxRows(rows, depth),
+        SoftmaxRows(rows, depth, result.dtype),
         (TensorArgument(position), ConstantArgument("exponentials", table), TensorArgument(output)),
-        # A row is summed up before its first element is written.
-        in_place=((output, position),),
+        # A row is summed up before its first element is written, over one of the same size.
+        in_place=((output, position),) if result.dtype == source.dtype else (),
     )
 
 

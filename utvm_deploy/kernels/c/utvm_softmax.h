@@ -1,31 +1,8 @@
-// SOFTMAX of rows of int8; `exponentials` has exp(-difference) as Q0.31. The
-// output may lie on the input.
+// SOFTMAX of rows of int8 to int8.
 
-// A power's share of the sum, as a byte above -128. `doubled` is twice the
-// sum's reciprocal; `bits` at most 31.
+// A power's share of the sum as a byte, of which -128 stands for 0.
 static inline uint32_t utvm_softmax_share(uint32_t doubled, int32_t power, int32_t bits) {
-    uint32_t share = (uint32_t)(((uint64_t)doubled * (uint32_t)power + 0x80000000u) >> 32);
-    return (uint32_t)utvm_clamp((int32_t)(((share >> bits) + 1u) >> 1), 0, 255) ^ 0x80u;
-}
-
-static inline uint32_t utvm_softmax_total(const int8_t *input, const int32_t *powers,
-                                          int32_t depth) {
-    // As Q12.19, half up.
-    const uint32_t half = 1u << 11;
-    uint32_t even = 0;
-    uint32_t odd = 0;
-    int32_t i = 0;
-    for (; i + 4 <= depth; i += 4) {
-        uint32_t word = utvm_word(input + i);
-        even += ((uint32_t)powers[-utvm_byte(word, 0)] + half) >> 12;
-        odd += ((uint32_t)powers[-utvm_byte(word, 8)] + half) >> 12;
-        even += ((uint32_t)powers[-utvm_byte(word, 16)] + half) >> 12;
-        odd += ((uint32_t)powers[-utvm_byte(word, 24)] + half) >> 12;
-    }
-    for (; i < depth; i++) {
-        even += ((uint32_t)powers[-input[i]] + half) >> 12;
-    }
-    return even + odd;
+    return (uint32_t)utvm_softmax_part(doubled, power, bits, 255) ^ 0x80u;
 }
 
 // All shares, one by one.
@@ -45,6 +22,7 @@ static inline void utvm_softmax_few(const int8_t *input, const int32_t *powers, 
     }
 }
 
+// The output may lie on the input.
 static inline void utvm_softmax(const int8_t *input, const int32_t *exponentials, int8_t *output,
                                 int32_t rows, int32_t depth) {
     for (int32_t row = 0; row < rows; row++, input += depth, output += depth) {
