@@ -259,11 +259,19 @@ def lstm(
         [out],
         ("UnidirectionalSequenceLSTMOptions", fields),
     )
-    gate_scale = 0.0007 if norms else 2.0**-12
-    gates = [m.tensor((1,), "int16", gate_scale, 0) for _ in range(4)]
-    hidden = m.tensor((batch, cells), "int8", hidden_scale * 1.1, hidden_zero)
-    m.operators[-1].intermediates = [*gates, hidden]
+    m.operators[-1].intermediates = intermediates(
+        m, 0.0007 if norms else None, hidden_scale * 1.1, hidden_zero
+    )
     return out
+
+
+def intermediates(
+    m: ModelWriter, gate_scale: float | None, hidden_scale: float, hidden_zero: int
+) -> list[int]:
+    """An LSTM's as the converter writes them: empty, and quantized only where it counts."""
+    dtype = "float32" if gate_scale is None else "int16"
+    gates = [m.tensor((0,), dtype, gate_scale) for _ in range(4)]
+    return [*gates, m.tensor((0,), "int8", hidden_scale, hidden_zero)]
 
 
 def join(m: ModelWriter, first: int, second: int) -> int:

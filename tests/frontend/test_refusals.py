@@ -109,6 +109,8 @@ DAMAGED: list[tuple[str, Change, str]] = [
     ("conv_same", _tensor(0, scales=(), zero_points=()), "'tensor_0' has no scale and zero point"),
     ("conv_same", _tensor(1, scales=(), zero_points=()), "weights 'tensor_1' have no scale"),
     ("conv_same", _tensor(0, shape=(1, -1, 6, 3)), "the dynamic or empty shape (1, -1, 6, 3)"),
+    ("conv_same", _tensor(0, shape=(0, 7, 6, 3)), "the dynamic or empty shape (0, 7, 6, 3)"),
+    ("conv_same", _tensor(3, shape=(0,)), "'tensor_3' has the dynamic or empty shape (0,)"),
     ("conv_same", _tensor(0, shape=(1,) * 9), "has 9 dimensions, more than 8"),
     ("conv_same", _tensor(0, shape=(2**16, 2**16, 6, 3)), "more than 67,108,864 elements"),
     ("conv_same", _tensor(0, name="x" * 5000), "the name of tensor 0 has 5000 bytes"),

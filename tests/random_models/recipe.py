@@ -82,8 +82,9 @@ def add_step(writer: ModelWriter, made: list[tuple[int, ...]], step: Step) -> tu
             _widen(writer, before, step.kind)
     except (IndexError, ValueError, ZeroDivisionError, OverflowError) as exc:
         raise Unfit(f"{step.kind}: {exc}") from exc
-    for spec in writer.tensors[before:]:
-        if any(d < 1 for d in spec.shape):
+    inside = {number for op in writer.operators for number in op.intermediates}
+    for number, spec in enumerate(writer.tensors[before:], before):
+        if number not in inside and any(d < 1 for d in spec.shape):
             raise Unfit(f"{step.kind}: shape {spec.shape}")
     return outputs
 

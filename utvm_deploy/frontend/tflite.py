@@ -162,6 +162,7 @@ def _subgraph(
             ends, ("the list of model inputs", "the list of model outputs"), strict=True
         )
     )
+    _check_not_empty(tensors, operators, inputs + outputs)
     return ModelFile(tensors, operators, inputs, outputs)
 
 
@@ -269,17 +270,31 @@ def _shape(dimensions: Sequence[int], name: str) -> tuple[int, ...]:
     if len(dimensions) > MAX_RANK:
         raise ModelError(f"tensor '{name}' has {len(dimensions)} dimensions, more than {MAX_RANK}")
     shape = tuple(dimensions)
-    if any(d < 1 for d in shape):
-        raise ModelError(
-            f"tensor '{name}' has the dynamic or empty shape {shape}; "
-            "convert the model with a fixed input shape"
-        )
+    if any(d < 0 for d in shape):
+        raise _dynamic_or_empty(name, shape)
     if math.prod(shape) > MAX_TENSOR_ELEMENTS:
         raise ModelError(
             f"tensor '{name}' of shape {shape} has more than {MAX_TENSOR_ELEMENTS:,} elements; "
             "choose a model for microcontrollers"
         )
     return shape
+
+
+def _check_not_empty(
+    tensors: Sequence[Tensor], operators: Sequence[SourceOperator], ends: Sequence[int]
+) -> None:
+    """Only what has no value may be empty: the converter writes an LSTM's intermediates so."""
+    operands = (number for op in operators for number in (*op.inputs, *op.outputs))
+    for number in dict.fromkeys((*ends, *operands)):
+        if number is not None and 0 in tensors[number].shape:
+            raise _dynamic_or_empty(tensors[number].name, tensors[number].shape)
+
+
+def _dynamic_or_empty(name: str, shape: tuple[int, ...]) -> ModelError:
+    return ModelError(
+        f"tensor '{name}' has the dynamic or empty shape {shape}; "
+        "convert the model with a fixed input shape"
+    )
 
 
 def _quantization(

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from small_models import intermediates
 from tflite_writer import ModelWriter
 
 from random_models.draw import Draw, Scope, Shape
@@ -114,10 +115,9 @@ def _lstm(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
     }
     options = ("UnidirectionalSequenceLSTMOptions", fields)
     m.operator("UNIDIRECTIONAL_SEQUENCE_LSTM", operands, [out], options)
-    gate_scale = real(step, "gate_scale") if norms else 2.0**-12
-    inside = [m.tensor((1,), "int16", gate_scale, 0) for _ in range(_GATES)]
-    inside.append(m.tensor((batch, cells), "int8", real(step, "inside_scale"), hidden[1]))
-    m.operators[-1].intermediates = inside
+    m.operators[-1].intermediates = intermediates(
+        m, real(step, "gate_scale") if norms else None, real(step, "inside_scale"), hidden[1]
+    )
     return (out,)
 
 
