@@ -15,7 +15,7 @@ from layer import ROOT
 def bench(
     paths: Sequence[Path], board: str, cmsis_nn: Path, records: Path | None = None
 ) -> list[dict[str, Any]]:
-    """What `utvm bench --json` says of each model."""
+    """What `utvm bench --json` says of each model; of several builds of CMSIS-NN, the fastest's."""
     command = [sys.executable, "-m", "utvm_deploy", "bench", *map(str, paths), "--json"]
     command += ["--board", board, "--cmsis-nn", str(cmsis_nn)]
     command += ["--records", str(records)] if records else []

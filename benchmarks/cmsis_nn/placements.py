@@ -155,9 +155,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("layers", metavar="LAYER", nargs="*", help="default: all that are recorded")
     parser.add_argument("--cmsis-nn", type=Path, required=True)
+    parser.add_argument("--cmsis-nn-library", type=Path, help="which, if the folder holds several")
     options = parser.parse_args()
     board = load_board(BOARD)
-    library = find_cmsis_nn(options.cmsis_nn, board)
+    library = find_cmsis_nn(options.cmsis_nn, board, options.cmsis_nn_library)
     with RECORDED.open(encoding="utf-8") as file:
         rows = {
             row["layer"]: row

@@ -39,14 +39,50 @@ def main() -> None:
 def tables(result: dict[str, Any], *, models_only: bool = False) -> Iterator[str]:
     """An overview, then one table per model."""
     models = result["models"]
+    if not models:
+        raise SystemExit("no model of the result was compared; its `failed` says why")
     unit = models[0]["figures"][0]
     label = f"modelled {unit}" if models[0]["is_modelled"] else unit
-    yield f"Board `{result['board']}` ({result['core']}), {label}; {models[0]['engine']}."
+    yield f"Board `{result['board']}` ({result['core']}), {label}; {engines(models)}."
     yield ""
     yield from overview(models, unit, label)
+    if any(model["builds"] for model in models):
+        yield ""
+        yield from builds(models, unit)
+    for failed in result["failed"]:
+        yield ""
+        yield f"Not compared: {failed['name']}. {failed['error']}."
     for model in [] if models_only else models:
         yield ""
         yield from layers(model, unit)
+
+
+def engines(models: list[dict[str, Any]]) -> str:
+    """What the other engine is, without the build, which is each model's own."""
+    names = (model["engine"].replace(f", build {model['build']}", "") for model in models)
+    return "; ".join(dict.fromkeys(names))
+
+
+def builds(models: list[dict[str, Any]], unit: str) -> Iterator[str]:
+    """One line per model and build: its whole run, and which build is compared."""
+    labels = list(dict.fromkeys(one["label"] for model in models for one in model["builds"]))
+    yield "Whole models by each build of CMSIS-NN; the fastest, in bold, is the one compared:"
+    yield ""
+    yield f"| model | {' | '.join(labels)} | layers that differ, in any build |"
+    yield f"|---|{'--:|' * len(labels)}---|"
+    for model in models:
+        runs = {one["label"]: one for one in model["builds"]}
+        cells = [
+            "" if label not in runs else bold(runs[label]["theirs"][unit], label == model["build"])
+            for label in labels
+        ]
+        differing = sorted({layer for one in runs.values() for layer in one["differing_layers"]})
+        yield f"| {model['name']} | {' | '.join(cells)} | {', '.join(map(str, differing))} |"
+
+
+def bold(value: int, is_bold: bool) -> str:
+    """A number, perhaps in bold."""
+    return f"**{value:,}**" if is_bold else f"{value:,}"
 
 
 def overview(models: list[dict[str, Any]], unit: str, label: str) -> Iterator[str]:

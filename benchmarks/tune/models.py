@@ -88,11 +88,14 @@ def main() -> int:
     parser.add_argument(
         "--cmsis-nn", type=Path, help="the folder of yours, built for the board's core"
     )
+    parser.add_argument("--cmsis-nn-library", type=Path, help="which, if the folder holds several")
     parser.add_argument("--keep", type=Path, help="folder for each model's records")
     parser.add_argument("--json", type=Path, help="file for all figures")
     options = parser.parse_args()
     board = load_board(options.board)
-    library = find_cmsis_nn(options.cmsis_nn, board) if options.cmsis_nn else None
+    library = None
+    if options.cmsis_nn:
+        library = find_cmsis_nn(options.cmsis_nn, board, options.cmsis_nn_library)
     print(f"{board.name}, {os.cpu_count()} cores of this computer, at most {options.minutes} min")
     print(
         "| model | kernels | trials | failed | seconds | a second | untuned | tuned | times "

@@ -9,7 +9,7 @@ import pytest
 
 from utvm_deploy.bench.compare import EngineRun
 from utvm_deploy.bench.compare_recorded import (
-    CORE,
+    check_recorded_core,
     compare_with_recorded,
     layer_shape,
     recorded_rows,
@@ -111,7 +111,7 @@ def test_shared_models_find_their_rows(
 
 def test_recorded_figures_are_labelled_and_compared_where_units_match() -> None:
     graph = simplify(load_model(CIFAR))
-    found = compare_with_recorded(run_of(CIFAR), graph, CORE, "none")
+    found = compare_with_recorded(run_of(CIFAR), graph, "none")
     assert found.source == "recorded" and "recorded" in found.engine
     assert found.theirs is None and found.their_size is None
     assert found.figures == ("instructions",)
@@ -123,7 +123,7 @@ def test_recorded_figures_are_labelled_and_compared_where_units_match() -> None:
     assert found.ratio("instructions") == pytest.approx(24662677 / 4000)
     assert all(layer.differing_bytes is None for layer in found.layers)
     # The figures of cycles are others.
-    cycles = compare_with_recorded(run_of(CIFAR, "cycles"), graph, CORE, "none")
+    cycles = compare_with_recorded(run_of(CIFAR, "cycles"), graph, "none")
     assert cycles.layers[0].theirs == {"cycles": 4808352 + 22 * (14477 + 1658)}
 
 
@@ -131,11 +131,11 @@ def test_no_row_fits() -> None:
     digits = data_dir("models") / "digits.tflite"
     graph = simplify(load_model(digits))
     with pytest.raises(BenchError, match="no layer of digits has a recorded"):
-        compare_with_recorded(run_of(digits), graph, CORE, "none")
+        compare_with_recorded(run_of(digits), graph, "none")
     with pytest.raises(BenchError, match=r"those of a cortex-m7, and .* is a cortex-m4"):
-        compare_with_recorded(run_of(digits), graph, "cortex-m4", "none")
+        check_recorded_core(load_board("mps2_an386"))
     with pytest.raises(BenchError, match="recorded CMSIS-NN figure in nanoseconds"):
-        compare_with_recorded(run_of(CIFAR, "nanoseconds"), graph_of(CIFAR), CORE, "none")
+        compare_with_recorded(run_of(CIFAR, "nanoseconds"), graph_of(CIFAR), "none")
 
 
 def graph_of(path: Path) -> Graph:

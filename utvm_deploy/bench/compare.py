@@ -8,12 +8,13 @@ given our bytes, so that every layer is judged by equal inputs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from utvm_deploy.bench.compare_facts import (
     MEASURED,
+    BuildRun,
     EngineSize,
     LayerComparison,
     ModelComparison,
@@ -21,9 +22,9 @@ from utvm_deploy.bench.compare_facts import (
 from utvm_deploy.bench.placement import Placement
 from utvm_deploy.bench.profile import Profile, profile
 from utvm_deploy.bench.samples import Samples
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.model import CompiledModel, ExternalLibrary
 from utvm_deploy.device import Device
-from utvm_deploy.errors import BenchError
+from utvm_deploy.errors import BenchError, UtvmError
 from utvm_deploy.graph.model import Array
 from utvm_deploy.progress import Progress, no_progress
 
@@ -58,19 +59,78 @@ def compare(
     progress: Progress = no_progress,
 ) -> ModelComparison:
     """Run both on the first sample; BenchError if the library refuses a layer."""
-    inputs = samples.inputs[0]
+    return compare_builds(device, ours, {"": theirs}, samples, progress)
+
+
+def compare_builds(
+    device: Device,
+    ours: CompiledModel,
+    theirs: Mapping[str, CompiledModel],
+    samples: Samples,
+    progress: Progress = no_progress,
+) -> ModelComparison:
+    """Compare with each build of the library, by its label; the result is that of the fastest.
+
+    A user links one build, so one build is chosen for the whole model, by its whole run.
+    """
     progress(f"{ours.name}: our kernels on {device.board.name}", 0, 1)
     left = run_engine(device, ours, samples, progress)
-    progress(f"{ours.name}: CMSIS-NN's kernels on {device.board.name}", 0, 1)
+    found = {}
+    for label, compiled in theirs.items():
+        which = f" (build {label})" if label else ""
+        progress(f"{ours.name}: CMSIS-NN's kernels{which} on {device.board.name}", 0, 1)
+        try:
+            found[label] = _compare_with(device, left, compiled, samples, progress)
+        except UtvmError as error:
+            if not label:
+                raise
+            raise BenchError(f"with CMSIS-NN's build {label}: {error}") from error
+    headline = next(iter(left.profile.figures))
+    fastest = min(found, key=lambda label: (found[label].theirs or {})[headline])
+    if len(found) == 1:
+        return found[fastest]
+    return replace(
+        found[fastest],
+        engine=_engine(theirs[fastest], fastest),
+        build=fastest,
+        builds=tuple(
+            BuildRun(
+                label,
+                _library(theirs[label]).built_with,
+                one.theirs or {},
+                tuple(layer.index for layer in one.differing_layers),
+            )
+            for label, one in found.items()
+        ),
+    )
+
+
+def _engine(compiled: CompiledModel, build: str = "") -> str:
+    library = _library(compiled)
+    return f"{library.name}{f', build {build}' if build else ''} ({library.built_with})"
+
+
+def _library(compiled: CompiledModel) -> ExternalLibrary:
+    assert compiled.external is not None
+    return compiled.external
+
+
+def _compare_with(
+    device: Device,
+    left: EngineRun,
+    theirs: CompiledModel,
+    samples: Samples,
+    progress: Progress,
+) -> ModelComparison:
+    ours, inputs = left.compiled, samples.inputs[0]
     right = run_engine(device, theirs, samples, progress)
     _check_comparable(left, right)
     differing = _differing_bytes(device, left, right, inputs, progress)
-    assert theirs.external is not None
     return ModelComparison(
         name=ours.name,
         board=device.board.name,
         source=MEASURED,
-        engine=f"{theirs.external.name} ({theirs.external.built_with})",
+        engine=_engine(theirs),
         inputs=samples.origin,
         layers=tuple(
             LayerComparison(

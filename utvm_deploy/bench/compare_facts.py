@@ -54,12 +54,24 @@ class EngineSize:
 
 
 @dataclass(frozen=True)
+class BuildRun:
+    """One build of the other engine's library, measured on the whole model."""
+
+    label: str
+    built_with: str
+    figures: Figures
+    # Layers whose output bytes differ from ours for equal inputs.
+    differing_layers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class OtherPlacement:
     """The whole model again, with the whole arena elsewhere."""
 
     region: str
     ours: Figures
-    theirs: Figures
+    theirs: Figures  # of the fastest build there
+    build: str = ""
 
     def ratio(self, figure: str) -> float | None:
         """Theirs over ours."""
@@ -86,6 +98,10 @@ class ModelComparison:
     is_modelled: bool = False
     # Both engines with everything in tightly coupled RAM, where the board has enough of it.
     elsewhere: OtherPlacement | None = None
+    # Where the other engine was built in several ways: the fastest for the whole model, whose
+    # figures the fields above are, and all of them.
+    build: str = ""
+    builds: tuple[BuildRun, ...] = ()
 
     @property
     def figures(self) -> tuple[str, ...]:
@@ -120,6 +136,16 @@ class ModelComparison:
     def differing_layers(self) -> tuple[LayerComparison, ...]:
         """Layers whose outputs are not byte for byte equal."""
         return tuple(layer for layer in self.layers if layer.differing_bytes)
+
+
+@dataclass(frozen=True)
+class NotCompared:
+    """A model that has no result, and why."""
+
+    name: str
+    file: str
+    kind: str  # of the error
+    reason: str
 
 
 def _ratio(theirs: Figures | None, ours: Figures, figure: str) -> float | None:

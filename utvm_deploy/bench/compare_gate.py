@@ -6,7 +6,7 @@ Works on the JSON of ``utvm profile`` and ``utvm bench`` alike: only our own fig
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,6 +125,25 @@ def read_baseline(path: Path) -> tuple[Ours, ...]:
         ) from exc
 
 
+def check_covered(path: Path, names: Sequence[str], board: str) -> None:
+    """BenchError if the baseline lacks one of the models, or has it for another board."""
+    earlier = {model.name: model for model in read_baseline(path)}
+    for name in names:
+        _check_covers(earlier, name, board)
+
+
+def _check_covers(earlier: Mapping[str, Ours], name: str, board: str) -> None:
+    if name not in earlier:
+        listed = ", ".join(sorted(earlier)) or "nothing"
+        raise BenchError(f"the baseline holds no model {name!r} (it has {listed}); make a new one")
+    old = earlier[name]
+    if old.board != board:
+        raise BenchError(
+            f"the baseline of {name} is of {old.board}, and this run of {board}; "
+            "make one for each board"
+        )
+
+
 def growths(
     before: tuple[Ours, ...], now: tuple[Ours, ...], allowed_percent: float
 ) -> list[Growth]:
@@ -132,18 +151,8 @@ def growths(
     earlier = {model.name: model for model in before}
     found: list[Growth] = []
     for model in now:
-        if model.name not in earlier:
-            listed = ", ".join(sorted(earlier)) or "nothing"
-            raise BenchError(
-                f"the baseline holds no model {model.name!r} (it has {listed}); make a new one"
-            )
-        old = earlier[model.name]
-        if old.board != model.board:
-            raise BenchError(
-                f"the baseline of {model.name} is of {old.board}, and this run of {model.board}; "
-                "make one for each board"
-            )
-        found += _growths(old, model, allowed_percent)
+        _check_covers(earlier, model.name, model.board)
+        found += _growths(earlier[model.name], model, allowed_percent)
     return found
 
 

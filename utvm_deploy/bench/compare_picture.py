@@ -6,7 +6,12 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from utvm_deploy import __version__
-from utvm_deploy.bench.compare_facts import MEASURED, LayerComparison, ModelComparison
+from utvm_deploy.bench.compare_facts import (
+    MEASURED,
+    LayerComparison,
+    ModelComparison,
+    NotCompared,
+)
 
 _BAR_WIDTH = 360
 _BAR_HEIGHT = 8
@@ -20,24 +25,46 @@ _STYLE = (
 )
 
 
-def comparison_html(models: Sequence[ModelComparison], figure: str) -> str:
+def comparison_html(
+    models: Sequence[ModelComparison], figure: str, failed: Sequence[NotCompared] = ()
+) -> str:
     """The whole page; ``figure`` is what bars and ratios show."""
-    return "".join(_page(models, figure))
+    return "".join(_page(models, figure, failed))
 
 
-def _page(models: Sequence[ModelComparison], figure: str) -> Iterator[str]:
+def _page(
+    models: Sequence[ModelComparison], figure: str, failed: Sequence[NotCompared]
+) -> Iterator[str]:
     yield '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
     yield f"<title>utvm bench</title><style>{_STYLE}</style></head><body>\n"
     yield "<h1>Our kernels and CMSIS-NN's</h1>\n"
-    yield (
-        f"<p>Bars and ratios are <b>{escape(models[0].unit_label)}</b>; a ratio is CMSIS-NN's "
-        f"figure over ours, so above 1 we are faster. "
-        f'<span style="color:{_OURS}">&#9632;</span> ours '
-        f'<span style="color:{_THEIRS}">&#9632;</span> CMSIS-NN</p>\n'
-    )
+    if models:
+        yield (
+            f"<p>Bars and ratios are <b>{escape(models[0].unit_label)}</b>; a ratio is CMSIS-NN's "
+            f"figure over ours, so above 1 we are faster. "
+            f'<span style="color:{_OURS}">&#9632;</span> ours '
+            f'<span style="color:{_THEIRS}">&#9632;</span> CMSIS-NN</p>\n'
+        )
     for model in models:
         yield from _model(model, figure)
+    if failed:
+        yield "<h2>Not compared</h2>\n<table><tr><th>model</th><th>why</th></tr>\n"
+        for one in failed:
+            yield f"<tr><td>{escape(one.name)}</td><td>{escape(one.reason)}</td></tr>\n"
+        yield "</table>\n"
     yield f"<p><small>utvm_deploy {escape(__version__)}</small></p></body></html>\n"
+
+
+def _builds(model: ModelComparison) -> Iterator[str]:
+    yield "<table><tr><th>build of CMSIS-NN</th>"
+    yield from (f'<th class="n">{escape(name)}</th>' for name in model.figures)
+    yield "<th>layers that differ</th><th></th></tr>\n"
+    for build in model.builds:
+        yield f"<tr><td>{escape(build.label)}</td>"
+        yield from (f'<td class="n">{build.figures.get(n, 0):,}</td>' for n in model.figures)
+        told = "the fastest: compared below" if build.label == model.build else ""
+        yield f"<td>{', '.join(map(str, build.differing_layers))}</td><td>{told}</td></tr>\n"
+    yield "</table>\n"
 
 
 def _model(model: ModelComparison, figure: str) -> Iterator[str]:
@@ -46,7 +73,10 @@ def _model(model: ModelComparison, figure: str) -> Iterator[str]:
     yield f"Ours: {escape(str(model.our_placement))}.<br>"
     if model.their_placement is not None:
         yield f"CMSIS-NN: {escape(str(model.their_placement))}."
-    yield "</p>\n<table><tr><th>layer</th><th>operator</th>"
+    yield "</p>\n"
+    if model.builds:
+        yield from _builds(model)
+    yield "<table><tr><th>layer</th><th>operator</th>"
     yield '<th class="n">ours</th><th class="n">CMSIS-NN</th><th class="n">ratio</th>'
     yield f"<th>{escape(figure)}</th><th>output</th><th>CMSIS-NN's function</th></tr>\n"
     values = [f.get(figure, 0) for layer in model.layers for f in (layer.ours, layer.theirs or {})]

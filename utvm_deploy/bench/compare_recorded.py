@@ -19,6 +19,7 @@ from utvm_deploy.bench.compare_facts import (
     LayerComparison,
     ModelComparison,
 )
+from utvm_deploy.board import Board
 from utvm_deploy.errors import BenchError
 from utvm_deploy.graph.attributes import Convolution
 from utvm_deploy.graph.model import Graph, Operator
@@ -102,14 +103,18 @@ def layer_shape(graph: Graph, operator: Operator) -> LayerShape | None:
     )
 
 
-def compare_with_recorded(run: EngineRun, graph: Graph, core: str, inputs: str) -> ModelComparison:
+def check_recorded_core(board: Board) -> None:
+    """BenchError if the recorded figures are those of another core than the board's."""
+    if board.cpu.core != CORE:
+        raise BenchError(
+            f"CMSIS-NN's recorded figures are those of a {CORE}, and {board.name} is a "
+            f"{board.cpu.core}; give your own copy, built for it (--cmsis-nn DIR)"
+        )
+
+
+def compare_with_recorded(run: EngineRun, graph: Graph, inputs: str) -> ModelComparison:
     """Our figures beside the recorded ones; ``graph`` is the simplified one of the same model."""
     found = run.profile
-    if core != CORE:
-        raise BenchError(
-            f"CMSIS-NN's recorded figures are those of a {CORE}, and {found.board} is a {core}; "
-            "give your own copy, built for it (--cmsis-nn DIR)"
-        )
     unit = found.tick_unit
     rows = recorded_rows()
     by_source = {operator.sources: operator for operator in graph.operators}

@@ -11,7 +11,7 @@ from utvm_deploy.board import Board
 from utvm_deploy.compiler.cmsis_nn import CmsisNn
 from utvm_deploy.compiler.options import AUTO, CMSIS_NN, KERNELS, OPTIMIZE, SCRATCH_PLACES, TIME
 from utvm_deploy.errors import UsageError
-from utvm_deploy.project import find_cmsis_nn
+from utvm_deploy.project import find_cmsis_nn, find_cmsis_nn_builds
 
 #: Names the user's copy of CMSIS-NN for every verb.
 CMSIS_NN_VARIABLE = "UTVM_CMSIS_NN"
@@ -112,28 +112,45 @@ def refuse_compile_options(args: argparse.Namespace) -> None:
         )
 
 
-def add_cmsis_nn(parser: Any, when: str, otherwise: str = "") -> None:
-    """--cmsis-nn and --cmsis-nn-library; ``when`` and ``otherwise`` complete the help."""
+def add_cmsis_nn(parser: Any, when: str, otherwise: str = "", *, several: bool = False) -> None:
+    """--cmsis-nn and --cmsis-nn-library; ``when`` and ``otherwise`` complete the help.
+
+    With ``several`` the folder may hold several builds; ``cmsis_nn_builds_of`` gives them.
+    """
+    held = "each libcmsis-nn.a in or below it" if several else "libcmsis-nn.a"
     parser.add_argument(
         "--cmsis-nn",
         metavar="DIR",
         type=Path,
-        help=f"{when}your CMSIS-NN: a folder with Include/ and libcmsis-nn.a built for the board's "
+        help=f"{when}your CMSIS-NN: a folder with Include/ and {held}, built for the board's "
         f"core, or with Zephyr its module; default: ${CMSIS_NN_VARIABLE}{otherwise}",
     )
     parser.add_argument(
-        "--cmsis-nn-library", metavar="FILE", type=Path, help="the library, if it lies elsewhere"
+        "--cmsis-nn-library",
+        metavar="FILE",
+        type=Path,
+        action="append" if several else "store",
+        help="the library, if it lies elsewhere" + ("; may be given several times" * several),
     )
 
 
 def cmsis_nn_of(args: argparse.Namespace, board: Board) -> CmsisNn | None:
     """The user's CMSIS-NN, checked for the board; None if no folder is named."""
+    folder = _cmsis_nn_folder(args)
+    return find_cmsis_nn(folder, board, args.cmsis_nn_library) if folder else None
+
+
+def cmsis_nn_builds_of(args: argparse.Namespace, board: Board) -> tuple[CmsisNn, ...]:
+    """Every build of the user's CMSIS-NN, checked for the board; empty if no folder is named."""
+    folder = _cmsis_nn_folder(args)
+    return find_cmsis_nn_builds(folder, board, args.cmsis_nn_library or ()) if folder else ()
+
+
+def _cmsis_nn_folder(args: argparse.Namespace) -> Path | None:
     folder = args.cmsis_nn or os.environ.get(CMSIS_NN_VARIABLE)
-    if folder:
-        return find_cmsis_nn(Path(folder), board, args.cmsis_nn_library)
-    if args.cmsis_nn_library is not None:
+    if not folder and args.cmsis_nn_library:
         raise UsageError(
             "--cmsis-nn-library names a library without its headers; give their folder too "
             "(--cmsis-nn DIR)"
         )
-    return None
+    return Path(folder) if folder else None

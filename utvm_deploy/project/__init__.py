@@ -1,7 +1,7 @@
 """A compiled model and a board become a source tree, and the tree an image."""
 
 from utvm_deploy.project.build import build_image, build_project
-from utvm_deploy.project.find_cmsis_nn import find_cmsis_nn
+from utvm_deploy.project.find_cmsis_nn import find_cmsis_nn, find_cmsis_nn_builds
 from utvm_deploy.project.fit import check_fits
 from utvm_deploy.project.image import Image
 from utvm_deploy.project.tree import check_directory, create_project
@@ -14,4 +14,5 @@ __all__ = [
     "check_fits",
     "create_project",
     "find_cmsis_nn",
+    "find_cmsis_nn_builds",
 ]

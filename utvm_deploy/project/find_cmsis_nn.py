@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from utvm_deploy.board import Board
@@ -28,37 +30,81 @@ def find_cmsis_nn(directory: Path, board: Board, library: Path | None = None) ->
     """
     directory = directory.absolute()
     include = _find_headers(directory)
-    if is_zephyr(board) and library is None and (directory / SOURCES).is_dir():
-        sources = list((directory / SOURCES).rglob("*.c"))
-        return CmsisNn(
-            include_dirs=(str(include),),
-            library="",
-            digest=_digest(include, *sources),
-            built_with=f"built by Zephyr for {board.cpu.core}",
-            has_mve=board.cpu.mve,
-            # A file for each function, by its name.
-            functions=frozenset(path.stem for path in sources if is_in_zephyr(path.stem)),
-        )
-    found = _find_library(directory, board) if library is None else library.absolute()
-    facts = read_static_library(found)
+    if library is None and _zephyr_builds_it(directory, board):
+        return _sources(directory, include, board)
+    found = _the_library(directory, board) if library is None else library.absolute()
+    return _checked(found, include, board)
+
+
+def find_cmsis_nn_builds(
+    directory: Path, board: Board, libraries: Sequence[Path] = ()
+) -> tuple[CmsisNn, ...]:
+    """Every build of the library in ``directory``, each labelled by where it lies.
+
+    ``libraries`` names the builds in place of those that are found.
+    """
+    directory = directory.absolute()
+    include = _find_headers(directory)
+    if not libraries and _zephyr_builds_it(directory, board):
+        return (_sources(directory, include, board),)
+    paths = [path.absolute() for path in libraries] or _find_libraries(directory, board)
+    if len(paths) == 1:
+        return (_checked(paths[0], include, board),)
+    labels = [_label(path, directory) for path in paths]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise BuildError(f"the library {label} is named twice; name each build once")
+    return tuple(
+        replace(_checked(path, include, board), label=label)
+        for path, label in zip(paths, labels, strict=True)
+    )
+
+
+def _zephyr_builds_it(directory: Path, board: Board) -> bool:
+    return is_zephyr(board) and (directory / SOURCES).is_dir()
+
+
+def _sources(directory: Path, include: Path, board: Board) -> CmsisNn:
+    sources = list((directory / SOURCES).rglob("*.c"))
+    return CmsisNn(
+        include_dirs=(str(include),),
+        library="",
+        digest=_digest(include, *sources),
+        built_with=f"built by Zephyr for {board.cpu.core}",
+        has_mve=board.cpu.mve,
+        # A file for each function, by its name.
+        functions=frozenset(path.stem for path in sources if is_in_zephyr(path.stem)),
+    )
+
+
+def _checked(library: Path, include: Path, board: Board) -> CmsisNn:
+    facts = read_static_library(library)
     _check_machine(facts, board)
     if KNOWN_FUNCTION not in facts.symbols:
         raise BuildError(
-            f"{found} does not define {KNOWN_FUNCTION}: it is no CMSIS-NN, or one older than 4.0; "
-            f"{_how_to_build(board)}"
+            f"{library} does not define {KNOWN_FUNCTION}: it is no CMSIS-NN, or one older than "
+            f"4.0; {_how_to_build(board)}"
         )
     if board.cpu.facts.is_arm:
         _check_instructions(facts, board)
     variant = "MVE" if facts.has_mve else "DSP" if facts.has_dsp else "plain C"
     return CmsisNn(
         include_dirs=(str(include),),
-        library=str(found),
-        digest=_digest(include, found),
+        library=str(library),
+        digest=_digest(include, library),
         built_with=", ".join(filter(None, (facts.compiler, facts.architecture, variant))),
         has_mve=facts.has_mve,
         is_armclang="arm compiler" in facts.compiler.lower(),
         functions=facts.symbols,
     )
+
+
+def _label(library: Path, directory: Path) -> str:
+    """The folder of the library inside the user's folder, and the file if it has its own name."""
+    if library.is_relative_to(directory):
+        library = library.relative_to(directory)
+    is_usual = library.name == LIBRARY and library.parent.name
+    return str(library.parent if is_usual else library)
 
 
 def _find_headers(directory: Path) -> Path:
@@ -76,13 +122,18 @@ def _find_headers(directory: Path) -> Path:
     )
 
 
-def _find_library(directory: Path, board: Board) -> Path:
+def _find_libraries(directory: Path, board: Board) -> list[Path]:
     found = sorted(path for path in directory.rglob(LIBRARY) if path.is_file())
     if not found:
         raise BuildError(
             f"{directory} holds CMSIS-NN's headers but no {LIBRARY}; {_how_to_build(board)}, "
             "or name it with --cmsis-nn-library"
         )
+    return found
+
+
+def _the_library(directory: Path, board: Board) -> Path:
+    found = _find_libraries(directory, board)
     if len(found) > 1:
         listed = ", ".join(str(path.relative_to(directory)) for path in found)
         raise BuildError(

@@ -1,6 +1,6 @@
 // The stand-in's arithmetic: TFLite's reference, one value after the other.
 // FAKE_EXTRA_SCRATCH asks for more than was planned, FAKE_STATUS refuses convolutions, FAKE_ERROR
-// flips bits of their first output.
+// flips bits of their first output, FAKE_LOOPS makes them slow, FAKE_CRASH ends them by a fault.
 
 #include "arm_nnfunctions.h"
 
@@ -12,6 +12,12 @@
 #endif
 #ifndef FAKE_ERROR
 #define FAKE_ERROR 0
+#endif
+#ifndef FAKE_LOOPS
+#define FAKE_LOOPS 0
+#endif
+#ifndef FAKE_CRASH
+#define FAKE_CRASH 0
 #endif
 
 static int8_t scaled(int32_t sum, int32_t multiplier, int32_t shift, int32_t offset,
@@ -68,6 +74,11 @@ arm_convolve_wrapper_s8(const cmsis_nn_context *ctx, const cmsis_nn_conv_params 
         }
     }
     output_data[0] = (int8_t)(output_data[0] ^ FAKE_ERROR);
+    for (volatile int32_t loop = 0; loop < FAKE_LOOPS; loop++) {
+    }
+    if (FAKE_CRASH) {
+        __builtin_trap();
+    }
     return FAKE_STATUS;
 }
 

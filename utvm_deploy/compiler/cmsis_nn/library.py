@@ -48,6 +48,8 @@ class CmsisNn:
     is_armclang: bool = False
     # What this revision defines; None: not known.
     functions: frozenset[str] | None = field(default=None, repr=False)
+    # Which of the user's builds it is; empty where there is one alone.
+    label: str = ""
 
     def has(self, function: str) -> bool:
         """Whether a call of it can be linked, as far as known."""

@@ -1,0 +1,146 @@
+"""The work of `utvm bench`: all models are checked first, then measured one by one.
+
+A model that cannot be compared costs its own row, never those of the others.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import utvm_deploy
+from utvm_deploy.bench.compare import compare_builds, run_engine
+from utvm_deploy.bench.compare_elsewhere import compare_elsewhere, with_tcm_alone
+from utvm_deploy.bench.compare_facts import ModelComparison, NotCompared, OtherPlacement
+from utvm_deploy.bench.compare_recorded import compare_with_recorded
+from utvm_deploy.bench.samples import Samples, random_samples
+from utvm_deploy.board import Board
+from utvm_deploy.cli.output import Output
+from utvm_deploy.compiler.c_text import prefix_from_path
+from utvm_deploy.compiler.cmsis_nn import CmsisNn
+from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.options import AUTO, CMSIS_NN
+from utvm_deploy.device import Device
+from utvm_deploy.errors import BenchError, CompileError, UtvmError
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.model import Graph
+from utvm_deploy.graph.passes import simplify
+from utvm_deploy.progress import Progress
+from utvm_deploy.project import check_fits
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A model that was imported and planned for both engines, and that fits the board."""
+
+    path: Path
+    graph: Graph
+    samples: Samples
+    ours: CompiledModel
+    theirs: Mapping[str, CompiledModel]  # by the build's label
+
+
+class Comparing:
+    """Models on their way: ``check`` them all, then ``measure`` those that are ready."""
+
+    def __init__(
+        self,
+        board: Board,
+        libraries: Sequence[CmsisNn],
+        records: Path | None,
+        out: Output,
+        progress: Progress,
+    ) -> None:
+        self._board = board
+        self._libraries = libraries
+        self._records = records
+        self._out = out
+        self._progress = progress
+        self._is_alone = False
+        self.ready: list[Ready] = []
+        self.found: list[ModelComparison] = []
+        self.failed: list[NotCompared] = []
+
+    def check(self, paths: Sequence[Path]) -> None:
+        """Import, compile and size every model; the error itself if there is one model only."""
+        self._is_alone = len(paths) == 1
+        for path in paths:
+            try:
+                self.ready.append(self._prepare(path))
+            except Exception as error:
+                self._refuse(path, error)
+
+    def measure(self, connect: Callable[[], AbstractContextManager[Device]]) -> None:
+        """Compare what is ready. After a failure the device is connected anew."""
+        pending = list(self.ready)
+        while pending:
+            try:
+                with connect() as device:
+                    while pending:
+                        one = pending.pop(0)
+                        try:
+                            self.found.append(self._compare(device, one))
+                        except Exception as error:
+                            self._refuse(one.path, error)
+                            break
+            except UtvmError as error:
+                # Where no device was ever there, nothing is lost.
+                if self._is_alone or len(pending) == len(self.ready):
+                    raise
+                for one in pending:
+                    self._refuse(one.path, error)
+                return
+
+    def _refuse(self, path: Path, error: Exception) -> None:
+        if self._is_alone or isinstance(error, BrokenPipeError):
+            raise error
+        if not isinstance(error, UtvmError | OSError):
+            # A bug of ours keeps its traceback, and the other models their results.
+            self._out.note("".join(traceback.format_exception(error)).rstrip())
+        reason = str(error) or type(error).__name__
+        self._out.note(f"{path.name} is not compared: {reason}")
+        self.failed.append(
+            NotCompared(prefix_from_path(path), str(path), type(error).__name__, reason)
+        )
+
+    def _prepare(self, path: Path) -> Ready:
+        board = self._board
+        graph = load_model(path)
+        self._progress(f"compiling {path.name} for {board.name}", 0, 1)
+        ours, theirs = self._compile(path, board)
+        for compiled in (ours, *theirs.values()):
+            check_fits(compiled, board)
+        if any(compiled.external is None for compiled in theirs.values()):
+            raise BenchError(f"CMSIS-NN has no function for any layer of {path.name}")
+        return Ready(path, graph, random_samples(graph, 1), ours, theirs)
+
+    def _compile(self, path: Path, board: Board) -> tuple[CompiledModel, dict[str, CompiledModel]]:
+        ours = utvm_deploy.compile(path, board, scratch=AUTO, records=self._records)
+        return ours, {
+            library.label: utvm_deploy.compile(
+                path, board, kernels=CMSIS_NN, cmsis_nn=library, scratch=AUTO
+            )
+            for library in self._libraries
+        }
+
+    def _compare(self, device: Device, model: Ready) -> ModelComparison:
+        samples, progress = model.samples, self._progress
+        if not model.theirs:
+            measured = run_engine(device, model.ours, samples, progress)
+            return compare_with_recorded(measured, simplify(model.graph), samples.origin)
+        found = compare_builds(device, model.ours, model.theirs, samples, progress)
+        return replace(found, elsewhere=self._elsewhere(model)) if found.is_modelled else found
+
+    def _elsewhere(self, model: Ready) -> OtherPlacement | None:
+        smaller = with_tcm_alone(self._board)
+        if smaller is None:
+            return None
+        try:
+            ours, theirs = self._compile(model.path, smaller)
+        except CompileError:
+            # It does not fit there, as for what is found by linking.
+            return None
+        return compare_elsewhere(smaller, ours, theirs, model.samples, self._progress)
