@@ -1,7 +1,7 @@
 """bench.toml: which board hangs where on this desk; its reader.
 
     [boards.my_board]          # a board's name
-    port = "/dev/ttyACM0"      # serial port, or a pyserial URL
+    port = "/dev/ttyACM0"      # serial port, socket://... or rfc2217://...
     probe = "pyocd"            # optional: which of the board file's probes
     probe_serial = "0670FF"    # optional: which of several debug probes
     server = "localhost:3333"  # optional: a GDB server that runs already

@@ -28,6 +28,7 @@ from utvm_deploy.board_facts import (
     Zephyr,
 )
 from utvm_deploy.board_probe import read_probe
+from utvm_deploy.board_trust import check_harmless
 from utvm_deploy.cores.core import CORES
 from utvm_deploy.cores.timings import TIMINGS
 from utvm_deploy.errors import BoardError
@@ -58,6 +59,7 @@ REGION_KINDS = ("flash", "ram", "tcm")
 # Names of boards and regions stand in generated files of several languages.
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*", re.ASCII)
 _REGION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_ZEPHYR_NAME = re.compile(r"\w+(?:[/@]\w[\w.]*)*", re.ASCII)
 PARTS_OF_FLASH = ("code", "constants")
 TICK_UNITS = ("cycles", "instructions", "nanoseconds")
 
@@ -109,20 +111,24 @@ def board_names() -> list[str]:
     return sorted(_board_files())
 
 
-def load_board(name_or_path: str | Path) -> Board:
-    """The board of that name, or the one that a ``.toml`` file of the user's own describes."""
+def load_board(name_or_path: str | Path, *, trust: bool = False) -> Board:
+    """The board of that name, or the one that a ``.toml`` file of the user's own describes.
+
+    Without ``trust`` a file is refused whose flags, programs or arguments are not among those that
+    are known to do no more than drive a board.
+    """
     given = str(name_or_path)
     if given.endswith(".toml"):
         path = Path(given)
         if not path.is_file():
             raise BoardError(f"no board file {given!r}; give a board's name or a .toml file's path")
-        return _read_board(path)
+        return _read_board(path, trust)
     files = _board_files()
     if given not in files:
         if len(Path(given).parts) > 1 or Path(given).suffix:
             raise BoardError(f"{given!r} is no board file: its name ends in .toml (docs/boards.md)")
         raise BoardError(f"no board {given!r}{did_you_mean(given, files)} (utvm boards lists all)")
-    return _read_board(files[given])
+    return _read_board(files[given], trust)
 
 
 def with_template(board: Board, template: str | None) -> Board:
@@ -171,7 +177,7 @@ def _board_files() -> dict[str, Path]:
     return {file.stem: file for folder in folders for file in sorted(folder.glob("*.toml"))}
 
 
-def _read_board(path: Path) -> Board:
+def _read_board(path: Path, trust: bool) -> Board:
     top, text = read_toml_text(path)
     name = top.text("name")
     if not _NAME.fullmatch(name):
@@ -208,6 +214,8 @@ def _read_board(path: Path) -> Board:
         source=text,
     )
     top.finish()
+    if not trust:
+        check_harmless(board, path)
     return _as_zephyr(board)
 
 
@@ -364,14 +372,16 @@ def _read_through_alias(table: Table, memory: tuple[Region, ...]) -> tuple[str, 
 def _read_zephyr(table: Table, memory: tuple[Region, ...]) -> Zephyr:
     if not table.has("zephyr_board"):
         raise table.error("zephyr_board", "missing key; the zephyr template needs it")
-    board = table.text("zephyr_board")
+    board = _zephyr_name(table, "zephyr_board", table.text("zephyr_board"))
     if not table.has("zephyr"):
         return Zephyr(board)
     own = table.table("zephyr")
     coupled = [region.name for region in memory if region.kind == "tcm"]
     zephyr = Zephyr(
         board=board,
-        other_names=_strings(own, "other_names"),
+        other_names=tuple(
+            _zephyr_name(own, "other_names", name) for name in _strings(own, "other_names")
+        ),
         stack=own.text("stack", coupled) if own.has("stack") else None,
         config=_strings(own, "config"),
         overlay=_strings(own, "overlay"),
@@ -385,6 +395,12 @@ def _read_zephyr(table: Table, memory: tuple[Region, ...]) -> Zephyr:
     )
     own.finish()
     return zephyr
+
+
+def _zephyr_name(table: Table, key: str, name: str) -> str:
+    if not _ZEPHYR_NAME.fullmatch(name):
+        raise table.error(key, f"{shown(name)} is no name of a board, such as 'mps2/an521/cpu0'")
+    return name
 
 
 def _read_link(table: Table) -> Link:

@@ -165,7 +165,7 @@ def _jlink() -> ProbeProgram:
             reset=commander("r", "g", "q"),
             server=Action(
                 "JLinkGDBServerCLExe",
-                (*device, *server, "-nogui", "-LocalhostOnly", "1"),
+                (*device, *server, "-nogui"),
                 ("-select", "usb={serial}"),
             ),
         ),
@@ -214,6 +214,15 @@ def _west(runner: str | None) -> ProbeProgram:
         )
     )
 
+
+#: GDB server -> what makes it listen on this computer's loopback interface only, where that is not
+#: so by default or has not always been. These arguments come first.
+LOOPBACK_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    "openocd": ("-c", "bindto 127.0.0.1"),
+    "JLinkGDBServerCLExe": ("-LocalhostOnly", "1"),
+}
+#: GDB servers that have no such option: they listen on every network interface.
+EXPOSED_SERVERS = frozenset({"st-util"})
 
 #: Every program that a board file may name without describing it, by its name there.
 PROBE_PROGRAMS: Mapping[str, ProbeProgram] = {

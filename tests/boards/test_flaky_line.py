@@ -82,7 +82,7 @@ def desk(tmp_path: Path) -> Board:
     text = text.replace('kinds = ["monitor", "debug"]', 'kinds = ["monitor"]')
     path = tmp_path / "desk.toml"
     path.write_text(text)
-    return load_board(path)
+    return load_board(path, trust=True)
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def test_the_command_line_says_it_in_one_line(
 ) -> None:
     line = lines(unplugged)
     board = str(tmp_path / "desk.toml")
-    arguments = ["run", str(DIGITS), "--board", board, "--port", line.path]
+    arguments = ["run", str(DIGITS), "--board", board, "--port", line.path, "--trust-board"]
     assert main(arguments) == 1
     *_, last = capsys.readouterr().err.splitlines()
     assert last.startswith(f"error: {line.path} went away")

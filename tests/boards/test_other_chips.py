@@ -61,9 +61,12 @@ def test_the_command_line_takes_either_link(capsys: pytest.CaptureFixture[str]) 
 
     assert last().startswith("openocd -f board/st_nucleo_h743zi.cfg -c 'program {")
     assert last("--link", "debug", "--serial", "0042").startswith(
-        "openocd -c 'adapter serial 0042' -f board/st_nucleo_h743zi.cfg -c 'gdb_port "
+        "openocd -c 'bindto 127.0.0.1' -c 'adapter serial 0042' "
+        "-f board/st_nucleo_h743zi.cfg -c 'gdb_port "
     )
-    assert last("--link", "debug", "--probe", "jlink").startswith("JLinkGDBServerCLExe -device")
+    assert last("--link", "debug", "--probe", "jlink").startswith(
+        "JLinkGDBServerCLExe -LocalhostOnly 1 -device"
+    )
 
 
 @pytest.mark.usefixtures("chips")

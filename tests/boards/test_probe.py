@@ -21,7 +21,7 @@ from utvm_deploy.cli.main import main
 from utvm_deploy.errors import BoardError, MissingTool, NoDevice, ProbeError
 from utvm_deploy.probe import detect, flash_image, start
 from utvm_deploy.probe import flash as flash_module
-from utvm_deploy.probe.argv import Wanted, emulator_argv, probe_argv, probe_script
+from utvm_deploy.probe.argv import Wanted, emulator_argv, probe_argv, probe_script, server_argv
 from utvm_deploy.probe.failures import failure
 from utvm_deploy.probe.flash import reset_board
 from utvm_deploy.probe_programs import PROBE_PROGRAMS
@@ -87,7 +87,8 @@ RESET_ARGV = {
 }
 SERVER_ARGV = {
     "openocd": [
-        *("openocd", "-c", "adapter serial 0670FF", "-f", "board/stm32f746g-disco.cfg"),
+        *("openocd", "-c", "bindto 127.0.0.1", "-c", "adapter serial 0670FF"),
+        *("-f", "board/stm32f746g-disco.cfg"),
         *("-c", "gdb_port 3333; tcl_port disabled; telnet_port disabled"),
     ],
     "pyocd": [
@@ -95,9 +96,8 @@ SERVER_ARGV = {
         *("--persist", "--port", "3333", "--telnet-port", "3334"),
     ],
     "jlink": [
-        *("JLinkGDBServerCLExe", "-select", "usb=0670FF", *JLINK_DEVICE),
-        *("-port", "3333", "-telnetport", "3334", "-swoport", "3335"),
-        *("-nogui", "-LocalhostOnly", "1"),
+        *("JLinkGDBServerCLExe", "-LocalhostOnly", "1", "-select", "usb=0670FF", *JLINK_DEVICE),
+        *("-port", "3333", "-telnetport", "3334", "-swoport", "3335", "-nogui"),
     ],
     "st_flash": ["st-util", "--serial", "0670FF", "-m", "-p", "3333"],
 }
@@ -197,7 +197,7 @@ def test_serving_arguments(disco: Image) -> None:
             continue
         assert commands.server is not None
         wanted = Wanted(serial="0670FF", ports=(3333, 3334, 3335))
-        assert probe_argv(commands.name, commands.server, wanted) == SERVER_ARGV[commands.name]
+        assert server_argv(commands.name, commands.server, wanted) == SERVER_ARGV[commands.name]
 
 
 def test_no_placeholder_is_left() -> None:
@@ -288,7 +288,7 @@ def test_a_probe_that_cannot_choose_says_so(disco: Image, tmp_path: Path) -> Non
     )
     path = tmp_path / "stm32f746g_disco.toml"
     path.write_text(text.replace('openocd = { config = "board/stm32f746g-disco.cfg" }', ""))
-    board = load_board(path)
+    board = load_board(path, trust=True)
     assert dry(flash_image, Image(ELF, board)) == [["p", str(ELF)]]
     assert dry(reset_board, board) == [["p", "again"]]
     assert board.probe.commands[0].programs == ("p", "q")

@@ -8,6 +8,7 @@ for a core that its dummy adapter makes up.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import socket
 import subprocess
@@ -56,7 +57,7 @@ def on_a_desk(folder: Path, server: str, extra: str = "") -> Board:
         script.chmod(0o755)
     path = folder / "desk.toml"
     path.write_text(text.replace("FOLDER", str(folder)))
-    return load_board(path)
+    return load_board(path, trust=True)
 
 
 COMMANDS = """
@@ -196,7 +197,7 @@ def test_a_server_does_not_outlive_a_killed_host(tmp_path: Path) -> None:
     on_a_desk(tmp_path, f'exec {sys.executable} -c "{python}" $1')
     host = (
         "from utvm_deploy import load_board; from utvm_deploy.probe.server import start_server\n"
-        f"server = start_server(load_board({str(tmp_path / 'desk.toml')!r}))\n"
+        f"server = start_server(load_board({str(tmp_path / 'desk.toml')!r}, trust=True))\n"
         "print(server.pid, flush=True); import time; time.sleep(600)"
     )
     child = subprocess.Popen([sys.executable, "-c", host], stdout=subprocess.PIPE, text=True)
@@ -291,3 +292,16 @@ def test_a_device_runs_over_the_debug_link_of_a_real_board(desk: Board) -> None:
         assert x.numpy().tolist() == [42]
         device.reset()
         assert device.hello.workspace_size > 0
+
+
+def test_a_server_that_listens_everywhere_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("utvm_deploy.probe.server.START_TIMEOUT_S", 0.0)
+    tool = tmp_path / "st-util"
+    tool.write_text("#!/bin/sh\npwd >&2\nexit 3\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    with pytest.raises(ProbeError):
+        start_server(load_board("nucleo_f746zg"), probe="st_flash")
+    assert "st-util listens on every network interface" in caplog.text

@@ -117,7 +117,7 @@ def desk(tmp_path: Path, flash_script: Path) -> Board:
     text = text.replace('kinds = ["monitor", "debug"]', 'kinds = ["monitor"]')
     path = tmp_path / "desk.toml"
     path.write_text(text)
-    return load_board(path)
+    return load_board(path, trust=True)
 
 
 @pytest.fixture

@@ -92,6 +92,7 @@ def add_board(parser: argparse.ArgumentParser, *, port: bool = False, needed: bo
         required=needed and default is None,
         help="a board's name (`utvm boards` lists them) or a board file; default: $UTVM_BOARD",
     )
+    add_trust(parser)
     if port:
         parser.add_argument(
             "--port",
@@ -117,6 +118,16 @@ def add_board(parser: argparse.ArgumentParser, *, port: bool = False, needed: bo
             help="what images are made from, such as zephyr; default: $UTVM_TEMPLATE, then the "
             "first that the board's file names",
         )
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """--trust-board."""
+    parser.add_argument(
+        "--trust-board",
+        action="store_true",
+        help="let the board file name any program, argument and compiler flag; it can then do all "
+        "that you can (SECURITY.md)",
+    )
 
 
 class Connection(TypedDict):
@@ -168,7 +179,8 @@ def board_of(args: argparse.Namespace) -> Board:
     """The board that the command line names, with the template that it asks for, if it has both
     that and the link.
     """
-    board = with_template(load_board(args.board), getattr(args, "template", None))
+    board = load_board(args.board, trust=args.trust_board)
+    board = with_template(board, getattr(args, "template", None))
     check_place(board, **{name: getattr(args, name, None) for name in ("port", "probe", "serial")})
     choose_link(board, getattr(args, "link", None))
     return board

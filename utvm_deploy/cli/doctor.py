@@ -6,7 +6,7 @@ import argparse
 import os
 from dataclasses import asdict
 
-from utvm_deploy.cli.arguments import Verbs, add_verb, board_of
+from utvm_deploy.cli.arguments import Verbs, add_trust, add_verb, board_of
 from utvm_deploy.cli.output import Output
 from utvm_deploy.doctor import examine
 
@@ -15,6 +15,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     """Add the verb to the command line."""
     parser = add_verb(verbs, common, "doctor", "what is installed and what is missing", run)
     parser.add_argument("--board", metavar="B", help="check for this board only, and insist")
+    add_trust(parser)
     parser.add_argument("--port", help="serial port of a real board; default: $UTVM_PORT")
     parser.add_argument(
         "--serial",

@@ -9,7 +9,14 @@ from pathlib import Path
 
 import utvm_deploy
 from utvm_deploy import process
-from utvm_deploy.cli.arguments import Verbs, add_board, add_name, add_verb, board_of
+from utvm_deploy.cli.arguments import (
+    Verbs,
+    add_board,
+    add_name,
+    add_trust,
+    add_verb,
+    board_of,
+)
 from utvm_deploy.cli.compile_options import (
     add_compile_options,
     compile_options,
@@ -39,9 +46,11 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 
     build = add_verb(actions, common, "build", "build the tree's image", run_build)
     build.add_argument("directory", metavar="DIR", type=Path)
+    add_trust(build)
 
     flash = add_verb(actions, common, "flash", "put the built image on its board", run_flash)
     flash.add_argument("directory", metavar="DIR", type=Path)
+    add_trust(flash)
     flash.add_argument(
         "--probe",
         default=os.environ.get("UTVM_PROBE"),
@@ -86,7 +95,7 @@ def run_build(args: argparse.Namespace, out: Output) -> int:
     """Build the image."""
     with out.progress() as progress:
         progress(f"building {args.directory}", 0, 1)
-        image = build_project(args.directory)
+        image = build_project(args.directory, trust=args.trust_board)
     out.line(f"{image.elf}: flash {image.flash_bytes:,} bytes, RAM {image.ram_bytes:,} bytes")
     out.result(
         "utvm.image/1",
@@ -99,7 +108,7 @@ def run_flash(args: argparse.Namespace, out: Output) -> int:
     """Flash the image."""
     with out.progress() as progress:
         progress(f"flashing {args.directory}", 0, 1)
-        image = build_project(args.directory)
+        image = build_project(args.directory, trust=args.trust_board)
         flash_image(image, probe=args.probe, serial=args.serial)
     if not process.is_dry_run():
         out.line(f"{image.elf} is on the board")

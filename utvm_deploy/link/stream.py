@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from utvm_deploy.errors import LinkClosed, LinkTimeout
+from utvm_deploy.errors import LinkClosed, LinkTimeout, NoDevice
 from utvm_deploy.link.holders import other_holders
 
 # Default rate of serial ports, in bits per second; sockets and ptys have none.
@@ -183,12 +183,28 @@ def may_come(error: BaseException) -> bool:
 _CHECK_CABLE = "check the cable, then connect again"
 
 
+#: What a port may be beside a device's name; pyserial knows others, which open files by themselves.
+PORT_SCHEMES = ["socket", "rfc2217"]
+
+
+def check_port(port: str) -> None:
+    """NoDevice if the port is a URL of a kind that leads to no board."""
+    scheme, mark, _ = port.partition("://")
+    if mark and scheme.lower() not in PORT_SCHEMES:
+        schemes = " or ".join(f"{one}://" for one in PORT_SCHEMES)
+        raise NoDevice(
+            f"the port {port!r} is no device and no {schemes} address; give a device's name, such "
+            "as /dev/ttyACM0, or socket://host:port"
+        )
+
+
 class SerialStream:
     """What pyserial can open: a device name, a pty, ``socket://host:port``, ``rfc2217://...``."""
 
     def __init__(self, url: str, baud: int = DEFAULT_BAUD) -> None:
         import serial
 
+        check_port(url)
         self._url = url
         self._foreign = (serial.SerialException, OSError)
         self._fds: PipeStream | None = None

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from utvm_deploy.board_facts import Board
-from utvm_deploy.errors import BoardError
-from utvm_deploy.probe_programs import Action, fill_in
+from utvm_deploy.errors import BoardError, ProbeError
+from utvm_deploy.probe_programs import LOOPBACK_ARGUMENTS, Action, fill_in
 
 # A word that start-up leaves alone and the runtime's nonce is made from (template's main.c).
 BOOT_SEED_SYMBOL = "utvm_boot_seed"
 # The argument in whose place goes what chooses a probe.
 SELECT = "{select}"
+# Where probe programs are started: in the user's folder, which may be somebody else's work, OpenOCD
+# would find scripts, pyOCD Python code and west its own commands.
+NEUTRAL_FOLDER = Path("/")
+# Serial numbers come from USB devices, and stand within commands of Tcl.
+_SERIAL = re.compile(r"\w[\w.:-]*", re.ASCII)
+# What ends a quoted path in Tcl, or in a command file of J-Link Commander.
+_BAD_IN_PATH = re.compile(r'[{}"\\\x00-\x1f]')
 # TCP ports that a GDB server takes at most: its own, and up to two beside it.
 SERVER_PORTS = 3
 
@@ -58,6 +66,17 @@ class Wanted:
 
 def probe_argv(name: str, action: Action, wanted: Wanted) -> list[str]:
     """One start of a probe's program; ``name`` is the probe's in its board file."""
+    if wanted.serial is not None and not _SERIAL.fullmatch(wanted.serial):
+        raise ProbeError(
+            f"the probe's serial number {wanted.serial!r} has characters that {name} may take for "
+            "commands; give --port and leave --serial out, or unplug the other probes"
+        )
+    for path in (wanted.image, wanted.build):
+        if _BAD_IN_PATH.search(path):
+            raise ProbeError(
+                f"the path {path!r} has characters that {name} may take for commands; move it to "
+                "a folder whose name is letters and digits"
+            )
     if wanted.serial is not None and not action.select:
         raise BoardError(
             f"{name} cannot choose a probe by its serial number {wanted.serial!r} here: "
@@ -71,6 +90,12 @@ def probe_argv(name: str, action: Action, wanted: Wanted) -> list[str]:
         arguments += select if argument == SELECT else (argument,)
     values = _values(wanted)
     return [action.program, *(fill_in(argument, values) for argument in arguments)]
+
+
+def server_argv(name: str, action: Action, wanted: Wanted) -> list[str]:
+    """One start of a probe's GDB server, which listens on this computer only if it can."""
+    program, *arguments = probe_argv(name, action, wanted)
+    return [program, *LOOPBACK_ARGUMENTS.get(Path(program).name, ()), *arguments]
 
 
 def probe_script(action: Action, wanted: Wanted) -> str:

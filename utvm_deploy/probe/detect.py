@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from utvm_deploy.bench_file import BenchEntry, bench_path, load_bench, load_bench_entry
 from utvm_deploy.board_facts import Board, UsbId
 from utvm_deploy.errors import BoardError, NoDevice
-from utvm_deploy.link.stream import SerialPort, serial_ports
+from utvm_deploy.link.stream import SerialPort, check_port, serial_ports
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,8 @@ def locate(
     entry = load_bench_entry(board.name, serial)
     serial = serial or entry.probe_serial
     port = port or entry.port
+    if port is not None:
+        check_port(port)
     alike = connected_boards([board])
     if port is not None:
         found = [one for one in alike if one.port == port]

@@ -14,7 +14,7 @@ from pathlib import Path
 from utvm_deploy import process
 from utvm_deploy.board_facts import CHILD_PROBE, EMULATOR_PROBE, Board
 from utvm_deploy.errors import BoardError, ProbeError
-from utvm_deploy.probe.argv import Wanted, probe_argv, probe_script
+from utvm_deploy.probe.argv import NEUTRAL_FOLDER, Wanted, probe_argv, probe_script
 from utvm_deploy.probe.detect import locate
 from utvm_deploy.probe.failures import failure
 from utvm_deploy.probe_programs import Action, ProbeCommands
@@ -43,7 +43,8 @@ def flash_image(image: Image, *, probe: str | None = None, serial: str | None = 
     place = locate(image.board, serial=serial, needs_port=False)
     commands = probe_commands(image.board, probe or place.entry.probe)
     wanted = Wanted(
-        image=str(_in_format(image, commands.image_format)),
+        # The program runs in another folder.
+        image=str(_in_format(image, commands.image_format).absolute()),
         build=_west_build(image, commands),
         serial=place.serial,
     )
@@ -160,7 +161,8 @@ def _west_build(image: Image, commands: ProbeCommands) -> str:
 
 def _run_action(name: str, action: Action, wanted: Wanted, timeout_s: float, what: str) -> None:
     with with_script(action, wanted) as wanted:
-        done = process.run(probe_argv(name, action, wanted), timeout_s=timeout_s)
+        argv = probe_argv(name, action, wanted)
+        done = process.run(argv, timeout_s=timeout_s, cwd=NEUTRAL_FOLDER)
     if done.timed_out:
         raise ProbeError(
             f"{what} with {action.program} took longer than {timeout_s:g} s; replug the board"

@@ -254,7 +254,7 @@ def start(
 ) -> RunningBoard:
     """Put the image on the board and let it run.
 
-    Of a real board ``port`` is its serial port or a pyserial URL, ``probe`` one of its file's and
+    Of a real board ``port`` is its serial port or an address, ``probe`` one of its file's and
     ``serial`` that probe's serial number; what is left open bench.toml says, then USB. Without its
     line it needs no port. With a debug stream an emulated core is halted at first. With its cycle
     model a board that has one counts cycles, at half the speed; without it, instructions.

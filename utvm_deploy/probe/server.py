@@ -10,6 +10,7 @@ import contextlib
 import logging
 import socket
 import time
+from pathlib import Path
 
 from utvm_deploy import process
 from utvm_deploy.board_facts import Board
@@ -17,10 +18,10 @@ from utvm_deploy.errors import BoardError, NoDevice, ProbeError
 from utvm_deploy.link.gdb_client import GdbClient
 from utvm_deploy.link.gdb_flash import write_flash
 from utvm_deploy.link.stream import NoStream, PipeStream, Stream
-from utvm_deploy.probe.argv import SERVER_PORTS, Wanted, probe_argv
+from utvm_deploy.probe.argv import NEUTRAL_FOLDER, SERVER_PORTS, Wanted, server_argv
 from utvm_deploy.probe.failures import failure
 from utvm_deploy.probe.flash import first_installed, probe_commands
-from utvm_deploy.probe_programs import ProbeCommands
+from utvm_deploy.probe_programs import EXPOSED_SERVERS, ProbeCommands
 from utvm_deploy.project import Image
 
 logger = logging.getLogger("utvm_deploy.probe")
@@ -106,8 +107,16 @@ def start_server(
     action = commands.server
     assert action is not None
     ports = _free_ports(SERVER_PORTS)
-    argv = probe_argv(commands.name, action, Wanted(serial=serial, ports=ports))
-    child = process.start(argv, merges_output=True)
+    argv = server_argv(commands.name, action, Wanted(serial=serial, ports=ports))
+    program = Path(action.program).name
+    if program in EXPOSED_SERVERS:
+        logger.warning(
+            "%s listens on every network interface: while it runs, whoever reaches this computer's "
+            "port %d controls the board; take another probe where the network is not yours",
+            program,
+            ports[0],
+        )
+    child = process.start(argv, merges_output=True, cwd=NEUTRAL_FOLDER)
     server = DebugServer((_HERE, ports[0]), child, action.program)
     if process.is_dry_run():
         server.pretend()

@@ -127,15 +127,19 @@ def _not_kept(images: Path, why: OSError) -> BuildError:
     )
 
 
-def build_project(directory: Path | str) -> Image:
-    """Build a tree that ``create_project`` wrote, in its folder ``build``."""
+def build_project(directory: Path | str, *, trust: bool = False) -> Image:
+    """Build a tree that ``create_project`` wrote, in its folder ``build``.
+
+    ``trust`` is what ``load_board`` is told about the tree's board file.
+    """
     directory = Path(directory)
     try:
         description = json.loads((directory / PROJECT_FILE).read_text(encoding="utf-8"))
-        board = load_board(directory / f"{description['board']}.toml")
+        board = load_board(directory / f"{description['board']}.toml", trust=trust)
         board = with_template(board, description["template"])
         model = description["model"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as exc:
+        needed = None if model is None else (int(model["arena_bytes"]), str(model["name"]))
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else exc
         raise BuildError(
             f"{directory} is no project tree ({PROJECT_FILE} cannot be used: {reason}); "
@@ -143,8 +147,8 @@ def build_project(directory: Path | str) -> Image:
         ) from exc
     _build(directory, board)
     image = Image(elf_path(directory, board), board)
-    if model is not None and not process.is_dry_run():
-        check_image_fits(image, model["arena_bytes"], model["name"])
+    if needed is not None and not process.is_dry_run():
+        check_image_fits(image, *needed)
     return image
 
 

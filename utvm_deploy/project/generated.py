@@ -309,16 +309,26 @@ def compile_options(board: Board) -> list[str]:
 
 
 def _machine_flags(board: Board) -> list[str]:
-    return [*board.cpu.compiler_flags, *board.project.compiler_flags]
+    own = (quoted(flag) for flag in board.project.compiler_flags)
+    return [*board.cpu.compiler_flags, *own]
+
+
+def quoted(text: str) -> str:
+    """An argument for CMake that holds this text, whatever is in it."""
+    if re.fullmatch(r"[\w.+=/:,-]+", text, re.ASCII):
+        return text
+    # In a list of options a semicolon would begin the next one.
+    return '"' + re.sub(r'([\\"$;])', r"\\\1", text) + '"'
 
 
 def _external_lines(external: ExternalLibrary) -> Iterator[str]:
     variable = re.sub(r"\W", "_", external.name.upper())
     yield f"# {external.name} ({external.url}) is no part of this tree: it is the user's copy,"
     yield f"# SHA-256 {external.digest}."
-    folders = ";".join(external.include_dirs)
-    yield f'set({variable}_INCLUDE_DIRS "{folders}" CACHE STRING "folders of its headers")'
-    yield f'set({variable}_LIBRARY "{external.library}" CACHE FILEPATH "its static library")'
+    folders = " ".join(quoted(folder) for folder in external.include_dirs)
+    yield f'set({variable}_INCLUDE_DIRS {folders} CACHE STRING "folders of its headers")'
+    library = quoted(external.library)
+    yield f'set({variable}_LIBRARY {library} CACHE FILEPATH "its static library")'
     yield f'if(NOT EXISTS "${{{variable}_LIBRARY}}")'
     yield f'  message(FATAL_ERROR "no {external.name} at ${{{variable}_LIBRARY}}: give '
     yield f'-D{variable}_LIBRARY=... and -D{variable}_INCLUDE_DIRS=...")'
