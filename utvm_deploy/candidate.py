@@ -69,6 +69,8 @@ class Candidate:
         if not isinstance(family, str) or not isinstance(choices, Mapping):
             raise ValueError("a candidate has no family, or no object of choices")
         for name, choice in choices.items():
-            if type(choice) not in (int, str):
+            is_text = isinstance(choice, str) and choice.isprintable()
+            is_number = type(choice) is int and abs(choice) < 1 << 63
+            if not name.isprintable() or not (is_text or is_number):
                 raise ValueError(f"choice {name!r} is neither a whole number nor text")
-        return cls.of(family, **choices)
+        return cls(family, tuple(sorted(choices.items())))

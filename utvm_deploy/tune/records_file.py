@@ -16,7 +16,9 @@ from pathlib import Path
 
 from utvm_deploy.errors import RecordsError
 from utvm_deploy.files import check_regular
-from utvm_deploy.records import Record, Records, parsed
+from utvm_deploy.records import Record, Records, WholeRecord, parsed
+from utvm_deploy.records.fields import NotJson
+from utvm_deploy.records.line import record_of
 
 log = logging.getLogger(__name__)
 
@@ -52,11 +54,11 @@ class RecordsFile:
     def __exit__(self, *_exc: object) -> None:
         self._close()
 
-    def append(self, record: Record) -> None:
+    def append(self, record: Record | WholeRecord) -> None:
         """One more line, on the disk when this returns."""
         self.extend([record])
 
-    def extend(self, records: Iterable[Record]) -> None:
+    def extend(self, records: Iterable[Record | WholeRecord]) -> None:
         """Several lines, on the disk when this returns."""
         new = list(records)
         if self._descriptor is None:
@@ -100,8 +102,8 @@ class RecordsFile:
             return data
         whole, _, last = data.rpartition(b"\n")
         try:
-            Record.from_line(last)
-        except ValueError:
+            record_of(last)
+        except NotJson:
             kept = len(whole) + 1 if b"\n" in data else 0
             # A file of something else is refused before a byte of it is gone.
             is_known = any(True for _ in parsed(self.path, data[:kept]))
@@ -110,6 +112,9 @@ class RecordsFile:
             os.ftruncate(descriptor, kept)
             log.warning("%s: the last line was cut and is dropped", self.path)
             return data[:kept]
+        except ValueError:
+            # Whole, but not for this version: kept, unless all of the file is something else.
+            list(parsed(self.path, data + b"\n"))
         os.write(descriptor, b"\n")
         return data + b"\n"
 

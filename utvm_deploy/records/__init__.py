@@ -1,0 +1,52 @@
+"""Records: what was measured, one JSON object a line in a file that only ever grows.
+
+    kernel + setting (core, compiler, version, unit, cycle model) + candidate  ->  measurement
+    whole model + setting + board + a candidate of each kernel                 ->  measurement
+
+``tune`` writes them (``tune/records_file.py``), the compiler reads them. Unknown fields, of later
+versions, are ignored. What a candidate means is the matter of ``kernels``.
+"""
+
+from utvm_deploy.records.known import (
+    DEFAULT,
+    NEAREST,
+    ORIGINS,
+    RECORD,
+    Records,
+    frugal,
+)
+from utvm_deploy.records.line import parsed, read_records
+from utvm_deploy.records.record import (
+    ERRORS,
+    SCHEMA,
+    UNITS,
+    KernelIdentity,
+    Measurement,
+    Record,
+    Setting,
+    is_modelled,
+    now,
+)
+from utvm_deploy.records.whole import WHOLE_SCHEMA, WholeRecord
+
+__all__ = [
+    "DEFAULT",
+    "ERRORS",
+    "NEAREST",
+    "ORIGINS",
+    "RECORD",
+    "SCHEMA",
+    "UNITS",
+    "WHOLE_SCHEMA",
+    "KernelIdentity",
+    "Measurement",
+    "Record",
+    "Records",
+    "Setting",
+    "WholeRecord",
+    "frugal",
+    "is_modelled",
+    "now",
+    "parsed",
+    "read_records",
+]

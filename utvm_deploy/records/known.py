@@ -1,0 +1,229 @@
+"""What records say about compiling a kernel: its candidates, best first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from utvm_deploy.candidate import Candidate
+from utvm_deploy.records.record import (
+    UNITS,
+    KernelIdentity,
+    Measurement,
+    Record,
+    Scale,
+    Setting,
+    is_modelled,
+)
+from utvm_deploy.records.whole import WholeRecord
+
+#: Where a compiled layer's candidate came from.
+RECORD, NEAREST, DEFAULT = ORIGINS = ("record", "nearest record", "default")
+
+#: Shapes this far apart (the sum of the ratios of their extents, in powers of two) say nothing
+#: about each other.
+FARTHEST = 8.0
+#: So many of the nearest shapes say together what to take, nearer ones with more weight, if it
+#: beats their defaults by this share; of each only what is this near to its best. Of 73 tuned
+#: kernels of a Cortex-M7, each compiled by the others' records, 18 became faster and none slower
+#: (benchmarks/tune/leave_one_out.py).
+NEIGHBOURS = 3
+DISTANCE_OF_HALF = 0.5
+NEIGHBOUR_GAIN = 0.01
+NEIGHBOUR_LOSS = 0.03
+#: What a candidate may be slower by for the sake of less scratch.
+SCRATCH_LOSS = 0.01
+
+
+class Records:
+    """Records in memory, by kernel; what they say about compiling.
+
+    ``codes`` has the code of each family's kernels now, and ``models`` the digest of each core's
+    cycle model: records of another are of older kernels, or counted by an older model.
+    """
+
+    def __init__(
+        self,
+        records: Iterable[Record | WholeRecord] = (),
+        codes: Mapping[str, str] | None = None,
+        models: Mapping[str, str] | None = None,
+    ) -> None:
+        self._codes = codes or {}
+        self._models = models or {}
+        self._all: list[Record] = []
+        self._by_kernel: dict[tuple[str, str], list[Record]] = {}
+        self.wholes: list[WholeRecord] = []
+        for record in records:
+            self.add(record)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self._all)
+
+    def add(self, record: Record | WholeRecord) -> None:
+        """One more."""
+        if isinstance(record, WholeRecord):
+            self.wholes.append(record)
+            return
+        self._all.append(record)
+        key = record.setting.core, record.kernel.key
+        self._by_kernel.setdefault(key, []).append(record)
+
+    def of(self, kernel: KernelIdentity, setting: Setting) -> list[Record]:
+        """Of just this kernel as it is now, measured under just these circumstances."""
+        found = self._by_kernel.get((setting.core, kernel.key), [])
+        return [r for r in found if r.setting == setting and self._is_current(r)]
+
+    def choices(
+        self,
+        kernel: KernelIdentity,
+        core: str,
+        near: Setting | None = None,
+        most_scratch: int | None = None,
+    ) -> Iterator[tuple[Candidate, str]]:
+        """Candidates to compile ``kernel`` with, best first, each with its origin.
+
+        Records of the kernel itself come first, those of the optimization level in ``near`` before
+        others; then what won for the nearest shapes. What older kernels of the same shape took, or
+        what an older cycle model counted, is called near, and counts where there is nothing of
+        today's. Of its own those with more than ``most_scratch`` bytes of scratch come last.
+        """
+        ranked, origin = self.ranked(core, kernel.key, near)
+        most = math.inf if most_scratch is None else most_scratch
+        fitting = [record for record in ranked if record.scratch_bytes <= most]
+        others = [record for record in ranked if record.scratch_bytes > most]
+        for record in (*frugal(fitting), *others):
+            yield record.candidate, origin
+        for candidate in self._of_neighbours(kernel, core, near):
+            yield candidate, NEAREST
+
+    def _of_neighbours(
+        self, kernel: KernelIdentity, core: str, near: Setting | None
+    ) -> list[Candidate]:
+        """What gains most over the default in the nearest shapes together, best first."""
+        others = [
+            (kernel.distance(some[0].kernel), key)
+            for (other_core, key), some in self._by_kernel.items()
+            if other_core == core and key != kernel.key
+        ]
+        gains: dict[Candidate, float] = {}
+        weights: list[float] = []
+        for distance, key in sorted(one for one in others if one[0] <= FARTHEST):
+            ranked, _ = self.ranked(core, key, near)
+            default = next((r.measurement.ticks_min for r in ranked if r.is_default), 0)
+            if not default:
+                continue
+            weights.append(1 / (DISTANCE_OF_HALF + distance))
+            # What was not measured there, or not kept, counts as no better than the default.
+            most = ranked[0].measurement.ticks_min * (1 + NEIGHBOUR_LOSS)
+            for candidate, ticks in {r.candidate: r.measurement.ticks_min for r in ranked}.items():
+                gain = math.log(default / max(ticks, 1))
+                gain = gain if ticks <= most else min(gain, 0.0)
+                gains[candidate] = gains.get(candidate, 0.0) + weights[-1] * gain
+            if len(weights) == NEIGHBOURS:
+                break
+        least = NEIGHBOUR_GAIN * sum(weights)
+        found = [(-gain, one.label, one) for one, gain in gains.items() if gain >= least]
+        return [candidate for _, _, candidate in sorted(found, key=lambda one: one[:2])]
+
+    def ranked(self, core: str, key: str, near: Setting | None = None) -> tuple[list[Record], str]:
+        """A kernel's own on the most telling scale, fastest first, and their origin."""
+        return next(self.tables(core, key, near), ([], RECORD))
+
+    def tables(
+        self, core: str, key: str, near: Setting | None = None
+    ) -> Iterator[tuple[list[Record], str]]:
+        """A kernel's own by scale, the most telling first, and each with its origin.
+
+        Each candidate is in a table once, the fastest first.
+        """
+        groups: dict[tuple[Scale, bool], list[Record]] = {}
+        for record in self._by_kernel.get((core, key), ()):
+            if record.measurement.is_ok:
+                groups.setdefault((record.setting.scale, False), []).append(record)
+        for (scale, _), some in list(groups.items()):
+            current = [record for record in some if self._is_current(record)]
+            # Candidates compare where the default is among them, which is measured early.
+            if len(current) == len(some) or any(record.is_default for record in current):
+                groups[scale, True] = current
+
+        def rank(group: tuple[Scale, bool]) -> tuple[bool, bool, int, int]:
+            scale, is_current = group
+            return (
+                not is_current,
+                near is None or scale.level != near.level,
+                UNITS.index(scale.unit) if scale.unit in UNITS else len(UNITS),
+                -len(groups[group]),
+            )
+
+        for group in sorted(groups, key=rank):
+            table = self._on_one_scale(groups[group], near)
+            table.sort(key=lambda record: record.measurement.ticks_min)
+            yield table, RECORD if group[1] else NEAREST
+
+    def _on_one_scale(self, records: Sequence[Record], near: Setting | None) -> list[Record]:
+        """Each candidate once; of several records of one the latest of ``near``'s compiler.
+
+        Another compiler or board may make all candidates slower alike. Its ticks are scaled by
+        those of a candidate that both have measured: the default, or else the fastest.
+        """
+        sources: dict[tuple[bool, str, str, str], dict[Candidate, Record]] = {}
+        for record in records:
+            one = record.setting
+            is_near = near is not None and one.compiler == near.compiler
+            # What was measured last is put last, and stands for its candidate.
+            source = (is_near, one.compiler, one.flags, record.board)
+            of_source = sources.pop(source, {})
+            known = of_source.get(record.candidate)
+            if known is None or self._is_current(record) >= self._is_current(known):
+                of_source[record.candidate] = record
+            sources[source] = of_source
+        ordered = sorted(reversed(list(sources)), key=lambda source: not source[0])
+        found = dict(sources[ordered[0]])
+        for source in ordered[1:]:
+            others = sources[source]
+            factor = _factor(found, others)
+            for candidate, record in others.items():
+                found.setdefault(candidate, _scaled(record, factor))
+        return list(found.values())
+
+    def _is_current(self, record: Record) -> bool:
+        """Whether it was measured with today's code, and today's cycle model if with one."""
+        setting, family = record.setting, record.candidate.family
+        is_of_model = not is_modelled(setting.unit) or (
+            setting.model == self._models.get(setting.core, setting.model)
+        )
+        return is_of_model and record.code == self._codes.get(family, record.code)
+
+
+def _factor(ours: Mapping[Candidate, Record], theirs: Mapping[Candidate, Record]) -> float:
+    """How many of our ticks one of theirs is, by a candidate that both have."""
+    both = [record for candidate, record in theirs.items() if candidate in ours]
+    both = [record for record in both if record.measurement.ticks_min]
+    if not both:
+        return 1.0
+    one = min(both, key=lambda record: (not record.is_default, record.measurement.ticks_min))
+    return ours[one.candidate].measurement.ticks_min / one.measurement.ticks_min
+
+
+def _scaled(record: Record, factor: float) -> Record:
+    if factor == 1:
+        return record
+    one = record.measurement
+    ticks = Measurement(round(one.ticks_min * factor), one.ticks_median * factor)
+    return replace(record, measurement=ticks)
+
+
+def frugal(ranked: Sequence[Record]) -> list[Record]:
+    """The same, but of those about as fast as the fastest the one with the least scratch first."""
+    if not ranked:
+        return []
+    most = ranked[0].measurement.ticks_min * (1 + SCRATCH_LOSS)
+    alike = [record for record in ranked if record.measurement.ticks_min <= most]
+    # Sizes are known of what was measured since they are kept.
+    if all(record.code_bytes for record in alike):
+        alike.sort(key=lambda record: record.scratch_bytes)
+    return [*alike, *ranked[len(alike) :]]

@@ -1,0 +1,226 @@
+"""One measurement of one kernel, and its line in a file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from utvm_deploy.candidate import Candidate
+from utvm_deploy.records.fields import (
+    count,
+    is_whole,
+    line_of,
+    number,
+    object_in,
+    object_of,
+    schema_of,
+    text,
+    truth,
+)
+
+#: Of a line; a reader skips lines of a later one.
+SCHEMA = 1
+
+#: Why a candidate has no ticks.
+ERRORS = ("wrong output", "hung", "crash", "compile error", "no room")
+
+#: Units of ticks, most telling first. Ticks of different units are never compared.
+UNITS = ("cycles", "modelled cycles", "nanoseconds", "instructions")
+_MODELLED = "modelled "
+
+#: What says under which circumstances ticks were measured, all of them text.
+SETTING_FIELDS = ("core", "compiler", "flags", "utvm", "unit", "model")
+
+
+def is_modelled(unit: str) -> bool:
+    """Whether ticks of this unit come from a cycle model."""
+    return unit.startswith(_MODELLED)
+
+
+@dataclass(frozen=True)
+class KernelIdentity:
+    """What was tuned: an operator's kernel for one shape, whichever way it is computed."""
+
+    name: str  # the generic kernel's, such as "conv2d_3x3_s1x1_p1x1_32x32_32x32_3x16"
+    dtype: str  # of its first input
+    operator: str  # TFLite's kind
+    # Its extents and properties by name, for finding similar ones.
+    shape: tuple[tuple[str, int], ...]
+    macs: int = field(default=0, compare=False)
+
+    @property
+    def key(self) -> str:
+        """What equal kernels share."""
+        return f"{self.name}:{self.dtype}"
+
+    def distance(self, other: KernelIdentity) -> float:
+        """How different two shapes are: 0 for equal ones, infinite for different operators."""
+        mine, theirs = dict(self.shape), dict(other.shape)
+        same_kind = self.operator == other.operator and self.dtype == other.dtype
+        if not same_kind or mine.keys() != theirs.keys():
+            return math.inf
+        return sum(abs(math.log2((abs(mine[name]) + 1) / (abs(theirs[name]) + 1))) for name in mine)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Ticks compare with each other where this is equal."""
+
+    unit: str
+    model: str
+    level: str
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Under which circumstances ticks were measured."""
+
+    core: str
+    compiler: str  # what it says of itself
+    flags: str
+    utvm: str  # version
+    unit: str
+    # Digest of the cycle model that made modelled ticks. Empty where ticks are not modelled, and
+    # in records of versions before 0.2.0, which did not tell their model.
+    model: str = ""
+
+    @property
+    def level(self) -> str:
+        """How the C compiler optimized: of several flags the last counts."""
+        return next((f for f in reversed(self.flags.split()) if f.startswith("-O")), "")
+
+    @property
+    def scale(self) -> Scale:
+        """What its ticks may be compared with."""
+        return Scale(self.unit, self.model, self.level)
+
+    def to_json(self) -> dict[str, str]:
+        """As a line has it."""
+        return {name: getattr(self, name) for name in SETTING_FIELDS}
+
+    @classmethod
+    def from_json(cls, value: object) -> Setting:
+        """What ``to_json`` wrote; ValueError says what is wrong."""
+        found = object_of(value, "a setting")
+        known = {name: text(found, name) for name in SETTING_FIELDS if name != "model"}
+        return cls(**known, model=text(found, "model", ""))
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Ticks, or the error that the candidate met."""
+
+    ticks_min: int = 0
+    ticks_median: float = 0.0
+    error: str = ""  # one of ERRORS; empty if the ticks count
+    detail: str = ""
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether its ticks count."""
+        return not self.error
+
+    def to_json(self) -> dict[str, Any]:
+        """As a line has it."""
+        if self.error:
+            return {"error": self.error, "detail": self.detail}
+        return {"min": self.ticks_min, "median": self.ticks_median}
+
+    @classmethod
+    def from_json(cls, value: object) -> Measurement:
+        """What ``to_json`` wrote; ValueError says what is wrong."""
+        found = object_of(value, "measurement")
+        if "error" in found:
+            detail = found.get("detail", "")
+            if not isinstance(detail, str):
+                raise ValueError("detail is no text")
+            # Whatever a compiler said can be shown, and written again.
+            detail = detail.encode("utf-8", "backslashreplace").decode()
+            error = text(found, "error")
+            if not error:
+                raise ValueError("error is empty")
+            return cls(error=error, detail=detail)
+        try:
+            return cls(count(found, "min"), number(found, "median"))
+        except ValueError as error:
+            raise ValueError(f"measurement has neither ticks nor an error: {error}") from None
+
+
+@dataclass(frozen=True)
+class Record:
+    """One line."""
+
+    kernel: KernelIdentity
+    setting: Setting
+    candidate: Candidate
+    measurement: Measurement
+    board: str = ""
+    # Whether this is what the best family chooses by itself.
+    is_default: bool = False
+    code: str = ""  # of the family's kernels, see kernels.code_version; empty if nobody knows
+    code_bytes: int = 0  # 0 likewise
+    scratch_bytes: int = 0
+    time: str = field(default="", compare=False)  # ISO 8601, UTC
+
+    def to_line(self) -> str:
+        """One JSON object, without line break."""
+        return line_of(
+            {
+                "schema": SCHEMA,
+                "kernel": self.kernel.name,
+                "dtype": self.kernel.dtype,
+                "operator": self.kernel.operator,
+                "shape": dict(self.kernel.shape),
+                "macs": self.kernel.macs,
+                **self.setting.to_json(),
+                "candidate": self.candidate.to_json(),
+                "measurement": self.measurement.to_json(),
+                "board": self.board,
+                "default": self.is_default,
+                "code": self.code,
+                "code_bytes": self.code_bytes,
+                "scratch_bytes": self.scratch_bytes,
+                "time": self.time,
+            }
+        )
+
+    @classmethod
+    def from_line(cls, line: str | bytes) -> Record:
+        """What ``to_line`` wrote; ValueError says what is wrong."""
+        return cls.from_json(object_in(line, "a record"))
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Record:
+        """Of a line's object; likewise."""
+        if schema_of(value) > SCHEMA:
+            raise ValueError(f"schema {value['schema']} is not known here")
+        shape = object_of(value.get("shape"), "shape")
+        if not all(is_whole(extent) and name.isprintable() for name, extent in shape.items()):
+            raise ValueError("shape has something else than whole numbers")
+        kernel = KernelIdentity(
+            text(value, "kernel"),
+            text(value, "dtype"),
+            text(value, "operator"),
+            shape=tuple(sorted(shape.items())),
+            macs=count(value, "macs", 0),
+        )
+        return cls(
+            kernel,
+            Setting.from_json(value),
+            Candidate.from_json(value.get("candidate")),
+            Measurement.from_json(value.get("measurement")),
+            text(value, "board", ""),
+            truth(value, "default"),
+            text(value, "code", ""),
+            count(value, "code_bytes", 0),
+            count(value, "scratch_bytes", 0),
+            text(value, "time", ""),
+        )
+
+
+def now() -> str:
+    """The time as records have it."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
