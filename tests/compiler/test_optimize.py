@@ -10,10 +10,10 @@ import pytest
 
 from utvm_deploy.board import load_board
 from utvm_deploy.candidate import Candidate
-from utvm_deploy.compiler import choice
-from utvm_deploy.compiler.choice import chooser, level_of
+from utvm_deploy.compiler import decision
+from utvm_deploy.compiler.choice import Choose, calls_of, level_of, picked
 from utvm_deploy.compiler.library_format import read_library, write_library
-from utvm_deploy.compiler.options import BALANCED, OPTIMIZE, SIZE, TIME, ScratchStack
+from utvm_deploy.compiler.options import BALANCED, LEVELS, OPTIMIZE, SIZE, TIME, ScratchStack
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.compiler.plan import Step
 from utvm_deploy.compiler.scratch_limit import Spare, within_memory
@@ -59,6 +59,15 @@ def measured(graph: Graph, operator: Operator, **ticks: int) -> list[Record]:
         )
         for name, count in ticks.items()
     ]
+
+
+def chooser(
+    graph: Graph, core: str, records: Records, optimize: str, *, on_stack: bool = False
+) -> Choose:
+    near = Setting(core, "", LEVELS[optimize], "", "")
+    most_scratch = level_of(graph, near, records) if on_stack else None
+    picks = picked(graph, records, near, optimize, most_scratch)
+    return calls_of(graph, core, picks, optimize)
 
 
 def chosen(graph: Graph, operators: list[Operator], records: Records, optimize: str) -> list[str]:
@@ -155,7 +164,7 @@ def test_the_compiler_is_told(tmp_path: Path) -> None:
     shutil.which("arm-none-eabi-gcc") is None, reason="arm-none-eabi-gcc is not installed"
 )
 def test_code_shrinks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "shipped_records", lambda core: Records())
+    monkeypatch.setattr(decision, "shipped_records", lambda core: Records())
     model = data_dir("models") / "cifar10_cnn.tflite"
     size, balanced, time = (
         build_image(compile_model(model, BOARD, optimize=optimize), BOARD).flash_bytes

@@ -15,7 +15,7 @@ from utvm_deploy.bench.oracle import run_reference
 from utvm_deploy.board import load_board
 from utvm_deploy.candidate import Candidate
 from utvm_deploy.cli.main import main
-from utvm_deploy.compiler import choice
+from utvm_deploy.compiler import decision
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import connect
@@ -39,7 +39,7 @@ from utvm_deploy.tune.records_file import RecordsFile
 @pytest.fixture(autouse=True)
 def _nothing_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """What ships changes with every tuning; here only the test's own records count."""
-    monkeypatch.setattr(choice, "shipped_records", lambda core: Records())
+    monkeypatch.setattr(decision, "shipped_records", lambda core: Records())
 
 
 def convolution(path: Path) -> KernelIdentity:

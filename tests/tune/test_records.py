@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from utvm_deploy.board import load_board
 from utvm_deploy.candidate import Candidate
-from utvm_deploy.compiler.choice import records_for
+from utvm_deploy.compiler.decision import known_records
 from utvm_deploy.errors import RecordsError
 from utvm_deploy.kernels.code_version import code_versions, sources_of
 from utvm_deploy.kernels.lowering import FAMILIES
@@ -28,10 +29,13 @@ from utvm_deploy.records import (
     Record,
     Records,
     Setting,
+    WholeRecord,
     read_records,
 )
+from utvm_deploy.records.line import record_of
 from utvm_deploy.tune.compact import compacted
 from utvm_deploy.tune.records_file import RecordsFile
+from utvm_deploy.tune.report import histories
 
 SETTING = Setting("cortex-m7", "gcc 12.2", "-O3", "0.1.0", "modelled cycles")
 
@@ -75,6 +79,25 @@ def test_fields_of_later_versions_are_ignored() -> None:
         ({"shape": {"a": 1.5}}, "whole numbers"),
         ({"candidate": 3}, "candidate is no object"),
         ({"measurement": {"min": "fast"}}, "neither ticks nor an error"),
+        ({"measurement": {"min": 5, "median": float("nan")}}, "NaN is no number"),
+        ({"measurement": {"min": 5, "median": True}}, "median is no number"),
+        ({"measurement": {"min": 1 << 64, "median": 5}}, "min is no whole number"),
+        ({"measurement": {"error": 3}}, "error is no text"),
+        ({"measurement": {"error": "hung", "detail": {}}}, "detail is no text"),
+        ({"measurement": "{}"}, "measurement is no object"),
+        ({"macs": float("inf")}, "Infinity is no number"),
+        ({"macs": {}}, "macs is no whole number"),
+        ({"macs": -1}, "macs is no whole number"),
+        ({"macs": 10**4000}, "macs is no whole number"),
+        ({"shape": {"a": 10**400}}, "whole numbers"),
+        ({"shape": {"a": True}}, "whole numbers"),
+        ({"model": 5}, "model is no text"),
+        ({"unit": []}, "unit is no text"),
+        ({"core": "\ud800"}, "core is no text"),
+        ({"default": "no"}, "default is neither true nor false"),
+        ({"code": {}}, "code is no text"),
+        ({"candidate": {"family": "dsp", "choices": {"a": 1.5}}}, "neither a whole number"),
+        ({"candidate": {"family": 1}}, "no family"),
     ],
 )
 def test_lines_that_are_refused(change: dict[str, object], complaint: str) -> None:
@@ -91,6 +114,84 @@ def test_append_and_read(tmp_path: Path) -> None:
     with RecordsFile(path) as file:
         file.append(record(8, pixels=12))
     assert [r.measurement.ticks_min for r in read_records(path)] == [5, 6, 7, 8]
+
+
+BAD_LINES = [
+    record(5).to_line().replace('"macs":1000', f'"macs":{macs}')
+    for macs in ("Infinity", "-Infinity", "NaN", "1e400", "{}", "[]", '"5"', "9" * 5000, "null")
+]
+
+
+def test_a_bad_line_costs_that_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "r.jsonl"
+    lines = [record(6).to_line(), *BAD_LINES, "[" * 100_000, record(7).to_line(), "null", "{}"]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    assert [r.measurement.ticks_min for r in read_records(path)] == [6, 7]
+    said = f"{path}: skipped 12 lines (2, 3, 4, 5, 6, 7, 8, 9 and 4 more), the first because of"
+    assert f"{said} line 2: Infinity is no number in JSON" in caplog.text
+    before = path.read_bytes()
+    with RecordsFile(path) as file:
+        file.append(record(8))
+    assert path.read_bytes() == before + record(8).to_line().encode() + b"\n"
+    assert [r.measurement.ticks_min for r in read_records(path)] == [6, 7, 8]
+
+
+def test_a_last_line_of_another_version_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    later = record(5).to_line().replace('"schema":1', '"schema":99')
+    path.write_text(f"{record(6).to_line()}\n{later}")
+    with RecordsFile(path) as file:
+        file.append(record(7))
+    assert path.read_text().splitlines()[1] == later
+    assert [r.measurement.ticks_min for r in read_records(path)] == [6, 7]
+
+
+def test_a_choice_may_have_any_name() -> None:
+    one = Candidate("dsp", (("family", 3), ("self", "x")))
+    assert Record.from_line(record(5, candidate=one).to_line()).candidate == one
+
+
+WHOLE = WholeRecord(
+    "0123456789ab",
+    "digits",
+    replace(SETTING, model="abc"),
+    "some_board",
+    "stack",
+    (("conv:int8", Candidate.of("dsp", pixels=3)),),
+    (("dsp", "code"),),
+    Measurement(70, 70.0),
+    (30, 40),
+    time="2026-01-01T00:00:00+00:00",
+)
+
+
+def test_a_record_of_a_whole_model_survives_its_line(tmp_path: Path) -> None:
+    assert record_of(WHOLE.to_line()) == WHOLE
+    path = tmp_path / "r.jsonl"
+    with RecordsFile(path) as file:
+        file.extend([record(5), WHOLE])
+    found = read_records(path)
+    assert (list(found), found.wholes) == ([record(5)], [WHOLE])
+    # Version 0.1.0 skips it.
+    with pytest.raises(ValueError, match="schema 2"):
+        Record.from_line(WHOLE.to_line())
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"candidates": []}, "candidates is no object"),
+        ({"candidates": {"a": 5}}, "candidate is no object"),
+        ({"codes": {"dsp": 5}}, "dsp is no text"),
+        ({"layers": {}}, "layers is no list"),
+        ({"layers": [1.5]}, "layers is no whole number"),
+        ({"measurement": {"min": -1}}, "neither ticks nor an error"),
+        ({"scratch": 5}, "scratch is no text"),
+    ],
+)
+def test_lines_of_whole_models_that_are_refused(change: dict[str, object], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        record_of(json.dumps({**json.loads(WHOLE.to_line()), **change}))
 
 
 @pytest.mark.parametrize("cut", [1, 30, -2])
@@ -152,7 +253,7 @@ def test_damaged_lines_are_skipped_and_other_files_refused(
     path = tmp_path / "r.jsonl"
     path.write_text(f"{record(5).to_line()}\nnonsense\n{record(6).to_line()}\n")
     assert len(read_records(path)) == 2
-    assert "1 lines are skipped, first line 2" in caplog.text
+    assert f"{path}: skipped line 2: it is no JSON" in caplog.text
     path.write_text("name,ticks\nconv,5\n")
     with pytest.raises(RecordsError, match="is no records file"):
         read_records(path)
@@ -247,12 +348,54 @@ def test_cycles_of_silicon_count_more_than_modelled_ones() -> None:
     assert best == Candidate.of("dsp", pixels=3)
 
 
-def test_the_own_compiler_comes_before_another() -> None:
+def test_records_of_two_compilers_are_merged_on_one_scale() -> None:
     other = replace(SETTING, compiler="gcc 13")
-    records = Records([record(70, pixels=9, setting=other), record(90, pixels=3)])
-    for setting, pixels in ((SETTING, 3), (other, 9), (replace(SETTING, utvm="0.2"), None)):
-        best, _ = next(records.choices(identity(32), "cortex-m7", setting))
-        assert pixels is None or best == Candidate.of("dsp", pixels=pixels)
+    shipped = [record(100, pixels=3, is_default=True), record(98, pixels=6), record(80, pixels=9)]
+    own = [record(120, pixels=3, setting=other), record(90, pixels=12, setting=other)]
+    merged = Records([*shipped, *own])
+    for near in (SETTING, other):
+        found = [c.number("pixels") for c, _ in merged.choices(identity(32), "cortex-m7", near)]
+        # 90 of the second compiler's ticks are 75 of the first one's.
+        assert found == [12, 9, 6, 3]
+    # Where both measured a candidate, the own compiler's ticks count, and the later ones.
+    again = [record(70, pixels=3, setting=other), record(300, pixels=12, setting=other)]
+    ranked, _ = Records([*shipped, *own, *again]).ranked("cortex-m7", identity(32).key, other)
+    assert [r.measurement.ticks_min for r in ranked] == [56, 69, 70, 300]
+
+
+def test_ticks_of_another_cycle_model_are_never_compared() -> None:
+    def of_model(model: str, ticks: int, pixels: int, **more: object) -> Record:
+        return record(ticks, pixels, setting=replace(SETTING, model=model), **more)
+
+    old = [of_model("", 90, 3, is_default=True), of_model("", 1, 9)]
+    new = [of_model("today", 95, 3, is_default=True), of_model("today", 94, 6)]
+    records = Records([*new, *old], models={"today"})
+    near = replace(SETTING, model="today")
+    found = list(records.choices(identity(32), "cortex-m7", near))
+    assert found == [(Candidate.of("dsp", pixels=p), RECORD) for p in (6, 3)]
+    # What an older model counted chooses where there is nothing else, and is called near.
+    found = list(Records(old, models={"today"}).choices(identity(32), "cortex-m7", near))
+    assert found == [(Candidate.of("dsp", pixels=p), NEAREST) for p in (9, 3)]
+    # Trials of the older model are made anew.
+    assert records.of(identity(32), near) == new
+    # Silicon has no model.
+    silicon = replace(SETTING, unit="cycles")
+    real = [record(9, 12, setting=silicon, is_default=True)]
+    assert records_of(Records([*new, *real], models={"today"})) == [(12, RECORD)]
+    # Settings of two models are two tables of a report, and two groups of what is kept.
+    assert len(histories(Records([*old, *new]))) == 2
+    assert len(list(compacted([*old, *new]))) == 4
+
+
+def records_of(records: Records) -> list[tuple[int | None, str]]:
+    found = records.choices(identity(32), "cortex-m7", SETTING)
+    return [(candidate.number("pixels"), origin) for candidate, origin in found]
+
+
+def test_lines_of_version_0_1_0_are_of_an_unknown_model() -> None:
+    line = json.loads(record(5, setting=replace(SETTING, model="abc")).to_line())
+    assert line.pop("model") == "abc"
+    assert Record.from_line(json.dumps(line)).setting.model == ""
 
 
 def test_the_nearest_shapes_say_what_beats_the_default() -> None:
@@ -338,5 +481,5 @@ def test_what_ends_before_the_first_record_leaves_no_file(
         assert not list(file.records)
     assert not path.exists()
     path.touch()
-    records_for("cortex-m7", read_records(path))
+    known_records(load_board("host"), read_records(path))
     assert "there are no records in the file" in caplog.text

@@ -13,16 +13,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 
-from utvm_deploy import __version__
 from utvm_deploy.candidate import COMPACT, COMPACT_LITTLE, GENERIC, Candidate
 from utvm_deploy.compiler.options import (
-    CMSIS_NN,
     COMPACTNESS,
-    LEVELS,
     MAX_LEVELLING_LOSS,
     MAX_SHARING_LOSS,
     MAX_SHARING_LOSS_OF_MODEL,
@@ -31,60 +27,81 @@ from utvm_deploy.compiler.options import (
 from utvm_deploy.errors import UnsupportedOperator
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall
-from utvm_deploy.kernels.code_version import code_versions
 from utvm_deploy.kernels.identity import identity_of
 from utvm_deploy.kernels.lowering import lower
-from utvm_deploy.paths import records_file
-from utvm_deploy.records import RECORD, Records, Setting, frugal, read_records
+from utvm_deploy.records import (
+    DEFAULT,
+    RECORD,
+    KernelIdentity,
+    Record,
+    Records,
+    Scale,
+    Setting,
+    frugal,
+)
 
 _log = logging.getLogger(__name__)
 
 Choose = Callable[[Operator], KernelCall]
-# A candidate and its origin.
-_Chosen = tuple[Candidate, str]
-# A call and its candidate; None if that is the family's own choice.
-_Called = tuple[KernelCall, Candidate | None]
 # Below this share nothing is shared any more.
 _LEAST_SHARING_LOSS = 0.002
 
 
-@cache
-def shipped_records(core: str) -> Records:
-    """What comes with the package for a core; none for most."""
-    path = records_file(core)
-    return read_records(path) if path.is_file() else Records()
+@dataclass(frozen=True)
+class Pick:
+    """How a kernel is compiled, and what said so."""
+
+    candidate: Candidate | None = None  # None: the family's own choice
+    origin: str = DEFAULT
 
 
-def records_for(core: str, own: Records | None) -> Records:
-    """The user's records of our own kernels, if there are any, and the shipped ones."""
-    shipped = shipped_records(core)
-    if own is not None and not len(own):
-        _log.warning("there are no records in the file; kernels are chosen as if without it")
-    elif own is not None and not any(record.setting.core == core for record in own):
-        cores = ", ".join(sorted({record.setting.core for record in own}))
-        _log.warning("the records are of %s; there is nothing for %s in them", cores, core)
-    ours = [record for record in own or () if record.candidate.family != CMSIS_NN]
-    return Records([*ours, *shipped], code_versions())
+#: Kernel's key -> how it is compiled.
+Picks = Mapping[str, Pick]
 
 
-def chooser(
-    graph: Graph, core: str, records: Records, optimize: str, *, on_stack: bool = False
-) -> Choose:
-    """The function that gives an operator's call; ``optimize`` is one of ``options.OPTIMIZE``.
+def picked(
+    graph: Graph,
+    records: Records,
+    near: Setting,
+    optimize: str,
+    most_scratch: int | None = None,
+) -> dict[str, Pick]:
+    """What ``records`` say of each kernel; ``optimize`` is one of ``options.OPTIMIZE``.
 
-    ``on_stack``: scratch lies there, and that of one layer costs RAM that others do not use.
+    No layer takes more than ``most_scratch`` bytes of scratch where its records know another way.
     """
-    near = Setting(core, "", LEVELS[optimize], __version__, "")
-    is_known = core != GENERIC and len(records) > 0
-    most_scratch = level_of(graph, near, records) if is_known and on_stack else None
-    shared: dict[str, _Chosen] = {}
-    if is_known and optimize == SIZE:
+    layers = _layers(graph)
+    if near.core == GENERIC or not len(records):
+        return dict.fromkeys(layers, Pick())
+    if optimize == SIZE:
         shared = _smallest(graph, records, near)
-    elif is_known:
-        shared = _shared(graph, records, near, most_scratch, MAX_SHARING_LOSS_OF_MODEL[optimize])
+    else:
+        most_loss = MAX_SHARING_LOSS_OF_MODEL[optimize]
+        shared = _shared(graph, records, near, most_scratch, most_loss)
+    found = {}
+    for key, (operator, kernel, _) in layers.items():
+        pick = shared.get(key)
+        if pick is not None and _is_possible(graph, operator, near.core, pick):
+            found[key] = pick
+        elif optimize == SIZE:
+            found[key] = Pick()
+        else:
+            choices = records.choices(kernel, near.core, near, most_scratch)
+            known = (Pick(candidate, origin) for candidate, origin in choices)
+            fitting = (one for one in known if _is_possible(graph, operator, near.core, one))
+            found[key] = next(fitting, Pick())
+    return found
+
+
+def calls_of(graph: Graph, core: str, picks: Picks, optimize: str) -> Choose:
+    """The function that gives an operator's call."""
 
     def choose(operator: Operator) -> KernelCall:
-        call, candidate = best(operator)
+        pick = picks.get(identity_of(graph, operator).key, Pick())
+        candidate = pick.candidate
+        call = lower(graph, operator, core, candidate)
+        if candidate is not None:
+            call = replace(call, origin=pick.origin)
         level = COMPACTNESS[optimize]
         if candidate is not None:
             # Its own choices are kept, which the most compact kernels make anew.
@@ -95,32 +112,39 @@ def chooser(
         compact = Candidate.of(call.family, **{**choices, COMPACT: level})
         return replace(lower(graph, operator, core, compact), origin=call.origin)
 
-    def best(operator: Operator) -> _Called:
-        chosen = shared.get(identity_of(graph, operator).key) if shared else None
-        if chosen is not None:
-            try:
-                call = lower(graph, operator, core, chosen[0])
-                return replace(call, origin=chosen[1]), chosen[0]
-            except UnsupportedOperator as error:
-                _log.debug("%s does not fit: %s", chosen[0].label, error)
-        if not is_known or optimize == SIZE:
-            return lower(graph, operator, core), None
-        return best_call(graph, operator, near, records, most_scratch)
-
     return choose
+
+
+def _is_possible(graph: Graph, operator: Operator, core: str, pick: Pick) -> bool:
+    try:
+        lower(graph, operator, core, pick.candidate)
+    except UnsupportedOperator as error:
+        assert pick.candidate is not None
+        _log.debug("%s from a %s does not fit: %s", pick.candidate.label, pick.origin, error)
+        return False
+    return True
+
+
+def _layers(graph: Graph) -> dict[str, tuple[Operator, KernelIdentity, int]]:
+    """Kernel's key -> the first operator that needs it, what it is, and how many need it."""
+    found: dict[str, tuple[Operator, KernelIdentity, int]] = {}
+    for operator in graph.operators:
+        kernel = identity_of(graph, operator)
+        first, _, count = found.get(kernel.key, (operator, kernel, 0))
+        found[kernel.key] = first, kernel, count + 1
+    return found
 
 
 def _shared(
     graph: Graph, records: Records, near: Setting, most_scratch: int | None, most_loss: float
-) -> dict[str, _Chosen]:
+) -> dict[str, Pick]:
     """Kernel -> a candidate that is nearly its fastest, few different ones over all kernels.
 
     Each layer may lose MAX_SHARING_LOSS, or half of that and so on, until the model, as far as
     records know it, loses no more than ``most_loss``; both as shares.
     """
     layers: dict[str, _Layer] = {}
-    for operator in graph.operators:
-        key = identity_of(graph, operator).key
+    for key, (operator, _, times) in _layers(graph).items():
         ranked, origin = records.ranked(near.core, key, near)
         if most_scratch is not None:
             ranked = [r for r in ranked if r.scratch_bytes <= most_scratch] or ranked
@@ -128,15 +152,19 @@ def _shared(
             ticks: dict[Candidate, int] = {}
             for record in frugal(ranked):
                 ticks.setdefault(record.candidate, record.measurement.ticks_min)
-            times = layers[key].times + 1 if key in layers else 1
-            layers[key] = _Layer(operator.kind, ticks, origin, times)
-    least = sum(one.times * next(iter(one.ticks.values())) for one in layers.values())
+            layers[key] = _Layer(operator.kind, ticks, origin, times, ranked[0].setting.scale)
+    least = {key: next(iter(one.ticks.values())) for key, one in layers.items()}
     loss = MAX_SHARING_LOSS
     while True:
         chosen = _few(layers, loss)
-        spent = sum(one.times * one.ticks[chosen[key]] for key, one in layers.items())
-        if spent <= least * (1 + most_loss):
-            return {key: (candidate, layers[key].origin) for key, candidate in chosen.items()}
+        taken = {key: one.ticks[chosen[key]] for key, one in layers.items()}
+        # Ticks of different scales are no sum.
+        by_scale = {one.scale for one in layers.values()}
+        if all(
+            _sum(taken, layers, scale) <= _sum(least, layers, scale) * (1 + most_loss)
+            for scale in by_scale
+        ):
+            return {key: Pick(one, layers[key].origin) for key, one in chosen.items()}
         loss = loss / 2 if loss > _LEAST_SHARING_LOSS else 0.0
 
 
@@ -148,6 +176,11 @@ class _Layer:
     ticks: Mapping[Candidate, int]  # what it would take by itself first
     origin: str
     times: int  # how many layers need it
+    scale: Scale  # of the ticks
+
+
+def _sum(ticks: Mapping[str, int], layers: Mapping[str, _Layer], scale: Scale) -> int:
+    return sum(one.times * ticks[key] for key, one in layers.items() if one.scale == scale)
 
 
 def _few(layers: Mapping[str, _Layer], loss: float) -> dict[str, Candidate]:
@@ -170,7 +203,7 @@ def _few(layers: Mapping[str, _Layer], loss: float) -> dict[str, Candidate]:
     return chosen
 
 
-def _smallest(graph: Graph, records: Records, near: Setting) -> dict[str, _Chosen]:
+def _smallest(graph: Graph, records: Records, near: Setting) -> dict[str, Pick]:
     """Kernel -> the candidate with the least code, one for all of an operator's kernels."""
     kinds: dict[str, dict[str, dict[Candidate, int]]] = {}
     defaults: dict[str, int] = {}
@@ -181,7 +214,7 @@ def _smallest(graph: Graph, records: Records, near: Setting) -> dict[str, _Chose
         sizes = {r.candidate: r.code_bytes for r in ranked if is_measured and r.code_bytes}
         defaults[key] = next((r.code_bytes for r in ranked if r.is_default), 0)
         kinds.setdefault(operator.kind, {})[key] = sizes
-    chosen: dict[str, _Chosen] = {}
+    chosen: dict[str, Pick] = {}
     for kernels in kinds.values():
         common = set.intersection(*(set(sizes) for sizes in kernels.values()))
         fewer = {
@@ -191,7 +224,7 @@ def _smallest(graph: Graph, records: Records, near: Setting) -> dict[str, _Chose
         }
         if fewer:
             best = min(fewer, key=lambda candidate: (fewer[candidate], candidate.label))
-            chosen.update(dict.fromkeys(kernels, (best, RECORD)))
+            chosen.update(dict.fromkeys(kernels, Pick(best, RECORD)))
     return chosen
 
 
@@ -206,27 +239,20 @@ def level_of(graph: Graph, near: Setting, records: Records) -> int | None:
     known = [ranked for ranked in layers if ranked]
     if not known or not all(record.code_bytes for ranked in known for record in ranked):
         return None  # sizes are known of what was measured since they are kept
-    total = sum(ranked[0].measurement.ticks_min for ranked in known)
+    by_scale: dict[Scale, list[list[Record]]] = {}
+    for ranked in known:
+        by_scale.setdefault(ranked[0].setting.scale, []).append(ranked)
 
     def is_fast(level: int) -> bool:
-        fitting = [[r for r in ranked if r.scratch_bytes <= level] for ranked in known]
-        ticks = [ranked[0].measurement.ticks_min for ranked in fitting if ranked]
-        return all(fitting) and sum(ticks) <= total * (1 + MAX_LEVELLING_LOSS)
+        return all(_are_fast(kernels, level) for kernels in by_scale.values())
 
     levels = sorted({record.scratch_bytes for ranked in known for record in ranked})
     return next(filter(is_fast, levels))
 
 
-def best_call(
-    graph: Graph, operator: Operator, near: Setting, records: Records, most_scratch: int | None
-) -> _Called:
-    """The call of the best candidate that fits; it says where that came from."""
-    identity = identity_of(graph, operator)
-    for candidate, origin in records.choices(identity, near.core, near, most_scratch):
-        try:
-            call = lower(graph, operator, near.core, candidate)
-        except UnsupportedOperator as error:
-            _log.debug("%s from a %s does not fit: %s", candidate.label, origin, error)
-            continue
-        return replace(call, origin=origin), candidate
-    return lower(graph, operator, near.core), None
+def _are_fast(kernels: Sequence[Sequence[Record]], level: int) -> bool:
+    """Whether kernels lose little with no more scratch than ``level``."""
+    total = sum(ranked[0].measurement.ticks_min for ranked in kernels)
+    fitting = [[r for r in ranked if r.scratch_bytes <= level] for ranked in kernels]
+    ticks = [ranked[0].measurement.ticks_min for ranked in fitting if ranked]
+    return all(fitting) and sum(ticks) <= total * (1 + MAX_LEVELLING_LOSS)

@@ -19,10 +19,18 @@ from tvm import s_tir
 from utvm_deploy.board import Board
 from utvm_deploy.candidate import COMPACT, GENERIC, MOST_SCRATCH, Candidate
 from utvm_deploy.compiler.c_text import check_prefix, prefix_from_path
-from utvm_deploy.compiler.choice import Choose, chooser, records_for
+from utvm_deploy.compiler.choice import Choose, Picks, calls_of
 from utvm_deploy.compiler.cmsis_nn import CmsisNn
-from utvm_deploy.compiler.cmsis_nn.choice import Either
+from utvm_deploy.compiler.cmsis_nn.choice import Either, codes_with
 from utvm_deploy.compiler.cmsis_nn.schedule import schedule_library_kernel
+from utvm_deploy.compiler.decision import (
+    Decision,
+    Sequenced,
+    decide,
+    known_records,
+    models_of_today,
+    settled,
+)
 from utvm_deploy.compiler.dump import calls_text, graph_text, kernels_text, plan_text, sources_text
 from utvm_deploy.compiler.emit import emit
 from utvm_deploy.compiler.lower_c import lower_to_c
@@ -79,6 +87,8 @@ def compile_model(
     scratch: str = ARENA,
     records: Records | None = None,
     optimize: str = TIME,
+    picks: Picks | None = None,
+    decided: Callable[[Decision], None] = lambda decision: None,
 ) -> CompiledModel:
     """Compile a ``.tflite`` file, or a graph, for a board.
 
@@ -87,7 +97,8 @@ def compile_model(
     ``scratch`` is one of ``options.SCRATCH_PLACES``. Raises ModelError if the model cannot be used
     and CompileError if it cannot be compiled. ``records`` say which candidate each layer is
     compiled with; what they do not know the records that come with the package may. ``optimize``
-    is one of ``options.OPTIMIZE``.
+    is one of ``options.OPTIMIZE``. ``picks`` are taken instead of what records say, and
+    ``decided`` is told what was taken.
     """
     core = board.cpu.kernel_core
     library = _library_for(kernels, cmsis_nn)
@@ -98,26 +109,30 @@ def compile_model(
     graph = stage.run("import", lambda: _import(model), graph_text)
     prefix = prefix_from_path(graph.name) if name is None else check_prefix(name)
     graph = stage.run("simplify", lambda: _simplify(graph), graph_text)
-    known = records_for(core, records)
-    choose = chooser(graph, family, known, optimize, on_stack=place == STACK)
-    if library is not None:
-        choose = Either(graph, library, choose, core, records, optimize)
-    sequence = stage.run(
-        "lower",
-        lambda: _lower(graph, family, choose),
-        lambda made: calls_text(graph, made),
-    )
+    decision = decide(graph, board, family, known_records(board, records), optimize, place)
+    if picks is not None:
+        decision = replace(decision, picks={**decision.without, **picks})
+    own = None
+    if library is not None and records is not None:
+        own = Records(records, codes_with(library), models_of_today(board, records))
     stack = scratch_stack(board) if place == STACK else None
     scratch_of = _scratch_of(core)
     spare = NO_SPARE if optimize == SIZE else SPARE_FOR_TIME
-    sequence = within_memory(
-        graph,
-        sequence,
-        _smaller(graph, family, scratch_of, COMPACTNESS[optimize]),
-        scratch_of,
-        spare,
-        stack,
+    smaller = _smaller(graph, family, scratch_of, COMPACTNESS[optimize])
+
+    def fitted(picks: Picks) -> tuple[Sequenced, Sequenced]:
+        choose = calls_of(graph, family, picks, optimize)
+        if library is not None:
+            choose = Either(graph, library, choose, core, own, optimize)
+        wanted = _lower(graph, family, choose)
+        return wanted, within_memory(graph, wanted, smaller, scratch_of, spare, stack)
+
+    sequence, decision = stage.run(
+        "lower",
+        lambda: settled(graph, decision, fitted),
+        lambda made: calls_text(graph, made[0]),
     )
+    decided(decision)
     layers = stage.run("schedule", lambda: _schedule(sequence, core, prefix), kernels_text)
     sequence = _with_scratch(sequence, layers, stack.limit if stack is not None else 0)
     plan = stage.run("plan", lambda: plan_arena(graph, sequence), plan_text)

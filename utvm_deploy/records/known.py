@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from utvm_deploy.candidate import Candidate
@@ -39,18 +39,19 @@ SCRATCH_LOSS = 0.01
 class Records:
     """Records in memory, by kernel; what they say about compiling.
 
-    ``codes`` has the code of each family's kernels now, and ``models`` the digest of each core's
-    cycle model: records of another are of older kernels, or counted by an older model.
+    ``codes`` has the code of each family's kernels now, and ``models`` the digests of the cycle
+    models of today. Records of other code are of older kernels, modelled ticks of other models were
+    counted by older ones. What is not given is not looked at.
     """
 
     def __init__(
         self,
         records: Iterable[Record | WholeRecord] = (),
         codes: Mapping[str, str] | None = None,
-        models: Mapping[str, str] | None = None,
+        models: Collection[str] | None = None,
     ) -> None:
         self._codes = codes or {}
-        self._models = models or {}
+        self._models = models
         self._all: list[Record] = []
         self._by_kernel: dict[tuple[str, str], list[Record]] = {}
         self.wholes: list[WholeRecord] = []
@@ -75,7 +76,7 @@ class Records:
     def of(self, kernel: KernelIdentity, setting: Setting) -> list[Record]:
         """Of just this kernel as it is now, measured under just these circumstances."""
         found = self._by_kernel.get((setting.core, kernel.key), [])
-        return [r for r in found if r.setting == setting and self._is_current(r)]
+        return [r for r in found if r.setting == setting and self.is_current(r)]
 
     def choices(
         self,
@@ -145,17 +146,18 @@ class Records:
             if record.measurement.is_ok:
                 groups.setdefault((record.setting.scale, False), []).append(record)
         for (scale, _), some in list(groups.items()):
-            current = [record for record in some if self._is_current(record)]
+            current = [record for record in some if self.is_current(record)]
             # Candidates compare where the default is among them, which is measured early.
             if len(current) == len(some) or any(record.is_default for record in current):
                 groups[scale, True] = current
 
-        def rank(group: tuple[Scale, bool]) -> tuple[bool, bool, int, int]:
+        def rank(group: tuple[Scale, bool]) -> tuple[bool, bool, int, bool, int]:
             scale, is_current = group
             return (
                 not is_current,
                 near is None or scale.level != near.level,
                 UNITS.index(scale.unit) if scale.unit in UNITS else len(UNITS),
+                near is None or scale.model != near.model,
                 -len(groups[group]),
             )
 
@@ -178,7 +180,7 @@ class Records:
             source = (is_near, one.compiler, one.flags, record.board)
             of_source = sources.pop(source, {})
             known = of_source.get(record.candidate)
-            if known is None or self._is_current(record) >= self._is_current(known):
+            if known is None or self.is_current(record) >= self.is_current(known):
                 of_source[record.candidate] = record
             sources[source] = of_source
         ordered = sorted(reversed(list(sources)), key=lambda source: not source[0])
@@ -190,13 +192,20 @@ class Records:
                 found.setdefault(candidate, _scaled(record, factor))
         return list(found.values())
 
-    def _is_current(self, record: Record) -> bool:
+    def is_current(self, record: Record) -> bool:
         """Whether it was measured with today's code, and today's cycle model if with one."""
-        setting, family = record.setting, record.candidate.family
-        is_of_model = not is_modelled(setting.unit) or (
-            setting.model == self._models.get(setting.core, setting.model)
-        )
-        return is_of_model and record.code == self._codes.get(family, record.code)
+        family = record.candidate.family
+        is_of_code = record.code == self._codes.get(family, record.code)
+        return is_of_code and self._is_of_today(record.setting)
+
+    def is_current_whole(self, record: WholeRecord) -> bool:
+        """Likewise, of a record of a whole model."""
+        codes = all(code == self._codes.get(family, code) for family, code in record.codes)
+        return codes and record.measurement.is_ok and self._is_of_today(record.setting)
+
+    def _is_of_today(self, setting: Setting) -> bool:
+        is_known = self._models is None or setting.model in self._models
+        return is_known or not is_modelled(setting.unit)
 
 
 def _factor(ours: Mapping[Candidate, Record], theirs: Mapping[Candidate, Record]) -> float:

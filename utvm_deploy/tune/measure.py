@@ -20,6 +20,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from utvm_deploy.board import Board
 from utvm_deploy.candidate import GENERIC
 from utvm_deploy.device import Call, Device, Module, Tensor
 from utvm_deploy.device.module import load_module
@@ -123,9 +124,9 @@ class Measurer:
         return not self._device.board.main_ram.executable
 
     @property
-    def board_name(self) -> str:
+    def board(self) -> Board:
         """Where it measures."""
-        return self._device.board.name
+        return self._device.board
 
     def measure(self, jobs: Sequence[Job], *, is_compared: bool = True) -> list[Measurement]:
         """Each job's ticks or error; the generic candidate of a kernel counts as right."""

@@ -16,9 +16,9 @@ from itertools import islice
 from utvm_deploy import __version__
 from utvm_deploy.board import Board
 from utvm_deploy.candidate import GENERIC, Candidate
-from utvm_deploy.compiler.choice import shipped_records
 from utvm_deploy.compiler.cmsis_nn import CmsisNn
 from utvm_deploy.compiler.cmsis_nn.choice import codes_with
+from utvm_deploy.compiler.decision import model_of, models_of_today, shipped_records
 from utvm_deploy.compiler.options import (
     AUTO,
     CMSIS_NN,
@@ -32,7 +32,7 @@ from utvm_deploy.errors import MissingTool, TuneError, UtvmError
 from utvm_deploy.project.build import build_image, compiler_version
 from utvm_deploy.project.fit import with_larger_stack
 from utvm_deploy.project.zephyr import is_zephyr
-from utvm_deploy.records import Measurement, Record, Records, Setting, now
+from utvm_deploy.records import Measurement, Record, Records, Setting, is_modelled, now
 from utvm_deploy.tune.build import Builder, Built, flags_for
 from utvm_deploy.tune.evolution import Evolution
 from utvm_deploy.tune.inputs import Job
@@ -124,6 +124,7 @@ def setting_of(board: Board, unit: str, optimize: str = TIME) -> Setting:
         " ".join((*board.cpu.compiler_flags, *board.project.compiler_flags, *flags_for(optimize))),
         __version__,
         unit,
+        model_of(board) if is_modelled(unit) else "",
     )
 
 
@@ -183,7 +184,8 @@ class _Loop:
         self._watch = watch
         self._own = Records(file.records, codes)
         # Of whichever code: all are worth a try.
-        self._known = Records([*file.records, *shipped_records(setting.core)])
+        known = [*shipped_records(setting.core), *file.records]
+        self._known = Records(known, models=models_of_today(measurer.board, known))
         self._states = tuple(self._state(work, seed) for work in works)
         self._search = Search(self._states, seed)
         self._trials_before = self._trials
@@ -337,7 +339,7 @@ class _Loop:
             self._setting,
             candidate,
             replace(measurement, detail=measurement.detail[:200]),
-            self._measurer.board_name,
+            self._measurer.board.name,
             candidate == state.work.default,
             self._codes[candidate.family],
             built.module.size_bytes if built is not None else 0,

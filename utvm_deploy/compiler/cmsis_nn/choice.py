@@ -44,13 +44,12 @@ class Either:
         self._graph = graph
         self._library = library
         self._ours = ours
-        codes = codes_with(library)
         # Kernel -> what was measured of it with this library and these kernels, newest last.
         self._records: dict[str, list[Record]] = {}
         for record in records or ():
-            is_current = record.code == codes.get(record.candidate.family)
+            assert records is not None
             is_of_level = record.setting.level == LEVELS[optimize]
-            if is_current and is_of_level and record.setting.core == core:
+            if records.is_current(record) and is_of_level and record.setting.core == core:
                 self._records.setdefault(record.kernel.key, []).append(record)
 
     def __call__(self, operator: Operator) -> KernelCall:
