@@ -4,7 +4,8 @@
 
 Writes utvm_deploy/kernels/data/CORE.jsonl: of every kernel the fastest few and the default. The
 same command with the same ``--keep`` goes on where an interrupted one was, and repeats only trials
-of kernels whose code has changed; Ctrl-C and the end of ``--minutes`` write what there is.
+of kernels whose code, or cycle model, has changed; Ctrl-C and the end of ``--minutes`` write what
+there is.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from pathlib import Path
 
 from zoo import zoo
 
-from utvm_deploy.board import load_board
+from utvm_deploy.board import Board, load_board
+from utvm_deploy.compiler.decision import model_of
 from utvm_deploy.device import connect
 from utvm_deploy.files import write_text
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.code_version import code_versions
 from utvm_deploy.paths import records_file
-from utvm_deploy.records import Record, Records
+from utvm_deploy.records import Record, Records, is_modelled
 from utvm_deploy.tune.compact import compacted
 from utvm_deploy.tune.records_file import RecordsFile
 from utvm_deploy.tune.tuner import Tuning, fastest_link, tune
@@ -38,13 +40,15 @@ LEAST_MACS = 10**5
 PROGRESS_S = 10.0
 
 
-def _current(records: Records, works: Sequence[Work]) -> Iterator[Record]:
-    """Those of today's code and candidates; which is the default may have changed."""
+def _current(records: Records, works: Sequence[Work], board: Board) -> Iterator[Record]:
+    """Those of today's code, cycle model and candidates; the default may have changed."""
     known = {work.kernel.key: work for work in works}
     codes = code_versions()
     for record in records:
         work = known.get(record.kernel.key)
-        is_current = record.code == codes.get(record.candidate.family)
+        model = model_of(board) if is_modelled(record.setting.unit) else ""
+        is_of_code = record.code == codes.get(record.candidate.family)
+        is_current = is_of_code and record.setting.model == model
         if work is not None and is_current and work.admits(record.candidate):
             yield replace(record, is_default=record.candidate == work.default)
 
@@ -99,7 +103,7 @@ def main() -> int:
                 tune(works, device, file, **limits, watch=_Progress())
             except KeyboardInterrupt:
                 print("interrupted; writing what there is", flush=True)
-            kept = list(compacted(_current(file.records, works)))
+            kept = list(compacted(_current(file.records, works, board)))
     target = options.output or records_file(board.cpu.kernel_core)
     target.parent.mkdir(exist_ok=True)
     write_text(target, "".join(record.to_line() + "\n" for record in kept))

@@ -103,6 +103,8 @@ def main() -> int:
             print("no records of today's kernels")
             return 1
         setting = max(set(settings), key=settings.count)
+        # Ticks of another unit or cycle model say nothing beside these.
+        records = [record for record in records if record.setting.scale == setting.scale]
         graphs = [*(simplify(load_model(path)) for path in options.models), *zoo()]
         keys = {record.kernel.key for record in records}
         works = [w for w in workload(graphs, setting.core) if w.kernel.key in keys]
