@@ -403,7 +403,7 @@ def test_a_program_that_hangs_is_ended(
 ) -> None:
     openocd = FakeTool(tmp_path, "openocd", f"sleep 600 & echo $! > '{tmp_path}/child'; wait")
     monkeypatch.setenv("PATH", f"{openocd.folder}:/bin:/usr/bin")
-    monkeypatch.setattr(flash_module, "FLASH_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(flash_module, "FLASH_FLOOR_S", 0.5)
     with pytest.raises(ProbeError, match=r"took longer than 0\.5 s; replug the board"):
         flash_image(disco)
     wait_until_gone(int((tmp_path / "child").read_text()))

@@ -30,6 +30,9 @@ def test_a_reply_to_the_request_before_puts_sending_again_off() -> None:
     late_s = waits.began_s + 1.4
     waits.note_late(late_s)
     assert due_after(waits, late_s) == 1.5
+    # Not for ever, though: a device may say it again and again.
+    waits.note_late(waits.began_s + 2.9)
+    assert due_after(waits, waits.began_s + 2.9) == 0.1
     # It never makes the link send sooner.
     for _ in range(3):
         waits.note_sent(late_s)
@@ -37,9 +40,13 @@ def test_a_reply_to_the_request_before_puts_sending_again_off() -> None:
     assert due_after(waits, late_s) == 3.0
 
 
-def test_a_device_that_is_behind_gets_its_time_anew() -> None:
+def test_nothing_moves_the_deadline() -> None:
     waits = Waits(TIMES, TIMES.reply_s, 0)
-    late_s = waits.began_s + 0.8 * TIMES.reply_s
-    waits.note_late(late_s)
-    assert not waits.is_over(late_s + 0.99 * TIMES.reply_s)
-    assert waits.is_over(late_s + TIMES.reply_s + 1e-6)
+    waits.note_sent(waits.began_s)
+    for tenth in range(1, 10):
+        now_s = waits.began_s + tenth / 10 * TIMES.reply_s
+        waits.note_late(now_s)
+        waits.note_bytes(now_s, 1, is_within_frame=True)
+        waits.note_loss(now_s)
+        assert not waits.is_over(now_s)
+    assert waits.is_over(waits.began_s + TIMES.reply_s + 1e-6)

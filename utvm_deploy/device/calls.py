@@ -11,9 +11,6 @@ from utvm_deploy.device.memory import Block
 from utvm_deploy.errors import UtvmError
 from utvm_deploy.link.base import Task
 
-#: One run of a function may take this long, by the device's clock, if the caller says nothing else.
-CALL_TIMEOUT_S = 0.2
-
 # Larger numbers are more likely addresses than counts: errors show them as such.
 _MIN_ADDRESS = 1 << 20
 

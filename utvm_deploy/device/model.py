@@ -15,17 +15,10 @@ from utvm_deploy.device.module import Module
 from utvm_deploy.errors import ModelError
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.user_arrays import in_shape, shapes_text
+from utvm_deploy.link.deadlines import LAYER_FLOOR_S
 
 if TYPE_CHECKING:
     from utvm_deploy.device.device import Device
-
-#: Any run is given this long, however small the model: an emulator on a busy machine may stall.
-RUN_TIMEOUT_FLOOR_S = 20.0
-#: And any layer this long, by the device's own clock.
-LAYER_TIMEOUT_FLOOR_S = 2.0
-#: On top of it, this many clock cycles for each multiply-accumulate; generic kernels on the slowest
-#: core here take about 20.
-RUN_TIMEOUT_CYCLES_PER_MAC = 200
 
 #: What stands for a layer in ``run_layers``: the reference's tensors, or these arrays.
 REFERENCE = "reference"
@@ -70,7 +63,8 @@ class DeviceModel:
         # One CRC-32 for each layer output, written by the device.
         self._checksums_wanted = sum(len(layer.outputs) for layer in compiled.layers)
         self._checksums: int | None = None
-        self.timeout_s = RUN_TIMEOUT_FLOOR_S + self._estimate_s(compiled.macs)
+        #: Of a whole run, in seconds of the device's clock.
+        self.timeout_s = sum(map(self._layer_s, compiled.layers))
         check_scratch(self)
         self.reset_state()
 
@@ -163,7 +157,7 @@ class DeviceModel:
             self._run_layer,
             f"{self.compiled.name}_run_layer",
             (layer.index, self._arena),
-            timeout_s=LAYER_TIMEOUT_FLOOR_S + self._estimate_s(layer.macs),
+            timeout_s=self._layer_s(layer),
             blocks=(self._arena_block,),
         )
 
@@ -230,8 +224,10 @@ class DeviceModel:
         self._check()
         return self._arena_block.address
 
-    def _estimate_s(self, macs: int) -> float:
-        return RUN_TIMEOUT_CYCLES_PER_MAC * macs / self.device.board.cpu.clock_hz
+    def _layer_s(self, layer: Layer) -> float:
+        """How long a layer may take, by the bytes that it touches and its multiplications."""
+        size = sum(span.size_bytes for span in (*layer.arena, *layer.constants))
+        return self._session.speeds.task_s(size, layer.macs, LAYER_FLOOR_S)
 
     def _replacement(
         self, layer: Layer, given: Replacement, reference: Mapping[int, Array] | None

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from utvm_deploy.device.calls import CALL_TIMEOUT_S, Call, Ticks
-from utvm_deploy.device.memory import ZONE_PATTERN, Block
+from utvm_deploy.device.calls import Call, Ticks
+from utvm_deploy.device.memory import ZONE_BYTES, ZONE_PATTERN, Block
 from utvm_deploy.errors import (
     DeviceError,
     DeviceReset,
@@ -24,14 +24,11 @@ from utvm_deploy.errors import (
     UtvmError,
 )
 from utvm_deploy.link.base import Hello, Task
+from utvm_deploy.link.deadlines import Speeds
 from utvm_deploy.link.messages import MAX_ARGUMENTS, OUTCOME, TASK
 
 #: A queue this long is flushed: what it holds costs memory here and time to say what failed.
 QUEUE_LIMIT = 1024
-#: Any batch gets this much on top of its calls' time, for the way there and back.
-LINK_ALLOWANCE_S = 2.0
-#: And so many seconds for each byte that travels, for lines slower than that: 9600 baud.
-SECONDS_PER_BYTE = 1 / 960
 #: How many calls an error names.
 NAMED_CALLS = 4
 
@@ -66,6 +63,7 @@ class Queue:
         hello: Hello,
         symbols: Mapping[str, int],
         report: Callable[[], Block],
+        speeds: Speeds | None = None,
     ) -> None:
         self.is_strict = False
         self._link = link
@@ -75,6 +73,7 @@ class Queue:
         self._check = symbols[CHECK_SYMBOL]
         self._forget = symbols.get(FORGET_SYMBOL)
         self._report = report
+        self._speeds = speeds or Speeds()
         # In order; what nobody asked for (fills) goes along with the next call.
         self._waiting: list[Call] = []
         self._asked = 0
@@ -95,18 +94,24 @@ class Queue:
     def add_zeros(self, block: Block, start: int) -> None:
         """Before the next call runs, ``block`` is zero from address ``start`` on."""
         size = block.address + block.size - start
-        self._add_ours(Task(self._fill, (start, size, 0)), FILL_SYMBOL, block)
+        self._add_ours(self._task(self._fill, (start, size, 0), size), FILL_SYMBOL, block)
 
     def add_sync(self, block: Block, function: int) -> None:
         """Before the next call runs, the image's ``function`` makes code in ``block`` visible."""
-        self._add_ours(Task(function, (block.address, block.size)), "utvm_sync_code", block)
+        task = self._task(function, (block.address, block.size), block.size)
+        self._add_ours(task, "utvm_sync_code", block)
+
+    def _task(self, function: int, args: tuple[int, ...], size: int) -> Task:
+        """A task of the queue's own, which touches ``size`` bytes."""
+        return Task(function, args, deadline_s=self._speeds.task_s(size))
 
     def _add_ours(self, task: Task, text: str, block: Block) -> None:
         self._waiting.append(Call(task, text, (block.what,), (block,), is_ours=True))
 
     def add_zones(self, block: Block) -> None:
         """Before the next call runs, the block has its red zones."""
-        task = Task(self._fill_zones, (ZONE_PATTERN, *block.zones))
+        args = (ZONE_PATTERN, *block.zones)
+        task = self._task(self._fill_zones, args, ZONE_BYTES * len(block.zones))
         self._add_ours(task, FILL_ZONES_SYMBOL, block)
 
     def forget(self, block: Block) -> None:
@@ -161,8 +166,10 @@ class Queue:
     def _run_frame(self, frame: Sequence[_Run]) -> None:
         tasks = [run.task for run in frame]
         calls = [call for run in frame for call in run.calls]
-        timeout_s = sum(task.deadline_s or CALL_TIMEOUT_S for task in tasks)
-        timeout_s += LINK_ALLOWANCE_S + SECONDS_PER_BYTE * sum(map(_wire_bytes, tasks))
+        tasks_s = sum(task.deadline_s or self._speeds.task_s() for task in tasks)
+        line_bytes = sum(map(_wire_bytes, tasks))
+        line_bytes += _TICKS_BYTES * sum(task.repeat for task in tasks)
+        timeout_s = self._speeds.host_s(tasks_s, line_bytes=line_bytes)
         try:
             times = self._link.execute(tasks, timeout_s)
         except StoppedTask as error:
@@ -203,7 +210,7 @@ class Queue:
         reply_room = self._hello.reply_bytes - OUTCOME.size_bytes
         if self._forget is not None:
             # Each frame begins with it: how a request came in is not to be seen in any count.
-            opening = Call(Task(self._forget, ()), FORGET_SYMBOL, (), is_ours=True)
+            opening = Call(self._task(self._forget, (), 0), FORGET_SYMBOL, (), is_ours=True)
             request_room -= _wire_bytes(opening.task)
             reply_room -= _TICKS_BYTES
             for frame in self._parts(calls, request_room, reply_room):
@@ -239,7 +246,8 @@ class Queue:
         tasks = []
         for at in range(0, len(zones), _ZONES_PER_CHECK):
             some = zones[at : at + _ZONES_PER_CHECK]
-            tasks.append(Task(self._check, (report.address, ZONE_PATTERN, *some)))
+            args = (report.address, ZONE_PATTERN, *some)
+            tasks.append(self._task(self._check, args, ZONE_BYTES * len(some)))
         return [Call(task, CHECK_SYMBOL, (), is_ours=True) for task in tasks]
 
     def _broken(self, report: Block, blocks: Sequence[Block]) -> tuple[Block, str] | None:

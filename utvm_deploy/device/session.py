@@ -9,13 +9,17 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from utvm_deploy.device.calls import CALL_TIMEOUT_S, Argument, Call
+from utvm_deploy.device.calls import Argument, Call
 from utvm_deploy.device.memory import ALIGNMENT, Block, Memory, zone_bytes
-from utvm_deploy.device.queue import Queue
+from utvm_deploy.device.queue import FILL_SYMBOL, Queue
 from utvm_deploy.errors import DeviceError, DeviceReset, LinkError, UtvmError
 from utvm_deploy.link.base import Hello, Link, Region, Task
+from utvm_deploy.link.deadlines import speeds_of
 from utvm_deploy.project import Image
 
+CRC_SYMBOL = "utvm_crc32_of"
+#: The image's functions that take a size in bytes -> which of their arguments it is.
+_SIZE_ARGUMENTS: Mapping[str, int] = {CRC_SYMBOL: 1, FILL_SYMBOL: 1}
 # Words on the wire.
 _MIN_WORD, _MAX_WORD = -(1 << 31), (1 << 32) - 1
 
@@ -41,7 +45,9 @@ class Session:
         self.module_symbols: dict[str, int] = {}
         self.link = link
         self.memory = Memory(self.board.name, hello.workspace_address, hello.workspace_size)
-        self.queue = Queue(_Watched(self), hello, image.symbols, self._zone_report)
+        #: What every deadline is computed from.
+        self.speeds = speeds_of(self.board)
+        self.queue = Queue(_Watched(self), hello, image.symbols, self._zone_report, self.speeds)
         self._report: Block | None = None
         self._regions: tuple[Region, ...] | None = None
 
@@ -156,7 +162,10 @@ class Session:
         timeout_s: float | None = None,
         blocks: Sequence[Block] = (),
     ) -> Call:
-        """Queue a call of a function; ``blocks`` take part beside the arguments."""
+        """Queue a call of a function; ``blocks`` take part beside the arguments.
+
+        Without ``timeout_s`` the deadline follows from the bytes that the call was given.
+        """
         if repeat < 1:
             raise DeviceError(f"{name} cannot run {repeat} times; repeat it once or more")
         words = []
@@ -171,7 +180,10 @@ class Session:
         for block in involved:
             block.is_shown = True
         if timeout_s is None:
-            timeout_s = CALL_TIMEOUT_S * repeat
+            size = sum(block.size for block in set(involved))
+            if name in _SIZE_ARGUMENTS and len(words) > _SIZE_ARGUMENTS[name]:
+                size += max(words[_SIZE_ARGUMENTS[name]], 0)
+            timeout_s = self.speeds.task_s(size) * repeat
         elif not timeout_s > 0:  # nor is NaN
             raise DeviceError(f"{name} cannot run within {timeout_s} s; give it a time above zero")
         task = Task(function, tuple(words), repeat, deadline_s=timeout_s)

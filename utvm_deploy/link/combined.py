@@ -12,14 +12,12 @@ from collections.abc import Iterator, Sequence
 
 from utvm_deploy.errors import LinkError, UtvmError
 from utvm_deploy.link.base import Hello, Link, Region, Task
+from utvm_deploy.link.deadlines import Speeds
 from utvm_deploy.link.gdb_client import GdbClient
 from utvm_deploy.link.replies import region_of
 
 # From so many bytes on, halting and resuming the core costs less than the line.
 BULK_BYTES = 512
-
-# Making code visible that lies in RAM already takes no time; a line may be slow to say so.
-_SYNC_TIMEOUT_S = 5.0
 
 
 class CombinedLink:
@@ -29,7 +27,14 @@ class CombinedLink:
     instruction fetch; None where writing is enough.
     """
 
-    def __init__(self, line: Link, debugger: GdbClient, sync_code: int | None = None) -> None:
+    def __init__(
+        self,
+        line: Link,
+        debugger: GdbClient,
+        sync_code: int | None = None,
+        speeds: Speeds | None = None,
+    ) -> None:
+        self._speeds = speeds or Speeds()
         self._line = line
         self._debugger = debugger
         self._sync_code = sync_code
@@ -66,7 +71,9 @@ class CombinedLink:
         with self._halted():
             self._debugger.write_memory(address, data)
         if region.executable and self._sync_code is not None:
-            self._line.execute([Task(self._sync_code, (address, len(data)))], _SYNC_TIMEOUT_S)
+            task_s = self._speeds.task_s(len(data))
+            task = Task(self._sync_code, (address, len(data)), deadline_s=task_s)
+            self._line.execute([task], self._speeds.host_s(task_s, line_bytes=64))
 
     def execute(self, tasks: Sequence[Task], timeout_s: float) -> list[tuple[int, ...]]:
         """Run ``tasks`` in order; the ticks of every repeat of every task."""

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from utvm_deploy.errors import DeviceError, DeviceReset, LinkError, LinkTimeout, UtvmError
 from utvm_deploy.link.base import Hello, Region, Task
 from utvm_deploy.link.batch import run_batches
+from utvm_deploy.link.deadlines import Speeds, probe_s
 from utvm_deploy.link.fault import (
     BFAR_ADDRESS,
     CFSR_ADDRESS,
@@ -36,10 +37,18 @@ from utvm_deploy.link.messages import (
     MAILBOX,
     OUTCOME,
     PROTOCOL_VERSION,
+    REGION,
     REPLY_BIT,
     Status,
 )
-from utvm_deploy.link.replies import check_version, read_hello, read_regions, refusal, region_of
+from utvm_deploy.link.replies import (
+    check_region_count,
+    check_version,
+    read_hello,
+    read_regions,
+    refusal,
+    region_of,
+)
 from utvm_deploy.link.stopped import stopped_task
 
 log = logging.getLogger("utvm_deploy.link")
@@ -58,8 +67,6 @@ _FRAME = struct.Struct("<8I")
 
 # What HELLO can say of a reply's room has 16 bits.
 _LONGEST_REPLY_BYTES = 0xFFFF
-# Bytes that one checksum may cover in a second, on the slowest core here.
-_CHECKSUM_BYTES_PER_S = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -86,6 +93,7 @@ class DebugLink:
         symbols: Mapping[str, int],
         timeouts: DebugTimeouts | None = None,
         place_of: Callable[[int], str] = "{:#010x}".format,
+        speeds: Speeds | None = None,
     ) -> None:
         missing = {MAILBOX_SYMBOL, RUN_SYMBOL, POINT_SYMBOL} - symbols.keys()
         if missing:
@@ -95,6 +103,7 @@ class DebugLink:
             )
         self._client = client
         self._timeouts = timeouts or DebugTimeouts()
+        self._speeds = speeds or Speeds()
         self._place_of = place_of
         self._mailbox_at = symbols[MAILBOX_SYMBOL]
         self._run = symbols[RUN_SYMBOL] & ~1
@@ -135,14 +144,16 @@ class DebugLink:
         """What the device lets be read, written and executed."""
         count = self._greeted().region_count
         if self._regions is None:
+            check_region_count(count)
             found: list[Region] = []
-            while len(found) < count:
-                ask = BY_NAME["REGIONS"].pack_request(len(found))
-                payload = self._request("REGIONS", ask, "to list its regions")
-                more = list(read_regions(payload[OUTCOME.size_bytes :]))
-                if not more:
-                    break
-                found += more
+            with self._client.within(probe_s(count * REGION.size_bytes, self._timeouts.request_s)):
+                while len(found) < count:
+                    ask = BY_NAME["REGIONS"].pack_request(len(found))
+                    payload = self._request("REGIONS", ask, "to list its regions")
+                    more = list(read_regions(payload[OUTCOME.size_bytes :]))
+                    if not more:
+                        break
+                    found += more
             self._regions = tuple(found)
         return self._regions
 
@@ -185,7 +196,7 @@ class DebugLink:
             "CHECKSUM",
             message.pack_request(address, size, 0),
             f"to checksum {size} bytes at {address:#010x}",
-            self._timeouts.request_s + size / _CHECKSUM_BYTES_PER_S,
+            self._speeds.host_s(self._speeds.task_s(size), floor_s=self._timeouts.request_s),
         )
         return message.unpack_reply(payload)[0]["crc"]
 

@@ -7,12 +7,14 @@ dialogue a LinkError. After a LinkError ``greet`` begins anew, if the stream sti
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from utvm_deploy.errors import DeviceError
+from utvm_deploy.link.deadlines import probe_s
 from utvm_deploy.link.gdb_dialects import (
     DEFAULT_PACKET_BYTES,
     SPOKEN_ERRORS,
@@ -46,6 +48,8 @@ class GdbTimeouts:
     reply_s: float = 5.0
     # A command to the server itself: OpenOCD's reset waits for the target.
     command_s: float = 10.0
+    # All that begins a dialogue, the description of the registers included.
+    greet_s: float = 30.0
 
 
 class GdbClient:
@@ -88,6 +92,10 @@ class GdbClient:
 
     def greet(self) -> None:
         """Begin a dialogue; the core is halted afterwards."""
+        with self._dialogue.within(self._timeouts.greet_s):
+            self._greet()
+
+    def _greet(self) -> None:
         self._forget()
         self._dialogue.begin()
         ask = self._dialogue.ask
@@ -116,10 +124,18 @@ class GdbClient:
         """Let go of the stream. May be called again."""
         self._dialogue.close()
 
+    def within(self, seconds: float) -> contextlib.AbstractContextManager[None]:
+        """All that the block asks of the server ends by then."""
+        return self._dialogue.within(seconds)
+
     # Memory.
 
     def read_memory(self, address: int, size: int) -> bytes:
         """Copy memory, in the largest packets that the server takes."""
+        with self._dialogue.within(probe_s(size, self._timeouts.reply_s)):
+            return self._read_memory(address, size)
+
+    def _read_memory(self, address: int, size: int) -> bytes:
         is_binary = self._offer.has("binary-upload")
         room = self._offer.payload_bytes
         chunk = (room // 2) & ~3
@@ -144,6 +160,10 @@ class GdbClient:
 
     def write_memory(self, address: int, data: bytes) -> None:
         """Change memory, in the largest packets that the server takes."""
+        with self._dialogue.within(probe_s(len(data), self._timeouts.reply_s)):
+            self._write_memory(address, data)
+
+    def _write_memory(self, address: int, data: bytes) -> None:
         if self._writes_binary is None and data:
             answer = self._dialogue.ask(b"X%x,0:" % address, "to write binary", may_fail=True)
             self._writes_binary = answer == b"OK"
@@ -255,6 +275,10 @@ class GdbClient:
 
     def read_object(self, kind: str, name: str) -> str:
         """A file that the server makes up, such as its memory map; empty if it does not."""
+        with self._dialogue.within(self._timeouts.command_s):
+            return self._read_object(kind, name)
+
+    def _read_object(self, kind: str, name: str) -> str:
         data, chunk = b"", self._offer.payload_bytes
         while len(data) < _MAX_OBJECT_BYTES:
             ask = f"qXfer:{kind}:read:{name}:{len(data):x},{chunk:x}".encode()

@@ -6,10 +6,12 @@ is wrong with the dialogue a LinkError. gdb_client.py knows what is worth asking
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import math
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from utvm_deploy.errors import DeviceError, LinkError, LinkTimeout
 from utvm_deploy.link.gdb_packets import (
@@ -51,12 +53,24 @@ class Dialogue:
         self.acknowledges = True
         #: Whether the core runs, as far as it was told to: then the server says nothing.
         self.is_running = False
+        # When the call that asks must be over: no deadline lies behind it.
+        self._end_s = math.inf
         self._forget()
 
     def _forget(self) -> None:
         self._decoder = PacketDecoder()
         self._items: list[Packet | Acknowledgement | DamagedPacket] = []
         self.acknowledges = True
+
+    @contextlib.contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """All that the block asks ends by then, however many answers it takes."""
+        before = self._end_s
+        self._end_s = min(before, time.monotonic() + seconds)
+        try:
+            yield
+        finally:
+            self._end_s = before
 
     def begin(self) -> None:
         """Forget whatever was said before, and stop a core that runs."""
@@ -161,6 +175,7 @@ class Dialogue:
             ) from None
 
     def _next_packet(self, what: str, deadline_s: float) -> bytes:
+        deadline_s = min(deadline_s, self._end_s)
         while True:
             left_s = deadline_s - time.monotonic()
             # What has arrived is looked at after the deadline too, but no server talks for ever.

@@ -11,14 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from utvm_deploy.errors import DeviceError
+from utvm_deploy.link.deadlines import flash_s
 from utvm_deploy.link.gdb_client import GdbClient
 from utvm_deploy.link.gdb_packets import escaped_prefix
 
-# Erasing 1 MiB takes an STM32F7 16 s at most, by its data sheet.
-ERASE_TIMEOUT_S = 60.0
-# One packet; the server may keep them all for vFlashDone.
-WRITE_TIMEOUT_S = 30.0
-DONE_TIMEOUT_S = 120.0
+# On top of what the bytes take: a step of writing flash. The server may keep all of it for
+# vFlashDone.
+STEP_FLOOR_S = 30.0
 
 _FLASH = re.compile(r'<memory\s[^>]*type="flash"[^>]*>.*?</memory>', re.DOTALL)
 _ATTRIBUTE = r'\b{}="(0x[0-9a-fA-F]+|\d+)"'
@@ -43,7 +42,7 @@ def write_flash(client: GdbClient, segments: Sequence[tuple[int, bytes]]) -> Non
     areas = parse_memory_map(client.read_object("memory-map", ""))
     for start, length in blocks_of(segments, areas):
         what = f"to erase {length} bytes of flash at {start:#010x}"
-        _must(client, b"vFlashErase:%x,%x" % (start, length), what, ERASE_TIMEOUT_S)
+        _must(client, b"vFlashErase:%x,%x" % (start, length), what, flash_s(length, STEP_FLOOR_S))
     for address, data in segments:
         at = 0
         while at < len(data):
@@ -51,9 +50,15 @@ def write_flash(client: GdbClient, segments: Sequence[tuple[int, bytes]]) -> Non
                 data[at : at + client.offer.payload_bytes], client.offer.payload_bytes
             )
             what = f"to write {count} bytes of flash at {address + at:#010x}"
-            _must(client, b"vFlashWrite:%x:%b" % (address + at, coded), what, WRITE_TIMEOUT_S)
+            _must(
+                client,
+                b"vFlashWrite:%x:%b" % (address + at, coded),
+                what,
+                flash_s(count, STEP_FLOOR_S),
+            )
             at += count
-    _must(client, b"vFlashDone", "to finish writing flash", DONE_TIMEOUT_S)
+    total = sum(len(data) for _, data in segments)
+    _must(client, b"vFlashDone", "to finish writing flash", flash_s(total, STEP_FLOOR_S))
 
 
 def parse_memory_map(text: str) -> list[FlashArea]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -15,16 +16,24 @@ from collections.abc import Callable, Sequence
 from utvm_deploy.errors import DeviceError, DeviceReset, LinkTimeout
 from utvm_deploy.link.base import Hello, Region, Task
 from utvm_deploy.link.batch import run_batches
+from utvm_deploy.link.deadlines import Speeds
 from utvm_deploy.link.frame import Damage, Frame, FrameDecoder, encode_frame
 from utvm_deploy.link.messages import (
     BY_NAME,
     OUTCOME,
+    REGION,
     REPLY_BIT,
     Message,
     Status,
     opcode_name,
 )
-from utvm_deploy.link.replies import check_version, read_hello, read_regions, refusal
+from utvm_deploy.link.replies import (
+    check_region_count,
+    check_version,
+    read_hello,
+    read_regions,
+    refusal,
+)
 from utvm_deploy.link.stopped import stopped_task
 from utvm_deploy.link.stream import Stream
 from utvm_deploy.link.waits import Timeouts, Waits
@@ -35,6 +44,8 @@ log = logging.getLogger("utvm_deploy.link")
 CHECKSUM_CHUNK_BYTES = 64 * 1024
 
 _CRC_BYTES = 4
+# Beside the payloads, what an exchange moves: two headers with CRC, an outcome, COBS's bytes.
+_FRAMING_BYTES = 64
 
 # Bytes taken from the stream at once.
 _READ_BYTES = 64 * 1024
@@ -51,9 +62,11 @@ class MonitorLink:
         stream: Stream,
         timeouts: Timeouts | None = None,
         place_of: Callable[[int], str] = "{:#010x}".format,
+        speeds: Speeds | None = None,
     ) -> None:
         self._stream = stream
         self._timeouts = timeouts or Timeouts()
+        self._speeds = speeds or Speeds()
         self._place_of = place_of
         self._decoder = FrameDecoder()
         # Numbers of a session begin anywhere: a reply to an earlier host must not fit.
@@ -89,9 +102,14 @@ class MonitorLink:
 
     def regions(self) -> tuple[Region, ...]:
         """What the device lets be read, written and executed."""
+        hello = self._greeted()
+        count = hello.region_count
+        check_region_count(count)
         found: list[Region] = []
-        while len(found) < self._greeted().region_count:
-            records = self._request("REGIONS", "to list its regions", len(found))
+        chunk = hello.reply_bytes - OUTCOME.size_bytes
+        end_s = self._end_s(count * REGION.size_bytes, chunk)
+        while len(found) < count:
+            records = self._request("REGIONS", "to list its regions", len(found), end_s=end_s)
             more = list(read_regions(records))
             if not more:
                 break
@@ -102,10 +120,11 @@ class MonitorLink:
         """Copy ``size`` bytes of the device's memory, in as many exchanges as it takes."""
         data = bytearray()
         chunk = self._greeted().reply_bytes - OUTCOME.size_bytes
+        end_s = self._end_s(size, chunk)
         while len(data) < size:
             at, wanted = address + len(data), min(chunk, size - len(data))
             what = f"to read {wanted} bytes at {at:#010x}"
-            got = self._request("READ", what, at, wanted)
+            got = self._request("READ", what, at, wanted, line_bytes=wanted, end_s=end_s)
             if len(got) != wanted:
                 raise DeviceError(f"asked {what}, the device sent {len(got)} bytes; reset it")
             data += got
@@ -115,10 +134,11 @@ class MonitorLink:
         """Copy ``data`` to the device's memory, in as many exchanges as it takes."""
         message = BY_NAME["WRITE"]
         chunk = self._greeted().request_bytes - message.request_bytes
+        end_s = self._end_s(len(data), chunk)
         for at in range(0, len(data), chunk):
             part = data[at : at + chunk]
             what = f"to write {len(part)} bytes at {address + at:#010x}"
-            self._request("WRITE", what, address + at, tail=part)
+            self._request("WRITE", what, address + at, tail=part, end_s=end_s)
 
     def execute(self, tasks: Sequence[Task], timeout_s: float) -> list[tuple[int, ...]]:
         """Run ``tasks`` in order; the ticks of every repeat of every task.
@@ -137,11 +157,16 @@ class MonitorLink:
 
     def checksum(self, address: int, size: int) -> int:
         """CRC-32 of ``size`` bytes of the device's memory, computed there."""
+        self._greeted()
         crc = 0
+        end_s = self._end_s(0, 1, task_s=self._speeds.task_s(size))
         for at in range(0, size, CHECKSUM_CHUNK_BYTES):
             part = min(CHECKSUM_CHUNK_BYTES, size - at)
             what = f"to checksum {part} bytes at {address + at:#010x}"
-            data = self._request("CHECKSUM", what, address + at, part, crc)
+            task_s = self._speeds.task_s(part)
+            data = self._request(
+                "CHECKSUM", what, address + at, part, crc, task_s=task_s, end_s=end_s
+            )
             if len(data) != _CRC_BYTES:
                 raise DeviceError(f"asked {what}, the device sent {len(data)} bytes; reset it")
             crc = int.from_bytes(data, "little")
@@ -185,14 +210,37 @@ class MonitorLink:
         *values: int,
         tail: bytes = b"",
         timeout_s: float | None = None,
+        line_bytes: int = 0,
+        task_s: float = 0.0,
+        end_s: float = math.inf,
     ) -> bytes:
-        """One exchange within a session: what the reply holds after its outcome."""
+        """One exchange within a session: what the reply holds after its outcome.
+
+        By default its deadline follows from the bytes of request and reply and from the work that
+        it asks for; it never lies behind ``end_s``, the end of the whole call.
+        """
         self._greeted()
         message = BY_NAME[name]
+        payload = message.pack_request(*values) + tail
         if timeout_s is None:
-            timeout_s = self._timeouts.reply_s
-        frame = self._exchange(message, message.pack_request(*values) + tail, timeout_s, what)
-        return frame.payload[OUTCOME.size_bytes :]
+            timeout_s = self._speeds.host_s(
+                task_s,
+                line_bytes=len(payload) + line_bytes + _FRAMING_BYTES,
+                floor_s=self._timeouts.reply_s,
+            )
+        timeout_s = min(timeout_s, max(end_s - time.monotonic(), 0))
+        return self._exchange(message, payload, timeout_s, what).payload[OUTCOME.size_bytes :]
+
+    def _end_s(self, size: int, chunk: int, task_s: float = 0.0) -> float:
+        """When a call that moves ``size`` bytes in chunks must be over; nothing moves that."""
+        exchanges = max(-(-size // chunk), 1)
+        allowed_s = self._speeds.host_s(
+            task_s,
+            line_bytes=size + exchanges * _FRAMING_BYTES,
+            exchanges=exchanges,
+            floor_s=self._timeouts.reply_s,
+        )
+        return time.monotonic() + allowed_s
 
     def _exchange(self, message: Message, payload: bytes, timeout_s: float, what: str) -> Frame:
         """Send until an answer comes. The reply, if its status is OK."""

@@ -17,6 +17,9 @@ from utvm_deploy.link.messages import (
     TickUnit,
 )
 
+# A longer table of regions is not believed: no board has so many.
+MAX_REGIONS = 1024
+
 
 def check_version(version: int) -> None:
     """DeviceError if the device speaks another version of the protocol."""
@@ -58,6 +61,15 @@ def read_hello(payload: bytes, version: int, nonce: int) -> Hello:
         region_count=facts["region_count"],
         image=image.decode("ascii", "replace"),
     )
+
+
+def check_region_count(count: int) -> None:
+    """DeviceError if the device lists more regions than any board has."""
+    if count > MAX_REGIONS:
+        raise DeviceError(
+            f"the device says that it has {count} regions, and at most {MAX_REGIONS} are read; "
+            "rebuild its image"
+        )
 
 
 def read_regions(records: bytes) -> Iterator[Region]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 class Timeouts:
     """Every wait of a monitor link, in seconds."""
 
-    # One exchange, resends included. A 1 KB frame takes 1.1 s at 9600 baud.
+    # One exchange, resends included, on top of what its bytes and its work take.
     reply_s: float = 5.0
     # To a batch that is still silent at its deadline, for one more answer.
     last_s: float = 1.5
@@ -90,10 +90,11 @@ class Waits:
     def note_late(self, now_s: float) -> None:
         """A second reply to the request before: the device is behind, so more would not help.
 
-        It gets its time anew. Copies come to an end, so this does.
+        Sending again is put off, but not for ever; the deadline stays where it is.
         """
-        self._due_s = max(self._due_s, now_s + self._timeouts.resend_s + self._under_way_s)
-        self._deadline_s = max(self._deadline_s, now_s + self._timeouts.reply_s)
+        put_off_s = now_s + self._timeouts.resend_s + self._under_way_s
+        longest_s = self._sent_s + self._timeouts.resend_max_s + self._under_way_s
+        self._due_s = max(self._due_s, min(put_off_s, longest_s))
 
     def note_loss(self, now_s: float) -> None:
         """Something was lost, perhaps the reply: ask at once, unless more is coming already."""

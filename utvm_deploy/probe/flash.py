@@ -14,6 +14,7 @@ from pathlib import Path
 from utvm_deploy import process
 from utvm_deploy.board_facts import CHILD_PROBE, EMULATOR_PROBE, Board
 from utvm_deploy.errors import BoardError, ProbeError
+from utvm_deploy.link.deadlines import flash_s
 from utvm_deploy.probe.argv import NEUTRAL_FOLDER, Wanted, probe_argv, probe_script
 from utvm_deploy.probe.detect import locate
 from utvm_deploy.probe.failures import failure
@@ -23,8 +24,8 @@ from utvm_deploy.toml_table import did_you_mean
 
 logger = logging.getLogger("utvm_deploy.probe")
 
-# Erasing and writing 1 MiB of internal flash takes up to 30 s.
-FLASH_TIMEOUT_S = 120.0
+# Until a probe's program found its probe and its chip; what the image's bytes take comes on top.
+FLASH_FLOOR_S = 90.0
 RESET_TIMEOUT_S = 20.0
 OBJCOPY_TIMEOUT_S = 30.0
 
@@ -48,9 +49,10 @@ def flash_image(image: Image, *, probe: str | None = None, serial: str | None = 
         build=_west_build(image, commands),
         serial=place.serial,
     )
-    _run_action(
-        commands.name, commands.flash, wanted, FLASH_TIMEOUT_S, f"flashing {image.board.name}"
-    )
+    # An ELF file holds at least the bytes that go to flash.
+    size = image.elf.stat().st_size if image.elf.exists() else 0
+    timeout_s = flash_s(min(size, image.board.flash_bytes), FLASH_FLOOR_S)
+    _run_action(commands.name, commands.flash, wanted, timeout_s, f"flashing {image.board.name}")
 
 
 def reset_board(board: Board, *, probe: str | None = None, serial: str | None = None) -> None:

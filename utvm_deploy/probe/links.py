@@ -8,6 +8,7 @@ from utvm_deploy.board_facts import DEBUG_LINK, LINK_KINDS, MONITOR_LINK, Board
 from utvm_deploy.errors import BoardError
 from utvm_deploy.link.base import Link
 from utvm_deploy.link.combined import CombinedLink
+from utvm_deploy.link.deadlines import speeds_of
 from utvm_deploy.link.debug import DebugLink
 from utvm_deploy.link.gdb_client import GdbClient
 from utvm_deploy.link.monitor import MonitorLink
@@ -72,15 +73,16 @@ def needs_line(kind: str) -> bool:
 
 def open_link(running: RunningBoard, kind: str, place_of: Callable[[int], str]) -> Link:
     """The link of that kind; ``place_of`` names the code at an address, for errors."""
-    symbols = running.image.symbols
+    symbols, speeds = running.image.symbols, speeds_of(running.board)
     if kind == DEBUG_LINK:
-        return DebugLink(GdbClient(running.debug_stream), symbols, place_of=place_of)
+        client = GdbClient(running.debug_stream)
+        return DebugLink(client, symbols, place_of=place_of, speeds=speeds)
     kind, _, rate = kind.partition(RATE_MARK)
     stream = ThrottledStream(running.stream, int(rate)) if rate else running.stream
-    line = MonitorLink(stream, place_of=place_of)
+    line = MonitorLink(stream, place_of=place_of, speeds=speeds)
     if kind == MONITOR_LINK:
         return line
     cpu = running.board.cpu
     has_caches = cpu.icache_bytes or cpu.dcache_bytes
     sync_code = symbols.get(SYNC_SYMBOL) if has_caches else None
-    return CombinedLink(line, GdbClient(running.debug_stream), sync_code)
+    return CombinedLink(line, GdbClient(running.debug_stream), sync_code, speeds)

@@ -53,9 +53,6 @@ _Made = TypeVar("_Made")
 GROUP = 32
 #: And so many run before the ticks come back: those before one that is stopped run once more.
 FLIGHT = 8
-#: By the device's own clock, which on emulators passes faster than their instructions would.
-DEADLINE_S = 0.5
-DEADLINE_CYCLES_PER_MAC = 200
 #: Runs where the timer is a clock, whose readings differ; counters need one.
 CLOCK_REPEATS = 20
 #: What outputs hold before a candidate runs: no kernel likes to write it throughout.
@@ -254,13 +251,14 @@ class Measurer:
             device.call(_FORGET_SYMBOL)
         others = (one.block for one, _ in loaded.constants)
         blocks = tuple(dict.fromkeys((output.block, loaded.words.block, *others)))
+        size = sum(block.size for block in blocks)
         calls = [
             self._session_now.call(
                 loaded.code[job.built.entry],
                 job.built.candidate.label,
                 (loaded.words.address + 4 * offset,),
                 repeat=1 if sample or self._repeats_exactly else CLOCK_REPEATS,
-                timeout_s=self._deadline_s(job.work),
+                timeout_s=self._deadline_s(job.work, size),
                 blocks=blocks,
             )
             for sample, offset in enumerate(loaded.offsets[index])
@@ -268,10 +266,10 @@ class Measurer:
         slot = loaded.slots.address + 4 * index
         return [*calls, device.call(_CRC_SYMBOL, output.address, output.nbytes, slot)]
 
-    def _deadline_s(self, work: Work) -> float:
-        cycles = DEADLINE_CYCLES_PER_MAC * work.kernel.macs
+    def _deadline_s(self, work: Work, size: int) -> float:
+        """For all repeats of a kernel that touches ``size`` bytes, by the device's own clock."""
         repeats = 1 if self._repeats_exactly else CLOCK_REPEATS
-        return DEADLINE_S + repeats * cycles / self._device.board.cpu.clock_hz
+        return repeats * self._session_now.speeds.task_s(size, work.kernel.macs)
 
     @property
     def _repeats_exactly(self) -> bool:
