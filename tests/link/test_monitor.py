@@ -200,6 +200,13 @@ def test_the_wire_is_traced(link: MonitorLink, caplog: pytest.LogCaptureFixture)
 FACTS = bytes(4) + (256).to_bytes(2, "little") * 2 + (1000).to_bytes(4, "little") + bytes(12)
 
 
+def opening(region_count: int = 0) -> tuple[Frame, ...]:
+    """What a device that ``FACTS`` are of says to begin a session."""
+    facts = bytearray(FACTS)
+    facts[14:16] = region_count.to_bytes(2, "little")
+    return (Frame(0, 0, 7, bytes(8) + bytes(facts)),)
+
+
 class Answering:
     """A stream whose other end is a function from request to reply frames."""
 
@@ -215,16 +222,19 @@ class Answering:
     def write(self, data: bytes, timeout_s: float) -> None:
         for request in self._decoder.feed(data):
             assert isinstance(request, Frame)
-            for reply in self._replies:
-                self._out += encode_frame(
-                    Frame(
-                        reply.opcode or request.opcode | REPLY_BIT,
-                        request.sequence,
-                        reply.nonce,
-                        reply.payload,
-                        reply.version,
-                    )
+            self.answer(request)
+
+    def answer(self, request: Frame) -> None:
+        for reply in self._replies:
+            self._out += encode_frame(
+                Frame(
+                    reply.opcode or request.opcode | REPLY_BIT,
+                    request.sequence,
+                    reply.nonce,
+                    reply.payload,
+                    reply.version,
                 )
+            )
 
     def close(self) -> None:
         pass
