@@ -244,7 +244,7 @@ def test_a_server_that_never_comes_to_an_end(
     client = GdbClient(Server(clock, answer), TIMES)
     calls: dict[str, Callable[[], object]] = {
         "read": lambda: client.read_memory(0x2000_0000, 256),
-        "stop": lambda: (client.resume(), client.wait_for_stop(3.0)),
+        "stop": client.step,
         "greet": client.greet,
         "object": lambda: client.read_object("features", "target.xml"),
         "command": lambda: client.command("reset halt"),
