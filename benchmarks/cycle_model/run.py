@@ -56,12 +56,31 @@ class Outcome:
 
 
 def cases_for(board: Board) -> Sequence[Case]:
-    return M7 if board.cpu.core == "cortex-m7" else M4
+    """Those of the board's core; without those about a data cache where it has none."""
+    cases = M7 if board.cpu.core == "cortex-m7" else M4
+    return [case for case in cases if board.cpu.dcache_bytes or not case.is_cached]
 
 
-def assembly(cases: Sequence[Case]) -> str:
+def symbols(board: Board) -> list[str]:
+    """What cases about the data cache name: memory behind it, and the size of one of its ways."""
+    cache = CycleModel.for_board(board).dcache
+    if cache is None:
+        return []
+    ram = max((r for r in board.memory if r.kind == "ram"), key=lambda one: one.size)
+    way = cache.size_bytes // cache.ways
+    first = ram.address + ram.size // 2
+    assert (LONG + 1) * way <= ram.size // 4, f"{board.name}: too little RAM behind its cache"
+    # The upper half of the RAM, where neither data nor stack of this image lie.
+    return [
+        f".equ WAY, {way}",
+        f".equ CACHED, {first:#x}",
+        f".equ CACHED_TOO, {first + ram.size // 4:#x}",
+    ]
+
+
+def assembly(cases: Sequence[Case], symbols: Sequence[str]) -> str:
     """Two functions for each case, and the table of them."""
-    lines = [".syntax unified", ".thumb", ".text"]
+    lines = [".syntax unified", ".thumb", *symbols, ".text"]
     for number, case in enumerate(cases):
         for length, times in (("short", SHORT), ("long", LONG)):
             lines += [".balign 32", ".thumb_func", f"case_{number}_{length}:"]
@@ -83,7 +102,7 @@ def assembly(cases: Sequence[Case]) -> str:
 def build(board: Board, folder: Path) -> tuple[Path, int]:
     """The image, and the address of the counters in it."""
     cases = cases_for(board)
-    (folder / "cases.s").write_text(assembly(cases))
+    (folder / "cases.s").write_text(assembly(cases, symbols(board)))
     names = [f"#define COUNTER_{n} {counters.NAMES.index(n.lower())}" for n in ("CORE", "RICH")]
     (folder / "image.h").write_text(
         "\n".join(
@@ -91,6 +110,7 @@ def build(board: Board, folder: Path) -> tuple[Path, int]:
                 f"#define CASE_COUNT {len(cases)}",
                 f"#define COUNTER_WORDS {len(counters.NAMES)}",
                 f"#define HAS_ICACHE {int(board.cpu.icache_bytes > 0)}",
+                f"#define DCACHE_BYTES {board.cpu.dcache_bytes}",
                 *names,
                 "",
             ]

@@ -119,7 +119,7 @@ def test_snapshots_and_report(plugin: Path, image: Path, tmp_path: Path) -> None
         mix = sum(call[group] for group in counters.MIX_GROUPS)
         assert mix == call["instructions"]
         misses = call["dcache_misses_flash"] + call["dcache_misses_ram"]
-        assert call["memory"] == call["core"] + 22 * misses
+        assert call["memory"] == call["core"] + 22 * misses + call["linefill_waits"]
         assert call["pessimistic"] >= call["memory"]
         assert call["rich"] >= call["memory"]
     ticks = [call["memory"] for call in calls[1:4]]

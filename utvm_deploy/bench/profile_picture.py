@@ -28,6 +28,7 @@ _FIGURES = (
     ("instructions", "instructions"),
     ("dcache_misses_flash", "misses, flash"),
     ("dcache_misses_ram", "misses, RAM"),
+    ("dcache_store_misses", "misses, stores"),
 )
 
 

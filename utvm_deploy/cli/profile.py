@@ -42,6 +42,8 @@ _MIX = "mix_"
 _FURTHER = (
     "dcache_misses_flash",
     "dcache_misses_ram",
+    "dcache_store_misses",
+    "linefill_waits",
     "icache_misses",
     "mispredictions",
     "bank_conflicts",

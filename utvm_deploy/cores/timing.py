@@ -39,8 +39,8 @@ class Kind(IntEnum):
     REVERSE = 14  # rev, rev16, revsh, rbit
     PACK = 15  # pkhbt
     PACK_TOP = 16  # pkhtb
-    SATURATE = 17
-    SIMD = 18  # parallel add and subtract, qadd, sel, clz
+    SATURATE = 17  # ssat, usat16, qdadd ...: shifted or doubled, then limited
+    SIMD = 18  # parallel add and subtract, sel, clz
     MULTIPLY = 19  # no accumulator
     MULTIPLY_ADD = 20  # with accumulator
     DIVIDE = 21
@@ -86,6 +86,7 @@ class Kind(IntEnum):
     FP64_DIVIDE = 61
     MULTIPLY_LONG = 62  # a product of two words, no accumulator
     MULTIPLY_ADD_LONG = 63
+    SIMD_SATURATE = 64  # qadd, uqsub8 ...; usad8
 
 
 class Result(IntEnum):
@@ -107,6 +108,7 @@ class Result(IntEnum):
     FP_MOVED = 13
     FP_TO_CORE = 14
     FP_LONG = 15
+    SATURATED = 16
 
 
 class Need(IntEnum):
@@ -122,6 +124,8 @@ class Need(IntEnum):
     FP_FACTOR = 7
     FP_ACCUMULATOR = 8
     FP_STORED = 9
+    # By the second ALU, in an instruction whose other operand the first ALU consumes.
+    BESIDE_EARLY = 10
 
 
 class Unit(IntEnum):
@@ -162,6 +166,7 @@ class Row:
     pipelined_after: tuple[Kind, ...] = ()
     result: Result = Result.LATE
     # A result that comes from the first ALU when the sources are ready there in time.
+    # Slot.EITHER says that it needs the shifter there: the older instruction must not occupy it.
     early: Slot | None = None  # in which slot it can; None: never
     first: Need = Need.LATE  # Rn, or the shifted register of a shift
     second: Need = Need.LATE  # Rm

@@ -32,6 +32,7 @@ _INTEGER_NEEDS = (
     Need.FACTOR,
     Need.ACCUMULATOR,
     Need.STORED,
+    Need.BESIDE_EARLY,
 )
 _FP_NEEDS = (Need.FP_TERM, Need.FP_FACTOR, Need.FP_ACCUMULATOR, Need.FP_STORED)
 
@@ -45,8 +46,12 @@ def _cells(
 
 
 def _integer(result: Result, cycles: tuple[int, ...], source: str) -> tuple[Latency, ...]:
-    """Cycles to the second ALU, the first, an address, a factor, an accumulator, a store."""
-    return _cells(result, _INTEGER_NEEDS, cycles, source)
+    """Cycles to the second ALU, the first, an address, a factor, an accumulator, a store.
+
+    Beside an operand of the first ALU, what is loaded comes a cycle later; all else does not.
+    """
+    beside = 2 if result is Result.LOADED else cycles[0]
+    return _cells(result, _INTEGER_NEEDS, (*cycles, beside), source)
 
 
 def _fp(result: Result, cycles: tuple[int, ...], source: str) -> tuple[Latency, ...]:
@@ -66,7 +71,7 @@ LATENCIES = (
         Result.LOADED,
         (1, 2, 2, 2, 0, 0),
         f"{JNK}, loads and multiplication; to an address: {LLVM}, and {QUIN}, a load and a load "
-        "from what it loaded take 3",
+        f"from what it loaded take 3; beside an early operand: {JNK}, loads, and {LLVM}",
     ),
     *_integer(
         Result.LOADED_PART,
@@ -77,6 +82,11 @@ LATENCIES = (
         Result.PRODUCT,
         (2, 3, 3, 2, 1, 1),
         f"{JNK}, multiplication: 1 more than the late ALU, accumulators every cycle",
+    ),
+    *_integer(
+        Result.SATURATED,
+        (2, 3, 3, 2, 1, 0),
+        f"{LLVM}: latency 2; to a store: {JNK}, stores: any result in the same cycle",
     ),
     # From the last of the division's cycles.
     *_integer(Result.QUOTIENT, (1, 2, 2, 1, 0, 1), f"{LLVM}: latency 7"),
@@ -157,7 +167,8 @@ CORTEX_M7 = Timing(
             "taken_branch_cycles": f"{JNK}, branching: predicted taken pairs with its target",
             "load_banks": f"{JNK}, loads: even and odd words",
             "unaligned_load_cycles": f"{JNK}, loads: 3 in the older slot, 4 in the younger",
-            "store_buffer_entries": f"{JNK}, stores: 5 unaligned stores until it clogs",
+            "store_buffer_entries": f"{JNK}, stores: 5 unaligned stores until it clogs; {ASSUMED}: "
+            "as many stores that miss",
             "partial_store_cycles": f"{JNK}, stores: 4 cycles a store in one bank, 2 in two",
         }
     ),

@@ -32,14 +32,17 @@ ROWS = (
     Row(
         Kind.SHIFT,
         (Unit.ALU,),
-        f"{JNK}, overall: early ALU from either slot",
+        f"{JNK}, overall: early ALU from either slot, unless the other instruction of the pair "
+        "uses its shifter",
         early=Slot.EITHER,
     ),
     Row(Kind.LOGIC, (Unit.ALU,), f"{JNK}, overall: late ALU"),
     Row(
         Kind.SHIFTED_OPERAND,
         (Unit.ALU, Unit.SHIFTER),
-        f"{JNK}, operand2: shifted in the early ALU",
+        f"{JNK}, operand2: shifted in the early ALU; {LLVM}: the other operand not from the load "
+        "of the cycle before",
+        first=Need.BESIDE_EARLY,
         second=Need.EARLY,
     ),
     Row(Kind.SHIFTED_CONSTANT, (Unit.ALU, Unit.SHIFTER), f"{JNK}, operand2: pairing matrix"),
@@ -47,8 +50,10 @@ ROWS = (
     Row(
         Kind.EXTEND_ADD,
         (Unit.ALU, Unit.SIMD, Unit.SHIFTER),
-        f"{JNK}, bitfield and DSP: extended register early",
+        f"{JNK}, bitfield and DSP: extended register early; loads: the other operand not from the "
+        "load of the cycle before",
         Slot.OLDER,
+        first=Need.BESIDE_EARLY,
         second=Need.EARLY,
     ),
     Row(
@@ -61,10 +66,11 @@ ROWS = (
     Row(
         Kind.FIELD_INSERT,
         (Unit.ALU, Unit.SIMD, Unit.SHIFTER),
-        f"{JNK}, bitfield and DSP: inserted register early",
+        f"{JNK}, bitfield and DSP: inserted register early; loads: the other operand not from the "
+        "load of the cycle before",
         Slot.OLDER,
         first=Need.EARLY,
-        accumulator=Need.LATE,
+        accumulator=Need.BESIDE_EARLY,
     ),
     Row(
         Kind.REVERSE,
@@ -77,8 +83,10 @@ ROWS = (
     Row(
         Kind.PACK,
         (Unit.ALU, Unit.SIMD, Unit.SHIFTER),
-        f"{JNK}, bitfield and DSP: pkhbt, shifted register early",
+        f"{JNK}, bitfield and DSP: pkhbt, shifted register early; loads: the other operand not "
+        "from the load of the cycle before",
         Slot.OLDER,
+        first=Need.BESIDE_EARLY,
         second=Need.EARLY,
     ),
     Row(
@@ -91,11 +99,22 @@ ROWS = (
     ),
     Row(
         Kind.SATURATE,
-        (Unit.ALU, Unit.SIMD),
-        f"{JNK}, bitfield and DSP; {ASSUMED}: its register like any other",
+        (Unit.ALU, Unit.SIMD, Unit.SHIFTER),
+        f"{JNK}, bitfield and DSP: older slot; {LLVM}: on the shifter, operands read a cycle "
+        "early, latency 2",
         Slot.OLDER,
+        result=Result.SATURATED,
+        first=Need.EARLY,
+        second=Need.EARLY,
     ),
     Row(Kind.SIMD, (Unit.ALU, Unit.SIMD), f"{JNK}, bitfield and DSP", Slot.OLDER),
+    Row(
+        Kind.SIMD_SATURATE,
+        (Unit.ALU, Unit.SIMD),
+        f"{JNK}, bitfield and DSP: older slot; {LLVM}: latency 2",
+        Slot.OLDER,
+        result=Result.SATURATED,
+    ),
     *(
         Row(
             kind,
@@ -205,7 +224,7 @@ ROWS = (
         cycles=4,
         result=Result.NONE,
     ),
-    Row(Kind.SYSTEM, (), f"{ASSUMED}: alone", Slot.ALONE, cycles=2),
+    Row(Kind.SYSTEM, (), f"{LLVM}: alone, latency 3", Slot.ALONE, cycles=3),
     Row(
         Kind.FP_ADD,
         (Unit.FPU,),

@@ -55,6 +55,7 @@ MIX_GROUPS: dict[str, tuple[Kind, ...]] = {
         Kind.PACK_TOP,
         Kind.SATURATE,
         Kind.SIMD,
+        Kind.SIMD_SATURATE,
     ),
     "mix_branch": (
         Kind.BRANCH,
@@ -96,8 +97,12 @@ NAMES: tuple[str, ...] = (
     "pessimistic",
     # As ``memory``, with instruction fetch, store buffer, unaligned accesses and data banks.
     "rich",
+    # Of loads; each costs the board's miss cycles.
     "dcache_misses_flash",
     "dcache_misses_ram",
+    # Of stores, which take the bus for a linefill; and cycles of waiting for such linefills.
+    "dcache_store_misses",
+    "linefill_waits",
     "icache_misses",
     "mispredictions",
     "bank_conflicts",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from utvm_deploy.cores.timing import Kind, Need, Result, Row, Slot, Timing
+from utvm_deploy.cores.timing import Kind, Need, Result, Row, Slot, Timing, Unit
 from utvm_deploy.cores.timings import TIMINGS
 from utvm_deploy.emulator import counters
 
@@ -112,24 +112,28 @@ def _timing(timing: Timing) -> Iterable[str]:
     for name, pessimistic in (("pairs", False), ("pairs_pessimistic", True)):
         yield f"}}, .{name} = {{"
         for older in Kind:
-            mask = sum(
-                1 << younger
+            yield _set(
+                younger
                 for younger in Kind
                 if timing.can_pair(older, younger, pessimistic=pessimistic)
             )
-            yield f"UINT64_C(0x{mask:x}),"
     yield "} },"
 
 
 def _row(row: Row) -> str:
-    after = sum(1 << kind for kind in row.pipelined_after)
     early = "EARLY_NEVER"
     if row.early is not None:
         early = "EARLY_OLDER" if row.early is Slot.OLDER else "EARLY_EITHER"
     alone = int(row.slot is Slot.ALONE)
     return (
         f"[KIND_{row.kind.name}] = {{ {row.cycles}, {row.registers_per_cycle}, "
-        f"{row.pipelined_cycles}, {early}, {alone}, RESULT_{row.result.name}, "
+        f"{row.pipelined_cycles}, {early}, {alone}, {int(Unit.SHIFTER in row.units)}, "
+        f"RESULT_{row.result.name}, "
         f"NEED_{row.first.name}, NEED_{row.second.name}, NEED_{row.accumulator.name}, "
-        f"NEED_{row.stored.name}, UINT64_C(0x{after:x}) }},"
+        f"NEED_{row.stored.name}, {_set(row.pipelined_after)} }},"
     )
+
+
+def _set(kinds: Iterable[Kind]) -> str:
+    members = ", ".join(f"[KIND_{kind.name}] = 1" for kind in kinds)
+    return f"{{ {members or 0} }},"

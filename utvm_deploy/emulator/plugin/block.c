@@ -57,6 +57,7 @@ static void describe(struct block *b) {
             .unaligned_mask = i->access_bytes == 8 ? 3u
                               : i->access_bytes    ? i->access_bytes - 1u
                                                    : 0,
+            .index = (uint16_t)n,
             .bytes = i->access_bytes,
             .is_store = i->is_store,
             .is_partial = is_partial(i),
@@ -180,7 +181,7 @@ uint64_t block_core_cycles(const struct block *block) {
 void block_retire(struct memo *memo) {
     memo->block->extra_executions += memo->count;
     memo->block->extra_core += memo->count * memo->core;
-    *memo = (struct memo){.block = memo->block};
+    *memo = (struct memo){.block = memo->block, .issue = memo->issue};
 }
 
 void branch_forget_followers(struct branch *branch) {

@@ -24,7 +24,8 @@ struct memo {
     uint32_t core;
     uint32_t pessimistic : 31;
     uint32_t flags_late : 1;
-    uint64_t count; // executions at this cost
+    uint64_t count;  // executions at this cost
+    uint16_t *issue; // the cycle of the block in which each instruction issues; may be NULL
     struct block *block;
     // The block that followed last, if that is sure to cost nothing by itself but what `turn` says,
     // and what it cost: the shortest way through the model.
@@ -36,7 +37,7 @@ struct memo {
 // What the callbacks of one instruction's memory accesses need to know.
 struct access {
     uint32_t unaligned_mask;
-    uint32_t issue_cycle; // in the block, when last looked at
+    uint16_t index; // of the instruction in its block
     uint8_t bytes;
     bool is_store;
     bool is_partial;             // a store that is not one whole word

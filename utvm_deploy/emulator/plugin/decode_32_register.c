@@ -18,17 +18,18 @@ static void compute(struct instruction *i, unsigned kind, uint64_t first, uint64
 static void parallel(struct instruction *i, unsigned op, unsigned variant, uint64_t n, uint64_t m,
                      uint64_t d) {
     const bool known = op != 11 && op <= 14 && (variant & 3) != 3;
+    const bool saturates = (variant & 3) == 1;
     // sadd16 and its like also set the GE bits, which sel reads; they travel with the flags.
     if (known) {
-        compute(i, KIND_SIMD, n, m, d);
+        compute(i, saturates ? KIND_SIMD_SATURATE : KIND_SIMD, n, m, d);
     }
 }
 
 static void miscellaneous(struct instruction *i, unsigned op, unsigned variant, uint64_t n,
                           uint64_t m, uint64_t d) {
     switch (op) {
-    case 8: // qadd and kin
-        compute(i, KIND_SIMD, n, m, d);
+    case 8: // qadd, qdadd, qsub, qdsub; qd... doubles before it adds
+        compute(i, variant & 1 ? KIND_SATURATE : KIND_SIMD_SATURATE, n, m, d);
         break;
     case 9:
         compute(i, KIND_REVERSE, 0, m, d);
@@ -101,6 +102,11 @@ void decode_32_multiply(struct instruction *i, uint16_t h, uint16_t l) {
     if (variant >= variants[op]) {
         return;
     }
-    compute(i, a == 15 ? KIND_MULTIPLY : KIND_MULTIPLY_ADD, n, m, d);
+    const bool sums_differences = op == 7; // usad8, usada8
+    compute(i,
+            sums_differences ? KIND_SIMD_SATURATE
+            : a == 15        ? KIND_MULTIPLY
+                             : KIND_MULTIPLY_ADD,
+            n, m, d);
     i->accumulator = a == 15 ? 0 : REGISTER(a);
 }

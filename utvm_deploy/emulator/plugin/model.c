@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <stddef.h>
+#include <stdlib.h>
 
 #include "model.h"
 
@@ -16,7 +17,7 @@ bool model_start(struct model *model) {
 uint64_t model_memory_cycles(const struct model *model) {
     const struct parameters *p = &model->parameters;
     return model->misses[MEMORY_FLASH] * p->miss_cycles[MEMORY_FLASH] +
-           model->misses[MEMORY_RAM] * p->miss_cycles[MEMORY_RAM];
+           model->misses[MEMORY_RAM] * p->miss_cycles[MEMORY_RAM] + model->linefill_waits;
 }
 
 uint64_t model_rich_cycles(const struct model *model) {
@@ -24,6 +25,17 @@ uint64_t model_rich_cycles(const struct model *model) {
     return model->fetch_misses[MEMORY_FLASH] * p->fetch_miss_cycles[MEMORY_FLASH] +
            model->fetch_misses[MEMORY_RAM] * p->fetch_miss_cycles[MEMORY_RAM] +
            model->bank_conflicts + model->unaligned_cycles + model->store_stalls;
+}
+
+// When each instruction issues if the block is entered as it was now. Without memory for that, all
+// count as issued at the block's beginning.
+static void keep_issues(struct memo *memo, const struct issue *issues, unsigned count) {
+    if (!memo->issue) {
+        memo->issue = malloc(count * sizeof *memo->issue);
+    }
+    for (unsigned n = 0; memo->issue && n < count; ++n) {
+        memo->issue[n] = (uint16_t)(issues[n].cycle < UINT16_MAX ? issues[n].cycle : UINT16_MAX);
+    }
 }
 
 // Both pipelines run the block; what they say is kept for the next time.
@@ -51,8 +63,8 @@ static void simulate(struct model *model, struct block *block, struct memo *memo
     memo->core = run.cycles;
     memo->pessimistic = worse.cycles & 0x7fffffffu;
     memo->flags_late = run.flags_late;
+    keep_issues(memo, issues, block->count);
     for (unsigned n = 0; n < block->count; ++n) {
-        block->accesses[n].issue_cycle = issues[n].cycle;
         block->accesses[n].pairs_with_load_before = issues[n].pairs_loads;
     }
 }
@@ -172,6 +184,7 @@ __attribute__((noinline)) static void fetch(struct model *model, const struct bl
 
 void model_forget(struct model *model) {
     model->last = NULL;
+    model->linefills = (struct linefills){0};
     model->stores = (struct store_buffer){0};
     model->paired_address = 0;
     cache_clear(&model->data);
@@ -228,6 +241,13 @@ void model_enter(struct model *model, struct block *block) {
     }
 }
 
+// The cycle with memory in which the access is made.
+static uint64_t access_time(const struct model *model, const struct access *access) {
+    const struct memo *memo = model->last;
+    const uint32_t issue = memo->issue ? memo->issue[access->index] : 0;
+    return model->core - memo->core + issue + model_memory_cycles(model);
+}
+
 // Rich model: a store that is not a whole aligned word keeps its bank busy; when the buffer is full
 // the pipeline waits.
 static void store_partially(struct model *model, const struct access *access, uint32_t address,
@@ -237,8 +257,7 @@ static void store_partially(struct model *model, const struct access *access, ui
     if (!timing->store_buffer_entries) {
         return;
     }
-    uint64_t now = model->core - model->last->core + access->issue_cycle +
-                   model_memory_cycles(model) + model_rich_cycles(model);
+    uint64_t now = access_time(model, access) + model_rich_cycles(model);
     uint32_t kept = 0;
     uint64_t first = UINT64_MAX;
     for (uint32_t n = 0; n < s->count; ++n) {
@@ -271,10 +290,44 @@ static void store_partially(struct model *model, const struct access *access, ui
     s->done[s->count++] = s->bank_free[bank];
 }
 
-static void miss_or_not(struct model *model, uint32_t address) {
+// The core waits until the bus is free, and then for the line.
+static void load_line(struct model *model, uint64_t now, unsigned kind) {
+    struct linefills *l = &model->linefills;
+    if (l->bus_free > now) {
+        model->linefill_waits += l->bus_free - now;
+        now = l->bus_free;
+    }
+    ++model->misses[kind];
+    l->bus_free = now + model->parameters.miss_cycles[kind];
+}
+
+// The core goes on at once, unless the store buffer is full of stores that wait for their lines.
+static void allocate_line(struct model *model, uint64_t now, unsigned kind) {
+    struct linefills *l = &model->linefills;
+    const uint32_t entries = model->parameters.timing->store_buffer_entries;
+    while (l->count && (l->ends[l->first] <= now || l->count >= entries)) {
+        if (l->ends[l->first] > now) {
+            model->linefill_waits += l->ends[l->first] - now;
+            now = l->ends[l->first];
+        }
+        l->first = (l->first + 1) % STORE_BUFFER_MAX;
+        --l->count;
+    }
+    ++model->store_misses;
+    l->bus_free = (l->bus_free > now ? l->bus_free : now) + model->parameters.miss_cycles[kind];
+    l->ends[(l->first + l->count) % STORE_BUFFER_MAX] = l->bus_free;
+    ++l->count;
+}
+
+static void miss_or_not(struct model *model, const struct access *access, uint32_t address) {
     const struct range *range = range_of(&model->parameters, address);
     if (range && !cache_touch_slowly(&model->data, address >> model->data.line_shift)) {
-        ++model->misses[range->kind];
+        const uint64_t now = access_time(model, access);
+        if (access->is_store) {
+            allocate_line(model, now, range->kind);
+        } else {
+            load_line(model, now, range->kind);
+        }
     }
 }
 
@@ -286,9 +339,9 @@ void model_access(struct model *model, const struct access *access, uint32_t add
             store_partially(model, access, address, true);
         } else {
             model->unaligned_cycles += model->parameters.timing->unaligned_load_cycles;
-            if (last >> model->data.line_shift != address >> model->data.line_shift) {
-                miss_or_not(model, last);
-            }
+        }
+        if (last >> model->data.line_shift != address >> model->data.line_shift) {
+            miss_or_not(model, access, last);
         }
     } else if (access->is_partial) {
         store_partially(model, access, address, false);
@@ -303,8 +356,5 @@ void model_access(struct model *model, const struct access *access, uint32_t add
         address - model->parameters.free.address < model->parameters.free.size) {
         return;
     }
-    // A store that misses leaves by the store buffer: nobody waits, no line is fetched for it.
-    if (!access->is_store) {
-        miss_or_not(model, address);
-    }
+    miss_or_not(model, access, address);
 }

@@ -31,6 +31,16 @@ struct parameters {
     uint32_t fetch_miss_cycles[MEMORY_KINDS];
 };
 
+// Linefills go over one bus, one after the other. A load that misses waits for its own; a store
+// that misses leaves it to the store buffer, which holds it until its line is there.
+struct linefills {
+    uint64_t bus_free;               // when the last of them ends
+    uint64_t ends[STORE_BUFFER_MAX]; // of stores that the buffer holds, in order, from `first`
+    uint32_t first;
+    uint32_t count;
+};
+
+// Stores that are not whole words, for the rich figure.
 struct store_buffer {
     uint64_t done[STORE_BUFFER_MAX]; // when each entry is written
     uint32_t count;
@@ -43,7 +53,9 @@ struct model {
     struct memo *last; // of the block that executes
     uint64_t core;
     uint64_t pessimistic;
-    uint64_t misses[MEMORY_KINDS];
+    uint64_t misses[MEMORY_KINDS]; // of loads
+    uint64_t store_misses;
+    uint64_t linefill_waits; // cycles that the core waited for linefills of others
     uint64_t fetch_misses[MEMORY_KINDS];
     uint64_t mispredictions;
     uint64_t bank_conflicts;
@@ -53,6 +65,7 @@ struct model {
     uint32_t paired_address; // of the last load that may share its cycle with the next
     struct cache data;
     struct cache code;
+    struct linefills linefills;
     struct store_buffer stores;
     struct block_table blocks;
     struct state_table states;
@@ -76,7 +89,7 @@ void model_forget(struct model *model);
 // Tells a new block how it is fetched.
 void model_place(const struct model *model, struct block *block);
 
-uint64_t model_memory_cycles(const struct model *model); // all data cache misses
+uint64_t model_memory_cycles(const struct model *model); // all that data cache misses cost
 uint64_t model_rich_cycles(const struct model *model);   // beyond those
 
 #endif

@@ -2,6 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
+#include <stddef.h>
 #include <string.h>
 
 #include "pipeline.h"
@@ -11,7 +12,7 @@
 
 struct machine {
     const struct timing *timing;
-    const uint64_t *pairs;
+    const kind_set *pairs;
     int32_t time[REGISTER_COUNT]; // of issue of the last writer
     uint8_t result[REGISTER_COUNT];
     int32_t next;       // cycle in which the next pair can issue
@@ -63,10 +64,19 @@ static void write(struct machine *m, uint64_t set, unsigned result, int32_t time
     }
 }
 
+// Whether the first ALU is free for the instruction; `older` is who shares its cycle, or NULL.
+static bool can_be_early(const struct timing_row *row, const struct timing_row *older) {
+    if (row->early == EARLY_EITHER) {
+        return !older || !older->uses_shifter;
+    }
+    return row->early == EARLY_OLDER && !older;
+}
+
 static void note_results(struct machine *m, const struct instruction *i,
-                         const struct timing_row *row, int32_t time, bool is_younger) {
+                         const struct timing_row *row, int32_t time,
+                         const struct timing_row *older) {
     unsigned result = row->result;
-    if (row->early == EARLY_EITHER || (row->early == EARLY_OLDER && !is_younger)) {
+    if (can_be_early(row, older)) {
         if (later(ready_for(m, i->first, NEED_EARLY), ready_for(m, i->second, NEED_EARLY)) <=
             time) {
             result = RESULT_EARLY;
@@ -83,7 +93,7 @@ static void note_results(struct machine *m, const struct instruction *i,
 static int32_t occupied(const struct machine *m, const struct instruction *i,
                         const struct timing_row *row) {
     int32_t cycles = row->cycles;
-    if (row->pipelined_cycles && row->pipelined_after >> m->state->last_kind & 1) {
+    if (row->pipelined_cycles && row->pipelined_after[m->state->last_kind]) {
         cycles = row->pipelined_cycles;
     }
     if (row->registers_per_cycle) {
@@ -100,7 +110,7 @@ static enum stall joins(const struct machine *m, const struct instruction *i, in
     if (!s->open_kind) {
         return m->is_alone ? STALL_BUSY : STALL_NONE;
     }
-    if (!(m->pairs[older] >> i->kind & 1)) {
+    if (!m->pairs[older][i->kind]) {
         return STALL_UNIT;
     }
     if (ready > m->next - 1) {
@@ -125,15 +135,15 @@ static void step(struct machine *m, const struct instruction *i, struct issue *i
     int32_t time;
     if (stall == STALL_PAIRED) {
         time = m->next - 1;
+        note_results(m, i, row, time, &m->timing->rows[s->open_kind - 1]);
         s->open_kind = 0;
-        note_results(m, i, row, time, true);
     } else {
         time = later(m->next, ready);
         stall = ready > m->next ? STALL_OPERAND : stall;
         const int32_t cycles = occupied(m, i, row);
         m->next = time + cycles;
         // A load of several delivers the last with its last cycle.
-        note_results(m, i, row, m->next - 1, false);
+        note_results(m, i, row, m->next - 1, NULL);
         s->open_kind = row->is_alone || m->timing->width < 2 ? 0 : (uint8_t)(i->kind + 1);
         s->open_base = is_load(i->kind) ? i->base_register : NO_REGISTER;
         s->open_bank = is_load(i->kind) ? bank_of(m, i) : 0;
@@ -186,7 +196,7 @@ static void save_state(struct machine *m) {
     }
 }
 
-struct pipeline_run pipeline_run(const struct timing *timing, const uint64_t *pairs,
+struct pipeline_run pipeline_run(const struct timing *timing, const kind_set *pairs,
                                  struct pipeline_state *state, const struct instruction *i,
                                  unsigned count, struct issue *issues) {
     struct machine m = {.timing = timing, .pairs = pairs, .state = state};

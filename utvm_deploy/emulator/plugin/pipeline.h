@@ -44,7 +44,7 @@ struct pipeline_run {
 
 // Runs `count` instructions; `state` is what came before and becomes what comes after. `pairs` is
 // one of the two tables in `timing`. `issues` may be null.
-struct pipeline_run pipeline_run(const struct timing *timing, const uint64_t *pairs,
+struct pipeline_run pipeline_run(const struct timing *timing, const kind_set *pairs,
                                  struct pipeline_state *state, const struct instruction *i,
                                  unsigned count, struct issue *issues);
 

@@ -45,6 +45,8 @@ void report_counters(const struct model *model, uint64_t *values) {
     values[COUNTER_RICH] = model->core + misses + model_rich_cycles(model);
     values[COUNTER_DCACHE_MISSES_FLASH] = model->misses[MEMORY_FLASH];
     values[COUNTER_DCACHE_MISSES_RAM] = model->misses[MEMORY_RAM];
+    values[COUNTER_DCACHE_STORE_MISSES] = model->store_misses;
+    values[COUNTER_LINEFILL_WAITS] = model->linefill_waits;
     values[COUNTER_ICACHE_MISSES] =
         model->fetch_misses[MEMORY_FLASH] + model->fetch_misses[MEMORY_RAM];
     values[COUNTER_MISPREDICTIONS] = model->mispredictions;

@@ -7,11 +7,14 @@
 
 #include <stdint.h>
 
-#define TIMING_KINDS 64
-#define TIMING_RESULTS 16
-#define TIMING_NEEDS 10
+#define TIMING_KINDS 72
+#define TIMING_RESULTS 20
+#define TIMING_NEEDS 12
 
 enum { EARLY_NEVER, EARLY_OLDER, EARLY_EITHER };
+
+// A set of kinds: 1 for each that is in it.
+typedef uint8_t kind_set[TIMING_KINDS];
 
 struct timing_row {
     uint8_t cycles;
@@ -19,12 +22,13 @@ struct timing_row {
     uint8_t pipelined_cycles;
     uint8_t early;
     uint8_t is_alone;
+    uint8_t uses_shifter;
     uint8_t result;
     uint8_t first;
     uint8_t second;
     uint8_t accumulator;
     uint8_t stored;
-    uint64_t pipelined_after; // set of kinds
+    kind_set pipelined_after;
 };
 
 struct timing {
@@ -41,8 +45,8 @@ struct timing {
     unsigned partial_store_cycles;
     struct timing_row rows[TIMING_KINDS];
     uint8_t latency[TIMING_RESULTS][TIMING_NEEDS];
-    uint64_t pairs[TIMING_KINDS]; // older kind -> set of younger kinds
-    uint64_t pairs_pessimistic[TIMING_KINDS];
+    kind_set pairs[TIMING_KINDS]; // older kind -> younger kinds
+    kind_set pairs_pessimistic[TIMING_KINDS];
 };
 
 #endif

@@ -283,7 +283,7 @@ def simd(name: str, target: str, left: str, right: str) -> Instruction:
     """Parallel arithmetic without flags."""
     return Instruction(
         f"{name} {target}, {left}, {right}",
-        Kind.SIMD,
+        Kind.SIMD_SATURATE if name.lstrip("u").startswith("q") else Kind.SIMD,
         first=(left,),
         second=(right,),
         writes=(target,),

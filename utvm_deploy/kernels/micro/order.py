@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from utvm_deploy.cores.timing import Kind, Need, Result, Slot, Timing
+from utvm_deploy.cores.timing import Kind, Need, Result, Slot, Timing, Unit
 from utvm_deploy.cores.timing_m7 import CORTEX_M7
 from utvm_deploy.cores.timings import TIMINGS
 from utvm_deploy.kernels.micro.assembly import Instruction
@@ -94,10 +94,12 @@ class _Pipeline:
         """Issue it next; the cycle in which it went."""
         row = self.table.rows[i.kind]
         ready = self.ready(i)
-        if self.joins(i, ready):
-            time, younger, self.open = self.cycle - 1, True, None
+        older = self.open if self.joins(i, ready) else None
+        younger = older is not None
+        if younger:
+            time, self.open = self.cycle - 1, None
         else:
-            time, younger = max(self.cycle, ready), False
+            time = max(self.cycle, ready)
             cycles = row.cycles
             if row.pipelined_cycles and self.last in row.pipelined_after:
                 cycles = row.pipelined_cycles
@@ -108,6 +110,8 @@ class _Pipeline:
             self.open = None if alone else i
         result = row.result
         early = row.early is Slot.EITHER or (row.early is Slot.OLDER and not younger)
+        if older is not None and Unit.SHIFTER in self.table.rows[older.kind].units:
+            early = False
         sources = max(self._ready(i.first, Need.EARLY), self._ready(i.second, Need.EARLY))
         if early and sources <= time:
             result = Result.EARLY
