@@ -164,8 +164,11 @@ def main() -> int:
             row["layer"]: row
             for row in csv.DictReader(line for line in file if not line.startswith("#"))
         }
-    print("| layer | core | recorded | | misses flash | recorded | misses RAM | recorded |")
-    print("|---|---|---|---|---|---|---|---|")
+    print(
+        "| layer | core | recorded | | misses flash | recorded "
+        "| misses RAM | of stores | recorded | waits |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for name in options.layers or rows:
         if name not in rows:
             sys.exit(f"no recorded layer {name!r}; there are {', '.join(rows)}")
@@ -173,13 +176,17 @@ def main() -> int:
         found = measure(row, board, library)
         cells = [
             _range([one[figure] for one in found])
-            for figure in ("core", "dcache_misses_flash", "dcache_misses_ram")
+            for figure in (
+                *("core", "dcache_misses_flash", "dcache_misses_ram"),
+                *("dcache_store_misses", "linefill_waits"),
+            )
         ]
         known = int(row["m7_core_cycles"])
         error = max((one["core"] / known - 1 for one in found), key=abs)
         print(
             f"| {name} | {cells[0]} | {known} | {100 * error:+.1f} % | {cells[1]} | "
-            f"{row['dcache_misses_flash']} | {cells[2]} | {row['dcache_misses_ram']} |"
+            f"{row['dcache_misses_flash']} | {cells[2]} | {cells[3]} | {row['dcache_misses_ram']} "
+            f"| {cells[4]} |"
         )
     return 0
 

@@ -14,6 +14,17 @@ from utvm_deploy.cores.timing_m4 import CORTEX_M4
 from utvm_deploy.cores.timing_m7 import CORTEX_M7
 from utvm_deploy.cores.timings import TIMINGS
 from utvm_deploy.emulator.counters import FIRST_MIX, MIX_GROUPS, NAMES
+from utvm_deploy.kernels.micro.assembly import (
+    Instruction,
+    add,
+    add_shifted,
+    load,
+    multiply,
+    saturate,
+    shift_right,
+    simd,
+)
+from utvm_deploy.kernels.micro.order import cycles
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -41,6 +52,40 @@ def test_the_pipeline_of_the_cortex_m7() -> None:
     assert not any(pair(kind, Kind.LOAD_MULTIPLE) for kind in Kind)
     assert CORTEX_M7.latency(Result.LOADED, Need.LATE) == 1
     assert CORTEX_M7.latency(Result.PRODUCT, Need.ACCUMULATOR) == 1
+
+
+def test_saturation_is_on_the_shifter() -> None:
+    pair = CORTEX_M7.can_pair
+    assert pair(Kind.SATURATE, Kind.ADD_SUB)
+    assert not pair(Kind.SATURATE, Kind.SHIFTED_OPERAND)
+    assert pair(Kind.SIMD_SATURATE, Kind.SHIFTED_OPERAND)
+    assert not pair(Kind.SIMD_SATURATE, Kind.EXTEND)
+
+
+@pytest.mark.parametrize(
+    ("code", "taken"),
+    [
+        ((saturate("r4", "r4", 8),) * 4, 10),
+        ((multiply("mul", "r4", "r2", "r3"), saturate("r5", "r4", 8)), 4),
+        ((saturate("r4", "r2", 8), add("r5", "r4", "r3")), 3),
+        ((saturate("r4", "r2", 8), add_shifted("r5", "r3", "r2", "lsl #3")), 2),
+        ((simd("qadd", "r4", "r2", "r3"), add("r5", "r4", "r3")), 3),
+        ((simd("sadd16", "r4", "r2", "r3"), add("r5", "r4", "r3")), 2),
+        ((load("r4", "r0"), add_shifted("r5", "r4", "r2", "lsl #3")), 3),
+        # The younger of a pair, which has no shifter left in the first ALU.
+        (
+            (
+                add_shifted("r4", "r2", "r2", "lsl #3"),
+                shift_right("r5", "r2", 12),
+                add_shifted("r6", "r2", "r5", "lsl #1"),
+            ),
+            3,
+        ),
+    ],
+)
+def test_code_is_ordered_by_the_same_rules(code: tuple[Instruction, ...], taken: int) -> None:
+    """The scheduler of the kernels counts as the model does (benchmarks/cycle_model/cases.py)."""
+    assert cycles(code, CORTEX_M7) == taken
 
 
 def test_the_cortex_m4_issues_one_at_a_time() -> None:
