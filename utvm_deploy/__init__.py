@@ -21,6 +21,7 @@ from utvm_deploy.errors import UtvmError
 if TYPE_CHECKING:
     from utvm_deploy.compiler.cmsis_nn import CmsisNn
     from utvm_deploy.compiler.model import CompiledModel
+    from utvm_deploy.compiler.needs import CheckNeeds
     from utvm_deploy.device import Device
 
 __version__ = "0.1.0"
@@ -46,6 +47,7 @@ def compile(
     scratch: str = "arena",
     records: str | Path | None = None,
     optimize: str = "time",
+    check_needs: CheckNeeds | None = None,
 ) -> CompiledModel:
     """Compile a model file (.tflite, .onnx, .pt2) for a board; ``name`` prefixes every C symbol.
 
@@ -55,6 +57,8 @@ def compile(
     "stack" (that of whoever runs the model), or "auto": the faster of the two on the board.
     ``optimize`` is "time", "size" or "balanced".
     ``records`` is a file that ``utvm tune`` wrote: each layer is compiled as was best there.
+    ``check_needs`` is told early what memory the model needs; ``project.check_fits`` refuses there
+    what does not fit the board.
     Raises ModelError if the file cannot be imported and CompileError if it cannot be compiled.
     """
     from utvm_deploy.compiler.pipeline import compile_model
@@ -71,6 +75,7 @@ def compile(
         scratch=scratch,
         records=None if records is None else read_records(Path(records)),
         optimize=optimize,
+        check_needs=check_needs,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import utvm_deploy
 from utvm_deploy.cli.arguments import (
     Verbs,
     add_board,
@@ -15,13 +14,14 @@ from utvm_deploy.cli.arguments import (
     board_of,
     check_outputs,
 )
-from utvm_deploy.cli.compile_options import add_compile_options, compile_options
+from utvm_deploy.cli.compile_options import add_compile_options
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.reports import compiled_summary, memory_line
+from utvm_deploy.cli.steps import compile_step
 from utvm_deploy.compiler.library_format import write_library
 from utvm_deploy.compiler.options import ARENA, STAGES
 from utvm_deploy.files import write_text
-from utvm_deploy.project import check_fits
+from utvm_deploy.project import check_fits_alone
 
 #: For --dump: what every stage made.
 ALL_STAGES = "all"
@@ -56,18 +56,11 @@ def run(args: argparse.Namespace, out: Output) -> int:
     """Compile, check the sizes and write the archive."""
     check_outputs(args.model, args.output)
     board = board_of(args)
-    options = compile_options(args, board)
     dumped: dict[str, str] = {}
     with out.progress() as progress:
-        progress(f"compiling {args.model.name} for {board.name}", 0, 1)
-        compiled = utvm_deploy.compile(
-            args.model,
-            board,
-            name=args.name,
-            dump=dumped.__setitem__,
-            **options,
+        compiled = compile_step(
+            args, board, progress, fits=check_fits_alone, dump=dumped.__setitem__
         )
-    check_fits(compiled, board)
     if not args.dry_run:
         write_library(compiled, args.output)
         for stage, text in dumped.items():

@@ -7,7 +7,6 @@ import os
 import shlex
 from pathlib import Path
 
-import utvm_deploy
 from utvm_deploy import process
 from utvm_deploy.cli.arguments import (
     Verbs,
@@ -19,11 +18,11 @@ from utvm_deploy.cli.arguments import (
 )
 from utvm_deploy.cli.compile_options import (
     add_compile_options,
-    compile_options,
     refuse_compile_options,
 )
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.reports import memory_line
+from utvm_deploy.cli.steps import compile_step
 from utvm_deploy.compiler.library_format import read_library
 from utvm_deploy.probe import flash_image
 from utvm_deploy.project import build_project, check_directory, check_fits, create_project
@@ -70,15 +69,13 @@ def run_create(args: argparse.Namespace, out: Output) -> int:
         refuse_compile_options(args)
     board = board_of(args)
     check_directory(args.directory)
-    options = {} if is_compiled else compile_options(args, board)
     with out.progress() as progress:
         if is_compiled:
             progress(f"reading {args.model.name}", 0, 1)
             compiled = read_library(args.model)
+            check_fits(compiled, board)
         else:
-            progress(f"compiling {args.model.name} for {board.name}", 0, 1)
-            compiled = utvm_deploy.compile(args.model, board, name=args.name, **options)
-        check_fits(compiled, board)
+            compiled = compile_step(args, board, progress)
         if not args.dry_run:
             create_project(compiled, board, args.directory, args.template)
     out.line(memory_line(compiled))

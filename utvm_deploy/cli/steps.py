@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import utvm_deploy
@@ -11,18 +11,39 @@ from utvm_deploy.board import Board
 from utvm_deploy.cli.arguments import connection
 from utvm_deploy.cli.compile_options import compile_options
 from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.needs import MemoryNeeds
 from utvm_deploy.device import CYCLES, DeviceModel
 from utvm_deploy.probe import choose_link, needs_debugger, needs_line, start
 from utvm_deploy.progress import Progress
 from utvm_deploy.project import build_image, check_fits
 
+#: Raises CompileError for a model that does not fit a board.
+CheckFits = Callable[[CompiledModel | MemoryNeeds, Board], None]
 
-def compile_step(args: argparse.Namespace, board: Board, progress: Progress) -> CompiledModel:
-    """Compile ``args.model`` and see that it fits the board before anything is built."""
+
+def compile_step(
+    args: argparse.Namespace,
+    board: Board,
+    progress: Progress,
+    *,
+    fits: CheckFits = check_fits,
+    dump: Callable[[str, str], None] | None = None,
+) -> CompiledModel:
+    """Compile ``args.model``; what does not fit the board is refused as early as that is known.
+
+    ``fits`` is for a whole image of ours, or for the model alone.
+    """
     options = compile_options(args, board)
     progress(f"compiling {args.model.name} for {board.name}", 0, 1)
-    compiled = utvm_deploy.compile(args.model, board, name=args.name, **options)
-    check_fits(compiled, board)
+    compiled = utvm_deploy.compile(
+        args.model,
+        board,
+        name=args.name,
+        dump=dump,
+        check_needs=lambda needs: fits(needs, board),
+        **options,
+    )
+    fits(compiled, board)
     return compiled
 
 

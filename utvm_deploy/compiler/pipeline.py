@@ -35,6 +35,7 @@ from utvm_deploy.compiler.dump import calls_text, graph_text, kernels_text, plan
 from utvm_deploy.compiler.emit import emit
 from utvm_deploy.compiler.lower_c import lower_to_c
 from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.needs import CheckNeeds, least_needs, planned_needs
 from utvm_deploy.compiler.options import (
     ARENA,
     CMSIS_NN,
@@ -89,6 +90,7 @@ def compile_model(
     optimize: str = TIME,
     picks: Picks | None = None,
     decided: Callable[[Decision], None] = lambda decision: None,
+    check_needs: CheckNeeds | None = None,
 ) -> CompiledModel:
     """Compile a ``.tflite`` file, or a graph, for a board.
 
@@ -98,7 +100,8 @@ def compile_model(
     and CompileError if it cannot be compiled. ``records`` say which candidate each layer is
     compiled with; what they do not know the records that come with the package may. ``optimize``
     is one of ``options.OPTIMIZE``. ``picks`` are taken instead of what records say, and
-    ``decided`` is told what was taken.
+    ``decided`` is told what was taken. ``check_needs`` is told what memory the model needs as
+    soon as that is known, first before kernels are made, and may refuse it.
     """
     core = board.cpu.kernel_core
     library = _library_for(kernels, cmsis_nn)
@@ -109,6 +112,8 @@ def compile_model(
     graph = stage.run("import", lambda: _import(model), graph_text)
     prefix = prefix_from_path(graph.name) if name is None else check_prefix(name)
     graph = stage.run("simplify", lambda: _simplify(graph), graph_text)
+    if check_needs is not None:
+        check_needs(least_needs(prefix, graph))
     decision = decide(graph, board, family, known_records(board, records), optimize, place)
     if picks is not None:
         decision = replace(decision, picks={**decision.without, **picks})
@@ -136,6 +141,8 @@ def compile_model(
     layers = stage.run("schedule", lambda: _schedule(sequence, core, prefix), kernels_text)
     sequence = _with_scratch(sequence, layers, stack.limit if stack is not None else 0)
     plan = stage.run("plan", lambda: plan_arena(graph, sequence), plan_text)
+    if check_needs is not None:
+        check_needs(planned_needs(prefix, graph, sequence, plan))
     called = library.called([layer.kernel.calls for layer in layers]) if library else None
     program = Program(prefix, board.name, core, graph, layers, plan, called)
     compiled = stage.run("emit", lambda: emit(program), sources_text)

@@ -2,7 +2,7 @@
 
 from utvm_deploy.project.build import build_image, build_project
 from utvm_deploy.project.find_cmsis_nn import find_cmsis_nn, find_cmsis_nn_builds
-from utvm_deploy.project.fit import check_fits
+from utvm_deploy.project.fit import check_fits, check_fits_alone
 from utvm_deploy.project.image import Image
 from utvm_deploy.project.tree import check_directory, create_project
 
@@ -12,6 +12,7 @@ __all__ = [
     "build_project",
     "check_directory",
     "check_fits",
+    "check_fits_alone",
     "create_project",
     "find_cmsis_nn",
     "find_cmsis_nn_builds",

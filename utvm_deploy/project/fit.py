@@ -1,4 +1,4 @@
-"""Whether a compiled model fits a board: before building by estimate, after linking by number."""
+"""Whether a model fits a board: before building by estimate, after linking by number."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 from utvm_deploy.board import Board
 from utvm_deploy.board_facts import DEBUG_LINK
 from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.needs import MemoryNeeds
 from utvm_deploy.compiler.options import MODEL_STACK_BYTES, RUNTIME_RAM_BYTES, SERIAL_RAM_BYTES
 from utvm_deploy.errors import CompileError
 from utvm_deploy.project.generated import ALIAS_SUFFIX
@@ -18,7 +19,10 @@ RUNTIME_FLASH_BYTES = 10 * 1024
 
 
 def arena_room(board: Board) -> int:
-    """Bytes of the largest RAM that an image for the board leaves to activations, by estimate."""
+    """Bytes of the largest RAM that an image for the board leaves to activations, by estimate.
+
+    Below zero where that RAM is too small for the runtime itself.
+    """
     if is_zephyr(board):
         return workspace_bytes(board)
     if board.data_ram != board.main_ram:
@@ -28,7 +32,7 @@ def arena_room(board: Board) -> int:
     return board.main_ram.size - RUNTIME_RAM_BYTES - serial - stack
 
 
-def with_stack_for(compiled: CompiledModel | None, board: Board) -> Board:
+def with_stack_for(compiled: CompiledModel | MemoryNeeds | None, board: Board) -> Board:
     """The board with a stack that holds the model and its scratch, where it wants that there."""
     if compiled is None or not compiled.stack_bytes:
         return board
@@ -48,34 +52,93 @@ def with_larger_stack(board: Board, more_bytes: int) -> Board:
     return replace(board, project=replace(board.project, stack_bytes=size))
 
 
-def check_fits(compiled: CompiledModel, board: Board) -> None:
-    """CompileError, with the numbers, if the model cannot fit; kernels' code is not counted yet."""
-    board = with_stack_for(compiled, board)
-    region, room = board.main_ram, arena_room(board)
-    if compiled.arena_bytes > room:
-        raise CompileError(
-            f"model {compiled.name!r} needs {compiled.arena_bytes:,} bytes of RAM for its "
-            f"activations, and {board.name} has {room:,} bytes for it "
-            f"({board.ram_bytes:,} bytes of RAM in all; the largest region is {region.name} with "
-            f"{region.size:,}, of which runtime and stack take {region.size - room:,}); "
-            f"use a smaller model or a board with more RAM"
-        )
+def check_fits(model: CompiledModel | MemoryNeeds, board: Board) -> None:
+    """CompileError, with the numbers, if an image with the model cannot fit the board.
+
+    The code of the kernels is not counted yet.
+    """
+    stack = with_stack_for(model, board)
+    room = arena_room(stack)
     flash = board.main_flash
-    if compiled.weights_bytes > flash.size - RUNTIME_FLASH_BYTES:
+    _check_arena(model, board, room, f"of which runtime and stack take {_taken(stack, room):,}")
+    _check_weights(
+        model,
+        board,
+        flash.size - RUNTIME_FLASH_BYTES,
+        f"of which the runtime takes about {RUNTIME_FLASH_BYTES:,}",
+    )
+
+
+def check_fits_alone(model: CompiledModel | MemoryNeeds, board: Board) -> None:
+    """CompileError if the model itself cannot fit the board: its arena, stack and weights.
+
+    For somebody else's firmware, which has no runtime of ours. Kernels' code is not counted.
+    """
+    stack = board.data_ram
+    if model.stack_bytes > stack.size:
         raise CompileError(
-            f"model {compiled.name!r} needs {compiled.weights_bytes:,} bytes of flash for its "
-            f"weights, and {board.name} has {flash.size - RUNTIME_FLASH_BYTES:,} bytes for them "
-            f"({flash.size:,} bytes of flash, of which the runtime takes about "
-            f"{RUNTIME_FLASH_BYTES:,}); use a smaller model or a board with more flash"
+            f"model {model.name!r} needs {model.stack_bytes:,} bytes of stack for its layers' "
+            f"working memory, and {board.name}'s region {stack.name} has {stack.size:,}; compile "
+            "it with --scratch arena, or use a smaller model"
         )
+    taken = model.stack_bytes if stack == board.main_ram else 0
+    of_which = f"of which the layers' working memory takes {taken:,}" if taken else ""
+    _check_arena(model, board, board.main_ram.size - taken, of_which)
+    _check_weights(model, board, board.main_flash.size, "")
+
+
+def _taken(board: Board, room: int) -> int:
+    return board.main_ram.size - room
+
+
+def _check_arena(
+    model: CompiledModel | MemoryNeeds, board: Board, room: int, of_which: str
+) -> None:
+    if model.arena_bytes <= room:
+        return
+    region = board.main_ram
+    about = (
+        f"{board.ram_bytes:,} bytes of RAM in all; the largest region is {region.name} with "
+        f"{region.size:,}"
+    )
+    raise CompileError(
+        f"model {model.name!r} needs {_amount(model, model.arena_bytes)} of RAM for its "
+        f"activations, and {board.name} has {_left(room)} for it "
+        f"({', '.join(filter(None, (about, of_which)))}); "
+        "use a smaller model or a board with more RAM"
+    )
+
+
+def _check_weights(
+    model: CompiledModel | MemoryNeeds, board: Board, room: int, of_which: str
+) -> None:
+    if model.weights_bytes <= room:
+        return
+    about = f"{board.main_flash.size:,} bytes of flash"
+    raise CompileError(
+        f"model {model.name!r} needs {_amount(model, model.weights_bytes)} of flash for its "
+        f"weights, and {board.name} has {_left(room)} for them "
+        f"({', '.join(filter(None, (about, of_which)))}); "
+        "use a smaller model or a board with more flash"
+    )
+
+
+def _amount(model: CompiledModel | MemoryNeeds, size: int) -> str:
+    is_least = isinstance(model, MemoryNeeds) and model.is_least
+    return f"{'at least ' if is_least else ''}{size:,} bytes"
+
+
+def _left(room: int) -> str:
+    return f"{room:,} bytes" if room > 0 else "none"
 
 
 def check_image_fits(image: Image, arena_bytes: int, name: str) -> None:
     """The same after linking, with the linker's numbers."""
-    if arena_bytes > image.workspace_bytes:
+    left = max(image.workspace_bytes, 0)
+    if arena_bytes > left:
         raise CompileError(
             f"model {name!r} needs {arena_bytes:,} bytes of RAM for its activations, and the image "
-            f"leaves {image.workspace_bytes:,} of {image.board.name}'s {image.board.ram_bytes:,} "
+            f"leaves {left:,} of {image.board.name}'s {image.board.ram_bytes:,} "
             f"bytes ({image.ram_bytes:,} are data and stack); use a smaller model or a board with "
             f"more RAM"
         )
