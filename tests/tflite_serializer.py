@@ -14,7 +14,11 @@ import tflite
 
 from utvm_deploy.frontend.tflite_write import Options, Serializer
 
-__all__ = ["Model", "OperatorSpec", "Options", "TensorSpec", "serialize"]
+__all__ = ["CODE_FIELDS", "Model", "OperatorSpec", "Options", "TensorSpec", "serialize"]
+
+#: Where an operator's number may stand. TFLite's converter writes both, old converters only the
+#: last, ai-edge-quantizer only the first.
+CODE_FIELDS = ("BuiltinCode", "DeprecatedBuiltinCode")
 
 
 @dataclass
@@ -51,6 +55,7 @@ class Model(Protocol):
     inputs: list[int]
     outputs: list[int]
     once: Model | None
+    operator_codes: Sequence[str]
 
 
 def serialize(model: Model) -> bytes:
@@ -64,6 +69,7 @@ class _AnythingGoes(Serializer):
 
     def __init__(self, model: Model) -> None:
         self.once = model.once
+        self.written_codes = model.operator_codes
         super().__init__(model)
 
     def all_subgraphs(self) -> list[Any]:
@@ -80,11 +86,10 @@ class _AnythingGoes(Serializer):
 
     def code_fields(self, kind: str) -> dict[str, Any]:
         if hasattr(tflite.BuiltinOperator, kind):
-            return super().code_fields(kind)
-        custom = tflite.BuiltinOperator.CUSTOM
-        return {
-            "Version": 1,
-            "CustomCode": kind,
-            "BuiltinCode": custom,
-            "DeprecatedBuiltinCode": custom,
-        }
+            fields = super().code_fields(kind)
+        else:
+            custom = tflite.BuiltinOperator.CUSTOM
+            fields = {"Version": 1, "CustomCode": kind}
+            fields |= dict.fromkeys(CODE_FIELDS, custom)
+        left_out = set(CODE_FIELDS) - set(self.written_codes)
+        return {name: value for name, value in fields.items() if name not in left_out}

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tflite_serializer import OperatorSpec, Options, TensorSpec, serialize
+from tflite_serializer import CODE_FIELDS, OperatorSpec, Options, TensorSpec, serialize
 
 _PADDINGS = {"SAME": 0, "VALID": 1}
 _ACTIVATIONS = {"NONE": 0, "RELU": 1, "RELU_N1_TO_1": 2, "RELU6": 3, "TANH": 4}
@@ -39,6 +39,8 @@ class ModelWriter:
     outputs: list[int] = field(default_factory=list)
     # The subgraph that CALL_ONCE runs; ``save`` puts that first if it is nowhere else.
     once: ModelWriter | None = None
+    # Which fields of the schema have the operators' numbers.
+    operator_codes: Sequence[str] = CODE_FIELDS
 
     # Tensors
 

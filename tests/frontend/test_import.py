@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from graph_interpreter import run_graph
-from small_models import MODELS, build_model, sample_inputs
+from small_models import MODELS, build_model, int8, int32, sample_inputs
+from tflite_serializer import CODE_FIELDS
+from tflite_writer import ModelWriter
 
 from utvm_deploy.bench.oracle import run_reference
+from utvm_deploy.errors import UnsupportedOperator
 from utvm_deploy.frontend.operators import IMPORTERS
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.attributes import Convolution
@@ -105,3 +109,46 @@ def test_absent_bias_may_also_be_written_as_minus_one(tmp_path: Path) -> None:
     inputs = sample_inputs(model)
     expected = run_reference(path, [inputs]).outputs[0][0]
     np.testing.assert_array_equal(run_graph(graph, inputs)[graph.outputs[0]], expected)
+
+
+def _of_many_codes() -> ModelWriter:
+    """Operators with small numbers, QUANTIZE (114), and one (150) beyond the old field."""
+    m, rng = ModelWriter(), np.random.default_rng(5)
+    x = m.conv2d(m.input((1, 4, 4, 3), 0.04, 5), int8(rng, 4, 3, 3, 3), int32(rng, 4), scale=0.3)
+    x = m.add(x, m.quantize(x, scale=0.2, zero_point=3), scale=0.4)
+    options = ("GeluOptions", {"Approximate": True})
+    m.output(m.dequantize(m.node("GELU", [x], (1, 4, 4, 4), options)))
+    return m
+
+
+def test_operators_named_by_the_new_field_alone(tmp_path: Path) -> None:
+    """As ai-edge-quantizer writes them."""
+    m = _of_many_codes()
+    m.operator_codes = CODE_FIELDS[:1]
+    path = m.save(tmp_path / "model.tflite")
+    assert [operator.kind for operator in load_model(path).operators] == [
+        *("CONV_2D", "QUANTIZE", "ADD", "GELU", "DEQUANTIZE")
+    ]
+    inputs = sample_inputs(m)
+    both = replace(m, operator_codes=CODE_FIELDS).save(tmp_path / "both.tflite")
+    assert path.read_bytes() != both.read_bytes()
+    found, expected = (run_reference(file, [inputs]).outputs[0][0] for file in (path, both))
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_operators_named_by_the_old_field_alone(tmp_path: Path) -> None:
+    """As converters wrote them before 2020."""
+    m = build_model("float_ends")
+    m.operator_codes = CODE_FIELDS[1:]
+    kinds = [operator.kind for operator in m.operators]
+    assert {"QUANTIZE", "DEQUANTIZE"} <= set(kinds)
+    graph = load_model(m.save(tmp_path / "model.tflite"))
+    assert [operator.kind for operator in graph.operators] == kinds
+
+
+@pytest.mark.parametrize("fields", [CODE_FIELDS, CODE_FIELDS[:1], CODE_FIELDS[1:]])
+def test_a_custom_operator_is_named(fields: tuple[str, ...], tmp_path: Path) -> None:
+    m = build_model("add")
+    m.operators[0].kind, m.operator_codes = "MyOp", fields
+    with pytest.raises(UnsupportedOperator, match="CUSTOM 'MyOp'"):
+        load_model(m.save(tmp_path / "model.tflite"))

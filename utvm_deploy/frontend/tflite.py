@@ -46,8 +46,10 @@ _log = logging.getLogger(__name__)
 _IDENTIFIER = b"TFL3"
 # The main one, and one that initializes variables.
 _MOST_SUBGRAPHS = 2
-# The place of Tensor.external_buffer in the schema's table, as flatbuffers count.
+# Places in the schema's tables, as flatbuffers count: Tensor.external_buffer and
+# OperatorCode.builtin_code.
 _EXTERNAL_BUFFER_SLOT = 24
+_BUILTIN_CODE_SLOT = 10
 # What the schema's readers and numpy raise on bytes that are not what they claim to be.
 _BEYOND = (struct.error, IndexError)
 _READER_ERRORS = (
@@ -341,8 +343,12 @@ def _quantization(
 
 
 def _operator_name(code: Any) -> str:
-    # Codes above 127 do not fit the old one-byte field, which then holds a placeholder.
-    number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+    # TFLite's own rule. A writer may leave out the old field, which has one byte, or the new one.
+    # The generated reader of the new field returns the old one for codes below 127.
+    table, new = code._tab, 0
+    if found := table.Offset(_BUILTIN_CODE_SLOT):
+        (new,) = struct.unpack_from("<i", table.Bytes, table.Pos + found)
+    number = max(new, code.DeprecatedBuiltinCode())
     if number == tflite.BuiltinOperator.CUSTOM:
         return f"CUSTOM '{_text(code.CustomCode(), 'a custom operator')}'"
     return _OPERATOR_NAMES.get(number, f"operator code {number}")
