@@ -92,6 +92,22 @@ UNSUPPORTED: list[tuple[str, Change, str]] = [
     ("requantize", _tensor(1, dtype="int32"), "it makes int32 of int8, which the reference cannot"),
     ("requantize", _tensor(0, dtype="int64"), "is int64; it takes only float32, int8, uint8"),
     ("requantize", _tensor(0, scales=(2.0**31 * 0.06,)), "2**30 times that of its output"),
+    *(
+        (name, _options(**{option: value}), f"its option {option} is {value}; the reference takes")
+        for name in ("conv_dilated", "depthwise_dilated")
+        for option in ("StrideH", "StrideW", "DilationHFactor", "DilationWFactor")
+        for value in (2**15, 2**16, 2**31 - 1)
+    ),
+    *(
+        ("transpose_conv", _options(**{option: value}), f"its option {option} is {value}; the ref")
+        for option in ("StrideH", "StrideW")
+        for value in (2**15, 2**16, 2**31 - 1)
+    ),
+    (
+        "max_pool_same",
+        _options(FilterHeight=2**16 + 1, StrideH=1),
+        "its padding is 32768; the reference takes 32,767 at most",
+    ),
     ("dense", _options(WeightsFormat=1), "its weights are shuffled; only the default format"),
 ]
 

@@ -21,6 +21,8 @@ MOVING_TRUTH = (
     *("ASSIGN_VARIABLE", "BROADCAST_TO", "CONCATENATION", "EXPAND_DIMS", "GATHER", "READ_VARIABLE"),
     *("RESHAPE", "SLICE", "SQUEEZE", "STRIDED_SLICE", "TILE", "TRANSPOSE"),
 )
+#: The largest stride, dilation and padding of a convolution in the reference.
+INT16_MAX = 2**15 - 1
 # The reference refuses what it cannot quantize to an int32.
 _INT32_OVERFLOW = 2.0**31
 # The schema's enumerations, whose numbers can never change.
@@ -196,7 +198,23 @@ def padding_of(
         return (0, 0, 0, 0)
     rows = _same(x.shape[1], window[0], strides[0])
     columns = _same(x.shape[2], window[1], strides[1])
+    for padding in (rows[0], columns[0]):
+        if padding > INT16_MAX:
+            raise op.unsupported(
+                f"its padding is {padding}; the reference takes {INT16_MAX:,} at most"
+            )
     return (*rows, *columns)
+
+
+def steps_of(op: SourceOperator, *options: str) -> tuple[int, int]:
+    """Strides or dilations, for which the reference has 16 bits."""
+    height, width = (op.positive(option) for option in options)
+    for option, value in zip(options, (height, width), strict=True):
+        if value > INT16_MAX:
+            raise op.unsupported(
+                f"its option {option} is {value}; the reference takes {INT16_MAX:,} at most"
+            )
+    return height, width
 
 
 def _same(size: int, window: int, stride: int) -> tuple[int, int]:

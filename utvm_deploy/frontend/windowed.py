@@ -16,6 +16,7 @@ from utvm_deploy.frontend.operands import (
     parameter,
     quantized,
     scale_of,
+    steps_of,
     weights_of,
     zero_point_of,
 )
@@ -87,8 +88,8 @@ def import_depthwise(op: SourceOperator) -> Operator:
 def _geometry(
     op: SourceOperator, x: Tensor, weights: Tensor, out: Tensor, depth_multiplier: int
 ) -> Convolution:
-    strides = (op.positive("StrideH"), op.positive("StrideW"))
-    dilations = (op.positive("DilationHFactor"), op.positive("DilationWFactor"))
+    strides = steps_of(op, "StrideH", "StrideW")
+    dilations = steps_of(op, "DilationHFactor", "DilationWFactor")
     window = (
         (weights.shape[1] - 1) * dilations[0] + 1,
         (weights.shape[2] - 1) * dilations[1] + 1,
@@ -104,7 +105,7 @@ def import_transpose_conv(op: SourceOperator) -> Operator:
     weights = weights_of(op, 0)
     if tuple(parameter(op, 0, "output shape").reshape(-1).tolist()) != out.shape:
         raise op.damaged(f"its output has shape {out.shape}, which is not what its input says")
-    strides = (op.positive("StrideH"), op.positive("StrideW"))
+    strides = steps_of(op, "StrideH", "StrideW")
     window = (weights.shape[1], weights.shape[2])
     top, bottom, left, right = padding_of(op, out, window, strides)
     back = [
