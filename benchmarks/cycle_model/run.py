@@ -23,16 +23,11 @@ from utvm_deploy.board import Board, load_board
 from utvm_deploy.emulator import CycleModel, arguments, counters
 from utvm_deploy.emulator.model import counter_block
 from utvm_deploy.emulator.plugin import build_plugin, installed_qemu_version
+from utvm_deploy.silicon_kit.cases import Case
+from utvm_deploy.silicon_kit.sequences import CASES, assembly, repetitions
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
 
-from cases import M4, M7, Case  # noqa: E402
-
-#: Repetitions of a sequence in its two functions; the difference counts.
-SHORT, LONG = 16, 56
-#: Turns of a loop.
-LOOP_SHORT, LOOP_LONG = 100, 300
 #: What the difference may deviate from the expected, in cycles for each repetition.
 TOLERANCE = 0.06
 
@@ -56,53 +51,22 @@ class Outcome:
 
 
 def cases_for(board: Board) -> Sequence[Case]:
-    """Those of the board's core; without those about a data cache where it has none."""
-    cases = M7 if board.cpu.core == "cortex-m7" else M4
-    return [case for case in cases if board.cpu.dcache_bytes or not case.is_cached]
+    if board.cpu.core not in CASES:
+        sys.exit(f"there are no cases for {board.cpu.core}; there are for {', '.join(CASES)}")
+    return CASES[board.cpu.core]
 
 
-def symbols(board: Board) -> list[str]:
-    """What cases about the data cache name: memory behind it, and the size of one of its ways."""
-    cache = CycleModel.for_board(board).dcache
-    if cache is None:
-        return []
-    ram = max((r for r in board.memory if r.kind == "ram"), key=lambda one: one.size)
-    way = cache.size_bytes // cache.ways
-    first = ram.address + ram.size // 2
-    assert (LONG + 1) * way <= ram.size // 4, f"{board.name}: too little RAM behind its cache"
-    # The upper half of the RAM, where neither data nor stack of this image lie.
-    return [
-        f".equ WAY, {way}",
-        f".equ CACHED, {first:#x}",
-        f".equ CACHED_TOO, {first + ram.size // 4:#x}",
-    ]
-
-
-def assembly(cases: Sequence[Case], symbols: Sequence[str]) -> str:
-    """Two functions for each case, and the table of them."""
-    lines = [".syntax unified", ".thumb", *symbols, ".text"]
-    for number, case in enumerate(cases):
-        for length, times in (("short", SHORT), ("long", LONG)):
-            lines += [".balign 32", ".thumb_func", f"case_{number}_{length}:"]
-            lines += ["push.w {r4-r12, lr}", "movs r2, #0", "movs r3, #4"]
-            lines += [part.strip() for part in case.setup.split(";") if part.strip()]
-            body = [part.strip() for part in case.body.split(";")]
-            if case.is_loop:
-                turns = LOOP_SHORT if length == "short" else LOOP_LONG
-                lines += [f"movw r12, #{turns}", "isb", ".balign 32", "1:", *body]
-            else:
-                lines += ["isb", *(body * times)]
-            lines += ["2:", "isb", "pop.w {r4-r12, pc}"]
-    lines += ['.section .rodata, "a"', ".global sequences", ".balign 4", "sequences:"]
-    for number in range(len(cases)):
-        lines.append(f".word case_{number}_short + 1, case_{number}_long + 1")
+def table(count: int) -> str:
+    """The functions of all cases, for start.c."""
+    lines = ['.section .rodata, "a"', ".global sequences", ".balign 4", "sequences:"]
+    lines += [f".word case_{number}_short, case_{number}_long" for number in range(count)]
     return "\n".join(lines) + "\n"
 
 
 def build(board: Board, folder: Path) -> tuple[Path, int]:
     """The image, and the address of the counters in it."""
     cases = cases_for(board)
-    (folder / "cases.s").write_text(assembly(cases, symbols(board)))
+    (folder / "cases.s").write_text(assembly(cases) + table(len(cases)))
     names = [f"#define COUNTER_{n} {counters.NAMES.index(n.lower())}" for n in ("CORE", "RICH")]
     (folder / "image.h").write_text(
         "\n".join(
@@ -110,7 +74,6 @@ def build(board: Board, folder: Path) -> tuple[Path, int]:
                 f"#define CASE_COUNT {len(cases)}",
                 f"#define COUNTER_WORDS {len(counters.NAMES)}",
                 f"#define HAS_ICACHE {int(board.cpu.icache_bytes > 0)}",
-                f"#define DCACHE_BYTES {board.cpu.dcache_bytes}",
                 *names,
                 "",
             ]
@@ -168,7 +131,7 @@ def judge(board: Board, text: str) -> list[Outcome]:
             continue
         number, dwt, core, rich = map(int, numbers)
         case = cases[number]
-        times = LOOP_LONG - LOOP_SHORT if case.is_loop else LONG - SHORT
+        times = repetitions(case)
         model = core if case.figure == "core" else rich
         outcomes.append(Outcome(case, model / times, dwt / times))
     if len(outcomes) != len(cases):

@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "utvm_deploy"
 #: From the top down; units in one row do not import each other.
 LAYERS = (
     ("cli",),
-    ("tune",),
+    ("tune", "silicon_kit"),
     ("bench", "bundle"),
     ("device", "doctor"),
     ("probe",),

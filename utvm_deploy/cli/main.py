@@ -25,6 +25,7 @@ from utvm_deploy.cli import (
     project,
     report,
     run,
+    silicon,
     tune,
     verify,
 )
@@ -45,6 +46,7 @@ VERBS = (
     profile,
     bench,
     bundle,
+    silicon,
 )
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from utvm_deploy import process
-from utvm_deploy.bench_file import bench_path, load_bench_entry
+from utvm_deploy.bench_file import BenchEntry, bench_path, load_bench_entry
 from utvm_deploy.board import Board
 from utvm_deploy.doctor.check import Check
 from utvm_deploy.errors import UtvmError
@@ -24,24 +24,38 @@ _UDEV_FIX = (
 )
 
 
-def desk_checks(board: Board, *, port: str | None, serial: str | None) -> list[Check]:
-    """In the order in which they are worth mending."""
-    checks = [_flashing(board)]
-    if board.probe.usb:
-        devices = usb_devices(board.probe.usb)
-        checks += [_on_usb(board, devices), _rights(board, devices)]
-    kind = choose_link(board)
+def desk_checks(
+    board: Board,
+    *,
+    port: str | None,
+    serial: str | None,
+    probe: str | None = None,
+    link: str | None = None,
+    builds: bool = True,
+) -> list[Check]:
+    """In the order in which they are worth mending; without ``builds`` no image is built."""
+    kind = choose_link(board, link)
+    server = _bench_entry(board).server
+    if server is not None:
+        # It holds the probe, wherever that is.
+        checks = [Check("GDB server", "flash and debug", f"{server} (not tried)", "", True)]
+    else:
+        checks = [_flashing(board, probe)]
+        if board.probe.usb:
+            devices = usb_devices(board.probe.usb)
+            checks += [_on_usb(board, devices), _rights(board, devices)]
     if needs_line(kind):
         checks += _serial_port(board, port, serial)
-    checks.append(_debug_server(board, needs_debugger(kind)))
-    if "baremetal" in board.project.templates:
+    if server is None:
+        checks.append(_debug_server(board, needs_debugger(kind)))
+    if builds and "baremetal" in board.project.templates:
         checks.append(_image(board))
     return checks
 
 
-def _flashing(board: Board) -> Check:
-    """One of the board's programs is enough; bench.toml may insist on one."""
-    wanted = _wanted_probe(board)
+def _flashing(board: Board, probe: str | None) -> Check:
+    """One of the board's programs is enough; the user or bench.toml may insist on one."""
+    wanted = probe or _bench_entry(board).probe
     commands = [one for one in board.probe.commands if wanted in (None, one.name)]
     present = [one.name for one in commands if shutil.which(one.program)]
     first = commands[0].program if commands else "a probe"
@@ -50,17 +64,24 @@ def _flashing(board: Board) -> Check:
         "flashing program",
         "put images on the board",
         ", ".join(present) or None,
-        install if commands else f"correct the probe that {bench_path()} names",
+        install if commands else _other_probe(board, probe),
         True,
     )
 
 
-def _wanted_probe(board: Board) -> str | None:
-    """The probe that the bench file names for the board, if it names one board of that kind."""
+def _other_probe(board: Board, probe: str | None) -> str:
+    """What to do about a probe that the board does not have."""
+    if probe is None:
+        return f"correct the probe that {bench_path()} names"
+    return f"{probe!r} is none of its probes; name one of {', '.join(board.probe.kinds)}"
+
+
+def _bench_entry(board: Board) -> BenchEntry:
+    """What the bench file says of the board, if it names one board of that kind."""
     try:
-        return load_bench_entry(board.name).probe
+        return load_bench_entry(board.name)
     except UtvmError:
-        return None
+        return BenchEntry()
 
 
 def _on_usb(board: Board, devices: list[UsbDevice]) -> Check:

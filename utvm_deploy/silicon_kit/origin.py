@@ -1,0 +1,154 @@
+"""What a report says of its origin: versions, the board, and where modelled cycles come from."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import platform
+import re
+from dataclasses import asdict, dataclass
+
+from utvm_deploy import __version__
+from utvm_deploy.board import Board, board_names, load_board
+from utvm_deploy.device import Device
+from utvm_deploy.emulator import CycleModel
+from utvm_deploy.emulator.plugin import SOURCES, installed_qemu_version, plugin_for
+from utvm_deploy.emulator.table import header_texts
+from utvm_deploy.errors import BuildError, MissingTool, ProbeError
+from utvm_deploy.probe import choose_link
+from utvm_deploy.probe.detect import locate
+from utvm_deploy.probe.flash import probe_commands
+from utvm_deploy.probe.usb import usb_devices
+from utvm_deploy.project.build import compiler_version
+from utvm_deploy.silicon_kit.private import Cleaner
+from utvm_deploy.silicon_kit.report import BoardUsed, Modelling, Setup, Timing, Versions
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the board hangs, as the user says; None for what is left open."""
+
+    port: str | None = None
+    probe: str | None = None
+    serial: str | None = None
+    link: str | None = None
+
+
+def setup_of(board: Board, place: Place, clean: Cleaner) -> tuple[Setup, Board | None]:
+    """The report's head, and the emulated board that models cycles, if there is one."""
+    modelling, emulated = _modelling(board)
+    setup = Setup(
+        versions=Versions(
+            utvm=__version__,
+            tvm=importlib.metadata.version("apache-tvm"),
+            litert=importlib.metadata.version("ai-edge-litert"),
+            compiler=clean(compiler_version(board).partition("\n")[0]),
+            system=_system(),
+            python=platform.python_version(),
+        ),
+        board=BoardUsed(
+            name=board.name,
+            core=board.cpu.core,
+            clock_hz=board.cpu.clock_hz,
+            facts_sha256=facts_digest(board),
+            template=board.template,
+            is_silicon=not board.runs_here,
+            probe=_probe(board, place),
+            usb=tuple(sorted({one.usb for one in usb_devices(board.probe.usb)})),
+            link=choose_link(board, place.link),
+        ),
+        modelling=modelling,
+    )
+    return setup, emulated
+
+
+def facts_digest(board: Board) -> str:
+    """Equal for boards with equal facts, whatever the comments in their files."""
+    facts = {name: value for name, value in asdict(board).items() if name != "source"}
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def timing_of(device: Device) -> Timing:
+    """What the board says of its ticks, and what counts them."""
+    board = device.board
+    if device.is_modelled:
+        source = "cycle model"
+    elif board.template == "baremetal" and board.project.timer is not None:
+        source = board.project.timer.driver.name
+    else:
+        source = board.template
+    return Timing(device.hello.tick_unit, device.hello.ticks_per_second, source)
+
+
+def stand_in(board: Board) -> Board | None:
+    """An emulated board with a cycle model, the same core and memories of the same sizes."""
+    if board.has_cycle_model:
+        return board
+    for name in board_names():
+        other = load_board(name)
+        if other.has_cycle_model and _likeness(other) == _likeness(board):
+            return other
+    return None
+
+
+def _likeness(board: Board) -> tuple[object, ...]:
+    """What cycles depend on, as far as the cycle model knows it."""
+    cpu = board.cpu
+    memories = sorted((region.kind, region.size, region.executable) for region in board.memory)
+    data = board.data_ram
+    return (
+        (cpu.core, cpu.fpu, cpu.dsp, cpu.mve),
+        (cpu.icache_bytes, cpu.icache_ways, cpu.dcache_bytes, cpu.dcache_ways),
+        memories,
+        (data.kind, data.size),
+    )
+
+
+def _modelling(board: Board) -> tuple[Modelling, Board | None]:
+    emulated = stand_in(board)
+    if emulated is None:
+        why = "no emulated board has a cycle model, the same core and the same memories"
+        return Modelling(None, "", "", why), None
+    assert emulated.emulator is not None
+    program = emulated.emulator.program
+    try:
+        plugin_for(program)
+    except MissingTool:
+        return Modelling(None, "", "", f"{program} is not installed"), None
+    except (ProbeError, BuildError) as error:
+        return Modelling(None, "", "", f"no cycle model here ({type(error).__name__})"), None
+    version = f"{program} {installed_qemu_version(program)}"
+    return Modelling(emulated.name, model_digest(emulated), version), emulated
+
+
+def model_digest(board: Board) -> str:
+    """Equal where the cycle model counts alike: its tables, its code and the board's caches."""
+    digest = hashlib.sha256(repr(CycleModel.for_board(board)).encode())
+    texts = {path.name: path.read_text(encoding="utf-8") for path in SOURCES.glob("*.[ch]")}
+    for name, text in sorted((texts | header_texts()).items()):
+        digest.update(f"\0{name}\0{text}".encode())
+    return digest.hexdigest()
+
+
+def _system() -> str:
+    """The system, the first numbers of its release, and the machine; nobody's own names."""
+    release = re.match(r"\d+(\.\d+)?", platform.release())
+    return " ".join(
+        part
+        for part in (platform.system(), release and release.group(), platform.machine())
+        if part
+    )
+
+
+def _probe(board: Board, place: Place) -> str:
+    """The program that puts images on the board, with its version."""
+    if board.emulator is not None:
+        program = board.emulator.program
+        return f"{program} {installed_qemu_version(program)}"
+    if board.runs_here:
+        return "process"
+    entry = locate(board, serial=place.serial, needs_port=False).entry
+    if entry.server is not None:
+        return "GDB server"
+    return probe_commands(board, place.probe or entry.probe).name

@@ -1,0 +1,259 @@
+"""The whole run: each model and micro-benchmark, saved as soon as it is done.
+
+    check_ready ─▶ origin ─▶ report of an earlier run ─▶ models ─▶ micro-benchmarks ─▶ file
+                                                            ╰──── saved after each ────╯
+
+A run that was interrupted, or in which something failed, goes on with the same command: what the
+file has already is kept, what failed or differed is done again.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from utvm_deploy.bench_file import load_bench
+from utvm_deploy.board import Board
+from utvm_deploy.device import Device, connect
+from utvm_deploy.doctor import examine
+from utvm_deploy.errors import NoDevice, UtvmError
+from utvm_deploy.frontend.formats import CONVERTERS
+from utvm_deploy.paths import data_dir
+from utvm_deploy.probe.usb import usb_devices
+from utvm_deploy.progress import Progress
+from utvm_deploy.project import build_image
+from utvm_deploy.silicon_kit.cases import Case
+from utvm_deploy.silicon_kit.models import ModelFile, measure_model
+from utvm_deploy.silicon_kit.origin import Place, setup_of, timing_of
+from utvm_deploy.silicon_kit.private import Cleaner
+from utvm_deploy.silicon_kit.report import (
+    EQUAL,
+    CaseResult,
+    ModelResult,
+    Report,
+    Setup,
+    read_report,
+    write_report,
+)
+from utvm_deploy.silicon_kit.sequences import CASES, Count, count_cases
+
+#: A model file's name ends so.
+MODEL_SUFFIXES = (".tflite", *CONVERTERS)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a run is asked for."""
+
+    board: Board
+    place: Place
+    output: Path
+    models: tuple[ModelFile, ...]
+    cases: tuple[Case, ...]
+    samples: int
+
+
+def shipped_models() -> list[Path]:
+    """The models that come with the package."""
+    return sorted(data_dir("models").glob("*.tflite"))
+
+
+def models_in(folder: Path) -> list[Path]:
+    """Every model file of a folder; UtvmError if there is none."""
+    try:
+        found = sorted(path for path in folder.iterdir() if path.suffix.lower() in MODEL_SUFFIXES)
+    except OSError as error:
+        raise UtvmError(
+            f"cannot read the folder {folder}: {error.strerror or error}; name a folder of models"
+        ) from error
+    if not found:
+        raise UtvmError(
+            f"{folder} holds no model ({', '.join(MODEL_SUFFIXES)}); name a folder of models"
+        )
+    return found
+
+
+def cases_named(board: Board, pattern: str | None) -> tuple[Case, ...]:
+    """The core's micro-benchmarks whose names match; UtvmError if none does."""
+    cases = CASES.get(board.cpu.core, ())
+    if pattern is None:
+        return tuple(cases)
+    found = tuple(case for case in cases if fnmatch.fnmatchcase(case.name, pattern))
+    if not found:
+        names = ", ".join(repr(case.name) for case in cases[:3])
+        examples = f"such as {names}" if cases else f"and there are none for {board.cpu.core}"
+        raise UtvmError(f"no micro-benchmark is called {pattern!r}, {examples}")
+    return found
+
+
+def check_ready(board: Board, place: Place) -> None:
+    """NoDevice with all that is missing, before anything is built."""
+    checks = examine(
+        board,
+        port=place.port,
+        serial=place.serial,
+        probe=place.probe,
+        link=place.link,
+        builds=False,
+    )
+    missing = [check for check in checks if not check.ok]
+    if missing:
+        listed = "; ".join(f"{check.what} is missing: {check.fix}" for check in missing)
+        raise NoDevice(f"{board.name} is not ready: {listed}")
+
+
+def measure(wanted: Wanted, progress: Progress) -> Report:
+    """Do what the file has not yet; the file is whole after each item, and at the end.
+
+    Raises UtvmError if the file is of another board or of other versions.
+    """
+    board, place = wanted.board, wanted.place
+    clean = Cleaner(
+        folders={file.path.parent.absolute() for file in wanted.models},
+        secrets=_serial_numbers(board, place),
+    )
+    setup, emulated = setup_of(board, place, clean)
+    keeper = _Keeper(wanted.output, _earlier(wanted.output, setup) or Report(setup))
+    done = {
+        (one.file, one.sha256)
+        for one in keeper.report.models
+        if one.state == EQUAL and (one.modelled or emulated is None)
+    }
+    files = [one for one in wanted.models if (clean(one.path.name), one.sha256) not in done]
+    counted = {
+        one.name
+        for one in keeper.report.micro_benchmarks
+        if not one.error and (one.modelled is not None or emulated is None)
+    }
+    cases = [case for case in wanted.cases if case.name not in counted]
+    if not files and not cases:
+        return keeper.finish("")
+    try:
+        with ExitStack() as stack:
+            device = stack.enter_context(_connected(board, place))
+            for file in files:
+                result = measure_model(device, emulated, file, wanted.samples, clean, progress)
+                if result.ticks is not None:
+                    keeper.note_timing(device)
+                keeper.add_model(result)
+            if cases:
+                _run_cases(device, emulated, cases, clean, keeper, progress)
+    except UtvmError as error:
+        return keeper.finish(clean(f"{type(error).__name__}: {error}"))
+    except BaseException:
+        keeper.finish("interrupted")
+        raise
+    return keeper.finish("")
+
+
+def _connected(board: Board, place: Place) -> Device:
+    return connect(board, port=place.port, probe=place.probe, serial=place.serial, link=place.link)
+
+
+def _serial_numbers(board: Board, place: Place) -> set[str]:
+    """Those of the probes here: an error may name them."""
+    found = {one.serial for one in usb_devices(board.probe.usb)} | {place.serial or ""}
+    for entries in load_bench().values():
+        found |= {entry.probe_serial or "" for entry in entries}
+    return found - {""}
+
+
+def _earlier(path: Path, setup: Setup) -> Report | None:
+    """The report to go on with; UtvmError if it is of another board, or made by other versions."""
+    if not path.exists():
+        return None
+    report = read_report(path)
+    if report.setup != setup:
+        differing = ", ".join(_differences(report.setup, setup))
+        raise UtvmError(
+            f"{path} was made with another {differing}; give another file with -o, or delete it"
+        )
+    return report
+
+
+def _differences(theirs: Setup, ours: Setup) -> list[str]:
+    found = []
+    for part in ("versions", "board", "modelling"):
+        before, now = vars(getattr(theirs, part)), vars(getattr(ours, part))
+        found += [f"{name} ({before[name]})" for name in now if before[name] != now[name]]
+    return found
+
+
+class _Keeper:
+    """The report as it grows, and its file."""
+
+    def __init__(self, path: Path, report: Report) -> None:
+        self._path = path
+        self.report = replace(report, unfinished="interrupted")
+
+    def note_timing(self, device: Device) -> None:
+        """What the board says of its ticks; goes into the file with what comes next."""
+        self.report = replace(self.report, timing=timing_of(device))
+
+    def add_model(self, result: ModelResult) -> None:
+        key = (result.file, result.sha256)
+        others = [one for one in self.report.models if (one.file, one.sha256) != key]
+        self._save(replace(self.report, models=(*others, result)))
+
+    def add_cases(self, results: Sequence[CaseResult]) -> None:
+        names = {one.name for one in results}
+        others = [one for one in self.report.micro_benchmarks if one.name not in names]
+        self._save(replace(self.report, micro_benchmarks=(*others, *results)))
+
+    def finish(self, unfinished: str) -> Report:
+        self._save(replace(self.report, unfinished=unfinished))
+        return self.report
+
+    def _save(self, report: Report) -> None:
+        self.report = report
+        write_report(self._path, report)
+
+
+def _run_cases(
+    device: Device,
+    emulated: Board | None,
+    cases: Sequence[Case],
+    clean: Cleaner,
+    keeper: _Keeper,
+    progress: Progress,
+) -> None:
+    """The board's counts are kept as they come; the emulated board's are added to them."""
+    device.start(build_image(None, device.board))
+    keeper.note_timing(device)
+    progress(f"counting on {device.board.name}: micro-benchmark", 0, len(cases))
+    by_name: dict[str, CaseResult] = {}
+
+    def keep(counts: Sequence[Count]) -> None:
+        results = [_case_result(count, clean) for count in counts]
+        by_name.update({one.name: one for one in results})
+        keeper.add_cases(results)
+        progress(f"counting on {device.board.name}: micro-benchmark", len(by_name), len(cases))
+
+    count_cases(device, cases, keep)
+    if emulated is None or device.is_modelled:
+        return
+
+    def complete(counts: Sequence[Count]) -> None:
+        keeper.add_cases([replace(by_name[one.case.name], modelled=one.modelled) for one in counts])
+
+    progress(f"modelling the micro-benchmarks on {emulated.name}", 0, 1)
+    with connect(emulated) as model:
+        count_cases(model, cases, complete)
+
+
+def _case_result(count: Count, clean: Callable[[str], str]) -> CaseResult:
+    case = count.case
+    return CaseResult(
+        name=case.name,
+        sequence=case.body,
+        setup=case.setup,
+        figure=case.figure,
+        ticks=count.ticks,
+        modelled=count.modelled,
+        published=case.cycles,
+        source=case.source,
+        error="" if count.error is None else clean(f"{type(count.error).__name__}: {count.error}"),
+    )
