@@ -24,12 +24,9 @@ from utvm_deploy.emulator import CycleModel, arguments, counters
 from utvm_deploy.emulator.model import counter_block
 from utvm_deploy.emulator.plugin import build_plugin, installed_qemu_version
 from utvm_deploy.silicon_kit.cases import Case
-from utvm_deploy.silicon_kit.sequences import CASES, assembly, repetitions
+from utvm_deploy.silicon_kit.sequences import CASES, agrees, assembly, repetitions
 
 HERE = Path(__file__).resolve().parent
-
-#: What the difference may deviate from the expected, in cycles for each repetition.
-TOLERANCE = 0.06
 
 TOOL_TIMEOUT_S = 60.0
 RUN_TIMEOUT_S = 60.0
@@ -47,7 +44,7 @@ class Outcome:
     @property
     def agrees(self) -> bool:
         """Whether the model says what was measured."""
-        return abs(self.model - self.case.cycles) <= TOLERANCE * max(1.0, self.case.cycles / 10)
+        return agrees(self.case, self.model)
 
 
 def cases_for(board: Board) -> Sequence[Case]:

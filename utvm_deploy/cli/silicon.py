@@ -38,6 +38,8 @@ from utvm_deploy.silicon_kit.report import CaseResult, ModelResult
 
 #: As many as ``utvm verify`` takes.
 DEFAULT_SAMPLES = 8
+#: Characters of a layer's name in a table.
+MOST_NAME = 60
 
 
 def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
@@ -156,10 +158,12 @@ def _show(report: Report, out: Output) -> None:
             f"modelled on {modelling.board} by {modelling.emulator}, cycle model "
             f"{modelling.cycle_model_sha256[:12]}"
         )
+    # Nothing is said to be measured that a model of the core counted.
+    counted = "measured" if board.is_silicon else "counted"
     for model in report.models:
-        _show_model(model, out)
+        _show_model(model, counted, out)
     if report.micro_benchmarks:
-        _show_cases(report.micro_benchmarks, out)
+        _show_cases(report.micro_benchmarks, counted, out)
     out.line(verdict(report))
 
 
@@ -179,13 +183,13 @@ def verdict(report: Report) -> str:
     )
 
 
-def _show_model(model: ModelResult, out: Output) -> None:
+def _show_model(model: ModelResult, counted: str, out: Output) -> None:
     out.line()
     rows: list[Sequence[object]] = [
         (
             str(layer.index),
             layer.operator,
-            layer.name,
+            _short(layer.name),
             "DIFFERS" if layer.differs else "equal" if layer.is_compared else "",
             layer.ticks,
             layer.modelled.get("memory"),
@@ -198,7 +202,7 @@ def _show_model(model: ModelResult, out: Output) -> None:
         ("", "whole model", "", model.state, model.ticks, memory, _ratio(model.ticks, memory))
     )
     out.table(
-        ["layer", "operator", "name", "output", ">measured", ">modelled", ">measured/modelled"],
+        ["layer", "operator", "name", "output", f">{counted}", ">modelled", f">{counted}/modelled"],
         rows,
         title=model.file,
     )
@@ -207,16 +211,20 @@ def _show_model(model: ModelResult, out: Output) -> None:
             out.line(f"{model.file}: {text}")
 
 
-def _show_cases(cases: Sequence[CaseResult], out: Output) -> None:
+def _show_cases(cases: Sequence[CaseResult], counted: str, out: Output) -> None:
     out.line()
     out.table(
-        ["sequence", ">measured", ">modelled", ">published", "source"],
+        ["sequence", f">{counted}", ">modelled", ">published", "source"],
         [
             (one.name, one.ticks, one.modelled, one.published, one.error or one.source)
             for one in cases
         ],
         title="micro-benchmarks, for one repetition",
     )
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= MOST_NAME else f"{name[:28]}...{name[-29:]}"
 
 
 def _ratio(measured: float | None, modelled: float | None) -> float | None:

@@ -37,7 +37,7 @@ class Place:
 
 def setup_of(board: Board, place: Place, clean: Cleaner) -> tuple[Setup, Board | None]:
     """The report's head, and the emulated board that models cycles, if there is one."""
-    modelling, emulated = _modelling(board)
+    modelling, emulated = modelling_of(board)
     setup = Setup(
         versions=Versions(
             utvm=__version__,
@@ -105,7 +105,8 @@ def _likeness(board: Board) -> tuple[object, ...]:
     )
 
 
-def _modelling(board: Board) -> tuple[Modelling, Board | None]:
+def modelling_of(board: Board) -> tuple[Modelling, Board | None]:
+    """Where modelled cycles of the board come from, and the emulated board that counts them."""
     emulated = stand_in(board)
     if emulated is None:
         why = "no emulated board has a cycle model, the same core and the same memories"

@@ -57,8 +57,8 @@ class Wanted:
 
 
 def shipped_models() -> list[Path]:
-    """The models that come with the package."""
-    return sorted(data_dir("models").glob("*.tflite"))
+    """The models that come with the package, the smallest first."""
+    return sorted(data_dir("models").glob("*.tflite"), key=lambda path: path.stat().st_size)
 
 
 def models_in(folder: Path) -> list[Path]:
@@ -101,8 +101,10 @@ def check_ready(board: Board, place: Place) -> None:
     )
     missing = [check for check in checks if not check.ok]
     if missing:
-        listed = "; ".join(f"{check.what} is missing: {check.fix}" for check in missing)
-        raise NoDevice(f"{board.name} is not ready: {listed}")
+        raise NoDevice(
+            f"{board.name} is not ready, missing: {', '.join(check.what for check in missing)}; "
+            f"first {missing[0].fix}; utvm doctor --board {board.name} says what to do about each"
+        )
 
 
 def measure(wanted: Wanted, progress: Progress) -> Report:
@@ -167,19 +169,22 @@ def _earlier(path: Path, setup: Setup) -> Report | None:
         return None
     report = read_report(path)
     if report.setup != setup:
-        differing = ", ".join(_differences(report.setup, setup))
+        what, before, now = _difference(report.setup, setup)
         raise UtvmError(
-            f"{path} was made with another {differing}; give another file with -o, or delete it"
+            f"{path} was made with {what} {before}, and now it is {now}; give another file with "
+            "-o, or delete it"
         )
     return report
 
 
-def _differences(theirs: Setup, ours: Setup) -> list[str]:
-    found = []
-    for part in ("versions", "board", "modelling"):
+def _difference(theirs: Setup, ours: Setup) -> tuple[str, object, object]:
+    """The first difference, the board's before all others."""
+    for part in ("board", "versions", "modelling"):
         before, now = vars(getattr(theirs, part)), vars(getattr(ours, part))
-        found += [f"{name} ({before[name]})" for name in now if before[name] != now[name]]
-    return found
+        for name in now:
+            if before[name] != now[name]:
+                return f"{part}.{name}", before[name], now[name]
+    raise AssertionError("equal setups")
 
 
 class _Keeper:
@@ -253,7 +258,7 @@ def _case_result(count: Count, clean: Callable[[str], str]) -> CaseResult:
         figure=case.figure,
         ticks=count.ticks,
         modelled=count.modelled,
-        published=case.cycles,
+        published=float(case.cycles),
         source=case.source,
         error="" if count.error is None else clean(f"{type(count.error).__name__}: {count.error}"),
     )

@@ -27,6 +27,9 @@ CASES_AT_ONCE = 8
 #: Bytes behind each of the two addresses that a sequence gets.
 BUFFER_BYTES = 4096
 
+#: What cycles for one repetition may deviate from the expected.
+TOLERANCE = 0.06
+
 #: The cases for each core whose timing is published.
 CASES: Mapping[str, Sequence[Case]] = {"cortex-m7": M7, "cortex-m4": M4}
 
@@ -64,6 +67,11 @@ def assembly(cases: Sequence[Case]) -> str:
 def repetitions(case: Case) -> int:
     """How many more repetitions the long function has."""
     return LOOP_LONG - LOOP_SHORT if case.is_loop else LONG - SHORT
+
+
+def agrees(case: Case, cycles: float) -> bool:
+    """Whether these cycles are what was published for the case."""
+    return abs(cycles - case.cycles) <= TOLERANCE * max(1.0, case.cycles / 10)
 
 
 def count_cases(
