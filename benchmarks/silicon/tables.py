@@ -46,7 +46,7 @@ def _board(name: str, report: Report) -> Iterable[str]:
     if modelling.board is None:
         yield f"No modelled cycles: {_text(modelling.why)}."
     else:
-        yield f"Cycle model {modelling.cycle_model_sha256[:12]}, on {_text(modelling.board)}."
+        yield f"Cycle model {_text(modelling.cycle_model)}, on {_text(modelling.board)}."
     if report.unfinished:
         yield f"Not finished: {_text(report.unfinished)}."
     if report.models:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import re
 import shutil
 import socket
 from collections.abc import Callable
@@ -23,8 +24,9 @@ from utvm_deploy.device import connect
 from utvm_deploy.paths import data_dir
 from utvm_deploy.silicon_kit import models, origin
 from utvm_deploy.silicon_kit import run as run_module
-from utvm_deploy.silicon_kit.report import ModelResult, read_report
-from utvm_deploy.silicon_kit.sequences import CASES, Count, agrees, count_cases
+from utvm_deploy.silicon_kit.private import Cleaner
+from utvm_deploy.silicon_kit.report import read_report
+from utvm_deploy.silicon_kit.sequences import CASES, Count, agrees, cases_of, count_cases
 
 DIGITS = data_dir("models") / "digits.tflite"
 
@@ -90,7 +92,7 @@ def test_the_whole_run_in_the_place_of_silicon(
     board, modelling = found["setup"]["board"], found["setup"]["modelling"]
     assert (board["name"], board["link"], board["is_silicon"]) == ("mps2_an500", link, False)
     assert board["probe"] == modelling["emulator"]
-    assert len(modelling["cycle_model_sha256"]) == 64
+    assert len(modelling["cycle_model"]) == 12
     assert found["timing"]["source"] == "cycle model"
     digits, small_model = found["models"]
     assert digits["state"] == small_model["state"] == "equal"
@@ -141,6 +143,47 @@ def test_a_fault_in_a_case_leaves_the_others_alone() -> None:
         count_cases(device, [broken, second], counts.extend)
     assert "case_0_short" in str(counts[0].error)
     assert counts[1].error is None and counts[1].ticks == 2 and counts[1].modelled is None
+
+
+@needs_emulator
+@pytest.mark.emulator
+def test_micro_benchmarks_that_were_counted_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(verb, "shipped_models", list)
+    file = tmp_path / "f.json"
+    argv = ("--board", "mps2_an500", "-o", file, "--cases", "ld*")
+    counted: list[str] = []
+
+    def interrupted(device: Any, cases: Any, done: Callable[..., None]) -> None:
+        def once(counts: Any) -> None:
+            done(counts)
+            raise KeyboardInterrupt
+
+        count_cases(device, cases, once)
+
+    def counting(device: Any, cases: Any, done: Callable[..., None]) -> None:
+        counted.extend(case.name for case in cases)
+        count_cases(device, cases, done)
+
+    monkeypatch.setattr(run_module, "count_cases", interrupted)
+    assert silicon(*argv) == 130
+    kept = [one["name"] for one in content(file)["micro_benchmarks"]]
+    wanted = [case.name for case in CASES["cortex-m7"] if case.name.startswith("ld")]
+    assert kept == wanted[:8] and len(wanted) > 8
+    monkeypatch.setattr(run_module, "count_cases", counting)
+    assert silicon(*argv) == 0
+    assert counted == wanted[8:]
+    assert [one["name"] for one in content(file)["micro_benchmarks"]] == wanted
+
+
+def test_cases_with_floating_point_need_it() -> None:
+    board = load_board("mps2_an500")
+    without = replace(board, cpu=replace(board.cpu, fpu="none"))
+    assert {case.name for case in cases_of(board)} - {case.name for case in cases_of(without)} == {
+        case.name for case in CASES["cortex-m7"] if "f32" in case.body
+    }
+    assert cases_of(load_board("host")) == ()
 
 
 def desk_board(folder: Path) -> Path:
@@ -204,7 +247,7 @@ def test_without_an_emulator_modelled_cycles_are_left_empty(
     other = origin.stand_in(board)
     assert other is not None and other.has_cycle_model and other.cpu.core == board.cpu.core
     monkeypatch.setenv("PATH", "")
-    modelling, emulated = origin.modelling_of(board)
+    modelling, emulated = origin.modelling_of(board, Cleaner())
     assert emulated is None and modelling.board is None
     assert modelling.why == "qemu-system-arm is not installed"
     # Half the RAM is another chip.
@@ -296,7 +339,7 @@ def counted_runs(monkeypatch: pytest.MonkeyPatch, fail: Callable[[int], None]) -
     ran: list[str] = []
     measure = run_module.measure_model
 
-    def counting(device: Any, emulated: Any, file: Any, *rest: Any) -> ModelResult:
+    def counting(device: Any, emulated: Any, file: Any, *rest: Any) -> Any:
         fail(len(ran))
         ran.append(file.path.name)
         return measure(device, emulated, file, *rest)
@@ -375,6 +418,53 @@ def test_a_failing_model_is_kept_with_its_error_and_nothing_private(
     assert ran == ["small_1.tflite", "broken.tflite", "broken.tflite"]
     broken = content(file)["models"][1]
     assert broken["error"].startswith("ModelError: ") and "(hidden)" not in broken["error"]
+
+
+def test_a_model_that_crashes_the_board_leaves_the_others_alone(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extra = tmp_path / "more"
+    extra.mkdir()
+    write_small_model(extra, 2)
+    file = tmp_path / "f.json"
+    real_compile = models.compile_for
+
+    def crashing(model: models.ModelFile, board: Any) -> Any:
+        compiled = real_compile(model, board)
+        if model.path != small:
+            return compiled
+        name = f"{compiled.name}.c"
+        bad = "*(volatile int *)0 = 1;"
+        text = re.sub(r"(_run\(uint8_t \*[^)]*\) \{)", rf"\1 {bad}", compiled.sources[name])
+        assert bad in text
+        return replace(compiled, sources={**compiled.sources, name: text})
+
+    monkeypatch.setattr(models, "compile_for", crashing)
+    argv = ("--board", "host", "-o", file, "--samples", 1, "--models", extra)
+    assert silicon(*argv) == 1
+    assert [one["state"] for one in content(file)["models"]] == ["failed", "equal"]
+    assert content(file)["unfinished"] == ""
+
+
+def test_more_samples_are_another_run(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "f.json"
+    ran = counted_runs(monkeypatch, lambda _: None)
+    for samples in (1, 2, 1):
+        assert silicon("--board", "host", "-o", file, "--samples", samples) == 0
+    assert len(ran) == 2
+    assert content(file)["models"][0]["samples"] == 2
+
+
+def test_a_dry_run_prints_commands_and_writes_nothing(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ("--board", "stm32f746g_disco", "-o", tmp_path / "f.json", "--dry-run")
+    assert silicon(*argv, "--port", "/dev/ttyUTVM") == 0
+    said = capsys.readouterr().out
+    assert "cmake" in said and "openocd" in said
+    assert not (tmp_path / "f.json").exists()
 
 
 def test_a_file_of_another_setup_is_left_alone(

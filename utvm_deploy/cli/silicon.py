@@ -156,7 +156,7 @@ def _show(report: Report, out: Output) -> None:
     else:
         out.line(
             f"modelled on {modelling.board} by {modelling.emulator}, cycle model "
-            f"{modelling.cycle_model_sha256[:12]}"
+            f"{modelling.cycle_model}"
         )
     # Nothing is said to be measured that a model of the core counted.
     counted = "measured" if board.is_silicon else "counted"

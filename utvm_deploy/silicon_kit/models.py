@@ -21,8 +21,16 @@ from utvm_deploy.errors import UtvmError
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.progress import Progress
 from utvm_deploy.project import check_fits
+from utvm_deploy.silicon_kit.origin import timing_of
 from utvm_deploy.silicon_kit.private import Cleaner
-from utvm_deploy.silicon_kit.report import DIFFERS, EQUAL, FAILED, LayerResult, ModelResult
+from utvm_deploy.silicon_kit.report import (
+    DIFFERS,
+    EQUAL,
+    FAILED,
+    LayerResult,
+    ModelResult,
+    Timing,
+)
 
 #: What a report has of the cycle model's counts: all but the mix of instructions.
 FIGURES = NAMES[:FIRST_MIX]
@@ -58,45 +66,52 @@ def measure_model(
     sample_count: int,
     clean: Cleaner,
     progress: Progress,
-) -> ModelResult:
-    """Whatever fails, what was found until then comes back, with the error."""
+) -> tuple[ModelResult, Timing | None]:
+    """The result, and what the board's ticks are if it ran. ``device`` is closed at the end.
+
+    Whatever fails, what was found until then comes back, with the error.
+    """
     result = ModelResult(clean(file.path.name), file.sha256, FAILED)
+    timing: Timing | None = None
+    board = device.board
     try:
         progress(f"compiling {file.path.name}", 0, 1)
         samples = random_samples(load_model(file.path), sample_count)
-        compiled = compile_for(file, device.board)
+        compiled = compile_for(file, board)
         progress(f"running the reference interpreter on {file.path.name}", 0, 1)
         reference = run_reference(file.path, samples.inputs)
-        progress(f"building {file.path.name} and starting {device.board.name}", 0, 1)
-        model = device.load(compiled)
-        found = verify(model, file.path, samples, progress, reference=reference)
-        result = _compared(result, compiled, found, clean)
-        measured = profile(model, samples, progress)
-        modelled: Profile | None = None
-        why = ""
-        if device.is_modelled:
-            modelled = measured
+        progress(f"building {file.path.name} and starting {board.name}", 0, 1)
+        with device:
+            model = device.load(compiled)
+            found = verify(model, file.path, samples, progress, reference=reference)
+            result = _compared(result, compiled, found, clean)
+            measured = profile(model, samples, progress)
+            timing = timing_of(device)
+        result = _timed(result, measured)
+        if measured.is_modelled:
+            result = _with_modelled(result, measured)
         elif emulated is not None:
-            modelled, why = _modelled(compiled, emulated, samples, clean, progress)
-        result = _timed(result, measured, modelled)
-        return replace(result, modelled_why=why, state=EQUAL if found.ok else DIFFERS)
+            try:
+                modelled = _modelled(compiled, emulated, samples, progress)
+                result = _with_modelled(result, modelled)
+            except UtvmError as error:
+                why = clean(f"{type(error).__name__}: {error}")
+                result = replace(result, modelled_why=why)
+        return replace(result, state=EQUAL if found.ok else DIFFERS), timing
     except UtvmError as error:
-        return replace(result, error=clean(f"{type(error).__name__}: {error}"))
+        return replace(result, error=clean(f"{type(error).__name__}: {error}")), timing
 
 
 def _modelled(
-    compiled: CompiledModel, emulated: Board, samples: Samples, clean: Cleaner, progress: Progress
-) -> tuple[Profile | None, str]:
-    """The same C on the emulated board; why not, if that fails."""
+    compiled: CompiledModel, emulated: Board, samples: Samples, progress: Progress
+) -> Profile:
+    """The same C on the emulated board."""
     progress(f"modelling {compiled.name} on {emulated.name}", 0, 1)
-    try:
-        with connect(emulated, timing=CYCLES) as device:
-            model = device.load(replace(compiled, board=emulated.name))
-            if not device.is_modelled:
-                return None, f"{emulated.name} counted no cycles"
-            return profile(model, samples, progress), ""
-    except UtvmError as error:
-        return None, clean(f"{type(error).__name__}: {error}")
+    with connect(emulated, timing=CYCLES) as device:
+        model = device.load(replace(compiled, board=emulated.name))
+        if not device.is_modelled:
+            raise UtvmError(f"{emulated.name} counted no cycles; see its warning")
+        return profile(model, samples, progress)
 
 
 def _compared(
@@ -123,28 +138,26 @@ def _compared(
     )
 
 
-def _timed(result: ModelResult, measured: Profile, modelled: Profile | None) -> ModelResult:
-    layers = zip(
-        result.layers,
-        measured.layers,
-        modelled.layers if modelled else [None] * len(measured.layers),
-        strict=True,
-    )
+def _timed(result: ModelResult, measured: Profile) -> ModelResult:
     return replace(
         result,
         runs=measured.runs,
         ticks=measured.ticks,
         ticks_median=float(measured.ticks_median),
-        modelled=_figures(modelled.figures, modelled.tick_unit) if modelled else {},
         layers=tuple(
-            replace(
-                layer,
-                ticks=ours.ticks,
-                modelled=_figures(theirs.figures, modelled.tick_unit)
-                if modelled and theirs
-                else {},
-            )
-            for layer, ours, theirs in layers
+            replace(layer, ticks=timed.ticks)
+            for layer, timed in zip(result.layers, measured.layers, strict=True)
+        ),
+    )
+
+
+def _with_modelled(result: ModelResult, modelled: Profile) -> ModelResult:
+    return replace(
+        result,
+        modelled=_figures(modelled.figures, modelled.tick_unit),
+        layers=tuple(
+            replace(layer, modelled=_figures(counted.figures, modelled.tick_unit))
+            for layer, counted in zip(result.layers, modelled.layers, strict=True)
         ),
     )
 

@@ -12,9 +12,8 @@ from dataclasses import asdict, dataclass
 from utvm_deploy import __version__
 from utvm_deploy.board import Board, board_names, load_board
 from utvm_deploy.device import Device
-from utvm_deploy.emulator import CycleModel
-from utvm_deploy.emulator.plugin import SOURCES, installed_qemu_version, plugin_for
-from utvm_deploy.emulator.table import header_texts
+from utvm_deploy.emulator import cycle_model_digest
+from utvm_deploy.emulator.plugin import installed_qemu_version, plugin_for
 from utvm_deploy.errors import BuildError, MissingTool, ProbeError
 from utvm_deploy.probe import choose_link
 from utvm_deploy.probe.detect import locate
@@ -37,7 +36,7 @@ class Place:
 
 def setup_of(board: Board, place: Place, clean: Cleaner) -> tuple[Setup, Board | None]:
     """The report's head, and the emulated board that models cycles, if there is one."""
-    modelling, emulated = modelling_of(board)
+    modelling, emulated = modelling_of(board, clean)
     setup = Setup(
         versions=Versions(
             utvm=__version__,
@@ -105,7 +104,7 @@ def _likeness(board: Board) -> tuple[object, ...]:
     )
 
 
-def modelling_of(board: Board) -> tuple[Modelling, Board | None]:
+def modelling_of(board: Board, clean: Cleaner) -> tuple[Modelling, Board | None]:
     """Where modelled cycles of the board come from, and the emulated board that counts them."""
     emulated = stand_in(board)
     if emulated is None:
@@ -118,18 +117,9 @@ def modelling_of(board: Board) -> tuple[Modelling, Board | None]:
     except MissingTool:
         return Modelling(None, "", "", f"{program} is not installed"), None
     except (ProbeError, BuildError) as error:
-        return Modelling(None, "", "", f"no cycle model here ({type(error).__name__})"), None
+        return Modelling(None, "", "", clean(str(error))), None
     version = f"{program} {installed_qemu_version(program)}"
-    return Modelling(emulated.name, model_digest(emulated), version), emulated
-
-
-def model_digest(board: Board) -> str:
-    """Equal where the cycle model counts alike: its tables, its code and the board's caches."""
-    digest = hashlib.sha256(repr(CycleModel.for_board(board)).encode())
-    texts = {path.name: path.read_text(encoding="utf-8") for path in SOURCES.glob("*.[ch]")}
-    for name, text in sorted((texts | header_texts()).items()):
-        digest.update(f"\0{name}\0{text}".encode())
-    return digest.hexdigest()
+    return Modelling(emulated.name, cycle_model_digest(emulated), version), emulated
 
 
 def _system() -> str:

@@ -56,7 +56,7 @@ class Modelling:
     """Where modelled cycles come from; ``board`` is None if there are none, and ``why`` says so."""
 
     board: str | None
-    cycle_model_sha256: str
+    cycle_model: str  # its digest
     emulator: str
     why: str = ""
 

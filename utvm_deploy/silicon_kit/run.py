@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,10 +34,11 @@ from utvm_deploy.silicon_kit.report import (
     ModelResult,
     Report,
     Setup,
+    Timing,
     read_report,
     write_report,
 )
-from utvm_deploy.silicon_kit.sequences import CASES, Count, count_cases
+from utvm_deploy.silicon_kit.sequences import Count, cases_of, count_cases
 
 #: A model file's name ends so.
 MODEL_SUFFIXES = (".tflite", *CONVERTERS)
@@ -78,9 +78,9 @@ def models_in(folder: Path) -> list[Path]:
 
 def cases_named(board: Board, pattern: str | None) -> tuple[Case, ...]:
     """The core's micro-benchmarks whose names match; UtvmError if none does."""
-    cases = CASES.get(board.cpu.core, ())
+    cases = cases_of(board)
     if pattern is None:
-        return tuple(cases)
+        return cases
     found = tuple(case for case in cases if fnmatch.fnmatchcase(case.name, pattern))
     if not found:
         names = ", ".join(repr(case.name) for case in cases[:3])
@@ -122,7 +122,9 @@ def measure(wanted: Wanted, progress: Progress) -> Report:
     done = {
         (one.file, one.sha256)
         for one in keeper.report.models
-        if one.state == EQUAL and (one.modelled or emulated is None)
+        if one.state == EQUAL
+        and one.samples >= wanted.samples
+        and (one.modelled or emulated is None)
     }
     files = [one for one in wanted.models if (clean(one.path.name), one.sha256) not in done]
     counted = {
@@ -134,14 +136,14 @@ def measure(wanted: Wanted, progress: Progress) -> Report:
     if not files and not cases:
         return keeper.finish("")
     try:
-        with ExitStack() as stack:
-            device = stack.enter_context(_connected(board, place))
-            for file in files:
-                result = measure_model(device, emulated, file, wanted.samples, clean, progress)
-                if result.ticks is not None:
-                    keeper.note_timing(device)
-                keeper.add_model(result)
-            if cases:
+        for file in files:
+            # Begun anew for each: what one model did to the board or its link ends with it.
+            device = _connected(board, place)
+            keeper.add_model(
+                *measure_model(device, emulated, file, wanted.samples, clean, progress)
+            )
+        if cases:
+            with _connected(board, place) as device:
                 _run_cases(device, emulated, cases, clean, keeper, progress)
     except UtvmError as error:
         return keeper.finish(clean(f"{type(error).__name__}: {error}"))
@@ -194,14 +196,20 @@ class _Keeper:
         self._path = path
         self.report = replace(report, unfinished="interrupted")
 
-    def note_timing(self, device: Device) -> None:
-        """What the board says of its ticks; goes into the file with what comes next."""
-        self.report = replace(self.report, timing=timing_of(device))
-
-    def add_model(self, result: ModelResult) -> None:
+    def add_model(self, result: ModelResult, timing: Timing | None) -> None:
         key = (result.file, result.sha256)
         others = [one for one in self.report.models if (one.file, one.sha256) != key]
-        self._save(replace(self.report, models=(*others, result)))
+        self._save(
+            replace(
+                self.report,
+                timing=timing or self.report.timing,
+                models=(*others, result),
+            )
+        )
+
+    def note_timing(self, timing: Timing) -> None:
+        """What the board says of its ticks."""
+        self._save(replace(self.report, timing=timing))
 
     def add_cases(self, results: Sequence[CaseResult]) -> None:
         names = {one.name for one in results}
@@ -227,7 +235,7 @@ def _run_cases(
 ) -> None:
     """The board's counts are kept as they come; the emulated board's are added to them."""
     device.start(build_image(None, device.board))
-    keeper.note_timing(device)
+    keeper.note_timing(timing_of(device))
     progress(f"counting on {device.board.name}: micro-benchmark", 0, len(cases))
     by_name: dict[str, CaseResult] = {}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from utvm_deploy.board import Board
 from utvm_deploy.device import Device, Module, Tensor
 from utvm_deploy.emulator.counters import HEADLINE
 from utvm_deploy.errors import DeviceError, UtvmError
@@ -43,6 +44,16 @@ class Count:
     # By the figure of the cycle model that the case is compared with; None without a model.
     modelled: float | None = None
     error: UtvmError | None = None
+
+
+def cases_of(board: Board) -> tuple[Case, ...]:
+    """The cases of the board's core; those with floating point only where it has that."""
+    cases = CASES.get(board.cpu.core, ())
+    return tuple(case for case in cases if board.cpu.fpu != "none" or not _needs_fpu(case))
+
+
+def _needs_fpu(case: Case) -> bool:
+    return any(part.strip().startswith("v") for part in case.body.split(";"))
 
 
 def assembly(cases: Sequence[Case]) -> str:
