@@ -24,7 +24,16 @@ from utvm_deploy.emulator import CycleModel, arguments, counters
 from utvm_deploy.emulator.model import counter_block
 from utvm_deploy.emulator.plugin import build_plugin, installed_qemu_version
 from utvm_deploy.silicon_kit.cases import Case
-from utvm_deploy.silicon_kit.sequences import CASES, agrees, assembly, repetitions
+from utvm_deploy.silicon_kit.sequences import (
+    CASES,
+    Cached,
+    agrees,
+    assembly,
+    cached_bytes,
+    cases_of,
+    repetitions,
+    way_bytes,
+)
 
 HERE = Path(__file__).resolve().parent
 
@@ -50,7 +59,18 @@ class Outcome:
 def cases_for(board: Board) -> Sequence[Case]:
     if board.cpu.core not in CASES:
         sys.exit(f"there are no cases for {board.cpu.core}; there are for {', '.join(CASES)}")
-    return CASES[board.cpu.core]
+    return cases_of(board)
+
+
+def cached_memory(board: Board) -> Cached | None:
+    """The upper half of the RAM, where neither data nor stack of this image lie."""
+    way = way_bytes(board)
+    if not way:
+        return None
+    ram = board.main_ram
+    assert cached_bytes(way) <= ram.size // 4, f"{board.name}: too little RAM behind its cache"
+    first = ram.address + ram.size // 2
+    return Cached(way, first, first + ram.size // 4)
 
 
 def table(count: int) -> str:
@@ -63,7 +83,7 @@ def table(count: int) -> str:
 def build(board: Board, folder: Path) -> tuple[Path, int]:
     """The image, and the address of the counters in it."""
     cases = cases_for(board)
-    (folder / "cases.s").write_text(assembly(cases) + table(len(cases)))
+    (folder / "cases.s").write_text(assembly(cases, cached_memory(board)) + table(len(cases)))
     names = [f"#define COUNTER_{n} {counters.NAMES.index(n.lower())}" for n in ("CORE", "RICH")]
     (folder / "image.h").write_text(
         "\n".join(
@@ -71,6 +91,7 @@ def build(board: Board, folder: Path) -> tuple[Path, int]:
                 f"#define CASE_COUNT {len(cases)}",
                 f"#define COUNTER_WORDS {len(counters.NAMES)}",
                 f"#define HAS_ICACHE {int(board.cpu.icache_bytes > 0)}",
+                f"#define DCACHE_BYTES {board.cpu.dcache_bytes}",
                 *names,
                 "",
             ]

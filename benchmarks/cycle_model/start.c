@@ -23,7 +23,7 @@
 #define SYS_EXIT 0x18
 #define STOPPED_APPLICATION_EXIT 0x20026
 
-typedef void sequence_t(void *even, void *even_too);
+typedef void sequence_t(void);
 
 // Pairs of a short and a long run of each sequence.
 extern sequence_t *const sequences[CASE_COUNT][2];
@@ -31,9 +31,6 @@ extern uint32_t ld_stack_top[];
 
 // The cycle model writes here what it has counted, when it meets the marker.
 __attribute__((section(".counters"))) const volatile uint64_t utvm_counters[COUNTER_WORDS];
-
-static uint64_t buffer[512];
-static uint64_t other_buffer[512];
 
 static void semihost(uint32_t operation, const void *argument) {
     register uint32_t r0 __asm__("r0") = operation;
@@ -69,7 +66,7 @@ static struct reading read_counters(void) {
 
 static struct reading time(sequence_t *sequence) {
     const struct reading before = read_counters();
-    sequence(buffer, other_buffer);
+    sequence();
     const struct reading after = read_counters();
     return (struct reading){(uint32_t)(after.dwt - before.dwt), after.core - before.core,
                             after.rich - before.rich};
@@ -110,7 +107,7 @@ void reset_handler(void) {
         }
     }
     __asm__ volatile("dsb\n isb");
-    CCR |= 1u << 16; // the buffers lie in TCM, or in RAM that is warm by the second round
+    CCR |= 1u << 16; // the stack lies in TCM, or in RAM that is warm by the second round
 #endif
     __asm__ volatile("dsb\n isb");
     for (unsigned n = 0; n < CASE_COUNT; ++n) {

@@ -5,9 +5,9 @@ test/doc/cortex_m7.md" (STM32H743, DWT counter); QUIN is quinapalus.com/cm7cycle
 as others cite it; ARM4 is Arm DDI 0439's instruction set summary. They measured with warm caches,
 and so do we.
 
-Registers: r0, r1 point to even words of two buffers, r2 is 0, r3 is 4; r4 to r12 and s0 to s15 are
-free. r0 and r1 are set anew before each run. CACHED and CACHED_TOO are addresses behind the data
-cache, WAY is the size of one of its ways.
+Registers: r0, r1 point to even words of two buffers on the stack, r2 is 0, r3 is 4; r4 to r12 and
+s0 to s15 are free. r0 and r1 are set anew before each run. CACHED and CACHED_TOO are addresses
+behind the data cache, WAY is the size of one of its ways.
 
 What stores cost that miss follows from REF: Arm DDI 0489F 5.9 (they start a linefill) and what
 docs/cycle-model.md assumes beside it: a linefill is 22 cycles, one at a time, and five stores wait

@@ -7,16 +7,19 @@ reading the timer cost the same in both, so their difference is the cost of the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from utvm_deploy.board import Board
-from utvm_deploy.device import Device, Module, Tensor
+from utvm_deploy.device import Device, Module
+from utvm_deploy.emulator import CycleModel
 from utvm_deploy.emulator.counters import HEADLINE
 from utvm_deploy.errors import DeviceError, UtvmError
 from utvm_deploy.silicon_kit.cases import M4, M7, Case
 
-#: Repetitions of a sequence in its two functions; the difference counts.
-SHORT, LONG = 16, 56
+#: Repetitions of a sequence in its two functions; the difference counts. Nine instructions so often
+#: fit into one way of an instruction cache of 4 KiB, which leaves the other to the runtime.
+SHORT, LONG = 16, 48
 #: Turns of a loop.
 LOOP_SHORT, LOOP_LONG = 100, 300
 
@@ -25,8 +28,8 @@ LOOP_SHORT, LOOP_LONG = 100, 300
 CALLS = 8
 #: Cases in one module: a few KiB of code, so that small boards have room for it.
 CASES_AT_ONCE = 8
-#: Bytes behind each of the two addresses that a sequence gets.
-BUFFER_BYTES = 4096
+#: Bytes of the stack that r0 and r1 point to. The stack lies where a board has its fastest RAM.
+FIRST_BYTES, SECOND_BYTES = 2048, 512
 
 #: What cycles for one repetition may deviate from the expected.
 TOLERANCE = 0.06
@@ -46,24 +49,57 @@ class Count:
     error: UtvmError | None = None
 
 
+@dataclass(frozen=True)
+class Cached:
+    """Memory behind a data cache, for the cases that need some."""
+
+    way_bytes: int  # of one of the cache's ways
+    first: int  # two addresses, each of ``cached_bytes``
+    second: int
+
+
 def cases_of(board: Board) -> tuple[Case, ...]:
-    """The cases of the board's core; those with floating point only where it has that."""
-    cases = CASES.get(board.cpu.core, ())
-    return tuple(case for case in cases if board.cpu.fpu != "none" or not _needs_fpu(case))
+    """The cases of the board's core, without those that need an FPU or a cache it does not have."""
+    return tuple(
+        case
+        for case in CASES.get(board.cpu.core, ())
+        if (board.cpu.fpu != "none" or not _needs_fpu(case))
+        and (way_bytes(board) or not case.is_cached)
+    )
 
 
 def _needs_fpu(case: Case) -> bool:
     return any(part.strip().startswith("v") for part in case.body.split(";"))
 
 
-def assembly(cases: Sequence[Case]) -> str:
-    """Functions ``case_N_short`` and ``case_N_long`` for each case; r0 and r1 are the buffers."""
-    lines = [".syntax unified", ".thumb", ".text"]
+def way_bytes(board: Board) -> int:
+    """The size of a way of the data cache in front of the workspace; 0 without one."""
+    cache = CycleModel.for_board(board).dcache
+    return cache.size_bytes // cache.ways if cache and board.main_ram.kind == "ram" else 0
+
+
+def cached_bytes(way: int) -> int:
+    """What the longest function reaches that goes on by a way with each repetition."""
+    return (LONG + 1) * way
+
+
+def assembly(cases: Sequence[Case], cached: Cached | None) -> str:
+    """Functions ``case_N_short`` and ``case_N_long`` for each case."""
+    lines = [".syntax unified", ".thumb"]
+    if cached is not None:
+        lines += [
+            f".equ WAY, {cached.way_bytes}",
+            f".equ CACHED, {cached.first:#x}",
+            f".equ CACHED_TOO, {cached.second:#x}",
+        ]
+    lines.append(".text")
+    frame = FIRST_BYTES + SECOND_BYTES
     for number, case in enumerate(cases):
         for length, times in (("short", SHORT), ("long", LONG)):
             name = f"case_{number}_{length}"
             lines += [".balign 32", f".global {name}", f".type {name}, %function", f"{name}:"]
-            lines += ["push.w {r4-r12, lr}", "movs r2, #0", "movs r3, #4"]
+            lines += ["push.w {r4-r12, lr}", f"sub.w sp, sp, #{frame}"]
+            lines += ["mov r0, sp", f"add.w r1, sp, #{FIRST_BYTES}", "movs r2, #0", "movs r3, #4"]
             lines += [part.strip() for part in case.setup.split(";") if part.strip()]
             body = [part.strip() for part in case.body.split(";")]
             if case.is_loop:
@@ -71,7 +107,8 @@ def assembly(cases: Sequence[Case]) -> str:
                 lines += [f"movw r12, #{turns}", "isb", ".balign 32", "1:", *body]
             else:
                 lines += ["isb", *(body * times)]
-            lines += ["2:", "isb", "pop.w {r4-r12, pc}", f".size {name}, . - {name}"]
+            lines += ["2:", "isb", f"add.w sp, sp, #{frame}", "pop.w {r4-r12, pc}"]
+            lines.append(f".size {name}, . - {name}")
     return "\n".join(lines) + "\n"
 
 
@@ -89,33 +126,32 @@ def count_cases(
     device: Device, cases: Sequence[Case], done: Callable[[Sequence[Count]], None]
 ) -> None:
     """Count every case on the device; ``done`` gets the counts of a few at a time."""
-    for start in range(0, len(cases), CASES_AT_ONCE):
-        some = cases[start : start + CASES_AT_ONCE]
-        try:
-            found = _count_some(device, some)
-        except UtvmError as error:
-            found = [Count(case, error=error) for case in some]
-        done(found)
+    for is_cached in (False, True):
+        alike = [case for case in cases if case.is_cached == is_cached]
+        for start in range(0, len(alike), CASES_AT_ONCE):
+            some = alike[start : start + CASES_AT_ONCE]
+            try:
+                found = _count_some(device, some, way_bytes(device.board) if is_cached else 0)
+            except UtvmError as error:
+                found = [Count(case, error=error) for case in some]
+            done(found)
 
 
-def _count_some(device: Device, cases: Sequence[Case]) -> list[Count]:
-    buffers = [device.empty((BUFFER_BYTES,), name=f"buffer {n}") for n in range(2)]
-    try:
-        with device.load_module({"sequences.s": assembly(cases)}, name="sequences") as module:
-            return [
-                _count(device, module, buffers, number, case) for number, case in enumerate(cases)
-            ]
-    finally:
-        for buffer in buffers:
-            buffer.free()
+def _count_some(device: Device, cases: Sequence[Case], way: int) -> list[Count]:
+    with ExitStack() as stack:
+        cached: Cached | None = None
+        if way:
+            buffers = [device.allocate(cached_bytes(way), "a sequence's memory") for _ in range(2)]
+            for address in buffers:
+                stack.callback(device.free, address)
+            cached = Cached(way, *buffers)
+        sources = {"sequences.s": assembly(cases, cached)}
+        module = stack.enter_context(device.load_module(sources, name="sequences"))
+        return [_count(device, module, number, case) for number, case in enumerate(cases)]
 
 
-def _count(
-    device: Device, module: Module, buffers: Sequence[Tensor], number: int, case: Case
-) -> Count:
-    calls = [
-        module[f"case_{number}_{length}"](*buffers, repeat=CALLS) for length in ("short", "long")
-    ]
+def _count(device: Device, module: Module, number: int, case: Case) -> Count:
+    calls = [module[f"case_{number}_{length}"](repeat=CALLS) for length in ("short", "long")]
     try:
         short, long = (call.ticks for call in calls)
     except DeviceError as error:  # a fault of this case leaves the others alone
