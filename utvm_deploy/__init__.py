@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from utvm_deploy.compiler.needs import CheckNeeds
     from utvm_deploy.device import Device
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Board",
