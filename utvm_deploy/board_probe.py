@@ -22,7 +22,9 @@ def read_probe(table: Table, has_emulator: bool, flash_address: int) -> Probe:
     commands: list[ProbeCommands] = []
     for kind in kinds:
         if kind not in known:
-            hint = did_you_mean(kind, known)
+            # The table's name is not written before it.
+            bare = kind.removeprefix("commands.")
+            hint = f"; did you mean {bare!r}?" if bare in own else did_you_mean(kind, known)
             raise table.error("kinds", f"{shown(kind)} has no table commands.{kind[:60]}{hint}")
         if kind in own:
             commands.append(own[kind])

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from utvm_deploy import process
-from utvm_deploy.board import load_board
+from utvm_deploy.board import Board, load_board
 from utvm_deploy.cli.main import main
 from utvm_deploy.errors import BoardError, MissingTool, NoDevice, ProbeError
 from utvm_deploy.probe import detect, flash_image, start
@@ -294,6 +294,34 @@ def test_a_probe_that_cannot_choose_says_so(disco: Image, tmp_path: Path) -> Non
     assert board.probe.commands[0].programs == ("p", "q")
     with pytest.raises(BoardError, match="cannot choose a probe by its serial number '0670FF'"):
         flash_image(Image(ELF, board), probe="mine", serial="0670FF")
+
+
+def test_the_pages_example_of_a_flashing_program(disco: Image, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "boards.md").read_text(encoding="utf-8")
+    section = page.partition("### A flashing program of your own")[2]
+    example = section.partition("```toml\n")[2].partition("```")[0]
+    before, _, rest = disco.board.source.partition("[probe]\n")
+    after = rest[rest.index("[[probe.usb]]") :]
+    path = tmp_path / "stm32f746g_disco.toml"
+
+    def board_with(text: str) -> Board:
+        path.write_text(before + text + after)
+        return load_board(path, trust=True)
+
+    board = board_with(example)
+    elf = ELF.with_suffix(".hex")
+    assert dry(flash_image, Image(ELF, board))[-1] == ["my-flasher", "write", str(elf)]
+    assert dry(flash_image, Image(ELF, board), serial="066DFF")[-1] == [
+        *("my-flasher", "write", "--probe", "066DFF", str(elf))
+    ]
+    assert dry(reset_board, board) == [["my-flasher", "reset"]]
+    # What the page calls required is.
+    for key in ("program", "image_format", "select", "flash", "reset"):
+        lines = [line for line in example.splitlines() if not line.startswith(f"{key} =")]
+        with pytest.raises(BoardError, match=rf"probe\.commands\.flasher\.{key}: missing key"):
+            board_with("\n".join([*lines, ""]))
+    with pytest.raises(BoardError, match=r"did you mean 'flasher'\?"):
+        board_with(example.replace('["flasher"]', '["commands.flasher"]'))
 
 
 def test_an_unknown_probe_gets_a_suggestion(disco: Image) -> None:
