@@ -61,7 +61,7 @@ TOOLS: Mapping[str, tuple[str, str]] = {
     "st-util": ("debug STM32 boards", "sudo apt install stlink-tools"),
     "JLinkExe": ("flash boards", "download the J-Link software from segger.com"),
     "JLinkGDBServerCLExe": ("debug boards", "download the J-Link software from segger.com"),
-    "west": ("flash Zephyr builds", "pip install west"),
+    "west": ("build and flash Zephyr applications", "pip install 'utvm-deploy[zephyr]'"),
     "STM32_Programmer_CLI": (
         "flash STM32 boards",
         "download STM32CubeProgrammer from st.com and put its bin folder on PATH",

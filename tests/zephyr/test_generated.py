@@ -21,10 +21,15 @@ from utvm_deploy.errors import BoardError, BuildError, MissingTool
 from utvm_deploy.paths import data_dir
 from utvm_deploy.probe.argv import emulator_argv
 from utvm_deploy.process import Completed
-from utvm_deploy.project import build_image, create_project
+from utvm_deploy.project import build_image, create_project, zephyr_build
 from utvm_deploy.project.tree import project_files
 from utvm_deploy.project.zephyr import file_name, workspace_bytes
 from utvm_deploy.project.zephyr_build import find_zephyr, kernel_key, reason
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 BOARDS = [name for name in board_names() if load_board(name).project.zephyr is not None]
 
@@ -327,8 +332,55 @@ def test_missing_python_packages_are_named(tree: Path, monkeypatch: pytest.Monke
         return Completed(tuple(argv), 1, "", "ModuleNotFoundError")
 
     monkeypatch.setattr(process, "run", fails)
-    with pytest.raises(MissingTool, match=r"requirements-base\.txt"):
+    fix = r"pip install 'utvm-deploy\[zephyr\]', or pip install -r .*requirements-base\.txt"
+    with pytest.raises(MissingTool, match=fix):
         find_zephyr()
+
+
+def test_a_python_must_import_what_this_releases_build_does(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trials: list[str] = []
+
+    def run(argv: Sequence[str], **_options: object) -> Completed:
+        trials.append(argv[-1])
+        return Completed(tuple(argv), 0, "", "")
+
+    monkeypatch.setattr(process, "run", run)
+    find_zephyr()
+    (tree / "scripts").mkdir()
+    # As in 3.7.1.
+    script = "import yaml\nimport pykwalify.core\nfrom pathlib import Path\n# jsonschema\n"
+    (tree / "scripts" / "zephyr_module.py").write_text(script)
+    find_zephyr()
+    assert [("west" in one, "pykwalify" in one, "jsonschema" in one) for one in trials] == [
+        (True, False, False),
+        (True, True, False),
+    ]
+
+
+def test_the_extra_brings_what_a_build_of_zephyr_imports() -> None:
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    project = tomllib.loads(text)["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["zephyr"]]
+    names = {re.split(r"[><=; ]", one)[0].lower() for one in wanted}
+    packages = {"elftools": "pyelftools", "yaml": "pyyaml"}
+    modules = (*zephyr_build._PYTHON_MODULES, "pykwalify")
+    assert {packages.get(module, module) for module in modules} <= names
+
+
+@pytest.mark.parametrize("name", ["qemu_x86", "nucleo_f746zg"])
+def test_doctor_names_west(name: str, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def row() -> Check:
+        (found,) = [check for check in installed_checks(load_board(name)) if check.what == "west"]
+        return found
+
+    monkeypatch.setattr(process, "run", lambda argv, **_: Completed(tuple(argv), 0, "1.5.0", ""))
+    assert row().found is None and row().fix == "pip install 'utvm-deploy[zephyr]'"
+    west = tree.parent / "tools" / "west"
+    west.write_text("#!/bin/sh\n")
+    west.chmod(0o755)
+    assert row().found == "1.5.0"
 
 
 def test_a_python_that_has_the_packages_is_found(

@@ -17,7 +17,7 @@ import utvm_deploy
 from utvm_deploy.bench.profile import profile
 from utvm_deploy.bench.samples import load_golden, random_samples
 from utvm_deploy.bench.verify import verify
-from utvm_deploy.board import Board
+from utvm_deploy.board import Board, load_board
 from utvm_deploy.cli.main import main
 from utvm_deploy.device import Device
 from utvm_deploy.errors import DeviceFault, NoDevice, TaskTimeout
@@ -211,7 +211,13 @@ def test_the_command_line_is_the_same(
         == 0
     )
     assert "instructions" in capsys.readouterr().out
-    assert main(["verify", str(DIGITS), "--board", "mps2_an385", "--template", "zephyr"]) == 0
+
+
+@pytest.mark.parametrize("zephyr_name", ["mps2_an385"], indirect=True)
+def test_the_template_is_named_where_a_board_has_two(zephyr_target: Board) -> None:
+    assert load_board(zephyr_target.name).template == "baremetal"
+    argv = ["verify", str(DIGITS), "--board", zephyr_target.name, "--samples", "2"]
+    assert main([*argv, "--template", "zephyr"]) == 0
 
 
 @pytest.mark.parametrize("name", REAL)

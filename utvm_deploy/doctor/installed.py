@@ -103,8 +103,16 @@ def _programs_of(board: Board) -> Sequence[str]:
 
 
 def _optional_programs(board: Board) -> list[str]:
-    """Without the compiler of the cycle model's plugin, instructions are counted instead."""
-    return [*_probe_programs(board), *([COMPILER] if board.has_cycle_model else [])]
+    """What work on the board can do without.
+
+    Without the compiler of the cycle model's plugin, instructions are counted instead. A build
+    imports west without the program; that one fetches Zephyr and flashes.
+    """
+    return [
+        *_probe_programs(board),
+        *([COMPILER] if board.has_cycle_model else []),
+        *(["west"] if "zephyr" in board.project.templates else []),
+    ]
 
 
 def _probe_programs(board: Board) -> list[str]:

@@ -37,8 +37,12 @@ _KEPT_FILES = (
     Path("CMakeCache.txt"),
 )
 
-# What the build scripts of every release import; the tree says what it needs in all.
-_PYTHON_MODULES = ("elftools", "yaml", "packaging")
+# What the build imports with every release. West is optional to Zephyr, but not once WEST_PYTHON is
+# set, which keeps it from running a west of another Python.
+_PYTHON_MODULES = ("elftools", "yaml", "packaging", "west")
+# What reads the schemas of module and board files; a release imports one of the two.
+_VALIDATORS = ("pykwalify", "jsonschema")
+_VALIDATING_SCRIPT = Path("scripts") / "zephyr_module.py"
 _REQUIREMENTS = Path("scripts") / "requirements-base.txt"
 _PYTHON_CHECK = Path("cmake") / "modules" / "python.cmake"
 
@@ -113,7 +117,8 @@ def _find_python(base: Path) -> str:
     if process.is_dry_run():
         return candidates[-1]
     oldest = _oldest_python(base)
-    trial = f"import sys, {', '.join(_PYTHON_MODULES)}; assert sys.version_info >= {oldest}"
+    modules = ", ".join((*_PYTHON_MODULES, *_validators(base)))
+    trial = f"import sys, {modules}; assert sys.version_info >= {oldest}"
     for python in candidates:
         with contextlib.suppress(MissingTool):
             if process.run([python, "-c", trial], timeout_s=PROBE_TIMEOUT_S).is_ok:
@@ -121,8 +126,16 @@ def _find_python(base: Path) -> str:
     raise MissingTool(
         "the Python packages of Zephyr's build scripts",
         "build Zephyr applications",
-        f"pip install -r {base / _REQUIREMENTS}, for a Python {oldest[0]}.{oldest[1]} or newer",
+        f"pip install 'utvm-deploy[zephyr]', or pip install -r {base / _REQUIREMENTS}, for a "
+        f"Python {oldest[0]}.{oldest[1]} or newer",
     )
+
+
+def _validators(base: Path) -> list[str]:
+    text = ""
+    with contextlib.suppress(OSError):
+        text = (base / _VALIDATING_SCRIPT).read_text(encoding="utf-8")
+    return [name for name in _VALIDATORS if re.search(rf"^(import|from) {name}\b", text, re.M)]
 
 
 def _oldest_python(base: Path) -> tuple[int, int]:
