@@ -36,7 +36,7 @@ start:
     ldr r4, =0x20000100 @ tightly coupled
     movs r2, #0
 
-    @ 0: sixteen lines allocated, five of them at a time in the store buffer
+    @ 0: sixteen lines allocated
     forget
     mark
     lines
@@ -55,14 +55,14 @@ start:
     mark
     mov r0, r5
 
-    @ 3: as many as the store buffer holds
+    @ 3: as many stores to one line as the store buffer holds
     forget
     mark
     str r2, [r0]
-    str r2, [r0, #32]
-    str r2, [r0, #64]
-    str r2, [r0, #96]
-    str r2, [r0, #128]
+    str r2, [r0, #4]
+    str r2, [r0, #8]
+    str r2, [r0, #12]
+    str r2, [r0, #16]
     mark
 
     @ 4: sixteen words of two lines

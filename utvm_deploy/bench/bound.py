@@ -9,6 +9,8 @@ With the numbers of the timing table (cores/timing*.py) and of the board file:
     core     = the largest of the four
     memory   = core + miss cycles * weight lines that the data cache cannot have kept
 
+The lines that stores allocate are left out: who spreads such stores never waits for them.
+
 SMLAD does two MACs, MLA one. Each byte is loaded once, which registers allow for no large layer,
 and spreading int8 to the 16 bits that SMLAD wants is not counted: no kernel reaches this.
 """

@@ -168,7 +168,7 @@ CORTEX_M7 = Timing(
             "load_banks": f"{JNK}, loads: even and odd words",
             "unaligned_load_cycles": f"{JNK}, loads: 3 in the older slot, 4 in the younger",
             "store_buffer_entries": f"{JNK}, stores: 5 unaligned stores until it clogs; {ASSUMED}: "
-            "as many stores that miss",
+            "as many stores to a line on its way",
             "partial_store_cycles": f"{JNK}, stores: 4 cycles a store in one bank, 2 in two",
         }
     ),

@@ -11,7 +11,7 @@ behind the data cache, WAY is the size of one of its ways.
 
 What stores cost that miss follows from REF: Arm DDI 0489F 5.9 (they start a linefill) and what
 docs/cycle-model.md assumes beside it: a linefill is 22 cycles, one at a time, and five stores wait
-in the store buffer. Nobody has published a measurement of it.
+for a line in the store buffer. Nobody has published a measurement of it.
 """
 
 from __future__ import annotations
@@ -303,8 +303,8 @@ M7 = (
     Case(
         "lines written whole",
         "; ".join(f"str.w r4, [r0, #{4 * n}]" for n in range(8)) + "; add.w r0, r0, #WAY",
-        22,
-        f"{REF}: as fast as linefills",
+        26,
+        f"{REF}: the sixth store waits for the line; {JNK} bitfield: late ALU to an address 2",
         figure="rich",
         setup=_TO_CACHED,
         is_cached=True,

@@ -11,6 +11,7 @@
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 bool model_start(struct model *model) {
+    model->linefills.store_line = CACHE_NO_LINE;
     return states_start(&model->states);
 }
 
@@ -184,7 +185,7 @@ __attribute__((noinline)) static void fetch(struct model *model, const struct bl
 
 void model_forget(struct model *model) {
     model->last = NULL;
-    model->linefills = (struct linefills){0};
+    model->linefills = (struct linefills){.store_line = CACHE_NO_LINE};
     model->stores = (struct store_buffer){0};
     model->paired_address = 0;
     cache_clear(&model->data);
@@ -290,44 +291,46 @@ static void store_partially(struct model *model, const struct access *access, ui
     s->done[s->count++] = s->bank_free[bank];
 }
 
-// The core waits until the bus is free, and then for the line.
-static void load_line(struct model *model, uint64_t now, unsigned kind) {
-    struct linefills *l = &model->linefills;
-    if (l->bus_free > now) {
-        model->linefill_waits += l->bus_free - now;
-        now = l->bus_free;
+// The core waits until the bus is free; returns when that is.
+static uint64_t wait_for_bus(struct model *model, uint64_t now) {
+    const uint64_t bus_free = model->linefills.bus_free;
+    model->linefills.store_line = CACHE_NO_LINE;
+    if (bus_free > now) {
+        model->linefill_waits += bus_free - now;
+        return bus_free;
     }
-    ++model->misses[kind];
-    l->bus_free = now + model->parameters.miss_cycles[kind];
+    return now;
 }
 
-// The core goes on at once, unless the store buffer is full of stores that wait for their lines.
-static void allocate_line(struct model *model, uint64_t now, unsigned kind) {
+// A line is fetched. A load waits for it, at the price of a miss; a store leaves it to the buffer.
+static void fetch_line(struct model *model, const struct access *access, uint32_t line,
+                       unsigned kind) {
     struct linefills *l = &model->linefills;
-    const uint32_t entries = model->parameters.timing->store_buffer_entries;
-    while (l->count && (l->ends[l->first] <= now || l->count >= entries)) {
-        if (l->ends[l->first] > now) {
-            model->linefill_waits += l->ends[l->first] - now;
-            now = l->ends[l->first];
-        }
-        l->first = (l->first + 1) % STORE_BUFFER_MAX;
-        --l->count;
+    const uint64_t now = wait_for_bus(model, access_time(model, access));
+    l->bus_free = now + model->parameters.miss_cycles[kind];
+    if (access->is_store) {
+        ++model->store_misses;
+        l->store_line = line;
+        l->held = 1;
+    } else {
+        ++model->misses[kind];
     }
-    ++model->store_misses;
-    l->bus_free = (l->bus_free > now ? l->bus_free : now) + model->parameters.miss_cycles[kind];
-    l->ends[(l->first + l->count) % STORE_BUFFER_MAX] = l->bus_free;
-    ++l->count;
+}
+
+// A store to the line that a store before it waits for takes a place in the buffer, too.
+static void hold_store(struct model *model, const struct access *access) {
+    struct linefills *l = &model->linefills;
+    const uint64_t now = access_time(model, access);
+    if (l->bus_free <= now || ++l->held > model->parameters.timing->store_buffer_entries) {
+        (void)wait_for_bus(model, now);
+    }
 }
 
 static void miss_or_not(struct model *model, const struct access *access, uint32_t address) {
     const struct range *range = range_of(&model->parameters, address);
-    if (range && !cache_touch_slowly(&model->data, address >> model->data.line_shift)) {
-        const uint64_t now = access_time(model, access);
-        if (access->is_store) {
-            allocate_line(model, now, range->kind);
-        } else {
-            load_line(model, now, range->kind);
-        }
+    const uint32_t line = address >> model->data.line_shift;
+    if (range && !cache_touch_slowly(&model->data, line)) {
+        fetch_line(model, access, line, range->kind);
     }
 }
 
@@ -351,6 +354,9 @@ void model_access(struct model *model, const struct access *access, uint32_t add
             ++model->bank_conflicts;
         }
         model->paired_address = address;
+    }
+    if (access->is_store && address >> model->data.line_shift == model->linefills.store_line) {
+        hold_store(model, access);
     }
     if (LIKELY(cache_is_latest(&model->data, address >> model->data.line_shift)) ||
         address - model->parameters.free.address < model->parameters.free.size) {

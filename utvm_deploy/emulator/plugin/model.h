@@ -32,12 +32,12 @@ struct parameters {
 };
 
 // Linefills go over one bus, one after the other. A load that misses waits for its own; a store
-// that misses leaves it to the store buffer, which holds it until its line is there.
+// that misses leaves it to the store buffer, which holds it, and the stores to the same line that
+// follow, until the line is there.
 struct linefills {
-    uint64_t bus_free;               // when the last of them ends
-    uint64_t ends[STORE_BUFFER_MAX]; // of stores that the buffer holds, in order, from `first`
-    uint32_t first;
-    uint32_t count;
+    uint64_t bus_free;   // when the last of them ends
+    uint32_t store_line; // the line that a store waits for, while it is on its way
+    uint32_t held;       // how many stores the buffer holds for it
 };
 
 // Stores that are not whole words, for the rich figure.
