@@ -19,7 +19,7 @@ from utvm_deploy.cli.bench_text import overview, refused, report
 from utvm_deploy.cli.compile_options import add_cmsis_nn, add_records, cmsis_nn_builds_of
 from utvm_deploy.cli.gate import add_gate, check_before, exit_code, judge
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.steps import dry_run_step
+from utvm_deploy.cli.steps import check_board, dry_run_step
 from utvm_deploy.compiler.c_text import prefix_from_path
 from utvm_deploy.errors import BenchError
 from utvm_deploy.files import write_text
@@ -55,6 +55,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     check_before(args)
     names = check_names(args.models)
     board = board_of(args)
+    check_board(args, board)
     if args.baseline is not None:
         check_covered(args.baseline, names, board.name)
     libraries = cmsis_nn_builds_of(args, board)

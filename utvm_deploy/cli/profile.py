@@ -27,7 +27,7 @@ from utvm_deploy.cli.arguments import (
 from utvm_deploy.cli.compile_options import add_compile_options
 from utvm_deploy.cli.gate import add_gate, check_before, exit_code, judge
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.steps import compile_step, dry_run_step, load_step
+from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step, load_step
 from utvm_deploy.errors import UtvmError
 from utvm_deploy.files import write_text
 from utvm_deploy.frontend.tflite import load_model
@@ -77,6 +77,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     board = board_of(args)
     if args.hot and not board.has_cycle_model:
         raise _without_model(board)
+    check_board(args, board)
     graph = load_model(args.model)
     samples = random_samples(graph, 1)
     hot: tuple[HotBlock, ...] = ()

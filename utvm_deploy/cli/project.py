@@ -24,7 +24,7 @@ from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.reports import memory_line
 from utvm_deploy.cli.steps import compile_step
 from utvm_deploy.compiler.library_format import read_library
-from utvm_deploy.probe import flash_image
+from utvm_deploy.probe import check_programmer, flash_image
 from utvm_deploy.project import build_project, check_directory, check_fits, create_project
 
 
@@ -105,7 +105,11 @@ def run_flash(args: argparse.Namespace, out: Output) -> int:
     """Flash the image."""
     with out.progress() as progress:
         progress(f"flashing {args.directory}", 0, 1)
-        image = build_project(args.directory, trust=args.trust_board)
+        image = build_project(
+            args.directory,
+            trust=args.trust_board,
+            check=lambda board: check_programmer(board, args.probe, args.serial),
+        )
         flash_image(image, probe=args.probe, serial=args.serial)
     if not process.is_dry_run():
         out.line(f"{image.elf} is on the board")

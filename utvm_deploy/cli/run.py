@@ -21,7 +21,7 @@ from utvm_deploy.cli.arguments import (
 )
 from utvm_deploy.cli.compile_options import add_compile_options
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.steps import compile_step, dry_run_step, load_step
+from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step, load_step
 from utvm_deploy.device import checked_inputs
 from utvm_deploy.errors import ModelError
 from utvm_deploy.files import write_atomically
@@ -60,6 +60,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     """Run and print, or write, the outputs."""
     check_outputs(args.model, *args.output)
     board = board_of(args)
+    check_board(args, board)
     graph = load_model(args.model)
     if args.output and len(args.output) != len(graph.outputs):
         raise ModelError(

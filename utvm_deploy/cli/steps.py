@@ -13,9 +13,17 @@ from utvm_deploy.cli.compile_options import compile_options
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.needs import MemoryNeeds
 from utvm_deploy.device import CYCLES, DeviceModel
-from utvm_deploy.probe import choose_link, needs_debugger, needs_line, start
+from utvm_deploy.probe import check_ready, choose_link, needs_debugger, needs_line, start
 from utvm_deploy.progress import Progress
 from utvm_deploy.project import build_image, check_fits
+
+
+def check_board(args: argparse.Namespace, board: Board) -> None:
+    """Refuse a board that cannot be reached before anything is compiled or built for it."""
+    where = connection(args)
+    link = choose_link(board, where["link"])
+    check_ready(board, link, port=where["port"], probe=where["probe"], serial=where["serial"])
+
 
 #: Raises CompileError for a model that does not fit a board.
 CheckFits = Callable[[CompiledModel | MemoryNeeds, Board], None]

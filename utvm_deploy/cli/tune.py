@@ -20,6 +20,7 @@ from utvm_deploy.cli.arguments import (
 )
 from utvm_deploy.cli.compile_options import add_cmsis_nn, add_optimize, library_of
 from utvm_deploy.cli.output import Output
+from utvm_deploy.cli.steps import check_board
 from utvm_deploy.compiler.cmsis_nn import CmsisNn
 from utvm_deploy.compiler.options import CMSIS_NN, KERNELS
 from utvm_deploy.device import connect
@@ -98,6 +99,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
             raise UsageError("nowhere to keep what is measured; give --records R.jsonl")
         if args.trials is None and args.minutes is None:
             raise UsageError("no end to the tuning; give --trials N or --minutes M, or both")
+        check_board(args, board)
     library = library_of(args, board)
     if library is not None and not library.library:
         raise TuneError(

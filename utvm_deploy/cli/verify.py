@@ -21,7 +21,7 @@ from utvm_deploy.cli.arguments import (
 )
 from utvm_deploy.cli.compile_options import add_compile_options
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.steps import compile_step, dry_run_step, load_step
+from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step, load_step
 from utvm_deploy.device import INSTRUCTIONS
 from utvm_deploy.frontend.tflite import load_model
 
@@ -57,6 +57,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, out: Output) -> int:
     """Exit code 1 if a byte differs."""
     board = board_of(args)
+    check_board(args, board)
     graph = load_model(args.model)
     if args.golden:
         samples = load_golden(args.golden, graph)

@@ -21,6 +21,7 @@ from utvm_deploy.link.fault import nearest_symbol
 from utvm_deploy.probe import (
     RunningBoard,
     check_place,
+    check_ready,
     choose_link,
     needs_debugger,
     needs_line,
@@ -70,6 +71,17 @@ class Connection:
         self._session = self._link = self._running = self._image = None
         self._resources.close()
 
+    def check_ready(self) -> None:
+        """Raise an error, before an image is built, if the board could not be started here."""
+        if self._running is None:
+            check_ready(
+                self.board,
+                self._link_kind,
+                port=self._port,
+                probe=self._probe,
+                serial=self._serial,
+            )
+
     def start(self, image: Image) -> Hello:
         """Put ``image`` on the board and greet it; whatever ran there before is gone."""
         try:
@@ -110,6 +122,7 @@ class Connection:
     def session(self) -> Session:
         """What is valid until the device restarts; begins the next one if it did."""
         if self._link is None:
+            self.check_ready()
             self.start(build_image(None, self.board))
         assert self._link is not None and self._image is not None and self._running is not None
         if self._session is None or self._session.ended:

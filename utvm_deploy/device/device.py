@@ -196,6 +196,7 @@ class Device(Connection):
                 raise
         if into != "flash":
             raise DeviceError(f"a model is loaded into 'flash' or 'ram', not into {into!r}")
+        self.check_ready()
         self.start(build_image(compiled, self.board))
         return DeviceModel(self, compiled)
 

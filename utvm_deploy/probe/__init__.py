@@ -4,6 +4,7 @@ from utvm_deploy.probe.detect import Connected, check_place, connected_boards
 from utvm_deploy.probe.fault import FAULT_BYTES, FAULT_SYMBOL, describe_fault
 from utvm_deploy.probe.flash import flash_image
 from utvm_deploy.probe.links import check_link, choose_link, needs_debugger, needs_line, open_link
+from utvm_deploy.probe.ready import check_programmer, check_ready
 from utvm_deploy.probe.running import RunningBoard, start
 
 __all__ = [
@@ -13,6 +14,8 @@ __all__ = [
     "RunningBoard",
     "check_link",
     "check_place",
+    "check_programmer",
+    "check_ready",
     "choose_link",
     "connected_boards",
     "describe_fault",

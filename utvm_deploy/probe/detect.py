@@ -6,13 +6,15 @@ the same debug probe look alike there: bench.toml tells them apart, by the seria
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from utvm_deploy.bench_file import BenchEntry, bench_path, load_bench, load_bench_entry
 from utvm_deploy.board_facts import Board, UsbId
 from utvm_deploy.errors import BoardError, NoDevice
-from utvm_deploy.link.stream import SerialPort, check_port, serial_ports
+from utvm_deploy.link.stream import RIGHTS_ADVICE, SerialPort, check_port, serial_ports
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,16 @@ def check_place(board: Board, **given: str | None) -> None:
             f"{board.name} runs on this computer, where no {' and no '.join(named)} leads to it; "
             f"leave {'it' if len(named) == 1 else 'them'} out, or name a real board"
         )
+
+
+def check_port_there(board: Board, port: str) -> None:
+    """Raise NoDevice if the serial port is not there, or may not be opened."""
+    if "://" in port or port.upper().startswith("COM"):
+        return
+    if not Path(port).exists():
+        raise NoDevice(f"{board.name}'s serial port {port} is not there; is the board plugged in?")
+    if not os.access(port, os.R_OK | os.W_OK):
+        raise NoDevice(f"{board.name}'s serial port {port} may not be opened; {RIGHTS_ADVICE}")
 
 
 def locate(

@@ -9,20 +9,17 @@ real board       flash, then      the serial port   a GDB server's      the flas
 from __future__ import annotations
 
 import logging
-import os
 import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from utvm_deploy import process
 from utvm_deploy.board_facts import CHILD_PROBE, EMULATOR_PROBE, Board
 from utvm_deploy.errors import BoardError, LinkClosed, LinkError, NoDevice
 from utvm_deploy.link.holders import other_holders
 from utvm_deploy.link.stream import (
-    RIGHTS_ADVICE,
     NoStream,
     PipeStream,
     SerialStream,
@@ -31,7 +28,7 @@ from utvm_deploy.link.stream import (
 )
 from utvm_deploy.probe.argv import BOOT_SEED_SYMBOL, emulator_argv
 from utvm_deploy.probe.cycle_model import CycleModelFiles, cycle_model_arguments
-from utvm_deploy.probe.detect import Place, locate
+from utvm_deploy.probe.detect import Place, check_port_there, locate
 from utvm_deploy.probe.flash import flash_image, reset_board
 from utvm_deploy.probe.server import (
     DebugServer,
@@ -276,7 +273,8 @@ def start(
 
     place = find_place()
     if needs_port:
-        _check_port(board, place.port)
+        assert place.port is not None
+        check_port_there(board, place.port)
     return _start_real(board, image, place, find_place, probe, has_line, has_debug_stream)
 
 
@@ -344,16 +342,6 @@ def _start_emulator(
         if files:
             files.close()
         raise
-
-
-def _check_port(board: Board, port: str | None) -> None:
-    assert port is not None
-    if "://" in port or port.upper().startswith("COM"):
-        return
-    if not Path(port).exists():
-        raise NoDevice(f"{board.name}'s serial port {port} is not there; is the board plugged in?")
-    if not os.access(port, os.R_OK | os.W_OK):
-        raise NoDevice(f"{board.name}'s serial port {port} may not be opened; {RIGHTS_ADVICE}")
 
 
 def _open_port(board: Board, find_place: Callable[[], Place]) -> Stream:

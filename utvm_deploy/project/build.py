@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from utvm_deploy import process
@@ -127,10 +127,16 @@ def _not_kept(images: Path, why: OSError) -> BuildError:
     )
 
 
-def build_project(directory: Path | str, *, trust: bool = False) -> Image:
+def build_project(
+    directory: Path | str,
+    *,
+    trust: bool = False,
+    check: Callable[[Board], None] = lambda board: None,
+) -> Image:
     """Build a tree that ``create_project`` wrote, in its folder ``build``.
 
-    ``trust`` is what ``load_board`` is told about the tree's board file.
+    ``trust`` is what ``load_board`` is told about the tree's board file. ``check`` may refuse the
+    board before the build.
     """
     directory = Path(directory)
     try:
@@ -145,6 +151,7 @@ def build_project(directory: Path | str, *, trust: bool = False) -> Image:
             f"{directory} is no project tree ({PROJECT_FILE} cannot be used: {reason}); "
             f"make one with: utvm project create MODEL DIR --board B"
         ) from exc
+    check(board)
     _build(directory, board)
     image = Image(elf_path(directory, board), board)
     if needed is not None and not process.is_dry_run():

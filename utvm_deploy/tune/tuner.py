@@ -152,6 +152,7 @@ def tune(
     stack = 0
     if scratch_place(board, AUTO) == STACK and not board.is_host:
         stack = max_stack_scratch(board)
+        device.check_ready()
         device.start(build_image(None, with_larger_stack(board, stack)))
     measurer = Measurer(device)
     setting = setting_of(board, measurer.unit, optimize)
