@@ -27,7 +27,7 @@ from utvm_deploy.errors import LinkClosed, LinkError, LinkTimeout, NoDevice
 from utvm_deploy.link import monitor
 from utvm_deploy.link import stream as streams
 from utvm_deploy.link.stream import SerialStream, Stream
-from utvm_deploy.probe import running, start
+from utvm_deploy.probe import ready, running, start
 from utvm_deploy.probe.detect import Place
 from utvm_deploy.project import Image, build_image
 
@@ -203,7 +203,8 @@ def test_a_board_that_was_found_on_usb_may_come_back_by_another_name(
         path = next(one for one in (adapter.path, other) if one.exists())
         return Place(str(path), None, load_bench_entry(board.name))
 
-    monkeypatch.setattr(running, "locate", found_on_usb)
+    for module in (ready, running):
+        monkeypatch.setattr(module, "locate", found_on_usb)
     with utvm_deploy.connect(desk) as device:
         assert works(device)
     adapter.path = other
