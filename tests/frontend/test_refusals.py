@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from small_models import build_model, built, int8, int32
+from tflite_serializer import OperatorSpec
 from tflite_writer import ModelWriter
 
 from utvm_deploy.errors import ModelError, UnsupportedOperator
@@ -317,3 +318,49 @@ def test_a_tangent_beyond_the_steps_of_its_scale(tmp_path: Path) -> None:
     m.save(tmp_path / "tangent.tflite")
     with pytest.raises(UnsupportedOperator, match="it may make 1, beyond"):
         load_model(tmp_path / "tangent.tflite")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape"),
+    [("int8", (1, 20)), ("int8", (1, -1)), ("int8", (0,)), ("float32", (1, 20)), ("int32", ())],
+)
+def test_a_custom_operator_is_named_whatever_it_makes(
+    dtype: str, shape: tuple[int, ...], tmp_path: Path
+) -> None:
+    """Its tensors need no scale and no shape; what reads them is not the first trouble."""
+    m, rng = ModelWriter(), np.random.default_rng(2)
+    made = m.tensor((1, 20), "int8", 0.05, 3)
+    m.operator("Windowed", [m.input((1, 20), 0.05, 3)], [made])
+    y = m.fully_connected(made, int8(rng, 4, 20), int32(rng, 4))
+    m.tensors[made].dtype, m.tensors[made].shape = dtype, shape
+    m.tensors[made].scales, m.tensors[made].zero_points = (), ()
+    m.output(y)
+    refusal = _refusal(m, tmp_path)
+    assert isinstance(refusal, UnsupportedOperator)
+    assert "cannot be imported: operator 0 (CUSTOM 'Windowed'), which makes" in str(refusal)
+    assert "scale" not in str(refusal) and "empty shape" not in str(refusal)
+
+
+@pytest.mark.parametrize("is_computed", [False, True])
+def test_an_output_shape_that_is_not_in_the_file(is_computed: bool, tmp_path: Path) -> None:
+    """The first as in TFLite Micro's own tests, where the shape is an input of the model."""
+    m = build_model("transpose_conv")
+    shape = m.operators[0].inputs[0]
+    m.tensors[shape].data = None
+    if is_computed:
+        given = m.tensor((4,), "int32")
+        m.operators.insert(0, OperatorSpec("NEG", [given], [shape], ("NegOptions", {})))
+        shape = given
+    m.inputs.append(shape)
+    said = str(_refusal(m, tmp_path))
+    assert "its output shape 'tensor_" in said and "not a constant in the file" in said
+    assert "give tf.nn.conv2d_transpose a list of numbers" in said
+
+
+def test_a_float_model_of_one_custom_operator_is_not_told_to_quantize(tmp_path: Path) -> None:
+    m = ModelWriter()
+    made = m.tensor((1, 4), "float32")
+    m.operator("Windowed", [m.float_input((1, 4))], [made])
+    m.output(m.quantize(made))
+    said = str(_refusal(m, tmp_path))
+    assert "operator 0 (CUSTOM 'Windowed')" in said and "not fully quantized" not in said

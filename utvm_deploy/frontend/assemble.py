@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from utvm_deploy.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.limits import MAX_EXTENTS, MAX_TOLD
 from utvm_deploy.frontend.operators import IMPORTERS
 from utvm_deploy.frontend.shape_arithmetic import fold_shapes
-from utvm_deploy.frontend.source import ModelFile, Several, SourceOperator
+from utvm_deploy.frontend.source import CUSTOM, ModelFile, Several, SourceOperator
 from utvm_deploy.frontend.state import with_states
 from utvm_deploy.frontend.suggestions import suggestion
 from utvm_deploy.frontend.variables import resolve_variables
@@ -28,7 +29,9 @@ def assemble(source: ModelFile, name: str, digest: str) -> Graph:
     unknown = [op for op in source.operators if op.kind not in IMPORTERS]
     computing = [op for op in source.operators if op.kind not in ("QUANTIZE", "DEQUANTIZE")]
     floating = [op for op in computing if _works_in_float(op)]
-    if floating and (not unknown or len(floating) == len(computing)):
+    only_custom = all(op.kind.startswith(CUSTOM) for op in floating)
+    is_all_float = len(floating) == len(computing) and not only_custom
+    if floating and (not unknown or is_all_float):
         raise ModelError(
             f"the model is not fully quantized: {floating[0].place}, works in float32; "
             "convert it to int8 as docs/quantization.md shows"
@@ -43,12 +46,25 @@ def assemble(source: ModelFile, name: str, digest: str) -> Graph:
             tensors += several.between
         except UnsupportedOperator as exc:
             problems.append(str(exc))
+        except ModelError:
+            # What an unknown operator reads and makes need not be quantized: that one is named.
+            if not unknown:
+                raise
     if problems:
         raise _unsupported(problems, has_unknown=bool(unknown))
     graph = Graph(
         name, tensors, tuple(operators), source.inputs, source.outputs, digest, source.states
     )
     return with_states(compacted(graph))
+
+
+def refuse_custom_operators(operators: Sequence[SourceOperator]) -> None:
+    """Raise UnsupportedOperator with all of them, if there are any."""
+    problems = [
+        f"{op.place}: {suggestion(op.kind)}" for op in operators if op.kind.startswith(CUSTOM)
+    ]
+    if problems:
+        raise _unsupported(problems, has_unknown=True)
 
 
 def _imported(op: SourceOperator) -> Several:

@@ -15,6 +15,8 @@ from utvm_deploy.graph.model import Operator, Tensor
 #: A field of an options table.
 Option: TypeAlias = int | float | bool | str
 
+#: What the kinds of operators begin with that the format does not have.
+CUSTOM = "CUSTOM"
 #: Outputs that a message names.
 MAX_NAMED = 4
 

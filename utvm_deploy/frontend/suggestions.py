@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from utvm_deploy.frontend.source import CUSTOM
+
 _HOST = "cut the model before it and compute it in your own code"
 _TRAIN = "train with RELU, RELU6, LEAKY_RELU or HARD_SWISH instead"
 _CONTROL = "export one function without control flow"
@@ -47,7 +49,7 @@ SUGGESTIONS: Mapping[str, str] = {
 
 def suggestion(kind: str) -> str:
     """What to do instead of an operator that has no row in the import table."""
-    if kind.startswith("CUSTOM"):
+    if kind.startswith(CUSTOM):
         return f"custom operators are not part of the format: {_HOST}"
     if kind.startswith("STABLEHLO_"):
         return "convert the model to TFLite's own operators"

@@ -25,7 +25,7 @@ import numpy as np
 import tflite
 
 from utvm_deploy.errors import ModelError
-from utvm_deploy.frontend.assemble import assemble
+from utvm_deploy.frontend.assemble import assemble, refuse_custom_operators
 from utvm_deploy.frontend.formats import converted, model_bytes
 from utvm_deploy.frontend.limits import (
     MAX_NAME_BYTES,
@@ -36,7 +36,7 @@ from utvm_deploy.frontend.limits import (
     Budget,
 )
 from utvm_deploy.frontend.operators import IMPORTERS
-from utvm_deploy.frontend.source import ModelFile, Option, SourceOperator
+from utvm_deploy.frontend.source import CUSTOM, ModelFile, Option, SourceOperator
 from utvm_deploy.frontend.variables import RESOLVED
 from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.model import Array, Graph, Quantization, Tensor
@@ -164,7 +164,7 @@ def _subgraph(
             ends, ("the list of model inputs", "the list of model outputs"), strict=True
         )
     )
-    _check_not_empty(tensors, operators, inputs + outputs)
+    _check_shapes(tensors, operators, inputs + outputs)
     return ModelFile(tensors, operators, inputs, outputs)
 
 
@@ -251,6 +251,8 @@ def _tensor(tensor: Any, index: int, buffers: Sequence[Array | None], budget: Bu
         )
     raw = buffers[number]
     data = None
+    if raw is not None and min(shape, default=1) < 0:
+        raise _dynamic_or_empty(name, shape)
     if raw is not None and dtype in _DTYPES:
         expected = math.prod(shape) * np.dtype(dtype).itemsize
         if raw.size != expected:
@@ -272,8 +274,6 @@ def _shape(dimensions: Sequence[int], name: str) -> tuple[int, ...]:
     if len(dimensions) > MAX_RANK:
         raise ModelError(f"tensor '{name}' has {len(dimensions)} dimensions, more than {MAX_RANK}")
     shape = tuple(dimensions)
-    if any(d < 0 for d in shape):
-        raise _dynamic_or_empty(name, shape)
     if math.prod(shape) > MAX_TENSOR_ELEMENTS:
         raise ModelError(
             f"tensor '{name}' of shape {shape} has more than {MAX_TENSOR_ELEMENTS:,} elements; "
@@ -282,13 +282,17 @@ def _shape(dimensions: Sequence[int], name: str) -> tuple[int, ...]:
     return shape
 
 
-def _check_not_empty(
+def _check_shapes(
     tensors: Sequence[Tensor], operators: Sequence[SourceOperator], ends: Sequence[int]
 ) -> None:
-    """Only what has no value may be empty: the converter writes an LSTM's intermediates so."""
+    """Only what has no value may be empty: the converter writes an LSTM's intermediates so.
+
+    A custom operator is the greater trouble: it may be why a shape is not known.
+    """
     operands = (number for op in operators for number in (*op.inputs, *op.outputs))
     for number in dict.fromkeys((*ends, *operands)):
-        if number is not None and 0 in tensors[number].shape:
+        if number is not None and min(tensors[number].shape, default=1) < 1:
+            refuse_custom_operators(operators)
             raise _dynamic_or_empty(tensors[number].name, tensors[number].shape)
 
 
@@ -350,7 +354,7 @@ def _operator_name(code: Any) -> str:
         (new,) = struct.unpack_from("<i", table.Bytes, table.Pos + found)
     number = max(new, code.DeprecatedBuiltinCode())
     if number == tflite.BuiltinOperator.CUSTOM:
-        return f"CUSTOM '{_text(code.CustomCode(), 'a custom operator')}'"
+        return f"{CUSTOM} '{_text(code.CustomCode(), 'a custom operator')}'"
     return _OPERATOR_NAMES.get(number, f"operator code {number}")
 
 

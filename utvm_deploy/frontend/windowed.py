@@ -103,6 +103,12 @@ def import_transpose_conv(op: SourceOperator) -> Operator:
     x, out = op.input(2), op.output()
     alike(op, x, out, rank=4)
     weights = weights_of(op, 0)
+    if op.input(0).data is None:
+        raise op.unsupported(
+            f"its output shape '{op.input(0).name}' is an input or computed, not a constant in the "
+            "file: use Keras's Conv2DTranspose on an input of fixed size and batch, or give "
+            "tf.nn.conv2d_transpose a list of numbers, and convert the model again"
+        )
     if tuple(parameter(op, 0, "output shape").reshape(-1).tolist()) != out.shape:
         raise op.damaged(f"its output has shape {out.shape}, which is not what its input says")
     strides = steps_of(op, "StrideH", "StrideW")
