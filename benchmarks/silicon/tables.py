@@ -88,7 +88,10 @@ def _cases(cases: Sequence[CaseResult]) -> Iterable[str]:
 
 def _text(value: str) -> str:
     """Somebody else's text: no markup, and no other column."""
-    return html.escape(value, quote=False).replace("|", "&#124;").replace("`", "&#96;")
+    text = html.escape(value, quote=False)
+    for sign in "|`[]*":
+        text = text.replace(sign, f"&#{ord(sign)};")
+    return text
 
 
 def _count(value: int | None) -> str:

@@ -47,7 +47,7 @@ REPORT = Report(
     timing=Timing("cycles", 216_000_000, "dwt"),
     models=(
         ModelResult(
-            file="<b>m|x.tflite",
+            file="<b>m|[x](y).tflite",
             sha256="1" * 64,
             state="equal",
             ticks=3000,
@@ -82,7 +82,7 @@ def test_a_file_becomes_tables(tables: ModuleType, tmp_path: Path) -> None:
     assert tables.NOTHING not in text
     assert "### my_board (mine.json)" in text
     assert "cortex-m7 at 216 MHz, cycles by dwt" in text
-    assert "| &lt;b&gt;m&#124;x.tflite | all | equal | 3,000 | 2,000 | 1.50 |" in text
+    assert "| &lt;b&gt;m&#124;&#91;x&#93;(y).tflite | all | equal | 3,000 | 2,000 | 1.50 |" in text
     assert "| 0 CONV_2D | equal | 1,500 | 1,000 | 1.50 |" in text
     assert "| 1 SOFTMAX | differs | 1,500 |  |  |" in text
     assert "| add | 1.50 |  | 1.00 | JNK |" in text
