@@ -48,7 +48,7 @@ def vectors() -> dict[str, object]:
             {
                 "opcode": frame.opcode,
                 "sequence": frame.sequence,
-                "nonce": frame.nonce,
+                "session": frame.session,
                 "payload": payload.hex(),
                 "encoded": encode_frame(frame).hex(),
             }

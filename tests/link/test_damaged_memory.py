@@ -24,7 +24,7 @@ class Core:
     """In a GdbClient's place: a core that stands at the point, with a mailbox of our choosing."""
 
     def __init__(self, length: int = 0) -> None:
-        opcode = BY_NAME["HELLO"].opcode | REPLY_BIT
+        opcode = BY_NAME["OPEN"].opcode | REPLY_BIT
         self.mailbox = MAILBOX.pack(PROTOCOL_VERSION, 7, 0, 0, opcode, length, 0, 0)
         self.told: list[str] = []
 

@@ -77,7 +77,7 @@ def reply_to(request: Frame, payload: bytes, back: int = 0) -> bytes:
         Frame(
             request.opcode | REPLY_BIT,
             request.sequence - back,
-            request.nonce,
+            request.session,
             OUTCOME.pack(0, 0, 0) + payload,
         )
     )

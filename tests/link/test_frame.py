@@ -44,7 +44,7 @@ def test_published_values() -> None:
 @pytest.mark.parametrize("vector", STORED["frames"], ids=lambda vector: f"{vector['opcode']:#x}")
 def test_frames(vector: dict[str, object]) -> None:
     frame = Frame(
-        vector["opcode"], vector["sequence"], vector["nonce"], bytes.fromhex(vector["payload"])
+        vector["opcode"], vector["sequence"], vector["session"], bytes.fromhex(vector["payload"])
     )
     encoded = bytes.fromhex(vector["encoded"])
     assert encode_frame(frame) == encoded

@@ -64,7 +64,7 @@ def test_the_specification_has_the_same_numbers() -> None:
     for layout in (HEADER, OUTCOME, TASK, FAULT, MAILBOX):
         for field, offset in layout.offsets():
             assert f"| {offset} | {field.name} | {field.type} |" in page
-    for field, offset in BY_NAME["HELLO"].reply.offsets():
+    for field, offset in BY_NAME["OPEN"].reply.offsets():
         assert f"| {offset} | {field.name} | {field.type} |" in page
     for message in MESSAGES:
         (row,) = re.findall(rf"^\| {message.opcode} \| {message.name} \|.*$", page, re.MULTILINE)

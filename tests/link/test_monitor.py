@@ -22,7 +22,7 @@ from utvm_deploy.link.waits import Timeouts
 def test_hello(link: MonitorLink, symbols: dict[str, int]) -> None:
     hello = link.hello()
     assert hello.protocol_version == PROTOCOL_VERSION
-    assert hello.runtime_version == "1.1"
+    assert hello.runtime_version == "1.2"
     assert hello.request_bytes == 256
     assert hello.reply_bytes >= 256
     assert (hello.tick_unit, hello.ticks_per_second) == ("nanoseconds", 1_000_000_000)
@@ -161,11 +161,11 @@ def test_the_process_ends_although_its_output_is_full(host_program: Path) -> Non
     try:
         link = MonitorLink(device.stream)
         hello = link.hello()
-        read = Frame(2, 1, hello.nonce, hello.workspace_address.to_bytes(4, "little") + bytes(4))
+        read = Frame(2, 1, link._session, hello.workspace_address.to_bytes(4, "little") + bytes(4))
         with pytest.raises(LinkTimeout, match="took"):
             # Nobody reads the refusals: at some time its output, then its input is full.
             for n in range(100_000):
-                request = Frame(99, link._sequence + 1 + n, hello.nonce, read.payload)
+                request = Frame(99, link._sequence + 1 + n, link._session, read.payload)
                 device.stream.write(encode_frame(request), 0.2)
         device.stream.close()
         assert device.process.wait(5) == 0
@@ -196,8 +196,14 @@ def test_the_wire_is_traced(link: MonitorLink, caplog: pytest.LogCaptureFixture)
     assert all(line.strip().startswith("+") and " ms " in line for line in lines)
 
 
-#: Of a HELLO: payloads of 256 bytes, a timer of 1 kHz.
-FACTS = bytes(4) + (256).to_bytes(2, "little") * 2 + (1000).to_bytes(4, "little") + bytes(12)
+#: Of an OPEN: payloads of 256 bytes, a timer of 1 kHz.
+FACTS = (
+    bytes(4)
+    + (256).to_bytes(2, "little") * 2
+    + (1000).to_bytes(4, "little")
+    + bytes(12)
+    + (7).to_bytes(4, "little")  # the nonce of its boot
+)
 
 
 def opening(region_count: int = 0) -> tuple[Frame, ...]:
@@ -230,7 +236,7 @@ class Answering:
                 Frame(
                     reply.opcode or request.opcode | REPLY_BIT,
                     request.sequence,
-                    reply.nonce,
+                    reply.session,
                     reply.payload,
                     reply.version,
                 )
@@ -247,9 +253,9 @@ class Answering:
         (Frame(0, 0, 7, OUTCOME.pack(Status.OPCODE, 0, 1)), "does not know opcode 1"),
         (Frame(0, 0, 7, OUTCOME.pack(77, 0, 1)), "unknown status 77"),
         (Frame(0, 0, 7, OUTCOME.pack(0, 0, 0)), "hello makes no sense"),
-        (Frame(0, 0, 7, OUTCOME.pack(0, 0, 0) + bytes(24)), "room for fewer than 128 bytes"),
-        (Frame(0, 0, 7, OUTCOME.pack(0, 0, 0) + b"\xff" * 24), "hello makes no sense"),
-        (Frame(0, 0, 7, OUTCOME.pack(0, 0, 0) + FACTS[:8] + bytes(16)), "timer stands still"),
+        (Frame(0, 0, 7, OUTCOME.pack(0, 0, 0) + bytes(28)), "room for fewer than 128 bytes"),
+        (Frame(0, 0, 7, OUTCOME.pack(0, 0, 0) + b"\xff" * 28), "hello makes no sense"),
+        (Frame(0, 0, 7, OUTCOME.pack(0, 0, 0) + FACTS[:8] + bytes(20)), "timer stands still"),
     ],
 )
 def test_devices_that_do_not_fit(reply: Frame, words: str) -> None:
@@ -269,7 +275,7 @@ def test_what_is_no_reply_is_passed_over(reply: Frame) -> None:
 
 def test_a_checksum_of_no_bytes_is_no_checksum() -> None:
     link = MonitorLink(Answering(Frame(0, 0, 7, bytes(8) + FACTS)))
-    with pytest.raises(DeviceError, match=r"to checksum 9 bytes at 0x00000010, the device sent 24"):
+    with pytest.raises(DeviceError, match=r"to checksum 9 bytes at 0x00000010, the device sent 28"):
         link.checksum(0x10, 9)
 
 

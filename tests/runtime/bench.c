@@ -152,14 +152,14 @@ uint32_t bench_cobs(const uint8_t *data, uint32_t size, uint8_t *out) {
     return at;
 }
 
-uint32_t bench_frame(uint8_t version, uint8_t opcode, uint32_t sequence, uint32_t nonce,
+uint32_t bench_frame(uint8_t version, uint8_t opcode, uint32_t sequence, uint32_t session,
                      const uint8_t *payload, uint32_t size, uint8_t *out) {
     uint8_t *raw = malloc(size + 16);
     raw[0] = version;
     raw[1] = opcode;
     utvm_put16(raw + 2, size);
     utvm_put32(raw + 4, sequence);
-    utvm_put32(raw + 8, nonce);
+    utvm_put32(raw + 8, session);
     if (size) {
         memcpy(raw + 12, payload, size);
     }
@@ -215,7 +215,7 @@ struct reply bench_take(struct bench *bench) {
     reply.found = raw[0] == UTVM_PROTOCOL_VERSION;
     reply.opcode = raw[1];
     reply.sequence = utvm_get32(raw + 4);
-    reply.nonce = utvm_get32(raw + 8);
+    reply.session = utvm_get32(raw + 8);
     reply.status = utvm_get16(raw + 12);
     reply.index = utvm_get16(raw + 14);
     reply.detail = utvm_get32(raw + 16);
@@ -224,19 +224,22 @@ struct reply bench_take(struct bench *bench) {
     return reply;
 }
 
-struct reply bench_ask(struct bench *bench, uint8_t opcode, const uint8_t *payload, uint32_t size) {
+struct reply bench_ask_as(struct bench *bench, uint8_t opcode, uint32_t session,
+                          const uint8_t *payload, uint32_t size) {
     uint8_t *wire = malloc(2 * size + 64);
-    uint32_t nonce = opcode == UTVM_OPCODE_HELLO ? 0 : bench->utvm.nonce;
     uint32_t length =
-        bench_frame(UTVM_PROTOCOL_VERSION, opcode, bench->sequence++, nonce, payload, size, wire);
+        bench_frame(UTVM_PROTOCOL_VERSION, opcode, bench->sequence++, session, payload, size, wire);
     bench_give(bench, wire, length);
     free(wire);
     bench_run(bench);
     return bench_take(bench);
 }
 
-struct reply bench_hello(struct bench *bench, uint32_t session) {
-    uint8_t payload[UTVM_HELLO_BYTES];
-    utvm_put32(payload, session);
-    return bench_ask(bench, UTVM_OPCODE_HELLO, payload, sizeof payload);
+struct reply bench_ask(struct bench *bench, uint8_t opcode, const uint8_t *payload, uint32_t size) {
+    return bench_ask_as(bench, opcode, bench->utvm.session, payload, size);
+}
+
+struct reply bench_open(struct bench *bench) {
+    uint32_t id = bench_ask_as(bench, UTVM_OPCODE_HELLO, 0, NULL, 0).session;
+    return bench_ask_as(bench, UTVM_OPCODE_OPEN, id, NULL, 0);
 }

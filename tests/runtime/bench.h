@@ -59,7 +59,7 @@ struct bench {
 
 struct reply {
     bool found;
-    uint32_t opcode, sequence, nonce, status, index, detail;
+    uint32_t opcode, sequence, session, status, index, detail;
     // What follows the outcome.
     uint8_t data[BENCH_PAYLOAD + 64];
     uint32_t length;
@@ -77,7 +77,7 @@ void bench_guard(struct bench *bench);
 uint32_t bench_cobs(const uint8_t *data, uint32_t size, uint8_t *out);
 
 // A whole frame from zero to zero; its length.
-uint32_t bench_frame(uint8_t version, uint8_t opcode, uint32_t sequence, uint32_t nonce,
+uint32_t bench_frame(uint8_t version, uint8_t opcode, uint32_t sequence, uint32_t session,
                      const uint8_t *payload, uint32_t size, uint8_t *out);
 
 // Append to what the device will read.
@@ -92,7 +92,11 @@ struct reply bench_take(struct bench *bench);
 // Send a request, run, take the reply.
 struct reply bench_ask(struct bench *bench, uint8_t opcode, const uint8_t *payload, uint32_t size);
 
-// HELLO.
-struct reply bench_hello(struct bench *bench, uint32_t session);
+// Send a request of any session, run, take the reply.
+struct reply bench_ask_as(struct bench *bench, uint8_t opcode, uint32_t session,
+                          const uint8_t *payload, uint32_t size);
+
+// HELLO and OPEN, with the next two numbers; the reply to OPEN.
+struct reply bench_open(struct bench *bench);
 
 #endif

@@ -52,12 +52,12 @@ def vectors_header() -> Iterator[str]:
     for data, encoded in vectors["cobs"]:
         yield f"{{{array(data)}, {len(data) // 2}, {array(encoded)}, {len(encoded) // 2}}},"
     yield "};"
-    yield "struct frame_vector { uint32_t opcode, sequence, nonce;"
+    yield "struct frame_vector { uint32_t opcode, sequence, session;"
     yield "    const uint8_t *payload; uint32_t payload_size;"
     yield "    const uint8_t *encoded; uint32_t encoded_size; };"
     yield "static const struct frame_vector frame_vectors[] = {"
     for frame in vectors["frames"]:
-        yield f"{{{frame['opcode']}u, {frame['sequence']}u, {frame['nonce']}u,"
+        yield f"{{{frame['opcode']}u, {frame['sequence']}u, {frame['session']}u,"
         yield f"{array(frame['payload'])}, {len(frame['payload']) // 2},"
         yield f"{array(frame['encoded'])}, {len(frame['encoded']) // 2}}},"
     yield "};"

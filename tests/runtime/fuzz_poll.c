@@ -51,7 +51,7 @@ static enum utvm_status stub_call(void *context, const struct utvm_call *call,
     // only what lies where code may lie, and only for this boot
     MUST(is_within((const void *)call->function, 2, UTVM_RIGHT_EXECUTE));
     MUST(frame[UTVM_HEADER_OPCODE] == UTVM_OPCODE_EXECUTE && bench->utvm.session);
-    MUST(utvm_get32(frame + UTVM_HEADER_NONCE) == bench->utvm.nonce);
+    MUST(utvm_get32(frame + UTVM_HEADER_SESSION) == bench->utvm.session);
     // ACCEPTED is out
     MUST(bench->utvm.tx_sent == bench->utvm.tx_length);
     // the whole batch is valid
@@ -120,21 +120,29 @@ static uint32_t word(const uint8_t *data) {
     return telling[data[3] & 7] + offset;
 }
 
-static void hello(uint32_t session, uint32_t sequence) {
-    uint8_t wire[64], payload[UTVM_HELLO_BYTES];
-    utvm_put32(payload, session);
-    bench_give(bench, wire,
-               bench_frame(UTVM_PROTOCOL_VERSION, UTVM_OPCODE_HELLO, sequence, 0, payload,
-                           sizeof payload, wire));
+static void run(void);
+
+// HELLO and OPEN with this number and the next one; the reply to OPEN.
+static struct reply begin(uint32_t sequence) {
+    run();
+    bench->out_length = 0;
+    bench->sequence = sequence;
+    return bench_open(bench);
 }
 
 // Requests: opcode, number of bytes, then these, four at a time as words.
 static void requests(const uint8_t *data, size_t size) {
     uint8_t payload[BENCH_PAYLOAD + 8], wire[2 * BENCH_PAYLOAD];
-    hello(0x04030201, 1);
-    uint32_t sequence = 2;
+    begin(1);
+    uint32_t sequence = 3;
     while (size >= 2) {
         uint8_t opcode = data[0] % 12;
+        // after a reset, another session; now and then another one all the same
+        if (!bench->utvm.session || opcode == 11) {
+            begin(sequence);
+            sequence += 2;
+        }
+        uint32_t session = bench->utvm.session;
         uint32_t length = data[1];
         data += 2;
         size -= 2;
@@ -146,7 +154,7 @@ static void requests(const uint8_t *data, size_t size) {
         }
         uint32_t sent = length;
         // a length that fits, more often than chance has it
-        static const uint8_t lengths[8] = {0, 4, 8, 0, 0, 12, 4, 0};
+        static const uint8_t lengths[8] = {0, 0, 8, 0, 0, 12, 4, 0};
         if (length >= UTVM_TASK_BYTES && (data[7] & 3)) {
             if (opcode == UTVM_OPCODE_EXECUTE) {
                 // tasks, of as many arguments as the input says
@@ -165,9 +173,9 @@ static void requests(const uint8_t *data, size_t size) {
         }
         data += length;
         size -= length;
-        bench_give(bench, wire,
-                   bench_frame(UTVM_PROTOCOL_VERSION, opcode, sequence, BENCH_NONCE + bench->resets,
-                               payload, sent, wire));
+        bench_give(
+            bench, wire,
+            bench_frame(UTVM_PROTOCOL_VERSION, opcode, sequence, session, payload, sent, wire));
         // the device answers now, or after what comes next
         if (length % 16 != 3) {
             bench_run(bench);
@@ -215,12 +223,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
     // Whatever came, the next valid frame is understood.
     bench->out_length = 0;
-    uint32_t session = bench->utvm.session == 77 ? 78 : 77;
-    hello(session, endings);
-    run();
-    struct reply reply = bench_take(bench);
-    MUST(reply.found && reply.status == UTVM_STATUS_OK && bench->utvm.session == session);
-    MUST(reply.opcode == (UTVM_OPCODE_HELLO | UTVM_REPLY_BIT) && reply.sequence == endings);
+    uint32_t openings = bench->utvm.openings;
+    struct reply reply = begin(endings);
+    MUST(reply.found && reply.status == UTVM_STATUS_OK && bench->utvm.session == reply.session);
+    MUST(reply.opcode == (UTVM_OPCODE_OPEN | UTVM_REPLY_BIT) && reply.sequence == endings + 1u);
+    MUST(bench->utvm.openings == openings + 1);
     return 0;
 }
 

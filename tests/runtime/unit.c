@@ -23,7 +23,7 @@ static uint32_t address_of(const void *at) {
 
 static struct bench *greeted(void) {
     struct bench *bench = bench_new();
-    TEST(bench_hello(bench, 77).status == UTVM_STATUS_OK);
+    TEST(bench_open(bench).status == UTVM_STATUS_OK);
     return bench;
 }
 
@@ -70,12 +70,15 @@ static void test_frame_vectors(void) {
         bench->config.rx_size = sizeof rx;
         bench->config.tx_buffer = (free(bench->config.tx_buffer), tx);
         bench->config.tx_size = UTVM_TX_BYTES(v->payload_size < 128 ? 128 : v->payload_size);
-        utvm_init(&bench->utvm, &bench->config, v->nonce);
+        utvm_init(&bench->utvm, &bench->config, 1);
 
         TEST(utvm_reply_max(&bench->utvm) >= v->payload_size);
         memcpy(utvm_reply(&bench->utvm), v->payload, v->payload_size);
         bench->utvm.reply_length = v->payload_size;
-        utvm_frame_send(&bench->utvm, v->opcode, v->sequence);
+        rx[UTVM_HEADER_OPCODE] = (uint8_t)v->opcode;
+        utvm_put32(rx + UTVM_HEADER_SEQUENCE, v->sequence);
+        utvm_put32(rx + UTVM_HEADER_SESSION, v->session);
+        utvm_frame_send(&bench->utvm);
         TEST(bench->utvm.tx_length == v->encoded_size);
         TEST(memcmp(tx, v->encoded, v->encoded_size) == 0);
 
@@ -109,8 +112,8 @@ static void test_cobs_vectors(void) {
 static void test_no_flipped_bit_is_believed(void) {
     struct bench *bench = greeted();
     uint8_t wire[64];
-    uint32_t length = bench_frame(UTVM_PROTOCOL_VERSION, UTVM_OPCODE_REGIONS, 0x2000, BENCH_NONCE,
-                                  WORDS(0), wire);
+    uint32_t length = bench_frame(UTVM_PROTOCOL_VERSION, UTVM_OPCODE_REGIONS, 0x2000,
+                                  bench->utvm.session, WORDS(0), wire);
     for (uint32_t bit = 8; bit < 8 * (length - 1); bit++) {
         wire[bit / 8] ^= (uint8_t)(1 << bit % 8);
         bench_give(bench, wire, length);
@@ -206,46 +209,180 @@ static void test_boot_frame(void) {
     bench_run(bench);
     struct reply boot = bench_take(bench);
     TEST(boot.found && boot.opcode == (UTVM_OPCODE_BOOT | UTVM_REPLY_BIT));
-    TEST(boot.sequence == 0 && boot.nonce == 1 && boot.length == 0);
+    TEST(boot.sequence == 0 && boot.session == 0 && boot.length == 0);
+    TEST(bench->utvm.nonce == 1);
     bench_free(bench);
 }
 
-static void test_hello(void) {
+static void test_hello_changes_nothing(void) {
+    struct bench *bench = bench_new();
+    struct reply hello = bench_ask_as(bench, UTVM_OPCODE_HELLO, 0, NULL, 0);
+    TEST(hello.found && hello.opcode == (UTVM_OPCODE_HELLO | UTVM_REPLY_BIT));
+    TEST(hello.sequence == 0x1000 && hello.status == UTVM_STATUS_OK && hello.length == 0);
+    TEST(hello.session != 0 && bench->utvm.session == 0);
+    // the same one again gives the same id, another one another
+    bench->sequence = 0x1000;
+    TEST(bench_ask_as(bench, UTVM_OPCODE_HELLO, 0, NULL, 0).session == hello.session);
+    TEST(bench_ask_as(bench, UTVM_OPCODE_HELLO, 0, NULL, 0).session != hello.session);
+    // with a session in force, too, whose kept reply stays
+    TEST(bench_open(bench).status == UTVM_STATUS_OK);
+    TEST(read_memory(bench, bench_constants, 4).length == 4);
+    uint32_t session = bench->utvm.session;
+    bench_ask_as(bench, UTVM_OPCODE_HELLO, 0, NULL, 0);
+    TEST(bench->utvm.session == session);
+    bench->sequence -= 2;
+    TEST(read_memory(bench, bench_constants, 4).length == 4);
+    bench_free(bench);
+}
+
+static void test_open(void) {
     struct bench *bench = bench_new();
     bench->config.image = "0123456789012345678901234567890123456789012345678901234567890123cut";
-    struct reply hello = bench_hello(bench, 77);
-    const uint8_t *data = hello.data - UTVM_OUTCOME_BYTES;
-    TEST(hello.found && hello.opcode == (UTVM_OPCODE_HELLO | UTVM_REPLY_BIT));
-    TEST(hello.nonce == BENCH_NONCE && hello.sequence == 0x1000 && hello.status == UTVM_STATUS_OK);
-    TEST(utvm_get32(data + UTVM_HELLO_REPLY_RUNTIME_VERSION) == UTVM_VERSION);
-    TEST(utvm_get16(data + UTVM_HELLO_REPLY_REQUEST_BYTES) == BENCH_PAYLOAD);
-    TEST(utvm_get16(data + UTVM_HELLO_REPLY_REPLY_BYTES) >= BENCH_PAYLOAD);
-    TEST(utvm_get32(data + UTVM_HELLO_REPLY_TICKS_PER_SECOND) == 216000000);
-    TEST(utvm_get16(data + UTVM_HELLO_REPLY_TICK_UNIT) == UTVM_TICK_UNIT_INSTRUCTIONS);
-    TEST(utvm_get16(data + UTVM_HELLO_REPLY_REGION_COUNT) == 4);
-    TEST(utvm_get32(data + UTVM_HELLO_REPLY_WORKSPACE) == address_of(bench_workspace));
-    TEST(utvm_get32(data + UTVM_HELLO_REPLY_WORKSPACE_BYTES) == WORKSPACE_BYTES);
-    TEST(hello.length == UTVM_HELLO_REPLY_BYTES - UTVM_OUTCOME_BYTES + UTVM_MAX_IMAGE_BYTES);
+    struct reply open = bench_open(bench);
+    const uint8_t *data = open.data - UTVM_OUTCOME_BYTES;
+    TEST(open.found && open.opcode == (UTVM_OPCODE_OPEN | UTVM_REPLY_BIT));
+    TEST(open.sequence == 0x1001 && open.status == UTVM_STATUS_OK);
+    TEST(open.session == bench->utvm.session && open.session != 0);
+    TEST(utvm_get32(data + UTVM_OPEN_REPLY_RUNTIME_VERSION) == UTVM_VERSION);
+    TEST(utvm_get16(data + UTVM_OPEN_REPLY_REQUEST_BYTES) == BENCH_PAYLOAD);
+    TEST(utvm_get16(data + UTVM_OPEN_REPLY_REPLY_BYTES) >= BENCH_PAYLOAD);
+    TEST(utvm_get32(data + UTVM_OPEN_REPLY_TICKS_PER_SECOND) == 216000000);
+    TEST(utvm_get16(data + UTVM_OPEN_REPLY_TICK_UNIT) == UTVM_TICK_UNIT_INSTRUCTIONS);
+    TEST(utvm_get16(data + UTVM_OPEN_REPLY_REGION_COUNT) == 4);
+    TEST(utvm_get32(data + UTVM_OPEN_REPLY_WORKSPACE) == address_of(bench_workspace));
+    TEST(utvm_get32(data + UTVM_OPEN_REPLY_WORKSPACE_BYTES) == WORKSPACE_BYTES);
+    TEST(utvm_get32(data + UTVM_OPEN_REPLY_NONCE) == BENCH_NONCE);
+    TEST(open.length == UTVM_OPEN_REPLY_BYTES - UTVM_OUTCOME_BYTES + UTVM_MAX_IMAGE_BYTES);
     bench->config.image = NULL;
-    TEST(bench_hello(bench, 77).length == UTVM_HELLO_REPLY_BYTES - UTVM_OUTCOME_BYTES);
+    TEST(bench_open(bench).length == UTVM_OPEN_REPLY_BYTES - UTVM_OUTCOME_BYTES);
     bench_free(bench);
 }
 
 static void test_no_session(void) {
     struct bench *bench = bench_new();
-    TEST(read_memory(bench, bench_constants, 4).status == UTVM_STATUS_NO_SESSION);
-    TEST(bench_hello(bench, 77).status == UTVM_STATUS_OK);
+    struct reply refusal = read_memory(bench, bench_constants, 4);
+    TEST(refusal.status == UTVM_STATUS_NO_SESSION && refusal.detail == BENCH_NONCE);
+    // an OPEN whose HELLO never came
+    TEST(bench_ask_as(bench, UTVM_OPCODE_OPEN, 5, NULL, 0).status == UTVM_STATUS_NO_SESSION);
+    TEST(bench_open(bench).status == UTVM_STATUS_OK);
     TEST(read_memory(bench, bench_constants, 4).status == UTVM_STATUS_OK);
-    // a request to an earlier boot
-    uint8_t wire[64];
-    bench_give(bench, wire,
-               bench_frame(UTVM_PROTOCOL_VERSION, UTVM_OPCODE_WRITE, bench->sequence, 5,
-                           WORDS(address_of(bench_workspace), 1), wire));
-    bench_run(bench);
-    struct reply refusal = bench_take(bench);
-    TEST(refusal.status == UTVM_STATUS_NO_SESSION && refusal.nonce == BENCH_NONCE);
-    TEST(refusal.sequence == bench->sequence);
+    // a request of another session; the refusal is to it alone
+    uint32_t other = bench->utvm.session ^ 1;
+    refusal = bench_ask_as(bench, UTVM_OPCODE_WRITE, other, WORDS(address_of(bench_workspace), 1));
+    TEST(refusal.status == UTVM_STATUS_NO_SESSION && refusal.session == other);
+    TEST(refusal.sequence == bench->sequence - 1);
+    // the reply to the last request is still there
+    bench->sequence -= 2;
+    TEST(read_memory(bench, bench_constants, 4).length == 4);
+    // of two hosts that said HELLO, the one that opens first has the session
+    uint32_t one = bench_ask_as(bench, UTVM_OPCODE_HELLO, 0, NULL, 0).session;
+    bench->sequence = 0x7000;
+    TEST(bench_open(bench).status == UTVM_STATUS_OK);
+    TEST(bench_ask_as(bench, UTVM_OPCODE_OPEN, one, NULL, 0).status == UTVM_STATUS_NO_SESSION);
     bench_free(bench);
+}
+
+// Frames of hosts that are gone, and of this one's past.
+#define OLD_FRAMES 16
+static struct {
+    uint8_t bytes[128];
+    uint32_t length;
+} old_frames[OLD_FRAMES];
+
+// Send a frame, run, and let the frames that were recorded be those up to it.
+static struct reply said(struct bench *bench, uint32_t *count, uint8_t opcode, uint32_t session,
+                         const uint8_t *payload, uint32_t size) {
+    uint32_t length = bench_frame(UTVM_PROTOCOL_VERSION, opcode, bench->sequence++, session,
+                                  payload, size, old_frames[*count].bytes);
+    old_frames[*count].length = length;
+    bench_give(bench, old_frames[*count].bytes, length);
+    (*count)++;
+    bench_run(bench);
+    return bench_take(bench);
+}
+
+// Between any two frames of a session, any two older ones: nothing is done by
+// them, and nothing that the host waits for is lost. Returns how often old
+// frames were put in.
+static uint32_t replay(uint32_t gap, uint32_t first, uint32_t second) {
+    struct bench *bench = bench_new();
+    uint32_t count = 0, session = 0, replayed = 0;
+    uint8_t *at = bench_workspace;
+    memset(at, 0, 8);
+    bench_calls = 0;
+    struct reply reply;
+    memset(&reply, 0, sizeof reply);
+    for (uint32_t step = 0; step < 12; step++) {
+        if (step % 6 == 0) {
+            // another host: numbers of its own, the second one's lower
+            bench->sequence = step ? 0x100 : 0x9000;
+        }
+        if (step == gap) {
+            uint32_t kept = bench->utvm.session, calls = bench_calls;
+            uint8_t memory[8];
+            memcpy(memory, at, 8);
+            for (int i = 0; i < 2; i++) {
+                uint32_t which = i ? second : first;
+                if (which < count) {
+                    bench_give(bench, old_frames[which].bytes, old_frames[which].length);
+                    replayed++;
+                }
+            }
+            bench_run(bench);
+            TEST(bench->utvm.session == kept && bench_calls == calls && !memcmp(memory, at, 8));
+            while (bench_take(bench).found) {
+            }
+            // the reply to the last request may have been lost
+            if (count && step % 6 > 1) {
+                bench_give(bench, old_frames[count - 1].bytes, old_frames[count - 1].length);
+                bench_run(bench);
+                struct reply again = bench_take(bench);
+                TEST(again.found && again.sequence == reply.sequence);
+                TEST(again.opcode == reply.opcode && again.length == reply.length);
+                TEST(bench_calls == calls);
+            }
+        }
+        switch (step % 6) {
+        case 0:
+            session = said(bench, &count, UTVM_OPCODE_HELLO, 0, NULL, 0).session;
+            continue;
+        case 1:
+            reply = said(bench, &count, UTVM_OPCODE_OPEN, session, NULL, 0);
+            break;
+        case 2:
+        case 3:
+            reply = said(bench, &count, UTVM_OPCODE_WRITE, session, WORDS(address_of(at), step));
+            TEST(at[0] == step);
+            break;
+        case 4:
+            reply = said(bench, &count, UTVM_OPCODE_READ, session, WORDS(address_of(at), 4));
+            TEST(reply.length == 4 && reply.data[0] == step - 1);
+            break;
+        default:
+            reply =
+                said(bench, &count, UTVM_OPCODE_EXECUTE, session, WORDS(TASK(bench_task, 1, 0)));
+            TEST(reply.status == UTVM_STATUS_ACCEPTED);
+            reply = bench_take(bench);
+            TEST(bench_calls == step / 6 + 1);
+        }
+        TEST(reply.found && reply.status == UTVM_STATUS_OK && reply.session == session);
+    }
+    TEST(count == 12);
+    bench_free(bench);
+    return replayed;
+}
+
+static void test_old_frames_do_nothing(void) {
+    uint32_t replayed = 0;
+    for (uint32_t gap = 1; gap < 12; gap++) {
+        // the frame before the gap is the last request itself: a repetition, not an old one
+        for (uint32_t first = 0; first + 1 < gap; first++) {
+            for (uint32_t second = 0; second + 1 < gap; second++) {
+                replayed += replay(gap, first, second);
+            }
+        }
+    }
+    TEST(replayed > 700);
 }
 
 static void test_other_versions(void) {
@@ -265,7 +402,7 @@ static void test_an_echoing_line(void) {
     uint8_t wire[64];
     bench_give(bench, wire,
                bench_frame(UTVM_PROTOCOL_VERSION, UTVM_OPCODE_READ | UTVM_REPLY_BIT,
-                           bench->sequence, BENCH_NONCE, WORDS(0, 0, 0), wire));
+                           bench->sequence, bench->utvm.session, WORDS(0, 0, 0), wire));
     TEST(bench_run(bench) == 0);
     TEST(!bench_take(bench).found);
     bench_free(bench);
@@ -275,7 +412,7 @@ static void test_nothing_is_done_twice(void) {
     struct bench *bench = greeted();
     uint8_t wire[64];
     uint32_t length = bench_frame(UTVM_PROTOCOL_VERSION, UTVM_OPCODE_EXECUTE, bench->sequence,
-                                  BENCH_NONCE, WORDS(TASK(bench_task, 2, 0)), wire);
+                                  bench->utvm.session, WORDS(TASK(bench_task, 2, 0)), wire);
     bench_calls = 0;
     for (int i = 0; i < 3; i++) {
         bench_give(bench, wire, length);
@@ -292,29 +429,24 @@ static void test_nothing_is_done_twice(void) {
     // the same number with other content, and an older number: nobody waits
     uint32_t number = bench->sequence;
     for (uint32_t back = 0; back < 3; back++) {
-        length = bench_frame(UTVM_PROTOCOL_VERSION, UTVM_OPCODE_EXECUTE, number - back, BENCH_NONCE,
-                             WORDS(TASK(bench_task, 3, 0)), wire);
+        length = bench_frame(UTVM_PROTOCOL_VERSION, UTVM_OPCODE_EXECUTE, number - back,
+                             bench->utvm.session, WORDS(TASK(bench_task, 3, 0)), wire);
         bench_give(bench, wire, length);
     }
     bench_run(bench);
     TEST(bench_calls == 2 && !bench_take(bench).found);
 
-    // an old HELLO of this session neither
-    bench_give(bench, wire,
-               bench_frame(UTVM_PROTOCOL_VERSION, UTVM_OPCODE_HELLO, 0x1000, 0, WORDS(77), wire));
-    bench_run(bench);
-    TEST(!bench_take(bench).found);
-    // but a new host's may have any number
+    // a new host may have any number
     bench->sequence = 3;
-    TEST(bench_hello(bench, 78).found);
+    TEST(bench_open(bench).found);
     TEST(read_memory(bench, bench_constants, 4).found);
     bench_free(bench);
 }
 
 static void test_numbers_wrap(void) {
     struct bench *bench = bench_new();
-    bench->sequence = 0xfffffffe;
-    TEST(bench_hello(bench, 5).found);
+    bench->sequence = 0xfffffffc;
+    TEST(bench_open(bench).found);
     for (int i = 0; i < 4; i++) {
         TEST(read_memory(bench, bench_constants, 4).found);
     }
@@ -324,20 +456,20 @@ static void test_numbers_wrap(void) {
 static void test_reset(void) {
     struct bench *bench = greeted();
     struct reply reply = bench_ask(bench, UTVM_OPCODE_RESET, NULL, 0);
-    TEST(reply.status == UTVM_STATUS_OK && reply.nonce == BENCH_NONCE);
+    TEST(reply.status == UTVM_STATUS_OK && reply.session != 0);
     TEST(bench->resets == 1);
     struct reply boot = bench_take(bench);
-    TEST(boot.opcode == (UTVM_OPCODE_BOOT | UTVM_REPLY_BIT) && boot.nonce == BENCH_NONCE + 1);
+    TEST(boot.opcode == (UTVM_OPCODE_BOOT | UTVM_REPLY_BIT) && boot.session == 0);
     TEST(read_memory(bench, bench_constants, 4).status == UTVM_STATUS_NO_SESSION);
     bench->config.reset = NULL;
-    bench_hello(bench, 77);
+    bench_open(bench);
     TEST(bench_ask(bench, UTVM_OPCODE_RESET, NULL, 0).status == UTVM_STATUS_UNSUPPORTED);
     bench_free(bench);
 }
 
 static void test_unknown_opcodes(void) {
     struct bench *bench = greeted();
-    for (uint32_t opcode = 8; opcode < 128; opcode++) {
+    for (uint32_t opcode = 9; opcode < 128; opcode++) {
         struct reply reply = bench_ask(bench, (uint8_t)opcode, WORDS(1, 2));
         TEST(reply.status == UTVM_STATUS_OPCODE && reply.detail == opcode);
     }
@@ -349,7 +481,7 @@ static void test_wrong_lengths(void) {
     struct bench *bench = greeted();
     static const uint8_t zeros[16];
     static const uint8_t sizes[][2] = {
-        {UTVM_OPCODE_HELLO, 4},     {UTVM_OPCODE_READ, 8},    {UTVM_OPCODE_WRITE, 4},
+        {UTVM_OPCODE_OPEN, 0},      {UTVM_OPCODE_READ, 8},    {UTVM_OPCODE_WRITE, 4},
         {UTVM_OPCODE_CHECKSUM, 12}, {UTVM_OPCODE_REGIONS, 4},
     };
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -359,9 +491,6 @@ static void test_wrong_lengths(void) {
             struct reply reply = bench_ask(bench, opcode, zeros, size);
             TEST(reply.found && fits == (reply.status != UTVM_STATUS_LENGTH));
             TEST(fits || reply.detail == size);
-            if (opcode == UTVM_OPCODE_HELLO && fits) {
-                bench_hello(bench, 77);
-            }
         }
     }
     bench_free(bench);
@@ -529,8 +658,8 @@ static void test_accepted_is_out_before_the_batch_runs(void) {
     bench_calls = 0;
     uint8_t wire[64];
     bench_give(bench, wire,
-               bench_frame(UTVM_PROTOCOL_VERSION, UTVM_OPCODE_EXECUTE, bench->sequence, BENCH_NONCE,
-                           WORDS(TASK(bench_task, 1, 0)), wire));
+               bench_frame(UTVM_PROTOCOL_VERSION, UTVM_OPCODE_EXECUTE, bench->sequence,
+                           bench->utvm.session, WORDS(TASK(bench_task, 1, 0)), wire));
     bench->write_max = 0;
     TEST(bench_run(bench) == 0 && bench_calls == 0);
     bench->write_max = UINT32_MAX;
@@ -603,7 +732,8 @@ static void test_one_task_per_poll(void) {
     bench_calls = 0;
     uint8_t wire[128];
     bench_give(bench, wire,
-               bench_frame(UTVM_PROTOCOL_VERSION, UTVM_OPCODE_EXECUTE, bench->sequence, BENCH_NONCE,
+               bench_frame(UTVM_PROTOCOL_VERSION, UTVM_OPCODE_EXECUTE, bench->sequence,
+                           bench->utvm.session,
                            WORDS(TASK(bench_task, 2, 0), TASK(bench_task, 3, 0)), wire));
     uint32_t calls[8] = {0};
     uint32_t seen = 0;
@@ -618,8 +748,8 @@ static void test_one_task_per_poll(void) {
 
 static void test_two_runtimes(void) {
     struct bench *a = greeted(), *b = bench_new();
-    bench_hello(b, 99);
-    TEST(read_memory(a, bench_constants, 4).sequence == 0x1001);
+    bench_open(b);
+    TEST(read_memory(a, bench_constants, 4).sequence == 0x1002);
     a->write_max = 0;
     TEST(!read_memory(a, bench_constants, 8).found);
     TEST(read_memory(b, bench_constants, 12).length == 12);
@@ -645,8 +775,10 @@ static const struct {
     ENTRY(test_port_errors_are_passed_through),
     ENTRY(test_init_refuses),
     ENTRY(test_boot_frame),
-    ENTRY(test_hello),
+    ENTRY(test_hello_changes_nothing),
+    ENTRY(test_open),
     ENTRY(test_no_session),
+    ENTRY(test_old_frames_do_nothing),
     ENTRY(test_other_versions),
     ENTRY(test_an_echoing_line),
     ENTRY(test_nothing_is_done_twice),

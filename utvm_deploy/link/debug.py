@@ -65,7 +65,7 @@ _XPSR_THUMB = 0x01000000
 # r0 to r3, r12, lr, pc, xpsr
 _FRAME = struct.Struct("<8I")
 
-# What HELLO can say of a reply's room has 16 bits.
+# What OPEN can say of a reply's room has 16 bits.
 _LONGEST_REPLY_BYTES = 0xFFFF
 
 
@@ -133,11 +133,9 @@ class DebugLink:
         """Begin a session; restarts the device unless it still stands where we left it."""
         if not self._stands():
             self._restart()
-        message = BY_NAME["HELLO"]
-        payload = self._request("HELLO", message.pack_request(1), "to say hello")
-        nonce = self._mailbox["nonce"]
+        payload = self._request("OPEN", b"", "to say hello")
         self._regions = None
-        self._hello = read_hello(payload, PROTOCOL_VERSION, nonce)
+        self._hello = read_hello(payload, PROTOCOL_VERSION)
         return self._hello
 
     def regions(self) -> tuple[Region, ...]:

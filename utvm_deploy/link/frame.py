@@ -24,7 +24,7 @@ class Frame:
 
     opcode: int
     sequence: int
-    nonce: int
+    session: int
     payload: bytes
     version: int = PROTOCOL_VERSION
 
@@ -70,7 +70,7 @@ def cobs_decode(data: bytes) -> bytes | None:
 def encode_frame(frame: Frame) -> bytes:
     """The bytes to send, from zero to zero."""
     body = (
-        HEADER.pack(frame.version, frame.opcode, len(frame.payload), frame.sequence, frame.nonce)
+        HEADER.pack(frame.version, frame.opcode, len(frame.payload), frame.sequence, frame.session)
         + frame.payload
     )
     crc = zlib.crc32(body).to_bytes(CRC_BYTES, "little")
@@ -89,7 +89,9 @@ def decode_frame(data: bytes) -> Frame | Damage:
         return Damage(data, f"it says {header['length']} bytes and holds {len(payload)}")
     if zlib.crc32(body) != int.from_bytes(crc, "little"):
         return Damage(data, "its CRC is wrong")
-    return Frame(header["opcode"], header["sequence"], header["nonce"], payload, header["version"])
+    return Frame(
+        header["opcode"], header["sequence"], header["session"], payload, header["version"]
+    )
 
 
 class FrameDecoder:

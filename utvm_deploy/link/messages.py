@@ -6,7 +6,7 @@ Everything on the wire that has a number has it from here. The header of the C r
 
 A frame is COBS-encoded between zero bytes; decoded it is, little endian,
 
-    version u8 | opcode u8 | length u16 | sequence u32 | nonce u32 | payload | CRC-32 u32
+    version u8 | opcode u8 | length u16 | sequence u32 | session u32 | payload | CRC-32 u32
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from utvm_deploy import paths
 # Raised whenever a frame or a message changes its meaning; runtime and host must agree on it.
 # The header, the CRC and the opcode and status of HELLO stay the same in every version, so that
 # two ends of different versions can tell each other so.
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 
 # Set in the opcode of everything that the device sends.
 REPLY_BIT = 0x80
@@ -42,7 +42,7 @@ class Status(IntEnum):
     OK = 0
     ACCEPTED = 1  # EXECUTE only: the batch is valid and begins now; its result follows
     VERSION = 2  # the frame is of another protocol version; detail: the device's
-    NO_SESSION = 3  # the nonce is not the device's, or no HELLO came since its boot
+    NO_SESSION = 3  # the session is not the one in force; detail: the nonce of the boot
     OPCODE = 4  # unknown opcode; detail: the opcode
     LENGTH = 5  # the payload's length does not fit the message; detail: the length
     TOO_LARGE = 6  # the reply would not fit the device's buffer; detail: room in bytes
@@ -152,7 +152,7 @@ HEADER = Layout(
         Field("opcode", "u8", "of the message; with REPLY_BIT from the device"),
         Field("length", "u16", "of the payload, in bytes"),
         Field("sequence", "u32", "of the request; a reply repeats it; 0 if unasked"),
-        Field("nonce", "u32", "of the device's boot; 0 in a HELLO request"),
+        Field("session", "u32", "that the frame belongs to; 0 in a HELLO and a boot frame"),
     )
 )
 
@@ -229,8 +229,15 @@ MESSAGES = (
     Message(
         "HELLO",
         1,
-        "begins a session: who are you",
-        request=Layout((Field("session", "u32", "random, not 0: tells a new host from a resend"),)),
+        "asks for a session's id, which the header of the reply has; changes nothing",
+        request=Layout(),
+        reply=Layout(),
+    ),
+    Message(
+        "OPEN",
+        8,
+        "begins the session whose id HELLO gave: who are you",
+        request=Layout(),
         reply=Layout(
             (
                 Field("runtime_version", "u32", "UTVM_VERSION, 16.16"),
@@ -241,6 +248,7 @@ MESSAGES = (
                 Field("region_count", "u16", "how many regions REGIONS can list"),
                 Field("workspace", "u32", "first byte of the memory that the host may lay out"),
                 Field("workspace_bytes", "u32", "its size"),
+                Field("nonce", "u32", "of the device's boot"),
             ),
             tail="the image's id, ASCII",
         ),

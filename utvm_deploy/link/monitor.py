@@ -69,12 +69,9 @@ class MonitorLink:
         self._speeds = speeds or Speeds()
         self._place_of = place_of
         self._decoder = FrameDecoder()
-        # Numbers of a session begin anywhere: a reply to an earlier host must not fit.
-        self._session = secrets.randbelow(0xFFFFFFFF) + 1
-        self._sequence = secrets.randbelow(0x40000000)
+        # Of the session, and of its latest request.
+        self._session = self._sequence = 0
         self._hello: Hello | None = None
-        # Of boots that are over; what still arrives from them is not worth a look.
-        self._past_nonces: set[int] = set()
         # Whether the runtime ever spoke here.
         self._heard_frame = False
         self._traced_s = time.monotonic()
@@ -89,16 +86,23 @@ class MonitorLink:
 
     def hello(self) -> Hello:
         """Begin a session: all that was known of the device is asked anew."""
-        before, self._hello = self._hello, None
-        message = BY_NAME["HELLO"]
-        frame = self._exchange(
-            message, message.pack_request(self._session), self._timeouts.boot_s, "to say hello"
-        )
-        facts = read_hello(frame.payload, frame.version, frame.nonce)
-        if before is not None and before.nonce != frame.nonce:
-            self._past_nonces.add(before.nonce)
-        self._hello = facts
-        return self._hello
+        return self._open(time.monotonic() + self._timeouts.boot_s)
+
+    def _open(self, end_s: float) -> Hello:
+        """Ask for a session's id, then begin that session; both until then."""
+        self._hello = None
+        while True:
+            # HELLO's number is random: no reply to an older one fits, and it gives a new id.
+            self._sequence = secrets.randbelow(0xFFFFFFFE)
+            self._session = 0
+            left_s = max(end_s - time.monotonic(), 0)
+            self._session = self._exchange(BY_NAME["HELLO"], b"", left_s, "to say hello").session
+            left_s = max(end_s - time.monotonic(), 0)
+            # Between the two the device may have restarted, or another host may have been quicker.
+            with contextlib.suppress(DeviceReset):
+                frame = self._exchange(BY_NAME["OPEN"], b"", left_s, "to begin a session")
+                self._hello = read_hello(frame.payload, frame.version)
+                return self._hello
 
     def regions(self) -> tuple[Region, ...]:
         """What the device lets be read, written and executed."""
@@ -175,10 +179,10 @@ class MonitorLink:
     def reset(self) -> None:
         """Restart the device and greet it; what was in its RAM is lost."""
         nonce = self._greeted().nonce
-        deadline = time.monotonic() + self._timeouts.boot_s
         # Its reply may be lost and its consequence be seen.
         with contextlib.suppress(DeviceReset):
             self._request("RESET", "to restart")
+        deadline = time.monotonic() + self._timeouts.boot_s
         # Not yet down?
         while self.hello().nonce == nonce:
             time.sleep(self._timeouts.resend_s / 8)
@@ -196,12 +200,6 @@ class MonitorLink:
 
     def _greeted(self) -> Hello:
         return self._hello or self.hello()
-
-    def _note_restart(self, nonce: int) -> None:
-        """The next request begins with a HELLO."""
-        if self._hello is not None and self._hello.nonce != nonce:
-            self._past_nonces.add(self._hello.nonce)
-        self._hello = None
 
     def _request(
         self,
@@ -245,8 +243,7 @@ class MonitorLink:
     def _exchange(self, message: Message, payload: bytes, timeout_s: float, what: str) -> Frame:
         """Send until an answer comes. The reply, if its status is OK."""
         self._sequence = (self._sequence + 1) & 0xFFFFFFFF or 1
-        nonce = self._hello.nonce if self._hello else 0
-        request = Frame(message.opcode, self._sequence, nonce, payload)
+        request = Frame(message.opcode, self._sequence, self._session, payload)
         data = encode_frame(request)
         waits = Waits(self._timeouts, timeout_s, len(data))
         while True:
@@ -284,8 +281,9 @@ class MonitorLink:
                     return item
                 elif _answers_before(item, request):
                     waits.note_late(time.monotonic())
-                elif message.name == "HELLO" and _is_boot(item):
-                    # what was sent before it booted was sent to nobody
+                elif _is_boot(item):
+                    # Perhaps an old one. If not, what was sent before it was sent to nobody, and
+                    # the device refuses a request of a session that it does not know.
                     waits.note_loss(time.monotonic())
 
     def _advice(self, waits: Waits) -> str:
@@ -297,34 +295,27 @@ class MonitorLink:
             )
         return "check cable, baud rate and that the image runs"
 
-    def _answers(self, frame: Frame, request: Frame) -> bool:
-        """Whether ``frame`` is the reply to ``request``; DeviceReset if it tells of a restart."""
-        if not frame.opcode & REPLY_BIT or frame.nonce in self._past_nonces:
+    @staticmethod
+    def _answers(frame: Frame, request: Frame) -> bool:
+        """Whether ``frame`` is the reply to ``request``, and to no other one ever sent."""
+        if frame.opcode != request.opcode | REPLY_BIT or frame.sequence != request.sequence:
             return False
         if len(frame.payload) < OUTCOME.size_bytes:
             return False
-        is_reply = frame.sequence == request.sequence
-        if not (is_reply or _is_boot(frame)):
-            return False
         check_version(frame.version)
-        if request.nonce and frame.nonce != request.nonce:
-            self._note_restart(frame.nonce)
-            raise DeviceReset(
-                f"the device restarted while asked for {opcode_name(request.opcode)}: what was in "
-                "its RAM is lost; load the model again"
-            )
-        return is_reply and frame.opcode == request.opcode | REPLY_BIT
+        return request.opcode == BY_NAME["HELLO"].opcode or frame.session == request.session
 
     def _check(self, message: Message, outcome: dict[str, int], what: str) -> None:
         """Refusals as errors."""
         if outcome["status"] == Status.OK:
             return
         if outcome["status"] == Status.NO_SESSION:
-            # the same nonce: a port without a good one, or a session that never began
-            self._hello = None
+            before, self._hello = self._hello, None
+            why = "the device restarted"
+            if before is not None and before.nonce == outcome["detail"]:
+                why = "another program began a session with the device"
             raise DeviceReset(
-                f"asked {what}, the device knew nothing of this session: it restarted, and what "
-                "was in its RAM is lost; load the model again",
+                f"asked {what}, {why}: what was in its RAM is lost; load the model again",
                 status=outcome["status"],
             )
         raise refusal(message.name, outcome, what)
@@ -338,12 +329,12 @@ class MonitorLink:
             log.debug("%+9.3f ms %s damaged, %s: %s", delta_ms, arrow, item.why, Hex(item.data))
             return
         log.debug(
-            "%+9.3f ms %s %s #%08x nonce %08x, %d bytes: %s",
+            "%+9.3f ms %s %s #%08x session %08x, %d bytes: %s",
             delta_ms,
             arrow,
             opcode_name(item.opcode),
             item.sequence,
-            item.nonce,
+            item.session,
             len(item.payload),
             Hex(item.payload),
         )
@@ -351,12 +342,12 @@ class MonitorLink:
 
 def _answers_before(frame: Frame, request: Frame) -> bool:
     """Whether it is a reply to the request before, which must have been sent again too soon."""
-    is_reply = frame.opcode & REPLY_BIT and frame.nonce == request.nonce
+    is_reply = frame.opcode & REPLY_BIT and frame.session == request.session
     return bool(is_reply) and frame.sequence == request.sequence - 1
 
 
 def _is_boot(frame: Frame) -> bool:
-    return frame.sequence == 0 and frame.opcode == BY_NAME["BOOT"].opcode | REPLY_BIT
+    return frame.opcode == BY_NAME["BOOT"].opcode | REPLY_BIT
 
 
 class Hex:

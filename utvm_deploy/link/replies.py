@@ -32,10 +32,10 @@ def check_version(version: int) -> None:
         )
 
 
-def read_hello(payload: bytes, version: int, nonce: int) -> Hello:
-    """HELLO's reply; DeviceError if no runtime of ours can have sent it."""
+def read_hello(payload: bytes, version: int) -> Hello:
+    """OPEN's reply; DeviceError if no runtime of ours can have sent it."""
     try:
-        facts, image = BY_NAME["HELLO"].unpack_reply(payload)
+        facts, image = BY_NAME["OPEN"].unpack_reply(payload)
         unit = TickUnit(facts["tick_unit"])
     except (struct.error, ValueError) as error:
         raise DeviceError(
@@ -51,7 +51,7 @@ def read_hello(payload: bytes, version: int, nonce: int) -> Hello:
     return Hello(
         protocol_version=version,
         runtime_version=f"{runtime >> 16}.{runtime & 0xFFFF}",
-        nonce=nonce,
+        nonce=facts["nonce"],
         request_bytes=facts["request_bytes"],
         reply_bytes=facts["reply_bytes"],
         ticks_per_second=facts["ticks_per_second"],

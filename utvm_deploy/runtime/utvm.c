@@ -25,8 +25,8 @@
 // A check at compile time: an array cannot have -1 elements.
 #define CHECK(name, condition) typedef char utvm_check_##name[(condition) ? 1 : -1]
 
-// the smallest payload holds the longest HELLO reply, and a task with all arguments
-CHECK(hello, UTVM_MIN_PAYLOAD_BYTES >= UTVM_HELLO_REPLY_BYTES + UTVM_MAX_IMAGE_BYTES);
+// the smallest payload holds the longest reply to OPEN, and a task with all arguments
+CHECK(open, UTVM_MIN_PAYLOAD_BYTES >= UTVM_OPEN_REPLY_BYTES + UTVM_MAX_IMAGE_BYTES);
 CHECK(task, UTVM_MIN_PAYLOAD_BYTES >= UTVM_TASK_BYTES + 4 * UTVM_MAX_ARGUMENTS);
 // decoded frames count by bytes: a header of another size would be another protocol
 CHECK(header, UTVM_HEADER_BYTES == 12 && UTVM_OUTCOME_BYTES == 8);
@@ -58,15 +58,20 @@ int utvm_init(utvm_t *utvm, const struct utvm_config *config, uint32_t nonce) {
     // a zero, COBS's first code, and one code per 254 bytes, rounded up
     utvm->tx_gap = 2 + (config->tx_size >> 7);
     utvm_outcome(utvm, UTVM_STATUS_OK, 0, 0);
-    utvm_frame_send(utvm, UTVM_OPCODE_BOOT, 0);
+    // opcode, number and session of the boot frame
+    memset(config->rx_buffer, 0, UTVM_HEADER_BYTES);
+    utvm_frame_send(utvm);
     return UTVM_OK;
 }
 
+void utvm_put_outcome(uint8_t *at, uint32_t status, uint32_t index, uint32_t detail) {
+    utvm_put16(at + UTVM_OUTCOME_STATUS, status);
+    utvm_put16(at + UTVM_OUTCOME_INDEX, index);
+    utvm_put32(at + UTVM_OUTCOME_DETAIL, detail);
+}
+
 void utvm_outcome(utvm_t *utvm, uint32_t status, uint32_t index, uint32_t detail) {
-    uint8_t *reply = utvm_reply(utvm);
-    utvm_put16(reply + UTVM_OUTCOME_STATUS, status);
-    utvm_put16(reply + UTVM_OUTCOME_INDEX, index);
-    utvm_put32(reply + UTVM_OUTCOME_DETAIL, detail);
+    utvm_put_outcome(utvm_reply(utvm), status, index, detail);
     utvm->reply_length = UTVM_OUTCOME_BYTES;
 }
 
@@ -81,80 +86,30 @@ static struct utvm_request request_of(const utvm_t *utvm) {
     return request;
 }
 
-// Close the reply to the request in rx_buffer.
-static void answer(utvm_t *utvm) {
-    const uint8_t *frame = utvm->config->rx_buffer;
-    utvm_frame_send(utvm, frame[UTVM_HEADER_OPCODE], utvm_get32(frame + UTVM_HEADER_SEQUENCE));
-}
-
-static void on_hello(utvm_t *utvm) {
+static void on_open(utvm_t *utvm, struct utvm_request request) {
+    if (request.length != UTVM_OPEN_BYTES) {
+        utvm_outcome(utvm, UTVM_STATUS_LENGTH, 0, request.length);
+        return;
+    }
     const struct utvm_config *config = utvm->config;
     uint8_t *reply = utvm_reply(utvm);
     uint32_t workspace = (uint32_t)(uintptr_t)config->workspace;
     uint32_t workspace_end = (uint32_t)(uintptr_t)config->workspace_end;
     utvm_outcome(utvm, UTVM_STATUS_OK, 0, 0);
-    utvm_put32(reply + UTVM_HELLO_REPLY_RUNTIME_VERSION, UTVM_VERSION);
-    utvm_put16(reply + UTVM_HELLO_REPLY_REQUEST_BYTES, utvm_request_max(utvm));
-    utvm_put16(reply + UTVM_HELLO_REPLY_REPLY_BYTES, utvm_reply_max(utvm));
-    utvm_put32(reply + UTVM_HELLO_REPLY_TICKS_PER_SECOND, config->ticks_per_second);
-    utvm_put16(reply + UTVM_HELLO_REPLY_TICK_UNIT, config->tick_unit);
-    utvm_put16(reply + UTVM_HELLO_REPLY_REGION_COUNT, config->region_count);
-    utvm_put32(reply + UTVM_HELLO_REPLY_WORKSPACE, workspace);
-    utvm_put32(reply + UTVM_HELLO_REPLY_WORKSPACE_BYTES, workspace_end - workspace);
-    utvm->reply_length = UTVM_HELLO_REPLY_BYTES;
+    utvm_put32(reply + UTVM_OPEN_REPLY_RUNTIME_VERSION, UTVM_VERSION);
+    utvm_put16(reply + UTVM_OPEN_REPLY_REQUEST_BYTES, utvm_request_max(utvm));
+    utvm_put16(reply + UTVM_OPEN_REPLY_REPLY_BYTES, utvm_reply_max(utvm));
+    utvm_put32(reply + UTVM_OPEN_REPLY_TICKS_PER_SECOND, config->ticks_per_second);
+    utvm_put16(reply + UTVM_OPEN_REPLY_TICK_UNIT, config->tick_unit);
+    utvm_put16(reply + UTVM_OPEN_REPLY_REGION_COUNT, config->region_count);
+    utvm_put32(reply + UTVM_OPEN_REPLY_WORKSPACE, workspace);
+    utvm_put32(reply + UTVM_OPEN_REPLY_WORKSPACE_BYTES, workspace_end - workspace);
+    utvm_put32(reply + UTVM_OPEN_REPLY_NONCE, utvm->nonce);
+    utvm->reply_length = UTVM_OPEN_REPLY_BYTES;
     const char *image = config->image;
     for (uint32_t i = 0; image && image[i] && i < UTVM_MAX_IMAGE_BYTES; i++) {
         reply[utvm->reply_length++] = (uint8_t)image[i];
     }
-}
-
-// What came: something new, the last request once more, or something to be
-// refused or left alone?
-enum utvm_verdict { NEW, AGAIN, LEAVE, REFUSE };
-
-static enum utvm_verdict judge(utvm_t *utvm, const uint8_t *frame) {
-    struct utvm_request request = request_of(utvm);
-    uint32_t opcode = frame[UTVM_HEADER_OPCODE];
-
-    // our own reply, from a line that echoes?
-    if (opcode & UTVM_REPLY_BIT) {
-        return LEAVE;
-    }
-    if (frame[UTVM_HEADER_VERSION] != UTVM_PROTOCOL_VERSION) {
-        utvm_outcome(utvm, UTVM_STATUS_VERSION, 0, UTVM_PROTOCOL_VERSION);
-        return REFUSE;
-    }
-
-    uint32_t sequence = utvm_get32(frame + UTVM_HEADER_SEQUENCE);
-    uint32_t crc = utvm_get32(request.payload + request.length);
-    if (opcode == UTVM_OPCODE_HELLO) {
-        if (request.length != UTVM_HELLO_BYTES) {
-            utvm_outcome(utvm, UTVM_STATUS_LENGTH, 0, request.length);
-            return REFUSE;
-        }
-        // a new host? then its numbers need not follow the old one's
-        uint32_t session = utvm_get32(request.payload + UTVM_HELLO_SESSION);
-        if (session != utvm->session) {
-            utvm->session = session;
-            utvm->sequence = sequence - 1;
-        }
-    } else if (!utvm->session || utvm_get32(frame + UTVM_HEADER_NONCE) != utvm->nonce) {
-        utvm_outcome(utvm, UTVM_STATUS_NO_SESSION, 0, 0);
-        return REFUSE;
-    }
-
-    // Only what is younger than the last request is done; an equal number with
-    // other content, or an older one, is a straggler that nobody waits for.
-    uint32_t age = sequence - utvm->sequence;
-    if (age == 0 && crc == utvm->request_crc) {
-        return AGAIN;
-    }
-    if (age == 0 || age >> 31) {
-        return LEAVE;
-    }
-    utvm->sequence = sequence;
-    utvm->request_crc = crc;
-    return NEW;
 }
 
 // Do what an opcode asks. The reply is made when the state is SEND or still
@@ -162,8 +117,8 @@ static enum utvm_verdict judge(utvm_t *utvm, const uint8_t *frame) {
 static void dispatch(utvm_t *utvm, uint32_t opcode) {
     struct utvm_request request = request_of(utvm);
     switch (opcode) {
-    case UTVM_OPCODE_HELLO:
-        on_hello(utvm);
+    case UTVM_OPCODE_OPEN:
+        on_open(utvm, request);
         return;
     case UTVM_OPCODE_READ:
         utvm_on_read(utvm, request);
@@ -194,27 +149,68 @@ static void dispatch(utvm_t *utvm, uint32_t opcode) {
     }
 }
 
+// The id that a session gets if OPEN begins it now and HELLO had this number.
+//
+// It differs with the number, which is random, and with each session that
+// began, so that an OPEN recorded earlier in this boot never fits.
+static uint32_t session_id(const utvm_t *utvm, uint32_t hello) {
+    uint8_t number[4];
+    utvm_put32(number, hello);
+    uint32_t id = utvm_crc32(utvm->nonce + utvm->openings * 0x85EBCA6Bu, number, sizeof number);
+    return id ? id : 1;
+}
+
 static void handle(utvm_t *utvm) {
-    const uint8_t *frame = utvm->config->rx_buffer;
+    uint8_t *frame = utvm->config->rx_buffer;
+    struct utvm_request request = request_of(utvm);
+    uint32_t opcode = frame[UTVM_HEADER_OPCODE];
+    uint32_t sequence = utvm_get32(frame + UTVM_HEADER_SEQUENCE);
+    uint32_t session = utvm_get32(frame + UTVM_HEADER_SESSION);
     utvm->state_after_send = UTVM_STATE_RECEIVE;
-    switch (judge(utvm, frame)) {
-    case LEAVE:
+
+    // Our own reply, from a line that echoes?
+    if (opcode & UTVM_REPLY_BIT) {
         utvm->rx_length = 0;
         return;
-    case AGAIN:
-        utvm->tx_sent = 0;
-        utvm->state = UTVM_STATE_SEND;
+    }
+    if (frame[UTVM_HEADER_VERSION] != UTVM_PROTOCOL_VERSION) {
+        utvm_frame_send_aside(utvm, UTVM_STATUS_VERSION, UTVM_PROTOCOL_VERSION);
         return;
-    case REFUSE:
-        answer(utvm);
+    }
+    // It changes nothing, so that an old one may come at any time.
+    if (opcode == UTVM_OPCODE_HELLO) {
+        utvm_put32(frame + UTVM_HEADER_SESSION, session_id(utvm, sequence));
+        utvm_frame_send_aside(utvm, UTVM_STATUS_OK, 0);
         return;
-    case NEW:
-        dispatch(utvm, frame[UTVM_HEADER_OPCODE]);
-        // otherwise a later poll makes the reply
-        if (utvm->state == UTVM_STATE_RECEIVE) {
-            answer(utvm);
-        }
+    }
+    if (opcode == UTVM_OPCODE_OPEN && session == session_id(utvm, sequence - 1)) {
+        utvm->session = session;
+        utvm->sequence = sequence - 1;
+        utvm->openings++;
+    }
+    if (!utvm->session || session != utvm->session) {
+        utvm_frame_send_aside(utvm, UTVM_STATUS_NO_SESSION, utvm->nonce);
         return;
+    }
+
+    // Only what is younger than the last request is done; an equal number with
+    // other content, or an older one, is a straggler that nobody waits for.
+    uint32_t crc = utvm_get32(request.payload + request.length);
+    uint32_t age = sequence - utvm->sequence;
+    if (age == 0 && crc == utvm->request_crc) {
+        utvm_send(utvm, utvm->config->tx_buffer, utvm->kept_length);
+        return;
+    }
+    if (age == 0 || age >> 31) {
+        utvm->rx_length = 0;
+        return;
+    }
+    utvm->sequence = sequence;
+    utvm->request_crc = crc;
+    dispatch(utvm, opcode);
+    // otherwise a later poll makes the reply
+    if (utvm->state == UTVM_STATE_RECEIVE) {
+        utvm_frame_send(utvm);
     }
 }
 
@@ -241,8 +237,8 @@ static int receive(utvm_t *utvm) {
 
 static int send(utvm_t *utvm) {
     const struct utvm_config *config = utvm->config;
-    int32_t put = config->write(config->context, config->tx_buffer + utvm->tx_sent,
-                                utvm->tx_length - utvm->tx_sent);
+    int32_t put =
+        config->write(config->context, utvm->tx + utvm->tx_sent, utvm->tx_length - utvm->tx_sent);
     if (put <= 0) {
         return put;
     }
@@ -268,12 +264,12 @@ int utvm_poll(utvm_t *utvm) {
     case UTVM_STATE_RUN:
         if (utvm_execute_step(utvm, request_of(utvm))) {
             utvm->state_after_send = UTVM_STATE_RECEIVE;
-            answer(utvm);
+            utvm_frame_send(utvm);
         }
         return 1;
     case UTVM_STATE_CHECKSUM:
         if (utvm_checksum_step(utvm)) {
-            answer(utvm);
+            utvm_frame_send(utvm);
         }
         return 1;
     case UTVM_STATE_RESET:

@@ -41,7 +41,7 @@
 
 #include "utvm_protocol.h"
 
-#if UTVM_PROTOCOL_VERSION != 2
+#if UTVM_PROTOCOL_VERSION != 3
 #error "utvm_protocol.h is of another version: take it and utvm.h from one release"
 #endif
 
@@ -52,7 +52,7 @@ extern "C" {
 // Version of this code; what the host may use is said by the protocol's own
 // version. Major (top 16 bits) changes when a port must be changed, minor
 // when the runtime learns something.
-#define UTVM_VERSION 0x00010001u
+#define UTVM_VERSION 0x00010002u
 
 // Bytes taken from the port per poll, kept in utvm_t. More makes fewer calls
 // of read; what a poll may take grows with it.
@@ -191,7 +191,7 @@ struct utvm_config {
     uint32_t ticks_per_second;
     enum utvm_tick_unit tick_unit;
 
-    // Says which image this is, for instance a digest: ASCII, of which HELLO
+    // Says which image this is, for instance a digest: ASCII, of which OPEN
     // reports UTVM_MAX_IMAGE_BYTES. NULL: none.
     const char *image;
 };
@@ -206,8 +206,10 @@ typedef struct utvm {
 
     // Drawn anew at every boot, never 0.
     uint32_t nonce;
-    // Of the HELLO that began the session; 0 before it.
+    // Of the session in force; 0 before the first one.
     uint32_t session;
+    // How many sessions began since the boot.
+    uint32_t openings;
     // Of the last request taken on, and its CRC: the same once more means that
     // the reply was lost.
     uint32_t sequence;
@@ -233,7 +235,12 @@ typedef struct utvm {
 
     // Where in tx_buffer a reply is made before it is encoded.
     uint32_t tx_gap;
-    // Encoded bytes, and how many of them are out.
+    // Length of the reply in tx_buffer, which is kept for a request that comes
+    // again.
+    uint32_t kept_length;
+    // What is being sent, that reply or one made in rx_buffer; how many of its
+    // bytes are out.
+    const uint8_t *tx;
     uint32_t tx_length;
     uint32_t tx_sent;
     // Payload of the reply being made.

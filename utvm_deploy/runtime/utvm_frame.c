@@ -6,6 +6,8 @@
 // the next zero begins anew.
 //
 // SPDX-License-Identifier: Apache-2.0
+#include <string.h>
+
 #include "utvm_private.h"
 
 uint32_t utvm_get16(const uint8_t *at) {
@@ -95,6 +97,9 @@ uint32_t utvm_request_max(const utvm_t *utvm) {
 
 /// Sending ///
 
+// Of a frame shorter than one block: a zero and COBS's only code.
+#define ASIDE_GAP 2u
+
 uint32_t utvm_reply_max(const utvm_t *utvm) {
     // one byte for the zero at the end
     uint32_t max = utvm->config->tx_size - utvm->tx_gap - UTVM_HEADER_BYTES - UTVM_CRC_BYTES - 1;
@@ -105,29 +110,34 @@ uint8_t *utvm_reply(utvm_t *utvm) {
     return utvm->config->tx_buffer + utvm->tx_gap + UTVM_HEADER_BYTES;
 }
 
-void utvm_frame_send(utvm_t *utvm, uint32_t opcode, uint32_t sequence) {
-    UTVM_ASSERT(utvm->reply_length >= UTVM_OUTCOME_BYTES);
-    UTVM_ASSERT(utvm->reply_length <= utvm_reply_max(utvm));
-    uint8_t *out = utvm->config->tx_buffer;
-    uint8_t *frame = out + utvm->tx_gap;
-    uint32_t length = UTVM_HEADER_BYTES + utvm->reply_length;
+void utvm_send(utvm_t *utvm, const uint8_t *frame, uint32_t length) {
+    utvm->tx = frame;
+    utvm->tx_length = length;
+    utvm->tx_sent = 0;
+    utvm->state = UTVM_STATE_SEND;
+}
+
+// Close and encode, at out, the frame whose payload lies behind gap and room
+// for the header.
+static void send_from(utvm_t *utvm, uint8_t *out, uint32_t gap, uint32_t length) {
+    uint8_t *frame = out + gap;
+    memmove(frame, utvm->config->rx_buffer, UTVM_HEADER_BYTES);
     frame[UTVM_HEADER_VERSION] = UTVM_PROTOCOL_VERSION;
-    frame[UTVM_HEADER_OPCODE] = (uint8_t)(opcode | UTVM_REPLY_BIT);
-    utvm_put16(frame + UTVM_HEADER_LENGTH, utvm->reply_length);
-    utvm_put32(frame + UTVM_HEADER_SEQUENCE, sequence);
-    utvm_put32(frame + UTVM_HEADER_NONCE, utvm->nonce);
+    frame[UTVM_HEADER_OPCODE] |= UTVM_REPLY_BIT;
+    utvm_put16(frame + UTVM_HEADER_LENGTH, length);
+    length += UTVM_HEADER_BYTES;
     utvm_put32(frame + length, utvm_crc32(0, frame, length));
     length += UTVM_CRC_BYTES;
 
-    // Encoding adds a byte at the front and one per 254: tx_gap is more than
-    // that, so writing never overtakes reading.
+    // Encoding adds a byte at the front and one per 254: gap is more than that,
+    // so writing never overtakes reading.
     uint32_t at = 0;
     out[at++] = 0;
     uint32_t code_at = at++;
     uint8_t code = 1;
     for (uint32_t i = 0; i < length; i++) {
         uint8_t byte = frame[i];
-        UTVM_ASSERT(at <= utvm->tx_gap + i);
+        UTVM_ASSERT(at <= gap + i);
         if (byte) {
             out[at++] = byte;
             code++;
@@ -141,8 +151,18 @@ void utvm_frame_send(utvm_t *utvm, uint32_t opcode, uint32_t sequence) {
     }
     out[code_at] = code;
     out[at++] = 0;
+    utvm_send(utvm, out, at);
+}
 
-    utvm->tx_length = at;
-    utvm->tx_sent = 0;
-    utvm->state = UTVM_STATE_SEND;
+void utvm_frame_send(utvm_t *utvm) {
+    UTVM_ASSERT(utvm->reply_length >= UTVM_OUTCOME_BYTES);
+    UTVM_ASSERT(utvm->reply_length <= utvm_reply_max(utvm));
+    send_from(utvm, utvm->config->tx_buffer, utvm->tx_gap, utvm->reply_length);
+    utvm->kept_length = utvm->tx_length;
+}
+
+void utvm_frame_send_aside(utvm_t *utvm, uint32_t status, uint32_t detail) {
+    uint8_t *out = utvm->config->rx_buffer;
+    utvm_put_outcome(out + ASIDE_GAP + UTVM_HEADER_BYTES, status, 0, detail);
+    send_from(utvm, out, ASIDE_GAP, UTVM_OUTCOME_BYTES);
 }

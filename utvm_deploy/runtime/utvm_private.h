@@ -41,8 +41,15 @@ void utvm_put32(uint8_t *at, uint32_t value);
 int utvm_frame_decode(utvm_t *utvm, uint8_t byte);
 
 // Close the reply whose payload has been made, encode it and start sending;
-// state_after_send follows.
-void utvm_frame_send(utvm_t *utvm, uint32_t opcode, uint32_t sequence);
+// state_after_send follows. Opcode, number and session are those in rx_buffer.
+// It is kept in case the request comes again.
+void utvm_frame_send(utvm_t *utvm);
+
+// Send an outcome from rx_buffer, whose request is lost: the kept reply stays.
+void utvm_frame_send_aside(utvm_t *utvm, uint32_t status, uint32_t detail);
+
+// Send an encoded frame.
+void utvm_send(utvm_t *utvm, const uint8_t *frame, uint32_t length);
 
 // Longest payloads that fit the buffers.
 uint32_t utvm_request_max(const utvm_t *utvm);
@@ -58,6 +65,9 @@ struct utvm_request {
 
 // Where the payload of the reply being made lies.
 uint8_t *utvm_reply(utvm_t *utvm);
+
+// Write an outcome.
+void utvm_put_outcome(uint8_t *at, uint32_t status, uint32_t index, uint32_t detail);
 
 // Begin the reply with an outcome; what follows it is added by the caller, who
 // raises reply_length.

@@ -7,7 +7,7 @@
 #ifndef UTVM_PROTOCOL_H
 #define UTVM_PROTOCOL_H
 
-#define UTVM_PROTOCOL_VERSION 2
+#define UTVM_PROTOCOL_VERSION 3
 #define UTVM_REPLY_BIT 0x80u
 #define UTVM_MAX_ARGUMENTS 12u
 #define UTVM_MAX_IMAGE_BYTES 64u
@@ -17,8 +17,10 @@
 enum utvm_opcode {
     // the device began anew; sent once, unasked
     UTVM_OPCODE_BOOT = 0,
-    // begins a session: who are you
+    // asks for a session's id, which the header of the reply has; changes nothing
     UTVM_OPCODE_HELLO = 1,
+    // begins the session whose id HELLO gave: who are you
+    UTVM_OPCODE_OPEN = 8,
     // copy memory to the host
     UTVM_OPCODE_READ = 2,
     // copy memory to the device
@@ -75,8 +77,8 @@ enum utvm_tick_unit {
 #define UTVM_HEADER_LENGTH 2u
 // of the request; a reply repeats it; 0 if unasked (u32)
 #define UTVM_HEADER_SEQUENCE 4u
-// of the device's boot; 0 in a HELLO request (u32)
-#define UTVM_HEADER_NONCE 8u
+// that the frame belongs to; 0 in a HELLO and a boot frame (u32)
+#define UTVM_HEADER_SESSION 8u
 #define UTVM_HEADER_BYTES 12u
 
 /// Offsets in a reply's payload: what every one begins with ///
@@ -93,28 +95,32 @@ enum utvm_tick_unit {
 
 #define UTVM_BOOT_REPLY_BYTES 8u
 
-// random, not 0: tells a new host from a resend (u32)
-#define UTVM_HELLO_SESSION 0u
-#define UTVM_HELLO_BYTES 4u
+#define UTVM_HELLO_BYTES 0u
+
+#define UTVM_HELLO_REPLY_BYTES 8u
+
+#define UTVM_OPEN_BYTES 0u
 
 // UTVM_VERSION, 16.16 (u32)
-#define UTVM_HELLO_REPLY_RUNTIME_VERSION 8u
+#define UTVM_OPEN_REPLY_RUNTIME_VERSION 8u
 // longest payload of a request (u16)
-#define UTVM_HELLO_REPLY_REQUEST_BYTES 12u
+#define UTVM_OPEN_REPLY_REQUEST_BYTES 12u
 // longest payload of a reply, outcome included (u16)
-#define UTVM_HELLO_REPLY_REPLY_BYTES 14u
+#define UTVM_OPEN_REPLY_REPLY_BYTES 14u
 // rate of the timer (u32)
-#define UTVM_HELLO_REPLY_TICKS_PER_SECOND 16u
+#define UTVM_OPEN_REPLY_TICKS_PER_SECOND 16u
 // one of TickUnit (u16)
-#define UTVM_HELLO_REPLY_TICK_UNIT 20u
+#define UTVM_OPEN_REPLY_TICK_UNIT 20u
 // how many regions REGIONS can list (u16)
-#define UTVM_HELLO_REPLY_REGION_COUNT 22u
+#define UTVM_OPEN_REPLY_REGION_COUNT 22u
 // first byte of the memory that the host may lay out (u32)
-#define UTVM_HELLO_REPLY_WORKSPACE 24u
+#define UTVM_OPEN_REPLY_WORKSPACE 24u
 // its size (u32)
-#define UTVM_HELLO_REPLY_WORKSPACE_BYTES 28u
+#define UTVM_OPEN_REPLY_WORKSPACE_BYTES 28u
+// of the device's boot (u32)
+#define UTVM_OPEN_REPLY_NONCE 32u
 // then: the image's id, ASCII
-#define UTVM_HELLO_REPLY_BYTES 32u
+#define UTVM_OPEN_REPLY_BYTES 36u
 
 // first byte (u32)
 #define UTVM_READ_ADDRESS 0u
