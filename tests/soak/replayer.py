@@ -66,7 +66,9 @@ class Replayer:
     def _old(self, direction: str) -> bytes:
         """Nothing, or a few old frames in any order."""
         past = self._past[direction]
-        if not past or self._random.random() > self._rate:
+        # Each old frame that the device gets brings a refusal, which is an old frame too.
+        rate = self._rate if direction == "to device" else self._rate / 4
+        if not past or self._random.random() > rate:
             return b""
         chosen = [self._random.choice(past) for _ in range(self._random.randrange(1, 4))]
         self.replayed[direction] += len(chosen)

@@ -104,4 +104,4 @@ def soak(device: HostDevice, program: Path, plan: Plan) -> Replayer:
 def test_old_frames_do_nothing(device: HostDevice, program: Path, plan: Plan) -> None:
     line = soak(device, program, plan)
     assert device.process.poll() is None, "the sanitizers ended the device"
-    assert min(line.replayed.values()) > plan.replays // 4
+    assert min(line.replayed.values()) > plan.replays // 10

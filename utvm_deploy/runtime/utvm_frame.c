@@ -97,8 +97,8 @@ uint32_t utvm_request_max(const utvm_t *utvm) {
 
 /// Sending ///
 
-// Of a frame shorter than one block: a zero and COBS's only code.
-#define ASIDE_GAP 2u
+// The reply lies behind the header of its request.
+#define ASIDE_GAP UTVM_HEADER_BYTES
 
 uint32_t utvm_reply_max(const utvm_t *utvm) {
     // one byte for the zero at the end
@@ -121,7 +121,7 @@ void utvm_send(utvm_t *utvm, const uint8_t *frame, uint32_t length) {
 // for the header.
 static void send_from(utvm_t *utvm, uint8_t *out, uint32_t gap, uint32_t length) {
     uint8_t *frame = out + gap;
-    memmove(frame, utvm->config->rx_buffer, UTVM_HEADER_BYTES);
+    memcpy(frame, utvm->config->rx_buffer, UTVM_HEADER_BYTES);
     frame[UTVM_HEADER_VERSION] = UTVM_PROTOCOL_VERSION;
     frame[UTVM_HEADER_OPCODE] |= UTVM_REPLY_BIT;
     utvm_put16(frame + UTVM_HEADER_LENGTH, length);
