@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import errno
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
 from utvm_deploy.errors import UtvmError
+from utvm_deploy.temporary import temporary_file
+
+_CANNOT_SYNC = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EROFS)
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
@@ -22,23 +24,52 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     """
     check_writable(path)
     try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        descriptor, temporary = temporary_file(path)
     except OSError as error:
         raise _unwritable(path, error) from error
-    temporary = Path(name)
     try:
+        # Open, and so held, until it is in its place.
         with os.fdopen(descriptor, "wb") as file:
             write(file)
-        # mkstemp makes files private; a result is as readable as any other new file.
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
-        temporary.replace(path)
+            file.flush()
+            # mkstemp makes files private; a result is as readable as any other new file.
+            umask = os.umask(0)
+            os.umask(umask)
+            temporary.chmod(0o666 & ~umask)
+            sync(temporary)
+            temporary.replace(path)
+        sync(path.parent)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise _unwritable(path, error) from error
         raise
+
+
+def sync(*paths: Path) -> None:
+    """Have files, or the names in folders, on the disk before what follows.
+
+    Else a power cut may leave the new name with none of the bytes.
+    """
+    for path in paths:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except PermissionError:  # a folder that may be written and not be read
+            continue
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            # Some file systems of networks and containers cannot; a full disk is an error.
+            if error.errno not in _CANNOT_SYNC:
+                raise
+        finally:
+            os.close(descriptor)
+
+
+def sync_tree(folder: Path) -> None:
+    """``sync`` of a folder and all that it holds."""
+    for root, _, names in os.walk(folder):
+        sync(*(Path(root, name) for name in names), Path(root))
 
 
 def _unwritable(path: Path, error: OSError) -> UtvmError:

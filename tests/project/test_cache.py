@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from tiny_model import tiny_model
 
-from utvm_deploy import process
+from utvm_deploy import cache, process
 from utvm_deploy.board import load_board
-from utvm_deploy.project import build_image, cache
+from utvm_deploy.project import build_image
 from utvm_deploy.project.link_module import compile_module
 
 ENTRY_BYTES = 1 << 16
@@ -23,7 +23,7 @@ DEADLINE_S = 60.0
 HOLDER = """
 import sys
 from pathlib import Path
-from utvm_deploy.project import cache
+from utvm_deploy import cache
 user = cache.User()
 print(cache.hold(Path(sys.argv[1]), user), flush=True)
 sys.stdin.read()

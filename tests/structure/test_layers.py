@@ -29,9 +29,10 @@ LAYERS = (
     ("board_probe", "board_trust"),
     ("board_facts",),
     ("cores", "bench_file", "probe_programs", "safe_arguments"),
+    ("cache",),
     ("process", "toml_table", "progress"),
     ("files",),
-    ("paths",),
+    ("paths", "temporary"),
     ("errors",),
 )
 #: Dependency -> the only units (or modules) that may import it.

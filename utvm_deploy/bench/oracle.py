@@ -11,7 +11,6 @@ from __future__ import annotations
 import importlib.metadata
 import signal
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from utvm_deploy import process
 from utvm_deploy.errors import VerifyError
 from utvm_deploy.frontend.formats import converted
 from utvm_deploy.graph.model import Array
+from utvm_deploy.temporary import TemporaryFolder
 
 _PACKAGE = "ai-edge-litert"
 _VERSION = "2.3.0"
@@ -73,12 +73,11 @@ def run_reference(
         raise VerifyError(f"a sample for {path.name} has no arrays; give one per model input")
     if timeout_s is None:
         timeout_s = _START_TIMEOUT_S + _SAMPLE_TIMEOUT_S * len(samples)
-    with tempfile.TemporaryDirectory(prefix="utvm-oracle-") as name:
-        directory = Path(name)
+    with TemporaryFolder("utvm-oracle") as directory:
         file = _readable(path, directory)
         save_samples(directory, samples)
         completed = process.run(
-            [sys.executable, "-m", __name__, str(file), name],
+            [sys.executable, "-m", __name__, str(file), str(directory)],
             timeout_s=timeout_s,
             env=process.child_environment(),
         )

@@ -11,7 +11,6 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ import numpy as np
 from utvm_deploy import process
 from utvm_deploy.errors import VerifyError
 from utvm_deploy.graph.model import Array, Graph
+from utvm_deploy.temporary import TemporaryFolder
 
 #: A file name's ending -> the package that runs such files.
 _RUNTIMES: Mapping[str, str] = {".onnx": "onnxruntime", ".pt2": "torch"}
@@ -53,12 +53,11 @@ def difference(
     package = _RUNTIMES.get(model_path.suffix.lower())
     if package is None or importlib.util.find_spec(package) is None:
         return None
-    with tempfile.TemporaryDirectory(prefix="utvm-origin-") as name:
-        directory = Path(name)
+    with TemporaryFolder("utvm-origin") as directory:
         arrays = {f"{s}_{i}": a for s, sample in enumerate(inputs) for i, a in enumerate(sample)}
         np.savez(directory / _INPUTS, **arrays)  # type: ignore[arg-type]
         completed = process.run(
-            [sys.executable, "-m", __name__, str(model_path.resolve()), name],
+            [sys.executable, "-m", __name__, str(model_path.resolve()), str(directory)],
             timeout_s=_START_TIMEOUT_S + _SAMPLE_TIMEOUT_S * len(inputs),
             env=process.child_environment(),
         )

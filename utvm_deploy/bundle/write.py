@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,8 +15,9 @@ from utvm_deploy.bundle.layout import FORMATS
 from utvm_deploy.bundle.manifest import MANIFEST, manifest_text
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.errors import BundleError
-from utvm_deploy.files import check_writable, write_atomically
+from utvm_deploy.files import check_writable, sync, sync_tree, write_atomically
 from utvm_deploy.graph.model import Array
+from utvm_deploy.temporary import TemporaryFolder
 
 #: The reference that golden vectors come from unless the caller says otherwise.
 DEFAULT_ORACLE = "LiteRT's reference kernels"
@@ -88,18 +87,20 @@ def _write_zip(destination: Path, root: str, files: Mapping[str, bytes]) -> None
 def _write_folder(destination: Path, files: Mapping[str, bytes]) -> None:
     is_replaced = _is_replaceable(destination)
     try:
-        workplace = Path(tempfile.mkdtemp(prefix=f".{destination.name}.", dir=destination.parent))
+        work = TemporaryFolder(destination.name, destination.parent, hidden=True)
     except OSError as exc:
         raise BundleError(
             f"cannot write beside {destination}: {exc.strerror}; make room there, or name another "
             "folder"
         ) from exc
+    workplace = work.path
     try:
         made = workplace / "new"
         for path, data in files.items():
             file = made / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(data)
+        sync_tree(made)
         if is_replaced:
             destination.rename(workplace / "old")
         try:
@@ -108,12 +109,13 @@ def _write_folder(destination: Path, files: Mapping[str, bytes]) -> None:
             if is_replaced:
                 (workplace / "old").rename(destination)
             raise
+        sync(destination.parent)
     except OSError as exc:
         raise BundleError(
             f"cannot write {destination}: {exc.strerror}; make room there, or name another folder"
         ) from exc
     finally:
-        shutil.rmtree(workplace, ignore_errors=True)
+        work.close()
 
 
 def check_destination(destination: Path) -> None:

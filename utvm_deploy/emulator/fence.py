@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import mmap
 import struct
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from pathlib import Path
 from utvm_deploy.board import Board
 from utvm_deploy.emulator.plugin import Plugin, plugin_argument, plugin_for
 from utvm_deploy.errors import ProbeError
+from utvm_deploy.temporary import TemporaryFolder
 
 #: Stretches that one call may touch, and instructions that a report names.
 ALLOWED_MAX, CROSSINGS_MAX = 512, 64
@@ -72,15 +72,15 @@ class Fence:
     def __init__(self, board: Board) -> None:
         if board.emulator is None:
             raise ProbeError(f"{board.name} is not emulated; the fence is a plugin of QEMU")
-        self._folder = tempfile.TemporaryDirectory(prefix="utvm-fence-")
+        self._folder = TemporaryFolder("utvm-fence")
         try:
-            path = Path(self._folder.name) / "fence.bin"
+            path = self._folder.path / "fence.bin"
             path.write_bytes(_GENERATION.pack(_MAGIC).ljust(_FILE_BYTES, b"\0"))
             with path.open("r+b") as file:
                 self._shared = mmap.mmap(file.fileno(), _FILE_BYTES)
             plugin = plugin_for(board.emulator.program, FENCE)
         except BaseException:
-            self._folder.cleanup()
+            self._folder.close()
             raise
         arguments = (*board.emulator.arguments, *plugin_argument(plugin, [f"shared={path}"]))
         self.board = replace(board, emulator=replace(board.emulator, arguments=arguments))
@@ -95,7 +95,7 @@ class Fence:
     def close(self) -> None:
         """May be called again."""
         self._shared.close()
-        self._folder.cleanup()
+        self._folder.close()
 
     def arm(self, entry: int, end: int, window: Stretch, allowed: Sequence[Stretch]) -> None:
         """Watch the next calls of the function at ``entry``, which returns to ``end``.

@@ -5,21 +5,19 @@ QEMU's plugin interface has versions. Each that is known has a file ``plugin/abi
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import hashlib
 import logging
 import re
-import shutil
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
-from utvm_deploy import process
+from utvm_deploy import cache, process
 from utvm_deploy.emulator.table import header_texts
 from utvm_deploy.errors import BuildError, ProbeError
 from utvm_deploy.paths import cache_dir
+from utvm_deploy.temporary import TemporaryFolder
 
 logger = logging.getLogger("utvm_deploy.emulator")
 
@@ -77,7 +75,7 @@ def plugin_for(program: str, plugin: Plugin = CYCLE_MODEL) -> Path:
     return _plugin_for(path, Path(path).stat().st_mtime_ns, cache_dir(), plugin)
 
 
-@cache
+@functools.cache
 def _plugin_for(program: str, _changed_ns: int, _cache: Path, plugin: Plugin) -> Path:
     version = installed_qemu_version(program)
     plugin_abi(version)
@@ -126,11 +124,10 @@ def build_plugin(qemu_version: str, plugin: Plugin = CYCLE_MODEL) -> Path:
     folder = cache_dir() / "emulator"
     entry = folder / _digest(sources, headers, flags)
     built = entry / f"{plugin.name}.so"
-    if built.is_file() or process.is_dry_run():
+    if process.is_dry_run() or cache.take(entry, plugin):
         return built
     folder.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(prefix="building-", dir=folder))
-    try:
+    with TemporaryFolder("new", folder) as fresh:
         for name, text in headers.items():
             (fresh / name).write_text(text, encoding="utf-8")
         argv = [COMPILER, *flags, f"-I{SOURCES}", f"-I{fresh}", "-o", str(fresh / built.name)]
@@ -140,11 +137,9 @@ def build_plugin(qemu_version: str, plugin: Plugin = CYCLE_MODEL) -> Path:
         if not done.is_ok:
             log = log.replace(folder / f"{entry.name}.log")
             raise BuildError(f"building QEMU's plugin {plugin.name} failed (log: {log})", log)
-        # Whoever comes second finds the folder taken, by the same plugin.
-        with contextlib.suppress(OSError):
-            fresh.rename(entry)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+        cache.seal(fresh, [fresh / built.name])
+        # The plugins are constants, so what they hold stays until this process ends.
+        cache.keep_held(fresh, entry, plugin)
     logger.info("built %s for QEMU %s (plugin interface %d)", built, qemu_version, abi)
     return built
 

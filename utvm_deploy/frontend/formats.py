@@ -14,7 +14,6 @@ import hashlib
 import os
 import signal
 import sys
-import tempfile
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from utvm_deploy.files import check_regular
 from utvm_deploy.frontend.limits import IMPORT_BYTES, IMPORT_SECONDS, MAX_FILE_BYTES
 from utvm_deploy.frontend.onnx_model import load_onnx, onnx_to_tflite
 from utvm_deploy.frontend.torch_export import load_torch, torch_to_tflite
+from utvm_deploy.temporary import TemporaryFolder
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,11 @@ def converted(path: Path) -> bytes | None:
 @lru_cache(maxsize=4)
 def _converted(path: Path, _content: str) -> bytes:
     """Once for the import and for the oracle."""
-    with tempfile.TemporaryDirectory(prefix="utvm-convert-") as name:
-        folder = Path(name)
+    with TemporaryFolder("utvm-convert") as folder:
         # A dry run, too, needs to know the model: nothing of the board's is touched.
         done = contextvars.Context().run(
             process.run,
-            [sys.executable, "-m", __name__, str(path), name],
+            [sys.executable, "-m", __name__, str(path), str(folder)],
             timeout_s=_START_TIMEOUT_S + IMPORT_SECONDS,
             env=process.child_environment(),
         )

@@ -7,15 +7,14 @@ start ─▶ arguments ─▶ emulator ─▶ snapshots (at each reading of the 
 from __future__ import annotations
 
 import logging
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 
 from utvm_deploy import process
 from utvm_deploy.board_facts import Board
 from utvm_deploy.emulator.model import CycleModel, arguments, counter_block
 from utvm_deploy.emulator.plugin import plugin_for
 from utvm_deploy.errors import BuildError, MissingTool, ProbeError
+from utvm_deploy.temporary import TemporaryFolder
 
 logger = logging.getLogger("utvm_deploy.probe")
 
@@ -29,14 +28,14 @@ class CycleModelFiles:
     """The files of one emulator's cycle model, in a folder that ``close`` removes."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="utvm-cycles-")
-        folder = Path(self._folder.name)
+        self._folder = TemporaryFolder("utvm-cycles")
+        folder = self._folder.path
         self.snapshots = folder / "snapshots.bin"
         self.report = folder / "report.json"
 
     def close(self) -> None:
         """May be called again."""
-        self._folder.cleanup()
+        self._folder.close()
 
 
 def cycle_model_arguments(

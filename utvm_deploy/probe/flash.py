@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from utvm_deploy.probe.detect import locate
 from utvm_deploy.probe.failures import failure
 from utvm_deploy.probe_programs import Action, ProbeCommands
 from utvm_deploy.project import Image
+from utvm_deploy.temporary import TemporaryFolder
 from utvm_deploy.toml_table import did_you_mean
 
 logger = logging.getLogger("utvm_deploy.probe")
@@ -117,7 +117,7 @@ def with_script(action: Action, wanted: Wanted) -> Iterator[Wanted]:
     if process.is_dry_run():
         yield replace(wanted, script="COMMANDS")
         return
-    with tempfile.TemporaryDirectory(prefix="utvm-probe-") as folder:
+    with TemporaryFolder("utvm-probe") as folder:
         path = Path(folder) / "commands"
         path.write_text(text, encoding="utf-8")
         yield replace(wanted, script=str(path))

@@ -8,16 +8,14 @@ import logging
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from utvm_deploy import process
+from utvm_deploy import cache, process
 from utvm_deploy.board import Board, load_board, with_template
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.errors import BuildError, CompileError, MissingTool
 from utvm_deploy.paths import cache_dir
-from utvm_deploy.project import cache
 from utvm_deploy.project.fit import check_fits, check_image_fits, overflow_sentence
 from utvm_deploy.project.image import Image
 from utvm_deploy.project.objects import keep_objects, launcher_option, objects_folder
@@ -36,6 +34,7 @@ from utvm_deploy.project.zephyr_build import (
     keep_build,
     kernel_key,
 )
+from utvm_deploy.temporary import TemporaryFolder
 
 logger = logging.getLogger("utvm_deploy.project")
 
@@ -86,14 +85,15 @@ def _cached(files: Mapping[str, str], board: Board, compiled: CompiledModel | No
     images = cache_dir() / "images"
     entry = images / key
     image = Image(elf_path(entry, board), board)
-    if cache.hold(entry, image) and image.elf.is_file():
+    if cache.take(entry, image):
         logger.debug("image %s is in the cache", key)
         return image
     try:
         images.mkdir(parents=True, exist_ok=True)
-        fresh = Path(tempfile.mkdtemp(prefix="new-", dir=images))
+        work = TemporaryFolder("new", images)
     except OSError as exc:
         raise _not_kept(images, exc) from exc
+    fresh = work.path
     try:
         cache.hold(fresh, image)
         write_tree(files, fresh)
@@ -110,6 +110,7 @@ def _cached(files: Mapping[str, str], board: Board, compiled: CompiledModel | No
         if compiled is not None:
             built = Image(elf_path(fresh, board), board)
             check_image_fits(built, compiled.arena_bytes, compiled.name)
+        cache.seal(fresh, _used_files(fresh, board))
         cache.keep_held(fresh, entry, image)
     except OSError as exc:
         raise _not_kept(images, exc) from exc
@@ -117,8 +118,15 @@ def _cached(files: Mapping[str, str], board: Board, compiled: CompiledModel | No
         kept = _keep_log(exc.log_path, images.parent, key)
         raise BuildError(str(exc).replace(str(exc.log_path), str(kept)), kept) from exc
     finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+        work.close()
     return image
+
+
+def _used_files(entry: Path, board: Board) -> list[Path]:
+    """What is read of a built image's folder later: the image, and what flashes a Zephyr build."""
+    if not is_zephyr(board):
+        return [elf_path(entry, board)]
+    return sorted(path for path in (entry / BUILD_FOLDER).rglob("*") if path.is_file())
 
 
 def _not_kept(images: Path, why: OSError) -> BuildError:

@@ -13,8 +13,6 @@ import contextlib
 import hashlib
 import logging
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,13 +20,13 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
-from utvm_deploy import process
+from utvm_deploy import cache, process
 from utvm_deploy.board import Board
 from utvm_deploy.errors import BuildError
 from utvm_deploy.paths import cache_dir
-from utvm_deploy.project import cache
 from utvm_deploy.project.build import compiler_version
 from utvm_deploy.project.image import Image
+from utvm_deploy.temporary import TemporaryFolder
 
 log = logging.getLogger("utvm_deploy.project")
 
@@ -146,11 +144,12 @@ def compile_module(
         key = _digest([*command, compiler_version(board)], texts)
         entry = modules / key
         in_use = cache.User()
-        if not (cache.hold(entry, in_use) and (entry / "module.o").is_file()):
+        if not cache.take(entry, in_use):
             fresh = work / "entry"
             fresh.mkdir()
             target = ["-r", "-nostdlib", "-o", "entry/module.o"]
             _run([*command, *target, *compiled], work, name, board, COMPILE_TIMEOUT_S)
+            cache.seal(fresh, [fresh / "module.o"])
             cache.keep_held(fresh, entry, in_use)
         module = _read_object(entry / "module.o", name, board)
         cache.hold(entry, module)
@@ -256,15 +255,13 @@ def _is_text(item: str) -> bool:
 def _work_folder(parent: Path) -> Iterator[Path]:
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix="new-", dir=parent))
+        work = TemporaryFolder("new", parent)
     except OSError as exc:
         raise BuildError(
             f"modules cannot be built in {parent}: {exc.strerror}; set UTVM_CACHE to another folder"
         ) from exc
-    try:
-        yield work
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    with work as folder:
+        yield folder
 
 
 def _run(argv: list[str], work: Path, name: str, board: Board, timeout_s: float) -> str:

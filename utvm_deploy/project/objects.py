@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from utvm_deploy import cache
 from utvm_deploy.board import Board
 from utvm_deploy.paths import cache_dir
-from utvm_deploy.project import cache
 from utvm_deploy.project.generated import compile_options
 from utvm_deploy.project.tree import tree_digest
+from utvm_deploy.temporary import TemporaryFolder
 
 _KEPT_SOURCES = ("runtime", "template")
 _OBJECTS = Path("CMakeFiles") / "image.dir"
@@ -34,7 +34,10 @@ def objects_folder(files: Mapping[str, str], board: Board, compiler: str) -> Pat
     inputs["flags"] = "\n".join(compile_options(board))
     inputs["toolchain"] = files["toolchain.cmake"]
     inputs["compiler"] = compiler
-    return cache_dir() / "objects" / tree_digest(inputs)
+    folder = cache_dir() / "objects" / tree_digest(inputs)
+    # The compiler's launcher looks at nothing: a damaged folder has to be gone before.
+    cache.take(folder, cache.User())
+    return folder
 
 
 def launcher_option(folder: Path) -> str:
@@ -47,17 +50,14 @@ def keep_objects(build: Path, folder: Path) -> None:
     """Copy what a build made of the runtime to ``folder``; on a full disk they are not kept."""
     with contextlib.suppress(OSError):
         if folder.is_dir():
-            folder.touch()  # used last
             return
         folder.parent.mkdir(parents=True, exist_ok=True)
-        fresh = Path(tempfile.mkdtemp(prefix="new-", dir=folder.parent))
-        try:
+        with TemporaryFolder("new", folder.parent) as fresh:
             for name in _KEPT_SOURCES:
                 shutil.copytree(
                     build / _OBJECTS / name,
                     fresh / _OBJECTS / name,
                     ignore=shutil.ignore_patterns(f"{_OWN_SOURCE}.*", "*.d"),
                 )
+            cache.seal(fresh, sorted(path for path in fresh.rglob("*") if path.is_file()))
             cache.keep(fresh, folder)
-        finally:
-            shutil.rmtree(fresh, ignore_errors=True)

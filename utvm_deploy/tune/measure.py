@@ -10,7 +10,6 @@ no room for lie in flash, in an image made for them.
 from __future__ import annotations
 
 import logging
-import tempfile
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +31,7 @@ from utvm_deploy.project.build import build_image_with
 from utvm_deploy.project.image import Image
 from utvm_deploy.project.link_module import ModuleObject, merge_modules
 from utvm_deploy.records import Measurement
+from utvm_deploy.temporary import TemporaryFolder
 from utvm_deploy.tune.build import image_with_tables
 from utvm_deploy.tune.inputs import (
     Job,
@@ -384,7 +384,7 @@ class Measurer:
 
     def _module(self, jobs: Sequence[Job]) -> Module:
         unique = _modules(jobs)
-        with tempfile.TemporaryDirectory(prefix="utvm-tune-") as folder:
+        with TemporaryFolder("utvm-tune") as folder:
             merged = merge_modules(unique, "candidates", Path(folder))
             return self._allocated(lambda: load_module(self._session_now, merged))
 

@@ -4,7 +4,8 @@
 
 Whoever uses an entry holds a lock on it, shared, as long as the object made of it lives: it goes
 with the process, however that ends. ``trim`` passes over what is held. An entry is renamed into its
-place and renamed out of it before it is deleted, so nobody ever sees a part of one.
+place and renamed out of it before it is deleted, so nobody ever sees a part of one. ``SUMS`` in an
+entry holds sizes and SHA-256 of what is used of it: a damaged entry is removed, and made again.
 """
 
 from __future__ import annotations
@@ -12,13 +13,18 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
+import logging
 import os
-import shutil
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from utvm_deploy.files import sync
 from utvm_deploy.paths import cache_dir
+from utvm_deploy.temporary import MARK, TemporaryFolder
+
+logger = logging.getLogger("utvm_deploy.cache")
 
 _MIB = 1 << 20
 
@@ -28,6 +34,8 @@ MOST_BYTES: Mapping[str, int] = {
     "modules": 256 * _MIB,
     # A kernel's build for each board and release.
     "zephyr": 512 * _MIB,
+    # Plugins of QEMU, some hundred KiB for each of its versions.
+    "emulator": 16 * _MIB,
     # The runtime's, some hundred KiB for each board and version.
     "objects": 16 * _MIB,
     # Logs of builds.
@@ -38,8 +46,53 @@ MOST_BYTES: Mapping[str, int] = {
 _KEYS_THAT_LOOK = "0"
 
 _LOCK_FILE = "lock"
+SUMS = "sums"
 # A disk counts in these, whatever its blocks are.
 _STAT_BLOCK_BYTES = 512
+
+
+def take(entry: Path, owner: object) -> bool:
+    """``hold`` of an entry whose content is as it was made; a damaged one is removed, and told."""
+    if not hold(entry, owner):
+        return False
+    reason = _damage(entry)
+    if reason is None:
+        return True
+    logger.warning("%s in the cache is damaged (%s); it is made again", entry, reason)
+    # Where that is forbidden, whoever makes it again meets the same error and says it.
+    with contextlib.suppress(OSError):
+        _discard(entry)
+    return False
+
+
+def _damage(entry: Path) -> str | None:
+    """What is wrong with the files that ``seal`` listed; None if nothing is."""
+    try:
+        lines = (entry / SUMS).read_text(encoding="utf-8").splitlines()
+        if not lines:
+            return f"{SUMS} is empty"
+        for line in lines:
+            size, digest, name = line.split(" ", 2)
+            data = (entry / name).read_bytes()
+            if len(data) != int(size):
+                return f"{name} has {len(data):,} bytes, not {int(size):,}"
+            if hashlib.sha256(data).hexdigest() != digest:
+                return f"{name} has another content"
+    except (OSError, ValueError) as error:
+        return str(getattr(error, "strerror", None) or f"{SUMS} cannot be read")
+    return None
+
+
+def seal(fresh: Path, files: Iterable[Path]) -> None:
+    """Note sizes and digests of the files that ``take`` is to check, and have them on the disk."""
+    lines = []
+    for file in files:
+        data = file.read_bytes()
+        name = file.relative_to(fresh).as_posix()
+        lines.append(f"{len(data)} {hashlib.sha256(data).hexdigest()} {name}\n")
+        sync(file)
+    (fresh / SUMS).write_text("".join(lines), encoding="utf-8")
+    sync(fresh / SUMS, fresh)
 
 
 class User:
@@ -77,9 +130,10 @@ def folder_for_one(folder: Path) -> Iterator[Path]:
 
 
 def keep(fresh: Path, entry: Path) -> bool:
-    """Rename a finished folder into its place; False if somebody else's is there by now."""
+    """Rename a sealed folder into its place; False if somebody else's is there by now."""
     try:
         fresh.rename(entry)
+        sync(entry.parent)
     except OSError as error:
         if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
             return False
@@ -108,7 +162,10 @@ def trim(folder: Path, most_bytes: int) -> None:
         found = list(folder.iterdir())
     except OSError:  # somebody empties the cache
         return
-    entries = [(_used_s(entry), _bytes_of(entry), entry) for entry in found]
+    # What is being made belongs to its maker, or to nobody any more: temporary.py removes it.
+    entries = [
+        (_used_s(entry), _bytes_of(entry), entry) for entry in found if MARK not in entry.name
+    ]
     total = sum(size for _, size, _ in entries)
     for _, size, entry in sorted(entries):
         if total <= most_bytes:
@@ -145,7 +202,6 @@ def _lock(entry: Path, operation: int) -> int | None:
 
 def _remove(entry: Path) -> bool:
     """Take an entry away, unless somebody uses it."""
-    gone = entry.with_name(f"new-removed-{entry.name}-{os.getpid()}")
     try:
         if not entry.is_dir():
             entry.unlink()
@@ -154,13 +210,18 @@ def _remove(entry: Path) -> bool:
         if descriptor is None:
             return True
         try:
-            entry.rename(gone)
+            _discard(entry)
         finally:
             os.close(descriptor)
     except OSError:
         return False
-    shutil.rmtree(gone, ignore_errors=True)
     return True
+
+
+def _discard(entry: Path) -> None:
+    """Take an entry out of its place, then delete it."""
+    with TemporaryFolder("removed", entry.parent) as gone, contextlib.suppress(FileNotFoundError):
+        entry.rename(gone / entry.name)
 
 
 def _used_s(entry: Path) -> float:

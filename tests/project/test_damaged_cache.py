@@ -1,0 +1,147 @@
+"""What is damaged in the cache is made again, with a line that says so, and never used."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tiny_model import tiny_model
+
+from utvm_deploy import cache, files
+from utvm_deploy.board import load_board
+from utvm_deploy.emulator.plugin import build_plugin
+from utvm_deploy.errors import UtvmError
+from utvm_deploy.files import write_text
+from utvm_deploy.project import build_image
+from utvm_deploy.project.link_module import compile_module
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("UTVM_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def image() -> Path:
+    board = load_board("host")
+    return build_image(tiny_model(board), board).elf
+
+
+def module() -> Path:
+    return compile_module("int one(void) { return 1; }", load_board("host")).path
+
+
+def plugin() -> Path:
+    return build_plugin("7.2.22")
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    for at in random.Random(1).sample(range(len(data)), 64):
+        data[at] ^= 0xFF
+    path.write_bytes(data)
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("damage", [flip, cut, empty, Path.unlink])
+@pytest.mark.parametrize("make", [image, module, plugin])
+def test_what_is_damaged_is_made_again(
+    make: Callable[[], Path], damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    path = make()
+    whole = path.read_bytes()
+    caplog.clear()
+    assert make() == path and not caplog.records
+    damage(path)
+    assert make() == path
+    assert path.read_bytes() == whole
+    (line,) = [one for one in caplog.records if one.levelno == logging.WARNING]
+    assert line.getMessage().endswith("it is made again") and str(path.parent)[:40] in caplog.text
+    caplog.clear()
+    make()
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("sums", ["", "no sums\n", "x y z\n", "\0", None])
+def test_an_entry_whose_sums_are_damaged_is_made_again(own_cache: Path, sums: str | None) -> None:
+    path = module()
+    file = path.parent / cache.SUMS
+    if sums is None:
+        file.unlink()
+    else:
+        file.write_text(sums)
+    assert module() == path
+    assert len(file.read_text().splitlines()) == 1
+
+
+def test_a_damaged_object_of_the_runtime_gets_into_no_image(own_cache: Path) -> None:
+    good = image().read_bytes()
+    objects = sorted((own_cache / "objects").rglob("utvm*.o*"))
+    assert objects
+    for path in objects:
+        flip(path)
+    board = load_board("host")
+    cache.trim(own_cache / "images", 0)
+    assert image().read_bytes() == good
+    assert build_image(None, board).elf.stat().st_size > 0
+
+
+def test_what_is_renamed_into_place_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every file is synced before its name changes, and the folder after."""
+    events: list[tuple[str, str]] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def noted_fsync(descriptor: int) -> None:
+        events.append(("sync", os.readlink(f"/proc/self/fd/{descriptor}")))
+        fsync(descriptor)
+
+    def noted_replace(self: Path, target: Path) -> Path:
+        events.append(("rename", str(self)))
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(Path, "replace", noted_replace)
+    write_text(tmp_path / "out", "text")
+    (first, synced), (second, renamed), last = events
+    assert (first, second) == ("sync", "rename") and synced == renamed
+    assert last == ("sync", str(tmp_path))
+    events.clear()
+    path = module()
+    assert {name.rpartition("/")[2] for what, name in events if what == "sync"} >= {
+        path.name,
+        cache.SUMS,
+        "modules",
+    }
+
+
+def test_a_disk_that_cannot_sync_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_descriptor: int) -> None:
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    write_text(tmp_path / "out", "text")
+    assert (tmp_path / "out").read_text() == "text"
+
+
+def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
+    def fail(_file: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(UtvmError, match="No space left"):
+        files.write_atomically(tmp_path / "out", fail)
+    assert list(tmp_path.glob(".*")) == []

@@ -1,0 +1,160 @@
+"""What a killed process leaves behind, the next one removes; what a living one uses stays."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from utvm_deploy import process, temporary
+from utvm_deploy.files import write_text
+from utvm_deploy.temporary import MARK, TemporaryFolder, sweep, temporary_file
+
+DEADLINE_S = 60.0
+
+MAKER = """
+import sys, time
+from pathlib import Path
+from utvm_deploy.files import write_atomically
+from utvm_deploy.probe.cycle_model import CycleModelFiles
+from utvm_deploy.temporary import TemporaryFolder
+place = Path(sys.argv[1])
+files = CycleModelFiles()
+files.snapshots.write_bytes(b"counts")
+fresh = TemporaryFolder("new", place)
+(fresh.path / "deep").mkdir()
+(fresh.path / "deep" / "part").write_bytes(b"part")
+def write(file):
+    file.write(b"half")
+    file.flush()
+    print("made", flush=True)
+    time.sleep(600)
+write_atomically(place / "o.tar", write)
+"""
+
+NEXT = """
+import sys
+from pathlib import Path
+from utvm_deploy.files import write_text
+from utvm_deploy.probe.cycle_model import CycleModelFiles
+from utvm_deploy.temporary import TemporaryFolder
+place = Path(sys.argv[1])
+files = CycleModelFiles()
+files.close()
+with TemporaryFolder("new", place):
+    pass
+write_text(place / "o.tar", "whole")
+"""
+
+
+def child(script: str, place: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", script, str(place)],
+        env={**os.environ, **process.child_environment(), "TMPDIR": str(place)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+@contextmanager
+def maker(place: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process amid its work: it has made a file and two folders."""
+    with child(MAKER, place) as running:
+        try:
+            assert running.stdout is not None
+            assert running.stdout.readline() == "made\n"
+            yield running
+        finally:
+            running.kill()
+            running.wait(DEADLINE_S)
+
+
+def run_next(place: Path) -> None:
+    with child(NEXT, place) as running:
+        assert running.wait(DEADLINE_S) == 0
+
+
+def left(place: Path) -> list[str]:
+    return sorted(path.name for path in place.iterdir() if MARK in path.name)
+
+
+def test_the_next_run_removes_what_a_killed_one_left(tmp_path: Path) -> None:
+    with maker(tmp_path):
+        made = left(tmp_path)
+    assert [name.partition(MARK)[0] for name in made] == [".o.tar.", "new.", "utvm-cycles."]
+    assert left(tmp_path) == made  # killed, so nobody has removed it yet
+    run_next(tmp_path)
+    assert left(tmp_path) == []
+    assert (tmp_path / "o.tar").read_text() == "whole"
+
+
+def test_what_a_living_process_uses_stays(tmp_path: Path) -> None:
+    with maker(tmp_path):
+        made = left(tmp_path)
+        run_next(tmp_path)
+        sweep(tmp_path)
+        assert left(tmp_path) == made
+
+
+def test_only_what_bears_the_mark_is_removed(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("precious")
+    place = tmp_path / "place"
+    place.mkdir()
+    (place / "utvm-cycles-old").mkdir()
+    (place / "new-old").write_text("x")
+    (place / f"link.{MARK}1").symlink_to(outside)
+    os.mkfifo(place / f"pipe.{MARK}2")
+    (place / f"folder.{MARK}3").mkdir()
+    (place / f"file.{MARK}4").write_text("x")
+    sweep(place)
+    names = {path.name for path in place.iterdir()}
+    assert names == {"utvm-cycles-old", "new-old", f"link.{MARK}1", f"pipe.{MARK}2"}
+    assert (outside / "file").read_text() == "precious"
+
+
+def test_what_another_user_left_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / f"folder.{MARK}1").mkdir()
+    uid = os.geteuid()
+    monkeypatch.setattr(temporary.os, "geteuid", lambda: uid + 1)  # type: ignore[attr-defined]
+    sweep(tmp_path)
+    assert len(left(tmp_path)) == 1
+
+
+def test_a_folder_that_is_swept_before_it_is_held_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The moment between making it and locking it."""
+    make = temporary.tempfile.mkdtemp  # type: ignore[attr-defined]
+    made: list[str] = []
+
+    def swept_at_once(prefix: str, dir: Path) -> str:
+        made.append(make(prefix=prefix, dir=dir))
+        if len(made) == 1:
+            sweep(tmp_path)
+        return made[-1]
+
+    monkeypatch.setattr(temporary.tempfile, "mkdtemp", swept_at_once)  # type: ignore[attr-defined]
+    with TemporaryFolder("new", tmp_path) as folder:
+        assert len(made) == 2 and str(folder) == made[1] and folder.is_dir()
+    assert left(tmp_path) == []
+
+
+def test_an_open_file_and_folder_are_closed_without_a_trace(tmp_path: Path) -> None:
+    descriptor, path = temporary_file(tmp_path / "out")
+    sweep(tmp_path)
+    assert path.exists()
+    os.close(descriptor)
+    sweep(tmp_path)
+    assert not path.exists()
+    folder = TemporaryFolder("x", tmp_path)
+    folder.close()
+    folder.close()
+    write_text(tmp_path / ("n" * 230), "a long name")
+    assert left(tmp_path) == []
