@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from utvm_deploy.compiler.c_text import check_prefix
+from utvm_deploy.compiler.library_facts import check_facts
 from utvm_deploy.compiler.model import Buffer, CompiledModel
 from utvm_deploy.compiler.record import from_json, to_json
 from utvm_deploy.errors import CompileError, ModelError
@@ -31,9 +32,11 @@ from utvm_deploy.files import check_regular, write_atomically
 FORMAT_VERSION = 7
 #: Version of the "utvm" section.
 SECTION_VERSION = 5
-#: No text of a model that fits a microcontroller comes near this.
+#: No model that fits a microcontroller comes near this with all of its texts.
 MAX_MEMBER_BYTES = 256 * 1024 * 1024
 
+# Of what is wrong with an archive, in a message.
+_LONGEST_REASON = 300
 _METADATA = "metadata.json"
 _INCLUDE = "codegen/host/include"
 _SOURCE = "codegen/host/src"
@@ -78,22 +81,33 @@ def read_library(path: Path) -> CompiledModel:
         if section["sha256"] != _digests(section["model"], members):
             raise ValueError("a member is missing, was added or was altered")
         name = check_prefix(str(section["model"]["name"]))
-        return from_json(
+        compiled = from_json(
             CompiledModel,
             section["model"],
             sources=_sources(name, members),
             kernel_ir=_kernel_ir(members),
             seconds={},
         )
+        check_facts(compiled)
+        return compiled
     except OSError as exc:
         raise ModelError(
             f"cannot read {path}: {exc.strerror or exc}; give what `utvm compile -o {path}` wrote"
         ) from exc
-    except (tarfile.TarError, ValueError, KeyError, TypeError, RecursionError, CompileError) as exc:
+    except (
+        *(tarfile.TarError, ValueError, KeyError, TypeError, AttributeError, IndexError),
+        *(OverflowError, EOFError, RecursionError, CompileError),
+    ) as exc:
         raise ModelError(
-            f"{path} is no Model Library Format archive of utvm_deploy ({exc}); give what `utvm "
-            "compile` wrote"
+            f"{path} is no Model Library Format archive of utvm_deploy ({_reason(exc)}); give what "
+            "`utvm compile` wrote"
         ) from exc
+
+
+def _reason(error: Exception) -> str:
+    """An error's words on one line: they may quote what the archive's maker wrote."""
+    text = "".join(sign if sign.isprintable() else "?" for sign in str(error))
+    return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}..."
 
 
 def _members(compiled: CompiledModel) -> dict[str, str]:
@@ -106,6 +120,7 @@ def _members(compiled: CompiledModel) -> dict[str, str]:
 
 def _read_members(path: Path) -> dict[str, str]:
     members: dict[str, str] = {}
+    total = 0
     check_regular(path)
     # "r:" takes plain tar only: a compressed one could be a bomb.
     with tarfile.open(path, mode="r:") as archive:
@@ -115,8 +130,9 @@ def _read_members(path: Path) -> dict[str, str]:
             )
             if not known or not info.isreg() or info.name in members:
                 raise ValueError(f"unexpected member {info.name!r}")
-            if info.size > MAX_MEMBER_BYTES:
-                raise ValueError(f"member {info.name!r} claims {info.size} bytes")
+            total += info.size
+            if total > MAX_MEMBER_BYTES:
+                raise ValueError(f"member {info.name!r} claims {info.size} bytes, {total} in all")
             file = archive.extractfile(info)
             assert file is not None
             members[info.name] = file.read().decode()
