@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from utvm_deploy.bench.graph_picture import describe, graph_svg
+from utvm_deploy.frontend.survey import Survey
 from utvm_deploy.graph.macs import macs
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 
-__all__ = ["Inspection", "OperatorFacts", "TensorFacts", "graph_svg", "inspect_model"]
+__all__ = [
+    "Inspection",
+    "OperatorFacts",
+    "TensorFacts",
+    "graph_svg",
+    "inspect_model",
+    "inspect_refused",
+    "with_problems",
+]
+
+# Element types whose size in memory is known.
+_SIZED = (
+    *("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
+    *("float16", "float32", "float64", "complex64", "complex128"),
+)
 
 
 @dataclass(frozen=True)
@@ -18,7 +35,7 @@ class TensorFacts:
     name: str
     shape: tuple[int, ...]
     dtype: str
-    bytes: int
+    bytes: int | None  # None of a type without a fixed size
     is_constant: bool
     # The quantization; of per-channel scales the smallest and the largest.
     scale: float | None
@@ -39,9 +56,10 @@ class OperatorFacts:
     inputs: tuple[TensorFacts, ...]  # weights and biases too
     outputs: tuple[TensorFacts, ...]
     clamp: tuple[int, int] | None  # of the quantized output; None if there is no activation
-    macs: int
-    weights_bytes: int
-    live_bytes: int  # activations that must be in RAM while it runs
+    macs: int | None  # None, as all that follows, where the model cannot be imported
+    weights_bytes: int | None
+    live_bytes: int | None  # activations that must be in RAM while it runs
+    problem: str | None = None  # why it cannot be compiled, and what to do
 
 
 @dataclass(frozen=True)
@@ -54,11 +72,17 @@ class Inspection:
     outputs: tuple[TensorFacts, ...]
     operators: tuple[OperatorFacts, ...]
     kinds: dict[str, int]  # operators of each kind
-    macs: int
-    weights_bytes: int  # all constants, each once
+    macs: int | None  # None, as all that follows, where the model cannot be imported
+    weights_bytes: int | None  # all constants, each once
     # The most that is live at once, by lifetime: no arena can be smaller without in-place kernels.
-    peak_activation_bytes: int
-    peak_operator: int  # position in ``operators`` where that is
+    peak_activation_bytes: int | None
+    peak_operator: int | None  # position in ``operators`` where that is
+    problems: tuple[str, ...] = ()  # of the model as a whole
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is known to be wrong."""
+        return not self.problems and not any(o.problem for o in self.operators)
 
 
 def inspect_model(graph: Graph) -> Inspection:
@@ -79,11 +103,52 @@ def inspect_model(graph: Graph) -> Inspection:
         outputs=tuple(_tensor_facts(graph.tensors[i]) for i in graph.outputs),
         operators=operators,
         kinds=kinds,
-        macs=sum(o.macs for o in operators),
+        macs=sum(o.macs or 0 for o in operators),
         weights_bytes=sum(t.size_bytes for t in graph.tensors if t.data is not None),
         peak_activation_bytes=live[peak] if live else 0,
         peak_operator=peak,
     )
+
+
+def inspect_refused(name: str, digest: str, found: Survey) -> Inspection:
+    """The facts about a file that cannot be imported."""
+    operators = tuple(
+        OperatorFacts(
+            index=operator.index,
+            kind=operator.kind,
+            detail="",
+            name=operator.outputs[0].name if operator.outputs else "",
+            inputs=tuple(map(_tensor_facts, operator.inputs)),
+            outputs=tuple(map(_tensor_facts, operator.outputs)),
+            clamp=None,
+            macs=None,
+            weights_bytes=None,
+            live_bytes=None,
+            problem=operator.problem or None,
+        )
+        for operator in found.operators
+    )
+    return Inspection(
+        name=name,
+        digest=digest,
+        inputs=tuple(map(_tensor_facts, found.inputs)),
+        outputs=tuple(map(_tensor_facts, found.outputs)),
+        operators=operators,
+        kinds=dict(Counter(operator.kind for operator in operators)),
+        macs=None,
+        weights_bytes=None,
+        peak_activation_bytes=None,
+        peak_operator=None,
+        problems=found.problems,
+    )
+
+
+def with_problems(found: Inspection, problems: Mapping[int, str]) -> Inspection:
+    """The same, with why some operators cannot be compiled, by their position in the file."""
+    operators = tuple(
+        replace(operator, problem=problems.get(operator.index)) for operator in found.operators
+    )
+    return replace(found, operators=operators)
 
 
 def _live_bytes(graph: Graph) -> list[int]:
@@ -128,7 +193,7 @@ def _tensor_facts(tensor: Tensor) -> TensorFacts:
         name=tensor.name,
         shape=tensor.shape,
         dtype=tensor.dtype,
-        bytes=tensor.size_bytes,
+        bytes=tensor.size_bytes if tensor.dtype in _SIZED else None,
         is_constant=tensor.data is not None,
         scale=min(q.scales) if q else None,
         scale_max=max(q.scales) if q else None,

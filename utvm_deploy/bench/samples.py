@@ -13,6 +13,7 @@ import numpy as np
 from utvm_deploy.errors import ModelError
 from utvm_deploy.files import check_regular
 from utvm_deploy.graph.model import Array, Graph, Tensor
+from utvm_deploy.graph.names import short_name
 from utvm_deploy.graph.user_arrays import in_shape, shapes_text
 
 #: Random samples are the same on every machine and run.
@@ -70,7 +71,7 @@ def load_golden(path: Path, graph: Graph) -> Samples:
 
 def load_input(path: Path, tensor: Tensor) -> Array:
     """One input of one sample from an ``.npy`` file."""
-    wanted = f"input {tensor.name!r} takes {tensor.dtype} of shape {tensor.shape}"
+    wanted = f"input {short_name(tensor.name)!r} takes {tensor.dtype} of shape {tensor.shape}"
     try:
         check_regular(path)
         array = np.load(path, allow_pickle=False)
@@ -151,7 +152,7 @@ def _columns(
             raise ModelError(
                 f"array {name!r} of {path} is {array.dtype} {array.shape}; each of its samples, "
                 f"counted by the first axis, must be {tensor.dtype} of shape "
-                f"{shapes_text(tensor.shape)}, as {tensor.name!r}"
+                f"{shapes_text(tensor.shape)}, as {short_name(tensor.name)!r}"
             )
         columns.append(column)
     if len({len(column) for column in columns}) > 1:

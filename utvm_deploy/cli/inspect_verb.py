@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
+import hashlib
+from dataclasses import asdict, replace
 from pathlib import Path
 
-from utvm_deploy.bench.inspect import Inspection, TensorFacts, graph_svg, inspect_model
+from utvm_deploy.bench.inspect import (
+    Inspection,
+    TensorFacts,
+    graph_svg,
+    inspect_model,
+    inspect_refused,
+    with_problems,
+)
 from utvm_deploy.bench.supported import supported_operators
 from utvm_deploy.cli.arguments import Verbs, add_verb, check_outputs
 from utvm_deploy.cli.output import Output
-from utvm_deploy.errors import UsageError, UtvmError
+from utvm_deploy.errors import ModelError, UsageError, UtvmError
 from utvm_deploy.files import write_text
-from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.frontend.tflite import load_model, survey_model
 from utvm_deploy.graph.model import Graph
+from utvm_deploy.graph.names import short_name
+
+#: Outputs of one operator that the table names where the model cannot be compiled.
+_MOST_OUTPUTS = 2
 
 
 def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
@@ -40,30 +52,43 @@ def run(args: argparse.Namespace, out: Output) -> int:
             raise UsageError("--svg draws a MODEL, and --supported is of none; leave one out")
         return _supported(out)
     check_outputs(args.model, args.svg)
-    graph = load_model(args.model)
-    found = inspect_model(graph)
-    is_drawn = args.svg and not args.dry_run
-    if is_drawn:
-        write_text(args.svg, graph_svg(graph))
-    least = _least_activation_bytes(graph)
+    graph, found, least = _found(args.model)
+    svg = args.svg if graph is not None else None
+    if graph is not None and svg is not None and not args.dry_run:
+        write_text(svg, graph_svg(graph))
     _report(found, least, out)
-    if is_drawn:
-        out.line(f"picture: {args.svg}")
+    if args.svg is not None and graph is None:
+        out.line("no picture: only a model that can be imported is drawn")
+    elif svg is not None and not args.dry_run:
+        out.line(f"picture: {svg}")
     facts = asdict(found)
     facts["sha256"] = facts.pop("digest")
-    out.result("utvm.inspect/1", {**facts, "least_activation_bytes": least, "svg": args.svg})
-    return 0
+    out.result(
+        "utvm.inspect/1",
+        {**facts, "ok": found.ok, "least_activation_bytes": least, "svg": svg},
+    )
+    return 0 if found.ok else 1
 
 
-def _least_activation_bytes(graph: Graph) -> int | None:
-    """With outputs on inputs that are done with; None where the model is not compiled."""
-    # TVM takes a second to load, which other verbs need not wait for.
-    from utvm_deploy.compiler.pipeline import least_activation_bytes
-
+def _found(path: Path) -> tuple[Graph | None, Inspection, int | None]:
+    """The graph if the file can be imported, the facts, and the least bytes of activations."""
     try:
-        return least_activation_bytes(graph)
-    except UtvmError:
-        return None
+        graph = load_model(path)
+    except ModelError as error:
+        found = survey_model(path, error)
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        return None, inspect_refused(path.stem, digest, found), None
+    # TVM takes a second to load, which other verbs need not wait for.
+    from utvm_deploy.compiler.pipeline import least_activation_bytes, lowering_problems
+
+    inspected = inspect_model(graph)
+    try:
+        problems = lowering_problems(graph)
+        if problems:
+            return graph, with_problems(inspected, problems), None
+        return graph, inspected, least_activation_bytes(graph)
+    except UtvmError as error:
+        return graph, replace(inspected, problems=(str(error),)), None
 
 
 def _supported(out: Output) -> int:
@@ -80,7 +105,10 @@ def _supported(out: Output) -> int:
 def _report(found: Inspection, least: int | None, out: Output) -> None:
     for what, tensors in (("input", found.inputs), ("output", found.outputs)):
         for tensor in tensors:
-            out.line(f"{what:<7} {tensor.name}: {_tensor(tensor)}")
+            out.line(f"{what:<7} {short_name(tensor.name)}: {_tensor(tensor)}")
+    if not found.ok:
+        _report_problems(found, out)
+        return
     out.table(
         ["#", "operator", "detail", "output", "quantization", ">MACs", ">weights", ">live RAM"],
         [
@@ -97,12 +125,41 @@ def _report(found: Inspection, least: int | None, out: Output) -> None:
             for operator in found.operators
         ],
     )
+    assert found.peak_operator is not None
     overlapped = "" if least is None else f", {least:,} at least with outputs on inputs"
     out.line(
         f"{found.name}: {len(found.operators)} operators, {found.macs:,} MACs, "
         f"constants {found.weights_bytes:,} bytes, activations {found.peak_activation_bytes:,} "
         f"bytes live at most (operator {found.operators[found.peak_operator].index}){overlapped}"
     )
+
+
+def _report_problems(found: Inspection, out: Output) -> None:
+    """Every operator in one line; with those that cannot be compiled, why not."""
+    out.table(
+        ["", "#", "operator", "output", "problem"],
+        [
+            (
+                "!" if operator.problem else "",
+                str(operator.index),
+                operator.kind,
+                ", ".join(_plain(tensor) for tensor in operator.outputs[:_MOST_OUTPUTS])
+                + (" ..." if len(operator.outputs) > _MOST_OUTPUTS else ""),
+                operator.problem,
+            )
+            for operator in found.operators
+        ],
+        is_wide=True,
+    )
+    for problem in found.problems:
+        out.line(f"! the model: {problem}")
+    bad = sum(1 for operator in found.operators if operator.problem)
+    which = f"{bad} of {len(found.operators)} operators" if bad else "the model as a whole"
+    out.line(f"{found.name} cannot be compiled, because of {which}; see the lines with !")
+
+
+def _plain(tensor: TensorFacts) -> str:
+    return f"{short_name(tensor.name)} {tensor.dtype} {'x'.join(map(str, tensor.shape))}".rstrip()
 
 
 def _tensor(tensor: TensorFacts) -> str:

@@ -27,6 +27,7 @@ from utvm_deploy.errors import ModelError
 from utvm_deploy.files import write_atomically
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array, Graph
+from utvm_deploy.graph.names import short_name
 from utvm_deploy.link.base import Hello
 
 
@@ -84,7 +85,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     for buffer, array in zip(compiled.outputs, outputs, strict=True):
         flat = array.ravel()
         shown = " ".join(str(value) for value in flat[:16]) + (" ..." if flat.size > 16 else "")
-        out.line(f"{buffer.name} {list(buffer.shape)} {buffer.dtype}: {shown}")
+        out.line(f"{short_name(buffer.name)} {list(buffer.shape)} {buffer.dtype}: {shown}")
     modelled = "modelled " if is_modelled else ""
     out.line(f"{ticks:,} {modelled}{hello.tick_unit} on {board.name}{_latency(ticks, hello)}")
     out.result(

@@ -24,6 +24,7 @@ from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step, load_step
 from utvm_deploy.device import INSTRUCTIONS
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.names import short_name
 
 #: Enough to meet every rounding case a layer has, quick enough for an emulated board.
 DEFAULT_SAMPLES = 8
@@ -97,7 +98,7 @@ def _report(found: Verification, out: Output) -> None:
             (
                 str(check.layer.index),
                 check.layer.kind,
-                check.layer.name,
+                short_name(check.layer.name),
                 check.mismatch.elements if check.mismatch else None,
                 check.mismatch.wrong_elements if check.mismatch else 0,
                 _where(check.mismatch) if check.mismatch else "",
@@ -108,8 +109,8 @@ def _report(found: Verification, out: Output) -> None:
     )
     for mismatch in found.mismatches:
         out.line(
-            f"output {mismatch.tensor}: {mismatch.wrong_elements} of {mismatch.elements} wrong, "
-            f"{_where(mismatch)}"
+            f"output {short_name(mismatch.tensor)}: {mismatch.wrong_elements} of "
+            f"{mismatch.elements} wrong, {_where(mismatch)}"
         )
     if found.golden_differs:
         out.line("the golden file's outputs differ from the reference interpreter's")

@@ -62,10 +62,11 @@ from utvm_deploy.compiler.scratch_limit import (
 )
 from utvm_deploy.compiler.views import with_views
 from utvm_deploy.cores.core import CORES
-from utvm_deploy.errors import CompileError, UnsupportedOperator
+from utvm_deploy.errors import CompileError, UnsupportedOperator, UtvmError
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.model import Graph
+from utvm_deploy.graph.names import with_short_names
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.call import Kernel, KernelCall, LibraryKernel
 from utvm_deploy.kernels.lowering import families_for, lower
@@ -164,6 +165,23 @@ def least_activation_bytes(graph: Graph) -> int:
     # One core of each family.
     cores = {families_for(core): core for core in CORES}
     return min(map(arena_bytes, cores.values()))
+
+
+def lowering_problems(graph: Graph) -> dict[int, str]:
+    """Position in the file of each operator that no kernel can be made for -> why.
+
+    Raises ModelError where the passes cannot do with the graph.
+    """
+    simpler = _simplify(graph)
+    found: dict[int, str] = {}
+    for operator in simpler.operators:
+        try:
+            for core in {families_for(core): core for core in CORES}.values():
+                lower(simpler, operator, core)
+        except UtvmError as error:
+            names = (tensor.name for tensor in simpler.tensors)
+            found[operator.sources[0]] = with_short_names(str(error), names)
+    return found
 
 
 class _Stages:

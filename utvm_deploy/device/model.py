@@ -14,6 +14,7 @@ from utvm_deploy.device.external import check_scratch, check_statuses
 from utvm_deploy.device.module import Module
 from utvm_deploy.errors import ModelError
 from utvm_deploy.graph.model import Array
+from utvm_deploy.graph.names import short_name
 from utvm_deploy.graph.user_arrays import in_shape, shapes_text
 from utvm_deploy.link.deadlines import LAYER_FLOOR_S
 
@@ -233,7 +234,7 @@ class DeviceModel:
         self, layer: Layer, given: Replacement, reference: Mapping[int, Array] | None
     ) -> tuple[Array, ...]:
         """The arrays that become the layer's outputs."""
-        what = f"layer {layer.index} ({layer.name})"
+        what = f"layer {layer.index} ({short_name(layer.name)})"
         if isinstance(given, str):
             if given != REFERENCE:
                 raise ModelError(f"{what} is replaced by {REFERENCE!r} or by arrays, not {given!r}")
@@ -276,17 +277,16 @@ def checked_inputs(compiled: CompiledModel, inputs: Sequence[Array]) -> list[Arr
 
 def _checked(array: Array, buffer: Buffer, what: str) -> Array:
     array = np.asarray(array)
+    name = short_name(buffer.name)
     if array.dtype != np.dtype(buffer.dtype):
         hint = ""
         if buffer.dtype == "int8" and np.issubdtype(array.dtype, np.floating):
             hint = f"; quantize it: round(x / {buffer.scale:g}) + {buffer.zero_point}"
-        raise ModelError(
-            f"{what} ({buffer.name}) is {buffer.dtype}, the array is {array.dtype}{hint}"
-        )
+        raise ModelError(f"{what} ({name}) is {buffer.dtype}, the array is {array.dtype}{hint}")
     shaped = in_shape(array, buffer.shape)
     if shaped is None:
         raise ModelError(
-            f"{what} ({buffer.name}) has shape {buffer.shape}, the array has {array.shape}; give "
+            f"{what} ({name}) has shape {buffer.shape}, the array has {array.shape}; give "
             f"an array of shape {shapes_text(buffer.shape)}"
         )
     return np.ascontiguousarray(shaped)

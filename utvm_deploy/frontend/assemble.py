@@ -24,11 +24,11 @@ def assemble(source: ModelFile, name: str, digest: str) -> Graph:
     Raises UnsupportedOperator, with all of them, for operators that cannot be imported.
     """
     source = resolve_variables(source)
-    _check_extents(source)
+    check_extents(source)
     source = fold_shapes(source)
     unknown = [op for op in source.operators if op.kind not in IMPORTERS]
     computing = [op for op in source.operators if op.kind not in ("QUANTIZE", "DEQUANTIZE")]
-    floating = [op for op in computing if _works_in_float(op)]
+    floating = [op for op in computing if works_in_float(op)]
     only_custom = all(op.kind.startswith(CUSTOM) for op in floating)
     is_all_float = len(floating) == len(computing) and not only_custom
     if floating and (not unknown or is_all_float):
@@ -41,7 +41,7 @@ def assemble(source: ModelFile, name: str, digest: str) -> Graph:
     tensors = source.tensors
     for op in source.operators:
         try:
-            several = _imported(replace(op, tensors=tensors))
+            several = imported(replace(op, tensors=tensors))
             operators += several.operators
             tensors += several.between
         except UnsupportedOperator as exc:
@@ -67,7 +67,8 @@ def refuse_custom_operators(operators: Sequence[SourceOperator]) -> None:
         raise _unsupported(problems, has_unknown=True)
 
 
-def _imported(op: SourceOperator) -> Several:
+def imported(op: SourceOperator) -> Several:
+    """The graph's operators for one of the file."""
     row = IMPORTERS.get(op.kind)
     if row is None:
         raise UnsupportedOperator(f"{op.place}: {suggestion(op.kind)}")
@@ -87,11 +88,12 @@ def _unsupported(problems: list[str], has_unknown: bool) -> UnsupportedOperator:
     return UnsupportedOperator(f"{count} cannot be imported: {told}")
 
 
-def _works_in_float(op: SourceOperator) -> bool:
+def works_in_float(op: SourceOperator) -> bool:
+    """Whether it makes floating-point numbers."""
     return any(op.tensors[i].dtype == "float32" for i in op.outputs)
 
 
-def _check_extents(source: ModelFile) -> None:
+def check_extents(source: ModelFile) -> None:
     """What importers make of a dimension costs a number for each position of it."""
     extents = 0
     for op in source.operators:
@@ -110,4 +112,4 @@ def _positions(tensor: Tensor) -> int:
     """The tensor's extents added up, or what a list of positions in another holds."""
     if tensor.data is not None and tensor.dtype in ("int32", "int64"):
         return math.prod(tensor.shape)
-    return sum(tensor.shape)
+    return sum(max(extent, 0) for extent in tensor.shape)

@@ -26,9 +26,9 @@ import tflite
 
 from utvm_deploy.errors import ModelError
 from utvm_deploy.frontend.assemble import assemble, refuse_custom_operators
+from utvm_deploy.frontend.fields import array_of, quantization_of, text_of, vector_of
 from utvm_deploy.frontend.formats import converted, model_bytes
 from utvm_deploy.frontend.limits import (
-    MAX_NAME_BYTES,
     MAX_OPERATORS,
     MAX_RANK,
     MAX_TENSOR_ELEMENTS,
@@ -37,9 +37,11 @@ from utvm_deploy.frontend.limits import (
 )
 from utvm_deploy.frontend.operators import IMPORTERS
 from utvm_deploy.frontend.source import CUSTOM, ModelFile, Option, SourceOperator
+from utvm_deploy.frontend.survey import Survey, survey
 from utvm_deploy.frontend.variables import RESOLVED
 from utvm_deploy.graph.check import check_graph
-from utvm_deploy.graph.model import Array, Graph, Quantization, Tensor
+from utvm_deploy.graph.model import Array, Graph, Tensor
+from utvm_deploy.graph.names import short_name, with_short_names
 
 _log = logging.getLogger(__name__)
 
@@ -81,12 +83,14 @@ def load_model(path: str | Path) -> Graph:
     """
     path = Path(path)
     data = converted(path) or _file_bytes(path)
+    names: list[str] = []
     try:
         source = _read(data)
+        names += (tensor.name for tensor in source.tensors)
         graph = assemble(source, path.stem, hashlib.sha256(data).hexdigest())
         check_graph(graph)
     except ModelError as exc:
-        raise type(exc)(f"{path}: {exc}") from exc
+        raise type(exc)(f"{path}: {with_short_names(str(exc), names)}") from exc
     if any(operator.kind == "SUM" for operator in graph.operators):
         _log.warning(
             "%s: LiteRT's reference kernel of SUM takes int8 for unsigned bytes, and so does this; "
@@ -95,6 +99,20 @@ def load_model(path: str | Path) -> Graph:
         )
     _log.info("imported %s: %d operators", path, len(graph.operators))
     return graph
+
+
+def survey_model(path: str | Path, refusal: ModelError) -> Survey:
+    """All operators of a file that ``load_model`` has refused, and what is wrong with each.
+
+    Raises the refusal itself where the file cannot be read as far as its operators.
+    """
+    path = Path(path)
+    faults: dict[int, str] = {}
+    try:
+        source = _read(converted(path) or _file_bytes(path), faults)
+        return survey(source, faults, str(refusal).removeprefix(f"{path}: "))
+    except ModelError:
+        raise refusal from None
 
 
 def _file_bytes(path: Path) -> bytes:
@@ -107,10 +125,13 @@ def _file_bytes(path: Path) -> bytes:
     return data
 
 
-def _read(data: bytes) -> ModelFile:
-    """Everything that the import needs, or ModelError: the edge to the schema's readers."""
+def _read(data: bytes, faults: dict[int, str] | None = None) -> ModelFile:
+    """Everything that the import needs, or ModelError: the edge to the schema's readers.
+
+    With ``faults`` a tensor that cannot be used is no error; why not is kept there, by its number.
+    """
     try:
-        return _read_model(data)
+        return _read_model(data, faults)
     except _BEYOND as exc:
         raise ModelError(
             f"the file is damaged or cut short: something in it is said to lie beyond its "
@@ -123,7 +144,7 @@ def _read(data: bytes) -> ModelFile:
         ) from exc
 
 
-def _read_model(data: bytes) -> ModelFile:
+def _read_model(data: bytes, faults: dict[int, str] | None) -> ModelFile:
     model = tflite.Model.GetRootAs(data, 0)
     subgraphs = model.SubgraphsLength()
     if not 1 <= subgraphs <= _MOST_SUBGRAPHS:
@@ -138,7 +159,8 @@ def _read_model(data: bytes) -> ModelFile:
     count = _count(data, model.OperatorCodesLength(), "operator codes", MAX_OPERATORS)
     codes = [_operator_name(model.OperatorCodes(i)) for i in range(count)]
     main, *others = (
-        _subgraph(data, model.Subgraphs(i), buffers, codes, budget) for i in range(subgraphs)
+        _subgraph(data, model.Subgraphs(i), buffers, codes, budget, faults if i == 0 else None)
+        for i in range(subgraphs)
     )
     return replace(main, once=others[0].operators) if others else main
 
@@ -149,22 +171,25 @@ def _subgraph(
     buffers: Sequence[Array | None],
     codes: Sequence[str],
     budget: Budget,
+    faults: dict[int, str] | None,
 ) -> ModelFile:
     """One subgraph, as if the file had no other."""
     count = _count(data, subgraph.TensorsLength(), "tensors", MAX_TENSORS)
-    tensors = tuple(_tensor(subgraph.Tensors(i), i, buffers, budget) for i in range(count))
+    tensors = tuple(
+        _tensor_or_fault(subgraph.Tensors(i), i, buffers, budget, faults) for i in range(count)
+    )
     count = _count(data, subgraph.OperatorsLength(), "operators", MAX_OPERATORS)
     operators = tuple(
         _operator(subgraph.Operators(i), i, codes, tensors, budget) for i in range(count)
     )
     ends = (subgraph.InputsAsNumpy(), subgraph.OutputsAsNumpy())
     inputs, outputs = (
-        _tensor_numbers(_vector(array, budget, where), len(tensors), where)
+        _tensor_numbers(vector_of(array, budget, where), len(tensors), where)
         for array, where in zip(
             ends, ("the list of model inputs", "the list of model outputs"), strict=True
         )
     )
-    _check_shapes(tensors, operators, inputs + outputs)
+    _check_shapes(tensors, operators, inputs + outputs, faults)
     return ModelFile(tensors, operators, inputs, outputs)
 
 
@@ -180,19 +205,6 @@ def _count(data: bytes, length: int, what: str, most: int) -> int:
     return length
 
 
-def _array(found: Any) -> Array:
-    """A vector of numbers; the generated readers say 0 for an absent one."""
-    return found if isinstance(found, np.ndarray) else np.empty(0, np.int32)
-
-
-def _vector(found: Any, budget: Budget, where: str) -> list[Any]:
-    """The numbers of a vector, counted before anything is made of them."""
-    array = _array(found)
-    budget.take(array.size, where)
-    numbers: list[Any] = array.tolist()
-    return numbers
-
-
 def _tensor_numbers(numbers: Sequence[int], count: int, where: str) -> tuple[int, ...]:
     for number in numbers:
         if not 0 <= number < count:
@@ -200,20 +212,6 @@ def _tensor_numbers(numbers: Sequence[int], count: int, where: str) -> tuple[int
                 f"the file is damaged: {where} names tensor {number}, but there are {count}"
             )
     return tuple(numbers)
-
-
-def _text(raw: bytes | None, what: str) -> str:
-    if raw is None:
-        return ""
-    if len(raw) > MAX_NAME_BYTES:
-        raise ModelError(
-            f"the file is damaged: the name of {what} has {len(raw)} bytes, "
-            f"more than {MAX_NAME_BYTES}"
-        )
-    # Names end up in messages and C comments: one line, printable.
-    decoded = raw.decode("utf-8", errors="replace")
-    odd = {ord(c): "\N{REPLACEMENT CHARACTER}" for c in set(decoded) if not c.isprintable()}
-    return decoded.translate(odd) if odd else decoded
 
 
 def _buffer(data: bytes, buffer: Any, index: int) -> Array | None:
@@ -226,27 +224,48 @@ def _buffer(data: bytes, buffer: Any, index: int) -> Array | None:
                 "copy or convert the model again"
             )
         return np.frombuffer(data, np.uint8, size, offset)
-    raw = _array(buffer.DataAsNumpy())
+    raw = array_of(buffer.DataAsNumpy())
     return raw if raw.size else None
 
 
+def _tensor_or_fault(
+    tensor: Any,
+    index: int,
+    buffers: Sequence[Array | None],
+    budget: Budget,
+    faults: dict[int, str] | None,
+) -> Tensor:
+    """The tensor; with ``faults`` a stand-in without data where it cannot be used."""
+    try:
+        return _tensor(tensor, index, buffers, budget)
+    except ModelError as exc:
+        if faults is None:
+            raise
+        faults[index] = str(exc)
+    name = text_of(tensor.Name(), f"tensor {index}") or f"tensor_{index}"
+    shape = vector_of(tensor.ShapeAsNumpy(), budget, f"tensor {index}")[:MAX_RANK]
+    dtype = _TYPE_NAMES.get(tensor.Type(), "unknown")
+    return Tensor(name, tuple(max(extent, 0) for extent in shape), dtype, source=index)
+
+
 def _tensor(tensor: Any, index: int, buffers: Sequence[Array | None], budget: Budget) -> Tensor:
-    name = _text(tensor.Name(), f"tensor {index}") or f"tensor_{index}"
+    name = text_of(tensor.Name(), f"tensor {index}") or f"tensor_{index}"
+    shown = short_name(name)
     if tensor.Sparsity() is not None:
-        raise ModelError(f"tensor '{name}' is sparse; convert the model without sparsity")
+        raise ModelError(f"tensor '{shown}' is sparse; convert the model without sparsity")
     # Newer than the generated readers: a number of a group of weights beside the file.
     if tensor._tab.Offset(_EXTERNAL_BUFFER_SLOT):
         raise ModelError(
-            f"tensor '{name}' has its data in another file; convert the model into a single one"
+            f"tensor '{shown}' has its data in another file; convert the model into a single one"
         )
     dtype = _TYPE_NAMES.get(tensor.Type())
     if dtype is None:
-        raise ModelError(f"the file is damaged: tensor '{name}' has element type {tensor.Type()}")
-    shape = _shape(_vector(tensor.ShapeAsNumpy(), budget, f"tensor {index}"), name)
+        raise ModelError(f"the file is damaged: tensor '{shown}' has element type {tensor.Type()}")
+    shape = _shape(vector_of(tensor.ShapeAsNumpy(), budget, f"tensor {index}"), shown)
     number = tensor.Buffer()
     if not 0 <= number < len(buffers):
         raise ModelError(
-            f"the file is damaged: tensor '{name}' names buffer {number}, "
+            f"the file is damaged: tensor '{shown}' names buffer {number}, "
             f"but there are {len(buffers)}"
         )
     raw = buffers[number]
@@ -257,7 +276,7 @@ def _tensor(tensor: Any, index: int, buffers: Sequence[Array | None], budget: Bu
         expected = math.prod(shape) * np.dtype(dtype).itemsize
         if raw.size != expected:
             raise ModelError(
-                f"tensor '{name}' of shape {shape} and type {dtype} needs {expected} bytes, but "
+                f"tensor '{shown}' of shape {shape} and type {dtype} needs {expected} bytes, but "
                 f"its buffer has {raw.size}; copy or convert the model again"
             )
         # A view, not a copy: many tensors may name one buffer, and buffers may overlap.
@@ -266,7 +285,7 @@ def _tensor(tensor: Any, index: int, buffers: Sequence[Array | None], budget: Bu
             data = (raw != 0).astype(np.uint8).reshape(shape)  # as it is stored: 0 or 1
     elif raw is not None:
         data = raw  # of a type that no importer takes: kept only to be told from an activation
-    quantization = _quantization(tensor, name, dtype, shape, budget)
+    quantization = quantization_of(tensor, shown, dtype, shape, budget)
     return Tensor(name, shape, dtype, quantization, data, index)
 
 
@@ -283,7 +302,10 @@ def _shape(dimensions: Sequence[int], name: str) -> tuple[int, ...]:
 
 
 def _check_shapes(
-    tensors: Sequence[Tensor], operators: Sequence[SourceOperator], ends: Sequence[int]
+    tensors: Sequence[Tensor],
+    operators: Sequence[SourceOperator],
+    ends: Sequence[int],
+    faults: dict[int, str] | None,
 ) -> None:
     """Only what has no value may be empty: the converter writes an LSTM's intermediates so.
 
@@ -291,9 +313,13 @@ def _check_shapes(
     """
     operands = (number for op in operators for number in (*op.inputs, *op.outputs))
     for number in dict.fromkeys((*ends, *operands)):
-        if number is not None and min(tensors[number].shape, default=1) < 1:
+        if number is None or min(tensors[number].shape, default=1) >= 1:
+            continue
+        error = _dynamic_or_empty(short_name(tensors[number].name), tensors[number].shape)
+        if faults is None:
             refuse_custom_operators(operators)
-            raise _dynamic_or_empty(tensors[number].name, tensors[number].shape)
+            raise error
+        faults.setdefault(number, str(error))
 
 
 def _dynamic_or_empty(name: str, shape: tuple[int, ...]) -> ModelError:
@@ -301,49 +327,6 @@ def _dynamic_or_empty(name: str, shape: tuple[int, ...]) -> ModelError:
         f"tensor '{name}' has the dynamic or empty shape {shape}; "
         "convert the model with a fixed input shape"
     )
-
-
-def _quantization(
-    tensor: Any, name: str, dtype: str, shape: tuple[int, ...], budget: Budget
-) -> Quantization | None:
-    table = tensor.Quantization()
-    if table is None:
-        return None
-    where = f"the quantization of '{name}'"
-    scales = _vector(table.ScaleAsNumpy(), budget, where)
-    zero_points = _vector(table.ZeroPointAsNumpy(), budget, where)
-    if not scales:
-        return None
-    if len(scales) != len(zero_points):
-        raise ModelError(
-            f"tensor '{name}' has {len(scales)} scales but {len(zero_points)} zero points; "
-            "convert the model again"
-        )
-    axis = None
-    if len(scales) > 1:
-        axis = table.QuantizedDimension()
-        if not 0 <= axis < len(shape) or shape[axis] != len(scales):
-            raise ModelError(
-                f"tensor '{name}' of shape {shape} has {len(scales)} scales along dimension {axis},"
-                " which does not have that many slices; convert the model again"
-            )
-    # The scale of a bias is never used (it is that of its inputs), so it may underflow to zero.
-    if dtype != "int32":
-        for scale in scales:
-            if not (math.isfinite(scale) and scale > 0):
-                raise ModelError(
-                    f"tensor '{name}' has the scale {scale}, which must be positive and finite; "
-                    "convert the model again"
-                )
-    if dtype in ("int8", "uint8", "int16"):
-        limits = np.iinfo(dtype)
-        for zero_point in zero_points:
-            if not limits.min <= zero_point <= limits.max:
-                raise ModelError(
-                    f"tensor '{name}' has the zero point {zero_point}, which is not a {dtype}; "
-                    "convert the model again"
-                )
-    return Quantization(tuple(scales), tuple(zero_points), axis)
 
 
 def _operator_name(code: Any) -> str:
@@ -354,7 +337,7 @@ def _operator_name(code: Any) -> str:
         (new,) = struct.unpack_from("<i", table.Bytes, table.Pos + found)
     number = max(new, code.DeprecatedBuiltinCode())
     if number == tflite.BuiltinOperator.CUSTOM:
-        return f"{CUSTOM} '{_text(code.CustomCode(), 'a custom operator')}'"
+        return f"{CUSTOM} '{short_name(text_of(code.CustomCode(), 'a custom operator'))}'"
     return _OPERATOR_NAMES.get(number, f"operator code {number}")
 
 
@@ -372,17 +355,17 @@ def _operator(
             f"but there are {len(codes)}"
         )
     where = f"operator {index} ({codes[code]})"
-    read = _vector(operator.InputsAsNumpy(), budget, where)
+    read = vector_of(operator.InputsAsNumpy(), budget, where)
     _tensor_numbers([number for number in read if number != -1], len(tensors), where)
     inputs = tuple(None if number == -1 else number for number in read)
-    made = _vector(operator.OutputsAsNumpy(), budget, where)
+    made = vector_of(operator.OutputsAsNumpy(), budget, where)
     outputs = _tensor_numbers(made, len(tensors), where)
     options: Mapping[str, Option] = {}
     if (
         codes[code] in IMPORTERS or codes[code] in RESOLVED
     ):  # others may have tables that our schema does not know
         options = _options(operator)
-    inside = _vector(operator.IntermediatesAsNumpy(), budget, where)
+    inside = vector_of(operator.IntermediatesAsNumpy(), budget, where)
     intermediates = _tensor_numbers(inside, len(tensors), where)
     return SourceOperator(index, codes[code], inputs, outputs, options, tensors, intermediates)
 
@@ -397,7 +380,7 @@ def _options(operator: Any) -> Mapping[str, Option]:
     options.Init(table.Bytes, table.Pos)
     fields = {field: getattr(options, field)() for field in _scalar_fields(name)}
     return {
-        field: value if isinstance(value, int | float) else _text(value, f"the option {field}")
+        field: value if isinstance(value, int | float) else text_of(value, f"the option {field}")
         for field, value in fields.items()
     }
 

@@ -13,6 +13,7 @@ from random_models.runner import samples_of_shapes
 from hostile.mutations import MUTATIONS, mutant
 from hostile.run import attempts
 from utvm_deploy.bench.oracle import run_reference
+from utvm_deploy.cli.main import main
 from utvm_deploy.errors import ModelError, VerifyError
 from utvm_deploy.frontend.tflite import load_model
 
@@ -73,3 +74,19 @@ def test_a_file_that_kills_the_oracle_is_told_in_a_sentence(
     with pytest.raises(VerifyError, match=r"m\.tflite") as caught:
         run_reference(path, [np.zeros(1, np.int8)])
     assert "\n" not in str(caught.value)
+
+
+def test_inspect_has_a_table_or_one_sentence(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "hostile.tflite"
+    tables = 0
+    for number in range(200):
+        path.write_bytes(mutant(number)[1])
+        code = main(["inspect", str(path)])
+        captured = capsys.readouterr()
+        assert code in (0, 1), number
+        is_refused = captured.err.startswith("error: ")
+        assert bool(captured.out) != is_refused, number
+        tables += code == 1 and not is_refused
+    assert tables > 5

@@ -1,0 +1,105 @@
+"""A model file that cannot be imported: its operators all the same, and what is wrong with each.
+
+``tflite.load_model`` ends at the first thing that is wrong with the file as a whole. This goes on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from utvm_deploy.errors import ModelError
+from utvm_deploy.frontend.assemble import check_extents, imported, works_in_float
+from utvm_deploy.frontend.operators import IMPORTERS
+from utvm_deploy.frontend.shape_arithmetic import fold_shapes
+from utvm_deploy.frontend.source import ModelFile, SourceOperator
+from utvm_deploy.frontend.variables import RESOLVED, resolve_variables
+from utvm_deploy.graph.model import Tensor
+from utvm_deploy.graph.names import with_short_names
+
+# How the verifier's messages begin.
+_OPERATOR = re.compile(r"operator (\d+) \(")
+_FLOAT = "it works in float32; convert the model to int8 as docs/quantization.md shows"
+
+
+@dataclass(frozen=True, eq=False)
+class SurveyedOperator:
+    """An operator of the file, whether it can be imported or not."""
+
+    index: int  # position in the file
+    kind: str
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    problem: str  # why it cannot be imported and what to do; empty if it can be
+
+
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """All operators of a file that cannot be imported."""
+
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    operators: tuple[SurveyedOperator, ...]
+    problems: tuple[str, ...]  # of the model as a whole
+
+
+def survey(source: ModelFile, faults: Mapping[int, str], error: str) -> Survey:
+    """What is wrong with each operator.
+
+    ``faults`` says of tensors why they cannot be used, ``error`` what the import ended with.
+    """
+    if not faults:
+        with suppress(ModelError):
+            source = fold_shapes(resolve_variables(source))
+    check_extents(source)
+    problems = {op.index: _problem(op, faults) for op in source.operators}
+    whole = [text for number, text in faults.items() if not _is_used(number, source.operators)]
+    place = _OPERATOR.match(error)
+    if place is not None and not problems.get(int(place[1]), ""):
+        # Found by a check of all operators together.
+        problems[int(place[1])] = error
+    elif not any(problems.values()) and not whole:
+        whole.append(error)
+    names = [tensor.name for tensor in source.tensors]
+
+    def shown(problem: str, op: SourceOperator) -> str:
+        place = with_short_names(op.place, names)
+        text = with_short_names(problem, names)
+        return text.removeprefix(f"{place}: ").removeprefix(f"{place}, ")
+
+    return Survey(
+        inputs=tuple(source.tensors[i] for i in source.inputs),
+        outputs=tuple(source.tensors[i] for i in source.outputs),
+        operators=tuple(
+            SurveyedOperator(
+                op.index,
+                op.kind,
+                tuple(op.tensors[i] for i in op.inputs if i is not None),
+                tuple(op.tensors[i] for i in op.outputs),
+                shown(problems[op.index], op),
+            )
+            for op in source.operators
+        ),
+        problems=tuple(with_short_names(text, names) for text in whole),
+    )
+
+
+def _problem(op: SourceOperator, faults: Mapping[int, str]) -> str:
+    found = [faults[i] for i in (*op.inputs, *op.outputs) if i is not None and i in faults]
+    if found:
+        return found[0]
+    if op.kind in IMPORTERS and op.kind not in ("QUANTIZE", "DEQUANTIZE") and works_in_float(op):
+        return _FLOAT
+    if op.kind in RESOLVED:
+        return ""  # gone before operators are imported
+    try:
+        imported(op)
+    except ModelError as exc:
+        return str(exc)
+    return ""
+
+
+def _is_used(number: int, operators: Collection[SourceOperator]) -> bool:
+    return any(number in op.inputs or number in op.outputs for op in operators)
