@@ -181,6 +181,10 @@ def test_long_names_are_shortened_everywhere(
     assert LONG not in said and len(said) < 700 and "1scope/" in said and "..." in said
     assert max(map(len, rows(capsys, path))) < 400
     m.tensors[m.operators[0].inputs[0]].shape = (1, 0, 4, 2)
+    with pytest.raises(ModelError, match="custom operators are not part") as caught:
+        load_model(saved(m, tmp_path))
+    assert LONG not in str(caught.value)
+    m.operators[1].kind = "RELU"
     with pytest.raises(ModelError, match="dynamic or empty shape") as caught:
         load_model(saved(m, tmp_path))
     assert LONG not in str(caught.value)

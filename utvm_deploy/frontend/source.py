@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from utvm_deploy.errors import ModelError, UnsupportedOperator
 from utvm_deploy.graph.model import Operator, Tensor
+from utvm_deploy.graph.names import short_name
 
 #: A field of an options table.
 Option: TypeAlias = int | float | bool | str
@@ -64,7 +65,7 @@ class SourceOperator:
     @property
     def place(self) -> str:
         """Where we are, for messages: index, kind and what the operator makes."""
-        made = ", ".join(f"'{self.tensors[i].name}'" for i in self.outputs[:MAX_NAMED])
+        made = ", ".join(f"'{short_name(self.tensors[i].name)}'" for i in self.outputs[:MAX_NAMED])
         if len(self.outputs) > MAX_NAMED:
             made += f" and {len(self.outputs) - MAX_NAMED} more"
         made = made or "nothing"
