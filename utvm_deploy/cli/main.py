@@ -122,8 +122,9 @@ def reported(work: Callable[[], int], out: Output, *, verbose: bool = False) -> 
         if verbose and error.__cause__ is not None:
             out.note(f"caused by {type(error.__cause__).__name__}: {error.__cause__}")
         return EXIT_USAGE if isinstance(error, UsageError) else 1
-    except KeyboardInterrupt:
-        out.note("interrupted")
+    except KeyboardInterrupt as interrupt:
+        # A verb may say what is kept.
+        out.note("; ".join(("interrupted", *map(str, interrupt.args))))
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of our stdout went away (a pager was closed): nothing is wrong, nothing to say.

@@ -10,7 +10,7 @@ from utvm_deploy.cli.output import Output
 from utvm_deploy.errors import RecordsError
 from utvm_deploy.files import check_writable, write_text
 from utvm_deploy.records import read_records
-from utvm_deploy.tune.report import KernelHistory, histories, tuning_html
+from utvm_deploy.tune.report import KernelHistory, histories, tuning_html, unit_label
 
 
 def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
         out.table(
             ["kernel", ">default", ">best", ">per MAC", ">gain", ">trials", ">failed", "candidate"],
             [_row(history) for history in kernels],
-            title=f"{setting.core}, {setting.unit}, utvm {setting.utvm}, {setting.compiler}",
+            title=f"{setting.core}, {unit_label(setting)}, utvm {setting.utvm}, {setting.compiler}",
         )
     if args.output is not None:
         if not args.dry_run:
@@ -59,6 +59,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
                     "flags": setting.flags,
                     "utvm": setting.utvm,
                     "unit": setting.unit,
+                    "cycle_model": setting.model,
                     "kernels": [
                         {
                             "kernel": history.kernel.key,

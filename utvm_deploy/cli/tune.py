@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from utvm_deploy.board import Board
+from utvm_deploy.candidate import Candidate
 from utvm_deploy.cli.arguments import (
     Verbs,
     add_board,
@@ -26,6 +28,7 @@ from utvm_deploy.compiler.options import CMSIS_NN, KERNELS
 from utvm_deploy.device import connect
 from utvm_deploy.errors import TuneError, UsageError
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes import simplify
 
 # A year: what is longer was meant to be something else.
@@ -106,7 +109,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
             f"{args.cmsis_nn or 'CMSIS-NN'} holds sources alone, and candidates are linked without "
             f"Zephyr; name a library built for {board.cpu.core} (--cmsis-nn-library FILE)"
         )
-    graphs = [simplify(load_model(path)) for path in args.models]
+    graphs = [replace(simplify(load_model(path)), name=path.stem) for path in args.models]
     works = workload(graphs, board.cpu.kernel_core, library)
     if args.show_space:
         return _show_space(works, board, out)
@@ -114,7 +117,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
         candidates = sum(len(work.candidates) for work in works)
         out.line(f"{len(works)} kernels with {candidates} candidates; nothing run (--dry-run)")
         return 0
-    return _tune(args, works, board, library, out)
+    return _tune(args, graphs, works, board, library, out)
 
 
 def _show_space(works: Sequence[Any], board: Board, out: Output) -> int:
@@ -147,6 +150,7 @@ def _show_space(works: Sequence[Any], board: Board, out: Output) -> int:
 
 def _tune(
     args: argparse.Namespace,
+    graphs: Sequence[Graph],
     works: Sequence[Any],
     board: Board,
     library: CmsisNn | None,
@@ -154,11 +158,12 @@ def _tune(
 ) -> int:
     from utvm_deploy.tune.records_file import RecordsFile
     from utvm_deploy.tune.tuner import Tuning, fastest_link, tune
+    from utvm_deploy.tune.whole import run_whole
 
     columns = [
         "kernel",
         ">layers",
-        ">default",
+        ">before",
         ">best",
         ">per MAC",
         ">trials",
@@ -167,41 +172,106 @@ def _tune(
     ]
     where = connection(args)
     where["link"] = where["link"] or fastest_link(board)
-    with (
-        RecordsFile(args.records) as file,
-        connect(board, **where) as device,
-        out.live_table(columns) as show,
-    ):
+    with RecordsFile(args.records) as file, out.live_table(columns) as show:
+        show([], f"starting {board.name}")
+        kept = len(file.records)
+        rows: list[list[object]] = []
 
         def watch(tuning: Tuning) -> None:
-            show(_rows(tuning), _caption(tuning))
+            rows[:] = _rows(tuning)
+            show(rows, _caption(tuning))
 
         trials = args.trials or sum(work.trials for work in works)
-        found = tune(
-            works,
-            device,
-            file,
-            trials=trials,
-            minutes=args.minutes,
-            seed=args.seed,
-            optimize=args.optimize,
-            watch=watch,
-            library=library,
-        )
+        options = {"optimize": args.optimize, "library": library}
+        try:
+            with connect(board, **where) as device:
+                found = tune(
+                    works,
+                    device,
+                    file,
+                    trials=trials,
+                    minutes=args.minutes,
+                    seed=args.seed,
+                    watch=watch,
+                    **options,
+                )
+                wholes = [
+                    run_whole(
+                        graph,
+                        device,
+                        file,
+                        found.setting,
+                        tell=lambda text: show(rows, text),
+                        **options,
+                    )
+                    for graph in graphs
+                ]
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(_kept(args.records, kept, len(file.records))) from None
+    _report(found, wholes, args.records, out)
+    return 0
+
+
+def _kept(path: Path, before: int, after: int) -> str:
+    """What Ctrl-C leaves."""
+    if not after:
+        return f"no trial is recorded in {path} yet; the same command begins anew"
+    new = f", {after - before} of them new" if before else ""
+    are = "trial is" if after == 1 else "trials are"
+    return f"{after} {are} recorded in {path}{new}; the same command goes on from there"
+
+
+def _report(found: Any, wholes: Sequence[Any], path: Path, out: Output) -> None:
+    """The table of kernels, and what became of each model."""
     unit = found.setting.unit
-    columns[2:5] = [f">default {unit}", ">best", ">per MAC"]
-    out.table(columns, _rows(found))
-    before, after = found.total(tuned=False), found.total(tuned=True)
-    if before and after:
-        out.line(f"all layers: {before:,} -> {after:,} {unit} ({before / after:.2f} times as fast)")
+    columns = ["kernel", ">layers", f">before, {unit}", ">best", ">per MAC", ">trials", ">gain"]
+    out.table([*columns, "candidate"], _rows(found))
+    unfollowed = _not_followed(found, wholes)
+    for whole in wholes:
+        out.line(_whole_line(whole, unit))
+        for one in unfollowed:
+            if one.model == whole.name:
+                out.line(
+                    f"    not followed in {_short(one.kernel)}: {one.candidate.label} "
+                    f"({one.ticks:,} alone, {one.taken_ticks:,} by {one.taken.label}): {one.reason}"
+                )
     new = found.trials - found.trials_before
     out.line(
         f"{new} trials in {found.seconds:.1f} s ({found.per_second:.1f} a second), "
         f"{found.trials} in all, {found.errors} of them failed{_why(found)}; "
-        f"records: {args.records}"
+        f"records: {path}"
     )
-    out.result("utvm.tune/1", {**_json(found), "records": args.records})
-    return 0
+    out.result("utvm.tune/2", {**_json(found), **_json_wholes(wholes, unfollowed), "records": path})
+
+
+def _whole_line(whole: Any, unit: str) -> str:
+    """What a model takes without the records and with them."""
+    if whole.note:
+        return f"{whole.name}: not measured as a whole: {whole.note}"
+    if whole.before is None:
+        return f"{whole.name}: compiled as without the records; nothing faster was found"
+    if whole.after == whole.before:
+        kept = "compiled as without the records, which nothing beat as a whole"
+        return f"{whole.name}: {whole.before:,} {unit}; {kept}"
+    gain = whole.before / max(whole.after, 1)
+    count = len(whole.changed)
+    return (
+        f"{whole.name}: {whole.before:,} -> {whole.after:,} {unit} as a whole, "
+        f"{gain:.3f} times as fast with {count} other kernel{'s' if count > 1 else ''}"
+    )
+
+
+def _not_followed(found: Any, wholes: Sequence[Any]) -> list[Any]:
+    from utvm_deploy.tune.whole import not_followed
+
+    states = {state.work.kernel.key: state for state in found.states}
+
+    def ticks(key: str, candidate: Candidate) -> int | None:
+        measured = states[key].measured.get(candidate)
+        return measured.ticks_min if measured is not None and measured.is_ok else None
+
+    best = {key: state.best for key, state in states.items() if state.best is not None}
+    return not_followed(wholes, best, ticks, found.scratch, found.setting.core)
 
 
 def _rows(tuning: Any) -> list[list[object]]:
@@ -214,7 +284,7 @@ def _rows(tuning: Any) -> list[list[object]]:
             [
                 _short(work.kernel.name),
                 work.layers,
-                state.default_ticks,
+                state.before_ticks,
                 ticks,
                 per_mac,
                 f"{len(state.measured)}/{len(work.candidates)}{'+' if work.free else ''}",
@@ -239,8 +309,39 @@ def _short(name: str) -> str:
 def _caption(tuning: Any) -> str:
     left = "" if tuning.seconds_left is None else f", {tuning.seconds_left:.0f} s left"
     before, after = tuning.total(tuned=False), tuning.total(tuned=True)
-    gain = f", {before / after:.2f} times as fast" if before and after else ""
+    gain = f", kernels alone {before / after:.2f} times as fast" if before and after else ""
     return f"tuning: {tuning.trials} of {tuning.trials_wanted} trials{gain}{left}"
+
+
+def _json_wholes(wholes: Sequence[Any], unfollowed: Sequence[Any]) -> dict[str, Any]:
+    return {
+        "models": [
+            {
+                "model": whole.name,
+                "ticks_before": whole.before,
+                "ticks_after": whole.after,
+                "changed": whole.changed,
+                "slower_in_place": {
+                    key: {"before": before, "after": after}
+                    for key, (before, after) in whole.slower.items()
+                },
+                "note": whole.note,
+            }
+            for whole in wholes
+        ],
+        "not_followed": [
+            {
+                "model": one.model,
+                "kernel": one.kernel,
+                "candidate": one.candidate.to_json(),
+                "ticks": one.ticks,
+                "taken": one.taken.to_json(),
+                "taken_ticks": one.taken_ticks,
+                "reason": one.reason,
+            }
+            for one in unfollowed
+        ],
+    }
 
 
 def _json(tuning: Any) -> dict[str, Any]:
@@ -250,6 +351,7 @@ def _json(tuning: Any) -> dict[str, Any]:
         "compiler": setting.compiler,
         "flags": setting.flags,
         "unit": setting.unit,
+        "cycle_model": setting.model,
         "trials": tuning.trials,
         "trials_before": tuning.trials_before,
         "failed": tuning.errors,
@@ -258,7 +360,7 @@ def _json(tuning: Any) -> dict[str, Any]:
         "seconds_lower": tuning.lower_s,
         "seconds_load": tuning.load_s,
         "seconds_run": tuning.run_s,
-        "ticks_default": tuning.total(tuned=False),
+        "ticks_before": tuning.total(tuned=False),
         "ticks_best": tuning.total(tuned=True),
         "kernels": [
             {
@@ -268,6 +370,8 @@ def _json(tuning: Any) -> dict[str, Any]:
                 "trials": len(state.measured),
                 "candidates": len(state.work.candidates),
                 "default_ticks": state.default_ticks,
+                "before": state.before.to_json(),
+                "before_ticks": state.before_ticks,
                 "best_ticks": state.best[1] if state.best else None,
                 "best": state.best[0].to_json() if state.best else None,
                 "gain": state.gain,

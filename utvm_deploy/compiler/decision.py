@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 from utvm_deploy import __version__
@@ -112,6 +112,9 @@ class Decision:
     without: Picks
     # The least scratch with which all layers are fast, where scratch is on the stack.
     most_scratch: int | None = None
+    # What was wanted before memory was looked at, and the kernel of each layer that has code.
+    wanted: Picks = field(default_factory=dict)
+    layers: tuple[str, ...] = ()
 
 
 def decide(
@@ -232,15 +235,18 @@ def settled(
     """
     picks = dict(decision.picks)
     before, after = fitted(picks)
+    layers = tuple(identity_of(graph, step.operator).key for step in _steps(after))
+    decision = replace(decision, wanted=decision.picks, layers=layers)
     if picks == dict(decision.without):
         return after, decision
     _, base = fitted(decision.without)
     while True:
-        known = {id(step.operator): step.call.kernel for step in _steps(base)}
         lost = {
-            identity_of(graph, step.operator).key
-            for wanted, step in zip(_steps(before), _steps(after), strict=True)
-            if step.call.kernel not in (wanted.call.kernel, known[id(step.operator)])
+            key
+            for key, wanted, made, known in zip(
+                layers, _steps(before), _steps(after), _steps(base), strict=True
+            )
+            if made.call.kernel not in (wanted.call.kernel, known.call.kernel)
         }
         if not lost:
             return after, replace(decision, picks=picks)

@@ -10,10 +10,10 @@ no room for lie in flash, in an image made for them.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -33,6 +33,7 @@ from utvm_deploy.project.link_module import ModuleObject, merge_modules
 from utvm_deploy.records import Measurement
 from utvm_deploy.temporary import TemporaryFolder
 from utvm_deploy.tune.build import image_with_tables
+from utvm_deploy.tune.flights import Flights
 from utvm_deploy.tune.inputs import (
     Job,
     contents_of,
@@ -43,6 +44,7 @@ from utvm_deploy.tune.inputs import (
     samples_of,
     tables_of,
 )
+from utvm_deploy.tune.loaded import Loaded, Spent
 from utvm_deploy.tune.workload import Work
 
 log = logging.getLogger(__name__)
@@ -51,8 +53,6 @@ _Made = TypeVar("_Made")
 
 #: So many candidates share a module at most; fewer where RAM or the line is short.
 GROUP = 32
-#: And so many run before the ticks come back: those before one that is stopped run once more.
-FLIGHT = 8
 #: Runs where the timer is a clock, whose readings differ; counters need one.
 CLOCK_REPEATS = 20
 #: What outputs hold before a candidate runs: no kernel likes to write it throughout.
@@ -61,35 +61,6 @@ FILL = 0xA5
 _FILL_SYMBOL = "utvm_fill"
 _CRC_SYMBOL = "utvm_crc32_of"
 _FORGET_SYMBOL = "utvm_forget_history"
-
-
-@dataclass
-class Spent:
-    """Seconds by what they went into."""
-
-    load_s: float = 0.0
-    run_s: float = 0.0
-
-
-@dataclass
-class _Loaded:
-    """A group on the device."""
-
-    module: Module | None  # None where the code lies in flash
-    code: Mapping[str, int]  # entry -> address
-    words: Tensor
-    slots: Tensor
-    offsets: list[list[int]]  # of each job's words, for each of its inputs
-    outputs: list[Tensor]
-    # What no candidate may change: each with its checksum.
-    constants: list[tuple[Tensor | Module, int]]
-    own: list[Tensor] = field(default_factory=list)
-
-    def free(self) -> None:
-        if self.module is not None:
-            self.module.unload()
-        for tensor in self.own:
-            tensor.free()
 
 
 class Measurer:
@@ -108,6 +79,12 @@ class Measurer:
         # Checksum of the generic kernel's output, by kernel.
         self._expected: dict[str, int] = {}
         self.spent = Spent()
+        self._stopping = threading.Event()
+        self._flights = Flights()
+
+    def stop(self) -> None:
+        """End ``measure_some`` with the flight that is under way; from any thread."""
+        self._stopping.set()
 
     @property
     def unit(self) -> str:
@@ -127,30 +104,49 @@ class Measurer:
 
     def measure(self, jobs: Sequence[Job], *, is_compared: bool = True) -> list[Measurement]:
         """Each job's ticks or error; the generic candidate of a kernel counts as right."""
+        found = self.measure_some(jobs, is_compared=is_compared)
+        measured = [one for one in found if one is not None]
+        assert len(measured) == len(jobs), "stopped, and whoever stops it calls measure_some"
+        return measured
+
+    def measure_some(
+        self, jobs: Sequence[Job], *, is_compared: bool = True
+    ) -> list[Measurement | None]:
+        """Likewise, and None for what did not run because of ``stop``."""
         found: dict[int, tuple[Measurement, int]] = {}
         waiting = list(range(len(jobs)))
-        while waiting:
+        while waiting and not self._stopping.is_set():
             group = self._fitting(jobs, waiting)
             for index, outcome in zip(group, self._group([jobs[i] for i in group]), strict=True):
-                found[index] = outcome
+                if outcome is not None:
+                    found[index] = outcome
             waiting = [i for i in waiting if i not in found]
-        if not is_compared:
-            return [found[index][0] for index in range(len(jobs))]
-        self._learn(jobs, found)
-        return [self._judged(job, *found[index]) for index, job in enumerate(jobs)]
+        if is_compared:
+            self._learn(jobs, found)
+        judged: list[Measurement | None] = []
+        for index, job in enumerate(jobs):
+            if index not in found:
+                judged.append(None)
+            elif is_compared:
+                judged.append(self._judged(job, *found[index]))
+            else:
+                judged.append(found[index][0])
+        return judged
 
     def _learn(self, jobs: Sequence[Job], found: Mapping[int, tuple[Measurement, int]]) -> None:
         """Take the generic outputs as right."""
-        for index, job in enumerate(jobs):
-            measurement, checksum = found[index]
+        for index, (measurement, checksum) in found.items():
+            job = jobs[index]
             candidate = job.built.candidate
             if candidate.family == GENERIC and not candidate.choices and measurement.is_ok:
                 self._expected.setdefault(job.work.kernel.key, checksum)
 
-    def _judged(self, job: Job, measurement: Measurement, checksum: int) -> Measurement:
+    def _judged(self, job: Job, measurement: Measurement, checksum: int) -> Measurement | None:
         if not measurement.is_ok:
             return measurement
         expected = self._expected.get(job.work.kernel.key)
+        if expected is None and self._stopping.is_set():
+            return None
         if expected is None:
             return Measurement(error="no room", detail="the generic kernel did not run here")
         if checksum != expected:
@@ -177,10 +173,14 @@ class Measurer:
             group.append(index)
         return group
 
-    def _group(self, jobs: Sequence[Job]) -> list[tuple[Measurement, int]]:
-        """Load and run; one by one where together does not work."""
+    def _group(self, jobs: Sequence[Job]) -> list[tuple[Measurement, int] | None]:
+        """Load and run; one by one where together does not work. None: stopped before it ran."""
+        if self._stopping.is_set():
+            return [None] * len(jobs)
         try:
             return self._run_group(jobs)
+        except _Stopped:
+            return [None] * len(jobs)
         except BuildError as error:
             if len(jobs) == 1:
                 return [(Measurement(error="compile error", detail=str(error)), 0)]
@@ -194,13 +194,13 @@ class Measurer:
         half = len(jobs) // 2
         return [*self._group(jobs[:half]), *self._group(jobs[half:])]
 
-    def _run_group(self, jobs: Sequence[Job]) -> list[tuple[Measurement, int]]:
+    def _run_group(self, jobs: Sequence[Job]) -> list[tuple[Measurement, int] | None]:
         found: dict[int, tuple[Measurement, int]] = {}
         loaded = self._load(jobs)
         try:
             waiting = list(range(len(jobs)))
-            while waiting:
-                flight = waiting[:FLIGHT]
+            while waiting and not self._stopping.is_set():
+                flight = self._flights.next(jobs, waiting)
                 is_damaged = self._fly(loaded, jobs, flight, found)
                 waiting = [i for i in waiting if i not in found]
                 if is_damaged and waiting:
@@ -209,11 +209,11 @@ class Measurer:
         finally:
             if not self._session_now.ended:
                 loaded.free()
-        return [found[index] for index in range(len(jobs))]
+        return [found.get(index) for index in range(len(jobs))]
 
     def _fly(
         self,
-        loaded: _Loaded,
+        loaded: Loaded,
         jobs: Sequence[Job],
         flight: Sequence[int],
         found: dict[int, tuple[Measurement, int]],
@@ -232,8 +232,10 @@ class Measurer:
             for index in done:
                 ticks = calls[index][0].ticks
                 found[index] = (Measurement(ticks.min, ticks.median), int(slots[index]))
-        self.spent.run_s += time.perf_counter() - begin
+        seconds = time.perf_counter() - begin
+        self.spent.run_s += seconds
         if stopped is None:
+            self._flights.took([jobs[index] for index in flight], seconds)
             return False
         culprit = next((i for i in flight if any(call.error is stopped for call in calls[i])), None)
         if culprit is None:
@@ -242,7 +244,7 @@ class Measurer:
         found[culprit] = (Measurement(error=kind, detail=stopped.cause), 0)
         return not self._is_intact(loaded)
 
-    def _queue(self, loaded: _Loaded, index: int, job: Job) -> list[Call]:
+    def _queue(self, loaded: Loaded, index: int, job: Job) -> list[Call]:
         """The call that is timed, those with other inputs, and the one for the checksum."""
         device, output = self._device, loaded.outputs[index]
         device.call(_FILL_SYMBOL, output.address, output.nbytes, FILL)
@@ -277,7 +279,7 @@ class Measurer:
 
     # What is on the device.
 
-    def _load(self, jobs: Sequence[Job]) -> _Loaded:
+    def _load(self, jobs: Sequence[Job]) -> Loaded:
         begin = time.perf_counter()
         if self.flashes:
             self._flash(jobs)
@@ -292,7 +294,7 @@ class Measurer:
         finally:
             self.spent.load_s += time.perf_counter() - begin
 
-    def _load_beside_others(self, jobs: Sequence[Job]) -> _Loaded:
+    def _load_beside_others(self, jobs: Sequence[Job]) -> Loaded:
         own: list[Tensor] = []
 
         def empty(size: int, what: str) -> Tensor:
@@ -306,6 +308,8 @@ class Measurer:
             offsets: list[list[int]] = []
             constants: dict[int, tuple[Tensor | Module, int]] = {}
             for job in jobs:
+                if self._stopping.is_set():
+                    raise _Stopped
                 name, (stride, samples) = job.work.kernel.key, samples_of(job)
                 if name not in outputs:
                     outputs[name] = empty(stride * samples, f"output of {name}")
@@ -349,7 +353,7 @@ class Measurer:
                 block = module.block
                 kept.append((module, self._device.checksum(block.address, block.size)))
             found = [outputs[job.work.kernel.key] for job in jobs]
-            return _Loaded(module, code, table, slots, offsets, found, kept, own)
+            return Loaded(module, code, table, slots, offsets, found, kept, own)
         except BaseException:
             if not self._session_now.ended:
                 for tensor in own:
@@ -410,7 +414,7 @@ class Measurer:
                     raise _NoRoom(str(error)) from error
                 self._tables.pop(oldest).free()
 
-    def _is_intact(self, loaded: _Loaded) -> bool:
+    def _is_intact(self, loaded: Loaded) -> bool:
         return all(
             self._device.checksum(one.block.address, one.block.size) == checksum
             for one, checksum in loaded.constants
@@ -440,6 +444,10 @@ class Measurer:
 
 def _modules(jobs: Sequence[Job]) -> list[ModuleObject]:
     return list({job.built.module.path: job.built.module for job in jobs}.values())
+
+
+class _Stopped(Exception):
+    """``stop`` was called while a group was loaded."""
 
 
 class _NoRoom(Exception):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 
 from utvm_deploy import __version__
-from utvm_deploy.records import KernelIdentity, Record, Records, Setting
+from utvm_deploy.records import KernelIdentity, Record, Records, Setting, is_modelled
 
 _WIDTH, _HEIGHT = 720, 260
 _MARGIN = 48
@@ -63,6 +63,13 @@ class KernelHistory:
             if one.is_ok and (not points or one.ticks_min < points[-1][1]):
                 points.append((number, one.ticks_min))
         return points
+
+
+def unit_label(setting: Setting) -> str:
+    """The unit, with the cycle model where there is one."""
+    if not is_modelled(setting.unit):
+        return setting.unit
+    return f"{setting.unit} (model {setting.model or 'of before 0.2.0'})"
 
 
 def histories(records: Records) -> dict[Setting, tuple[KernelHistory, ...]]:

@@ -53,6 +53,8 @@ class KernelState:
     # None where everything is listed, or nothing more is found.
     free: Proposer | None = None
     proposed: list[Candidate] = field(default_factory=list)
+    # What a compile without the user's records takes; None: the default.
+    first: Candidate | None = None
 
     def add(self, candidate: Candidate, measurement: Measurement) -> None:
         """A result."""
@@ -82,14 +84,25 @@ class KernelState:
         return found.ticks_min if found is not None and found.is_ok else None
 
     @property
+    def before(self) -> Candidate:
+        """What a compile without the user's records takes."""
+        return self.first or self.work.default
+
+    @property
+    def before_ticks(self) -> int | None:
+        """What that takes; None if it was not measured."""
+        found = self.measured.get(self.before)
+        return found.ticks_min if found is not None and found.is_ok else None
+
+    @property
     def gain(self) -> float:
-        """How many times as fast as the default the best is."""
-        best, default = self.best, self.default_ticks
-        return default / best[1] if best and default and best[1] else 1.0
+        """How many times as fast as without the records the best is, measured alone."""
+        best, before = self.best, self.before_ticks
+        return before / best[1] if best and before and best[1] else 1.0
 
     def untried(self) -> list[Candidate]:
         """In the order of the space, and what was proposed beside it."""
-        known = (*self.work.candidates, *self.hints, *self.proposed)
+        known = (self.before, *self.work.candidates, *self.hints, *self.proposed)
         return [c for c in dict.fromkeys(known) if c not in self.measured and c not in self.pending]
 
     @property
@@ -145,7 +158,7 @@ class Search:
 
     def _pick(self, state: KernelState) -> Candidate | None:
         untried = state.untried()
-        for wanted in (state.work.default, *_first_of_families(state), *state.hints):
+        for wanted in (state.before, state.work.default, *_first_of_families(state), *state.hints):
             if wanted in untried:
                 return wanted
         if state.free is not None:

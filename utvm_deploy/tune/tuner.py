@@ -36,15 +36,19 @@ from utvm_deploy.records import Measurement, Record, Records, Setting, is_modell
 from utvm_deploy.tune.build import Builder, Built, flags_for
 from utvm_deploy.tune.evolution import Evolution
 from utvm_deploy.tune.inputs import Job
+from utvm_deploy.tune.interrupts import Interrupts
 from utvm_deploy.tune.measure import Measurer
 from utvm_deploy.tune.records_file import RecordsFile
 from utvm_deploy.tune.search import KernelState, Search
+from utvm_deploy.tune.whole import first_candidates
 from utvm_deploy.tune.workload import Work
 
 log = logging.getLogger(__name__)
 
 #: Candidates that are compiled and run together.
 BATCH = 16
+#: The first batch has one candidate, the next so many times as many.
+BATCH_GROWTH = 4
 #: The same over a line on which loading takes most of the time, and how many of them are of one
 #: kernel, whose tables then travel once.
 SLOW_BATCH = 32
@@ -71,6 +75,12 @@ class Tuning:
     lower_s: float
     load_s: float
     run_s: float
+    # Bytes of working memory, by kernel's key and candidate.
+    scratch_bytes: Mapping[tuple[str, Candidate], int]
+
+    def scratch(self, key: str, candidate: Candidate) -> int:
+        """Bytes of working memory that a kernel's candidate wants; 0 if nobody knows."""
+        return self.scratch_bytes.get((key, candidate), 0)
 
     @property
     def per_second(self) -> float:
@@ -83,11 +93,14 @@ class Tuning:
         return sum(not m.is_ok for state in self.states for m in state.measured.values())
 
     def total(self, *, tuned: bool) -> int | None:
-        """Ticks of all layers with the best candidates or the defaults; None if one is unknown."""
+        """Ticks of all layers, each alone, with the best candidates or as without the records.
+
+        None if one is unknown.
+        """
         ticks = 0
         for state in self.states:
             best = state.best
-            one = (best[1] if best else None) if tuned else state.default_ticks
+            one = (best[1] if best else None) if tuned else state.before_ticks
             if one is None:
                 return None
             ticks += one * state.work.layers
@@ -157,7 +170,8 @@ def tune(
     measurer = Measurer(device)
     setting = setting_of(board, measurer.unit, optimize)
     codes = codes_with(library)
-    loop = _Loop(works, measurer, file, setting, codes, trials, minutes, seed, watch)
+    first = first_candidates(works, board, optimize, library)
+    loop = _Loop(works, measurer, file, setting, codes, first, trials, minutes, seed, watch)
     with Builder(board, stack, os.cpu_count() or 1, optimize, library) as builder:
         return loop.run(builder)
 
@@ -170,6 +184,7 @@ class _Loop:
         file: RecordsFile,
         setting: Setting,
         codes: Mapping[str, str],
+        first: Mapping[str, Candidate],
         trials: int,
         minutes: float | None,
         seed: int,
@@ -179,6 +194,8 @@ class _Loop:
         self._file = file
         self._setting = setting
         self._codes = codes
+        self._first = first
+        self._batches = 0
         self._wanted = trials
         self._begin = time.monotonic()
         self._until = None if minutes is None else self._begin + 60 * minutes
@@ -197,7 +214,8 @@ class _Loop:
 
     def _state(self, work: Work, seed: int) -> KernelState:
         free = None if work.free is None else Evolution(work.free, seed)
-        state = KernelState(work, free=free)
+        first = self._first[work.kernel.key]
+        state = KernelState(work, free=free, first=first if work.admits(first) else None)
         for record in self._own.of(work.kernel, self._setting):
             # What a library took counts only where it may be taken.
             if record.candidate.family != CMSIS_NN or record.candidate in work.candidates:
@@ -236,28 +254,36 @@ class _Loop:
             self._lower_s,
             spent.load_s,
             spent.run_s,
+            {(one.kernel.key, one.candidate): one.scratch_bytes for one in self._file.records},
         )
 
     def run(self, builder: Builder) -> Tuning:
         """All of it."""
         self._watch(self.tuning())
-        with ThreadPoolExecutor(1, thread_name_prefix="measure") as runner:
+        with (
+            Interrupts(self._measurer.stop) as interrupts,
+            ThreadPoolExecutor(1, thread_name_prefix="measure") as runner,
+        ):
             running: Future[_Results] | None = None
             try:
                 while True:
                     batch = self._next_batch()
                     # Lowering takes this thread; the device has one of its own.
-                    jobs = self._built(builder, batch) if batch else None
+                    jobs = self._built(builder, batch, interrupts) if batch else None
                     if running is not None:
                         results, running = running.result(), None
                         self._learn(results)
+                    interrupts.check()
                     if jobs is None:
                         if self._may_go_on():
                             continue
                         break
                     running = runner.submit(self._measure, *jobs)
+            except BaseException:
+                self._measurer.stop()
+                raise
             finally:
-                # What is on the device is worth recording, even after Ctrl-C.
+                # What runs on the device is worth recording, even after Ctrl-C.
                 if running is not None:
                     self._learn(running.result())
         return self.tuning()
@@ -282,12 +308,20 @@ class _Loop:
             time.monotonic() - self._begin
         )
         size, in_a_row = (SLOW_BATCH, SLOW_IN_A_ROW) if is_slow else (BATCH, 1)
+        # The first ones come in small batches, so that something is to be seen soon.
+        # Where each batch is flashed, only the first.
+        if not self._batches or not self._measurer.flashes:
+            size = min(size, BATCH_GROWTH**self._batches)
+        self._batches += 1
         batch = self._search.next_batch(min(size, self._wanted - self._started), in_a_row)
         self._started += len(batch)
         return batch
 
     def _built(
-        self, builder: Builder, batch: Sequence[tuple[KernelState, Candidate]]
+        self,
+        builder: Builder,
+        batch: Sequence[tuple[KernelState, Candidate]],
+        interrupts: Interrupts,
     ) -> tuple[list[tuple[KernelState | None, Job]], list[tuple[KernelState, Record]]]:
         """Jobs, with those in front that give the right outputs; and what does not compile."""
         begin = time.perf_counter()
@@ -298,14 +332,15 @@ class _Loop:
                 wanted.append((state, PLAIN, False))
             self._referenced.add(state.work)
         wanted += [(state, candidate, True) for state, candidate in batch]
-        futures = [
-            builder.start(state.work.graph, state.work.operator, candidate)
-            for state, candidate, _ in wanted
-        ]
+        futures = []
+        for state, candidate, _ in wanted:
+            interrupts.check()
+            futures.append(builder.start(state.work.graph, state.work.operator, candidate))
         self._lower_s += time.perf_counter() - begin
         jobs: list[tuple[KernelState | None, Job]] = []
         failed: list[tuple[KernelState, Record]] = []
         for (state, candidate, is_trial), future in zip(wanted, futures, strict=True):
+            interrupts.check()
             built = _result(future)
             if isinstance(built, Built):
                 jobs.append((state if is_trial else None, Job(state.work, built)))
@@ -319,10 +354,10 @@ class _Loop:
         failed: Sequence[tuple[KernelState, Record]],
     ) -> _Results:
         """In the device's thread: run, and write down."""
-        measured = self._measurer.measure([job for _, job in jobs])
+        measured = self._measurer.measure_some([job for _, job in jobs])
         done = list(failed)
         for (state, job), measurement in zip(jobs, measured, strict=True):
-            if state is not None:
+            if state is not None and measurement is not None:
                 candidate = job.built.candidate
                 done.append((state, self._record(state, candidate, measurement, job.built)))
         self._file.extend([record for _, record in done])

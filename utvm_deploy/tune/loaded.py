@@ -1,0 +1,37 @@
+"""What the measurer has on a device, and where its time went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from utvm_deploy.device import Module, Tensor
+
+
+@dataclass
+class Spent:
+    """Seconds by what they went into."""
+
+    load_s: float = 0.0
+    run_s: float = 0.0
+
+
+@dataclass
+class Loaded:
+    """A group on the device."""
+
+    module: Module | None  # None where the code lies in flash
+    code: Mapping[str, int]  # entry -> address
+    words: Tensor
+    slots: Tensor
+    offsets: list[list[int]]  # of each job's words, for each of its inputs
+    outputs: list[Tensor]
+    # What no candidate may change: each with its checksum.
+    constants: list[tuple[Tensor | Module, int]]
+    own: list[Tensor] = field(default_factory=list)
+
+    def free(self) -> None:
+        if self.module is not None:
+            self.module.unload()
+        for tensor in self.own:
+            tensor.free()
