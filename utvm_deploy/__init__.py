@@ -11,18 +11,17 @@ Importing this package is cheap: TVM and the other heavy dependencies load on fi
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from utvm_deploy.board import Board, board_names, load_board
-from utvm_deploy.errors import UtvmError
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from utvm_deploy.board import Board, board_names, load_board
     from utvm_deploy.compiler.cmsis_nn import CmsisNn
     from utvm_deploy.compiler.model import CompiledModel
     from utvm_deploy.compiler.needs import CheckNeeds
     from utvm_deploy.device import Device
+    from utvm_deploy.errors import UtvmError
 
 __version__ = "0.2.0"
 
@@ -34,6 +33,19 @@ __all__ = [
     "connect",
     "load_board",
 ]
+
+
+def __getattr__(name: str) -> object:
+    # Loaded on first use: until the command has its handler for Ctrl-C, next to nothing is loaded.
+    if name in ("Board", "board_names", "load_board"):
+        from utvm_deploy import board
+
+        return getattr(board, name)
+    if name == "UtvmError":
+        from utvm_deploy.errors import UtvmError
+
+        return UtvmError
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def compile(
@@ -61,6 +73,9 @@ def compile(
     what does not fit the board.
     Raises ModelError if the file cannot be imported and CompileError if it cannot be compiled.
     """
+    from pathlib import Path
+
+    from utvm_deploy.board import Board, load_board
     from utvm_deploy.compiler.pipeline import compile_model
     from utvm_deploy.records import read_records
 

@@ -138,7 +138,40 @@ def test_ctrl_c_while_modules_load_is_no_traceback() -> None:
     )
     with running(environment(), "-c", code) as command:
         _, said = command.communicate(timeout=PATIENCE_S)
-    assert (command.returncode, said) == (130, "")
+    assert (command.returncode, said) == (130, "interrupted\n")
+
+
+def test_next_to_nothing_is_loaded_before_ctrl_c_has_its_handler() -> None:
+    # What loads before that takes time in which Ctrl-C would be a traceback.
+    code = (
+        "import sys\n"
+        "import __future__, collections.abc, contextlib, io, signal, types\n"
+        "before = set(sys.modules)\n"
+        "import utvm_deploy.__main__\n"
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    with running(environment(), "-c", code) as command:
+        out, _ = command.communicate(timeout=PATIENCE_S)
+    assert out.split() == [
+        "utvm_deploy",
+        "utvm_deploy.__main__",
+        "utvm_deploy.cli",
+        "utvm_deploy.cli.entry",
+    ]
+
+
+@pytest.mark.parametrize("delay_s", [0.1, 0.15, 0.2, 0.3, 0.5])
+def test_ctrl_c_early_in_a_verb_is_no_traceback(delay_s: float) -> None:
+    code = "import runpy\nprint(flush=True)\nrunpy.run_module('utvm_deploy', run_name='__main__')"
+    with running(environment(), "-c", code, "inspect", DIGITS) as command:
+        assert command.stdout is not None
+        command.stdout.readline()  # Python itself has started
+        time.sleep(delay_s)
+        command.send_signal(signal.SIGINT)
+        _, said = command.communicate(timeout=PATIENCE_S)
+    assert "Traceback" not in said
+    # On a fast machine it may be through already.
+    assert (command.returncode, said) in ((130, "interrupted\n"), (130, ""), (0, ""))
 
 
 @pytest.mark.parametrize("verb", [["boards"], ["boards", "--json"], ["inspect", DIGITS]])

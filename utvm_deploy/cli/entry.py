@@ -5,6 +5,7 @@ Imports next to nothing, so that Ctrl-C while the rest is loading is no tracebac
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import signal
@@ -23,7 +24,11 @@ _ENDING = ("SIGTERM", "SIGHUP")
 
 
 def as_process(work: Callable[[], int]) -> int:
-    """Do ``work``, which gives the exit code; a signal ends it the way an exception does."""
+    """Do ``work``, which gives the exit code; a signal ends it the way an exception does.
+
+    ``work`` loads its modules and calls ``loaded``.
+    """
+    quiet_until_loaded()
     for name in _ENDING:
         number = getattr(signal, name, None)
         # `nohup` has SIGHUP ignored: leave it so.
@@ -45,6 +50,28 @@ def as_process(work: Callable[[], int]) -> int:
     if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     return code
+
+
+def quiet_until_loaded() -> None:
+    """While modules load, Ctrl-C ends the process at once: nothing is begun, nothing to clean up.
+
+    As an exception it would come out of whatever line of whichever module, some of which report it
+    in their own way.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _leave)
+
+
+def loaded() -> None:
+    """From here on Ctrl-C is an exception, as usual."""
+    if signal.getsignal(signal.SIGINT) is _leave:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _leave(_number: int, _frame: FrameType | None) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, b"interrupted\n")
+    os._exit(EXIT_INTERRUPTED)
 
 
 def discard_stdout() -> None:
