@@ -188,7 +188,7 @@ def test_archive_project_and_bundle_name_the_library(small_model: Path, tmp_path
 
     tree = create_project(made, BOARD, tmp_path / "tree")
     text = (tree / "CMakeLists.txt").read_text()
-    assert 'set(CMSIS_NN_LIBRARY "/nowhere/libcmsis-nn.a" CACHE' in text
+    assert "set(CMSIS_NN_LIBRARY /nowhere/libcmsis-nn.a CACHE" in text
     assert "small_check_library" in text
     # Its content is part of what an image is cached by.
     assert made.external is not None and made.external.digest in text

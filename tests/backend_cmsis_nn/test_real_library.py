@@ -12,13 +12,13 @@ from covered_models import covered_bytes, covered_halfwords
 from tflite_writer import ModelWriter
 
 import utvm_deploy
-from utvm_deploy.bench.compare import compare
+from utvm_deploy.bench.compare import compare_builds
 from utvm_deploy.bench.compare_facts import ModelComparison
 from utvm_deploy.bench.samples import random_samples
 from utvm_deploy.board import load_board
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.paths import data_dir
-from utvm_deploy.project import find_cmsis_nn
+from utvm_deploy.project import find_cmsis_nn_builds
 
 # Read before the tests' clean environment takes it away.
 LIBRARY = os.environ.get("UTVM_CMSIS_NN")
@@ -52,8 +52,14 @@ def test_every_call_gives_our_bytes(make: Callable[[], ModelWriter], tmp_path: P
 def compared(path: Path) -> ModelComparison:
     board = load_board("mps2_an500")
     assert LIBRARY is not None
-    library = find_cmsis_nn(Path(LIBRARY), board)
     ours = utvm_deploy.compile(path, board)
-    theirs = utvm_deploy.compile(path, board, kernels="cmsis-nn", cmsis_nn=library)
+    # All builds that the folder holds, as `utvm bench` takes them.
+    theirs = {
+        library.label: utvm_deploy.compile(path, board, kernels="cmsis-nn", cmsis_nn=library)
+        for library in find_cmsis_nn_builds(Path(LIBRARY), board)
+    }
     with utvm_deploy.connect(board) as device:
-        return compare(device, ours, theirs, random_samples(load_model(path), 1))
+        found = compare_builds(device, ours, theirs, random_samples(load_model(path), 1))
+    differing = tuple(layer.index for layer in found.differing_layers)
+    assert all(build.differing_layers == differing for build in found.builds)
+    return found
