@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -101,6 +102,28 @@ def test_failing_child(
     _as_child(monkeypatch, script)
     with pytest.raises(VerifyError, match=sentence):
         run_reference(tmp_path / "model.tflite", [], timeout_s=0.5)
+
+
+def test_a_larger_model_has_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[float] = []
+
+    def run(*_: object, timeout_s: float, **__: object) -> NoReturn:
+        given.append(timeout_s)
+        raise VerifyError("not run")
+
+    monkeypatch.setattr(process, "run", run)
+    # A file that only LiteRT reads has the floor.
+    (tmp_path / "foreign.tflite").write_bytes(b"nothing")
+    models = Path(__file__).parents[2] / "models"
+    for path in (
+        tmp_path / "foreign.tflite",
+        *(models / f"{name}.tflite" for name in ("digits", "cifar10_cnn")),
+    ):
+        with pytest.raises(VerifyError, match="not run"):
+            run_reference(path, [np.zeros(1, np.int8)] * 2)
+    # Two samples of 12.3 million multiply-accumulates, at two million a second.
+    assert given[2] == pytest.approx(given[0] + 2 * 12_298_240 / 2e6, rel=0.05)
+    assert given[0] < given[1] < given[2]
 
 
 def test_missing_or_other_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,10 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy import process
-from utvm_deploy.errors import VerifyError
+from utvm_deploy.errors import UtvmError, VerifyError
 from utvm_deploy.frontend.formats import converted
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.macs import total_macs
 from utvm_deploy.graph.model import Array
 from utvm_deploy.temporary import TemporaryFolder
 
@@ -34,8 +36,10 @@ REFERENCE = f"LiteRT {_VERSION} reference kernels (BUILTIN_REF)"
 # Starting the child and loading the model takes 0.3 s; a loaded machine may need a hundred times
 # that.
 _START_TIMEOUT_S = 60.0
-# The reference kernels do at least 20 million MACs a second; models here stay below 100 million.
+# Each sample: a floor, and the multiply-accumulates at this rate. The reference kernels do at least
+# 20 million in a second; a loaded machine may need ten times as long.
 _SAMPLE_TIMEOUT_S = 10.0
+_MACS_PER_S = 2_000_000
 
 #: What the child may take; LiteRT itself maps less than 1 GiB, models here need some megabytes.
 MEMORY_BYTES = 8 * 1024**3
@@ -64,17 +68,17 @@ def run_reference(
 
     ``inputs`` has one entry per sample: the model's inputs in order, or just the array where there
     is a single input. Raises VerifyError if LiteRT is missing, refuses the model, crashes or takes
-    longer than ``timeout_s`` (default: according to the number of samples).
+    longer than ``timeout_s`` (default: by the number of samples and the model's size).
     """
     _check_installed()
     path = Path(model_path).resolve()
     samples = [[s] if isinstance(s, np.ndarray) else list(s) for s in inputs]
     if not all(samples):
         raise VerifyError(f"a sample for {path.name} has no arrays; give one per model input")
-    if timeout_s is None:
-        timeout_s = _START_TIMEOUT_S + _SAMPLE_TIMEOUT_S * len(samples)
     with TemporaryFolder("utvm-oracle") as directory:
         file = _readable(path, directory)
+        if timeout_s is None:
+            timeout_s = _START_TIMEOUT_S + _sample_timeout_s(file) * len(samples)
         save_samples(directory, samples)
         completed = process.run(
             [sys.executable, "-m", __name__, str(file), str(directory)],
@@ -84,6 +88,14 @@ def run_reference(
         if not completed.is_ok:
             raise VerifyError(_explanation(path, directory, completed, timeout_s))
         return load_results(path, directory, len(samples))
+
+
+def _sample_timeout_s(file: Path) -> float:
+    """What one sample may take. LiteRT also runs files that we refuse: those get the floor."""
+    try:
+        return _SAMPLE_TIMEOUT_S + total_macs(load_model(file)) / _MACS_PER_S
+    except UtvmError:
+        return _SAMPLE_TIMEOUT_S
 
 
 def save_samples(directory: Path, samples: Sequence[Sequence[Array]]) -> None:
