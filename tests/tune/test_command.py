@@ -135,6 +135,8 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
     assert path.read_bytes().endswith(b"}\n")
     kept = len(read_records(path))
     assert kept >= 5
+    # The first candidate is told by itself.
+    assert "tuning: 1 of 1000 trials" in said
     (last,) = said.rstrip().splitlines()[-1:]
     assert last == (
         f"interrupted; {kept} trials are recorded in {path}; the same command goes on from there"

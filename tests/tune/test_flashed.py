@@ -52,6 +52,6 @@ def test_a_batch_is_flashed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert found.trials == len(recorded) == count > 10
     errors = {r.candidate: r.measurement.error for r in recorded if not r.measurement.is_ok}
     assert errors == {Candidate.of(first.default.family, fault="wrong"): "wrong output"}
-    assert 1 <= len(started) <= 2, "a flash for each batch, not for each candidate"
+    assert 1 <= len(started) <= 3, "one for the first candidate, then one for each batch"
     symbols = started[-1].symbols
     assert sum(name.startswith("run_") for name in symbols) > 5

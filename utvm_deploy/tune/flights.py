@@ -9,7 +9,7 @@ from utvm_deploy.tune.inputs import Job
 #: So many at most: those before one that is stopped run once more.
 FLIGHT = 8
 #: Nor more than take so long together, as far as is known: Ctrl-C waits for the end of a flight.
-FLIGHT_S = 1.0
+FLIGHT_S = 0.5
 
 
 class Flights:
