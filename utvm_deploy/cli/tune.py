@@ -171,7 +171,8 @@ def _tune(
         "candidate",
     ]
     where = connection(args)
-    where["link"] = where["link"] or fastest_link(board)
+    fast = connection(args)
+    fast["link"] = fast["link"] or fastest_link(board)
     with RecordsFile(args.records) as file, out.live_table(columns) as show:
         show([], f"starting {board.name}")
         kept = len(file.records)
@@ -184,7 +185,7 @@ def _tune(
         trials = args.trials or sum(work.trials for work in works)
         options = {"optimize": args.optimize, "library": library}
         try:
-            with connect(board, **where) as device:
+            with connect(board, **fast) as device:
                 found = tune(
                     works,
                     device,
@@ -195,6 +196,9 @@ def _tune(
                     watch=watch,
                     **options,
                 )
+            # Over the link that other verbs take: a debugger's writes leave the caches as they are.
+            show(rows, f"starting {board.name} for whole models")
+            with connect(board, **where) as device:
                 wholes = [
                     run_whole(
                         graph,
