@@ -4,8 +4,9 @@
 
 Every edit of the kernels' generators makes records stale, whether or not it changes their code.
 Both trees generate each record's C here. Where the C is the same, or GCC makes the same assembly of
-it, the record gets today's ``code``. Modelled ticks also get today's ``model`` if N records spread
-over the file take the same ticks in both trees, measured now. What differs is left as it is.
+it, the record gets today's ``code`` and version. Modelled ticks also get today's ``model`` if N
+records spread over the file take the same ticks in both trees, measured now. What differs is left
+as it is.
 
 Kernels are found in the zoo and in the models that ``--model`` names: the repository's, and those
 of the folder that UTVM_SHARED names, if nothing is given.
@@ -174,6 +175,7 @@ def relabel(
     path: Path, old_tree: Path, models: Sequence[Path], count: int, tolerance: float
 ) -> None:
     """One file, in place."""
+    from utvm_deploy import __version__
     from utvm_deploy.compiler.decision import model_of
     from utvm_deploy.files import write_text
     from utvm_deploy.kernels.code_version import code_versions
@@ -204,7 +206,8 @@ def relabel(
             continue
         told["have the same C" if then == now else "have the same assembly"] += 1
         same.append(index)
-        records[index] = replace(record, code=codes[record.candidate.family])
+        setting = replace(record.setting, utvm=__version__)
+        records[index] = replace(record, code=codes[record.candidate.family], setting=setting)
     modelled = [i for i in same if is_modelled(records[i].setting.unit)]
     if modelled and count:
         step = max(len(modelled) // count, 1)
