@@ -230,7 +230,7 @@ def test_a_real_openocd_serves_without_a_probe(tmp_path: Path) -> None:
     text = load_board("stm32f746g_disco").source
     path = tmp_path / "stm32f746g_disco.toml"
     path.write_text(text.replace("board/stm32f746g-disco.cfg", str(config)))
-    with contextlib.closing(start_server(load_board(path))) as server:
+    with contextlib.closing(start_server(load_board(path, trust=True))) as server:
         client = GdbClient(server.stream)
         client.greet()
         assert client.dialect.name == "OpenOCD"

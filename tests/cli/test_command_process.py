@@ -218,7 +218,7 @@ def small_files_only() -> None:
         (["compile", DIGITS, "--board", "host", "-o", "x.tar"], "cannot write x.tar: "),
         (["project", "create", DIGITS, "tree", "--board", "host"], "cannot write tree/"),
         (["bundle", DIGITS, "--board", "host", "-o", "x.zip"], ""),
-        (["run", DIGITS, "--board", "host"], "cannot write cache/images/new-"),
+        (["run", DIGITS, "--board", "host"], "cannot write cache/images/new.utvm-tmp-"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
