@@ -56,8 +56,9 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# OpenOCD's own scripts: paths below its folder of scripts, which begin with no dot and no slash.
-_OPENOCD_SCRIPT = rf"\w[\w+-]*(?:/{_NAME})+\.cfg"
+# OpenOCD's own scripts, by the folders that they lie in. OpenOCD first looks in the folder that it
+# is started in, which is "/" here: with another first folder, such as tmp, it would run any script.
+_OPENOCD_SCRIPT = rf"(?:board|chip|cpld|cpu|fpga|interface|target)(?:/{_NAME})+\.cfg"
 _OPENOCD_COMMAND = "|".join(
     (
         r"adapter serial \{serial\}",

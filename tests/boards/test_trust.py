@@ -76,6 +76,9 @@ DOUBTFUL = [
     (REAL, '"board/st_nucleo_f7.cfg"', '"./evil.cfg"', "probe openocd: './evil.cfg'"),
     (REAL, '"board/st_nucleo_f7.cfg"', '"/tmp/evil.cfg"', "probe openocd: '/tmp/evil.cfg'"),
     (REAL, '"board/st_nucleo_f7.cfg"', '"board/../../x.cfg"', "probe openocd: 'board/../../x"),
+    # OpenOCD is started in "/", and looks there before it looks among its own scripts.
+    (REAL, '"board/st_nucleo_f7.cfg"', '"tmp/evil.cfg"', "probe openocd: 'tmp/evil.cfg'"),
+    (REAL, '"board/st_nucleo_f7.cfg"', '"home/me/x/y.cfg"', "probe openocd: 'home/me/x/y.cfg'"),
     (REAL, '"stm32f746zgtx"', '"--script=x.py"', "probe pyocd: '--script=x.py'"),
     (REAL, '"STM32F746ZG"', '"-CommandFile"', "probe jlink: '-CommandFile'"),
     (REAL, '"CONFIG_HW_STACK_PROTECTION=y"', "'CONFIG_COMPILER_OPT=\"-wrapper,x\"'",
@@ -149,7 +152,7 @@ def test_what_only_drives_a_board_needs_no_trust(tmp_path: Path) -> None:
 
 def test_the_programs_that_ship_are_on_the_list() -> None:
     for program in PROBE_PROGRAMS.values():
-        facts = {fact: "x/y.cfg" if fact == "config" else "NAME" for fact in program.facts}
+        facts = {fact: "board/y.cfg" if fact == "config" else "NAME" for fact in program.facts}
         commands = program.for_board({"flash_address": "0x08000000", **facts})
         for action in filter(None, (commands.flash, commands.reset, commands.server)):
             known = PROBE_ARGUMENTS[action.program]
