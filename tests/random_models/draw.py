@@ -195,7 +195,7 @@ class Scope:
 
     def _tensor(self, shape: Shape, dtype: str, scale: float | None, zero: int | None) -> dict:
         attributes: dict = {"shape": tuple(shape), "dtype": dtype}
-        if dtype in QUANTIZED:
+        if dtype in QUANTIZED or scale is not None:
             if scale is None:
                 scale = self.draw.scale() / (STEPS_OF_INT16 if dtype == "int16" else 1)
             if zero is None:

@@ -114,7 +114,7 @@ def values(rng: np.random.Generator, fill: str, shape: tuple[int, ...], dtype: s
 
 
 def _quantization(step: Step) -> tuple[float | None, int]:
-    if step.attributes["dtype"] not in QUANTIZED:
+    if "scale" not in step.attributes:
         return None, 0
     return float(step.attributes["scale"]), int(step.attributes["zero_point"])
 

@@ -222,6 +222,11 @@ def _propose_quantize(scope: Scope, x: Ref) -> Step:
         natural *= STEPS_OF_INT16
     attributes: dict[str, Attribute] = {"dtype": "int8", **output_quantization(draw, natural)}
     kind = draw.rng.random()
+    if spec.dtype == "int16" and kind > 0.8:
+        scale = draw.scale_near(spec.scales[0] / STEPS_OF_INT16)
+        attributes.update(dtype="int32", scale=scale, zero_point=0)
+    elif spec.dtype == "int8" and kind > 0.85:
+        x = scope.input(spec.shape, "int32", natural * 2.0**-24, 0)
     if spec.dtype == "int8" and kind < 0.15:
         attributes.update(dtype="uint8", zero_point=draw.between(0, 255))
     elif spec.dtype != "uint8" and kind < 0.3:

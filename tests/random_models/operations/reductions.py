@@ -95,13 +95,22 @@ def _proposed_arg(kind: str) -> Propose:
 
 
 def _softmax(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
-    return (m.softmax(inputs[0], beta=real(step, "beta")),)
+    x = m.tensors[inputs[0]]
+    if not step.attributes.get("is_wide") or x.dtype != "int8":
+        return (m.softmax(inputs[0], beta=real(step, "beta")),)
+    options = ("SoftmaxOptions", {"Beta": real(step, "beta")})
+    out = m.tensor(x.shape, "int16", 1 / 65536, -32768)
+    m.operator("SOFTMAX", inputs, [out], options)
+    return (out,)
 
 
 def _propose_softmax(scope: Scope, x: Ref) -> Step:
     draw = scope.draw
     beta = 1.0 if draw.chance(0.6) else float(np.float32(10 ** draw.rng.uniform(-2, 1)))
-    return Step("SOFTMAX", (x,), {"beta": beta})
+    attributes: dict[str, Attribute] = {"beta": beta}
+    if scope.spec(x).dtype == "int8" and draw.chance(0.2):
+        attributes["is_wide"] = True
+    return Step("SOFTMAX", (x,), attributes)
 
 
 def _log_softmax(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
