@@ -81,14 +81,14 @@ def picked(
     found = {}
     for key, (operator, kernel, _) in layers.items():
         pick = shared.get(key)
-        if pick is not None and _is_possible(graph, operator, near.core, pick):
+        if pick is not None and is_possible(graph, operator, near.core, pick):
             found[key] = pick
         elif optimize == SIZE:
             found[key] = Pick()
         else:
             choices = records.choices(kernel, near.core, near, most_scratch)
             known = (Pick(candidate, origin) for candidate, origin in choices)
-            fitting = (one for one in known if _is_possible(graph, operator, near.core, one))
+            fitting = (one for one in known if is_possible(graph, operator, near.core, one))
             found[key] = next(fitting, Pick())
     return found
 
@@ -115,10 +115,11 @@ def calls_of(graph: Graph, core: str, picks: Picks, optimize: str) -> Choose:
     return choose
 
 
-def _is_possible(graph: Graph, operator: Operator, core: str, pick: Pick) -> bool:
+def is_possible(graph: Graph, operator: Operator, core: str, pick: Pick) -> bool:
+    """Whether the operator has such a kernel; records of other versions may name any."""
     try:
         lower(graph, operator, core, pick.candidate)
-    except UnsupportedOperator as error:
+    except (UnsupportedOperator, ValueError) as error:  # text where a number belongs
         assert pick.candidate is not None
         _log.debug("%s from a %s does not fit: %s", pick.candidate.label, pick.origin, error)
         return False

@@ -16,7 +16,7 @@ from functools import cache
 from utvm_deploy import __version__
 from utvm_deploy.board import Board, load_board
 from utvm_deploy.candidate import Candidate
-from utvm_deploy.compiler.choice import Pick, Picks, level_of, picked
+from utvm_deploy.compiler.choice import Pick, Picks, is_possible, level_of, picked
 from utvm_deploy.compiler.options import CMSIS_NN, LEVELS, SIZE, STACK
 from utvm_deploy.compiler.plan import Step, View
 from utvm_deploy.emulator import cycle_model_digest
@@ -198,12 +198,30 @@ def _by_whole(
         return name != board.name, scratch != place, unit
 
     found = groups[min(groups, key=rank)]
-    best = min(found, key=lambda one: (found[one], one != base))
-    chosen = dict(best)
+    for best in sorted(found, key=lambda one: (found[one], one != base)):
+        picks = _picks_of(dict(best), without, defaults)
+        if picks is not None and _all_possible(graph, near.core, picks):
+            return picks
+    return dict(without)
+
+
+def _picks_of(
+    chosen: Mapping[str, Candidate], without: Picks, defaults: Mapping[str, Candidate]
+) -> Picks | None:
+    """A record's candidates as picks; None where it is not of the model's kernels."""
+    if chosen.keys() != without.keys():
+        return None
     return {
         key: pick if chosen[key] == (pick.candidate or defaults[key]) else Pick(chosen[key], RECORD)
         for key, pick in without.items()
     }
+
+
+def _all_possible(graph: Graph, core: str, picks: Picks) -> bool:
+    return all(
+        is_possible(graph, operator, core, picks[identity_of(graph, operator).key])
+        for operator in graph.operators
+    )
 
 
 def candidates_of(
