@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 import re
 import shutil
 import socket
@@ -21,6 +22,7 @@ from utvm_deploy.board import load_board
 from utvm_deploy.cli import silicon as verb
 from utvm_deploy.cli.main import main
 from utvm_deploy.device import connect
+from utvm_deploy.errors import UtvmError
 from utvm_deploy.paths import data_dir
 from utvm_deploy.silicon_kit import models, origin
 from utvm_deploy.silicon_kit import run as run_module
@@ -526,6 +528,21 @@ def test_a_damaged_file_is_one_sentence(
     assert silicon("--show", file) == 1
     said = capsys.readouterr().err
     assert says in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-1e400", "1" + 400 * "0"])
+def test_cycles_are_numbers_of_cycles(number: str, good_text: str, tmp_path: Path) -> None:
+    file = tmp_path / "f.json"
+    file.write_text(re.sub(r'"ticks_median": [^,]*', f'"ticks_median": {number}', good_text))
+    with pytest.raises(UtvmError, match=r"models\[0\]\.ticks_median is no number of cycles"):
+        read_report(file)
+
+
+def test_a_pipe_is_no_model(tmp_path: Path) -> None:
+    """It would be read for ever."""
+    os.mkfifo(tmp_path / "x.tflite")
+    with pytest.raises(UtvmError, match=r"cannot read the model .* it is a pipe or a device"):
+        models.ModelFile.at(tmp_path / "x.tflite")
 
 
 def test_a_file_comes_back_as_it_was_written(good_text: str, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from utvm_deploy.cli.arguments import (
 )
 from utvm_deploy.cli.output import Output
 from utvm_deploy.errors import UsageError
+from utvm_deploy.graph.names import short_name
 from utvm_deploy.probe import choose_link, needs_debugger, needs_line, start
 from utvm_deploy.project import build_image
 from utvm_deploy.silicon_kit import (
@@ -38,8 +39,6 @@ from utvm_deploy.silicon_kit.report import CaseResult, ModelResult
 
 #: As many as ``utvm verify`` takes.
 DEFAULT_SAMPLES = 8
-#: Characters of a layer's name in a table.
-MOST_NAME = 60
 
 
 def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
@@ -189,7 +188,7 @@ def _show_model(model: ModelResult, counted: str, out: Output) -> None:
         (
             str(layer.index),
             layer.operator,
-            _short(layer.name),
+            short_name(layer.name),
             "DIFFERS" if layer.differs else "equal" if layer.is_compared else "",
             layer.ticks,
             layer.modelled.get("memory"),
@@ -221,10 +220,6 @@ def _show_cases(cases: Sequence[CaseResult], counted: str, out: Output) -> None:
         ],
         title="micro-benchmarks, for one repetition",
     )
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= MOST_NAME else f"{name[:28]}...{name[-29:]}"
 
 
 def _ratio(measured: float | None, modelled: float | None) -> float | None:

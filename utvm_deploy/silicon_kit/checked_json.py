@@ -5,7 +5,6 @@ Every field must be there, no other may be, and each value must be of its type.
 
 from __future__ import annotations
 
-import math
 import types
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -79,7 +78,8 @@ def _simple(value: Any, wanted: Any, where: str) -> Any:
         if not isinstance(value, int) or not 0 <= value < _MOST_INTEGER:
             raise NotAsDeclared(f"{where} is no count")
         return value
-    if not math.isfinite(value) or abs(value) >= _MOST_INTEGER:
+    # Not the other way round: NaN compares with nothing, and no float holds every integer.
+    if not abs(value) < _MOST_INTEGER:
         raise NotAsDeclared(f"{where} is no number of cycles")
     return float(value)
 

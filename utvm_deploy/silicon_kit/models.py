@@ -18,6 +18,7 @@ from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import CYCLES, Device, connect
 from utvm_deploy.emulator.counters import FIRST_MIX, HEADLINE, NAMES
 from utvm_deploy.errors import UtvmError
+from utvm_deploy.files import check_regular
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.progress import Progress
 from utvm_deploy.project import check_fits
@@ -47,6 +48,7 @@ class ModelFile:
     def at(cls, path: Path) -> ModelFile:
         """UtvmError if it cannot be read."""
         try:
+            check_regular(path)
             return cls(path, hashlib.sha256(path.read_bytes()).hexdigest())
         except OSError as error:
             raise UtvmError(f"cannot read the model {path}: {error.strerror or error}") from error
