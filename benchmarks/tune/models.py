@@ -13,6 +13,7 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from utvm_deploy.compiler.options import AUTO, CMSIS_NN
 from utvm_deploy.device import Device, connect
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.project import find_cmsis_nn
+from utvm_deploy.project import find_cmsis_nn_builds
 from utvm_deploy.tune.records_file import RecordsFile
 from utvm_deploy.tune.tuner import Tuning, fastest_link, tune
 from utvm_deploy.tune.workload import workload
@@ -71,12 +72,13 @@ def whole(device: Device, path: Path, board: Board, **options: object) -> int:
 
 
 def all_ways(
-    path: Path, board: Board, records: Path, library: CmsisNn | None
+    path: Path, board: Board, records: Path, builds: Sequence[CmsisNn]
 ) -> tuple[int, int, int | None]:
-    """Ticks with the shipped records, with these, and by CMSIS-NN if there is one."""
+    """Ticks with the shipped records, with these, and by the fastest build of CMSIS-NN, if any."""
     with connect(board) as device:
-        theirs = library and whole(device, path, board, kernels=CMSIS_NN, cmsis_nn=library)
-        return whole(device, path, board), whole(device, path, board, records=records), theirs
+        theirs = [whole(device, path, board, kernels=CMSIS_NN, cmsis_nn=one) for one in builds]
+        ours = whole(device, path, board), whole(device, path, board, records=records)
+        return *ours, min(theirs, default=None)
 
 
 def main() -> int:
@@ -86,16 +88,22 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--trials", type=int)
     parser.add_argument(
-        "--cmsis-nn", type=Path, help="the folder of yours, built for the board's core"
+        "--cmsis-nn", type=Path, help="the folder of yours, with its builds for the board's core"
     )
-    parser.add_argument("--cmsis-nn-library", type=Path, help="which, if the folder holds several")
+    parser.add_argument(
+        "--cmsis-nn-library",
+        type=Path,
+        action="append",
+        default=[],
+        help="one build in place of all in the folder; give it again for more",
+    )
     parser.add_argument("--keep", type=Path, help="folder for each model's records")
     parser.add_argument("--json", type=Path, help="file for all figures")
     options = parser.parse_args()
     board = load_board(options.board)
-    library = None
+    builds: Sequence[CmsisNn] = ()
     if options.cmsis_nn:
-        library = find_cmsis_nn(options.cmsis_nn, board, options.cmsis_nn_library)
+        builds = find_cmsis_nn_builds(options.cmsis_nn, board, options.cmsis_nn_library)
     print(f"{board.name}, {os.cpu_count()} cores of this computer, at most {options.minutes} min")
     print(
         "| model | kernels | trials | failed | seconds | a second | untuned | tuned | times "
@@ -115,7 +123,7 @@ def main() -> int:
                     works, device, file, trials=trials, minutes=options.minutes, watch=curve
                 )
                 print(file=sys.stderr)
-            untuned, tuned, theirs = all_ways(path, board, records, library)
+            untuned, tuned, theirs = all_ways(path, board, records, builds)
             against = (
                 f"{theirs:,} | {theirs / untuned:.2f} | {theirs / tuned:.2f}" if theirs else " | | "
             )
