@@ -55,13 +55,19 @@ def take(entry: Path, owner: object) -> bool:
     """``hold`` of an entry whose content is as it was made; a damaged one is removed, and told."""
     if not hold(entry, owner):
         return False
-    reason = _damage(entry)
-    if reason is None:
-        return True
-    logger.warning("%s in the cache is damaged (%s); it is made again", entry, reason)
-    # Where that is forbidden, whoever makes it again meets the same error and says it.
     with contextlib.suppress(OSError):
-        _discard(entry)
+        checked = entry.stat()
+        reason = _damage(entry)
+        if reason is None:
+            return True
+        if (entry / SUMS).exists():
+            logger.warning("%s in the cache is damaged (%s); it is made again", entry, reason)
+        else:
+            logger.info("%s in the cache has no sums, as of 0.1.0; it is made again", entry)
+        # Another process may have found it damaged, too, and put a whole one in its place.
+        if os.path.samestat(checked, entry.stat()):
+            # Where that is forbidden, whoever makes it again meets the same error and says it.
+            _discard(entry)
     return False
 
 

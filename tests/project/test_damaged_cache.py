@@ -85,6 +85,35 @@ def test_an_entry_whose_sums_are_damaged_is_made_again(own_cache: Path, sums: st
     assert len(file.read_text().splitlines()) == 1
 
 
+def test_an_entry_of_0_1_0_is_not_called_damaged(caplog: pytest.LogCaptureFixture) -> None:
+    """It had no sums."""
+    path = module()
+    (path.parent / cache.SUMS).unlink()
+    caplog.clear()
+    assert module() == path and (path.parent / cache.SUMS).is_file()
+    assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
+
+
+def test_what_another_process_made_again_stays(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two find an entry damaged; one puts a whole one in its place while the other still looks."""
+    path = module()
+    entry = path.parent
+    flip(path)
+    look = cache._damage
+
+    def slowly(one: Path) -> str | None:
+        reason = look(one)
+        monkeypatch.setattr(cache, "_damage", look)
+        module()
+        return reason
+
+    monkeypatch.setattr(cache, "_damage", slowly)
+    assert not cache.take(entry, cache.User())
+    assert entry.is_dir() and cache.take(entry, cache.User())
+
+
 def test_a_damaged_object_of_the_runtime_gets_into_no_image(own_cache: Path) -> None:
     good = image().read_bytes()
     objects = sorted((own_cache / "objects").rglob("utvm*.o*"))

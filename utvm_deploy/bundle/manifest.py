@@ -14,7 +14,7 @@ from typing import Any
 
 from utvm_deploy import __version__
 from utvm_deploy.compiler.c_text import check_prefix
-from utvm_deploy.compiler.library_facts import check_buffers, check_sizes
+from utvm_deploy.compiler.library_facts import check_buffers, check_sizes, one_line
 from utvm_deploy.compiler.model import Buffer, CompiledModel, ExternalLibrary
 from utvm_deploy.compiler.record import from_json
 from utvm_deploy.cores.core import CORES
@@ -23,8 +23,6 @@ from utvm_deploy.errors import BundleError, CompileError
 MANIFEST = "manifest.json"
 #: Of the manifest's own form; raised when a reader of the old one could misread it.
 SCHEMA = "utvm.bundle/1"
-# Of what is wrong with a manifest, in a message.
-_LONGEST_REASON = 300
 
 
 def manifest_text(
@@ -82,7 +80,7 @@ def read_manifest(data: bytes) -> dict[str, Any]:
     try:
         manifest = json.loads(data)
         if manifest["schema"] != SCHEMA:
-            schema = _reason(ValueError(repr(manifest["schema"])))
+            schema = one_line(ValueError(repr(manifest["schema"])))
             raise BundleError(
                 f"{MANIFEST} has the schema {schema}, not {SCHEMA!r}; check it with "
                 "the utvm_deploy that wrote it"
@@ -90,14 +88,17 @@ def read_manifest(data: bytes) -> dict[str, Any]:
         content = {key: value for key, value in manifest.items() if key != "digest"}
         is_whole = manifest["digest"] == _digest(content) and data == _canonical(manifest).encode()
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
-        raise BundleError(f"{MANIFEST} is damaged: {_reason(exc)}") from exc
+        raise BundleError(f"{MANIFEST} is damaged: {one_line(exc)}") from exc
     if not is_whole:
         raise BundleError(f"{MANIFEST} was altered: its digest is wrong; write the bundle again")
     try:
         _check_facts(manifest)
-    except (ValueError, KeyError, TypeError, AttributeError, CompileError) as exc:
+    except (
+        *(ValueError, KeyError, TypeError, AttributeError),
+        *(OverflowError, CompileError),
+    ) as exc:
         raise BundleError(
-            f"{MANIFEST} holds what no bundle has: {_reason(exc)}; write the bundle again"
+            f"{MANIFEST} holds what no bundle has: {one_line(exc)}; write the bundle again"
         ) from exc
     return dict(manifest)
 
@@ -124,12 +125,6 @@ def _buffer_of(entry: dict[str, Any]) -> Buffer:
     facts = {**entry, "size_bytes": entry["bytes"], "source": None, "first": ""}
     del facts["bytes"]
     return from_json(Buffer, facts)
-
-
-def _reason(error: Exception) -> str:
-    """An error's words on one line: they may quote what the manifest's maker wrote."""
-    text = "".join(sign if sign.isprintable() else "?" for sign in str(error))
-    return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}..."
 
 
 def check_files(manifest: Mapping[str, Any], files: Mapping[str, bytes]) -> None:

@@ -23,12 +23,20 @@ MAX_BYTES = 0xFFFFFFFF
 MAX_MACS = 1 << 48
 MAX_RANK = 16
 MAX_ALIGNMENT = 4096
+# Of what is wrong with a file, in a message.
+_LONGEST_REASON = 300
 
 _C_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,250}", re.ASCII)
 _BOARD_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,100}", re.ASCII)
 _LIBRARY_NAME = re.compile(r"[A-Za-z][A-Za-z0-9 _.+-]{0,100}", re.ASCII)
 _ZEPHYR_OPTION = re.compile(r"[A-Z0-9_]{1,100}", re.ASCII)
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+def one_line(error: Exception) -> str:
+    """An error's words on one line: they may quote what the file's maker wrote."""
+    text = "".join(sign if sign.isprintable() else "?" for sign in str(error))
+    return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}..."
 
 
 def check_facts(compiled: CompiledModel) -> None:
@@ -86,6 +94,7 @@ def _check_buffer(what: str, buffer: Buffer, arena_bytes: int) -> None:
     _inside(what, Span(buffer.offset, buffer.size_bytes), arena_bytes)
     if buffer.offset % item:
         raise ValueError(f"{what} has the offset {buffer.offset}, where no {buffer.dtype} can be")
+    _one_line(what, buffer.name)
     if buffer.scale is not None and not (math.isfinite(buffer.scale) and buffer.scale >= 0):
         raise ValueError(f"{what} has the scale {buffer.scale}")
     if buffer.zero_point is not None:
@@ -101,7 +110,7 @@ def _check_layer(index: int, layer: Layer, compiled: CompiledModel) -> None:
     if layer.index != index:
         raise ValueError(f"{what} has the index {layer.index}")
     _matches(f"kernel of {what}", layer.kernel, _C_NAME)
-    for text in (layer.kind, layer.engine, layer.origin, layer.why):
+    for text in (layer.kind, layer.name, layer.engine, layer.origin, layer.why):
         _one_line(what, text)
     for number in layer.operators:
         _within(f"an operator of {what}", number, MAX_BYTES)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from utvm_deploy.compiler.c_text import check_prefix
-from utvm_deploy.compiler.library_facts import check_facts
+from utvm_deploy.compiler.library_facts import check_facts, one_line
 from utvm_deploy.compiler.model import Buffer, CompiledModel
 from utvm_deploy.compiler.record import from_json, to_json
 from utvm_deploy.errors import CompileError, ModelError
@@ -35,8 +35,6 @@ SECTION_VERSION = 5
 #: No model that fits a microcontroller comes near this with all of its texts.
 MAX_MEMBER_BYTES = 256 * 1024 * 1024
 
-# Of what is wrong with an archive, in a message.
-_LONGEST_REASON = 300
 _METADATA = "metadata.json"
 _INCLUDE = "codegen/host/include"
 _SOURCE = "codegen/host/src"
@@ -99,15 +97,9 @@ def read_library(path: Path) -> CompiledModel:
         *(OverflowError, EOFError, RecursionError, CompileError),
     ) as exc:
         raise ModelError(
-            f"{path} is no Model Library Format archive of utvm_deploy ({_reason(exc)}); give what "
-            "`utvm compile` wrote"
+            f"{path} is no Model Library Format archive of utvm_deploy ({one_line(exc)}); give "
+            "what `utvm compile` wrote"
         ) from exc
-
-
-def _reason(error: Exception) -> str:
-    """An error's words on one line: they may quote what the archive's maker wrote."""
-    text = "".join(sign if sign.isprintable() else "?" for sign in str(error))
-    return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}..."
 
 
 def _members(compiled: CompiledModel) -> dict[str, str]:
