@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from utvm_deploy.candidate import COMPACT, COMPACT_LITTLE, GENERIC, Candidate
@@ -79,16 +79,16 @@ def picked(
         most_loss = MAX_SHARING_LOSS_OF_MODEL[optimize]
         shared = _shared(graph, records, near, most_scratch, most_loss)
     found = {}
-    for key, (operator, kernel, _) in layers.items():
+    for key, (kernel, operators) in layers.items():
         pick = shared.get(key)
-        if pick is not None and is_possible(graph, operator, near.core, pick):
+        if pick is not None and is_possible(graph, operators, near.core, pick):
             found[key] = pick
         elif optimize == SIZE:
             found[key] = Pick()
         else:
             choices = records.choices(kernel, near.core, near, most_scratch)
             known = (Pick(candidate, origin) for candidate, origin in choices)
-            fitting = (one for one in known if is_possible(graph, operator, near.core, one))
+            fitting = (one for one in known if is_possible(graph, operators, near.core, one))
             found[key] = next(fitting, Pick())
     return found
 
@@ -99,7 +99,9 @@ def calls_of(graph: Graph, core: str, picks: Picks, optimize: str) -> Choose:
     def choose(operator: Operator) -> KernelCall:
         pick = picks.get(identity_of(graph, operator).key, Pick())
         candidate = pick.candidate
-        call = lower(graph, operator, core, candidate)
+        call = _call_of(graph, operator, core, candidate)
+        if call is None:
+            candidate, call = None, lower(graph, operator, core)
         if candidate is not None:
             call = replace(call, origin=pick.origin)
         level = COMPACTNESS[optimize]
@@ -115,24 +117,41 @@ def calls_of(graph: Graph, core: str, picks: Picks, optimize: str) -> Choose:
     return choose
 
 
-def is_possible(graph: Graph, operator: Operator, core: str, pick: Pick) -> bool:
-    """Whether the operator has such a kernel; records of other versions may name any."""
+def is_possible(graph: Graph, operators: Iterable[Operator], core: str, pick: Pick) -> bool:
+    """Whether one of a kernel's operators can be compiled so."""
+    return any(
+        _call_of(graph, operator, core, pick.candidate) is not None for operator in operators
+    )
+
+
+def operators_by_kernel(graph: Graph) -> dict[str, list[Operator]]:
+    """Kernel's key -> the operators that need it."""
+    return {key: operators for key, (_, operators) in _layers(graph).items()}
+
+
+def _call_of(
+    graph: Graph, operator: Operator, core: str, candidate: Candidate | None
+) -> KernelCall | None:
+    """The operator's call; None if the candidate cannot be had for it.
+
+    Records may name any candidate. What suits one operator may not suit the weights and scales of
+    another one of the same shape.
+    """
     try:
-        lower(graph, operator, core, pick.candidate)
-    except (UnsupportedOperator, ValueError) as error:  # text where a number belongs
-        assert pick.candidate is not None
-        _log.debug("%s from a %s does not fit: %s", pick.candidate.label, pick.origin, error)
-        return False
-    return True
+        return lower(graph, operator, core, candidate)
+    except (UnsupportedOperator, ValueError) as error:  # ValueError: text where a number belongs
+        if candidate is None:
+            raise
+        _log.debug("%s does not fit: %s", candidate.label, error)
+        return None
 
 
-def _layers(graph: Graph) -> dict[str, tuple[Operator, KernelIdentity, int]]:
-    """Kernel's key -> the first operator that needs it, what it is, and how many need it."""
-    found: dict[str, tuple[Operator, KernelIdentity, int]] = {}
+def _layers(graph: Graph) -> dict[str, tuple[KernelIdentity, list[Operator]]]:
+    """Kernel's key -> what it is, and the operators that need it."""
+    found: dict[str, tuple[KernelIdentity, list[Operator]]] = {}
     for operator in graph.operators:
         kernel = identity_of(graph, operator)
-        first, _, count = found.get(kernel.key, (operator, kernel, 0))
-        found[kernel.key] = first, kernel, count + 1
+        found.setdefault(kernel.key, (kernel, []))[1].append(operator)
     return found
 
 
@@ -145,7 +164,7 @@ def _shared(
     records know it, loses no more than ``most_loss``; both as shares.
     """
     layers: dict[str, _Layer] = {}
-    for key, (operator, _, times) in _layers(graph).items():
+    for key, (_, operators) in _layers(graph).items():
         ranked, origin = records.ranked(near.core, key, near)
         if most_scratch is not None:
             ranked = [r for r in ranked if r.scratch_bytes <= most_scratch] or ranked
@@ -153,7 +172,9 @@ def _shared(
             ticks: dict[Candidate, int] = {}
             for record in frugal(ranked):
                 ticks.setdefault(record.candidate, record.measurement.ticks_min)
-            layers[key] = _Layer(operator.kind, ticks, origin, times, ranked[0].setting.scale)
+            layers[key] = _Layer(
+                operators[0].kind, ticks, origin, len(operators), ranked[0].setting.scale
+            )
     least = {key: next(iter(one.ticks.values())) for key, one in layers.items()}
     loss = MAX_SHARING_LOSS
     while True:

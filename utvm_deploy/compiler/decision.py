@@ -16,7 +16,14 @@ from functools import cache
 from utvm_deploy import __version__
 from utvm_deploy.board import Board, load_board
 from utvm_deploy.candidate import Candidate
-from utvm_deploy.compiler.choice import Pick, Picks, is_possible, level_of, picked
+from utvm_deploy.compiler.choice import (
+    Pick,
+    Picks,
+    is_possible,
+    level_of,
+    operators_by_kernel,
+    picked,
+)
 from utvm_deploy.compiler.options import CMSIS_NN, LEVELS, SIZE, STACK
 from utvm_deploy.compiler.plan import Step, View
 from utvm_deploy.emulator import cycle_model_digest
@@ -219,8 +226,8 @@ def _picks_of(
 
 def _all_possible(graph: Graph, core: str, picks: Picks) -> bool:
     return all(
-        is_possible(graph, operator, core, picks[identity_of(graph, operator).key])
-        for operator in graph.operators
+        is_possible(graph, operators, core, picks[key])
+        for key, operators in operators_by_kernel(graph).items()
     )
 
 
