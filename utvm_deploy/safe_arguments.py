@@ -221,7 +221,8 @@ _FLAGS_F = _words(
 #: because code for the board ``host`` runs on this computer.
 COMPILER_FLAG = "|".join(
     (
-        r"-m[a-z0-9][\w.+-]*(?:=[\w.+-]+)?",
+        # Clang hands what follows -mllvm to LLVM, which loads plugins.
+        r"-m(?!llvm)[a-z0-9][\w.+-]*(?:=[\w.+-]+)?",
         r"-D[A-Za-z_]\w*(?:=(?:[+-]?[0-9]\w*|[A-Z_][A-Z0-9_]*)?)?",
         r"-O(?:[0-3sgz]|fast)?",
         rf"-f(?:no-)?(?:{'|'.join(sorted(_FLAGS_F))})",

@@ -54,6 +54,7 @@ DOUBTFUL = [
             *("-fplugin=x.so", "-specs=x", "@file", "-B.", "-Wl,-T,x", "-Xlinker", "-T", "-Ix"),
             *("-fdump-tree-all", "-include/etc/passwd", "-o/tmp/x", "-save-temps", "-flto"),
             *("-Dstrlen=system", "-Dmain(x)=f(x)", "-Wa,x", "-fuse-ld=./x", "-O2 -B.", "-D"),
+            *("-mllvm", "-mllvm=-load"),
             *("-mx=/tmp/x", "-x", "-dumpdir", "-iplugindir=.", "-O2;-B.", "$ENV{HOME}"),
         )
     ),
