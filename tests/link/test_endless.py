@@ -17,6 +17,7 @@ from utvm_deploy.link import deadlines, debug, gdb_client, gdb_dialogue, monitor
 from utvm_deploy.link.base import Task
 from utvm_deploy.link.frame import Frame, encode_frame
 from utvm_deploy.link.gdb_client import GdbClient, GdbTimeouts
+from utvm_deploy.link.gdb_flash import write_flash
 from utvm_deploy.link.gdb_packets import encode_packet
 from utvm_deploy.link.messages import BY_NAME, OUTCOME, REGION, REPLY_BIT
 from utvm_deploy.link.monitor import MonitorLink
@@ -274,6 +275,38 @@ def test_a_file_of_the_server_that_has_no_end(clock: Clock) -> None:
     with pytest.raises(LinkTimeout):
         client.read_object("features", "target.xml")
     assert clock.now_s - began_s < TIMES.command_s + TIMES.reply_s
+
+
+@pytest.mark.parametrize("block", ["0x80", "0x40000000"])
+def test_writing_flash_ends_however_the_server_parts_it(clock: Clock, block: str) -> None:
+    """Each answer is in time for its step, and the server says how many steps there are."""
+    memory = (
+        '<memory type="flash" start="0" length="0x80000000">'
+        f'<property name="blocksize">{block}</property></memory>'
+    )
+
+    def answer(body: bytes) -> Iterator[bytes]:
+        reply = b"OK"
+        if body.startswith(b"qSupported"):
+            reply = b"PacketSize=40;qXfer:memory-map:read+"
+        elif body == b"?":
+            reply = b"S05"
+        elif body.startswith(b"qXfer:memory-map:read::"):
+            start = int(body.split(b":")[4].split(b",")[0], 16)
+            part = memory.encode()[start : start + 32]
+            reply = (b"m" if start + 32 < len(memory) else b"l") + part
+        elif body.startswith(b"vFlash"):
+            yield from [b""] * int(29 / PORTION_S)
+            if body.startswith(b"vFlashErase") and block != "0x80":
+                yield from [b""] * int(90_000 / PORTION_S)
+        yield b"+" + encode_packet(reply)
+
+    client = GdbClient(Server(clock, answer), TIMES)
+    client.greet()
+    began_s = clock.now_s
+    with pytest.raises(LinkTimeout):
+        write_flash(client, [(0, bytes(100_000))])
+    assert clock.now_s - began_s < 400
 
 
 def test_every_wait_of_the_debug_link_is_the_clients() -> None:

@@ -18,6 +18,8 @@ from utvm_deploy.link.gdb_packets import escaped_prefix
 # On top of what the bytes take: a step of writing flash. The server may keep all of it for
 # vFlashDone.
 STEP_FLOOR_S = 30.0
+# No microcontroller's flash has larger blocks. Part of one is erased at each end of a segment.
+_LARGEST_BLOCK_BYTES = 512 * 1024
 
 _FLASH = re.compile(r'<memory\s[^>]*type="flash"[^>]*>.*?</memory>', re.DOTALL)
 _ATTRIBUTE = r'\b{}="(0x[0-9a-fA-F]+|\d+)"'
@@ -39,6 +41,15 @@ def write_flash(client: GdbClient, segments: Sequence[tuple[int, bytes]]) -> Non
         for address, data in segments:
             client.write_memory(address, data)
         return
+    total = sum(len(data) for _, data in segments)
+    # The server says how large blocks and packets are, and so how many steps there are: the time
+    # for all of them follows from the image alone.
+    erased = total + 2 * len(segments) * _LARGEST_BLOCK_BYTES
+    with client.within(flash_s(erased + total, STEP_FLOOR_S * (len(segments) + 2))):
+        _write_by_map(client, segments, total)
+
+
+def _write_by_map(client: GdbClient, segments: Sequence[tuple[int, bytes]], total: int) -> None:
     areas = parse_memory_map(client.read_object("memory-map", ""))
     for start, length in blocks_of(segments, areas):
         what = f"to erase {length} bytes of flash at {start:#010x}"
@@ -57,7 +68,6 @@ def write_flash(client: GdbClient, segments: Sequence[tuple[int, bytes]]) -> Non
                 flash_s(count, STEP_FLOOR_S),
             )
             at += count
-    total = sum(len(data) for _, data in segments)
     _must(client, b"vFlashDone", "to finish writing flash", flash_s(total, STEP_FLOOR_S))
 
 
