@@ -3,7 +3,7 @@
 bin := .venv/bin
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: ## apt packages, .venv and everything the tests need
 	scripts/setup test
@@ -24,7 +24,13 @@ test: ## checks and all tests
 test-fast: install ## tests that start no emulator
 	$(bin)/python -m pytest -m "not emulator and not slow"
 
+replay: ## how the emitted C differs from AGAINST (HEAD), as a diff
+	$(bin)/python benchmarks/replay/replay_command.py --against "$(or $(AGAINST),HEAD)"
+
+replay-write: ## the digests that tests/replay compares with, of this tree
+	$(bin)/python benchmarks/replay/replay_command.py --write
+
 size: ## sizes of the C runtime per core
 	$(bin)/python scripts/size
 
-.PHONY: help install demo fmt check test test-fast size
+.PHONY: help install demo fmt check test test-fast replay replay-write size

@@ -3,10 +3,10 @@
     python benchmarks/tune/relabel.py --old-tree DIR [--measure N] CORE.jsonl...
 
 Every edit of the kernels' generators makes records stale, whether or not it changes their code.
-Both trees generate each record's C here. Where the C is the same, or GCC makes the same assembly of
-it, the record gets today's ``code`` and version. Modelled ticks also get today's ``model`` if N
-records spread over the file take the same ticks in both trees, measured now. What differs is left
-as it is.
+Both trees generate each record's C here, as replay does (benchmarks/replay). Where the C is the
+same, or GCC makes the same assembly of it, the record gets today's ``code`` and version. Modelled
+ticks also get today's ``model`` if N records spread over the file take the same ticks in both
+trees, measured now. What differs is left as it is.
 
 Kernels are found in the zoo and in the models that ``--model`` names: the repository's, and those
 of the folder that UTVM_SHARED names, if nothing is given.
@@ -28,74 +28,48 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks" / "replay"))
+from emission import (  # noqa: E402
+    board_of,
+    candidate_parts,
+    graphs_of,
+    model_files,
+    operators_by_key,
+)
+
 #: Generating the C of a file's records takes minutes; this ends what hangs.
 TIMEOUT_S = 3600
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 #: Of assembly: where it comes from, and who wrote it.
 _NOT_CODE = re.compile(r"^\s*\.(file|ident)\b.*$", re.MULTILINE)
 
 
-def default_models() -> list[Path]:
-    """Those that records ship for."""
-    folders = [ROOT / "models"]
-    if "UTVM_SHARED" in os.environ:
-        folders.append(Path(os.environ["UTVM_SHARED"]) / "models")
-    return [path for folder in folders for path in sorted(folder.glob("*.tflite"))]
-
-
 def works_by_key(models: Sequence[Path], core: str) -> Mapping[str, Any]:
     """Key of each known kernel -> its work."""
-    from zoo import zoo
-
-    from utvm_deploy.frontend.tflite import load_model
-    from utvm_deploy.graph.passes import simplify
     from utvm_deploy.tune.workload import workload
 
-    graphs = [*(simplify(load_model(path)) for path in models), *zoo()]
-    return {work.kernel.key: work for work in workload(graphs, core)}
+    return {work.kernel.key: work for work in workload(graphs_of(models), core)}
 
 
-def board_of(core: str) -> Any:
-    """A board whose kernels are this core's, one that counts with a cycle model if there is one."""
-    from utvm_deploy.board import board_names, load_board
+def emit(request: Mapping[str, Any]) -> list[tuple[Sequence[str], str] | None]:
+    """The C of each kernel and candidate, by this process's tree; None where there is none.
 
-    boards = [load_board(name) for name in board_names()]
-    fitting = [board for board in boards if board.cpu.kernel_core == core]
-    return max(fitting, key=lambda board: (board.emulator is not None, board.has_cycle_model))
-
-
-def emit(request: Mapping[str, Any]) -> list[str | None]:
-    """The C of each kernel and candidate, by this process's tree; None where there is none."""
+    Its pieces and the name of its function: today's tree brings both trees' into canonical form.
+    """
     from utvm_deploy.candidate import Candidate
     from utvm_deploy.tune.build import Builder
 
-    core = request["core"]
-    works = works_by_key([Path(path) for path in request["models"]], core)
-    made: list[str | None] = []
-    with Builder(board_of(core), 0, 1) as builder:
+    operators = operators_by_key(tuple(Path(path) for path in request["models"]))
+    made: list[tuple[Sequence[str], str] | None] = []
+    with Builder(board_of(request["core"]), 0, 1) as builder:
         for key, candidate in request["candidates"]:
-            work = works.get(key)
             try:
-                if work is None:
-                    raise LookupError(key)
                 one = Candidate.from_json(candidate)
-                _, function, text = builder._text(work.graph, work.operator, one)
+                made.append(candidate_parts(builder, *operators[key], one))
             except Exception as error:
                 # Whatever a generator refuses has no C; the next one may have.
                 print(f"{key}: {type(error).__name__}: {error}", file=sys.stderr)
                 made.append(None)
-                continue
-            made.append(_lines(text, function.name))
     return made
-
-
-def _lines(text: str, name: str) -> str:
-    """C without comments, blank lines and the kernel's own name.
-
-    That holds a digest of how the kernel is described, which says nothing of its code.
-    """
-    bare = _COMMENT.sub(" ", text).replace(name, "kernel")
-    return "\n".join(" ".join(line.split()) for line in bare.splitlines() if line.strip())
 
 
 def measure(request: Mapping[str, Any]) -> list[int | None]:
@@ -176,6 +150,7 @@ def relabel(
 ) -> None:
     """One file, in place."""
     from utvm_deploy import __version__
+    from utvm_deploy.compiler.code_digest import kernel_code
     from utvm_deploy.compiler.decision import model_of
     from utvm_deploy.files import write_text
     from utvm_deploy.kernels.code_version import code_versions
@@ -191,7 +166,9 @@ def relabel(
         "candidates": [[r.kernel.key, r.candidate.to_json()] for r in records],
     }
     trees = (old_tree.resolve(), ROOT)
-    before, after = answers(trees, "emit", request)
+    before, after = (
+        [one and kernel_code(*one) for one in made] for made in answers(trees, "emit", request)
+    )
     codes = code_versions()
     told: Counter[str] = Counter()
     same = []
@@ -260,7 +237,7 @@ def main() -> int:
     )
     options = parser.parse_args()
     for path in options.records:
-        models = options.model or default_models()
+        models = options.model or model_files()
         relabel(path, options.old_tree, models, options.measure, options.tolerance / 100)
     return 0
 

@@ -1,0 +1,238 @@
+"""The C of everything that replay compares, as this process's package emits it.
+
+    python benchmarks/replay/emission.py CORE < selection.json > emitted.json
+
+Two kinds: the kernel of each shipped record, and each model whole, through the compile pipeline.
+As a program this serves ``replay_command.py``, which asks an older tree's copy of it for its C: the
+selection is a list of names, or null for everything.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "benchmarks" / name) for name in ("cmsis_nn", "tune")]
+
+#: The prefix of every model's C symbols, so that they have the same names in all models.
+PREFIX = "model"
+#: How models are compiled: all for time, those of this repository for size, too.
+TIME, SIZE = "time", "size"
+RECORD, MODEL = "record", "model"
+#: Beside a model's kernels: its other C, which says how they are called and where memory lies, and
+#: its constants. The constants count, because kernels decide in which order weights lie.
+CALLS, WEIGHTS = "calls", "weights"
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """The C of one line of the table."""
+
+    name: str
+    # The pieces of a C file; many kernels share some of them.
+    parts: tuple[str, ...]
+    # The function that is compared, with what it reaches; empty: all of the text.
+    function: str = ""
+
+    def code(self) -> str:
+        """What is compared, in its canonical form."""
+        from utvm_deploy.compiler.code_digest import kernel_code, whole_code
+
+        if self.function:
+            return kernel_code(self.parts, self.function)
+        if self.name.endswith(f" {WEIGHTS}"):
+            return "".join(self.parts)
+        return whole_code(self.parts)
+
+
+def shared_models() -> Path:
+    """The folder of models that do not belong to this repository; it may be missing."""
+    return Path(os.environ.get("UTVM_SHARED", ROOT.parent / "shared")) / "models"
+
+
+def model_files() -> list[Path]:
+    """The models that records ship for, as far as they are on this computer."""
+    folders = (ROOT / "models", shared_models())
+    return [path for folder in folders for path in sorted(folder.glob("*.tflite"))]
+
+
+@cache
+def cores() -> tuple[str, ...]:
+    """Those that have records, and the host, whose kernels are the portable ones."""
+    from utvm_deploy.cores.core import CORES
+    from utvm_deploy.paths import records_file
+
+    return "host", *sorted(core for core in CORES if records_file(core).is_file())
+
+
+def board_of(core: str) -> Any:
+    """A board whose kernels are this core's, one that counts with a cycle model if there is one."""
+    from utvm_deploy.board import board_names, load_board
+
+    boards = [load_board(name) for name in board_names()]
+    fitting = [board for board in boards if board.cpu.kernel_core == core]
+    return max(fitting, key=lambda board: (board.emulator is not None, board.has_cycle_model))
+
+
+def graphs_of(models: Sequence[Path]) -> list[Any]:
+    """The models and the zoo, simplified."""
+    from zoo import zoo
+
+    from utvm_deploy.frontend.tflite import load_model
+    from utvm_deploy.graph.passes import simplify
+
+    return [*(simplify(load_model(path)) for path in models), *zoo()]
+
+
+@cache
+def operators_by_key(models: tuple[Path, ...]) -> Mapping[str, tuple[Any, Any]]:
+    """Key of each kernel of the models and of the zoo -> a graph and its operator that need it."""
+    from utvm_deploy.compiler.plan import is_view
+    from utvm_deploy.kernels.identity import identity_of
+
+    found: dict[str, tuple[Any, Any]] = {}
+    for graph in graphs_of(models):
+        for operator in graph.operators:
+            if not is_view(graph, operator):
+                found.setdefault(identity_of(graph, operator).key, (graph, operator))
+    return found
+
+
+def candidate_parts(
+    builder: Any, graph: Any, operator: Any, candidate: Any
+) -> tuple[tuple[str, ...], str]:
+    """The pieces of the C of an operator's kernel, and the name of its function."""
+    from utvm_deploy.kernels.quantize import header
+
+    # Trees of older versions have this, too, and relabel.py asks them.
+    _, function, _ = builder._text(graph, operator, candidate)
+    includes = "#include <stdbool.h>\n#include <stdint.h>\n#include <string.h>\n"
+    return (includes, header(), *function.imports, function.text), function.name
+
+
+def absent(names: Iterable[str]) -> set[str]:
+    """Of a table's names those that need a model which is not on this computer."""
+    if shared_models().is_dir():
+        return set()
+    from networks import NETWORKS
+
+    models = {*NETWORKS, *(path.stem for path in model_files())}
+    known = {RECORD: operators_by_key(tuple(model_files())), MODEL: models}
+
+    def is_absent(name: str) -> bool:
+        kind, what, *_ = name.split(" ")
+        return what not in known[kind]
+
+    return set(filter(is_absent, names))
+
+
+def emit(core: str, selection: Collection[str] | None = None) -> Iterator[Emitted]:
+    """Everything, or what is selected."""
+    yield from emit_records(core, selection)
+    yield from emit_models(core, selection)
+
+
+def emit_records(core: str, selection: Collection[str] | None = None) -> Iterator[Emitted]:
+    """The kernel of each shipped record whose model is on this computer."""
+    from utvm_deploy.tune.build import Builder
+
+    operators = operators_by_key(tuple(model_files()))
+    wanted = _record_names(core)
+    with Builder(board_of(core), 0, 1) as builder:
+        for name in sorted(wanted if selection is None else wanted.keys() & set(selection)):
+            key, candidate = wanted[name]
+            if key in operators:
+                yield Emitted(name, *candidate_parts(builder, *operators[key], candidate))
+
+
+def _record_names(core: str) -> Mapping[str, tuple[str, Any]]:
+    """Name of each shipped record -> its kernel's key and its candidate."""
+    from utvm_deploy.compiler.decision import shipped_records
+
+    wanted = {(record.kernel.key, record.candidate) for record in shipped_records(core)}
+    return {f"{RECORD} {key} {candidate.label}": (key, candidate) for key, candidate in wanted}
+
+
+def emit_models(core: str, selection: Collection[str] | None = None) -> Iterator[Emitted]:
+    """Each model's kernels, its other C and its weights."""
+    import utvm_deploy.compiler.pipeline as pipeline
+    from utvm_deploy.compiler.decision import Known, shipped_records
+
+    # Whether a record is stale depends on other things than the code, and may change the choice.
+    known = Known(shipped_records(core))
+    with patch.object(pipeline, "known_records", lambda board, own: known):
+        for label, level, graph in _models():
+            start = f"{MODEL} {label} {level} "
+            if selection is None or any(name.startswith(start) for name in selection):
+                compiled = pipeline.compile_model(
+                    graph(), board_of(core), name=PREFIX, optimize=level
+                )
+                yield from _of_model(start, compiled)
+
+
+def _models() -> Iterator[tuple[str, str, Any]]:
+    from networks import NETWORKS
+
+    from utvm_deploy.frontend.tflite import load_model
+
+    own = ROOT / "models"
+    for path in model_files():
+        for level in (TIME, SIZE) if path.parent == own else (TIME,):
+            yield path.stem, level, partial(load_model, path)
+
+    def loaded(name: str) -> Any:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"{name}.tflite"
+            path.write_bytes(NETWORKS[name]())
+            return load_model(path)
+
+    for name in NETWORKS:
+        yield name, TIME, partial(loaded, name)
+
+
+def _of_model(start: str, compiled: Any) -> Iterator[Emitted]:
+    from utvm_deploy.kernels.quantize import header
+
+    interface, main, kernels, weights, private = (
+        compiled.sources[f"{PREFIX}{end}"]
+        for end in (".h", ".c", "_kernels.c", "_weights.c", "_private.h")
+    )
+    for function in sorted({layer.kernel for layer in compiled.layers}):
+        short = function.removeprefix(f"{PREFIX}_")
+        yield Emitted(f"{start}{short}", (header(), kernels), function)
+    # Every release has another version.
+    lines = [line for line in interface.splitlines() if "_GENERATOR " not in line]
+    parts = "\n".join(lines), main, private.replace(header(), "")
+    yield Emitted(f"{start}{CALLS}", parts)
+    # Megabytes of numbers: their text counts as it is.
+    yield Emitted(f"{start}{WEIGHTS}", ("\n".join(weights.split()),))
+
+
+def main() -> None:
+    import utvm_deploy
+
+    where = Path(utvm_deploy.__file__).resolve().parents[1]
+    if where != ROOT:
+        raise SystemExit(f"imported the package of {where}, not of {ROOT}")
+    # What the generators print is no answer.
+    answer, sys.stdout = sys.stdout, sys.stderr
+    selection = json.load(sys.stdin)
+    numbers: dict[str, int] = {}
+    entries = [
+        [one.name, [numbers.setdefault(part, len(numbers)) for part in one.parts], one.function]
+        for one in emit(sys.argv[1], selection)
+    ]
+    json.dump({"parts": list(numbers), "entries": entries}, answer)
+
+
+if __name__ == "__main__":
+    main()

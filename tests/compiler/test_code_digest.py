@@ -1,0 +1,100 @@
+"""What changes the digest of a kernel's C, and what does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from utvm_deploy.compiler.code_digest import code_digest, kernel_code, whole_code
+
+HEADER = """\
+// Adds.
+static inline int32_t add(int32_t a, int32_t b) { return a + b; }
+#define TWICE(x) ((x) * 2)
+#if defined(FAST)
+static int32_t product(int32_t a) {
+    __asm__("mul r0, r0, r0\\n"
+            "bx lr\\n");
+}
+#else
+static int32_t product(int32_t a) { return a * a; }
+#endif
+struct pair {
+    int32_t left;
+};
+static int32_t unused(int32_t a) { return a; }
+"""
+KERNEL = """\
+void conv_12ab(const int8_t *restrict x, int8_t *restrict y) {
+    for (int32_t i = 0; i < 4; ++i) {
+        y[i] = (int8_t)add(TWICE(x[i]), product(x[i]));
+    }
+}
+"""
+
+
+def digest(*parts: str, name: str = "conv_12ab") -> str:
+    return code_digest(kernel_code(parts, name))
+
+
+SAME = digest(HEADER, KERNEL)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("// Adds.", "/* Adds two\n   numbers. */"),
+        ("{ return a + b; }", "{\n    return a\n        + b; // sum\n}"),
+        ('r0\\n"\n            "bx', 'r0\\n\\t"\n  "bx'),
+        ('r0\\n"\n            "bx', "r0\\nbx"),
+        ("mul r0, r0, r0", "  mul  r0, r0, r0 @ square"),
+        ("static int32_t unused(int32_t a) { return a; }", ""),
+        ("return a; }", "return -a; }"),
+        ("struct pair {\n    int32_t left;", "struct pair {\n    int32_t right;"),
+    ],
+)
+def test_layout_comments_and_what_is_not_reached_do_not_count(old: str, new: str) -> None:
+    assert old in HEADER
+    assert digest(HEADER.replace(old, new), KERNEL) == SAME
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("a + b", "a - b"),
+        ("(x) * 2", "(x) * 3"),
+        ("mul r0, r0, r0", "mul r0, r0, r1"),
+        ('"bx lr\\n"', '"nop\\nbx lr\\n"'),
+        ("return a * a", "return a * 2 * a"),
+        ("defined(FAST)", "defined(SLOW)"),
+        ("*restrict x", "*x"),
+        ("i < 4", "i < 5"),
+    ],
+)
+def test_what_is_computed_counts(old: str, new: str) -> None:
+    assert old in HEADER + KERNEL
+    assert digest(HEADER.replace(old, new), KERNEL.replace(old, new)) != SAME
+
+
+def test_neither_the_kernels_name_counts_nor_where_helpers_stand() -> None:
+    renamed = KERNEL.replace("conv_12ab", "conv_34cd")
+    assert digest(HEADER, renamed, name="conv_34cd") == SAME
+    sum_, rest = HEADER.split("#define", 1)
+    assert digest(f"#define{rest}", sum_, KERNEL) == SAME
+
+
+def test_the_canonical_form_is_its_own() -> None:
+    code = kernel_code([HEADER, KERNEL], "conv_12ab")
+    assert kernel_code([code], "kernel") == code
+
+
+def test_what_a_macro_or_assembly_names_is_reached() -> None:
+    parts = "static int called(void) { return 1; }\n", "#define CALL called()\n"
+    kernel = "void f(int *y) {\n    *y = CALL;\n}\n"
+    assert "return 1" in kernel_code([*parts, kernel], "f")
+    assert "return 1" in kernel_code([parts[0], 'void f(void) { __asm__("bl called"); }'], "f")
+
+
+def test_all_of_a_file_counts_where_no_function_is_asked_for() -> None:
+    assert "unused" in whole_code([HEADER])
+    with pytest.raises(ValueError, match="no function g"):
+        kernel_code([HEADER], "g")

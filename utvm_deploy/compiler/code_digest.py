@@ -1,0 +1,206 @@
+"""What a kernel's C says, without how it is written: the text that is compared, and its digest.
+
+Comments, line breaks, spaces and the kernel's own name do not count. Of an assembly string its
+instructions count. A helper function counts where the kernel reaches it, wherever it stands: an
+edit of a shared header changes the digest of the kernels that use what was edited.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+#: What stands for the kernel's own name.
+KERNEL = "kernel"
+_DIGITS = 12
+_TOKEN = re.compile(
+    r"""
+    //[^\n]* | /\*.*?\*/                                # comments
+    | ^[ \t]*\#[^\n]*                                   # directives
+    | (?P<string>"(?:\\.|[^"\\\n])*")
+    | '(?:\\.|[^'\\\n])*'
+    | (?P<name>[A-Za-z_]\w*)
+    | \.?\d(?:[eEpP][+-]|[\w.])*                        # numbers
+    | <<=|>>=|\.\.\.|->|\+\+|--|<<|>>|&&|\|\||[-<>=!+*/%&|^]=
+    | [^\w\s]
+    """,
+    re.DOTALL | re.MULTILINE | re.VERBOSE,
+)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_ASSEMBLY_COMMENT = re.compile(r"(?:@|//).*")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_DEFINE = re.compile(r"#\s*define\s+(\w+)")
+_OPENS_CONDITION = re.compile(r"#\s*if")
+_CLOSES_CONDITION = re.compile(r"#\s*endif")
+#: These take parentheses and are no functions.
+_NOT_FUNCTIONS = frozenset({"__attribute__", "__asm__", "_Alignas", "_Static_assert"})
+_NAMES_SOMETHING = frozenset({";", "=", "["})
+_TAGGED = frozenset({"struct", "union"})
+_NEW_LINE_AFTER = frozenset("{};")
+#: Other text is as good as never the same; this is for headers, which all kernels share.
+_CACHED_PARTS = 256
+
+
+def kernel_code(parts: Sequence[str], name: str) -> str:
+    """The C function ``name`` with all it reaches in ``parts``, in one canonical form.
+
+    ``parts`` are the pieces of one C file in their order. The result is C, too.
+    """
+    definitions = [one for part in parts for one in _definitions(part)]
+    by_name: dict[str, list[_Definition]] = {}
+    for one in definitions:
+        for defined in one.names:
+            by_name.setdefault(defined, []).append(one)
+    if name not in by_name:
+        raise ValueError(f"the text has no function {name}")
+    # What has no name, such as an include, may be needed by anything.
+    waiting = [*by_name[name], *(one for one in definitions if not one.names)]
+    reached: set[_Definition] = set()
+    while waiting:
+        one = waiting.pop()
+        if one not in reached:
+            reached.add(one)
+            waiting += [other for used in one.uses for other in by_name.get(used, ())]
+    # Two headers may have the same text.
+    kept = dict.fromkeys(one.text for one in definitions if one in reached)
+    return re.sub(rf"\b{re.escape(name)}\b", KERNEL, "".join(kept))
+
+
+def whole_code(parts: Iterable[str]) -> str:
+    """All of the C in ``parts`` in the same canonical form."""
+    return "".join(one.text for part in parts for one in _definitions(part))
+
+
+def code_digest(code: str) -> str:
+    """Of what ``kernel_code`` or ``whole_code`` gave. The order of definitions does not count."""
+    lines = sorted(code.split("\n\n"))
+    return hashlib.sha256("\n\n".join(lines).encode()).hexdigest()[:_DIGITS]
+
+
+@dataclass(frozen=True)
+class _Definition:
+    """A function, a macro, a declaration; or all of them between ``#if`` and ``#endif``."""
+
+    text: str
+    names: frozenset[str] = field(compare=False)  # what it defines
+    uses: frozenset[str] = field(compare=False)
+
+
+@lru_cache(_CACHED_PARTS)
+def _definitions(text: str) -> tuple[_Definition, ...]:
+    return tuple(_defined(tokens) for tokens in _split(_tokens(text)))
+
+
+def _tokens(text: str) -> list[str]:
+    """The text's words; directives are one each, strings of assembly one for each instruction."""
+    found: list[str] = []
+    strings: list[str] = []
+    for match in _TOKEN.finditer(text.replace("\\\n", " ")):
+        token = match[0]
+        if token.startswith(("//", "/*")):
+            continue
+        if match["string"] is not None:
+            strings.append(token[1:-1])
+            continue
+        if strings:
+            found += _string_tokens(strings)
+            strings.clear()
+        token = token.lstrip()
+        found.append(_one_line(_COMMENT.sub(" ", token)) if token.startswith("#") else token)
+    return [*found, *_string_tokens(strings)]
+
+
+def _string_tokens(strings: Sequence[str]) -> list[str]:
+    """Adjacent strings, which are one to the compiler."""
+    if not any("\\n" in one for one in strings):
+        return ['"' + "".join(strings) + '"'] if strings else []
+    lines = "".join(strings).replace("\\t", " ").split("\\n")
+    kept = (_one_line(_ASSEMBLY_COMMENT.sub("", line)) for line in lines)
+    return [f'"{line}\\n"' for line in kept if line]
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _split(tokens: Sequence[str]) -> Iterator[list[str]]:
+    """The tokens of each definition."""
+    current: list[str] = []
+    depth = conditions = 0
+    is_function = False
+    for token in tokens:
+        before = current[-1] if current else ""
+        current.append(token)
+        is_end = False
+        if token.startswith("#"):
+            conditions += bool(_OPENS_CONDITION.match(token))
+            conditions -= bool(_CLOSES_CONDITION.match(token))
+            # An attribute may stand between #if and #endif, before what it belongs to.
+            code = next((one for one in reversed(current) if not one.startswith("#")), ";")
+            is_end = code in (";", "}")
+        elif token in ("{", "("):
+            if token == "{" and depth == 0:
+                is_function = before == ")"
+            depth += 1
+        elif token in ("}", ")"):
+            depth -= 1
+            is_end = token == "}" and is_function
+        elif token == ";":
+            is_end = True
+        if is_end and depth == 0 and conditions == 0:
+            yield current
+            current = []
+    if current:
+        yield current
+
+
+def _defined(tokens: Sequence[str]) -> _Definition:
+    names: set[str] = set()
+    uses: set[str] = set()
+    depth = 0
+    for index, token in enumerate(tokens):
+        after = tokens[index + 1] if index + 1 < len(tokens) else ""
+        if token.startswith(("#", '"')):
+            uses.update(_NAME.findall(token))
+            names.update(_DEFINE.findall(token))
+        elif token in ("{", "("):
+            depth += 1
+        elif token in ("}", ")"):
+            depth -= 1
+        elif _NAME.match(token):
+            uses.add(token)
+            is_tag = after == "{" and index > 0 and tokens[index - 1] in _TAGGED
+            is_function = after == "(" and token not in _NOT_FUNCTIONS
+            if depth == 0 and (is_tag or is_function or after in _NAMES_SOMETHING):
+                names.add(token)
+    # The names in an enum's braces are seen by everyone.
+    if "enum" in tokens:
+        names.clear()
+    return _Definition(_written(tokens), frozenset(names), frozenset(uses))
+
+
+def _written(tokens: Sequence[str]) -> str:
+    """A statement or an instruction a line, and an empty line at the end."""
+    lines: list[str] = []
+    line: list[str] = []
+    parentheses = 0
+
+    def end_line() -> None:
+        if line:
+            lines.append(" ".join(line))
+            line.clear()
+
+    for token in tokens:
+        if token.startswith("#") or token.endswith('\\n"'):
+            end_line()
+            lines.append(token)
+            continue
+        parentheses += (token == "(") - (token == ")")
+        line.append(token)
+        if token in _NEW_LINE_AFTER and parentheses == 0:
+            end_line()
+    end_line()
+    return "\n".join(lines) + "\n\n"
