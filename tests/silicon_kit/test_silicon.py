@@ -266,6 +266,15 @@ def test_without_an_emulator_modelled_cycles_are_left_empty(
     assert origin.stand_in(replace(board, memory=memory)) is None
 
 
+def test_another_board_file_that_is_wrong_does_not_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a_wrong_one.toml").write_text("name = 1\n")
+    monkeypatch.setenv("UTVM_BOARDS", str(tmp_path))
+    found = origin.stand_in(load_board("stm32f746g_disco"))
+    assert found is not None and found.has_cycle_model
+
+
 def test_equal_facts_have_one_digest() -> None:
     board = load_board("stm32f746g_disco")
     digest = origin.facts_digest(board)

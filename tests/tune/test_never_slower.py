@@ -26,6 +26,7 @@ from utvm_deploy.compiler.decision import (
     graph_digest,
     known_records,
     model_of,
+    models_of_today,
     settled,
     shipped_records,
 )
@@ -283,6 +284,22 @@ def test_what_the_whole_model_took_decides() -> None:
     assert taken(replace(before, codes=old), replace(after, codes=old)) == better
     unknown = replace(records[0].setting, model="of yesterday")
     assert taken(replace(before, setting=unknown), replace(after, setting=unknown)) == better
+
+
+def test_a_record_opens_no_board_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may name any board, and a board's name may be a path."""
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "boards" / f"{BOARD.name}.toml").read_text()
+    # A copy whose model would be another one, so that its ticks would count as today's.
+    changed_text = text.replace(f'name = "{BOARD.name}"', 'name = "theirs"').replace(
+        "dcache_bytes = 4096", "dcache_bytes = 8192"
+    )
+    Path("theirs.toml").write_text(changed_text)
+    theirs = model_of(load_board("theirs.toml"))
+    assert theirs != model_of(BOARD)
+    _, (record, *_), _ = one_kernel(small_graph(OWN[-1]))
+    named = [replace(record, board=name) for name in ("theirs.toml", "x" * 5000 + ".toml")]
+    assert theirs not in models_of_today(BOARD, named)
 
 
 def test_a_candidate_that_memory_has_no_room_for_gives_way() -> None:

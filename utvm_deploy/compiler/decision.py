@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 from utvm_deploy import __version__
-from utvm_deploy.board import Board, load_board
+from utvm_deploy.board import Board, board_names, load_board
 from utvm_deploy.candidate import Candidate
 from utvm_deploy.compiler.choice import (
     Pick,
@@ -105,6 +105,9 @@ def model_of(board: Board) -> str:
 
 @cache
 def _model_of(name: str) -> str:
+    """Of a board that a record names; never of a path, as a record may come from anybody."""
+    if name not in board_names():
+        return ""
     try:
         return model_of(load_board(name))
     except BoardError:

@@ -59,7 +59,7 @@ class Layer:
     weights_bytes: int
     # Whose kernel it is: a family of ours ("dsp", "generic"), or the external library's name.
     engine: str
-    # What said how to compile it: "record", "nearest record" or "default" (see records.py).
+    # What said how to compile it: "record", "nearest record" or "default" (see records/known.py).
     origin: str = DEFAULT
     # Whether ``kernel`` calls the external library; then it leaves a status in the arena.
     is_external: bool = False

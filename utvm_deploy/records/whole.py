@@ -22,7 +22,7 @@ WHOLE_SCHEMA = 2
 class WholeRecord:
     """One line: a model, how its kernels were compiled, and what it took."""
 
-    graph: str  # digest of the model's layers, see compiler.whole; weights do not count
+    graph: str  # digest of the model's layers, see compiler.decision; weights do not count
     name: str  # of the model, for people
     setting: Setting
     board: str

@@ -14,7 +14,7 @@ from utvm_deploy.board import Board, board_names, load_board
 from utvm_deploy.device import Device
 from utvm_deploy.emulator import cycle_model_digest
 from utvm_deploy.emulator.plugin import installed_qemu_version, plugin_for
-from utvm_deploy.errors import BuildError, MissingTool, ProbeError
+from utvm_deploy.errors import BoardError, BuildError, MissingTool, ProbeError
 from utvm_deploy.probe import choose_link
 from utvm_deploy.probe.detect import locate
 from utvm_deploy.probe.flash import probe_commands
@@ -85,7 +85,10 @@ def stand_in(board: Board) -> Board | None:
     if board.has_cycle_model:
         return board
     for name in board_names():
-        other = load_board(name)
+        try:
+            other = load_board(name)
+        except BoardError:
+            continue  # what is wrong with a board file that nobody asked for is no news here
         if other.has_cycle_model and _likeness(other) == _likeness(board):
             return other
     return None
