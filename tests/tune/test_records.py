@@ -411,6 +411,13 @@ def test_the_nearest_shapes_say_what_beats_the_default() -> None:
     assert DEFAULT not in (RECORD, NEAREST)
 
 
+def test_a_small_gain_of_other_shapes_is_noise() -> None:
+    for ticks, pixels in ((980, []), (960, [9])):
+        near = [record(1000, pixels=3, width=30, is_default=True), record(ticks, 9, width=30)]
+        found = Records(near).choices(identity(32), "cortex-m7", SETTING)
+        assert [candidate.number("pixels") for candidate, _ in found] == pixels
+
+
 def test_what_is_not_near() -> None:
     for other in (identity(32, 16, "DEPTHWISE_CONV_2D"), identity(32_000)):
         other_records = [
