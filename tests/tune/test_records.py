@@ -35,7 +35,7 @@ from utvm_deploy.records import (
 from utvm_deploy.records.line import record_of
 from utvm_deploy.tune.compact import compacted
 from utvm_deploy.tune.records_file import RecordsFile
-from utvm_deploy.tune.report import histories
+from utvm_deploy.tune.report import histories, tuning_html
 
 SETTING = Setting("cortex-m7", "gcc 12.2", "-O3", "0.1.0", "modelled cycles")
 
@@ -490,3 +490,11 @@ def test_what_ends_before_the_first_record_leaves_no_file(
     path.touch()
     known_records(load_board("host"), read_records(path))
     assert "there are no records in the file" in caplog.text
+
+
+def test_a_report_tells_counts_of_two_cycle_models_apart() -> None:
+    counted = [replace(SETTING, unit="modelled cycles", model=model) for model in ("", "abc123")]
+    page = tuning_html(Records(record(90, 3, setting=one) for one in counted), "r.jsonl")
+    assert "modelled cycles (model of before 0.2.0)</h2>" in page
+    assert "modelled cycles (model abc123)</h2>" in page
+    assert page.count("Modelled, never measured on silicon.") == 2

@@ -125,13 +125,13 @@ def _page(records: Records, title: str) -> Iterator[str]:
 def _setting(setting: Setting, found: Sequence[KernelHistory]) -> Iterator[str]:
     trials = sum(len(history.records) for history in found)
     boards = sorted({record.board for history in found for record in history.records})
-    yield f"<h2>{escape(setting.core)}, {escape(setting.unit)}</h2>\n"
+    yield f"<h2>{escape(setting.core)}, {escape(unit_label(setting))}</h2>\n"
     yield (
         f"<p>{len(found)} kernels, {trials} trials, {sum(h.errors for h in found)} of them failed; "
         f"measured on {escape(', '.join(boards))}<br><small>{escape(setting.compiler)} "
         f"{escape(setting.flags)}, utvm {escape(setting.utvm)}</small></p>\n"
     )
-    if setting.unit.startswith("modelled"):
+    if is_modelled(setting.unit):
         yield "<p><b>Modelled, never measured on silicon.</b></p>\n"
     points = total_curve(found)
     if len(points) > 1:
