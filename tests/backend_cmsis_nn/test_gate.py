@@ -80,6 +80,29 @@ def test_what_cannot_be_compared(before: tuple[Ours, ...], said: str) -> None:
         growths(before, ours(1, 1), 3.0)
 
 
+def modelled(schema: str, **facts: str) -> tuple[Ours, ...]:
+    """A result of 100 modelled cycles, as the verb of the schema writes it."""
+    common: dict[str, Any] = {"board": "x", **facts}
+    if schema == "utvm.profile/1":
+        figures = {"model": "m", "tick_unit": "cycles", "ticks": 100, "is_modelled": True}
+        return ours_of(
+            {**common, **figures, "ram_bytes": 1, "flash_bytes": 2, "layers": []}, schema
+        )
+    sizes = {"ours": {"ram_bytes": 1, "flash_bytes": 2}}
+    model = {"name": "m", "ours": {"cycles": 100}, "is_modelled": True, "size": sizes, "layers": []}
+    return ours_of({**common, "models": [model]}, schema)
+
+
+@pytest.mark.parametrize("schema", ["utvm.profile/1", "utvm.bench/1"])
+def test_cycles_of_two_cycle_models_are_not_compared(schema: str) -> None:
+    now = modelled(schema, cycle_model="00aa")
+    assert growths(now, now, 3.0) == []
+    # Version 0.1.0 did not name its model.
+    for before in (modelled(schema, cycle_model="00bb"), modelled(schema)):
+        with pytest.raises(BenchError, match="was not counted by today's cycle model"):
+            growths(before, now, 3.0)
+
+
 def test_limits() -> None:
     assert excesses(ours(1, 1), 1000, 5000) == [] == excesses(ours(1, 1), None, None)
     ram, flash = excesses(ours(1, 1), 999, 4000)

@@ -14,8 +14,10 @@ import pytest
 import utvm_deploy
 from utvm_deploy.bench.profile import Profile, profile
 from utvm_deploy.bench.samples import random_samples
+from utvm_deploy.board import load_board
 from utvm_deploy.cli.main import main
 from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.emulator import cycle_model_digest
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.paths import data_dir
 
@@ -151,6 +153,13 @@ def test_json_page_hot_code_and_gate(capsys: pytest.CaptureFixture[str], tmp_pat
     assert main([*argv, "--fail-over", "3%"]) == 1
     assert "layer 0 (CONV_2D" in capsys.readouterr().out
     assert main([*argv, "--fail-over", "200%"]) == 0
+
+    # A baseline of version 0.1.0, whose cycle model was another one and is not named.
+    assert found.pop("cycle_model") == cycle_model_digest(load_board(BOARD))
+    baseline.write_text(json.dumps(found))
+    capsys.readouterr()
+    assert main([*argv, "--fail-over", "200%"]) == 1
+    assert "not counted by today's cycle model" in capsys.readouterr().err
 
 
 def test_the_table_fits(

@@ -67,6 +67,8 @@ class Ours:
     layers: Mapping[tuple[int, str], int]
     ram_bytes: int
     flash_bytes: int
+    # Digest; empty where the figure is not modelled, None where the file does not tell (0.1.0).
+    cycle_model: str | None = ""
 
 
 def ours_of(result: Mapping[str, Any], schema: str) -> tuple[Ours, ...]:
@@ -84,6 +86,7 @@ def ours_of(result: Mapping[str, Any], schema: str) -> tuple[Ours, ...]:
                 },
                 int(result["ram_bytes"]),
                 int(result["flash_bytes"]),
+                _cycle_model_of(result, bool(result.get("is_modelled"))),
             ),
         )
     return tuple(
@@ -98,11 +101,19 @@ def ours_of(result: Mapping[str, Any], schema: str) -> tuple[Ours, ...]:
             },
             int(model["size"]["ours"]["ram_bytes"]),
             int(model["size"]["ours"]["flash_bytes"]),
+            _cycle_model_of(result, bool(model.get("is_modelled"))),
         )
         for model in result["models"]
         # The figure that everything is judged by comes first.
         for unit in list(model["ours"])[:1]
     )
+
+
+def _cycle_model_of(result: Mapping[str, Any], is_modelled: bool) -> str | None:
+    if not is_modelled:
+        return ""
+    digest = result.get("cycle_model")
+    return None if digest is None else str(digest)
 
 
 def read_baseline(path: Path) -> tuple[Ours, ...]:
@@ -152,6 +163,12 @@ def growths(
     found: list[Growth] = []
     for model in now:
         _check_covers(earlier, model.name, model.board)
+        old = earlier[model.name]
+        if old.cycle_model != model.cycle_model and old.unit == model.unit:
+            raise BenchError(
+                f"the baseline of {model.name} was not counted by today's cycle model, so its "
+                f"{model.unit} cannot be compared; make a new baseline with this version"
+            )
         found += _growths(earlier[model.name], model, allowed_percent)
     return found
 

@@ -7,6 +7,7 @@ from statistics import median
 
 from utvm_deploy.bench.placement import Placement, placement_of
 from utvm_deploy.bench.samples import Samples
+from utvm_deploy.compiler.decision import model_of
 from utvm_deploy.compiler.model import Layer
 from utvm_deploy.device import DeviceModel, Figures
 from utvm_deploy.progress import Progress, no_progress
@@ -52,6 +53,8 @@ class Profile:
     flash_bytes: int  # of the whole image: model, kernels, runtime
     ram_bytes: int  # static RAM of the image with its stack, and the arena
     placement: Placement
+    # Digest of the cycle model that counted; empty where ticks are not modelled.
+    cycle_model: str = ""
 
     @property
     def seconds(self) -> float | None:
@@ -109,4 +112,5 @@ def profile(model: DeviceModel, samples: Samples, progress: Progress = no_progre
         flash_bytes=image.flash_bytes,
         ram_bytes=image.ram_bytes + compiled.arena_bytes,
         placement=placement_of(model),
+        cycle_model=model_of(device.board) if device.is_modelled else "",
     )

@@ -14,6 +14,7 @@ from utvm_deploy.bench.compare_facts import (
 )
 from utvm_deploy.bench.placement import Placement
 from utvm_deploy.board import Board
+from utvm_deploy.compiler.decision import model_of
 
 
 def bench_summary(
@@ -23,6 +24,7 @@ def bench_summary(
     return {
         "board": board.name,
         "core": board.cpu.core,
+        "cycle_model": model_of(board) if any(one.is_modelled for one in found) else "",
         "against": against,
         "models": [_model_summary(comparison) for comparison in found],
         "failed": [

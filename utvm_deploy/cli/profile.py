@@ -253,6 +253,7 @@ def profile_summary(found: Profile, bounds: Bounds | None = None) -> dict[str, A
         "tick_unit": found.tick_unit,
         "ticks_per_second": found.ticks_per_second,
         "is_modelled": found.is_modelled,
+        "cycle_model": found.cycle_model,
         "runs": found.runs,
         "ticks": found.ticks,
         "ticks_median": found.ticks_median,
