@@ -56,6 +56,17 @@ def test_a_port_that_is_not_there(verb: str, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("verb", VERBS)
+def test_a_port_that_is_a_file(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("keep")
+    assert main([*VERBS[verb], "--board", BOARD, "--port", str(file)]) == 1
+    assert f"{file} is no serial port; give a device's name" in capsys.readouterr().err
+    assert file.read_text() == "keep"
+
+
+@pytest.mark.parametrize("verb", VERBS)
 def test_no_programmer(
     verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

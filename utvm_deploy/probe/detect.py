@@ -95,6 +95,8 @@ def check_port_there(board: Board, port: str) -> None:
         return
     if not Path(port).exists():
         raise NoDevice(f"{board.name}'s serial port {port} is not there; is the board plugged in?")
+    if not Path(port).is_char_device():
+        raise NoDevice(f"{port} is no serial port; give a device's name, such as /dev/ttyACM0")
     if not os.access(port, os.R_OK | os.W_OK):
         raise NoDevice(f"{board.name}'s serial port {port} may not be opened; {RIGHTS_ADVICE}")
 
