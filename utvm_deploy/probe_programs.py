@@ -98,14 +98,16 @@ def _openocd() -> ProbeProgram:
             arguments += ["-c", command]
         return Action("openocd", tuple(arguments), ("-c", "adapter serial {serial}"))
 
+    # Whoever reaches a port of OpenOCD's can run commands with the user's rights.
+    closed = "tcl_port disabled; telnet_port disabled"
     return ProbeProgram(
         ProbeCommands(
             name="openocd",
             image_format="elf",
             # Tcl's own braces keep a path with spaces together.
-            flash=action("program {{image}} verify reset exit"),
-            reset=action("init; reset run; shutdown"),
-            server=action("gdb_port {gdb_port}; tcl_port disabled; telnet_port disabled"),
+            flash=action(f"gdb_port disabled; {closed}", "program {{image}} verify reset exit"),
+            reset=action(f"gdb_port disabled; {closed}", "init; reset run; shutdown"),
+            server=action(f"gdb_port {{gdb_port}}; {closed}"),
         ),
         facts=("config",),
     )

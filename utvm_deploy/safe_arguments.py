@@ -72,7 +72,7 @@ _OPENOCD_COMMAND = "|".join(
         r"program \{\{image\}\}(?: (?:verify|reset|exit|preverify|0x[0-9a-fA-F]+))*",
         r"flash write_image(?: erase)? \{\{image\}\}(?: 0x[0-9a-fA-F]+)?",
         r"verify_image \{\{image\}\}(?: 0x[0-9a-fA-F]+)?",
-        r"gdb_port \{gdb_port\}",
+        r"gdb_port (?:disabled|\{gdb_port\})",
         r"(?:tcl_port|telnet_port) (?:disabled|\{aux_port(?:_2)?\})",
         r"bindto 127\.0\.0\.1",
     )

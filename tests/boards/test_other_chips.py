@@ -59,7 +59,8 @@ def test_the_command_line_takes_either_link(capsys: pytest.CaptureFixture[str]) 
         assert main(argv) == 0
         return capsys.readouterr().out.splitlines()[-1]
 
-    assert last().startswith("openocd -f board/st_nucleo_h743zi.cfg -c 'program {")
+    assert last().startswith("openocd -f board/st_nucleo_h743zi.cfg -c 'gdb_port disabled; ")
+    assert " -c 'program {" in last()
     assert last("--link", "debug", "--serial", "0042").startswith(
         "openocd -c 'bindto 127.0.0.1' -c 'adapter serial 0042' "
         "-f board/st_nucleo_h743zi.cfg -c 'gdb_port "

@@ -38,15 +38,18 @@ QEMU_ARGV = [
     *("-kernel", "/images/image.elf"),
     *("-device", "loader,addr=0x20001234,data=0x0badcafe,data-len=4"),
 ]
+NO_PORTS = ["-c", "gdb_port disabled; tcl_port disabled; telnet_port disabled"]
 OPENOCD_ARGV = [
     "openocd",
     *("-f", "board/stm32f746g-disco.cfg"),
+    *NO_PORTS,
     *("-c", "program {/images/image.elf} verify reset exit"),
 ]
 OPENOCD_SERIAL_ARGV = [
     "openocd",
     *("-c", "adapter serial 0670FF"),
     *("-f", "board/stm32f746g-disco.cfg"),
+    *NO_PORTS,
     *("-c", "program {/images/image.elf} verify reset exit"),
 ]
 OBJCOPY_ARGV_START = ["arm-none-eabi-objcopy", "-O", "binary", "/images/image.elf"]
@@ -79,7 +82,10 @@ ARGV = {
     "west_jlink": ([*WEST, "jlink"], [*WEST, "jlink", "--dev-id", "0670FF"]),
 }
 RESET_ARGV = {
-    "openocd": ["openocd", "-f", "board/stm32f746g-disco.cfg", "-c", "init; reset run; shutdown"],
+    "openocd": [
+        *("openocd", "-f", "board/stm32f746g-disco.cfg"),
+        *(*NO_PORTS, "-c", "init; reset run; shutdown"),
+    ],
     "pyocd": ["pyocd", "reset", *PYOCD_TARGET],
     "stm32cubeprogrammer": [CUBE, "-c", "port=SWD", "-rst"],
     "jlink": ["JLinkExe", *JLINK_DEVICE, *JLINK_QUIET, "-CommandFile", "COMMANDS"],
