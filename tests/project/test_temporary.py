@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from utvm_deploy import process, temporary
+from utvm_deploy.board import load_board
+from utvm_deploy.emulator.plugin import build_plugin
 from utvm_deploy.files import write_text
+from utvm_deploy.project.build import build_image
+from utvm_deploy.project.link_module import compile_module
 from utvm_deploy.temporary import MARK, TemporaryFolder, sweep, temporary_file
 
 DEADLINE_S = 60.0
@@ -158,3 +163,28 @@ def test_an_open_file_and_folder_are_closed_without_a_trace(tmp_path: Path) -> N
     folder.close()
     write_text(tmp_path / ("n" * 230), "a long name")
     assert left(tmp_path) == []
+
+
+def test_a_killed_compiler_leaves_its_files_in_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the next run removes them: nobody looks for ``/tmp/cc*.o``."""
+    monkeypatch.setenv("UTVM_CACHE", str(tmp_path))
+    places: dict[str, str] = {}
+    run = process.run
+
+    def noting(argv: Sequence[str], **options: Any) -> process.Completed:
+        if "--version" not in argv:
+            places[" ".join(argv)] = options.get("env", {}).get("TMPDIR", "")
+            assert Path(places[" ".join(argv)]).is_dir()
+        return run(argv, **options)
+
+    monkeypatch.setattr(process, "run", noting)
+    host = load_board("host")
+    build_image(None, host)
+    compile_module("int one(void) { return 1; }", host)
+    build_plugin("7.2.22")
+    assert len(places) >= 4, "cmake twice, a module, a plugin"
+    for command, place in places.items():
+        relative = Path(place).relative_to(tmp_path)
+        assert MARK in str(relative), command

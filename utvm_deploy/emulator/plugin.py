@@ -133,7 +133,9 @@ def build_plugin(qemu_version: str, plugin: Plugin = CYCLE_MODEL) -> Path:
         argv = [COMPILER, *flags, f"-I{SOURCES}", f"-I{fresh}", "-o", str(fresh / built.name)]
         argv += [str(path) for path in sources if path.suffix == ".c"]
         log = fresh / "build.log"
-        done = process.run(argv, timeout_s=BUILD_TIMEOUT_S, log_path=log)
+        # As everything that a killed compiler leaves, its temporary files go with the folder.
+        env = {"TMPDIR": str(fresh.absolute())}
+        done = process.run(argv, timeout_s=BUILD_TIMEOUT_S, env=env, log_path=log)
         if not done.is_ok:
             log = log.replace(folder / f"{entry.name}.log")
             raise BuildError(f"building QEMU's plugin {plugin.name} failed (log: {log})", log)

@@ -219,8 +219,12 @@ def _build(directory: Path, board: Board, options: Sequence[str] = ()) -> None:
         ("configuring", configure, CONFIGURE_TIMEOUT_S),
         ("building", ["cmake", "--build", str(build), "-j", jobs], BUILD_TIMEOUT_S),
     )
+    if not process.is_dry_run():
+        build.mkdir(parents=True, exist_ok=True)
+    # A compiler that is killed leaves its temporary files: let them go with the build.
+    env = {**_NO_SETTINGS, "TMPDIR": str(build.absolute())}
     for what, argv, timeout_s in steps:
-        done = process.run(argv, timeout_s=timeout_s, env=_NO_SETTINGS, log_path=log)
+        done = process.run(argv, timeout_s=timeout_s, env=env, log_path=log)
         if done.timed_out:
             raise BuildError(f"{what} {directory} took longer than {timeout_s:g} s", log)
         if not done.is_ok:

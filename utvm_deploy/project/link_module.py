@@ -265,7 +265,9 @@ def _work_folder(parent: Path) -> Iterator[Path]:
 
 
 def _run(argv: list[str], work: Path, name: str, board: Board, timeout_s: float) -> str:
-    done = process.run(argv, timeout_s=timeout_s, cwd=work)
+    # A compiler that is killed leaves its temporary files: let them go with the folder.
+    env = {"TMPDIR": str(work.absolute())}
+    done = process.run(argv, timeout_s=timeout_s, cwd=work, env=env)
     if done.is_ok:
         return done.stdout
     if done.timed_out:
