@@ -160,7 +160,10 @@ def test_networks_as_people_build_them(name: str, tmp_path: Path) -> None:
     assert check(simplify(load_model(path)), BOARD, KINDS) > 0
 
 
-@pytest.mark.parametrize("name", ["ad01_int8", "kws_ref_model", "pretrainedResnet_quant"])
+REFERENCE_MODELS = ("ad01_int8", "kws_ref_model", "pretrainedResnet_quant", "vww_96_int8")
+
+
+@pytest.mark.parametrize("name", REFERENCE_MODELS)
 def test_reference_models(name: str, shared_models: Path) -> None:
     assert check(simplify(load_model(shared_models / f"{name}.tflite")), BOARD, KINDS) > 0
 
