@@ -126,7 +126,9 @@ def load_board(name_or_path: str | Path, *, trust: bool = False) -> Board:
     files = _board_files()
     if given not in files:
         if len(Path(given).parts) > 1 or Path(given).suffix:
-            raise BoardError(f"{given!r} is no board file: its name ends in .toml (docs/boards.md)")
+            raise BoardError(
+                f"{given!r} is no board file: its name ends in .toml (docs/reference/boards.md)"
+            )
         raise BoardError(f"no board {given!r}{did_you_mean(given, files)} (utvm boards lists all)")
     return _read_board(files[given], trust)
 

@@ -1,7 +1,8 @@
-"""Put the tables of a comparison into docs/benchmarks.md.
+"""Put the tables of a comparison into docs/reference/benchmarks.md.
 
     utvm bench MODEL... --board B --cmsis-nn DIR --json > bench.json
-    python benchmarks/cmsis_nn/tables.py bench.json docs/benchmarks.md [--mark NAME] [--models-only]
+    python benchmarks/cmsis_nn/tables.py bench.json docs/reference/benchmarks.md
+        [--mark NAME] [--models-only]
 
 Everything between the two marks of the page is replaced; the prose around them stays.
 """

@@ -1,4 +1,4 @@
-"""Writes the tables of docs/cycle-model.md from the timing tables.
+"""Writes the tables of docs/reference/cycle-model.md from the timing tables.
 
 python benchmarks/cycle_model/document.py           rewrite the part between the marks
 python benchmarks/cycle_model/document.py --check   exit status 1 if it is out of date
@@ -15,7 +15,7 @@ from utvm_deploy.cores.timing_m3 import CORTEX_M3
 from utvm_deploy.cores.timing_m4 import CORTEX_M4
 from utvm_deploy.cores.timing_m7 import CORTEX_M7
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "cycle-model.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "cycle-model.md"
 BEGIN = "<!-- generated: python benchmarks/cycle_model/document.py -->\n"
 END = "<!-- end of the generated part -->\n"
 

@@ -2,7 +2,7 @@
 
     python benchmarks/sessions/run.py                      the table, for the default boards
     python benchmarks/sessions/run.py --board B --link L   one board, one link
-    python benchmarks/sessions/run.py --write              docs/sessions.md and docs/sessions.svg
+    python benchmarks/sessions/run.py --write              docs/internals/sessions.md and .svg
 
 All numbers of a row come from one run on one computer; the ratios are what to look at.
 """
@@ -194,8 +194,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 1
     print(table(rows))
     if arguments.write:
-        (ROOT / "docs" / "sessions.svg").write_text(plot(rows), encoding="utf-8")
-        (ROOT / "docs" / "sessions.md").write_text(markdown(rows), encoding="utf-8")
+        (ROOT / "docs" / "internals" / "sessions.svg").write_text(plot(rows), encoding="utf-8")
+        (ROOT / "docs" / "internals" / "sessions.md").write_text(markdown(rows), encoding="utf-8")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The operator table: as data, on the command line, and in docs/operators.md.
+"""The operator table: as data, on the command line, and in docs/reference/operators.md.
 
 ``python -m tests.bench.test_supported`` writes that page anew.
 """
@@ -16,7 +16,7 @@ from utvm_deploy.frontend.limits import LIMITS
 from utvm_deploy.frontend.operators import IMPORTERS
 from utvm_deploy.frontend.suggestions import SUGGESTIONS
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "operators.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "operators.md"
 
 
 def test_the_page_is_what_the_table_says() -> None:

@@ -80,7 +80,7 @@ def test_everything_is_there(computer: Computer, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["stm32f746g_disco", "nucleo_f746zg"])
 def test_the_checklist_has_the_doctors_rows_in_their_order(name: str, computer: Computer) -> None:
-    page = (DOCS / "boards" / "stm32f746.md").read_text(encoding="utf-8")
+    page = (DOCS / "guides" / "stm32f746.md").read_text(encoding="utf-8")
     steps = page.partition("## Checklist")[2].partition("\n6. ")[0]
     rows = [check.what for check in desk_checks(load_board(name), port=None, serial=None)]
     assert sorted(rows, key=lambda row: steps.index(f"`{row}`")) == rows

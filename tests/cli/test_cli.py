@@ -23,7 +23,7 @@ HOST = ("--board", "host")
 HELD_OUT = data_dir("models") / "digits_test.npz"
 
 
-JSON_PAGE = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
+JSON_PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text()
 
 
 def run_json(capsys: pytest.CaptureFixture[str], *argv: str, code: int = 0) -> dict[str, Any]:

@@ -220,7 +220,9 @@ def test_float_model(tmp_path: Path) -> None:
     m.operator("RELU", [x], [out])
     m.output(out)
     text = str(_refusal(m, tmp_path))
-    assert "not fully quantized: operator 0 (RELU)" in text and "docs/quantization.md" in text
+    assert (
+        "not fully quantized: operator 0 (RELU)" in text and "docs/guides/quantization.md" in text
+    )
 
 
 def test_float_model_with_unknown_operators_is_float_first(tmp_path: Path) -> None:
@@ -229,7 +231,7 @@ def test_float_model_with_unknown_operators_is_float_first(tmp_path: Path) -> No
     out = m.tensor((1, 4), "float32")
     m.operator("ELU", [x], [out])
     m.output(out)
-    assert "docs/quantization.md" in str(_refusal(m, tmp_path))
+    assert "docs/guides/quantization.md" in str(_refusal(m, tmp_path))
 
 
 def test_dynamic_range_model_is_not_fully_quantized(tmp_path: Path) -> None:
@@ -238,7 +240,7 @@ def test_dynamic_range_model_is_not_fully_quantized(tmp_path: Path) -> None:
     out = m.conv2d(m.float_input((1, 4, 4, 2)), int8(rng, 3, 3, 3, 2), scale=0.1)
     m.tensors[out].dtype = "float32"
     m.output(out)
-    assert "docs/quantization.md" in str(_refusal(m, tmp_path))
+    assert "docs/guides/quantization.md" in str(_refusal(m, tmp_path))
 
 
 def test_unknown_float_island_is_an_unsupported_operator(tmp_path: Path) -> None:

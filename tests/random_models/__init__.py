@@ -4,5 +4,5 @@
         ▲                                                              │
     operations: one generator per TFLite operator              minimizer, when wrong
 
-``python -m tests.random_models`` runs many; docs/random-models.md says how.
+``python -m tests.random_models`` runs many; docs/contributing/random-models.md says how.
 """

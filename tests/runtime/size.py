@@ -1,7 +1,7 @@
 """Size and stack of the C runtime on each core, as a CSV.
 
     python -m tests.runtime.size            prints the table, with what changed
-    python -m tests.runtime.size --update   writes docs/runtime-size.csv
+    python -m tests.runtime.size --update   writes docs/reference/runtime-size.csv
 
 Stack is the deepest chain of calls from utvm_poll or utvm_init, by the compiler's own figures;
 the port's functions, the tasks, memcpy and memset come on top.
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from utvm_deploy.paths import runtime_dir
 
-TABLE = Path(__file__).resolve().parents[2] / "docs" / "runtime-size.csv"
+TABLE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "runtime-size.csv"
 CORES = ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m55")
 ENTRIES = ("utvm_poll", "utvm_init")
 COMPILER = "arm-none-eabi-gcc"

@@ -1,4 +1,4 @@
-"""The runtime stays small: docs/runtime-size.csv is the budget."""
+"""The runtime stays small: docs/reference/runtime-size.csv is the budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/cycle-model.md shows the files of real boards, and no others."""
+"""docs/reference/cycle-model.md shows the files of real boards, and no others."""
 
 from __future__ import annotations
 

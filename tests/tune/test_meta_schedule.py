@@ -14,7 +14,7 @@ import utvm_deploy
 from utvm_deploy.errors import TuneError
 from utvm_deploy.tune.meta_schedule import DeviceTuning
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "tuning.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "guides" / "tuning.md"
 
 
 def product(dtype: str = "int8", rows: Any = 32) -> Any:

@@ -15,7 +15,7 @@ from utvm_deploy.project.zephyr_build import Zephyr, find_zephyr
 def zephyr() -> Zephyr:
     """The tree that ZEPHYR_BASE names."""
     if "ZEPHYR_BASE" not in os.environ:
-        pytest.skip("ZEPHYR_BASE is not set: no Zephyr to build with (see docs/zephyr.md)")
+        pytest.skip("ZEPHYR_BASE is not set: no Zephyr to build with (see docs/guides/zephyr.md)")
     try:
         return find_zephyr()
     except UtvmError as error:

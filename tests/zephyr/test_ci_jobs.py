@@ -1,4 +1,4 @@
-"""The CI jobs of docs/zephyr.md: whole YAML of the shape that each service wants, and our verbs."""
+"""The CI jobs of docs/guides/zephyr.md are whole YAML of the service's shape, and use our verbs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from utvm_deploy.cli.main import build_parser
 
 yaml = pytest.importorskip("yaml", reason="PyYAML, which Zephyr's scripts need too, is missing")
 
-TEXT = (Path(__file__).parents[2] / "docs" / "zephyr.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[2] / "docs" / "guides" / "zephyr.md").read_text(encoding="utf-8")
 GITHUB, GITLAB = (
     yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```$", TEXT, re.M | re.S)
 )

@@ -108,7 +108,9 @@ def test_cmsis_nn_beside_our_kernels(
     """Only its fully connected layers may make other bytes of equal inputs."""
     folder = zephyr.base.parent / "modules" / "lib" / "cmsis-nn"
     if not folder.is_dir():
-        pytest.skip("the west workspace has no module cmsis-nn (docs/zephyr.md says how to get it)")
+        pytest.skip(
+            "the west workspace has no module cmsis-nn (docs/guides/zephyr.md says how to get it)"
+        )
     path = shared_models / f"{name}.tflite"
     library = find_cmsis_nn(folder, target.board)
     compiled = utvm_deploy.compile(path, target.board, kernels="cmsis-nn", cmsis_nn=library)

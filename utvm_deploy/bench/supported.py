@@ -1,4 +1,4 @@
-"""The operators that are supported, as data and as the page docs/operators.md."""
+"""The operators that are supported, as data and as the page docs/reference/operators.md."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def supported_operators() -> tuple[OperatorRow, ...]:
 
 
 def operators_page() -> str:
-    """The text of docs/operators.md."""
+    """The text of docs/reference/operators.md."""
     rows = "".join(
         f"| {row.operator} | {', '.join(row.types)} | {row.constraints} |\n"
         for row in supported_operators()

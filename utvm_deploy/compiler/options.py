@@ -41,7 +41,7 @@ SERIAL_RAM_BYTES = 2 * 1024
 #: What a model is compiled for: speed, few bytes of code, or speed where it is worth its code.
 TIME, SIZE, BALANCED = "time", "size", "balanced"
 OPTIMIZE = (TIME, SIZE, BALANCED)
-#: What each tells the C compiler; docs/optimize.md has what that costs and saves.
+#: What each tells the C compiler; docs/guides/optimize.md has what that costs and saves.
 LEVELS: Mapping[str, str] = {TIME: "-O3", SIZE: "-Os", BALANCED: "-O2"}
 #: And how much kernels are to do for few bytes of flash: the choice COMPACT, 0 for nothing.
 COMPACTNESS: Mapping[str, int] = {TIME: 0, BALANCED: COMPACT_LITTLE, SIZE: COMPACT_MOST}

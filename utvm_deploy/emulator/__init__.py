@@ -1,6 +1,7 @@
 """The Cortex-M cycle model for QEMU: a TCG plugin, its parameters and its counters.
 
-Modelled cycles, never measured ones: docs/cycle-model.md tells what is modelled and how well.
+Modelled cycles, never measured ones: docs/reference/cycle-model.md says what is modelled, and how
+well.
 """
 
 from utvm_deploy.emulator.counters import Counters

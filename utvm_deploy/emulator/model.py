@@ -12,7 +12,7 @@ from utvm_deploy.emulator.plugin import plugin_argument
 from utvm_deploy.errors import BoardError
 
 #: Configuration ``ref``: what a data cache miss costs, from flash or RAM. A fit to published
-#: figures of the STM32F746 (docs/cycle-model.md), not a data sheet's number.
+#: figures of the STM32F746 (docs/reference/cycle-model.md), not a data sheet's number.
 REF_MISS_CYCLES = 22
 #: Rich model: a line of instructions from flash or RAM comes over the same bus as one of data.
 #: Assumed.

@@ -34,7 +34,7 @@ def assemble(source: ModelFile, name: str, digest: str) -> Graph:
     if floating and (not unknown or is_all_float):
         raise ModelError(
             f"the model is not fully quantized: {floating[0].place}, works in float32; "
-            "convert it to int8 as docs/quantization.md shows"
+            "convert it to int8 as docs/guides/quantization.md shows"
         )
     problems: list[str] = []
     operators: list[Operator] = []

@@ -1,7 +1,7 @@
 """How large a model file may be: a file is untrusted, so everything is bounded before it is used.
 
 Real models for microcontrollers stay far below; a file within these limits is imported within 1 GiB
-of memory and ten seconds, whatever is in it. docs/operators.md lists them.
+of memory and ten seconds, whatever is in it. docs/reference/operators.md lists them.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def _read(onnx: Any, proto: Any, name: str) -> QdqModel:
     if not any(node.op_type == "QuantizeLinear" for node in graph.node):
         raise ModelError(
             "the model is not quantized, or not in QDQ form: quantize it with onnxruntime's "
-            "quantize_static(..., quant_format=QuantFormat.QDQ), see docs/other-formats.md"
+            "quantize_static(..., quant_format=QuantFormat.QDQ), see docs/guides/other-formats.md"
         )
     _check_self_contained(graph.initializer, onnx)
     known = {tensor.name for tensor in graph.initializer}

@@ -62,7 +62,7 @@ def quantized(
     if tensor.dtype == "uint8" and "uint8" not in types:
         raise op.unsupported(
             f"tensor '{tensor.name}' is uint8, as in legacy quantized models, which no kernel "
-            "computes on; convert the model to int8 as docs/quantization.md shows"
+            "computes on; convert the model to int8 as docs/guides/quantization.md shows"
         )
     if tensor.dtype not in types:
         accepted = f"{' and '.join(types)} {'is' if len(types) == 1 else 'are'}"

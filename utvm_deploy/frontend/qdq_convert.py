@@ -2,7 +2,7 @@
 
 An operator on real numbers is written once the QuantizeLinear behind it says what its result is
 quantized to; a Relu or Clip in between becomes its clamp. Where TFLite's rounding differs from
-that of the model's own runtime, a result may be one step away (docs/other-formats.md).
+that of the model's own runtime, a result may be one step away (docs/guides/other-formats.md).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from utvm_deploy.graph.names import with_short_names
 
 # How the verifier's messages begin.
 _OPERATOR = re.compile(r"operator (\d+) \(")
-_FLOAT = "it works in float32; convert the model to int8 as docs/quantization.md shows"
+_FLOAT = "it works in float32; convert the model to int8 as docs/guides/quantization.md shows"
 
 
 @dataclass(frozen=True, eq=False)

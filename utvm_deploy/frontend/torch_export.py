@@ -17,7 +17,7 @@ from utvm_deploy.frontend.qdq_job import all_at_once
 from utvm_deploy.frontend.torch_statements import STATEMENTS, Call, Tensors, aten_name
 
 _INSTALL = "pip install 'utvm-deploy[torch]'"
-_RECIPE = "docs/other-formats.md shows how to quantize with PT2E"
+_RECIPE = "docs/guides/other-formats.md shows how to quantize with PT2E"
 
 
 def load_torch(path: Path) -> Any:

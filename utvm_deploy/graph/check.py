@@ -124,7 +124,7 @@ def _check_boundary(tensor: Tensor, what: str) -> None:
     if tensor.dtype not in _BOUNDARY:
         raise ModelError(
             f"model {what} '{tensor.name}' is {tensor.dtype}; only {', '.join(_BOUNDARY)} are "
-            f"supported: convert with inference_{what}_type int8 (docs/quantization.md)"
+            f"supported: convert with inference_{what}_type int8 (docs/guides/quantization.md)"
         )
     if tensor.dtype == "int8":
         _check_per_tensor(tensor, f"model {what}")

@@ -10,8 +10,8 @@ s0 to s15 are free. r0 and r1 are set anew before each run. CACHED and CACHED_TO
 behind the data cache, WAY is the size of one of its ways.
 
 What stores cost that miss follows from REF: Arm DDI 0489F 5.9 (they start a linefill) and what
-docs/cycle-model.md assumes beside it: a linefill is 22 cycles, one at a time, and five stores wait
-for a line in the store buffer. Nobody has published a measurement of it.
+docs/reference/cycle-model.md assumes beside it: a linefill is 22 cycles, one at a time, and five
+stores wait for a line in the store buffer. Nobody has published a measurement of it.
 """
 
 from __future__ import annotations
