@@ -12,14 +12,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from utvm_deploy.base.paths import data_dir
 from utvm_deploy.cli.entry import as_process
-from utvm_deploy.paths import data_dir
 
 if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console
 
-    from utvm_deploy.bench.profile import Profile
+    from utvm_deploy.profiling.layer_costs import Profile
 
 MODEL = data_dir("models") / "digits.tflite"
 HELD_OUT = data_dir("models") / "digits_test.npz"
@@ -51,14 +51,14 @@ def demonstrate(board_name: str) -> int:
     from rich.progress import Progress as Bar
 
     import utvm_deploy
-    from utvm_deploy.bench.oracle import REFERENCE, run_reference
-    from utvm_deploy.bench.profile import profile
-    from utvm_deploy.bench.samples import load_golden
-    from utvm_deploy.bundle import write_bundle
-    from utvm_deploy.cli.profile import profile_summary
+    from utvm_deploy.base.progress import no_progress
+    from utvm_deploy.bundling import write_bundle
+    from utvm_deploy.cli.profile_verb import profile_summary
     from utvm_deploy.compiler.options import AUTO
     from utvm_deploy.frontend.tflite import load_model
-    from utvm_deploy.progress import no_progress
+    from utvm_deploy.oracle.reference import REFERENCE, run_reference
+    from utvm_deploy.oracle.samples import load_golden
+    from utvm_deploy.profiling.layer_costs import profile
 
     console = Console(highlight=False, soft_wrap=True)
     began = time.monotonic()
@@ -142,7 +142,7 @@ def shade(pixel: int) -> str:
 
 def latency(cost: Profile) -> str:
     """One line: time for one image, and whether it was measured; else a count."""
-    from utvm_deploy.cli.profile import latency_line
+    from utvm_deploy.cli.profile_verb import latency_line
 
     if cost.seconds is None:
         return f"{cost.ticks:,} {cost.tick_unit} for one image"

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 import utvm_deploy
-from utvm_deploy.board import Board, load_board
+from utvm_deploy.base.toml_table import read_toml
+from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.device import CYCLES, INSTRUCTIONS, Device
-from utvm_deploy.toml_table import read_toml
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Every board that runs on this computer; each end-to-end test runs once on each.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from utvm_deploy.graph.evaluate import evaluate
+from utvm_deploy.graph.constant_folding import evaluate
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.kernels.lookup import FUNCTIONS, lookup_table
 

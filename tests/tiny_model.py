@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from utvm_deploy.board import Board
+from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.model import CompiledModel
 
 HEADER = """\

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from utvm_deploy.board import Board, board_names, load_board
+    from utvm_deploy.base.errors import UtvmError
+    from utvm_deploy.boards.board import Board, board_names, load_board
     from utvm_deploy.compiler.cmsis_nn import CmsisNn
     from utvm_deploy.compiler.model import CompiledModel
     from utvm_deploy.compiler.needs import CheckNeeds
     from utvm_deploy.device import Device
-    from utvm_deploy.errors import UtvmError
 
 __version__ = "0.2.0"
 
@@ -38,11 +38,11 @@ __all__ = [
 def __getattr__(name: str) -> object:
     # Loaded on first use: until the command has its handler for Ctrl-C, next to nothing is loaded.
     if name in ("Board", "board_names", "load_board"):
-        from utvm_deploy import board
+        from utvm_deploy.boards import board
 
         return getattr(board, name)
     if name == "UtvmError":
-        from utvm_deploy.errors import UtvmError
+        from utvm_deploy.base.errors import UtvmError
 
         return UtvmError
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -75,7 +75,7 @@ def compile(
     """
     from pathlib import Path
 
-    from utvm_deploy.board import Board, load_board
+    from utvm_deploy.boards.board import Board, load_board
     from utvm_deploy.compiler.pipeline import compile_model
     from utvm_deploy.records import read_records
 

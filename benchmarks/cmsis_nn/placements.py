@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from utvm_deploy import process
-from utvm_deploy.board import Board, load_board
+from utvm_deploy.base import process
+from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.compiler.cmsis_nn import CmsisNn
 from utvm_deploy.emulator import Counters, CycleModel, arguments, counters
 from utvm_deploy.emulator.model import CachedRange

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from utvm_deploy import process
-from utvm_deploy.board import Board, load_board
+from utvm_deploy.base import process
+from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.emulator import CycleModel, arguments, counters
 from utvm_deploy.emulator.model import counter_block
 from utvm_deploy.emulator.plugin import build_plugin, installed_qemu_version

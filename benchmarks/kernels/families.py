@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 
 import utvm_deploy
-from utvm_deploy.bench.oracle import run_reference
 from utvm_deploy.compiler.plan import is_view
 from utvm_deploy.cores.core import CORES
 from utvm_deploy.device import Device, Module
@@ -27,6 +26,7 @@ from utvm_deploy.graph.model import Array, Operator
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.call import KernelCall, ScalarArgument, TensorArgument
 from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.oracle.reference import run_reference
 
 RUN_TIMEOUT_S = 60.0
 

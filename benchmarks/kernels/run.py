@@ -20,10 +20,8 @@ from pathlib import Path
 import numpy as np
 from tvm import s_tir
 
-from utvm_deploy import process
-from utvm_deploy.bench.oracle import run_reference
-from utvm_deploy.board import Board, load_board
-from utvm_deploy.candidate import GENERIC
+from utvm_deploy.base import process
+from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.compiler.c_text import c_type
 from utvm_deploy.compiler.lower_c import CFunction, lower_to_c
 from utvm_deploy.compiler.plan import is_view
@@ -35,7 +33,9 @@ from utvm_deploy.graph.model import Array, Graph
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall, ScalarArgument
 from utvm_deploy.kernels.lowering import lower
-from utvm_deploy.kernels.quantize import header
+from utvm_deploy.kernels.requantization import header
+from utvm_deploy.oracle.reference import run_reference
+from utvm_deploy.records.candidate import GENERIC
 
 HERE = Path(__file__).resolve().parent
 TOOL_TIMEOUT_S = 120.0

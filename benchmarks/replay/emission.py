@@ -68,15 +68,15 @@ def model_files() -> list[Path]:
 @cache
 def cores() -> tuple[str, ...]:
     """Those that have records, and the host, whose kernels are the portable ones."""
+    from utvm_deploy.base.paths import records_file
     from utvm_deploy.cores.core import CORES
-    from utvm_deploy.paths import records_file
 
     return "host", *sorted(core for core in CORES if records_file(core).is_file())
 
 
 def board_of(core: str) -> Any:
     """A board whose kernels are this core's, one that counts with a cycle model if there is one."""
-    from utvm_deploy.board import board_names, load_board
+    from utvm_deploy.boards.board import board_names, load_board
 
     boards = [load_board(name) for name in board_names()]
     fitting = [board for board in boards if board.cpu.kernel_core == core]
@@ -111,7 +111,7 @@ def candidate_parts(
     builder: Any, graph: Any, operator: Any, candidate: Any
 ) -> tuple[tuple[str, ...], str]:
     """The pieces of the C of an operator's kernel, and the name of its function."""
-    from utvm_deploy.kernels.quantize import header
+    from utvm_deploy.kernels.requantization import header
 
     # Trees of older versions have this, too, and relabel.py asks them.
     _, function, _ = builder._text(graph, operator, candidate)
@@ -143,7 +143,7 @@ def emit(core: str, selection: Collection[str] | None = None) -> Iterator[Emitte
 
 def emit_records(core: str, selection: Collection[str] | None = None) -> Iterator[Emitted]:
     """The kernel of each shipped record whose model is on this computer."""
-    from utvm_deploy.tune.build import Builder
+    from utvm_deploy.tuning.build import Builder
 
     operators = operators_by_key(tuple(model_files()))
     wanted = _record_names(core)
@@ -200,7 +200,7 @@ def _models() -> Iterator[tuple[str, str, Any]]:
 
 
 def _of_model(start: str, compiled: Any) -> Iterator[Emitted]:
-    from utvm_deploy.kernels.quantize import header
+    from utvm_deploy.kernels.requantization import header
 
     interface, main, kernels, weights, private = (
         compiled.sources[f"{PREFIX}{end}"]

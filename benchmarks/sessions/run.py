@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 
 import utvm_deploy
+from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.device import Device
-from utvm_deploy.errors import UtvmError
 from utvm_deploy.link.base import Task
 
 HERE = Path(__file__).resolve().parent

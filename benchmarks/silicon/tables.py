@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from utvm_deploy.errors import UtvmError
+from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.silicon_kit import Report, read_report
 from utvm_deploy.silicon_kit.report import CaseResult, ModelResult
 

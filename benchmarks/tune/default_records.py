@@ -20,19 +20,19 @@ from pathlib import Path
 
 from zoo import zoo
 
-from utvm_deploy.board import Board, load_board
+from utvm_deploy.base.files import write_text
+from utvm_deploy.base.paths import records_file
+from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.compiler.decision import model_of
 from utvm_deploy.device import connect
-from utvm_deploy.files import write_text
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.code_version import code_versions
-from utvm_deploy.paths import records_file
 from utvm_deploy.records import Record, Records, is_modelled
-from utvm_deploy.tune.compact import compacted
-from utvm_deploy.tune.records_file import RecordsFile
-from utvm_deploy.tune.tuner import Tuning, fastest_link, tune
-from utvm_deploy.tune.workload import Work, workload
+from utvm_deploy.tuning.compact import compacted
+from utvm_deploy.tuning.records_file import RecordsFile
+from utvm_deploy.tuning.tuner import Tuning, fastest_link, tune
+from utvm_deploy.tuning.workload import Work, workload
 
 #: Kernels have as many layers as make so many operations, and no fewer operations than these.
 EVEN_MACS = 10**10

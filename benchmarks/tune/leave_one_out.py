@@ -16,18 +16,18 @@ from pathlib import Path
 
 from zoo import zoo
 
-from utvm_deploy.board import load_board
-from utvm_deploy.candidate import Candidate
+from utvm_deploy.base.errors import UnsupportedOperator
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.device import connect
-from utvm_deploy.errors import UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.code_version import code_versions
 from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.records import Record, Records, Setting
-from utvm_deploy.tune.records_file import RecordsFile
-from utvm_deploy.tune.tuner import fastest_link, tune
-from utvm_deploy.tune.workload import Work, workload
+from utvm_deploy.records.candidate import Candidate
+from utvm_deploy.tuning.records_file import RecordsFile
+from utvm_deploy.tuning.tuner import fastest_link, tune
+from utvm_deploy.tuning.workload import Work, workload
 
 #: What is slower than the default by more is a fault of the rule.
 MOST_LOSS = 0.02

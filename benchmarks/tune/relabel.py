@@ -45,7 +45,7 @@ _NOT_CODE = re.compile(r"^\s*\.(file|ident)\b.*$", re.MULTILINE)
 
 def works_by_key(models: Sequence[Path], core: str) -> Mapping[str, Any]:
     """Key of each known kernel -> its work."""
-    from utvm_deploy.tune.workload import workload
+    from utvm_deploy.tuning.workload import workload
 
     return {work.kernel.key: work for work in workload(graphs_of(models), core)}
 
@@ -55,8 +55,8 @@ def emit(request: Mapping[str, Any]) -> list[tuple[Sequence[str], str] | None]:
 
     Its pieces and the name of its function: today's tree brings both trees' into canonical form.
     """
-    from utvm_deploy.candidate import Candidate
-    from utvm_deploy.tune.build import Builder
+    from utvm_deploy.records.candidate import Candidate
+    from utvm_deploy.tuning.build import Builder
 
     operators = operators_by_key(tuple(Path(path) for path in request["models"]))
     made: list[tuple[Sequence[str], str] | None] = []
@@ -74,12 +74,12 @@ def emit(request: Mapping[str, Any]) -> list[tuple[Sequence[str], str] | None]:
 
 def measure(request: Mapping[str, Any]) -> list[int | None]:
     """The ticks of each kernel and candidate, by this process's tree; None where there are none."""
-    from utvm_deploy.candidate import Candidate
     from utvm_deploy.device import connect
-    from utvm_deploy.tune.build import Builder
-    from utvm_deploy.tune.inputs import Job
-    from utvm_deploy.tune.measure import Measurer
-    from utvm_deploy.tune.tuner import fastest_link
+    from utvm_deploy.records.candidate import Candidate
+    from utvm_deploy.tuning.build import Builder
+    from utvm_deploy.tuning.inputs import Job
+    from utvm_deploy.tuning.measure import Measurer
+    from utvm_deploy.tuning.tuner import fastest_link
 
     core = request["core"]
     works = works_by_key([Path(path) for path in request["models"]], core)
@@ -150,9 +150,9 @@ def relabel(
 ) -> None:
     """One file, in place."""
     from utvm_deploy import __version__
+    from utvm_deploy.base.files import write_text
     from utvm_deploy.compiler.code_digest import kernel_code
     from utvm_deploy.compiler.decision import model_of
-    from utvm_deploy.files import write_text
     from utvm_deploy.kernels.code_version import code_versions
     from utvm_deploy.records import is_modelled, read_records
 

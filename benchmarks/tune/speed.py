@@ -16,16 +16,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from utvm_deploy.board import load_board
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.device import connect
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.chosen import generic_space
 from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.project import build_image
-from utvm_deploy.tune.records_file import RecordsFile
-from utvm_deploy.tune.tuner import Tuning, fastest_link, tune
-from utvm_deploy.tune.workload import Work, workload
+from utvm_deploy.tuning.records_file import RecordsFile
+from utvm_deploy.tuning.tuner import Tuning, fastest_link, tune
+from utvm_deploy.tuning.workload import Work, workload
 
 
 def measured(board_name: str, works: Sequence[Work], link: str, trials: int) -> Tuning:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from fake_library import build_library
 
-from utvm_deploy.board import load_board
+from utvm_deploy.base.errors import BuildError
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
-from utvm_deploy.errors import BuildError
 from utvm_deploy.project import find_cmsis_nn_builds
 
 HOST = load_board("host")

@@ -11,14 +11,14 @@ import pytest
 from tflite_writer import ModelWriter
 
 import utvm_deploy
-from utvm_deploy.bench.compare import compare
-from utvm_deploy.bench.compare_elsewhere import with_tcm_alone
-from utvm_deploy.bench.compare_facts import ModelComparison
-from utvm_deploy.bench.samples import random_samples
-from utvm_deploy.board import load_board
+from utvm_deploy.base.errors import DeviceError
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
-from utvm_deploy.errors import DeviceError
+from utvm_deploy.comparing.engines import compare
+from utvm_deploy.comparing.facts import ModelComparison
+from utvm_deploy.comparing.tightly_coupled import with_tcm_alone
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.oracle.samples import random_samples
 from utvm_deploy.project import find_cmsis_nn
 
 HOST = load_board("host")

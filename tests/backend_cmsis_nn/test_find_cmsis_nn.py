@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from fake_library import build_library
 
-from utvm_deploy.board import load_board, with_template
-from utvm_deploy.errors import BuildError
+from utvm_deploy.base.errors import BuildError
+from utvm_deploy.boards.board import load_board, with_template
 from utvm_deploy.project import find_cmsis_nn
 from utvm_deploy.project.static_library import read_static_library
 

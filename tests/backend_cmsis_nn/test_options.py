@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from utvm_deploy.base.paths import data_dir
 from utvm_deploy.cli.main import main
-from utvm_deploy.paths import data_dir
 
 DIGITS = str(data_dir("models") / "digits.tflite")
 BUILD_TIMEOUT_S = 120

@@ -12,12 +12,12 @@ from covered_models import covered_bytes, covered_halfwords
 from tflite_writer import ModelWriter
 
 import utvm_deploy
-from utvm_deploy.bench.compare import compare_builds
-from utvm_deploy.bench.compare_facts import ModelComparison
-from utvm_deploy.bench.samples import random_samples
-from utvm_deploy.board import load_board
+from utvm_deploy.base.paths import data_dir
+from utvm_deploy.boards.board import load_board
+from utvm_deploy.comparing.engines import compare_builds
+from utvm_deploy.comparing.facts import ModelComparison
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.paths import data_dir
+from utvm_deploy.oracle.samples import random_samples
 from utvm_deploy.project import find_cmsis_nn_builds
 
 # Read before the tests' clean environment takes it away.

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import utvm_deploy
-from utvm_deploy.bench.samples import random_samples
-from utvm_deploy.board import load_board
+from utvm_deploy.base.errors import CompileError, DeviceError
+from utvm_deploy.base.paths import data_dir
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.device import Device
-from utvm_deploy.errors import CompileError, DeviceError
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.paths import data_dir
+from utvm_deploy.oracle.samples import random_samples
 from utvm_deploy.project.fit import with_stack_for
 
 DIGITS = data_dir("models") / "digits.tflite"

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from utvm_deploy.board import load_board
-from utvm_deploy.candidate import Candidate
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
 from utvm_deploy.compiler.cmsis_nn.choice import codes_with
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.project import find_cmsis_nn
 from utvm_deploy.records import Measurement, Record, Records, read_records
+from utvm_deploy.records.candidate import Candidate
 
 HOST = load_board("host")
 THEIRS = Candidate("cmsis-nn")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from utvm_deploy.bench_file import BenchEntry, load_bench_entry
-from utvm_deploy.board import board_names, load_board
-from utvm_deploy.errors import BoardError
+from utvm_deploy.base.errors import BoardError
+from utvm_deploy.boards.board import board_names, load_board
+from utvm_deploy.boards.desk_file import BenchEntry, load_bench_entry
 
 BAD = Path(__file__).parent.parent / "boards_bad"
 SHIPPED = Path(__file__).parents[2] / "boards"

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import utvm_deploy
-from utvm_deploy.board import load_board
-from utvm_deploy.errors import LinkTimeout
+from utvm_deploy.base.errors import LinkTimeout
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.link import debug
 
 

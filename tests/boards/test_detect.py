@@ -9,9 +9,9 @@ import pytest
 from serial.tools import list_ports
 from serial.tools.list_ports_common import ListPortInfo
 
-from utvm_deploy.board import Board, load_board
+from utvm_deploy.base.errors import NoDevice
+from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.cli.main import main
-from utvm_deploy.errors import NoDevice
 from utvm_deploy.probe import connected_boards
 from utvm_deploy.probe.detect import locate
 

@@ -10,11 +10,11 @@ import pytest
 from test_detect import Desk
 from test_probe import FakeTool
 
-from utvm_deploy.board import load_board
+from utvm_deploy.base.paths import cache_dir
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
 from utvm_deploy.doctor import Check, desk, examine
 from utvm_deploy.doctor.desk import desk_checks
-from utvm_deploy.paths import cache_dir
 from utvm_deploy.probe import usb
 
 BOARD = "stm32f746g_disco"

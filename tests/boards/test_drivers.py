@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from utvm_deploy.board import Board, load_board
+from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.project.tree import project_files
 
 FAKES = Path(__file__).with_name("fake_registers.c")

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 import utvm_deploy
-from utvm_deploy.board import Board, load_board
+from utvm_deploy.base.errors import LinkClosed, LinkError, LinkTimeout, NoDevice, UtvmError
+from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.cli.main import main
-from utvm_deploy.errors import LinkClosed, LinkError, LinkTimeout, NoDevice, UtvmError
 from utvm_deploy.link import monitor
 from utvm_deploy.link.stream import SerialStream
 

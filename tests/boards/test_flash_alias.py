@@ -13,8 +13,8 @@ from elftools.elf.elffile import ELFFile
 from tiny_model import tiny_model
 
 import utvm_deploy
-from utvm_deploy.board import Board, load_board
-from utvm_deploy.errors import CompileError
+from utvm_deploy.base.errors import CompileError
+from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.project import Image, build_image
 from utvm_deploy.project.fit import overflow_sentence
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from utvm_deploy.bench_file import load_bench
-from utvm_deploy.board import load_board
-from utvm_deploy.errors import BoardError
-from utvm_deploy.toml_table import MAX_FILE_BYTES
+from utvm_deploy.base.errors import BoardError
+from utvm_deploy.base.toml_table import MAX_FILE_BYTES
+from utvm_deploy.boards.board import load_board
+from utvm_deploy.boards.desk_file import load_bench
 
 ROOT = Path(__file__).parents[2]
 FILES = [

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from test_probe import FakeTool, dry
 
-from utvm_deploy.board import load_board
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
 from utvm_deploy.probe import choose_link, flash_image
 from utvm_deploy.probe.server import server_commands

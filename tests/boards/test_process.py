@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from utvm_deploy import process
-from utvm_deploy.errors import MissingTool
+from utvm_deploy.base import process
+from utvm_deploy.base.errors import MissingTool
 
 PATIENCE_S = 10.0
 
@@ -176,7 +176,7 @@ def test_a_dry_run_hands_over_commands_and_runs_none(tmp_path: Path) -> None:
 
 
 def test_commands_are_logged(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG, "utvm_deploy.process"):
+    with caplog.at_level(logging.DEBUG, "utvm_deploy.base.process"):
         process.run(["true", "two words"], timeout_s=PATIENCE_S)
     assert "run true 'two words'" in caplog.text
 

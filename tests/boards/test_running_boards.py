@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from tiny_model import tiny_model
 
-from utvm_deploy.board import Board, load_board
-from utvm_deploy.errors import DeviceReset, LinkError, LinkTimeout, TaskTimeout
+from utvm_deploy.base.errors import DeviceReset, LinkError, LinkTimeout, TaskTimeout
+from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.link.base import Link, Task
 from utvm_deploy.link.monitor import MonitorLink
 from utvm_deploy.probe import (

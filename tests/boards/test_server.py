@@ -23,8 +23,8 @@ import pytest
 from test_probe import wait_until_gone
 
 import utvm_deploy
-from utvm_deploy.board import Board, load_board
-from utvm_deploy.errors import BoardError, DeviceError, LinkError, NoDevice, ProbeError
+from utvm_deploy.base.errors import BoardError, DeviceError, LinkError, NoDevice, ProbeError
+from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.link.base import Task
 from utvm_deploy.link.gdb_client import GdbClient
 from utvm_deploy.probe import open_link, start

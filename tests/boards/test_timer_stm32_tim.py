@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 from tests.boards.test_drivers import drivers
-from utvm_deploy.board import load_board
+from utvm_deploy.boards.board import load_board
 
 CNT = 0x24
 

@@ -21,9 +21,9 @@ import numpy as np
 import pytest
 
 import utvm_deploy
-from utvm_deploy.bench_file import load_bench_entry
-from utvm_deploy.board import Board, load_board
-from utvm_deploy.errors import LinkClosed, LinkError, LinkTimeout, NoDevice
+from utvm_deploy.base.errors import LinkClosed, LinkError, LinkTimeout, NoDevice
+from utvm_deploy.boards.board import Board, load_board
+from utvm_deploy.boards.desk_file import load_bench_entry
 from utvm_deploy.link import monitor
 from utvm_deploy.link import stream as streams
 from utvm_deploy.link.stream import SerialStream, Stream

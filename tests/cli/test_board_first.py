@@ -8,10 +8,10 @@ from typing import NoReturn
 import pytest
 
 import utvm_deploy
+from utvm_deploy.base.errors import MissingTool, NoDevice
+from utvm_deploy.base.paths import data_dir
 from utvm_deploy.cli.main import main
 from utvm_deploy.compiler.pipeline import compile_model
-from utvm_deploy.errors import MissingTool, NoDevice
-from utvm_deploy.paths import data_dir
 
 DIGITS = str(data_dir("models") / "digits.tflite")
 BOARD = "stm32f746g_disco"
@@ -32,7 +32,7 @@ def nothing_is_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         raise AssertionError("something was compiled or built")
 
     monkeypatch.setattr("utvm_deploy.compiler.pipeline.compile_model", made)
-    monkeypatch.setattr("utvm_deploy.tune.workload.workload", made)
+    monkeypatch.setattr("utvm_deploy.tuning.workload.workload", made)
     monkeypatch.setattr("utvm_deploy.device.device.build_image", made)
     monkeypatch.setattr("utvm_deploy.device.connection.build_image", made)
     monkeypatch.setattr("utvm_deploy.project.build._build", made)

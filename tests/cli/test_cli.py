@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import utvm_deploy
-from utvm_deploy.board import board_names
+from utvm_deploy.base.errors import BoardError
+from utvm_deploy.base.paths import data_dir
+from utvm_deploy.boards.board import board_names
 from utvm_deploy.cli.main import VERBS, build_parser, main
-from utvm_deploy.errors import BoardError
-from utvm_deploy.paths import data_dir
 
 DIGITS = str(data_dir("models") / "digits.tflite")
 HOST = ("--board", "host")
@@ -373,7 +373,7 @@ def test_without_a_home_folder_the_cache_must_be_named(
             raise RuntimeError("Could not determine home directory.")
 
     # There alone: TVM asks for a home folder as well, when it is imported.
-    monkeypatch.setattr("utvm_deploy.paths.Path", Homeless)
+    monkeypatch.setattr("utvm_deploy.base.paths.Path", Homeless)
     for name in ("UTVM_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     assert "set UTVM_CACHE" in failure(capsys, "verify", DIGITS, "--board", "host")

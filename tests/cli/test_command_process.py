@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from utvm_deploy.paths import data_dir
+from utvm_deploy.base.paths import data_dir
 
 ROOT = Path(__file__).parents[2]
 DIGITS = str(data_dir("models") / "digits.tflite")

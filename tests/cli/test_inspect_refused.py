@@ -12,8 +12,8 @@ import pytest
 from small_models import build_model
 from tflite_writer import ModelWriter
 
+from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.cli.main import main
-from utvm_deploy.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.names import MOST_SHOWN, short_name
 

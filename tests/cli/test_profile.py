@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 import utvm_deploy
-from utvm_deploy.bench.profile import Profile, profile
-from utvm_deploy.bench.samples import random_samples
-from utvm_deploy.board import load_board
+from utvm_deploy.base.paths import data_dir
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.emulator import cycle_model_digest
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.paths import data_dir
+from utvm_deploy.oracle.samples import random_samples
+from utvm_deploy.profiling.layer_costs import Profile, profile
 
 BOARD = "mps2_an500"
 DIGITS = data_dir("models") / "digits.tflite"

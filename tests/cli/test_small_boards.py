@@ -11,11 +11,11 @@ import pytest
 from tflite_writer import ModelWriter
 from tiny_model import tiny_model
 
-from utvm_deploy.board import Board, load_board
-from utvm_deploy.bundle import check_bundle
+from utvm_deploy.base.errors import CompileError
+from utvm_deploy.base.paths import data_dir
+from utvm_deploy.boards.board import Board, load_board
+from utvm_deploy.bundling import check_bundle
 from utvm_deploy.cli.main import main
-from utvm_deploy.errors import CompileError
-from utvm_deploy.paths import data_dir
 from utvm_deploy.project import check_fits, check_fits_alone
 from utvm_deploy.project.fit import RUNTIME_FLASH_BYTES
 

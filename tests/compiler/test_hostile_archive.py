@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import utvm_deploy
-from utvm_deploy.bundle.manifest import SCHEMA, read_manifest
+from utvm_deploy.base.errors import BundleError, ModelError
+from utvm_deploy.bundling.manifest import SCHEMA, read_manifest
 from utvm_deploy.compiler.library_format import read_library, write_library
-from utvm_deploy.errors import BundleError, ModelError
 
 DIGITS = Path(__file__).parents[2] / "models" / "digits.tflite"
 

@@ -10,11 +10,11 @@ from random_models.generator import generate
 from random_models.recipe import write
 from tflite_writer import ModelWriter
 
-from utvm_deploy.board import load_board
+from utvm_deploy.base.errors import CompileError
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.needs import MemoryNeeds
 from utvm_deploy.compiler.pipeline import compile_model
-from utvm_deploy.errors import CompileError
 
 BOARDS = ("host", "mps2_an385", "mps2_an500", "mps3_an547")
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from utvm_deploy.board import load_board
-from utvm_deploy.candidate import Candidate
+from utvm_deploy.base.errors import CompileError
+from utvm_deploy.base.paths import data_dir
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler import decision
 from utvm_deploy.compiler.choice import Choose, calls_of, level_of, picked
 from utvm_deploy.compiler.library_format import read_library, write_library
@@ -17,17 +18,16 @@ from utvm_deploy.compiler.options import BALANCED, LEVELS, OPTIMIZE, SIZE, TIME,
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.compiler.plan import Step
 from utvm_deploy.compiler.scratch_limit import Spare, within_memory
-from utvm_deploy.errors import CompileError
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.identity import identity_of
 from utvm_deploy.kernels.lowering import lower
-from utvm_deploy.paths import data_dir
 from utvm_deploy.project import build_image
 from utvm_deploy.project.tree import project_files
 from utvm_deploy.records import DEFAULT, RECORD, Measurement, Record, Records, Setting
+from utvm_deploy.records.candidate import Candidate
 
 BOARD = load_board("mps2_an500")
 CORE = "host"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from utvm_deploy.base.errors import CompileError
 from utvm_deploy.compiler.placement import Block, Handover, Placement, live_peak, place, verify
-from utvm_deploy.errors import CompileError
 
 STEPS = 12
 

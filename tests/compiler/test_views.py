@@ -12,13 +12,13 @@ from test_plan import step, tensor
 from tflite_writer import ModelWriter
 
 import utvm_deploy
-from utvm_deploy.bench.oracle import run_reference
-from utvm_deploy.board import load_board
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.plan import Step, View, plan_arena
 from utvm_deploy.compiler.views import with_views
 from utvm_deploy.device import Device
 from utvm_deploy.graph.attributes import Add, Attributes, Concatenation, Rearrange, Reshape
 from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.oracle.reference import run_reference
 
 CLAMP = (-128, 127)
 

@@ -8,10 +8,10 @@ from functools import cache
 import pytest
 
 import utvm_deploy
-from utvm_deploy.board import Board, load_board
+from utvm_deploy.base.paths import data_dir
+from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.device import Device
-from utvm_deploy.paths import data_dir
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import utvm_deploy
+from utvm_deploy.base.errors import DeviceError, UtvmError
 from utvm_deploy.device import Device, Module, Tensor
 from utvm_deploy.device.queue import QUEUE_LIMIT
-from utvm_deploy.errors import DeviceError, UtvmError
 from utvm_deploy.link.base import Task
 
 CODE = """

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import utvm_deploy
-from utvm_deploy.board import Board
+from utvm_deploy.base.errors import BuildError, CompileError, DeviceError
+from utvm_deploy.base.paths import data_dir
+from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.device import Device
-from utvm_deploy.errors import BuildError, CompileError, DeviceError
 from utvm_deploy.kernels.movement import Copy
-from utvm_deploy.paths import data_dir
 
 SUM = """
 #include <stdint.h>

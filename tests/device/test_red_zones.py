@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
+from utvm_deploy.base.errors import DeviceError, DeviceFault
 from utvm_deploy.device import Device
-from utvm_deploy.errors import DeviceError, DeviceFault
 
 CODE = """
 #include <string.h>

@@ -9,8 +9,8 @@ import pytest
 from tiny_model import tiny_model
 
 import utvm_deploy
+from utvm_deploy.base.errors import DeviceError, DeviceFault, DeviceReset, LinkError, UtvmError
 from utvm_deploy.device import Device
-from utvm_deploy.errors import DeviceError, DeviceFault, DeviceReset, LinkError, UtvmError
 
 CODE = "void inc(int *x) { ++*x; } void stuck(int *x) { while (*(volatile int *)x) { } }"
 

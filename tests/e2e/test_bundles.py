@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from utvm_deploy.board import load_board
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
 
 MODELS = ("ad01_int8", "kws_ref_model", "pretrainedResnet_quant", "vww_96_int8")

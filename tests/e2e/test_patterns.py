@@ -12,8 +12,8 @@ from small_models import sample_inputs
 from tflite_writer import ModelWriter
 
 import utvm_deploy
-from utvm_deploy.bench.oracle import run_reference
 from utvm_deploy.device import connect
+from utvm_deploy.oracle.reference import run_reference
 
 Shape = tuple[int, ...]
 Rng = np.random.Generator

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from utvm_deploy.board import load_board
+from utvm_deploy.base.errors import BoardError, ProbeError
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.emulator import CycleModel
 from utvm_deploy.emulator.counters import NAMES, Counters, between
-from utvm_deploy.errors import BoardError, ProbeError
 
 
 def snapshots(*cycles: int) -> list[Counters]:

@@ -13,12 +13,12 @@ from fenced import crossings_of, stretch, watched
 from tflite_writer import ModelWriter
 
 from utvm_deploy import connect
-from utvm_deploy.board import load_board
+from utvm_deploy.base.errors import ProbeError
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.model import Span
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import INSTRUCTIONS, Device, Tensor
 from utvm_deploy.emulator.fence import Fence, Stretch
-from utvm_deploy.errors import ProbeError
 
 pytestmark = pytest.mark.emulator
 

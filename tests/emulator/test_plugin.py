@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.emulator.conftest import HERE, QEMU
-from utvm_deploy.board import load_board
+from utvm_deploy.base.errors import BoardError, ProbeError
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.emulator import CycleModel, arguments, counters
 from utvm_deploy.emulator.model import CounterBlock, counter_block
 from utvm_deploy.emulator.plugin import build_plugin, installed_qemu_version, plugin_abi
-from utvm_deploy.errors import BoardError, ProbeError
 
 REPOSITORY = HERE.parents[1]
 BENCHMARKS = REPOSITORY / "benchmarks" / "cycle_model"

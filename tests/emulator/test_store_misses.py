@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.emulator.conftest import HERE, QEMU
-from utvm_deploy.board import load_board
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.emulator import CycleModel, arguments, counters
 
 GCC = "arm-none-eabi-gcc"

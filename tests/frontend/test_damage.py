@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from small_models import build_model
 
-from utvm_deploy.errors import ModelError
+from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
 

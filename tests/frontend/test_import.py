@@ -13,12 +13,12 @@ from small_models import MODELS, build_model, int8, int32, sample_inputs
 from tflite_serializer import CODE_FIELDS
 from tflite_writer import ModelWriter
 
-from utvm_deploy.bench.oracle import run_reference
-from utvm_deploy.errors import UnsupportedOperator
+from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.frontend.operators import IMPORTERS
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.attributes import Convolution
 from utvm_deploy.graph.shapes import SHAPE_RULES
+from utvm_deploy.oracle.reference import run_reference
 
 #: What tests/kernels alone compares with the oracle, operator by operator.
 COMPARED_AS_KERNELS = {

@@ -17,7 +17,7 @@ import pytest
 import tflite
 from tflite_writer import ModelWriter
 
-from utvm_deploy.errors import ModelError
+from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend import limits
 from utvm_deploy.frontend.tflite import load_model
 
@@ -29,13 +29,13 @@ MARGIN_S = 50.0
 # The import as `utvm inspect` does it; limits hold from after Python's own start.
 _CHILD = """
 import os, resource, signal, sys
-from utvm_deploy.bench.inspect import inspect_model
+from utvm_deploy.inspecting.facts import inspect_model
 from utvm_deploy.frontend.tflite import load_model
 pages = int(open("/proc/self/statm").read().split()[0])
 most = pages * os.sysconf("SC_PAGE_SIZE") + int(sys.argv[2])
 resource.setrlimit(resource.RLIMIT_AS, (most, most))
 signal.setitimer(signal.ITIMER_PROF, float(sys.argv[3]))  # of its own time, whatever else runs
-from utvm_deploy.errors import ModelError
+from utvm_deploy.base.errors import ModelError
 try:
     inspect_model(load_model(sys.argv[1]))
     print("imported")

@@ -11,7 +11,7 @@ from small_models import build_model, built, int8, int32
 from tflite_serializer import OperatorSpec
 from tflite_writer import ModelWriter
 
-from utvm_deploy.errors import ModelError, UnsupportedOperator
+from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
 
 Change = Callable[[ModelWriter], None]

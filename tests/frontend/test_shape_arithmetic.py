@@ -10,9 +10,9 @@ from graph_interpreter import run_graph
 from small_models import sample_inputs
 from tflite_writer import ModelWriter
 
-from utvm_deploy.bench.oracle import run_reference
-from utvm_deploy.errors import ModelError
+from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.oracle.reference import run_reference
 
 _MASKS = {f"{name}Mask": 0 for name in ("Begin", "End", "Ellipsis", "NewAxis", "ShrinkAxis")}
 

@@ -11,7 +11,7 @@ from small_models import join, ring_buffer
 from tflite_serializer import serialize
 from tflite_writer import ModelWriter, call_once
 
-from utvm_deploy.errors import ModelError
+from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes import simplify

@@ -11,11 +11,11 @@ from graph_interpreter import run_graph
 from small_models import MODELS, RENAMED, build_model, built, int8, int32, sample_inputs
 from tflite_writer import ModelWriter
 
-from utvm_deploy.bench.oracle import run_reference
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph import passes
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes import PASSES, simplify
+from utvm_deploy.oracle.reference import run_reference
 
 Rng = np.random.Generator
 SPATIAL = [[0, 0], [1, 0], [0, 2], [0, 0]]

@@ -16,10 +16,8 @@ import numpy as np
 from tflite_writer import ModelWriter
 from tvm import s_tir
 
-from utvm_deploy.bench.oracle import run_reference
-from utvm_deploy.candidate import GENERIC, Candidate
+from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.compiler.lower_c import CFunction, lower_to_c
-from utvm_deploy.errors import UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.graph.passes import simplify
@@ -31,7 +29,9 @@ from utvm_deploy.kernels.call import (
     TensorArgument,
 )
 from utvm_deploy.kernels.lowering import lower
-from utvm_deploy.kernels.quantize import header
+from utvm_deploy.kernels.requantization import header
+from utvm_deploy.oracle.reference import run_reference
+from utvm_deploy.records.candidate import GENERIC, Candidate
 
 # The sanitizer stops at the first undefined operation, such as an overflow; a trap, because pytest
 # then still says in which test.

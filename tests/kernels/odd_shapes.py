@@ -15,12 +15,12 @@ from test_convolutions import spread_scale, weights_and_bias
 from tflite_writer import ModelWriter
 
 import utvm_deploy
-from utvm_deploy.bench.oracle import run_reference
 from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.call import ConstantArgument, ScalarArgument
 from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.space import space
+from utvm_deploy.oracle.reference import run_reference
 
 ACTIVATIONS = ("NONE", "RELU", "RELU6", "RELU_N1_TO_1")
 # height, width, channels, outputs (0, -1 ...: depthwise, for each channel one more), kernel,

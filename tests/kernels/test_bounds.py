@@ -19,9 +19,7 @@ from tflite_writer import ModelWriter
 from tvm import s_tir
 
 from utvm_deploy import connect
-from utvm_deploy.bench.oracle import run_reference
-from utvm_deploy.board import load_board
-from utvm_deploy.candidate import Candidate
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.lower_c import lower_to_c
 from utvm_deploy.device import INSTRUCTIONS, Device
 from utvm_deploy.emulator.fence import Fence
@@ -32,7 +30,9 @@ from utvm_deploy.kernels.dsp.space import dsp_space
 from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.space import space
 from utvm_deploy.link.messages import MAX_ARGUMENTS
-from utvm_deploy.tune.build import kernel_text
+from utvm_deploy.oracle.reference import run_reference
+from utvm_deploy.records.candidate import Candidate
+from utvm_deploy.tuning.build import kernel_text
 
 #: Board -> its family of kernels. The two with the DSP extension take half of the candidates each.
 BOARDS = {"mps2_an500": "dsp", "mps2_an386": "dsp", "mps2_an385": "thumb", "mps3_an547": "mve"}

@@ -14,7 +14,6 @@ from test_pairs import write_pairs
 from tflite_writer import ModelWriter
 from tvm import s_tir
 
-from utvm_deploy.candidate import COMPACT_LITTLE, COMPACT_MOST, Candidate
 from utvm_deploy.cores.timing_m4 import CORTEX_M4
 from utvm_deploy.cores.timing_m7 import CORTEX_M7
 from utvm_deploy.frontend.tflite import load_model
@@ -23,7 +22,8 @@ from utvm_deploy.kernels.dsp import gemm, tile
 from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.micro.order import cycles, ordered
 from utvm_deploy.kernels.micro.scaling import short_scaling
-from utvm_deploy.kernels.quantize import quantize_multipliers, requantized
+from utvm_deploy.kernels.requantization import quantize_multipliers, requantized
+from utvm_deploy.records.candidate import COMPACT_LITTLE, COMPACT_MOST, Candidate
 
 
 @pytest.mark.parametrize("write", [write_dense, write_additions, write_pools])

@@ -13,9 +13,9 @@ from test_truth import comparisons, masks
 from tflite_writer import ModelWriter
 
 import utvm_deploy
-from utvm_deploy.bench.oracle import run_reference
 from utvm_deploy.device import Device
 from utvm_deploy.kernels.lowering import LOWERINGS
+from utvm_deploy.oracle.reference import run_reference
 
 
 def every_first(m: ModelWriter) -> None:

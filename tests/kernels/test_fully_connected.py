@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kernel_harness import check
 from tflite_writer import ModelWriter
 
-from utvm_deploy.kernels.quantize import exact_multiplier
+from utvm_deploy.kernels.requantization import exact_multiplier
 
 # input shape, outputs, keep_num_dims
 LAYERS = [

@@ -10,7 +10,7 @@ import pytest
 from kernel_harness import check_model
 from tflite_writer import ModelWriter
 
-from utvm_deploy.errors import UnsupportedOperator
+from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
 
 EVERY = np.arange(-128, 128, dtype=np.int8)

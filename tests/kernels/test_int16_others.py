@@ -12,7 +12,7 @@ from kernel_harness import check, check_model
 from test_int16 import source
 from tflite_writer import ModelWriter
 
-from utvm_deploy.errors import UnsupportedOperator
+from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
 
 EVERY = np.arange(-32768, 32768).astype(np.int16)

@@ -14,8 +14,8 @@ from kernel_harness import PREAMBLE, Compiled
 from tflite_writer import ModelWriter
 from tvm import s_tir
 
+from utvm_deploy.base.errors import CompileError, UnsupportedOperator
 from utvm_deploy.compiler.lower_c import CFunction, lower_to_c
-from utvm_deploy.errors import CompileError, UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.attributes import Padding
 from utvm_deploy.graph.model import Graph

@@ -10,7 +10,7 @@ import pytest
 from kernel_harness import check
 from tflite_writer import ModelWriter
 
-from utvm_deploy.candidate import GENERIC
+from utvm_deploy.records.candidate import GENERIC
 
 Shape = tuple[int, ...]
 

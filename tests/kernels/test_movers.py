@@ -12,7 +12,7 @@ import pytest
 from kernel_harness import Compiled, check, check_model
 from tflite_writer import ModelWriter
 
-from utvm_deploy.errors import ModelError, UnsupportedOperator
+from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.lowering import lower
 

@@ -18,12 +18,12 @@ from test_convolutions import spread_scale, weights_and_bias
 from tflite_writer import ModelWriter
 from tvm import s_tir
 
-from utvm_deploy.candidate import Candidate
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.mve.depthwise import MveRowProduct
-from utvm_deploy.kernels.quantize import requantized
+from utvm_deploy.kernels.requantization import requantized
 from utvm_deploy.kernels.rows import RowDepthwise
+from utvm_deploy.records.candidate import Candidate
 
 CORE = "cortex-m55"
 INNER = r'T.sblock\("(product|element")'

@@ -20,17 +20,17 @@ from test_convolutions import spread_scale, weights_and_bias
 from tflite_writer import ModelWriter
 from tvm import s_tir
 
-from utvm_deploy.board import load_board
-from utvm_deploy.candidate import Candidate
+from utvm_deploy.base.errors import UnsupportedOperator
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.lower_c import CFunction, lower_to_c
 from utvm_deploy.compiler.overlap import Lag, lag_of, may_share
 from utvm_deploy.compiler.pipeline import compile_model
-from utvm_deploy.errors import UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall, ScalarArgument, TensorArgument
 from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.space import space
+from utvm_deploy.records.candidate import Candidate
 
 CORES = ("cortex-m0plus", "cortex-m3", "cortex-m7", "cortex-m55")
 LAYERS = 12

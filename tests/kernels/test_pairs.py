@@ -12,7 +12,7 @@ from test_bounds import compare_behind_fence
 from tflite_writer import ModelWriter
 
 from utvm_deploy import connect
-from utvm_deploy.board import load_board
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.device import INSTRUCTIONS, Device
 from utvm_deploy.emulator.fence import Fence
 from utvm_deploy.frontend.tflite import load_model

@@ -14,7 +14,7 @@ from test_convolutions import spread_scale, weights_and_bias
 from tflite_writer import ModelWriter
 
 from utvm_deploy import connect
-from utvm_deploy.board import load_board
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.device import INSTRUCTIONS, Device
 from utvm_deploy.emulator.fence import Fence
 from utvm_deploy.frontend.tflite import load_model

@@ -12,9 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from kernel_harness import PREAMBLE, compile_library
 
-from utvm_deploy.errors import CompileError
+from utvm_deploy.base.errors import CompileError
 from utvm_deploy.kernels.mean import mean_multiplier
-from utvm_deploy.kernels.quantize import (
+from utvm_deploy.kernels.requantization import (
     ExactMultiplier,
     exact_multiplier,
     fold_input_offset,

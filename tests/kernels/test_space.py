@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from tflite_writer import ModelWriter
 
-from utvm_deploy.candidate import Candidate
+from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.cores.core import CORES
-from utvm_deploy.errors import UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.kernels.lowering import families_for, lower
 from utvm_deploy.kernels.space import space
+from utvm_deploy.records.candidate import Candidate
 
 
 def small_graph(tmp_path: Path) -> Graph:

@@ -11,13 +11,13 @@ from small_models import int8, int32, join, lstm, ring_buffer, sample_inputs, sl
 from tflite_writer import ModelWriter
 
 import utvm_deploy
-from utvm_deploy.bench.bisect import bisect
-from utvm_deploy.bench.oracle import run_reference
-from utvm_deploy.bench.samples import Samples
-from utvm_deploy.bench.verify import verify
+from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.device import Device
-from utvm_deploy.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.oracle.reference import run_reference
+from utvm_deploy.oracle.samples import Samples
+from utvm_deploy.verifying.bisect import bisect
+from utvm_deploy.verifying.on_board import verify
 
 RUNS = 6
 

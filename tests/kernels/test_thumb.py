@@ -10,11 +10,11 @@ from odd_shapes import SHAPES, write_convolutions, write_dense
 from tflite_writer import ModelWriter
 from tvm import s_tir
 
-from utvm_deploy.candidate import Candidate
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.micro.source import family_text, shared_text
 from utvm_deploy.kernels.space import space
+from utvm_deploy.records.candidate import Candidate
 
 CORE = "cortex-m3"
 

@@ -13,12 +13,12 @@ from tflite_writer import ModelWriter
 
 import utvm_deploy
 from utvm_deploy import connect
-from utvm_deploy.bench.oracle import run_reference
-from utvm_deploy.board import load_board
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.device import INSTRUCTIONS, Device
 from utvm_deploy.emulator.fence import Fence
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.oracle.reference import run_reference
 
 # batch, rows, columns, channels, window, strides, dilation, padding (0: SAME), bits of biases
 DEPTHWISE = [

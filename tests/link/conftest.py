@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.link.fakes import HostDevice
+from utvm_deploy.base.paths import data_dir, runtime_dir
 from utvm_deploy.link.monitor import MonitorLink
-from utvm_deploy.paths import data_dir, runtime_dir
 
 WARNINGS = "-std=c99 -Wall -Wextra -pedantic -Werror -Wmissing-prototypes -Wundef -Wconversion"
 

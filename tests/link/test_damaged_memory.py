@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from utvm_deploy.base.errors import DeviceFault, LinkError
 from utvm_deploy.device.calls import Call
 from utvm_deploy.device.queue import CHECK_SYMBOL, FILL_SYMBOL, FILL_ZONES_SYMBOL, Queue
-from utvm_deploy.errors import DeviceFault, LinkError
 from utvm_deploy.link.base import Hello, Task
 from utvm_deploy.link.combined import CombinedLink
 from utvm_deploy.link.debug import MAILBOX_SYMBOL, POINT_SYMBOL, RUN_SYMBOL, DebugLink

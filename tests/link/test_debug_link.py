@@ -15,10 +15,7 @@ import pytest
 
 import utvm_deploy
 from tests.link.fakes import PATIENCE_S
-from utvm_deploy.bench.samples import random_samples
-from utvm_deploy.board import Board, load_board
-from utvm_deploy.device import Device
-from utvm_deploy.errors import (
+from utvm_deploy.base.errors import (
     BoardError,
     DeviceError,
     DeviceFault,
@@ -28,6 +25,9 @@ from utvm_deploy.errors import (
     LinkTimeout,
     TaskTimeout,
 )
+from utvm_deploy.base.paths import data_dir
+from utvm_deploy.boards.board import Board, load_board
+from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.link.base import Link, Task
 from utvm_deploy.link.combined import CombinedLink
@@ -35,7 +35,7 @@ from utvm_deploy.link.debug import DebugLink
 from utvm_deploy.link.fault import nearest_symbol
 from utvm_deploy.link.gdb_client import GdbClient
 from utvm_deploy.link.messages import Status
-from utvm_deploy.paths import data_dir
+from utvm_deploy.oracle.samples import random_samples
 from utvm_deploy.probe import RunningBoard, choose_link, open_link, start
 from utvm_deploy.project import Image, build_image
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.link.test_monitor import Answering, opening
-from utvm_deploy.errors import DeviceError, LinkError, LinkTimeout
+from utvm_deploy.base.errors import DeviceError, LinkError, LinkTimeout
 from utvm_deploy.link import deadlines, debug, gdb_client, gdb_dialogue, monitor, waits
 from utvm_deploy.link.base import Task
 from utvm_deploy.link.frame import Frame, encode_frame

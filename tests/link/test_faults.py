@@ -21,7 +21,7 @@ from tests.link.fakes import (
     HostDevice,
     Kind,
 )
-from utvm_deploy.errors import DeviceReset, LinkClosed, LinkTimeout
+from utvm_deploy.base.errors import DeviceReset, LinkClosed, LinkTimeout
 from utvm_deploy.link.base import Task
 from utvm_deploy.link.frame import Frame, encode_frame
 from utvm_deploy.link.messages import REPLY_BIT

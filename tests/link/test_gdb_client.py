@@ -14,7 +14,7 @@ import pytest
 
 from tests.link.fakes import PATIENCE_S
 from tests.link.gdb_server import DIALOGUES, Line, load_dialogue, serve
-from utvm_deploy.errors import DeviceError, LinkClosed, LinkError, LinkTimeout, UtvmError
+from utvm_deploy.base.errors import DeviceError, LinkClosed, LinkError, LinkTimeout, UtvmError
 from utvm_deploy.link.gdb_client import GdbClient, GdbTimeouts
 from utvm_deploy.link.gdb_dialects import DEFAULT_PACKET_BYTES, DIALECTS, UNKNOWN, parse_offer
 from utvm_deploy.link.gdb_flash import blocks_of, parse_memory_map, write_flash

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from utvm_deploy.base.paths import runtime_dir
 from utvm_deploy.link.messages import (
     BY_NAME,
     BY_OPCODE,
@@ -23,7 +24,6 @@ from utvm_deploy.link.messages import (
     opcode_name,
 )
 from utvm_deploy.link.waits import Timeouts
-from utvm_deploy.paths import runtime_dir
 
 
 def test_the_c_header_is_up_to_date() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.link.conftest import build_host
 from tests.link.fakes import HostDevice
-from utvm_deploy.errors import DeviceError, DeviceReset, LinkTimeout
+from utvm_deploy.base.errors import DeviceError, DeviceReset, LinkTimeout
 from utvm_deploy.link.base import Link, Region, Task
 from utvm_deploy.link.frame import Frame, FrameDecoder, encode_frame
 from utvm_deploy.link.messages import OUTCOME, PROTOCOL_VERSION, REPLY_BIT, Status

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from utvm_deploy.errors import DeviceFault, StoppedTask, TaskTimeout
+from utvm_deploy.base.errors import DeviceFault, StoppedTask, TaskTimeout
 from utvm_deploy.link.messages import FAULT, FaultKind, Status
 from utvm_deploy.link.stopped import stopped_task
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.link.fakes import PATIENCE_S
-from utvm_deploy.errors import LinkClosed, LinkTimeout
+from utvm_deploy.base.errors import LinkClosed, LinkTimeout
 from utvm_deploy.link.monitor import MonitorLink
 from utvm_deploy.link.stream import PipeStream, SerialStream
 

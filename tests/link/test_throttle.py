@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from utvm_deploy.board import load_board
+from utvm_deploy.base.errors import BoardError
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.device import connect
-from utvm_deploy.errors import BoardError
 from utvm_deploy.link import throttle
 from utvm_deploy.link.throttle import ThrottledStream
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from utvm_deploy.errors import ModelError
+from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.formats import main as convert
 from utvm_deploy.frontend.tflite import load_model
 

@@ -15,8 +15,8 @@ import pytest
 from onnx_mutations import mutant
 from onnx_writer import OnnxWriter
 
-from utvm_deploy import process
-from utvm_deploy.errors import ModelError, UnsupportedOperator
+from utvm_deploy.base import process
+from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend import formats
 from utvm_deploy.frontend.tflite import load_model
 
@@ -26,7 +26,7 @@ CHILD = Path(__file__).with_name("onnx_mutations.py")
 CHILD_CODE = """
 import sys
 from pathlib import Path
-from utvm_deploy.errors import UnsupportedOperator
+from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.frontend import formats
 def convert(path):
     {work}

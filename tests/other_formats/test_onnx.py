@@ -15,15 +15,15 @@ from onnx import TensorProto, helper
 from onnx_writer import OnnxWriter
 
 import utvm_deploy
-from utvm_deploy.bench.oracle import run_reference
-from utvm_deploy.bench.origin import difference
-from utvm_deploy.bench.samples import random_samples
-from utvm_deploy.bench.verify import verify
+from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.cli.main import main
-from utvm_deploy.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.formats import converted
 from utvm_deploy.frontend.onnx_model import onnx_to_tflite
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.oracle.origin import difference
+from utvm_deploy.oracle.reference import run_reference
+from utvm_deploy.oracle.samples import random_samples
+from utvm_deploy.verifying.on_board import verify
 
 IMAGE = (1, 6, 9, 8)
 ROW = (1, 24)

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 import utvm_deploy
-from utvm_deploy.bench.oracle import run_reference
-from utvm_deploy.bench.origin import difference
-from utvm_deploy.bench.samples import random_samples
-from utvm_deploy.bench.verify import verify
-from utvm_deploy.errors import ModelError, UnsupportedOperator
+from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.frontend.torch_export import torch_to_tflite
+from utvm_deploy.oracle.origin import difference
+from utvm_deploy.oracle.reference import run_reference
+from utvm_deploy.oracle.samples import random_samples
+from utvm_deploy.verifying.on_board import verify
 
 
 def _import(name: str) -> Any:

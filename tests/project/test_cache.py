@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from tiny_model import tiny_model
 
-from utvm_deploy import cache, process
-from utvm_deploy.board import load_board
+from utvm_deploy.base import cache, process
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.project import build_image
 from utvm_deploy.project.link_module import compile_module
 

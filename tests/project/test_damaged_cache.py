@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from tiny_model import tiny_model
 
-from utvm_deploy import cache, files
-from utvm_deploy.board import load_board
+from utvm_deploy.base import cache, files
+from utvm_deploy.base.errors import UtvmError
+from utvm_deploy.base.files import write_text
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.emulator.plugin import build_plugin
-from utvm_deploy.errors import UtvmError
-from utvm_deploy.files import write_text
 from utvm_deploy.project import build_image
 from utvm_deploy.project.link_module import compile_module
 

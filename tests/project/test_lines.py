@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from utvm_deploy.board import load_board
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.project import build_image
 
 ADDR2LINE = "arm-none-eabi-addr2line"

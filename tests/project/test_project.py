@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from tiny_model import tiny_model
 
-from utvm_deploy import process
-from utvm_deploy.board import board_names, load_board
-from utvm_deploy.errors import BoardError, BuildError, CompileError, MissingTool
+from utvm_deploy.base import process
+from utvm_deploy.base.errors import BoardError, BuildError, CompileError, MissingTool
+from utvm_deploy.base.temporary import MARK
+from utvm_deploy.boards.board import board_names, load_board
 from utvm_deploy.project import build_image, build_project, check_fits, create_project
 from utvm_deploy.project.fit import RUNTIME_FLASH_BYTES, RUNTIME_RAM_BYTES, SERIAL_RAM_BYTES
-from utvm_deploy.temporary import MARK
 
 BUILD_TIMEOUT_S = 120
 #: Boards whose images are ours alone; tests/zephyr has those that need Zephyr.

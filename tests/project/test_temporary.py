@@ -12,22 +12,22 @@ from typing import Any
 
 import pytest
 
-from utvm_deploy import process, temporary
-from utvm_deploy.board import load_board
+from utvm_deploy.base import process, temporary
+from utvm_deploy.base.files import write_text
+from utvm_deploy.base.temporary import MARK, TemporaryFolder, sweep, temporary_file
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.emulator.plugin import build_plugin
-from utvm_deploy.files import write_text
 from utvm_deploy.project.build import build_image
 from utvm_deploy.project.link_module import compile_module
-from utvm_deploy.temporary import MARK, TemporaryFolder, sweep, temporary_file
 
 DEADLINE_S = 60.0
 
 MAKER = """
 import sys, time
 from pathlib import Path
-from utvm_deploy.files import write_atomically
+from utvm_deploy.base.files import write_atomically
 from utvm_deploy.probe.cycle_model import CycleModelFiles
-from utvm_deploy.temporary import TemporaryFolder
+from utvm_deploy.base.temporary import TemporaryFolder
 place = Path(sys.argv[1])
 files = CycleModelFiles()
 files.snapshots.write_bytes(b"counts")
@@ -45,9 +45,9 @@ write_atomically(place / "o.tar", write)
 NEXT = """
 import sys
 from pathlib import Path
-from utvm_deploy.files import write_text
+from utvm_deploy.base.files import write_text
 from utvm_deploy.probe.cycle_model import CycleModelFiles
-from utvm_deploy.temporary import TemporaryFolder
+from utvm_deploy.base.temporary import TemporaryFolder
 place = Path(sys.argv[1])
 files = CycleModelFiles()
 files.close()

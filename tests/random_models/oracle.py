@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from utvm_deploy import process
-from utvm_deploy.bench import oracle
+from utvm_deploy.base import process
+from utvm_deploy.oracle import reference
 
 # A model here takes milliseconds; the child's start, with LiteRT's import, is the longest.
 DEADLINE_S = 60.0
@@ -48,15 +48,15 @@ class Oracle:
             self._child.close()
         self._child = None
 
-    def run(self, model: Path, samples: Sequence[Sequence[np.ndarray]]) -> oracle.ReferenceRun:
+    def run(self, model: Path, samples: Sequence[Sequence[np.ndarray]]) -> reference.ReferenceRun:
         """What the reference computes; OracleRefuses or OracleDies if it does not."""
         with tempfile.TemporaryDirectory(prefix="utvm-oracle-") as name:
             folder = Path(name)
-            oracle.save_samples(folder, samples)
+            reference.save_samples(folder, samples)
             said = self._ask(f"{model}\t{name}\n")
             if said == b"refused\n":
-                raise OracleRefuses(oracle.read_refusal(folder))
-            return oracle.load_results(model, folder, len(samples))
+                raise OracleRefuses(reference.read_refusal(folder))
+            return reference.load_results(model, folder, len(samples))
 
     def _ask(self, question: str) -> bytes:
         if self._child is None or self._served >= MODELS_PER_CHILD:

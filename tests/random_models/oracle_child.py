@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from utvm_deploy.bench.oracle import interpret_or_explain
+from utvm_deploy.oracle.reference import interpret_or_explain
 
 
 def serve() -> None:

@@ -22,15 +22,15 @@ from tflite_writer import ModelWriter
 
 from random_models.oracle import Oracle, OracleDies, OracleRefuses
 from random_models.recipe import Recipe, write
-from utvm_deploy.bench.samples import Samples
-from utvm_deploy.bench.verify import Verification, verify
-from utvm_deploy.board import load_board
+from utvm_deploy.base.errors import CompileError, ModelError
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.options import TIME
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import INSTRUCTIONS, Device, connect
 from utvm_deploy.emulator.fence import Fence
-from utvm_deploy.errors import CompileError, ModelError
+from utvm_deploy.oracle.samples import Samples
+from utvm_deploy.verifying.on_board import Verification, verify
 
 #: How each model is tried: random bytes, and only the ends of the range.
 SAMPLE_SEED = 5

@@ -13,7 +13,7 @@ from random_models.generator import generate
 from random_models.minimizer import minimize, pruned, simpler
 from random_models.recipe import Recipe, Unfit, write
 from random_models.runner import Rig, Verdict
-from utvm_deploy.board import load_board
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_model

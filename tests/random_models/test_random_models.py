@@ -12,7 +12,7 @@ from random_models.generator import generate, supported_kinds
 from random_models.operations import OPERATIONS, PENDING
 from random_models.recipe import Recipe, write
 from random_models.runner import Outcome, Rig, Verdict
-from utvm_deploy.board import load_board
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.frontend.operators import IMPORTERS
 
 #: Board -> first seed and number of models: of 80, most on the quickest. Seeds follow on each

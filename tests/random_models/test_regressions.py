@@ -12,7 +12,7 @@ import tflite
 
 from random_models.command import REGRESSIONS
 from random_models.runner import SAMPLE_SEED, Rig, Verdict, samples_of_shapes
-from utvm_deploy.board import load_board
+from utvm_deploy.boards.board import load_board
 
 FILES = sorted(REGRESSIONS.glob("*.tflite"))
 #: What the oracle runs but does not define: we say so.

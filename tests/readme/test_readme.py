@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from utvm_deploy.board import board_names
+from utvm_deploy.base.paths import data_dir
+from utvm_deploy.boards.board import board_names
 from utvm_deploy.cli.main import main
-from utvm_deploy.paths import data_dir
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.link.make_vectors import VECTORS
-from utvm_deploy.paths import runtime_dir
+from utvm_deploy.base.paths import runtime_dir
 
 HERE = Path(__file__).parent
 WARNINGS = [

@@ -17,7 +17,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from utvm_deploy.paths import runtime_dir
+from utvm_deploy.base.paths import runtime_dir
 
 HERE = Path(__file__).parent
 COMPILER = "clang"

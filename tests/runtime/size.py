@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
-from utvm_deploy.paths import runtime_dir
+from utvm_deploy.base.paths import runtime_dir
 
 TABLE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "runtime-size.csv"
 CORES = ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m55")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.runtime import fuzz
 from tests.runtime.conftest import HERE, build
-from utvm_deploy.paths import runtime_dir
+from utvm_deploy.base.paths import runtime_dir
 
 INPUTS = 60_000  # about four seconds
 MINUTE_S = 60

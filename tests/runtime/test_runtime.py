@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.conftest import HERE, WARNINGS
+from utvm_deploy.base.paths import data_dir, runtime_dir
 from utvm_deploy.link.messages import PROTOCOL_VERSION
-from utvm_deploy.paths import data_dir, runtime_dir
 
 NAMES = re.findall(r"ENTRY\((test_\w+)\)", (HERE / "unit.c").read_text())
 COMPILERS = {

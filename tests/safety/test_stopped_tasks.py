@@ -14,8 +14,8 @@ import pytest
 from tiny_model import tiny_model
 
 from tests.safety.bad_kernels import SOURCE
-from utvm_deploy.board import Board
-from utvm_deploy.errors import DeviceFault, LinkTimeout, TaskTimeout
+from utvm_deploy.base.errors import DeviceFault, LinkTimeout, TaskTimeout
+from utvm_deploy.boards.board import Board
 from utvm_deploy.link.base import Link, Task
 from utvm_deploy.link.fault import nearest_symbol
 from utvm_deploy.probe import RunningBoard, needs_debugger, open_link, start

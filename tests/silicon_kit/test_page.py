@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from utvm_deploy.errors import UtvmError
+from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.silicon_kit.report import (
     BoardUsed,
     CaseResult,

@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 from tflite_writer import ModelWriter
 
-from utvm_deploy.bench.oracle import ReferenceRun, run_reference
-from utvm_deploy.board import load_board
-from utvm_deploy.cli import silicon as verb
+from utvm_deploy.base.errors import UtvmError
+from utvm_deploy.base.paths import data_dir
+from utvm_deploy.boards.board import load_board
+from utvm_deploy.cli import silicon_verb as verb
 from utvm_deploy.cli.main import main
 from utvm_deploy.device import connect
-from utvm_deploy.errors import UtvmError
-from utvm_deploy.paths import data_dir
+from utvm_deploy.oracle.reference import ReferenceRun, run_reference
 from utvm_deploy.silicon_kit import models, origin
 from utvm_deploy.silicon_kit import run as run_module
 from utvm_deploy.silicon_kit.private import Cleaner

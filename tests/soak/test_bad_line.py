@@ -16,8 +16,8 @@ from tiny_model import tiny_model
 
 from tests.safety.bad_kernels import SOURCE
 from tests.soak.bad_line import FAULTS, BadLine
-from utvm_deploy.board import load_board
-from utvm_deploy.errors import DeviceReset, LinkTimeout
+from utvm_deploy.base.errors import DeviceReset, LinkTimeout
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.link.base import Task
 from utvm_deploy.link.monitor import MonitorLink
 from utvm_deploy.link.waits import Timeouts

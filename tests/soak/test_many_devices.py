@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import utvm_deploy
-from utvm_deploy.board import load_board
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.device import Device
 from utvm_deploy.link.base import Task
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from utvm_deploy.errors import UtvmError
+from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.project.zephyr_build import Zephyr, find_zephyr
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from utvm_deploy.board import load_board
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import build_parser
 
 yaml = pytest.importorskip("yaml", reason="PyYAML, which Zephyr's scripts need too, is missing")

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 from tiny_model import tiny_model
 
-from utvm_deploy import process
-from utvm_deploy.board import Board, board_names, load_board, with_template
+from utvm_deploy.base import process
+from utvm_deploy.base.errors import BoardError, BuildError, MissingTool
+from utvm_deploy.base.paths import data_dir
+from utvm_deploy.base.process import Completed
+from utvm_deploy.boards.board import Board, board_names, load_board, with_template
 from utvm_deploy.compiler.model import ExternalLibrary
 from utvm_deploy.doctor.check import Check
 from utvm_deploy.doctor.installed import installed_checks
-from utvm_deploy.errors import BoardError, BuildError, MissingTool
-from utvm_deploy.paths import data_dir
 from utvm_deploy.probe.argv import emulator_argv
-from utvm_deploy.process import Completed
 from utvm_deploy.project import build_image, create_project, zephyr_build
 from utvm_deploy.project.tree import project_files
 from utvm_deploy.project.zephyr import file_name, workspace_bytes

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypedDict
 
-from utvm_deploy.board import Board, load_board, with_template
+from utvm_deploy.base.errors import BoardError, CompileError, UtvmError
+from utvm_deploy.base.files import check_writable
+from utvm_deploy.boards.board import Board, load_board, with_template
 from utvm_deploy.compiler.c_text import check_prefix
-from utvm_deploy.errors import BoardError, CompileError, UtvmError
-from utvm_deploy.files import check_writable
 from utvm_deploy.probe import check_link, check_place, choose_link
 
 #: What ``add_subparsers`` returns; argparse keeps the class private.

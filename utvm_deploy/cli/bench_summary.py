@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from utvm_deploy.bench.compare_facts import (
+from utvm_deploy.boards.board import Board
+from utvm_deploy.comparing.facts import (
     EngineSize,
     LayerComparison,
     ModelComparison,
     NotCompared,
     OtherPlacement,
 )
-from utvm_deploy.bench.placement import Placement
-from utvm_deploy.board import Board
 from utvm_deploy.compiler.decision import model_of
+from utvm_deploy.profiling.placement import Placement
 
 
 def bench_summary(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from utvm_deploy.bench.compare_facts import MEASURED, ModelComparison, NotCompared
-from utvm_deploy.bench.compare_picture import agreement
 from utvm_deploy.cli.output import Output
+from utvm_deploy.comparing.facts import MEASURED, ModelComparison, NotCompared
+from utvm_deploy.comparing.page import agreement
 
 
 def report(found: ModelComparison, out: Output) -> None:

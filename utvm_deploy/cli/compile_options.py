@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from utvm_deploy.board import Board
+from utvm_deploy.base.errors import UsageError
+from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.cmsis_nn import CmsisNn
 from utvm_deploy.compiler.options import AUTO, CMSIS_NN, KERNELS, OPTIMIZE, SCRATCH_PLACES, TIME
-from utvm_deploy.errors import UsageError
 from utvm_deploy.project import find_cmsis_nn, find_cmsis_nn_builds
 
 #: Names the user's copy of CMSIS-NN for every verb.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from utvm_deploy.base.files import write_text
 from utvm_deploy.cli.arguments import (
     Verbs,
     add_board,
@@ -20,7 +21,6 @@ from utvm_deploy.cli.reports import compiled_summary, memory_line
 from utvm_deploy.cli.steps import compile_step
 from utvm_deploy.compiler.library_format import write_library
 from utvm_deploy.compiler.options import ARENA, STAGES
-from utvm_deploy.files import write_text
 from utvm_deploy.project import check_fits_alone
 
 #: For --dump: what every stage made.

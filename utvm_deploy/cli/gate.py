@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from utvm_deploy.bench.compare_gate import excesses, growths, ours_of, read_baseline
+from utvm_deploy.base.errors import UsageError
+from utvm_deploy.base.files import check_writable
 from utvm_deploy.cli.output import Output
-from utvm_deploy.errors import UsageError
-from utvm_deploy.files import check_writable
+from utvm_deploy.comparing.gate import excesses, growths, ours_of, read_baseline
 
 #: Without --fail-over: what a harmless change of the compiler may cost.
 DEFAULT_ALLOWED_PERCENT = 3.0

@@ -7,7 +7,14 @@ import hashlib
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from utvm_deploy.bench.inspect import (
+from utvm_deploy.base.errors import ModelError, UsageError, UtvmError
+from utvm_deploy.base.files import write_text
+from utvm_deploy.cli.arguments import Verbs, add_verb, check_outputs
+from utvm_deploy.cli.output import Output
+from utvm_deploy.frontend.tflite import load_model, survey_model
+from utvm_deploy.graph.model import Graph
+from utvm_deploy.graph.names import short_name
+from utvm_deploy.inspecting.facts import (
     Inspection,
     TensorFacts,
     graph_svg,
@@ -15,14 +22,7 @@ from utvm_deploy.bench.inspect import (
     inspect_refused,
     with_problems,
 )
-from utvm_deploy.bench.supported import supported_operators
-from utvm_deploy.cli.arguments import Verbs, add_verb, check_outputs
-from utvm_deploy.cli.output import Output
-from utvm_deploy.errors import ModelError, UsageError, UtvmError
-from utvm_deploy.files import write_text
-from utvm_deploy.frontend.tflite import load_model, survey_model
-from utvm_deploy.graph.model import Graph
-from utvm_deploy.graph.names import short_name
+from utvm_deploy.inspecting.supported import supported_operators
 
 #: Outputs of one operator that the table names where the model cannot be compiled.
 _MOST_OUTPUTS = 2

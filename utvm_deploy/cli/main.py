@@ -13,40 +13,41 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from utvm_deploy import __version__, process
+from utvm_deploy import __version__
+from utvm_deploy.base import process
+from utvm_deploy.base.errors import UsageError, UtvmError
 from utvm_deploy.cli import (
-    bench,
-    boards,
-    bundle,
+    bench_verb,
+    boards_verb,
+    bundle_verb,
     compile_verb,
-    doctor,
+    doctor_verb,
     inspect_verb,
-    profile,
-    project,
-    report,
-    run,
-    silicon,
-    tune,
-    verify,
+    profile_verb,
+    project_verb,
+    report_verb,
+    run_verb,
+    silicon_verb,
+    tune_verb,
+    verify_verb,
 )
 from utvm_deploy.cli.entry import EXIT_INTERRUPTED, EXIT_USAGE, discard_stdout
 from utvm_deploy.cli.output import Output
-from utvm_deploy.errors import UsageError, UtvmError
 
 VERBS = (
-    boards,
-    doctor,
+    boards_verb,
+    doctor_verb,
     inspect_verb,
     compile_verb,
-    project,
-    run,
-    tune,
-    report,
-    verify,
-    profile,
-    bench,
-    bundle,
-    silicon,
+    project_verb,
+    run_verb,
+    tune_verb,
+    report_verb,
+    verify_verb,
+    profile_verb,
+    bench_verb,
+    bundle_verb,
+    silicon_verb,
 )
 
 

@@ -18,7 +18,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from utvm_deploy.progress import Progress
+from utvm_deploy.base.progress import Progress
 
 #: Without a terminal, each new step is a line, and a long step is one more this often.
 PLAIN_PROGRESS_INTERVAL_S = 5.0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from utvm_deploy.errors import CompileError
+from utvm_deploy.base.errors import CompileError
 
 #: Longer names make lines that nobody reads; C99 compilers must tell 31 characters apart, all ours
 #: tell far more.

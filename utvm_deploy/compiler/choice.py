@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from utvm_deploy.candidate import COMPACT, COMPACT_LITTLE, GENERIC, Candidate
+from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.compiler.options import (
     COMPACTNESS,
     MAX_LEVELLING_LOSS,
@@ -24,7 +24,6 @@ from utvm_deploy.compiler.options import (
     MAX_SHARING_LOSS_OF_MODEL,
     SIZE,
 )
-from utvm_deploy.errors import UnsupportedOperator
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.identity import identity_of
@@ -39,6 +38,7 @@ from utvm_deploy.records import (
     Setting,
     frugal,
 )
+from utvm_deploy.records.candidate import COMPACT, COMPACT_LITTLE, GENERIC, Candidate
 
 _log = logging.getLogger(__name__)
 

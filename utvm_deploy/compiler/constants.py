@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from utvm_deploy.base.errors import CompileError
 from utvm_deploy.compiler.c_text import c_type, float_literal
 from utvm_deploy.compiler.model import Span
-from utvm_deploy.errors import CompileError
 from utvm_deploy.graph.model import Array
 
 #: Every table begins at a multiple of this, so that kernels may load words.

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 from utvm_deploy import __version__
-from utvm_deploy.board import Board, board_names, load_board
-from utvm_deploy.candidate import Candidate
+from utvm_deploy.base.errors import BoardError
+from utvm_deploy.base.paths import records_file
+from utvm_deploy.boards.board import Board, board_names, load_board
 from utvm_deploy.compiler.choice import (
     Pick,
     Picks,
@@ -27,12 +28,10 @@ from utvm_deploy.compiler.choice import (
 from utvm_deploy.compiler.options import CMSIS_NN, LEVELS, SIZE, STACK
 from utvm_deploy.compiler.plan import Step, View
 from utvm_deploy.emulator import cycle_model_digest
-from utvm_deploy.errors import BoardError
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.kernels.code_version import code_versions
 from utvm_deploy.kernels.identity import identity_of
 from utvm_deploy.kernels.lowering import lower
-from utvm_deploy.paths import records_file
 from utvm_deploy.records import (
     DEFAULT,
     RECORD,
@@ -44,6 +43,7 @@ from utvm_deploy.records import (
     is_modelled,
     read_records,
 )
+from utvm_deploy.records.candidate import Candidate
 
 _log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from utvm_deploy.compiler.plan import ARENA_ALIGNMENT
 from utvm_deploy.compiler.program import Program, ScheduledStep
 from utvm_deploy.graph.model import Tensor
 from utvm_deploy.kernels.call import ConstantArgument, ScalarArgument, TensorArgument
-from utvm_deploy.kernels.quantize import header as kernel_header
+from utvm_deploy.kernels.requantization import header as kernel_header
 from utvm_deploy.records import DEFAULT
 
 #: Bytes of an int64_t.

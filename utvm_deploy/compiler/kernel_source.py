@@ -8,10 +8,10 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
+from utvm_deploy.base.errors import CompileError
 from utvm_deploy.compiler.lower_c import CFunction, lower_to_c
-from utvm_deploy.errors import CompileError
 from utvm_deploy.kernels.call import Kernel
-from utvm_deploy.kernels.quantize import header as kernel_header
+from utvm_deploy.kernels.requantization import header as kernel_header
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from utvm_deploy.base.errors import CompileError, ModelError
+from utvm_deploy.base.files import check_regular, write_atomically
 from utvm_deploy.compiler.c_text import check_prefix
 from utvm_deploy.compiler.library_facts import check_facts, one_line
 from utvm_deploy.compiler.model import Buffer, CompiledModel
 from utvm_deploy.compiler.record import from_json, to_json
-from utvm_deploy.errors import CompileError, ModelError
-from utvm_deploy.files import check_regular, write_atomically
 
 #: The format's version that microTVM last wrote.
 FORMAT_VERSION = 7

@@ -19,7 +19,7 @@ from tvm import s_tir, tirx
 from tvm.ir import PointerType, PrimType
 from tvm.tirx import stmt as tir
 
-from utvm_deploy.errors import CompileError
+from utvm_deploy.base.errors import CompileError
 
 #: Allocations up to this size stay on the C stack; larger ones are scratch in the arena.
 STACK_BUFFER_LIMIT_BYTES = 256

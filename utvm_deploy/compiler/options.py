@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from utvm_deploy.board import Board
-from utvm_deploy.candidate import COMPACT_LITTLE, COMPACT_MOST, GENERIC
-from utvm_deploy.errors import CompileError
+from utvm_deploy.base.errors import CompileError
+from utvm_deploy.boards.board import Board
+from utvm_deploy.records.candidate import COMPACT_LITTLE, COMPACT_MOST, GENERIC
 
 #: Whose kernels do the layers: our best for the core, ours in plain C, or CMSIS-NN's wherever it
 #: has one.

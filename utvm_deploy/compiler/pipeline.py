@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 from tvm import s_tir
 
-from utvm_deploy.board import Board
-from utvm_deploy.candidate import COMPACT, GENERIC, MOST_SCRATCH, Candidate
+from utvm_deploy.base.errors import CompileError, UnsupportedOperator, UtvmError
+from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.c_text import check_prefix, prefix_from_path
 from utvm_deploy.compiler.choice import Choose, Picks, calls_of
 from utvm_deploy.compiler.cmsis_nn import CmsisNn
@@ -62,7 +62,6 @@ from utvm_deploy.compiler.scratch_limit import (
 )
 from utvm_deploy.compiler.views import with_views
 from utvm_deploy.cores.core import CORES
-from utvm_deploy.errors import CompileError, UnsupportedOperator, UtvmError
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.model import Graph
@@ -71,6 +70,7 @@ from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.call import Kernel, KernelCall, LibraryKernel
 from utvm_deploy.kernels.lowering import families_for, lower
 from utvm_deploy.records import Records
+from utvm_deploy.records.candidate import COMPACT, GENERIC, MOST_SCRATCH, Candidate
 
 _log = logging.getLogger(__name__)
 _Made = TypeVar("_Made")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from utvm_deploy.errors import CompileError
+from utvm_deploy.base.errors import CompileError
 
 #: Block pairs looked at in one search: about half a second at worst, far less when the lower bound
 #: is met early, as it nearly always is.

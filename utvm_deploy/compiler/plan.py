@@ -13,9 +13,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from utvm_deploy.base.errors import CompileError
 from utvm_deploy.compiler.overlap import Lag, overlap_of
 from utvm_deploy.compiler.placement import Block, Handover, Placement, live_peak, place, verify
-from utvm_deploy.errors import CompileError
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall
 

@@ -1,7 +1,7 @@
 """What each core can do and how GCC is told: the one table, shipped as frozen data.
 
 A board says which of a core's options its silicon has (cpu.fpu, cpu.dsp, cpu.mve); here stands
-which options the core can have at all. Used by board.py, project/ and kernels/.
+which options the core can have at all. Used by boards/board.py, project/ and kernels/.
 """
 
 from __future__ import annotations

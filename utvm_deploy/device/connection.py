@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from utvm_deploy.board import Board
+from utvm_deploy.base.errors import BoardError, DeviceReset, LinkError, UtvmError
+from utvm_deploy.boards.board import Board
 from utvm_deploy.device.counts import Figures, counted_figures, final_report
 from utvm_deploy.device.fault_record import take_fault_words
 from utvm_deploy.device.session import Session
 from utvm_deploy.device.trace import trace_if_asked
-from utvm_deploy.errors import BoardError, DeviceReset, LinkError, UtvmError
 from utvm_deploy.link.base import Hello, Link
 from utvm_deploy.link.fault import nearest_symbol
 from utvm_deploy.probe import (

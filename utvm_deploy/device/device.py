@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from utvm_deploy.board import Board, load_board
+from utvm_deploy.base.errors import BoardError, DeviceError
+from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.device.calls import Argument, Call
 from utvm_deploy.device.connection import CYCLES, Connection
@@ -34,7 +35,6 @@ from utvm_deploy.device.tensor import (
     tensor_name,
     tensor_shape,
 )
-from utvm_deploy.errors import BoardError, DeviceError
 from utvm_deploy.link.base import Task
 from utvm_deploy.project import build_image
 from utvm_deploy.project.link_module import Sources, compile_module

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from utvm_deploy.errors import DeviceError
+from utvm_deploy.base.errors import DeviceError
 
 if TYPE_CHECKING:
     from utvm_deploy.device.model import DeviceModel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from utvm_deploy.errors import UtvmError
+from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.link.base import Link
 from utvm_deploy.probe import FAULT_BYTES, FAULT_SYMBOL, describe_fault
 from utvm_deploy.project import Image

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from utvm_deploy.board import Board
+from utvm_deploy.boards.board import Board
 from utvm_deploy.device.calls import Argument
 from utvm_deploy.device.module import Module, load_module
 from utvm_deploy.device.session import Session

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from utvm_deploy.errors import DeviceError
+from utvm_deploy.base.errors import DeviceError
 
 #: Blocks start at a multiple of this many bytes: a cache line of the largest supported core.
 ALIGNMENT = 32

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from utvm_deploy.base.errors import ModelError
 from utvm_deploy.compiler.model import Buffer, CompiledModel, Layer, first_bytes
 from utvm_deploy.device.calls import Call
 from utvm_deploy.device.external import check_scratch, check_statuses
 from utvm_deploy.device.module import Module
-from utvm_deploy.errors import ModelError
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.graph.user_arrays import in_shape, shapes_text
@@ -99,7 +99,7 @@ class DeviceModel:
         """Run layer by layer and bring back every tensor.
 
         A layer in ``replace`` does not run: its outputs become the arrays given, or those of
-        ``reference`` (file position -> array, see ``bench.oracle``) where it says "reference".
+        ``reference`` (file position -> array, see ``oracle.reference``) where it says "reference".
         """
         replace = replace or {}
         unknown = sorted(set(replace) - set(range(len(self.compiled.layers))))
@@ -241,7 +241,7 @@ class DeviceModel:
             if reference is None:
                 raise ModelError(
                     f"{what} is to be replaced by the reference; give reference=, "
-                    f"the tensors of bench.oracle.run_reference"
+                    f"the tensors of oracle.reference.run_reference"
                 )
             missing = [b.name for b in layer.outputs if b.source not in reference]
             if missing:

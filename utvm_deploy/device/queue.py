@@ -13,9 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from utvm_deploy.device.calls import Call, Ticks
-from utvm_deploy.device.memory import ZONE_BYTES, ZONE_PATTERN, Block
-from utvm_deploy.errors import (
+from utvm_deploy.base.errors import (
     DeviceError,
     DeviceReset,
     LinkError,
@@ -23,6 +21,8 @@ from utvm_deploy.errors import (
     StoppedTask,
     UtvmError,
 )
+from utvm_deploy.device.calls import Call, Ticks
+from utvm_deploy.device.memory import ZONE_BYTES, ZONE_PATTERN, Block
 from utvm_deploy.link.base import Hello, Task
 from utvm_deploy.link.deadlines import Speeds
 from utvm_deploy.link.messages import MAX_ARGUMENTS, OUTCOME, TASK

@@ -6,7 +6,7 @@ desk        probe, USB, rights, port, image       for a real board, in the order
 
 from __future__ import annotations
 
-from utvm_deploy.board import Board
+from utvm_deploy.boards.board import Board
 from utvm_deploy.doctor.check import Check
 from utvm_deploy.doctor.desk import desk_checks
 from utvm_deploy.doctor.installed import installed_checks

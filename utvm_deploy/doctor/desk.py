@@ -7,11 +7,11 @@ import shutil
 import sys
 from pathlib import Path
 
-from utvm_deploy import process
-from utvm_deploy.bench_file import BenchEntry, bench_path, load_bench_entry
-from utvm_deploy.board import Board
+from utvm_deploy.base import process
+from utvm_deploy.base.errors import UtvmError
+from utvm_deploy.boards.board import Board
+from utvm_deploy.boards.desk_file import BenchEntry, bench_path, load_bench_entry
 from utvm_deploy.doctor.check import Check
-from utvm_deploy.errors import UtvmError
 from utvm_deploy.link.stream import RIGHTS_ADVICE
 from utvm_deploy.probe import choose_link, needs_debugger, needs_line
 from utvm_deploy.probe.detect import Place, locate

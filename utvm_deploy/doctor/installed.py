@@ -8,13 +8,13 @@ import shutil
 import sys
 from collections.abc import Sequence
 
-from utvm_deploy import process
-from utvm_deploy.board import Board
-from utvm_deploy.cache import cache_bytes
+from utvm_deploy.base import process
+from utvm_deploy.base.cache import cache_bytes
+from utvm_deploy.base.errors import BuildError, MissingTool, UtvmError
+from utvm_deploy.base.paths import cache_dir
+from utvm_deploy.boards.board import Board
 from utvm_deploy.doctor.check import Check
 from utvm_deploy.emulator.plugin import COMPILER
-from utvm_deploy.errors import BuildError, MissingTool, UtvmError
-from utvm_deploy.paths import cache_dir
 from utvm_deploy.project.zephyr_build import find_zephyr
 
 #: How long a program may take to tell its version.

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from utvm_deploy.base.errors import ProbeError
 from utvm_deploy.cores.timing import Kind
-from utvm_deploy.errors import ProbeError
 
 #: The groups of the instruction mix, and the classes in each.
 MIX_GROUPS: dict[str, tuple[Kind, ...]] = {

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from utvm_deploy.board import Board
+from utvm_deploy.boards.board import Board
 from utvm_deploy.cores.timings import TIMINGS
 from utvm_deploy.emulator.model import CycleModel
 from utvm_deploy.emulator.plugin import SOURCES

@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from utvm_deploy.board import Board
+from utvm_deploy.base.errors import ProbeError
+from utvm_deploy.base.temporary import TemporaryFolder
+from utvm_deploy.boards.board import Board
 from utvm_deploy.emulator.plugin import Plugin, plugin_argument, plugin_for
-from utvm_deploy.errors import ProbeError
-from utvm_deploy.temporary import TemporaryFolder
 
 #: Stretches that one call may touch, and instructions that a report names.
 ALLOWED_MAX, CROSSINGS_MAX = 512, 64

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from utvm_deploy import cache, process
+from utvm_deploy.base import cache, process
+from utvm_deploy.base.errors import BuildError, ProbeError
+from utvm_deploy.base.paths import cache_dir
+from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.emulator.table import header_texts
-from utvm_deploy.errors import BuildError, ProbeError
-from utvm_deploy.paths import cache_dir
-from utvm_deploy.temporary import TemporaryFolder
 
 logger = logging.getLogger("utvm_deploy.emulator")
 

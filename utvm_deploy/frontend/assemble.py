@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from utvm_deploy.errors import ModelError, UnsupportedOperator
+from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.limits import MAX_EXTENTS, MAX_TOLD
 from utvm_deploy.frontend.operators import IMPORTERS
 from utvm_deploy.frontend.shape_arithmetic import fold_shapes

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from utvm_deploy.errors import ModelError
+from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.limits import MAX_NAME_BYTES, Budget
 from utvm_deploy.graph.model import Array, Quantization
 

@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from utvm_deploy import process
-from utvm_deploy.errors import ModelError, UnsupportedOperator
-from utvm_deploy.files import check_regular
+from utvm_deploy.base import process
+from utvm_deploy.base.errors import ModelError, UnsupportedOperator
+from utvm_deploy.base.files import check_regular
+from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.frontend.limits import IMPORT_BYTES, IMPORT_SECONDS, MAX_FILE_BYTES
 from utvm_deploy.frontend.onnx_model import load_onnx, onnx_to_tflite
 from utvm_deploy.frontend.torch_export import load_torch, torch_to_tflite
-from utvm_deploy.temporary import TemporaryFolder
 
 
 @dataclass(frozen=True)

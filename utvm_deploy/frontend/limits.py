@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from utvm_deploy.errors import ModelError
+from utvm_deploy.base.errors import ModelError
 
 #: What the import of one file may take, of memory and of the processor's time.
 IMPORT_BYTES = 1024 * 1024 * 1024

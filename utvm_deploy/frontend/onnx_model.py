@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from utvm_deploy.errors import ModelError
+from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.qdq import Array, Attribute, Node, QdqModel
 from utvm_deploy.frontend.qdq_convert import convert
 

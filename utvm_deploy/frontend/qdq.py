@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
-from utvm_deploy.errors import ModelError, UnsupportedOperator
+from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 
 Array: TypeAlias = NDArray[Any]
 #: What an ONNX attribute can be, as far as operators here have any.

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from utvm_deploy.errors import ModelError, UnsupportedOperator
+from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend import qdq_elementwise, qdq_weighted
 from utvm_deploy.frontend.qdq import Array, Node, QdqModel
 from utvm_deploy.frontend.qdq_job import (

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from utvm_deploy.errors import UnsupportedOperator
+from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.frontend.qdq import Array, Node
 from utvm_deploy.frontend.qdq_values import (
     Constant,

@@ -16,7 +16,7 @@ import numpy as np
 
 from utvm_deploy.frontend.operators import IMPORTERS
 from utvm_deploy.frontend.source import ModelFile, Several, SourceOperator
-from utvm_deploy.graph.evaluate import evaluate
+from utvm_deploy.graph.constant_folding import evaluate
 from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
 from utvm_deploy.graph.shapes import SHAPE_RULES
 

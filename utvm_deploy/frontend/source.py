@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from utvm_deploy.errors import ModelError, UnsupportedOperator
+from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.graph.model import Operator, Tensor
 from utvm_deploy.graph.names import short_name
 

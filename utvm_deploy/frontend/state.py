@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from utvm_deploy.errors import ModelError
+from utvm_deploy.base.errors import ModelError
 from utvm_deploy.graph.attributes import Lstm, Svdf
 from utvm_deploy.graph.model import Graph, Operator
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from utvm_deploy.errors import ModelError
+from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.assemble import check_extents, imported, works_in_float
 from utvm_deploy.frontend.operators import IMPORTERS
 from utvm_deploy.frontend.shape_arithmetic import fold_shapes

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import tflite
 
-from utvm_deploy.errors import ModelError
+from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.assemble import assemble, refuse_custom_operators
 from utvm_deploy.frontend.fields import array_of, quantization_of, text_of, vector_of
 from utvm_deploy.frontend.formats import converted, model_bytes

@@ -10,7 +10,7 @@ import operator
 from pathlib import Path
 from typing import Any
 
-from utvm_deploy.errors import ModelError, UnsupportedOperator
+from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.qdq import Node, QdqModel
 from utvm_deploy.frontend.qdq_convert import convert
 from utvm_deploy.frontend.qdq_job import all_at_once

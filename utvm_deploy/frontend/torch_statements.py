@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from utvm_deploy.errors import ModelError
+from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.qdq import Array, Attribute, Node
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from utvm_deploy.errors import ModelError
+from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.source import ModelFile, SourceOperator
 from utvm_deploy.graph.model import Tensor
 

@@ -29,8 +29,8 @@ from utvm_deploy.graph.attributes import (
     Subtract,
 )
 from utvm_deploy.graph.check import check_graph
+from utvm_deploy.graph.constant_folding import evaluate, fill_of, moves_nothing
 from utvm_deploy.graph.dilation import fold_dilation, fuse_crop
-from utvm_deploy.graph.evaluate import evaluate, fill_of, moves_nothing
 from utvm_deploy.graph.model import Array, Graph, Operator, Quantization, Tensor
 from utvm_deploy.graph.rewrite import (
     changed_operators,

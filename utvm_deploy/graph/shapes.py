@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TypeAlias, TypeVar
 
-from utvm_deploy.errors import ModelError
+from utvm_deploy.base.errors import ModelError
 from utvm_deploy.graph.attributes import (
     ArgExtremum,
     BatchMatmul,

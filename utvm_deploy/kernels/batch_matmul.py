@@ -25,7 +25,7 @@ from utvm_deploy.kernels.micro.tensor_ir import (
     script,
 )
 from utvm_deploy.kernels.operands import input_of, operand_of, output_of, quantization_of
-from utvm_deploy.kernels.quantize import (
+from utvm_deploy.kernels.requantization import (
     clamped,
     quantize_multiplier,
     requantize,

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from utvm_deploy.candidate import GENERIC
 from utvm_deploy.graph.model import Array
 from utvm_deploy.records import DEFAULT
+from utvm_deploy.records.candidate import GENERIC
 
 
 class Kernel(Protocol):

@@ -14,14 +14,14 @@ from typing import Any
 
 from tvm.tirx import IntImm
 
-from utvm_deploy.candidate import GENERIC, Candidate
-from utvm_deploy.errors import UnsupportedOperator
+from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.kernels.call import Kernel, KernelCall, LibraryKernel
 from utvm_deploy.kernels.conv2d import Conv2D
 from utvm_deploy.kernels.fully_connected import Dense
 from utvm_deploy.kernels.pool import Pool2D
 from utvm_deploy.kernels.template_free import DECISIONS, SKETCH, traced
 from utvm_deploy.kernels.tiling import Tile, tiles
+from utvm_deploy.records.candidate import GENERIC, Candidate
 
 TILE, UNROLL = "tile", "unroll"
 #: Loops that are worth unrolling by hand are unrolled so many times.

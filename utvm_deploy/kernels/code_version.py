@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from utvm_deploy.candidate import GENERIC
 from utvm_deploy.kernels.lowering import FAMILIES
+from utvm_deploy.records.candidate import GENERIC
 
 _KERNELS = Path(__file__).resolve().parent
 _PACKAGE = _KERNELS.parent
@@ -25,6 +25,10 @@ _NOT_CODE = (
     "space.py",
 )
 _IMPORT = re.compile(r"^from utvm_deploy\.((?:kernels|cores)[\w.]*) import (.*)$", re.MULTILINE)
+#: Any import statement, one in parentheses over several lines included.
+_ANY_IMPORT = re.compile(
+    rb"^[ ]*(?:import [^\n]*|from [^\n]* import (?:\([^)]*\)|[^(\n]*))$", re.MULTILINE
+)
 
 
 @cache
@@ -55,11 +59,15 @@ def _imported(path: Path) -> Iterator[Path]:
 
 
 def _digest(paths: list[Path]) -> str:
-    found = hashlib.sha256()
+    """Where a file lies and what it imports do not count, only its other lines."""
+    parts = []
     for path in paths:
-        found.update(path.relative_to(_PACKAGE).as_posix().encode())
-        for line in path.read_bytes().splitlines():
+        is_python = path.suffix == ".py"
+        data = path.read_bytes()
+        found = hashlib.sha256()
+        for line in (_ANY_IMPORT.sub(b"", data) if is_python else data).splitlines():
             words = line.strip()
-            if words and not words.startswith(b"#" if path.suffix == ".py" else b"//"):
+            if words and not words.startswith(b"#" if is_python else b"//"):
                 found.update(line)
-    return found.hexdigest()[:12]
+        parts.append(found.digest())
+    return hashlib.sha256(b"".join(sorted(parts))).hexdigest()[:12]

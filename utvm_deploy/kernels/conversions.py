@@ -19,7 +19,12 @@ from utvm_deploy.kernels.operands import (
     output_of,
     quantization_of,
 )
-from utvm_deploy.kernels.quantize import add_wrapping, clamped, quantize_multiplier, requantize
+from utvm_deploy.kernels.requantization import (
+    add_wrapping,
+    clamped,
+    quantize_multiplier,
+    requantize,
+)
 
 
 @dataclass(frozen=True)

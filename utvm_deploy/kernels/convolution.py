@@ -24,7 +24,7 @@ from utvm_deploy.kernels.operands import (
     output_of,
     quantization_of,
 )
-from utvm_deploy.kernels.quantize import (
+from utvm_deploy.kernels.requantization import (
     add_wrapping,
     clamp_int8,
     fold_input_offset,

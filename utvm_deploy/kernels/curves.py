@@ -23,7 +23,7 @@ from utvm_deploy.kernels.operands import (
     output_of,
     quantization_of,
 )
-from utvm_deploy.kernels.quantize import clamped, quantize_multiplier, requantize
+from utvm_deploy.kernels.requantization import clamped, quantize_multiplier, requantize
 
 # The sigmoid's table has a value for every 1/24, as a fraction of 2**16.
 _STEPS_OF_ONE = 24

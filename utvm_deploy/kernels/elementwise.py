@@ -26,7 +26,7 @@ from utvm_deploy.kernels.call import Argument, KernelCall, ScalarArgument, Tenso
 from utvm_deploy.kernels.extents import label, merge
 from utvm_deploy.kernels.lookup import table_call
 from utvm_deploy.kernels.operands import input_of, operand_of, output_of, quantization_of
-from utvm_deploy.kernels.quantize import (
+from utvm_deploy.kernels.requantization import (
     INT8_MAX,
     INT8_MIN,
     add_wrapping,

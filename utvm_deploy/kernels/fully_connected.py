@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from tvm import te
 
-from utvm_deploy.errors import UnsupportedOperator
+from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.graph.attributes import FullyConnected
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import (
@@ -31,7 +31,7 @@ from utvm_deploy.kernels.operands import (
     output_of,
     quantization_of,
 )
-from utvm_deploy.kernels.quantize import (
+from utvm_deploy.kernels.requantization import (
     ExactMultiplier,
     add_wrapping,
     clamp_int8,

@@ -19,7 +19,7 @@ from utvm_deploy.kernels.operands import (
     output_of,
     quantization_of,
 )
-from utvm_deploy.kernels.quantize import INT8_MAX, INT8_MIN, clamp_int8, requantize
+from utvm_deploy.kernels.requantization import INT8_MAX, INT8_MIN, clamp_int8, requantize
 
 # Outputs are in 1/128.
 _OUTPUT_BITS = 7

@@ -12,7 +12,7 @@ from utvm_deploy.kernels.call import ConstantArgument, KernelCall, ScalarArgumen
 from utvm_deploy.kernels.micro.source import shared_text
 from utvm_deploy.kernels.micro.tensor_ir import Operand
 from utvm_deploy.kernels.operands import input_of, output_of, quantization_of
-from utvm_deploy.kernels.quantize import quantize_multiplier
+from utvm_deploy.kernels.requantization import quantize_multiplier
 from utvm_deploy.kernels.softmax import difference_scaling, exponential_table
 from utvm_deploy.kernels.whole import whole_call
 

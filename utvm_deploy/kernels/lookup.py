@@ -24,13 +24,13 @@ from utvm_deploy.kernels.operands import (
     output_of,
     quantization_of,
 )
-from utvm_deploy.kernels.quantize import (
+from utvm_deploy.kernels.real_functions import REAL_FUNCTIONS, Function
+from utvm_deploy.kernels.requantization import (
     INT8_MIN,
     quantize_multiplier,
     requantized,
     rounded_shift,
 )
-from utvm_deploy.kernels.real_functions import REAL_FUNCTIONS, Function
 from utvm_deploy.kernels.whole import whole_call
 
 

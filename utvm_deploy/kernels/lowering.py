@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from utvm_deploy.candidate import GENERIC, Candidate
+from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.cores.core import CORES, Core
-from utvm_deploy.errors import UnsupportedOperator
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.batch_matmul import lower_batch_matmul
 from utvm_deploy.kernels.call import KernelCall
@@ -56,6 +55,7 @@ from utvm_deploy.kernels.wide_functions import (
     lower_two_slopes,
 )
 from utvm_deploy.kernels.wide_multiply import wide_multiply_call
+from utvm_deploy.records.candidate import GENERIC, Candidate
 
 Lowering = Callable[[Graph, Operator], KernelCall]
 

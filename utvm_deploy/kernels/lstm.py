@@ -16,7 +16,7 @@ from utvm_deploy.kernels.extents import label
 from utvm_deploy.kernels.micro.source import shared_text
 from utvm_deploy.kernels.micro.tensor_ir import ANY_CORE, Operand, import_c
 from utvm_deploy.kernels.operands import constant_of, input_of, operand_of, quantization_of
-from utvm_deploy.kernels.quantize import fold_input_offset, quantize_multiplier
+from utvm_deploy.kernels.requantization import fold_input_offset, quantize_multiplier
 from utvm_deploy.kernels.whole import whole_call
 
 _GATES = 4

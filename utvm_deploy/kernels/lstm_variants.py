@@ -29,7 +29,7 @@ from utvm_deploy.kernels.micro.tensor_ir import (
     script,
 )
 from utvm_deploy.kernels.operands import constant_of, input_of, operand_of, quantization_of
-from utvm_deploy.kernels.quantize import fold_input_offset, quantize_multiplier
+from utvm_deploy.kernels.requantization import fold_input_offset, quantize_multiplier
 
 _GATES = 4
 _NUMBERS = 9 * _GATES + 15

@@ -15,14 +15,14 @@ from utvm_deploy.kernels.extents import label
 from utvm_deploy.kernels.micro.source import shared_text
 from utvm_deploy.kernels.micro.tensor_ir import Operand
 from utvm_deploy.kernels.operands import input_of, operand_of, output_of, quantization_of
-from utvm_deploy.kernels.quantize import (
+from utvm_deploy.kernels.reduce import merged_axes, outer_and_inner, reduced_count
+from utvm_deploy.kernels.requantization import (
     add_wrapping,
     clamped,
     quantize_multiplier,
     requantize,
     wrap_int32,
 )
-from utvm_deploy.kernels.reduce import merged_axes, outer_and_inner, reduced_count
 from utvm_deploy.kernels.tiling import choose_tile, schedule_accumulation
 from utvm_deploy.kernels.whole import whole_call
 

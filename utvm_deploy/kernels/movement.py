@@ -9,7 +9,7 @@ import numpy as np
 from tvm import te, tirx
 
 from utvm_deploy.graph.attributes import Pad
-from utvm_deploy.graph.evaluate import fill_of
+from utvm_deploy.graph.constant_folding import fill_of
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall, ScalarArgument, TensorArgument
 from utvm_deploy.kernels.extents import label

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from utvm_deploy.errors import CompileError
+from utvm_deploy.base.errors import CompileError
 from utvm_deploy.graph.model import Array, Graph, Operator, Quantization, Tensor
 from utvm_deploy.kernels.call import Argument, ConstantArgument, ScalarArgument, TensorArgument
 

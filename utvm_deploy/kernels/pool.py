@@ -12,7 +12,7 @@ from utvm_deploy.graph.attributes import Pool
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall, ScalarArgument, TensorArgument
 from utvm_deploy.kernels.operands import input_of, output_of
-from utvm_deploy.kernels.quantize import clamped, divide_rounded
+from utvm_deploy.kernels.requantization import clamped, divide_rounded
 from utvm_deploy.kernels.tiling import Tile, choose_tile, schedule_accumulation
 from utvm_deploy.kernels.window import Window
 

@@ -15,7 +15,7 @@ from utvm_deploy.graph.attributes import Gelu
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.libm import single
 from utvm_deploy.kernels.operands import ends_of, output_of
-from utvm_deploy.kernels.quantize import (
+from utvm_deploy.kernels.requantization import (
     high_product,
     quantize_multiplier,
     requantized,

@@ -19,7 +19,7 @@ from utvm_deploy.kernels.call import ConstantArgument, KernelCall, TensorArgumen
 from utvm_deploy.kernels.micro.source import shared_text
 from utvm_deploy.kernels.micro.tensor_ir import Operand
 from utvm_deploy.kernels.operands import input_of, output_of, quantization_of
-from utvm_deploy.kernels.quantize import (
+from utvm_deploy.kernels.requantization import (
     high_product,
     quantize_multiplier,
     requantized,

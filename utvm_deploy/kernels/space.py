@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from utvm_deploy.candidate import GENERIC, Candidate
-from utvm_deploy.errors import UnsupportedOperator
+from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import Kernel, LibraryKernel
 from utvm_deploy.kernels.chosen import generic_space
@@ -18,6 +17,7 @@ from utvm_deploy.kernels.lowering import families_for, lower
 from utvm_deploy.kernels.mve.space import MVE_SPACES
 from utvm_deploy.kernels.template_free import sketches
 from utvm_deploy.kernels.thumb.space import THUMB_SPACES
+from utvm_deploy.records.candidate import GENERIC, Candidate
 
 # A row of one family.
 Space = Callable[[Graph, Operator, str], tuple[Candidate, ...]]

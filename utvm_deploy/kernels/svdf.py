@@ -20,7 +20,7 @@ from utvm_deploy.kernels.operands import (
     operand_of,
     quantization_of,
 )
-from utvm_deploy.kernels.quantize import fold_input_offset, quantize_multiplier
+from utvm_deploy.kernels.requantization import fold_input_offset, quantize_multiplier
 from utvm_deploy.kernels.whole import whole_call
 
 _SCALARS = (

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from utvm_deploy.candidate import Candidate
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall, ScalarArgument
 from utvm_deploy.kernels.conv2d import Conv2D
@@ -22,8 +21,9 @@ from utvm_deploy.kernels.operands import (
     input_of,
     quantization_of,
 )
-from utvm_deploy.kernels.quantize import fold_input_offset
+from utvm_deploy.kernels.requantization import fold_input_offset
 from utvm_deploy.kernels.window import Window
+from utvm_deploy.records.candidate import Candidate
 
 #: Takes the generic call, which it replaces, the core, and what to choose (None: the default). A
 #: text says why there is no kernel for the case.

@@ -23,8 +23,8 @@ from tvm import s_tir, tirx
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
-from utvm_deploy.candidate import GENERIC, Candidate
 from utvm_deploy.kernels.call import Kernel
+from utvm_deploy.records.candidate import GENERIC, Candidate
 
 SKETCH, DECISIONS = "sketch", "decisions"
 

@@ -23,7 +23,7 @@ from utvm_deploy.kernels.operands import (
     quantization_of,
     stored,
 )
-from utvm_deploy.kernels.quantize import quantize_multiplier, requantize
+from utvm_deploy.kernels.requantization import quantize_multiplier, requantize
 
 #: What the reference scales quantized values up by before it compares them.
 _COMPARED_BITS = 8

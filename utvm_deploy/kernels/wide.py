@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
-from utvm_deploy.errors import UnsupportedOperator
+from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.graph.attributes import Convolution, FullyConnected
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall, ScalarArgument, TensorArgument
@@ -22,7 +22,7 @@ from utvm_deploy.kernels.operands import (
     operand_of,
     output_of,
 )
-from utvm_deploy.kernels.quantize import (
+from utvm_deploy.kernels.requantization import (
     clamped,
     exact_multiplier,
     quantize_multipliers,

@@ -25,8 +25,8 @@ from utvm_deploy.kernels.operands import (
     operand_of,
     output_of,
 )
-from utvm_deploy.kernels.quantize import clamped, quantize_multiplier, requantize
 from utvm_deploy.kernels.real_functions import real_function
+from utvm_deploy.kernels.requantization import clamped, quantize_multiplier, requantize
 
 _LEAST, _MOST = -32768, 32767
 _INTERVALS = 512

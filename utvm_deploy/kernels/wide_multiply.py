@@ -34,7 +34,7 @@ from utvm_deploy.kernels.micro.order import timing_of
 from utvm_deploy.kernels.micro.routine import Routine, naked_function
 from utvm_deploy.kernels.micro.scaling import LARGEST_SHIFT, SMALLEST_SHIFT
 from utvm_deploy.kernels.micro.source import shared_text
-from utvm_deploy.kernels.quantize import requantized
+from utvm_deploy.kernels.requantization import requantized
 from utvm_deploy.kernels.tables import scalars
 
 _NAME = "utvm_wide_multiply"

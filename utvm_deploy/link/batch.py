@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from utvm_deploy.errors import DeviceError
+from utvm_deploy.base.errors import DeviceError
 from utvm_deploy.link.base import Hello, Task
 from utvm_deploy.link.messages import MAX_ARGUMENTS, OUTCOME, TASK, Status
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from utvm_deploy.errors import LinkError, UtvmError
+from utvm_deploy.base.errors import LinkError, UtvmError
 from utvm_deploy.link.base import Hello, Link, Region, Task
 from utvm_deploy.link.deadlines import Speeds
 from utvm_deploy.link.gdb_client import GdbClient

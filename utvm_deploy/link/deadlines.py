@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from utvm_deploy.board import Board
+from utvm_deploy.boards.board import Board
 
 #: Cycles for each byte that a function reads or writes. A checksum takes 15, a soft-float
 #: exponential on a Cortex-M0+ some 150.

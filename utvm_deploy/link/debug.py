@@ -18,7 +18,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from utvm_deploy.errors import DeviceError, DeviceReset, LinkError, LinkTimeout, UtvmError
+from utvm_deploy.base.errors import DeviceError, DeviceReset, LinkError, LinkTimeout, UtvmError
 from utvm_deploy.link.base import Hello, Region, Task
 from utvm_deploy.link.batch import run_batches
 from utvm_deploy.link.deadlines import Speeds, probe_s

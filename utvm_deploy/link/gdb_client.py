@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from utvm_deploy.errors import DeviceError
+from utvm_deploy.base.errors import DeviceError
 from utvm_deploy.link.deadlines import probe_s
 from utvm_deploy.link.gdb_dialects import (
     DEFAULT_PACKET_BYTES,

@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 
-from utvm_deploy.errors import DeviceError, LinkError, LinkTimeout
+from utvm_deploy.base.errors import DeviceError, LinkError, LinkTimeout
 from utvm_deploy.link.gdb_packets import (
     ACK,
     INTERRUPT,

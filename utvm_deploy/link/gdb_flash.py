@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from utvm_deploy.errors import DeviceError
+from utvm_deploy.base.errors import DeviceError
 from utvm_deploy.link.deadlines import flash_s
 from utvm_deploy.link.gdb_client import GdbClient
 from utvm_deploy.link.gdb_packets import escaped_prefix

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 
-from utvm_deploy import paths
+from utvm_deploy.base import paths
 
 # Raised whenever a frame or a message changes its meaning; runtime and host must agree on it.
 # The header, the CRC and the opcode and status of HELLO stay the same in every version, so that

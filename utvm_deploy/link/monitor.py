@@ -13,7 +13,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 
-from utvm_deploy.errors import DeviceError, DeviceReset, LinkTimeout
+from utvm_deploy.base.errors import DeviceError, DeviceReset, LinkTimeout
 from utvm_deploy.link.base import Hello, Region, Task
 from utvm_deploy.link.batch import run_batches
 from utvm_deploy.link.deadlines import Speeds

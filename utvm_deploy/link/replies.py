@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 
-from utvm_deploy.errors import DeviceError
+from utvm_deploy.base.errors import DeviceError
 from utvm_deploy.link.base import Hello, Region
 from utvm_deploy.link.messages import (
     BY_NAME,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 
-from utvm_deploy.errors import DeviceFault, StoppedTask, TaskTimeout
+from utvm_deploy.base.errors import DeviceFault, StoppedTask, TaskTimeout
 from utvm_deploy.link.fault import FaultRegisters, describe_fault, fault_address
 from utvm_deploy.link.messages import FAULT, FaultKind, Status
 

@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from utvm_deploy.errors import LinkClosed, LinkTimeout, NoDevice
+from utvm_deploy.base.errors import LinkClosed, LinkTimeout, NoDevice
 from utvm_deploy.link.holders import other_holders
 
 # Default rate of serial ports, in bits per second; sockets and ptys have none.

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from utvm_deploy.board_facts import Board
-from utvm_deploy.errors import BoardError, ProbeError
-from utvm_deploy.probe_programs import LOOPBACK_ARGUMENTS, Action, fill_in
+from utvm_deploy.base.errors import BoardError, ProbeError
+from utvm_deploy.boards.facts import Board
+from utvm_deploy.boards.probe_programs import LOOPBACK_ARGUMENTS, Action, fill_in
 
 # A word that start-up leaves alone and the runtime's nonce is made from (template's main.c).
 BOOT_SEED_SYMBOL = "utvm_boot_seed"

@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from utvm_deploy import process
-from utvm_deploy.board_facts import Board
+from utvm_deploy.base import process
+from utvm_deploy.base.errors import BuildError, MissingTool, ProbeError
+from utvm_deploy.base.temporary import TemporaryFolder
+from utvm_deploy.boards.facts import Board
 from utvm_deploy.emulator.model import CycleModel, arguments, counter_block
 from utvm_deploy.emulator.plugin import plugin_for
-from utvm_deploy.errors import BuildError, MissingTool, ProbeError
-from utvm_deploy.temporary import TemporaryFolder
 
 logger = logging.getLogger("utvm_deploy.probe")
 

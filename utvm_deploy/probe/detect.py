@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from utvm_deploy.bench_file import BenchEntry, bench_path, load_bench, load_bench_entry
-from utvm_deploy.board_facts import Board, UsbId
-from utvm_deploy.errors import BoardError, NoDevice
+from utvm_deploy.base.errors import BoardError, NoDevice
+from utvm_deploy.boards.desk_file import BenchEntry, bench_path, load_bench, load_bench_entry
+from utvm_deploy.boards.facts import Board, UsbId
 from utvm_deploy.link.stream import RIGHTS_ADVICE, SerialPort, check_port, serial_ports
 
 

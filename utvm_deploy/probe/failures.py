@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from utvm_deploy.errors import NoDevice, ProbeError
+from utvm_deploy.base.errors import NoDevice, ProbeError
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from utvm_deploy import process
-from utvm_deploy.board_facts import CHILD_PROBE, EMULATOR_PROBE, Board
-from utvm_deploy.errors import BoardError, ProbeError
+from utvm_deploy.base import process
+from utvm_deploy.base.errors import BoardError, ProbeError
+from utvm_deploy.base.temporary import TemporaryFolder
+from utvm_deploy.base.toml_table import did_you_mean
+from utvm_deploy.boards.facts import CHILD_PROBE, EMULATOR_PROBE, Board
+from utvm_deploy.boards.probe_programs import Action, ProbeCommands
 from utvm_deploy.link.deadlines import flash_s
 from utvm_deploy.probe.argv import NEUTRAL_FOLDER, Wanted, probe_argv, probe_script
 from utvm_deploy.probe.detect import locate
 from utvm_deploy.probe.failures import failure
-from utvm_deploy.probe_programs import Action, ProbeCommands
 from utvm_deploy.project import Image
-from utvm_deploy.temporary import TemporaryFolder
-from utvm_deploy.toml_table import did_you_mean
 
 logger = logging.getLogger("utvm_deploy.probe")
 

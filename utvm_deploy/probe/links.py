@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from utvm_deploy.board_facts import DEBUG_LINK, LINK_KINDS, MONITOR_LINK, Board
-from utvm_deploy.errors import BoardError
+from utvm_deploy.base.errors import BoardError
+from utvm_deploy.boards.facts import DEBUG_LINK, LINK_KINDS, MONITOR_LINK, Board
 from utvm_deploy.link.base import Link
 from utvm_deploy.link.combined import CombinedLink
 from utvm_deploy.link.deadlines import speeds_of

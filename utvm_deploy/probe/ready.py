@@ -5,8 +5,8 @@ Asked before anything is compiled or built for it, which takes longer.
 
 from __future__ import annotations
 
-from utvm_deploy import process
-from utvm_deploy.board_facts import CHILD_PROBE, EMULATOR_PROBE, Board
+from utvm_deploy.base import process
+from utvm_deploy.boards.facts import CHILD_PROBE, EMULATOR_PROBE, Board
 from utvm_deploy.probe.detect import check_port_there, locate
 from utvm_deploy.probe.flash import probe_commands
 from utvm_deploy.probe.links import needs_debugger, needs_line

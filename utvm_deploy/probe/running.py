@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from utvm_deploy import process
-from utvm_deploy.board_facts import CHILD_PROBE, EMULATOR_PROBE, Board
-from utvm_deploy.errors import BoardError, LinkClosed, LinkError, NoDevice
+from utvm_deploy.base import process
+from utvm_deploy.base.errors import BoardError, LinkClosed, LinkError, NoDevice
+from utvm_deploy.boards.facts import CHILD_PROBE, EMULATOR_PROBE, Board
 from utvm_deploy.link.holders import other_holders
 from utvm_deploy.link.stream import (
     NoStream,

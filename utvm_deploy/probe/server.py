@@ -12,16 +12,16 @@ import socket
 import time
 from pathlib import Path
 
-from utvm_deploy import process
-from utvm_deploy.board_facts import Board
-from utvm_deploy.errors import BoardError, NoDevice, ProbeError
+from utvm_deploy.base import process
+from utvm_deploy.base.errors import BoardError, NoDevice, ProbeError
+from utvm_deploy.boards.facts import Board
+from utvm_deploy.boards.probe_programs import EXPOSED_SERVERS, ProbeCommands
 from utvm_deploy.link.gdb_client import GdbClient
 from utvm_deploy.link.gdb_flash import write_flash
 from utvm_deploy.link.stream import NoStream, PipeStream, Stream
 from utvm_deploy.probe.argv import NEUTRAL_FOLDER, SERVER_PORTS, Wanted, server_argv
 from utvm_deploy.probe.failures import failure
 from utvm_deploy.probe.flash import first_installed, probe_commands
-from utvm_deploy.probe_programs import EXPOSED_SERVERS, ProbeCommands
 from utvm_deploy.project import Image
 
 logger = logging.getLogger("utvm_deploy.probe")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from utvm_deploy.board_facts import UsbId
+from utvm_deploy.boards.facts import UsbId
 from utvm_deploy.link.stream import serial_ports
 
 SYSFS = Path("/sys/bus/usb/devices")

@@ -11,11 +11,12 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from utvm_deploy import cache, process
-from utvm_deploy.board import Board, load_board, with_template
+from utvm_deploy.base import cache, process
+from utvm_deploy.base.errors import BuildError, CompileError, MissingTool
+from utvm_deploy.base.paths import cache_dir
+from utvm_deploy.base.temporary import TemporaryFolder
+from utvm_deploy.boards.board import Board, load_board, with_template
 from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.errors import BuildError, CompileError, MissingTool
-from utvm_deploy.paths import cache_dir
 from utvm_deploy.project.fit import check_fits, check_image_fits, overflow_sentence
 from utvm_deploy.project.image import Image
 from utvm_deploy.project.objects import keep_objects, launcher_option, objects_folder
@@ -34,7 +35,6 @@ from utvm_deploy.project.zephyr_build import (
     keep_build,
     kernel_key,
 )
-from utvm_deploy.temporary import TemporaryFolder
 
 logger = logging.getLogger("utvm_deploy.project")
 

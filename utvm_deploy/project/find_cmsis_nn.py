@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from utvm_deploy.board import Board
+from utvm_deploy.base.errors import BuildError
+from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.cmsis_nn import CmsisNn
 from utvm_deploy.compiler.cmsis_nn.library import is_in_zephyr
-from utvm_deploy.errors import BuildError
 from utvm_deploy.project.static_library import LibraryFacts, rank_of, read_static_library
 from utvm_deploy.project.zephyr import is_zephyr
 

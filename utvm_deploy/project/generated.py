@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from string import Template
 
-from utvm_deploy.board_facts import Board, Driver, Region
+from utvm_deploy.boards.facts import Board, Driver, Region
 from utvm_deploy.compiler.model import ExternalLibrary
 from utvm_deploy.emulator import counters
 

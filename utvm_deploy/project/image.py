@@ -11,8 +11,8 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
-from utvm_deploy.board import Board
-from utvm_deploy.errors import BuildError
+from utvm_deploy.base.errors import BuildError
+from utvm_deploy.boards.board import Board
 from utvm_deploy.project.lines import code_of, line_of
 
 WORKSPACE = "utvm_workspace"

@@ -20,13 +20,13 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
-from utvm_deploy import cache, process
-from utvm_deploy.board import Board
-from utvm_deploy.errors import BuildError
-from utvm_deploy.paths import cache_dir
+from utvm_deploy.base import cache, process
+from utvm_deploy.base.errors import BuildError
+from utvm_deploy.base.paths import cache_dir
+from utvm_deploy.base.temporary import TemporaryFolder
+from utvm_deploy.boards.board import Board
 from utvm_deploy.project.build import compiler_version
 from utvm_deploy.project.image import Image
-from utvm_deploy.temporary import TemporaryFolder
 
 log = logging.getLogger("utvm_deploy.project")
 

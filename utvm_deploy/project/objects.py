@@ -15,12 +15,12 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from utvm_deploy import cache
-from utvm_deploy.board import Board
-from utvm_deploy.paths import cache_dir
+from utvm_deploy.base import cache
+from utvm_deploy.base.paths import cache_dir
+from utvm_deploy.base.temporary import TemporaryFolder
+from utvm_deploy.boards.board import Board
 from utvm_deploy.project.generated import compile_options
 from utvm_deploy.project.tree import tree_digest
-from utvm_deploy.temporary import TemporaryFolder
 
 _KEPT_SOURCES = ("runtime", "template")
 _OBJECTS = Path("CMakeFiles") / "image.dir"

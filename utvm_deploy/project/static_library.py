@@ -15,7 +15,7 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import ARMAttributesSection, SymbolTableSection
 
-from utvm_deploy.errors import BuildError
+from utvm_deploy.base.errors import BuildError
 
 _MAGIC = b"!<arch>\n"
 _HEADER_BYTES = 60

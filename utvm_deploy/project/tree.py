@@ -19,10 +19,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from utvm_deploy.board import Board, with_template
+from utvm_deploy.base.errors import BoardError, BuildError
+from utvm_deploy.base.paths import data_dir, runtime_dir
+from utvm_deploy.boards.board import Board, with_template
 from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.errors import BoardError, BuildError
-from utvm_deploy.paths import data_dir, runtime_dir
 from utvm_deploy.project.fit import with_stack_for
 from utvm_deploy.project.generated import (
     board_config,

@@ -17,10 +17,10 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from utvm_deploy.board_facts import Board, Zephyr
+from utvm_deploy.base.errors import BoardError
+from utvm_deploy.boards.facts import Board, Zephyr
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.options import LEVELS, TIME
-from utvm_deploy.errors import BoardError
 from utvm_deploy.project.generated import RUNTIME_ENTRY_POINTS
 
 # What kernel, runtime, rings and stacks take of the RAM that the workspace lies in, generously.

@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from utvm_deploy import process
-from utvm_deploy.board import Board
-from utvm_deploy.board_facts import Zephyr as ZephyrFacts
-from utvm_deploy.errors import BuildError, CompileError, MissingTool
+from utvm_deploy.base import process
+from utvm_deploy.base.errors import BuildError, CompileError, MissingTool
+from utvm_deploy.boards.board import Board
+from utvm_deploy.boards.facts import Zephyr as ZephyrFacts
 from utvm_deploy.project.zephyr import file_name, zephyr_of
 
 # Configuring reads thousands of device tree and Kconfig files; a cold disk takes its time.

@@ -3,7 +3,7 @@
     kernel + setting (core, compiler, version, unit, cycle model) + candidate  ->  measurement
     whole model + setting + board + a candidate of each kernel                 ->  measurement
 
-``tune`` writes them (``tune/records_file.py``), the compiler reads them. Unknown fields, of later
+``tune`` writes them (``tuning/records_file.py``), the compiler reads them. Unknown fields, of later
 versions, are ignored. What a candidate means is the matter of ``kernels``.
 """
 

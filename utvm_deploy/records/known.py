@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from utvm_deploy.candidate import Candidate
+from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.records.record import (
     UNITS,
     KernelIdentity,

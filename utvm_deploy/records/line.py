@@ -6,8 +6,8 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from utvm_deploy.errors import RecordsError
-from utvm_deploy.files import check_regular
+from utvm_deploy.base.errors import RecordsError
+from utvm_deploy.base.files import check_regular
 from utvm_deploy.records.fields import NotJson, object_in, schema_of
 from utvm_deploy.records.known import Records
 from utvm_deploy.records.record import Record

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
-from utvm_deploy.candidate import Candidate
+from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.records.fields import (
     count,
     is_whole,

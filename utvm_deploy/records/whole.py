@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from utvm_deploy.candidate import Candidate
+from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.records.fields import count, line_of, object_of, schema_of, text
 from utvm_deploy.records.record import Measurement, Setting
 

@@ -7,20 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from utvm_deploy.bench.oracle import run_reference
-from utvm_deploy.bench.profile import Profile, profile
-from utvm_deploy.bench.samples import Samples, random_samples
-from utvm_deploy.bench.verify import Verification, verify
-from utvm_deploy.board import Board
+from utvm_deploy.base.errors import UtvmError
+from utvm_deploy.base.files import check_regular
+from utvm_deploy.base.progress import Progress
+from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.options import AUTO
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import CYCLES, Device, connect
 from utvm_deploy.emulator.counters import FIRST_MIX, HEADLINE, NAMES
-from utvm_deploy.errors import UtvmError
-from utvm_deploy.files import check_regular
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.progress import Progress
+from utvm_deploy.oracle.reference import run_reference
+from utvm_deploy.oracle.samples import Samples, random_samples
+from utvm_deploy.profiling.layer_costs import Profile, profile
 from utvm_deploy.project import check_fits
 from utvm_deploy.silicon_kit.origin import timing_of
 from utvm_deploy.silicon_kit.private import Cleaner
@@ -32,6 +31,7 @@ from utvm_deploy.silicon_kit.report import (
     ModelResult,
     Timing,
 )
+from utvm_deploy.verifying.on_board import Verification, verify
 
 #: What a report has of the cycle model's counts: all but the mix of instructions.
 FIGURES = NAMES[:FIRST_MIX]

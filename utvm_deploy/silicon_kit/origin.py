@@ -10,11 +10,11 @@ import re
 from dataclasses import asdict, dataclass
 
 from utvm_deploy import __version__
-from utvm_deploy.board import Board, board_names, load_board
+from utvm_deploy.base.errors import BoardError, BuildError, MissingTool, ProbeError
+from utvm_deploy.boards.board import Board, board_names, load_board
 from utvm_deploy.device import Device
 from utvm_deploy.emulator import cycle_model_digest
 from utvm_deploy.emulator.plugin import installed_qemu_version, plugin_for
-from utvm_deploy.errors import BoardError, BuildError, MissingTool, ProbeError
 from utvm_deploy.probe import choose_link
 from utvm_deploy.probe.detect import locate
 from utvm_deploy.probe.flash import probe_commands

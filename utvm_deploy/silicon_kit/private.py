@@ -11,8 +11,8 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from utvm_deploy.errors import UtvmError
-from utvm_deploy.paths import cache_dir
+from utvm_deploy.base.errors import UtvmError
+from utvm_deploy.base.paths import cache_dir
 
 #: What stands in the place of something private.
 HIDDEN = "(hidden)"

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from utvm_deploy.errors import UtvmError
-from utvm_deploy.files import check_regular, write_text
+from utvm_deploy.base.errors import UtvmError
+from utvm_deploy.base.files import check_regular, write_text
 from utvm_deploy.silicon_kit.checked_json import NotAsDeclared, decode
 
 SCHEMA = "utvm.silicon/1"

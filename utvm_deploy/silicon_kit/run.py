@@ -14,15 +14,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from utvm_deploy.bench_file import load_bench
-from utvm_deploy.board import Board
+from utvm_deploy.base.errors import NoDevice, UtvmError
+from utvm_deploy.base.paths import data_dir
+from utvm_deploy.base.progress import Progress
+from utvm_deploy.boards.board import Board
+from utvm_deploy.boards.desk_file import load_bench
 from utvm_deploy.device import Device, connect
 from utvm_deploy.doctor import examine
-from utvm_deploy.errors import NoDevice, UtvmError
 from utvm_deploy.frontend.formats import CONVERTERS
-from utvm_deploy.paths import data_dir
 from utvm_deploy.probe.usb import usb_devices
-from utvm_deploy.progress import Progress
 from utvm_deploy.project import build_image
 from utvm_deploy.silicon_kit.cases import Case
 from utvm_deploy.silicon_kit.models import ModelFile, measure_model

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from utvm_deploy.board import Board
+from utvm_deploy.base.errors import DeviceError, UtvmError
+from utvm_deploy.boards.board import Board
 from utvm_deploy.device import Device, Module
 from utvm_deploy.emulator import CycleModel
 from utvm_deploy.emulator.counters import HEADLINE
-from utvm_deploy.errors import DeviceError, UtvmError
 from utvm_deploy.silicon_kit.cases import M4, M7, Case
 
 #: Repetitions of a sequence in its two functions; the difference counts. Nine instructions so often

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from utvm_deploy import process
+from utvm_deploy.base import process
 
 #: The import of a file, on a machine that does other things too; alone it takes milliseconds.
 IMPORT_DEADLINE_S = 10.0

@@ -12,10 +12,10 @@ from random_models.runner import samples_of_shapes
 
 from hostile.mutations import MUTATIONS, mutant
 from hostile.run import attempts
-from utvm_deploy.bench.oracle import run_reference
+from utvm_deploy.base.errors import ModelError, VerifyError
 from utvm_deploy.cli.main import main
-from utvm_deploy.errors import ModelError, VerifyError
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.oracle.reference import run_reference
 
 QUICK, LONG = 200, 5_000
 

@@ -37,7 +37,7 @@ from utvm_deploy.kernels.operands import (
     input_of,
     output_of,
 )
-from utvm_deploy.kernels.quantize import quantize_multipliers
+from utvm_deploy.kernels.requantization import quantize_multipliers
 from utvm_deploy.kernels.window import Window
 
 # Revisions that have it take groups; the columns of all channels are planned for each group.

@@ -25,7 +25,7 @@ from utvm_deploy.kernels.operands import (
     output_of,
     quantization_of,
 )
-from utvm_deploy.kernels.quantize import quantize_multiplier
+from utvm_deploy.kernels.requantization import quantize_multiplier
 
 # SOFTMAX's differences to the largest element are Q5.26.
 _SOFTMAX_INTEGER_BITS = 5

@@ -37,7 +37,7 @@ from utvm_deploy.kernels.operands import (
     output_of,
     quantization_of,
 )
-from utvm_deploy.kernels.quantize import (
+from utvm_deploy.kernels.requantization import (
     fold_input_offset,
     quantize_multiplier,
     quantize_multipliers,

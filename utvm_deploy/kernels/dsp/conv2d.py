@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from utvm_deploy.candidate import Candidate
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.dsp import gemm
@@ -28,6 +27,7 @@ from utvm_deploy.kernels.micro.tensor_ir import (
     tensorize,
 )
 from utvm_deploy.kernels.window import Window
+from utvm_deploy.records.candidate import Candidate
 
 #: Pixels gathered at a time, where nobody chooses.
 PIXELS = 12

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from utvm_deploy.candidate import COMPACT, COMPACT_LITTLE, COMPACT_MOST, MOST_SCRATCH, Candidate
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.dsp import gemm
@@ -18,6 +17,13 @@ from utvm_deploy.kernels.dsp.columns import DspColumns, columns_call, columns_ke
 from utvm_deploy.kernels.dsp.conv2d import DspConv2D, patches_call, patches_kernel
 from utvm_deploy.kernels.micro.scaling import Scaling
 from utvm_deploy.kernels.window import Window
+from utvm_deploy.records.candidate import (
+    COMPACT,
+    COMPACT_LITTLE,
+    COMPACT_MOST,
+    MOST_SCRATCH,
+    Candidate,
+)
 
 _Kernel = TypeVar("_Kernel", DspColumns, DspConv2D, DspColumns | DspConv2D)
 

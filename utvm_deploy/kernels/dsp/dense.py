@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import numpy as np
 from tvm import tirx
 
-from utvm_deploy.candidate import Candidate
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.dsp import dense_code as code
@@ -26,6 +25,7 @@ from utvm_deploy.kernels.micro.tensor_ir import (
     script,
     tensorize,
 )
+from utvm_deploy.records.candidate import Candidate
 
 #: The choice "method" of a candidate: all outputs at a time; without it, six at a time.
 NARROW = "narrow"

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from utvm_deploy.candidate import COMPACT, MOST_SCRATCH, Candidate
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.dsp import planes_code
@@ -22,6 +21,7 @@ from utvm_deploy.kernels.dsp.windows import without_dilation
 from utvm_deploy.kernels.micro.scaling import Scaling
 from utvm_deploy.kernels.rows import RowDepthwise
 from utvm_deploy.kernels.window import Window
+from utvm_deploy.records.candidate import COMPACT, MOST_SCRATCH, Candidate
 
 #: The choice "method" of a candidate.
 PLANES, PIXELS = "planes", "pixels"

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from utvm_deploy.candidate import Candidate
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.conv2d import Conv2D
@@ -29,7 +28,7 @@ from utvm_deploy.kernels.operands import (
     quantization_of,
 )
 from utvm_deploy.kernels.pool import Pool2D
-from utvm_deploy.kernels.quantize import fold_input_offset, quantize_multipliers
+from utvm_deploy.kernels.requantization import fold_input_offset, quantize_multipliers
 from utvm_deploy.kernels.tables import (
     FamilyLowering,
     border_of,
@@ -38,6 +37,7 @@ from utvm_deploy.kernels.tables import (
     wide_scales_of,
 )
 from utvm_deploy.kernels.window import Window
+from utvm_deploy.records.candidate import Candidate
 
 
 def lower_conv2d(

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from utvm_deploy.candidate import COMPACT, COMPACT_LITTLE, Candidate
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall, ScalarArgument
 from utvm_deploy.kernels.dsp import pairs_code as code
@@ -39,8 +38,9 @@ from utvm_deploy.kernels.micro.tensor_ir import (
     prim_func,
     script,
 )
-from utvm_deploy.kernels.quantize import requantized
+from utvm_deploy.kernels.requantization import requantized
 from utvm_deploy.kernels.whole import claim
+from utvm_deploy.records.candidate import COMPACT, COMPACT_LITTLE, Candidate
 
 # The multiplier and shift of one half.
 _HALF = (1 << 30, 0)

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from tvm import tirx
 
-from utvm_deploy.candidate import COMPACT_LITTLE
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import (
     ConstantArgument,
@@ -42,6 +41,7 @@ from utvm_deploy.kernels.micro.tensor_ir import (
     tensorize,
 )
 from utvm_deploy.kernels.window import Window
+from utvm_deploy.records.candidate import COMPACT_LITTLE
 
 #: Channels of a block, best first: a line of a cache, or parts of one.
 BLOCKS = (32, 24, 16, 8, 4)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from utvm_deploy.candidate import Candidate
-from utvm_deploy.errors import UnsupportedOperator
+from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.dsp import dense_tables, gemm
 from utvm_deploy.kernels.dsp.columns import DspColumns
@@ -20,6 +19,7 @@ from utvm_deploy.kernels.dsp.windows import without_dilation
 from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.rows import RowDepthwise
 from utvm_deploy.kernels.window import Window
+from utvm_deploy.records.candidate import Candidate
 
 FAMILY = "dsp"
 #: Scratch that a candidate may take.

@@ -32,7 +32,7 @@ from utvm_deploy.kernels.micro.tensor_ir import (
     prim_func,
     script,
 )
-from utvm_deploy.kernels.quantize import fold_input_offset
+from utvm_deploy.kernels.requantization import fold_input_offset
 from utvm_deploy.kernels.tables import constants, limits_of, scalars
 from utvm_deploy.kernels.transpose_conv import TransposeConv2D
 from utvm_deploy.kernels.whole import claim

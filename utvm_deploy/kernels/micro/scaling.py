@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.quantize import INT8_MAX, INT8_MIN, requantized
+from utvm_deploy.kernels.requantization import INT8_MAX, INT8_MIN, requantized
 
 #: Right shifts for which the proof holds.
 SMALLEST_SHIFT, LARGEST_SHIFT = 1, 22

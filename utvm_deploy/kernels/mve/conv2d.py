@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from utvm_deploy.candidate import Candidate
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.gathered import gathered, gathered_conv2d_call
 from utvm_deploy.kernels.micro.tensor_ir import Buffers, Operand, pure
 from utvm_deploy.kernels.mve import gemm
 from utvm_deploy.kernels.tables import ConvolutionTables
+from utvm_deploy.records.candidate import Candidate
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from utvm_deploy.candidate import Candidate
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.kernels.conv2d import Conv2D
@@ -31,6 +30,7 @@ from utvm_deploy.kernels.tables import (
     dense_tables,
     scalars,
 )
+from utvm_deploy.records.candidate import Candidate
 
 #: Fewer than half a vector of a depthwise convolution: from there on Helium loses little or gains.
 _FEW_CHANNELS = 3

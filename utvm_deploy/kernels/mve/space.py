@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from utvm_deploy.candidate import Candidate
-from utvm_deploy.errors import UnsupportedOperator
+from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.gathered import GatheredConv2D
 from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.records.candidate import Candidate
 
 _PIXELS = (3, 6, 12, 24, 48)
 

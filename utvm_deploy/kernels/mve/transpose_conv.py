@@ -27,7 +27,7 @@ from utvm_deploy.kernels.micro.tensor_ir import (
 )
 from utvm_deploy.kernels.mve import gemm
 from utvm_deploy.kernels.mve.conv2d import MveProduct
-from utvm_deploy.kernels.quantize import fold_input_offset
+from utvm_deploy.kernels.requantization import fold_input_offset
 from utvm_deploy.kernels.tables import constants, limits_of, scalars
 from utvm_deploy.kernels.transpose_conv import TransposeConv2D
 from utvm_deploy.kernels.whole import claim

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from utvm_deploy.candidate import Candidate
-from utvm_deploy.errors import UnsupportedOperator
+from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.conv2d import Conv2D
@@ -19,6 +18,7 @@ from utvm_deploy.kernels.micro.source import shared_text
 from utvm_deploy.kernels.micro.tensor_ir import Buffers, Operand, pure
 from utvm_deploy.kernels.tables import ConvolutionTables, DenseTables
 from utvm_deploy.kernels.thumb import gemm
+from utvm_deploy.records.candidate import Candidate
 
 #: Makes the product: how to round, what to choose, and how many pixels, channels and products.
 Make = Callable[[str, Candidate | None, tuple[int, int, int]], "ThumbProduct"]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from utvm_deploy.candidate import Candidate
 from utvm_deploy.cores.core import CORES
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.call import KernelCall
@@ -26,6 +25,7 @@ from utvm_deploy.kernels.thumb.conv2d import (
 from utvm_deploy.kernels.thumb.depthwise import thumb_depthwise_call
 from utvm_deploy.kernels.thumb.estimate import is_plain_faster
 from utvm_deploy.kernels.thumb.plain import plain_product
+from utvm_deploy.records.candidate import Candidate
 
 
 def lower_convolution(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from utvm_deploy.candidate import Candidate
-from utvm_deploy.errors import UnsupportedOperator
+from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.gathered import GatheredConv2D
 from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.thumb.conv2d import ThumbProduct
 from utvm_deploy.kernels.thumb.gemm import TILES
+from utvm_deploy.records.candidate import Candidate
 
 #: Pixels whose windows are gathered at a time: whole tiles of every kind.
 _PIXELS = (6, 12, 24)

@@ -1,0 +1,295 @@
+"""Bundles built as their users build them: by CMake alone, for this computer and bare Cortex-M."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bundle_cases import Case, make_case, make_float_case, make_state_case, write
+
+from utvm_deploy.boards.board import load_board
+from utvm_deploy.bundling import FORMATS, check_bundle
+
+#: Builds take seconds and self-tests milliseconds, but the machine may be busy.
+TIMEOUT_S = 120
+STRICT = "-Wall -Wextra -pedantic -Werror"
+PASS = "PASS net: 2 sample(s), every output byte equal\n"
+CORTEX_M_BOARDS = ("mps2_an385", "mps2_an386", "mps2_an500", "mps3_an547")
+
+pytestmark = pytest.mark.skipif(not shutil.which("cmake"), reason="cmake is not installed")
+
+
+def run(*command: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Both streams come in ``stdout``: emulators print what is semihosted to stderr."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert not check or done.returncode == 0, done.stdout
+    return done
+
+
+def build(source: Path, folder: Path, *options: str) -> Path:
+    flags = (f"-DCMAKE_C_FLAGS={STRICT}", f"-DCMAKE_CXX_FLAGS={STRICT}")
+    run("cmake", "-S", source, "-B", folder, *flags, *options)
+    run("cmake", "--build", folder)
+    return folder
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_selftest_passes_on_this_computer(case: Case, tmp_path: Path, form: str) -> None:
+    bundle = write(case, tmp_path / "bundle", format=form)
+    folder = build(bundle, tmp_path / "build")
+    assert run(folder / "net_selftest").stdout == PASS
+    if (bundle / "example" / "main.c").is_file():
+        assert len(run(folder / "net_example").stdout.splitlines()) == 5
+    check_bundle(bundle)
+
+
+def test_selftest_of_a_model_with_state(tmp_path: Path) -> None:
+    case = make_state_case(tmp_path, "mps2_an500")
+    bundle = write(case, tmp_path / "bundle")
+    folder = build(bundle, tmp_path / "build")
+    assert run(folder / "net_selftest").stdout == PASS
+    assert "net_reset(arena);" in (bundle / "example" / "main.c").read_text()
+    assert len(run(folder / "net_example").stdout.splitlines()) == 5
+
+
+def test_selftest_names_the_first_mismatch(case: Case, tmp_path: Path) -> None:
+    first, second = ([array.copy() for array in sample] for sample in case.expected)
+    right = int(second[1].flat[3])
+    second[1].flat[3] = wrong = right - 1 if right > 0 else right + 1
+    bundle = write(replace(case, expected=[first, second]), tmp_path / "bundle")
+    done = run(build(bundle, tmp_path / "build") / "net_selftest", check=False)
+    assert done.returncode == 1
+    assert done.stdout == (
+        f"FAIL net: sample 1, output 1, element 3: got {right}, expected {wrong}\n"
+    )
+
+
+def test_selftest_runs_clean_under_sanitizers(case: Case, tmp_path: Path) -> None:
+    sanitize = f"{STRICT} -g -fsanitize=address,undefined -fno-sanitize-recover=all"
+    bundle = write(case, tmp_path / "bundle")
+    folder = build(bundle, tmp_path / "build", f"-DCMAKE_C_FLAGS={sanitize}")
+    assert run(folder / "net_selftest").stdout == PASS
+
+
+def test_float_inputs_and_outputs(tmp_path: Path) -> None:
+    made = make_float_case(tmp_path, "host")
+    folder = build(write(made, tmp_path / "bundle"), tmp_path / "build")
+    assert run(folder / "net_selftest").stdout == PASS
+    assert len(run(folder / "net_example").stdout.splitlines()) == 18
+    wrong = [array.copy() for array in made.expected[0]]
+    wrong[0].view(np.uint8).flat[4 * 5] ^= 1
+    damaged = write(replace(made, expected=[wrong, made.expected[1]]), tmp_path / "damaged")
+    done = run(build(damaged, tmp_path / "build-damaged") / "net_selftest", check=False)
+    got, expected = (a[0].view(np.uint8).ravel()[20:24] for a in (made.expected[0], wrong))
+    assert done.stdout == (
+        f"FAIL net: sample 0, output 0, element 5: got bytes {' '.join(map(str, got))}, "
+        f"expected bytes {' '.join(map(str, expected))}\n"
+    )
+
+
+def test_ctest_runs_the_selftest(case: Case, tmp_path: Path) -> None:
+    folder = build(write(case, tmp_path / "bundle"), tmp_path / "build")
+    assert "100% tests passed" in run("ctest", "--test-dir", folder).stdout
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("board_name", CORTEX_M_BOARDS)
+def test_selftest_passes_on_an_emulated_core(tmp_path: Path, board_name: str) -> None:
+    board = load_board(board_name)
+    assert board.emulator is not None
+    for program in (board.cpu.facts.compiler, board.emulator.program):
+        if not shutil.which(program):
+            pytest.skip(f"{program} is not installed")
+    made = make_case(tmp_path, "net", board_name)
+    bundle = write(made, tmp_path / "bundle")
+    toolchain = "-DCMAKE_TOOLCHAIN_FILE=selftest/cortex_m/toolchain.cmake"
+    folder = build(bundle, tmp_path / "build", toolchain)
+    # As the bundle's README says.
+    command = re.search(
+        rf"^    ({board.emulator.program} .*?\.elf)$",
+        (bundle / "README.md").read_text().replace(" \\\n", " "),
+        re.M,
+    )
+    assert command
+    arguments = command[1].split()
+    arguments[-1] = str(folder / "net_selftest.elf")
+    assert run(*arguments).stdout == PASS
+
+
+@pytest.mark.emulator
+def test_failure_and_fault_reach_the_exit_code(case: Case, tmp_path: Path) -> None:
+    emulator = case.board.emulator
+    assert emulator is not None
+    for program in (case.board.cpu.facts.compiler, emulator.program):
+        if not shutil.which(program):
+            pytest.skip(f"{program} is not installed")
+    bundle = write(replace(case, expected=[*case.expected[1:], case.expected[0]]), tmp_path / "b")
+    toolchain = "-DCMAKE_TOOLCHAIN_FILE=selftest/cortex_m/toolchain.cmake"
+
+    def verdict(folder: Path) -> tuple[str, int]:
+        arguments = ("-machine", emulator.machine, "-nographic", "-semihosting", "-kernel")
+        done = run(emulator.program, *arguments, folder / "net_selftest.elf", check=False)
+        return done.stdout, done.returncode
+
+    text, code = verdict(build(bundle, tmp_path / "swapped", toolchain))
+    assert text.startswith("FAIL net: sample 0, output 0, element ")
+    assert code == 1
+    source = bundle / "src" / "net.c"
+    undefined = 'void net_run(uint8_t *arena) {\n    __asm volatile("udf #0");\n'
+    source.write_text(source.read_text().replace("void net_run(uint8_t *arena) {\n", undefined))
+    assert verdict(build(bundle, tmp_path / "fault", toolchain)) == (
+        "FAIL net: processor fault\n",
+        3,
+    )
+
+
+TWO_MODELS_CMAKE = """\
+cmake_minimum_required(VERSION 3.16)
+project(two LANGUAGES C CXX)
+add_subdirectory(one)
+add_subdirectory(two)
+add_executable(both_c main.c)
+add_executable(both_cxx main.cpp)
+foreach(program both_c both_cxx)
+    target_link_libraries(${program} PRIVATE one two)
+endforeach()
+"""
+
+TWO_MODELS_MAIN = """\
+#include <stdio.h>
+#include <string.h>
+
+#include "one.h"
+#include "two.h"
+
+static uint8_t arena_one[2][ONE_ARENA_BYTES] __attribute__((aligned(ONE_ARENA_ALIGNMENT)));
+static uint8_t arena_two[TWO_ARENA_BYTES] __attribute__((aligned(TWO_ARENA_ALIGNMENT)));
+
+static void fill(int8_t *to, const signed char *from) {
+    memcpy(to, from, ONE_INPUT_0_BYTES);
+}
+
+static void show(const int8_t *values) {
+    for (int i = 0; i < ONE_OUTPUT_0_ELEMENTS; i++) {
+        printf("%d ", values[i]);
+    }
+    printf("\\n");
+}
+
+int main(void) {
+    static const signed char inputs[3][ONE_INPUT_0_BYTES] = {
+        @INPUTS@
+    };
+    fill(one_input_0(arena_one[0]), inputs[0]);
+    fill(one_input_0(arena_one[1]), inputs[1]);
+    fill(two_input_0(arena_two), inputs[2]);
+    for (uint32_t layer = 0; layer < ONE_LAYER_COUNT; layer++) {
+        one_run_layer(layer, arena_one[0]);
+        two_run_layer(layer, arena_two);
+        one_run_layer(layer, arena_one[1]);
+    }
+    show(one_output_0(arena_one[0]));
+    show(one_output_0(arena_one[1]));
+    show(two_output_0(arena_two));
+    return 0;
+}
+"""
+
+
+def test_two_bundles_in_one_program_run_interleaved(tmp_path: Path) -> None:
+    """One model twice and another between, layer by layer, from C and from C++."""
+    one, two = (make_case(tmp_path, name, "host", seed) for seed, name in ((1, "one"), (2, "two")))
+    application = tmp_path / "application"
+    application.mkdir()
+    for case, name in ((one, "one"), (two, "two")):
+        write(case, application / name)
+    samples = (one.inputs[0][0], one.inputs[1][0], two.inputs[0][0])
+    rows = ",\n".join(f"{{{','.join(map(str, a.ravel().tolist()))}}}" for a in samples)
+    for name in ("main.c", "main.cpp"):
+        (application / name).write_text(TWO_MODELS_MAIN.replace("@INPUTS@", rows))
+    (application / "CMakeLists.txt").write_text(TWO_MODELS_CMAKE)
+    folder = build(application, tmp_path / "build")
+    expected = [one.expected[0][0], one.expected[1][0], two.expected[0][0]]
+    for program in ("both_c", "both_cxx"):
+        lines = run(folder / program).stdout.splitlines()
+        assert [list(map(int, line.split())) for line in lines] == [
+            array.ravel().tolist() for array in expected
+        ]
+    # As a part of another project a bundle builds nothing but its library.
+    assert not list(folder.rglob("*selftest*"))
+
+
+def compile_as_cxx(bundle: Path, compiler: str, standard: str, *options: str) -> list[Path]:
+    """Compile every C file of the bundle as C++, warnings being errors; returns the objects."""
+    sources = sorted(bundle.rglob("*.c"))
+    assert sources
+    folders = sorted({f"-I{header.parent}" for header in bundle.rglob("*.h")})
+    for source in sources:
+        strict = (*STRICT.split(), f"-std={standard}", *options, *folders)
+        run(compiler, *strict, "-x", "c++", "-c", source, "-o", source.with_suffix(".o"))
+    return [source.with_suffix(".o") for source in sources]
+
+
+@pytest.mark.parametrize("standard", ["c++11", "c++17", "c++20"])
+@pytest.mark.parametrize("form", FORMATS)
+def test_c_files_are_valid_cxx(host_case: Case, tmp_path: Path, form: str, standard: str) -> None:
+    objects = compile_as_cxx(write(host_case, tmp_path / "bundle", format=form), "g++", standard)
+    # The example has a main function of its own.
+    selftest = [path for path in objects if "example" not in path.parent.name]
+    run("g++", *selftest, "-o", tmp_path / "selftest")
+    assert run(tmp_path / "selftest").stdout == PASS
+
+
+@pytest.mark.parametrize("board_name", CORTEX_M_BOARDS)
+def test_c_files_for_a_cortex_m_are_valid_cxx(tmp_path: Path, board_name: str) -> None:
+    compiler = "arm-none-eabi-g++"
+    if not shutil.which(compiler):
+        pytest.skip(f"{compiler} is not installed")
+    made = make_case(tmp_path, "net", board_name)
+    bundle = write(made, tmp_path / "bundle")
+    assert (bundle / "selftest" / "cortex_m" / "startup.c").is_file()
+    compile_as_cxx(bundle, compiler, "c++11", *made.board.cpu.compiler_flags)
+
+
+ARDUINO_STUB = """\
+#include <stdint.h>
+struct Stream {
+    void begin(long) {}
+    template <typename T> void print(T) {}
+    template <typename T> void println(T) {}
+} Serial;
+static unsigned long micros() { return 0; }
+static void delay(unsigned long) {}
+"""
+
+
+def test_arduino_sketch_is_valid_cxx(case: Case, tmp_path: Path) -> None:
+    bundle = write(case, tmp_path / "bundle", format="arduino")
+    stub = tmp_path / "Arduino.h"
+    stub.write_text(ARDUINO_STUB)
+    sketch = bundle / "examples" / "net" / "net.ino"
+    options = (*STRICT.split(), "-fsyntax-only", f"-I{bundle / 'src'}", "-include", stub)
+    run("g++", *options, "-x", "c++", sketch)
+
+
+def test_cortex_m_selftest_of_a_host_bundle_is_one_clear_error(
+    host_case: Case, tmp_path: Path
+) -> None:
+    bundle = write(host_case, tmp_path / "bundle")
+    done = run(
+        "cmake", "-S", bundle, "-B", tmp_path / "build", "-DNET_SELFTEST_CORTEX_M=ON", check=False
+    )
+    assert done.returncode != 0
+    assert "made for host" in done.stdout

@@ -1,0 +1,64 @@
+"""The operator table: as data, on the command line, and in docs/reference/operators.md.
+
+``python -m tests.bench.test_supported`` writes that page anew.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from utvm_deploy.cli.main import main
+from utvm_deploy.frontend.limits import LIMITS
+from utvm_deploy.frontend.operators import IMPORTERS
+from utvm_deploy.frontend.suggestions import SUGGESTIONS
+from utvm_deploy.inspecting.supported import operators_page, supported_operators
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "operators.md"
+
+
+def test_the_page_is_what_the_table_says() -> None:
+    assert PAGE.read_text() == operators_page(), f"write it anew: {__doc__}"
+
+
+def test_the_page_has_every_operator_and_limit() -> None:
+    page = operators_page()
+    for kind in IMPORTERS:
+        assert f"| {kind} | " in page
+    for what, most in LIMITS:
+        assert f"| {most:,} | {what} |" in page
+
+
+def test_what_to_do_instead_is_told_of_what_is_not_supported_only() -> None:
+    page = operators_page()
+    assert all(f"| {kind} | {what} |" in page for kind, what in SUGGESTIONS.items())
+    assert not set(SUGGESTIONS) & set(IMPORTERS)
+
+
+def test_supported_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "--supported"]) == 0
+    said = capsys.readouterr().out
+    assert all(kind in said for kind in IMPORTERS)
+    assert f"{len(IMPORTERS)} operators" in said
+
+
+def test_supported_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "--supported", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["schema"] == "utvm.operators/1"
+    assert [row["operator"] for row in facts["operators"]] == sorted(IMPORTERS)
+    assert [row["constraints"] for row in facts["operators"]] == [
+        row.constraints for row in supported_operators()
+    ]
+
+
+@pytest.mark.parametrize("argv", [["inspect"], ["inspect", "m.tflite", "--supported"]])
+def test_a_model_or_the_table(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == 2
+    assert "--supported" in capsys.readouterr().err
+
+
+if __name__ == "__main__":
+    PAGE.write_text(operators_page())

@@ -1,0 +1,46 @@
+"""The bound of a layer, worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from utvm_deploy.boards.board import load_board
+from utvm_deploy.cores.timings import TIMINGS
+from utvm_deploy.emulator import CycleModel
+from utvm_deploy.profiling.bound import Bound, bound
+
+
+@pytest.mark.parametrize(
+    ("name", "macs", "inputs", "weights", "outputs", "expected"),
+    [
+        # A convolution lives from its multiplications: 1000 SMLAD, one a cycle.
+        ("mps2_an500", 2000, 64, 64, 64, Bound(1000, 1000, "multiply")),
+        # A dense layer from its weights: 16384 SMLAD and 8192 + 32 words and 64 stores, two
+        # instructions a cycle; 1024 lines of weights, of which the cache may have kept 128.
+        (
+            "mps2_an500", 32768, 128, 32768, 256,
+            Bound(16384, 16384 + 22 * (1024 - 128), "multiply"),
+        ),
+        # Pooling from its input, two words a cycle beside each other.
+        ("mps2_an500", 0, 4000, 0, 1000, Bound(625, 625, "issue")),
+        ("mps2_an500", 0, 4000, 0, 4, Bound(501, 501, "issue")),
+        # One instruction a cycle: everything adds up.
+        ("mps2_an386", 2000, 64, 64, 64, Bound(1000 + 32 + 16, 1048, "issue")),
+        # No SMLAD, and two cycles for MLA.
+        ("mps2_an385", 2000, 64, 64, 64, Bound(4000 + 32 + 16, 4048, "issue")),
+    ],
+)  # fmt: skip
+def test_bound(
+    name: str, macs: int, inputs: int, weights: int, outputs: int, expected: Bound
+) -> None:
+    found = load_board(name)
+    got = bound(
+        TIMINGS[found.cpu.core],
+        CycleModel.for_board(found),
+        macs_each=2 if found.cpu.dsp else 1,
+        macs=macs,
+        input_bytes=inputs,
+        weight_bytes=weights,
+        output_bytes=outputs,
+    )
+    assert got == expected

@@ -1,0 +1,98 @@
+"""TVM's meta_schedule with our builder and runner, by the example in the documentation."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tvm import te
+from tvm.target import Target
+
+import utvm_deploy
+from utvm_deploy.base.errors import TuneError
+from utvm_deploy.tuning.meta_schedule import DeviceTuning
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "guides" / "tuning.md"
+
+
+def product(dtype: str = "int8", rows: Any = 32) -> Any:
+    """A matrix product."""
+    a = te.placeholder((rows, 64), dtype, "a")
+    b = te.placeholder((16, 64), dtype, "b")
+    k = te.reduce_axis((0, 64), "k")
+    wide = "float32" if dtype.startswith("float") else "int32"
+    c = te.compute(
+        (rows, 16), lambda i, j: te.sum(a[i, k].astype(wide) * b[j, k].astype(wide), k), "c"
+    )
+    return te.create_prim_func([a, b, c])
+
+
+def space(sch: Any) -> None:
+    """Register tiles."""
+    block = sch.get_sblock("c")
+    i, j, k = sch.get_loops(block)
+    i, ii = sch.split(i, sch.sample_perfect_tile(i, n=2, max_innermost_factor=4))
+    j, jj = sch.split(j, sch.sample_perfect_tile(j, n=2, max_innermost_factor=4))
+    sch.reorder(i, j, k, ii, jj)
+    sch.decompose_reduction(block, k)
+    sch.unroll(ii)
+    sch.unroll(jj)
+
+
+@pytest.mark.emulator
+def test_the_example_in_the_documentation(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    assert len(example.splitlines()) <= 10
+    names: dict[str, Any] = {
+        "func": product(),
+        "space": space,
+        "work_dir": str(tmp_path),
+        "Target": Target,
+    }
+    exec(example, names)
+    times = [float(r.run_secs[0]) for r in names["database"].get_all_tuning_records()]
+    assert len(times) >= 4 and len(set(times)) > 1
+    assert 0 < min(times) < max(times) < 1
+
+
+def test_candidates_that_go_wrong_have_an_error() -> None:
+    from tvm import IRModule
+
+    with utvm_deploy.connect("host") as device:
+        func = product()
+        tuning = DeviceTuning(device, func)
+        other = te.create_prim_func(_doubled())
+        built = tuning.build([IRModule({"main": func}), IRModule({"main": other})])
+        assert [error for _, error in built] == [None, None]
+        right, wrong = tuning.run([str(key) for key, _ in built])
+    assert right.is_ok and right.ticks_min > 0
+    assert wrong.error == "wrong output"
+
+
+def _doubled() -> list[Any]:
+    """Not the same product."""
+    a = te.placeholder((32, 64), "int8", "a")
+    b = te.placeholder((16, 64), "int8", "b")
+    return [a, b, te.compute((32, 16), lambda i, j: a[i, j].astype("int32") * 2, "c")]
+
+
+def test_floating_point_is_compared_only_if_it_is_to_be() -> None:
+    with utvm_deploy.connect("host") as device:
+        tuning = DeviceTuning(device, product("float32"), is_exact=False)
+        ((key, error),) = tuning.build([product("float32")])
+        assert error is None
+        (found,) = tuning.run([str(key)])
+        assert found.is_ok
+
+
+def test_what_cannot_be_tuned() -> None:
+    with utvm_deploy.connect("host") as device:
+        with pytest.raises(TuneError, match=r"no buffer of a constant shape"):
+            DeviceTuning(device, product(rows=te.var("n")))
+        from tvm import IRModule
+
+        two = IRModule({"one": product(), "two": product()})
+        with pytest.raises(TuneError, match=r"the module has 2 PrimFuncs; tune one at a time"):
+            DeviceTuning(device, two)

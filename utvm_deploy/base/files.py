@@ -1,0 +1,108 @@
+"""Files that are either whole or absent: written beside their place, then renamed into it.
+
+And, of files to read: what reads like one and never ends is none.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from utvm_deploy.base.errors import UtvmError
+from utvm_deploy.base.temporary import temporary_file
+
+_CANNOT_SYNC = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EROFS)
+
+
+def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
+    """Call ``write`` with an open binary file that becomes ``path`` once it is complete.
+
+    Raises UtvmError if the folder is missing or may not be written.
+    """
+    check_writable(path)
+    try:
+        descriptor, temporary = temporary_file(path)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    try:
+        # Open, and so held, until it is in its place.
+        with os.fdopen(descriptor, "wb") as file:
+            write(file)
+            file.flush()
+            # mkstemp makes files private; a result is as readable as any other new file.
+            umask = os.umask(0)
+            os.umask(umask)
+            temporary.chmod(0o666 & ~umask)
+            sync(temporary)
+            temporary.replace(path)
+        sync(path.parent)
+    except BaseException as error:
+        temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise _unwritable(path, error) from error
+        raise
+
+
+def sync(*paths: Path) -> None:
+    """Have files, or the names in folders, on the disk before what follows.
+
+    Else a power cut may leave the new name with none of the bytes.
+    """
+    for path in paths:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except PermissionError:  # a folder that may be written and not be read
+            continue
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            # Some file systems of networks and containers cannot; a full disk is an error.
+            if error.errno not in _CANNOT_SYNC:
+                raise
+        finally:
+            os.close(descriptor)
+
+
+def sync_tree(folder: Path) -> None:
+    """``sync`` of a folder and all that it holds."""
+    for root, _, names in os.walk(folder):
+        sync(*(Path(root, name) for name in names), Path(root))
+
+
+def _unwritable(path: Path, error: OSError) -> UtvmError:
+    return UtvmError(
+        f"cannot write {path}: {error.strerror}; make room there, or name another folder"
+    )
+
+
+def check_writable(path: Path) -> None:
+    """UtvmError if no file can be put there: known before any work is done for it."""
+    if path.is_dir():
+        raise UtvmError(f"cannot write {path}: it is a folder; give a file's name")
+    if path.exists() and not path.is_file():
+        # What is renamed into its place would replace the device itself.
+        raise UtvmError(f"cannot write {path}: it is a pipe or a device; give a file's name")
+    if not path.parent.is_dir():
+        raise UtvmError(f"cannot write {path}: there is no folder {path.parent}; make it first")
+    if not os.access(path.parent, os.W_OK):
+        raise UtvmError(
+            f"cannot write {path}: nothing may be written to {path.parent.absolute()}; name "
+            "another folder"
+        )
+
+
+def check_regular(path: Path) -> None:
+    """OSError if ``path`` is a pipe or a device: it may never end, and is not there a second time.
+
+    Whatever else is wrong with it, opening it says.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise OSError(errno.EINVAL, "it is a pipe or a device, and not a file", str(path))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file in UTF-8, atomically."""
+    write_atomically(path, lambda file: file.write(text.encode()))

@@ -1,0 +1,43 @@
+"""Where the package's data and the user's cache lie; the only module that knows."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from utvm_deploy.base.errors import UtvmError
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def data_dir(kind: str) -> Path:
+    """The folder of shipped data of one kind: ``boards``, ``templates`` or ``models``.
+
+    In a checkout they lie beside the package, in an installed wheel inside it.
+    """
+    installed = _PACKAGE / "data" / kind
+    return installed if installed.is_dir() else _PACKAGE.parent / kind
+
+
+def records_file(core: str) -> Path:
+    """Where the records that ship for a core are, if any do."""
+    return _PACKAGE / "kernels" / "data" / f"{core}.jsonl"
+
+
+def runtime_dir() -> Path:
+    """The folder of the C runtime's sources."""
+    return _PACKAGE / "runtime"
+
+
+def cache_dir() -> Path:
+    """Where built images are kept between runs: ``UTVM_CACHE``, else the user's cache folder."""
+    configured = os.environ.get("UTVM_CACHE")
+    if configured:
+        return Path(configured)
+    base = os.environ.get("XDG_CACHE_HOME")
+    if base:
+        return Path(base) / "utvm_deploy"
+    try:
+        return Path.home() / ".cache" / "utvm_deploy"
+    except RuntimeError as error:  # no HOME, and a user without an entry: a container's, mostly
+        raise UtvmError("no home folder is known to keep images in; set UTVM_CACHE") from error

@@ -1,0 +1,375 @@
+"""The one gate to child processes: every program that utvm_deploy starts is started here.
+
+``run`` waits for a program, ``start`` hands back a running one. Both log the command, turn an
+absent program into MissingTool, put the child into a process group of its own and end that whole
+group on every way out (deadline, exception, Ctrl-C, death of this process). Tests patch here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import ctypes
+import logging
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import IO
+
+from utvm_deploy.base.errors import MissingTool
+
+logger = logging.getLogger("utvm_deploy.base.process")
+
+# How long a child that was asked to end may take before it is killed.
+TERMINATE_TIMEOUT_S = 2.0
+# How long the kernel may take to reap a killed child; only a hung disk takes longer.
+KILL_TIMEOUT_S = 10.0
+# How much of a child's standard error is kept to explain its death.
+LAST_WORDS_BYTES = 4096
+
+# Linux: PR_SET_PDEATHSIG of prctl(2).
+_PR_SET_PDEATHSIG = 1
+
+# Program -> what it is for, and the command that installs it.
+TOOLS: Mapping[str, tuple[str, str]] = {
+    "cmake": ("configure and build images", "sudo apt install cmake"),
+    "ninja": ("build images", "sudo apt install ninja-build"),
+    "make": ("build images", "sudo apt install make"),
+    "cc": ("compile for this computer", "sudo apt install gcc"),
+    "gcc": ("compile for this computer", "sudo apt install gcc"),
+    "arm-none-eabi-gcc": (
+        "compile for Arm Cortex-M boards",
+        "sudo apt install gcc-arm-none-eabi libnewlib-arm-none-eabi",
+    ),
+    "arm-none-eabi-objcopy": ("convert images", "sudo apt install binutils-arm-none-eabi"),
+    "dtc": ("compile device trees", "sudo apt install device-tree-compiler"),
+    "qemu-system-i386": ("run emulated boards", "sudo apt install qemu-system-x86"),
+    "qemu-system-arm": ("run emulated boards", "sudo apt install qemu-system-arm"),
+    "openocd": ("flash boards", "sudo apt install openocd"),
+    "pyocd": ("flash boards", "pip install pyocd"),
+    "st-flash": ("flash STM32 boards", "sudo apt install stlink-tools"),
+    "st-util": ("debug STM32 boards", "sudo apt install stlink-tools"),
+    "JLinkExe": ("flash boards", "download the J-Link software from segger.com"),
+    "JLinkGDBServerCLExe": ("debug boards", "download the J-Link software from segger.com"),
+    "west": ("build and flash Zephyr applications", "pip install 'utvm-deploy[zephyr]'"),
+    "STM32_Programmer_CLI": (
+        "flash STM32 boards",
+        "download STM32CubeProgrammer from st.com and put its bin folder on PATH",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Completed:
+    """What a finished program left behind."""
+
+    argv: tuple[str, ...]
+    returncode: int  # negative: ended by that signal
+    stdout: str
+    stderr: str
+    timed_out: bool = False
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether it ended by itself with status 0."""
+        return self.returncode == 0 and not self.timed_out
+
+    @property
+    def output(self) -> str:
+        """Both streams, one after the other."""
+        return self.stdout + self.stderr
+
+
+_dry_run_sink: contextvars.ContextVar[Callable[[Sequence[str]], None] | None] = (
+    contextvars.ContextVar("dry_run_sink", default=None)
+)
+
+
+@contextlib.contextmanager
+def dry_run(sink: Callable[[Sequence[str]], None]) -> Iterator[None]:
+    """Within the block commands are handed to ``sink`` instead of being run; all succeed."""
+    token = _dry_run_sink.set(sink)
+    try:
+        yield
+    finally:
+        _dry_run_sink.reset(token)
+
+
+def is_dry_run() -> bool:
+    """Whether a ``dry_run`` block is active; then nothing that is started does any work."""
+    return _dry_run_sink.get() is not None
+
+
+def find_tool(program: str) -> str:
+    """The program's path; MissingTool, with the command that installs it, if there is none."""
+    found = shutil.which(program)
+    if found is None:
+        purpose, install = TOOLS.get(
+            Path(program).name, ("go on", f"put {program} on PATH, or correct the name")
+        )
+        raise MissingTool(program, purpose, install)
+    return found
+
+
+def child_environment() -> dict[str, str]:
+    """Lets a Python child import this package, from wherever this process did."""
+    root = str(Path(__file__).resolve().parents[2])
+    inherited = os.environ.get("PYTHONPATH")
+    return {"PYTHONPATH": os.pathsep.join([root, inherited] if inherited else [root])}
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    timeout_s: float,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes = b"",
+    log_path: Path | None = None,
+) -> Completed:
+    """Run a program to its end, at most ``timeout_s``; a failure is for the caller to judge.
+
+    ``env`` is added to this process's environment. ``log_path`` gets the command and its output.
+    """
+    if _is_dry(argv):
+        return Completed(tuple(argv), 0, "", "")
+    child = _popen(
+        argv, cwd, env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    timed_out = False
+    try:
+        out, err = child.communicate(stdin, timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        _end_group(child)
+        out, err = _what_is_left(child)
+        timed_out = True
+    finally:
+        # Any other exception, Ctrl-C foremost: leave nothing behind. A no-op after a normal end.
+        _end_group(child)
+        for pipe in (child.stdin, child.stdout, child.stderr):
+            if pipe is not None:
+                pipe.close()
+    completed = Completed(
+        tuple(argv),
+        child.returncode,
+        out.decode("utf-8", "replace"),
+        err.decode("utf-8", "replace"),
+        timed_out,
+    )
+    if log_path is not None:
+        with log_path.open("a", encoding="utf-8") as log:
+            log.write(f"$ {shlex.join(argv)}\n{completed.output}")
+            log.write(f"[exit status {completed.returncode}]\n")
+    return completed
+
+
+def _what_is_left(child: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    """The output of a child that was ended, even if somebody who left its group holds its pipes."""
+    try:
+        out, err = child.communicate(timeout=KILL_TIMEOUT_S)
+    except subprocess.TimeoutExpired as late:
+        return late.stdout or b"", late.stderr or b""
+    return out, err
+
+
+class Child:
+    """A running program with pipes on standard input and output; a context manager.
+
+    Its standard error goes to a nameless file, so a chatty child never blocks. The kernel also
+    ends it when the thread that started it ends, so start it from one that outlives it.
+    """
+
+    def __init__(self, argv: Sequence[str], popen: subprocess.Popen[bytes], err: IO[bytes]) -> None:
+        self.argv = tuple(argv)
+        self._popen = popen
+        self._err = err
+        self._last_words = ""
+        # Also runs at interpreter exit, for callers who forget to close.
+        self._finalizer = weakref.finalize(self, _end_group, popen)
+
+    @property
+    def popen(self) -> subprocess.Popen[bytes]:
+        """The process object, for a stream that reads and writes its pipes."""
+        return self._popen
+
+    @property
+    def pid(self) -> int:
+        """The child's process id."""
+        return self._popen.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """None while it runs; negative if a signal ended it."""
+        return self._popen.poll()
+
+    def is_alive(self) -> bool:
+        """Whether it still runs."""
+        return self._popen.poll() is None
+
+    def last_words(self) -> str:
+        """The tail of what it wrote to standard error."""
+        if not self._err.closed:
+            size = self._err.seek(0, os.SEEK_END)
+            self._err.seek(max(0, size - LAST_WORDS_BYTES))
+            self._last_words = self._err.read().decode("utf-8", "replace").strip()
+        return self._last_words
+
+    def close(self) -> None:
+        """End it and its whole group; may be called again."""
+        self._finalizer()
+        self.last_words()
+        for pipe in (self._popen.stdin, self._popen.stdout):
+            if pipe is not None:
+                # Unsent bytes for a dead child are of no interest.
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        self._err.close()
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+
+def start(
+    argv: Sequence[str],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    pass_fds: Sequence[int] = (),
+    merges_output: bool = False,
+) -> Child:
+    """Start a program that goes on running; the caller closes it.
+
+    The descriptors ``pass_fds`` stay open in it, under the same numbers. ``merges_output`` sends
+    its standard output where its standard error goes, for programs whose pipes nobody reads.
+    """
+    # In a dry run a program that does nothing stands in, so that callers need no special case.
+    actual = [sys.executable, "-c", ""] if _is_dry(argv) else argv
+    # Not a `with`: the file lives as long as the child, and Child.close closes it.
+    err = tempfile.TemporaryFile()  # noqa: SIM115
+    try:
+        popen = _popen(
+            actual,
+            cwd,
+            env,
+            stdin=subprocess.PIPE,
+            stdout=err if merges_output else subprocess.PIPE,
+            stderr=err,
+            pass_fds=pass_fds,
+        )
+    except BaseException:
+        err.close()
+        raise
+    return Child(argv, popen, err)
+
+
+def _is_dry(argv: Sequence[str]) -> bool:
+    sink = _dry_run_sink.get()
+    if sink is None:
+        return False
+    sink(argv)
+    return True
+
+
+def _popen(
+    argv: Sequence[str],
+    cwd: Path | None,
+    env: Mapping[str, str] | None,
+    *,
+    stdin: int,
+    stdout: int | IO[bytes],
+    stderr: int | IO[bytes],
+    pass_fds: Sequence[int] = (),
+) -> subprocess.Popen[bytes]:
+    logger.debug("run %s", shlex.join(argv))
+    program = find_tool(argv[0])
+    popen: subprocess.Popen[bytes] | None = None
+    try:
+        with _interrupts_held():
+            popen = subprocess.Popen(
+                [program, *argv[1:]],
+                cwd=cwd,
+                env={**os.environ, **env} if env is not None else None,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                bufsize=0,
+                pass_fds=pass_fds,
+                # A session of its own: Ctrl-C reaches this process only, which ends the group.
+                start_new_session=True,
+                preexec_fn=_parent_death_hook(),
+            )
+    except BaseException:
+        if popen is not None:
+            _end_group(popen)
+            for pipe in (popen.stdin, popen.stdout, popen.stderr):
+                if pipe is not None:
+                    pipe.close()
+        raise
+    return popen
+
+
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Ctrl-C within the block counts at its end: a child half started would belong to nobody."""
+    handler = signal.getsignal(signal.SIGINT)
+    # Python runs handlers in the main thread, which alone may set them.
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield
+        return
+    held: list[FrameType | None] = []
+    signal.signal(signal.SIGINT, lambda _number, frame: held.append(frame))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if held:
+        handler(signal.SIGINT, held[0])
+
+
+def _parent_death_hook() -> Callable[[], None] | None:
+    """What the child calls before exec so that it does not outlive this process (Linux only)."""
+    if not sys.platform.startswith("linux"):
+        return None
+    # Looked up before the fork: after it nothing but the call itself is safe.
+    prctl = ctypes.CDLL(None).prctl
+    parent = os.getpid()
+
+    def hook() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before the line above
+            os._exit(1)
+
+    return hook
+
+
+def _end_group(popen: subprocess.Popen[bytes]) -> None:
+    """End the child's process group, politely first, and reap the child."""
+    if popen.returncode is not None:
+        return  # reaped before: its number may by now be somebody else's
+    try:
+        _signal_group(popen.pid, signal.SIGTERM)
+        popen.wait(TERMINATE_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        logger.debug("process %d ignores SIGTERM; killing it", popen.pid)
+    finally:
+        # The group may hold grandchildren that outlived the child.
+        _signal_group(popen.pid, signal.SIGKILL)
+        popen.wait(KILL_TIMEOUT_S)
+
+
+def _signal_group(group: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)

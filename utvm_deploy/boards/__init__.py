@@ -1,0 +1,1 @@
+"""What a board file says, as data: its reader, its facts, and which of it needs trust."""

@@ -1,0 +1,427 @@
+"""Boards by name, and the strict reader of their TOML files.
+
+A board file describes a piece of hardware or an emulated machine as data; what hangs where on a
+desk (serial port, probe) is boards/desk_file.py's. What comes out is boards/facts.py's Board.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from utvm_deploy.base.errors import BoardError
+from utvm_deploy.base.paths import data_dir
+from utvm_deploy.base.toml_table import MAX_INTEGER, Table, did_you_mean, read_toml_text, shown
+from utvm_deploy.boards.facts import (
+    CHILD_PROBE,
+    EMULATOR_PROBE,
+    LINK_KINDS,
+    MONITOR_LINK,
+    Board,
+    Cpu,
+    Driver,
+    Emulator,
+    Link,
+    Probe,
+    Project,
+    Region,
+    Timer,
+    Zephyr,
+)
+from utvm_deploy.boards.probe_programs import PROBE_PROGRAMS
+from utvm_deploy.boards.probe_table import read_probe
+from utvm_deploy.boards.trust import check_harmless
+from utvm_deploy.cores.core import CORES
+from utvm_deploy.cores.timings import TIMINGS
+
+__all__ = [
+    "CHILD_PROBE",
+    "EMULATOR_PROBE",
+    "Board",
+    "Cpu",
+    "Region",
+    "board_names",
+    "load_board",
+    "with_template",
+]
+
+TEMPLATES = ("host", "baremetal", "zephyr")
+# What a board file need not say.
+DEFAULT_STACK_BYTES = 4096
+DEFAULT_LINK = Link(kinds=(MONITOR_LINK,), baud=115_200)
+DEFAULT_PROBE = Probe(kinds=("west",), commands=(PROBE_PROGRAMS["west"].for_board({}),))
+FPUS = ("none", "single", "double")
+REGION_KINDS = ("flash", "ram", "tcm")
+# Names of boards and regions stand in generated files of several languages.
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*", re.ASCII)
+_REGION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_ZEPHYR_NAME = re.compile(r"\w+(?:[/@]\w[\w.]*)*", re.ASCII)
+PARTS_OF_FLASH = ("code", "constants")
+TICK_UNITS = ("cycles", "instructions", "nanoseconds")
+
+# What each driver of templates/baremetal wants to know; the values are whole numbers.
+UART_DRIVERS = {
+    "cmsdk": ("base", "rx_irq", "clock_hz"),
+    "nrf": ("base", "rx_irq", "clock_hz", "tx_pin", "rx_pin"),
+    "stm32_usart": (
+        "base",
+        "rx_irq",
+        "clock_hz",
+        "enable_register",
+        "enable_bit",
+        "gpio_enable_register",
+        "tx_gpio_base",
+        "tx_gpio_enable_bit",
+        "tx_pin",
+        "rx_gpio_base",
+        "rx_gpio_enable_bit",
+        "rx_pin",
+        "alternate_function",
+    ),
+}
+TIMER_DRIVERS = {
+    "dwt": ("clock_hz",),
+    "cmsdk": ("base", "irq", "clock_hz"),
+    "sse_counter": ("base", "control_base", "irq", "clock_hz"),
+    "stm32_tim": ("base", "slow_base", "enable_register", "enable_mask", "clock_hz"),
+}
+CLOCK_DRIVERS: dict[str, tuple[str, ...]] = {
+    "none": (),
+    "stm32f7_pll": (
+        "hse_hz",
+        "hse_bypass",
+        "pll_m",
+        "pll_n",
+        "pll_p",
+        "pll_q",
+        "apb1_divider",
+        "apb2_divider",
+        "flash_wait_states",
+        "overdrive",
+    ),
+}
+
+
+def board_names() -> list[str]:
+    """Names of all shipped boards and of those in the folder that UTVM_BOARDS names."""
+    return sorted(_board_files())
+
+
+def load_board(name_or_path: str | Path, *, trust: bool = False) -> Board:
+    """The board of that name, or the one that a ``.toml`` file of the user's own describes.
+
+    Without ``trust`` a file is refused whose flags, programs or arguments are not among those that
+    are known to do no more than drive a board.
+    """
+    given = str(name_or_path)
+    if given.endswith(".toml"):
+        path = Path(given)
+        if not path.is_file():
+            raise BoardError(f"no board file {given!r}; give a board's name or a .toml file's path")
+        return _read_board(path, trust)
+    files = _board_files()
+    if given not in files:
+        if len(Path(given).parts) > 1 or Path(given).suffix:
+            raise BoardError(
+                f"{given!r} is no board file: its name ends in .toml (docs/reference/boards.md)"
+            )
+        raise BoardError(f"no board {given!r}{did_you_mean(given, files)} (utvm boards lists all)")
+    return _read_board(files[given], trust)
+
+
+def with_template(board: Board, template: str | None) -> Board:
+    """The board with this template as its first, and with what holds for images made from it."""
+    offered = board.project.templates
+    if template is None or template == offered[0]:
+        return board
+    if template not in offered:
+        hint = did_you_mean(template, offered)
+        raise BoardError(
+            f"{board.name} has no template {template!r}{hint} (it has {', '.join(offered)})"
+        )
+    templates = (template, *(other for other in offered if other != template))
+    return _as_zephyr(replace(board, project=replace(board.project, templates=templates)))
+
+
+def _as_zephyr(board: Board) -> Board:
+    """Where Zephyr rules: its device tree places data, and the monitor is the only link.
+
+    Of what we call data, the stack of tasks is what models see.
+    """
+    zephyr = board.project.zephyr
+    if board.template != "zephyr" or zephyr is None:
+        return board
+    emulator = board.emulator
+    if emulator is not None:
+        own = zephyr.emulator_arguments
+        emulator = replace(
+            emulator, arguments=emulator.arguments if own is None else own, cycle_model=False
+        )
+    return replace(
+        board,
+        project=replace(board.project, vectors=None, data=zephyr.stack),
+        link=replace(board.link, kinds=(MONITOR_LINK,)),
+        emulator=emulator,
+    )
+
+
+def _board_files() -> dict[str, Path]:
+    folders = [data_dir("boards")]
+    extra = os.environ.get("UTVM_BOARDS")
+    if extra:
+        if not Path(extra).is_dir():
+            raise BoardError(f"UTVM_BOARDS names {extra!r}, which is not a folder; unset or fix it")
+        folders.append(Path(extra))
+    return {file.stem: file for folder in folders for file in sorted(folder.glob("*.toml"))}
+
+
+def _read_board(path: Path, trust: bool) -> Board:
+    top, text = read_toml_text(path)
+    name = top.text("name")
+    if not _NAME.fullmatch(name):
+        raise top.error(
+            "name", f"{shown(name)} must be letters, digits, '_', '-' and '.', a letter first"
+        )
+    if name != path.stem:
+        raise top.error("name", f"{shown(name)} differs from the file's name {path.stem!r}")
+    memory = _read_memory(top)
+    cpu = _read_cpu(top.table("cpu"))
+    # A board that Zephyr knows needs few words here.
+    is_short = top.table("project").strings("templates", TEMPLATES) == ("zephyr",)
+    link = DEFAULT_LINK
+    if top.has("link") or not is_short:
+        link = _read_link(top.table("link"))
+    project = _read_project(top.table("project"), cpu, memory, link)
+    emulator = _read_emulator(top.table("emulator"), cpu) if top.has("emulator") else None
+    board = Board(
+        name=name,
+        vendor=top.text("vendor"),
+        description=top.text("description"),
+        cpu=cpu,
+        memory=memory,
+        project=project,
+        probe=DEFAULT_PROBE
+        if is_short and not top.has("probe")
+        else read_probe(
+            top.table("probe"),
+            emulator is not None,
+            max((r for r in memory if r.kind == "flash"), key=lambda r: r.size).address,
+        ),
+        link=link,
+        emulator=emulator,
+        source=text,
+    )
+    top.finish()
+    if not trust:
+        check_harmless(board, path)
+    return _as_zephyr(board)
+
+
+def _read_cpu(table: Table) -> Cpu:
+    cpu = Cpu(
+        core=table.text("core", CORES),
+        clock_hz=table.integer("clock_hz", minimum=1),
+        fpu=table.text("fpu", FPUS),
+        dsp=table.boolean("dsp"),
+        mve=_flag(table, "mve"),
+        icache_bytes=_optional(table, "icache_bytes") or 0,
+        dcache_bytes=_optional(table, "dcache_bytes") or 0,
+        icache_ways=_optional(table, "icache_ways", minimum=1),
+        dcache_ways=_optional(table, "dcache_ways", minimum=1),
+    )
+    core = cpu.facts
+    if cpu.fpu != "none" and cpu.fpu not in core.fpus:
+        raise table.error("fpu", f"{core.name} has no {cpu.fpu}-precision floating-point unit")
+    for key, wanted, possible in (("dsp", cpu.dsp, core.dsp), ("mve", cpu.mve, core.mve)):
+        if wanted and not possible:
+            raise table.error(key, f"{core.name} cannot have it")
+    for key, size in (("icache_bytes", cpu.icache_bytes), ("dcache_bytes", cpu.dcache_bytes)):
+        if size and not core.cache_line_bytes:
+            raise table.error(key, f"{core.name} has no caches; write 0")
+    table.finish()
+    return cpu
+
+
+def _read_memory(top: Table) -> tuple[Region, ...]:
+    regions: list[Region] = []
+    for table in top.tables("memory"):
+        region = Region(
+            name=table.text("name"),
+            address=table.integer("address"),
+            size=table.integer("size", minimum=1),
+            kind=table.text("kind", REGION_KINDS),
+            executable=table.boolean("executable"),
+            miss_cycles=_optional(table, "miss_cycles"),
+            fetch_miss_cycles=_optional(table, "fetch_miss_cycles"),
+            alias=_optional(table, "alias"),
+        )
+        if not _REGION_NAME.fullmatch(region.name):
+            raise table.error(
+                "name", f"{shown(region.name)} must be letters, digits and underscores"
+            )
+        if region.end > 1 << 32:
+            raise table.error("size", f"{region.name} ends at 0x{region.end:x}, beyond 4 GiB")
+        for other in regions:
+            if region.name == other.name:
+                raise table.error("name", f"{shown(region.name)} is there twice")
+            if region.address < other.end and other.address < region.end:
+                raise table.error("address", f"{region.name} overlaps {other.name}")
+        if region.alias is not None and region.kind != "flash":
+            raise table.error("alias", f"{region.name} is no flash; only flash has one here")
+        regions.append(region)
+        table.finish()
+    if not any(region.kind == "flash" for region in regions):
+        raise top.error("memory", "no region of kind flash; add one for code and weights")
+    if not any(region.kind != "flash" for region in regions):
+        raise top.error("memory", "no region of kind ram or tcm; add one for data")
+    return tuple(regions)
+
+
+def _optional(table: Table, key: str, *, minimum: int = 0) -> int | None:
+    return table.integer(key, minimum=minimum) if table.has(key) else None
+
+
+def _flag(table: Table, key: str) -> bool:
+    return table.boolean(key) if table.has(key) else False
+
+
+def _strings(table: Table, key: str) -> tuple[str, ...]:
+    return table.strings(key) if table.has(key) else ()
+
+
+def _read_driver(table: Table, drivers: dict[str, tuple[str, ...]]) -> Driver:
+    name = table.text("driver", drivers)
+    return Driver(name, tuple((key, table.integer(key)) for key in drivers[name]))
+
+
+def _read_timer(table: Table) -> Timer:
+    timer = Timer(
+        driver=_read_driver(table, TIMER_DRIVERS),
+        unit=table.text("unit", TICK_UNITS),
+        multiplier=table.integer("multiplier", minimum=1),
+        divisor=table.integer("divisor", minimum=1),
+    )
+    if timer.driver.setting("clock_hz") == 0:
+        raise table.error("clock_hz", "0 is not a timer's rate")
+    if not 0 < timer.ticks_hz <= MAX_INTEGER:
+        raise table.error(
+            "divisor", f"the timer has {timer.ticks_hz} ticks in a second, not 1 to {MAX_INTEGER}"
+        )
+    table.finish()
+    return timer
+
+
+def _read_project(table: Table, cpu: Cpu, memory: tuple[Region, ...], link: Link) -> Project:
+    templates = table.strings("templates", TEMPLATES)
+    if not templates:
+        raise table.error("templates", f"must name one of {', '.join(TEMPLATES)}")
+    if ("host" in templates) != (cpu.core == "host"):
+        raise table.error("templates", f"{shown(templates)} do not fit the core {cpu.core!r}")
+    uart = timer = clock = None
+    if "baremetal" in templates:
+        if table.has("uart") or MONITOR_LINK in link.kinds:
+            uart_table = table.table("uart")
+            uart = _read_driver(uart_table, UART_DRIVERS)
+            uart_table.finish()
+        else:
+            uart = Driver("none", ())
+        timer = _read_timer(table.table("timer"))
+        clock_table = table.table("clock")
+        clock = _read_driver(clock_table, CLOCK_DRIVERS)
+        clock_table.finish()
+    vectors = data = None
+    if table.has("vectors"):
+        vectors = table.text("vectors", [region.name for region in memory])
+    if table.has("data"):
+        data = table.text("data", [r.name for r in memory if r.kind != "flash"])
+    stack_bytes = _optional(table, "stack_bytes", minimum=1) or DEFAULT_STACK_BYTES
+    rams = {region.name: region.size for region in memory if region.kind != "flash"}
+    room = rams[data] if data else max(rams.values())
+    if stack_bytes % 8:
+        raise table.error("stack_bytes", f"{stack_bytes} is not a multiple of 8")
+    if stack_bytes >= room:
+        raise table.error("stack_bytes", f"{stack_bytes} does not fit the RAM for data ({room})")
+    project = Project(
+        templates=templates,
+        compiler_flags=_strings(table, "compiler_flags"),
+        stack_bytes=stack_bytes,
+        vectors=vectors,
+        data=data,
+        through_alias=_read_through_alias(table, memory),
+        zephyr=_read_zephyr(table, memory) if "zephyr" in templates else None,
+        uart=uart,
+        timer=timer,
+        clock=clock,
+    )
+    table.finish()
+    return project
+
+
+def _read_through_alias(table: Table, memory: tuple[Region, ...]) -> tuple[str, ...]:
+    if not table.has("through_alias"):
+        return ()
+    chosen = table.strings("through_alias", PARTS_OF_FLASH)
+    flash = max((region for region in memory if region.kind == "flash"), key=lambda r: r.size)
+    if chosen and flash.alias is None:
+        raise table.error("through_alias", f"the region {flash.name} has no alias")
+    return chosen
+
+
+def _read_zephyr(table: Table, memory: tuple[Region, ...]) -> Zephyr:
+    if not table.has("zephyr_board"):
+        raise table.error("zephyr_board", "missing key; the zephyr template needs it")
+    board = _zephyr_name(table, "zephyr_board", table.text("zephyr_board"))
+    if not table.has("zephyr"):
+        return Zephyr(board)
+    own = table.table("zephyr")
+    coupled = [region.name for region in memory if region.kind == "tcm"]
+    zephyr = Zephyr(
+        board=board,
+        other_names=tuple(
+            _zephyr_name(own, "other_names", name) for name in _strings(own, "other_names")
+        ),
+        stack=own.text("stack", coupled) if own.has("stack") else None,
+        config=_strings(own, "config"),
+        overlay=_strings(own, "overlay"),
+        workspace_bytes=_optional(own, "workspace_bytes", minimum=1),
+        tick_unit=own.text("tick_unit", TICK_UNITS) if own.has("tick_unit") else "cycles",
+        multiplier=_optional(own, "multiplier", minimum=1) or 1,
+        divisor=_optional(own, "divisor", minimum=1) or 1,
+        emulator_arguments=(
+            own.strings("emulator_arguments") if own.has("emulator_arguments") else None
+        ),
+    )
+    own.finish()
+    return zephyr
+
+
+def _zephyr_name(table: Table, key: str, name: str) -> str:
+    if not _ZEPHYR_NAME.fullmatch(name):
+        raise table.error(key, f"{shown(name)} is no name of a board, such as 'mps2/an521/cpu0'")
+    return name
+
+
+def _read_link(table: Table) -> Link:
+    kinds = table.strings("kinds", LINK_KINDS)
+    if not kinds:
+        raise table.error("kinds", f"must name one of {', '.join(LINK_KINDS)}")
+    link = Link(kinds=kinds, baud=table.integer("baud", minimum=1) if table.has("baud") else 0)
+    table.finish()
+    return link
+
+
+def _read_emulator(table: Table, cpu: Cpu) -> Emulator:
+    emulator = Emulator(
+        program=table.text("program"),
+        machine=table.text("machine"),
+        arguments=table.strings("arguments"),
+        cycle_model=table.boolean("cycle_model") if table.has("cycle_model") else False,
+    )
+    if emulator.cycle_model and cpu.core not in TIMINGS:
+        raise table.error(
+            "cycle_model", f"there is none for {cpu.core} (there is for {', '.join(TIMINGS)})"
+        )
+    table.finish()
+    return emulator

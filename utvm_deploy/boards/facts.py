@@ -1,0 +1,267 @@
+"""What is known of a board: frozen data, and a few properties that follow from it.
+
+boards/board.py reads it from a file. Everything that code may ask of a board is a field here, so
+that no code needs to know a board by name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from utvm_deploy.base.errors import BoardError
+from utvm_deploy.boards.probe_programs import ProbeCommands
+from utvm_deploy.cores.core import CORES, Core
+
+# Probe kinds that need no command of their own: the image is started on this computer.
+CHILD_PROBE = "child"
+EMULATOR_PROBE = "qemu"
+
+# The links: to the runtime's command loop over a byte stream; through a debugger's server.
+MONITOR_LINK = "monitor"
+DEBUG_LINK = "debug"
+LINK_KINDS = (MONITOR_LINK, DEBUG_LINK)
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """The processor as this board has it."""
+
+    core: str  # a key of cores.core.CORES
+    clock_hz: int
+    fpu: str  # "none", "single" or "double" precision
+    dsp: bool  # SMLAD and kin
+    mve: bool  # Helium
+    icache_bytes: int  # 0: none
+    dcache_bytes: int
+    # None: as the core usually has them.
+    icache_ways: int | None = None
+    dcache_ways: int | None = None
+
+    @property
+    def facts(self) -> Core:
+        """What is known of the core itself."""
+        return CORES[self.core]
+
+    @property
+    def kernel_core(self) -> str:
+        """The core whose kernels this silicon runs: another where it lacks an extension."""
+        if not self.dsp and self.facts.as_without_dsp:
+            return self.facts.as_without_dsp
+        if not self.mve and self.facts.as_without_mve:
+            return self.facts.as_without_mve
+        return self.core
+
+    @property
+    def compiler_flags(self) -> tuple[str, ...]:
+        """GCC flags that select this processor."""
+        return self.facts.gcc_flags(self.fpu, self.mve, self.dsp)
+
+
+@dataclass(frozen=True)
+class Region:
+    """A stretch of memory that the board lends to us."""
+
+    name: str
+    address: int
+    size: int  # bytes
+    kind: str  # "flash", "ram" or "tcm" (RAM beside the core, never cached)
+    executable: bool
+    # What a line costs that the cache lacks, data and code; None: as in the reference configuration
+    # of the cycle model.
+    miss_cycles: int | None = None
+    fetch_miss_cycles: int | None = None
+    # Where else the core sees the same memory, through another bus.
+    alias: int | None = None
+
+    @property
+    def end(self) -> int:
+        """The first address behind the region."""
+        return self.address + self.size
+
+
+@dataclass(frozen=True)
+class Driver:
+    """A driver of the bare-metal template and the numbers it is built with."""
+
+    name: str
+    settings: tuple[tuple[str, int], ...]
+
+    def setting(self, key: str) -> int:
+        """One number by its key."""
+        return dict(self.settings)[key]
+
+
+@dataclass(frozen=True)
+class Timer:
+    """The timer behind the runtime's ticks: ticks = count * multiplier / divisor."""
+
+    driver: Driver
+    unit: str  # what one tick is: cycles, instructions or nanoseconds
+    multiplier: int
+    divisor: int
+
+    @property
+    def ticks_hz(self) -> int:
+        """Ticks per second of the board's own time."""
+        return self.driver.setting("clock_hz") * self.multiplier // self.divisor
+
+
+@dataclass(frozen=True)
+class Zephyr:
+    """How Zephyr applications for the board are made."""
+
+    board: str  # its name there, such as "mps2/an521/cpu0"
+    other_names: tuple[str, ...] = ()  # what other releases call it
+    # The region that the device tree chooses as zephyr,dtcm, if the tasks' stack is to lie there.
+    stack: str | None = None
+    config: tuple[str, ...] = ()  # lines of Kconfig that this board needs
+    overlay: tuple[str, ...] = ()  # lines of device tree, such as the choice of utvm,workspace
+    workspace_bytes: int | None = None  # None: what the largest RAM leaves over
+    # The runtime's ticks = counts of the timing API * multiplier / divisor.
+    tick_unit: str = "cycles"
+    multiplier: int = 1
+    divisor: int = 1
+    # The emulator's arguments where they differ from those of bare-metal images.
+    emulator_arguments: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Project:
+    """How images for the board are built."""
+
+    templates: tuple[str, ...]  # the first one is the default
+    compiler_flags: tuple[str, ...]
+    stack_bytes: int
+    # The region the vector table is read from at reset, if that is not the first flash.
+    vectors: str | None
+    # The region that data and stack go to, if that is not the largest RAM.
+    data: str | None
+    # What of "code" and "constants" is read through the alias of the main flash.
+    through_alias: tuple[str, ...]
+    zephyr: Zephyr | None  # None where that template is not offered
+    # What the bare-metal template needs; None where it is not offered.
+    uart: Driver | None
+    timer: Timer | None
+    clock: Driver | None
+
+
+@dataclass(frozen=True)
+class UsbId:
+    """What the board, or the probe on it, says of itself on USB; boards may share it."""
+
+    vendor: int
+    product: int
+    # Part of the product's name, and how its serial number begins; empty: any.
+    product_name: str = ""
+    serial_prefix: str = ""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The ways of putting an image on the board; the first one is the default."""
+
+    kinds: tuple[str, ...]
+    commands: tuple[ProbeCommands, ...]
+    usb: tuple[UsbId, ...] = ()
+
+
+@dataclass(frozen=True)
+class Link:
+    """How bytes move between host and device.
+
+    Batches run over the first kind; where it is the monitor, a debug link beside it moves memory.
+    """
+
+    kinds: tuple[str, ...]
+    baud: int  # 0: the link is no serial line
+
+
+@dataclass(frozen=True)
+class Emulator:
+    """The emulated machine, for boards that are one."""
+
+    program: str
+    machine: str
+    arguments: tuple[str, ...]
+    # Whether a model of the core's pipeline and caches counts cycles while it runs.
+    cycle_model: bool = False
+
+
+@dataclass(frozen=True)
+class Board:
+    """One board file, checked."""
+
+    name: str
+    vendor: str
+    description: str
+    cpu: Cpu
+    memory: tuple[Region, ...]
+    project: Project
+    probe: Probe
+    link: Link
+    emulator: Emulator | None
+    # The board file's text, so that a project can carry its board along.
+    source: str = field(repr=False)
+
+    @property
+    def runs_here(self) -> bool:
+        """Whether it needs nothing but this computer: the host itself, or an emulated machine."""
+        return self.probe.kinds[0] in (CHILD_PROBE, EMULATOR_PROBE)
+
+    @property
+    def has_cycle_model(self) -> bool:
+        """Whether ticks can be modelled cycles: it is emulated, and its file asks for the model."""
+        return self.emulator is not None and self.emulator.cycle_model
+
+    @property
+    def has_debug_link(self) -> bool:
+        """Whether a debugger's server can be had: its emulator's, or one of a probe."""
+        has_server = any(commands.server for commands in self.probe.commands)
+        return DEBUG_LINK in self.link.kinds or has_server
+
+    @property
+    def template(self) -> str:
+        """The template that images are built from, unless another one is asked for."""
+        return self.project.templates[0]
+
+    @property
+    def is_host(self) -> bool:
+        """Whether images run as a process on this computer."""
+        return self.cpu.core == "host"
+
+    @property
+    def flash_bytes(self) -> int:
+        """Bytes of all flash regions."""
+        return sum(region.size for region in self.memory if region.kind == "flash")
+
+    @property
+    def ram_bytes(self) -> int:
+        """Bytes of all RAM, tightly coupled RAM included."""
+        return sum(region.size for region in self.memory if region.kind != "flash")
+
+    @property
+    def main_flash(self) -> Region:
+        """The largest flash region: where code and weights go."""
+        return max((r for r in self.memory if r.kind == "flash"), key=lambda r: r.size)
+
+    @property
+    def main_ram(self) -> Region:
+        """The largest RAM region: where the workspace is."""
+        return max((r for r in self.memory if r.kind != "flash"), key=lambda r: r.size)
+
+    @property
+    def data_ram(self) -> Region:
+        """The region of data and stack."""
+        return self.region(self.project.data) if self.project.data else self.main_ram
+
+    @property
+    def vector_flash(self) -> Region:
+        """The region of the vector table."""
+        return self.region(self.project.vectors) if self.project.vectors else self.main_flash
+
+    def region(self, name: str) -> Region:
+        """A region by its name."""
+        for region in self.memory:
+            if region.name == name:
+                return region
+        raise BoardError(f"board {self.name!r} has no memory region {name!r}")

@@ -1,0 +1,260 @@
+"""The files of a bundle as text, manifest excepted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from utvm_deploy import __version__
+from utvm_deploy.base.errors import BundleError
+from utvm_deploy.base.paths import data_dir
+from utvm_deploy.boards.board import Board
+from utvm_deploy.bundling.layout import Layout
+from utvm_deploy.bundling.vectors import vectors_header
+from utvm_deploy.compiler.c_text import c_type, comment, float_literal
+from utvm_deploy.compiler.model import Buffer, CompiledModel, ExternalLibrary
+from utvm_deploy.graph.model import Array
+
+# Files of the bare self-test -> template. C with placeholders is no C that tools can format.
+_CORTEX_M_FILES = {
+    "toolchain.cmake": "toolchain.cmake",
+    "selftest.ld": "selftest.ld",
+    "startup.c": "startup.c.in",
+}
+
+
+def bundle_files(
+    compiled: CompiledModel,
+    board: Board,
+    model_file: str,
+    layout: Layout,
+    inputs: Sequence[Sequence[Array]],
+    expected: Sequence[Sequence[Array]],
+    oracle: str,
+) -> dict[str, str]:
+    """Path in the bundle -> text."""
+    name = compiled.name
+    values = _values(compiled, board, model_file, layout, len(inputs), oracle)
+    header = f"{name}.h"
+    files = {
+        f"{layout.include_dir if file == header else layout.source_dir}/{file}": text
+        for file, text in compiled.sources.items()
+    }
+    templates = {
+        "CMakeLists.txt": "CMakeLists.txt",
+        "README.md": "README.md",
+        layout.example: layout.example_template,
+        f"{layout.selftest_dir}/{name}_selftest.c": "selftest.c.in",
+        f"{layout.selftest_dir}/{name}_selftest.h": "selftest.h.in",
+        f"{layout.selftest_dir}/main.c": "selftest_main.c.in",
+        **{path: path for path in layout.extra},
+    }
+    if board.cpu.facts.is_arm:
+        for file, template in _CORTEX_M_FILES.items():
+            templates[f"{layout.selftest_dir}/cortex_m/{file}"] = f"cortex_m/{template}"
+    for path, template in templates.items():
+        files[_fill(path, values)] = _fill(_template(template), values)
+    vectors = vectors_header(compiled, inputs, expected)
+    files[f"{layout.selftest_dir}/{name}_vectors.h"] = vectors
+    return files
+
+
+def _template(path: str) -> str:
+    return (data_dir("templates") / "bundle" / path).read_text(encoding="utf-8")
+
+
+def _fill(text: str, values: Mapping[str, str]) -> str:
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in values:
+            raise BundleError(f"a template of the bundle asks for @{match[1]}@, which has no value")
+        return values[match[1]]
+
+    # A value may hold placeholders itself (the usage text), but no further level.
+    once = re.sub(r"@([A-Z_]+)@", value, text)
+    return re.sub(r"@([A-Z_]+)@", value, once)
+
+
+def _values(
+    compiled: CompiledModel,
+    board: Board,
+    model_file: str,
+    layout: Layout,
+    samples: int,
+    oracle: str,
+) -> dict[str, str]:
+    output = compiled.outputs[0]
+    values = {
+        "NAME": compiled.name,
+        "UPPER": compiled.name.upper(),
+        "VERSION": __version__,
+        "CORE": compiled.core,
+        "BOARD": board.name,
+        "MODEL_FILE": comment(Path(model_file).name),
+        "DIGEST": compiled.model_digest,
+        "ORACLE": oracle,
+        "SAMPLES": str(samples),
+        "ARENA_BYTES": str(compiled.arena_bytes),
+        "WEIGHTS_BYTES": str(compiled.weights_bytes),
+        "MACS": str(compiled.macs),
+        "LEVEL": compiled.level,
+        "IO_TABLE": _io_table(compiled),
+        "INCLUDE_DIR": layout.include_dir,
+        "SOURCE_DIR": layout.source_dir,
+        "SELFTEST_DIR": layout.selftest_dir,
+        "USAGE": layout.usage,
+        "FILL_INPUTS": _fill_inputs(compiled),
+        "FILL_ARENA": _fill_arena(compiled),
+        "RESET": f"    {compiled.name}_reset(arena);\n" if compiled.states else "",
+        "OUTPUT_TYPE": c_type(output.dtype),
+        "OUTPUT_VALUE": _real_output(compiled, output),
+        "CORTEX_M": "",
+        "EXTERNAL": ""
+        if compiled.external is None
+        else _external_cmake(compiled.name, compiled.external),
+        "EXTERNAL_KCONFIG": _external_kconfig(compiled.external),
+        "EXTERNAL_TEXT": ""
+        if compiled.external is None
+        else _external_text(compiled.name, compiled.external, layout),
+    }
+    if board.cpu.facts.is_arm:
+        values |= _cortex_m_values(compiled, board, layout)
+    return values
+
+
+def _fill_arena(compiled: CompiledModel) -> str:
+    """C that dirties the arena before a sample; what a model keeps, only before the first one."""
+    loop = [
+        f"for (uint32_t i = 0u; i < {compiled.name.upper()}_ARENA_BYTES; i++) {{",
+        "    arena[i] = FILL;",
+        "}",
+    ]
+    if not compiled.states:
+        return "\n".join(f"    {line}" for line in loop)
+    lines = [*loop, f"{compiled.name}_reset(arena);"]
+    return "\n".join(["    if (sample == 0u) {", *(f"        {line}" for line in lines), "    }"])
+
+
+def _external_cmake(name: str, external: ExternalLibrary) -> str:
+    """CMake lines that ask for a library which the sources call and the bundle does not hold."""
+    variable = _variable(external)
+    return f"""
+# {external.name} is not part of this bundle ({external.url}): the sources call it, give yours.
+set({variable}_INCLUDE_DIRS "" CACHE STRING "folders of {external.name}'s headers")
+set({variable}_LIBRARY "" CACHE STRING "its static library, or a CMake target")
+if(NOT {variable}_LIBRARY)
+    message(FATAL_ERROR "{name} needs {external.name}: give -D{variable}_LIBRARY=... and "
+        "-D{variable}_INCLUDE_DIRS=...")
+endif()
+target_include_directories({name} SYSTEM PRIVATE ${{{variable}_INCLUDE_DIRS}})
+target_link_libraries({name} PUBLIC ${{{variable}_LIBRARY}})
+"""
+
+
+def _external_kconfig(external: ExternalLibrary | None) -> str:
+    """Kconfig lines that have Zephyr build what the sources call."""
+    if external is None or not external.zephyr_config:
+        return ""
+    return "\n".join(
+        ["\tdepends on CPU_CORTEX_M", *(f"\tselect {name}" for name in external.zephyr_config), ""]
+    )
+
+
+def _external_text(name: str, external: ExternalLibrary, layout: Layout) -> str:
+    """What the README says of a library that is not in the bundle."""
+    variable = _variable(external)
+    lines = [
+        "",
+        f"## {external.name}",
+        "",
+        f"Layers of this model call {external.name} ({external.url}), which is not part of the",
+        f"bundle: link your own copy. This one was tried with: {external.built_with}. Call",
+        f"`{name}_check_library()` once before the first run; it says whether your copy is content",
+        "with the scratch memory that was planned for it.",
+        "",
+    ]
+    if "zephyr/Kconfig" in layout.extra:
+        options = ", ".join(f"`CONFIG_{option}`" for option in external.zephyr_config)
+        lines.append(f"Under Zephyr `CONFIG_{name.upper()}=y` selects {options}.")
+    lines += [
+        f"For CMake: `-D{variable}_LIBRARY=FILE.a -D{variable}_INCLUDE_DIRS=FOLDER`, in the",
+        "commands below too.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _variable(external: ExternalLibrary) -> str:
+    return re.sub(r"\W", "_", external.name.upper())
+
+
+def _cortex_m_values(compiled: CompiledModel, board: Board, layout: Layout) -> dict[str, str]:
+    flash, ram = board.main_flash, board.main_ram
+    vectors = board.region(board.project.vectors) if board.project.vectors else flash
+    regions = {region.name: region for region in (vectors, flash, ram)}
+    memory = "\n".join(
+        f"    {region.name} : ORIGIN = 0x{region.address:08X}, LENGTH = 0x{region.size:X}"
+        for region in regions.values()
+    )
+    return {
+        "COMPILER": board.cpu.facts.compiler,
+        "COMPILER_FLAGS": " ".join(board.cpu.compiler_flags),
+        "MEMORY": memory,
+        "VECTORS": vectors.name,
+        "FLASH": flash.name,
+        "RAM": ram.name,
+        "STACK_BYTES": str(board.project.stack_bytes),
+        "CORTEX_M": _cortex_m_text(compiled, board, layout),
+    }
+
+
+def _cortex_m_text(compiled: CompiledModel, board: Board, layout: Layout) -> str:
+    name = compiled.name
+    lines = [
+        "",
+        f"On a bare {compiled.core} (printing by semihosting, so a debugger or an emulator must",
+        f"serve it; memory as on {board.name}):",
+        "",
+        f"    cmake -S . -B ../{name}-build-arm \\",
+        f"        -DCMAKE_TOOLCHAIN_FILE={layout.selftest_dir}/cortex_m/toolchain.cmake",
+        f"    cmake --build ../{name}-build-arm",
+    ]
+    if board.emulator is not None:
+        lines += [
+            f"    {board.emulator.program} -machine {board.emulator.machine} -nographic \\",
+            f"        -semihosting -kernel ../{name}-build-arm/{name}_selftest.elf",
+        ]
+    return "\n".join([*lines, ""])
+
+
+def _io_table(compiled: CompiledModel) -> str:
+    rows = ["| | type | shape | scale | zero point |", "|---|---|---|---|---|"]
+    for direction, buffers in (("input", compiled.inputs), ("output", compiled.outputs)):
+        for index, buffer in enumerate(buffers):
+            shape = " x ".join(map(str, buffer.shape))
+            scale = "" if buffer.scale is None else float_literal(buffer.scale)[:-1]
+            zero_point = "" if buffer.zero_point is None else str(buffer.zero_point)
+            kind = c_type(buffer.dtype)
+            rows.append(f"| {direction} {index} | {kind} | {shape} | {scale} | {zero_point} |")
+    return "\n".join(rows)
+
+
+def _fill_inputs(compiled: CompiledModel) -> str:
+    lines = []
+    for index, buffer in enumerate(compiled.inputs):
+        macro = f"{compiled.name.upper()}_INPUT_{index}"
+        zero = f"{macro}_ZERO_POINT" if buffer.zero_point is not None else "0.0f"
+        lines += [
+            f"    {c_type(buffer.dtype)} *input_{index} = {compiled.name}_input_{index}(arena);",
+            f"    for (uint32_t i = 0; i < {macro}_ELEMENTS; i++) {{",
+            f"        input_{index}[i] = {zero};",
+            "    }",
+        ]
+    return "\n".join(lines)
+
+
+def _real_output(compiled: CompiledModel, output: Buffer) -> str:
+    if output.scale is None:
+        return "(double)output[i]"
+    macro = f"{compiled.name.upper()}_OUTPUT_0"
+    return f"(double)({macro}_SCALE * (float)(output[i] - {macro}_ZERO_POINT))"

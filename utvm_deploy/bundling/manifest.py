@@ -1,0 +1,178 @@
+"""manifest.json: what a bundle holds, in one canonical text.
+
+The manifest lists every other file with its SHA-256, and carries a digest of its own content, so
+that no byte of a bundle can change unseen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+from utvm_deploy import __version__
+from utvm_deploy.base.errors import BundleError, CompileError
+from utvm_deploy.compiler.c_text import check_prefix
+from utvm_deploy.compiler.library_facts import check_buffers, check_sizes, one_line
+from utvm_deploy.compiler.model import Buffer, CompiledModel, ExternalLibrary
+from utvm_deploy.compiler.record import from_json
+from utvm_deploy.cores.core import CORES
+
+MANIFEST = "manifest.json"
+#: Of the manifest's own form; raised when a reader of the old one could misread it.
+SCHEMA = "utvm.bundle/1"
+
+
+def manifest_text(
+    compiled: CompiledModel,
+    format_name: str,
+    model_file: str,
+    samples: int,
+    oracle: str,
+    report: Mapping[str, Any] | None,
+    files: Mapping[str, bytes],
+) -> str:
+    """The manifest of a bundle with these files."""
+    manifest = {
+        "schema": SCHEMA,
+        "name": compiled.name,
+        "format": format_name,
+        "versions": {"utvm_deploy": __version__, "apache-tvm": version("apache-tvm")},
+        "model": {"file": model_file, "sha256": compiled.model_digest},
+        "board": compiled.board,
+        "core": compiled.core,
+        "arena_bytes": compiled.arena_bytes,
+        "arena_alignment": compiled.arena_alignment,
+        "weights_bytes": compiled.weights_bytes,
+        "macs": compiled.macs,
+        "inputs": [_buffer(buffer) for buffer in compiled.inputs],
+        "outputs": [_buffer(buffer) for buffer in compiled.outputs],
+        "layers": [
+            {
+                "index": layer.index,
+                "kind": layer.kind,
+                "name": layer.name,
+                "kernel": layer.kernel,
+                "why": layer.why,
+                "macs": layer.macs,
+                "scratch_bytes": layer.scratch_bytes,
+                "weights_bytes": layer.weights_bytes,
+            }
+            for layer in compiled.layers
+        ],
+        "external_dependencies": _dependencies(compiled.external),
+        "golden": {"samples": samples, "oracle": oracle},
+        "report": report,
+        "files": {path: _entry(files[path]) for path in sorted(files)},
+    }
+    try:
+        return _canonical({**manifest, "digest": _digest(manifest)})
+    except (TypeError, ValueError) as exc:
+        raise BundleError(
+            f"the report given for the bundle cannot be written as JSON: {exc}"
+        ) from exc
+
+
+def read_manifest(data: bytes) -> dict[str, Any]:
+    """The manifest, once its own digest is found right; else BundleError."""
+    try:
+        manifest = json.loads(data)
+        if manifest["schema"] != SCHEMA:
+            schema = one_line(ValueError(repr(manifest["schema"])))
+            raise BundleError(
+                f"{MANIFEST} has the schema {schema}, not {SCHEMA!r}; check it with "
+                "the utvm_deploy that wrote it"
+            )
+        content = {key: value for key, value in manifest.items() if key != "digest"}
+        is_whole = manifest["digest"] == _digest(content) and data == _canonical(manifest).encode()
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
+        raise BundleError(f"{MANIFEST} is damaged: {one_line(exc)}") from exc
+    if not is_whole:
+        raise BundleError(f"{MANIFEST} was altered: its digest is wrong; write the bundle again")
+    try:
+        _check_facts(manifest)
+    except (
+        *(ValueError, KeyError, TypeError, AttributeError),
+        *(OverflowError, CompileError),
+    ) as exc:
+        raise BundleError(
+            f"{MANIFEST} holds what no bundle has: {one_line(exc)}; write the bundle again"
+        ) from exc
+    return dict(manifest)
+
+
+def _check_facts(manifest: dict[str, Any]) -> None:
+    """The digest finds damage; whoever makes a manifest on purpose gives it the right one."""
+    check_prefix(str(manifest["name"]))
+    if manifest["core"] not in CORES:
+        raise ValueError(f"core {manifest['core']!r} is none of {', '.join(CORES)}")
+    sizes = [manifest[key] for key in ("arena_bytes", "arena_alignment", "weights_bytes")]
+    if any(type(size) is not int for size in sizes):
+        raise ValueError("a size is no whole number")
+    check_sizes(*sizes)
+    inputs, outputs = (
+        tuple(_buffer_of(one) for one in manifest[key]) for key in ("inputs", "outputs")
+    )
+    check_buffers(inputs, outputs, sizes[0])
+    for path, entry in manifest["files"].items():
+        if type(entry["bytes"]) is not int or not isinstance(entry["sha256"], str):
+            raise ValueError(f"the file {path!r} has no size and digest")
+
+
+def _buffer_of(entry: dict[str, Any]) -> Buffer:
+    facts = {**entry, "size_bytes": entry["bytes"], "source": None, "first": ""}
+    del facts["bytes"]
+    return from_json(Buffer, facts)
+
+
+def check_files(manifest: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
+    """Raise BundleError naming the first file that is missing, altered or extra."""
+    listed = manifest["files"]
+    for path in sorted(set(listed) | set(files)):
+        if path not in files:
+            raise BundleError(f"{path} is missing from the bundle; write the bundle again")
+        if path not in listed:
+            raise BundleError(f"{path} does not belong to the bundle; move it elsewhere")
+        if listed[path] != _entry(files[path]):
+            raise BundleError(f"{path} was altered; write the bundle again")
+
+
+def _entry(data: bytes) -> dict[str, Any]:
+    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def _buffer(buffer: Buffer) -> dict[str, Any]:
+    return {
+        "name": buffer.name,
+        "dtype": buffer.dtype,
+        "shape": list(buffer.shape),
+        "scale": buffer.scale,
+        "zero_point": buffer.zero_point,
+        "offset": buffer.offset,
+        "bytes": buffer.size_bytes,
+    }
+
+
+def _dependencies(external: ExternalLibrary | None) -> list[dict[str, Any]]:
+    """What must be linked with the bundle; where it lay on our computer is nobody's business."""
+    if external is None:
+        return []
+    return [
+        {
+            "name": external.name,
+            "url": external.url,
+            "compiled_against_sha256": external.digest,
+            "built_with": external.built_with,
+            "functions": list(external.functions),
+        }
+    ]
+
+
+def _canonical(manifest: Mapping[str, Any]) -> str:
+    return json.dumps(manifest, indent=2, allow_nan=False) + "\n"
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(_canonical(content).encode()).hexdigest()

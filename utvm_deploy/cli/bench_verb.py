@@ -1,0 +1,109 @@
+"""utvm bench: our kernels against another engine's, layer by layer."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import utvm_deploy
+from utvm_deploy.base.errors import BenchError
+from utvm_deploy.base.files import write_text
+from utvm_deploy.boards.board import Board
+from utvm_deploy.cli.arguments import Verbs, add_board, add_verb, board_of, connection
+from utvm_deploy.cli.bench_models import Comparing
+from utvm_deploy.cli.bench_summary import bench_summary
+from utvm_deploy.cli.bench_text import overview, refused, report
+from utvm_deploy.cli.compile_options import add_cmsis_nn, add_records, cmsis_nn_builds_of
+from utvm_deploy.cli.gate import add_gate, check_before, exit_code, judge
+from utvm_deploy.cli.output import Output
+from utvm_deploy.cli.steps import check_board, dry_run_step
+from utvm_deploy.comparing.facts import ModelComparison
+from utvm_deploy.comparing.gate import check_covered
+from utvm_deploy.comparing.page import comparison_html
+from utvm_deploy.comparing.recorded import check_recorded_core
+from utvm_deploy.compiler.c_text import prefix_from_path
+
+ENGINES = ("cmsis-nn",)
+SCHEMA = "utvm.bench/1"
+
+
+def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the command line."""
+    parser = add_verb(
+        verbs, common, "bench", "compare our kernels with CMSIS-NN's, layer by layer", run
+    )
+    parser.add_argument("models", metavar="MODEL", type=Path, nargs="+", help="int8 .tflite files")
+    add_board(parser, port=True)
+    parser.add_argument("--against", choices=ENGINES, default=ENGINES[0], help="the other engine")
+    add_cmsis_nn(
+        parser,
+        "",
+        "; of several builds the fastest for each model is compared; without it: figures that "
+        "were recorded once",
+        several=True,
+    )
+    add_records(parser)
+    parser.add_argument(
+        "--html", metavar="FILE", type=Path, help="also write a page with tables and bars"
+    )
+    add_gate(parser)
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    """Compare every model; exit code 1 if one cannot be compared, or if the gate is shut."""
+    check_before(args)
+    names = check_names(args.models)
+    board = board_of(args)
+    check_board(args, board)
+    if args.baseline is not None:
+        check_covered(args.baseline, names, board.name)
+    libraries = cmsis_nn_builds_of(args, board)
+    if not libraries:
+        check_recorded_core(board)
+    with out.progress() as progress:
+        work = Comparing(board, libraries, args.records, out, progress)
+        work.check(args.models)
+        if args.dry_run:
+            return _dry_run(args, board, work)
+        work.measure(lambda: utvm_deploy.connect(board, **connection(args)))
+    figure = _write(args, work, out)
+    result = bench_summary(work.found, work.failed, board, args.against)
+    gate = judge(args, out, SCHEMA, result) if figure else {}
+    out.result(SCHEMA, result | gate)
+    return 1 if work.failed else exit_code(gate)
+
+
+def _write(args: argparse.Namespace, work: Comparing, out: Output) -> str:
+    """Everything for people to read; the figure that ratios are of, empty without any result."""
+    found = work.found
+    figure = _figure(found)
+    for comparison in found:
+        report(comparison, out)
+    if len(found) > 1:
+        overview(found, figure, out)
+    refused(work.failed, out)
+    if args.html is not None:
+        write_text(args.html, comparison_html(found, figure, work.failed))
+        out.line(f"wrote {args.html}")
+    return figure
+
+
+def _figure(found: Sequence[ModelComparison]) -> str:
+    return next(iter(found[0].ours)) if found else ""
+
+
+def _dry_run(args: argparse.Namespace, board: Board, work: Comparing) -> int:
+    for model in work.ready:
+        for compiled in (model.ours, *model.theirs.values()):
+            dry_run_step(args, board, compiled)
+    return 1 if work.failed else 0
+
+
+def check_names(models: Sequence[Path]) -> list[str]:
+    """The models' names; BenchError if two files give the same, under which results are kept."""
+    names = [prefix_from_path(path) for path in models]
+    for name in names:
+        if names.count(name) > 1:
+            raise BenchError(f"two models are called {name}; rename a file, or compare them apart")
+    return names

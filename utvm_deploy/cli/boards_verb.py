@@ -1,0 +1,131 @@
+"""utvm boards: what can be deployed to, and what is plugged in."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+
+from utvm_deploy.base.toml_table import did_you_mean
+from utvm_deploy.boards.board import Board, board_names, load_board
+from utvm_deploy.boards.desk_file import bench_path, load_bench
+from utvm_deploy.cli.arguments import Verbs, add_verb
+from utvm_deploy.cli.output import Output
+from utvm_deploy.probe import connected_boards
+
+
+def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the command line."""
+    parser = add_verb(verbs, common, "boards", "list the boards, or print one", run)
+    parser.add_argument("name", metavar="NAME", nargs="?", help="a board's name or a board file")
+    parser.add_argument(
+        "--connected",
+        action="store_true",
+        help="the boards at this computer's USB and their serial ports; with NAME: of this board",
+    )
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    """List all, print one resolved, or look at USB."""
+    if args.connected:
+        return _run_connected(args.name, out)
+    # This verb prints what the files say, and starts nothing that they name.
+    if args.name:
+        board = load_board(args.name, trust=True)
+        _print_board(board, out)
+        out.result("utvm.board/1", asdict(board))
+        return 0
+    boards = [load_board(name, trust=True) for name in board_names()]
+    out.table(
+        ["board", "core", ">MHz", ">flash KiB", ">RAM KiB", "how it runs", "description"],
+        [
+            (
+                board.name,
+                board.cpu.core,
+                None if board.is_host else round(board.cpu.clock_hz / 1e6),
+                None if board.is_host else board.flash_bytes // 1024,
+                None if board.is_host else board.ram_bytes // 1024,
+                ", ".join(board.probe.kinds),
+                board.description,
+            )
+            for board in boards
+        ],
+    )
+    out.result(
+        "utvm.boards/1",
+        {
+            "boards": [
+                {
+                    "name": board.name,
+                    "core": board.cpu.core,
+                    "clock_hz": board.cpu.clock_hz,
+                    "flash_bytes": board.flash_bytes,
+                    "ram_bytes": board.ram_bytes,
+                    "probes": board.probe.kinds,
+                    "description": board.description,
+                }
+                for board in boards
+            ]
+        },
+    )
+    return 0
+
+
+def _run_connected(name: str | None, out: Output) -> int:
+    boards = [load_board(one, trust=True) for one in ([name] if name else board_names())]
+    found = connected_boards(boards)
+    if name:
+        found = [one for one in found if boards[0].name in one.boards]
+    if found:
+        out.table(
+            ["port", "board", "USB id", "serial number", "product", "known from"],
+            [
+                (
+                    one.port,
+                    " or ".join(one.boards),
+                    one.usb,
+                    one.serial,
+                    one.product_name,
+                    "bench file" if one.is_known else "USB",
+                )
+                for one in found
+            ],
+        )
+    else:
+        out.line(f"no serial port of {name or 'a board that is known here'} is connected")
+    for note in [one.note for one in found if one.note]:
+        out.line(note)
+    names = board_names()
+    for unknown in sorted(load_bench().keys() - {*names, *(board.name for board in boards)}):
+        hint = did_you_mean(unknown, names)
+        out.line(f"{bench_path()} names {unknown!r}, which no board file describes{hint}")
+    out.result(
+        "utvm.connected/1", {"connected": [{**asdict(one), "note": one.note} for one in found]}
+    )
+    return 0
+
+
+def _print_board(board: Board, out: Output) -> None:
+    cpu = board.cpu
+    features = [name for name in ("dsp", "mve") if getattr(cpu, name)]
+    if cpu.fpu != "none":
+        features.append(f"{cpu.fpu}-precision floating point")
+    out.line(f"{board.name}: {board.description} ({board.vendor})")
+    out.line(
+        f"  core      {cpu.core}, {cpu.clock_hz / 1e6:g} MHz, {', '.join(features) or 'plain'}"
+    )
+    out.line(f"  caches    {cpu.icache_bytes} bytes for code, {cpu.dcache_bytes} for data")
+    for region in board.memory:
+        rights = ", code can run there" if region.executable else ""
+        out.line(
+            f"  {region.name:<9} {region.kind} at 0x{region.address:08x}, "
+            f"{region.size / 1024:g} KiB{rights}"
+        )
+    out.line(f"  templates {', '.join(board.project.templates)}")
+    out.line(f"  probes    {', '.join(board.probe.kinds)}")
+    out.line(f"  links     {', '.join(board.link.kinds)}")
+    if board.emulator:
+        emulator = board.emulator
+        out.line(
+            f"  emulator  {emulator.program} -machine {emulator.machine} "
+            f"{' '.join(emulator.arguments)}"
+        )

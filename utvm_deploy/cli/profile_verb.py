@@ -1,0 +1,286 @@
+"""utvm profile: what each layer costs on a board."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from utvm_deploy.base.errors import UtvmError
+from utvm_deploy.base.files import write_text
+from utvm_deploy.boards.board import Board
+from utvm_deploy.cli.arguments import (
+    Verbs,
+    add_board,
+    add_model,
+    add_name,
+    add_verb,
+    board_of,
+    keep_model,
+    positive,
+)
+from utvm_deploy.cli.compile_options import add_compile_options
+from utvm_deploy.cli.gate import add_gate, check_before, exit_code, judge
+from utvm_deploy.cli.output import Output
+from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step, load_step
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.passes import simplify
+from utvm_deploy.oracle.samples import random_samples
+from utvm_deploy.profiling.bound import Bound, layer_bounds
+from utvm_deploy.profiling.hotspots import HotBlock, hot_blocks
+from utvm_deploy.profiling.layer_costs import LayerProfile, Profile, profile
+from utvm_deploy.profiling.page import profile_html
+
+SCHEMA = "utvm.profile/1"
+
+Bounds = Sequence[Bound | None]
+
+_MIX = "mix_"
+#: Beyond what the plain table shows of each layer.
+_FURTHER = (
+    "dcache_misses_flash",
+    "dcache_misses_ram",
+    "dcache_store_misses",
+    "linefill_waits",
+    "icache_misses",
+    "mispredictions",
+    "bank_conflicts",
+    "unaligned",
+    "store_stalls",
+)
+
+
+def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the command line."""
+    parser = add_verb(verbs, common, "profile", "per-layer cost, RAM and flash", run)
+    add_model(parser)
+    add_board(parser, port=True)
+    add_name(parser)
+    add_compile_options(parser)
+    parser.add_argument("--wide", action="store_true", help="every column, however wide")
+    parser.add_argument("--html", metavar="FILE", type=Path, help="also write a page with bars")
+    parser.add_argument(
+        "--hot",
+        metavar="N",
+        type=positive,
+        help="list the N hottest blocks of code, each instruction with its cycles and why it waits",
+    )
+    add_gate(parser)
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    """Profile and print the table."""
+    keep_model(args.model, args.html)
+    check_before(args)
+    board = board_of(args)
+    if args.hot and not board.has_cycle_model:
+        raise _without_model(board)
+    check_board(args, board)
+    graph = load_model(args.model)
+    samples = random_samples(graph, 1)
+    hot: tuple[HotBlock, ...] = ()
+    with out.progress() as progress:
+        compiled = compile_step(args, board, progress)
+        if args.dry_run:
+            return dry_run_step(args, board, compiled)
+        with load_step(args, board, compiled, progress) as model:
+            found = profile(model, samples, progress)
+            if args.hot:
+                image = model.device.image
+                report = model.device.cycle_report()
+                if report is None:  # its emulator takes no plugins
+                    raise _without_model(board)
+                hot = hot_blocks(report, image, args.hot)
+    # A bound is in cycles: beside a count of anything else it says nothing.
+    bounds = layer_bounds(compiled, simplify(graph), board) if found.tick_unit == "cycles" else None
+    _report(found, bounds, args.wide, out)
+    for block in hot:
+        _report_block(block, out)
+    if args.html is not None:
+        write_text(args.html, profile_html(found, bounds, hot))
+        out.line(f"wrote {args.html}")
+    result = profile_summary(found, bounds) | ({"hot": list(map(asdict, hot))} if hot else {})
+    gate = judge(args, out, SCHEMA, result)
+    out.result(SCHEMA, result | gate)
+    return exit_code(gate)
+
+
+def _without_model(board: Board) -> UtvmError:
+    return UtvmError(
+        f"--hot needs the cycle model, and {board.name} counts without one; choose an emulated "
+        "board that has it"
+    )
+
+
+def _report(found: Profile, bounds: Bounds | None, is_wide: bool, out: Output) -> None:
+    if found.is_modelled:
+        _modelled_table(found, bounds, is_wide, out)
+    else:
+        _plain_table(found, out)
+    rate = f", {found.ticks / found.macs:.2f} per MAC" if found.macs else ""
+    out.line(f"whole model: {found.ticks:,} {found.unit_label}{rate}")
+    if found.is_modelled:
+        figures = found.figures
+        out.line(
+            f"core alone {figures['core']:,}; pessimistic {figures['pessimistic']:,}; "
+            f"richer memory model {figures['rich']:,}; instructions {figures['instructions']:,}"
+        )
+    if found.seconds is not None:
+        out.line(latency_line(found))
+    out.line(
+        f"RAM: {found.ram_bytes:,} bytes, of which arena {found.arena_bytes:,}; "
+        f"flash: {found.flash_bytes:,} bytes, of which weights {found.weights_bytes:,}"
+    )
+    out.line(f"placement: {found.placement}")
+    for line in engine_lines(found):
+        out.line(line)
+
+
+def engine_lines(found: Profile) -> list[str]:
+    """Whose kernels did which layers, and why those: equal answers in one line."""
+    layers: dict[tuple[str, str], list[LayerProfile]] = {}
+    for item in found.layers:
+        layers.setdefault((item.layer.engine, item.layer.why), []).append(item)
+    total = sum(item.ticks for item in found.layers) or 1
+    return [
+        f"{engine} {100 * sum(item.ticks for item in items) / total:.1f} %, "
+        f"layer{'s' if len(items) > 1 else ''} "
+        f"{', '.join(str(item.layer.index) for item in items)}: {why}"
+        for (engine, why), items in layers.items()
+    ]
+
+
+def latency_line(found: Profile) -> str:
+    """The latency, and whether anybody ever measured it."""
+    assert found.seconds is not None
+    text = f"latency: {1e3 * found.seconds:.3f} ms"
+    if found.is_modelled:
+        clock = found.ticks_per_second / 1e6
+        return f"{text} at {clock:g} MHz (modelled, never measured on silicon)"
+    return f"{text} (smallest of {found.runs} runs)"
+
+
+def _plain_table(found: Profile, out: Output) -> None:
+    total = sum(layer.ticks for layer in found.layers) or 1
+    unit = found.tick_unit
+    out.table(
+        ["layer", "operator", f">{unit}", ">share %", ">MACs", f">{unit}/MAC", "engine", "kernel"],
+        [
+            (
+                str(item.layer.index),
+                item.layer.kind,
+                item.ticks,
+                100 * item.ticks / total,
+                item.layer.macs or None,
+                item.ticks_per_mac,
+                item.layer.engine,
+                item.layer.kernel.removeprefix(f"{found.model}_"),
+            )
+            for item in found.layers
+        ],
+        title=f"{found.model} on {found.board}, in {unit}",
+    )
+
+
+def _modelled_table(found: Profile, bounds: Bounds | None, is_wide: bool, out: Output) -> None:
+    total = sum(layer.ticks for layer in found.layers) or 1
+    columns = ["layer", "operator", ">cycles", ">%", ">core", ">pessim.", ">rich", ">instr."]
+    columns += [">/MAC", ">misses", ">x bound", "engine"]
+    if is_wide:
+        columns += [">MACs", ">bound", ">bound, memory", "bound by"]
+        columns += [f">{name.replace('_', ' ')}" for name in _FURTHER]
+        columns += [f">{name.removeprefix(_MIX)} %" for name in _mix_names(found)]
+        columns += ["kernel", "why"]
+    rows = []
+    for item, bound in zip(found.layers, bounds or [None] * len(found.layers), strict=True):
+        figures = item.figures
+        row: list[object] = [
+            str(item.layer.index),
+            item.layer.kind,
+            item.ticks,
+            100 * item.ticks / total,
+            *(figures[name] for name in ("core", "pessimistic", "rich", "instructions")),
+            item.ticks_per_mac,
+            figures["dcache_misses_flash"] + figures["dcache_misses_ram"],
+            _over_bound(item, bound),
+            item.layer.engine,
+        ]
+        if is_wide:
+            row += [item.layer.macs or None]
+            row += [bound.core, bound.memory, bound.limit] if bound else [None, None, None]
+            row += [figures[name] for name in _FURTHER]
+            row += [100 * figures[name] / figures["instructions"] for name in _mix_names(found)]
+            row += [item.layer.kernel.removeprefix(f"{found.model}_"), item.layer.why]
+        rows.append(row)
+    out.table(
+        columns,
+        rows,
+        title=f"{found.model} on {found.board}, in modelled cycles with memory",
+        is_wide=is_wide,
+    )
+
+
+def _over_bound(item: LayerProfile, bound: Bound | None) -> float | None:
+    return item.ticks / bound.memory if bound is not None and bound.memory else None
+
+
+def _mix_names(found: Profile) -> list[str]:
+    return [name for name in found.figures if name.startswith(_MIX)]
+
+
+def _report_block(block: HotBlock, out: Output) -> None:
+    out.line()
+    out.line(
+        f"{block.function} at {block.address:#010x}: {block.core:,} modelled core cycles "
+        f"({100 * block.share:.1f} %), run {block.executions:,} times"
+    )
+    out.table(
+        [">address", ">cycle", ">takes", "instruction", "note"],
+        [
+            (f"{one.address:x}", one.cycle, one.cycles, one.text, one.note)
+            for one in block.instructions
+        ],
+    )
+
+
+def profile_summary(found: Profile, bounds: Bounds | None = None) -> dict[str, Any]:
+    """A profile for ``--json`` and for a bundle's report."""
+    return {
+        "board": found.board,
+        "model": found.model,
+        "tick_unit": found.tick_unit,
+        "ticks_per_second": found.ticks_per_second,
+        "is_modelled": found.is_modelled,
+        "cycle_model": found.cycle_model,
+        "runs": found.runs,
+        "ticks": found.ticks,
+        "ticks_median": found.ticks_median,
+        "seconds": found.seconds,
+        "figures": dict(found.figures),
+        "macs": found.macs,
+        "arena_bytes": found.arena_bytes,
+        "weights_bytes": found.weights_bytes,
+        "flash_bytes": found.flash_bytes,
+        "ram_bytes": found.ram_bytes,
+        "placement": dict(vars(found.placement)),
+        "layers": [
+            {
+                "index": item.layer.index,
+                "operator": item.layer.kind,
+                "name": item.layer.name,
+                "ticks": item.ticks,
+                "ticks_median": item.ticks_median,
+                "ticks_per_mac": item.ticks_per_mac,
+                "figures": dict(item.figures),
+                "bound": None if bound is None else asdict(bound),
+                "macs": item.layer.macs,
+                "kernel": item.layer.kernel,
+                "engine": item.layer.engine,
+                "why": item.layer.why,
+                "origin": item.layer.origin,
+            }
+            for item, bound in zip(found.layers, bounds or [None] * len(found.layers), strict=True)
+        ],
+    }

@@ -1,0 +1,154 @@
+"""What a comparison of two engines found: facts and the ratios that follow from them.
+
+Figures are named numbers, because one run may give several: a real board gives cycles, an emulated
+one instructions, or what a cycle model makes of them. The first one is what ratios are judged by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from utvm_deploy.profiling.placement import Placement
+
+Figures = Mapping[str, int]
+
+#: Figures that are time, or stand for it: only their ratios mean anything.
+TIMES = ("cycles", "nanoseconds", "core", "pessimistic", "rich", "instructions")
+
+#: Where the other engine's figures come from.
+MEASURED = "measured"
+RECORDED = "recorded"
+
+
+@dataclass(frozen=True)
+class LayerComparison:
+    """One layer on both engines; ``theirs`` is None where nothing is known of theirs."""
+
+    index: int
+    kind: str
+    name: str
+    macs: int
+    kernel: str  # ours
+    ours: Figures
+    theirs: Figures | None
+    # The other engine's function; empty where it has none and our own kernel ran in its place.
+    their_kernel: str
+    output_bytes: int
+    # Bytes of the outputs that differ for equal inputs; None if nothing was compared.
+    differing_bytes: int | None
+
+    def ratio(self, figure: str) -> float | None:
+        """Theirs over ours: above 1 we are faster."""
+        return _ratio(self.theirs, self.ours, figure)
+
+
+@dataclass(frozen=True)
+class EngineSize:
+    """What an engine's image takes."""
+
+    arena_bytes: int
+    weights_bytes: int
+    flash_bytes: int
+    ram_bytes: int
+
+
+@dataclass(frozen=True)
+class BuildRun:
+    """One build of the other engine's library, measured on the whole model."""
+
+    label: str
+    built_with: str
+    figures: Figures
+    # Layers whose output bytes differ from ours for equal inputs.
+    differing_layers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class OtherPlacement:
+    """The whole model again, with the whole arena elsewhere."""
+
+    region: str
+    ours: Figures
+    theirs: Figures  # of the fastest build there
+    build: str = ""
+
+    def ratio(self, figure: str) -> float | None:
+        """Theirs over ours."""
+        return _ratio(self.theirs, self.ours, figure)
+
+
+@dataclass(frozen=True)
+class ModelComparison:
+    """One model on both engines."""
+
+    name: str
+    board: str
+    source: str  # MEASURED or RECORDED
+    engine: str  # the other engine and its provenance
+    inputs: str  # which samples were run
+    layers: tuple[LayerComparison, ...]
+    ours: Figures  # the whole model in one call
+    theirs: Figures | None  # likewise; None if recorded
+    our_size: EngineSize
+    their_size: EngineSize | None
+    our_placement: Placement
+    their_placement: Placement | None
+    # Whether cycles are those of a model of the core, never measured on silicon.
+    is_modelled: bool = False
+    # Both engines with everything in tightly coupled RAM, where the board has enough of it.
+    elsewhere: OtherPlacement | None = None
+    # Where the other engine was built in several ways: the fastest for the whole model, whose
+    # figures the fields above are, and all of them.
+    build: str = ""
+    builds: tuple[BuildRun, ...] = ()
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """The times that both engines have, the one to judge by first."""
+        known = [layer.theirs for layer in self.layers if layer.theirs is not None]
+        shared = [f for f in self.ours if known and all(f in figures for figures in known)]
+        return (*shared[:1], *(f for f in TIMES if f in shared[1:]))
+
+    @property
+    def unit_label(self) -> str:
+        """The figure to judge by, as people are to read it."""
+        headline = next(iter(self.ours))
+        return f"modelled {headline}" if self.is_modelled else headline
+
+    def ratio(self, figure: str) -> float | None:
+        """Theirs over ours: of the whole runs, or of the layers that are recorded."""
+        if self.source == MEASURED:
+            return _ratio(self.theirs, self.ours, figure)
+        ours, theirs = self.matched(figure)
+        return theirs / ours if ours and theirs else None
+
+    def matched(self, figure: str) -> tuple[int, int]:
+        """Sums over the layers that both engines have: ours and theirs."""
+        pairs = [
+            (layer.ours[figure], layer.theirs[figure])
+            for layer in self.layers
+            if layer.theirs is not None and figure in layer.theirs
+        ]
+        return sum(a for a, _ in pairs), sum(b for _, b in pairs)
+
+    @property
+    def differing_layers(self) -> tuple[LayerComparison, ...]:
+        """Layers whose outputs are not byte for byte equal."""
+        return tuple(layer for layer in self.layers if layer.differing_bytes)
+
+
+@dataclass(frozen=True)
+class NotCompared:
+    """A model that has no result, and why."""
+
+    name: str
+    file: str
+    kind: str  # of the error
+    reason: str
+
+
+def _ratio(theirs: Figures | None, ours: Figures, figure: str) -> float | None:
+    if theirs is None or not theirs.get(figure) or not ours.get(figure):
+        return None
+    return theirs[figure] / ours[figure]

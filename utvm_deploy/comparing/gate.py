@@ -1,0 +1,208 @@
+"""The gate for CI: what grew since an earlier result, and what is over its limit.
+
+Works on the JSON of ``utvm profile`` and ``utvm bench`` alike: only our own figures are judged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from utvm_deploy.base.errors import BenchError
+from utvm_deploy.base.files import check_regular
+
+_PROFILE, _BENCH = "utvm.profile/1", "utvm.bench/1"
+
+
+@dataclass(frozen=True)
+class Growth:
+    """A figure that grew by more than was allowed."""
+
+    model: str
+    what: str  # "layer 3 (CONV_2D conv_3)", "whole model"
+    figure: str  # its unit
+    before: int
+    now: int
+
+    @property
+    def percent(self) -> float:
+        """By how much."""
+        return 100 * (self.now / self.before - 1) if self.before else float("inf")
+
+    def __str__(self) -> str:
+        return (
+            f"{self.model}, {self.what}: {self.before:,} to {self.now:,} {self.figure} "
+            f"({self.percent:+.1f} %)"
+        )
+
+
+@dataclass(frozen=True)
+class Excess:
+    """A model that takes more memory than it may."""
+
+    model: str
+    memory: str  # RAM or flash
+    used_bytes: int
+    limit_bytes: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.model} takes {self.used_bytes:,} bytes of {self.memory}, "
+            f"{self.used_bytes - self.limit_bytes:,} over the limit of {self.limit_bytes:,}"
+        )
+
+
+@dataclass(frozen=True)
+class Ours:
+    """One model's own figures, as both schemas have them."""
+
+    name: str
+    board: str
+    unit: str  # of the figure to judge by
+    total: int
+    # (index, label) -> figure; the label holds operator and output name.
+    layers: Mapping[tuple[int, str], int]
+    ram_bytes: int
+    flash_bytes: int
+    # Digest; empty where the figure is not modelled, None where the file does not tell (0.1.0).
+    cycle_model: str | None = ""
+
+
+def ours_of(result: Mapping[str, Any], schema: str) -> tuple[Ours, ...]:
+    """The models of a result of ``utvm profile`` or ``utvm bench``."""
+    if schema == _PROFILE:
+        return (
+            Ours(
+                str(result["model"]),
+                str(result["board"]),
+                str(result["tick_unit"]),
+                int(result["ticks"]),
+                {
+                    (int(layer["index"]), _label(layer)): int(layer["ticks"])
+                    for layer in result["layers"]
+                },
+                int(result["ram_bytes"]),
+                int(result["flash_bytes"]),
+                _cycle_model_of(result, bool(result.get("is_modelled"))),
+            ),
+        )
+    return tuple(
+        Ours(
+            str(model["name"]),
+            str(result["board"]),
+            unit,
+            int(model["ours"][unit]),
+            {
+                (int(layer["index"]), _label(layer)): int(layer["ours"][unit])
+                for layer in model["layers"]
+            },
+            int(model["size"]["ours"]["ram_bytes"]),
+            int(model["size"]["ours"]["flash_bytes"]),
+            _cycle_model_of(result, bool(model.get("is_modelled"))),
+        )
+        for model in result["models"]
+        # The figure that everything is judged by comes first.
+        for unit in list(model["ours"])[:1]
+    )
+
+
+def _cycle_model_of(result: Mapping[str, Any], is_modelled: bool) -> str | None:
+    if not is_modelled:
+        return ""
+    digest = result.get("cycle_model")
+    return None if digest is None else str(digest)
+
+
+def read_baseline(path: Path) -> tuple[Ours, ...]:
+    """An earlier result; BenchError if the file is none."""
+    try:
+        check_regular(path)
+        result = json.loads(path.read_text(encoding="utf-8"))
+        schema = result["schema"]
+        if schema not in (_PROFILE, _BENCH):
+            raise ValueError(f"schema {schema!r}")
+        return ours_of(result, schema)
+    except OSError as exc:
+        raise BenchError(
+            f"cannot read the baseline {path}: {exc.strerror or exc}; give what `utvm profile "
+            "--json` or `utvm bench --json` printed"
+        ) from exc
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
+        raise BenchError(
+            f"{path} is no baseline; give what `utvm profile --json` or `utvm bench --json` printed"
+        ) from exc
+
+
+def check_covered(path: Path, names: Sequence[str], board: str) -> None:
+    """BenchError if the baseline lacks one of the models, or has it for another board."""
+    earlier = {model.name: model for model in read_baseline(path)}
+    for name in names:
+        _check_covers(earlier, name, board)
+
+
+def _check_covers(earlier: Mapping[str, Ours], name: str, board: str) -> None:
+    if name not in earlier:
+        listed = ", ".join(sorted(earlier)) or "nothing"
+        raise BenchError(f"the baseline holds no model {name!r} (it has {listed}); make a new one")
+    old = earlier[name]
+    if old.board != board:
+        raise BenchError(
+            f"the baseline of {name} is of {old.board}, and this run of {board}; "
+            "make one for each board"
+        )
+
+
+def growths(
+    before: tuple[Ours, ...], now: tuple[Ours, ...], allowed_percent: float
+) -> list[Growth]:
+    """What grew by more than allowed; BenchError where the two cannot be compared."""
+    earlier = {model.name: model for model in before}
+    found: list[Growth] = []
+    for model in now:
+        _check_covers(earlier, model.name, model.board)
+        old = earlier[model.name]
+        if old.cycle_model != model.cycle_model and old.unit == model.unit:
+            raise BenchError(
+                f"the baseline of {model.name} was not counted by today's cycle model, so its "
+                f"{model.unit} cannot be compared; make a new baseline with this version"
+            )
+        found += _growths(earlier[model.name], model, allowed_percent)
+    return found
+
+
+def excesses(
+    now: tuple[Ours, ...], max_ram_bytes: int | None, max_flash_bytes: int | None
+) -> list[Excess]:
+    """Models over a limit."""
+    limits = (("RAM", "ram_bytes", max_ram_bytes), ("flash", "flash_bytes", max_flash_bytes))
+    return [
+        Excess(model.name, memory, getattr(model, field), limit)
+        for model in now
+        for memory, field, limit in limits
+        if limit is not None and getattr(model, field) > limit
+    ]
+
+
+def _growths(old: Ours, new: Ours, allowed_percent: float) -> Iterator[Growth]:
+    if old.unit != new.unit:
+        raise BenchError(
+            f"the baseline of {new.name} counts {old.unit}, and this run {new.unit}; "
+            "make a new baseline"
+        )
+    # A model whose layers changed is another program: then only its sum means something.
+    if set(old.layers) == set(new.layers):
+        pairs = [
+            (f"layer {key[0]} ({key[1]})", old.layers[key], now) for key, now in new.layers.items()
+        ]
+    else:
+        pairs = []
+    for what, before, now in (*pairs, ("whole model", old.total, new.total)):
+        if now * 100 > before * (100 + allowed_percent):
+            yield Growth(new.name, what, new.unit, before, now)
+
+
+def _label(layer: Mapping[str, Any]) -> str:
+    return f"{layer['operator']} {layer['name']}"

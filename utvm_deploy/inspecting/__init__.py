@@ -1,0 +1,1 @@
+"""What a model file holds: facts, the operators that are supported, and a picture."""

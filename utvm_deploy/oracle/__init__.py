@@ -1,0 +1,1 @@
+"""What outputs are compared with: the reference interpreter, or the runtime a model came from."""

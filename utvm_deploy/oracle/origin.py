@@ -1,0 +1,142 @@
+"""How far the integers of a converted model are from the runtime that the model came from.
+
+    difference ──inputs.npz──▶ python -m utvm_deploy.oracle.origin ──results.npz──▶ Difference
+
+onnxruntime and PyTorch compute a QDQ model in float32 between the quantizers; TFLite's kernels, and
+ours, stay in integers. Each operator may differ by one step of its output's scale.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from utvm_deploy.base import process
+from utvm_deploy.base.errors import VerifyError
+from utvm_deploy.base.temporary import TemporaryFolder
+from utvm_deploy.graph.model import Array, Graph
+
+#: A file name's ending -> the package that runs such files.
+_RUNTIMES: Mapping[str, str] = {".onnx": "onnxruntime", ".pt2": "torch"}
+_START_TIMEOUT_S = 60.0
+_SAMPLE_TIMEOUT_S = 10.0
+_INPUTS, _RESULTS = "inputs.npz", "results.npz"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Model outputs against the original runtime's, in steps of each output's scale."""
+
+    runtime: str  # name and version
+    elements: int
+    different: int
+    largest_steps: float
+
+
+def difference(
+    model_path: Path,
+    graph: Graph,
+    inputs: Sequence[Sequence[Array]],
+    outputs: Sequence[Sequence[Array]],
+) -> Difference | None:
+    """What the model's own runtime says of ``outputs``; None if it is of no such format.
+
+    None, too, where that runtime is not installed: it is no part of the byte-for-byte comparison.
+    Raises VerifyError if the runtime fails.
+    """
+    package = _RUNTIMES.get(model_path.suffix.lower())
+    if package is None or importlib.util.find_spec(package) is None:
+        return None
+    with TemporaryFolder("utvm-origin") as directory:
+        arrays = {f"{s}_{i}": a for s, sample in enumerate(inputs) for i, a in enumerate(sample)}
+        np.savez(directory / _INPUTS, **arrays)  # type: ignore[arg-type]
+        completed = process.run(
+            [sys.executable, "-m", __name__, str(model_path.resolve()), str(directory)],
+            timeout_s=_START_TIMEOUT_S + _SAMPLE_TIMEOUT_S * len(inputs),
+            env=process.child_environment(),
+        )
+        if not completed.is_ok:
+            lines = completed.output.strip().splitlines() or ["no reason given"]
+            raise VerifyError(f"{package} cannot run {model_path.name}: {lines[-1].strip()}")
+        with np.load(directory / _RESULTS, allow_pickle=False) as file:
+            theirs = [
+                [file[f"{s}_{i}"] for i in range(len(graph.outputs))] for s in range(len(inputs))
+            ]
+    elements = different = 0
+    largest = 0.0
+    for ours, others in zip(outputs, theirs, strict=True):
+        for number, one, other in zip(graph.outputs, ours, others, strict=True):
+            gap = np.abs(one.astype(np.float64).reshape(-1) - other.astype(np.float64).reshape(-1))
+            steps = gap / _step(graph, number)
+            elements += steps.size
+            # What is left of float32's own rounding is no difference.
+            different += int(np.count_nonzero(steps > 0.5))
+            largest = max(largest, float(steps.max(initial=0.0)))
+    version = importlib.metadata.version(package)
+    return Difference(f"{package} {version}", elements, different, round(largest, 2))
+
+
+def _step(graph: Graph, output: int) -> float:
+    """The scale of an output, or of what a float output was dequantized from."""
+    quantization = graph.tensors[output].quantization
+    if graph.tensors[output].dtype != "float32":
+        return 1.0
+    for operator in graph.operators:
+        if output in operator.outputs and operator.inputs[0] is not None:
+            quantization = graph.tensors[operator.inputs[0]].quantization
+    return quantization.scale if quantization is not None else 1.0
+
+
+def _child(model: str, directory: Path) -> None:
+    with np.load(directory / _INPUTS, allow_pickle=False) as file:
+        given: dict[int, list[Array]] = {}
+        for key in sorted(file.files, key=lambda key: [int(n) for n in key.split("_")]):
+            given.setdefault(int(key.split("_")[0]), []).append(file[key])
+    run = _torch(model) if model.lower().endswith(".pt2") else _onnxruntime(model)
+    results = {
+        f"{s}_{i}": array for s, sample in given.items() for i, array in enumerate(run(sample))
+    }
+    np.savez(directory / _RESULTS, **results)  # type: ignore[arg-type]
+
+
+def _onnxruntime(model: str) -> Callable[[Sequence[Array]], Sequence[Array]]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    # As the file says it, operator by operator: fusions round differently.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    names = [value.name for value in session.get_inputs()]
+
+    def run(sample: Sequence[Array]) -> Sequence[Array]:
+        outputs: list[Array] = session.run(None, dict(zip(names, sample, strict=True)))
+        return outputs
+
+    return run
+
+
+def _torch(model: str) -> Callable[[Sequence[Array]], Sequence[Array]]:
+    import torch
+
+    from utvm_deploy.frontend.torch_export import register_quantizers
+
+    register_quantizers()
+    module = torch.export.load(model).module()
+
+    def run(sample: Sequence[Array]) -> Sequence[Array]:
+        with torch.no_grad():
+            outputs = module(*(torch.from_numpy(array) for array in sample))
+        several = outputs if isinstance(outputs, list | tuple) else [outputs]
+        return [output.numpy() for output in several]
+
+    return run
+
+
+if __name__ == "__main__":
+    _child(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,243 @@
+"""The reference that all output bytes are compared with: LiteRT's reference kernels.
+
+    run_reference ──inputs.npz──▶ python -m utvm_deploy.oracle.reference
+                 ──results.npz──▶ ReferenceRun
+
+LiteRT aborts the process on some odd models and prints to both streams, so it is imported and run
+only in a child process; one child serves all samples.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.base import process
+from utvm_deploy.base.errors import UtvmError, VerifyError
+from utvm_deploy.base.temporary import TemporaryFolder
+from utvm_deploy.frontend.formats import converted
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.macs import total_macs
+from utvm_deploy.graph.model import Array
+
+_PACKAGE = "ai-edge-litert"
+_VERSION = "2.3.0"
+_INSTALL = f"pip install {_PACKAGE}=={_VERSION}"
+
+#: The oracle's name for reports: results are only comparable to this version and these kernels.
+REFERENCE = f"LiteRT {_VERSION} reference kernels (BUILTIN_REF)"
+
+# Starting the child and loading the model takes 0.3 s; a loaded machine may need a hundred times
+# that.
+_START_TIMEOUT_S = 60.0
+# Each sample: a floor, and the multiply-accumulates at this rate. The reference kernels do at least
+# 20 million in a second; a loaded machine may need ten times as long.
+_SAMPLE_TIMEOUT_S = 10.0
+_MACS_PER_S = 2_000_000
+
+#: What the child may take; LiteRT itself maps less than 1 GiB, models here need some megabytes.
+MEMORY_BYTES = 8 * 1024**3
+
+_INPUTS, _RESULTS, _REFUSAL = "inputs.npz", "results.npz", "refusal.txt"
+
+
+@dataclass(frozen=True, eq=False)
+class ReferenceRun:
+    """What the reference computed, one entry per sample."""
+
+    # outputs[sample][i]: the model's outputs, in the file's order.
+    outputs: tuple[tuple[Array, ...], ...]
+    # tensors[sample][number]: model inputs and everything an operator makes, by file position.
+    tensors: tuple[Mapping[int, Array], ...]
+    reference: str = REFERENCE
+
+
+def run_reference(
+    model_path: str | Path,
+    inputs: Sequence[Array | Sequence[Array]],
+    *,
+    timeout_s: float | None = None,
+) -> ReferenceRun:
+    """Run every sample through the reference kernels in one child process.
+
+    ``inputs`` has one entry per sample: the model's inputs in order, or just the array where there
+    is a single input. Raises VerifyError if LiteRT is missing, refuses the model, crashes or takes
+    longer than ``timeout_s`` (default: by the number of samples and the model's size).
+    """
+    _check_installed()
+    path = Path(model_path).resolve()
+    samples = [[s] if isinstance(s, np.ndarray) else list(s) for s in inputs]
+    if not all(samples):
+        raise VerifyError(f"a sample for {path.name} has no arrays; give one per model input")
+    with TemporaryFolder("utvm-oracle") as directory:
+        file = _readable(path, directory)
+        if timeout_s is None:
+            timeout_s = _START_TIMEOUT_S + _sample_timeout_s(file) * len(samples)
+        save_samples(directory, samples)
+        completed = process.run(
+            [sys.executable, "-m", __name__, str(file), str(directory)],
+            timeout_s=timeout_s,
+            env=process.child_environment(),
+        )
+        if not completed.is_ok:
+            raise VerifyError(_explanation(path, directory, completed, timeout_s))
+        return load_results(path, directory, len(samples))
+
+
+def _sample_timeout_s(file: Path) -> float:
+    """What one sample may take. LiteRT also runs files that we refuse: those get the floor."""
+    try:
+        return _SAMPLE_TIMEOUT_S + total_macs(load_model(file)) / _MACS_PER_S
+    except UtvmError:
+        return _SAMPLE_TIMEOUT_S
+
+
+def save_samples(directory: Path, samples: Sequence[Sequence[Array]]) -> None:
+    """Leave the samples where the child looks for them."""
+    arrays = {f"{s}_{i}": a for s, sample in enumerate(samples) for i, a in enumerate(sample)}
+    np.savez(directory / _INPUTS, **arrays)  # type: ignore[arg-type]
+
+
+def _readable(path: Path, directory: Path) -> Path:
+    """The file for LiteRT: a model of another format as what it is converted to."""
+    data = converted(path)
+    if data is None:
+        return path
+    file = directory / "model.tflite"
+    file.write_bytes(data)
+    return file
+
+
+def _check_installed() -> None:
+    try:
+        version = importlib.metadata.version(_PACKAGE)
+    except importlib.metadata.PackageNotFoundError as exc:
+        raise VerifyError(
+            f"the reference interpreter {_PACKAGE} is not installed; install it: {_INSTALL}"
+        ) from exc
+    if version != _VERSION:
+        raise VerifyError(
+            f"{_PACKAGE} {version} is installed, but outputs are compared with version {_VERSION}, "
+            f"whose rounding the kernels follow; install it: {_INSTALL}"
+        )
+
+
+def _explanation(
+    path: Path, directory: Path, completed: process.Completed, timeout_s: float
+) -> str:
+    if completed.timed_out:
+        return (
+            f"the reference interpreter took more than {timeout_s:g} s on {path.name}; "
+            "use fewer samples"
+        )
+    # An empty one: the disk was too full to say why; standard error holds the reason.
+    if reason := read_refusal(directory):
+        return f"the reference interpreter refuses {path.name}: {reason}"
+    lines = completed.output.strip().splitlines()
+    last_words = f" ({lines[-1].strip()})" if lines else ""
+    how = f"exited with status {completed.returncode}"
+    if completed.returncode < 0:
+        how = f"crashed with {signal.Signals(-completed.returncode).name}"
+    return (
+        f"the reference interpreter {how} on {path.name}{last_words}; "
+        "there is nothing to compare with"
+    )
+
+
+def read_refusal(directory: Path) -> str:
+    """Why the child refused the model, or an empty string."""
+    refusal = directory / _REFUSAL
+    return refusal.read_text("utf-8") if refusal.exists() else ""
+
+
+def load_results(path: Path, directory: Path, samples: int) -> ReferenceRun:
+    """What the child left; ``path`` is the model's, for messages."""
+    try:
+        with np.load(directory / _RESULTS, allow_pickle=False) as file:
+            stacked = {int(key): file[key] for key in file.files if key != "outputs"}
+            numbers = [int(number) for number in file["outputs"]]
+    except (OSError, ValueError, KeyError) as exc:
+        raise VerifyError(
+            f"the reference interpreter left no results for {path.name}: {exc}"
+        ) from exc
+    tensors = tuple({n: a[sample] for n, a in stacked.items()} for sample in range(samples))
+    outputs = tuple(tuple(sample[n] for n in numbers) for sample in tensors)
+    return ReferenceRun(outputs, tensors)
+
+
+def interpret_or_explain(model: str, directory: Path) -> int:
+    """In the child: run all samples, leave results or a refusal; the exit status."""
+    _limit_memory()
+    try:
+        _interpret(model, directory)
+    except Exception as exc:  # whatever it is, it is LiteRT's or the model's: the parent tells
+        (directory / _REFUSAL).write_text(" ".join(str(exc).split()), encoding="utf-8")
+        return 1
+    return 0
+
+
+def _limit_memory() -> None:
+    """A model file may ask for any number of huge tensors; the system is not to go down with it."""
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MEMORY_BYTES, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+
+
+def _interpret(model: str, directory: Path) -> None:
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    interpreter = Interpreter(
+        model_path=model,
+        experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
+        experimental_preserve_all_tensors=True,
+    )
+    interpreter.allocate_tensors()
+    inputs = [int(d["index"]) for d in interpreter.get_input_details()]
+    outputs = [int(d["index"]) for d in interpreter.get_output_details()]
+    kept = list(inputs)
+    # Private, but the version is pinned; there is no other way to tell activations from constants.
+    for operator in interpreter._get_ops_details():
+        kept += [int(number) for number in operator["outputs"] if number >= 0]
+    kept += outputs
+    # A variable's handle has no bytes, and LiteRT crashes when it is asked for them.
+    kept = [
+        number
+        for number in dict.fromkeys(kept)
+        if interpreter._get_tensor_details(number, 0)["dtype"] is not np.object_
+    ]
+    collected: dict[int, list[Any]] = {number: [] for number in kept}
+    with np.load(directory / _INPUTS, allow_pickle=False) as file:
+        samples = _samples(file)
+    for sample in samples:
+        if len(sample) != len(inputs):
+            raise ValueError(f"it has {len(inputs)} inputs, but {len(sample)} were given")
+        for number, array in zip(inputs, sample, strict=True):
+            interpreter.set_tensor(number, array)
+        interpreter.invoke()
+        for number in kept:
+            collected[number].append(interpreter.get_tensor(number))
+    results = {str(number): np.array(arrays) for number, arrays in collected.items()}
+    results["outputs"] = np.array(outputs, np.int64)
+    np.savez(directory / _RESULTS, **results)  # type: ignore[arg-type]
+
+
+def _samples(file: Mapping[str, Array]) -> list[list[Array]]:
+    samples: list[list[Array]] = []
+    for key in file:  # savez keeps the order: sample by sample, input by input
+        if int(key.split("_")[0]) == len(samples):
+            samples.append([])
+        samples[-1].append(file[key])
+    return samples
+
+
+if __name__ == "__main__":
+    sys.exit(interpret_or_explain(sys.argv[1], Path(sys.argv[2])))

@@ -1,0 +1,115 @@
+"""The least that a layer can cost on a core, whatever the kernel: what SMLAD and loads allow.
+
+With the numbers of the timing table (cores/timing*.py) and of the board file:
+
+    multiply = MACs / MACs an instruction does * cycles of MLA / multiplications a cycle
+    load     = ceil((input bytes + weight bytes) / 4) / loads a cycle
+    store    = ceil(output bytes / 4) / stores a cycle
+    issue    = (multiplications (as cycles) + loads + stores) / instructions a cycle
+    core     = the largest of the four
+    memory   = core + miss cycles * weight lines that the data cache cannot have kept
+
+The lines that stores allocate are left out: who spreads such stores never waits for them.
+
+SMLAD does two MACs, MLA one. Each byte is loaded once, which registers allow for no large layer,
+and spreading int8 to the 16 bits that SMLAD wants is not counted: no kernel reaches this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from utvm_deploy.boards.board import Board
+from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.cores.timing import Kind, Timing, Unit
+from utvm_deploy.cores.timings import TIMINGS
+from utvm_deploy.emulator import CycleModel
+from utvm_deploy.graph.model import Graph, Operator
+
+WORD_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The least cycles of one layer."""
+
+    core: int
+    memory: int
+    limit: str  # what ``core`` comes from: multiply, load, store or issue
+
+
+def layer_bounds(
+    compiled: CompiledModel, graph: Graph, board: Board
+) -> tuple[Bound | None, ...] | None:
+    """A bound for each layer; ``graph`` is the simplified one of the same file.
+
+    None for a core whose timing is not known.
+    """
+    timing = TIMINGS.get(board.cpu.core)
+    if timing is None:
+        return None
+    by_source = {operator.sources: operator for operator in graph.operators}
+    model = CycleModel.for_board(board)
+    bounds = []
+    for layer in compiled.layers:
+        operator = by_source.get(layer.operators)
+        bounds.append(
+            None
+            if operator is None
+            else bound(
+                timing,
+                model,
+                macs_each=2 if board.cpu.dsp else 1,
+                macs=layer.macs,
+                input_bytes=sum(_input_bytes(graph, operator)),
+                weight_bytes=layer.weights_bytes,
+                output_bytes=sum(buffer.size_bytes for buffer in layer.outputs),
+            )
+        )
+    return tuple(bounds)
+
+
+def bound(
+    timing: Timing,
+    model: CycleModel,
+    *,
+    macs_each: int,
+    macs: int,
+    input_bytes: int,
+    weight_bytes: int,
+    output_bytes: int,
+) -> Bound:
+    """The formula above."""
+    multiplications = _ceil(macs, macs_each) * timing.row(Kind.MULTIPLY_ADD).cycles
+    loads = _ceil(input_bytes + weight_bytes, WORD_BYTES)
+    stores = _ceil(output_bytes, WORD_BYTES)
+    # A core that issues one instruction a cycle has one of each unit, whatever its table says.
+    ports = {
+        unit: min(timing.width, timing.capacity.get(unit, 1))
+        for unit in (Unit.MAC, Unit.LOAD, Unit.STORE)
+    }
+    limits = {
+        "multiply": _ceil(multiplications, ports[Unit.MAC]),
+        "load": _ceil(loads, ports[Unit.LOAD]),
+        "store": _ceil(stores, ports[Unit.STORE]),
+        "issue": _ceil(multiplications + loads + stores, timing.width),
+    }
+    limit = max(limits, key=lambda name: limits[name])
+    misses = 0
+    if model.dcache is not None:
+        kept = model.dcache.size_bytes // model.dcache.line_bytes
+        misses = max(0, _ceil(weight_bytes, model.dcache.line_bytes) - kept)
+    core = limits[limit]
+    return Bound(core, core + misses * model.flash_miss_cycles, limit)
+
+
+def _input_bytes(graph: Graph, operator: Operator) -> Iterator[int]:
+    """Activations only: constants are the layer's weights."""
+    for index in operator.inputs:
+        if index is not None and graph.tensors[index].data is None:
+            yield graph.tensors[index].size_bytes
+
+
+def _ceil(amount: int, each: int) -> int:
+    return -(-amount // each)

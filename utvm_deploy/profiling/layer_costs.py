@@ -1,0 +1,116 @@
+"""Per-layer cost of a model on a board, with what it takes of RAM and flash."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+
+from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.compiler.decision import model_of
+from utvm_deploy.compiler.model import Layer
+from utvm_deploy.device import DeviceModel, Figures
+from utvm_deploy.oracle.samples import Samples
+from utvm_deploy.profiling.placement import Placement, placement_of
+
+#: Runs where the timer is a clock, which jitters; what an emulator counts needs one.
+CLOCK_REPEATS = 20
+
+
+@dataclass(frozen=True)
+class LayerProfile:
+    """One layer's cost."""
+
+    layer: Layer
+    ticks: int  # the smallest over all runs
+    ticks_median: float
+    # Everything that was counted, by name; the ticks first, by their unit.
+    figures: Figures
+
+    @property
+    def ticks_per_mac(self) -> float | None:
+        """None for a layer without multiplications."""
+        return self.ticks / self.layer.macs if self.layer.macs else None
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A model's cost on a board."""
+
+    board: str
+    model: str
+    tick_unit: str  # cycles, nanoseconds or instructions
+    ticks_per_second: int
+    # Whether cycles are those of a model of the core, never measured on silicon.
+    is_modelled: bool
+    runs: int
+    layers: tuple[LayerProfile, ...]
+    ticks: int  # the whole model in one call, smallest over all runs
+    ticks_median: float
+    figures: Figures  # likewise
+    macs: int
+    arena_bytes: int
+    weights_bytes: int
+    flash_bytes: int  # of the whole image: model, kernels, runtime
+    ram_bytes: int  # static RAM of the image with its stack, and the arena
+    placement: Placement
+    # Digest of the cycle model that counted; empty where ticks are not modelled.
+    cycle_model: str = ""
+
+    @property
+    def seconds(self) -> float | None:
+        """Latency, where ticks are time; instructions are not."""
+        if self.tick_unit == "instructions":
+            return None
+        return self.ticks / self.ticks_per_second
+
+    @property
+    def unit_label(self) -> str:
+        """The unit as people are to read it."""
+        return f"modelled {self.tick_unit}" if self.is_modelled else self.tick_unit
+
+
+def profile(model: DeviceModel, samples: Samples, progress: Progress = no_progress) -> Profile:
+    """Time every layer and the whole model on the first sample."""
+    compiled, device = model.compiled, model.device
+    hello = device.hello
+    inputs = samples.inputs[0]
+    repeats_exactly = hello.tick_unit == "instructions" or device.is_modelled
+    runs = 1 if repeats_exactly else CLOCK_REPEATS
+    whole: list[int] = []
+    by_layer: list[list[int]] = [[] for _ in compiled.layers]
+    for run in range(runs):
+        progress(f"profiling on {compiled.board}: run", run + 1, runs)
+        whole.append(model.run(inputs)[1])
+        if run == 0:
+            (figures,) = device.figures(whole)
+        for ticks, layer_ticks in zip(by_layer, model.run_timed(inputs), strict=True):
+            ticks.append(layer_ticks)
+    unit = hello.tick_unit
+    smallest = [min(ticks) for ticks in by_layer]
+    # Where there is more than one run there is nothing but ticks.
+    layer_figures = device.figures(smallest) if repeats_exactly else [{unit: t} for t in smallest]
+    image = device.image
+    return Profile(
+        board=compiled.board,
+        model=compiled.name,
+        tick_unit=unit,
+        ticks_per_second=hello.ticks_per_second,
+        is_modelled=device.is_modelled,
+        runs=runs,
+        layers=tuple(
+            LayerProfile(layer, min(ticks), median(ticks), figures_of_layer)
+            for layer, ticks, figures_of_layer in zip(
+                compiled.layers, by_layer, layer_figures, strict=True
+            )
+        ),
+        ticks=min(whole),
+        ticks_median=median(whole),
+        figures=figures if repeats_exactly else {unit: min(whole)},
+        macs=compiled.macs,
+        arena_bytes=compiled.arena_bytes,
+        weights_bytes=compiled.weights_bytes,
+        flash_bytes=image.flash_bytes,
+        ram_bytes=image.ram_bytes + compiled.arena_bytes,
+        placement=placement_of(model),
+        cycle_model=model_of(device.board) if device.is_modelled else "",
+    )

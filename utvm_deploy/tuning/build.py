@@ -1,0 +1,231 @@
+"""Candidate -> C -> object: many at once, before anything goes to a device.
+
+Each candidate is a C file of its own with the kernel and a function that calls it,
+
+    void run_NAME(const uint32_t *words)
+
+whose words are the kernel's arguments: addresses and numbers, which the C compiler must not know
+beforehand, as it does not know them in a model. Working memory lies on the stack where it fits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from tvm import s_tir
+
+from utvm_deploy.base.errors import CompileError, UtvmError
+from utvm_deploy.boards.board import Board
+from utvm_deploy.compiler.c_text import c_type
+from utvm_deploy.compiler.cmsis_nn import CmsisNn
+from utvm_deploy.compiler.cmsis_nn.lower import lower_cmsis_nn
+from utvm_deploy.compiler.cmsis_nn.schedule import schedule_library_kernel
+from utvm_deploy.compiler.lower_c import CFunction, lower_to_c
+from utvm_deploy.compiler.options import CMSIS_NN, LEVELS, TIME
+from utvm_deploy.compiler.overlap import may_share
+from utvm_deploy.graph.model import Array, Graph, Operator
+from utvm_deploy.kernels.call import KernelCall, LibraryKernel, ScalarArgument
+from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.kernels.requantization import header
+from utvm_deploy.project.build import build_image_with
+from utvm_deploy.project.image import Image
+from utvm_deploy.project.link_module import ModuleObject, compile_module
+from utvm_deploy.records.candidate import Candidate
+
+log = logging.getLogger(__name__)
+
+_DIALECT = "-std=gnu11"
+_STACK_WORD = 8
+_WORD, _WORDS_OF_LINE = 4, 16
+
+
+def flags_for(optimize: str) -> tuple[str, ...]:
+    """How images compile kernels that are to be small, or fast."""
+    return _DIALECT, LEVELS[optimize]
+
+
+@dataclass(frozen=True, eq=False)
+class Built:
+    """A candidate that compiled."""
+
+    candidate: Candidate
+    call: KernelCall
+    function: CFunction
+    module: ModuleObject
+    # Whether its working memory is the wrapper's own; else words beyond the arguments point to it.
+    has_stack_scratch: bool
+
+    @property
+    def entry(self) -> str:
+        """The function to call on the device."""
+        return f"run_{self.function.name}"
+
+
+class Builder:
+    """Compiles candidates for a board, several at a time; a context manager.
+
+    ``library`` is what the candidate of family "cmsis-nn" calls.
+    """
+
+    def __init__(
+        self,
+        board: Board,
+        stack_bytes: int,
+        jobs: int,
+        optimize: str = TIME,
+        library: CmsisNn | None = None,
+    ) -> None:
+        self._board = board
+        self._library = library
+        self._flags = flags_for(optimize)
+        self._stack_bytes = stack_bytes
+        self._pool = ThreadPoolExecutor(jobs, thread_name_prefix="compile")
+        #: Seconds spent in this process on turning candidates into C.
+        self.lower_s = 0.0
+
+    def __enter__(self) -> Builder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def start(self, graph: Graph, operator: Operator, candidate: Candidate) -> Future[Built]:
+        """Lower now and compile in the background; the future may hold a UtvmError.
+
+        Whatever a generator stumbles over is the error of this candidate alone: TVM's refusal of a
+        schedule, or its own.
+        """
+        try:
+            call, function, text = self._text(graph, operator, candidate)
+            fits = function.scratch_bytes <= self._stack_bytes
+            text += wrapper_text(call, function, has_stack_scratch=fits)
+        except UtvmError as error:
+            return _failed(error)
+        except Exception as error:
+            log.debug("no code for %s", candidate.label, exc_info=True)
+            kind, reason = type(error).__name__, str(error).strip().partition("\n")[0]
+            return _failed(CompileError(f"no code for {candidate.label!r}: {kind}: {reason}"))
+        return self._pool.submit(self._compile, candidate, call, function, text, fits)
+
+    def _text(
+        self, graph: Graph, operator: Operator, candidate: Candidate
+    ) -> tuple[KernelCall, CFunction, str]:
+        if candidate.family == CMSIS_NN:
+            return self._library_text(graph, operator)
+        core = self._board.cpu.kernel_core
+        call = lower(graph, operator, core, candidate)
+        kernel = call.kernel
+        assert not isinstance(kernel, LibraryKernel)
+        schedule: Any = s_tir.Schedule(kernel.prim_func())
+        kernel.schedule(schedule, core)
+        digest = hashlib.sha256(repr((candidate, kernel)).encode()).hexdigest()[:12]
+        function = lower_to_c(
+            schedule.mod["main"],
+            f"{kernel.name}_{digest}",
+            core,
+            outputs=len(operator.outputs),
+            may_alias=may_share(call),
+        )
+        return call, function, kernel_text([function])
+
+    def _library_text(self, graph: Graph, operator: Operator) -> tuple[KernelCall, CFunction, str]:
+        assert self._library is not None
+        call = lower_cmsis_nn(graph, operator, lower(graph, operator), self._library)
+        if isinstance(call, str):
+            raise CompileError(call)
+        assert isinstance(call.kernel, LibraryKernel)
+        digest = hashlib.sha256(repr(call.kernel).encode()).hexdigest()[:12]
+        # The device is not asked for how much scratch the library wants: outputs are compared.
+        kernel = replace(call.kernel, wanted="")
+        function = schedule_library_kernel(kernel, f"{kernel.name}_{digest}").function
+        # Another library makes another object.
+        return call, function, f"// {self._library.digest}\n{kernel_text([function])}"
+
+    def _compile(
+        self, candidate: Candidate, call: KernelCall, function: CFunction, text: str, fits: bool
+    ) -> Built:
+        name, flags = function.name, self._flags
+        libraries: tuple[str, ...] = ()
+        if candidate.family == CMSIS_NN:
+            assert self._library is not None
+            flags = (*flags, *(f"-I{folder}" for folder in self._library.include_dirs))
+            libraries = (self._library.library,)
+        module = compile_module({"candidate.c": text}, self._board, name=name, flags=flags)
+        module = replace(module, libraries=libraries)
+        return Built(candidate, call, function, module, fits)
+
+
+def _failed(error: UtvmError) -> Future[Built]:
+    failed: Future[Built] = Future()
+    failed.set_exception(error)
+    return failed
+
+
+def kernel_text(functions: Sequence[CFunction]) -> str:
+    """One C file with functions that are not expanded where they are called."""
+    imports = dict.fromkeys(text for function in functions for text in function.imports)
+    parts = [
+        "#include <stdbool.h>\n#include <stdint.h>\n#include <string.h>\n",
+        header(),
+        *imports,
+        *(
+            f"__attribute__((noinline)) {function.prototype}\n{function.text}"
+            for function in functions
+        ),
+    ]
+    return "\n".join(parts)
+
+
+def wrapper_text(call: KernelCall, function: CFunction, *, has_stack_scratch: bool) -> str:
+    """``run_NAME``; the types come from the kernel's own parameters."""
+    declared = function.signature.split("(", 1)[1].rstrip(")").split(",")
+    types = [parameter.strip().rsplit(" ", 1)[0] for parameter in declared]
+    stars = ["*" in parameter for parameter in declared]
+    texts = []
+    for index, argument in enumerate(call.arguments):
+        if isinstance(argument, ScalarArgument):
+            texts.append(f"({types[index]})words[{index}]")
+        else:
+            assert stars[index], f"{function.name}: argument {index} is no pointer"
+            texts.append(f"(void *)(uintptr_t)words[{index}]")
+    before = ""
+    for number, scratch in enumerate(function.scratch):
+        if has_stack_scratch:
+            size = -(-scratch.size_bytes // _STACK_WORD)
+            before += f"    int64_t scratch_{number}[{size}];\n"
+            place = f"scratch_{number}"
+        else:
+            place = f"(uintptr_t)words[{len(call.arguments) + number}]"
+        texts.append(f"({c_type(scratch.dtype)} *)(void *){place}")
+    return (
+        f"\nvoid run_{function.name}(const uint32_t *words);\n"
+        f"void run_{function.name}(const uint32_t *words) {{\n"
+        f"{before}    {function.name}({', '.join(texts)});\n}}\n"
+    )
+
+
+def image_with_tables(
+    tables: Mapping[bytes, Array], board: Board
+) -> tuple[Image, Mapping[bytes, str]]:
+    """The runtime's image with tables in flash, as models have them, and the symbol of each."""
+    symbols = {key: f"utvm_table_{number}" for number, key in enumerate(tables)}
+    text = "".join(_table_text(symbols[key], table) for key, table in tables.items())
+    module = compile_module({"tables.c": text}, board, name="tables")
+    return build_image_with([module.path], list(symbols.values()), board), symbols
+
+
+def _table_text(symbol: str, table: Array) -> str:
+    """C that defines a table; as words, because compilers take long over single bytes."""
+    raw = table.tobytes()
+    words = np.frombuffer(raw + bytes(-len(raw) % _WORD), "<u4").tolist()
+    lines = (
+        words[start : start + _WORDS_OF_LINE] for start in range(0, len(words), _WORDS_OF_LINE)
+    )
+    values = ",\n".join(",".join(f"{word:#x}u" for word in line) for line in lines)
+    return f"extern const unsigned {symbol}[];\nconst unsigned {symbol}[] = {{\n{values}\n}};\n"

@@ -1,0 +1,165 @@
+"""meta_schedule's evolutionary search in the template-free space of one kernel.
+
+It proposes candidates and learns what they took; which of those that it breeds are worth a trial, a
+Gaussian process over their decisions says.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from tvm.ir.utils import derived_object
+from tvm.s_tir import meta_schedule as ms
+from tvm.target import Target
+
+from utvm_deploy.kernels.call import Kernel
+from utvm_deploy.kernels.template_free import (
+    DECISIONS,
+    SKETCH,
+    Traced,
+    candidate_of,
+    design,
+    search_context,
+)
+from utvm_deploy.records import Measurement
+from utvm_deploy.records.candidate import Candidate
+
+log = logging.getLogger(__name__)
+
+#: Proposals that are made together.
+PROPOSALS = 8
+#: And so many generations of so many are bred for them: some tenths of a second.
+POPULATION = 24
+GENERATIONS = 2
+#: Before so many are measured, one proposal is as good as another.
+FEWEST_KNOWN = 6
+#: Of the measured, the process looks at so many, the fastest first.
+MOST_KNOWN = 200
+#: Of ticks that the model does not explain, as a share of their variance.
+_NOISE = 0.02
+_ENDLESS = 1 << 20
+
+
+class Evolution:
+    """Candidates for one kernel, better ones as more are known; equal seeds propose the same."""
+
+    def __init__(self, kernel: Kernel, seed: int) -> None:
+        self._kernel = kernel
+        self._model = _Process(kernel, seed)
+        strategy = ms.search_strategy.EvolutionarySearch(
+            population_size=POPULATION,
+            init_measured_ratio=0.5,
+            init_min_unmeasured=PROPOSALS,
+            genetic_num_iters=GENERATIONS,
+            genetic_max_fail_count=4,
+            eps_greedy=0.15,
+        )
+        self._context = search_context(kernel, strategy, seed)
+        self._database = ms.database.MemoryDatabase()
+        self._workload = self._database.commit_workload(self._context.mod)
+        designs = self._context.generate_design_space()
+        self._context.pre_tuning(
+            max_trials=_ENDLESS,
+            num_trials_per_iter=PROPOSALS,
+            design_spaces=[one for one in designs if candidate_of(kernel, one.trace)],
+            database=self._database,
+            cost_model=self._model,
+        )
+
+    def propose(self) -> list[Candidate]:
+        """Some that it did not propose before; none if it finds no more."""
+        try:
+            found = self._context.generate_measure_candidates() or []
+        except RuntimeError as error:  # TVM's own: a space that is used up
+            log.debug("%s has no more candidates: %s", self._kernel.name, error)
+            return []
+        proposed = [candidate_of(self._kernel, one.sch.trace) for one in found]
+        return [one for one in proposed if one is not None]
+
+    def learn(self, candidate: Candidate, measurement: Measurement) -> None:
+        """What one of them took."""
+        number, decisions = candidate.choice(SKETCH), candidate.choice(DECISIONS)
+        if not isinstance(number, int) or not isinstance(decisions, str) or not measurement.is_ok:
+            return
+        schedule = design(Traced(self._kernel, number, decisions))
+        if schedule is None:
+            return
+        self._model.add(number, decisions, measurement.ticks_min)
+        arguments = ms.arg_info.ArgInfo.from_entry_func(self._context.mod)
+        self._database.commit_tuning_record(
+            ms.database.TuningRecord(
+                schedule.trace,
+                self._workload,
+                [float(measurement.ticks_min)],
+                Target("c"),
+                arguments,
+            )
+        )
+
+
+@derived_object
+class _Process(ms.cost_model.PyCostModel):  # type: ignore[misc]
+    """Ticks by decisions, as a Gaussian process; nothing of it is kept beyond the tuning."""
+
+    def __init__(self, kernel: Kernel, seed: int) -> None:
+        super().__init__()
+        self.kernel = kernel
+        self.random = np.random.default_rng(seed)
+        self.known: dict[tuple[int, str], int] = {}
+
+    def add(self, sketch: int, decisions: str, ticks: int) -> None:
+        self.known[sketch, decisions] = ticks
+
+    def load(self, path: str) -> None:
+        """Nothing: records are what is kept."""
+
+    def save(self, path: str) -> None:
+        """Nothing."""
+
+    def update(self, context: Any, candidates: Sequence[Any], results: Sequence[Any]) -> None:
+        """Nothing: ``Evolution.learn`` tells."""
+
+    def predict(self, context: Any, candidates: Sequence[Any]) -> Any:
+        """A score for each, above 0, the larger the faster."""
+        asked = [candidate_of(self.kernel, one.sch.trace) for one in candidates]
+        if len(self.known) < FEWEST_KNOWN:
+            return self.random.random(len(asked))
+        fastest = sorted(self.known.items(), key=lambda one: one[1])[:MOST_KNOWN]
+        sketches = 1 + max(number for (number, _), _ in fastest)
+        keys = [key for key, _ in fastest]
+        keys += [_key(one) for one in asked]
+        place = _features(keys, sketches)
+        known, new = place[: len(fastest)], place[len(fastest) :]
+        logs = np.log([max(ticks, 1) for _, ticks in fastest])
+        mean, spread = logs.mean(), max(float(logs.std()), 1e-6)
+        width = float(np.median(_distances(known, known))) or 1.0
+        covariance = np.exp(-_distances(known, known) / width) + _NOISE * np.eye(len(fastest))
+        weights = np.linalg.solve(covariance, (logs - mean) / spread)
+        expected = np.exp(-_distances(new, known) / width) @ weights
+        return np.exp(-expected)
+
+
+def _key(candidate: Candidate | None) -> tuple[int, str]:
+    if candidate is None:
+        return 0, ""
+    number, decisions = candidate.number(SKETCH), candidate.choice(DECISIONS)
+    return number or 0, str(decisions)
+
+
+def _features(keys: Sequence[tuple[int, str]], sketches: int) -> Any:
+    """A row for each: its sketch, and the logarithms of its tiles."""
+    rows = []
+    for number, decisions in keys:
+        row = [2.0 * (number == other) for other in range(sketches)]
+        for part in decisions.split("/") if decisions else ():
+            row += [float(np.log2(int(value) + 3)) for value in part.split(".")]
+        rows.append(row)
+    longest = max(map(len, rows))
+    return np.array([row + [0.0] * (longest - len(row)) for row in rows])
+
+
+def _distances(one: Any, other: Any) -> Any:
+    return np.square(one[:, None] - other[None]).sum(axis=2)

@@ -1,0 +1,129 @@
+"""A records file open for adding to.
+
+A line is written and flushed to the disk at once, so that a killed process loses nothing that it
+recorded; a last line that was cut is dropped when the file is next opened for writing. A file that
+is not there is made with the first record: what ends before that leaves none.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from utvm_deploy.base.errors import RecordsError
+from utvm_deploy.base.files import check_regular
+from utvm_deploy.records import Record, Records, WholeRecord, parsed
+from utvm_deploy.records.fields import NotJson
+from utvm_deploy.records.line import record_of
+
+log = logging.getLogger(__name__)
+
+
+class RecordsFile:
+    """A records file open for adding to; a context manager."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if not path.parent.is_dir():
+            raise RecordsError(
+                f"cannot write records to {path}: there is no folder {path.parent}; make it first"
+            )
+        self._descriptor: int | None = None
+        self.records = Records()
+        if os.path.lexists(path):
+            self._descriptor = self._open()
+            try:
+                with _locked(self._descriptor):
+                    self.records = Records(parsed(path, self._repaired(self._descriptor)))
+            except BaseException:
+                self._close()
+                raise
+        elif not os.access(path.parent, os.W_OK):
+            raise RecordsError(
+                f"cannot write records to {path}: {path.parent} may not be written to; give "
+                "another file's name"
+            )
+
+    def __enter__(self) -> RecordsFile:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._close()
+
+    def append(self, record: Record | WholeRecord) -> None:
+        """One more line, on the disk when this returns."""
+        self.extend([record])
+
+    def extend(self, records: Iterable[Record | WholeRecord]) -> None:
+        """Several lines, on the disk when this returns."""
+        new = list(records)
+        if self._descriptor is None:
+            self._descriptor = self._open()
+        with _locked(self._descriptor):
+            for record in new:
+                self._write(self._descriptor, (record.to_line() + "\n").encode())
+            os.fsync(self._descriptor)
+        for record in new:
+            self.records.add(record)
+
+    def _open(self) -> int:
+        try:
+            check_regular(self.path)
+            return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        except OSError as error:
+            raise RecordsError(
+                f"cannot write records to {self.path}: {error.strerror}; give another file's name"
+            ) from error
+
+    def _close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+
+    def _write(self, descriptor: int, line: bytes) -> None:
+        # One call for one line: whoever kills us, or a full disk, cuts at most the last one.
+        try:
+            why = "" if os.write(descriptor, line) == len(line) else "the disk is full"
+        except OSError as error:
+            why = str(error.strerror)
+        if why:
+            raise RecordsError(
+                f"cannot write records to {self.path}: {why}; make room and go on: what was "
+                "measured before is kept"
+            )
+
+    def _repaired(self, descriptor: int) -> bytes:
+        """The content, after a last line that was cut is gone."""
+        data = self.path.read_bytes()
+        if not data or data.endswith(b"\n"):
+            return data
+        whole, _, last = data.rpartition(b"\n")
+        try:
+            record_of(last)
+        except NotJson:
+            kept = len(whole) + 1 if b"\n" in data else 0
+            # A file of something else is refused before a byte of it is gone.
+            is_known = any(True for _ in parsed(self.path, data[:kept]))
+            if not is_known and not last.startswith(b'{"schema"'[: len(last)]):
+                raise RecordsError(f"{self.path} is no records file; give another name") from None
+            os.ftruncate(descriptor, kept)
+            log.warning("%s: the last line was cut and is dropped", self.path)
+            return data[:kept]
+        except ValueError:
+            # Whole, but not for this version: kept, unless all of the file is something else.
+            list(parsed(self.path, data + b"\n"))
+        os.write(descriptor, b"\n")
+        return data + b"\n"
+
+
+@contextmanager
+def _locked(descriptor: int) -> Iterator[None]:
+    """Nobody else repairs or writes the file meanwhile."""
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)

@@ -1,0 +1,305 @@
+"""What tuning did for whole models: each is run as it is compiled without the records, and with.
+
+A kernel alone is not as fast as between other layers, whose data and code lie in the caches. What
+is slower there is put back, and the fastest that was measured goes into the records: a compile
+with them takes it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from utvm_deploy.base.errors import UtvmError
+from utvm_deploy.boards.board import Board
+from utvm_deploy.compiler.choice import Pick, Picks
+from utvm_deploy.compiler.cmsis_nn import CmsisNn
+from utvm_deploy.compiler.decision import (
+    Decision,
+    candidates_of,
+    decide,
+    default_candidates,
+    graph_digest,
+    known_records,
+)
+from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.options import AUTO, CMSIS_NN, KERNELS, SIZE, scratch_place
+from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.device import Device
+from utvm_deploy.graph.model import Graph
+from utvm_deploy.kernels.code_version import code_versions
+from utvm_deploy.oracle.samples import random_samples
+from utvm_deploy.profiling.layer_costs import profile
+from utvm_deploy.project import check_fits
+from utvm_deploy.records import Measurement, Records, Setting, WholeRecord, now
+from utvm_deploy.records.candidate import Candidate
+from utvm_deploy.tuning.records_file import RecordsFile
+from utvm_deploy.tuning.workload import Work
+
+log = logging.getLogger(__name__)
+
+#: How often a model is compiled again without what was slower in it.
+ROUNDS = 4
+
+Candidates = tuple[tuple[str, Candidate], ...]
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class WholeResult:
+    """A model before and after."""
+
+    name: str
+    graph: Graph = field(repr=False)
+    decision: Decision = field(repr=False)  # how it is compiled now
+    # Ticks without the records and with them; None if they were not measured.
+    before: int | None = None
+    after: int | None = None
+    # Kernels that were faster alone and slower in the model: ticks of all their layers, before and
+    # after.
+    slower: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    # Why it was not measured.
+    note: str = ""
+
+    @property
+    def changed(self) -> list[str]:
+        """Keys of the kernels that are compiled otherwise than without the records."""
+        picks, without = self.decision.picks, self.decision.without
+        return [key for key in picks if picks[key].candidate != without[key].candidate]
+
+
+def first_candidates(
+    works: Sequence[Work], board: Board, optimize: str, library: CmsisNn | None
+) -> dict[str, Candidate]:
+    """Kernel's key -> what a compile without the user's records takes."""
+    known, place = known_records(board, None), scratch_place(board, AUTO)
+    core = board.cpu.kernel_core
+    found: dict[str, Candidate] = {}
+    graphs = {id(work.graph): work.graph for work in works}
+    for graph in graphs.values():
+        for key, pick in decide(graph, board, core, known, optimize, place).picks.items():
+            if pick.candidate is not None:
+                found.setdefault(key, pick.candidate)
+    theirs = Candidate(CMSIS_NN)
+    return {
+        work.kernel.key: theirs
+        if library is not None and theirs in work.candidates
+        else found.get(work.kernel.key, work.default)
+        for work in works
+    }
+
+
+def run_whole(
+    graph: Graph,
+    device: Device,
+    file: RecordsFile,
+    setting: Setting,
+    *,
+    optimize: str,
+    library: CmsisNn | None = None,
+    tell: Tell = lambda text: None,
+) -> WholeResult:
+    """Run a model without the records and with them, and write down what it took."""
+    return _Whole(graph, device, file, setting, optimize, library, tell).result()
+
+
+class _Whole:
+    def __init__(
+        self,
+        graph: Graph,
+        device: Device,
+        file: RecordsFile,
+        setting: Setting,
+        optimize: str,
+        library: CmsisNn | None,
+        tell: Tell,
+    ) -> None:
+        self._graph = graph
+        self._device = device
+        self._file = file
+        self._setting = setting
+        self._optimize = optimize
+        self._library = library
+        self._tell = tell
+        self._place = scratch_place(device.board, AUTO)
+        self._defaults = default_candidates(graph, device.board.cpu.kernel_core)
+        # What a compile with them follows says nothing of a library's layers, nor of code size.
+        self._is_recorded = library is None and optimize != SIZE
+        self._known = dict(self._recorded()) if self._is_recorded else {}
+
+    def result(self) -> WholeResult:
+        name = self._graph.name
+        self._tell(f"compiling {name} without the records and with them")
+        plain, without = self._compiled(None)
+        # Of kernels alone: what whole models took before may be out of date.
+        compiled, decision = self._compiled(Records(self._file.records))
+        first, base = decision, candidates_of(without.picks, self._defaults)
+        if compiled.sources == plain.sources:
+            return WholeResult(name, self._graph, decision)
+        slower: dict[str, tuple[int, int]] = {}
+        try:
+            before, layers_before = self._measured(plain, without, f"{name} without the records")
+            tried = {base: before}
+            decisions = {base: without}
+            for _ in range(ROUNDS):
+                candidates = candidates_of(decision.picks, self._defaults)
+                if candidates in tried:
+                    break
+                after, layers = self._measured(compiled, decision, f"{name} with the records")
+                tried[candidates], decisions[candidates] = after, decision
+                worse = _slower(decision, layers_before, layers)
+                slower.update(worse)
+                if not worse or not self._is_recorded:
+                    break
+                picks = {**decision.picks, **{key: without.picks[key] for key in worse}}
+                compiled, decision = self._compiled(None, picks)
+        except UtvmError as error:
+            log.debug("%s does not run whole", name, exc_info=True)
+            return WholeResult(name, self._graph, first, note=str(error))
+        if not self._is_recorded:
+            return WholeResult(name, self._graph, first, before, after)
+        best = min(tried, key=lambda one: (tried[one], one != base))
+        taken = replace(decisions[best], wanted=first.wanted, most_scratch=first.most_scratch)
+        return WholeResult(name, self._graph, taken, before, tried[best], slower)
+
+    def _compiled(
+        self, records: Records | None, picks: Picks | None = None
+    ) -> tuple[CompiledModel, Decision]:
+        decisions: list[Decision] = []
+        compiled = compile_model(
+            self._graph,
+            self._device.board,
+            kernels=KERNELS[0] if self._library is None else CMSIS_NN,
+            cmsis_nn=self._library,
+            scratch=AUTO,
+            records=records,
+            optimize=self._optimize,
+            picks=picks,
+            decided=decisions.append,
+        )
+        return compiled, decisions[-1]
+
+    def _measured(
+        self, compiled: CompiledModel, decision: Decision, what: str
+    ) -> tuple[int, dict[str, int]]:
+        """Ticks of the whole model, and of each kernel's layers in it."""
+        candidates = candidates_of(decision.picks, self._defaults)
+        # A record may come from anybody, with any number of layers.
+        if len(self._known.get(candidates, (0, ()))[1]) != len(decision.layers):
+            self._tell(f"running {what}")
+            check_fits(compiled, self._device.board)
+            found = profile(self._device.load(compiled), random_samples(self._graph, 1))
+            layers = tuple(layer.ticks for layer in found.layers)
+            self._known[candidates] = found.ticks, layers
+            if self._is_recorded:
+                self._file.append(self._record(candidates, found.ticks, layers))
+        ticks, layers = self._known[candidates]
+        by_kernel: dict[str, int] = {}
+        for key, of_layer in zip(decision.layers, layers, strict=True):
+            by_kernel[key] = by_kernel.get(key, 0) + of_layer
+        return ticks, by_kernel
+
+    def _record(self, candidates: Candidates, ticks: int, layers: tuple[int, ...]) -> WholeRecord:
+        codes = code_versions()
+        families = {one.family for _, one in candidates}
+        return WholeRecord(
+            graph_digest(self._graph),
+            self._graph.name,
+            self._setting,
+            self._device.board.name,
+            self._place,
+            candidates,
+            tuple(sorted((family, codes[family]) for family in families)),
+            Measurement(ticks, float(ticks)),
+            layers,
+            now(),
+        )
+
+    def _recorded(self) -> dict[Candidates, tuple[int, tuple[int, ...]]]:
+        """What was measured of this model under the same circumstances, with today's code."""
+        graph, board = graph_digest(self._graph), self._device.board.name
+        current = Records(codes=code_versions())
+        return {
+            one.candidates: (one.measurement.ticks_min, one.layers)
+            for one in self._file.records.wholes
+            if (one.graph, one.setting, one.board, one.scratch)
+            == (graph, self._setting, board, self._place)
+            and current.is_current_whole(one)
+        }
+
+
+def _slower(
+    decision: Decision, before: Mapping[str, int], after: Mapping[str, int]
+) -> dict[str, tuple[int, int]]:
+    """Kernels that the records changed, and that became slower in the model."""
+    picks, without = decision.picks, decision.without
+    return {
+        key: (before[key], after[key])
+        for key in before
+        if picks[key].candidate != without[key].candidate and after[key] > before[key]
+    }
+
+
+@dataclass(frozen=True)
+class NotFollowed:
+    """A candidate that was the fastest alone, and that a model is compiled without."""
+
+    model: str
+    kernel: str
+    candidate: Candidate
+    ticks: int
+    taken: Candidate
+    taken_ticks: int
+    reason: str
+
+
+def not_followed(
+    results: Sequence[WholeResult],
+    best: Mapping[str, tuple[Candidate, int]],
+    ticks: Callable[[str, Candidate], int | None],
+    scratch: Callable[[str, Candidate], int],
+    core: str,
+) -> list[NotFollowed]:
+    """The fastest candidates that models are compiled without, and why.
+
+    ``best`` has each kernel's fastest alone, ``ticks`` and ``scratch`` those of a candidate.
+    """
+    found = []
+    for result in results:
+        defaults = default_candidates(result.graph, core)
+        for key, pick in result.decision.picks.items():
+            taken = pick.candidate or defaults[key]
+            if key not in best or best[key][0] == taken:
+                continue
+            candidate, fastest = best[key]
+            taken_ticks = ticks(key, taken)
+            if taken_ticks is None or taken_ticks <= fastest:
+                continue
+            reason = _reason(
+                result, key, candidate, taken_ticks / max(fastest, 1) - 1, scratch(key, candidate)
+            )
+            found.append(
+                NotFollowed(result.name, key, candidate, fastest, taken, taken_ticks, reason)
+            )
+    return found
+
+
+def _reason(result: WholeResult, key: str, candidate: Candidate, loss: float, scratch: int) -> str:
+    wanted = result.decision.wanted.get(key, Pick()).candidate
+    if key in result.slower:
+        before, after = result.slower[key]
+        return f"slower between the other layers: {before:,} -> {after:,}"
+    if wanted == candidate and result.before is not None:
+        if result.after == result.before:
+            return "the whole model was no faster with it"
+        return f"the memory has no room for its {scratch:,} bytes of scratch"
+    if wanted == candidate:
+        return f"the memory has no room for its {scratch:,} bytes of scratch"
+    most = result.decision.most_scratch
+    if most is not None and scratch > most:
+        return (
+            f"its {scratch:,} bytes of scratch would enlarge the stack for {loss:.1%} of a layer; "
+            f"all layers do with {most:,}"
+        )
+    return f"another is {loss:.1%} slower, and shares its code or takes less scratch"

@@ -1,0 +1,84 @@
+"""What there is to tune: the distinct kernels of models, and everything each could be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from utvm_deploy.base.errors import TuneError
+from utvm_deploy.compiler.cmsis_nn import CmsisNn
+from utvm_deploy.compiler.cmsis_nn.lower import lower_cmsis_nn
+from utvm_deploy.compiler.options import CMSIS_NN
+from utvm_deploy.compiler.plan import is_view
+from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.call import Kernel, KernelCall
+from utvm_deploy.kernels.identity import identity_of
+from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.kernels.space import free_kernel, space
+from utvm_deploy.kernels.template_free import Traced, traced
+from utvm_deploy.records import KernelIdentity
+from utvm_deploy.records.candidate import Candidate
+
+#: Trials that a template-free space is worth where nobody says how many.
+FREE_TRIALS = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """One kernel to tune; ``operator`` is the first layer that needs it and lends its tables."""
+
+    kernel: KernelIdentity
+    graph: Graph = field(repr=False)
+    operator: Operator = field(repr=False)
+    candidates: tuple[Candidate, ...] = field(repr=False)  # the default first
+    layers: int  # how many layers of all models need it
+    # What is searched without a template, too.
+    free: Kernel | None = field(default=None, repr=False)
+
+    @property
+    def default(self) -> Candidate:
+        """What the best family chooses by itself."""
+        return self.candidates[0]
+
+    @property
+    def trials(self) -> int:
+        """How many trials it is worth, as far as can be told beforehand."""
+        return len(self.candidates) + (FREE_TRIALS if self.free is not None else 0)
+
+    def admits(self, candidate: Candidate) -> bool:
+        """Whether the candidate is in the kernel's space."""
+        if candidate in self.candidates:
+            return True
+        return self.free is not None and isinstance(traced(self.free, candidate), Traced)
+
+
+def workload(
+    graphs: Sequence[Graph], core: str, library: CmsisNn | None = None
+) -> tuple[Work, ...]:
+    """The kernels of simplified graphs, in the order in which layers need them.
+
+    With ``library`` its call is one more candidate, wherever it has one.
+    """
+    found: dict[str, Work] = {}
+    for graph in graphs:
+        for operator in graph.operators:
+            if is_view(graph, operator):
+                continue
+            kernel = identity_of(graph, operator)
+            if kernel.key in found:
+                work = found[kernel.key]
+                found[kernel.key] = replace(work, layers=work.layers + 1)
+            else:
+                candidates = space(graph, operator, core)
+                free = free_kernel(graph, operator, candidates)
+                if library is not None and _has_call(graph, operator, library):
+                    candidates += (Candidate(CMSIS_NN),)
+                found[kernel.key] = Work(kernel, graph, operator, candidates, 1, free)
+    if not found:
+        raise TuneError("the model has no kernel to tune; all of its operators only rename data")
+    return tuple(found.values())
+
+
+def _has_call(graph: Graph, operator: Operator, library: CmsisNn) -> bool:
+    call = lower_cmsis_nn(graph, operator, lower(graph, operator), library)
+    return isinstance(call, KernelCall)

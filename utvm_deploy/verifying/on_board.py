@@ -1,0 +1,188 @@
+"""Every output byte and every layer of a model on a board against the reference interpreter."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.compiler.model import CompiledModel, Layer
+from utvm_deploy.device import DeviceModel
+from utvm_deploy.graph.model import Array
+from utvm_deploy.oracle.reference import REFERENCE, ReferenceRun, run_reference
+from utvm_deploy.oracle.samples import Samples
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """The first wrong element of a tensor."""
+
+    sample: int
+    tensor: str
+    element: tuple[int, ...]
+    got: float
+    expected: float
+    wrong_elements: int
+    elements: int
+
+
+@dataclass(frozen=True)
+class LayerCheck:
+    """One layer over all samples that were run."""
+
+    layer: Layer
+    samples: int  # compared; 0 where the file has no such tensor (a pass made it)
+    bytes_each: int
+    mismatch: Mismatch | None
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What ``verify`` found; it stops at the first sample that differs."""
+
+    board: str
+    model: str
+    reference: str
+    samples: str
+    samples_run: int
+    output_bytes: int  # compared, over all samples
+    layer_bytes: int
+    mismatches: tuple[Mismatch, ...]  # of the model's outputs
+    golden_differs: bool  # the golden file and the reference interpreter disagree
+    layers: tuple[LayerCheck, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every byte compared is equal."""
+        wrong_layers = any(check.mismatch for check in self.layers)
+        return not (self.mismatches or self.golden_differs or wrong_layers)
+
+
+def verify(
+    model: DeviceModel,
+    model_path: Path,
+    samples: Samples,
+    progress: Progress = no_progress,
+    *,
+    reference: ReferenceRun | None = None,
+) -> Verification:
+    """Run ``samples`` on the device and compare with LiteRT's reference kernels.
+
+    ``reference`` is what they made of these samples, for those who have it already.
+
+    Layers are compared by checksums computed on the device; the bytes of a wrong one are fetched.
+    """
+    compiled = model.compiled
+    if reference is None:
+        progress("running the reference interpreter", 0, 1)
+        reference = run_reference(model_path, samples.inputs)
+    mismatches: list[Mismatch] = []
+    wrong_layers: dict[int, Mismatch] = {}
+    golden_differs = False
+    done = 0
+    model.reset_state()
+    for index, inputs in enumerate(samples.inputs):
+        progress(f"verifying on {compiled.board}: sample", index + 1, len(samples.inputs))
+        expected = reference.outputs[index]
+        state = model.state()
+        outputs, _ = model.run(inputs)
+        mismatches += _compare(compiled, index, outputs, expected)
+        if samples.outputs is not None:
+            golden_differs |= not _equal(samples.outputs[index], expected)
+        # Layers are run again, from the same state on.
+        wrong_layers = _check_layers(model, reference, index, inputs, state)
+        done += 1
+        if mismatches or wrong_layers or golden_differs:
+            break
+    checks = tuple(
+        LayerCheck(
+            layer=layer,
+            samples=done if any(b.source is not None for b in layer.outputs) else 0,
+            bytes_each=sum(b.size_bytes for b in layer.outputs if b.source is not None),
+            mismatch=wrong_layers.get(layer.index),
+        )
+        for layer in compiled.layers
+    )
+    return Verification(
+        board=compiled.board,
+        model=compiled.name,
+        reference=REFERENCE,
+        samples=samples.origin,
+        samples_run=done,
+        output_bytes=done * sum(buffer.size_bytes for buffer in compiled.outputs),
+        layer_bytes=sum(check.samples * check.bytes_each for check in checks),
+        mismatches=tuple(mismatches),
+        golden_differs=golden_differs,
+        layers=checks,
+    )
+
+
+def _compare(
+    compiled: CompiledModel, sample: int, got: Sequence[Array], expected: Sequence[Array]
+) -> list[Mismatch]:
+    found = []
+    for buffer, ours, theirs in zip(compiled.outputs, got, expected, strict=True):
+        mismatch = first_difference(sample, buffer.name, ours, theirs)
+        if mismatch is not None:
+            found.append(mismatch)
+    return found
+
+
+def _check_layers(
+    model: DeviceModel,
+    reference: ReferenceRun,
+    sample: int,
+    inputs: Sequence[Array],
+    state: Sequence[bytes],
+) -> dict[int, Mismatch]:
+    tensors = reference.tensors[sample]
+    model.set_state(state)
+    checksums = model.run_checked(inputs)
+    equal = all(
+        checksum == zlib.crc32(np.ascontiguousarray(tensors[buffer.source]).tobytes())
+        for layer, sums in zip(model.compiled.layers, checksums, strict=True)
+        for buffer, checksum in zip(layer.outputs, sums, strict=True)
+        if buffer.source is not None
+    )
+    if equal:
+        return {}
+    wrong: dict[int, Mismatch] = {}
+    model.set_state(state)
+    for run in model.run_layers(*inputs):
+        for buffer, array in zip(run.layer.outputs, run.outputs, strict=True):
+            if buffer.source is None:
+                continue
+            mismatch = first_difference(sample, buffer.name, array, tensors[buffer.source])
+            if mismatch is not None:
+                wrong.setdefault(run.layer.index, mismatch)
+    return wrong
+
+
+def _equal(left: Sequence[Array], right: Sequence[Array]) -> bool:
+    return all(a.tobytes() == b.tobytes() for a, b in zip(left, right, strict=True))
+
+
+def first_difference(sample: int, name: str, got: Array, expected: Array) -> Mismatch | None:
+    """Where and how much two tensors differ; None if they are equal."""
+    expected = expected.reshape(got.shape)
+    # Compared as bytes: -0.0 and 0.0 differ, equal NaNs do not.
+    as_bytes = np.dtype(f"u{got.dtype.itemsize}")
+    wrong = np.ascontiguousarray(got).view(as_bytes) != np.ascontiguousarray(expected).view(
+        as_bytes
+    )
+    if not wrong.any():
+        return None
+    element = tuple(int(i) for i in np.argwhere(wrong)[0])
+    return Mismatch(
+        sample=sample,
+        tensor=name,
+        element=element,
+        got=float(got[element]),
+        expected=float(expected[element]),
+        wrong_elements=int(wrong.sum()),
+        elements=int(wrong.size),
+    )
