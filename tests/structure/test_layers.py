@@ -8,46 +8,50 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 PACKAGE = Path(__file__).resolve().parents[2] / "utvm_deploy"
 
 #: From the top down; units in one row do not import each other.
 LAYERS = (
     ("cli",),
-    ("tune", "silicon_kit"),
-    ("bench", "bundle"),
+    ("tuning", "silicon_kit"),
+    ("comparing",),
+    ("profiling", "verifying", "inspecting", "bundling"),
     ("device", "doctor"),
     ("probe",),
     ("project",),
-    ("compiler", "link"),
+    ("compiler", "link", "oracle"),
     ("kernels", "frontend", "emulator"),
     ("graph",),
     ("records",),
-    ("candidate",),
-    ("board",),
-    ("board_probe", "board_trust"),
-    ("board_facts",),
-    ("cores", "bench_file", "probe_programs", "safe_arguments"),
-    ("cache",),
-    ("process", "toml_table", "progress"),
-    ("files",),
-    ("paths", "temporary"),
-    ("errors",),
+    ("boards",),
+    ("cores",),
+    ("base",),
 )
 #: Dependency -> the only units (or modules) that may import it.
 DOORS = {
-    "tvm": {"compiler", "kernels", "tune"},
+    "tvm": {"compiler", "kernels", "tuning"},
     "tflite": {"frontend.tflite", "frontend.tflite_write"},
     "flatbuffers": {"frontend.tflite_write"},
     "onnx": {"frontend.onnx_model"},
-    "onnxruntime": {"bench.origin"},
-    "torch": {"frontend.torch_export", "bench.origin"},
-    "ai_edge_litert": {"bench.oracle"},
+    "onnxruntime": {"oracle.origin"},
+    "torch": {"frontend.torch_export", "oracle.origin"},
+    "ai_edge_litert": {"oracle.reference"},
     "serial": {"link.stream"},
     "elftools": {"project"},
     "rich": {"cli.output"},
 }
+
+#: Functions of ``utvm_deploy``, today's and those to come. Importing a module of such a name would
+#: put the module in the function's place.
+PUBLIC_FUNCTIONS = {
+    *("compile", "connect", "inspect", "verify", "profile", "tune", "bench", "bundle"),
+    *("evaluate", "quantize", "load_board", "board_names"),
+}
+#: Packages that still import each other.
+CIRCLES = (
+    {"kernels", "kernels.dsp", "kernels.micro", "kernels.mve", "kernels.thumb"},
+    {"compiler", "compiler.cmsis_nn"},
+)
 
 RANK = {unit: rank for rank, row in enumerate(LAYERS) for unit in row}
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -55,8 +59,8 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 def module_name(path: Path) -> str:
     """Dotted, without the package's own name; empty for the package itself."""
-    parts = path.relative_to(PACKAGE).with_suffix("").parts
-    return ".".join(part for part in parts if part != "__init__")
+    parts = path.relative_to(PACKAGE).parts
+    return ".".join(part.removesuffix(".py") for part in parts if part != "__init__.py")
 
 
 def imports(path: Path) -> Iterator[tuple[int, str]]:
@@ -72,36 +76,103 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"{node.module}.{alias.name}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_imports_point_down(path: Path) -> None:
-    name = module_name(path)
-    unit = name.split(".")[0]
-    if unit in ("", "__main__"):  # the package's own front: may name everything
-        return
-    assert unit in RANK, f"{unit} has no place in LAYERS"
-    for line, target in imports(path):
-        parts = target.split(".")
-        if parts[0] != "utvm_deploy" or len(parts) < 2:
-            continue
-        other = parts[1]
-        if other == unit:
-            continue
-        if other not in RANK:  # a name of the package's front, such as utvm_deploy.compile
-            assert unit == "cli" or other == "__version__", f"{path}:{line} imports {target}"
-            continue
-        assert RANK[other] > RANK[unit], (
-            f"{path}:{line}: {unit} imports {other}, which is not below"
-        )
+def place(path: Path, line: int) -> str:
+    return f"{path.relative_to(PACKAGE.parent)}:{line}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_dependencies_have_one_door(path: Path) -> None:
-    name = module_name(path)
-    for line, target in imports(path):
-        allowed = DOORS.get(target.split(".")[0])
-        if allowed is not None:
-            fits = any(name == door or name.startswith(f"{door}.") for door in allowed)
-            assert fits, f"{path}:{line} imports {target}; only {sorted(allowed)} may"
+def upward_imports() -> Iterator[str]:
+    for path in MODULES:
+        unit = module_name(path).split(".")[0]
+        if unit in ("", "__main__"):  # the package's own front: may name everything
+            continue
+        if unit not in RANK:
+            yield f"{place(path, 1)}: {unit} has no place in LAYERS"
+            continue
+        for line, target in imports(path):
+            parts = target.split(".")
+            if parts[0] != "utvm_deploy" or len(parts) < 2 or parts[1] == unit:
+                continue
+            if parts[1] not in RANK:  # a name of the package's front, such as utvm_deploy.compile
+                if unit != "cli" and parts[1] != "__version__":
+                    yield f"{place(path, line)}: only cli may import {target}"
+            elif RANK[parts[1]] <= RANK[unit]:
+                yield f"{place(path, line)}: {unit} imports {parts[1]}, which is not below"
+
+
+def imports_past_the_door() -> Iterator[str]:
+    for path in MODULES:
+        name = module_name(path)
+        for line, target in imports(path):
+            allowed = DOORS.get(target.split(".")[0])
+            if allowed is not None and not any(f"{name}.".startswith(f"{d}.") for d in allowed):
+                yield f"{place(path, line)}: only {sorted(allowed)} may import {target}"
+
+
+def shadowing_names() -> Iterator[str]:
+    for path in MODULES:
+        for name in module_name(path).split("."):
+            if name in PUBLIC_FUNCTIONS:
+                yield f"{place(path, 1)}: {name!r} is the name of a public function"
+
+
+def test_structure() -> None:
+    violations = [*upward_imports(), *imports_past_the_door(), *shadowing_names()]
+    violations += circles()
+    assert not violations, "\n" + "\n".join(violations)
+
+
+def circles() -> Iterator[str]:
+    """Packages, of any depth, that import each other directly or through others."""
+    is_package = {module_name(path.parent) for path in MODULES}
+    below: dict[str, dict[str, str]] = {}
+    for path in MODULES:
+        package = module_name(path.parent)
+        for line, target in imports(path) if package else ():
+            other = target.removeprefix("utvm_deploy").removeprefix(".")
+            while other not in is_package:
+                other = other.rpartition(".")[0]
+            if target.startswith("utvm_deploy.") and other not in ("", package):
+                below.setdefault(package, {}).setdefault(other, place(path, line))
+    for package in sorted(below):
+        waiting, seen = list(below[package]), set(below[package])
+        while waiting:
+            one = waiting.pop()
+            for other, where in below.get(one, {}).items():
+                if other == package and not any({one, package} <= circle for circle in CIRCLES):
+                    yield f"{where}: {one} imports {package}, which imports {one}"
+                elif other not in seen:
+                    seen.add(other)
+                    waiting.append(other)
+
+
+def test_importing_a_module_shadows_no_function() -> None:
+    # In a process of its own, which imports every module first.
+    code = """
+import importlib, pathlib, pkgutil, sys, utvm_deploy
+for module in pkgutil.walk_packages(utvm_deploy.__path__, "utvm_deploy."):
+    if module.name.split(".")[-1] != "__main__":
+        importlib.import_module(module.name)
+model, board = sys.argv[1:]
+calls = {
+    "board_names": lambda: utvm_deploy.board_names(),
+    "load_board": lambda: utvm_deploy.load_board(board),
+    "compile": lambda: utvm_deploy.compile(model, board),
+    "connect": lambda: utvm_deploy.connect(board),
+}
+functions = {n for n in utvm_deploy.__all__ if not isinstance(getattr(utvm_deploy, n), type)}
+assert functions == set(calls), f"give each public function a call here: {functions ^ set(calls)}"
+for name, call in calls.items():
+    for _ in range(2):
+        found = call()
+        if name == "connect":
+            found.close()
+print("done")
+"""
+    digits = PACKAGE.parent / "models" / "digits.tflite"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(digits), "host"], capture_output=True, text=True
+    )
+    assert done.returncode == 0 and done.stdout.endswith("done\n"), done.stderr
 
 
 def test_importing_the_package_is_cheap() -> None:
