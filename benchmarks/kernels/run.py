@@ -18,12 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from tvm import s_tir
 
 from utvm_deploy.base import process
 from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.compiler.c_text import c_type
-from utvm_deploy.compiler.lower_c import CFunction, lower_to_c
+from utvm_deploy.compiler.lowered_kernel import lower_kernel
 from utvm_deploy.compiler.plan import is_view
 from utvm_deploy.emulator import Counters, CycleModel, arguments, counters
 from utvm_deploy.emulator.model import REF_MISS_CYCLES
@@ -31,6 +30,7 @@ from utvm_deploy.emulator.plugin import build_plugin, installed_qemu_version
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array, Graph
 from utvm_deploy.graph.passes import simplify
+from utvm_deploy.kernels.c_function import CFunction
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall, ScalarArgument
 from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.requantization import header
@@ -64,10 +64,8 @@ def compiled_layers(graph: Graph, core: str) -> list[Layer]:
             continue
         call = lower(graph, operator, core)
         if call.kernel not in functions:
-            schedule = s_tir.Schedule(call.kernel.prim_func())
-            why = call.kernel.schedule(schedule, core)
-            name = f"k{len(functions)}_{call.kernel.name}"
-            functions[call.kernel] = (lower_to_c(schedule.mod["main"], name, core), why)
+            made = lower_kernel(call.kernel, f"k{len(functions)}_{call.kernel.name}", core)
+            functions[call.kernel] = (made.function, made.why)
         function, why = functions[call.kernel]
         outputs = graph.tensors[operator.outputs[0]].shape[-1]
         layers.append(Layer(call, function, operator.kind, outputs, call.why_not or why))

@@ -14,13 +14,14 @@ from pathlib import Path
 
 import numpy as np
 from tflite_writer import ModelWriter
-from tvm import s_tir
 
 from utvm_deploy.base.errors import UnsupportedOperator
-from utvm_deploy.compiler.lower_c import CFunction, lower_to_c
+from utvm_deploy.compiler.lower_c import lower_to_c
+from utvm_deploy.compiler.lowered_kernel import lower_kernel
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.graph.passes import simplify
+from utvm_deploy.kernels.c_function import CFunction
 from utvm_deploy.kernels.call import (
     ConstantArgument,
     Kernel,
@@ -28,6 +29,7 @@ from utvm_deploy.kernels.call import (
     ScalarArgument,
     TensorArgument,
 )
+from utvm_deploy.kernels.driver import is_native
 from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.requantization import header
 from utvm_deploy.oracle.reference import run_reference
@@ -70,11 +72,13 @@ class Compiled:
         """Compile every distinct kernel, with its default schedule or as it was written."""
         for kernel in kernels:
             if kernel not in self.functions:
-                schedule = s_tir.Schedule(kernel.prim_func())
-                if scheduled:
-                    assert kernel.schedule(schedule, core)
-                function = lower_to_c(schedule.mod["main"], kernel.name, core, may_alias=True)
-                self.functions[kernel] = function
+                if scheduled or is_native(kernel):
+                    made = lower_kernel(kernel, kernel.name, core, may_alias=True)
+                    assert made.why
+                    self.functions[kernel] = made.function
+                else:
+                    func = kernel.prim_func()
+                    self.functions[kernel] = lower_to_c(func, kernel.name, core, may_alias=True)
         names = [kernel.name for kernel in self.functions]
         assert len(set(names)) == len(names), "two kernels share a name"
         source = directory / "kernels.c"

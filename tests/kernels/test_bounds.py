@@ -16,16 +16,15 @@ from fenced import stretch, watched
 from odd_shapes import ACTIVATIONS, random_inputs
 from test_convolutions import spread_scale, weights_and_bias
 from tflite_writer import ModelWriter
-from tvm import s_tir
 
 from utvm_deploy import connect
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.compiler.lower_c import lower_to_c
+from utvm_deploy.compiler.lowered_kernel import lower_kernel
 from utvm_deploy.device import INSTRUCTIONS, Device
 from utvm_deploy.emulator.fence import Fence
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.call import ConstantArgument, ScalarArgument
+from utvm_deploy.kernels.call import ConstantArgument, LibraryKernel, ScalarArgument
 from utvm_deploy.kernels.dsp.space import dsp_space
 from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.space import space
@@ -121,10 +120,9 @@ def compare_behind_fence(
         calls = [lower(graph, operator, core, candidate) for operator, candidate in some]
         functions = []
         for number, call in enumerate(calls):
-            schedule = s_tir.Schedule(call.kernel.prim_func())
-            call.kernel.schedule(schedule, core)
+            assert not isinstance(call.kernel, LibraryKernel)
             name = f"kernel_{number}"
-            functions.append(lower_to_c(schedule.mod["main"], name, core, may_alias=True))
+            functions.append(lower_kernel(call.kernel, name, core, may_alias=True).function)
         with device.load_module(kernel_text(functions), flags=_FLAGS) as module:
             for (operator, candidate), call, function in zip(some, calls, functions, strict=True):
                 if len(call.arguments) + len(function.scratch) > MAX_ARGUMENTS:

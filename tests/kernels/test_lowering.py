@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from kernel_harness import PREAMBLE, Compiled
 from tflite_writer import ModelWriter
-from tvm import s_tir
 
 from utvm_deploy.base.errors import CompileError, UnsupportedOperator
-from utvm_deploy.compiler.lower_c import CFunction, lower_to_c
+from utvm_deploy.compiler.lowered_kernel import lower_kernel
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.attributes import Padding
 from utvm_deploy.graph.model import Graph
+from utvm_deploy.kernels.c_function import CFunction
 from utvm_deploy.kernels.call import Kernel, TensorArgument
 from utvm_deploy.kernels.conv2d import Conv2D
 from utvm_deploy.kernels.depthwise import DepthwiseConv2D
@@ -61,9 +61,7 @@ KERNELS: list[tuple[Kernel, int]] = [
 
 
 def c_function(kernel: Kernel) -> CFunction:
-    schedule = s_tir.Schedule(kernel.prim_func())
-    kernel.schedule(schedule, "cortex-m7")
-    return lower_to_c(schedule.mod["main"], kernel.name, "cortex-m7")
+    return lower_kernel(kernel, kernel.name, "cortex-m7").function
 
 
 @pytest.mark.parametrize(("kernel", "limit"), KERNELS, ids=[k.name for k, _ in KERNELS])

@@ -18,16 +18,22 @@ from odd_shapes import random_inputs
 from test_bounds import random_operator
 from test_convolutions import spread_scale, weights_and_bias
 from tflite_writer import ModelWriter
-from tvm import s_tir
 
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.compiler.lower_c import CFunction, lower_to_c
+from utvm_deploy.compiler.lowered_kernel import lower_kernel
 from utvm_deploy.compiler.overlap import Lag, lag_of, may_share
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array, Graph, Operator
-from utvm_deploy.kernels.call import ConstantArgument, KernelCall, ScalarArgument, TensorArgument
+from utvm_deploy.kernels.c_function import CFunction
+from utvm_deploy.kernels.call import (
+    ConstantArgument,
+    KernelCall,
+    LibraryKernel,
+    ScalarArgument,
+    TensorArgument,
+)
 from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.space import space
 from utvm_deploy.records.candidate import Candidate
@@ -65,10 +71,9 @@ def lowered(
 def compiled(calls: list[KernelCall], core: str, folder: Path) -> tuple[list[CFunction], object]:
     functions = []
     for number, call in enumerate(calls):
-        schedule = s_tir.Schedule(call.kernel.prim_func())  # type: ignore[union-attr]
-        call.kernel.schedule(schedule, core)  # type: ignore[union-attr]
         assert may_share(call)
-        functions.append(lower_to_c(schedule.mod["main"], f"k{number}", core, may_alias=True))
+        assert not isinstance(call.kernel, LibraryKernel)
+        functions.append(lower_kernel(call.kernel, f"k{number}", core, may_alias=True).function)
     source = folder / "kernels.c"
     imports = dict.fromkeys(text for f in functions for text in f.imports)
     texts = [f.prototype + "\n" + f.text for f in functions]

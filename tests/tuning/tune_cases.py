@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 from tflite_writer import ModelWriter
 
-from utvm_deploy.compiler.lower_c import CFunction
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.graph.passes import simplify
+from utvm_deploy.kernels.c_function import CFunction
 from utvm_deploy.kernels.call import KernelCall
 from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.tuning import build

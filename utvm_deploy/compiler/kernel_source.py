@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import s_tir, tirx
+from tvm import tirx
 
 from utvm_deploy.base.errors import CompileError
-from utvm_deploy.compiler.lower_c import CFunction, lower_to_c
+from utvm_deploy.compiler.lower_c import lower_to_c
+from utvm_deploy.compiler.lowered_kernel import lower_kernel
+from utvm_deploy.kernels.c_function import CFunction
 from utvm_deploy.kernels.call import Kernel
 from utvm_deploy.kernels.requantization import header as kernel_header
 
@@ -56,6 +58,4 @@ def _name(kernel: Kernel | Any) -> str:
 def _lower(kernel: Kernel | Any, name: str, core: str) -> CFunction:
     if isinstance(kernel, tirx.PrimFunc):
         return lower_to_c(kernel, name, core)
-    schedule = s_tir.Schedule(kernel.prim_func())
-    kernel.schedule(schedule, core)
-    return lower_to_c(schedule.mod["main"], name, core)
+    return lower_kernel(kernel, name, core).function

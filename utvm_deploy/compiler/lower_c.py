@@ -8,9 +8,7 @@ arena. The text is the same on every run.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -20,51 +18,19 @@ from tvm.ir import PointerType, PrimType
 from tvm.tirx import stmt as tir
 
 from utvm_deploy.base.errors import CompileError
-
-#: Allocations up to this size stay on the C stack; larger ones are scratch in the arena.
-STACK_BUFFER_LIMIT_BYTES = 256
+from utvm_deploy.kernels.c_function import (
+    STACK_BUFFER_LIMIT_BYTES,
+    CFunction,
+    Parameter,
+    Scratch,
+    signature_and_text,
+)
 
 # CodeGenC puts this in front of every declaration and definition.
 _DECLARATION = '#ifdef __cplusplus\nextern "C"\n#endif\nTVM_DLL '
 _IMPORT_KEY = "pragma_import_c"
 #: Between several texts that one pragma imports.
 IMPORT_SEPARATOR = "\f"
-_LINE_LENGTH = 100
-_COMMA_BREAK = ",\n    "
-
-
-@dataclass(frozen=True)
-class Scratch:
-    """Working memory of one function, passed as its last parameters in this order."""
-
-    name: str
-    dtype: str
-    size_bytes: int
-
-
-@dataclass(frozen=True)
-class CFunction:
-    """The C text of one kernel."""
-
-    name: str
-    # Helper definitions that the body calls, from pragma_import_c; equal texts are needed once.
-    imports: tuple[str, ...]
-    # "void f(const int8_t *restrict x, int8_t *restrict y)", without semicolon; long ones are
-    # broken into lines.
-    signature: str
-    # The definition, signature included.
-    text: str
-    scratch: tuple[Scratch, ...]
-
-    @property
-    def prototype(self) -> str:
-        """The declaration."""
-        return self.signature + ";"
-
-    @property
-    def scratch_bytes(self) -> int:
-        """Bytes of all scratch."""
-        return sum(scratch.size_bytes for scratch in self.scratch)
 
 
 def lower_to_c(
@@ -220,17 +186,10 @@ def _finish(text: str, name: str, writable: Sequence[bool], may_alias: bool) -> 
     declared = head[len(f"void {name}(") :].split(", ")
     if len(declared) != len(writable):
         raise CompileError(f"TVM's C generator changed the parameters of {name}")
-    parameters, unused = [], []
+    parameters = []
     for declaration, is_written in zip(declared, writable, strict=True):
         base, parameter = declaration.rsplit(" ", 1)
-        if base.endswith("*"):
-            const = "" if is_written else "const "
-            restrict = "" if may_alias else "restrict "
-            declaration = f"{const}{base[:-1]} *{restrict}{parameter}"
-        parameters.append(declaration)
-        if not re.search(rf"\b{parameter}\b", body):
-            unused.append(f"  (void){parameter};\n")
-    signature = f"void {name}({', '.join(parameters)})"
-    if len(signature) > _LINE_LENGTH:
-        signature = f"void {name}(\n    {_COMMA_BREAK.join(parameters)})"
-    return signature, f"{signature} {{\n{''.join(unused)}{body}"
+        is_pointer = base.endswith("*")
+        ctype = base[:-1] if is_pointer else base
+        parameters.append(Parameter(parameter, ctype, is_pointer, is_written))
+    return signature_and_text(name, parameters, body, may_alias)

@@ -12,9 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
-
-from tvm import s_tir
+from typing import TypeVar
 
 from utvm_deploy.base.errors import CompileError, UnsupportedOperator, UtvmError
 from utvm_deploy.boards.board import Board
@@ -33,7 +31,7 @@ from utvm_deploy.compiler.decision import (
 )
 from utvm_deploy.compiler.dump import calls_text, graph_text, kernels_text, plan_text, sources_text
 from utvm_deploy.compiler.emit import emit
-from utvm_deploy.compiler.lower_c import lower_to_c
+from utvm_deploy.compiler.lowered_kernel import kernel_scratch, lower_kernel
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.needs import CheckNeeds, least_needs, planned_needs
 from utvm_deploy.compiler.options import (
@@ -67,7 +65,7 @@ from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.names import with_short_names
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.kernels.call import Kernel, KernelCall, LibraryKernel
+from utvm_deploy.kernels.call import AnyKernel, KernelCall, LibraryKernel, OwnKernel
 from utvm_deploy.kernels.lowering import families_for, lower
 from utvm_deploy.records import Records
 from utvm_deploy.records.candidate import COMPACT, GENERIC, MOST_SCRATCH, Candidate
@@ -244,11 +242,11 @@ def _schedule(
     """Schedule every kernel once and write its C function."""
     steps = [item for item in sequence if isinstance(item, Step)]
     # Where any caller may work in place, the one function all share must be ready for it.
-    may_alias: dict[Kernel | LibraryKernel, bool] = {}
+    may_alias: dict[AnyKernel, bool] = {}
     for step in steps:
         kernel = step.call.kernel
         may_alias[kernel] = may_alias.get(kernel, False) or may_share(step.call)
-    scheduled: dict[Kernel | LibraryKernel, ScheduledKernel] = {}
+    scheduled: dict[AnyKernel, ScheduledKernel] = {}
     names: set[str] = set()
     for step in steps:
         kernel = step.call.kernel
@@ -263,13 +261,10 @@ def _schedule(
 
 
 def _schedule_kernel(
-    kernel: Kernel, core: str, symbol: str, outputs: int, may_alias: bool
+    kernel: OwnKernel, core: str, symbol: str, outputs: int, may_alias: bool
 ) -> ScheduledKernel:
-    schedule: Any = s_tir.Schedule(kernel.prim_func())
-    why = kernel.schedule(schedule, core)
-    func = schedule.mod["main"]
-    function = lower_to_c(func, symbol, core, outputs=outputs, may_alias=may_alias)
-    return ScheduledKernel(function, why, str(func.script()))
+    made = lower_kernel(kernel, symbol, core, outputs=outputs, may_alias=may_alias)
+    return ScheduledKernel(made.function, made.why, made.ir)
 
 
 def _smaller(graph: Graph, family: str, scratch_of: ScratchOf, compactness: int) -> Smaller:
@@ -296,17 +291,17 @@ def _smaller(graph: Graph, family: str, scratch_of: ScratchOf, compactness: int)
 
 def _scratch_of(core: str) -> ScratchOf:
     """What scratch a step's kernel wants: known once it is scheduled, which is done once each."""
-    known: dict[Kernel | LibraryKernel, tuple[int, ...]] = {}
+    known: dict[AnyKernel, tuple[int, ...]] = {}
 
     def scratch(step: Step) -> tuple[int, ...]:
         kernel = step.call.kernel
         if kernel not in known:
             if isinstance(kernel, LibraryKernel):
-                made = schedule_library_kernel(kernel, "kernel")
+                made = schedule_library_kernel(kernel, "kernel").function
+                known[kernel] = tuple(piece.size_bytes for piece in made.scratch)
             else:
                 outputs, aliases = len(step.operator.outputs), may_share(step.call)
-                made = _schedule_kernel(kernel, core, "kernel", outputs, aliases)
-            known[kernel] = tuple(piece.size_bytes for piece in made.function.scratch)
+                known[kernel] = kernel_scratch(kernel, core, outputs=outputs, may_alias=aliases)
         return known[kernel]
 
     return scratch

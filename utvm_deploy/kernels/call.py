@@ -11,23 +11,23 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.driver import NativeKernel
 from utvm_deploy.records import DEFAULT
 from utvm_deploy.records.candidate import GENERIC
 
 
 class Kernel(Protocol):
-    """A frozen, hashable dataclass with a kernel's shape parameters; one class per family."""
+    """A portable kernel, which TVM schedules and writes as C.
+
+    A frozen, hashable dataclass with a kernel's shape parameters.
+    """
 
     @property
     def name(self) -> str:
         """A C identifier that describes the kernel, such as ``conv2d_3x3_s1_16x16x16_16``."""
 
     def prim_func(self) -> Any:
-        """The naive TensorIR PrimFunc; parameters in the order of ``KernelCall.arguments``.
-
-        Where that is one call of C, a further method ``loops`` may give one with the same
-        parameters that is not.
-        """
+        """The naive TensorIR PrimFunc; parameters in the order of ``KernelCall.arguments``."""
 
     def schedule(self, sch: Any, core: str) -> str:
         """Apply the default schedule for ``core`` to ``sch`` (tvm's Schedule, block of prim_func).
@@ -55,6 +55,11 @@ class LibraryKernel:
     body: str  # C statements, ending with the return of the status
     scratch_bytes: int  # planned; the body's ``scratch``, which is absent if 0
     wanted: str  # C statements that return the bytes that the library itself asks for
+
+
+#: A kernel of ours, and what a layer may be done by.
+OwnKernel: TypeAlias = Kernel | NativeKernel
+AnyKernel: TypeAlias = OwnKernel | LibraryKernel
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,7 @@ Argument: TypeAlias = TensorArgument | ConstantArgument | ScalarArgument
 class KernelCall:
     """One layer: the kernel, and what it is called with, outputs last."""
 
-    kernel: Kernel | LibraryKernel
+    kernel: AnyKernel
     arguments: tuple[Argument, ...]
     # Output tensor that may lie exactly where an input lies (output position, input position in
     # Graph.tensors), because the kernel reads each element before it writes it.

@@ -15,8 +15,9 @@ from typing import Any
 from tvm.tirx import IntImm
 
 from utvm_deploy.base.errors import UnsupportedOperator
-from utvm_deploy.kernels.call import Kernel, KernelCall, LibraryKernel
+from utvm_deploy.kernels.call import Kernel, KernelCall, LibraryKernel, OwnKernel
 from utvm_deploy.kernels.conv2d import Conv2D
+from utvm_deploy.kernels.driver import is_native
 from utvm_deploy.kernels.fully_connected import Dense
 from utvm_deploy.kernels.pool import Pool2D
 from utvm_deploy.kernels.template_free import DECISIONS, SKETCH, traced
@@ -73,13 +74,15 @@ def chosen_call(call: KernelCall, candidate: Candidate) -> KernelCall:
             raise UnsupportedOperator(f"generic kernel {kernel.name} has no tile {tile}")
         kernel = replace(kernel, tile=allowed[str(tile)])
     if unroll is not None:
+        if is_native(kernel):
+            raise UnsupportedOperator(f"kernel {kernel.name} has no loops to unroll")
         if type(unroll) is not int or unroll not in UNROLLS:
             raise UnsupportedOperator(f"generic kernel {kernel.name} is not unrolled by {unroll}")
         kernel = Unrolled(kernel, unroll)
     return replace(call, kernel=kernel)
 
 
-def _traced(kernel: Kernel, candidate: Candidate) -> Kernel:
+def _traced(kernel: OwnKernel, candidate: Candidate) -> Kernel:
     unknown = sorted({name for name, _ in candidate.choices} - {SKETCH, DECISIONS})
     found = f"{unknown[0]} is no choice beside a sketch" if unknown else traced(kernel, candidate)
     if isinstance(found, str):
@@ -90,8 +93,9 @@ def _traced(kernel: Kernel, candidate: Candidate) -> Kernel:
 def generic_space(call: KernelCall) -> tuple[Candidate, ...]:
     """Every shape of the loops of a generic call, its own default first."""
     kernel = call.kernel
-    assert not isinstance(kernel, LibraryKernel)
     found = [Candidate(GENERIC)]
+    if isinstance(kernel, LibraryKernel) or is_native(kernel):
+        return tuple(found)
     found += [Candidate.of(GENERIC, unroll=unroll) for unroll in UNROLLS]
     for tile in _tiles(kernel):
         found.append(Candidate.of(GENERIC, tile=tile.label))
@@ -99,7 +103,7 @@ def generic_space(call: KernelCall) -> tuple[Candidate, ...]:
     return tuple(found)
 
 
-def _tiles(kernel: Kernel) -> list[Tile]:
+def _tiles(kernel: OwnKernel) -> list[Tile]:
     if isinstance(kernel, Conv2D):
         return tiles(kernel.window.output_width, kernel.output_channels)
     if isinstance(kernel, Dense):

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
 from utvm_deploy.graph.attributes import Softmax
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall, TensorArgument
+from utvm_deploy.kernels.driver import Operand
 from utvm_deploy.kernels.micro.source import shared_text
-from utvm_deploy.kernels.micro.tensor_ir import Operand
 from utvm_deploy.kernels.operands import input_of, output_of, quantization_of
 from utvm_deploy.kernels.requantization import (
     high_product,
@@ -25,7 +25,7 @@ from utvm_deploy.kernels.requantization import (
     requantized,
     rounded_shift,
 )
-from utvm_deploy.kernels.whole import whole_call
+from utvm_deploy.kernels.whole_call import RoutineCall, WholeCall
 
 # Fixed-point formats of the reference: differences to the largest element are Q5.26, exponentials
 # Q0.31.
@@ -35,7 +35,7 @@ _ONE = (1 << 31) - 1  # the largest Q0.31
 
 
 @dataclass(frozen=True)
-class SoftmaxRows:
+class SoftmaxRows(WholeCall):
     """SOFTMAX of each row; ``exponentials[d]`` is exp(-d * scale * beta) as Q0.31."""
 
     rows: int
@@ -47,23 +47,24 @@ class SoftmaxRows:
         types = "" if self.result == "int8" else f"_int8_{self.result}"
         return f"softmax_{self.rows}x{self.depth}{types}"
 
-    def prim_func(self) -> Any:
-        count = self.rows * self.depth
-        function = "utvm_softmax" if self.result == "int8" else "utvm_softmax_to_int16"
-        return whole_call(
-            function,
-            [
-                Operand("input", (count,), "int8"),
-                Operand("exponentials", (256,), "int32"),
-                Operand("output", (count,), self.result),
-            ],
-            self.rows,
-            self.depth,
-            helpers=[shared_text(name) for name in ("utvm_word", "utvm_softmax_sum", function)],
-        )
+    why: ClassVar[str] = "integers only, exponentials from a table"
 
-    def schedule(self, sch: Any, core: str) -> str:
-        return "integers only, exponentials from a table"
+    @property
+    def routine(self) -> RoutineCall:
+        count = self.rows * self.depth
+        buffers = (
+            Operand("input", (count,), "int8"),
+            Operand("exponentials", (256,), "int32"),
+            Operand("output", (count,), self.result),
+        )
+        return RoutineCall(self._function, buffers, (self.rows, self.depth))
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        return tuple(map(shared_text, ("utvm_word", "utvm_softmax_sum", self._function)))
+
+    @property
+    def _function(self) -> str:
+        return "utvm_softmax" if self.result == "int8" else "utvm_softmax_to_int16"
 
 
 def lower_softmax(graph: Graph, operator: Operator) -> KernelCall:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.call import Kernel, LibraryKernel
+from utvm_deploy.kernels.call import LibraryKernel, OwnKernel
 from utvm_deploy.kernels.chosen import generic_space
 from utvm_deploy.kernels.dsp.space import DSP_SPACES
 from utvm_deploy.kernels.lowering import families_for, lower
@@ -49,7 +49,9 @@ def space(graph: Graph, operator: Operator, core: str) -> tuple[Candidate, ...]:
     return tuple(sorted(dict.fromkeys(found), key=lambda one: one.family != default))
 
 
-def free_kernel(graph: Graph, operator: Operator, candidates: Sequence[Candidate]) -> Kernel | None:
+def free_kernel(
+    graph: Graph, operator: Operator, candidates: Sequence[Candidate]
+) -> OwnKernel | None:
     """What to search without a template, beside its ``candidates``; None where a family has one."""
     if any(candidate.family != GENERIC for candidate in candidates):
         return None

@@ -23,7 +23,8 @@ from tvm import s_tir, tirx
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
-from utvm_deploy.kernels.call import Kernel
+from utvm_deploy.kernels.call import OwnKernel
+from utvm_deploy.kernels.driver import is_native
 from utvm_deploy.records.candidate import GENERIC, Candidate
 
 SKETCH, DECISIONS = "sketch", "decisions"
@@ -78,7 +79,7 @@ class Sketch:
 class Traced:
     """Another kernel, scheduled by a sketch and decisions instead of by itself."""
 
-    kernel: Kernel
+    kernel: OwnKernel
     sketch: int
     decisions: str
 
@@ -100,7 +101,7 @@ class Traced:
         return f"generic C, template-free: sketch {self.sketch}, decisions {self.decisions}"
 
 
-def traced(kernel: Kernel, candidate: Candidate) -> Traced | str:
+def traced(kernel: OwnKernel, candidate: Candidate) -> Traced | str:
     """The kernel as the candidate wants it, or why that cannot be."""
     number, decisions = candidate.choice(SKETCH), candidate.choice(DECISIONS)
     known = sketches(kernel)
@@ -113,10 +114,11 @@ def traced(kernel: Kernel, candidate: Candidate) -> Traced | str:
 
 
 @lru_cache(maxsize=256)
-def sketches(kernel: Kernel) -> tuple[Sketch, ...]:
+def sketches(kernel: OwnKernel) -> tuple[Sketch, ...]:
     """What the rules make of a kernel; nothing where they are of no use."""
-    func = _without_numbers(_loops(kernel))
-    if not _is_open(func):
+    loops = _loops(kernel)
+    func = None if loops is None else _without_numbers(loops)
+    if func is None or not _is_open(func):
         return ()
     try:
         designs = _context(func, "replay-trace", 0).generate_design_space()
@@ -128,12 +130,12 @@ def sketches(kernel: Kernel) -> tuple[Sketch, ...]:
     return tuple(one for one in fused or found if one.decisions)
 
 
-def search_context(kernel: Kernel, strategy: Any, seed: int) -> Any:
+def search_context(kernel: OwnKernel, strategy: Any, seed: int) -> Any:
     """meta_schedule's context for a search in the space of a kernel that has sketches."""
     return _context(_without_numbers(_loops(kernel)), strategy, seed)
 
 
-def candidate_of(kernel: Kernel, trace: Any) -> Candidate | None:
+def candidate_of(kernel: OwnKernel, trace: Any) -> Candidate | None:
     """The candidate that replays to what ``trace`` does; None if it is of no sketch."""
     found = _sketch(trace)
     for number, sketch in enumerate(sketches(kernel)):
@@ -202,10 +204,15 @@ def _context(func: Any, strategy: Any, seed: int) -> Any:
             del sys.modules[_INTRINSICS]
 
 
-def _loops(kernel: Kernel) -> Any:
-    """The PrimFunc to be searched: a kernel that is one call may have another of loops."""
+def _loops(kernel: OwnKernel) -> Any:
+    """The PrimFunc to be searched: what ``loops`` gives where a kernel has it; None: there is none.
+
+    Native kernels may have such a method, too: the same parameters, and TensorIR instead of calls.
+    """
     naive = getattr(kernel, "loops", None)
-    return kernel.prim_func() if naive is None else naive()
+    if naive is not None:
+        return naive()
+    return None if is_native(kernel) else kernel.prim_func()
 
 
 def _postprocs() -> list[Any]:

@@ -15,10 +15,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from tvm import s_tir
 
 from utvm_deploy.base.errors import CompileError, UtvmError
 from utvm_deploy.boards.board import Board
@@ -26,10 +24,11 @@ from utvm_deploy.compiler.c_text import c_type
 from utvm_deploy.compiler.cmsis_nn import CmsisNn
 from utvm_deploy.compiler.cmsis_nn.lower import lower_cmsis_nn
 from utvm_deploy.compiler.cmsis_nn.schedule import schedule_library_kernel
-from utvm_deploy.compiler.lower_c import CFunction, lower_to_c
+from utvm_deploy.compiler.lowered_kernel import lower_kernel
 from utvm_deploy.compiler.options import CMSIS_NN, LEVELS, TIME
 from utvm_deploy.compiler.overlap import may_share
 from utvm_deploy.graph.model import Array, Graph, Operator
+from utvm_deploy.kernels.c_function import CFunction
 from utvm_deploy.kernels.call import KernelCall, LibraryKernel, ScalarArgument
 from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.requantization import header
@@ -122,17 +121,15 @@ class Builder:
         call = lower(graph, operator, core, candidate)
         kernel = call.kernel
         assert not isinstance(kernel, LibraryKernel)
-        schedule: Any = s_tir.Schedule(kernel.prim_func())
-        kernel.schedule(schedule, core)
         digest = hashlib.sha256(repr((candidate, kernel)).encode()).hexdigest()[:12]
-        function = lower_to_c(
-            schedule.mod["main"],
+        made = lower_kernel(
+            kernel,
             f"{kernel.name}_{digest}",
             core,
             outputs=len(operator.outputs),
             may_alias=may_share(call),
         )
-        return call, function, kernel_text([function])
+        return call, made.function, kernel_text([made.function])
 
     def _library_text(self, graph: Graph, operator: Operator) -> tuple[KernelCall, CFunction, str]:
         assert self._library is not None

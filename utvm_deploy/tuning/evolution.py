@@ -15,7 +15,7 @@ from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
-from utvm_deploy.kernels.call import Kernel
+from utvm_deploy.kernels.call import OwnKernel
 from utvm_deploy.kernels.template_free import (
     DECISIONS,
     SKETCH,
@@ -46,7 +46,7 @@ _ENDLESS = 1 << 20
 class Evolution:
     """Candidates for one kernel, better ones as more are known; equal seeds propose the same."""
 
-    def __init__(self, kernel: Kernel, seed: int) -> None:
+    def __init__(self, kernel: OwnKernel, seed: int) -> None:
         self._kernel = kernel
         self._model = _Process(kernel, seed)
         strategy = ms.search_strategy.EvolutionarySearch(
@@ -104,7 +104,7 @@ class Evolution:
 class _Process(ms.cost_model.PyCostModel):  # type: ignore[misc]
     """Ticks by decisions, as a Gaussian process; nothing of it is kept beyond the tuning."""
 
-    def __init__(self, kernel: Kernel, seed: int) -> None:
+    def __init__(self, kernel: OwnKernel, seed: int) -> None:
         super().__init__()
         self.kernel = kernel
         self.random = np.random.default_rng(seed)

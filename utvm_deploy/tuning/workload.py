@@ -11,7 +11,7 @@ from utvm_deploy.compiler.cmsis_nn.lower import lower_cmsis_nn
 from utvm_deploy.compiler.options import CMSIS_NN
 from utvm_deploy.compiler.plan import is_view
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.call import Kernel, KernelCall
+from utvm_deploy.kernels.call import KernelCall, OwnKernel
 from utvm_deploy.kernels.identity import identity_of
 from utvm_deploy.kernels.lowering import lower
 from utvm_deploy.kernels.space import free_kernel, space
@@ -33,7 +33,7 @@ class Work:
     candidates: tuple[Candidate, ...] = field(repr=False)  # the default first
     layers: int  # how many layers of all models need it
     # What is searched without a template, too.
-    free: Kernel | None = field(default=None, repr=False)
+    free: OwnKernel | None = field(default=None, repr=False)
 
     @property
     def default(self) -> Candidate:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from utvm_deploy.compiler.lower_c import CFunction, Scratch
 from utvm_deploy.compiler.program import ScheduledKernel
+from utvm_deploy.kernels.c_function import CFunction, Scratch
 from utvm_deploy.kernels.call import LibraryKernel
 
 

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.driver import Driver, Operand
 from utvm_deploy.kernels.dsp import pool_code as code
-from utvm_deploy.kernels.micro.tensor_ir import (
-    ANY_CORE,
-    Buffers,
-    Operand,
-    extern,
-    import_c,
-    prim_func,
-    script,
-)
 from utvm_deploy.kernels.window import Window
 
 _WORD = 4
@@ -57,43 +49,37 @@ class DspPool:
         values = (w.height, w.width, self.channels, w.output_height, w.output_width, *w.kernel)
         return np.array([*values, *w.strides, w.top, w.left], dtype=np.int32)
 
-    def prim_func(self) -> Any:
+    @property
+    def parameters(self) -> tuple[Operand | str, ...]:
+        return self._image, self._geometry, "low", "high", self._output
+
+    @property
+    def scratch(self) -> tuple[Operand, ...]:
+        return ()
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        return (self.text(core),)
+
+    def drive(self, c: Driver) -> None:
+        image, output = self._image, self._output
+        with c.loop(self.window.batch) as n:
+            places = image.at(n * image.stride(0)), output.at(n * output.stride(0))
+            c.call(self.driver, *places, self._geometry.at(), "low", "high")
+
+    @property
+    def _image(self) -> Operand:
         w = self.window
-        image = Operand("image", (w.batch, w.height, w.width, self.channels), "int8")
-        geometry = Operand("geometry", (self.geometry.size,), "int32")
-        output = Operand(
-            "output", (w.batch, w.output_height, w.output_width, self.channels), "int8"
-        )
+        return Operand("image", (w.batch, w.height, w.width, self.channels), "int8")
 
-        def body(buffers: Buffers) -> None:
-            with script.grid(w.batch, 1) as (n, one), script.sblock("pool"):
-                vn, _ = script.axis.remap("SS", [n, one])
+    @property
+    def _geometry(self) -> Operand:
+        return Operand("geometry", (self.geometry.size,), "int32")
 
-                def whole(operand: Operand) -> Any:
-                    place = (vn, *(slice(0, extent) for extent in operand.shape[1:]))
-                    return buffers[operand.name][place]
-
-                script.reads(whole(image), geometry.region(buffers))
-                script.writes(whole(output))
-                call = extern(
-                    self.driver,
-                    script.address_of(buffers["image"][vn, 0, 0, 0]),
-                    script.address_of(buffers["output"][vn, 0, 0, 0]),
-                    geometry.start(buffers),
-                    *(buffers["low"], buffers["high"]),
-                )
-                script.evaluate(call)
-
-        return prim_func(
-            [image, geometry, "low", "high", output],
-            [],
-            body,
-            helpers=[self.text(ANY_CORE)],
-        )
-
-    def schedule(self, sch: Any, core: str) -> str:
-        import_c(sch, self.text(core))
-        return self.why
+    @property
+    def _output(self) -> Operand:
+        w = self.window
+        shape = w.batch, w.output_height, w.output_width, self.channels
+        return Operand("output", shape, "int8")
 
 
 def dsp_pool_call(
