@@ -21,6 +21,7 @@ COPY = """\
 static void copy(const int8_t *from, int8_t *to, int32_t count, int32_t first) {
   for (int32_t i = 0; i < count; ++i) to[i] = (int8_t)(from[i] + first);
 }
+static void fill(int32_t *last) { *last = 7; }
 """
 
 
@@ -41,7 +42,7 @@ class Transposed:
             source = plane * SOURCE.stride(0) + row * SOURCE.stride(1) + nothing
             target = row * TARGET.stride(0) + plane * TARGET.stride(1)
             c.call("copy", SOURCE.at(source), TARGET.at(target), 5, row.is_zero())
-        c.claim(SMALL)
+        c.call("fill", SMALL.at(63))
         c.claim(LARGE)
 
 
