@@ -21,8 +21,8 @@ check: ## format, lint, types: all that needs no running
 test: ## checks and all tests
 	scripts/test
 
-test-fast: install ## tests that start no emulator
-	$(bin)/python -m pytest -m "not emulator and not slow"
+test-fast: ## tests that start no compiler, emulator or oracle: under a minute
+	scripts/test --without-tools -q -n "$${UTVM_TEST_JOBS:-$$(nproc)}" --dist worksteal
 
 replay: ## how the emitted C differs from AGAINST (HEAD), as a diff
 	$(bin)/python benchmarks/replay/replay_command.py --against "$(or $(AGAINST),HEAD)"

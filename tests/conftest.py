@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import without_tools
 
 import utvm_deploy
 from utvm_deploy.base.toml_table import read_toml
@@ -30,9 +31,10 @@ KERNEL_TESTS = ROOT / "tests" / "kernels"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bench", help="a bench.toml: run the end-to-end tests on its boards too")
+    without_tools.add_option(parser)
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Signals that a shell ignores for what it runs in the background, or nohup, count here.
 
     Children inherit what is ignored, so without this no test could interrupt one.
@@ -41,16 +43,22 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    without_tools.configure(config)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Long runs are asked for by ``-m soak``; without it only the short ones run."""
-    if "soak" in config.option.markexpr:
+    for item in items:
+        without_tools.mark(item)
+    if config.getoption(without_tools.OPTION):
+        left_out = {item for item in items if not without_tools.is_fast(item)}
+    elif "soak" in config.option.markexpr:
         return
-    long = [item for item in items if item.get_closest_marker("soak")]
-    if long:
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if item not in long]
+    else:
+        left_out = {item for item in items if item.get_closest_marker("soak")}
+    if left_out:
+        config.hook.pytest_deselected(items=sorted(left_out, key=lambda item: item.nodeid))
+        items[:] = [item for item in items if item not in left_out]
 
 
 def is_about_cores(test: pytest.Item) -> bool:
@@ -77,6 +85,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         names = read_toml(Path(bench)).table("boards").keys_present
         params += [pytest.param(name, marks=pytest.mark.hardware) for name in names]
     metafunc.parametrize("board", params, indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def no_tools_unless_marked(pytestconfig: pytest.Config) -> Iterator[None]:
+    """With ``--without-tools`` a test that starts a compiler, an emulator or the oracle fails."""
+    yield from without_tools.refusing(pytestconfig)
 
 
 @pytest.fixture(autouse=True)

@@ -133,6 +133,7 @@ def test_damaged_baseline(tmp_path: Path, text: str) -> None:
         read_baseline(path)
 
 
+@pytest.mark.tools
 def test_profile_has_the_gate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     profile = ["profile", DIGITS, "--board", "host"]
     assert main([*profile, "--json"]) == 0

@@ -141,6 +141,7 @@ def test_scratch_of_transposed_convolutions_and_of_int16() -> None:
     assert scratch.depthwise(NOWHERE, window, 3, 6, is_wide=True) == 0
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("model", ["small", "bytes", "halfwords"])
 @pytest.mark.parametrize("compiler", ["gcc", "clang", "arm-none-eabi-gcc"])
 def test_it_compiles_without_a_warning(

@@ -17,6 +17,8 @@ from utvm_deploy.doctor import Check, desk, examine
 from utvm_deploy.doctor.desk import desk_checks
 from utvm_deploy.probe import usb
 
+pytestmark = pytest.mark.tools
+
 BOARD = "stm32f746g_disco"
 DOCS = Path(__file__).parents[2] / "docs"
 RULE = (

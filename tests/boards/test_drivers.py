@@ -15,6 +15,8 @@ import pytest
 from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.project.tree import project_files
 
+pytestmark = pytest.mark.tools
+
 FAKES = Path(__file__).with_name("fake_registers.c")
 CYCCNT = 0xE000_1004
 COMPILE_TIMEOUT_S = 60

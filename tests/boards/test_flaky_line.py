@@ -23,6 +23,8 @@ from utvm_deploy.cli.main import main
 from utvm_deploy.link import monitor
 from utvm_deploy.link.stream import SerialStream
 
+pytestmark = pytest.mark.tools
+
 DIGITS = Path(__file__).parents[2] / "models" / "digits.tflite"
 # Longer than any answer may take; nothing below waits for it.
 PATIENCE_S = 30.0

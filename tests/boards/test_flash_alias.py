@@ -39,6 +39,7 @@ def sections(image: Image) -> dict[str, int]:
         return {section.name: section["sh_addr"] for section in ELFFile(file).iter_sections()}
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("through", VIEWS, ids="+".join)
 def test_the_image_is_written_in_one_piece_whatever_it_is_seen_through(
     through: tuple[str, ...], tmp_path: Path
@@ -85,6 +86,7 @@ def test_a_full_flash_is_told_by_its_own_name() -> None:
     assert sentence is not None and "1,049,576 bytes of flash" in sentence
 
 
+@pytest.mark.tools
 def test_too_many_initial_values_are_told(tmp_path: Path) -> None:
     board = board_with("stm32f746g_disco", tmp_path, ("code",), ALIAS)
     small = tmp_path / "small.toml"

@@ -63,6 +63,7 @@ def check_sentence(error: BoardError, path: Path) -> None:
     assert text.isprintable() and len(text) < 1000
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(file=damaged({path.name: path.read_text() for path in FILES}))
 def test_a_damaged_board_file_is_read_or_refused(

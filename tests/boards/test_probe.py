@@ -221,6 +221,7 @@ def test_no_placeholder_is_left() -> None:
                 assert serial is None or any("S" in word for word in words)
 
 
+@pytest.mark.tools
 def test_a_command_file_is_there_while_the_program_runs(
     disco: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,6 +240,7 @@ def test_a_command_file_is_there_while_the_program_runs(
     assert probe_script(flash, Wanted(image="a b.hex")) == 'r\nloadfile "a b.hex"\nr\ng\nq\n'
 
 
+@pytest.mark.tools
 def test_west_flashes_zephyr_builds_only(
     disco: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -422,6 +424,7 @@ def test_what_a_program_says_becomes_a_sentence(
         assert said[:100] in str(error)
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("probe", ["openocd", "st_flash", "pyocd"])
 def test_real_programs_say_that_no_probe_is_there(disco: Image, tmp_path: Path, probe: str) -> None:
     program = next(c.program for c in disco.board.probe.commands if c.name == probe)
@@ -445,6 +448,7 @@ def test_a_program_that_hangs_is_ended(
     wait_until_gone(int((tmp_path / "child").read_text()))
 
 
+@pytest.mark.tools
 def test_ctrl_c_ends_the_flashing_program_and_its_children(disco: Image, tmp_path: Path) -> None:
     create_project(None, disco.board, tmp_path / "tree")
     child = tmp_path / "child"
@@ -500,6 +504,7 @@ def test_a_real_board_needs_a_port(disco: Image, monkeypatch: pytest.MonkeyPatch
         start(disco.board, disco, port="/dev/ttyNOWHERE")
 
 
+@pytest.mark.tools
 def test_a_missing_emulator_names_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -512,6 +517,7 @@ def test_a_missing_emulator_names_the_package(
         start(board, image)
 
 
+@pytest.mark.tools
 def test_an_emulator_that_refuses_leaves_last_words(tmp_path: Path) -> None:
     from utvm_deploy.base.errors import LinkError
     from utvm_deploy.link.monitor import MonitorLink

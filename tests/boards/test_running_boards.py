@@ -63,6 +63,7 @@ def test_hello_agrees_with_board_and_elf(board: Board, image: Image, link: Link)
     assert (hello.ticks_per_second, hello.tick_unit) == expected
 
 
+@pytest.mark.tools
 def test_with_its_cycle_model_a_board_counts_cycles(board: Board, image: Image) -> None:
     if not board.has_cycle_model:
         pytest.skip("this board has no cycle model")
@@ -228,6 +229,7 @@ def test_a_fault_of_the_runtime_is_no_silence(board: Board, image: Image, link: 
     assert describe_fault(link.read(address, FAULT_BYTES), image.symbols) is None
 
 
+@pytest.mark.tools
 def test_a_dead_process_is_no_silence() -> None:
     host = load_board("host")
     image = build_image(tiny_model(host), host)
@@ -242,6 +244,7 @@ def test_a_dead_process_is_no_silence() -> None:
         assert not running.is_alive()
 
 
+@pytest.mark.tools
 def test_close_leaves_neither_process_nor_descriptor(board: Board, image: Image) -> None:
     gc.collect()  # images of other tests hold their entries of the cache
     before = set(os.listdir("/proc/self/fd"))

@@ -90,6 +90,7 @@ def image(desk: Board) -> Image:
     return build_image(None, desk)
 
 
+@pytest.mark.tools
 def test_batches_run_through_the_server_of_a_real_board(
     desk: Board, image: Image, tmp_path: Path
 ) -> None:
@@ -116,6 +117,7 @@ def test_batches_run_through_the_server_of_a_real_board(
         wait_until_gone(int(pid))
 
 
+@pytest.mark.tools
 def test_a_server_that_runs_already_gets_the_image_too(
     desk: Board, image: Image, tmp_path: Path
 ) -> None:
@@ -283,6 +285,7 @@ def image_id(image: Image) -> str:
     return text.split('[["')[1].split('"]]')[0]
 
 
+@pytest.mark.tools
 def test_a_device_runs_over_the_debug_link_of_a_real_board(desk: Board) -> None:
     """No serial port is known for it, and none is needed."""
     with utvm_deploy.connect(desk, link="debug") as device:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import pytest
+
 from tests.boards.test_drivers import drivers
 from utvm_deploy.boards.board import load_board
 
 CNT = 0x24
 
 
+@pytest.mark.tools
 def test_two_timers_make_one_that_does_not_wrap(tmp_path: Path) -> None:
     board = load_board("netduinoplus2")
     timer = board.project.timer

@@ -163,6 +163,7 @@ def test_the_programs_that_ship_are_on_the_list() -> None:
             assert known.first_refused_line(action.script) is None
 
 
+@pytest.mark.tools
 def test_the_command_line_asks_for_trust_and_takes_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -196,6 +197,7 @@ def test_looking_at_a_board_needs_no_trust(
     assert "mine" in capsys.readouterr().out
 
 
+@pytest.mark.tools
 def test_a_flag_is_one_argument_for_cmake(tmp_path: Path) -> None:
     """CMake takes semicolons, dollars and quotes for signs of its own."""
     odd = r'-DX="a;b $ENV{HOME} ${CMAKE_COMMAND} \ ) #"'

@@ -55,6 +55,7 @@ def test_selftest_passes_on_this_computer(case: Case, tmp_path: Path, form: str)
     check_bundle(bundle)
 
 
+@pytest.mark.tools
 def test_selftest_of_a_model_with_state(tmp_path: Path) -> None:
     case = make_state_case(tmp_path, "mps2_an500")
     bundle = write(case, tmp_path / "bundle")
@@ -83,6 +84,7 @@ def test_selftest_runs_clean_under_sanitizers(case: Case, tmp_path: Path) -> Non
     assert run(folder / "net_selftest").stdout == PASS
 
 
+@pytest.mark.tools
 def test_float_inputs_and_outputs(tmp_path: Path) -> None:
     made = make_float_case(tmp_path, "host")
     folder = build(write(made, tmp_path / "bundle"), tmp_path / "build")
@@ -208,6 +210,7 @@ int main(void) {
 """
 
 
+@pytest.mark.tools
 def test_two_bundles_in_one_program_run_interleaved(tmp_path: Path) -> None:
     """One model twice and another between, layer by layer, from C and from C++."""
     one, two = (make_case(tmp_path, name, "host", seed) for seed, name in ((1, "one"), (2, "two")))
@@ -252,6 +255,7 @@ def test_c_files_are_valid_cxx(host_case: Case, tmp_path: Path, form: str, stand
     assert run(tmp_path / "selftest").stdout == PASS
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("board_name", CORTEX_M_BOARDS)
 def test_c_files_for_a_cortex_m_are_valid_cxx(tmp_path: Path, board_name: str) -> None:
     compiler = "arm-none-eabi-g++"

@@ -114,6 +114,7 @@ def test_boards(capsys: pytest.CaptureFixture[str]) -> None:
     assert "cortex-m7" in capsys.readouterr().out
 
 
+@pytest.mark.tools
 def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_json(capsys, "doctor", "--board", "mps2_an500")["ok"] is True
     monkeypatch.setenv("PATH", "")
@@ -149,6 +150,7 @@ def test_compile_writes_a_library(capsys: pytest.CaptureFixture[str], tmp_path: 
     assert out.read_bytes() == first
 
 
+@pytest.mark.tools
 def test_project_from_a_library(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     library, tree = tmp_path / "digits.tar", tmp_path / "tree"
     run_json(capsys, "compile", DIGITS, "--board", "mps2_an500", "-o", str(library))
@@ -161,6 +163,7 @@ def test_project_from_a_library(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert built["flash_bytes"] > 7_000
 
 
+@pytest.mark.tools
 def test_run_and_verify(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with np.load(HELD_OUT) as held_out:
         inputs, outputs = held_out["inputs"], held_out["outputs"]
@@ -185,6 +188,7 @@ def test_run_and_verify(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     assert "MISMATCH" in capsys.readouterr().out
 
 
+@pytest.mark.tools
 def test_profile(capsys: pytest.CaptureFixture[str]) -> None:
     found = run_json(capsys, "profile", DIGITS, "--board", "host")
     assert len(found["layers"]) > 5
@@ -193,6 +197,7 @@ def test_profile(capsys: pytest.CaptureFixture[str]) -> None:
     assert "CONV_2D" in capsys.readouterr().out
 
 
+@pytest.mark.tools
 def test_bundle_and_check(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     target = tmp_path / "out"
     argv = ["bundle", DIGITS, "--board", "mps2_an500", "-o", str(target)]
@@ -346,6 +351,7 @@ def test_a_missing_emulator_is_told_once(
     assert said.startswith("error: qemu-system-absent is not installed; it is needed to go on. ")
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize(
     "verb", [["run", DIGITS], ["profile", DIGITS], ["doctor"]], ids=lambda argv: argv[0]
 )
@@ -364,6 +370,7 @@ def test_no_port_leads_to_a_board_that_runs_here(
     assert main([*verb, "--board", "host", *(["--dry-run"] if verb[0] != "doctor" else [])]) == 0
 
 
+@pytest.mark.tools
 def test_without_a_home_folder_the_cache_must_be_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

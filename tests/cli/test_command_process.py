@@ -107,6 +107,7 @@ def test_a_killed_command_leaves_no_emulator() -> None:
         wait_until("every child is gone", lambda: not marked(env[MARK]))
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("program", ["cmake", "cc1"])
 def test_ctrl_c_while_building_leaves_a_cache_that_works(tmp_path: Path, program: str) -> None:
     env = environment(UTVM_CACHE=str(tmp_path / "cache"))
@@ -174,6 +175,7 @@ def test_ctrl_c_early_in_a_verb_is_no_traceback(delay_s: float) -> None:
     assert (command.returncode, said) in ((130, "interrupted\n"), (130, ""), (0, ""))
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("verb", [["boards"], ["boards", "--json"], ["inspect", DIGITS]])
 def test_a_full_disk_behind_stdout_is_one_sentence(verb: list[str]) -> None:
     with open("/dev/full", "w") as full:
@@ -191,6 +193,7 @@ def test_a_full_disk_behind_stdout_is_one_sentence(verb: list[str]) -> None:
     assert "Traceback" not in "".join(prose)
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize(
     "verb", [["boards"], ["boards", "--json"], ["inspect", "missing", "--json"]]
 )
@@ -212,6 +215,7 @@ def small_files_only() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize(
     ("verb", "words"),
     [
@@ -243,6 +247,7 @@ def test_a_full_disk_behind_a_file_is_one_sentence(
     assert not any(tmp_path.glob("cache/images/*"))
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("verb", [["boards"], ["boards", "--json"], ["inspect", DIGITS]])
 def test_a_reader_that_goes_away_is_not_an_error_to_talk_about(verb: list[str]) -> None:
     reader, writer = os.pipe()
@@ -263,6 +268,7 @@ def test_a_reader_that_goes_away_is_not_an_error_to_talk_about(verb: list[str]) 
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.tools
 def test_a_locale_without_the_characters_is_no_error() -> None:
     # inspect writes multiplication signs.
     env = environment(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")

@@ -27,10 +27,13 @@ DIGITS = data_dir("models") / "digits.tflite"
 FEW, MANY = 3, 20
 TABLE_WIDTH = 120
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("qemu-system-arm") is None or shutil.which("arm-none-eabi-gcc") is None,
-    reason="needs qemu-system-arm and arm-none-eabi-gcc",
-)
+pytestmark = [
+    pytest.mark.tools,
+    pytest.mark.skipif(
+        shutil.which("qemu-system-arm") is None or shutil.which("arm-none-eabi-gcc") is None,
+        reason="needs qemu-system-arm and arm-none-eabi-gcc",
+    ),
+]
 
 
 @pytest.fixture(scope="module")

@@ -59,6 +59,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
     return text
 
 
+@pytest.mark.tools
 def test_a_bundle_needs_no_room_for_the_runtime(
     small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -125,6 +126,7 @@ def test_no_message_shows_a_size_below_zero(small: Path) -> None:
         check_fits(model, board)
 
 
+@pytest.mark.tools
 @pytest.mark.skipif(not shutil.which("arm-none-eabi-gcc"), reason="GCC for Arm is not installed")
 def test_the_bundle_of_a_board_too_small_for_code_and_runtime(
     small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -72,6 +72,7 @@ def compile_shared(function: CFunction, folder: Path, compiler: str = "gcc") -> 
     return ctypes.CDLL(str(library))
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_lowered_function_computes_the_same(tmp_path: Path, compiler: str) -> None:
     function = lower_to_c(dense(), "p_dense", "cortex-m7")
@@ -116,6 +117,7 @@ def test_nothing_of_tvm_remains() -> None:
     assert "#" not in function.text
 
 
+@pytest.mark.tools
 def test_imported_helpers_are_kept_apart(tmp_path: Path) -> None:
     function = lower_to_c(with_helper, "p_helper", "cortex-m4", may_alias=True)
     assert function.imports == (HELPER,)

@@ -160,6 +160,7 @@ def test_the_compiler_is_told(tmp_path: Path) -> None:
         compile_model(DIGITS, BOARD, optimize="speed")
 
 
+@pytest.mark.tools
 @pytest.mark.skipif(
     shutil.which("arm-none-eabi-gcc") is None, reason="arm-none-eabi-gcc is not installed"
 )

@@ -182,6 +182,7 @@ def test_the_call_that_failed_among_equal_ones(host: Device) -> None:
     assert all(call.is_done and call.error is not None for call in calls)
 
 
+@pytest.mark.tools
 def test_strict_runs_at_once(batches: list[int]) -> None:
     with utvm_deploy.connect("host", strict=True) as device:
         module = device.load_module(CODE)
@@ -196,6 +197,7 @@ def test_strict_runs_at_once(batches: list[int]) -> None:
         assert list(x.numpy()) == [9] * 4
 
 
+@pytest.mark.tools
 def test_leaving_the_block_runs_what_waits() -> None:
     code = "void write_out(unsigned *x) { while (1) { if (*x) break; ++*x; } }"
     with utvm_deploy.connect("host") as device:
@@ -281,6 +283,7 @@ def test_no_room_for_a_tensor(host: Device) -> None:
         host.empty((1 << 20, 16), np.float64, name="big")
 
 
+@pytest.mark.tools
 def test_the_wire_is_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

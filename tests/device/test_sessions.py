@@ -122,6 +122,7 @@ def test_a_wild_write_is_an_error_on_that_call(device: Device) -> None:
         assert device.tensor(np.ones(3, np.int8)).numpy().sum() == 3
 
 
+@pytest.mark.tools
 def test_two_devices_share_nothing() -> None:
     with utvm_deploy.connect("host") as one, utvm_deploy.connect("host") as two:
         a, b = one.tensor(np.array([1], np.int32)), two.tensor(np.array([2], np.int32))

@@ -110,6 +110,7 @@ def test_small_and_wide(device: Device, tmp_path: Path) -> None:
         check(device, saved(write, tmp_path))
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("name", ["host", "mps2_an385"])
 def test_two_mebibytes_of_weights(name: str, tmp_path: Path) -> None:
     with connected(name) as device:
@@ -123,6 +124,7 @@ def test_more_weights_than_flash_are_refused(tmp_path: Path) -> None:
         build_image(compiled, board)
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("name", ["host", "mps2_an500"])
 def test_three_hundred_layers(name: str, tmp_path: Path) -> None:
     with connected(name) as device:
@@ -165,6 +167,7 @@ def test_a_model_that_fills_the_ram_runs(tmp_path: Path) -> None:
     assert found.ok and found.output_bytes == room
 
 
+@pytest.mark.tools
 def test_the_linked_image_says_what_it_leaves(tmp_path: Path) -> None:
     board = load_board(SMALL_BOARD)
     image = build_image(filling(1000, board, tmp_path), board)

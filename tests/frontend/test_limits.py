@@ -250,6 +250,7 @@ BOMBS: dict[Callable[[Path], Path], str] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bomb", BOMBS, ids=lambda bomb: bomb.__name__)
 def test_costly_file(bomb: Callable[[Path], Path], tmp_path: Path) -> None:
     said = said_of(bomb(tmp_path / "bomb.tflite"))

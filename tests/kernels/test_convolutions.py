@@ -10,6 +10,8 @@ import pytest
 from kernel_harness import check
 from tflite_writer import ModelWriter
 
+pytestmark = pytest.mark.tools
+
 ACTIVATIONS = ("NONE", "RELU", "RELU6", "RELU_N1_TO_1")
 
 

@@ -26,12 +26,14 @@ from utvm_deploy.kernels.requantization import quantize_multipliers, requantized
 from utvm_deploy.records.candidate import COMPACT_LITTLE, COMPACT_MOST, Candidate
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("write", [write_dense, write_additions, write_pools])
 def test_what_is_not_scheduled(write: Callable[[Path], ModelWriter], tmp_path: Path) -> None:
     model = write(tmp_path / "model.tflite")
     assert check(model, tmp_path, core="cortex-m7", scheduled=False)
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize(
     ("write", "level"),
     [(write_convolutions, COMPACT_LITTLE), (write_convolutions, COMPACT_MOST), (write_pairs, 1)],
@@ -81,6 +83,7 @@ MICRO_KERNELS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("core", ["cortex-m4", "cortex-m7"])
 def test_inner_blocks_are_tensorized(core: str, tmp_path: Path) -> None:
     write_convolutions(tmp_path / "convolutions.tflite")

@@ -15,6 +15,8 @@ from tflite_writer import ModelWriter
 
 from utvm_deploy.kernels.requantization import exact_multiplier
 
+pytestmark = pytest.mark.tools
+
 # input shape, outputs, keep_num_dims
 LAYERS = [
     ((1, 1), 1, False),

@@ -211,6 +211,7 @@ GROUPS = {
 }
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("name", GROUPS)
 def test_movers_of_one_tensor(name: str, tmp_path: Path) -> None:
     m = ModelWriter()
@@ -250,6 +251,7 @@ def _unpack(m: ModelWriter, shape: Shape, axis: int) -> None:
     m.output(*outputs)
 
 
+@pytest.mark.tools
 def test_splitting(tmp_path: Path) -> None:
     m = ModelWriter()
     _split(m, (1, 4, 6), 2, 3)
@@ -264,6 +266,7 @@ def test_splitting(tmp_path: Path) -> None:
     assert check(m, tmp_path, samples=2) == 3 + 2 + 4 + 3 + 2 + 2 + 3 + 4 + 3
 
 
+@pytest.mark.tools
 def test_joining(tmp_path: Path) -> None:
     m = ModelWriter()
     rng = np.random.default_rng(5)
@@ -298,6 +301,7 @@ def test_joining(tmp_path: Path) -> None:
     assert check(m, tmp_path, samples=2) == 10
 
 
+@pytest.mark.tools
 def test_padv2(tmp_path: Path) -> None:
     m = ModelWriter()
     for value, paddings in ((-128, [[0, 0], [1, 2], [0, 1], [0, 0]]), (9, [[1, 0], [0, 0]] * 2)):
@@ -308,6 +312,7 @@ def test_padv2(tmp_path: Path) -> None:
     assert check(m, tmp_path) == 2
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("dtype", ["int16", "uint8"])
 def test_other_types_are_moved_too(dtype: str, tmp_path: Path) -> None:
     m = ModelWriter()

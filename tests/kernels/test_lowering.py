@@ -69,6 +69,7 @@ def test_scratch_is_the_rows_under_one_window(kernel: Kernel, limit: int) -> Non
     assert sum(s.size_bytes for s in c_function(kernel).scratch) <= limit
 
 
+@pytest.mark.tools
 @pytest.mark.skipif(
     shutil.which("arm-none-eabi-gcc") is None, reason="arm-none-eabi-gcc is not installed"
 )
@@ -100,6 +101,7 @@ def test_code_is_small(tmp_path: Path) -> None:
     assert set(symbols) - {"U", "memset", "memcpy", "memmove"} == set()
 
 
+@pytest.mark.tools
 def test_in_place_calls_may_overwrite_their_input(tmp_path: Path) -> None:
     m = ModelWriter()
     x, y = (m.input((2, 3, 8), 0.05 * (i + 1), 3) for i in range(2))

@@ -12,6 +12,8 @@ from tflite_writer import ModelWriter
 
 from utvm_deploy.records.candidate import GENERIC
 
+pytestmark = pytest.mark.tools
+
 Shape = tuple[int, ...]
 
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 from kernel_harness import check
 from odd_shapes import (
     write_additions,
@@ -104,6 +105,7 @@ def test_depthwise_layers_of_few_channels_are_left_to_dsp_code(tmp_path: Path) -
     assert lower(graph, many, CORE).family == "mve"
 
 
+@pytest.mark.tools
 def test_groups_in_plain_c(tmp_path: Path) -> None:
     rng = np.random.default_rng(9)
     m = ModelWriter()

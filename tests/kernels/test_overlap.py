@@ -113,6 +113,7 @@ def least(lag: Lag, image: Array) -> int:
     return -(-max(lag.least_bytes, -image.nbytes) // lag.unit_bytes) * lag.unit_bytes
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("core", CORES)
 def test_outputs_lie_on_what_was_read(core: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(len(core))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from kernel_harness import PREAMBLE, compile_library
 from odd_shapes import SHAPES, write_convolutions, write_dense
 from tflite_writer import ModelWriter
@@ -41,6 +42,7 @@ def test_inner_blocks_are_tensorized(tmp_path: Path) -> None:
         assert any(name.startswith(f"utvm_thumb_{kind}") for name in functions), kind
 
 
+@pytest.mark.tools
 def test_products_of_halves(tmp_path: Path) -> None:
     source = tmp_path / "scale.c"
     source.write_text(

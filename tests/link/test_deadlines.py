@@ -90,6 +90,7 @@ def test_the_fills_of_a_large_block_are_given_their_time() -> None:
     assert device.ran == [zones, fill]
 
 
+@pytest.mark.tools
 def test_the_checksum_of_a_large_tensor_is_given_its_time() -> None:
     """The deadline that a call has by default, on a board whose core is slow."""
     with utvm_deploy.connect("host") as device:

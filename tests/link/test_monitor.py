@@ -173,6 +173,7 @@ def test_the_process_ends_although_its_output_is_full(host_program: Path) -> Non
         device.close()
 
 
+@pytest.mark.tools
 def test_payloads_of_the_default_size(tmp_path: Path) -> None:
     device = HostDevice(build_host(tmp_path / "host"))
     try:

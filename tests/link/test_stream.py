@@ -55,6 +55,7 @@ def socket_device(host_program: Path) -> Iterator[str]:
         process.wait(10)
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("kind", ["pty_device", "socket_device"])
 def test_serial_stream(kind: str, request: pytest.FixtureRequest) -> None:
     url = request.getfixturevalue(kind)

@@ -48,6 +48,7 @@ def test_bytes_take_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert inner.is_closed
 
 
+@pytest.mark.tools
 def test_a_device_behind_a_slow_line() -> None:
     with connect("host", link="monitor@230400") as device:
         tensor = device.tensor([1, 2, 3])

@@ -81,6 +81,7 @@ def test_a_file_too_large_is_not_opened(tmp_path: Path) -> None:
         load_model(tmp_path / "absent.onnx")
 
 
+@pytest.mark.tools
 def test_a_dry_run_knows_the_model(tmp_path: Path) -> None:
     writer = OnnxWriter((1, 24))
     path = writer.quantized(tmp_path, writer.add("Gemm", "x", writer.normal(24, 10)))

@@ -85,6 +85,7 @@ def test_what_another_process_uses_stays(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
+@pytest.mark.tools
 def test_an_image_is_held_as_long_as_it_lives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

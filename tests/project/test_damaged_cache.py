@@ -19,6 +19,8 @@ from utvm_deploy.emulator.plugin import build_plugin
 from utvm_deploy.project import build_image
 from utvm_deploy.project.link_module import compile_module
 
+pytestmark = pytest.mark.tools
+
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

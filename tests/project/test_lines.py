@@ -10,6 +10,8 @@ import pytest
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.project import build_image
 
+pytestmark = pytest.mark.tools
+
 ADDR2LINE = "arm-none-eabi-addr2line"
 
 

@@ -26,6 +26,7 @@ BUILD_TIMEOUT_S = 120
 BARE_BOARDS = [name for name in board_names() if load_board(name).template != "zephyr"]
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("name", BARE_BOARDS)
 def test_an_image_builds_without_a_warning_and_within_the_estimate(name: str) -> None:
     board = load_board(name)
@@ -53,6 +54,7 @@ def test_an_image_builds_without_a_warning_and_within_the_estimate(name: str) ->
         assert 0 < image.ram_bytes < 1 << 20
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("name", BARE_BOARDS)
 def test_entry_points_survive_the_linker(name: str) -> None:
     board = load_board(name)
@@ -61,6 +63,7 @@ def test_entry_points_survive_the_linker(name: str) -> None:
     assert not any(symbol.startswith("$") for symbol in symbols)
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("generator", ["Ninja", "Unix Makefiles"])
 @pytest.mark.parametrize("name", ["host", "mps2_an500"])
 def test_a_tree_builds_by_hand_elsewhere(name: str, generator: str, tmp_path: Path) -> None:
@@ -179,6 +182,7 @@ def test_too_much_flash_is_refused_before_building(monkeypatch: pytest.MonkeyPat
         build_image(tiny_model(board, weights_bytes=1 << 20), board)
 
 
+@pytest.mark.tools
 def test_a_link_overflow_is_one_sentence() -> None:
     board = load_board("mps2_an500")
     # The report claims less than the sources hold, so that the linker is the first to see.
@@ -192,6 +196,7 @@ def test_a_link_overflow_is_one_sentence() -> None:
     assert "bytes of flash, and mps2_an500's region flash has 1,048,576 (" in sentence
 
 
+@pytest.mark.tools
 def test_a_compile_error_shows_its_line_and_keeps_its_log(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -208,6 +213,7 @@ def test_a_compile_error_shows_its_line_and_keeps_its_log(
     assert not list((tmp_path / "cache" / "images").glob(f"*{MARK}*"))
 
 
+@pytest.mark.tools
 def test_a_warning_in_a_model_is_an_error() -> None:
     board = load_board("host")
     source = "static int unused;\nvoid tiny_run(void);\nvoid tiny_run(void) {}\n"
@@ -215,6 +221,7 @@ def test_a_warning_in_a_model_is_an_error() -> None:
         build_image(tiny_model(board, source=source), board)
 
 
+@pytest.mark.tools
 def test_the_cache_is_hit_and_keyed_by_content(monkeypatch: pytest.MonkeyPatch) -> None:
     board = load_board("host")
     first = build_image(tiny_model(board), board)
@@ -232,6 +239,7 @@ def test_the_cache_is_hit_and_keyed_by_content(monkeypatch: pytest.MonkeyPatch) 
     assert commands == [["cc", "--version"]]
 
 
+@pytest.mark.tools
 def test_two_builders_at_once_get_the_same_image(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,6 +260,7 @@ def test_two_builders_at_once_get_the_same_image(
     assert len(list((tmp_path / "cache" / "images").iterdir())) == 1
 
 
+@pytest.mark.tools
 def test_images_share_the_objects_of_their_runtime(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,6 +297,7 @@ def test_images_share_the_objects_of_their_runtime(
     assert build_project(tree).elf.read_bytes() == with_objects
 
 
+@pytest.mark.tools
 def test_an_unwritable_cache_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -165,6 +165,7 @@ def test_an_open_file_and_folder_are_closed_without_a_trace(tmp_path: Path) -> N
     assert left(tmp_path) == []
 
 
+@pytest.mark.tools
 def test_a_killed_compiler_leaves_its_files_in_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,6 +50,7 @@ def large_recipe_with(kind: str) -> Recipe:
     raise AssertionError(f"no model with {kind}")
 
 
+@pytest.mark.tools
 def test_a_wrong_kernel_is_reduced_to_itself(broken: Rig, tmp_path: Path) -> None:
     recipe = large_recipe_with("SOFTMAX")
     first = broken.check(recipe)
@@ -88,6 +89,7 @@ def test_pruning_keeps_what_outputs_need() -> None:
     assert alone.kinds == (recipe.steps[first].kind,)
 
 
+@pytest.mark.tools
 def test_what_fails_is_stored_and_replayed(
     broken: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -51,6 +51,7 @@ def check(outcomes: list[Outcome]) -> None:
     assert counts[Verdict.EQUAL] >= FEWEST_EQUAL * len(outcomes), counts
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("name", QUICK)
 def test_random_models_are_byte_exact(name: str) -> None:
     check(run(name, *QUICK[name]))

@@ -39,6 +39,7 @@ def file_samples(path: Path) -> tuple[tuple[np.ndarray, ...], ...]:
     return samples_of_shapes(np.random.default_rng(SAMPLE_SEED), shapes)
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_regression(rig: Rig, path: Path) -> None:
     outcome = rig.check_file(path, file_samples(path))

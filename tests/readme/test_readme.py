@@ -91,6 +91,7 @@ def output_of(code: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.tools
 def test_the_c_snippet(tmp_path: Path) -> None:
     (code,) = snippets("c")
     bundle = ["bundle", str(DIGITS), "--board", "stm32f746g_disco", "--samples", "1", "-o", "out"]

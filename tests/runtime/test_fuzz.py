@@ -31,6 +31,7 @@ BUGS = {
 }
 
 
+@pytest.mark.tools
 def test_random_bytes(tmp_path: Path) -> None:
     sources = (HERE / "fuzz_poll.c", HERE / "bench.c")
     flags = ("-DUTVM_FUZZ_MAIN", "-include", str(HERE / "fuzz_assert.h"))

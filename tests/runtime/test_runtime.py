@@ -13,6 +13,8 @@ from tests.runtime.conftest import HERE, WARNINGS
 from utvm_deploy.base.paths import data_dir, runtime_dir
 from utvm_deploy.link.messages import PROTOCOL_VERSION
 
+pytestmark = pytest.mark.tools
+
 NAMES = re.findall(r"ENTRY\((test_\w+)\)", (HERE / "unit.c").read_text())
 COMPILERS = {
     "gcc": "gcc",

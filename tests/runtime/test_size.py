@@ -10,6 +10,7 @@ import pytest
 from tests.runtime.size import COMPILER, CORES, compiler_version, deepest, growth, measure, stored
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("core", CORES)
 def test_no_size_grew(core: str) -> None:
     if shutil.which(COMPILER) is None:

@@ -21,6 +21,8 @@ from utvm_deploy.link.fault import nearest_symbol
 from utvm_deploy.probe import RunningBoard, needs_debugger, open_link, start
 from utvm_deploy.project import Image, build_image
 
+pytestmark = pytest.mark.tools
+
 DEADLINE_S = 0.2
 # A call that is lost takes longer than this; none that ends in time does, on the busiest machine.
 LOST_S = 30.0

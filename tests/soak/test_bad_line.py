@@ -118,6 +118,7 @@ def soak(board_name: str, plan: Plan) -> Soak:
     return session
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize(
     "plan", [SHORT, pytest.param(LONG, marks=pytest.mark.soak)], ids=["short", "long"]
 )

@@ -61,6 +61,7 @@ def use(device: Device, number: int) -> None:
     assert int.from_bytes(device.read(out, 4), "little") == device.checksum(address, len(data))
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("count", [SHORT, pytest.param(LONG, marks=pytest.mark.soak)])
 def test_nothing_is_left(count: int) -> None:
     names = ["host"]

@@ -23,6 +23,7 @@ def tune_command(folder: Path, *more: str) -> list[str]:
     return ["tune", str(model), "--board", "host", "--records", str(folder / "r.jsonl"), *more]
 
 
+@pytest.mark.tools
 def test_tune_and_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(tune_command(tmp_path, "--trials", "6", "--json")) == 0
     found = json.loads(capsys.readouterr().out)
@@ -43,6 +44,7 @@ def test_tune_and_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert not re.search(r"(src|href)=|https?://", html), "the page needs something outside"
 
 
+@pytest.mark.tools
 def test_models_share_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(tune_command(tmp_path, "--trials", "6")) == 0
     other = write_model(tmp_path / "other.tflite")
@@ -94,6 +96,7 @@ def test_reports_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "is empty; `utvm tune` fills it" in capsys.readouterr().err
 
 
+@pytest.mark.tools
 def test_a_killed_tuning_goes_on_where_it_was(tmp_path: Path) -> None:
     trials = 40
     command = [
@@ -121,6 +124,7 @@ def test_a_killed_tuning_goes_on_where_it_was(tmp_path: Path) -> None:
     assert len({(record.kernel.key, record.candidate) for record in found}) == len(found)
 
 
+@pytest.mark.tools
 def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "utvm_deploy", *tune_command(tmp_path, "--trials", "1000")]
     path = tmp_path / "r.jsonl"

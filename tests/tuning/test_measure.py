@@ -26,6 +26,8 @@ from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.tuner import check_tunable, fastest_link, tune
 from utvm_deploy.tuning.workload import workload
 
+pytestmark = pytest.mark.tools
+
 
 @pytest.fixture
 def quick(board) -> Device:

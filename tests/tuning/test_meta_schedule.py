@@ -57,6 +57,7 @@ def test_the_example_in_the_documentation(tmp_path: Path) -> None:
     assert 0 < min(times) < max(times) < 1
 
 
+@pytest.mark.tools
 def test_candidates_that_go_wrong_have_an_error() -> None:
     from tvm import IRModule
 
@@ -78,6 +79,7 @@ def _doubled() -> list[Any]:
     return [a, b, te.compute((32, 16), lambda i, j: a[i, j].astype("int32") * 2, "c")]
 
 
+@pytest.mark.tools
 def test_floating_point_is_compared_only_if_it_is_to_be() -> None:
     with utvm_deploy.connect("host") as device:
         tuning = DeviceTuning(device, product("float32"), is_exact=False)

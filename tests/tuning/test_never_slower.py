@@ -153,6 +153,7 @@ def test_models_of_this_repository(path: Path, target: Board) -> None:
     assert check(small_graph(path), target, KINDS) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(NETWORKS))
 def test_networks_as_people_build_them(name: str, tmp_path: Path) -> None:
     path = tmp_path / f"{name}.tflite"

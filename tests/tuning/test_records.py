@@ -230,6 +230,7 @@ def limit_file_size() -> Iterator[Callable[[int], None]]:
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("room", [0, 10])
 def test_a_full_disk_loses_nothing_that_was_recorded(
     tmp_path: Path, room: int, limit_file_size: Callable[[int], None]

@@ -309,6 +309,7 @@ def test_arguments_of_the_build(tree: Path) -> None:
     assert any(argv[:2] == ["cmake", "--build"] for argv in map(list, commands))
 
 
+@pytest.mark.tools
 def test_no_zephyr_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("ZEPHYR_BASE", raising=False)
     with pytest.raises(MissingTool, match="set ZEPHYR_BASE to its folder"):
