@@ -53,7 +53,7 @@ def test_a_tool_fails_the_test_that_starts_it(gate: Gate, tmp_path: Path) -> Non
         lambda: process.start([str(tool)]).close(),
         lambda: subprocess.run([tool], check=True),
     ):
-        with pytest.raises(pytest.fail.Exception, match="without the mark `tools` starts .*gcc"):
+        with pytest.raises(pytest.fail.Exception, match=r"without the mark `tools` starts .*gcc"):
             start()
     assert gate.refused == [str(tool)] * 3
     process.run(["sh", "-c", "true"], timeout_s=10)
