@@ -35,7 +35,7 @@ FIXTURES = frozenset(
 )
 #: Functions whose callers start a tool; a module that imports one holds such tests.
 HELPERS = frozenset({"run_reference", "check_model", "compare_on", "build_library"})
-#: Other marks of tests that are no fast ones.
+#: What a fast test must not be marked as.
 MARKS = ("tools", "emulator", "hardware", "slow", "soak")
 
 _TOOL = re.compile(
@@ -60,7 +60,7 @@ class Gate:
         self.refused: list[str] = []
 
     def watch(self, event: str, arguments: tuple[object, ...]) -> None:
-        """An audit hook: also sees what tests start past ``utvm_deploy.process``."""
+        """An audit hook: also sees what tests start past ``utvm_deploy.base.process``."""
         if not self.is_shut or event != "subprocess.Popen":
             return
         _, argv, _, _ = arguments

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from without_tools import GATE, Gate, is_tool
 
-from utvm_deploy import process
+from utvm_deploy.base import process
 
 
 @pytest.mark.parametrize(
