@@ -68,7 +68,8 @@ def test_small_scratch_lies_on_the_stack() -> None:
     function = native_function(Transposed(), "driven", "host")
     assert [one.name for one in function.scratch] == ["large"]
     assert scratch_sizes(Transposed()) == (260,)
-    assert "int32_t small[64];" in function.text
+    assert "int32_t small_ptr[64];" in function.text
+    assert "fill((&(small_ptr[63])));" in function.text
     assert "(void)one;" in function.text
     assert "const int8_t *restrict source" in function.signature
     assert "int8_t *restrict target" in function.signature

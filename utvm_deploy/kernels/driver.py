@@ -162,7 +162,8 @@ _Statement: TypeAlias = "_Call | _Loop | _Claim"
 class Driver:
     """The statements of a driver, in the order in which its methods are called."""
 
-    def __init__(self) -> None:
+    def __init__(self, c_names: Mapping[str, str] | None = None) -> None:
+        self._c_names = c_names or {}  # of buffers that have another name in C
         self._counters = 0
         self._body: list[_Statement] = []
         self._open = [self._body]
@@ -186,19 +187,22 @@ class Driver:
         made: list[tuple[str, _Tree]] = []
         for one in arguments:
             if isinstance(one, Place):
-                made.append((one.buffer, one.element.tree()))
+                made.append((self._c_name(one.buffer), one.element.tree()))
             else:
                 made.append(("", one if isinstance(one, str) else Index.of(one).tree()))
         self._open[-1].append(_Call(function, made))
 
     def claim(self, scratch: Operand) -> None:
         """Write 0 to the last element of scratch."""
-        place = f"{scratch.name}[{scratch.elements - 1}]"
+        place = f"{self._c_name(scratch.name)}[{scratch.elements - 1}]"
         self._open[-1].append(_Claim(f"{place} = ({scratch.ctype})0;"))
 
     def lines(self) -> list[str]:
         """The statements as C, without the braces around them all."""
         return _Writer().lines(self._body, "  ")
+
+    def _c_name(self, buffer: str) -> str:
+        return self._c_names.get(buffer, buffer)
 
 
 class NativeKernel(Protocol):
@@ -264,9 +268,10 @@ def native_function(
         for one in kernel.parameters
     ]
     parameters += [Parameter(one.name, one.ctype, True, True) for one in scratch]
-    driver = Driver()
+    # As TVM names arrays.
+    driver = Driver({name: f"{name}_ptr" for name in local})
     kernel.drive(driver)
-    arrays = [f"  {one.ctype} {one.name}[{one.elements}];" for one in local.values()]
+    arrays = [f"  {one.ctype} {one.name}_ptr[{one.elements}];" for one in local.values()]
     body = "".join(f"{line}\n" for line in (*arrays, *driver.lines(), "}"))
     signature, text = signature_and_text(name, parameters, body, may_alias)
     pieces = tuple(Scratch(one.name, one.dtype, one.size_bytes) for one in scratch)
