@@ -24,8 +24,8 @@ from utvm_deploy.device import Device, Module
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array, Operator
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.kernels.call import KernelCall, ScalarArgument, TensorArgument
-from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.contract.call import KernelCall, ScalarArgument, TensorArgument
 from utvm_deploy.oracle.reference import run_reference
 
 RUN_TIMEOUT_S = 60.0

@@ -30,10 +30,10 @@ from utvm_deploy.emulator.plugin import build_plugin, installed_qemu_version
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array, Graph
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.kernels.c_function import CFunction
-from utvm_deploy.kernels.call import ConstantArgument, KernelCall, ScalarArgument
-from utvm_deploy.kernels.lowering import lower
-from utvm_deploy.kernels.requantization import header
+from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.contract.c_function import CFunction
+from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
+from utvm_deploy.kernels.contract.requantization import header
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.records.candidate import GENERIC
 

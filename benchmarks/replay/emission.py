@@ -97,7 +97,7 @@ def graphs_of(models: Sequence[Path]) -> list[Any]:
 def operators_by_key(models: tuple[Path, ...]) -> Mapping[str, tuple[Any, Any]]:
     """Key of each kernel of the models and of the zoo -> a graph and its operator that need it."""
     from utvm_deploy.compiler.plan import is_view
-    from utvm_deploy.kernels.identity import identity_of
+    from utvm_deploy.kernels.choose.identity import identity_of
 
     found: dict[str, tuple[Any, Any]] = {}
     for graph in graphs_of(models):
@@ -111,7 +111,7 @@ def candidate_parts(
     builder: Any, graph: Any, operator: Any, candidate: Any
 ) -> tuple[tuple[str, ...], str]:
     """The pieces of the C of an operator's kernel, and the name of its function."""
-    from utvm_deploy.kernels.requantization import header
+    from utvm_deploy.kernels.contract.requantization import header
 
     # Trees of older versions have this, too, and relabel.py asks them.
     _, function, _ = builder._text(graph, operator, candidate)
@@ -200,7 +200,7 @@ def _models() -> Iterator[tuple[str, str, Any]]:
 
 
 def _of_model(start: str, compiled: Any) -> Iterator[Emitted]:
-    from utvm_deploy.kernels.requantization import header
+    from utvm_deploy.kernels.contract.requantization import header
 
     interface, main, kernels, weights, private = (
         compiled.sources[f"{PREFIX}{end}"]

@@ -27,7 +27,7 @@ from utvm_deploy.compiler.decision import model_of
 from utvm_deploy.device import connect
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.kernels.code_version import code_versions
+from utvm_deploy.kernels.choose.code_version import code_versions
 from utvm_deploy.records import Record, Records, is_modelled
 from utvm_deploy.tuning.compact import compacted
 from utvm_deploy.tuning.records_file import RecordsFile

@@ -21,8 +21,8 @@ from utvm_deploy.boards.board import load_board
 from utvm_deploy.device import connect
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.kernels.code_version import code_versions
-from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.kernels.choose.code_version import code_versions
+from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.records import Record, Records, Setting
 from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.tuning.records_file import RecordsFile

@@ -153,7 +153,7 @@ def relabel(
     from utvm_deploy.base.files import write_text
     from utvm_deploy.compiler.code_digest import kernel_code
     from utvm_deploy.compiler.decision import model_of
-    from utvm_deploy.kernels.code_version import code_versions
+    from utvm_deploy.kernels.choose.code_version import code_versions
     from utvm_deploy.records import is_modelled, read_records
 
     known = read_records(path)

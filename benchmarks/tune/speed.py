@@ -20,8 +20,8 @@ from utvm_deploy.boards.board import load_board
 from utvm_deploy.device import connect
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.kernels.chosen import generic_space
-from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.portable.loop_shapes import generic_space
 from utvm_deploy.project import build_image
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.tuner import Tuning, fastest_link, tune

@@ -21,7 +21,7 @@ from utvm_deploy.compiler.cmsis_nn import CmsisNn, scratch
 from utvm_deploy.compiler.library_format import read_library, write_library
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.pipeline import compile_model
-from utvm_deploy.kernels.window import Window
+from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.project import create_project
 
 BOARD = load_board("mps2_an500")

@@ -11,7 +11,7 @@ import pytest
 
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.kernels.lowering import LOWERINGS
+from utvm_deploy.kernels.choose.lowering import LOWERINGS
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "cmsis_nn"
 

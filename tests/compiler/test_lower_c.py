@@ -13,7 +13,7 @@ from tvm.script import tirx as T
 
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.compiler.lower_c import lower_to_c
-from utvm_deploy.kernels.c_function import CFunction
+from utvm_deploy.kernels.contract.c_function import CFunction
 
 COMPILE_TIMEOUT_S = 60
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror"]

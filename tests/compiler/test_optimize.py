@@ -21,9 +21,9 @@ from utvm_deploy.compiler.scratch_limit import Spare, within_memory
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.kernels.call import KernelCall
-from utvm_deploy.kernels.identity import identity_of
-from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.kernels.choose.identity import identity_of
+from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.project import build_image
 from utvm_deploy.project.tree import project_files
 from utvm_deploy.records import DEFAULT, RECORD, Measurement, Record, Records, Setting

@@ -12,7 +12,7 @@ from utvm_deploy.base.errors import CompileError
 from utvm_deploy.compiler.plan import ArenaPlan, Step, View, is_view, plan_arena, verify_sharing
 from utvm_deploy.graph.attributes import Add, Relu, Reshape
 from utvm_deploy.graph.model import Graph, Operator, Tensor
-from utvm_deploy.kernels.call import KernelCall, TensorArgument
+from utvm_deploy.kernels.contract.call import KernelCall, TensorArgument
 
 CLAMP = (-128, 127)
 

@@ -15,7 +15,7 @@ from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.device import Device
-from utvm_deploy.kernels.movement import Copy
+from utvm_deploy.kernels.portable.movement import Copy
 
 SUM = """
 #include <stdint.h>

@@ -14,7 +14,7 @@ from utvm_deploy.cores.timing_m4 import CORTEX_M4
 from utvm_deploy.cores.timing_m7 import CORTEX_M7
 from utvm_deploy.cores.timings import TIMINGS
 from utvm_deploy.emulator.counters import FIRST_MIX, MIX_GROUPS, NAMES
-from utvm_deploy.kernels.micro.assembly import (
+from utvm_deploy.kernels.isa.instructions import (
     Instruction,
     add,
     add_shifted,
@@ -24,7 +24,7 @@ from utvm_deploy.kernels.micro.assembly import (
     shift_right,
     simd,
 )
-from utvm_deploy.kernels.micro.order import cycles
+from utvm_deploy.kernels.isa.list_scheduler import cycles
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -21,17 +21,17 @@ from utvm_deploy.compiler.lowered_kernel import lower_kernel
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.kernels.c_function import CFunction
-from utvm_deploy.kernels.call import (
+from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.contract.c_function import CFunction
+from utvm_deploy.kernels.contract.call import (
     ConstantArgument,
     Kernel,
     KernelCall,
     ScalarArgument,
     TensorArgument,
 )
-from utvm_deploy.kernels.driver import is_native
-from utvm_deploy.kernels.lowering import lower
-from utvm_deploy.kernels.requantization import header
+from utvm_deploy.kernels.contract.driver import is_native
+from utvm_deploy.kernels.contract.requantization import header
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.records.candidate import GENERIC, Candidate
 

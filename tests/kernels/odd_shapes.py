@@ -17,9 +17,9 @@ from tflite_writer import ModelWriter
 import utvm_deploy
 from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.kernels.call import ConstantArgument, ScalarArgument
-from utvm_deploy.kernels.lowering import lower
-from utvm_deploy.kernels.space import space
+from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.choose.space import space
+from utvm_deploy.kernels.contract.call import ConstantArgument, ScalarArgument
 from utvm_deploy.oracle.reference import run_reference
 
 ACTIVATIONS = ("NONE", "RELU", "RELU6", "RELU_N1_TO_1")

@@ -24,10 +24,10 @@ from utvm_deploy.device import INSTRUCTIONS, Device
 from utvm_deploy.emulator.fence import Fence
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.call import ConstantArgument, LibraryKernel, ScalarArgument
-from utvm_deploy.kernels.dsp.space import dsp_space
-from utvm_deploy.kernels.lowering import lower
-from utvm_deploy.kernels.space import space
+from utvm_deploy.kernels.choose.dsp_space import dsp_space
+from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.choose.space import space
+from utvm_deploy.kernels.contract.call import ConstantArgument, LibraryKernel, ScalarArgument
 from utvm_deploy.link.messages import MAX_ARGUMENTS
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.records.candidate import Candidate

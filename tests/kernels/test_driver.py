@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 from kernel_harness import compile_library
 
-from utvm_deploy.kernels.driver import Driver, Index, Operand, native_function, scratch_sizes
+from utvm_deploy.kernels.contract.driver import (
+    Driver,
+    Index,
+    Operand,
+    native_function,
+    scratch_sizes,
+)
 
 SOURCE = Operand("source", (3, 4, 5), "int8")
 TARGET = Operand("target", (4, 3, 5), "int8")

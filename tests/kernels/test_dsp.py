@@ -17,12 +17,12 @@ from tvm import s_tir
 from utvm_deploy.cores.timing_m4 import CORTEX_M4
 from utvm_deploy.cores.timing_m7 import CORTEX_M7
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.kernels.call import ConstantArgument, KernelCall
-from utvm_deploy.kernels.dsp import gemm, tile
-from utvm_deploy.kernels.lowering import lower
-from utvm_deploy.kernels.micro.order import cycles, ordered
-from utvm_deploy.kernels.micro.scaling import short_scaling
-from utvm_deploy.kernels.requantization import quantize_multipliers, requantized
+from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.contract.requantization import quantize_multipliers, requantized
+from utvm_deploy.kernels.isa.list_scheduler import cycles, ordered
+from utvm_deploy.kernels.native.dsp import gemm, tile
+from utvm_deploy.kernels.native.scaling import short_scaling
 from utvm_deploy.records.candidate import COMPACT_LITTLE, COMPACT_MOST, Candidate
 
 

@@ -14,7 +14,7 @@ from tflite_writer import ModelWriter
 
 import utvm_deploy
 from utvm_deploy.device import Device
-from utvm_deploy.kernels.lowering import LOWERINGS
+from utvm_deploy.kernels.choose.lowering import LOWERINGS
 from utvm_deploy.oracle.reference import run_reference
 
 

@@ -23,8 +23,8 @@ from odd_shapes import (
 from tflite_writer import ModelWriter
 
 from utvm_deploy.device import Device
-from utvm_deploy.kernels.lowering import families_for
-from utvm_deploy.kernels.thumb.gemm import TILES
+from utvm_deploy.kernels.choose.lowering import families_for
+from utvm_deploy.kernels.native.thumb.gemm import TILES
 
 Write = Callable[[Path], ModelWriter]
 MATRICES = (write_convolutions, write_dense)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kernel_harness import check
 from tflite_writer import ModelWriter
 
-from utvm_deploy.kernels.requantization import exact_multiplier
+from utvm_deploy.kernels.contract.requantization import exact_multiplier
 
 pytestmark = pytest.mark.tools
 

@@ -18,16 +18,16 @@ from utvm_deploy.compiler.lowered_kernel import lower_kernel
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.attributes import Padding
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.kernels.c_function import CFunction
-from utvm_deploy.kernels.call import Kernel, TensorArgument
-from utvm_deploy.kernels.conv2d import Conv2D
-from utvm_deploy.kernels.depthwise import DepthwiseConv2D
-from utvm_deploy.kernels.extents import merge
-from utvm_deploy.kernels.fully_connected import Dense
-from utvm_deploy.kernels.lowering import LOWERINGS, lower
-from utvm_deploy.kernels.pool import Pool2D
-from utvm_deploy.kernels.tiling import MAX_ACCUMULATORS, Tile, choose_tile
-from utvm_deploy.kernels.window import Window
+from utvm_deploy.kernels.choose.lowering import LOWERINGS, lower
+from utvm_deploy.kernels.contract.c_function import CFunction
+from utvm_deploy.kernels.contract.call import Kernel, TensorArgument
+from utvm_deploy.kernels.contract.extents import merge
+from utvm_deploy.kernels.contract.window import Window
+from utvm_deploy.kernels.portable.conv2d import Conv2D
+from utvm_deploy.kernels.portable.depthwise import DepthwiseConv2D
+from utvm_deploy.kernels.portable.fully_connected import Dense
+from utvm_deploy.kernels.portable.pool import Pool2D
+from utvm_deploy.kernels.portable.tiling import MAX_ACCUMULATORS, Tile, choose_tile
 
 _COMPILE_TIMEOUT_S = 60
 _LARGEST_FUNCTION_BYTES = 3072

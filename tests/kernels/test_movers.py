@@ -14,7 +14,7 @@ from tflite_writer import ModelWriter
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.kernels.choose.lowering import lower
 
 Shape = tuple[int, ...]
 

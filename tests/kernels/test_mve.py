@@ -20,10 +20,10 @@ from tflite_writer import ModelWriter
 from tvm import s_tir
 
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.kernels.lowering import lower
-from utvm_deploy.kernels.mve.depthwise import MveRowProduct
-from utvm_deploy.kernels.requantization import requantized
-from utvm_deploy.kernels.rows import RowDepthwise
+from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.contract.requantization import requantized
+from utvm_deploy.kernels.native.mve.depthwise import MveRowProduct
+from utvm_deploy.kernels.native.row_depthwise import RowDepthwise
 from utvm_deploy.records.candidate import Candidate
 
 CORE = "cortex-m55"

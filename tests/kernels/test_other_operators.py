@@ -12,7 +12,7 @@ from tflite_writer import ModelWriter
 
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.kernels.choose.lowering import lower
 
 ACTIVATIONS = ("NONE", "RELU", "RELU6", "RELU_N1_TO_1")
 

@@ -26,16 +26,16 @@ from utvm_deploy.compiler.overlap import Lag, lag_of, may_share
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array, Graph, Operator
-from utvm_deploy.kernels.c_function import CFunction
-from utvm_deploy.kernels.call import (
+from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.choose.space import space
+from utvm_deploy.kernels.contract.c_function import CFunction
+from utvm_deploy.kernels.contract.call import (
     ConstantArgument,
     KernelCall,
     LibraryKernel,
     ScalarArgument,
     TensorArgument,
 )
-from utvm_deploy.kernels.lowering import lower
-from utvm_deploy.kernels.space import space
 from utvm_deploy.records.candidate import Candidate
 
 CORES = ("cortex-m0plus", "cortex-m3", "cortex-m7", "cortex-m55")

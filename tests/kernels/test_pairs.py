@@ -16,9 +16,9 @@ from utvm_deploy.boards.board import load_board
 from utvm_deploy.device import INSTRUCTIONS, Device
 from utvm_deploy.emulator.fence import Fence
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.kernels.dsp.pairs import DspPairs
-from utvm_deploy.kernels.lookup import Lookup
-from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.native.dsp.pairs import DspPairs
+from utvm_deploy.kernels.portable.lookup import Lookup
 
 ARITHMETIC = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions"}
 # The other side of each shape: repeated by image, by channel, by row, along the inner dimension.

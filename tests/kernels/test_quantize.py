@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from kernel_harness import PREAMBLE, compile_library
 
 from utvm_deploy.base.errors import CompileError
-from utvm_deploy.kernels.mean import mean_multiplier
-from utvm_deploy.kernels.requantization import (
+from utvm_deploy.kernels.contract.requantization import (
     ExactMultiplier,
     exact_multiplier,
     fold_input_offset,
     quantize_multiplier,
     requantized,
 )
-from utvm_deploy.kernels.softmax import exponential_table
+from utvm_deploy.kernels.native.routines.softmax import exponential_table
+from utvm_deploy.kernels.portable.mean import mean_multiplier
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 MULTIPLIERS = st.integers(2**30, 2**31 - 1) | st.just(0)

@@ -12,8 +12,8 @@ from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.cores.core import CORES
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.kernels.lowering import families_for, lower
-from utvm_deploy.kernels.space import space
+from utvm_deploy.kernels.choose.lowering import families_for, lower
+from utvm_deploy.kernels.choose.space import space
 from utvm_deploy.records.candidate import Candidate
 
 

@@ -12,9 +12,9 @@ from tflite_writer import ModelWriter
 from tvm import s_tir
 
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.kernels.lowering import lower
-from utvm_deploy.kernels.micro.source import family_text, shared_text
-from utvm_deploy.kernels.space import space
+from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.choose.space import space
+from utvm_deploy.kernels.contract.c_texts import family_text, shared_text
 from utvm_deploy.records.candidate import Candidate
 
 CORE = "cortex-m3"

@@ -29,7 +29,10 @@ LAYERS = (
 )
 #: Dependency -> the only units (or modules) that may import it.
 DOORS = {
-    "tvm": {"compiler", "kernels", "tuning"},
+    "tvm": {
+        *("compiler", "tuning", "kernels.contract", "kernels.portable"),
+        *("kernels.native", "kernels.choose"),
+    },
     "tflite": {"frontend.tflite", "frontend.tflite_write"},
     "flatbuffers": {"frontend.tflite_write"},
     "onnx": {"frontend.onnx_model"},
@@ -47,14 +50,24 @@ PUBLIC_FUNCTIONS = {
     *("compile", "connect", "inspect", "verify", "profile", "tune", "bench", "bundle"),
     *("evaluate", "quantize", "load_board", "board_names"),
 }
-#: Packages that still import each other.
-CIRCLES = (
-    {"kernels", "kernels.dsp", "kernels.micro", "kernels.mve", "kernels.thumb"},
-    {"compiler", "compiler.cmsis_nn"},
+#: The same inside ``kernels``: a unit here is a package, without the packages below it.
+KERNEL_LAYERS = (
+    ("choose",),
+    ("native.mve",),
+    ("native.dsp", "native.thumb"),
+    ("native.routines",),
+    ("native",),
+    ("portable",),
+    ("isa",),
+    ("contract",),
 )
+#: Packages that still import each other.
+CIRCLES = ({"compiler", "compiler.cmsis_nn"},)
 
 RANK = {unit: rank for rank, row in enumerate(LAYERS) for unit in row}
+KERNEL_RANK = {f"kernels.{unit}": rank for rank, row in enumerate(KERNEL_LAYERS) for unit in row}
 MODULES = sorted(PACKAGE.rglob("*.py"))
+PACKAGES = {".".join(path.parent.relative_to(PACKAGE).parts) for path in MODULES}
 
 
 def module_name(path: Path) -> str:
@@ -74,6 +87,14 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
             assert node.module is not None
             for alias in node.names:
                 yield node.lineno, f"{node.module}.{alias.name}"
+
+
+def package_of(target: str) -> str:
+    """The package that an import takes from; empty if it is not ours, or the front."""
+    name = target.removeprefix("utvm_deploy.") if target.startswith("utvm_deploy.") else ""
+    while name not in PACKAGES:
+        name = name.rpartition(".")[0]
+    return name
 
 
 def place(path: Path, line: int) -> str:
@@ -99,6 +120,19 @@ def upward_imports() -> Iterator[str]:
                 yield f"{place(path, line)}: {unit} imports {parts[1]}, which is not below"
 
 
+def upward_imports_of_kernels() -> Iterator[str]:
+    for path in (PACKAGE / "kernels").rglob("*.py"):
+        unit = module_name(path.parent)
+        if unit not in KERNEL_RANK:
+            if path.name != "__init__.py":
+                yield f"{place(path, 1)}: {unit} has no place in KERNEL_LAYERS"
+            continue
+        for line, target in imports(path):
+            other = package_of(target)
+            if other in KERNEL_RANK and other != unit and KERNEL_RANK[other] <= KERNEL_RANK[unit]:
+                yield f"{place(path, line)}: {unit} imports {other}, which is not below"
+
+
 def imports_past_the_door() -> Iterator[str]:
     for path in MODULES:
         name = module_name(path)
@@ -116,22 +150,24 @@ def shadowing_names() -> Iterator[str]:
 
 
 def test_structure() -> None:
-    violations = [*upward_imports(), *imports_past_the_door(), *shadowing_names()]
+    violations = [
+        *upward_imports(),
+        *upward_imports_of_kernels(),
+        *imports_past_the_door(),
+        *shadowing_names(),
+    ]
     violations += circles()
     assert not violations, "\n" + "\n".join(violations)
 
 
 def circles() -> Iterator[str]:
     """Packages, of any depth, that import each other directly or through others."""
-    is_package = {module_name(path.parent) for path in MODULES}
     below: dict[str, dict[str, str]] = {}
     for path in MODULES:
         package = module_name(path.parent)
         for line, target in imports(path) if package else ():
-            other = target.removeprefix("utvm_deploy").removeprefix(".")
-            while other not in is_package:
-                other = other.rpartition(".")[0]
-            if target.startswith("utvm_deploy.") and other not in ("", package):
+            other = package_of(target)
+            if other not in ("", package):
                 below.setdefault(package, {}).setdefault(other, place(path, line))
     for package in sorted(below):
         waiting, seen = list(below[package]), set(below[package])
@@ -218,6 +254,6 @@ def without_docstrings(path: Path) -> str:
 def test_operator_tables_are_complete() -> None:
     from utvm_deploy.frontend.operators import IMPORTERS
     from utvm_deploy.graph.shapes import SHAPE_RULES
-    from utvm_deploy.kernels.lowering import LOWERINGS
+    from utvm_deploy.kernels.choose.lowering import LOWERINGS
 
     assert set(IMPORTERS) == set(SHAPE_RULES) == set(LOWERINGS)

@@ -20,8 +20,8 @@ from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import connect
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.kernels.code_version import code_versions
-from utvm_deploy.kernels.identity import identity_of
+from utvm_deploy.kernels.choose.code_version import code_versions
+from utvm_deploy.kernels.choose.identity import identity_of
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.records import (
     DEFAULT,

@@ -15,7 +15,7 @@ from utvm_deploy.boards.board import load_board
 from utvm_deploy.device import Device, connect
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.kernels.call import TensorArgument
+from utvm_deploy.kernels.contract.call import TensorArgument
 from utvm_deploy.records import Measurement, Record, read_records
 from utvm_deploy.records.candidate import GENERIC, Candidate
 from utvm_deploy.tuning import inputs, tuner

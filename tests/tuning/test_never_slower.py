@@ -35,9 +35,9 @@ from utvm_deploy.compiler.plan import Step, View
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.kernels.code_version import code_versions
-from utvm_deploy.kernels.identity import identity_of
-from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.kernels.choose.code_version import code_versions
+from utvm_deploy.kernels.choose.identity import identity_of
+from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.records import Measurement, Record, Records, Setting, WholeRecord
 from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.tuning.workload import Work, workload

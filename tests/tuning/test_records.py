@@ -17,8 +17,8 @@ import pytest
 from utvm_deploy.base.errors import RecordsError
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.decision import known_records
-from utvm_deploy.kernels.code_version import code_versions, sources_of
-from utvm_deploy.kernels.lowering import FAMILIES
+from utvm_deploy.kernels.choose.code_version import code_versions, sources_of
+from utvm_deploy.kernels.choose.lowering import FAMILIES
 from utvm_deploy.records import (
     DEFAULT,
     NEAREST,

@@ -12,7 +12,7 @@ from utvm_deploy.boards.board import board_names, load_board
 from utvm_deploy.cores.core import CORES
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.kernels.lowering import families_for, lower
+from utvm_deploy.kernels.choose.lowering import families_for, lower
 from utvm_deploy.records import NEAREST, RECORD, Record
 from utvm_deploy.tuning.compact import compacted
 from utvm_deploy.tuning.workload import workload

@@ -11,8 +11,8 @@ from tflite_writer import ModelWriter
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.kernels.c_function import CFunction
-from utvm_deploy.kernels.call import KernelCall
+from utvm_deploy.kernels.contract.c_function import CFunction
+from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.tuning import build
 from utvm_deploy.tuning.workload import Work, workload

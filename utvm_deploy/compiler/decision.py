@@ -29,9 +29,9 @@ from utvm_deploy.compiler.options import CMSIS_NN, LEVELS, SIZE, STACK
 from utvm_deploy.compiler.plan import Step, View
 from utvm_deploy.emulator import cycle_model_digest
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.kernels.code_version import code_versions
-from utvm_deploy.kernels.identity import identity_of
-from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.kernels.choose.code_version import code_versions
+from utvm_deploy.kernels.choose.identity import identity_of
+from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.records import (
     DEFAULT,
     RECORD,

@@ -6,7 +6,7 @@ from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.plan import ArenaPlan, Step, View
 from utvm_deploy.compiler.program import ScheduledStep
 from utvm_deploy.graph.model import Graph, Tensor
-from utvm_deploy.kernels.call import Argument, ConstantArgument, ScalarArgument
+from utvm_deploy.kernels.contract.call import Argument, ConstantArgument, ScalarArgument
 
 
 def graph_text(graph: Graph) -> str:

@@ -19,8 +19,8 @@ from utvm_deploy.compiler.model import Buffer, CompiledModel, Layer, Span, first
 from utvm_deploy.compiler.plan import ARENA_ALIGNMENT
 from utvm_deploy.compiler.program import Program, ScheduledStep
 from utvm_deploy.graph.model import Tensor
-from utvm_deploy.kernels.call import ConstantArgument, ScalarArgument, TensorArgument
-from utvm_deploy.kernels.requantization import header as kernel_header
+from utvm_deploy.kernels.contract.call import ConstantArgument, ScalarArgument, TensorArgument
+from utvm_deploy.kernels.contract.requantization import header as kernel_header
 from utvm_deploy.records import DEFAULT
 
 #: Bytes of an int64_t.

@@ -11,9 +11,9 @@ from tvm import tirx
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.compiler.lower_c import lower_to_c
 from utvm_deploy.compiler.lowered_kernel import lower_kernel
-from utvm_deploy.kernels.c_function import CFunction
-from utvm_deploy.kernels.call import Kernel
-from utvm_deploy.kernels.requantization import header as kernel_header
+from utvm_deploy.kernels.contract.c_function import CFunction
+from utvm_deploy.kernels.contract.call import Kernel
+from utvm_deploy.kernels.contract.requantization import header as kernel_header
 
 
 @dataclass(frozen=True)

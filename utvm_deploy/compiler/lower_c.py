@@ -18,7 +18,7 @@ from tvm.ir import PointerType, PrimType
 from tvm.tirx import stmt as tir
 
 from utvm_deploy.base.errors import CompileError
-from utvm_deploy.kernels.c_function import (
+from utvm_deploy.kernels.contract.c_function import (
     STACK_BUFFER_LIMIT_BYTES,
     CFunction,
     Parameter,

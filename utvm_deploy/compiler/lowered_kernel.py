@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from utvm_deploy.kernels.c_function import CFunction
-from utvm_deploy.kernels.call import OwnKernel
-from utvm_deploy.kernels.driver import is_native, native_function, scratch_sizes
+from utvm_deploy.kernels.contract.c_function import CFunction
+from utvm_deploy.kernels.contract.call import OwnKernel
+from utvm_deploy.kernels.contract.driver import is_native, native_function, scratch_sizes
 
 
 @dataclass(frozen=True)

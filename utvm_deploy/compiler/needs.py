@@ -21,7 +21,7 @@ from utvm_deploy.graph.attributes import (
     Variable,
 )
 from utvm_deploy.graph.model import Array, Graph, Operator
-from utvm_deploy.kernels.call import ConstantArgument, TensorArgument
+from utvm_deploy.kernels.contract.call import ConstantArgument, TensorArgument
 
 
 @dataclass(frozen=True)

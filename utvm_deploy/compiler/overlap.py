@@ -18,14 +18,14 @@ import numpy as np
 import numpy.typing as npt
 
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.kernels.call import KernelCall, TensorArgument
-from utvm_deploy.kernels.dsp.columns import DspColumns
-from utvm_deploy.kernels.dsp.conv2d import DspConv2D
-from utvm_deploy.kernels.dsp.planes import DspPlanes
-from utvm_deploy.kernels.dsp.pool import DspPool
-from utvm_deploy.kernels.gathered import GatheredConv2D
-from utvm_deploy.kernels.rows import RowDepthwise
-from utvm_deploy.kernels.window import Window
+from utvm_deploy.kernels.contract.call import KernelCall, TensorArgument
+from utvm_deploy.kernels.contract.window import Window
+from utvm_deploy.kernels.native.dsp.columns import DspColumns
+from utvm_deploy.kernels.native.dsp.conv2d import DspConv2D
+from utvm_deploy.kernels.native.dsp.planes import DspPlanes
+from utvm_deploy.kernels.native.dsp.pool import DspPool
+from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D
+from utvm_deploy.kernels.native.row_depthwise import RowDepthwise
 
 _Places = npt.NDArray[np.int64]
 

@@ -65,8 +65,8 @@ from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.names import with_short_names
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.kernels.call import AnyKernel, KernelCall, LibraryKernel, OwnKernel
-from utvm_deploy.kernels.lowering import families_for, lower
+from utvm_deploy.kernels.choose.lowering import families_for, lower
+from utvm_deploy.kernels.contract.call import AnyKernel, KernelCall, LibraryKernel, OwnKernel
 from utvm_deploy.records import Records
 from utvm_deploy.records.candidate import COMPACT, GENERIC, MOST_SCRATCH, Candidate
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from utvm_deploy.compiler.model import ExternalLibrary
 from utvm_deploy.compiler.plan import ArenaPlan, Step
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.kernels.c_function import CFunction
+from utvm_deploy.kernels.contract.c_function import CFunction
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from utvm_deploy.compiler.options import ScratchStack
 from utvm_deploy.compiler.placement import live_at
 from utvm_deploy.compiler.plan import Step, View, plan_arena
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.kernels.call import KernelCall
+from utvm_deploy.kernels.contract.call import KernelCall
 
 _log = logging.getLogger(__name__)
 

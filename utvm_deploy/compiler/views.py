@@ -18,7 +18,7 @@ from utvm_deploy.compiler.state_views import state_views
 from utvm_deploy.graph.attributes import Concatenation, Rearrange
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.graph.rewrite import producers
-from utvm_deploy.kernels.layout import loops_of
+from utvm_deploy.kernels.portable.layout import loops_of
 
 #: Of more operators all become views, or none: a plan is made for each otherwise.
 _MOST_TRIED = 16

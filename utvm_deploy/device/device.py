@@ -151,7 +151,7 @@ class Device(Connection):
         name: str = "kernels",
         flags: Sequence[str] = KERNEL_FLAGS,
     ) -> Module:
-        """A module of kernels (``kernels.call.Kernel``) or scheduled PrimFuncs.
+        """A module of kernels (``kernels.contract.call.Kernel``) or scheduled PrimFuncs.
 
         Functions take the PrimFunc's parameters; their working memory comes with the module. A
         mapping names the functions.

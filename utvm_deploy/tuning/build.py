@@ -28,10 +28,10 @@ from utvm_deploy.compiler.lowered_kernel import lower_kernel
 from utvm_deploy.compiler.options import CMSIS_NN, LEVELS, TIME
 from utvm_deploy.compiler.overlap import may_share
 from utvm_deploy.graph.model import Array, Graph, Operator
-from utvm_deploy.kernels.c_function import CFunction
-from utvm_deploy.kernels.call import KernelCall, LibraryKernel, ScalarArgument
-from utvm_deploy.kernels.lowering import lower
-from utvm_deploy.kernels.requantization import header
+from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.contract.c_function import CFunction
+from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel, ScalarArgument
+from utvm_deploy.kernels.contract.requantization import header
 from utvm_deploy.project.build import build_image_with
 from utvm_deploy.project.image import Image
 from utvm_deploy.project.link_module import ModuleObject, compile_module

@@ -15,8 +15,8 @@ from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
-from utvm_deploy.kernels.call import OwnKernel
-from utvm_deploy.kernels.template_free import (
+from utvm_deploy.kernels.contract.call import OwnKernel
+from utvm_deploy.kernels.portable.template_free import (
     DECISIONS,
     SKETCH,
     Traced,

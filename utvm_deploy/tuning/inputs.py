@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.call import ConstantArgument, ScalarArgument, TensorArgument
+from utvm_deploy.kernels.contract.call import ConstantArgument, ScalarArgument, TensorArgument
 from utvm_deploy.tuning.build import Built
 from utvm_deploy.tuning.workload import Work
 

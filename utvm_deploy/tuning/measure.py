@@ -26,7 +26,7 @@ from utvm_deploy.device import Call, Device, Module, Tensor
 from utvm_deploy.device.module import load_module
 from utvm_deploy.device.session import Session
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.call import ConstantArgument, ScalarArgument, TensorArgument
+from utvm_deploy.kernels.contract.call import ConstantArgument, ScalarArgument, TensorArgument
 from utvm_deploy.project.build import build_image_with
 from utvm_deploy.project.image import Image
 from utvm_deploy.project.link_module import ModuleObject, merge_modules

@@ -30,7 +30,7 @@ from utvm_deploy.compiler.options import TIME
 from utvm_deploy.device import Device
 from utvm_deploy.graph.attributes import Reshape
 from utvm_deploy.graph.model import Graph, Operator, Tensor
-from utvm_deploy.kernels.call import KernelCall, TensorArgument
+from utvm_deploy.kernels.contract.call import KernelCall, TensorArgument
 from utvm_deploy.project.link_module import compile_module
 from utvm_deploy.records import KernelIdentity, Measurement
 from utvm_deploy.records.candidate import GENERIC, Candidate

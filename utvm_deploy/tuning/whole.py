@@ -28,7 +28,7 @@ from utvm_deploy.compiler.options import AUTO, CMSIS_NN, KERNELS, SIZE, scratch_
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import Device
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.kernels.code_version import code_versions
+from utvm_deploy.kernels.choose.code_version import code_versions
 from utvm_deploy.oracle.samples import random_samples
 from utvm_deploy.profiling.layer_costs import profile
 from utvm_deploy.project import check_fits

@@ -11,11 +11,11 @@ from utvm_deploy.compiler.cmsis_nn.lower import lower_cmsis_nn
 from utvm_deploy.compiler.options import CMSIS_NN
 from utvm_deploy.compiler.plan import is_view
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.call import KernelCall, OwnKernel
-from utvm_deploy.kernels.identity import identity_of
-from utvm_deploy.kernels.lowering import lower
-from utvm_deploy.kernels.space import free_kernel, space
-from utvm_deploy.kernels.template_free import Traced, traced
+from utvm_deploy.kernels.choose.identity import identity_of
+from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.choose.space import free_kernel, space
+from utvm_deploy.kernels.contract.call import KernelCall, OwnKernel
+from utvm_deploy.kernels.portable.template_free import Traced, traced
 from utvm_deploy.records import KernelIdentity
 from utvm_deploy.records.candidate import Candidate
 

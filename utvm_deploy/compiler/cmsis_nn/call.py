@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.call import (
+from utvm_deploy.kernels.contract.call import (
     Argument,
     KernelCall,
     LibraryKernel,
     ScalarArgument,
     TensorArgument,
 )
-from utvm_deploy.kernels.operands import ends_of, input_of, operand_of
+from utvm_deploy.kernels.contract.operands import ends_of, input_of, operand_of
 
 _HEADER = "arm_nnfunctions.h"
 

@@ -13,10 +13,10 @@ from utvm_deploy.compiler.cmsis_nn.library import CmsisNn
 from utvm_deploy.compiler.cmsis_nn.lower import lower_cmsis_nn
 from utvm_deploy.compiler.options import CMSIS_NN, LEVELS
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.call import KernelCall, LibraryKernel
-from utvm_deploy.kernels.code_version import code_versions
-from utvm_deploy.kernels.identity import identity_of
-from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.kernels.choose.code_version import code_versions
+from utvm_deploy.kernels.choose.identity import identity_of
+from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel
 from utvm_deploy.records import RECORD, Record, Records
 
 _DIGEST_DIGITS = 12

@@ -28,17 +28,17 @@ from utvm_deploy.compiler.cmsis_nn.call import (
 from utvm_deploy.compiler.cmsis_nn.library import CmsisNn
 from utvm_deploy.graph.attributes import Convolution, TransposeConvolution
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.call import ConstantArgument, KernelCall
-from utvm_deploy.kernels.convolution import window_of
-from utvm_deploy.kernels.operands import (
+from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.contract.operands import (
     bias_of,
     constant_of,
     effective_scales,
     input_of,
     output_of,
 )
-from utvm_deploy.kernels.requantization import quantize_multipliers
-from utvm_deploy.kernels.window import Window
+from utvm_deploy.kernels.contract.requantization import quantize_multipliers
+from utvm_deploy.kernels.contract.window import Window
+from utvm_deploy.kernels.portable.convolution import window_of
 
 # Revisions that have it take groups; the columns of all channels are planned for each group.
 _OF_GROUPS = "arm_nn_mat_mult_kernel_row_offset_s8_s16"

@@ -16,9 +16,9 @@ from utvm_deploy.compiler.cmsis_nn.call import (
 )
 from utvm_deploy.compiler.cmsis_nn.library import CmsisNn
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.call import KernelCall, ScalarArgument
-from utvm_deploy.kernels.elementwise import BroadcastAdd, BroadcastMultiply
-from utvm_deploy.kernels.operands import input_of, output_of
+from utvm_deploy.kernels.contract.call import KernelCall, ScalarArgument
+from utvm_deploy.kernels.contract.operands import input_of, output_of
+from utvm_deploy.kernels.portable.elementwise import BroadcastAdd, BroadcastMultiply
 
 # What the reference shifts both sides of ADD by before it scales them.
 _ADD_LEFT_SHIFT = {"int8": 20, "int16": 15}

@@ -22,8 +22,8 @@ from utvm_deploy.compiler.cmsis_nn.others import lower_pool, lower_softmax
 from utvm_deploy.compiler.cmsis_nn.products import lower_dense, lower_products
 from utvm_deploy.compiler.cmsis_nn.svdf import lower_svdf
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.call import KernelCall, LibraryKernel
-from utvm_deploy.kernels.operands import input_of
+from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel
+from utvm_deploy.kernels.contract.operands import input_of
 
 # The library counts rows, columns and channels in 16 bits.
 _LARGEST_EXTENT = 0xFFFF

@@ -8,9 +8,9 @@ from utvm_deploy.compiler.cmsis_nn.call import dims, four_extents, library_call,
 from utvm_deploy.compiler.cmsis_nn.library import CmsisNn
 from utvm_deploy.graph.attributes import Pad, Rearrange
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.call import KernelCall, ScalarArgument
-from utvm_deploy.kernels.layout import Joined
-from utvm_deploy.kernels.operands import input_of, quantization_of
+from utvm_deploy.kernels.contract.call import KernelCall, ScalarArgument
+from utvm_deploy.kernels.contract.operands import input_of, quantization_of
+from utvm_deploy.kernels.portable.layout import Joined
 
 # What one call of the library's concatenation counts rows and their bytes in.
 _LARGEST_ROW = 0xFFFF

@@ -19,13 +19,9 @@ from utvm_deploy.compiler.cmsis_nn.call import (
 from utvm_deploy.compiler.cmsis_nn.library import CmsisNn
 from utvm_deploy.graph.attributes import Pool, Softmax
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.call import ConstantArgument, KernelCall, ScalarArgument
-from utvm_deploy.kernels.operands import (
-    input_of,
-    output_of,
-    quantization_of,
-)
-from utvm_deploy.kernels.requantization import quantize_multiplier
+from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
+from utvm_deploy.kernels.contract.operands import input_of, output_of, quantization_of
+from utvm_deploy.kernels.contract.requantization import quantize_multiplier
 
 # SOFTMAX's differences to the largest element are Q5.26.
 _SOFTMAX_INTEGER_BITS = 5

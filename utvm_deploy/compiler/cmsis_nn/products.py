@@ -28,8 +28,8 @@ from utvm_deploy.compiler.cmsis_nn.call import (
 from utvm_deploy.compiler.cmsis_nn.library import CmsisNn
 from utvm_deploy.graph.attributes import BatchMatmul, FullyConnected
 from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
-from utvm_deploy.kernels.call import Argument, ConstantArgument, KernelCall, ScalarArgument
-from utvm_deploy.kernels.operands import (
+from utvm_deploy.kernels.contract.call import Argument, ConstantArgument, KernelCall, ScalarArgument
+from utvm_deploy.kernels.contract.operands import (
     bias_of,
     constant_of,
     effective_scales,
@@ -37,7 +37,7 @@ from utvm_deploy.kernels.operands import (
     output_of,
     quantization_of,
 )
-from utvm_deploy.kernels.requantization import (
+from utvm_deploy.kernels.contract.requantization import (
     fold_input_offset,
     quantize_multiplier,
     quantize_multipliers,

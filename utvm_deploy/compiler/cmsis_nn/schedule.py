@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from utvm_deploy.compiler.program import ScheduledKernel
-from utvm_deploy.kernels.c_function import CFunction, Scratch
-from utvm_deploy.kernels.call import LibraryKernel
+from utvm_deploy.kernels.contract.c_function import CFunction, Scratch
+from utvm_deploy.kernels.contract.call import LibraryKernel
 
 
 def schedule_library_kernel(kernel: LibraryKernel, symbol: str) -> ScheduledKernel:

@@ -10,8 +10,13 @@ from utvm_deploy.compiler.cmsis_nn.call import dims, library_call, pointer, scal
 from utvm_deploy.compiler.cmsis_nn.library import CmsisNn
 from utvm_deploy.graph.attributes import Svdf
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.call import ConstantArgument, KernelCall, ScalarArgument
-from utvm_deploy.kernels.operands import bias_of_position, constant_of, input_of, quantization_of
+from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
+from utvm_deploy.kernels.contract.operands import (
+    bias_of_position,
+    constant_of,
+    input_of,
+    quantization_of,
+)
 
 _FUNCTION = "arm_svdf_state_s16_s8"
 _INT32_BYTES = 4

@@ -1,0 +1,1 @@
+"""Which kernel computes an operator on a core, and which others could."""

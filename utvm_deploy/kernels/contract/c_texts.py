@@ -1,0 +1,21 @@
+"""The C texts that lie beside the kernels, in the folders ``c``."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+_KERNELS = "utvm_deploy.kernels"
+
+
+def family_text(family: str, name: str) -> str:
+    """The C of ``c/NAME.h`` in the package of a family."""
+    return _read(f"{_KERNELS}.native.{family}", name)
+
+
+def shared_text(name: str) -> str:
+    """The C of ``c/NAME.h`` that all families share."""
+    return _read(_KERNELS, name)
+
+
+def _read(package: str, name: str) -> str:
+    return resources.files(package).joinpath(f"c/{name}.h").read_text(encoding="ascii")

@@ -1,0 +1,109 @@
+"""A kernel and a call of it: what the compiler asks of this package.
+
+``lower`` (in ``lowering.py``) turns one operator into a ``KernelCall``. Calls whose ``kernel`` is
+equal share one C function, so everything that differs between layers of the same shape (weights,
+multipliers, zero points, clamps) is an argument, never part of the kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.driver import NativeKernel
+from utvm_deploy.records import DEFAULT
+from utvm_deploy.records.candidate import GENERIC
+
+
+class Kernel(Protocol):
+    """A portable kernel, which TVM schedules and writes as C.
+
+    A frozen, hashable dataclass with a kernel's shape parameters.
+    """
+
+    @property
+    def name(self) -> str:
+        """A C identifier that describes the kernel, such as ``conv2d_3x3_s1_16x16x16_16``."""
+
+    def prim_func(self) -> Any:
+        """The naive TensorIR PrimFunc; parameters in the order of ``KernelCall.arguments``."""
+
+    def schedule(self, sch: Any, core: str) -> str:
+        """Apply the default schedule for ``core`` to ``sch`` (tvm's Schedule, block of prim_func).
+
+        Returns one short phrase that says what was chosen and why, for the report.
+        """
+
+    def __hash__(self) -> int:
+        """As frozen dataclasses have it."""
+
+
+@dataclass(frozen=True)
+class LibraryKernel:
+    """A kernel that is a call of somebody else's library: C text, where others have a PrimFunc.
+
+    Its C function returns the library's status, 0 for success. Equal ones share one function, as
+    with ``Kernel``.
+    """
+
+    name: str
+    function: str  # the library's function that does the work
+    include: str  # the library's header that declares it
+    # "const int8_t *input" ..., in the order of ``KernelCall.arguments``; scratch comes behind.
+    parameters: tuple[str, ...]
+    body: str  # C statements, ending with the return of the status
+    scratch_bytes: int  # planned; the body's ``scratch``, which is absent if 0
+    wanted: str  # C statements that return the bytes that the library itself asks for
+
+
+#: A kernel of ours, and what a layer may be done by.
+OwnKernel: TypeAlias = Kernel | NativeKernel
+AnyKernel: TypeAlias = OwnKernel | LibraryKernel
+
+
+@dataclass(frozen=True)
+class TensorArgument:
+    """An activation: position in ``Graph.tensors``."""
+
+    tensor: int
+
+
+@dataclass(frozen=True, eq=False)
+class ConstantArgument:
+    """A table in flash, already in the layout that the kernel wants."""
+
+    name: str  # role, such as "weights", "bias", "multiplier", "shift"
+    data: Array
+
+
+@dataclass(frozen=True)
+class ScalarArgument:
+    """An int32 passed by value."""
+
+    name: str
+    value: int
+
+
+Argument: TypeAlias = TensorArgument | ConstantArgument | ScalarArgument
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """One layer: the kernel, and what it is called with, outputs last."""
+
+    kernel: AnyKernel
+    arguments: tuple[Argument, ...]
+    # Output tensor that may lie exactly where an input lies (output position, input position in
+    # Graph.tensors), because the kernel reads each element before it writes it.
+    in_place: tuple[tuple[int, int], ...] = ()
+    # Multiply-accumulate operations, for reports.
+    macs: int = 0
+    # Why nothing faster was taken, in a phrase, if something was tried.
+    why_not: str = ""
+    # The family that the kernel is of; "generic" is plain C.
+    family: str = GENERIC
+    # Where its candidate came from: one of records.ORIGINS.
+    origin: str = DEFAULT
+    # From which value of candidate.COMPACT on it has a form of fewer bytes; 0: it has none.
+    heeds_compact: int = 0

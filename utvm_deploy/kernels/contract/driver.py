@@ -1,0 +1,371 @@
+"""The driver of a native kernel: the C function that calls its routines, in loops over blocks.
+
+A driver has loops, calls, and places in buffers that depend on the loops' counters:
+
+    with c.loop(10) as block:
+        c.call("utvm_gather", image.at(), patches.at(), block * 12, 12, "border", geometry.at())
+
+A counter's loop that runs once is no loop: its counter is 0. The C is the same on every run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from utvm_deploy.kernels.contract.c_function import (
+    STACK_BUFFER_LIMIT_BYTES,
+    CFunction,
+    Parameter,
+    Scratch,
+    signature_and_text,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+_BYTES = {"int8": 1, "uint8": 1, "bool": 1, "int16": 2, "int32": 4, "float32": 4, "int64": 8}
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A buffer: its name, shape and element type (numpy's name)."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def elements(self) -> int:
+        """How many there are."""
+        return math.prod(self.shape)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all elements."""
+        return self.elements * _BYTES[self.dtype]
+
+    @property
+    def ctype(self) -> str:
+        """The element's type in C."""
+        return self.dtype if self.dtype in ("bool",) else _CTYPES.get(self.dtype, f"{self.dtype}_t")
+
+    def stride(self, axis: int) -> int:
+        """Elements from one index of an axis to the next."""
+        return math.prod(self.shape[axis + 1 :])
+
+    def at(self, element: Number = 0) -> Place:
+        """The address of an element, counted over the whole buffer."""
+        return Place(self.name, Index.of(element))
+
+
+_CTYPES = {"float32": "float"}
+
+# An expression of C: a leaf (text), or an operator and its operands.
+_Tree: TypeAlias = "str | tuple[str, _Tree, _Tree]"
+
+
+@dataclass(frozen=True)
+class Index:
+    """A sum of counters, each times a factor, and a constant."""
+
+    terms: tuple[tuple[_Tree, int], ...] = ()  # no factor is 0, no counter stands twice
+    constant: int = 0
+
+    @classmethod
+    def of(cls, number: Number) -> Index:
+        """A number as an index."""
+        return cls(constant=number) if isinstance(number, int) else number
+
+    def __add__(self, other: Number) -> Index:
+        other = Index.of(other)
+        factors: dict[_Tree, int] = {}
+        for tree, factor in (*self.terms, *other.terms):
+            factors[tree] = factors.get(tree, 0) + factor
+        terms = tuple((tree, factor) for tree, factor in factors.items() if factor)
+        return Index(terms, self.constant + other.constant)
+
+    __radd__ = __add__
+
+    def __mul__(self, factor: int) -> Index:
+        if factor == 0:
+            return Index()
+        terms = tuple((tree, each * factor) for tree, each in self.terms)
+        return Index(terms, self.constant * factor)
+
+    __rmul__ = __mul__
+
+    def __mod__(self, divisor: int) -> Index:
+        if not self.terms or divisor == 1:
+            return Index(constant=self.constant % divisor)
+        return Index(((("%", self.tree(), str(divisor)), 1),))
+
+    def is_zero(self) -> Index:
+        """1 where it is 0, else 0."""
+        if not self.terms:
+            return Index(constant=int(self.constant == 0))
+        return Index(((("?", ("==", self.tree(), "0"), "1 : 0"), 1),))
+
+    def tree(self) -> _Tree:
+        """The expression: the terms in their order, the constant last."""
+        parts: list[_Tree] = [
+            tree if factor == 1 else ("*", tree, str(factor)) for tree, factor in self.terms
+        ]
+        if self.constant or not parts:
+            parts.append(str(self.constant))
+        found = parts[0]
+        for part in parts[1:]:
+            found = ("+", found, part)
+        return found
+
+
+Number: TypeAlias = "Index | int"
+
+
+@dataclass(frozen=True)
+class Place:
+    """The address of an element of a buffer."""
+
+    buffer: str
+    element: Index
+
+
+#: What a routine is called with: an address, a number, or a parameter of int32 by its name.
+Argument: TypeAlias = "Place | Number | str"
+
+
+@dataclass
+class _Call:
+    function: str
+    arguments: list[tuple[str, _Tree]]  # the buffer whose element's address it is, or ""
+
+
+@dataclass
+class _Loop:
+    counter: str
+    extent: int
+    body: list[_Statement] = field(default_factory=list)
+
+
+@dataclass
+class _Claim:
+    text: str
+
+
+_Statement: TypeAlias = "_Call | _Loop | _Claim"
+
+
+class Driver:
+    """The statements of a driver, in the order in which its methods are called."""
+
+    def __init__(self, c_names: Mapping[str, str] | None = None) -> None:
+        self._c_names = c_names or {}  # of buffers that have another name in C
+        self._counters = 0
+        self._body: list[_Statement] = []
+        self._open = [self._body]
+
+    @contextmanager
+    def loop(self, extent: int) -> Iterator[Index]:
+        """Statements that run ``extent`` times; the counter goes from 0 up."""
+        if extent == 1:
+            yield Index()
+            return
+        name = f"v_{self._counters}" if self._counters else "v"
+        self._counters += 1
+        made = _Loop(name, extent)
+        self._open[-1].append(made)
+        self._open.append(made.body)
+        yield Index(((name, 1),))
+        self._open.pop()
+
+    def call(self, function: str, *arguments: Argument) -> None:
+        """Call a C function whose result does not matter."""
+        made: list[tuple[str, _Tree]] = []
+        for one in arguments:
+            if isinstance(one, Place):
+                made.append((self._c_name(one.buffer), one.element.tree()))
+            else:
+                made.append(("", one if isinstance(one, str) else Index.of(one).tree()))
+        self._open[-1].append(_Call(function, made))
+
+    def claim(self, scratch: Operand) -> None:
+        """Write 0 to the last element of scratch."""
+        place = f"{self._c_name(scratch.name)}[{scratch.elements - 1}]"
+        self._open[-1].append(_Claim(f"{place} = ({scratch.ctype})0;"))
+
+    def lines(self) -> list[str]:
+        """The statements as C, without the braces around them all."""
+        return _Writer().lines(self._body, "  ")
+
+    def _c_name(self, buffer: str) -> str:
+        return self._c_names.get(buffer, buffer)
+
+
+class NativeKernel(Protocol):
+    """A frozen, hashable dataclass with a kernel's shape parameters; one class per strategy."""
+
+    @property
+    def name(self) -> str:
+        """A C identifier that describes the kernel, such as ``conv2d_3x3_s1_16x16x16_16``."""
+
+    @property
+    def why(self) -> str:
+        """What does the work, in a short phrase for the report."""
+
+    @property
+    def parameters(self) -> tuple[Operand | str, ...]:
+        """In the order of ``KernelCall.arguments``; a str is a parameter of int32."""
+
+    @property
+    def scratch(self) -> tuple[Operand, ...]:
+        """Working memory; small pieces lie on the stack."""
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        """The C and assembly of the routines that the driver calls, ordered for a core."""
+
+    def drive(self, c: Driver) -> None:
+        """Write the driver."""
+
+    def __hash__(self) -> int:
+        """As frozen dataclasses have it."""
+
+
+def is_native(kernel: object) -> TypeIs[NativeKernel]:
+    """Whether a kernel has a driver of its own, not TensorIR."""
+    return hasattr(kernel, "drive")
+
+
+def is_on_stack(operand: Operand) -> bool:
+    """Whether working memory is an array of the driver's own, not scratch in the arena."""
+    return operand.size_bytes <= STACK_BUFFER_LIMIT_BYTES
+
+
+def scratch_sizes(kernel: NativeKernel) -> tuple[int, ...]:
+    """Bytes of each piece of scratch that the kernel asks the arena for."""
+    return tuple(one.size_bytes for one in kernel.scratch if not is_on_stack(one))
+
+
+def native_function(
+    kernel: NativeKernel, name: str, core: str, *, outputs: int = 1, may_alias: bool = False
+) -> CFunction:
+    """The C function ``name`` of a kernel.
+
+    The last ``outputs`` buffer parameters are written; the others become const. ``may_alias``
+    says that an output may lie exactly on an input, which forbids ``restrict``.
+    """
+    operands = [one for one in kernel.parameters if isinstance(one, Operand)]
+    written = {one.name for one in operands[len(operands) - outputs :]}
+    local = {one.name: one for one in kernel.scratch if is_on_stack(one)}
+    scratch = [one for one in kernel.scratch if one.name not in local]
+    parameters = [
+        Parameter(one, "int32_t", False, True)
+        if isinstance(one, str)
+        else Parameter(one.name, one.ctype, True, one.name in written)
+        for one in kernel.parameters
+    ]
+    parameters += [Parameter(one.name, one.ctype, True, True) for one in scratch]
+    # As TVM names arrays.
+    driver = Driver({name: f"{name}_ptr" for name in local})
+    kernel.drive(driver)
+    arrays = [f"  {one.ctype} {one.name}_ptr[{one.elements}];" for one in local.values()]
+    body = "".join(f"{line}\n" for line in (*arrays, *driver.lines(), "}"))
+    signature, text = signature_and_text(name, parameters, body, may_alias)
+    pieces = tuple(Scratch(one.name, one.dtype, one.size_bytes) for one in scratch)
+    texts = tuple(dict.fromkeys(kernel.texts(core)))
+    return CFunction(name, texts, signature, text, pieces)
+
+
+class _Writer:
+    """Writes statements; what a block computes several times gets a name there."""
+
+    def __init__(self) -> None:
+        self._named = 0
+
+    def lines(self, body: Sequence[_Statement], indent: str) -> list[str]:
+        found: list[str] = []
+        names: dict[_Tree, str] = {}
+        shared = self._shared(body)
+        for statement in body:
+            for tree in shared:
+                if tree not in names and _uses(statement, tree):
+                    text = _text(tree, names)
+                    self._named += 1
+                    names[tree] = f"cse_v{self._named}"
+                    found.append(f"{indent}int32_t {names[tree]} = {text};")
+            found += self._statement(_renamed(statement, names), indent)
+        return found
+
+    def _shared(self, body: Sequence[_Statement]) -> list[_Tree]:
+        """Expressions that several calls of this block compute, or one computes twice."""
+        counts = Counter(tree for one in body for tree in _trees(one))
+        inner = [Counter(_trees(one)) for one in body if isinstance(one, _Loop)]
+        return [
+            tree
+            for tree, count in counts.items()
+            # What only one loop's statements compute is named there.
+            if count > 1 and not any(each[tree] == count for each in inner)
+        ]
+
+    def _statement(self, one: _Statement, indent: str) -> list[str]:
+        if isinstance(one, _Loop):
+            head = f"for (int32_t {one.counter} = 0; {one.counter} < {one.extent}; ++{one.counter})"
+            return [f"{indent}{head} {{", *self.lines(one.body, indent + "  "), f"{indent}}}"]
+        if isinstance(one, _Claim):
+            return [indent + one.text]
+        arguments = (
+            f"(&({buffer}[{_text(tree, {})}]))" if buffer else _text(tree, {})
+            for buffer, tree in one.arguments
+        )
+        return [f"{indent}{one.function}({', '.join(arguments)});"]
+
+
+def _renamed(one: _Statement, names: Mapping[_Tree, str]) -> _Statement:
+    """The statement with the named expressions as names."""
+    if isinstance(one, _Loop):
+        return _Loop(one.counter, one.extent, [_renamed(inner, names) for inner in one.body])
+    if isinstance(one, _Claim):
+        return one
+    return _Call(one.function, [(buffer, _named(tree, names)) for buffer, tree in one.arguments])
+
+
+def _named(tree: _Tree, names: Mapping[_Tree, str]) -> _Tree:
+    if tree in names:
+        return names[tree]
+    if isinstance(tree, str):
+        return tree
+    operator, left, right = tree
+    return operator, _named(left, names), _named(right, names)
+
+
+def _uses(one: _Statement, tree: _Tree) -> bool:
+    return tree in set(_trees(one))
+
+
+def _trees(one: _Statement) -> Iterator[_Tree]:
+    """Every expression that a statement computes and that is worth a name."""
+    if isinstance(one, _Loop):
+        for inner in one.body:
+            yield from _trees(inner)
+    elif isinstance(one, _Call):
+        for _, tree in one.arguments:
+            yield from _parts(tree)
+
+
+def _parts(tree: _Tree) -> Iterator[_Tree]:
+    if not isinstance(tree, str):
+        yield tree
+        yield from _parts(tree[1])
+        yield from _parts(tree[2])
+
+
+def _text(tree: _Tree, names: Mapping[_Tree, str]) -> str:
+    if tree in names:
+        return names[tree]
+    if isinstance(tree, str):
+        return tree
+    operator, left, right = tree
+    return f"({_text(left, names)} {operator} {_text(right, names)})"

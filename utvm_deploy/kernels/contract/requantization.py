@@ -1,0 +1,180 @@
+"""Fixed-point requantization: scales to multipliers and shifts, and TIR calls of the C side.
+
+The C side is ``kernels/utvm_kernels.h``; the compiler puts its text into the generated
+sources. Both follow LiteRT 2.3.0's reference kernels to the bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from importlib import resources
+from typing import Any, NamedTuple
+
+import numpy as np
+from tvm import tirx
+
+from utvm_deploy.base.errors import CompileError
+from utvm_deploy.graph.model import Array
+
+INT8_MIN = -128
+INT8_MAX = 127
+
+# At this scale every value but zero leaves the int8 range, whatever the zero point.
+_LARGEST_EXACT_SCALE = 1024.0
+
+
+def header() -> str:
+    """The text of the static inline C functions that the kernels call; needs only stdint.h."""
+    kernels = resources.files("utvm_deploy.kernels")
+    return kernels.joinpath("utvm_kernels.h").read_text(encoding="ascii")
+
+
+def quantize_multiplier(scale: float) -> tuple[int, int]:
+    """``scale`` as (multiplier, shift): scale = multiplier * 2**(shift - 31).
+
+    The multiplier lies in [2**30, 2**31) or is zero; a positive shift means a left shift.
+    """
+    if scale == 0.0:
+        return 0, 0
+    if not math.isfinite(scale):
+        raise CompileError(
+            f"an operator's scales make the factor {scale}, beyond float32; convert the model again"
+        )
+    fraction, shift = math.frexp(scale)
+    # frexp's fraction has 53 bits, so the sum below is exact and floor rounds half up; the
+    # reference rounds half away from zero, which is the same for scales, none of them negative.
+    multiplier = math.floor(fraction * 2.0**31 + 0.5)
+    if multiplier == 1 << 31:
+        multiplier //= 2
+        shift += 1
+    if shift < -31:
+        return 0, 0
+    return multiplier, shift
+
+
+def quantize_multipliers(scales: Iterable[float]) -> tuple[Array, Array]:
+    """The multipliers and shifts of several scales, as int32 tables."""
+    pairs = [quantize_multiplier(scale) for scale in scales]
+    return (
+        np.array([multiplier for multiplier, _ in pairs], dtype=np.int32),
+        np.array([shift for _, shift in pairs], dtype=np.int32),
+    )
+
+
+def requantized(value: int, multiplier: int, shift: int) -> int:
+    """What ``utvm_requantize`` computes, for tables that are computed on the host."""
+    product = high_product(wrap_int32(value << max(shift, 0)), multiplier)
+    return rounded_shift(product, max(-shift, 0))
+
+
+def high_product(left: int, right: int) -> int:
+    """left * right / 2**31, half up; saturates only for (-2**31)**2, which no caller has."""
+    return (left * right + (1 << 30)) >> 31
+
+
+def rounded_shift(value: int, bits: int) -> int:
+    """value / 2**bits, half away from zero."""
+    magnitude = (abs(value) + (1 << bits >> 1)) >> bits
+    return magnitude if value >= 0 else -magnitude
+
+
+def wrap_int32(value: int) -> int:
+    """``value`` modulo 2**32, as a signed 32-bit number."""
+    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
+class ExactMultiplier(NamedTuple):
+    """scale = (high * 2**26 + low) * 2**-(shift + 26), without any rounding.
+
+    The fields are integers on the host and expressions in TIR.
+    """
+
+    high: Any
+    low: Any
+    shift: Any
+
+
+def exact_multiplier(scale: float) -> ExactMultiplier:
+    """``scale`` with all 53 bits of its fraction.
+
+    The reference multiplies by a double in FULLY_CONNECTED; this is that product in integers.
+    """
+    fraction, exponent = math.frexp(min(scale, _LARGEST_EXACT_SCALE))
+    mantissa = int(fraction * 2.0**53)
+    shift = 27 - exponent
+    if shift > 62:  # |value * scale| < 1/2 for every 32-bit value
+        return ExactMultiplier(0, 0, 1)
+    return ExactMultiplier(mantissa >> 26, mantissa & ((1 << 26) - 1), shift)
+
+
+def fold_input_offset(bias: Array, weights: Array, zero_point: int) -> Array:
+    """The bias that lets a kernel multiply raw inputs: bias - zero_point * sum of weights.
+
+    ``weights`` has the output channel first. Wraps like the reference's 32-bit accumulator, so the
+    accumulated value is the same modulo 2**32.
+    """
+    sums = weights.reshape(weights.shape[0], -1).astype(np.int64).sum(axis=1)
+    folded: Array = bias.astype(np.int64) - zero_point * sums
+    return folded.astype(np.uint32).view(np.int32)
+
+
+def requantize(value: Any, multiplier: Any, shift: Any) -> Any:
+    """TIR: value * multiplier * 2**(shift - 31), rounded twice (conv, depthwise, add, ...).
+
+    Of an int it is an int, as with ``add_wrapping`` and ``clamped``.
+    """
+    if isinstance(value, int):
+        return requantized(value, multiplier, shift)
+    return tirx.call_pure_extern("int32", "utvm_requantize", value, multiplier, shift)
+
+
+def requantize_right(value: Any, multiplier: Any, shift: Any) -> Any:
+    """TIR: the same of values up to 2**30, where the shift is negative and -30 at least."""
+    return tirx.call_pure_extern("int32", "utvm_requantize_right", value, multiplier, shift)
+
+
+def short_multiplier(multiplier: int) -> int:
+    """The 15 bits of a multiplier that the reference keeps for sums of 64 bits."""
+    return min((multiplier + (1 << 15)) >> 16, 0x7FFF)
+
+
+def requantize_wide(value: Any, multiplier: Any, shift: Any) -> Any:
+    """TIR: a sum of 64 bits times a ``short_multiplier``, rounded once, half up."""
+    return tirx.call_pure_extern("int32", "utvm_requantize_wide", value, multiplier, shift)
+
+
+def requantize_exact(value: Any, multiplier: ExactMultiplier) -> Any:
+    """TIR: value * scale with the scale's whole double-precision fraction (fully connected)."""
+    return tirx.call_pure_extern(
+        "int32",
+        "utvm_requantize_exact",
+        value,
+        multiplier.high,
+        multiplier.low,
+        multiplier.shift,
+    )
+
+
+def add_wrapping(left: Any, right: Any) -> Any:
+    """TIR: a 32-bit sum that may wrap, as the reference's accumulators do."""
+    if isinstance(left, int):
+        return wrap_int32(left + right)
+    return tirx.call_pure_extern("int32", "utvm_add", left, right)
+
+
+def divide_rounded(value: Any, divisor: Any) -> Any:
+    """TIR: value / divisor, half away from zero; the divisor is positive."""
+    return tirx.call_pure_extern("int32", "utvm_divide", value, divisor)
+
+
+def clamp_int8(value: Any, low: Any, high: Any) -> Any:
+    """TIR: ``value`` limited to [low, high], as int8."""
+    return clamped(value, low, high, "int8")
+
+
+def clamped(value: Any, low: Any, high: Any, dtype: str) -> Any:
+    """TIR: ``value`` limited to [low, high], as a narrower type that holds both."""
+    if isinstance(value, int):
+        return min(max(value, low), high)
+    return tirx.call_pure_extern("int32", "utvm_clamp", value, low, high).astype(dtype)

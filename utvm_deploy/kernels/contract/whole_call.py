@@ -1,0 +1,43 @@
+"""Native kernels that are one call of a C routine on whole buffers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from utvm_deploy.kernels.contract.driver import Driver, Operand
+
+
+@dataclass(frozen=True)
+class RoutineCall:
+    """A routine and what it is called with: parameters, scratch, numbers, in this order."""
+
+    function: str
+    # In the order of ``KernelCall.arguments``; a str is a parameter of int32.
+    parameters: tuple[Operand | str, ...]
+    numbers: tuple[int, ...] = ()
+    scratch: tuple[Operand, ...] = ()
+
+
+class WholeCall:
+    """Makes a native kernel of a class with ``name``, ``why``, ``texts`` and ``routine``."""
+
+    @property
+    def routine(self) -> RoutineCall:
+        """The call that does all the work."""
+        raise NotImplementedError
+
+    @property
+    def parameters(self) -> tuple[Operand | str, ...]:
+        return self.routine.parameters
+
+    @property
+    def scratch(self) -> tuple[Operand, ...]:
+        return self.routine.scratch
+
+    def drive(self, c: Driver) -> None:
+        routine = self.routine
+        for one in routine.scratch:
+            c.claim(one)
+        given = (one if isinstance(one, str) else one.at() for one in routine.parameters)
+        scratch = (one.at() for one in routine.scratch)
+        c.call(routine.function, *given, *scratch, *routine.numbers)

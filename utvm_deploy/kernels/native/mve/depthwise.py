@@ -1,0 +1,94 @@
+"""DEPTHWISE_CONV_2D for cores with Helium: the rows of ``depthwise_code.py``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
+from utvm_deploy.kernels.native.mve import depthwise_code as code
+from utvm_deploy.kernels.native.mve.gemm import has_left_shift
+from utvm_deploy.kernels.native.row_depthwise import RowDepthwise, Steps, row_depthwise_call
+from utvm_deploy.kernels.portable.depthwise import DepthwiseConv2D
+from utvm_deploy.kernels.portable.tensor_ir import Buffers, Operand, pure
+
+
+@dataclass(frozen=True)
+class MveRowProduct:
+    """The micro-kernel of ``depthwise_code.py``."""
+
+    taps: int
+    is_paired: bool  # two taps at a time
+    has_left: bool  # a channel's scale needs a left shift
+
+    @property
+    def label(self) -> str:
+        return "mve" + ("" if self.is_paired else "_single") + ("_left" if self.has_left else "")
+
+    @property
+    def group(self) -> int:
+        return code.GROUP
+
+    @property
+    def function(self) -> str:
+        return code.name_of(self.has_left)
+
+    @property
+    def why(self) -> str:
+        return f"Helium assembly, 2 pixels x {code.GROUP} channels in registers"
+
+    def texts(self) -> tuple[str, ...]:
+        return (code.depthwise_text(self.has_left),)
+
+    def tables(self, taps: int, channels: int) -> tuple[Operand, ...]:
+        groups = -(-channels // code.GROUP)
+        return (
+            Operand("weights", (groups * taps * code.GROUP,), "int8"),
+            Operand("scaling", (groups * code.scaling_words(self.has_left),), "int32"),
+            Operand("offsets", (taps,), "int32"),
+            Operand("limits", (3,), "int32"),
+        )
+
+    def numbers(self, steps: Steps, count: int, channels: int) -> tuple[int, ...]:
+        pairs = self.taps // 2 if self.is_paired else 0
+        return steps.window, count, channels, self.taps, pairs
+
+    def bias(self, buffers: Buffers, c: Any) -> Any:
+        return self._row(buffers, c, 0)
+
+    def weight(self, buffers: Buffers, c: Any, tap: Any) -> Any:
+        place = c // 8 * (8 * self.taps) + tap * 8 + c % 8
+        return buffers["weights"][place].astype("int32")
+
+    def scaled(self, buffers: Buffers, total: Any, c: Any) -> Any:
+        limits, shift = buffers["limits"], self._row(buffers, c, 2)
+        if self.has_left:
+            shift = shift + self._row(buffers, c, 3)
+        value = pure("utvm_requantize", total, self._row(buffers, c, 1), shift)
+        return pure("utvm_clamp", value + limits[0], limits[1], limits[2]).astype("int8")
+
+    def _row(self, buffers: Buffers, c: Any, row: int) -> Any:
+        words = code.scaling_words(self.has_left)
+        return buffers["scaling"][c // 8 * words + c % 2 * 4 + c % 8 // 2 + 8 * row]
+
+
+def mve_depthwise_call(call: KernelCall, tables: ConvolutionTables) -> KernelCall:
+    """The call instead of the generic one."""
+    generic, channels = call.kernel, tables.weights.shape[0]
+    assert isinstance(generic, DepthwiseConv2D)
+    flat = tables.weights.reshape(channels, -1).T
+    product = MveRowProduct(flat.shape[0], code.fits_pairs(flat), has_left_shift(tables.shift))
+    kernel = RowDepthwise(tables.window, channels, product, generic.depth_multiplier)
+    scaling = tables.bias, tables.multiplier, tables.shift, product.has_left
+    steps = tables.window.kernel, kernel.steps.row, kernel.steps.column
+    limits = np.array([tables.zero_point, *tables.limits], dtype=np.int32)
+    packed = (
+        ConstantArgument("weights", code.pack_weights(flat)),
+        ConstantArgument("scaling", code.pack_scaling(*scaling)),
+        ConstantArgument("offsets", code.pack_offsets(*steps)),
+        ConstantArgument("limits", limits),
+    )
+    return row_depthwise_call(call, kernel, packed, tables.border)

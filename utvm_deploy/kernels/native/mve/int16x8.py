@@ -1,0 +1,221 @@
+"""CONV_2D and FULLY_CONNECTED of int16 by int8 weights for cores with Helium.
+
+Sums that fit 32 bits, and are scaled within them, are made by ``gemm.py``; others are VMLALDAVA, in
+64 bits, and scaled one by one, as the reference's double precision of FULLY_CONNECTED is, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.contract.c_texts import family_text, shared_text
+from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.contract.operands import constant_of
+from utvm_deploy.kernels.contract.window import Window
+from utvm_deploy.kernels.isa.routine import naked_function
+from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D, gathered
+from utvm_deploy.kernels.native.layer_tables import constants, limits_of
+from utvm_deploy.kernels.native.mve import gemm
+from utvm_deploy.kernels.native.mve.code import CONDITION, HALVES
+from utvm_deploy.kernels.native.mve.conv2d import MveProduct
+from utvm_deploy.kernels.native.routines.int16x8_products import (
+    WideRowsConv,
+    WideRowsDense,
+    is_short,
+)
+from utvm_deploy.kernels.native.window_rewrites import simplified
+from utvm_deploy.kernels.portable.tensor_ir import Operand, import_c
+from utvm_deploy.kernels.portable.whole_prim_func import whole_call
+
+_FOUR = "utvm_mve_wide_four"
+_LONG = "utvm_mve_wide_long"
+_PARAMETERS = (
+    "const int16_t *vector",
+    "const int8_t *weights",
+    "int64_t *totals",
+    "int32_t depth",
+)
+_HOW = "Helium assembly, eight products of int16 in a vector"
+
+
+@dataclass(frozen=True)
+class MveWideConv:
+    """CONV_2D over all channels; ``is_short``: sums fit 32 bits."""
+
+    window: Window
+    channels: int
+    outputs: int
+    is_short: bool
+
+    @property
+    def name(self) -> str:
+        length = "" if self.is_short else "_long"
+        return f"conv2d_{self.window.label}_{self.channels}x{self.outputs}_16x8_mve{length}"
+
+    @property
+    def gathering(self) -> GatheredConv2D:
+        """How windows are gathered: as if their bytes were channels."""
+        return gathered(self.window, (2 * self.channels, self.outputs), MveProduct(False), None)
+
+    def prim_func(self) -> Any:
+        w, one = self.window, self.gathering
+        rows, columns = w.kernel
+        depth = rows * columns * self.channels
+        places = w.output_height * w.output_width
+        # What is read in place is one image of all pixels.
+        images = (w.batch, places, one.pixels) if one.is_gathered else (1, *[w.batch * places] * 2)
+        return whole_call(
+            f"utvm_mve_wide_conv_by_{gemm.WIDE_NAME if self.is_short else _LONG}",
+            [
+                Operand("input", (w.batch * w.height * w.width * self.channels,), "int16"),
+                Operand("geometry", (one.geometry.size,), "int32"),
+                Operand("weights", (weights_bytes(self.outputs, depth),), "int8"),
+                self._scaling,
+                Operand("limits", (3,), "int32"),
+                Operand("output", (w.batch * places * self.outputs,), "int16"),
+            ],
+            *(*images, self.outputs, depth, int(one.is_gathered)),
+            helpers=self._texts,
+            scratch=[Operand("windows", (max(one.pixels * depth, 1),), "int16")],
+        )
+
+    def schedule(self, sch: Any, core: str) -> str:
+        import_c(sch, *self._texts)
+        return f"{_HOW}, summed up in {32 if self.is_short else 64} bits"
+
+    @property
+    def _scaling(self) -> Operand:
+        quads = -(-self.outputs // gemm.CHANNELS)
+        if self.is_short:
+            return Operand("scaling", (quads * gemm.scaling_words(has_left=False),), "int32")
+        return Operand("scaling", (3 * self.outputs,), "int64")
+
+    @property
+    def _texts(self) -> list[str]:
+        driver = family_text("mve", "utvm_mve_wide_conv")
+        shared = [shared_text("utvm_bytes"), shared_text("utvm_windows")]
+        if self.is_short:
+            made = driver.replace("PRODUCT", gemm.WIDE_NAME).replace("SCALING", "int32")
+            return [*shared, gemm.wide_gemm_text(), made]
+        made = driver.replace("PRODUCT", _LONG).replace("SCALING", "int64")
+        return [*shared, four_text(), family_text("mve", _LONG), made]
+
+
+@dataclass(frozen=True)
+class MveWideDense:
+    """FULLY_CONNECTED."""
+
+    batch: int
+    inputs: int
+    outputs: int
+
+    @property
+    def name(self) -> str:
+        batch = f"_n{self.batch}" if self.batch != 1 else ""
+        return f"fully_connected{batch}_{self.inputs}x{self.outputs}_16x8_mve"
+
+    def prim_func(self) -> Any:
+        return whole_call(
+            "utvm_mve_wide_dense",
+            [
+                Operand("input", (self.batch * self.inputs,), "int16"),
+                Operand("weights", (weights_bytes(self.outputs, self.inputs),), "int8"),
+                Operand("bias", (self.outputs,), "int64"),
+                Operand("scales", (self.outputs, 3), "int32"),
+                *("low", "high"),
+                Operand("output", (self.batch * self.outputs,), "int16"),
+            ],
+            *(self.batch, self.inputs, self.outputs),
+            helpers=self._texts,
+        )
+
+    def schedule(self, sch: Any, core: str) -> str:
+        import_c(sch, *self._texts)
+        return f"{_HOW}, summed up in 64 bits"
+
+    @property
+    def _texts(self) -> list[str]:
+        return [four_text(), family_text("mve", "utvm_mve_wide_dense")]
+
+
+def weights_bytes(outputs: int, depth: int) -> int:
+    """Of packed weights."""
+    quads = -(-outputs // gemm.CHANNELS)
+    return quads * gemm.CHANNELS * gemm.padded_depth(depth, HALVES)
+
+
+@lru_cache(maxsize=1)
+def four_text() -> str:
+    """The C text of a vector by four channels, whose weights are laid out as in ``gemm.py``."""
+    quad = (("q1", "r1", "r4, r5"), ("q2", "r1", "r8, r9"), ("q1", "r3", "r6, r7"))
+    products = [
+        line
+        for weights, start, total in (*quad, ("q2", "r3", "r10, r11"))
+        for line in (
+            HALVES.load_weights.format(weights, start),
+            f"vmlaldava.s16 {total}, q0, {weights}",
+        )
+    ]
+    lines = [
+        "push {r4-r11, lr}",
+        "mov r12, r3",
+        "add r3, #7",
+        "bic r3, #7",
+        "add r3, r1, r3, lsl #1",
+        *(f"mov r{n}, #0" for n in range(4, 12)),
+        "dlstp.16 lr, r12",
+        "1:",
+        "vldrh.16 q0, [r0], #16",
+        *products,
+        "letp lr, 1b",
+        "stm r2, {r4-r11}",
+        "pop {r4-r11, pc}",
+    ]
+    return naked_function(_FOUR, _PARAMETERS, lines, family_text("mve", _FOUR), CONDITION)
+
+
+def mve_wide_conv_call(graph: Graph, operator: Operator, call: KernelCall) -> KernelCall | str:
+    """The call of a CONV_2D instead of the generic one."""
+    if not isinstance(call.kernel, WideRowsConv):
+        return "it sums up in 32 bits, which may wrap, or has groups"
+    window, weights = simplified(call.kernel.window, constant_of(graph, operator, 1))
+    outputs, tables = weights.shape[0], constants(call)
+    bias, multiplier, shift = (tables[name] for name in ("bias", "multiplier", "shift"))
+    kernel = MveWideConv(window, weights.shape[3], outputs, is_short(weights, bias, shift))
+    flat = weights.reshape(outputs, -1)
+    if kernel.is_short:
+        # As ``is_short`` says: the high word, and a shift by 16 less than 15 - shift.
+        words = bias.astype(np.int32), multiplier.astype(np.int32) << 16, shift + 1
+        scaling = gemm.pack_scaling(*words)
+    else:
+        scaling = np.stack([bias, multiplier, shift], axis=1).astype(np.int64).reshape(-1)
+    return replace(
+        call,
+        kernel=kernel,
+        arguments=(
+            call.arguments[0],
+            ConstantArgument("geometry", kernel.gathering.geometry),
+            ConstantArgument("weights", gemm.pack_weights(flat, HALVES)),
+            ConstantArgument("scaling", scaling),
+            ConstantArgument("limits", np.array([0, *limits_of(call)], dtype=np.int32)),
+            call.arguments[-1],
+        ),
+    )
+
+
+def mve_wide_dense_call(graph: Graph, operator: Operator, call: KernelCall) -> KernelCall | str:
+    """The call of a FULLY_CONNECTED instead of the generic one."""
+    kernel = call.kernel
+    assert isinstance(kernel, WideRowsDense)
+    packed = gemm.pack_weights(constant_of(graph, operator, 1), HALVES)
+    source, _, *others = call.arguments
+    return replace(
+        call,
+        kernel=MveWideDense(kernel.batch, kernel.inputs, kernel.outputs),
+        arguments=(source, ConstantArgument("weights", packed), *others),
+    )

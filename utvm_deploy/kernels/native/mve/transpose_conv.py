@@ -1,0 +1,195 @@
+"""TRANSPOSE_CONV for cores with Helium: as in ``dsp/transpose_conv.py``, by ``gemm.py``.
+
+A row of a block of output pixels may have fewer taps than another one. Those that it does not have
+are the first of a window, so each row of a block is a product of its own, of what is behind them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.kernels.contract.c_texts import family_text, shared_text
+from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
+from utvm_deploy.kernels.contract.extents import label
+from utvm_deploy.kernels.contract.requantization import fold_input_offset
+from utvm_deploy.kernels.native.dsp.transpose_conv import as_convolution, blocks_of_weights
+from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D, gathered
+from utvm_deploy.kernels.native.layer_tables import constants, limits_of, scalars
+from utvm_deploy.kernels.native.mve import gemm
+from utvm_deploy.kernels.native.mve.conv2d import MveProduct
+from utvm_deploy.kernels.portable.tensor_ir import (
+    Buffers,
+    Operand,
+    extern,
+    import_c,
+    prim_func,
+    script,
+)
+from utvm_deploy.kernels.portable.transpose_conv import TransposeConv2D
+from utvm_deploy.kernels.portable.whole_prim_func import claim
+
+#: Pixels whose windows are the image itself, multiplied at a time.
+_IN_PLACE = 24
+
+
+@dataclass(frozen=True)
+class MveTransposeConv:
+    """The ordinary convolution, what its channels are in the output, and the depth of each row."""
+
+    conv: GatheredConv2D
+    strides: tuple[int, int]
+    first: tuple[int, int]  # row and column of the first block that is the output's first pixel
+    output: tuple[int, int, int, int]
+    depths: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        window = self.conv.window
+        return (
+            f"transpose_conv_{window.label}_{self.conv.input_channels}_to_{label(self.strides)}"
+            f"_c{label(self.first)}_d{label(self.depths)}_{label(self.output)}"
+            f"_{self.conv.product.label}"
+        )
+
+    def prim_func(self) -> Any:
+        conv, w = self.conv, self.conv.window
+        image = Operand("image", (w.batch, w.height * w.width * conv.input_channels), "int8")
+        output = Operand("output", (w.batch, math.prod(self.output[1:])), "int8")
+        tables = [
+            Operand("geometry", (conv.geometry.size,), "int32"),
+            Operand("weights", (sum(self._weights),), "int8"),
+            Operand("scaling", (len(self.depths) * self._scaling,), "int32"),
+            Operand("limits", (3,), "int32"),
+        ]
+        numbers = Operand("numbers", (12 + 3 * len(self.depths),), "int32")
+        gathered_bytes = self._pixels * conv.depth if conv.is_gathered else 1
+        temporaries = [
+            Operand("windows", (gathered_bytes,), "int8"),
+            Operand("tile", (self._pixels * self._channels,), "int8"),
+        ]
+
+        def body(buffers: Buffers) -> None:
+            for one in temporaries:
+                claim(one, buffers)
+            with script.grid(w.batch, 1) as (n, one), script.sblock("transpose_conv"):
+                vn, _ = script.axis.remap("SS", [n, one])
+                script.reads(
+                    buffers["image"][vn, 0 : image.shape[1]],
+                    *(table.region(buffers) for table in (*tables, numbers)),
+                )
+                script.writes(
+                    buffers["output"][vn, 0 : output.shape[1]],
+                    *(one.region(buffers) for one in temporaries),
+                )
+                call = extern(
+                    f"utvm_mve_transpose_conv_by_{conv.product.function}",
+                    script.address_of(buffers["image"][vn, 0]),
+                    *(table.start(buffers) for table in tables),
+                    buffers["border"],
+                    numbers.start(buffers),
+                    script.address_of(buffers["output"][vn, 0]),
+                    *(one.start(buffers) for one in temporaries),
+                )
+                script.evaluate(call)
+
+        parameters: list[Operand | str] = [image, *tables, "border", numbers, output]
+        return prim_func(parameters, temporaries, body, helpers=self._texts)
+
+    def schedule(self, sch: Any, core: str) -> str:
+        import_c(sch, *self._texts)
+        return (
+            f"{self.conv.product.why}, as a convolution by blocks of {label(self.strides)} pixels"
+        )
+
+    def arguments(self) -> ConstantArgument:
+        """The numbers, as ``utvm_mve_transpose_conv.h`` reads them."""
+        w = self.conv.window
+        blocks = w.output_height * w.output_width
+        product = (w.output_width, blocks, self._pixels, self.conv.depth, self.conv.is_gathered)
+        rows = [
+            number
+            for depth, size in zip(self.depths, self._weights, strict=True)
+            for number in (depth, size, self._scaling)
+        ]
+        values = (*product, *self.strides, *self.first, *self.output[1:], *rows)
+        return ConstantArgument("numbers", np.array(values, dtype=np.int32))
+
+    @property
+    def _pixels(self) -> int:
+        """Multiplied at a time."""
+        return self.conv.pixels or _IN_PLACE
+
+    @property
+    def _channels(self) -> int:
+        """Of a row of a block."""
+        return self.strides[1] * self.output[3]
+
+    @property
+    def _weights(self) -> list[int]:
+        """Bytes of each row's weights."""
+        quads = -(-self._channels // gemm.CHANNELS)
+        return [quads * gemm.CHANNELS * gemm.padded_depth(depth) for depth in self.depths]
+
+    @property
+    def _scaling(self) -> int:
+        """Words of each row's scaling."""
+        _, scaling, _ = self.conv.product.tables(self._channels, 1)
+        return scaling.shape[0]
+
+    @property
+    def _texts(self) -> list[str]:
+        driver = family_text("mve", "utvm_mve_transpose_conv")
+        return [
+            shared_text("utvm_bytes"),
+            shared_text("utvm_windows"),
+            *self.conv.product.texts(),
+            driver.replace("PRODUCT", self.conv.product.function),
+        ]
+
+
+def mve_transpose_conv_call(call: KernelCall) -> KernelCall | str:
+    """The call instead of the generic one."""
+    kernel = call.kernel
+    assert isinstance(kernel, TransposeConv2D)
+    found = as_convolution(kernel)
+    if found is None:
+        return "the padding is larger than the window"
+    window, first = found
+    tables, numbers = constants(call), scalars(call)
+    border = numbers["input_zero_point"]
+    weights = blocks_of_weights(tables["weights"], kernel.strides)
+    inputs, columns = weights.shape[3], weights.shape[2]
+    # [row of a block, channels of the row, row of the window, ...]
+    rows = weights.reshape(kernel.strides[0], -1, *weights.shape[1:])
+    taps = [-(-(kernel.kernel[0] - r) // kernel.strides[0]) for r in range(kernel.strides[0])]
+    depths = tuple(max(count, 1) * columns * inputs for count in taps)
+    times = kernel.strides[1]
+    multiplier, shift = (np.tile(tables[name], times) for name in ("multiplier", "shift"))
+    packed, scaling = [], []
+    for row, depth in zip(rows, depths, strict=True):
+        flat = row.reshape(row.shape[0], -1)[:, -depth:]
+        bias = fold_input_offset(np.tile(tables["bias"], times), flat, border)
+        packed.append(gemm.pack_weights(flat))
+        scaling.append(gemm.pack_scaling(bias, multiplier, shift))
+    product = MveProduct(gemm.has_left_shift(shift))
+    conv = gathered(window, (inputs, weights.shape[0]), product, None)
+    made = MveTransposeConv(conv, kernel.strides, first, kernel.output, depths)
+    limits = np.array([numbers["output_zero_point"], *limits_of(call)], dtype=np.int32)
+    return replace(
+        call,
+        kernel=made,
+        arguments=(
+            call.arguments[0],
+            ConstantArgument("geometry", conv.geometry),
+            ConstantArgument("weights", np.concatenate(packed)),
+            ConstantArgument("scaling", np.concatenate(scaling)),
+            ConstantArgument("limits", limits),
+            ScalarArgument("border", border),
+            made.arguments(),
+            call.arguments[-1],
+        ),
+    )

@@ -1,0 +1,245 @@
+"""CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED of int16 by int8 weights, summed up in 64 bits."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tvm import te, tirx
+
+from utvm_deploy.base.errors import UnsupportedOperator
+from utvm_deploy.graph.attributes import Convolution, FullyConnected
+from utvm_deploy.graph.model import Array, Graph, Operator
+from utvm_deploy.kernels.contract.call import (
+    ConstantArgument,
+    KernelCall,
+    ScalarArgument,
+    TensorArgument,
+)
+from utvm_deploy.kernels.contract.operands import (
+    constant_of,
+    effective_scales,
+    input_of,
+    operand_of,
+    output_of,
+)
+from utvm_deploy.kernels.contract.requantization import (
+    clamped,
+    exact_multiplier,
+    quantize_multipliers,
+    requantize,
+    requantize_wide,
+    short_multiplier,
+)
+from utvm_deploy.kernels.contract.window import Window
+from utvm_deploy.kernels.native.routines.int16x8_depthwise import WideDepthwise
+from utvm_deploy.kernels.native.routines.int16x8_products import (
+    WideRowsConv,
+    WideRowsDense,
+    is_short,
+    pack_rows,
+)
+from utvm_deploy.kernels.native.window_rewrites import simplified
+from utvm_deploy.kernels.portable.convolution import window_of
+
+# Sums of FULLY_CONNECTED up to here are multiplied by a double's fraction without overflow.
+_MOST_BITS_OF_SUM = 36
+_PRODUCT_BITS = 22
+# Fewer are no word of weights.
+_LEAST_CHANNELS = 4
+#: Taps of a depthwise window that are all written out.
+_MOST_UNROLLED = 25
+
+
+@dataclass(frozen=True)
+class WideConv2D:
+    """Both kinds of convolution; an output channel sees ``depth`` channels from its own group."""
+
+    window: Window
+    channels: int
+    outputs: int
+    depth: int
+    is_depthwise: bool
+
+    @property
+    def name(self) -> str:
+        kind = "depthwise" if self.is_depthwise else "conv2d"
+        return f"{kind}_{self.window.label}_{self.channels}x{self.outputs}_d{self.depth}_16x8"
+
+    def prim_func(self) -> Any:
+        w = self.window
+        image = te.placeholder((w.batch, w.height, w.width, self.channels), "int16", "input")
+        weights_shape = (
+            (*w.kernel, self.outputs)
+            if self.is_depthwise
+            else (self.outputs, *w.kernel, self.depth)
+        )
+        weights = te.placeholder(weights_shape, "int8", "weights")
+        bias = te.placeholder((self.outputs,), self._sum_type, "bias")
+        multiplier, shift = (
+            te.placeholder((self.outputs,), "int32", name) for name in ("multiplier", "shift")
+        )
+        low, high = te.var("low", "int32"), te.var("high", "int32")
+        padded = w.pad(image, tirx.const(0, "int16"))
+        ky = te.reduce_axis((0, w.kernel[0]), "ky")
+        kx = te.reduce_axis((0, w.kernel[1]), "kx")
+        ci = te.reduce_axis((0, self.depth), "ci")
+        # Outputs of one group see the same inputs.
+        shared = self.outputs // (self.channels // self.depth)
+
+        def product(n: Any, y: Any, x: Any, o: Any) -> Any:
+            channel = o // shared * self.depth + ci
+            pixel = padded[n, w.row(y, ky), w.column(x, kx), channel].astype("int32")
+            weight = weights[ky, kx, o] if self.is_depthwise else weights[o, ky, kx, ci]
+            wide = (pixel * weight.astype("int32")).astype(self._product_sum_type)
+            return te.sum(wide, axis=[ky, kx, ci])
+
+        shape = (w.batch, w.output_height, w.output_width, self.outputs)
+        sums = te.compute(shape, product, name="convolution")
+        output = te.compute(
+            shape,
+            lambda n, y, x, o: clamped(
+                self._scaled(
+                    sums[n, y, x, o].astype(self._sum_type) + bias[o], multiplier[o], shift[o]
+                ),
+                low,
+                high,
+                "int16",
+            ),
+            name="requantize",
+        )
+        return te.create_prim_func([image, weights, bias, multiplier, shift, low, high, output])
+
+    def schedule(self, sch: Any, core: str) -> str:
+        _, y, _, o = sch.get_loops(sch.get_sblock("requantize"))
+        block = sch.get_sblock("convolution")
+        sch.compute_at(block, o, preserve_unit_loops=True)
+        reduction = sch.get_loops(block)[-3:]
+        sch.decompose_reduction(block, reduction[0])
+        if self.is_depthwise and math.prod(self.window.kernel) <= _MOST_UNROLLED:
+            for loop in reduction:
+                sch.unroll(loop)
+        if self.window.is_padded:
+            self.window.schedule_pad(sch, y)
+        return f"generic C, one output at a time in {self._sum_type[3:]} bits"
+
+    @property
+    def _sum_type(self) -> str:
+        return "int64"
+
+    @property
+    def _product_sum_type(self) -> str:
+        """Of the products alone: 32 bits where so few cannot overflow them."""
+        count = math.prod(self.window.kernel) * self.depth
+        return "int32" if count < 1 << (31 - _PRODUCT_BITS) else self._sum_type
+
+    def _scaled(self, total: Any, multiplier: Any, shift: Any) -> Any:
+        return requantize_wide(total, multiplier, shift)
+
+
+@dataclass(frozen=True)
+class ShortSumConv2D(WideConv2D):
+    """A convolution of int16 that sums up in 32 bits, as a bias of int32 asks for."""
+
+    @property
+    def name(self) -> str:
+        return f"{super().name}_32"
+
+    @property
+    def _sum_type(self) -> str:
+        return "int32"
+
+    def _scaled(self, total: Any, multiplier: Any, shift: Any) -> Any:
+        return requantize(total, multiplier, shift)
+
+
+def lower_wide_convolution(graph: Graph, operator: Operator) -> KernelCall:
+    """CONV_2D, grouped or not, and DEPTHWISE_CONV_2D."""
+    attributes = operator.attributes
+    assert isinstance(attributes, Convolution)
+    position, source = input_of(graph, operator, 0)
+    output, result = output_of(graph, operator)
+    weights = constant_of(graph, operator, 1)
+    is_depthwise = operator.kind == "DEPTHWISE_CONV_2D"
+    outputs = result.shape[3]
+    window = window_of(graph, operator, weights.shape[1:3])
+    depth = 1 if is_depthwise else weights.shape[3]
+    multiplier, shift = quantize_multipliers(effective_scales(graph, operator, outputs))
+    kernel = WideConv2D(window, source.shape[3], outputs, depth, is_depthwise)
+    bias = _bias(graph, operator, outputs)
+    if attributes.sums_in_32_bits:
+        kernel = ShortSumConv2D(window, source.shape[3], outputs, depth, is_depthwise)
+        bias = bias.astype(np.int32)
+    else:
+        multiplier = np.array([short_multiplier(int(m)) for m in multiplier], np.int32)
+    made: WideConv2D | WideRowsConv | WideDepthwise = kernel
+    by_channel = np.moveaxis(weights, 3, 0) if is_depthwise else weights
+    scaling = (("bias", bias), ("multiplier", multiplier), ("shift", shift))
+    tables = [ConstantArgument("weights", weights[0] if is_depthwise else weights)]
+    tables += [ConstantArgument(name, table) for name, table in scaling]
+    has_one_each = is_depthwise and outputs == source.shape[3] >= _LEAST_CHANNELS
+    if has_one_each and not attributes.sums_in_32_bits and is_short(by_channel, bias, shift):
+        window, seen = simplified(window, weights)
+        made = WideDepthwise(window, outputs)
+        # As ``is_short`` says: the high word, and a shift by 16 less than 15 - shift.
+        tables = made.tables(seen, bias, multiplier.astype(np.int32) << 16, -1 - shift)
+    if not is_depthwise and not attributes.sums_in_32_bits and depth == source.shape[3]:
+        made = WideRowsConv(window, depth, outputs)
+        packed = pack_rows(weights.reshape(outputs, -1))
+        tables = [
+            ConstantArgument("geometry", made.geometry(is_short=is_short(weights, bias, shift))),
+            ConstantArgument("weights", packed),
+            *tables[1:],
+        ]
+    return KernelCall(
+        made,
+        (
+            operand_of(position, source),
+            *tables,
+            ScalarArgument("low", attributes.clamp[0]),
+            ScalarArgument("high", attributes.clamp[1]),
+            TensorArgument(output),
+        ),
+        macs=math.prod(result.shape) * weights.shape[1] * weights.shape[2] * depth,
+    )
+
+
+def lower_wide_dense(graph: Graph, operator: Operator) -> KernelCall:
+    """FULLY_CONNECTED."""
+    attributes = operator.attributes
+    assert isinstance(attributes, FullyConnected)
+    position, source = input_of(graph, operator, 0)
+    output, result = output_of(graph, operator)
+    weights = constant_of(graph, operator, 1)
+    outputs, inputs = weights.shape
+    bias = _bias(graph, operator, outputs)
+    if (inputs << _PRODUCT_BITS) + int(np.abs(bias).max()) >= 1 << _MOST_BITS_OF_SUM:
+        raise UnsupportedOperator(
+            f"FULLY_CONNECTED {result.name} sums up {inputs} products of 16 by 8 bits and a bias, "
+            f"which may exceed {_MOST_BITS_OF_SUM} bits; split the layer"
+        )
+    scales = np.array(
+        [exact_multiplier(s) for s in effective_scales(graph, operator, outputs)], np.int32
+    )
+    batch = math.prod(result.shape) // outputs
+    return KernelCall(
+        WideRowsDense(batch, inputs, outputs),
+        (
+            operand_of(position, source),
+            ConstantArgument("weights", pack_rows(weights)),
+            ConstantArgument("bias", bias),
+            ConstantArgument("scales", scales),
+            ScalarArgument("low", attributes.clamp[0]),
+            ScalarArgument("high", attributes.clamp[1]),
+            TensorArgument(output),
+        ),
+        macs=batch * inputs * outputs,
+    )
+
+
+def _bias(graph: Graph, operator: Operator, channels: int) -> Array:
+    if len(operator.inputs) < 3 or operator.inputs[2] is None:
+        return np.zeros(channels, dtype=np.int64)
+    return constant_of(graph, operator, 2).astype(np.int64)

@@ -1,0 +1,142 @@
+"""CONV_2D and FULLY_CONNECTED of int16 by int8 weights, four outputs at a time.
+
+What a window sees is lined up, unless it lies so already, and multiplied with the rows of weights.
+Sums of some hundred products fit 32 bits; those are added up in 64. Weights are packed: outputs and
+depth to multiples of four with zeros, and of four bytes the inner two change places, so that
+splitting a word gives the halves that belong together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.c_texts import shared_text
+from utvm_deploy.kernels.contract.window import Window
+from utvm_deploy.kernels.native.routines.dot import wide_dot_texts
+from utvm_deploy.kernels.portable.tensor_ir import ANY_CORE, Operand, import_c
+from utvm_deploy.kernels.portable.whole_prim_func import whole_call
+
+_FOUR = 4
+_GEOMETRY = 18
+_HOW = "C, the products of four outputs at a time"
+
+
+def packed_extent(count: int) -> int:
+    """Outputs, or products of one, in packed weights."""
+    return -(-count // _FOUR) * _FOUR
+
+
+def pack_rows(weights: Array) -> Array:
+    """[outputs, depth] -> the layout above."""
+    outputs, depth = weights.shape
+    filled = np.zeros((packed_extent(outputs), packed_extent(depth)), np.int8)
+    filled[:outputs, :depth] = weights
+    fours = filled.reshape(filled.shape[0], -1, _FOUR)[:, :, [0, 2, 1, 3]]
+    return np.ascontiguousarray(fours).reshape(-1)
+
+
+def is_short(weights: Array, bias: Array, shift: Array) -> bool:
+    """Whether every sum fits 32 bits, and 32 bits hold it while it is scaled, too.
+
+    With m of 15 bits and a right shift b the reference's (a m + 2**(b - 1)) >> b in 64 bits is
+    (high word of a (m << 16) + 2**(b - 17)) >> (b - 16) for b from 17 to 46: nothing is added to
+    the lower word.
+    """
+    reach = 32768 * np.abs(weights.reshape(weights.shape[0], -1).astype(np.int64)).sum(axis=1)
+    right = 15 - shift.astype(np.int64)
+    fits = bool((reach + np.abs(bias)).max() < 2**31)
+    return fits and int(right.min()) >= 17 and int(right.max()) <= 46
+
+
+@dataclass(frozen=True)
+class WideRowsConv:
+    """CONV_2D over all channels."""
+
+    window: Window
+    channels: int
+    outputs: int
+
+    @property
+    def name(self) -> str:
+        return f"conv2d_{self.window.label}_{self.channels}x{self.outputs}_rows_16x8"
+
+    @property
+    def pitch(self) -> int:
+        """Of rows of weights, in bytes."""
+        return packed_extent(self.window.kernel[0] * self.window.kernel[1] * self.channels)
+
+    def geometry(self, *, is_short: bool) -> Array:
+        """As ``utvm_wide_conv`` reads it; ``is_short`` is what ``is_short`` below says."""
+        w = self.window
+        image = (w.batch, w.height, w.width, self.channels, w.output_height, w.output_width)
+        windows = (*w.kernel, *w.strides, *w.dilations, w.top, w.left)
+        lies_so = w.kernel == (1, 1) and not w.is_padded and self.pitch == self.channels
+        rest = (self.outputs, self.pitch, int(is_short), int(lies_so))
+        return np.array([*image, *windows, *rest], dtype=np.int32)
+
+    def prim_func(self) -> Any:
+        w = self.window
+        pixels = w.batch * w.output_height * w.output_width
+        return whole_call(
+            "utvm_wide_conv",
+            [
+                Operand("input", (w.batch * w.height * w.width * self.channels,), "int16"),
+                Operand("geometry", (_GEOMETRY,), "int32"),
+                Operand("weights", (packed_extent(self.outputs) * self.pitch,), "int8"),
+                Operand("bias", (self.outputs,), "int64"),
+                Operand("multiplier", (self.outputs,), "int32"),
+                Operand("shift", (self.outputs,), "int32"),
+                *("low", "high"),
+                Operand("output", (pixels * self.outputs,), "int16"),
+            ],
+            helpers=[*wide_dot_texts(ANY_CORE), shared_text("utvm_wide_conv")],
+            scratch=_scratch(self.pitch, self.outputs),
+        )
+
+    def schedule(self, sch: Any, core: str) -> str:
+        import_c(sch, *wide_dot_texts(core), shared_text("utvm_wide_conv"))
+        return _HOW
+
+
+@dataclass(frozen=True)
+class WideRowsDense:
+    """FULLY_CONNECTED."""
+
+    batch: int
+    inputs: int
+    outputs: int
+
+    @property
+    def name(self) -> str:
+        batch = f"_n{self.batch}" if self.batch != 1 else ""
+        return f"fully_connected{batch}_{self.inputs}x{self.outputs}_rows_16x8"
+
+    def prim_func(self) -> Any:
+        pitch = packed_extent(self.inputs)
+        return whole_call(
+            "utvm_wide_dense",
+            [
+                Operand("input", (self.batch * self.inputs,), "int16"),
+                Operand("weights", (packed_extent(self.outputs) * pitch,), "int8"),
+                Operand("bias", (self.outputs,), "int64"),
+                Operand("scales", (self.outputs, 3), "int32"),
+                *("low", "high"),
+                Operand("output", (self.batch * self.outputs,), "int16"),
+            ],
+            *(self.batch, self.inputs, self.outputs, pitch),
+            helpers=[*wide_dot_texts(ANY_CORE), shared_text("utvm_wide_dense")],
+            scratch=_scratch(pitch, self.outputs),
+        )
+
+    def schedule(self, sch: Any, core: str) -> str:
+        import_c(sch, *wide_dot_texts(core), shared_text("utvm_wide_dense"))
+        return _HOW
+
+
+def _scratch(pitch: int, outputs: int) -> list[Operand]:
+    totals = Operand("totals", (packed_extent(outputs),), "int64")
+    return [Operand("row", (pitch,), "int16"), totals]

@@ -1,0 +1,122 @@
+"""Requantization in five instructions, and the proof that a layer may use it.
+
+The reference rounds twice: q = round_half_up(a * m / 2**31), then q / 2**s, halves away from zero.
+With x = 2 a (no overflow while |a| < 2**30) SMMLAR gives round_half_up(x * m / 2**32), the same q,
+and adds an offset t; (q + t) >> s with t = 2**(s - 1) + (zero point << s) - [a < 0] is the second
+rounding. It uses the sign of a where the reference uses that of q: they differ only for q = 0,
+where t - 1 and t give the same for every s >= 1. No sum overflows while |a| < 2**30 and s <= 22.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.requantization import INT8_MAX, INT8_MIN, requantized
+
+#: Right shifts for which the proof holds.
+SMALLEST_SHIFT, LARGEST_SHIFT = 1, 22
+REACH_LIMIT = 1 << 30
+
+
+class Scaling(NamedTuple):
+    """Tables with an entry for each output channel."""
+
+    bias: Array
+    multiplier: Array
+    offset: Array
+    shift: Array
+
+
+def extremes(bias: Array, weights: Array) -> tuple[Array, Array]:
+    """The smallest and largest sum of each channel; ``weights`` has the channel first."""
+    flat = weights.reshape(weights.shape[0], -1).astype(np.int64)
+    ends = np.stack([flat * INT8_MIN, flat * INT8_MAX])
+    wide = bias.astype(np.int64)
+    return wide + ends.min(axis=0).sum(axis=1), wide + ends.max(axis=0).sum(axis=1)
+
+
+def short_scaling(
+    bias: Array, weights: Array, multiplier: Array, shift: Array, zero_point: int
+) -> Scaling | str:
+    """The tables of the short form, or why it would not be exact.
+
+    ``shift`` is the reference's: negative for right shifts. ``bias`` holds the input's offset.
+    """
+    lowest, highest = extremes(bias, weights)
+    bias, multiplier, right = bias.copy(), multiplier.copy(), -shift.astype(np.int64)
+    base = np.full(bias.shape, zero_point, dtype=np.int64)
+    for channel in range(bias.size):
+        ends = [
+            _output(int(end[channel]), int(multiplier[channel]), int(shift[channel]), zero_point)
+            for end in (lowest, highest)
+        ]
+        if ends[0] is not None and ends[0] == ends[1]:
+            # Trained away: whatever it sums up, its output is the same.
+            bias[channel], multiplier[channel] = 0, 0
+            right[channel], base[channel] = SMALLEST_SHIFT, ends[0]
+            lowest[channel] = highest[channel] = 0
+    most = int(np.maximum(np.abs(lowest), np.abs(highest)).max())
+    if most >= REACH_LIMIT:
+        return f"an accumulator can reach {most}"
+    if int(right.min()) < SMALLEST_SHIFT or int(right.max()) > LARGEST_SHIFT:
+        return f"the scales need right shifts from {right.min()} to {right.max()}"
+    offset = (base << right) + (1 << (right - 1))
+    return Scaling(bias, multiplier, offset.astype(np.int32), right.astype(np.int32))
+
+
+def _output(value: int, multiplier: int, shift: int, zero_point: int) -> int | None:
+    """The reference's output, before the layer's own limits; None where its sum would wrap."""
+    if not -(2**31) <= value << max(shift, 0) < 2**31:
+        return None
+    scaled = requantized(value, multiplier, shift) + zero_point
+    return min(max(scaled, INT8_MIN), INT8_MAX)
+
+
+def wide_scaling(scale: float, zero_point: int, lowest: int, highest: int) -> Array | str:
+    """Multiplier, offset (low word, high word) and shift - 32 for one rounding in 64 bits.
+
+    The reference multiplies by the scale as a double and rounds halves away from zero. Both it and
+    (a * m + offset) >> shift grow with a, so they agree on all sums from ``lowest`` to ``highest``
+    if each output begins at the same sum; that is what is checked.
+    """
+    fraction, exponent = math.frexp(scale)
+    shift = 31 - exponent
+    if not 32 <= shift <= 54:
+        return f"the scale {scale:g} needs a shift by {shift}"
+    multiplier = min(round(fraction * 2.0**31), (1 << 31) - 1)
+    offset = (1 << (shift - 1)) + (zero_point << shift)
+    exact = Fraction(scale)
+
+    def reference(value: int) -> int:
+        magnitude = (2 * abs(value) * exact.numerator + exact.denominator) // (
+            2 * exact.denominator
+        )
+        return (magnitude if value >= 0 else -magnitude) + zero_point
+
+    def ours(value: int) -> int:
+        return (value * multiplier + offset) >> shift
+
+    for output in range(INT8_MIN + 1, INT8_MAX + 1):
+        first = _first(reference, output, lowest, highest)
+        if first != _first(ours, output, lowest, highest):
+            return f"output {output} would begin at another sum than {first}"
+    words = [multiplier, offset & 0xFFFFFFFF, (offset >> 32) & 0xFFFFFFFF, shift - 32]
+    return np.array(words, dtype=np.int64).astype(np.uint32).view(np.int32)
+
+
+def _first(function: Callable[[int], int], wanted: int, lowest: int, highest: int) -> int:
+    """The smallest argument that gives at least ``wanted``; beyond the highest if none does."""
+    low, high = lowest, highest + 1
+    while low < high:
+        middle = (low + high) // 2
+        if function(middle) >= wanted:
+            high = middle
+        else:
+            low = middle + 1
+    return low

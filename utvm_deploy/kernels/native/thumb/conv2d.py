@@ -1,0 +1,155 @@
+"""CONV_2D and FULLY_CONNECTED in Thumb-2: the product of ``gemm.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.base.errors import UnsupportedOperator
+from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.c_texts import shared_text
+from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.native.gathered_gemm import gathered, gathered_conv2d_call, gathered_dense
+from utvm_deploy.kernels.native.layer_tables import ConvolutionTables, DenseTables
+from utvm_deploy.kernels.native.scaling import Scaling
+from utvm_deploy.kernels.native.thumb import gemm
+from utvm_deploy.kernels.portable.conv2d import Conv2D
+from utvm_deploy.kernels.portable.tensor_ir import Buffers, Operand, pure
+from utvm_deploy.records.candidate import Candidate
+
+#: Makes the product: how to round, what to choose, and how many pixels, channels and products.
+Make = Callable[[str, Candidate | None, tuple[int, int, int]], "ThumbProduct"]
+
+
+@dataclass(frozen=True)
+class ThumbProduct:
+    """The micro-kernel of ``gemm.py``."""
+
+    tile: gemm.Tile
+
+    @property
+    def label(self) -> str:
+        return f"thumb{self.tile.rounding}_{self.tile.label}_{self.tile.step}"
+
+    @property
+    def pixels(self) -> int:
+        return self.tile.pixels
+
+    @property
+    def depth_step(self) -> int:
+        return 4
+
+    @property
+    def function(self) -> str:
+        return self.tile.function
+
+    @property
+    def why(self) -> str:
+        pixels, channels = self.tile.pixels, self.tile.channels
+        return f"Thumb-2 assembly, {pixels} pixels x {channels} channels in registers"
+
+    def texts(self) -> tuple[str, ...]:
+        scale = "utvm_scale" if self.tile.rounding == gemm.SHORT else "utvm_scale_wide"
+        return shared_text(scale), gemm.gemm_text(self.tile)
+
+    def tables(self, channels: int, depth: int) -> tuple[Operand, Operand, Operand]:
+        filled = -(-channels // self.tile.channels) * self.tile.channels
+        return (
+            Operand("weights", (filled * depth,), "int8"),
+            Operand("scaling", (filled * self.tile.rows,), "int32"),
+            Operand("limits", (6 if self.tile.rounding == gemm.WIDE else 2,), "int32"),
+        )
+
+    def bias(self, buffers: Buffers, o: Any) -> Any:
+        return self._row(buffers, o, 0)
+
+    def weight(self, buffers: Buffers, o: Any, k: Any, depth: int) -> Any:
+        slots = self.tile.channels
+        place = o // slots * (slots * depth) + k * slots + o % slots
+        return buffers["weights"][place].astype("int32")
+
+    def scaled(self, buffers: Buffers, total: Any, o: Any) -> Any:
+        limits = buffers["limits"]
+        if self.tile.rounding == gemm.SHORT:
+            value = pure("utvm_scale", total, *(self._row(buffers, o, n) for n in (1, 2, 3)))
+        elif self.tile.rounding == gemm.WIDE:
+            value = pure("utvm_scale_wide", total, *(limits[n] for n in (2, 3, 4, 5)))
+        else:
+            rows = (self._row(buffers, o, n) for n in (1, 2, 3, 4))
+            value = pure("utvm_scale_wide", total, *rows)
+        return pure("utvm_clamp", value, limits[0], limits[1]).astype("int8")
+
+    def pack(self, weights: Array, rows: Array) -> tuple[Array, Array]:
+        """[channels, depth] and [rows, channels] -> both tables."""
+        return gemm.pack_weights(weights, self.tile), gemm.pack_scaling(list(rows), self.tile)
+
+    def _row(self, buffers: Buffers, o: Any, row: int) -> Any:
+        slots = self.tile.channels
+        return buffers["scaling"][o // slots * (self.tile.rows * slots) + o % slots + row * slots]
+
+
+def thumb_conv2d_call(
+    call: KernelCall,
+    tables: ConvolutionTables,
+    scaling: Scaling,
+    candidate: Candidate | None,
+    make: Make,
+) -> KernelCall:
+    """The call instead of the generic one."""
+    window, weights, generic = tables.window, tables.weights, call.kernel
+    groups = generic.groups if isinstance(generic, Conv2D) else 1
+    outputs, inputs = weights.shape[0] // groups, weights.shape[3]
+    count = window.batch * window.output_height * window.output_width
+    product = make(gemm.SHORT, candidate, (count, outputs, -(-weights[0].size // 4) * 4))
+    pixels = candidate.number("pixels") if candidate else None
+    kernel = gathered(window, (inputs, outputs), product, pixels, groups)
+    flat = weights.reshape(groups * outputs, -1)
+    flat = np.pad(flat, ((0, 0), (0, kernel.depth - flat.shape[1])))
+    of_groups = zip(
+        np.split(flat, groups), np.split(np.array(scaling, dtype=np.int32), groups, 1), strict=True
+    )
+    packed_weights, packed_scaling = zip(*(product.pack(*one) for one in of_groups), strict=True)
+    packed = (
+        ConstantArgument("weights", np.concatenate(packed_weights)),
+        ConstantArgument("scaling", np.concatenate(packed_scaling)),
+        ConstantArgument("limits", np.array(tables.limits, dtype=np.int32)),
+    )
+    return gathered_conv2d_call(call, kernel, packed, tables.border)
+
+
+def thumb_dense_call(
+    call: KernelCall, tables: DenseTables, candidate: Candidate | None, make: Make
+) -> KernelCall:
+    """A fully connected layer instead of the generic one."""
+    (outputs, inputs), scales = tables.weights.shape, tables.scales
+    is_one = len(scales) == 1
+    rounding = gemm.WIDE if is_one else gemm.WIDE_EACH
+    product = make(rounding, candidate, (tables.batch, outputs, inputs))
+    rows = [tables.bias] if is_one else [tables.bias, *np.array(scales).T]
+    ends = [*tables.limits, *scales[0]] if is_one else tables.limits
+    packed_weights, packed_scaling = product.pack(tables.weights, np.array(rows, dtype=np.int32))
+    packed = (
+        ConstantArgument("weights", packed_weights),
+        ConstantArgument("scaling", packed_scaling),
+        ConstantArgument("limits", np.array(ends, dtype=np.int32)),
+    )
+    kernel = gathered_dense(tables.batch, inputs, outputs, product)
+    return gathered_conv2d_call(call, kernel, packed, 0)
+
+
+def thumb_product(
+    rounding: str, candidate: Candidate | None, sizes: tuple[int, int, int]
+) -> ThumbProduct:
+    """With the register tile that a candidate asks for, or the best of those that it leaves open.
+
+    ``sizes``: pixels, channels, depth.
+    """
+    label = candidate.choice("tile") if candidate else None
+    step = candidate.number("step") if candidate else None
+    tiles = [t for t in gemm.TILES if label in (None, t.label) and step in (None, t.step)]
+    if not tiles:
+        raise UnsupportedOperator(f"no register tile {label} with step {step}")
+    return ThumbProduct(replace(gemm.best_tile(tiles, *sizes), rounding=rounding))

@@ -1,0 +1,86 @@
+"""DEPTHWISE_CONV_2D in Thumb-2: the rows of ``depthwise_code.py``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.kernels.contract.c_texts import shared_text
+from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
+from utvm_deploy.kernels.native.row_depthwise import RowDepthwise, Steps, row_depthwise_call
+from utvm_deploy.kernels.native.scaling import Scaling
+from utvm_deploy.kernels.native.thumb import depthwise_code as code
+from utvm_deploy.kernels.portable.depthwise import DepthwiseConv2D
+from utvm_deploy.kernels.portable.tensor_ir import Buffers, Operand, pure
+
+
+@dataclass(frozen=True)
+class ThumbRowProduct:
+    """The micro-kernel of ``depthwise_code.py``."""
+
+    taps: code.Taps
+
+    @property
+    def label(self) -> str:
+        return "thumb"
+
+    @property
+    def group(self) -> int:
+        return 1
+
+    @property
+    def function(self) -> str:
+        return self.taps.function
+
+    @property
+    def why(self) -> str:
+        slides = ", columns shared" if self.taps.slides else ""
+        return f"Thumb-2 assembly, {self.taps.pixels} pixels of a channel in registers{slides}"
+
+    def texts(self) -> tuple[str, ...]:
+        return shared_text("utvm_scale"), code.depthwise_text(self.taps)
+
+    def tables(self, taps: int, channels: int) -> tuple[Operand, ...]:
+        return (
+            Operand("weights", (channels * taps,), "int8"),
+            Operand("scaling", (channels * 4,), "int32"),
+            Operand("limits", (2,), "int32"),
+        )
+
+    def numbers(self, steps: Steps, count: int, channels: int) -> tuple[int, ...]:
+        return steps.row, steps.column, steps.window, count, channels
+
+    def bias(self, buffers: Buffers, c: Any) -> Any:
+        return buffers["scaling"][c * 4]
+
+    def weight(self, buffers: Buffers, c: Any, tap: Any) -> Any:
+        return buffers["weights"][c * (self.taps.rows * self.taps.columns) + tap].astype("int32")
+
+    def scaled(self, buffers: Buffers, total: Any, c: Any) -> Any:
+        scaling, limits = buffers["scaling"], buffers["limits"]
+        value = pure("utvm_scale", total, *(scaling[c * 4 + n] for n in (1, 2, 3)))
+        return pure("utvm_clamp", value, limits[0], limits[1]).astype("int8")
+
+
+def thumb_depthwise_call(
+    call: KernelCall, tables: ConvolutionTables, scaling: Scaling
+) -> KernelCall | str:
+    """The call instead of the generic one."""
+    channels, rows, columns, _ = tables.weights.shape
+    generic, window = call.kernel, tables.window
+    assert isinstance(generic, DepthwiseConv2D)
+    if columns > code.MOST_COLUMNS:
+        return f"a window of {columns} columns"
+    is_dense = window.strides[1] == window.dilations[1]
+    pixels = code.best_pixels(window.output_width, rows * columns)
+    product = ThumbRowProduct(code.Taps(rows, columns, is_dense, pixels))
+    kernel = RowDepthwise(window, channels, product, generic.depth_multiplier)
+    packed = (
+        ConstantArgument("weights", tables.weights.reshape(-1)),
+        ConstantArgument("scaling", np.stack(scaling, axis=1).reshape(-1).astype(np.int32)),
+        ConstantArgument("limits", np.array(tables.limits, dtype=np.int32)),
+    )
+    return row_depthwise_call(call, kernel, packed, tables.border)

@@ -1,0 +1,128 @@
+"""About how long plain C takes for a layer, and this family: what decides between them untuned.
+
+Small first layers and layers of few outputs are done faster by plain C, which gathers no windows.
+The numbers were fitted to 134 layers on an emulated Cortex-M3, in modelled cycles, and to 73 in
+code for a Cortex-M0+, in instructions (``benchmarks/kernels/families.py``); most are within 7 % and
+15 %.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from utvm_deploy.kernels.contract.window import Window
+from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D
+from utvm_deploy.kernels.native.thumb import gemm
+from utvm_deploy.kernels.native.thumb.conv2d import ThumbProduct
+from utvm_deploy.kernels.portable.conv2d import Conv2D
+from utvm_deploy.kernels.portable.depthwise import DepthwiseConv2D
+from utvm_deploy.kernels.portable.fully_connected import Dense
+from utvm_deploy.kernels.portable.tiling import Tile, choose_tile
+
+
+@dataclass(frozen=True)
+class _Plain:
+    """What a layer in plain C takes."""
+
+    output: float
+    product: float
+    load: float
+    run: float  # of the inner loop
+    copied: float  # a byte of rows with borders
+    call: float
+
+
+@dataclass(frozen=True)
+class _Own:
+    """What a layer of this family takes."""
+
+    row: float  # of a window that is gathered
+    copied: float  # a byte
+    edge: float  # a row of a window that reaches beyond the image
+    window: float
+    call: float
+
+
+#: By whether the core has Thumb-2.
+_CONVOLUTION = {
+    True: _Plain(42.1, 2.60, 1.76, 0.0, 0.76, 155),
+    False: _Plain(34.9, 6.53, 0.0, 8.4, 2.77, 90),
+}
+_DENSE = {
+    True: _Plain(55.1, 0.40, 3.97, 81.7, 0.0, 83),
+    False: _Plain(66.7, 4.80, 0.70, 67.2, 0.0, 21),
+}
+_OWN = {True: _Own(16.3, 1.58, 103.0, 75.6, 310), False: _Own(51.8, 4.80, 30.3, 0.0, 20)}
+#: A pixel of a group, put among those of other groups, and a channel of it.
+_PUT, _PUT_BYTE = 12.0, 3.0
+#: Without Thumb-2: a pixel by four channels, and its products.
+_QUAD, _QUAD_PRODUCT = 281.0, 15.0
+
+
+def is_plain_faster(
+    plain: Conv2D | DepthwiseConv2D | Dense, own: GatheredConv2D, *, has_thumb2: bool
+) -> bool:
+    """Whether the layer is done faster by ``plain``."""
+    return _plain(plain, has_thumb2) < _own(own, has_thumb2)
+
+
+def _plain(kernel: Conv2D | DepthwiseConv2D | Dense, has_thumb2: bool) -> float:
+    if isinstance(kernel, Dense):
+        tile = choose_tile(kernel.batch, kernel.outputs)
+        sizes = kernel.batch * kernel.outputs, kernel.inputs
+        return _sum(_DENSE[has_thumb2], tile, *sizes, runs=1, copied=0)
+    w = kernel.window
+    rows, columns = w.kernel
+    pixels = w.batch * w.output_height * w.output_width
+    if isinstance(kernel, DepthwiseConv2D):
+        tile, outputs = Tile(1, 1), kernel.channels * kernel.depth_multiplier
+        inputs, depth = kernel.channels, rows * columns
+    else:
+        outputs, inputs = kernel.output_channels, kernel.input_channels
+        tile = choose_tile(w.output_width, outputs)
+        depth = rows * columns * inputs // kernel.groups
+    copied = w.batch * w.output_height * rows * w.padded_width * inputs if w.is_padded else 0
+    runs = rows if w.dilations[1] == 1 else rows * columns
+    return _sum(_CONVOLUTION[has_thumb2], tile, pixels * outputs, depth, runs=runs, copied=copied)
+
+
+def _sum(plain: _Plain, tile: Tile, outputs: int, depth: int, *, runs: int, copied: int) -> float:
+    of_tile = tile.pixels * tile.channels
+    loads = (tile.pixels + tile.channels) / of_tile
+    each = plain.output + depth * (plain.product + plain.load * loads) + plain.run * runs / of_tile
+    return outputs * each + plain.copied * copied + plain.call
+
+
+def _own(kernel: GatheredConv2D, has_thumb2: bool) -> float:
+    w, own = kernel.window, _OWN[has_thumb2]
+    pixels, channels = w.batch * w.output_height * w.output_width, kernel.output_channels
+    if has_thumb2:
+        assert isinstance(kernel.product, ThumbProduct)
+        cycles = float(gemm.cycles(kernel.product.tile, pixels, channels, kernel.depth))
+    else:
+        cycles = pixels * -(-channels // 4) * (_QUAD + _QUAD_PRODUCT * kernel.depth)
+    if kernel.groups > 1:
+        cycles += pixels * (_PUT + _PUT_BYTE * channels)
+    if kernel.is_gathered:
+        run = w.kernel[1] * kernel.input_channels
+        # Columns of a group lie apart.
+        is_apart = kernel.groups > 1 and w.kernel[1] > 1
+        edges = pixels - (0 if is_apart else w.batch * _inside(w))
+        cycles += w.kernel[0] * (pixels * (own.row + own.copied * run) + own.edge * edges)
+        cycles += own.window * pixels
+    return kernel.groups * cycles + own.call
+
+
+def _inside(w: Window) -> int:
+    """Windows of an image that lie in it and are copied together."""
+    if w.dilations[1] > 1:
+        return 0
+    sides = (
+        (w.output_height, w.strides[0], w.top, w.height - (w.kernel[0] - 1) * w.dilations[0]),
+        (w.output_width, w.strides[1], w.left, w.width - (w.kernel[1] - 1)),
+    )
+    rows, columns = (
+        sum(0 <= at * stride - before < places for at in range(count))
+        for count, stride, before, places in sides
+    )
+    return rows * columns

@@ -1,0 +1,89 @@
+"""CONV_2D: padded rows are copied to scratch, then tiles of pixels by channels are accumulated.
+
+The inner loop multiplies raw int8 inputs by int8 weights: the input's zero point is folded into the
+bias, and border pixels of the row buffer hold it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import te
+
+from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.operands import constant_of, input_of
+from utvm_deploy.kernels.contract.window import Window
+from utvm_deploy.kernels.portable.convolution import convolution_call, scaled_outputs, window_of
+from utvm_deploy.kernels.portable.tiling import Tile, choose_tile, schedule_accumulation
+
+
+@dataclass(frozen=True)
+class Conv2D:
+    """Shape parameters of a convolution; weights are [output channels, rows, columns, inputs]."""
+
+    window: Window
+    input_channels: int
+    output_channels: int
+    tile: Tile | None = None  # None: what promises the fewest loads
+    groups: int = 1  # each with its share of the inputs and of the outputs
+
+    @property
+    def name(self) -> str:
+        groups = f"_g{self.groups}" if self.groups > 1 else ""
+        return f"conv2d_{self.window.label}_{self.input_channels}x{self.output_channels}{groups}"
+
+    def prim_func(self) -> Any:
+        w = self.window
+        image = te.placeholder((w.batch, w.height, w.width, self.input_channels), "int8", "input")
+        weights = te.placeholder(
+            (self.output_channels, *w.kernel, self.input_channels // self.groups), "int8", "weights"
+        )
+        border = te.var("input_zero_point", "int32")
+
+        padded = w.pad(image, border.astype("int8"))
+        ky = te.reduce_axis((0, w.kernel[0]), "ky")
+        kx = te.reduce_axis((0, w.kernel[1]), "kx")
+        depth = self.input_channels // self.groups
+        ci = te.reduce_axis((0, depth), "ci")
+
+        def product(n: Any, y: Any, x: Any, o: Any) -> Any:
+            group = o // (self.output_channels // self.groups) if self.groups > 1 else 0
+            pixel = padded[n, w.row(y, ky), w.column(x, kx), ci + group * depth]
+            weight = weights[o, ky, kx, ci]
+            return te.sum(pixel.astype("int32") * weight.astype("int32"), axis=[ky, kx, ci])
+
+        shape = (w.batch, w.output_height, w.output_width, self.output_channels)
+        sums = te.compute(shape, product, name="conv2d")
+        return scaled_outputs(w, image, weights, border, sums)
+
+    def schedule(self, sch: Any, core: str) -> str:
+        w = self.window
+        requantized = sch.get_sblock("requantize")
+        accumulated = sch.get_sblock("conv2d")
+        tile = self.tile or choose_tile(w.output_width, self.output_channels)
+        n, y, x, o = sch.get_loops(requantized)
+        xo, xi = sch.split(x, [None, tile.pixels])
+        oo, oi = sch.split(o, [None, tile.channels])
+        sch.reorder(n, y, oo, xo, xi, oi)
+        sch.compute_at(accumulated, xo, preserve_unit_loops=True)
+        *_, pixel, channel, ky, kx, ci = sch.get_loops(accumulated)
+        # Without dilation the taps of a row lie side by side: columns and channels are one loop.
+        reduction = [ky, sch.fuse(kx, ci)] if w.dilations[1] == self.groups == 1 else [ky, kx, ci]
+        schedule_accumulation(sch, accumulated, reduction, [pixel, channel])
+        for loop in (xi, oi):
+            sch.unroll(loop)
+        if w.is_padded:
+            w.schedule_pad(sch, y)
+        return f"generic C, {tile.pixels} pixels x {tile.channels} channels in registers"
+
+
+def lower_conv2d(graph: Graph, operator: Operator) -> KernelCall:
+    """CONV_2D."""
+    channels = input_of(graph, operator, 0)[1].shape[3]
+    weights = constant_of(graph, operator, 1)
+    outputs, rows, columns, inputs = weights.shape
+    window = window_of(graph, operator, (rows, columns))
+    kernel = Conv2D(window, channels, outputs, groups=channels // inputs)
+    return convolution_call(graph, operator, kernel, window, weights, weights)

@@ -1,0 +1,89 @@
+"""DEPTHWISE_CONV_2D: one channel's weights stay in registers while its row of pixels is computed.
+
+As in CONV_2D, inputs are multiplied raw (zero point folded into the bias) and rows with borders are
+copied to scratch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tvm import te
+
+from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.operands import constant_of, input_of
+from utvm_deploy.kernels.contract.window import Window
+from utvm_deploy.kernels.portable.convolution import convolution_call, scaled_outputs, window_of
+from utvm_deploy.kernels.portable.tiling import MAX_ACCUMULATORS
+
+# More taps than these would neither fit in registers nor keep the code small.
+_MAX_UNROLLED_TAPS = 12
+
+
+@dataclass(frozen=True)
+class DepthwiseConv2D:
+    """Shape parameters of a depthwise convolution; weights are [rows, columns, outputs]."""
+
+    window: Window
+    channels: int  # of the input
+    depth_multiplier: int
+
+    @property
+    def name(self) -> str:
+        factor = f"x{self.depth_multiplier}" if self.depth_multiplier > 1 else ""
+        return f"depthwise_{self.window.label}_{self.channels}{factor}"
+
+    def prim_func(self) -> Any:
+        w = self.window
+        outputs = self.channels * self.depth_multiplier
+        image = te.placeholder((w.batch, w.height, w.width, self.channels), "int8", "input")
+        weights = te.placeholder((*w.kernel, outputs), "int8", "weights")
+        border = te.var("input_zero_point", "int32")
+
+        padded = w.pad(image, border.astype("int8"))
+        ky = te.reduce_axis((0, w.kernel[0]), "ky")
+        kx = te.reduce_axis((0, w.kernel[1]), "kx")
+
+        def product(n: Any, y: Any, x: Any, c: Any) -> Any:
+            pixel = padded[n, w.row(y, ky), w.column(x, kx), c // self.depth_multiplier]
+            return te.sum(pixel.astype("int32") * weights[ky, kx, c].astype("int32"), axis=[ky, kx])
+
+        shape = (w.batch, w.output_height, w.output_width, outputs)
+        sums = te.compute(shape, product, name="depthwise")
+        return scaled_outputs(w, image, weights, border, sums)
+
+    def schedule(self, sch: Any, core: str) -> str:
+        w = self.window
+        n, y, x, c = sch.get_loops(sch.get_sblock("requantize"))
+        sch.reorder(n, y, c, x)
+        accumulated = sch.get_sblock("depthwise")
+        sch.compute_at(accumulated, x, preserve_unit_loops=True)
+        *_, ky, kx = sch.get_loops(accumulated)
+        sch.decompose_reduction(accumulated, ky)
+        taps = w.kernel[0] * w.kernel[1]
+        why = "generic C, one output at a time"
+        if taps <= _MAX_UNROLLED_TAPS:
+            weights = sch.cache_read(accumulated, 2, "global")
+            sch.compute_at(weights, c, preserve_unit_loops=True)
+            for loop in (*sch.get_loops(weights)[-3:-1], ky, kx):
+                sch.unroll(loop)
+            why = f"generic C, {taps} weights in registers along a row"
+        elif w.kernel[1] <= MAX_ACCUMULATORS:
+            sch.unroll(kx)
+        if w.is_padded:
+            w.schedule_pad(sch, y)
+        return why
+
+
+def lower_depthwise(graph: Graph, operator: Operator) -> KernelCall:
+    """DEPTHWISE_CONV_2D; the file's weights are [1, rows, columns, outputs]."""
+    channels = input_of(graph, operator, 0)[1].shape[3]
+    weights = constant_of(graph, operator, 1)
+    _, rows, columns, outputs = weights.shape
+    window = window_of(graph, operator, (rows, columns))
+    kernel = DepthwiseConv2D(window, channels, outputs // channels)
+    by_output = np.moveaxis(weights, 3, 0)
+    return convolution_call(graph, operator, kernel, window, weights[0], by_output)

@@ -1,0 +1,150 @@
+"""FULLY_CONNECTED: several outputs at once, so that an input is loaded once for all of them.
+
+The reference scales the accumulator by a double here, unlike in convolutions; the kernel does the
+same product exactly in integers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tvm import te
+
+from utvm_deploy.base.errors import UnsupportedOperator
+from utvm_deploy.graph.attributes import FullyConnected
+from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.contract.call import (
+    Argument,
+    ConstantArgument,
+    KernelCall,
+    ScalarArgument,
+    TensorArgument,
+)
+from utvm_deploy.kernels.contract.operands import (
+    bias_of,
+    constant_of,
+    effective_scales,
+    input_of,
+    output_arguments,
+    output_of,
+    quantization_of,
+)
+from utvm_deploy.kernels.contract.requantization import (
+    ExactMultiplier,
+    add_wrapping,
+    clamp_int8,
+    exact_multiplier,
+    fold_input_offset,
+    requantize_exact,
+)
+from utvm_deploy.kernels.portable.tiling import Tile, choose_tile, schedule_accumulation
+
+
+@dataclass(frozen=True)
+class Dense:
+    """Shape parameters of a fully connected layer; weights are [outputs, inputs]."""
+
+    batch: int
+    inputs: int
+    outputs: int
+    # Multipliers are tables, one entry per output, instead of scalars.
+    per_channel: bool
+    tile: Tile | None = None  # None: what promises the fewest loads
+
+    @property
+    def name(self) -> str:
+        batch = f"_n{self.batch}" if self.batch != 1 else ""
+        channel = "_per_channel" if self.per_channel else ""
+        return f"fully_connected{batch}_{self.inputs}x{self.outputs}{channel}"
+
+    def prim_func(self) -> Any:
+        vector = te.placeholder((self.batch, self.inputs), "int8", "input")
+        weights = te.placeholder((self.outputs, self.inputs), "int8", "weights")
+        bias = te.placeholder((self.outputs,), "int32", "bias")
+        names = [f"multiplier_{field}" for field in ExactMultiplier._fields]
+        multipliers = [
+            te.placeholder((self.outputs,), "int32", name)
+            if self.per_channel
+            else te.var(name, "int32")
+            for name in names
+        ]
+        scalars = [te.var(name, "int32") for name in ("output_zero_point", "low", "high")]
+        output_zero_point, low, high = scalars
+        k = te.reduce_axis((0, self.inputs), "k")
+        accumulated = te.compute(
+            (self.batch, self.outputs),
+            lambda n, o: te.sum(vector[n, k].astype("int32") * weights[o, k].astype("int32"), k),
+            name="fully_connected",
+        )
+
+        def element(n: Any, o: Any) -> Any:
+            fields = [m[o] if self.per_channel else m for m in multipliers]
+            total = add_wrapping(accumulated[n, o], bias[o])
+            scaled = requantize_exact(total, ExactMultiplier(*fields))
+            return clamp_int8(scaled + output_zero_point, low, high)
+
+        output = te.compute((self.batch, self.outputs), element, name="requantize")
+        return te.create_prim_func([vector, weights, bias, *multipliers, *scalars, output])
+
+    def schedule(self, sch: Any, core: str) -> str:
+        tile = self.tile or choose_tile(self.batch, self.outputs)
+        n, o = sch.get_loops(sch.get_sblock("requantize"))
+        no, ni = sch.split(n, [None, tile.pixels])
+        oo, oi = sch.split(o, [None, tile.channels])
+        # Outputs outermost: weights, the larger part, stream through once.
+        sch.reorder(oo, no, ni, oi)
+        accumulated = sch.get_sblock("fully_connected")
+        sch.compute_at(accumulated, no, preserve_unit_loops=True)
+        *_, row, column, k = sch.get_loops(accumulated)
+        schedule_accumulation(sch, accumulated, [k], [row, column])
+        sch.unroll(oi)
+        sch.unroll(ni)
+        return f"generic C, {tile.pixels} rows x {tile.channels} outputs in registers"
+
+
+def lower_fully_connected(graph: Graph, operator: Operator) -> KernelCall:
+    """FULLY_CONNECTED; leading dimensions of the output are the batch."""
+    attributes = operator.attributes
+    assert isinstance(attributes, FullyConnected)
+    vector, source = input_of(graph, operator, 0)
+    weights = constant_of(graph, operator, 1)
+    _, result = output_of(graph, operator)
+    outputs, inputs = weights.shape
+    quantization = quantization_of(input_of(graph, operator, 1)[1])
+    if any(quantization.zero_points):
+        raise UnsupportedOperator(
+            f"FULLY_CONNECTED {result.name} has weights with zero point "
+            f"{quantization.zero_points[0]}; only symmetric int8 weights (zero point 0) work"
+        )
+    per_channel = len(quantization.scales) > 1
+    kernel = Dense(int(np.prod(result.shape)) // outputs, inputs, outputs, per_channel)
+    scales = effective_scales(graph, operator, outputs)
+    zero_point = quantization_of(source).zero_point
+    bias = fold_input_offset(bias_of(graph, operator, outputs), weights, zero_point)
+    return KernelCall(
+        kernel,
+        (
+            TensorArgument(vector),
+            ConstantArgument("weights", weights),
+            ConstantArgument("bias", bias),
+            *_multiplier_arguments(scales, per_channel),
+            *output_arguments(graph, operator, attributes.clamp),
+        ),
+        macs=kernel.batch * inputs * outputs,
+    )
+
+
+def _multiplier_arguments(scales: list[float], per_channel: bool) -> list[Argument]:
+    if not per_channel:
+        single = exact_multiplier(scales[0])
+        return [
+            ScalarArgument(f"multiplier_{field}", value)
+            for field, value in single._asdict().items()
+        ]
+    columns = zip(*map(exact_multiplier, scales), strict=True)
+    return [
+        ConstantArgument(f"multiplier_{field}", np.array(column, dtype=np.int32))
+        for field, column in zip(ExactMultiplier._fields, columns, strict=True)
+    ]

@@ -1,0 +1,94 @@
+"""L2_NORMALIZATION: every row times the inverse of the root of its sum of squares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import te, tirx
+
+from utvm_deploy.graph.attributes import L2Normalization
+from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.contract.c_texts import shared_text
+from utvm_deploy.kernels.contract.call import KernelCall, ScalarArgument, TensorArgument
+from utvm_deploy.kernels.contract.operands import (
+    element_count,
+    input_of,
+    operand_of,
+    output_of,
+    quantization_of,
+)
+from utvm_deploy.kernels.contract.requantization import INT8_MAX, INT8_MIN, clamp_int8, requantize
+from utvm_deploy.kernels.portable.tensor_ir import import_c
+
+# Outputs are in 1/128.
+_OUTPUT_BITS = 7
+
+
+@dataclass(frozen=True)
+class L2NormalizedRows:
+    """Rows of int8."""
+
+    rows: int
+    depth: int
+
+    @property
+    def name(self) -> str:
+        return f"l2_normalization_{self.rows}x{self.depth}"
+
+    def prim_func(self) -> Any:
+        shape = (self.rows, self.depth)
+        source = te.placeholder(shape, "int8", "input")
+        zero_point = te.var("zero_point", "int32")
+        k = te.reduce_axis((0, self.depth), "k")
+
+        def value(r: Any, i: Any) -> Any:
+            return source[r, i].astype("int32") - zero_point
+
+        squares = te.compute(
+            (self.rows,), lambda r: te.sum(value(r, k) * value(r, k), axis=k), name="squares"
+        )
+
+        def of_squares(name: str) -> Any:
+            return te.compute(
+                (self.rows,),
+                lambda r: tirx.call_pure_extern("int32", name, squares[r]),
+                name=name,
+            )
+
+        inverse, shift = of_squares("utvm_inverse_root"), of_squares("utvm_inverse_root_shift")
+        output = te.compute(
+            shape,
+            lambda r, i: clamp_int8(
+                requantize(value(r, i), inverse[r], shift[r] + _OUTPUT_BITS), INT8_MIN, INT8_MAX
+            ),
+            name="l2_normalization",
+        )
+        return te.create_prim_func([source, zero_point, output])
+
+    def schedule(self, sch: Any, core: str) -> str:
+        import_c(sch, shared_text("utvm_inverse_root"))
+        row, _ = sch.get_loops(sch.get_sblock("l2_normalization"))
+        for name in ("utvm_inverse_root_shift", "utvm_inverse_root", "squares"):
+            sch.compute_at(sch.get_sblock(name), row)
+        squares = sch.get_sblock("squares")
+        sch.decompose_reduction(squares, sch.get_loops(squares)[-1])
+        return "integers only, one row at a time"
+
+
+def lower_l2_normalization(graph: Graph, operator: Operator) -> KernelCall:
+    """L2_NORMALIZATION along the last dimension."""
+    assert isinstance(operator.attributes, L2Normalization)
+    position, source = input_of(graph, operator, 0)
+    output, _ = output_of(graph, operator)
+    depth = source.shape[-1]
+    return KernelCall(
+        L2NormalizedRows(element_count(source) // depth, depth),
+        (
+            operand_of(position, source),
+            ScalarArgument("zero_point", quantization_of(source).zero_point),
+            TensorArgument(output),
+        ),
+        # A row is summed up before its first element is written.
+        in_place=((output, position),) if source.data is None else (),
+    )

@@ -1,0 +1,224 @@
+"""Whatever maps one byte to one byte: a lookup in a 256-byte table that is computed here.
+
+The reference computes some of these with integers (requantizing, HARD_SWISH) and some in float32
+(``real_functions.py``); a table holds the very bytes either way, so that the device needs neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.graph.attributes import LeakyRelu, Relu
+from utvm_deploy.graph.model import Array, Graph, Operator
+from utvm_deploy.kernels.contract.c_texts import shared_text
+from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, TensorArgument
+from utvm_deploy.kernels.contract.operands import (
+    element_count,
+    input_of,
+    operand_of,
+    output_of,
+    quantization_of,
+)
+from utvm_deploy.kernels.contract.requantization import (
+    INT8_MIN,
+    quantize_multiplier,
+    requantized,
+    rounded_shift,
+)
+from utvm_deploy.kernels.portable.real_functions import REAL_FUNCTIONS, Function
+from utvm_deploy.kernels.portable.tensor_ir import Operand
+from utvm_deploy.kernels.portable.whole_prim_func import whole_call
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """``output[i] = table[input[i]]``; the table is in the order of bytes without signs."""
+
+    count: int
+    source: str = "int8"
+    result: str = "int8"
+
+    @property
+    def name(self) -> str:
+        types = "" if self.source == self.result == "int8" else f"_{self.source}_{self.result}"
+        return f"lookup_{self.count}{types}"
+
+    def prim_func(self) -> Any:
+        return whole_call(
+            "utvm_lookup",
+            [
+                Operand("input", (self.count,), self.source),
+                Operand("table", (256,), self.result),
+                Operand("output", (self.count,), self.result),
+            ],
+            self.count,
+            helpers=[shared_text("utvm_lookup")],
+        )
+
+    def schedule(self, sch: Any, core: str) -> str:
+        return "one table lookup per element, by words"
+
+
+def lower_lookup(graph: Graph, operator: Operator) -> KernelCall:
+    """An operator on bytes, as the table of its values."""
+    position, _ = input_of(graph, operator, 0)
+    return table_call(graph, operator, position, FUNCTIONS[operator.kind](graph, operator))
+
+
+def table_call(graph: Graph, operator: Operator, position: int, function: Function) -> KernelCall:
+    """The lookup of each element of the tensor at ``position``."""
+    source = graph.tensors[position]
+    output, result = output_of(graph, operator)
+    in_place = source.data is None
+    return KernelCall(
+        Lookup(element_count(result), source.dtype, result.dtype),
+        (
+            operand_of(position, source),
+            ConstantArgument("table", lookup_table(function, source.dtype, result.dtype)),
+            TensorArgument(output),
+        ),
+        in_place=((output, position),) if in_place else (),
+    )
+
+
+def lookup_table(function: Function, source: str = "int8", result: str = "int8") -> Array:
+    """The saturated values of ``function`` for every value of a type of one byte, 0 first."""
+    limits = np.iinfo(result)
+    values = [function(int(q)) for q in np.arange(256).astype(np.uint8).view(source)]
+    return np.array([min(max(v, limits.min), limits.max) for v in values], dtype=result)
+
+
+def _relu(graph: Graph, operator: Operator) -> Function:
+    """RELU and its like: requantize, then clamp."""
+    assert isinstance(operator.attributes, Relu)
+    low, high = operator.attributes.clamp
+    scaled = _rescaled(graph, operator, _float32_ratio(graph, operator))
+    return lambda q: min(max(scaled(q), low), high)
+
+
+def _requantize(graph: Graph, operator: Operator) -> Function:
+    """QUANTIZE of a byte to a byte."""
+    source, result = _scales(graph, operator)
+    return _rescaled(graph, operator, source / result)
+
+
+def _leaky_relu(graph: Graph, operator: Operator) -> Function:
+    assert isinstance(operator.attributes, LeakyRelu)
+    source, result = map(np.float32, _scales(graph, operator))
+    alpha = float(source * np.float32(operator.attributes.alpha) / result)
+    positive = _rescaled(graph, operator, _float32_ratio(graph, operator))
+    magnitude = _rescaled(graph, operator, abs(alpha))
+    source_zero, result_zero = _zero_points(graph, operator)
+
+    def function(q: int) -> int:
+        if q >= source_zero:
+            return positive(q)
+        scaled = magnitude(q) - result_zero
+        return result_zero + (scaled if alpha >= 0 else -scaled)
+
+    return function
+
+
+def _abs(graph: Graph, operator: Operator) -> Function:
+    source_zero, result_zero = _zero_points(graph, operator)
+    source, result = _scales(graph, operator)
+    if source == result:
+        return lambda q: abs(q - source_zero) + result_zero
+    multiplier, shift = quantize_multiplier(_float32_ratio(graph, operator))
+    return lambda q: requantized(abs(q - source_zero), multiplier, shift) + result_zero
+
+
+def _neg(graph: Graph, operator: Operator) -> Function:
+    """The byte's own negative, whatever the zero points; that of -128 is itself."""
+    return lambda q: -q if q != INT8_MIN else q
+
+
+def _hard_swish(graph: Graph, operator: Operator) -> Function:
+    """x * relu6(x + 3) / 6 in the reference's fixed point of 16 bits."""
+    source, result = map(np.float32, _scales(graph, operator))
+    source_zero, result_zero = _zero_points(graph, operator)
+    high_resolution = np.float32(1 / 128) * source
+    output_multiplier, output_shift = _int16_multiplier(float(high_resolution / result))
+    share_scale = np.float32(3.0) / np.float32(32768.0)
+    share_multiplier, share_shift = _int16_multiplier(float(high_resolution / share_scale))
+
+    def function(q: int) -> int:
+        value = (q - source_zero) << 7
+        scaled = _high_product_int16(value, output_multiplier)
+        share = value
+        if share_shift > 0:
+            share = _saturated_int16(share << (share_shift - 1))
+        share = _high_product_int16(share, share_multiplier)
+        if share_shift > 0:
+            share = _saturated_int16(share << 1)
+        if share_shift < 0:
+            share = _rounded_shift_int16(share, -share_shift)
+        # From [-1, 1) to [0, 1).
+        share = (share + (1 << 15)) >> 1
+        product = share * scaled
+        truncated = abs(product) >> 15
+        truncated = truncated if product >= 0 else -truncated
+        return _rounded_shift_int16(truncated, -output_shift) + result_zero
+
+    return function
+
+
+def _rounded_shift_int16(value: int, bits: int) -> int:
+    """As the reference shifts an int16: its mask has only 16 bits, so that more round up."""
+    return rounded_shift(value, bits) if bits < 16 else (value >> bits) + (value >= 0)
+
+
+#: Kind -> what it makes of a quantized value.
+FUNCTIONS: dict[str, Callable[[Graph, Operator], Function]] = {
+    "ABS": _abs,
+    "HARD_SWISH": _hard_swish,
+    "LEAKY_RELU": _leaky_relu,
+    "NEG": _neg,
+    "QUANTIZE": _requantize,
+    "RELU": _relu,
+    "RELU6": _relu,
+    "RELU_0_TO_1": _relu,
+    "RELU_N1_TO_1": _relu,
+    **REAL_FUNCTIONS,
+}
+
+
+def _scales(graph: Graph, operator: Operator) -> tuple[float, float]:
+    source = quantization_of(input_of(graph, operator, 0)[1])
+    return source.scale, quantization_of(output_of(graph, operator)[1]).scale
+
+
+def _zero_points(graph: Graph, operator: Operator) -> tuple[int, int]:
+    source = quantization_of(input_of(graph, operator, 0)[1])
+    return source.zero_point, quantization_of(output_of(graph, operator)[1]).zero_point
+
+
+def _float32_ratio(graph: Graph, operator: Operator) -> float:
+    """The quotient of the scales where the reference divides in float32."""
+    source, result = _scales(graph, operator)
+    return float(np.float32(source) / np.float32(result))
+
+
+def _rescaled(graph: Graph, operator: Operator, ratio: float) -> Function:
+    source_zero, result_zero = _zero_points(graph, operator)
+    multiplier, shift = quantize_multiplier(ratio)
+    return lambda q: requantized(q - source_zero, multiplier, shift) + result_zero
+
+
+def _int16_multiplier(scale: float) -> tuple[int, int]:
+    """Multiplier and shift of a scale in 16 bits, rounded from those of 32."""
+    multiplier, shift = quantize_multiplier(scale)
+    return min((multiplier + (1 << 15)) >> 16, (1 << 15) - 1), shift
+
+
+def _high_product_int16(left: int, right: int) -> int:
+    """left * right / 2**15, half up; right is below 2**15, so nothing saturates."""
+    return (left * right + (1 << 14)) >> 15
+
+
+def _saturated_int16(value: int) -> int:
+    return min(max(value, -(1 << 15)), (1 << 15) - 1)

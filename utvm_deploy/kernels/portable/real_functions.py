@@ -1,0 +1,156 @@
+"""Functions of real numbers on bytes, in float32 as the reference evaluates them for its tables.
+
+``lookup.py`` makes the tables of them; RSQRT alone is one of the reference's integers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.graph.attributes import Gelu
+from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.contract.libm import single
+from utvm_deploy.kernels.contract.operands import ends_of, output_of
+from utvm_deploy.kernels.contract.requantization import (
+    high_product,
+    quantize_multiplier,
+    requantized,
+    rounded_shift,
+)
+
+#: What an element becomes, from its quantized value to a quantized value that may be out of range.
+Function = Callable[[int], int]
+
+# Values beyond are far outside of a byte.
+_FAR = 1024.0
+_RSQRT_BITS = 20
+_MOST_INT32 = (1 << 31) - 1
+_HALF_ROOT_OF_TWO = 1518500250  # Q0.31
+_THREE_HALVES = (1 << 28) + (1 << 27)  # Q3.28, as what follows
+_ONE = 1 << 28
+_NEWTON_STEPS = 5
+
+
+def real_function(graph: Graph, operator: Operator) -> Callable[[Any], Any]:
+    """The function of a float32 that an operator is, as a float32."""
+    return _REAL[operator.kind](graph, operator)
+
+
+def _logistic(graph: Graph, operator: Operator) -> Callable[[Any], Any]:
+    def real(x: Any) -> Any:
+        one = np.float32(1)
+        with np.errstate(over="ignore"):
+            return one / (one + np.float32(np.exp(np.float64(-x))))
+
+    return real
+
+
+def _log(graph: Graph, operator: Operator) -> Callable[[Any], Any]:
+    """What is not positive becomes the least output."""
+    _, result = ends_of(graph, operator)
+    lowest = np.iinfo(output_of(graph, operator)[1].dtype).min
+    least = np.float32(lowest - result.zero_point) * np.float32(result.scale)
+    return lambda x: single("log")(x) if x > 0 else least
+
+
+def _gelu(graph: Graph, operator: Operator) -> Callable[[Any], Any]:
+    """x times the normal distribution of x, as erfc has it, or tanh nearly."""
+    assert isinstance(operator.attributes, Gelu)
+    half, one = np.float32(0.5), np.float32(1)
+    by_root_of_two = np.float32(-math.sqrt(0.5))
+    cubic, slope = np.float32(0.044715), np.float32(math.sqrt(2 / math.pi))
+
+    def exact(x: Any) -> Any:
+        return half * x * single("erfc")(x * by_root_of_two)
+
+    def approximate(x: Any) -> Any:
+        return half * x * (one + single("tanh")(slope * (x + cubic * x * x * x)))
+
+    return approximate if operator.attributes.approximates else exact
+
+
+def square_root(graph: Graph, operator: Operator) -> Function:
+    """The only one that is rounded towards zero."""
+    source, result = ends_of(graph, operator)
+
+    def quantized(q: int) -> int:
+        real = np.float32(source.scale) * np.float32(max(q - source.zero_point, 0))
+        return int(np.sqrt(real) / np.float32(result.scale)) + result.zero_point
+
+    return quantized
+
+
+def inverse_root(graph: Graph, operator: Operator) -> Function:
+    """RSQRT, in fixed point; zero becomes the largest output."""
+    source, result = ends_of(graph, operator)
+    scale = float(np.sqrt(np.float32(source.scale)) * np.float32(result.scale))
+    multiplier, shift = quantize_multiplier(1.0 / scale)
+
+    def quantized(q: int) -> int:
+        value = q - source.zero_point
+        if value <= 0:
+            return 127
+        inverse, bits = inverse_root_multiplier(value)
+        fraction = requantized(1, inverse, bits + _RSQRT_BITS)
+        return requantized(fraction, multiplier, shift - _RSQRT_BITS) + result.zero_point
+
+    return quantized
+
+
+def inverse_root_multiplier(value: int) -> tuple[int, int]:
+    """1 / sqrt(value) as multiplier and shift: what ``utvm_inverse_root.h`` computes in C."""
+    if value <= 1:
+        return _MOST_INT32, 0
+    right = 11
+    while value >= 1 << 29:
+        value //= 4
+        right += 1
+    pairs = (32 - value.bit_length() - 1) // 2 - 1
+    right -= pairs
+    half = rounded_shift(value << 2 * pairs >> 1, 1)
+    x = _ONE
+    for _ in range(_NEWTON_STEPS):
+        cube = _saturated(high_product(high_product(x, x), x) << 6)
+        x = _saturated((high_product(_THREE_HALVES, x) - high_product(half, cube)) << 3)
+    inverse = high_product(x, _HALF_ROOT_OF_TWO)
+    return (inverse << -right, 0) if right < 0 else (inverse, -right)
+
+
+def _saturated(value: int) -> int:
+    return min(max(value, -_MOST_INT32 - 1), _MOST_INT32)
+
+
+def through_float(graph: Graph, operator: Operator) -> Function:
+    """A real function between the scales of a byte."""
+    function = real_function(graph, operator)
+    source, result = ends_of(graph, operator)
+    scale, inverse = np.float32(source.scale), np.float32(1) / np.float32(result.scale)
+
+    def quantized(q: int) -> int:
+        with np.errstate(over="ignore"):
+            real = function(scale * np.float32(q - source.zero_point))
+            steps = float(np.float32(real) * inverse)
+        limited = min(max(steps, -_FAR), _FAR)
+        return math.floor(abs(limited) + 0.5) * (1 if steps >= 0 else -1) + result.zero_point
+
+    return quantized
+
+
+_REAL: dict[str, Callable[[Graph, Operator], Callable[[Any], Any]]] = {
+    "EXP": lambda graph, operator: single("exp"),
+    "GELU": _gelu,
+    "LOG": _log,
+    "LOGISTIC": _logistic,
+    "TANH": lambda graph, operator: single("tanh"),
+}
+
+#: Kind -> what it makes of a quantized value.
+REAL_FUNCTIONS: dict[str, Callable[[Graph, Operator], Function]] = {
+    **dict.fromkeys(_REAL, through_float),
+    "RSQRT": inverse_root,
+    "SQRT": square_root,
+}
