@@ -32,13 +32,13 @@ def _cycles(row: Row) -> str:
 
 
 def _needs(row: Row) -> str:
-    """Who is needed otherwise than by the second ALU, or than an accumulator or store data is."""
-    told = []
+    """The operands that a class needs at another time than the default of their kind."""
+    named = []
     for name in ("first", "second", "accumulator", "stored"):
         need = getattr(row, name)
         if need != Row.__dataclass_fields__[name].default:
-            told.append(f"{name} {need.name.lower()}")
-    return ", ".join(told)
+            named.append(f"{name} {need.name.lower()}")
+    return ", ".join(named)
 
 
 def _rows(rows: Iterable[Row]) -> Iterable[str]:
@@ -67,12 +67,14 @@ def _latencies(timing: Timing) -> Iterable[str]:
 
 
 def _rules(timing: Timing) -> Iterable[str]:
+    yield "| older | younger | order | source |"
+    yield "|---|---|---|---|"
     for rule in timing.exclusions:
         older, younger = (
             ", ".join(kind.name.lower() for kind in kinds) for kinds in (rule.older, rule.younger)
         )
-        ways = "in either order" if rule.both_ways else "in this order"
-        yield f"- {older}; {younger}: never together, {ways} ({rule.source})"
+        order = "either" if rule.both_ways else "this"
+        yield f"| {older} | {younger} | {order} | {rule.source} |"
 
 
 def _numbers(timing: Timing) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""Writes the tables of docs/reference/cycle-model.md from files of `utvm silicon` of real boards.
+"""Writes the tables of docs/guides/silicon.md from files of `utvm silicon` of real boards.
 
 python benchmarks/silicon/tables.py           rewrite the part between the marks
 python benchmarks/silicon/tables.py --check   exit status 1 if it is out of date
@@ -16,7 +16,7 @@ from utvm_deploy.silicon_kit import Report, read_report
 from utvm_deploy.silicon_kit.report import CaseResult, ModelResult
 
 HERE = Path(__file__).resolve().parent
-PAGE = HERE.parents[1] / "docs" / "reference" / "cycle-model.md"
+PAGE = HERE.parents[1] / "docs" / "guides" / "silicon.md"
 BEGIN = "<!-- generated: python benchmarks/silicon/tables.py -->\n"
 END = "<!-- end of the boards' part -->\n"
 NOTHING = "No file yet: nobody has sent one."

@@ -36,7 +36,7 @@ PLACES = (
     ("CONTRIBUTING.md", ""),
     ("SECURITY.md", ""),
 )
-_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[A-Z0-9\"'(\[*])")
+_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[A-Z0-9\"'(\[*]|utvm)")
 _WORD = re.compile(r"\w[\w'’.,-]*")
 
 

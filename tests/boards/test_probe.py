@@ -305,10 +305,8 @@ def test_a_probe_that_cannot_choose_says_so(disco: Image, tmp_path: Path) -> Non
 
 
 def test_the_pages_example_of_a_flashing_program(disco: Image, tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "boards.md").read_text(
-        encoding="utf-8"
-    )
-    section = page.partition("### A flashing program of your own")[2]
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "boards.md").read_text(encoding="utf-8")
+    section = page.partition("### Another flashing program")[2]
     example = section.partition("```toml\n")[2].partition("```")[0]
     before, _, rest = disco.board.source.partition("[probe]\n")
     after = rest[rest.index("[[probe.usb]]") :]

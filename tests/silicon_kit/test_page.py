@@ -1,4 +1,4 @@
-"""docs/reference/cycle-model.md shows the files of real boards, and no others."""
+"""docs/guides/silicon.md shows the files of real boards, and no others."""
 
 from __future__ import annotations
 

@@ -66,12 +66,12 @@ LATENCIES = (
         (1, 2, 2, 1, 0, 0),
         f"{JNK}, bitfield (address +1), operand2 (shifted +1), multiplication, stores",
     ),
-    *_integer(Result.REVERSED, (0, 2, 2, 0, 0, 0), f"{JNK}, overall: rev and kin"),
+    *_integer(Result.REVERSED, (0, 2, 2, 0, 0, 0), f"{JNK}, overall: rev and similar"),
     *_integer(
         Result.LOADED,
         (1, 2, 2, 2, 0, 0),
         f"{JNK}, loads and multiplication; to an address: {LLVM}, and {QUIN}, a load and a load "
-        f"from what it loaded take 3; beside an early operand: {JNK}, loads, and {LLVM}",
+        f"from what it loaded take 3; together with an early operand: {JNK}, loads, and {LLVM}",
     ),
     *_integer(
         Result.LOADED_PART,
@@ -104,7 +104,9 @@ _FP_MACS = (Kind.FP_FUSED, Kind.FP_CHAINED)
 _FP_MOVES = (Kind.FP_LOAD, Kind.FP_STORE, Kind.FP_TO_CORE, Kind.FP_FROM_CORE, Kind.FP_MOVE)
 
 EXCLUSIONS = (
-    Exclusion(_FP_MACS, _FP_MOVES, f"{JNK}, fpu: no vldr, vstr or vmov beside it", both_ways=True),
+    Exclusion(
+        _FP_MACS, _FP_MOVES, f"{JNK}, fpu: no vldr, vstr or vmov in the same cycle", both_ways=True
+    ),
     Exclusion(_MACS, _STORES, f"{JNK}, multiplication: not with stores", both_ways=True),
     Exclusion(
         (Kind.SHIFT,),
@@ -114,7 +116,7 @@ EXCLUSIONS = (
     Exclusion(
         (Kind.SHIFT,),
         (Kind.FIELD_EXTRACT, Kind.FIELD_INSERT, Kind.REVERSE),
-        f"{JNK}, overall: shifts beside bit manipulation",
+        f"{JNK}, overall: shifts with bit manipulation",
         both_ways=True,
     ),
 )

@@ -244,7 +244,7 @@ ROWS = (
     Row(
         Kind.FP_FUSED,
         (Unit.FPU,),
-        f"{JNK}, fpu: no vldr, vstr or vmov beside it",
+        f"{JNK}, fpu: no vldr, vstr or vmov in the same cycle",
         result=Result.FP_FUSED,
         first=Need.FP_FACTOR,
         second=Need.FP_FACTOR,
@@ -253,7 +253,7 @@ ROWS = (
     Row(
         Kind.FP_CHAINED,
         (Unit.FPU,),
-        f"{JNK}, fpu: no vldr, vstr or vmov beside it",
+        f"{JNK}, fpu: no vldr, vstr or vmov in the same cycle",
         result=Result.FP_CHAINED,
         first=Need.FP_FACTOR,
         second=Need.FP_FACTOR,
