@@ -79,7 +79,7 @@ def test_a_refusal_comes_before_kernels_are_made(
     def schedule(*_args: object) -> None:
         raise AssertionError("a kernel is made")
 
-    monkeypatch.setattr("utvm_deploy.compiler.pipeline._schedule_kernel", schedule)
+    monkeypatch.setattr("utvm_deploy.compiler.scheduling.lower_kernel", schedule)
     m = ModelWriter()
     m.output(m.relu(m.input((1, 500))))
     path = m.save(tmp_path / "model.tflite")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from utvm_deploy.compiler.constants import ConstantTables
+from utvm_deploy.compiler.lifetimes import alive_bytes
 from utvm_deploy.compiler.plan import ArenaPlan, Step, View, is_view
 from utvm_deploy.graph.attributes import (
     Concatenation,
@@ -71,13 +72,11 @@ def _least_arena(graph: Graph) -> int:
     outlives them, and its outputs with that, but never inputs and outputs together.
     """
     first, last, steps = _lifetimes(graph)
-    before, after = [0] * (steps + 1), [0] * (steps + 1)
-    for tensor, made in first.items():
-        size = graph.tensors[tensor].size_bytes
-        for step in range(max(made, 0), last[tensor] + 1):
-            before[step] += size if made < step else 0
-            after[step] += size if made == step or last[tensor] > step else 0
-    return max(*before, *after)
+    sizes = [graph.tensors[tensor].size_bytes for tensor in first]
+    before = [(made + 1, last[tensor]) for tensor, made in first.items()]
+    after = [(made, max(made, last[tensor] - 1)) for tensor, made in first.items()]
+    needed = (alive_bytes(lifetimes, sizes, range(steps + 1)) for lifetimes in (before, after))
+    return max(map(max, needed))
 
 
 def _lifetimes(graph: Graph) -> tuple[dict[int, int], dict[int, int], int]:

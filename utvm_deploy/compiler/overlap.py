@@ -12,7 +12,7 @@ writes changes its steps here; tests/kernels/test_overlap.py runs kernels with j
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import singledispatch
+from functools import lru_cache, singledispatch
 
 import numpy as np
 import numpy.typing as npt
@@ -50,7 +50,7 @@ class Overlap:
 
 def overlap_of(graph: Graph, call: KernelCall) -> Overlap | None:
     """What a call's output may do to its input; None if nothing is known of the kernel."""
-    lag = lag_of(call.kernel)
+    lag = _known_lag(call.kernel)
     tensors = [a.tensor for a in call.arguments if isinstance(a, TensorArgument)]
     if lag is None or len(tensors) != 2 or graph.tensors[tensors[0]].data is not None:
         return None
@@ -62,7 +62,13 @@ def overlap_of(graph: Graph, call: KernelCall) -> Overlap | None:
 
 def may_share(call: KernelCall) -> bool:
     """Whether an output may share bytes with an input, so that neither may be ``restrict``."""
-    return bool(call.in_place) or lag_of(call.kernel) is not None
+    return bool(call.in_place) or _known_lag(call.kernel) is not None
+
+
+@lru_cache(maxsize=4096)
+def _known_lag(kernel: object) -> Lag | None:
+    """``lag_of``, which counts pixel by pixel: every plan of a model asks for it anew."""
+    return lag_of(kernel)
 
 
 @singledispatch

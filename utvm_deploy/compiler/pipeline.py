@@ -20,7 +20,6 @@ from utvm_deploy.compiler.c_text import check_prefix, prefix_from_path
 from utvm_deploy.compiler.choice import Choose, Picks, calls_of
 from utvm_deploy.compiler.cmsis_nn import CmsisNn
 from utvm_deploy.compiler.cmsis_nn.choice import Either, codes_with
-from utvm_deploy.compiler.cmsis_nn.schedule import schedule_library_kernel
 from utvm_deploy.compiler.decision import (
     Decision,
     Sequenced,
@@ -31,7 +30,6 @@ from utvm_deploy.compiler.decision import (
 )
 from utvm_deploy.compiler.dump import calls_text, graph_text, kernels_text, plan_text, sources_text
 from utvm_deploy.compiler.emit import emit
-from utvm_deploy.compiler.lowered_kernel import kernel_scratch, lower_kernel
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.needs import CheckNeeds, least_needs, planned_needs
 from utvm_deploy.compiler.options import (
@@ -48,9 +46,9 @@ from utvm_deploy.compiler.options import (
     scratch_place,
     scratch_stack,
 )
-from utvm_deploy.compiler.overlap import may_share
 from utvm_deploy.compiler.plan import Step, View, plan_arena
-from utvm_deploy.compiler.program import Program, ScheduledKernel, ScheduledStep
+from utvm_deploy.compiler.program import Program, ScheduledStep
+from utvm_deploy.compiler.scheduling import Scheduler
 from utvm_deploy.compiler.scratch_limit import (
     NO_SPARE,
     SPARE_FOR_TIME,
@@ -66,7 +64,7 @@ from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.names import with_short_names
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.choose.lowering import families_for, lower
-from utvm_deploy.kernels.contract.call import AnyKernel, KernelCall, LibraryKernel, OwnKernel
+from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel
 from utvm_deploy.records import Records
 from utvm_deploy.records.candidate import COMPACT, GENERIC, MOST_SCRATCH, Candidate
 
@@ -120,16 +118,16 @@ def compile_model(
     if library is not None and records is not None:
         own = Records(records, codes_with(library), models_of_today(board, records))
     stack = scratch_stack(board) if place == STACK else None
-    scratch_of = _scratch_of(core)
+    scheduler = Scheduler(core, prefix)
     spare = NO_SPARE if optimize == SIZE else SPARE_FOR_TIME
-    smaller = _smaller(graph, family, scratch_of, COMPACTNESS[optimize])
+    smaller = _smaller(graph, family, scheduler.scratch_of, COMPACTNESS[optimize])
 
     def fitted(picks: Picks) -> tuple[Sequenced, Sequenced]:
         choose = calls_of(graph, family, picks, optimize)
         if library is not None:
             choose = Either(graph, library, choose, core, own, optimize)
         wanted = _lower(graph, family, choose)
-        return wanted, within_memory(graph, wanted, smaller, scratch_of, spare, stack)
+        return wanted, within_memory(graph, wanted, smaller, scheduler.scratch_of, spare, stack)
 
     sequence, decision = stage.run(
         "lower",
@@ -137,7 +135,7 @@ def compile_model(
         lambda made: calls_text(graph, made[0]),
     )
     decided(decision)
-    layers = stage.run("schedule", lambda: _schedule(sequence, core, prefix), kernels_text)
+    layers = stage.run("schedule", lambda: scheduler.schedule(sequence), kernels_text)
     sequence = _with_scratch(sequence, layers, stack.limit if stack is not None else 0)
     plan = stage.run("plan", lambda: plan_arena(graph, sequence), plan_text)
     if check_needs is not None:
@@ -236,37 +234,6 @@ def _lower(graph: Graph, family: str, choose: Choose) -> tuple[Step | View, ...]
     return tuple(sequence)
 
 
-def _schedule(
-    sequence: tuple[Step | View, ...], core: str, prefix: str
-) -> tuple[ScheduledStep, ...]:
-    """Schedule every kernel once and write its C function."""
-    steps = [item for item in sequence if isinstance(item, Step)]
-    # Where any caller may work in place, the one function all share must be ready for it.
-    may_alias: dict[AnyKernel, bool] = {}
-    for step in steps:
-        kernel = step.call.kernel
-        may_alias[kernel] = may_alias.get(kernel, False) or may_share(step.call)
-    scheduled: dict[AnyKernel, ScheduledKernel] = {}
-    names: set[str] = set()
-    for step in steps:
-        kernel = step.call.kernel
-        if kernel not in scheduled:
-            symbol = _unused(f"{prefix}_{kernel.name}", names)
-            if isinstance(kernel, LibraryKernel):
-                scheduled[kernel] = schedule_library_kernel(kernel, symbol)
-                continue
-            outputs = len(step.operator.outputs)
-            scheduled[kernel] = _schedule_kernel(kernel, core, symbol, outputs, may_alias[kernel])
-    return tuple(ScheduledStep(step, scheduled[step.call.kernel]) for step in steps)
-
-
-def _schedule_kernel(
-    kernel: OwnKernel, core: str, symbol: str, outputs: int, may_alias: bool
-) -> ScheduledKernel:
-    made = lower_kernel(kernel, symbol, core, outputs=outputs, may_alias=may_alias)
-    return ScheduledKernel(made.function, made.why, made.ir)
-
-
 def _smaller(graph: Graph, family: str, scratch_of: ScratchOf, compactness: int) -> Smaller:
     """Calls with less scratch, of the family that a step's call has."""
 
@@ -287,32 +254,6 @@ def _smaller(graph: Graph, family: str, scratch_of: ScratchOf, compactness: int)
         return with_choices(step, **capped)
 
     return smaller
-
-
-def _scratch_of(core: str) -> ScratchOf:
-    """What scratch a step's kernel wants: known once it is scheduled, which is done once each."""
-    known: dict[AnyKernel, tuple[int, ...]] = {}
-
-    def scratch(step: Step) -> tuple[int, ...]:
-        kernel = step.call.kernel
-        if kernel not in known:
-            if isinstance(kernel, LibraryKernel):
-                made = schedule_library_kernel(kernel, "kernel").function
-                known[kernel] = tuple(piece.size_bytes for piece in made.scratch)
-            else:
-                outputs, aliases = len(step.operator.outputs), may_share(step.call)
-                known[kernel] = kernel_scratch(kernel, core, outputs=outputs, may_alias=aliases)
-        return known[kernel]
-
-    return scratch
-
-
-def _unused(wanted: str, names: set[str]) -> str:
-    name, number = wanted, 2
-    while name in names:
-        name, number = f"{wanted}_{number}", number + 1
-    names.add(name)
-    return name
 
 
 def _with_scratch(

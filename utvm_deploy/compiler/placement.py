@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from utvm_deploy.base.errors import CompileError
+from utvm_deploy.compiler.lifetimes import alive_bytes, neighbours
 
 #: Block pairs looked at in one search: about half a second at worst, far less when the lower bound
 #: is met early, as it nearly always is.
@@ -26,10 +27,6 @@ class Block:
     first: int
     last: int
     alignment: int
-
-    def meets(self, other: Block) -> bool:
-        """Whether there is a step at which both are alive."""
-        return self.first <= other.last and other.first <= self.last
 
 
 @dataclass(frozen=True)
@@ -67,17 +64,27 @@ class Placement:
     arena_bytes: int
 
 
-def live_at(step: int, blocks: Sequence[Block], handovers: Sequence[Handover] = ()) -> int:
-    """The bytes needed at a step."""
-    needed = sum(b.size_bytes for b in blocks if b.first <= step <= b.last)
-    made = [h for h in handovers if blocks[h.result].first == step]
-    return needed - sum(h.saved_bytes(blocks[h.source], blocks[h.result]) for h in made)
+def live_bytes(
+    steps: Sequence[int], blocks: Sequence[Block], handovers: Sequence[Handover] = ()
+) -> list[int]:
+    """The bytes needed at each of ``steps``."""
+    sizes = [block.size_bytes for block in blocks]
+    needed = alive_bytes(_lifetimes(blocks), sizes, steps)
+    saved: dict[int, int] = {}
+    for one in handovers:
+        source, result = blocks[one.source], blocks[one.result]
+        saved[result.first] = saved.get(result.first, 0) + one.saved_bytes(source, result)
+    return [size - saved.get(step, 0) for size, step in zip(needed, steps, strict=True)]
 
 
 def live_peak(blocks: Sequence[Block], handovers: Sequence[Handover] = ()) -> int:
     """The most bytes needed at one step: no placement can be smaller."""
-    steps = {block.first for block in blocks}
-    return max((live_at(step, blocks, handovers) for step in steps), default=0)
+    steps = sorted({block.first for block in blocks})
+    return max(live_bytes(steps, blocks, handovers), default=0)
+
+
+def _lifetimes(blocks: Sequence[Block]) -> list[tuple[int, int]]:
+    return [(block.first, block.last) for block in blocks]
 
 
 def place(blocks: Sequence[Block], handovers: Sequence[Handover] = ()) -> Placement:
@@ -104,17 +111,14 @@ def place(blocks: Sequence[Block], handovers: Sequence[Handover] = ()) -> Placem
 def _search(blocks: Sequence[Block], handovers: Sequence[Handover], peak: int) -> Placement:
     """The best of all orders, from one end."""
     by_block = {(h.source, h.result): h for h in handovers}
-    neighbours = [
-        [j for j, other in enumerate(blocks) if j != i and block.meets(other)]
-        for i, block in enumerate(blocks)
-    ]
+    alive_together = neighbours(_lifetimes(blocks))
     rounds = max(1, SEARCH_BUDGET_PAIRS // (len(blocks) ** 2 * len(_ORDERS)))
     best: Placement | None = None
     for key in _ORDERS:
         order = sorted(range(len(blocks)), key=lambda i: (*key(blocks[i]), i))
         seen = set()
         for _ in range(rounds):
-            placement = _first_fit(blocks, neighbours, by_block, order)
+            placement = _first_fit(blocks, alive_together, by_block, order)
             if best is None or placement.arena_bytes < best.arena_bytes:
                 best = placement
             if best.arena_bytes <= peak:
@@ -154,6 +158,7 @@ def verify(
     """
     pairs = {frozenset((h.source, h.result)): h for h in handovers}
     placed = list(zip(blocks, placement.offsets, strict=True))
+    alive_together = neighbours(_lifetimes(blocks))
     for index, (block, offset) in enumerate(placed):
         end = offset + block.size_bytes
         if offset < 0 or end > placement.arena_bytes or offset % block.alignment:
@@ -161,13 +166,16 @@ def verify(
                 f"the arena plan puts {block.name} at {offset}..{end} of {placement.arena_bytes} "
                 f"bytes with alignment {block.alignment}; this is a bug in the planner"
             )
-        for earlier, (other, start) in enumerate(placed[:index]):
+        for earlier in alive_together[index]:
+            if earlier > index:
+                break
+            other, start = placed[earlier]
             handover = pairs.get(frozenset((earlier, index)))
             if handover is not None and handover.allows(
                 placement.offsets[handover.source], placement.offsets[handover.result]
             ):
                 continue
-            if block.meets(other) and offset < start + other.size_bytes and start < end:
+            if offset < start + other.size_bytes and start < end:
                 raise CompileError(
                     f"the arena plan lets {block.name} and {other.name} overlap; "
                     "this is a bug in the planner"
@@ -185,7 +193,7 @@ _ORDERS: tuple[Callable[[Block], tuple[int, int]], ...] = (
 
 def _first_fit(
     blocks: Sequence[Block],
-    neighbours: Sequence[Sequence[int]],
+    alive_together: Sequence[Sequence[int]],
     handovers: Mapping[tuple[int, int], Handover],
     order: Sequence[int],
 ) -> Placement:
@@ -195,7 +203,7 @@ def _first_fit(
         size, alignment = blocks[i].size_bytes, blocks[i].alignment
         # Offsets between these two, both excluded, are not free.
         taken: list[tuple[int, int]] = []
-        for j in neighbours[i]:
+        for j in alive_together[i]:
             if j not in offsets:
                 continue
             low, high = offsets[j] - size, offsets[j] + blocks[j].size_bytes

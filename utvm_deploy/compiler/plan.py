@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from utvm_deploy.base.errors import CompileError
+from utvm_deploy.compiler.lifetimes import neighbours
 from utvm_deploy.compiler.overlap import Lag, overlap_of
 from utvm_deploy.compiler.placement import Block, Handover, Placement, live_peak, place, verify
 from utvm_deploy.graph.model import Graph, Operator
@@ -153,13 +154,14 @@ def verify_sharing(
         for held in values[tensor]:
             last[held] = step
     sizes = {tensor: graph.tensors[tensor].size_bytes for tensor in first}
-    for later in first:
-        for earlier in first:
-            if first[earlier] > first[later] or earlier == later:
+    tensors = list(first)
+    alive_together = neighbours([(first[tensor], last[tensor]) for tensor in tensors])
+    for later, positions in zip(tensors, alive_together, strict=True):
+        for earlier in (tensors[position] for position in positions):
+            if first[earlier] > first[later]:
                 continue
             start, other = offsets[later], offsets[earlier]
-            apart = start >= other + sizes[earlier] or other >= start + sizes[later]
-            if apart or last[earlier] < first[later]:
+            if start >= other + sizes[earlier] or other >= start + sizes[later]:
                 continue
             handed_over = last[earlier] == first[later]
             lag = lags.get((later, earlier))

@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from utvm_deploy.compiler.options import ScratchStack
-from utvm_deploy.compiler.placement import live_at
+from utvm_deploy.compiler.placement import live_bytes
 from utvm_deploy.compiler.plan import Step, View, plan_arena
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.kernels.contract.call import KernelCall
@@ -116,7 +117,7 @@ def _within_arena(
         return tuple(sequence)
     bare = plan_arena(graph, _refilled(sequence, [replace(s, scratch_bytes=()) for s in steps]))
     limit = bare.arena_bytes + spare.beside(bare.arena_bytes)
-    live = [live_at(index, bare.blocks, bare.handovers) for index in range(len(steps))]
+    live = live_bytes(range(len(steps)), bare.blocks, bare.handovers)
 
     def arena_bytes(steps: Sequence[Step]) -> int:
         sized = [replace(step, scratch_bytes=scratch_of(step)) for step in steps]
@@ -125,20 +126,24 @@ def _within_arena(
     if arena_bytes(steps) <= limit:
         return tuple(sequence)
     why = "its scratch would make the arena larger"
-    fitting, least = list(steps), list(steps)
+    fitting = list(steps)
     for index, step in enumerate(steps):
         if live[index] + wanted[index] > limit:
             room = max(limit - live[index], 0)
             fitting[index] = _other_step(step, smaller, scratch_of, room, why)
-        if wanted[index]:
-            # What is alive at once may fit, and yet no placement be found in which it does.
-            least[index] = _other_step(step, smaller, scratch_of, 0, why)
+
+    @cache
+    def least(index: int) -> Step:
+        """What is alive at once may fit, and yet no placement be found in which it does."""
+        step = steps[index]
+        return _other_step(step, smaller, scratch_of, 0, why) if wanted[index] else step
+
     tightest = sorted(range(len(steps)), key=lambda i: -live[i] - sum(scratch_of(fitting[i])))
 
     def mixed(count: int) -> list[Step]:
         """The least in so many layers, those with the least room first, what fits in the others."""
         chosen = set(tightest[:count])
-        return [least[i] if i in chosen else one for i, one in enumerate(fitting)]
+        return [least(i) if i in chosen else one for i, one in enumerate(fitting)]
 
     low = sum(live[i] + sum(scratch_of(one)) > limit for i, one in enumerate(fitting))
     high = len(steps)

@@ -32,10 +32,15 @@ def cycle_model_digest(board: Board) -> str:
     """Twelve hexadecimal digits; BoardError for a core without a cycle model."""
     model = CycleModel.for_board(board)
     found = hashlib.sha256()
-    for part in (*_plugin_code(SOURCES), timing_text(TIMINGS[model.core]), *_memory(model)):
+    for part in (*_plugin_code(SOURCES), _core_timing(model.core), *_memory(model)):
         found.update(part.encode())
         found.update(b"\0")
     return found.hexdigest()[:DIGITS]
+
+
+@cache
+def _core_timing(core: str) -> str:
+    return timing_text(TIMINGS[core])
 
 
 def without_comments(code: str) -> str:
