@@ -21,7 +21,7 @@ from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.kernels.lowering import lower
+from utvm_deploy.kernels.choose.lowering import lower
 
 PACKAGE = str(Path(utvm_deploy.__file__).parent)
 FEW, MANY = 24, 192

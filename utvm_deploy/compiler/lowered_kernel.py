@@ -7,7 +7,7 @@ from typing import Any
 
 from utvm_deploy.kernels.contract.c_function import CFunction
 from utvm_deploy.kernels.contract.call import OwnKernel
-from utvm_deploy.kernels.contract.driver import is_native, native_function, scratch_sizes
+from utvm_deploy.kernels.contract.driver import is_native, native_function
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,3 @@ def lower_kernel(
     func = schedule.mod["main"]
     function = lower_to_c(func, name, core, outputs=outputs, may_alias=may_alias)
     return LoweredKernel(function, why, str(func.script()))
-
-
-def kernel_scratch(
-    kernel: OwnKernel, core: str, *, outputs: int = 1, may_alias: bool = False
-) -> tuple[int, ...]:
-    """Bytes of each piece of scratch: native kernels declare it, others are lowered for it."""
-    if is_native(kernel):
-        return scratch_sizes(kernel)
-    function = lower_kernel(kernel, "kernel", core, outputs=outputs, may_alias=may_alias).function
-    return tuple(piece.size_bytes for piece in function.scratch)

@@ -14,8 +14,8 @@ from utvm_deploy.compiler.lowered_kernel import LoweredKernel, lower_kernel
 from utvm_deploy.compiler.overlap import may_share
 from utvm_deploy.compiler.plan import Step, View
 from utvm_deploy.compiler.program import ScheduledKernel, ScheduledStep
-from utvm_deploy.kernels.call import AnyKernel, LibraryKernel, OwnKernel
-from utvm_deploy.kernels.driver import is_native, scratch_sizes
+from utvm_deploy.kernels.contract.call import AnyKernel, LibraryKernel, OwnKernel
+from utvm_deploy.kernels.contract.driver import is_native, scratch_sizes
 
 
 class Scheduler:
