@@ -1,17 +1,15 @@
 """CONV_2D as a matrix product of what windows see, by a micro-kernel that a family brings along.
 
-Blocks of output pixels are gathered (``c/utvm_windows.h``) and multiplied with all channels; that
-product is what the PrimFunc's tiles are tensorized with. Where a window is one pixel, in the
-image's order, the image itself is multiplied. Of several groups of channels each is done so: to
-what gathers, such an image has that many times the pixels, every so many of which a group sees.
+A block of output pixels is gathered (``c/utvm_windows.h``) and multiplied with all channels. Where
+a window is one pixel, in the image's order, the image itself is multiplied. Of several groups of
+channels each is done so. For gathering, such an image has one pixel for each group of channels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -24,22 +22,14 @@ from utvm_deploy.kernels.contract.call import (
     ScalarArgument,
     TensorArgument,
 )
+from utvm_deploy.kernels.contract.driver import Driver, Index, Operand
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.native.micro_kernel import MicroKernel
-from utvm_deploy.kernels.portable.tensor_ir import (
-    Buffers,
-    Operand,
-    block,
-    extern,
-    import_c,
-    prim_func,
-    script,
-    tensorize,
-)
 
 #: Windows of so many bytes are gathered at a time, unless those of one tile alone need more.
 _WINDOWS_BYTES = 2048
 _MOST_PIXELS = 24
+#: A rest of pixels whose windows are smaller by more than this factor has scratch of its own.
+_MOST_SHARED = 16
 #: What the function of a ``Product`` takes, where its tables are weights, scaling and limits.
 PRODUCT_PARAMETERS = (
     "const int8_t *pixels",
@@ -54,12 +44,27 @@ PRODUCT_PARAMETERS = (
 )
 
 
-class Product(MicroKernel, Protocol):
+class Product(Protocol):
     """A micro-kernel of the matrix product.
 
     The function takes pixels, three tables, the output, then the numbers of pixels and channels,
     the depth, and the bytes from pixel to pixel.
     """
+
+    @property
+    def label(self) -> str:
+        """Part of the kernel's name."""
+
+    @property
+    def function(self) -> str:
+        """The C function's name."""
+
+    @property
+    def why(self) -> str:
+        """What it does, for the report."""
+
+    def texts(self) -> tuple[str, ...]:
+        """The C texts that define the function."""
 
     @property
     def pixels(self) -> int:
@@ -70,10 +75,7 @@ class Product(MicroKernel, Protocol):
         """Depths that are multiples of this are done best; gathered windows are filled up to it."""
 
     def tables(self, channels: int, depth: int) -> tuple[Operand, Operand, Operand]:
-        """Weights and two more."""
-
-    def weight(self, buffers: Buffers, o: Any, k: Any, depth: int) -> Any:
-        """A weight as int32."""
+        """Weights, scaling of each channel, limits: their sizes."""
 
 
 @dataclass(frozen=True)
@@ -122,208 +124,129 @@ class GatheredConv2D:
         steps = (w.strides[0], w.strides[1] * groups, w.dilations[0], apart)
         return np.array([*values, *steps, w.top, w.left * groups, self.depth], dtype=np.int32)
 
-    def prim_func(self) -> Any:
-        return self._gathered() if self.is_gathered else self._in_place()
-
-    def schedule(self, sch: Any, core: str) -> str:
-        texts = list(self.product.texts())
-        if self.is_gathered:
-            texts += [shared_text("utvm_bytes"), shared_text("utvm_windows")]
-        if self.groups > 1:
-            texts.append(shared_text("utvm_put_pixels"))
-        import_c(sch, *texts)
-        for number, (_, _, pixels) in enumerate(self._blocks):
-            source, sums, output = self._tile(number, pixels)
-            reads = [source, *self._tile_tables]
-            tensorize(
-                sch,
-                f"tile_{number}",
-                reads,
-                [sums, output],
-                partial(self._meaning, number, pixels),
-                partial(self._call, [*reads, output], pixels),
-            )
+    @property
+    def why(self) -> str:
         where = f"{self.pixels} gathered at a time" if self.is_gathered else "pixels read in place"
         where += f" for each of {self.groups} groups" if self.groups > 1 else ""
         return f"{self.product.why}, {where}"
 
-    def _in_place(self) -> Any:
-        """All pixels in one call."""
-        ((_, _, pixels),) = self._blocks
-        source, sums, output = self._tile(0, pixels)
-
-        def body(buffers: Buffers) -> None:
-            with script.grid(1, 1) as (i, j), script.sblock("tile_0"):
-                script.axis.remap("SS", [i, j])
-                script.reads(*(one.region(buffers) for one in (source, *self._tables)))
-                script.writes(sums.region(buffers), output.region(buffers))
-                self._meaning(0, pixels, buffers)
-
-        return prim_func([source, *self._tables, output], [sums], body)
-
-    def _gathered(self) -> Any:
-        w = self.window
-        outputs = w.output_height * w.output_width
-        channels, made = self.groups * self.input_channels, self.groups * self.output_channels
-        image = Operand("image", (w.batch, w.height, w.width, channels), "int8")
-        geometry = Operand("geometry", (self.geometry.size,), "int32")
-        output = Operand("output", (w.batch, outputs, made), "int8")
-        tiles = [self._tile(block, pixels) for block, (_, _, pixels) in enumerate(self._blocks)]
-
-        def gather(buffers: Buffers, number: int, loops: list[Any]) -> None:
-            first, _, pixels = self._blocks[number]
-            source = tiles[number][0]
-            with script.sblock(f"gather_{number}"):
-                vn, vb, *group = script.axis.remap("S" * len(loops), loops)
-                whole = (vn, *(slice(0, extent) for extent in image.shape[1:]))
-                script.reads(buffers["image"][whole], geometry.region(buffers))
-                script.writes(source.region(buffers))
-                place = group[0] * self.input_channels if group else 0
-                start = script.address_of(buffers["image"][vn, 0, 0, place])
-                numbers = (vb * pixels + first, pixels, buffers["border"], geometry.start(buffers))
-                call = extern("utvm_windows_gather", start, source.start(buffers), *numbers)
-                script.evaluate(call)
-
-        def body(buffers: Buffers) -> None:
-            for number, (first, count, pixels) in enumerate(self._blocks):
-                source, sums, _ = tiles[number]
-                with script.grid(w.batch, count) as (n, b):
-                    if self.groups > 1:
-                        # All groups of some pixels are done before the next pixels.
-                        with script.grid(self.groups) as g:
-                            gather(buffers, number, [n, b, g])
-                            self._multiply(buffers, number, [n, b, g])
-                            self._put(buffers, number, [n, b, g])
-                        continue
-                    gather(buffers, number, [n, b])
-                    with script.sblock(f"tile_{number}"):
-                        vn, vb = script.axis.remap("SS", [n, b])
-                        start = vb * pixels + first
-                        script.reads(*(one.region(buffers) for one in (source, *self._tables)))
-                        script.writes(
-                            sums.region(buffers),
-                            buffers["output"][vn, start : start + pixels, 0 : self.output_channels],
-                        )
-                        self._meaning(number, pixels, buffers, (vn,), start)
-
-        parts = self._parts if self.groups > 1 else []
-        return prim_func(
-            [image, geometry, *self._tables, "border", output],
-            [*(operand for source, sums, _ in tiles for operand in (source, sums)), *parts],
-            body,
-        )
-
-    def _multiply(self, buffers: Buffers, number: int, loops: list[Any]) -> None:
-        """The tile of a group, into a place of its own."""
-        _, _, pixels = self._blocks[number]
-        source, sums, _ = self._tile(number, pixels)
-        part, limits = self._parts[number], self._tables[2]
-        with script.sblock(f"tile_{number}"):
-            _, _, group = script.axis.remap("SSS", loops)
-            firsts = {one.name: group * one.shape[0] for one in self._tile_tables[:2]}
-            of_group = (
-                buffers[one.name][firsts[one.name] : firsts[one.name] + one.shape[0]]
-                for one in self._tile_tables[:2]
-            )
-            script.reads(source.region(buffers), *of_group, limits.region(buffers))
-            script.writes(sums.region(buffers), part.region(buffers))
-            tables = {name: _From(buffers[name], first) for name, first in firsts.items()}
-            own = {**buffers, **tables, "output": buffers[part.name]}
-            self._meaning(number, pixels, own)
-
-    def _put(self, buffers: Buffers, number: int, loops: list[Any]) -> None:
-        """What was made of a group where it belongs."""
-        first, _, pixels = self._blocks[number]
-        part, channels = self._parts[number], self.groups * self.output_channels
-        with script.sblock(f"put_{number}"):
-            vn, vb, group = script.axis.remap("SSS", loops)
-            start = vb * pixels + first
-            script.reads(part.region(buffers))
-            script.writes(buffers["output"][vn, start : start + pixels, 0:channels])
-            place = buffers["output"][vn, start, group * self.output_channels]
-            numbers = 1, pixels, self.output_channels, channels, 0
-            to = script.address_of(place)
-            script.evaluate(extern("utvm_put_pixels", to, part.start(buffers), *numbers))
-
     @property
-    def _parts(self) -> list[Operand]:
-        """What is made of a group's pixels, block by block."""
-        return [
-            Operand(f"part_{number}", (pixels, self.output_channels), "int8")
-            for number, (_, _, pixels) in enumerate(self._blocks)
-        ]
-
-    def _call(self, operands: Sequence[Operand], pixels: int, buffers: Buffers) -> Any:
-        starts = [one.start(buffers) for one in operands]
-        numbers = (pixels, self.output_channels, self.depth, self.depth)
-        return extern(self.product.function, *starts, *numbers)
-
-    @property
-    def _blocks(self) -> list[tuple[int, int, int]]:
-        """First pixel, how many blocks, pixels of each."""
-        outputs = self.window.output_height * self.window.output_width
+    def parameters(self) -> tuple[Operand | str, ...]:
         if not self.is_gathered:
-            return [(0, 1, self.window.batch * outputs)]
-        pixels = min(self.pixels, outputs)
-        whole, rest = divmod(outputs, pixels)
-        blocks = [(0, whole, pixels)]
-        return [*blocks, (whole * pixels, 1, rest)] if rest else blocks
+            return self._image, *self.tables, self._output
+        geometry = Operand("geometry", (self.geometry.size,), "int32")
+        return self._image, geometry, *self.tables, "border", self._output
 
     @property
-    def _tables(self) -> tuple[Operand, Operand, Operand]:
-        *of_groups, limits = self._tile_tables
-        weights, scaling = (replace(o, shape=(self.groups * o.shape[0],)) for o in of_groups)
+    def scratch(self) -> tuple[Operand, ...]:
+        if not self.is_gathered:
+            return ()
+        parts = (self._part,) if self.groups > 1 else ()
+        used = (self._windows, *(self._lying(pixels)[0] for *_, pixels in self._blocks), *parts)
+        return tuple(dict.fromkeys(used))
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        texts = self.product.texts()
+        if self.is_gathered:
+            texts = *texts, shared_text("utvm_bytes"), shared_text("utvm_windows")
+        return (*texts, shared_text("utvm_put_pixels")) if self.groups > 1 else texts
+
+    def drive(self, c: Driver) -> None:
+        if not self.is_gathered:
+            self._multiply(c, self._image, self._output, self._pixels)
+            return
+        for first, count, pixels in self._blocks:
+            with c.loop(self.window.batch) as n, c.loop(count) as block:
+                self._do_block(c, n, block * pixels + first, pixels)
+
+    def _do_block(self, c: Driver, n: Index, first: Index, pixels: int) -> None:
+        """Gather and multiply so many pixels of an image; of each group before the next pixels."""
+        image, output = self._image, self._output
+        windows, part = self._lying(pixels)
+        geometry = Operand("geometry", (self.geometry.size,), "int32")
+        with c.loop(self.groups) as group:
+            source = image.at(n * image.stride(0) + group * self.input_channels)
+            numbers = first, pixels, "border", geometry.at()
+            c.call("utvm_windows_gather", source, windows.at(), *numbers)
+            place = n * output.stride(0) + first * output.stride(1) + group * self.output_channels
+            if self.groups == 1:
+                self._multiply(c, windows, output, pixels, place=place)
+                return
+            self._multiply(c, windows, part, pixels, group=group)
+            sizes = 1, pixels, self.output_channels, output.stride(1), 0
+            c.call("utvm_put_pixels", output.at(place), part.at(), *sizes)
+
+    def _multiply(
+        self,
+        c: Driver,
+        source: Operand,
+        target: Operand,
+        pixels: int,
+        *,
+        place: Index | int = 0,
+        group: Index | int = 0,
+    ) -> None:
+        """Multiply so many pixels with the weights of a group."""
+        *of_group, limits = self.product.tables(self.output_channels, self.depth)
+        tables = (one.at(group * one.elements) for one in of_group)
+        numbers = (pixels, self.output_channels, self.depth, self.depth)
+        places = source.at(), *tables, limits.at(), target.at(place)
+        c.call(self.product.function, *places, *numbers)
+
+    @property
+    def tables(self) -> tuple[Operand, Operand, Operand]:
+        """Weights and scaling of all groups, and limits."""
+        *of_group, limits = self.product.tables(self.output_channels, self.depth)
+        weights, scaling = (replace(o, shape=(self.groups * o.elements,)) for o in of_group)
         return weights, scaling, limits
 
     @property
-    def _tile_tables(self) -> tuple[Operand, Operand, Operand]:
-        """Of one group."""
-        return self.product.tables(self.output_channels, self.depth)
+    def _pixels(self) -> int:
+        """Of all outputs."""
+        return self.window.batch * self.window.output_height * self.window.output_width
 
-    def _tile(self, block: int, pixels: int) -> tuple[Operand, Operand, Operand]:
-        return (
-            Operand(f"windows_{block}", (pixels, self.depth), "int8"),
-            Operand(f"sums_{block}", (pixels, self.output_channels), "int32"),
-            Operand("output", (pixels, self.output_channels), "int8"),
+    @property
+    def _blocks(self) -> list[tuple[int, int, int]]:
+        """Of an image's pixels: the first, how many blocks, the pixels of each."""
+        whole, rest = divmod(self._pixels // self.window.batch, self._block)
+        blocks = [(0, whole, self._block), (whole * self._block, 1, rest)]
+        return blocks if rest else blocks[:1]
+
+    @property
+    def _block(self) -> int:
+        """Pixels that are gathered at a time."""
+        return min(self.pixels, self._pixels // self.window.batch)
+
+    @property
+    def _image(self) -> Operand:
+        if not self.is_gathered:
+            return Operand("windows_0", (self._pixels, self.depth), "int8")
+        w = self.window
+        return Operand(
+            "image", (w.batch, w.height, w.width, self.groups * self.input_channels), "int8"
         )
 
-    def _meaning(
-        self,
-        number: int,
-        pixels: int,
-        buffers: Buffers,
-        image: tuple[Any, ...] = (),
-        start: Any = 0,
-    ) -> None:
-        """What a tile does; its output's first pixel is ``start`` of ``image``."""
-        source, sums = buffers[f"windows_{number}"], buffers[f"sums_{number}"]
-        tile = [("p", pixels, "S"), ("o", self.output_channels, "S")]
+    @property
+    def _output(self) -> Operand:
+        w, channels = self.window, self.groups * self.output_channels
+        return Operand("output", (w.batch, self._pixels // w.batch, channels), "int8")
 
-        def bias(p: Any, o: Any) -> None:
-            script.buffer_store(sums, self.product.bias(buffers, o), [p, o])
+    @property
+    def _windows(self) -> Operand:
+        return Operand("windows_0", (self._block, self.depth), "int8")
 
-        def product(p: Any, o: Any, k: Any) -> None:
-            weight = self.product.weight(buffers, o, k, self.depth)
-            total = sums[p, o] + source[p, k].astype("int32") * weight
-            script.buffer_store(sums, total, [p, o])
+    def _lying(self, pixels: int) -> tuple[Operand, Operand]:
+        """Where the windows of so many pixels lie, and what is made of a group of them."""
+        windows, part, size = self._windows, self._part, pixels * self.depth
+        if windows.elements > _MOST_SHARED * size:
+            return Operand("windows_1", (pixels, self.depth), "int8"), part
+        fits = self.groups > 1 and size <= part.elements < windows.elements
+        return (part, windows) if pixels < self._block and fits else (windows, part)
 
-        def requantize(p: Any, o: Any) -> None:
-            scaled = self.product.scaled(buffers, sums[p, o], o)
-            script.buffer_store(buffers["output"], scaled, [*image, start + p, o])
-
-        block(f"bias_{number}", tile, bias)
-        block(f"product_{number}", [*tile, ("k", self.depth, "R")], product)
-        block(f"requantize_{number}", tile, requantize)
-
-
-class _From:
-    """A buffer of one dimension from an element on."""
-
-    def __init__(self, buffer: Any, first: Any) -> None:
-        self._buffer, self._first = buffer, first
-
-    def __getitem__(self, place: Any) -> Any:
-        return self._buffer[self._first + place]
+    @property
+    def _part(self) -> Operand:
+        """What is made of a group of some pixels."""
+        return Operand("part_0", (self._block, self.output_channels), "int8")
 
 
 def gathered_conv2d_call(

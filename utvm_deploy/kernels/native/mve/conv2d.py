@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.native.gathered_gemm import gathered, gathered_conv2d_call
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.mve import gemm
-from utvm_deploy.kernels.portable.tensor_ir import Buffers, Operand, pure
 from utvm_deploy.records.candidate import Candidate
 
 
@@ -51,22 +50,6 @@ class MveProduct:
             Operand("scaling", (quads * gemm.scaling_words(self.has_left),), "int32"),
             Operand("limits", (3,), "int32"),
         )
-
-    def bias(self, buffers: Buffers, o: Any) -> Any:
-        words = gemm.scaling_words(self.has_left)
-        return buffers["scaling"][o // 4 * words + o % 2 * 2 + o % 4 // 2]
-
-    def weight(self, buffers: Buffers, o: Any, k: Any, depth: int) -> Any:
-        padded = gemm.padded_depth(depth)
-        row = o // 4 * (4 * padded) + o % 2 * (2 * padded) + o % 4 // 2 * 16
-        return buffers["weights"][row + k // 16 * 32 + k % 16].astype("int32")
-
-    def scaled(self, buffers: Buffers, total: Any, o: Any) -> Any:
-        scaling, limits = buffers["scaling"], buffers["limits"]
-        entry = o // 4 * gemm.scaling_words(self.has_left) + o % 4
-        shift = scaling[entry + 8] + scaling[entry + 12] if self.has_left else scaling[entry + 8]
-        value = pure("utvm_requantize", total, scaling[entry + 4], shift)
-        return pure("utvm_clamp", value + limits[0], limits[1], limits[2]).astype("int8")
 
 
 def mve_conv2d_call(

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from utvm_deploy.kernels.contract.c_texts import family_text, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
+from utvm_deploy.kernels.contract.driver import Operand
+from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
 from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D, gathered
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.mve import gemm
 from utvm_deploy.kernels.native.mve.conv2d import MveProduct
-from utvm_deploy.kernels.portable.tensor_ir import Operand, import_c
-from utvm_deploy.kernels.portable.whole_prim_func import whole_call
 
 #: Pixels that are read in place, multiplied at a time.
 _IN_PLACE = 24
 
 
 @dataclass(frozen=True)
-class MveGroupedConv:
+class MveGroupedConv(WholeCall):
     """The convolution of one group, and how many there are."""
 
     conv: GatheredConv2D
@@ -41,42 +40,43 @@ class MveGroupedConv:
         table[12] = self.conv.input_channels
         return ConstantArgument("geometry", table)
 
-    def prim_func(self) -> Any:
+    @property
+    def why(self) -> str:
+        return f"{self.conv.product.why}, group by group"
+
+    @property
+    def routine(self) -> RoutineCall:
         conv, w = self.conv, self.conv.window
-        weights, scaling, limits = conv._tables
+        weights, scaling, limits = conv.tables
         pixels = w.output_height * w.output_width
         step = conv.pixels or _IN_PLACE
         image = w.batch * w.height * w.width * conv.input_channels * self.groups
         output = w.batch * pixels * conv.output_channels * self.groups
-        return whole_call(
+        return RoutineCall(
             f"utvm_mve_grouped_by_{conv.product.function}",
-            [
+            (
                 Operand("input", (image,), "int8"),
                 Operand("geometry", (conv.geometry.size,), "int32"),
-                replace(weights, shape=(weights.shape[0] * self.groups,)),
-                replace(scaling, shape=(scaling.shape[0] * self.groups,)),
+                replace(weights, shape=(weights.elements * self.groups,)),
+                replace(scaling, shape=(scaling.elements * self.groups,)),
                 limits,
                 "border",
                 Operand("output", (output,), "int8"),
-            ],
-            *(w.batch, pixels, step, self.groups, conv.output_channels, int(conv.is_gathered)),
-            *(weights.shape[0], scaling.shape[0]),
-            helpers=self._texts,
-            scratch=[
+            ),
+            (
+                *(w.batch, pixels, step, self.groups, conv.output_channels),
+                *(int(conv.is_gathered), weights.elements, scaling.elements),
+            ),
+            (
                 Operand("windows", (conv.pixels * conv.depth or 1,), "int8"),
                 Operand("tile", (step * conv.output_channels,), "int8"),
-            ],
+            ),
         )
 
-    def schedule(self, sch: Any, core: str) -> str:
-        import_c(sch, *self._texts)
-        return f"{self.conv.product.why}, group by group"
-
-    @property
-    def _texts(self) -> list[str]:
+    def texts(self, core: str) -> tuple[str, ...]:
         driver = family_text("mve", "utvm_mve_grouped")
         made = driver.replace("PRODUCT", self.conv.product.function)
-        return [shared_text("utvm_bytes"), *self.conv.product.texts(), made]
+        return shared_text("utvm_bytes"), *self.conv.product.texts(), made
 
 
 def mve_grouped_call(call: KernelCall, tables: ConvolutionTables, groups: int) -> KernelCall:

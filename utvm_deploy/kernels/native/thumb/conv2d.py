@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -12,12 +11,12 @@ from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.native.gathered_gemm import gathered, gathered_conv2d_call, gathered_dense
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables, DenseTables
 from utvm_deploy.kernels.native.scaling import Scaling
 from utvm_deploy.kernels.native.thumb import gemm
 from utvm_deploy.kernels.portable.conv2d import Conv2D
-from utvm_deploy.kernels.portable.tensor_ir import Buffers, Operand, pure
 from utvm_deploy.records.candidate import Candidate
 
 #: Makes the product: how to round, what to choose, and how many pixels, channels and products.
@@ -63,32 +62,9 @@ class ThumbProduct:
             Operand("limits", (6 if self.tile.rounding == gemm.WIDE else 2,), "int32"),
         )
 
-    def bias(self, buffers: Buffers, o: Any) -> Any:
-        return self._row(buffers, o, 0)
-
-    def weight(self, buffers: Buffers, o: Any, k: Any, depth: int) -> Any:
-        slots = self.tile.channels
-        place = o // slots * (slots * depth) + k * slots + o % slots
-        return buffers["weights"][place].astype("int32")
-
-    def scaled(self, buffers: Buffers, total: Any, o: Any) -> Any:
-        limits = buffers["limits"]
-        if self.tile.rounding == gemm.SHORT:
-            value = pure("utvm_scale", total, *(self._row(buffers, o, n) for n in (1, 2, 3)))
-        elif self.tile.rounding == gemm.WIDE:
-            value = pure("utvm_scale_wide", total, *(limits[n] for n in (2, 3, 4, 5)))
-        else:
-            rows = (self._row(buffers, o, n) for n in (1, 2, 3, 4))
-            value = pure("utvm_scale_wide", total, *rows)
-        return pure("utvm_clamp", value, limits[0], limits[1]).astype("int8")
-
     def pack(self, weights: Array, rows: Array) -> tuple[Array, Array]:
         """[channels, depth] and [rows, channels] -> both tables."""
         return gemm.pack_weights(weights, self.tile), gemm.pack_scaling(list(rows), self.tile)
-
-    def _row(self, buffers: Buffers, o: Any, row: int) -> Any:
-        slots = self.tile.channels
-        return buffers["scaling"][o // slots * (self.tile.rows * slots) + o % slots + row * slots]
 
 
 def thumb_conv2d_call(

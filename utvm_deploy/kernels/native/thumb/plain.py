@@ -13,7 +13,6 @@ Layouts:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,6 @@ from utvm_deploy.kernels.isa.routine import naked_function
 from utvm_deploy.kernels.native.gathered_gemm import PRODUCT_PARAMETERS
 from utvm_deploy.kernels.native.thumb import gemm
 from utvm_deploy.kernels.native.thumb.conv2d import ThumbProduct
-from utvm_deploy.kernels.portable.tensor_ir import Buffers
 
 #: Where the assembly can be used; everywhere else the C does the work.
 CONDITION = "defined(__thumb__) && !defined(__thumb2__) && defined(__GNUC__)"
@@ -67,12 +65,6 @@ class PlainProduct(ThumbProduct):
             naked_function("utvm_plain_dot", DOT_PARAMETERS, _lines(), dot, CONDITION),
             f"static void {self.function}(\n    {declared}) {{\n{body}}}\n",
         )  # fmt: skip
-
-    def weight(self, buffers: Buffers, o: Any, k: Any, depth: int) -> Any:
-        return buffers["weights"][o * depth + k].astype("int32")
-
-    def _row(self, buffers: Buffers, o: Any, row: int) -> Any:
-        return buffers["scaling"][o * self.tile.rows + row]
 
     def pack(self, weights: Array, rows: Array) -> tuple[Array, Array]:
         """[channels, depth] and [rows, channels] -> both tables."""
