@@ -68,6 +68,7 @@ def test_the_driver_does_what_it_says(tmp_path: Path) -> None:
     wanted[0] += 1
     np.testing.assert_array_equal(target, wanted)
     assert large[-1] == 0 and large[:-1].all()
+    assert "large[64] = 0;" in function.text
 
 
 def test_small_scratch_lies_on_the_stack() -> None:

@@ -195,7 +195,8 @@ class Driver:
     def claim(self, scratch: Operand) -> None:
         """Write 0 to the last element of scratch."""
         place = f"{self._c_name(scratch.name)}[{scratch.elements - 1}]"
-        self._open[-1].append(_Claim(f"{place} = ({scratch.ctype})0;"))
+        cast = "" if scratch.dtype == "int32" else f"({scratch.ctype})"
+        self._open[-1].append(_Claim(f"{place} = {cast}0;"))
 
     def lines(self) -> list[str]:
         """The statements as C, without the braces around them all."""

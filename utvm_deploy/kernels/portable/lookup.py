@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from utvm_deploy.graph.attributes import LeakyRelu, Relu
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, TensorArgument
+from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.operands import (
     element_count,
     input_of,
@@ -29,13 +30,12 @@ from utvm_deploy.kernels.contract.requantization import (
     requantized,
     rounded_shift,
 )
+from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
 from utvm_deploy.kernels.portable.real_functions import REAL_FUNCTIONS, Function
-from utvm_deploy.kernels.portable.tensor_ir import Operand
-from utvm_deploy.kernels.portable.whole_prim_func import whole_call
 
 
 @dataclass(frozen=True)
-class Lookup:
+class Lookup(WholeCall):
     """``output[i] = table[input[i]]``; the table is in the order of bytes without signs."""
 
     count: int
@@ -47,20 +47,19 @@ class Lookup:
         types = "" if self.source == self.result == "int8" else f"_{self.source}_{self.result}"
         return f"lookup_{self.count}{types}"
 
-    def prim_func(self) -> Any:
-        return whole_call(
-            "utvm_lookup",
-            [
-                Operand("input", (self.count,), self.source),
-                Operand("table", (256,), self.result),
-                Operand("output", (self.count,), self.result),
-            ],
-            self.count,
-            helpers=[shared_text("utvm_lookup")],
-        )
+    why: ClassVar[str] = "one table lookup per element, by words"
 
-    def schedule(self, sch: Any, core: str) -> str:
-        return "one table lookup per element, by words"
+    @property
+    def routine(self) -> RoutineCall:
+        buffers = (
+            Operand("input", (self.count,), self.source),
+            Operand("table", (256,), self.result),
+            Operand("output", (self.count,), self.result),
+        )
+        return RoutineCall("utvm_lookup", buffers, (self.count,))
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        return (shared_text("utvm_lookup"),)
 
 
 def lower_lookup(graph: Graph, operator: Operator) -> KernelCall:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from tvm import te
@@ -12,6 +12,7 @@ from utvm_deploy.graph import attributes as ops
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall, ScalarArgument, TensorArgument
+from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.extents import label
 from utvm_deploy.kernels.contract.operands import input_of, operand_of, output_of, quantization_of
 from utvm_deploy.kernels.contract.requantization import (
@@ -21,10 +22,11 @@ from utvm_deploy.kernels.contract.requantization import (
     requantize,
     wrap_int32,
 )
+from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
 from utvm_deploy.kernels.portable.reduce import merged_axes, outer_and_inner, reduced_count
-from utvm_deploy.kernels.portable.tensor_ir import Operand
 from utvm_deploy.kernels.portable.tiling import choose_tile, schedule_accumulation
-from utvm_deploy.kernels.portable.whole_prim_func import whole_call
+
+_SCALARS = ("offset", "multiplier", "shift", "zero_point")
 
 
 @dataclass(frozen=True)
@@ -37,16 +39,11 @@ class Mean:
 
     @property
     def name(self) -> str:
-        dtype = "" if self.dtype == "int8" else f"_{self.dtype}"
-        return f"mean_{label(self.extents)}_{''.join('01'[r] for r in self.is_reduced)}{dtype}"
+        return _name(self.extents, self.is_reduced, self.dtype)
 
     def prim_func(self) -> Any:
-        if self._around is not None:
-            return self._by_words(*self._around)
         source = te.placeholder(self.extents, self.dtype, "input")
-        scalars = [
-            te.var(name, "int32") for name in ("offset", "multiplier", "shift", "zero_point")
-        ]
+        scalars = [te.var(name, "int32") for name in _SCALARS]
         offset, multiplier, shift, zero_point = scalars
         axes = [
             te.reduce_axis((0, extent), f"k{i}")
@@ -69,26 +66,7 @@ class Mean:
         )
         return te.create_prim_func([source, *scalars, output])
 
-    @property
-    def _around(self) -> tuple[int, int, int] | None:
-        """What C sums up by words: bytes along one dimension."""
-        return outer_and_inner(self.extents, self.is_reduced) if self.dtype == "int8" else None
-
-    def _by_words(self, outer: int, count: int, inner: int) -> Any:
-        return whole_call(
-            "utvm_mean",
-            [
-                Operand("input", (outer * count * inner,), "int8"),
-                *("offset", "multiplier", "shift", "zero_point"),
-                Operand("output", (outer * inner,), "int8"),
-            ],
-            *(outer, count, inner),
-            helpers=[shared_text("utvm_word"), shared_text("utvm_mean")],
-        )
-
     def schedule(self, sch: Any, core: str) -> str:
-        if self._around is not None:
-            return "generic C, sums of four bytes at a time"
         kept = sch.get_loops(sch.get_sblock("requantize"))
         # Outputs side by side are accumulated together only if their inputs are, too.
         channels = 1 if self.is_reduced[-1] else self._kept[-1]
@@ -116,16 +94,38 @@ class Mean:
 
 
 @dataclass(frozen=True)
+class MeanOfBytes(WholeCall):
+    """MEAN of int8 over one of the merged dimensions."""
+
+    extents: tuple[int, ...]
+    is_reduced: tuple[bool, ...]
+
+    why: ClassVar[str] = "generic C, sums of four bytes at a time"
+
+    @property
+    def name(self) -> str:
+        return _name(self.extents, self.is_reduced, "int8")
+
+    @property
+    def routine(self) -> RoutineCall:
+        around = outer_and_inner(self.extents, self.is_reduced)
+        assert around is not None
+        outer, count, inner = around
+        source = Operand("input", (outer * count * inner,), "int8")
+        output = Operand("output", (outer * inner,), "int8")
+        return RoutineCall("utvm_mean", (source, *_SCALARS, output), around)
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        return shared_text("utvm_word"), shared_text("utvm_mean")
+
+
+@dataclass(frozen=True)
 class UnsignedSum(Mean):
     """SUM of int8, whose bytes the reference takes for unsigned ones, those of the result too."""
 
     @property
     def name(self) -> str:
         return super().name.replace("mean", "unsigned_sum", 1)
-
-    @property
-    def _around(self) -> None:
-        return None
 
     def _read(self, value: Any) -> Any:
         return value & 0xFF
@@ -147,10 +147,15 @@ def lower_mean(graph: Graph, operator: Operator) -> KernelCall:
     quantization = quantization_of(result)
     ratio = quantization_of(source).scale / quantization.scale
     if isinstance(operator.attributes, ops.Sum):
-        kernel: Mean = UnsignedSum(extents, is_reduced, source.dtype)
+        kernel: Mean | MeanOfBytes = UnsignedSum(extents, is_reduced, source.dtype)
         multiplier, shift = quantize_multiplier(ratio)
     else:
-        kernel = Mean(extents, is_reduced, source.dtype)
+        is_plain = source.dtype == "int8" and outer_and_inner(extents, is_reduced) is not None
+        kernel = (
+            MeanOfBytes(extents, is_reduced)
+            if is_plain
+            else Mean(extents, is_reduced, source.dtype)
+        )
         multiplier, shift = mean_multiplier(ratio, count)
     return KernelCall(
         kernel,
@@ -163,6 +168,11 @@ def lower_mean(graph: Graph, operator: Operator) -> KernelCall:
             TensorArgument(output),
         ),
     )
+
+
+def _name(extents: tuple[int, ...], is_reduced: tuple[bool, ...], dtype: str) -> str:
+    suffix = "" if dtype == "int8" else f"_{dtype}"
+    return f"mean_{label(extents)}_{''.join('01'[r] for r in is_reduced)}{suffix}"
 
 
 def mean_multiplier(scale: float, count: int) -> tuple[int, int]:

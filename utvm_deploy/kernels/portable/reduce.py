@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from tvm import te, tirx
@@ -16,12 +16,12 @@ from utvm_deploy.graph.attributes import ArgExtremum, Reduce
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import Argument, KernelCall, ScalarArgument, TensorArgument
+from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.extents import label, merge
 from utvm_deploy.kernels.contract.operands import input_of, operand_of, output_of, stored
+from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.portable.pool import Pool2D
-from utvm_deploy.kernels.portable.tensor_ir import Operand
-from utvm_deploy.kernels.portable.whole_prim_func import whole_call
 
 
 @dataclass(frozen=True)
@@ -75,21 +75,10 @@ class ArgumentOfExtremum:
 
     @property
     def name(self) -> str:
-        which = "max" if self.takes_largest else "min"
-        return f"arg_{which}_{label(self.extents)}_{self.dtype}_{self.result}"
+        return _argument_name(self.extents, self.takes_largest, self.dtype, self.result)
 
     def prim_func(self) -> Any:
         outer, length, inner = self.extents
-        if self._is_plain:
-            return whole_call(
-                "utvm_argument",
-                [
-                    Operand("input", (outer * length,), "int8"),
-                    Operand("output", (outer,), "int32"),
-                ],
-                *(outer, length, 0 if self.takes_largest else -1),
-                helpers=[shared_text("utvm_word"), shared_text("utvm_argument")],
-            )
         source = te.placeholder(self.extents, self.dtype, "input")
         k = te.reduce_axis((0, length), "k")
         reduce = te.max if self.takes_largest else te.min
@@ -109,20 +98,46 @@ class ArgumentOfExtremum:
         )
         return te.create_prim_func([source, output])
 
-    @property
-    def _is_plain(self) -> bool:
-        """Whether it looks for the places of bytes that lie side by side."""
-        return self.extents[2] == 1 and (self.dtype, self.result) == ("int8", "int32")
-
     def schedule(self, sch: Any, core: str) -> str:
-        if self._is_plain:
-            return "generic C, the extremum of words, then its place"
         *_, last = sch.get_loops(sch.get_sblock("argument"))
         for name in ("position", "extremum"):
             block = sch.get_sblock(name)
             sch.compute_at(block, last)
             sch.decompose_reduction(block, sch.get_loops(block)[-1])
         return "generic C, one element at a time, twice"
+
+
+@dataclass(frozen=True)
+class ArgumentOfBytes(WholeCall):
+    """The first position, as int32, of the extremum of each row of int8."""
+
+    rows: int
+    length: int
+    takes_largest: bool
+
+    why: ClassVar[str] = "generic C, the extremum of words, then its place"
+
+    @property
+    def name(self) -> str:
+        extents = self.rows, self.length, 1
+        return _argument_name(extents, self.takes_largest, "int8", "int32")
+
+    @property
+    def routine(self) -> RoutineCall:
+        source = Operand("input", (self.rows * self.length,), "int8")
+        output = Operand("output", (self.rows,), "int32")
+        numbers = self.rows, self.length, 0 if self.takes_largest else -1
+        return RoutineCall("utvm_argument", (source, output), numbers)
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        return shared_text("utvm_word"), shared_text("utvm_argument")
+
+
+def _argument_name(
+    extents: tuple[int, int, int], takes_largest: bool, dtype: str, result: str
+) -> str:
+    which = "max" if takes_largest else "min"
+    return f"arg_{which}_{label(extents)}_{dtype}_{result}"
 
 
 def lower_reduce_extremum(graph: Graph, operator: Operator) -> KernelCall:
@@ -161,7 +176,12 @@ def lower_arg_extremum(graph: Graph, operator: Operator) -> KernelCall:
     output, result = output_of(graph, operator)
     axis, shape = operator.attributes.axis, source.shape
     extents = (math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :]))
-    kernel = ArgumentOfExtremum(extents, operator.kind == "ARG_MAX", source.dtype, result.dtype)
+    takes_largest, types = operator.kind == "ARG_MAX", (source.dtype, result.dtype)
+    kernel: ArgumentOfBytes | ArgumentOfExtremum
+    if extents[2] == 1 and types == ("int8", "int32"):
+        kernel = ArgumentOfBytes(*extents[:2], takes_largest)
+    else:
+        kernel = ArgumentOfExtremum(extents, takes_largest, *types)
     return KernelCall(kernel, (operand_of(position, source), TensorArgument(output)))
 
 

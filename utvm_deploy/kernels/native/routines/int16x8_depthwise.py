@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument
+from utvm_deploy.kernels.contract.driver import Operand
+from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.isa.dsp import CONDITION, selected
 from utvm_deploy.kernels.isa.instructions import (
@@ -33,8 +35,6 @@ from utvm_deploy.kernels.isa.instructions import (
 )
 from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.routine import Routine, naked_function
-from utvm_deploy.kernels.portable.tensor_ir import ANY_CORE, Operand, import_c
-from utvm_deploy.kernels.portable.whole_prim_func import whole_call
 
 PARAMETERS = (
     "const int16_t *first",
@@ -52,7 +52,7 @@ _WALK = _FRAME_BYTES + 36
 
 
 @dataclass(frozen=True)
-class WideDepthwise:
+class WideDepthwise(WholeCall):
     """Shape parameters."""
 
     window: Window
@@ -75,29 +75,27 @@ class WideDepthwise:
         windows = (*w.kernel, *w.strides, *w.dilations, w.top, w.left)
         return np.array([*image, *windows], dtype=np.int32)
 
-    def prim_func(self) -> Any:
+    @property
+    def routine(self) -> RoutineCall:
         w = self.window
         groups = -(-self.channels // self.lanes)
         filled = groups * self.lanes
         rows, columns = w.kernel
         pixels = w.batch * w.output_height * w.output_width
         words = self.pack_scaling(*[np.zeros(self.channels, np.int32)] * 3).size
-        return whole_call(
-            f"utvm_wide_depthwise_by_{self.pixel}",
-            [
-                Operand("input", (w.batch * w.height * w.width * self.channels,), "int16"),
-                Operand("geometry", (self.geometry.size,), "int32"),
-                Operand("weights", (filled * rows * columns,), "int8"),
-                Operand("scaling", (words,), "int32"),
-                *("low", "high"),
-                Operand("output", (pixels * self.channels,), "int16"),
-            ],
-            helpers=self._texts(ANY_CORE),
+        parameters = (
+            Operand("input", (w.batch * w.height * w.width * self.channels,), "int16"),
+            Operand("geometry", (self.geometry.size,), "int32"),
+            Operand("weights", (filled * rows * columns,), "int8"),
+            Operand("scaling", (words,), "int32"),
+            *("low", "high"),
+            Operand("output", (pixels * self.channels,), "int16"),
         )
+        return RoutineCall(f"utvm_wide_depthwise_by_{self.pixel}", parameters)
 
-    def schedule(self, sch: Any, core: str) -> str:
-        import_c(sch, *self._texts(core))
-        return self.why
+    def texts(self, core: str) -> tuple[str, ...]:
+        driver = shared_text("utvm_wide_depthwise").replace("LANES", str(self.lanes))
+        return self.pixel_text(core), driver.replace("PIXEL", self.pixel)
 
     def pixel_text(self, core: str) -> str:
         """The C text of the function of a pixel."""
@@ -131,10 +129,6 @@ class WideDepthwise:
         filled[:, :channels] = weights.reshape(taps, channels)
         split = filled.reshape(taps, groups, self.lanes).transpose(1, 0, 2)
         return np.ascontiguousarray(split).reshape(-1)
-
-    def _texts(self, core: str) -> list[str]:
-        driver = shared_text("utvm_wide_depthwise").replace("LANES", str(self.lanes))
-        return [self.pixel_text(core), driver.replace("PIXEL", self.pixel)]
 
 
 @lru_cache(maxsize=8)

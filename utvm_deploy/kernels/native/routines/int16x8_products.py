@@ -9,16 +9,16 @@ splitting a word gives the halves that belong together.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
+from utvm_deploy.kernels.contract.driver import Operand
+from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.routines.dot import wide_dot_texts
-from utvm_deploy.kernels.portable.tensor_ir import ANY_CORE, Operand, import_c
-from utvm_deploy.kernels.portable.whole_prim_func import whole_call
 
 _FOUR = 4
 _GEOMETRY = 18
@@ -53,12 +53,14 @@ def is_short(weights: Array, bias: Array, shift: Array) -> bool:
 
 
 @dataclass(frozen=True)
-class WideRowsConv:
+class WideRowsConv(WholeCall):
     """CONV_2D over all channels."""
 
     window: Window
     channels: int
     outputs: int
+
+    why: ClassVar[str] = _HOW
 
     @property
     def name(self) -> str:
@@ -78,65 +80,60 @@ class WideRowsConv:
         rest = (self.outputs, self.pitch, int(is_short), int(lies_so))
         return np.array([*image, *windows, *rest], dtype=np.int32)
 
-    def prim_func(self) -> Any:
+    @property
+    def routine(self) -> RoutineCall:
         w = self.window
         pixels = w.batch * w.output_height * w.output_width
-        return whole_call(
-            "utvm_wide_conv",
-            [
-                Operand("input", (w.batch * w.height * w.width * self.channels,), "int16"),
-                Operand("geometry", (_GEOMETRY,), "int32"),
-                Operand("weights", (packed_extent(self.outputs) * self.pitch,), "int8"),
-                Operand("bias", (self.outputs,), "int64"),
-                Operand("multiplier", (self.outputs,), "int32"),
-                Operand("shift", (self.outputs,), "int32"),
-                *("low", "high"),
-                Operand("output", (pixels * self.outputs,), "int16"),
-            ],
-            helpers=[*wide_dot_texts(ANY_CORE), shared_text("utvm_wide_conv")],
-            scratch=_scratch(self.pitch, self.outputs),
+        parameters = (
+            Operand("input", (w.batch * w.height * w.width * self.channels,), "int16"),
+            Operand("geometry", (_GEOMETRY,), "int32"),
+            Operand("weights", (packed_extent(self.outputs) * self.pitch,), "int8"),
+            Operand("bias", (self.outputs,), "int64"),
+            Operand("multiplier", (self.outputs,), "int32"),
+            Operand("shift", (self.outputs,), "int32"),
+            *("low", "high"),
+            Operand("output", (pixels * self.outputs,), "int16"),
         )
+        scratch = _scratch(self.pitch, self.outputs)
+        return RoutineCall("utvm_wide_conv", parameters, scratch=scratch)
 
-    def schedule(self, sch: Any, core: str) -> str:
-        import_c(sch, *wide_dot_texts(core), shared_text("utvm_wide_conv"))
-        return _HOW
+    def texts(self, core: str) -> tuple[str, ...]:
+        return (*wide_dot_texts(core), shared_text("utvm_wide_conv"))
 
 
 @dataclass(frozen=True)
-class WideRowsDense:
+class WideRowsDense(WholeCall):
     """FULLY_CONNECTED."""
 
     batch: int
     inputs: int
     outputs: int
 
+    why: ClassVar[str] = _HOW
+
     @property
     def name(self) -> str:
         batch = f"_n{self.batch}" if self.batch != 1 else ""
         return f"fully_connected{batch}_{self.inputs}x{self.outputs}_rows_16x8"
 
-    def prim_func(self) -> Any:
+    @property
+    def routine(self) -> RoutineCall:
         pitch = packed_extent(self.inputs)
-        return whole_call(
-            "utvm_wide_dense",
-            [
-                Operand("input", (self.batch * self.inputs,), "int16"),
-                Operand("weights", (packed_extent(self.outputs) * pitch,), "int8"),
-                Operand("bias", (self.outputs,), "int64"),
-                Operand("scales", (self.outputs, 3), "int32"),
-                *("low", "high"),
-                Operand("output", (self.batch * self.outputs,), "int16"),
-            ],
-            *(self.batch, self.inputs, self.outputs, pitch),
-            helpers=[*wide_dot_texts(ANY_CORE), shared_text("utvm_wide_dense")],
-            scratch=_scratch(pitch, self.outputs),
+        parameters = (
+            Operand("input", (self.batch * self.inputs,), "int16"),
+            Operand("weights", (packed_extent(self.outputs) * pitch,), "int8"),
+            Operand("bias", (self.outputs,), "int64"),
+            Operand("scales", (self.outputs, 3), "int32"),
+            *("low", "high"),
+            Operand("output", (self.batch * self.outputs,), "int16"),
         )
+        sizes = (self.batch, self.inputs, self.outputs, pitch)
+        return RoutineCall("utvm_wide_dense", parameters, sizes, _scratch(pitch, self.outputs))
 
-    def schedule(self, sch: Any, core: str) -> str:
-        import_c(sch, *wide_dot_texts(core), shared_text("utvm_wide_dense"))
-        return _HOW
+    def texts(self, core: str) -> tuple[str, ...]:
+        return (*wide_dot_texts(core), shared_text("utvm_wide_dense"))
 
 
-def _scratch(pitch: int, outputs: int) -> list[Operand]:
+def _scratch(pitch: int, outputs: int) -> tuple[Operand, ...]:
     totals = Operand("totals", (packed_extent(outputs),), "int64")
-    return [Operand("row", (pitch,), "int16"), totals]
+    return Operand("row", (pitch,), "int16"), totals

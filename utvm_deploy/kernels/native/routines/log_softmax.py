@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 from utvm_deploy.graph.attributes import LogSoftmax
 from utvm_deploy.graph.model import Graph, Operator
@@ -15,17 +15,17 @@ from utvm_deploy.kernels.contract.call import (
     ScalarArgument,
     TensorArgument,
 )
+from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.operands import input_of, output_of, quantization_of
 from utvm_deploy.kernels.contract.requantization import quantize_multiplier
+from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
 from utvm_deploy.kernels.native.routines.softmax import difference_scaling, exponential_table
-from utvm_deploy.kernels.portable.tensor_ir import Operand
-from utvm_deploy.kernels.portable.whole_prim_func import whole_call
 
 _SCALARS = ("multiplier", "shift", "inverse", "inverse_shift", "most")
 
 
 @dataclass(frozen=True)
-class LogSoftmaxRows:
+class LogSoftmaxRows(WholeCall):
     """LOG_SOFTMAX of each row; ``exponentials[d]`` is exp(-d * scale) as Q0.31."""
 
     rows: int
@@ -35,23 +35,21 @@ class LogSoftmaxRows:
     def name(self) -> str:
         return f"log_softmax_{self.rows}x{self.depth}"
 
-    def prim_func(self) -> Any:
-        count = self.rows * self.depth
-        return whole_call(
-            "utvm_log_softmax",
-            [
-                Operand("input", (count,), "int8"),
-                Operand("exponentials", (256,), "int32"),
-                *_SCALARS,
-                Operand("output", (count,), "int8"),
-            ],
-            self.rows,
-            self.depth,
-            helpers=[shared_text("utvm_word"), shared_text("utvm_log_softmax")],
-        )
+    why: ClassVar[str] = "integers only, exponentials from a table"
 
-    def schedule(self, sch: Any, core: str) -> str:
-        return "integers only, exponentials from a table"
+    @property
+    def routine(self) -> RoutineCall:
+        count = self.rows * self.depth
+        parameters = (
+            Operand("input", (count,), "int8"),
+            Operand("exponentials", (256,), "int32"),
+            *_SCALARS,
+            Operand("output", (count,), "int8"),
+        )
+        return RoutineCall("utvm_log_softmax", parameters, (self.rows, self.depth))
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        return shared_text("utvm_word"), shared_text("utvm_log_softmax")
 
 
 def lower_log_softmax(graph: Graph, operator: Operator) -> KernelCall:

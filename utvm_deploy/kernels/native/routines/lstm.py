@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,12 +12,12 @@ from utvm_deploy.graph.attributes import Lstm
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, TensorArgument
+from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.extents import label
 from utvm_deploy.kernels.contract.operands import constant_of, input_of, operand_of, quantization_of
 from utvm_deploy.kernels.contract.requantization import fold_input_offset, quantize_multiplier
+from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
 from utvm_deploy.kernels.native.routines.dot import ROWS, dot_texts
-from utvm_deploy.kernels.portable.tensor_ir import ANY_CORE, Operand, import_c
-from utvm_deploy.kernels.portable.whole_prim_func import whole_call
 
 _GATES = 4
 _NUMBERS = 4 * _GATES + 6
@@ -26,7 +26,7 @@ _GATE_SCALE = 2.0**-12
 
 
 @dataclass(frozen=True)
-class LstmSequences:
+class LstmSequences(WholeCall):
     """Shapes; states may be written where they are read."""
 
     batch: int
@@ -40,35 +40,25 @@ class LstmSequences:
         order = "time" if self.is_time_major else "batch"
         return f"lstm_{label((self.batch, self.steps, self.inputs))}_{self.cells}_by_{order}"
 
-    def prim_func(self) -> Any:
+    why: ClassVar[str] = f"C, {ROWS} cells' products at a time"
+
+    @property
+    def routine(self) -> RoutineCall:
         strides = (self.batch, 1) if self.is_time_major else (1, self.steps)
         sizes = (self.batch, self.steps, self.inputs, self.cells)
         gates = Operand("gates", (_GATES * self.cells,), "int16")
         sums = Operand("sums", (2 * self.cells,), "int32")
-        return whole_call(
-            "utvm_lstm",
-            self._parameters,
-            *(*sizes, *strides),
-            helpers=self._texts(ANY_CORE),
-            outputs=3,
-            scratch=[gates, sums],
-        )
+        return RoutineCall("utvm_lstm", self._buffers, (*sizes, *strides), (gates, sums))
 
-    def schedule(self, sch: Any, core: str) -> str:
-        import_c(sch, *self._texts(core))
-        return f"C, {ROWS} cells' products at a time"
-
-    @staticmethod
-    def _texts(core: str) -> list[str]:
-        texts = (shared_text(f"utvm_{name}") for name in ("gates16", "lstm"))
-        return [*dot_texts(core), *texts]
+    def texts(self, core: str) -> tuple[str, ...]:
+        return (*dot_texts(core), shared_text("utvm_gates16"), shared_text("utvm_lstm"))
 
     @property
-    def _parameters(self) -> list[Operand]:
+    def _buffers(self) -> tuple[Operand, ...]:
         sequences = self.batch * self.steps
         rows = _GATES * self.cells
         states = (self.batch * self.cells,)
-        return [
+        return (
             Operand("input", (sequences * self.inputs,), "int8"),
             Operand("input_weights", (rows * self.inputs,), "int8"),
             Operand("hidden_weights", (rows * self.cells,), "int8"),
@@ -79,7 +69,7 @@ class LstmSequences:
             Operand("output", (sequences * self.cells,), "int8"),
             Operand("hidden", states, "int8"),
             Operand("cell", states, "int16"),
-        ]
+        )
 
 
 def lower_lstm(graph: Graph, operator: Operator) -> KernelCall:

@@ -15,17 +15,17 @@ from utvm_deploy.graph.attributes import ResizeBilinear
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, TensorArgument
+from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.extents import label
 from utvm_deploy.kernels.contract.operands import input_of, operand_of, output_of
-from utvm_deploy.kernels.portable.tensor_ir import Operand
-from utvm_deploy.kernels.portable.whole_prim_func import whole_call
+from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
 
 _FRACTION_BITS = 10
 _ONE = 1 << _FRACTION_BITS
 
 
 @dataclass(frozen=True)
-class Bilinear:
+class Bilinear(WholeCall):
     """Shapes; the tables hold, for each output row or column, both neighbours and the share."""
 
     image: tuple[int, int, int, int]
@@ -38,21 +38,20 @@ class Bilinear:
         coarse = "_coarse" if self.is_coarse else ""
         return f"resize_bilinear_{label(self.image)}_{self.rows}x{self.columns}{coarse}"
 
-    def prim_func(self) -> Any:
+    @property
+    def routine(self) -> RoutineCall:
         batch, height, width, channels = self.image
-        return whole_call(
-            self._function,
-            [
-                Operand("input", self.image, "int8"),
-                Operand("rows", (self.rows, 3), "int32"),
-                Operand("columns", (self.columns, 3), "int32"),
-                Operand("output", (batch, self.rows, self.columns, channels), "int8"),
-            ],
-            *(height, width, channels, self.rows, self.columns, batch),
-            helpers=self._texts(),
+        buffers = (
+            Operand("input", self.image, "int8"),
+            Operand("rows", (self.rows, 3), "int32"),
+            Operand("columns", (self.columns, 3), "int32"),
+            Operand("output", (batch, self.rows, self.columns, channels), "int8"),
         )
+        sizes = height, width, channels, self.rows, self.columns, batch
+        return RoutineCall(self._function, buffers, sizes)
 
-    def schedule(self, sch: Any, core: str) -> str:
+    @property
+    def why(self) -> str:
         lanes = ", two elements at a time" if self.is_coarse else ""
         return f"generic C, neighbours and shares from tables{lanes}"
 
@@ -60,14 +59,14 @@ class Bilinear:
     def _function(self) -> str:
         return "utvm_bilinear_coarse" if self.is_coarse else "utvm_bilinear"
 
-    def _texts(self) -> list[str]:
+    def texts(self, core: str) -> tuple[str, ...]:
         texts = [shared_text("utvm_word"), shared_text("utvm_blend")]
         driver = shared_text("utvm_bilinear")
         if self.is_coarse:
             texts.append(shared_text("utvm_blend_lanes"))
             driver = driver.replace("utvm_bilinear", self._function)
             driver = driver.replace("utvm_blend", "utvm_blend_lanes")
-        return [*texts, driver]
+        return (*texts, driver)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from utvm_deploy.kernels.contract.call import (
     ScalarArgument,
     TensorArgument,
 )
+from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.operands import (
     bias_of_position,
     constant_of,
@@ -24,9 +25,8 @@ from utvm_deploy.kernels.contract.operands import (
     quantization_of,
 )
 from utvm_deploy.kernels.contract.requantization import fold_input_offset, quantize_multiplier
+from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
 from utvm_deploy.kernels.native.routines.dot import ROWS, dot_texts
-from utvm_deploy.kernels.portable.tensor_ir import ANY_CORE, Operand, import_c
-from utvm_deploy.kernels.portable.whole_prim_func import whole_call
 
 _SCALARS = (
     "feature_multiplier", "feature_shift",
@@ -35,7 +35,7 @@ _SCALARS = (
 
 
 @dataclass(frozen=True)
-class SvdfStep:
+class SvdfStep(WholeCall):
     """One step in time; the state may be written where it is read."""
 
     batch: int
@@ -48,35 +48,28 @@ class SvdfStep:
     def name(self) -> str:
         return f"svdf_{self.batch}x{self.inputs}_f{self.filters}_m{self.memory}_r{self.rank}"
 
-    def prim_func(self) -> Any:
+    why: ClassVar[str] = f"C, {ROWS} filters' products at a time"
+
+    @property
+    def routine(self) -> RoutineCall:
         units, filters = self.filters // self.rank, self.filters
         states = (self.batch * filters * self.memory,)
-        return whole_call(
-            "utvm_svdf",
-            [
-                Operand("input", (self.batch * self.inputs,), "int8"),
-                Operand("features", (filters * self.inputs,), "int8"),
-                Operand("offsets", (filters,), "int32"),
-                Operand("times", (filters * self.memory,), "int16"),
-                Operand("bias", (units,), "int32"),
-                Operand("state", states, "int16"),
-                *_SCALARS,
-                Operand("output", (self.batch * units,), "int8"),
-                Operand("state_after", states, "int16"),
-            ],
-            *(self.batch, self.inputs, filters, self.memory, self.rank),
-            helpers=self._texts(ANY_CORE),
-            outputs=2,
-            scratch=[Operand("sums", (filters,), "int32")],
+        parameters = (
+            Operand("input", (self.batch * self.inputs,), "int8"),
+            Operand("features", (filters * self.inputs,), "int8"),
+            Operand("offsets", (filters,), "int32"),
+            Operand("times", (filters * self.memory,), "int16"),
+            Operand("bias", (units,), "int32"),
+            Operand("state", states, "int16"),
+            *_SCALARS,
+            Operand("output", (self.batch * units,), "int8"),
+            Operand("state_after", states, "int16"),
         )
+        sizes = (self.batch, self.inputs, filters, self.memory, self.rank)
+        return RoutineCall("utvm_svdf", parameters, sizes, (Operand("sums", (filters,), "int32"),))
 
-    def schedule(self, sch: Any, core: str) -> str:
-        import_c(sch, *self._texts(core))
-        return f"C, {ROWS} filters' products at a time"
-
-    @staticmethod
-    def _texts(core: str) -> list[str]:
-        return [*dot_texts(core), shared_text("utvm_svdf")]
+    def texts(self, core: str) -> tuple[str, ...]:
+        return (*dot_texts(core), shared_text("utvm_svdf"))
 
 
 def lower_svdf(graph: Graph, operator: Operator) -> KernelCall:
