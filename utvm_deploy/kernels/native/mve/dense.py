@@ -12,27 +12,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
 from utvm_deploy.kernels.contract.c_texts import family_text, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.isa.routine import naked_function
 from utvm_deploy.kernels.native.layer_tables import DenseTables
 from utvm_deploy.kernels.native.mve import gemm
 from utvm_deploy.kernels.native.mve.code import CONDITION, quad_products
-from utvm_deploy.kernels.portable.tensor_ir import (
-    Buffers,
-    Operand,
-    block,
-    extern,
-    import_c,
-    prim_func,
-    pure,
-    script,
-    tensorize,
-)
 
 NAME = "utvm_mve_dense"
 PARAMETERS = (
@@ -73,73 +63,32 @@ class MveDense:
         """Rows of the table that begins with the bias."""
         return 5 if self.is_each else 1
 
-    def prim_func(self) -> Any:
-        _, *tables, sums, _ = self._operands
-        source = Operand("source", (self.batch, self.inputs), "int8")
-        output = Operand("output", (self.batch, self.outputs), "int8")
-
-        def body(buffers: Buffers) -> None:
-            with script.grid(self.batch, 1) as (n, one), script.sblock("row"):
-                vn, _ = script.axis.remap("SS", [n, one])
-                read = buffers["source"][vn, 0 : self.inputs]
-                script.reads(read, *(o.region(buffers) for o in tables))
-                script.writes(sums.region(buffers), buffers["output"][vn, 0 : self.outputs])
-                self._meaning(buffers, (vn,))
-
-        return prim_func([source, *tables, output], [sums], body)
-
-    def schedule(self, sch: Any, core: str) -> str:
-        import_c(sch, shared_text("utvm_scale_wide"), dense_text(self.is_each))
-        *reads, sums, output = self._operands
-
-        def call(buffers: Buffers) -> Any:
-            starts = [o.start(buffers) for o in (*reads, output)]
-            return extern(name_of(self.is_each), *starts, self.inputs, self.outputs)
-
-        tensorize(sch, "row", reads, [sums, output], self._meaning, call)
-        return f"Helium assembly, {gemm.CHANNELS} outputs in registers, weights streamed once"
+    why: ClassVar[str] = (
+        f"Helium assembly, {gemm.CHANNELS} outputs in registers, weights streamed once"
+    )
 
     @property
-    def _operands(self) -> tuple[Operand, Operand, Operand, Operand, Operand, Operand]:
+    def parameters(self) -> tuple[Operand | str, ...]:
         filled = -(-self.outputs // gemm.CHANNELS) * gemm.CHANNELS
         return (
-            Operand("vector", (self.inputs,), "int8"),
+            Operand("source", (self.batch, self.inputs), "int8"),
             Operand("weights", (filled * gemm.padded_depth(self.inputs),), "int8"),
             Operand("bias", (filled * self.rows,), "int32"),
             Operand("scaling", (6,), "int32"),
-            Operand("sums", (self.outputs,), "int32"),
-            Operand("output", (self.outputs,), "int8"),
+            Operand("output", (self.batch, self.outputs), "int8"),
         )
 
-    def _meaning(self, buffers: Buffers, row: tuple[Any, ...] = ()) -> None:
-        """What one row of the batch does."""
-        padded = gemm.padded_depth(self.inputs)
-        weights, bias, scaling, sums = (
-            buffers[name] for name in ("weights", "bias", "scaling", "sums")
-        )
-        axes = [("o", self.outputs, "S")]
+    scratch: ClassVar[tuple[Operand, ...]] = ()
 
-        def row_of(number: int, o: Any) -> Any:
-            return bias[o // 4 * (4 * self.rows) + o % 2 * 2 + o % 4 // 2 + 4 * number]
+    def texts(self, core: str) -> tuple[str, ...]:
+        return shared_text("utvm_scale_wide"), dense_text(self.is_each)
 
-        def start(o: Any) -> None:
-            script.buffer_store(sums, row_of(0, o), [o])
-
-        def product(o: Any, k: Any) -> None:
-            place = o // 4 * (4 * padded) + o % 2 * (2 * padded) + o % 4 // 2 * 16
-            weight = weights[place + k // 16 * 32 + k % 16].astype("int32")
-            x = buffers["source"][tuple([*row, k])] if row else buffers["vector"][k]
-            script.buffer_store(sums, sums[o] + x.astype("int32") * weight, [o])
-
-        def requantize(o: Any) -> None:
-            numbers = [row_of(n + 1, o) if self.is_each else scaling[n] for n in range(4)]
-            scaled = pure("utvm_scale_wide", sums[o], *numbers)
-            clamped = pure("utvm_clamp", scaled, scaling[4], scaling[5])
-            script.buffer_store(buffers["output"], clamped.astype("int8"), [*row, o])
-
-        block("bias", axes, start)
-        block("product", [*axes, ("k", self.inputs, "R")], product)
-        block("requantize", axes, requantize)
+    def drive(self, c: Driver) -> None:
+        source, *tables, output = (one for one in self.parameters if isinstance(one, Operand))
+        starts = [one.at() for one in tables]
+        with c.loop(self.batch) as n:
+            places = source.at(n * self.inputs), *starts, output.at(n * self.outputs)
+            c.call(name_of(self.is_each), *places, self.inputs, self.outputs)
 
 
 def name_of(is_each: bool) -> str:
