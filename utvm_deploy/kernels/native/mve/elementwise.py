@@ -5,36 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.contract.driver import Operand
+from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
 from utvm_deploy.kernels.native.dsp.pairs import DspPairs
 from utvm_deploy.kernels.native.mve import elementwise_code as code
 from utvm_deploy.kernels.portable.elementwise import HEADROOM_BITS, BroadcastAdd, BroadcastMultiply
-from utvm_deploy.kernels.portable.tensor_ir import (
-    Buffers,
-    Operand,
-    block,
-    extern,
-    import_c,
-    prim_func,
-    pure,
-    script,
-    tensorize,
-)
 
 #: The multiplier and shift of one half.
 _HALF = (1 << 30, 0)
 # Of shorter runs plain C is no slower.
 _LEAST_RUN = 4
+_HOW = "Helium assembly, 4 elements in a vector"
 _KINDS = {code.ADD: "add", code.MULTIPLY: "multiply"}
 
 
 @dataclass(frozen=True)
-class MveElementwise:
+class MveElementwise(WholeCall):
     """``count`` elements; ``function`` is the loop over them."""
 
     function: str
@@ -44,55 +36,17 @@ class MveElementwise:
     def name(self) -> str:
         return f"{_KINDS[self.function]}_{self.count}_mve"
 
-    def prim_func(self) -> Any:
-        *reads, output = self._operands
-
-        def body(buffers: Buffers) -> None:
-            with script.grid(1, 1) as (i, j), script.sblock("elements"):
-                script.axis.remap("SS", [i, j])
-                script.reads(*(one.region(buffers) for one in reads))
-                script.writes(output.region(buffers))
-                self._meaning(buffers)
-
-        return prim_func(self._operands, [], body)
-
-    def schedule(self, sch: Any, core: str) -> str:
-        import_c(sch, code.text(self.function))
-        *reads, output = self._operands
-
-        def call(buffers: Buffers) -> Any:
-            starts = (one.start(buffers) for one in self._operands)
-            return extern(self.function, *starts, self.count)
-
-        tensorize(sch, "elements", reads, [output], self._meaning, call)
-        return "Helium assembly, 4 elements in a vector"
+    why: ClassVar[str] = _HOW
 
     @property
-    def _operands(self) -> list[Operand]:
-        return [
-            Operand("first", (self.count,), "int8"),
-            Operand("second", (self.count,), "int8"),
-            Operand("numbers", (len(code.NUMBERS[self.function]),), "int32"),
-            Operand("output", (self.count,), "int8"),
-        ]
+    def routine(self) -> RoutineCall:
+        sides = (Operand(side, (self.count,), "int8") for side in ("first", "second"))
+        numbers = Operand("numbers", (len(code.NUMBERS[self.function]),), "int32")
+        output = Operand("output", (self.count,), "int8")
+        return RoutineCall(self.function, (*sides, numbers, output), (self.count,))
 
-    def _meaning(self, buffers: Buffers) -> None:
-        names = code.NUMBERS[self.function]
-        n = {name: buffers["numbers"][place] for place, name in enumerate(names)}
-
-        def element(i: Any) -> None:
-            first, second = (buffers[side][i].astype("int32") for side in ("first", "second"))
-            if self.function == code.ADD:
-                raised = first * n["factor"] + n["start"]
-                total = pure("utvm_requantize", raised, n["multiplier"], n["shift"])
-                total = total * n["sign"] + second * n["other_factor"] + n["offset"]
-            else:
-                total = (first + n["first_offset"]) * (second + n["second_offset"])
-            value = pure("utvm_requantize", total, n["output_multiplier"], n["output_shift"])
-            value = pure("utvm_clamp", value + n["zero_point"], n["low"], n["high"])
-            script.buffer_store(buffers["output"], value.astype("int8"), [i])
-
-        block("element", [("i", self.count, "S")], element)
+    def texts(self, core: str) -> tuple[str, ...]:
+        return (code.text(self.function),)
 
 
 @dataclass(frozen=True)
@@ -108,7 +62,7 @@ class MvePairs(DspPairs):
 
     def schedule(self, sch: Any, core: str) -> str:
         super().schedule(sch, core)
-        return "Helium assembly, 4 elements in a vector"
+        return _HOW
 
     @property
     def _dtype(self) -> str:
