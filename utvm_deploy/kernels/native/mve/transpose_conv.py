@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from utvm_deploy.kernels.contract.c_texts import family_text, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
+from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.contract.extents import label
 from utvm_deploy.kernels.contract.requantization import fold_input_offset
 from utvm_deploy.kernels.native.dsp.transpose_conv import as_convolution, blocks_of_weights
@@ -21,16 +21,7 @@ from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D, gathered
 from utvm_deploy.kernels.native.layer_tables import constants, limits_of, scalars
 from utvm_deploy.kernels.native.mve import gemm
 from utvm_deploy.kernels.native.mve.conv2d import MveProduct
-from utvm_deploy.kernels.portable.tensor_ir import (
-    Buffers,
-    Operand,
-    extern,
-    import_c,
-    prim_func,
-    script,
-)
 from utvm_deploy.kernels.portable.transpose_conv import TransposeConv2D
-from utvm_deploy.kernels.portable.whole_prim_func import claim
 
 #: Pixels whose windows are the image itself, multiplied at a time.
 _IN_PLACE = 24
@@ -55,55 +46,67 @@ class MveTransposeConv:
             f"_{self.conv.product.label}"
         )
 
-    def prim_func(self) -> Any:
-        conv, w = self.conv, self.conv.window
-        image = Operand("image", (w.batch, w.height * w.width * conv.input_channels), "int8")
-        output = Operand("output", (w.batch, math.prod(self.output[1:])), "int8")
-        tables = [
-            Operand("geometry", (conv.geometry.size,), "int32"),
-            Operand("weights", (sum(self._weights),), "int8"),
-            Operand("scaling", (len(self.depths) * self._scaling,), "int32"),
-            Operand("limits", (3,), "int32"),
-        ]
-        numbers = Operand("numbers", (12 + 3 * len(self.depths),), "int32")
-        gathered_bytes = self._pixels * conv.depth if conv.is_gathered else 1
-        temporaries = [
-            Operand("windows", (gathered_bytes,), "int8"),
-            Operand("tile", (self._pixels * self._channels,), "int8"),
-        ]
-
-        def body(buffers: Buffers) -> None:
-            for one in temporaries:
-                claim(one, buffers)
-            with script.grid(w.batch, 1) as (n, one), script.sblock("transpose_conv"):
-                vn, _ = script.axis.remap("SS", [n, one])
-                script.reads(
-                    buffers["image"][vn, 0 : image.shape[1]],
-                    *(table.region(buffers) for table in (*tables, numbers)),
-                )
-                script.writes(
-                    buffers["output"][vn, 0 : output.shape[1]],
-                    *(one.region(buffers) for one in temporaries),
-                )
-                call = extern(
-                    f"utvm_mve_transpose_conv_by_{conv.product.function}",
-                    script.address_of(buffers["image"][vn, 0]),
-                    *(table.start(buffers) for table in tables),
-                    buffers["border"],
-                    numbers.start(buffers),
-                    script.address_of(buffers["output"][vn, 0]),
-                    *(one.start(buffers) for one in temporaries),
-                )
-                script.evaluate(call)
-
-        parameters: list[Operand | str] = [image, *tables, "border", numbers, output]
-        return prim_func(parameters, temporaries, body, helpers=self._texts)
-
-    def schedule(self, sch: Any, core: str) -> str:
-        import_c(sch, *self._texts)
+    @property
+    def why(self) -> str:
         return (
             f"{self.conv.product.why}, as a convolution by blocks of {label(self.strides)} pixels"
         )
+
+    @property
+    def parameters(self) -> tuple[Operand | str, ...]:
+        w = self.conv.window
+        return (
+            Operand("image", (w.batch, w.height * w.width * self.conv.input_channels), "int8"),
+            *self._tables,
+            "border",
+            self._numbers,
+            Operand("output", (w.batch, math.prod(self.output[1:])), "int8"),
+        )
+
+    @property
+    def scratch(self) -> tuple[Operand, ...]:
+        gathered_bytes = self._pixels * self.conv.depth if self.conv.is_gathered else 1
+        return (
+            Operand("windows", (gathered_bytes,), "int8"),
+            Operand("tile", (self._pixels * self._channels,), "int8"),
+        )
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        driver = family_text("mve", "utvm_mve_transpose_conv")
+        return (
+            shared_text("utvm_bytes"),
+            shared_text("utvm_windows"),
+            *self.conv.product.texts(),
+            driver.replace("PRODUCT", self.conv.product.function),
+        )
+
+    def drive(self, c: Driver) -> None:
+        image, *_, output = (one for one in self.parameters if isinstance(one, Operand))
+        for one in self.scratch:
+            c.claim(one)
+        with c.loop(self.conv.window.batch) as n:
+            c.call(
+                f"utvm_mve_transpose_conv_by_{self.conv.product.function}",
+                image.at(n * image.stride(0)),
+                *(one.at() for one in self._tables),
+                "border",
+                self._numbers.at(),
+                output.at(n * output.stride(0)),
+                *(one.at() for one in self.scratch),
+            )
+
+    @property
+    def _tables(self) -> tuple[Operand, ...]:
+        return (
+            Operand("geometry", (self.conv.geometry.size,), "int32"),
+            Operand("weights", (sum(self._weights),), "int8"),
+            Operand("scaling", (len(self.depths) * self._scaling,), "int32"),
+            Operand("limits", (3,), "int32"),
+        )
+
+    @property
+    def _numbers(self) -> Operand:
+        return Operand("numbers", (12 + 3 * len(self.depths),), "int32")
 
     def arguments(self) -> ConstantArgument:
         """The numbers, as ``utvm_mve_transpose_conv.h`` reads them."""
@@ -139,16 +142,6 @@ class MveTransposeConv:
         """Words of each row's scaling."""
         _, scaling, _ = self.conv.product.tables(self._channels, 1)
         return scaling.shape[0]
-
-    @property
-    def _texts(self) -> list[str]:
-        driver = family_text("mve", "utvm_mve_transpose_conv")
-        return [
-            shared_text("utvm_bytes"),
-            shared_text("utvm_windows"),
-            *self.conv.product.texts(),
-            driver.replace("PRODUCT", self.conv.product.function),
-        ]
 
 
 def mve_transpose_conv_call(call: KernelCall) -> KernelCall | str:
