@@ -9,24 +9,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 from utvm_deploy.kernels.contract.c_texts import family_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.contract.driver import Operand
+from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.isa.routine import naked_function
 from utvm_deploy.kernels.native.dsp.pool import DspPool
 from utvm_deploy.kernels.native.dsp.pool_code import MOST_POSITIONS, PARAMETERS
 from utvm_deploy.kernels.native.mve.code import CONDITION
 from utvm_deploy.kernels.portable.pool import Pool2D
-from utvm_deploy.kernels.portable.tensor_ir import Operand, import_c
-from utvm_deploy.kernels.portable.whole_prim_func import whole_call
 
 _SAVED_BYTES = 36 + 64
 
 
 @dataclass(frozen=True)
-class MveWidePool:
+class MveWidePool(WholeCall):
     """Shape parameters of a pooling layer."""
 
     window: Window
@@ -44,24 +43,27 @@ class MveWidePool:
         plain = DspPool(self.window, self.channels, self.is_average)
         return ConstantArgument("geometry", plain.geometry)
 
-    def prim_func(self) -> Any:
+    @property
+    def why(self) -> str:
+        return f"Helium assembly, {4 if self.is_average else 8} channels in a vector"
+
+    @property
+    def routine(self) -> RoutineCall:
         w = self.window
         pixels = w.batch * w.output_height * w.output_width
-        return whole_call(
+        return RoutineCall(
             f"utvm_mve_wide_pool_by_{_driver(self.is_average)}",
-            [
+            (
                 Operand("input", (w.batch * w.height * w.width * self.channels,), "int16"),
                 Operand("geometry", (self.geometry.data.size,), "int32"),
                 *("low", "high"),
                 Operand("output", (pixels * self.channels,), "int16"),
-            ],
-            w.batch,
-            helpers=[_text(self.is_average)],
+            ),
+            (w.batch,),
         )
 
-    def schedule(self, sch: Any, core: str) -> str:
-        import_c(sch, _text(self.is_average))
-        return f"Helium assembly, {4 if self.is_average else 8} channels in a vector"
+    def texts(self, core: str) -> tuple[str, ...]:
+        return (_text(self.is_average),)
 
 
 def mve_wide_pool_call(call: KernelCall) -> KernelCall | str:

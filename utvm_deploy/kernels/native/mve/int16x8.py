@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import family_text, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.operands import constant_of
+from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.isa.routine import naked_function
 from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D, gathered
@@ -29,8 +31,6 @@ from utvm_deploy.kernels.native.routines.int16x8_products import (
     is_short,
 )
 from utvm_deploy.kernels.native.window_rewrites import simplified
-from utvm_deploy.kernels.portable.tensor_ir import Operand, import_c
-from utvm_deploy.kernels.portable.whole_prim_func import whole_call
 
 _FOUR = "utvm_mve_wide_four"
 _LONG = "utvm_mve_wide_long"
@@ -44,7 +44,7 @@ _HOW = "Helium assembly, eight products of int16 in a vector"
 
 
 @dataclass(frozen=True)
-class MveWideConv:
+class MveWideConv(WholeCall):
     """CONV_2D over all channels; ``is_short``: sums fit 32 bits."""
 
     window: Window
@@ -62,31 +62,31 @@ class MveWideConv:
         """How windows are gathered: as if their bytes were channels."""
         return gathered(self.window, (2 * self.channels, self.outputs), MveProduct(False), None)
 
-    def prim_func(self) -> Any:
+    @property
+    def why(self) -> str:
+        return f"{_HOW}, summed up in {32 if self.is_short else 64} bits"
+
+    @property
+    def routine(self) -> RoutineCall:
         w, one = self.window, self.gathering
         rows, columns = w.kernel
         depth = rows * columns * self.channels
         places = w.output_height * w.output_width
         # What is read in place is one image of all pixels.
         images = (w.batch, places, one.pixels) if one.is_gathered else (1, *[w.batch * places] * 2)
-        return whole_call(
+        return RoutineCall(
             f"utvm_mve_wide_conv_by_{gemm.WIDE_NAME if self.is_short else _LONG}",
-            [
+            (
                 Operand("input", (w.batch * w.height * w.width * self.channels,), "int16"),
                 Operand("geometry", (one.geometry.size,), "int32"),
                 Operand("weights", (weights_bytes(self.outputs, depth),), "int8"),
                 self._scaling,
                 Operand("limits", (3,), "int32"),
                 Operand("output", (w.batch * places * self.outputs,), "int16"),
-            ],
-            *(*images, self.outputs, depth, int(one.is_gathered)),
-            helpers=self._texts,
-            scratch=[Operand("windows", (max(one.pixels * depth, 1),), "int16")],
+            ),
+            (*images, self.outputs, depth, int(one.is_gathered)),
+            (Operand("windows", (max(one.pixels * depth, 1),), "int16"),),
         )
-
-    def schedule(self, sch: Any, core: str) -> str:
-        import_c(sch, *self._texts)
-        return f"{_HOW}, summed up in {32 if self.is_short else 64} bits"
 
     @property
     def _scaling(self) -> Operand:
@@ -95,19 +95,18 @@ class MveWideConv:
             return Operand("scaling", (quads * gemm.scaling_words(has_left=False),), "int32")
         return Operand("scaling", (3 * self.outputs,), "int64")
 
-    @property
-    def _texts(self) -> list[str]:
+    def texts(self, core: str) -> tuple[str, ...]:
         driver = family_text("mve", "utvm_mve_wide_conv")
-        shared = [shared_text("utvm_bytes"), shared_text("utvm_windows")]
+        shared = shared_text("utvm_bytes"), shared_text("utvm_windows")
         if self.is_short:
             made = driver.replace("PRODUCT", gemm.WIDE_NAME).replace("SCALING", "int32")
-            return [*shared, gemm.wide_gemm_text(), made]
+            return *shared, gemm.wide_gemm_text(), made
         made = driver.replace("PRODUCT", _LONG).replace("SCALING", "int64")
-        return [*shared, four_text(), family_text("mve", _LONG), made]
+        return *shared, four_text(), family_text("mve", _LONG), made
 
 
 @dataclass(frozen=True)
-class MveWideDense:
+class MveWideDense(WholeCall):
     """FULLY_CONNECTED."""
 
     batch: int
@@ -119,28 +118,25 @@ class MveWideDense:
         batch = f"_n{self.batch}" if self.batch != 1 else ""
         return f"fully_connected{batch}_{self.inputs}x{self.outputs}_16x8_mve"
 
-    def prim_func(self) -> Any:
-        return whole_call(
+    why: ClassVar[str] = f"{_HOW}, summed up in 64 bits"
+
+    @property
+    def routine(self) -> RoutineCall:
+        return RoutineCall(
             "utvm_mve_wide_dense",
-            [
+            (
                 Operand("input", (self.batch * self.inputs,), "int16"),
                 Operand("weights", (weights_bytes(self.outputs, self.inputs),), "int8"),
                 Operand("bias", (self.outputs,), "int64"),
                 Operand("scales", (self.outputs, 3), "int32"),
                 *("low", "high"),
                 Operand("output", (self.batch * self.outputs,), "int16"),
-            ],
-            *(self.batch, self.inputs, self.outputs),
-            helpers=self._texts,
+            ),
+            (self.batch, self.inputs, self.outputs),
         )
 
-    def schedule(self, sch: Any, core: str) -> str:
-        import_c(sch, *self._texts)
-        return f"{_HOW}, summed up in 64 bits"
-
-    @property
-    def _texts(self) -> list[str]:
-        return [four_text(), family_text("mve", "utvm_mve_wide_dense")]
+    def texts(self, core: str) -> tuple[str, ...]:
+        return four_text(), family_text("mve", "utvm_mve_wide_dense")
 
 
 def weights_bytes(outputs: int, depth: int) -> int:
