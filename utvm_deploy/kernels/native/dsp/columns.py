@@ -10,31 +10,20 @@ the columns, an image of G groups is one of G times the pixels, of which a group
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from tvm import tirx
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.driver import Driver, Index, Number, Operand
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp import columns_code as code
 from utvm_deploy.kernels.native.dsp import gemm
-from utvm_deploy.kernels.native.dsp.products import Tile, product_call, tables
+from utvm_deploy.kernels.native.dsp.products import product_call, tables
 from utvm_deploy.kernels.native.scaling import Scaling
-from utvm_deploy.kernels.portable.tensor_ir import (
-    ANY_CORE,
-    Buffers,
-    Operand,
-    extern,
-    import_c,
-    prim_func,
-    script,
-    tensorize,
-)
 
 _QUAD = 4
 # Of ``struct utvm_columns_window``.
@@ -74,6 +63,15 @@ class DspColumns:
         channels = f"{self.groups * self.input_channels}x{self.groups * self.output_channels}"
         groups = f"_g{self.groups}" if self.groups > 1 else ""
         return f"conv2d_{self.window.label}_{channels}{groups}_dsp"
+
+    @property
+    def why(self) -> str:
+        what = f"{self.pixels} pixels" if self.is_one_row else f"{self.rows} rows"
+        what += f" of each of {self.groups} groups" if self.groups > 1 else " of windows"
+        return (
+            f"DSP assembly, {code.PIXELS} pixels x {gemm.CHANNELS} channels in registers, "
+            f"{what} in columns at a time"
+        )
 
     @property
     def is_one_row(self) -> bool:
@@ -151,10 +149,8 @@ class DspColumns:
 
     @property
     def scratch_bytes(self) -> int:
-        """What the columns of a block take."""
-        one = self.blocks[0]
-        apart = one.rows * one.width * self.output_channels if self.phases else 0
-        return 2 * self._values(one) + apart
+        """Bytes of a block's columns, and of the outputs of a phase."""
+        return sum(one.size_bytes for one in self.scratch)
 
     @property
     def geometry(self) -> Array:
@@ -187,160 +183,62 @@ class DspColumns:
         columns = self.columns_of(-(-(w.output_width - phase) // self.apart))
         return front, min(-(-(w.width - first) // self.apart), columns - front), first
 
-    def prim_func(self) -> Any:
-        w = self.window
-        channels, outputs = self.groups * self.input_channels, self.groups * self.output_channels
-        image = Operand("image", (w.batch, w.height, w.width, channels), "int8")
-        geometry = Operand("geometry", (self.geometry.size,), "int32")
-        shape = w.output_height, w.output_width
-        if self.is_one_row:
-            shape = 1, w.output_height * w.output_width
-        output = Operand("output", (w.batch, *shape, outputs), "int8")
-
-        def part(number: int, one: Block, buffers: Buffers, loops: list[Any]) -> None:
-            self._fill(number, one, buffers, loops, geometry)
-            self._multiply(number, one, buffers, loops)
-            if self.phases:
-                self._put(number, one, buffers, loops)
-
-        def body(buffers: Buffers) -> None:
-            # All groups and phases of some rows are done before the next rows.
-            for times, some in groupby(enumerate(self.blocks), lambda item: item[1][:3]):
-                with script.grid(w.batch, times[1]) as (n, b):
-                    for number, one in some:
-                        inner = [one.phases] if self.phases else []
-                        inner += [self.groups] if self.groups > 1 else []
-                        if not inner:
-                            part(number, one, buffers, [n, b])
-                            continue
-                        with script.grid(*inner) as loops:
-                            several = list(loops) if len(inner) > 1 else [loops]
-                            part(number, one, buffers, [n, b, *several])
-
-        temporaries = [
-            operand
-            for number, one in enumerate(self.blocks)
-            for operand in self._tile(number, one)[: 3 if self.phases else 2]
-        ]
-        helpers = [shared_text("utvm_scale"), code.fill_text(ANY_CORE)]
-        return prim_func(
-            [image, geometry, *self._tables, "border", output],
-            temporaries,
-            body,
-            helpers=[*helpers, *self._put_texts],
-        )
-
-    def _fill(
-        self, number: int, one: Block, buffers: Buffers, loops: list[Any], geometry: Operand
-    ) -> None:
-        """The columns of a block."""
-        columns, *_ = self._tile(number, one)
-        image = buffers["image"]
-        with script.sblock(f"fill_{number}"):
-            vn, vb, *others = script.axis.remap("S" * len(loops), loops)
-            phase, group = self._part(one, others)
-            whole = (vn, *(slice(0, extent) for extent in image.shape[1:]))
-            script.reads(image[whole], geometry.region(buffers))
-            script.writes(columns.region(buffers))
-            y, x = self._place(one, vb)
-            # Another phase was there before, or another group.
-            is_first = 1 if others else tirx.Select(vb == 0, tirx.const(1), tirx.const(0))
-            script.evaluate(
-                extern(
-                    "utvm_fill_columns",
-                    script.address_of(image[vn, 0, 0, 0]),
-                    columns.start(buffers),
-                    *(y, x * self.groups + group, one.rows),
-                    *(self.columns_of(one.width), is_first),
-                    buffers["border"],
-                    script.address_of(buffers["geometry"][phase * _GEOMETRY_WORDS]),
-                )
-            )
-
-    def _multiply(self, number: int, one: Block, buffers: Buffers, loops: list[Any]) -> None:
-        """The tile of a block; of a phase, into a place of its own."""
-        columns, sums, part = self._tile(number, one)
-        output = buffers["output"]
-        with script.sblock(f"tile_{number}"):
-            vn, vb, *others = script.axis.remap("S" * len(loops), loops)
-            _, group = self._part(one, others)
-            y, x = self._place(one, vb)
-            limits = self._tables[2]
-            of_group = (
-                buffers[o.name][group * o.shape[0] : (group + 1) * o.shape[0]]
-                for o in self._tile_tables[:2]
-            )
-            script.reads(columns.region(buffers), *of_group, limits.region(buffers))
-            if self.phases:
-                script.writes(sums.region(buffers), part.region(buffers))
-                self._meaning(number, one, {**buffers, "output": buffers[part.name]}, group=group)
-                return
-            first = group * self.output_channels
-            channels = slice(first, first + self.output_channels)
-            there = output[vn, y : y + one.rows, x : x + one.width, channels]
-            script.writes(sums.region(buffers), there)
-            self._meaning(number, one, buffers, (vn,), (y, x, first), group)
-
-    def _put(self, number: int, one: Block, buffers: Buffers, loops: list[Any]) -> None:
-        """A phase's pixels where they belong."""
-        _, _, part = self._tile(number, one)
-        w, output = self.window, buffers["output"]
-        with script.sblock(f"put_{number}"):
-            vn, vb, *others = script.axis.remap("S" * len(loops), loops)
-            x, group = self._part(one, others)
-            y, channels = self._place(one, vb)[0], self.groups * self.output_channels
-            script.reads(part.region(buffers))
-            script.writes(output[vn, y : y + one.rows, 0 : w.output_width, 0:channels])
-            script.evaluate(
-                extern(
-                    "utvm_put_pixels",
-                    script.address_of(output[vn, y, x, group * self.output_channels]),
-                    part.start(buffers),
-                    *(one.rows, one.width, self.output_channels),
-                    *(self.phases * channels, w.output_width * channels),
-                )
-            )
-
-    def _part(self, one: Block, others: list[Any]) -> tuple[Any, Any]:
-        """Phase and group of a block, from the loops within its own."""
-        phase = others[0] + one.phase if self.phases else 0
-        return phase, others[-1] if self.groups > 1 else 0
+    @property
+    def parameters(self) -> tuple[Operand | str, ...]:
+        return self._image, self._geometry, *self._tables, "border", self._output
 
     @property
-    def _put_texts(self) -> list[str]:
-        return [shared_text("utvm_put_pixels")] if self.phases else []
+    def scratch(self) -> tuple[Operand, ...]:
+        return (self._columns, self._part) if self.phases else (self._columns,)
 
-    def schedule(self, sch: Any, core: str) -> str:
-        forms = list(dict.fromkeys(self._form(one) for one in self.blocks))
-        texts = [code.columns_text(core, form) for form in forms]
-        import_c(sch, shared_text("utvm_scale"), *texts, code.fill_text(core), *self._put_texts)
-        for number, one in enumerate(self.blocks):
-            columns, sums, part = self._tile(number, one)
-            output = replace(part, name="output")
-            reads = [columns, *self._tile_tables]
-            tensorize(
-                sch,
-                f"tile_{number}",
-                reads,
-                [sums, output],
-                partial(self._meaning, number, one),
-                partial(self._call, [*reads, output], one),
+    def texts(self, core: str) -> tuple[str, ...]:
+        forms = dict.fromkeys(self._form(one) for one in self.blocks)
+        products = (code.columns_text(core, form) for form in forms)
+        put = [shared_text("utvm_put_pixels")] if self.phases else []
+        return shared_text("utvm_scale"), *products, code.fill_text(core), *put
+
+    def drive(self, c: Driver) -> None:
+        # All groups and phases of some rows are done before the next rows.
+        for (_, times, _), some in groupby(self.blocks, lambda one: one[:3]):
+            with c.loop(self.window.batch) as n, c.loop(times) as number:
+                for one in some:
+                    with c.loop(max(one.phases, 1)) as phase, c.loop(self.groups) as group:
+                        self._block(c, one, n, number, phase + one.phase, group)
+
+    def _block(
+        self, c: Driver, one: Block, n: Number, number: Number, phase: Number, group: Number
+    ) -> None:
+        """The calls for one phase and group of a block: fill columns, multiply, put pixels."""
+        weights, scaling, limits = self._tables
+        image, output, columns = self._image, self._output, self._columns.at()
+        y, x = self._place(one, number)
+        width = self.columns_of(one.width)
+        # Columns stay from block to block, except where another phase or group was there before.
+        is_first = 1 if self.phases or self.groups > 1 else Index.of(number).is_zero()
+        c.call(
+            *("utvm_fill_columns", image.at(n * image.stride(0)), columns),
+            *(y, x * self.groups + group, one.rows, width, is_first),
+            *("border", self._geometry.at(phase * _GEOMETRY_WORDS)),
+        )
+        first = n * output.stride(0) + y * output.stride(1) + x * output.stride(2)
+        there = output.at(first + group * self.output_channels)
+        outputs = self.groups * self.output_channels
+        pitches = [2 * self.pitch, *([outputs] * self._is_slice)]
+        c.call(
+            *(self._form(one).name, columns),
+            weights.at(group * ((weights.elements - gemm.SLACK_BYTES) // self.groups)),
+            scaling.at(group * (scaling.elements // self.groups)),
+            *(limits.at(), self._part.at() if self.phases else there),
+            *(one.width, self.output_channels, self.depth, one.rows),
+            *(2 * width * self.column, *pitches),
+        )
+        if self.phases:
+            there = output.at(first + phase * outputs + group * self.output_channels)
+            c.call(
+                *("utvm_put_pixels", there, self._part.at(), one.rows, one.width),
+                *(self.output_channels, self.phases * outputs),
+                self.window.output_width * outputs,
             )
-        what = f"{self.pixels} pixels" if self.is_one_row else f"{self.rows} rows"
-        what += f" of each of {self.groups} groups" if self.groups > 1 else " of windows"
-        return (
-            f"DSP assembly, {code.PIXELS} pixels x {gemm.CHANNELS} channels in registers, "
-            f"{what} in columns at a time"
-        )
-
-    def _call(self, operands: list[Operand], one: Block, buffers: Buffers) -> Any:
-        row_bytes = 2 * self.columns_of(one.width) * self.column
-        pitches = [2 * self.pitch, *([self.groups * self.output_channels] * self._is_slice)]
-        return extern(
-            self._form(one).name,
-            *(operand.start(buffers) for operand in operands),
-            *(one.width, self.output_channels, self.depth, one.rows, row_bytes, *pitches),
-        )
 
     @property
     def _is_slice(self) -> bool:
@@ -351,56 +249,47 @@ class DspColumns:
         sizes = self.depth, self.step, 2 * self.pitch, one.width
         return code.form_of(*sizes, is_slice=self._is_slice)
 
-    def _place(self, one: Block, number: Any) -> tuple[Any, Any]:
+    def _place(self, one: Block, number: Number) -> tuple[Number, Number]:
         """Row and pixel of the output with which a block begins."""
         if self.is_one_row:
             return 0, number * one.width + one.first
         return number * one.rows + one.first, 0
 
     @property
+    def _image(self) -> Operand:
+        w = self.window
+        shape = w.batch, w.height, w.width, self.groups * self.input_channels
+        return Operand("image", shape, "int8")
+
+    @property
+    def _geometry(self) -> Operand:
+        return Operand("geometry", (self.geometry.size,), "int32")
+
+    @property
     def _tables(self) -> tuple[Operand, Operand, Operand]:
         return tables(self.output_channels, self.depth, self.groups)
 
     @property
-    def _tile_tables(self) -> tuple[Operand, Operand, Operand]:
-        """Of one group; behind them are those of the next, or what nobody uses."""
-        if self.groups == 1:
-            return self._tables
-        return tables(self.output_channels, self.depth, slack=0)
+    def _output(self) -> Operand:
+        w = self.window
+        shape = w.output_height, w.output_width
+        if self.is_one_row:
+            shape = 1, w.output_height * w.output_width
+        return Operand("output", (w.batch, *shape, self.groups * self.output_channels), "int8")
 
-    def _tile(self, number: int, one: Block) -> tuple[Operand, Operand, Operand]:
-        shape = (one.rows, one.width, self.output_channels)
-        return (
-            Operand(f"columns_{number}", (self._values(one),), "int16"),
-            Operand(f"sums_{number}", shape, "int32"),
-            Operand(f"part_{number}", shape, "int8"),
-        )
-
-    def _values(self, one: Block) -> int:
-        """Of columns, and what is read behind them."""
+    @property
+    def _columns(self) -> Operand:
+        """Columns of a block, of which the first is the largest, and what is read behind them."""
+        one = self.blocks[0]
         values = one.rows * self.columns_of(one.width) * self.column
         behind = self.depth - self.window.kernel[1] * self.column
-        return values + behind + code.SLACK_BYTES // 2
+        return Operand("columns_0", (values + behind + code.SLACK_BYTES // 2,), "int16")
 
-    def _meaning(
-        self,
-        number: int,
-        one: Block,
-        buffers: Buffers,
-        image: tuple[Any, ...] = (),
-        start: tuple[Any, Any, Any] = (0, 0, 0),
-        group: Any = 0,
-    ) -> None:
-        """What a tile does; its output begins at ``start`` (row, pixel, channel) of ``image``."""
-        row = self.columns_of(one.width) * self.column
-
-        def value(r: Any, p: Any, q: Any, f: Any, lane: Any) -> Any:
-            return r * row + p * self.pitch + q * 4 + f * 2 + lane
-
-        pixels = [("r", one.rows), ("p", one.width)]
-        y, x, first = start
-        tile = Tile(number, pixels, self.output_channels, self.depth, "columns", value, group)
-        tile.blocks(buffers, lambda r, p: (*image, y + r, x + p), first)
+    @property
+    def _part(self) -> Operand:
+        """Outputs of a phase of a block, before they are put where they belong."""
+        one = self.blocks[0]
+        return Operand("part_0", (one.rows, one.width, self.output_channels), "int8")
 
 
 def columns_call(

@@ -1,32 +1,24 @@
-"""CONV_2D for cores with the DSP extension: gathered patches times stationary weights."""
+"""CONV_2D for cores with the DSP extension: gathered patches times stationary weights.
+
+The image is done in blocks of output pixels. Of each block, ``utvm_gather`` copies what the
+windows see into scratch, and the matrix product of ``gemm.py`` writes its outputs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
 
 import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp import gemm
 from utvm_deploy.kernels.native.dsp.patches import gather_text
-from utvm_deploy.kernels.native.dsp.products import Tile, product_call, tables
+from utvm_deploy.kernels.native.dsp.products import product_call, tables
 from utvm_deploy.kernels.native.scaling import Scaling
-from utvm_deploy.kernels.portable.tensor_ir import (
-    ANY_CORE,
-    Buffers,
-    Operand,
-    extern,
-    import_c,
-    prim_func,
-    script,
-    tensorize,
-)
 from utvm_deploy.records.candidate import Candidate
 
 #: Pixels gathered at a time, where nobody chooses.
@@ -49,15 +41,26 @@ class DspConv2D:
         return f"conv2d_{self.window.label}_{self.input_channels}x{self.output_channels}_dsp"
 
     @property
+    def why(self) -> str:
+        return (
+            f"DSP assembly, {gemm.PIXELS} pixels x {gemm.CHANNELS} channels in registers, "
+            f"{self.pixels} pixels gathered at a time"
+        )
+
+    @property
     def depth(self) -> int:
         """Products of one output, padded to what the inner loop does."""
         return gemm.padded_depth(int(np.prod(self.window.kernel)) * self.input_channels)
 
     @property
+    def product(self) -> str:
+        """The C function of the matrix product."""
+        return gemm.name_of(self.step, self.depth)
+
+    @property
     def scratch_bytes(self) -> int:
-        """What the patches take."""
-        patches, _, _ = self._tile(0, self._blocks[0][2])
-        return 2 * patches.shape[0]
+        """Bytes of the patches of a block."""
+        return self._patches.size_bytes
 
     @property
     def geometry(self) -> Array:
@@ -66,84 +69,51 @@ class DspConv2D:
         values = (w.height, w.width, self.input_channels, w.output_width, *w.kernel)
         return np.array([*values, *w.strides, *w.dilations, w.top, w.left], dtype=np.int32)
 
-    def prim_func(self) -> Any:
-        w = self.window
-        weights, scaling, limits = self._tables
-        outputs = w.output_height * w.output_width
-        image = Operand("image", (w.batch, w.height, w.width, self.input_channels), "int8")
-        geometry = Operand("geometry", (self.geometry.size,), "int32")
-        output = Operand("output", (w.batch, outputs, self.output_channels), "int8")
-        tiles = [self._tile(block, pixels) for block, (_, _, pixels) in enumerate(self._blocks)]
+    @property
+    def tables(self) -> tuple[Operand, Operand, Operand]:
+        """Weights, scaling and limits."""
+        return tables(self.output_channels, self.depth)
 
-        def body(buffers: Buffers) -> None:
-            for number, (first, count, pixels) in enumerate(self._blocks):
-                patches, sums, _ = tiles[number]
-                with script.grid(w.batch, count) as (n, b):
-                    with script.sblock(f"gather_{number}"):
-                        vn, vb = script.axis.remap("SS", [n, b])
-                        start = vb * pixels + first
-                        whole = (vn, *(slice(0, extent) for extent in image.shape[1:]))
-                        script.reads(buffers["image"][whole], geometry.region(buffers))
-                        script.writes(patches.region(buffers))
-                        script.evaluate(
-                            extern(
-                                "utvm_gather",
-                                script.address_of(buffers["image"][vn, 0, 0, 0]),
-                                patches.start(buffers),
-                                start,
-                                pixels,
-                                buffers["border"],
-                                geometry.start(buffers),
-                            )
-                        )
-                    with script.sblock(f"tile_{number}"):
-                        vn, vb = script.axis.remap("SS", [n, b])
-                        start = vb * pixels + first
-                        script.reads(
-                            *(one.region(buffers) for one in (patches, weights, scaling, limits))
-                        )
-                        script.writes(
-                            sums.region(buffers),
-                            buffers["output"][vn, start : start + pixels, 0 : self.output_channels],
-                        )
-                        self._meaning(number, pixels, buffers, (vn,), start)
+    @property
+    def parameters(self) -> tuple[Operand | str, ...]:
+        return self._image, self._geometry, *self.tables, "border", self._output
 
-        return prim_func(
-            [image, geometry, weights, scaling, limits, "border", output],
-            [operand for patches, sums, _ in tiles for operand in (patches, sums)],
-            body,
-            helpers=[shared_text("utvm_scale"), gather_text(ANY_CORE)],
-        )
+    @property
+    def scratch(self) -> tuple[Operand, ...]:
+        return (self._patches,)
 
-    def schedule(self, sch: Any, core: str) -> str:
-        import_c(
-            sch,
-            shared_text("utvm_scale"),
-            gemm.gemm_text(core, self.step, self.depth),
-            gather_text(core),
-        )
-        weights, scaling, limits = self._tables
-        for number, (_, _, pixels) in enumerate(self._blocks):
-            patches, sums, output = self._tile(number, pixels)
-            reads = [patches, weights, scaling, limits]
-            tensorize(
-                sch,
-                f"tile_{number}",
-                reads,
-                [sums, output],
-                partial(self._meaning, number, pixels),
-                partial(self._call, [*reads, output], pixels),
-            )
-        return (
-            f"DSP assembly, {gemm.PIXELS} pixels x {gemm.CHANNELS} channels in registers, "
-            f"{self.pixels} pixels gathered at a time"
-        )
+    def texts(self, core: str) -> tuple[str, ...]:
+        product = gemm.gemm_text(core, self.step, self.depth)
+        return shared_text("utvm_scale"), product, gather_text(core)
 
-    def _call(self, operands: Sequence[Operand], pixels: int, buffers: Buffers) -> Any:
-        starts = [one.start(buffers) for one in operands]
-        return extern(
-            gemm.name_of(self.step, self.depth), *starts, pixels, self.output_channels, self.depth
-        )
+    def drive(self, c: Driver) -> None:
+        image, output, patches = self._image, self._output, self._patches.at()
+        weights, scaling, limits = (one.at() for one in self.tables)
+        for first, count, pixels in self._blocks:
+            sizes = pixels, self.output_channels, self.depth
+            with c.loop(self.window.batch) as n, c.loop(count) as block:
+                start = block * pixels + first
+                source = image.at(n * image.stride(0))
+                c.call(
+                    *("utvm_gather", source, patches, start, pixels),
+                    *("border", self._geometry.at()),
+                )
+                there = output.at(n * output.stride(0) + start * output.stride(1))
+                c.call(self.product, patches, weights, scaling, limits, there, *sizes)
+
+    def patches(self, pixels: int) -> Operand:
+        """Scratch for the patches of a block of so many pixels."""
+        groups = -(-pixels // gemm.PIXELS)
+        size = groups * gemm.PIXELS * self.depth + gemm.SLACK_BYTES // 2
+        if self.input_channels % 4:
+            # One window's bytes, and what the last word of its last row is longer.
+            size += (self.depth + _WORD) // 2
+        return Operand("patches_0", (size,), "int16")
+
+    @property
+    def _patches(self) -> Operand:
+        """The first block is the largest."""
+        return self.patches(self._blocks[0][2])
 
     @property
     def _blocks(self) -> list[tuple[int, int, int]]:
@@ -155,36 +125,19 @@ class DspConv2D:
         return [*blocks, (whole * pixels, 1, rest)] if rest else blocks
 
     @property
-    def _tables(self) -> tuple[Operand, Operand, Operand]:
-        return tables(self.output_channels, self.depth)
+    def _image(self) -> Operand:
+        w = self.window
+        return Operand("image", (w.batch, w.height, w.width, self.input_channels), "int8")
 
-    def _tile(self, block: int, pixels: int) -> tuple[Operand, Operand, Operand]:
-        groups = -(-pixels // gemm.PIXELS)
-        size = groups * gemm.PIXELS * self.depth + gemm.SLACK_BYTES // 2
-        if self.input_channels % 4:
-            # One window's bytes, and what the last word of its last row is longer.
-            size += (self.depth + _WORD) // 2
-        return (
-            Operand(f"patches_{block}", (size,), "int16"),
-            Operand(f"sums_{block}", (pixels, self.output_channels), "int32"),
-            Operand("output", (pixels, self.output_channels), "int8"),
-        )
+    @property
+    def _geometry(self) -> Operand:
+        return Operand("geometry", (self.geometry.size,), "int32")
 
-    def _meaning(
-        self,
-        number: int,
-        pixels: int,
-        buffers: Buffers,
-        image: tuple[Any, ...] = (),
-        start: Any = 0,
-    ) -> None:
-        """What a tile does; its output's first pixel is ``start`` of ``image``."""
-
-        def value(p: Any, q: Any, f: Any, lane: Any) -> Any:
-            return p // 3 * (3 * self.depth) + q * 12 + f * 6 + p % 3 * 2 + lane
-
-        tile = Tile(number, [("p", pixels)], self.output_channels, self.depth, "patches", value)
-        tile.blocks(buffers, lambda p: (*image, start + p))
+    @property
+    def _output(self) -> Operand:
+        w = self.window
+        shape = w.batch, w.output_height * w.output_width, self.output_channels
+        return Operand("output", shape, "int8")
 
 
 def patches_call(

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.contract.extents import label
 from utvm_deploy.kernels.contract.requantization import fold_input_offset
 from utvm_deploy.kernels.contract.window import Window
@@ -26,17 +26,7 @@ from utvm_deploy.kernels.native.dsp.conv2d import DspConv2D, patches_call, patch
 from utvm_deploy.kernels.native.dsp.patches import gather_text
 from utvm_deploy.kernels.native.layer_tables import constants, limits_of, scalars
 from utvm_deploy.kernels.native.scaling import short_scaling
-from utvm_deploy.kernels.portable.tensor_ir import (
-    ANY_CORE,
-    Buffers,
-    Operand,
-    extern,
-    import_c,
-    prim_func,
-    script,
-)
 from utvm_deploy.kernels.portable.transpose_conv import TransposeConv2D
-from utvm_deploy.kernels.portable.whole_prim_func import claim
 
 
 @dataclass(frozen=True)
@@ -65,68 +55,61 @@ class DspTransposeConv:
         values = (*product, self.conv.depth, *self.strides, *self.first, *self.output[1:])
         return np.array(values, dtype=np.int32)
 
-    def prim_func(self) -> Any:
-        conv, batch = self.conv, self.conv.window.batch
-        patches, _, _ = conv._tile(0, conv.pixels)
-        weights, scaling, limits = conv._tables
-        w = conv.window
-        image = Operand("image", (batch, w.height * w.width * conv.input_channels), "int8")
-        geometry = Operand("geometry", (conv.geometry.size,), "int32")
-        numbers = Operand("numbers", (self.numbers.size,), "int32")
-        output = Operand("output", (batch, int(np.prod(self.output[1:]))), "int8")
-        tile = Operand("tile", (conv.pixels * conv.output_channels,), "int8")
-
-        temporaries = [patches, tile]
-
-        def body(buffers: Buffers) -> None:
-            for one in temporaries:
-                claim(one, buffers)
-            with script.grid(batch, 1) as (n, one), script.sblock("transpose_conv"):
-                vn, _ = script.axis.remap("SS", [n, one])
-                tables = [geometry, weights, scaling, limits, numbers]
-                script.reads(
-                    buffers["image"][vn, 0 : image.shape[1]],
-                    *(table.region(buffers) for table in tables),
-                )
-                script.writes(
-                    buffers["output"][vn, 0 : output.shape[1]],
-                    *(one.region(buffers) for one in temporaries),
-                )
-                call = extern(
-                    f"utvm_transpose_conv_by_{self._product}",
-                    script.address_of(buffers["image"][vn, 0]),
-                    *(table.start(buffers) for table in tables[:-1]),
-                    buffers["border"],
-                    numbers.start(buffers),
-                    script.address_of(buffers["output"][vn, 0]),
-                    *(one.start(buffers) for one in temporaries),
-                )
-                script.evaluate(call)
-
-        return prim_func(
-            [image, geometry, weights, scaling, limits, "border", numbers, output],
-            temporaries,
-            body,
-            helpers=self._texts(ANY_CORE),
-        )
-
-    def schedule(self, sch: Any, core: str) -> str:
-        import_c(sch, *self._texts(core))
+    @property
+    def why(self) -> str:
         return f"DSP assembly, as a convolution by blocks of {label(self.strides)} pixels"
 
     @property
-    def _product(self) -> str:
-        return gemm.name_of(self.conv.step, self.conv.depth)
+    def parameters(self) -> tuple[Operand | str, ...]:
+        return self._image, self._geometry, *self.conv.tables, "border", self._numbers, self._output
 
-    def _texts(self, core: str) -> list[str]:
-        return [
+    @property
+    def scratch(self) -> tuple[Operand, ...]:
+        conv = self.conv
+        tile = Operand("tile", (conv.pixels * conv.output_channels,), "int8")
+        return conv.patches(conv.pixels), tile
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        return (
             shared_text("utvm_scale"),
             shared_text("utvm_bytes"),
             gemm.gemm_text(core, self.conv.step, self.conv.depth),
             gather_text(core),
             helper("utvm_scatter_blocks"),
-            helper("utvm_transpose_conv").replace("PRODUCT", self._product),
-        ]
+            helper("utvm_transpose_conv").replace("PRODUCT", self.conv.product),
+        )
+
+    def drive(self, c: Driver) -> None:
+        image, output = self._image, self._output
+        for one in self.scratch:
+            c.claim(one)
+        with c.loop(self.conv.window.batch) as n:
+            c.call(
+                f"utvm_transpose_conv_by_{self.conv.product}",
+                image.at(n * image.stride(0)),
+                *(one.at() for one in (self._geometry, *self.conv.tables)),
+                *("border", self._numbers.at(), output.at(n * output.stride(0))),
+                *(one.at() for one in self.scratch),
+            )
+
+    @property
+    def _image(self) -> Operand:
+        w = self.conv.window
+        shape = w.batch, w.height * w.width * self.conv.input_channels
+        return Operand("image", shape, "int8")
+
+    @property
+    def _geometry(self) -> Operand:
+        return Operand("geometry", (self.conv.geometry.size,), "int32")
+
+    @property
+    def _numbers(self) -> Operand:
+        return Operand("numbers", (self.numbers.size,), "int32")
+
+    @property
+    def _output(self) -> Operand:
+        shape = self.conv.window.batch, int(np.prod(self.output[1:]))
+        return Operand("output", shape, "int8")
 
 
 def as_convolution(kernel: TransposeConv2D) -> tuple[Window, tuple[int, int]] | None:
