@@ -16,6 +16,7 @@ from utvm_deploy.kernels.contract.driver import (
     Operand,
     native_function,
     scratch_sizes,
+    shared_scratch,
 )
 
 SOURCE = Operand("source", (3, 4, 5), "int8")
@@ -84,6 +85,12 @@ def test_small_scratch_lies_on_the_stack() -> None:
     assert "restrict" not in shared.signature
 
 
+def test_scratch_shares_memory_unless_it_is_very_much_smaller() -> None:
+    pieces = [Operand(f"piece_{n}", (size,), "int8") for n, size in enumerate((480, 30, 25, 29))]
+    shared = shared_scratch(pieces)
+    assert [one.name for one in shared] == ["piece_0", "piece_0", "piece_2", "piece_3"]
+
+
 def test_what_is_computed_twice_gets_a_name_in_the_innermost_block_that_needs_it() -> None:
     c = Driver()
     with c.loop(2) as block:
@@ -98,6 +105,20 @@ def test_what_is_computed_twice_gets_a_name_in_the_innermost_block_that_needs_it
         "    }",
         "    g((v * 5));",
         "  }",
+    ]
+
+
+def test_what_is_computed_only_in_larger_expressions_gets_no_name() -> None:
+    c = Driver()
+    with c.loop(2) as block, c.loop(3) as row:
+        place = block * 20 + row * 5
+        c.call("f", SOURCE.at(place), row * 3)
+        c.call("g", SOURCE.at(place + 1), row * 3)
+    assert c.lines()[2:-2] == [
+        "      int32_t cse_v1 = (v_1 * 3);",
+        "      int32_t cse_v2 = ((v * 20) + (v_1 * 5));",
+        "      f((&(source[cse_v2])), cse_v1);",
+        "      g((&(source[(cse_v2 + 1)])), cse_v1);",
     ]
 
 

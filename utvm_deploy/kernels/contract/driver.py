@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -64,6 +64,7 @@ class Operand:
 
 
 _CTYPES = {"float32": "float"}
+_MOST_TIMES = 16  # see shared_scratch
 
 # An expression of C: a leaf (text), or an operator and its operands.
 _Tree: TypeAlias = "str | tuple[str, _Tree, _Tree]"
@@ -200,7 +201,7 @@ class Driver:
 
     def lines(self) -> list[str]:
         """The statements as C, without the braces around them all."""
-        return _Writer().lines(self._body, "  ")
+        return _Writer(self._body).lines(self._body, "  ")
 
     def _c_name(self, buffer: str) -> str:
         return self._c_names.get(buffer, buffer)
@@ -245,6 +246,19 @@ def is_on_stack(operand: Operand) -> bool:
     return operand.size_bytes <= STACK_BUFFER_LIMIT_BYTES
 
 
+def shared_scratch(pieces: Sequence[Operand]) -> tuple[Operand, ...]:
+    """Where each piece lies of scratch that is needed one piece at a time.
+
+    Like TVM: where an earlier one lies that is as large, but not more than 16 times as large.
+    """
+    found: list[Operand] = []
+    for one in pieces:
+        size = one.size_bytes
+        fitting = (o for o in found if size <= o.size_bytes <= _MOST_TIMES * size)
+        found.append(next(fitting, one))
+    return tuple(found)
+
+
 def scratch_sizes(kernel: NativeKernel) -> tuple[int, ...]:
     """Bytes of each piece of scratch that the kernel asks the arena for."""
     return tuple(one.size_bytes for one in kernel.scratch if not is_on_stack(one))
@@ -283,84 +297,91 @@ def native_function(
 class _Writer:
     """Writes statements; what a block computes several times gets a name there."""
 
-    def __init__(self) -> None:
-        self._named = 0
+    def __init__(self, body: list[_Statement]) -> None:
+        self._shared: dict[int, list[_Tree]] = {}  # by the block's identity
+        self._plan(body, frozenset())
+        places = [(block, tree) for block, trees in self._shared.items() for tree in trees]
+        # As TVM counts names: what is less deep comes first.
+        places.sort(key=lambda place: _depth(place[1]))
+        self._names = {place: f"cse_v{n}" for n, place in enumerate(places, 1)}
 
-    def lines(self, body: Sequence[_Statement], indent: str) -> list[str]:
+    def lines(
+        self, body: list[_Statement], indent: str, outer: Mapping[_Tree, str] | None = None
+    ) -> list[str]:
+        """C statements; ``outer`` are the names that blocks around this one give."""
         found: list[str] = []
-        names: dict[_Tree, str] = {}
-        shared = self._shared(body)
+        names = dict(outer or {})
         for statement in body:
-            for tree in shared:
-                if tree not in names and _uses(statement, tree):
-                    text = _text(tree, names)
-                    self._named += 1
-                    names[tree] = f"cse_v{self._named}"
-                    found.append(f"{indent}int32_t {names[tree]} = {text};")
-            found += self._statement(_renamed(statement, names), indent)
+            used = set(_trees(statement, names))
+            for tree in self._shared[id(body)]:
+                if tree not in names and tree in used:
+                    name = self._names[id(body), tree]
+                    found.append(f"{indent}int32_t {name} = {_text(tree, names)};")
+                    names[tree] = name
+            found += self._statement(statement, indent, names)
         return found
 
-    def _shared(self, body: Sequence[_Statement]) -> list[_Tree]:
-        """Expressions that several calls of this block compute, or one computes twice."""
-        counts = Counter(tree for one in body for tree in _trees(one))
-        inner = [Counter(_trees(one)) for one in body if isinstance(one, _Loop)]
-        return [
+    def _plan(self, body: list[_Statement], outer: frozenset[_Tree]) -> None:
+        """Find the expressions that get a name in this block and in those within it."""
+        counts = _counts(body, outer)
+        inner = [_counts(one.body, outer) for one in body if isinstance(one, _Loop)]
+        several = [
             tree
             for tree, count in counts.items()
             # What only one loop's statements compute is named there.
-            if count > 1 and not any(each[tree] == count for each in inner)
+            if count > 1 and tree not in outer and not any(each[tree] == count for each in inner)
         ]
+        chosen: list[_Tree] = []
+        for tree in sorted(several, key=_depth, reverse=True):
+            left = _counts(body, outer | set(chosen))[tree]
+            # The names of larger expressions are computed once each.
+            left += sum(tree in _parts(part, chosen) for one in chosen for part in one[1:])
+            if left > 1:
+                chosen.append(tree)
+        self._shared[id(body)] = sorted((t for t in several if t in chosen), key=_depth)
+        for one in body:
+            if isinstance(one, _Loop):
+                self._plan(one.body, outer | set(chosen))
 
-    def _statement(self, one: _Statement, indent: str) -> list[str]:
+    def _statement(self, one: _Statement, indent: str, names: Mapping[_Tree, str]) -> list[str]:
         if isinstance(one, _Loop):
             head = f"for (int32_t {one.counter} = 0; {one.counter} < {one.extent}; ++{one.counter})"
-            return [f"{indent}{head} {{", *self.lines(one.body, indent + "  "), f"{indent}}}"]
+            inner = self.lines(one.body, indent + "  ", names)
+            return [f"{indent}{head} {{", *inner, f"{indent}}}"]
         if isinstance(one, _Claim):
             return [indent + one.text]
         arguments = (
-            f"(&({buffer}[{_text(tree, {})}]))" if buffer else _text(tree, {})
+            f"(&({buffer}[{_text(tree, names)}]))" if buffer else _text(tree, names)
             for buffer, tree in one.arguments
         )
         return [f"{indent}{one.function}({', '.join(arguments)});"]
 
 
-def _renamed(one: _Statement, names: Mapping[_Tree, str]) -> _Statement:
-    """The statement with the named expressions as names."""
-    if isinstance(one, _Loop):
-        return _Loop(one.counter, one.extent, [_renamed(inner, names) for inner in one.body])
-    if isinstance(one, _Claim):
-        return one
-    return _Call(one.function, [(buffer, _named(tree, names)) for buffer, tree in one.arguments])
+def _counts(body: Sequence[_Statement], names: Collection[_Tree]) -> Counter[_Tree]:
+    """How often statements compute each expression, if some have names already."""
+    return Counter(tree for one in body for tree in _trees(one, names))
 
 
-def _named(tree: _Tree, names: Mapping[_Tree, str]) -> _Tree:
-    if tree in names:
-        return names[tree]
-    if isinstance(tree, str):
-        return tree
-    operator, left, right = tree
-    return operator, _named(left, names), _named(right, names)
-
-
-def _uses(one: _Statement, tree: _Tree) -> bool:
-    return tree in set(_trees(one))
-
-
-def _trees(one: _Statement) -> Iterator[_Tree]:
-    """Every expression that a statement computes and that is worth a name."""
+def _trees(one: _Statement, names: Collection[_Tree]) -> Iterator[_Tree]:
+    """Every expression that a statement computes and that is worth a name, the outer first."""
     if isinstance(one, _Loop):
         for inner in one.body:
-            yield from _trees(inner)
+            yield from _trees(inner, names)
     elif isinstance(one, _Call):
         for _, tree in one.arguments:
-            yield from _parts(tree)
+            yield from _parts(tree, names)
 
 
-def _parts(tree: _Tree) -> Iterator[_Tree]:
+def _parts(tree: _Tree, names: Collection[_Tree] = ()) -> Iterator[_Tree]:
     if not isinstance(tree, str):
         yield tree
-        yield from _parts(tree[1])
-        yield from _parts(tree[2])
+        if tree not in names:
+            yield from _parts(tree[1], names)
+            yield from _parts(tree[2], names)
+
+
+def _depth(tree: _Tree) -> int:
+    return 0 if isinstance(tree, str) else 1 + max(_depth(tree[1]), _depth(tree[2]))
 
 
 def _text(tree: _Tree, names: Mapping[_Tree, str]) -> str:

@@ -18,7 +18,14 @@ import numpy as np
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
-from utvm_deploy.kernels.contract.driver import Driver, Index, Number, Operand
+from utvm_deploy.kernels.contract.driver import (
+    Driver,
+    Index,
+    Number,
+    Operand,
+    Place,
+    shared_scratch,
+)
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp import columns_code as code
 from utvm_deploy.kernels.native.dsp import gemm
@@ -150,7 +157,8 @@ class DspColumns:
     @property
     def scratch_bytes(self) -> int:
         """Bytes of a block's columns, and of the outputs of a phase."""
-        return sum(one.size_bytes for one in self.scratch)
+        part = self._parts[0].size_bytes if self.phases else 0
+        return self._columns[0].size_bytes + part
 
     @property
     def geometry(self) -> Array:
@@ -189,7 +197,8 @@ class DspColumns:
 
     @property
     def scratch(self) -> tuple[Operand, ...]:
-        return (self._columns, self._part) if self.phases else (self._columns,)
+        parts = self._parts if self.phases else ()
+        return tuple(dict.fromkeys((*self._columns, *parts)))
 
     def texts(self, core: str) -> tuple[str, ...]:
         forms = dict.fromkeys(self._form(one) for one in self.blocks)
@@ -199,18 +208,22 @@ class DspColumns:
 
     def drive(self, c: Driver) -> None:
         # All groups and phases of some rows are done before the next rows.
-        for (_, times, _), some in groupby(self.blocks, lambda one: one[:3]):
+        blocks = zip(self.blocks, self._columns, self._parts, strict=True)
+        for (_, times, _), some in groupby(blocks, lambda block: block[0][:3]):
             with c.loop(self.window.batch) as n, c.loop(times) as number:
-                for one in some:
+                for one, columns, part in some:
                     with c.loop(max(one.phases, 1)) as phase, c.loop(self.groups) as group:
-                        self._block(c, one, n, number, phase + one.phase, group)
+                        scratch = columns.at(), part.at()
+                        self._block(c, one, scratch, (n, number, phase + one.phase, group))
 
     def _block(
-        self, c: Driver, one: Block, n: Number, number: Number, phase: Number, group: Number
+        self, c: Driver, one: Block, scratch: tuple[Place, Place], counters: tuple[Number, ...]
     ) -> None:
         """The calls for one phase and group of a block: fill columns, multiply, put pixels."""
+        n, number, phase, group = counters
+        columns, part = scratch
         weights, scaling, limits = self._tables
-        image, output, columns = self._image, self._output, self._columns.at()
+        image, output = self._image, self._output
         y, x = self._place(one, number)
         width = self.columns_of(one.width)
         # Columns stay from block to block, except where another phase or group was there before.
@@ -228,14 +241,14 @@ class DspColumns:
             *(self._form(one).name, columns),
             weights.at(group * ((weights.elements - gemm.SLACK_BYTES) // self.groups)),
             scaling.at(group * (scaling.elements // self.groups)),
-            *(limits.at(), self._part.at() if self.phases else there),
+            *(limits.at(), part if self.phases else there),
             *(one.width, self.output_channels, self.depth, one.rows),
             *(2 * width * self.column, *pitches),
         )
         if self.phases:
             there = output.at(first + phase * outputs + group * self.output_channels)
             c.call(
-                *("utvm_put_pixels", there, self._part.at(), one.rows, one.width),
+                *("utvm_put_pixels", there, part, one.rows, one.width),
                 *(self.output_channels, self.phases * outputs),
                 self.window.output_width * outputs,
             )
@@ -278,18 +291,29 @@ class DspColumns:
         return Operand("output", (w.batch, *shape, self.groups * self.output_channels), "int8")
 
     @property
-    def _columns(self) -> Operand:
-        """Columns of a block, of which the first is the largest, and what is read behind them."""
-        one = self.blocks[0]
-        values = one.rows * self.columns_of(one.width) * self.column
-        behind = self.depth - self.window.kernel[1] * self.column
-        return Operand("columns_0", (values + behind + code.SLACK_BYTES // 2,), "int16")
+    def _columns(self) -> tuple[Operand, ...]:
+        """Of each block: its columns, and what is read behind them."""
+        behind = self.depth - self.window.kernel[1] * self.column + code.SLACK_BYTES // 2
+        return shared_scratch(
+            [
+                Operand(
+                    f"columns_{number}",
+                    (one.rows * self.columns_of(one.width) * self.column + behind,),
+                    "int16",
+                )
+                for number, one in enumerate(self.blocks)
+            ]
+        )
 
     @property
-    def _part(self) -> Operand:
-        """Outputs of a phase of a block, before they are put where they belong."""
-        one = self.blocks[0]
-        return Operand("part_0", (one.rows, one.width, self.output_channels), "int8")
+    def _parts(self) -> tuple[Operand, ...]:
+        """Of each block: the outputs of a phase, before they are put where they belong."""
+        return shared_scratch(
+            [
+                Operand(f"part_{number}", (one.rows, one.width, self.output_channels), "int8")
+                for number, one in enumerate(self.blocks)
+            ]
+        )
 
 
 def columns_call(
