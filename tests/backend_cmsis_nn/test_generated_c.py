@@ -134,11 +134,11 @@ def test_scratch_of_transposed_convolutions_and_of_int16() -> None:
     # Rows of sums for as many rows as the window has; or two columns, and all weights.
     assert few == (3 * (3 * 2 + 2) * 3 * 4, 0) and many == (2 * 120 * 2, 6 * 20 * 3)
     window = Window.of((1, 8, 8, 3), (1, 8, 8, 4), (3, 3), (1, 1), (1, 1), (1, 1, 1, 1))
-    sizes = [scratch.convolution(library, window, 3, is_wide=True) for library in (NOWHERE, MVE)]
+    sizes = [scratch.convolution(library, window, 3, is_int16=True) for library in (NOWHERE, MVE)]
     assert sizes == [2 * 27 * 2, 4 * 64]
-    sizes = [scratch.depthwise(one, window, 3, 3, is_wide=True) for one in (NOWHERE, MVE)]
+    sizes = [scratch.depthwise(one, window, 3, 3, is_int16=True) for one in (NOWHERE, MVE)]
     assert sizes == [27 * 2, 4 * 27 * 2 + 8]
-    assert scratch.depthwise(NOWHERE, window, 3, 6, is_wide=True) == 0
+    assert scratch.depthwise(NOWHERE, window, 3, 6, is_int16=True) == 0
 
 
 @pytest.mark.tools

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from small_models import lstm, sample_inputs, svdf
-from test_truth import comparisons, masks
+from test_booleans import comparisons, masks
 from tflite_writer import ModelWriter
 
 import utvm_deploy
@@ -132,8 +132,8 @@ def every_product(m: ModelWriter) -> None:
     m.output(m.node("CONCATENATION", [first, last], (4, 7), options))
 
 
-def every_wide(m: ModelWriter) -> None:
-    """16x8: int16 activations, int8 weights, biases of int64."""
+def every_int16x8(m: ModelWriter) -> None:
+    """int16x8: int16 activations, int8 weights, biases of int64."""
     rng = np.random.default_rng(4)
 
     def weights(*shape: int) -> int:
@@ -247,7 +247,7 @@ MODELS: tuple[Callable[[ModelWriter], None], ...] = (
     every_mover,
     every_element,
     every_product,
-    every_wide,
+    every_int16x8,
     every_other,
     every_state,
     every_conversion,

@@ -103,7 +103,7 @@ def write_features(path: Path) -> ModelWriter:
 
 
 # rows, columns, inputs, outputs, window, strides, dilation, padding (0: SAME), bits of biases
-WIDE = [
+INT16X8 = [
     (5, 4, 3, 5, (3, 3), (1, 1), 1, 0, 20),
     (5, 4, 4, 6, (1, 1), (1, 1), 1, 0, 20),
     (5, 4, 8, 6, (1, 1), (2, 1), 1, 1, 20),
@@ -112,10 +112,10 @@ WIDE = [
     (4, 4, 4, 2, (1, 1), (1, 1), 1, 0, 36),
     (3, 3, 130, 7, (3, 2), (1, 1), 1, 1, 20),
 ]
-WIDE_DENSE = [(1, 7, 5), (3, 64, 4), (2, 1021, 3), (1, 4, 1)]
+INT16X8_DENSE = [(1, 7, 5), (3, 64, 4), (2, 1021, 3), (1, 4, 1)]
 
 
-def write_wide(path: Path) -> ModelWriter:
+def write_int16x8(path: Path) -> ModelWriter:
     """Windows and vectors of int16 with weights of int8; sums of more than 32 bits, too."""
     rng = np.random.default_rng(61)
     m = ModelWriter()
@@ -131,7 +131,7 @@ def write_wide(path: Path) -> ModelWriter:
         m.inputs.append(number)
         return number
 
-    for height, width, inputs, outputs, window, strides, dilation, padding, bits in WIDE:
+    for height, width, inputs, outputs, window, strides, dilation, padding, bits in INT16X8:
         reaches = [(size - 1) * dilation + 1 for size in window]
         sizes = zip((height, width), strides, reaches, strict=True)
         image = [(n - k) // s + 1 if padding else -(-n // s) for n, s, k in sizes]
@@ -150,7 +150,7 @@ def write_wide(path: Path) -> ModelWriter:
         scale = 0.0001 * (inputs * window[0] * window[1]) ** 0.5
         shape = (2, *image, outputs)
         m.output(m.node("CONV_2D", given, shape, ("Conv2DOptions", fields), scale=scale))
-    for rows, inputs, outputs in WIDE_DENSE:
+    for rows, inputs, outputs in INT16X8_DENSE:
         given = [wide(rows, inputs), *operands((outputs, inputs), outputs, 20)]
         options = ("FullyConnectedOptions", {"FusedActivationFunction": 0})
         m.output(m.node("FULLY_CONNECTED", given, (rows, outputs), options, scale=0.002))
@@ -161,7 +161,7 @@ def write_wide(path: Path) -> ModelWriter:
 WRITERS = (write_transposed, write_matrices)
 
 
-@pytest.mark.parametrize("write", [*WRITERS, write_wide])
+@pytest.mark.parametrize("write", [*WRITERS, write_int16x8])
 @pytest.mark.parametrize("scheduled", [True, False])
 @pytest.mark.parametrize("core", ["cortex-m7", "cortex-m55"])
 def test_products_in_plain_c(write, core: str, scheduled: bool, tmp_path: Path) -> None:
@@ -184,11 +184,11 @@ def test_transposed_convolutions_on_cores(device: Device, tmp_path: Path) -> Non
 
 
 def test_products_of_int16_on_cores(device: Device, tmp_path: Path) -> None:
-    compare_on(device, tmp_path, write_wide, "Helium assembly" if device.board.cpu.mve else "")
+    compare_on(device, tmp_path, write_int16x8, "Helium assembly" if device.board.cpu.mve else "")
 
 
 @pytest.mark.emulator
-@pytest.mark.parametrize("write", [*WRITERS, write_features, write_wide])
+@pytest.mark.parametrize("write", [*WRITERS, write_features, write_int16x8])
 @pytest.mark.parametrize("name", ["mps2_an500", "mps3_an547"])
 def test_products_behind_a_fence(write, name: str, tmp_path: Path) -> None:
     path = tmp_path / "model.tflite"

@@ -67,4 +67,4 @@ def vectors_header() -> Iterator[str]:
 def unit_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runtime")
     (folder / "vectors.h").write_text("\n".join(vectors_header()) + "\n")
-    return build(folder / "unit", HERE / "unit.c", HERE / "bench.c")
+    return build(folder / "unit", HERE / "unit.c", HERE / "memory_port.c")

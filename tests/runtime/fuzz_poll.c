@@ -8,7 +8,7 @@
 // The first byte says how the rest is read: as bytes from the line, or as
 // requests whose frames are made whole here, so that what lies behind the CRC
 // is reached too.
-#include "bench.h"
+#include "memory_port.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
         }                                                                                          \
     } while (0)
 
-static struct bench *bench;
+static struct port *port;
 static uint32_t answers, calls;
 // From the input: how calls end.
 static uint8_t endings;
@@ -29,10 +29,9 @@ static uint8_t endings;
 
 static bool is_within(const void *address, uint32_t size, uint32_t right) {
     uintptr_t at = (uintptr_t)address;
-    for (uint32_t i = 0; i < bench->config.region_count; i++) {
-        uintptr_t begin = (uintptr_t)bench->regions[i].begin,
-                  end = (uintptr_t)bench->regions[i].end;
-        if ((bench->regions[i].rights & right) && at >= begin && at + size <= end) {
+    for (uint32_t i = 0; i < port->config.region_count; i++) {
+        uintptr_t begin = (uintptr_t)port->regions[i].begin, end = (uintptr_t)port->regions[i].end;
+        if ((port->regions[i].rights & right) && at >= begin && at + size <= end) {
             return true;
         }
     }
@@ -45,15 +44,15 @@ static uint32_t batch_boot, batch_session, batch_sequence;
 static enum utvm_status stub_call(void *context, const struct utvm_call *call,
                                   struct utvm_fault *fault) {
     (void)context;
-    const uint8_t *frame = bench->config.rx_buffer;
+    const uint8_t *frame = port->config.rx_buffer;
     const uint8_t *payload = frame + UTVM_HEADER_BYTES;
-    uint32_t length = bench->utvm.rx_length - UTVM_HEADER_BYTES - UTVM_CRC_BYTES;
+    uint32_t length = port->utvm.rx_length - UTVM_HEADER_BYTES - UTVM_CRC_BYTES;
     // only what lies where code may lie, and only for this boot
     MUST(is_within((const void *)call->function, 2, UTVM_RIGHT_EXECUTE));
-    MUST(frame[UTVM_HEADER_OPCODE] == UTVM_OPCODE_EXECUTE && bench->utvm.session);
-    MUST(utvm_get32(frame + UTVM_HEADER_SESSION) == bench->utvm.session);
+    MUST(frame[UTVM_HEADER_OPCODE] == UTVM_OPCODE_EXECUTE && port->utvm.session);
+    MUST(utvm_get32(frame + UTVM_HEADER_SESSION) == port->utvm.session);
     // ACCEPTED is out
-    MUST(bench->utvm.tx_sent == bench->utvm.tx_length);
+    MUST(port->utvm.tx_sent == port->utvm.tx_length);
     // the whole batch is valid
     for (uint32_t at = 0; at < length;) {
         MUST(length - at >= UTVM_TASK_BYTES);
@@ -64,15 +63,15 @@ static enum utvm_status stub_call(void *context, const struct utvm_call *call,
         at += UTVM_TASK_BYTES + 4 * argc;
     }
     // nothing twice: within a session the numbers of batches rise
-    bool is_same_boot = batch_boot == bench->resets && batch_session == bench->utvm.session;
-    bool is_same_batch = is_same_boot && batch_sequence == bench->utvm.sequence;
+    bool is_same_boot = batch_boot == port->resets && batch_session == port->utvm.session;
+    bool is_same_batch = is_same_boot && batch_sequence == port->utvm.sequence;
     if (is_same_boot && !is_same_batch) {
-        MUST(!((bench->utvm.sequence - batch_sequence) >> 31));
+        MUST(!((port->utvm.sequence - batch_sequence) >> 31));
     }
-    MUST(!is_same_batch || bench->utvm.task_index || bench->utvm.reply_length > UTVM_OUTCOME_BYTES);
-    batch_boot = bench->resets;
-    batch_session = bench->utvm.session;
-    batch_sequence = bench->utvm.sequence;
+    MUST(!is_same_batch || port->utvm.task_index || port->utvm.reply_length > UTVM_OUTCOME_BYTES);
+    batch_boot = port->resets;
+    batch_session = port->utvm.session;
+    batch_sequence = port->utvm.sequence;
     calls++;
     uint8_t ending = (uint8_t)(endings ^ calls);
     fault->pc = ending;
@@ -99,11 +98,11 @@ static void stub_code_written(void *context, const void *address, uint32_t size)
 // Words that lead somewhere, among which the input chooses.
 static uint32_t word(const uint8_t *data) {
     const uint32_t telling[] = {
-        (uint32_t)(uintptr_t)bench_workspace,
-        (uint32_t)(uintptr_t)bench_workspace + 2048,
-        (uint32_t)(uintptr_t)bench_workspace + WORKSPACE_BYTES,
-        (uint32_t)(uintptr_t)bench_constants,
-        (uint32_t)(uintptr_t)bench_task,
+        (uint32_t)(uintptr_t)port_workspace,
+        (uint32_t)(uintptr_t)port_workspace + 2048,
+        (uint32_t)(uintptr_t)port_workspace + WORKSPACE_BYTES,
+        (uint32_t)(uintptr_t)port_constants,
+        (uint32_t)(uintptr_t)port_task,
         0,
         0xffffffff,
         1,
@@ -125,9 +124,9 @@ static void run(void);
 // HELLO and OPEN with this number and the next one; the reply to OPEN.
 static struct reply begin(uint32_t sequence) {
     run();
-    bench->out_length = 0;
-    bench->sequence = sequence;
-    return bench_open(bench);
+    port->out_length = 0;
+    port->sequence = sequence;
+    return port_open(port);
 }
 
 // Requests: opcode, number of bytes, then these, four at a time as words.
@@ -138,11 +137,11 @@ static void requests(const uint8_t *data, size_t size) {
     while (size >= 2) {
         uint8_t opcode = data[0] % 12;
         // after a reset, another session; now and then another one all the same
-        if (!bench->utvm.session || opcode == 11) {
+        if (!port->utvm.session || opcode == 11) {
             begin(sequence);
             sequence += 2;
         }
-        uint32_t session = bench->utvm.session;
+        uint32_t session = port->utvm.session;
         uint32_t length = data[1];
         data += 2;
         size -= 2;
@@ -173,12 +172,12 @@ static void requests(const uint8_t *data, size_t size) {
         }
         data += length;
         size -= length;
-        bench_give(
-            bench, wire,
-            bench_frame(UTVM_PROTOCOL_VERSION, opcode, sequence, session, payload, sent, wire));
+        port_give(
+            port, wire,
+            port_frame(UTVM_PROTOCOL_VERSION, opcode, sequence, session, payload, sent, wire));
         // the device answers now, or after what comes next
         if (length % 16 != 3) {
-            bench_run(bench);
+            port_run(port);
         }
         // now and then the same number again, or an older one
         sequence += length % 8 != 7;
@@ -189,7 +188,7 @@ static void requests(const uint8_t *data, size_t size) {
 // To rest. Each byte is taken once, and answers are bounded: so must be polls.
 static void run(void) {
     uint32_t polls = 0;
-    while (utvm_poll(&bench->utvm) > 0) {
+    while (utvm_poll(&port->utvm) > 0) {
         MUST(++polls < 1000000);
     }
     MUST(!deadline_set);
@@ -199,35 +198,35 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < 4) {
         return 0;
     }
-    if (!bench) {
-        bench = bench_new();
-        bench->config.call = stub_call;
-        bench->config.deadline = stub_deadline;
-        bench->config.code_written = stub_code_written;
+    if (!port) {
+        port = port_new();
+        port->config.call = stub_call;
+        port->config.deadline = stub_deadline;
+        port->config.code_written = stub_code_written;
     }
-    bench->in_length = bench->in_at = bench->out_length = bench->resets = 0;
+    port->in_length = port->in_at = port->out_length = port->resets = 0;
     batch_boot = UINT32_MAX;
-    utvm_init(&bench->utvm, &bench->config, BENCH_NONCE);
-    bench->read_max = 1u + data[1];
-    bench->write_max = 1u + data[2];
+    utvm_init(&port->utvm, &port->config, BENCH_NONCE);
+    port->read_max = 1u + data[1];
+    port->write_max = 1u + data[2];
     endings = data[3];
     if (data[0] & 1) {
         requests(data + 4, size - 4);
     } else {
-        bench_give(bench, data + 4, (uint32_t)size - 4);
+        port_give(port, data + 4, (uint32_t)size - 4);
     }
     run();
-    while (bench_take(bench).found) {
+    while (port_take(port).found) {
         answers++;
     }
 
     // Whatever came, the next valid frame is understood.
-    bench->out_length = 0;
-    uint32_t openings = bench->utvm.openings;
+    port->out_length = 0;
+    uint32_t openings = port->utvm.openings;
     struct reply reply = begin(endings);
-    MUST(reply.found && reply.status == UTVM_STATUS_OK && bench->utvm.session == reply.session);
+    MUST(reply.found && reply.status == UTVM_STATUS_OK && port->utvm.session == reply.session);
     MUST(reply.opcode == (UTVM_OPCODE_OPEN | UTVM_REPLY_BIT) && reply.sequence == endings + 1u);
-    MUST(bench->utvm.openings == openings + 1);
+    MUST(port->utvm.openings == openings + 1);
     return 0;
 }
 

@@ -33,7 +33,7 @@ BUGS = {
 
 @pytest.mark.tools
 def test_random_bytes(tmp_path: Path) -> None:
-    sources = (HERE / "fuzz_poll.c", HERE / "bench.c")
+    sources = (HERE / "fuzz_poll.c", HERE / "memory_port.c")
     flags = ("-DUTVM_FUZZ_MAIN", "-include", str(HERE / "fuzz_assert.h"))
     program = build(tmp_path / "fuzz", *sources, flags=flags)
     done = subprocess.run(

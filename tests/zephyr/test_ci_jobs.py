@@ -27,7 +27,7 @@ def scripts(job: dict[str, Any]) -> list[str]:
 
 
 def test_github_actions() -> None:
-    # YAML 1.1 takes the key "on" for a truth value.
+    # YAML 1.1 takes the key "on" for a boolean.
     assert set(GITHUB) == {"name", True, "jobs"} and GITHUB[True]
     (job,) = GITHUB["jobs"].values()
     assert set(job) == {"runs-on", "steps"}

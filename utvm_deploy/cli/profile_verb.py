@@ -29,7 +29,7 @@ from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.oracle.samples import random_samples
 from utvm_deploy.profiling.bound import Bound, layer_bounds
-from utvm_deploy.profiling.hotspots import HotBlock, hot_blocks
+from utvm_deploy.profiling.hotspots import Hotspot, hotspots_of
 from utvm_deploy.profiling.layer_costs import LayerProfile, Profile, profile
 from utvm_deploy.profiling.page import profile_html
 
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     check_board(args, board)
     graph = load_model(args.model)
     samples = random_samples(graph, 1)
-    hot: tuple[HotBlock, ...] = ()
+    hotspots: tuple[Hotspot, ...] = ()
     with out.progress() as progress:
         compiled = compile_step(args, board, progress)
         if args.dry_run:
@@ -92,16 +92,18 @@ def run(args: argparse.Namespace, out: Output) -> int:
                 report = model.device.cycle_report()
                 if report is None:  # its emulator takes no plugins
                     raise _without_model(board)
-                hot = hot_blocks(report, image, args.hot)
+                hotspots = hotspots_of(report, image, args.hot)
     # A bound is in cycles: beside a count of anything else it says nothing.
     bounds = layer_bounds(compiled, simplify(graph), board) if found.tick_unit == "cycles" else None
     _report(found, bounds, args.wide, out)
-    for block in hot:
+    for block in hotspots:
         _report_block(block, out)
     if args.html is not None:
-        write_text(args.html, profile_html(found, bounds, hot))
+        write_text(args.html, profile_html(found, bounds, hotspots))
         out.line(f"wrote {args.html}")
-    result = profile_summary(found, bounds) | ({"hot": list(map(asdict, hot))} if hot else {})
+    result = profile_summary(found, bounds)
+    if hotspots:
+        result |= {"hot": list(map(asdict, hotspots))}
     gate = judge(args, out, SCHEMA, result)
     out.result(SCHEMA, result | gate)
     return exit_code(gate)
@@ -230,7 +232,7 @@ def _mix_names(found: Profile) -> list[str]:
     return [name for name in found.figures if name.startswith(_MIX)]
 
 
-def _report_block(block: HotBlock, out: Output) -> None:
+def _report_block(block: Hotspot, out: Output) -> None:
     out.line()
     out.line(
         f"{block.function} at {block.address:#010x}: {block.core:,} modelled core cycles "

@@ -16,8 +16,8 @@ LIMITS: Mapping[str, Clamp] = {"int8": (-128, 127), "int16": (-32768, 32767)}
 COMPUTED = ("int8", "int16")
 #: Element types that operators may move that do not compute.
 MOVABLE = ("int8", "int16", "uint8", "int32", "int64")
-#: Operators that move truth values, too.
-MOVING_TRUTH = (
+#: Operators that move booleans, too.
+MOVING_BOOLEANS = (
     *("ASSIGN_VARIABLE", "BROADCAST_TO", "CONCATENATION", "EXPAND_DIMS", "GATHER", "READ_VARIABLE"),
     *("RESHAPE", "SLICE", "SQUEEZE", "STRIDED_SLICE", "TILE", "TRANSPOSE"),
 )
@@ -141,7 +141,7 @@ def alike(op: SourceOperator, *tensors: Tensor, rank: int | None = None) -> None
 
 def movable(op: SourceOperator, tensor: Tensor) -> Tensor:
     """The tensor, if its elements are of a type that can be moved around."""
-    if tensor.dtype == "bool" and op.kind in MOVING_TRUTH:
+    if tensor.dtype == "bool" and op.kind in MOVING_BOOLEANS:
         return tensor
     if tensor.dtype not in MOVABLE:
         raise op.unsupported(
@@ -152,8 +152,8 @@ def movable(op: SourceOperator, tensor: Tensor) -> Tensor:
     return tensor
 
 
-def truth_value(op: SourceOperator, tensor: Tensor) -> Tensor:
-    """The tensor, if its elements are truth values."""
+def boolean(op: SourceOperator, tensor: Tensor) -> Tensor:
+    """The tensor, if its elements are booleans."""
     if tensor.dtype != "bool":
         raise op.unsupported(f"tensor '{tensor.name}' is {tensor.dtype}; only bool is supported")
     return tensor

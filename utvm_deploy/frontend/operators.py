@@ -13,12 +13,12 @@ from typing import TypeAlias
 
 from utvm_deploy.frontend import (
     blocks,
+    booleans,
     gathering,
     layout,
     pointwise,
     recurrent,
     reductions,
-    truth,
     windowed,
 )
 from utvm_deploy.frontend.source import Several, SourceOperator
@@ -42,7 +42,7 @@ _COMPUTED = ("int8", "int16")
 _MOVED = ("int8", "int16", "uint8", "int32", "int64")
 _MOVED_OR_TRUE = (*_MOVED, "bool")
 _CONVERTED = ("int8", "uint8", "int16")
-_TRUTH = ("bool",)
+_BOOL = ("bool",)
 _COMPARED = ("int8", "int32", "int64")
 _SCALED_BELOW_ONE = "to bool; broadcasts; scales below 1"
 _SWISH = "input scale below 128 times the output's"
@@ -87,7 +87,7 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
         f"3 or 4 dimensions; constant blocks and crops; {_EQUAL}",
     ),
     "BROADCAST_TO": SupportedOperator(layout.import_broadcast_to, _MOVED_OR_TRUE, "constant shape"),
-    "CAST": SupportedOperator(truth.import_cast, (*_MOVED, *_TRUTH), "to any of these"),
+    "CAST": SupportedOperator(booleans.import_cast, (*_MOVED, *_BOOL), "to any of these"),
     "CONCATENATION": SupportedOperator(
         layout.import_concatenation, _MOVED_OR_TRUE, f"{_EQUALS}; fused NONE"
     ),
@@ -104,7 +104,7 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
         _MOVED,
         f"{_EQUAL}; indices of int32, those out of range as in GATHER",
     ),
-    "EQUAL": SupportedOperator(truth.import_comparison, _COMPARED, _SCALED_BELOW_ONE),
+    "EQUAL": SupportedOperator(booleans.import_comparison, _COMPARED, _SCALED_BELOW_ONE),
     "EXP": SupportedOperator(pointwise.import_exponential, _COMPUTED, _STEPS),
     "EXPAND_DIMS": SupportedOperator(layout.import_expand_dims, _MOVED_OR_TRUE, "constant axis"),
     "FULLY_CONNECTED": SupportedOperator(windowed.import_fully_connected, _COMPUTED, _OR_SHORT),
@@ -116,8 +116,8 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     ),
     "GATHER_ND": SupportedOperator(gathering.import_gather_nd, _MOVED, "constant indices"),
     "GELU": SupportedOperator(pointwise.import_gelu, _COMPUTED, _STEPS),
-    "GREATER": SupportedOperator(truth.import_comparison, _COMPARED, _SCALED_BELOW_ONE),
-    "GREATER_EQUAL": SupportedOperator(truth.import_comparison, _COMPARED, _SCALED_BELOW_ONE),
+    "GREATER": SupportedOperator(booleans.import_comparison, _COMPARED, _SCALED_BELOW_ONE),
+    "GREATER_EQUAL": SupportedOperator(booleans.import_comparison, _COMPARED, _SCALED_BELOW_ONE),
     "HARD_SWISH": SupportedOperator(pointwise.import_hard_swish, _INT8, _SWISH),
     "L2_NORMALIZATION": SupportedOperator(
         reductions.import_l2_normalization,
@@ -125,12 +125,12 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
         "rows of at most 33,025; output scale 1/128 and zero point 0; fused NONE",
     ),
     "LEAKY_RELU": SupportedOperator(pointwise.import_leaky_relu, _COMPUTED, ""),
-    "LESS": SupportedOperator(truth.import_comparison, _COMPARED, _SCALED_BELOW_ONE),
-    "LESS_EQUAL": SupportedOperator(truth.import_comparison, _COMPARED, _SCALED_BELOW_ONE),
+    "LESS": SupportedOperator(booleans.import_comparison, _COMPARED, _SCALED_BELOW_ONE),
+    "LESS_EQUAL": SupportedOperator(booleans.import_comparison, _COMPARED, _SCALED_BELOW_ONE),
     "LOG": SupportedOperator(pointwise.import_log, _COMPUTED, _STEPS),
-    "LOGICAL_AND": SupportedOperator(truth.import_logical, _TRUTH, "broadcasts"),
-    "LOGICAL_NOT": SupportedOperator(truth.import_logical, _TRUTH, ""),
-    "LOGICAL_OR": SupportedOperator(truth.import_logical, _TRUTH, "broadcasts"),
+    "LOGICAL_AND": SupportedOperator(booleans.import_logical, _BOOL, "broadcasts"),
+    "LOGICAL_NOT": SupportedOperator(booleans.import_logical, _BOOL, ""),
+    "LOGICAL_OR": SupportedOperator(booleans.import_logical, _BOOL, "broadcasts"),
     "LOGISTIC": SupportedOperator(
         pointwise.import_sigmoid, _COMPUTED, "output scale 1/256, or 1/32768 of int16"
     ),
@@ -146,7 +146,7 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     "MIRROR_PAD": SupportedOperator(layout.import_mirror_pad, _MOVED, "constant paddings"),
     "MUL": SupportedOperator(pointwise.import_mul, _COMPUTED, f"broadcasts; {_FUSED}"),
     "NEG": SupportedOperator(pointwise.import_of_one, _COMPUTED, ""),
-    "NOT_EQUAL": SupportedOperator(truth.import_comparison, _COMPARED, _SCALED_BELOW_ONE),
+    "NOT_EQUAL": SupportedOperator(booleans.import_comparison, _COMPARED, _SCALED_BELOW_ONE),
     "PACK": SupportedOperator(layout.import_concatenation, _MOVED, ""),
     "PAD": SupportedOperator(layout.import_pad, _COMPUTED, f"constant paddings; {_EQUAL}"),
     "PADV2": SupportedOperator(
@@ -164,8 +164,8 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
         f"of a VAR_HANDLE; {_ONE_FORM}; CALL_ONCE must have assigned a constant, unless the model "
         "has assigned something before",
     ),
-    "REDUCE_ALL": SupportedOperator(reductions.import_reduce_truth, _TRUTH, "constant axes"),
-    "REDUCE_ANY": SupportedOperator(reductions.import_reduce_truth, _TRUTH, "constant axes"),
+    "REDUCE_ALL": SupportedOperator(reductions.import_reduce_boolean, _BOOL, "constant axes"),
+    "REDUCE_ANY": SupportedOperator(reductions.import_reduce_boolean, _BOOL, "constant axes"),
     "REDUCE_MAX": SupportedOperator(
         reductions.import_reduce_extremum, _COMPUTED, f"constant axes; {_EQUAL}"
     ),
@@ -190,12 +190,12 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
         f"{_POSITIVE}; root of the input's scale times the output's below 2**12",
     ),
     "SELECT": SupportedOperator(
-        truth.import_select,
+        booleans.import_select,
         _MOVED,
         f"a condition of bool for all, for each row or element; {_EQUALS}",
     ),
     "SELECT_V2": SupportedOperator(
-        truth.import_select, _MOVED, f"a condition of bool; broadcasts; {_EQUALS}"
+        booleans.import_select, _MOVED, f"a condition of bool; broadcasts; {_EQUALS}"
     ),
     "SLICE": SupportedOperator(layout.import_slice, _MOVED_OR_TRUE, "constant begin and size"),
     "SOFTMAX": SupportedOperator(

@@ -8,13 +8,13 @@ from utvm_deploy.frontend.operands import (
     COMPUTED,
     alike,
     axis_of,
+    boolean,
     clamp_of,
     made,
     parameter,
     quantized,
     scalar_parameter,
     scale_of,
-    truth_value,
     zero_point_of,
 )
 from utvm_deploy.frontend.source import SourceOperator
@@ -71,10 +71,10 @@ def import_reduce_extremum(op: SourceOperator) -> Operator:
     return made(op, op.inputs[:1], Reduce(_axes(op, x)))
 
 
-def import_reduce_truth(op: SourceOperator) -> Operator:
+def import_reduce_boolean(op: SourceOperator) -> Operator:
     """REDUCE_ALL and REDUCE_ANY over constant axes."""
-    x = truth_value(op, op.input(0))
-    truth_value(op, op.output())
+    x = boolean(op, op.input(0))
+    boolean(op, op.output())
     return made(op, op.inputs[:1], Reduce(_axes(op, x)))
 
 

@@ -204,7 +204,7 @@ class Variable:
 
 
 @dataclass(frozen=True)
-class Truth:
+class Boolean:
     """EQUAL and its kin, LOGICAL_AND, LOGICAL_OR, LOGICAL_NOT, SELECT, SELECT_V2 and CAST."""
 
 
@@ -301,7 +301,7 @@ Attributes: TypeAlias = (
     | Pad
     | Reshape
     | Variable
-    | Truth
+    | Boolean
     | Rearrange
     | Gather
     | Concatenation

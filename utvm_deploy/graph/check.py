@@ -11,6 +11,7 @@ from utvm_deploy.base.errors import ModelError
 from utvm_deploy.graph.attributes import (
     ArgExtremum,
     BatchMatmul,
+    Boolean,
     Concatenation,
     Convolution,
     FullyConnected,
@@ -21,7 +22,6 @@ from utvm_deploy.graph.attributes import (
     Softmax,
     Svdf,
     TransposeConvolution,
-    Truth,
     Variable,
 )
 from utvm_deploy.graph.model import Graph, Operator, Tensor
@@ -32,7 +32,7 @@ _BOUNDARY = ("int8", "uint8", "int16", "int32", "int64", "bool", "float32")
 _CONVERTED = ("int8", "uint8", "int16", "int32")
 _COMPUTED = ("int8", "int16")
 _POSITIONS = ("int32", "int64")
-_OF_TRUTH = ("REDUCE_ALL", "REDUCE_ANY")
+_OF_BOOLEANS = ("REDUCE_ALL", "REDUCE_ANY")
 _FLOAT_INPUT, _FLOAT_OUTPUT = "QUANTIZE", "DEQUANTIZE"
 
 
@@ -159,9 +159,9 @@ def _check_types(graph: Graph, operator: Operator, where: str) -> None:
         if positions not in _POSITIONS:
             raise ModelError(f"{where} gathers by positions of {positions or 'nothing'}")
         return
-    if isinstance(operator.attributes, Svdf | Lstm | Truth):
+    if isinstance(operator.attributes, Svdf | Lstm | Boolean):
         return  # its importer says which of its operands is what
-    if operator.kind in _OF_TRUTH:
+    if operator.kind in _OF_BOOLEANS:
         return
     weighted = isinstance(operator.attributes, Convolution | FullyConnected | TransposeConvolution)
     # What is not converted is of the first input's type throughout.

@@ -46,7 +46,7 @@ class HotInstruction:
 
 
 @dataclass(frozen=True)
-class HotBlock:
+class Hotspot:
     """A run of instructions without a branch in between."""
 
     function: str
@@ -57,7 +57,7 @@ class HotBlock:
     instructions: tuple[HotInstruction, ...]
 
 
-def hot_blocks(report: Mapping[str, Any], image: Image, count: int) -> tuple[HotBlock, ...]:
+def hotspots_of(report: Mapping[str, Any], image: Image, count: int) -> tuple[Hotspot, ...]:
     """The ``count`` hottest blocks of the model and of what it calls, from the model's report."""
     ours = image.code_of(_NOT_THE_MODEL)
     blocks = [
@@ -69,7 +69,7 @@ def hot_blocks(report: Mapping[str, Any], image: Image, count: int) -> tuple[Hot
     texts = _disassembly(image)
     functions = sorted((address & ~_FUNCTION_BIT, name) for name, address in image.symbols.items())
     return tuple(
-        HotBlock(
+        Hotspot(
             function=_function_at(block["address"], functions),
             address=block["address"],
             executions=block["executions"],

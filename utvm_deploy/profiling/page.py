@@ -1,4 +1,4 @@
-"""A profile as one HTML file without anything outside: bars and figures per layer, hot code."""
+"""A profile as one HTML file without anything outside: bars and figures per layer, hotspots."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from html import escape
 
 from utvm_deploy import __version__
 from utvm_deploy.profiling.bound import Bound
-from utvm_deploy.profiling.hotspots import HotBlock
+from utvm_deploy.profiling.hotspots import Hotspot
 from utvm_deploy.profiling.layer_costs import LayerProfile, Profile
 
 _BAR_WIDTH = 360
@@ -33,13 +33,15 @@ _FIGURES = (
 
 
 def profile_html(
-    found: Profile, bounds: Sequence[Bound | None] | None, hot: Sequence[HotBlock] = ()
+    found: Profile, bounds: Sequence[Bound | None] | None, hotspots: Sequence[Hotspot] = ()
 ) -> str:
     """The whole page."""
-    return "".join(_page(found, bounds or [None] * len(found.layers), hot))
+    return "".join(_page(found, bounds or [None] * len(found.layers), hotspots))
 
 
-def _page(found: Profile, bounds: Sequence[Bound | None], hot: Sequence[HotBlock]) -> Iterator[str]:
+def _page(
+    found: Profile, bounds: Sequence[Bound | None], hotspots: Sequence[Hotspot]
+) -> Iterator[str]:
     title = f"{found.model} on {found.board}"
     yield '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
     yield f"<title>utvm profile: {escape(title)}</title><style>{_STYLE}</style></head><body>\n"
@@ -60,7 +62,7 @@ def _page(found: Profile, bounds: Sequence[Bound | None], hot: Sequence[HotBlock
             "and flash allow whatever the kernel</p>\n"
         )
     yield from _table(found, bounds)
-    for block in hot:
+    for block in hotspots:
         yield from _block(block)
     yield f"<p><small>utvm_deploy {escape(__version__)}</small></p></body></html>\n"
 
@@ -100,7 +102,7 @@ def _bar(item: LayerProfile, bound: Bound | None, longest: int) -> Iterator[str]
     yield "</svg>"
 
 
-def _block(block: HotBlock) -> Iterator[str]:
+def _block(block: Hotspot) -> Iterator[str]:
     yield (
         f"<h2>{escape(block.function)} at {block.address:#010x}</h2>\n<p>{block.core:,} modelled "
         f"core cycles, {100 * block.share:.1f} %; run {block.executions:,} times</p>\n"

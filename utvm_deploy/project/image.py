@@ -13,7 +13,7 @@ from elftools.elf.sections import SymbolTableSection
 
 from utvm_deploy.base.errors import BuildError
 from utvm_deploy.boards.board import Board
-from utvm_deploy.project.lines import code_of, line_of
+from utvm_deploy.project.debug_info import code_of, line_of
 
 WORKSPACE = "utvm_workspace"
 WORKSPACE_END = "utvm_workspace_end"

@@ -74,7 +74,7 @@ def truth(value: Mapping[str, Any], name: str) -> bool:
 
 
 def is_whole(value: object) -> bool:
-    """Whether this is a whole number of 64 bits, and no truth value."""
+    """Whether this is a whole number of 64 bits, and no boolean."""
     return type(value) is int and abs(value) <= MOST
 
 

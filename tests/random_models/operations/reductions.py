@@ -21,7 +21,7 @@ from random_models.recipe import Attribute, Ref, Step
 
 _REQUANTIZING = ("MEAN", "SUM")
 _KEEPING = ("REDUCE_MAX", "REDUCE_MIN")
-_OF_TRUTH = ("REDUCE_ALL", "REDUCE_ANY")
+_OF_BOOLEANS = ("REDUCE_ALL", "REDUCE_ANY")
 _TYPES = {"int32": 2, "int64": 4}
 
 
@@ -46,7 +46,7 @@ def _reduce(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...
 def _proposed_reduce(kind: str) -> Propose:
     def propose(scope: Scope, x: Ref) -> Step:
         draw, spec = scope.draw, scope.spec(x)
-        if kind in _OF_TRUTH and spec.dtype != "bool":
+        if kind in _OF_BOOLEANS and spec.dtype != "bool":
             x = scope.input(spec.shape, "bool")
         rank = len(spec.shape)
         keeps = draw.chance(0.5) or rank == 1
@@ -130,7 +130,7 @@ def _l2(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
 OPERATIONS = {
     **{
         kind: Operation(_reduce, _proposed_reduce(kind))
-        for kind in (*_REQUANTIZING, *_KEEPING, *_OF_TRUTH)
+        for kind in (*_REQUANTIZING, *_KEEPING, *_OF_BOOLEANS)
     },
     **{
         kind: Operation(

@@ -55,15 +55,15 @@ def lower_convolution(
     _, source = input_of(graph, operator, 0)
     weights = constant_of(graph, operator, 1)
     _, rows, columns, channels = weights.shape
-    groups, is_wide = source.shape[3] // channels, source.dtype == "int16"
-    if groups > 1 and (is_wide or not library.has(_OF_GROUPS)):
+    groups, is_int16 = source.shape[3] // channels, source.dtype == "int16"
+    if groups > 1 and (is_int16 or not library.has(_OF_GROUPS)):
         return f"it has {groups} groups"
     function = f"arm_convolve_wrapper_{suffix(source.dtype)}"
     window = window_of(graph, operator, (rows, columns))
-    scratch_bytes = scratch.convolution(library, window, source.shape[3], groups, is_wide=is_wide)
+    scratch_bytes = scratch.convolution(library, window, source.shape[3], groups, is_int16=is_int16)
     call, set_bias = WEIGHTED_CALL.format(function=function), ""
-    bias_type = "int64" if is_wide and not attributes.sums_in_32_bits else "int32"
-    if is_wide:
+    bias_type = "int64" if is_int16 and not attributes.sums_in_32_bits else "int32"
+    if is_int16:
         call = call.replace(" bias,", " &bias_data,")
         set_bias = (
             f"    const cmsis_nn_bias_data bias_data = {{bias, {int(bias_type == 'int32')}}};\n"
@@ -89,12 +89,12 @@ def lower_depthwise(
     _, source = input_of(graph, operator, 0)
     weights = constant_of(graph, operator, 1)
     _, rows, columns, outputs = weights.shape
-    channels, is_wide = source.shape[3], source.dtype == "int16"
-    if is_wide and attributes.sums_in_32_bits:
+    channels, is_int16 = source.shape[3], source.dtype == "int16"
+    if is_int16 and attributes.sums_in_32_bits:
         return "CMSIS-NN's depthwise convolution of int16 sums up in 64 bits only"
     function = f"arm_depthwise_conv_wrapper_{suffix(source.dtype)}"
     window = window_of(graph, operator, (rows, columns))
-    scratch_bytes = scratch.depthwise(library, window, channels, outputs, is_wide=is_wide)
+    scratch_bytes = scratch.depthwise(library, window, channels, outputs, is_int16=is_int16)
     multiplier = f"        .ch_mult = {outputs // channels},\n"
     return _weighted(
         graph,
@@ -104,7 +104,7 @@ def lower_depthwise(
         _shapes(graph, operator, "cmsis_nn_dw_conv_params", window, weights.shape, multiplier),
         context(scratch_bytes) + WEIGHTED_CALL.format(function=function),
         scratch_bytes,
-        "int64" if is_wide else "int32",
+        "int64" if is_int16 else "int32",
     )
 
 

@@ -18,7 +18,7 @@ from utvm_deploy.compiler.cmsis_nn.convolution import (
 from utvm_deploy.compiler.cmsis_nn.elementwise import lower_extremum, lower_sum_or_product
 from utvm_deploy.compiler.cmsis_nn.library import CmsisNn
 from utvm_deploy.compiler.cmsis_nn.movers import lower_concatenation, lower_pad, lower_transpose
-from utvm_deploy.compiler.cmsis_nn.others import lower_pool, lower_softmax
+from utvm_deploy.compiler.cmsis_nn.pool_softmax import lower_pool, lower_softmax
 from utvm_deploy.compiler.cmsis_nn.products import lower_dense, lower_products
 from utvm_deploy.compiler.cmsis_nn.svdf import lower_svdf
 from utvm_deploy.graph.model import Graph, Operator

@@ -56,15 +56,15 @@ def lower_dense(
     weights = constant_of(graph, operator, 1)
     outputs, inputs = weights.shape
     batch = math.prod(output_of(graph, operator)[1].shape) // outputs
-    is_wide, kind = source.dtype == "int16", suffix(source.dtype)
+    is_int16, kind = source.dtype == "int16", suffix(source.dtype)
     is_per_channel = len(quantization_of(input_of(graph, operator, 1)[1]).scales) > 1
-    if is_per_channel and is_wide:
+    if is_per_channel and is_int16:
         return "no call of CMSIS-NN does FULLY_CONNECTED of int16 with a scale for each output"
     function = f"arm_fully_connected_{'per_channel_' if is_per_channel else ''}{kind}"
     parameters, multipliers, scaling = _scaling(graph, operator, outputs, is_per_channel)
-    bias = bias_of(graph, operator, outputs).astype(np.int64 if is_wide else np.int32)
+    bias = bias_of(graph, operator, outputs).astype(np.int64 if is_int16 else np.int32)
     sums: list[Argument] = []
-    if library.has_mve and not is_wide:
+    if library.has_mve and not is_int16:
         # The Helium kernel wants the input's offset folded into the bias, by the caller.
         sums.append(_kernel_sums(source, weights, bias))
     # The table is no scratch, so the library may ask for its bytes without asking for too much.

@@ -24,16 +24,16 @@ _TRANSPOSED_CHANNELS = 16
 _TRANSPOSED_STRIDE = 2
 # Depthwise convolutions of int16 with fewer taps take the fast kernel, whose Helium variant reads a
 # few bytes too far.
-_WIDE_DEPTHWISE_TAPS = 512
-_WIDE_DEPTHWISE_BEYOND = 8
+_INT16_DEPTHWISE_TAPS = 512
+_INT16_DEPTHWISE_BEYOND = 8
 
 
 def convolution(
-    library: CmsisNn, window: Window, channels: int, groups: int = 1, *, is_wide: bool = False
+    library: CmsisNn, window: Window, channels: int, groups: int = 1, *, is_int16: bool = False
 ) -> int:
     """arm_convolve_wrapper_s8, or of int16 _s16."""
     column = window.kernel[0] * window.kernel[1] * channels
-    if is_wide:
+    if is_int16:
         if library.has_mve:
             return _MVE_COLUMNS * _round_up(column * _INT16_BYTES, _MVE_LANES)
         return 2 * column * _INT16_BYTES
@@ -72,13 +72,15 @@ def transpose_convolution(
 
 
 def depthwise(
-    library: CmsisNn, window: Window, channels: int, outputs: int, *, is_wide: bool = False
+    library: CmsisNn, window: Window, channels: int, outputs: int, *, is_int16: bool = False
 ) -> int:
     """arm_depthwise_conv_wrapper_s8, or of int16 _s16."""
     taps = window.kernel[0] * window.kernel[1]
-    if is_wide:
-        is_fast = window.dilations == (1, 1) and channels == outputs and taps < _WIDE_DEPTHWISE_TAPS
-        columns, beyond = (_MVE_COLUMNS, _WIDE_DEPTHWISE_BEYOND) if library.has_mve else (1, 0)
+    if is_int16:
+        is_fast = (
+            window.dilations == (1, 1) and channels == outputs and taps < _INT16_DEPTHWISE_TAPS
+        )
+        columns, beyond = (_MVE_COLUMNS, _INT16_DEPTHWISE_BEYOND) if library.has_mve else (1, 0)
         return columns * channels * taps * _INT16_BYTES + beyond if is_fast else 0
     is_single = window.batch == 1 and window.dilations == (1, 1) and channels == outputs
     if library.has_mve:

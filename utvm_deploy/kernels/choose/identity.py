@@ -25,7 +25,7 @@ def identity_of(graph: Graph, operator: Operator) -> KernelIdentity:
 
 
 def _extents(value: Any, name: str) -> Iterator[tuple[str, int]]:
-    """Every whole number or truth value in a kernel's fields, by a dotted name."""
+    """Every whole number or boolean in a kernel's fields, by a dotted name."""
     if is_dataclass(value):
         for field in fields(value):
             path = f"{name}.{field.name}" if name else field.name

@@ -205,7 +205,7 @@ def lower(
     if lowering is None:
         known = ", ".join(sorted(LOWERINGS))
         raise UnsupportedOperator(f"no kernel for operator {operator.kind}; there are {known}")
-    if _is_wide(graph, operator):
+    if _is_int16(graph, operator):
         lowering = INT16_LOWERINGS.get(operator.kind, lowering)
     call = lowering(graph, operator)
     if candidate is not None:
@@ -219,7 +219,7 @@ def lower(
     return call
 
 
-def _is_wide(graph: Graph, operator: Operator) -> bool:
+def _is_int16(graph: Graph, operator: Operator) -> bool:
     """Whether it works on int16 activations."""
     source = operator.inputs[0]
     return source is not None and graph.tensors[source].dtype == "int16"
@@ -256,10 +256,10 @@ def _in_family(
     if family == GENERIC:
         return call
     lowering = FAMILIES[family][1].get(operator.kind)
-    is_wide = _is_wide(graph, operator)
-    if is_wide:
+    is_int16 = _is_int16(graph, operator)
+    if is_int16:
         lowering = INT16_FAMILIES.get(family, {}).get(operator.kind)
-    why = "" if is_wide and lowering else why_only_generic(graph, operator)
+    why = "" if is_int16 and lowering else why_only_generic(graph, operator)
     if why:
         return why
     found = lowering(graph, operator, call, core, candidate) if lowering else ""

@@ -109,7 +109,7 @@ def why_only_generic(graph: Graph, operator: Operator) -> str:
 
 
 def stored(dtype: str) -> str:
-    """The type of which kernels have an element: truth values are bytes of 0 or 1."""
+    """The type of which kernels have an element: booleans are bytes of 0 or 1."""
     return "uint8" if dtype == "bool" else dtype
 
 

@@ -11,7 +11,7 @@ CONDITION = "defined(__ARM_FEATURE_DSP) && defined(__thumb2__) && defined(__GNUC
 def selected(
     temporary: str, left: str, right: str, value: str, bound: str, bits: int = 8
 ) -> list[Instruction]:
-    """value = left >= right (in parts of so many bits, signed) ? value : bound."""
+    """value = left >= right (in parts of ``bits`` bits, signed) ? value : bound."""
     flags = ("ge",)
     difference = simd(f"ssub{bits}", temporary, left, right)
     chosen = simd("sel", value, value, bound)

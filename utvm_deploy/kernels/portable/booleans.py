@@ -1,4 +1,4 @@
-"""Kernels of truth values, bytes of 0 or 1: comparisons, AND, OR, NOT, SELECT, and CAST.
+"""Kernels of booleans, bytes of 0 or 1: comparisons, AND, OR, NOT, SELECT, and CAST.
 
 All that has several inputs broadcasts, by merged dimensions as in ``elementwise.py``.
 """

@@ -126,7 +126,7 @@ class TransposeConv2D:
 
 
 @dataclass(frozen=True)
-class WideTransposeConv2D(TransposeConv2D):
+class Int16TransposeConv2D(TransposeConv2D):
     """The same of int16, summed up in 64 bits, or in 32 as a bias of int32 asks for."""
 
     bits: int = 64
@@ -170,7 +170,7 @@ def lower_transpose_conv(graph: Graph, operator: Operator) -> KernelCall:
     bias = bias_of(graph, operator, outputs)
     if source.dtype == "int16":
         bits = 32 if attributes.sums_in_32_bits else 64
-        kernel = WideTransposeConv2D(*shapes, bits)
+        kernel = Int16TransposeConv2D(*shapes, bits)
         bias = bias.astype(f"int{bits}")
         if bits == 64:
             multiplier = np.array([short_multiplier(int(m)) for m in multiplier], np.int32)

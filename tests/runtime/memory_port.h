@@ -1,7 +1,7 @@
 // A runtime in memory: what the host sends is an array, what the device sends
 // another one. Used by the unit tests and the fuzzer.
-#ifndef BENCH_H
-#define BENCH_H
+#ifndef MEMORY_PORT_H
+#define MEMORY_PORT_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,16 +17,16 @@
 
 // Wire addresses have 32 bits: the tests are linked non-PIE, so that these are
 // in reach.
-extern uint8_t bench_workspace[WORKSPACE_BYTES];
-extern const uint8_t bench_constants[64];
+extern uint8_t port_workspace[WORKSPACE_BYTES];
+extern const uint8_t port_constants[64];
 
 // What the test tasks were called with.
-extern uint32_t bench_calls;
-extern uintptr_t bench_arguments[UTVM_MAX_ARGUMENTS];
-void bench_task(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e, uintptr_t f,
-                uintptr_t g, uintptr_t h, uintptr_t i, uintptr_t j, uintptr_t k, uintptr_t l);
+extern uint32_t port_calls;
+extern uintptr_t port_arguments[UTVM_MAX_ARGUMENTS];
+void port_task(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e, uintptr_t f,
+               uintptr_t g, uintptr_t h, uintptr_t i, uintptr_t j, uintptr_t k, uintptr_t l);
 
-struct bench {
+struct port {
     utvm_t utvm;
     struct utvm_config config;
     struct utvm_region regions[4];
@@ -42,7 +42,7 @@ struct bench {
     // Returned by read and write instead of anything else, if negative.
     int32_t fail;
 
-    // With bench_guard: the call, of all since the program began, that is
+    // With port_guard: the call, of all since the program began, that is
     // stopped; how; and what the runtime said of deadlines.
     uint32_t stop_after;
     enum utvm_status stop_status;
@@ -65,38 +65,38 @@ struct reply {
     uint32_t length;
 };
 
-// Make a bench whose buffers are on the heap, exactly as large as asked, so
+// Make a port whose buffers are on the heap, exactly as large as asked, so
 // that the sanitizers see a byte too many. The boot frame is already out.
-struct bench *bench_new(void);
-void bench_free(struct bench *bench);
+struct port *port_new(void);
+void port_free(struct port *port);
 
 // From now on the port makes the calls and knows deadlines.
-void bench_guard(struct bench *bench);
+void port_guard(struct port *port);
 
 // COBS of size bytes, without zeros around; its length.
-uint32_t bench_cobs(const uint8_t *data, uint32_t size, uint8_t *out);
+uint32_t port_cobs(const uint8_t *data, uint32_t size, uint8_t *out);
 
 // A whole frame from zero to zero; its length.
-uint32_t bench_frame(uint8_t version, uint8_t opcode, uint32_t sequence, uint32_t session,
-                     const uint8_t *payload, uint32_t size, uint8_t *out);
+uint32_t port_frame(uint8_t version, uint8_t opcode, uint32_t sequence, uint32_t session,
+                    const uint8_t *payload, uint32_t size, uint8_t *out);
 
 // Append to what the device will read.
-void bench_give(struct bench *bench, const uint8_t *data, uint32_t size);
+void port_give(struct port *port, const uint8_t *data, uint32_t size);
 
 // Poll until there is nothing to do; what the last poll returned.
-int bench_run(struct bench *bench);
+int port_run(struct port *port);
 
 // The next frame that the device sent, if there is one.
-struct reply bench_take(struct bench *bench);
+struct reply port_take(struct port *port);
 
 // Send a request, run, take the reply.
-struct reply bench_ask(struct bench *bench, uint8_t opcode, const uint8_t *payload, uint32_t size);
+struct reply port_ask(struct port *port, uint8_t opcode, const uint8_t *payload, uint32_t size);
 
 // Send a request of any session, run, take the reply.
-struct reply bench_ask_as(struct bench *bench, uint8_t opcode, uint32_t session,
-                          const uint8_t *payload, uint32_t size);
+struct reply port_ask_as(struct port *port, uint8_t opcode, uint32_t session,
+                         const uint8_t *payload, uint32_t size);
 
 // HELLO and OPEN, with the next two numbers; the reply to OPEN.
-struct reply bench_open(struct bench *bench);
+struct reply port_open(struct port *port);
 
 #endif

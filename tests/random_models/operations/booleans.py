@@ -1,4 +1,4 @@
-"""Operators that make or take truth values, and CAST."""
+"""Operators that make or take booleans, and CAST."""
 
 from __future__ import annotations
 

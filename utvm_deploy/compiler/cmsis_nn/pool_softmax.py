@@ -80,7 +80,7 @@ def lower_softmax(
     depth = source.shape[-1]
     rows = math.prod(source.shape[:-1])
     if source.dtype == "int16":
-        return _wide_softmax(graph, operator, ours, rows, depth)
+        return _int16_softmax(graph, operator, ours, rows, depth)
     fraction_bits = 31 - _SOFTMAX_INTEGER_BITS
     scale = operator.attributes.beta * quantization_of(source).scale * 2.0**fraction_bits
     multiplier, shift = quantize_multiplier(min(scale, 2.0**31 - 1.0))
@@ -111,7 +111,7 @@ def lower_softmax(
     )
 
 
-def _wide_softmax(
+def _int16_softmax(
     graph: Graph, operator: Operator, ours: KernelCall, rows: int, depth: int
 ) -> KernelCall:
     # The library looks up what the reference does, and our kernel after it: the same tables.

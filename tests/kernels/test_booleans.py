@@ -1,4 +1,4 @@
-"""Truth values: comparisons, AND, OR, NOT, SELECT and CAST, as the reference has them."""
+"""Booleans: comparisons, AND, OR, NOT, SELECT and CAST, as the reference has them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def masks(m: ModelWriter) -> None:
 
 
 @pytest.mark.parametrize("build", [comparisons, masks])
-def test_truth(build, device: Device, tmp_path: Path) -> None:
+def test_booleans(build, device: Device, tmp_path: Path) -> None:
     m = ModelWriter()
     build(m)
     path = m.save(tmp_path / "model.tflite")

@@ -1,10 +1,10 @@
-"""Importing what makes or takes truth values: comparisons, AND, OR, NOT, SELECT; and CAST."""
+"""Importing what makes or takes booleans: comparisons, AND, OR, NOT, SELECT; and CAST."""
 
 from __future__ import annotations
 
-from utvm_deploy.frontend.operands import MOVABLE, made, movable, quantized, scale_of, truth_value
+from utvm_deploy.frontend.operands import MOVABLE, boolean, made, movable, quantized, scale_of
 from utvm_deploy.frontend.source import SourceOperator
-from utvm_deploy.graph.attributes import Truth
+from utvm_deploy.graph.attributes import Boolean
 from utvm_deploy.graph.model import Operator
 
 _WHOLE = ("int32", "int64")
@@ -14,7 +14,7 @@ _CAST = (*MOVABLE, "bool")
 def import_comparison(op: SourceOperator) -> Operator:
     """EQUAL and its kin: of quantized values at a common scale, or of whole numbers."""
     sides = [op.input(0), op.input(1)]
-    truth_value(op, op.output())
+    boolean(op, op.output())
     for side in sides:
         if side.dtype != sides[0].dtype:
             raise op.damaged(f"it compares {sides[0].dtype} with {side.dtype}")
@@ -26,33 +26,33 @@ def import_comparison(op: SourceOperator) -> Operator:
                 f"'{side.name}' has the scale {scale_of(side):g}; only scales below 1 are "
                 "supported, as the reference is undefined elsewhere"
             )
-    return made(op, op.inputs[:2], Truth())
+    return made(op, op.inputs[:2], Boolean())
 
 
 def import_logical(op: SourceOperator) -> Operator:
     """LOGICAL_AND, LOGICAL_OR and LOGICAL_NOT."""
     count = 1 if op.kind == "LOGICAL_NOT" else 2
     for tensor in (*(op.input(i) for i in range(count)), op.output()):
-        truth_value(op, tensor)
-    return made(op, op.inputs[:count], Truth())
+        boolean(op, tensor)
+    return made(op, op.inputs[:count], Boolean())
 
 
 def import_select(op: SourceOperator) -> Operator:
     """SELECT and SELECT_V2, which look at no quantization."""
-    truth_value(op, op.input(0))
+    boolean(op, op.input(0))
     x, y, out = (movable(op, tensor) for tensor in (op.input(1), op.input(2), op.output()))
     if not x.dtype == y.dtype == out.dtype:
         raise op.damaged(f"it makes {out.dtype} of {x.dtype} and {y.dtype}")
     if not x.quantization == y.quantization == out.quantization:
         raise op.unsupported("its inputs and output are quantized differently; they must be equal")
-    return made(op, op.inputs[:3], Truth())
+    return made(op, op.inputs[:3], Boolean())
 
 
 def import_cast(op: SourceOperator) -> Operator:
-    """CAST between whole numbers and truth values, whatever they are quantized to."""
+    """CAST between whole numbers and booleans, whatever they are quantized to."""
     for tensor in (op.input(0), op.output()):
         if tensor.dtype not in _CAST:
             raise op.unsupported(
                 f"tensor '{tensor.name}' is {tensor.dtype}; only {', '.join(_CAST)} are supported"
             )
-    return made(op, op.inputs[:1], Truth())
+    return made(op, op.inputs[:1], Boolean())
