@@ -21,7 +21,7 @@ from utvm_deploy.device import connect
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.choose.lowering import lower
-from utvm_deploy.kernels.portable.loop_shapes import generic_space
+from utvm_deploy.kernels.portable.loop_shapes import loop_candidates
 from utvm_deploy.project import build_image
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.tuner import Tuning, fastest_link, tune
@@ -55,7 +55,7 @@ def main() -> int:
     works = workload([simplify(load_model(path)) for path in options.models], board.cpu.kernel_core)
     if options.plain:
         works = tuple(
-            replace(work, candidates=generic_space(lower(work.graph, work.operator)))
+            replace(work, candidates=loop_candidates(lower(work.graph, work.operator)))
             for work in works
         )
     print(f"{len(works)} kernels on {board.name}, {os.cpu_count()} cores of this computer")

@@ -38,7 +38,7 @@ from utvm_deploy.records import (
     Setting,
     frugal,
 )
-from utvm_deploy.records.candidate import COMPACT, COMPACT_LITTLE, GENERIC, Candidate
+from utvm_deploy.records.candidate import COMPACT_LITTLE, GENERIC, Candidate
 
 _log = logging.getLogger(__name__)
 
@@ -110,9 +110,8 @@ def calls_of(graph: Graph, core: str, picks: Picks, optimize: str) -> Choose:
             level = min(level, COMPACT_LITTLE)
         if not 0 < call.heeds_compact <= level:
             return call
-        choices = dict(candidate.choices) if candidate is not None else {}
-        compact = Candidate.of(call.family, **{**choices, COMPACT: level})
-        return replace(lower(graph, operator, core, compact), origin=call.origin)
+        kept = candidate if candidate is not None else Candidate(call.family)
+        return replace(lower(graph, operator, core, kept, compact=level), origin=call.origin)
 
     return choose
 

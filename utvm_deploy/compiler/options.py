@@ -43,7 +43,7 @@ TIME, SIZE, BALANCED = "time", "size", "balanced"
 OPTIMIZE = (TIME, SIZE, BALANCED)
 #: What each tells the C compiler; docs/guides/optimize.md has what that costs and saves.
 LEVELS: Mapping[str, str] = {TIME: "-O3", SIZE: "-Os", BALANCED: "-O2"}
-#: And how much kernels are to do for few bytes of flash: the choice COMPACT, 0 for nothing.
+#: And how much kernels are to do for few bytes of flash: ``compact`` of a ``Wish``, 0 for nothing.
 COMPACTNESS: Mapping[str, int] = {TIME: 0, BALANCED: COMPACT_LITTLE, SIZE: COMPACT_MOST}
 #: A layer may be this much slower, as a share, where it can share another layer's kernel.
 MAX_SHARING_LOSS = 0.03

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -66,7 +67,7 @@ from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.choose.lowering import families_for, lower
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel
 from utvm_deploy.records import Records
-from utvm_deploy.records.candidate import COMPACT, GENERIC, MOST_SCRATCH, Candidate
+from utvm_deploy.records.candidate import GENERIC, Candidate
 
 _log = logging.getLogger(__name__)
 _Made = TypeVar("_Made")
@@ -237,21 +238,22 @@ def _lower(graph: Graph, family: str, choose: Choose) -> tuple[Step | View, ...]
 def _smaller(graph: Graph, family: str, scratch_of: ScratchOf, compactness: int) -> Smaller:
     """Calls with less scratch, of the family that a step's call has."""
 
-    def with_choices(step: Step, **choices: int) -> KernelCall:
-        try:
-            return lower(graph, step.operator, family, Candidate.of(step.call.family, **choices))
-        except UnsupportedOperator:
-            return lower(graph, step.operator, family)
+    def within(step: Step, most_bytes: int, compact: int = 0) -> KernelCall:
+        own = Candidate(step.call.family)
+        if own.family != GENERIC:
+            limits = {"most_scratch": most_bytes, "compact": compact}
+            with suppress(UnsupportedOperator):
+                return lower(graph, step.operator, family, own, **limits)
+        return lower(graph, step.operator, family)
 
     def smaller(step: Step, most_bytes: int) -> KernelCall:
         if isinstance(step.call.kernel, LibraryKernel):
             return step.call
-        capped = {MOST_SCRATCH: most_bytes}
         if 0 < step.call.heeds_compact <= compactness:
-            call = with_choices(step, **capped, **{COMPACT: compactness})
+            call = within(step, most_bytes, compactness)
             if sum(scratch_of(replace(step, call=call))) <= most_bytes:
                 return call
-        return with_choices(step, **capped)
+        return within(step, most_bytes)
 
     return smaller
 

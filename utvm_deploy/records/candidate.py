@@ -14,11 +14,8 @@ from typing import Any
 
 #: The family that every kernel has: plain C.
 GENERIC = "generic"
-#: A choice that families with scratch know: how many bytes of it they may take, if they can.
-MOST_SCRATCH = "most_scratch"
-#: A choice of kernels that can take fewer bytes of flash: a little slower, or as few as they can,
-#: with code that many layers share.
-COMPACT = "compact"
+#: How much a kernel is to do for fewer bytes of flash: a little, which costs little time, or all it
+#: can, with code that many layers share.
 COMPACT_LITTLE, COMPACT_MOST = 1, 2
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.cores.core import CORES, Core
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.operands import why_only_generic
-from utvm_deploy.kernels.native.dsp.int16_multiply import wide_multiply_call
-from utvm_deploy.kernels.native.dsp.lowering import DSP_LOWERINGS
-from utvm_deploy.kernels.native.layer_tables import FamilyLowering
-from utvm_deploy.kernels.native.mve.lowering import MVE_INT16_LOWERINGS, MVE_LOWERINGS
+from utvm_deploy.kernels.contract.strategy import Layer, Strategy, Wish
+from utvm_deploy.kernels.native.dsp.strategies import DSP_STRATEGIES
+from utvm_deploy.kernels.native.mve.strategies import MVE_STRATEGIES
 from utvm_deploy.kernels.native.routines.batch_matmul import lower_batch_matmul
 from utvm_deploy.kernels.native.routines.int16x8 import lower_wide_convolution, lower_wide_dense
 from utvm_deploy.kernels.native.routines.log_softmax import lower_log_softmax
@@ -22,7 +21,7 @@ from utvm_deploy.kernels.native.routines.lstm_variants import is_plain, lower_fu
 from utvm_deploy.kernels.native.routines.resize import lower_resize_bilinear
 from utvm_deploy.kernels.native.routines.softmax import lower_softmax
 from utvm_deploy.kernels.native.routines.svdf import lower_svdf
-from utvm_deploy.kernels.native.thumb.lowering import THUMB_LOWERINGS
+from utvm_deploy.kernels.native.thumb.strategies import THUMB_STRATEGIES
 from utvm_deploy.kernels.portable.booleans import lower_cast, lower_comparison, lower_select
 from utvm_deploy.kernels.portable.conv2d import lower_conv2d
 from utvm_deploy.kernels.portable.conversions import (
@@ -49,7 +48,7 @@ from utvm_deploy.kernels.portable.int16_unary import (
 from utvm_deploy.kernels.portable.l2_normalization import lower_l2_normalization
 from utvm_deploy.kernels.portable.layout import lower_concatenation, lower_rearrange
 from utvm_deploy.kernels.portable.lookup import lower_lookup
-from utvm_deploy.kernels.portable.loop_shapes import chosen_call
+from utvm_deploy.kernels.portable.loop_shapes import loop_candidates, looped_call
 from utvm_deploy.kernels.portable.mean import lower_mean
 from utvm_deploy.kernels.portable.movement import lower_pad, lower_reshape, lower_variable
 from utvm_deploy.kernels.portable.pool import lower_pool
@@ -171,47 +170,59 @@ INT16_LOWERINGS: Mapping[str, Lowering] = {
 }
 
 
-#: Families beside the generic one, best first: which cores have them, and what they can do.
-FAMILIES: Mapping[str, tuple[Callable[[Core], bool], Mapping[str, FamilyLowering]]] = {
-    "mve": (lambda core: core.mve, MVE_LOWERINGS),
-    "dsp": (lambda core: core.dsp, DSP_LOWERINGS),
-    "thumb": (lambda core: core.is_arm and not core.dsp, THUMB_LOWERINGS),
-}
+@dataclass(frozen=True)
+class Family:
+    """Kernels for the cores that have what they need."""
 
-#: What families have for int16 activations.
-INT16_FAMILIES: Mapping[str, Mapping[str, FamilyLowering]] = {
-    "dsp": {"MUL": lambda graph, operator, call, core, candidate: wide_multiply_call(call)},
-    "mve": MVE_INT16_LOWERINGS,
+    fits: Callable[[Core], bool]
+    strategies: tuple[Strategy, ...]
+
+    def strategy(self, kind: str, dtype: str) -> Strategy | None:
+        """The one for an operator's kind on activations of a type."""
+        # What is made for int8 serves other types, too, as far as ``why_only_generic`` lets it.
+        wanted = "int16" if dtype == "int16" else "int8"
+        found = (s for s in self.strategies if kind in s.operators and s.dtype == wanted)
+        return next(found, None)
+
+
+#: Families beside the portable one, best first.
+FAMILIES: Mapping[str, Family] = {
+    "mve": Family(lambda core: core.mve, MVE_STRATEGIES),
+    "dsp": Family(lambda core: core.dsp, DSP_STRATEGIES),
+    "thumb": Family(lambda core: core.is_arm and not core.dsp, THUMB_STRATEGIES),
 }
 
 
 def families_for(core: str) -> tuple[str, ...]:
-    """The families that a core has, best first, the generic one last."""
+    """The families that a core has, best first, the portable one last."""
     facts = CORES.get(core)
-    special = [name for name, (fits, _) in FAMILIES.items() if facts is not None and fits(facts)]
+    special = [name for name, one in FAMILIES.items() if facts is not None and one.fits(facts)]
     return (*special, GENERIC)
 
 
 def lower(
-    graph: Graph, operator: Operator, core: str = GENERIC, candidate: Candidate | None = None
+    graph: Graph,
+    operator: Operator,
+    core: str = GENERIC,
+    candidate: Candidate | None = None,
+    *,
+    most_scratch: int | None = None,
+    compact: int = 0,
 ) -> KernelCall:
     """The kernel that does what ``operator`` does, and its arguments in this graph.
 
     ``core`` names the core whose kernels to use where there are any for the case; "generic" stands
     for every core. ``candidate`` says which, and how; without one the best family that has a kernel
-    chooses. A candidate that does not fit raises UnsupportedOperator with the reason.
+    chooses. ``most_scratch`` (bytes) and ``compact`` are the limits of a ``Wish``. A candidate that
+    does not fit raises UnsupportedOperator with the reason.
     """
-    lowering = LOWERINGS.get(operator.kind)
-    if lowering is None:
-        known = ", ".join(sorted(LOWERINGS))
-        raise UnsupportedOperator(f"no kernel for operator {operator.kind}; there are {known}")
-    if _is_int16(graph, operator):
-        lowering = INT16_LOWERINGS.get(operator.kind, lowering)
-    call = lowering(graph, operator)
+    layer = Layer(graph, operator, core, _portable(graph, operator))
+    wish = Wish(candidate, most_scratch, compact)
     if candidate is not None:
-        return _lower_as(candidate, graph, operator, call, core)
+        return _lower_as(candidate, layer, wish)
+    call = layer.portable
     for family in families_for(core):
-        found = _in_family(family, graph, operator, call, core, None)
+        found = _in_family(family, layer, wish)
         if isinstance(found, KernelCall):
             return found
         if found and not call.why_not:
@@ -219,48 +230,60 @@ def lower(
     return call
 
 
-def _is_int16(graph: Graph, operator: Operator) -> bool:
-    """Whether it works on int16 activations."""
+def candidates_in(family: str, layer: Layer) -> tuple[Candidate, ...]:
+    """What the tuner may measure of a family for a layer; () where the family has no kernel."""
+    if family == GENERIC:
+        return loop_candidates(layer.portable)
+    plain = Candidate(family)
+    if isinstance(_in_family(family, layer, Wish(plain)), str):
+        return ()
+    strategy = FAMILIES[family].strategy(layer.operator.kind, _dtype(layer))
+    listed = strategy.candidates if strategy else None
+    return (plain,) if listed is None else tuple(listed(layer))
+
+
+def _portable(graph: Graph, operator: Operator) -> KernelCall:
+    lowering = LOWERINGS.get(operator.kind)
+    if lowering is None:
+        known = ", ".join(sorted(LOWERINGS))
+        raise UnsupportedOperator(f"no kernel for operator {operator.kind}; there are {known}")
     source = operator.inputs[0]
-    return source is not None and graph.tensors[source].dtype == "int16"
+    if source is not None and graph.tensors[source].dtype == "int16":
+        lowering = INT16_LOWERINGS.get(operator.kind, lowering)
+    return lowering(graph, operator)
 
 
-def _lower_as(
-    candidate: Candidate, graph: Graph, operator: Operator, call: KernelCall, core: str
-) -> KernelCall:
+def _dtype(layer: Layer) -> str:
+    """The type of the activations that a layer reads."""
+    source = layer.operator.inputs[0]
+    return "" if source is None else layer.graph.tensors[source].dtype
+
+
+def _lower_as(candidate: Candidate, layer: Layer, wish: Wish) -> KernelCall:
     """The call of just this candidate."""
-    families = families_for(core)
+    families = families_for(layer.core)
     if candidate.family not in families:
         raise UnsupportedOperator(
-            f"core {core} has no kernels of family {candidate.family!r}; "
+            f"core {layer.core} has no kernels of family {candidate.family!r}; "
             f"it has {', '.join(families)}"
         )
     if candidate.family == GENERIC:
-        return chosen_call(call, candidate)
-    found = _in_family(candidate.family, graph, operator, call, core, candidate)
+        return looped_call(layer.portable, candidate)
+    found = _in_family(candidate.family, layer, wish)
     if isinstance(found, str):
-        why = found or "the family has none"
-        raise UnsupportedOperator(f"no kernel {candidate.label!r} for {operator.kind}: {why}")
+        why, kind = found or "the family has none", layer.operator.kind
+        raise UnsupportedOperator(f"no kernel {candidate.label!r} for {kind}: {why}")
     return found
 
 
-def _in_family(
-    family: str,
-    graph: Graph,
-    operator: Operator,
-    call: KernelCall,
-    core: str,
-    candidate: Candidate | None,
-) -> KernelCall | str:
-    """The family's call instead of the generic one, or why there is none."""
+def _in_family(family: str, layer: Layer, wish: Wish) -> KernelCall | str:
+    """The family's call instead of the portable one, or why there is none."""
     if family == GENERIC:
-        return call
-    lowering = FAMILIES[family][1].get(operator.kind)
-    is_int16 = _is_int16(graph, operator)
-    if is_int16:
-        lowering = INT16_FAMILIES.get(family, {}).get(operator.kind)
-    why = "" if is_int16 and lowering else why_only_generic(graph, operator)
+        return layer.portable
+    dtype = _dtype(layer)
+    strategy = FAMILIES[family].strategy(layer.operator.kind, dtype)
+    why = "" if dtype == "int16" and strategy else why_only_generic(layer.graph, layer.operator)
     if why:
         return why
-    found = lowering(graph, operator, call, core, candidate) if lowering else ""
+    found = strategy.build(layer, wish) if strategy else ""
     return found if isinstance(found, str) else replace(found, family=family)

@@ -105,5 +105,5 @@ class KernelCall:
     family: str = GENERIC
     # Where its candidate came from: one of records.ORIGINS.
     origin: str = DEFAULT
-    # From which value of candidate.COMPACT on it has a form of fewer bytes; 0: it has none.
+    # From which value of ``Wish.compact`` on it has a form of fewer bytes; 0: it has none.
     heeds_compact: int = 0

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from utvm_deploy.graph.model import Array, Graph, Operator
+from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
 from utvm_deploy.kernels.contract.operands import (
     bias_of,
@@ -17,17 +17,13 @@ from utvm_deploy.kernels.contract.operands import (
     quantization_of,
 )
 from utvm_deploy.kernels.contract.requantization import fold_input_offset
+from utvm_deploy.kernels.contract.strategy import Layer
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.scaling import Scaling, extremes, short_scaling, wide_scaling
 from utvm_deploy.kernels.native.window_rewrites import simplified
 from utvm_deploy.kernels.portable.conv2d import Conv2D
 from utvm_deploy.kernels.portable.depthwise import DepthwiseConv2D
 from utvm_deploy.kernels.portable.fully_connected import Dense
-from utvm_deploy.records.candidate import Candidate
-
-#: Takes the generic call, which it replaces, the core, and what to choose (None: the default). A
-#: text says why there is no kernel for the case.
-FamilyLowering = Callable[[Graph, Operator, KernelCall, str, Candidate | None], KernelCall | str]
 
 
 def constants(call: KernelCall) -> Mapping[str, Array]:
@@ -40,9 +36,9 @@ def scalars(call: KernelCall) -> Mapping[str, int]:
     return {a.name: a.value for a in call.arguments if isinstance(a, ScalarArgument)}
 
 
-def border_of(graph: Graph, operator: Operator) -> int:
-    """What a border holds."""
-    return quantization_of(input_of(graph, operator, 0)[1]).zero_point
+def border_of(layer: Layer) -> int:
+    """What a border holds: the zero point of the first input."""
+    return quantization_of(input_of(layer.graph, layer.operator, 0)[1]).zero_point
 
 
 def limits_of(call: KernelCall) -> tuple[int, int]:
@@ -69,13 +65,14 @@ class ConvolutionTables:
         return short_scaling(self.bias, self.weights, self.multiplier, self.shift, self.zero_point)
 
 
-def convolution_tables(graph: Graph, operator: Operator, call: KernelCall) -> ConvolutionTables:
-    """The tables of a generic call of CONV_2D or DEPTHWISE_CONV_2D."""
+def convolution_tables(layer: Layer) -> ConvolutionTables:
+    """The tables of a CONV_2D or DEPTHWISE_CONV_2D."""
+    graph, operator, call = layer.graph, layer.operator, layer.portable
     assert isinstance(call.kernel, Conv2D | DepthwiseConv2D)
     window, weights = simplified(call.kernel.window, constant_of(graph, operator, 1))
     if isinstance(call.kernel, DepthwiseConv2D):
         weights = np.moveaxis(weights[0], 2, 0)[..., np.newaxis]
-    tables, border = constants(call), border_of(graph, operator)
+    tables, border = constants(call), border_of(layer)
     bias = fold_input_offset(bias_of(graph, operator, weights.shape[0]), weights, border)
     scaling = tables["multiplier"], tables["shift"]
     zero_point = scalars(call)["output_zero_point"]
@@ -94,10 +91,11 @@ class DenseTables:
     limits: tuple[int, int]
 
 
-def dense_tables(graph: Graph, operator: Operator, call: KernelCall) -> DenseTables | str:
-    """The tables of a generic call, or why they do not fit one rounding in 64 bits."""
+def dense_tables(layer: Layer) -> DenseTables | str:
+    """The tables of a FULLY_CONNECTED, or why they do not fit one rounding in 64 bits."""
+    call = layer.portable
     assert isinstance(call.kernel, Dense)
-    scales = wide_scales_of(graph, operator, call)
+    scales = _wide_scales(layer, call.kernel)
     if isinstance(scales, str):
         return scales
     tables = constants(call)
@@ -106,17 +104,17 @@ def dense_tables(graph: Graph, operator: Operator, call: KernelCall) -> DenseTab
     )
 
 
-def wide_scales_of(graph: Graph, operator: Operator, call: KernelCall) -> list[Array] | str:
-    """What ``wide_scaling`` gives for a fully connected layer: one, or one for each output."""
-    assert isinstance(call.kernel, Dense)
+def _wide_scales(layer: Layer, kernel: Dense) -> list[Array] | str:
+    """What ``wide_scaling`` gives: one entry, or one for each output."""
+    call = layer.portable
     tables, zero_point = constants(call), scalars(call)["output_zero_point"]
     lowest, highest = extremes(tables["bias"], tables["weights"])
     if not -(2**31) <= int(lowest.min()) <= int(highest.max()) < 2**31:
         return f"a sum can reach {max(-int(lowest.min()), int(highest.max()))}"
-    if not call.kernel.per_channel:
+    if not kernel.per_channel:
         lowest, highest = lowest.min(keepdims=True), highest.max(keepdims=True)
     found = []
-    scales = effective_scales(graph, operator, lowest.size)
+    scales = effective_scales(layer.graph, layer.operator, lowest.size)
     for scale, low, high in zip(scales, lowest, highest, strict=True):
         scaling = wide_scaling(scale, zero_point, int(low), int(high))
         if isinstance(scaling, str):

@@ -58,7 +58,7 @@ class Unrolled:
         return f"{why}, innermost loops {self.unroll} at a time"
 
 
-def chosen_call(call: KernelCall, candidate: Candidate) -> KernelCall:
+def looped_call(call: KernelCall, candidate: Candidate) -> KernelCall:
     """The generic call as the candidate wants it; UnsupportedOperator if it does not fit."""
     kernel = call.kernel
     assert not isinstance(kernel, LibraryKernel)
@@ -90,7 +90,7 @@ def _traced(kernel: OwnKernel, candidate: Candidate) -> Kernel:
     return found
 
 
-def generic_space(call: KernelCall) -> tuple[Candidate, ...]:
+def loop_candidates(call: KernelCall) -> tuple[Candidate, ...]:
     """Every shape of the loops of a generic call, its own default first."""
     kernel = call.kernel
     found = [Candidate(GENERIC)]

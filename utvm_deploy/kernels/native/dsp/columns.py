@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from utvm_deploy.kernels.contract.driver import (
     Place,
     shared_scratch,
 )
+from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp import columns_code as code
 from utvm_deploy.kernels.native.dsp import gemm
@@ -46,6 +47,16 @@ class Block(NamedTuple):
     width: int
     phase: int = 0
     phases: int = 0  # from this one on, alike; 0: the window has none
+
+
+@dataclass(frozen=True)
+class ColumnsChoices(Choices):
+    """How many output rows are done at a time, or how many pixels of an image that is one row."""
+
+    method: ClassVar[str] = "columns"
+    rows: int | None = None
+    pixels: int | None = None
+    packed: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,6 +90,13 @@ class DspColumns:
             f"DSP assembly, {code.PIXELS} pixels x {gemm.CHANNELS} channels in registers, "
             f"{what} in columns at a time"
         )
+
+    @property
+    def choices(self) -> ColumnsChoices:
+        """What chooses this kernel."""
+        if self.is_one_row:
+            return ColumnsChoices(pixels=self.pixels)
+        return ColumnsChoices(rows=self.rows, packed=self.is_packed)
 
     @property
     def is_one_row(self) -> bool:

@@ -14,16 +14,24 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Operand
+from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp import gemm
 from utvm_deploy.kernels.native.dsp.patches import gather_text
 from utvm_deploy.kernels.native.dsp.products import product_call, tables
 from utvm_deploy.kernels.native.scaling import Scaling
-from utvm_deploy.records.candidate import Candidate
 
 #: Pixels gathered at a time, where nobody chooses.
 PIXELS = 12
 _WORD = 4
+
+
+@dataclass(frozen=True)
+class PatchesChoices(Choices):
+    """Pixels gathered at a time, and products of the inner loop."""
+
+    pixels: int | None = None
+    step: int | None = None
 
 
 @dataclass(frozen=True)
@@ -46,6 +54,11 @@ class DspConv2D:
             f"DSP assembly, {gemm.PIXELS} pixels x {gemm.CHANNELS} channels in registers, "
             f"{self.pixels} pixels gathered at a time"
         )
+
+    @property
+    def choices(self) -> PatchesChoices:
+        """What chooses this kernel."""
+        return PatchesChoices(self.pixels, self.step)
 
     @property
     def depth(self) -> int:
@@ -154,13 +167,12 @@ def patches_call(
 
 
 def patches_kernel(
-    window: Window, inputs: int, outputs: int, candidate: Candidate | None = None
+    window: Window, inputs: int, outputs: int, choices: PatchesChoices | None = None
 ) -> DspConv2D | str:
-    """The kernel as the candidate has it, or as is best by default; why there is none."""
+    """The kernel as chosen, what is left open by default; why there is none."""
     kernel = DspConv2D(window, inputs, outputs, 0, 0)
     steps = gemm.steps_for(kernel.depth)
-    pixels = candidate.number("pixels") if candidate else None
-    step = candidate.number("step") if candidate else None
+    pixels, step = (choices.pixels, choices.step) if choices else (None, None)
     if step is not None and step not in steps:
         return f"the inner loop has no step of {step} for depth {kernel.depth}; there are {steps}"
     if pixels is not None and (pixels < gemm.PIXELS or pixels % gemm.PIXELS):

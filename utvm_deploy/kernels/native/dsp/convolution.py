@@ -12,23 +12,29 @@ from typing import TypeVar
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.strategy import Choices, Wish
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp import gemm
-from utvm_deploy.kernels.native.dsp.columns import DspColumns, columns_call, columns_kernel
-from utvm_deploy.kernels.native.dsp.conv2d import DspConv2D, patches_call, patches_kernel
+from utvm_deploy.kernels.native.dsp.columns import (
+    ColumnsChoices,
+    DspColumns,
+    columns_call,
+    columns_kernel,
+)
+from utvm_deploy.kernels.native.dsp.conv2d import (
+    DspConv2D,
+    PatchesChoices,
+    patches_call,
+    patches_kernel,
+)
 from utvm_deploy.kernels.native.scaling import Scaling
 from utvm_deploy.records.candidate import (
-    COMPACT,
     COMPACT_LITTLE,
     COMPACT_MOST,
-    MOST_SCRATCH,
-    Candidate,
 )
 
 _Kernel = TypeVar("_Kernel", DspColumns, DspConv2D, DspColumns | DspConv2D)
 
-#: The choice "method" of a candidate; without it, patches are gathered.
-COLUMNS = "columns"
 #: Rows of windows, and pixels of a pointwise convolution, that lie in scratch at once.
 ROWS = (1, 2, 3, 4, 6, 8)
 PIXELS = (3, 6, 12, 24, 36, 48, 72, 96, 144)
@@ -37,6 +43,8 @@ PATCHES = (3, 6, 9, 12, 18, 24, 36, 48)
 #: Scratch by default: at most so much, and less where that costs no more than this share.
 _MOST_BYTES = 12_288
 _WORTH = 1.02
+#: Scratch that a candidate may take.
+_MOST_CANDIDATE_BYTES = 24_000
 # Cycles.
 _PHASE = {1: 3.0, 2: 4.5, 3: 6.0}  # of an inner loop, by pixels
 _TILE = {1: 32.0, 2: 40.0, 3: 48.0}
@@ -60,44 +68,65 @@ def convolution_call(
     scaling: Scaling,
     border: int,
     limits: tuple[int, int],
-    candidate: Candidate | None = None,
+    wish: Wish,
     groups: int = 1,
 ) -> KernelCall | str:
-    """The call instead of the generic one; ``weights`` are [outputs, rows, columns, inputs].
+    """The call instead of the portable one; ``weights`` are [outputs, rows, columns, inputs].
 
     Of several groups only columns are made.
     """
-    outputs, inputs = weights.shape[0] // groups, weights.shape[3]
-    most_scratch = candidate.number(MOST_SCRATCH) if candidate else None
-    kernel: DspColumns | DspConv2D | str | None
-    most_bytes = _MOST_BYTES if most_scratch is None else most_scratch
-    compact = candidate.number(COMPACT) if candidate else None
-    is_open = candidate is None or not {name for name, _ in candidate.choices} - {COMPACT}
-    if compact == COMPACT_MOST and groups == 1:
-        kernel = compact_kernel(window, inputs, outputs, most_bytes)
-    elif candidate is None or is_open or most_scratch is not None:
-        kernel = best_kernel(window, inputs, outputs, most_bytes, groups)
-    elif candidate.choice("method") == COLUMNS:
-        rows, pixels = candidate.number("rows") or 1, candidate.number("pixels") or PIXELS[-1]
-        is_packed = bool(candidate.number("packed"))
-        choices = rows, pixels
-        kernel = columns_kernel(
-            *(window, inputs, outputs, *choices), is_packed=is_packed, groups=groups
-        )
-    elif groups > 1:
-        return f"patches of {groups} groups are not gathered"
-    else:
-        kernel = patches_kernel(window, inputs, outputs, candidate)
-    if kernel is None:
-        return "windows too far apart for columns"
+    kernel = _wished(window, weights.shape[3], weights.shape[0] // groups, groups, wish)
     if isinstance(kernel, str):
         return kernel
     if isinstance(kernel, DspColumns):
-        kernel = replace(kernel, is_compact=bool(compact))
+        kernel = replace(kernel, is_compact=wish.compact > 0)
         found = columns_call(call, kernel, weights, scaling, border, limits)
         return replace(found, heeds_compact=COMPACT_LITTLE)
     found = patches_call(call, kernel, weights, scaling, border, limits)
     return replace(found, heeds_compact=COMPACT_MOST)
+
+
+def _wished(
+    window: Window, inputs: int, outputs: int, groups: int, wish: Wish
+) -> DspColumns | DspConv2D | str:
+    """The kernel that is wished for, or why there is none."""
+    most_bytes = _MOST_BYTES if wish.most_scratch is None else wish.most_scratch
+    if wish.compact == COMPACT_MOST and groups == 1:
+        return compact_kernel(window, inputs, outputs, most_bytes)
+    if wish.is_open:
+        best = best_kernel(window, inputs, outputs, most_bytes, groups)
+        return best or "windows too far apart for columns"
+    columns = ColumnsChoices.read(wish.candidate)
+    if isinstance(columns, ColumnsChoices):
+        rows, pixels = columns.rows or 1, columns.pixels or PIXELS[-1]
+        sizes = window, inputs, outputs, rows, pixels
+        found = columns_kernel(*sizes, is_packed=columns.packed, groups=groups)
+        return found or "windows too far apart for columns"
+    patches = PatchesChoices.read(wish.candidate)
+    if isinstance(patches, str):
+        return patches
+    if groups > 1:
+        return f"patches of {groups} groups are not gathered"
+    return patches_kernel(window, inputs, outputs, patches)
+
+
+def convolution_choices(kernel: object) -> Iterator[Choices]:
+    """What a candidate can choose beside this kernel, whose own choices come first."""
+    if not isinstance(kernel, DspColumns | DspConv2D):
+        return
+    yield kernel.choices
+    groups = kernel.groups if isinstance(kernel, DspColumns) else 1
+    sizes = kernel.window, kernel.input_channels, kernel.output_channels
+    for one in columns_choices(*sizes, groups):
+        if one.scratch_bytes <= _MOST_CANDIDATE_BYTES:
+            yield one.choices
+    if groups > 1:
+        return
+    depth = DspConv2D(*sizes, 0, 0).depth
+    for step in gemm.steps_for(depth):
+        for pixels in _patches_pixels(kernel.window):
+            if pixels * depth * 2 <= _MOST_CANDIDATE_BYTES:
+                yield PatchesChoices(pixels, step)
 
 
 def best_kernel(
@@ -137,10 +166,14 @@ def patches_choices(window: Window, inputs: int, outputs: int) -> Iterator[DspCo
     """Kernels over patches with the best step, all numbers of pixels."""
     plain = patches_kernel(window, inputs, outputs)
     assert isinstance(plain, DspConv2D)
-    for pixels in PATCHES:
-        # All pixels at once are the last that make a difference.
-        if pixels < window.output_height * window.output_width + gemm.PIXELS:
-            yield replace(plain, pixels=pixels)
+    for pixels in _patches_pixels(window):
+        yield replace(plain, pixels=pixels)
+
+
+def _patches_pixels(window: Window) -> list[int]:
+    """Pixels to gather at a time; all at once are the last that make a difference."""
+    outputs = window.output_height * window.output_width
+    return [pixels for pixels in PATCHES if pixels < outputs + gemm.PIXELS]
 
 
 def columns_choices(

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
 from tvm import tirx
 
-from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.contract.strategy import Choices, Wish
 from utvm_deploy.kernels.native.dsp import dense_code as code
 from utvm_deploy.kernels.native.dsp import dense_tables as tables
 from utvm_deploy.kernels.native.dsp.dense_layer import SCALING_WORDS, DenseLayer
-from utvm_deploy.kernels.native.dsp.narrow import narrow_call
+from utvm_deploy.kernels.native.dsp.narrow import DspNarrowDense, narrow_call
 from utvm_deploy.kernels.native.dsp.narrow_code import MOST_OUTPUTS
+from utvm_deploy.kernels.native.layer_tables import DenseTables
 from utvm_deploy.kernels.portable.tensor_ir import (
     Buffers,
     Operand,
@@ -25,10 +28,22 @@ from utvm_deploy.kernels.portable.tensor_ir import (
     script,
     tensorize,
 )
-from utvm_deploy.records.candidate import Candidate
 
-#: The choice "method" of a candidate: all outputs at a time; without it, six at a time.
-NARROW = "narrow"
+
+@dataclass(frozen=True)
+class NarrowChoices(Choices):
+    """All outputs at a time, which leaves nothing to choose."""
+
+    method: ClassVar[str] = "narrow"
+
+
+@dataclass(frozen=True)
+class DenseChoices(Choices):
+    """Six outputs at a time: the inner loop's step, whether it preloads, outputs of the tail."""
+
+    step: int | None = None
+    preload: bool | None = None
+    tail: int = 0
 
 
 @dataclass(frozen=True)
@@ -38,6 +53,11 @@ class DspDense(DenseLayer):
     step: int  # of the inner loop
     preload: bool  # weights are asked for before they are read
     tail: int = 0  # outputs of the last group; 0: those beyond sixes are done in pairs
+
+    @property
+    def choices(self) -> DenseChoices:
+        """What chooses this kernel."""
+        return DenseChoices(self.step, self.preload, self.tail)
 
     _temporaries: ClassVar[tuple[str, ...]] = ("sums", "wide")
 
@@ -112,7 +132,7 @@ class DspDense(DenseLayer):
                 phase = tirx.Select(o < self.tail - 1, phase, alone)
             return i // 4 * (4 * self.tail) + phase
 
-        def product(o: Any, i: Any) -> None:
+        def products_of(o: Any, i: Any) -> None:
             rest = tail_place_of(o - whole, i) if self.tail else place_of(o - whole, i, tables.PAIR)
             place = rest = whole * self._padded + rest
             if whole:
@@ -126,35 +146,26 @@ class DspDense(DenseLayer):
 
         block("widen", [("k", self._padded, "S")], widen)
         block("bias", axes, start)
-        block("product", [*axes, ("i", self._padded, "R")], product)
+        block("product", [*axes, ("i", self._padded, "R")], products_of)
         self._requantize(buffers, row)
 
 
-def dsp_dense_call(
-    call: KernelCall,
-    batch: int,
-    weights: Array,
-    bias: Array,
-    scaling: Array,
-    limits: tuple[int, int],
-    candidate: Candidate | None = None,
-) -> KernelCall | str:
-    """The call instead of the generic one; ``scaling`` has a row, or one for each output."""
+def dsp_dense_call(call: KernelCall, layer: DenseTables, wish: Wish) -> KernelCall | str:
+    """The call instead of the portable one."""
+    weights, bias, scaling = layer.weights, layer.bias, np.array(layer.scales)
     outputs, inputs = weights.shape
-    method = candidate.choice("method") if candidate else None
-    if method == NARROW and outputs > MOST_OUTPUTS:
+    narrow = NarrowChoices.read(wish.candidate)
+    is_narrow = wish.candidate is not None and isinstance(narrow, NarrowChoices)
+    if is_narrow and outputs > MOST_OUTPUTS:
         return f"more than {MOST_OUTPUTS} outputs"
     is_best = outputs <= MOST_OUTPUTS and outputs != tables.OUTPUTS
-    is_default = candidate is None or not candidate.choices
-    if method == NARROW or (is_default and is_best):
-        return narrow_call(call, batch, weights, bias, scaling, limits)
-    step = tables.best_step(inputs)
-    is_preloading = False
-    tail = tables.best_tail(outputs) if is_default else 0
-    if candidate is not None:
-        step = candidate.number("step") or step
-        is_preloading = bool(candidate.number("preload"))
-        tail = candidate.number("tail") or tail
+    if is_narrow or (wish.is_default and is_best):
+        return narrow_call(call, layer.batch, weights, bias, scaling, layer.limits)
+    choices = DenseChoices() if wish.is_open else DenseChoices.read(wish.candidate)
+    if isinstance(choices, str):
+        return choices
+    step = choices.step or tables.best_step(inputs)
+    tail = choices.tail or (tables.best_tail(outputs) if wish.is_default else 0)
     if tail not in (0, outputs % tables.OUTPUTS):
         return f"no {tail} outputs are left of {outputs} by {tables.OUTPUTS}"
     if step not in tables.STEPS:
@@ -162,15 +173,29 @@ def dsp_dense_call(
     per_channel = len(scaling) > 1
     rows = np.zeros((tables.filled(outputs) if per_channel else 1, SCALING_WORDS), np.int32)
     rows[: len(scaling)] = scaling
+    sizes = layer.batch, inputs, outputs
     return replace(
         call,
-        kernel=DspDense(batch, inputs, outputs, per_channel, step, is_preloading, tail),
+        kernel=DspDense(*sizes, per_channel, step, bool(choices.preload), tail),
         arguments=(
             call.arguments[0],
             ConstantArgument("weights", tables.pack_weights(weights, step, tail)),
             ConstantArgument("bias", tables.pack_bias(bias)),
             ConstantArgument("scaling", rows.reshape(-1)),
-            ConstantArgument("limits", np.array(limits, dtype=np.int32)),
+            ConstantArgument("limits", np.array(layer.limits, dtype=np.int32)),
             call.arguments[-1],
         ),
     )
+
+
+def dense_choices(kernel: object) -> Iterator[Choices]:
+    """What a candidate can choose beside this kernel, whose own choices come first."""
+    if isinstance(kernel, DspNarrowDense):
+        yield NarrowChoices()
+    elif isinstance(kernel, DspDense):
+        yield kernel.choices
+    else:
+        return
+    tails = sorted({0, kernel.outputs % tables.OUTPUTS} - {tables.PAIR})
+    for tail, step, preload in product(tails, tables.STEPS, (False, True)):
+        yield DenseChoices(step, preload, tail)

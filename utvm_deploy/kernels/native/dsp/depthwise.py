@@ -13,21 +13,27 @@ import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.strategy import Choices, Wish
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp import planes_code
-from utvm_deploy.kernels.native.dsp.pixels import pixels_call, pixels_kernel
+from utvm_deploy.kernels.native.dsp.pixels import PixelsChoices, pixels_call, pixels_kernel
 from utvm_deploy.kernels.native.dsp.pixels_code import GROUP, UNROLLED, group_words
-from utvm_deploy.kernels.native.dsp.planes import PARTS, DspPlanes, planes_call, planes_choices
+from utvm_deploy.kernels.native.dsp.planes import (
+    PARTS,
+    DspPlanes,
+    PlanesChoices,
+    planes_call,
+    planes_choices,
+)
 from utvm_deploy.kernels.native.row_depthwise import RowDepthwise
 from utvm_deploy.kernels.native.scaling import Scaling
 from utvm_deploy.kernels.native.window_rewrites import without_dilation
-from utvm_deploy.records.candidate import COMPACT, MOST_SCRATCH, Candidate
 
-#: The choice "method" of a candidate.
-PLANES, PIXELS = "planes", "pixels"
 #: Scratch by default: at most so much, and less where that costs no more than this share.
 _MOST_BYTES = 12_288
 _WORTH = 1.02
+#: Scratch that a candidate may take.
+_MOST_CANDIDATE_BYTES = 24_000
 # Cycles. ..._LINE: of a table, in each row of the output; ..._FIRST: before the first of several,
 # ..._ONLY: where there is one row.
 _MISS, _LINE_BYTES = 21, 32
@@ -51,13 +57,13 @@ def depthwise_call(
     border: int,
     limits: tuple[int, int],
     core: str,
-    candidate: Candidate | None = None,
+    wish: Wish,
 ) -> KernelCall | str:
-    """The call instead of the generic one; ``weights`` are [rows, columns, output channels]."""
+    """The call instead of the portable one; ``weights`` are [rows, columns, output channels]."""
     channels = weights.shape[2] // multiplier
-    kernel = _chosen(window, channels, multiplier, core, candidate)
-    if kernel is None:
-        return "a window that is dilated, or too large for planes"
+    kernel = _wished(window, channels, multiplier, core, wish)
+    if isinstance(kernel, str):
+        return kernel
     if isinstance(kernel, DspPlanes):
         # Each of the pixels that were made one has the channels anew.
         times = kernel.channels // channels
@@ -66,41 +72,59 @@ def depthwise_call(
     return pixels_call(call, kernel, weights, scaling, border, limits)
 
 
-def _chosen(
-    window: Window, channels: int, multiplier: int, core: str, candidate: Candidate | None
-) -> DspPlanes | RowDepthwise | None:
-    """What the candidate says, where it says nothing the best by estimate."""
-    method = candidate.choice("method") if candidate else None
-    most_bytes = candidate.number(MOST_SCRATCH) if candidate else None
+def _wished(
+    window: Window, channels: int, multiplier: int, core: str, wish: Wish
+) -> DspPlanes | RowDepthwise | str:
+    """The kernel that is wished for, what is left open by estimate; or why there is none."""
+    planes = PlanesChoices() if wish.is_open else PlanesChoices.read(wish.candidate)
+    pixels = PixelsChoices() if wish.is_open else PixelsChoices.read(wish.candidate)
+    if isinstance(planes, str) and isinstance(pixels, str):
+        return planes
     kernels: list[DspPlanes | RowDepthwise] = []
-    if method != PIXELS:
-        is_compact = candidate is not None and bool(candidate.number(COMPACT))
-        found = _planes(window, channels, multiplier, candidate)
-        kernels += (replace(kernel, is_compact=is_compact) for kernel in found)
-    if method != PLANES:
+    if isinstance(planes, PlanesChoices):
+        found = _planes(window, channels, multiplier, planes)
+        kernels += (replace(kernel, is_compact=wish.compact > 0) for kernel in found)
+    if isinstance(pixels, PixelsChoices):
         kernels.append(pixels_kernel(window, channels, multiplier, core))
-    return best_kernel(kernels, _MOST_BYTES if most_bytes is None else most_bytes)
+    most_bytes = _MOST_BYTES if wish.most_scratch is None else wish.most_scratch
+    best = best_kernel(kernels, most_bytes)
+    return best or "a window that is dilated, or too large for planes"
 
 
 def _planes(
-    window: Window, channels: int, multiplier: int, candidate: Candidate | None
+    window: Window, channels: int, multiplier: int, choices: PlanesChoices
 ) -> Iterator[DspPlanes]:
-    """All kernels over planes, or the one that the candidate names."""
+    """All kernels over planes, or the chosen one."""
     dense = without_dilation(window)
     if dense is None:
         return
     channels *= window.width // dense.width
-    outputs = candidate.number("outputs") if candidate else None
-    if candidate is None or outputs is None:
+    if choices.outputs is None:
         yield from planes_choices(dense, channels, multiplier)
         return
-    block, part = candidate.number("channels") or GROUP, candidate.number("part") or 0
     # A ring that no window reaches the end of would be cut to what windows read.
-    period = min(candidate.number("period") or 1, dense.output_height)
-    kernel = DspPlanes(dense, channels, multiplier, block, period, outputs, part)
-    is_parted = part in PARTS and dense.kernel[0] == 1
-    if kernel.form.fits and (is_parted or not part):
+    period = min(choices.period or 1, dense.output_height)
+    sizes = choices.channels or GROUP, period, choices.outputs, choices.part
+    kernel = DspPlanes(dense, channels, multiplier, *sizes)
+    is_parted = choices.part in PARTS and dense.kernel[0] == 1
+    if kernel.form.fits and (is_parted or not choices.part):
         yield kernel
+
+
+def depthwise_choices(kernel: object) -> Iterator[Choices]:
+    """What a candidate can choose beside this kernel, whose own choices come first."""
+    if isinstance(kernel, DspPlanes):
+        yield kernel.choices
+        inputs, repeats = kernel.channels, kernel.multiplier
+    elif isinstance(kernel, RowDepthwise):
+        yield PixelsChoices()
+        inputs, repeats = kernel.channels // kernel.repeats, kernel.repeats
+    else:
+        return
+    for one in _planes(kernel.window, inputs, repeats, PlanesChoices()):
+        if one.scratch_bytes <= _MOST_CANDIDATE_BYTES:
+            yield one.choices
+    yield PixelsChoices()
 
 
 def best_kernel(

@@ -40,7 +40,7 @@ from utvm_deploy.kernels.portable.tensor_ir import (
     script,
 )
 from utvm_deploy.kernels.portable.whole_prim_func import claim
-from utvm_deploy.records.candidate import COMPACT, COMPACT_LITTLE, Candidate
+from utvm_deploy.records.candidate import COMPACT_LITTLE
 
 # The multiplier and shift of one half.
 _HALF = (1 << 30, 0)
@@ -176,12 +176,11 @@ def _place(values: Any, strides: list[int]) -> Any:
     return place
 
 
-def dsp_pairs_call(call: KernelCall, candidate: Candidate | None = None) -> KernelCall | str:
+def dsp_pairs_call(call: KernelCall, *, is_compact: bool = False) -> KernelCall | str:
     """The call instead of the generic one."""
     kernel = call.kernel
     numbers = {a.name: a.value for a in call.arguments if isinstance(a, ScalarArgument)}
     if isinstance(kernel, BroadcastAdd):
-        is_compact = candidate is not None and bool(candidate.number(COMPACT))
         return _sum_call(call, kernel, numbers, is_compact=is_compact)
     if isinstance(kernel, BroadcastMultiply):
         scaling = _scaling("output", numbers)

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp import pixels_code as code
 from utvm_deploy.kernels.native.row_depthwise import RowDepthwise, Steps, row_depthwise_call
 from utvm_deploy.kernels.native.scaling import Scaling
 from utvm_deploy.kernels.portable.tensor_ir import Buffers, Operand, half_of, pure
+
+
+@dataclass(frozen=True)
+class PixelsChoices(Choices):
+    """Nothing beside the method."""
+
+    method: ClassVar[str] = "pixels"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, product
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from tvm import tirx
@@ -22,6 +22,7 @@ from utvm_deploy.kernels.contract.call import (
     ScalarArgument,
     TensorArgument,
 )
+from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp import planes_code as code
 from utvm_deploy.kernels.native.dsp.code import helper
@@ -57,6 +58,17 @@ PERIODS = (4, 3, 2, 1)
 
 
 @dataclass(frozen=True)
+class PlanesChoices(Choices):
+    """Channels of a block, outputs and rows at a time, and taps at a time of a long row."""
+
+    method: ClassVar[str] = "planes"
+    channels: int | None = None
+    outputs: int | None = None
+    period: int | None = None
+    part: int = 0
+
+
+@dataclass(frozen=True)
 class DspPlanes:
     """Shape parameters of a depthwise convolution, and how it is computed."""
 
@@ -73,6 +85,11 @@ class DspPlanes:
     def name(self) -> str:
         times = f"x{self.multiplier}" if self.multiplier > 1 else ""
         return f"depthwise_{self.window.label}_{self.channels}{times}_dsp"
+
+    @property
+    def choices(self) -> PlanesChoices:
+        """What chooses this kernel."""
+        return PlanesChoices(self.block, self.outputs, self.period, self.part)
 
     @property
     def form(self) -> code.Form:

@@ -8,10 +8,17 @@ import numpy as np
 
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
+from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.native.gathered_gemm import gathered, gathered_conv2d_call
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.mve import gemm
-from utvm_deploy.records.candidate import Candidate
+
+
+@dataclass(frozen=True)
+class WindowsChoices(Choices):
+    """Pixels whose windows are gathered at a time."""
+
+    pixels: int | None = None
 
 
 @dataclass(frozen=True)
@@ -53,12 +60,11 @@ class MveProduct:
 
 
 def mve_conv2d_call(
-    call: KernelCall, tables: ConvolutionTables, candidate: Candidate | None
+    call: KernelCall, tables: ConvolutionTables, choices: WindowsChoices
 ) -> KernelCall:
     """The call instead of the generic one."""
     outputs, _, _, inputs = tables.weights.shape
     product = MveProduct(gemm.has_left_shift(tables.shift))
-    pixels = candidate.number("pixels") if candidate else None
     scaling = gemm.pack_scaling(tables.bias, tables.multiplier, tables.shift)
     limits = np.array([tables.zero_point, *tables.limits], dtype=np.int32)
     packed = (
@@ -66,5 +72,5 @@ def mve_conv2d_call(
         ConstantArgument("scaling", scaling),
         ConstantArgument("limits", limits),
     )
-    kernel = gathered(tables.window, (inputs, outputs), product, pixels)
+    kernel = gathered(tables.window, (inputs, outputs), product, choices.pixels)
     return gathered_conv2d_call(call, kernel, packed, tables.border)

@@ -12,15 +12,24 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
+from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.native.gathered_gemm import gathered, gathered_conv2d_call, gathered_dense
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables, DenseTables
 from utvm_deploy.kernels.native.scaling import Scaling
 from utvm_deploy.kernels.native.thumb import gemm
 from utvm_deploy.kernels.portable.conv2d import Conv2D
-from utvm_deploy.records.candidate import Candidate
 
 #: Makes the product: how to round, what to choose, and how many pixels, channels and products.
-Make = Callable[[str, Candidate | None, tuple[int, int, int]], "ThumbProduct"]
+Make = Callable[[str, "GemmChoices", tuple[int, int, int]], "ThumbProduct"]
+
+
+@dataclass(frozen=True)
+class GemmChoices(Choices):
+    """Pixels gathered at a time, products of the inner loop, and the register tile by its label."""
+
+    pixels: int | None = None
+    step: int | None = None
+    tile: str | None = None
 
 
 @dataclass(frozen=True)
@@ -71,7 +80,7 @@ def thumb_conv2d_call(
     call: KernelCall,
     tables: ConvolutionTables,
     scaling: Scaling,
-    candidate: Candidate | None,
+    choices: GemmChoices,
     make: Make,
 ) -> KernelCall:
     """The call instead of the generic one."""
@@ -79,9 +88,8 @@ def thumb_conv2d_call(
     groups = generic.groups if isinstance(generic, Conv2D) else 1
     outputs, inputs = weights.shape[0] // groups, weights.shape[3]
     count = window.batch * window.output_height * window.output_width
-    product = make(gemm.SHORT, candidate, (count, outputs, -(-weights[0].size // 4) * 4))
-    pixels = candidate.number("pixels") if candidate else None
-    kernel = gathered(window, (inputs, outputs), product, pixels, groups)
+    product = make(gemm.SHORT, choices, (count, outputs, -(-weights[0].size // 4) * 4))
+    kernel = gathered(window, (inputs, outputs), product, choices.pixels, groups)
     flat = weights.reshape(groups * outputs, -1)
     flat = np.pad(flat, ((0, 0), (0, kernel.depth - flat.shape[1])))
     of_groups = zip(
@@ -97,13 +105,13 @@ def thumb_conv2d_call(
 
 
 def thumb_dense_call(
-    call: KernelCall, tables: DenseTables, candidate: Candidate | None, make: Make
+    call: KernelCall, tables: DenseTables, choices: GemmChoices, make: Make
 ) -> KernelCall:
     """A fully connected layer instead of the generic one."""
     (outputs, inputs), scales = tables.weights.shape, tables.scales
     is_one = len(scales) == 1
     rounding = gemm.WIDE if is_one else gemm.WIDE_EACH
-    product = make(rounding, candidate, (tables.batch, outputs, inputs))
+    product = make(rounding, choices, (tables.batch, outputs, inputs))
     rows = [tables.bias] if is_one else [tables.bias, *np.array(scales).T]
     ends = [*tables.limits, *scales[0]] if is_one else tables.limits
     packed_weights, packed_scaling = product.pack(tables.weights, np.array(rows, dtype=np.int32))
@@ -116,15 +124,12 @@ def thumb_dense_call(
     return gathered_conv2d_call(call, kernel, packed, 0)
 
 
-def thumb_product(
-    rounding: str, candidate: Candidate | None, sizes: tuple[int, int, int]
-) -> ThumbProduct:
-    """With the register tile that a candidate asks for, or the best of those that it leaves open.
+def thumb_product(rounding: str, choices: GemmChoices, sizes: tuple[int, int, int]) -> ThumbProduct:
+    """With the register tile that is chosen, or the best of those that it leaves open.
 
     ``sizes``: pixels, channels, depth.
     """
-    label = candidate.choice("tile") if candidate else None
-    step = candidate.number("step") if candidate else None
+    label, step = choices.tile, choices.step
     tiles = [t for t in gemm.TILES if label in (None, t.label) and step in (None, t.step)]
     if not tiles:
         raise UnsupportedOperator(f"no register tile {label} with step {step}")

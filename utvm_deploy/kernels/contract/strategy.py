@@ -1,0 +1,140 @@
+"""A strategy: one way to compute some operators, which a family has for its cores.
+
+A layer is an operator that wants a kernel. A strategy says whether it fits the layer, lists the
+candidates that are worth measuring, and builds the kernel call that a wish asks for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar, TypeAlias, TypeVar, cast, get_args, get_type_hints
+
+from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.records.candidate import Candidate
+
+_C = TypeVar("_C", bound="Choices")
+_METHOD = "method"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """An operator that wants a kernel for a core, and the portable call that it can always have."""
+
+    graph: Graph
+    operator: Operator
+    core: str
+    portable: KernelCall
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the compiler asks of a layer's kernel beside speed."""
+
+    # Just this candidate; one without choices asks for its family, None for whatever is best.
+    candidate: Candidate | None = None
+    most_scratch: int | None = None  # bytes, if there is a kernel with so few
+    # Fewer bytes of flash: 0, COMPACT_LITTLE, COMPACT_MOST of ``records.candidate``.
+    compact: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the strategy chooses by itself, within the limits."""
+        return self.candidate is None or not self.candidate.choices
+
+    @property
+    def is_default(self) -> bool:
+        """Whether it chooses by itself, without limits."""
+        return self.is_open and self.most_scratch is None and not self.compact
+
+
+#: Builds the call instead of the portable one; a text says why there is none for the layer.
+Build: TypeAlias = Callable[[Layer, Wish], KernelCall | str]
+#: Lists a layer's candidates, what the strategy would take by itself first.
+ListCandidates: TypeAlias = Callable[[Layer], Iterable[Candidate]]
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One way to compute some operators."""
+
+    operators: tuple[str, ...]
+    build: Build
+    # None: the strategy has nothing to choose.
+    candidates: ListCandidates | None = None
+    dtype: str = "int8"  # of the activations
+
+
+def candidates_of(
+    family: str, build: Build, *listers: Callable[[Any], Iterable[Choices]]
+) -> ListCandidates:
+    """The candidates of a strategy that lists choices beside a kernel.
+
+    Each of ``listers`` takes the kernel that the strategy builds by itself and gives its choices
+    first, then the others that a layer has; nothing where the kernel is not of its class.
+    """
+
+    def candidates(layer: Layer) -> tuple[Candidate, ...]:
+        call = build(layer, Wish(Candidate(family)))
+        if isinstance(call, str):
+            return ()
+        found = (one for lister in listers for one in lister(call.kernel))
+        return tuple(dict.fromkeys(one.candidate(family) for one in found)) or (Candidate(family),)
+
+    return candidates
+
+
+class Choices:
+    """What a strategy lets a candidate choose: a base of frozen dataclasses.
+
+    Fields are whole numbers, booleans and texts; a field that has its default stands in no
+    candidate. ``method`` tells strategies of one family apart.
+    """
+
+    method: ClassVar[str] = ""
+
+    def candidate(self, family: str) -> Candidate:
+        """The choices as records keep them."""
+        given = {_METHOD: self.method} if self.method else {}
+        values: dict[str, int | str] = dict(given)
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if value != field.default:
+                values[field.name] = int(value) if isinstance(value, bool) else value
+        return Candidate.of(family, **values)
+
+    @classmethod
+    def read(cls: type[_C], candidate: Candidate | None) -> _C | str:
+        """The choices of a candidate; why they are none of this strategy's."""
+        given = dict(candidate.choices) if candidate is not None else {}
+        method = given.pop(_METHOD, "")
+        if method != cls.method:
+            return f"method {method or 'none'!r} is not {cls.method or 'none'!r}"
+        types = _types(cast(Any, cls))
+        for name, value in given.items():
+            if name not in types:
+                known = ", ".join(types) or "none"
+                return f"there is no choice {name!r}; the choices are: {known}"
+            wanted = types[name]
+            if wanted is bool and value in (0, 1):
+                given[name] = bool(value)
+            elif type(value) is not wanted:
+                return f"{name}={value} is no {_WORDS[wanted]}"
+        return cls(**given)
+
+
+_WORDS: dict[type, str] = {int: "whole number", bool: "0 or 1", str: "text"}
+
+
+@cache
+def _types(cls: Any) -> dict[str, Any]:
+    """Field -> its type, without None."""
+    hints = get_type_hints(cls)
+    found = {}
+    for field in dataclasses.fields(cls):
+        kinds = [one for one in get_args(hints[field.name]) if one is not type(None)]
+        found[field.name] = kinds[0] if kinds else hints[field.name]
+    return found

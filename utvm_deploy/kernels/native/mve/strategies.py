@@ -1,0 +1,119 @@
+"""What the Helium family can do: its strategies by operator.
+
+What a kernel multiplies by is taken from the portable call, which has it in the reference's form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.strategy import (
+    Build,
+    Choices,
+    Layer,
+    Strategy,
+    Wish,
+    candidates_of,
+)
+from utvm_deploy.kernels.native.dsp.pool import pool_call
+from utvm_deploy.kernels.native.dsp.strategies import build_depthwise as dsp_depthwise
+from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D
+from utvm_deploy.kernels.native.layer_tables import convolution_tables, dense_tables, scalars
+from utvm_deploy.kernels.native.mve.conv2d import WindowsChoices, mve_conv2d_call
+from utvm_deploy.kernels.native.mve.dense import mve_dense_call
+from utvm_deploy.kernels.native.mve.depthwise import mve_depthwise_call
+from utvm_deploy.kernels.native.mve.elementwise import mve_elementwise_call
+from utvm_deploy.kernels.native.mve.grouped import mve_grouped_call
+from utvm_deploy.kernels.native.mve.int16_pool import mve_wide_pool_call
+from utvm_deploy.kernels.native.mve.int16x8 import mve_wide_conv_call, mve_wide_dense_call
+from utvm_deploy.kernels.native.mve.int16x8_depthwise import mve_wide_depthwise_call
+from utvm_deploy.kernels.native.mve.pool import MvePool
+from utvm_deploy.kernels.native.mve.transpose_conv import mve_transpose_conv_call
+from utvm_deploy.kernels.portable.conv2d import Conv2D
+from utvm_deploy.kernels.portable.depthwise import DepthwiseConv2D
+from utvm_deploy.kernels.portable.pool import Pool2D
+
+#: Fewer than half a vector of a depthwise convolution: from there on Helium loses little or gains.
+_FEW_CHANNELS = 3
+#: Pixels whose windows are gathered at a time.
+_PIXELS = (3, 6, 12, 24, 48)
+
+
+def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
+    """CONV_2D, and DEPTHWISE_CONV_2D: of a single channel it is a CONV_2D."""
+    call = layer.portable
+    if isinstance(call.kernel, Conv2D) and call.kernel.groups > 1:
+        if call.kernel.groups == call.kernel.input_channels:
+            return "it has a group for each channel"
+        return mve_grouped_call(call, convolution_tables(layer), call.kernel.groups)
+    tables = convolution_tables(layer)
+    if isinstance(call.kernel, DepthwiseConv2D) and call.kernel.channels > 1:
+        few = tables.weights.shape[0] <= _FEW_CHANNELS and tables.window.strides == (1, 1)
+        if wish.candidate is None and few and isinstance(dsp_depthwise(layer, Wish()), KernelCall):
+            return "few channels at stride 1, which DSP code does faster"
+        return mve_depthwise_call(call, tables)
+    choices = WindowsChoices() if wish.is_open else WindowsChoices.read(wish.candidate)
+    return choices if isinstance(choices, str) else mve_conv2d_call(call, tables, choices)
+
+
+def windows_choices(kernel: object) -> Iterator[Choices]:
+    """What a candidate can choose beside this kernel; the default's choices are all open."""
+    if isinstance(kernel, GatheredConv2D) and kernel.is_gathered:
+        yield WindowsChoices()
+        yield from (WindowsChoices(pixels) for pixels in _PIXELS if pixels != kernel.pixels)
+
+
+def build_dense(layer: Layer, wish: Wish) -> KernelCall | str:
+    """FULLY_CONNECTED."""
+    tables = dense_tables(layer)
+    return tables if isinstance(tables, str) else mve_dense_call(layer.portable, tables)
+
+
+def build_elementwise(layer: Layer, wish: Wish) -> KernelCall | str:
+    """ADD, SUB and MUL."""
+    return mve_elementwise_call(layer.portable, scalars(layer.portable))
+
+
+def build_pool(layer: Layer, wish: Wish) -> KernelCall | str:
+    """AVERAGE_POOL_2D and MAX_POOL_2D, and what is done as such."""
+    kernel = layer.portable.kernel
+    if not isinstance(kernel, Pool2D):
+        return "it takes no maximum along one dimension"
+    made = MvePool(kernel.window, kernel.channels, kernel.is_average)
+    return pool_call(layer.portable, made)
+
+
+def build_int16_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
+    """CONV_2D of int16."""
+    return mve_wide_conv_call(layer.graph, layer.operator, layer.portable)
+
+
+def build_int16_dense(layer: Layer, wish: Wish) -> KernelCall | str:
+    """FULLY_CONNECTED of int16."""
+    return mve_wide_dense_call(layer.graph, layer.operator, layer.portable)
+
+
+def _of_call(make: Callable[[KernelCall], KernelCall | str]) -> Build:
+    """A build that needs nothing beside the portable call."""
+    return lambda layer, wish: make(layer.portable)
+
+
+_POOLS = ("AVERAGE_POOL_2D", "MAX_POOL_2D", "REDUCE_MAX")
+_ELEMENTWISE = ("ADD", "MUL", "SUB")
+MVE_STRATEGIES = (
+    Strategy(
+        ("CONV_2D", "DEPTHWISE_CONV_2D"),
+        build_convolution,
+        candidates_of("mve", build_convolution, windows_choices),
+    ),
+    Strategy(("FULLY_CONNECTED",), build_dense),
+    Strategy(_ELEMENTWISE, build_elementwise),
+    Strategy(_POOLS, build_pool),
+    Strategy(("TRANSPOSE_CONV",), _of_call(mve_transpose_conv_call)),
+    Strategy(("CONV_2D",), build_int16_convolution, dtype="int16"),
+    Strategy(("DEPTHWISE_CONV_2D",), _of_call(mve_wide_depthwise_call), dtype="int16"),
+    Strategy(("FULLY_CONNECTED",), build_int16_dense, dtype="int16"),
+    Strategy(_ELEMENTWISE, build_elementwise, dtype="int16"),
+    Strategy(_POOLS, _of_call(mve_wide_pool_call), dtype="int16"),
+)

@@ -1,0 +1,118 @@
+"""What the Thumb-2 family can do: its strategies by operator.
+
+What a kernel multiplies by is taken from the portable call, which has it in the reference's form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from utvm_deploy.cores.core import CORES
+from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.strategy import Choices, Layer, Strategy, Wish, candidates_of
+from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D
+from utvm_deploy.kernels.native.layer_tables import convolution_tables, dense_tables
+from utvm_deploy.kernels.native.thumb.conv2d import (
+    GemmChoices,
+    Make,
+    ThumbProduct,
+    thumb_conv2d_call,
+    thumb_dense_call,
+    thumb_product,
+)
+from utvm_deploy.kernels.native.thumb.depthwise import thumb_depthwise_call
+from utvm_deploy.kernels.native.thumb.estimate import is_plain_faster
+from utvm_deploy.kernels.native.thumb.gemm import TILES
+from utvm_deploy.kernels.native.thumb.plain import plain_product
+from utvm_deploy.kernels.portable.conv2d import Conv2D
+from utvm_deploy.kernels.portable.depthwise import DepthwiseConv2D
+from utvm_deploy.kernels.portable.fully_connected import Dense
+
+#: Pixels whose windows are gathered at a time: whole tiles of every kind.
+_PIXELS = (6, 12, 24)
+
+
+def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
+    """CONV_2D, and DEPTHWISE_CONV_2D: of a single channel it is a CONV_2D."""
+    call, core = layer.portable, layer.core
+    kernel = call.kernel
+    assert isinstance(kernel, Conv2D | DepthwiseConv2D)
+    is_depthwise = isinstance(kernel, DepthwiseConv2D) and kernel.channels > 1
+    if is_depthwise and not _has_thumb2(core):
+        # Two pixels of a channel are all that eight registers hold: that takes longer than plain C.
+        return "the core has no Thumb-2"
+    tables = convolution_tables(layer)
+    scaling = tables.short_scaling()
+    if isinstance(scaling, str):
+        return scaling
+    if is_depthwise:
+        if wish.candidate is None and tables.window.output_width == 1:
+            return "rows of one output, which plain C does faster"
+        return thumb_depthwise_call(call, tables, scaling)
+    choices = _choices(wish)
+    if isinstance(choices, str):
+        return choices
+    made = thumb_conv2d_call(call, tables, scaling, choices, _product_of(core))
+    return _if_faster(layer, wish, made)
+
+
+def build_dense(layer: Layer, wish: Wish) -> KernelCall | str:
+    """FULLY_CONNECTED."""
+    tables, choices = dense_tables(layer), _choices(wish)
+    if isinstance(tables, str):
+        return tables
+    if isinstance(choices, str):
+        return choices
+    made = thumb_dense_call(layer.portable, tables, choices, _product_of(layer.core))
+    return _if_faster(layer, wish, made)
+
+
+def _choices(wish: Wish) -> GemmChoices | str:
+    return GemmChoices() if wish.is_open else GemmChoices.read(wish.candidate)
+
+
+def _if_faster(layer: Layer, wish: Wish, made: KernelCall) -> KernelCall | str:
+    """What was made, unless nobody asked for it and plain C promises to take less."""
+    kernel, own = layer.portable.kernel, made.kernel
+    assert isinstance(kernel, Conv2D | DepthwiseConv2D | Dense)
+    assert isinstance(own, GatheredConv2D)
+    has_thumb2 = _has_thumb2(layer.core)
+    if wish.candidate is None and is_plain_faster(kernel, own, has_thumb2=has_thumb2):
+        return "plain C promises to take less"
+    return made
+
+
+def _has_thumb2(core: str) -> bool:
+    return CORES[core].architecture != "armv6-m"
+
+
+def _product_of(core: str) -> Make:
+    return thumb_product if _has_thumb2(core) else _plain
+
+
+def _plain(rounding: str, choices: GemmChoices, sizes: tuple[int, int, int]) -> ThumbProduct:
+    return plain_product(rounding)
+
+
+def gemm_choices(kernel: object) -> Iterator[Choices]:
+    """What a candidate can choose beside this kernel; the default's choices are all open."""
+    if not isinstance(kernel, GatheredConv2D) or type(kernel.product) is not ThumbProduct:
+        return
+    yield GemmChoices()
+    for tile in TILES:
+        is_default = replace(tile, rounding=kernel.product.tile.rounding) == kernel.product.tile
+        for pixels in _PIXELS if kernel.is_gathered else (None,):
+            if not is_default or pixels not in (None, kernel.pixels):
+                yield GemmChoices(pixels, tile.step, tile.label)
+
+
+FAMILY = "thumb"
+THUMB_STRATEGIES = (
+    Strategy(
+        ("CONV_2D", "DEPTHWISE_CONV_2D"),
+        build_convolution,
+        candidates_of(FAMILY, build_convolution, gemm_choices),
+    ),
+    Strategy(("FULLY_CONNECTED",), build_dense, candidates_of(FAMILY, build_dense, gemm_choices)),
+)
