@@ -13,7 +13,10 @@ import pytest
 from tflite_writer import ModelWriter
 
 import utvm_deploy
+from utvm_deploy.compiler import scheduling
+from utvm_deploy.compiler.lowered_kernel import LoweredKernel, lower_kernel
 from utvm_deploy.compiler.needs import least_needs, planned_needs
+from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.compiler.plan import Step, plan_arena
 from utvm_deploy.compiler.scratch_limit import Spare, within_memory
 from utvm_deploy.compiler.views import with_views
@@ -22,6 +25,9 @@ from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.contract.call import OwnKernel
+from utvm_deploy.kernels.isa.instructions import multiply_add
+from utvm_deploy.kernels.isa.list_scheduler import ordered, timing_of
 
 PACKAGE = str(Path(utvm_deploy.__file__).parent)
 FEW, MANY = 24, 192
@@ -105,3 +111,31 @@ def test_the_work_of_a_stage_grows_no_faster_than_the_layers(stage: str, tmp_pat
     few, many = (bytecodes(STAGES[stage](chain_file(tmp_path, layers))) for layers in (FEW, MANY))
     assert few > FEW
     assert many <= few * (MANY / FEW) * TOLERANCE
+
+
+def test_the_work_of_ordering_a_chain_of_instructions_grows_no_faster_than_the_chain() -> None:
+    def order(count: int) -> Callable[[], object]:
+        code = [
+            multiply_add("smlad", f"made{index + 1}", "left", "right", f"made{index}")
+            for index in range(count)
+        ]
+        return lambda: ordered(code, timing_of(CORE))
+
+    order(5)()
+    few, many = bytecodes(order(FEW)), bytecodes(order(MANY))
+    assert few > FEW
+    assert many <= few * (MANY / FEW) * TOLERANCE
+
+
+def test_a_kernel_is_lowered_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For its scratch, which planning asks for, and for the model."""
+    lowered: list[tuple[object, ...]] = []
+
+    def counted(kernel: OwnKernel, name: str, core: str, **options: Any) -> LoweredKernel:
+        lowered.append((kernel, name, *sorted(options.items())))
+        return lower_kernel(kernel, name, core, **options)
+
+    monkeypatch.setattr(scheduling, "lower_kernel", counted)
+    compile_model(chain_file(tmp_path, 12), utvm_deploy.load_board("mps2_an500"), kernels="generic")
+    assert lowered
+    assert len(lowered) == len(set(lowered))

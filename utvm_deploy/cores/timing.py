@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
 
 #: What a row says where no published measurement is known.
 ASSUMED = "assumed"
@@ -226,7 +227,7 @@ class Timing:
         """The row of a class; every table has them all."""
         return self._by_kind[kind]
 
-    @property
+    @cached_property
     def _by_kind(self) -> dict[Kind, Row]:
         return {row.kind: row for row in self.rows}
 

@@ -25,13 +25,18 @@ def timing_of(core: str) -> Timing:
     return TIMINGS.get(_LIKE.get(core, core), CORTEX_M7)
 
 
+#: An operand that was never written waits for nothing.
+_LONG_AGO = -1000
+
+
 class _Table:
     """A core's timing, looked up fast; ``Timing`` itself is made to be read."""
 
     def __init__(self, timing: Timing) -> None:
         self.timing = timing
         self.rows = {row.kind: row for row in timing.rows}
-        self.latency = {(r, n): timing.latency(r, n) for r in Result for n in Need}
+        # What a need waits for after each kind of result, by the result's value.
+        self.latencies = {need: _latencies(timing, need) for need in Need}
         self._pairs: dict[tuple[Kind, Kind], bool] = {}
 
     def can_pair(self, older: Kind, younger: Kind) -> bool:
@@ -41,9 +46,43 @@ class _Table:
         return self._pairs[key]
 
 
+def _latencies(timing: Timing, need: Need) -> tuple[int, ...]:
+    latencies = [0] * (max(Result) + 1)
+    for result in Result:
+        latencies[result] = timing.latency(result, need)
+    return tuple(latencies)
+
+
 @lru_cache(maxsize=8)
 def _table(core: str) -> _Table:
     return _Table(TIMINGS[core])
+
+
+class _Timed:
+    """An instruction with what a core's timing says of it."""
+
+    __slots__ = ("early_waits", "instruction", "kind", "reads", "results", "row", "waits")
+
+    def __init__(self, i: Instruction, table: _Table) -> None:
+        row = table.rows[i.kind]
+        self.instruction = i
+        self.kind = i.kind
+        self.row = row
+        self.reads, self.results = i.reads, i.results
+        # Each register that is read, and the latencies of its need.
+        self.waits = [
+            (register, table.latencies[need])
+            for registers, need in (
+                (i.first, row.first),
+                (i.second, row.second),
+                (i.accumulator, row.accumulator),
+                (i.address, Need.ADDRESS),
+                (i.stored, row.stored),
+            )
+            for register in registers
+        ]
+        early = table.latencies[Need.EARLY]
+        self.early_waits = [(register, early) for register in (*i.first, *i.second)]
 
 
 @dataclass
@@ -52,49 +91,40 @@ class _Pipeline:
 
     table: _Table
     cycle: int = 0  # in which the next can issue
-    open: Instruction | None = None  # issued in the cycle before, its slot beside it still free
+    open: _Timed | None = None  # issued in the cycle before, its slot beside it still free
     last: Kind | None = None
     written: dict[str, tuple[Result, int]] = field(default_factory=dict)
 
     def copy(self) -> _Pipeline:
         return _Pipeline(self.table, self.cycle, self.open, self.last, dict(self.written))
 
-    def _ready(self, registers: Sequence[str], need: Need) -> int:
-        cycle = -1000
-        for register in registers:
-            if register in self.written:
-                result, time = self.written[register]
+    def ready(self, waits: Sequence[tuple[str, Sequence[int]]]) -> int:
+        """The first cycle in which all operands are there."""
+        cycle, written = _LONG_AGO, self.written
+        for register, latencies in waits:
+            if register in written:
+                result, time = written[register]
                 if result != Result.NONE:
-                    cycle = max(cycle, time + self.table.latency[result, need])
+                    cycle = max(cycle, time + latencies[result])
         return cycle
 
-    def ready(self, i: Instruction) -> int:
-        """The first cycle in which all operands are there."""
-        row = self.table.rows[i.kind]
-        return max(
-            self._ready(i.first, row.first),
-            self._ready(i.second, row.second),
-            self._ready(i.accumulator, row.accumulator),
-            self._ready(i.address, Need.ADDRESS),
-            self._ready(i.stored, row.stored),
-        )
-
-    def joins(self, i: Instruction, ready: int) -> bool:
+    def joins(self, one: _Timed, ready: int) -> bool:
         """Whether it can issue beside the one that was issued last."""
         older = self.open
-        if older is None or not self.table.can_pair(older.kind, i.kind) or ready > self.cycle - 1:
+        if older is None or ready > self.cycle - 1 or not self.table.can_pair(older.kind, one.kind):
             return False
-        if older.kind in _LOADS and i.kind in _LOADS:
-            if older.bank is None or i.bank is None or older.bank[0] != i.bank[0]:
+        if older.kind in _LOADS and one.kind in _LOADS:
+            first, second = older.instruction.bank, one.instruction.bank
+            if first is None or second is None or first[0] != second[0]:
                 return False  # possibly the same bank
-            return (older.bank[1] // 4 - i.bank[1] // 4) % self.table.timing.load_banks != 0
+            return (first[1] // 4 - second[1] // 4) % self.table.timing.load_banks != 0
         return True
 
-    def issue(self, i: Instruction) -> int:
+    def issue(self, one: _Timed) -> int:
         """Issue it next; the cycle in which it went."""
-        row = self.table.rows[i.kind]
-        ready = self.ready(i)
-        older = self.open if self.joins(i, ready) else None
+        i, row = one.instruction, one.row
+        ready = self.ready(one.waits)
+        older = self.open if self.joins(one, ready) else None
         younger = older is not None
         if younger:
             time, self.open = self.cycle - 1, None
@@ -107,13 +137,12 @@ class _Pipeline:
                 cycles += -(-len(i.writes) // row.registers_per_cycle)
             self.cycle = time + cycles
             alone = row.slot is Slot.ALONE or self.table.timing.width < 2
-            self.open = None if alone else i
+            self.open = None if alone else one
         result = row.result
         early = row.early is Slot.EITHER or (row.early is Slot.OLDER and not younger)
-        if older is not None and Unit.SHIFTER in self.table.rows[older.kind].units:
+        if older is not None and Unit.SHIFTER in older.row.units:
             early = False
-        sources = max(self._ready(i.first, Need.EARLY), self._ready(i.second, Need.EARLY))
-        if early and sources <= time:
+        if early and self.ready(one.early_waits) <= time:
             result = Result.EARLY
         done = time if younger else self.cycle - 1
         for register in i.writes:
@@ -124,16 +153,17 @@ class _Pipeline:
         return time
 
 
-def _pipeline(timing: Timing) -> _Pipeline:
-    return _Pipeline(_table(timing.core))
-
-
 def cycles(code: Sequence[Instruction], timing: Timing, *, repeat: int = 1) -> int:
     """Cycles that the code takes, ``repeat`` times in a row."""
-    pipeline = _pipeline(timing)
+    table = _table(timing.core)
+    return _cycles([_Timed(i, table) for i in code], table, repeat)
+
+
+def _cycles(code: Sequence[_Timed], table: _Table, repeat: int) -> int:
+    pipeline = _Pipeline(table)
     for _ in range(repeat):
-        for i in code:
-            pipeline.issue(i)
+        for one in code:
+            pipeline.issue(one)
     return pipeline.cycle
 
 
@@ -141,14 +171,21 @@ def ordered(
     code: Sequence[Instruction], timing: Timing, *, is_loop: bool = False
 ) -> list[Instruction]:
     """The code in a good order; ``is_loop``: it follows itself."""
-    followers = _followers(code, timing)
-    priority = _priorities(code, followers)
-    start = _pipeline(timing)
-    best: list[Instruction] = list(code)
-    best_cycles = cycles(code, timing, repeat=4)
+    return list(_ordered(tuple(code), timing.core, is_loop))
+
+
+@lru_cache(maxsize=1024)
+def _ordered(given: tuple[Instruction, ...], core: str, is_loop: bool) -> tuple[Instruction, ...]:
+    table = _table(core)
+    code = [_Timed(i, table) for i in given]
+    followers = _followers(code)
+    priority = _priorities(followers)
+    start = _Pipeline(table)
+    best = code
+    best_cycles = _cycles(code, table, repeat=4)
     for _ in range(3):
         made, end = _pass(code, followers, priority, start)
-        taken = cycles(made, timing, repeat=4)
+        taken = _cycles(made, table, repeat=4)
         if taken < best_cycles:
             best, best_cycles = made, taken
         if not is_loop:
@@ -157,46 +194,39 @@ def ordered(
         start = end
         start.written = {r: (k, t - start.cycle) for r, (k, t) in start.written.items()}
         start.cycle, start.open = 0, None
-    return best
+    return tuple(one.instruction for one in best)
 
 
-def _followers(code: Sequence[Instruction], timing: Timing) -> list[dict[int, int]]:
+def _followers(code: Sequence[_Timed]) -> list[dict[int, int]]:
     """For each instruction, who must come later, and about how many cycles."""
     followers: list[dict[int, int]] = [{} for _ in code]
-    for late, i in enumerate(code):
-        for early in range(late - 1, -1, -1):
-            before = code[early]
-            if before.results & i.reads:
-                distance = _distance(before, i, timing)
-            elif before.reads & i.results or before.results & i.results:
-                distance = 0
-            else:
-                continue
-            followers[early][late] = distance
+    # Register -> positions that read it or make it new, so far.
+    readers: dict[str, list[int]] = {}
+    makers: dict[str, list[int]] = {}
+    for late, one in enumerate(code):
+        for register in one.results:
+            for early in (*readers.get(register, ()), *makers.get(register, ())):
+                followers[early][late] = 0
+        for register in one.reads:
+            for early in makers.get(register, ()):
+                followers[early][late] = 0
+        for register, latencies in one.waits:
+            for early in makers.get(register, ()):
+                before = code[early]
+                if register in before.instruction.writes:
+                    distance = max(followers[early][late], latencies[before.row.result])
+                    followers[early][late] = distance
+        for register in one.reads:
+            readers.setdefault(register, []).append(late)
+        for register in one.results:
+            makers.setdefault(register, []).append(late)
     return followers
 
 
-def _distance(before: Instruction, i: Instruction, timing: Timing) -> int:
-    table = _table(timing.core)
-    row, made = table.rows[i.kind], table.rows[before.kind]
-    needs = (
-        (i.first, row.first),
-        (i.second, row.second),
-        (i.accumulator, row.accumulator),
-        (i.address, Need.ADDRESS),
-        (i.stored, row.stored),
-    )
-    distance = 0
-    for registers, need in needs:
-        if set(registers) & set(before.writes):
-            distance = max(distance, table.latency[made.result, need])
-    return distance
-
-
-def _priorities(code: Sequence[Instruction], followers: Sequence[dict[int, int]]) -> list[float]:
+def _priorities(followers: Sequence[dict[int, int]]) -> list[float]:
     """Cycles from each instruction to the end of the code along the longest path."""
-    priority = [0.0] * len(code)
-    for index in range(len(code) - 1, -1, -1):
+    priority = [0.0] * len(followers)
+    for index in range(len(followers) - 1, -1, -1):
         priority[index] = max(
             (priority[late] + distance + 0.25 for late, distance in followers[index].items()),
             default=0.0,
@@ -205,18 +235,18 @@ def _priorities(code: Sequence[Instruction], followers: Sequence[dict[int, int]]
 
 
 def _pass(
-    code: Sequence[Instruction],
+    code: Sequence[_Timed],
     followers: Sequence[dict[int, int]],
     priority: Sequence[float],
     start: _Pipeline,
-) -> tuple[list[Instruction], _Pipeline]:
+) -> tuple[list[_Timed], _Pipeline]:
     pipeline = start.copy()
     waiting = [0] * len(code)
     for later in followers:
         for late in later:
             waiting[late] += 1
     available = [index for index, count in enumerate(waiting) if count == 0]
-    made: list[Instruction] = []
+    made: list[_Timed] = []
     while available:
         chosen = min(available, key=lambda n: _rank(pipeline, code[n], priority[n], n))
         pipeline.issue(code[chosen])
@@ -230,11 +260,11 @@ def _pass(
 
 
 def _rank(
-    pipeline: _Pipeline, i: Instruction, priority: float, index: int
+    pipeline: _Pipeline, one: _Timed, priority: float, index: int
 ) -> tuple[int, int, float, int]:
-    ready = pipeline.ready(i)
-    row = pipeline.table.rows[i.kind]
-    if pipeline.joins(i, ready):
+    ready = pipeline.ready(one.waits)
+    row = one.row
+    if pipeline.joins(one, ready):
         return (0, 0, -priority, index)
     stall = max(0, ready - pipeline.cycle)
     cheap = 0
