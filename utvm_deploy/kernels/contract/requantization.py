@@ -12,10 +12,10 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 import numpy as np
-from tvm import tirx
 
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.lazy_tvm import tirx
 
 INT8_MIN = -128
 INT8_MAX = 127

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import te, tirx
-
 from utvm_deploy.graph.attributes import Padding
+from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import te, tirx
-
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.graph.shapes import select_sides
 from utvm_deploy.kernels.contract.call import Argument, KernelCall, ScalarArgument, TensorArgument
 from utvm_deploy.kernels.contract.extents import label, merge
+from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 from utvm_deploy.kernels.contract.operands import (
     element_count,
     input_of,

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tvm import te, tirx
 
 from utvm_deploy.graph.attributes import Relu
 from utvm_deploy.graph.model import Graph, Operator
@@ -16,6 +15,7 @@ from utvm_deploy.kernels.contract.call import (
     ScalarArgument,
     TensorArgument,
 )
+from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 from utvm_deploy.kernels.contract.operands import (
     element_count,
     input_of,

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tvm import te
-
 from utvm_deploy.graph.attributes import Convolution
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.contract.call import (
@@ -16,6 +14,7 @@ from utvm_deploy.kernels.contract.call import (
     ScalarArgument,
     TensorArgument,
 )
+from utvm_deploy.kernels.contract.lazy_tvm import te
 from utvm_deploy.kernels.contract.operands import (
     bias_of,
     effective_scales,

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tvm import te
 
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.lazy_tvm import te
 from utvm_deploy.kernels.contract.operands import constant_of, input_of
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.portable.convolution import convolution_call, scaled_outputs, window_of

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from tvm import te, tirx
 
 from utvm_deploy.graph.attributes import (
     Add,
@@ -24,6 +23,7 @@ from utvm_deploy.graph.attributes import (
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.kernels.contract.call import Argument, KernelCall, ScalarArgument, TensorArgument
 from utvm_deploy.kernels.contract.extents import label, merge
+from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 from utvm_deploy.kernels.contract.operands import input_of, operand_of, output_of, quantization_of
 from utvm_deploy.kernels.contract.requantization import (
     INT8_MAX,

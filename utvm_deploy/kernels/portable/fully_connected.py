@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tvm import te
 
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.graph.attributes import FullyConnected
@@ -22,6 +21,7 @@ from utvm_deploy.kernels.contract.call import (
     ScalarArgument,
     TensorArgument,
 )
+from utvm_deploy.kernels.contract.lazy_tvm import te
 from utvm_deploy.kernels.contract.operands import (
     bias_of,
     constant_of,

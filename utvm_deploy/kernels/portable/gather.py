@@ -6,12 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import te
-
 from utvm_deploy.graph.attributes import Gather
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import KernelCall, TensorArgument
 from utvm_deploy.kernels.contract.extents import label
+from utvm_deploy.kernels.contract.lazy_tvm import te
 from utvm_deploy.kernels.contract.operands import input_of, operand_of, output_of, stored
 from utvm_deploy.kernels.portable.layout import lower_rearrange
 

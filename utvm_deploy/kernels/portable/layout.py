@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from tvm import te
 
 from utvm_deploy.graph.attributes import Concatenation, Rearrange
 from utvm_deploy.graph.model import Graph, Operator
@@ -26,6 +25,7 @@ from utvm_deploy.kernels.contract.call import (
     TensorArgument,
 )
 from utvm_deploy.kernels.contract.extents import label
+from utvm_deploy.kernels.contract.lazy_tvm import te
 from utvm_deploy.kernels.contract.operands import input_of, operand_of, output_of, stored
 from utvm_deploy.kernels.portable.tensor_ir import (
     Buffers,

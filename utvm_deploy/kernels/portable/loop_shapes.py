@@ -12,11 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tvm.tirx import IntImm
-
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.kernels.contract.call import Kernel, KernelCall, LibraryKernel, OwnKernel
 from utvm_deploy.kernels.contract.driver import is_native
+from utvm_deploy.kernels.contract.lazy_tvm import tirx
 from utvm_deploy.kernels.portable.conv2d import Conv2D
 from utvm_deploy.kernels.portable.fully_connected import Dense
 from utvm_deploy.kernels.portable.pool import Pool2D
@@ -51,7 +50,7 @@ class Unrolled:
         why = self.kernel.schedule(sch, core)
         for loop in _innermost_loops(sch):
             extent = sch.get(loop).extent
-            if isinstance(extent, IntImm) and int(extent) % self.unroll == 0:
+            if isinstance(extent, tirx.IntImm) and int(extent) % self.unroll == 0:
                 if int(extent) > self.unroll:
                     _, loop = sch.split(loop, [None, self.unroll])
                 sch.unroll(loop)

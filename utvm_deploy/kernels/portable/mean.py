@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from tvm import te
 
 from utvm_deploy.graph import attributes as ops
 from utvm_deploy.graph.model import Graph, Operator
@@ -14,6 +13,7 @@ from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall, ScalarArgument, TensorArgument
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.extents import label
+from utvm_deploy.kernels.contract.lazy_tvm import te
 from utvm_deploy.kernels.contract.operands import input_of, operand_of, output_of, quantization_of
 from utvm_deploy.kernels.contract.requantization import (
     add_wrapping,

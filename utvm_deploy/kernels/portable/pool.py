@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tvm import te, tirx
 
 from utvm_deploy.graph.attributes import Pool
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import KernelCall, ScalarArgument, TensorArgument
+from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 from utvm_deploy.kernels.contract.operands import input_of, output_of
 from utvm_deploy.kernels.contract.requantization import clamped, divide_rounded
 from utvm_deploy.kernels.contract.window import Window

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from tvm import te, tirx
 
 from utvm_deploy.graph.attributes import ArgExtremum, Reduce
 from utvm_deploy.graph.model import Graph, Operator
@@ -18,6 +17,7 @@ from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import Argument, KernelCall, ScalarArgument, TensorArgument
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.extents import label, merge
+from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 from utvm_deploy.kernels.contract.operands import input_of, operand_of, output_of, stored
 from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
 from utvm_deploy.kernels.contract.window import Window

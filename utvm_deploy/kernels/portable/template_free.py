@@ -18,13 +18,10 @@ from functools import lru_cache
 from math import prod
 from typing import Any
 
-import tvm
-from tvm import s_tir, tirx
-from tvm.s_tir import meta_schedule as ms
-from tvm.target import Target
-
 from utvm_deploy.kernels.contract.call import OwnKernel
 from utvm_deploy.kernels.contract.driver import is_native
+from utvm_deploy.kernels.contract.lazy_tvm import meta_schedule as ms
+from utvm_deploy.kernels.contract.lazy_tvm import s_tir, tirx, tvm
 from utvm_deploy.records.candidate import GENERIC, Candidate
 
 SKETCH, DECISIONS = "sketch", "decisions"
@@ -193,7 +190,7 @@ def _context(func: Any, strategy: Any, seed: int) -> Any:
     try:
         return ms.TuneContext(
             mod=_module(func),
-            target=Target("c"),
+            target=tvm.target.Target("c"),
             space_generator=generator,
             search_strategy=strategy,
             num_threads=1,

@@ -10,11 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import tvm
-from tvm import s_tir, tirx
-from tvm.s_tir import TensorIntrin
-from tvm.script.ir_builder import IRBuilder
-from tvm.tirx.script import builder as script
+from utvm_deploy.kernels.contract.lazy_tvm import ir_builder, s_tir, script, tirx, tvm
 
 Buffers = Mapping[str, Any]
 #: Whose code unscheduled functions get where they call any: all have a form in C.
@@ -57,7 +53,7 @@ def prim_func(
     ``helpers`` are the C texts of what it calls as it is, before it is scheduled. Simplified,
     because TVM simplifies descriptions of intrinsics before it compares.
     """
-    with IRBuilder() as builder, script.prim_func(s_tir=True):
+    with ir_builder.IRBuilder() as builder, script.prim_func(s_tir=True):
         script.func_name("main")
         buffers: dict[str, Any] = {}
         for one in parameters:
@@ -71,7 +67,7 @@ def prim_func(
                 script.sblock_attr({_IMPORT_KEY: _IMPORT_SEPARATOR.join(helpers)})
             for one in temporaries:
                 buffer = script.sblock_alloc_buffer(one.shape, one.dtype)
-                IRBuilder.name(one.name, buffer)
+                ir_builder.IRBuilder.name(one.name, buffer)
                 buffers[one.name] = buffer
             body(buffers)
     made = tvm.IRModule({"main": builder.get()})
@@ -94,7 +90,7 @@ def block(name: str, axes: Sequence[tuple[str, int, str]], body: Callable[..., N
                 made = script.axis.remap(kinds, list(loops))
                 made = [made] if len(kept) == 1 else list(made)
                 for (axis, _, _), value in zip(kept, made, strict=True):
-                    IRBuilder.name(f"v{axis}", value)
+                    ir_builder.IRBuilder.name(f"v{axis}", value)
                 values = iter(made)
             zero = tirx.const(0, "int32")
             body(*(next(values) if extent > 1 else zero for _, extent, _ in axes))
@@ -105,7 +101,7 @@ def block(name: str, axes: Sequence[tuple[str, int, str]], body: Callable[..., N
     with script.grid(*(extent for _, extent, _ in kept)) as loops:
         loops = [loops] if len(kept) == 1 else list(loops)
         for (axis, _, _), loop in zip(kept, loops, strict=True):
-            IRBuilder.name(axis, loop)
+            ir_builder.IRBuilder.name(axis, loop)
         fill(loops)
 
 
@@ -122,7 +118,7 @@ def tensorize(
     description = _intrinsic(reads, writes, meaning)
     # A tile may be part of a larger buffer: only the call's buffers may have strides.
     implementation = _intrinsic(reads, writes, lambda b: script.evaluate(call(b)), is_strided=True)
-    TensorIntrin.register(intrinsic, description, implementation, override=True)
+    s_tir.TensorIntrin.register(intrinsic, description, implementation, override=True)
     schedule.tensorize(schedule.get_sblock(name), intrinsic)
 
 
@@ -150,7 +146,7 @@ def _intrinsic(
     is_strided: bool = False,
 ) -> Any:
     operands = [*reads, *writes]
-    with IRBuilder() as builder, script.prim_func(s_tir=True):
+    with ir_builder.IRBuilder() as builder, script.prim_func(s_tir=True):
         script.func_name("intrinsic")
         handles = [script.arg(f"p_{one.name}", script.handle()) for one in operands]
         buffers: dict[str, Any] = {}
@@ -162,7 +158,7 @@ def _intrinsic(
                 offset_factor=1,
                 strides=[*strides, 1] if is_strided and outer else None,
             )
-            IRBuilder.name(one.name, buffer)
+            ir_builder.IRBuilder.name(one.name, buffer)
             buffers[one.name] = buffer
         with script.sblock("root"):
             script.reads(*(one.region(buffers) for one in reads))

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tvm import te, tirx
 
 from utvm_deploy.graph.attributes import TransposeConvolution
 from utvm_deploy.graph.model import Graph, Operator
@@ -23,6 +22,7 @@ from utvm_deploy.kernels.contract.call import (
     TensorArgument,
 )
 from utvm_deploy.kernels.contract.extents import label
+from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 from utvm_deploy.kernels.contract.operands import (
     bias_of,
     constant_of,

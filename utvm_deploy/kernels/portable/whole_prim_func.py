@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tvm import tirx
-
+from utvm_deploy.kernels.contract.lazy_tvm import tirx
 from utvm_deploy.kernels.portable.tensor_ir import (
     Buffers,
     Operand,

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tvm import te
 
 from utvm_deploy.graph.attributes import BatchMatmul
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall, ScalarArgument, TensorArgument
 from utvm_deploy.kernels.contract.extents import label, merge
+from utvm_deploy.kernels.contract.lazy_tvm import te
 from utvm_deploy.kernels.contract.operands import input_of, operand_of, output_of, quantization_of
 from utvm_deploy.kernels.contract.requantization import (
     clamped,

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tvm import te, tirx
 
 from utvm_deploy.graph.attributes import ResizeBilinear
 from utvm_deploy.graph.model import Array, Graph, Operator
@@ -17,6 +16,7 @@ from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, TensorArgument
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.extents import label
+from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 from utvm_deploy.kernels.contract.operands import input_of, operand_of, output_of
 from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
 
