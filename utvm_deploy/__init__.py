@@ -36,7 +36,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    # Loaded on first use: until the command has its handler for Ctrl-C, next to nothing is loaded.
+    # Loaded on first use: almost nothing is loaded until the command has its handler for Ctrl-C.
     if name in ("Board", "board_names", "load_board"):
         from utvm_deploy.boards import board
 
@@ -63,15 +63,14 @@ def compile(
 ) -> CompiledModel:
     """Compile a model file (.tflite, .onnx, .pt2) for a board; ``name`` prefixes every C symbol.
 
-    ``dump(stage, text)`` is called with what each stage of the pipeline made. ``kernels`` is
-    "best", "generic" (plain C) or "cmsis-nn": the user's CMSIS-NN (``project.find_cmsis_nn``)
-    wherever it has a function. ``scratch`` says where layers have their working memory: "arena",
-    "stack" (that of whoever runs the model), or "auto": the faster of the two on the board.
-    ``optimize`` is "time", "size" or "balanced".
-    ``records`` is a file that ``utvm tune`` wrote: each layer is compiled as was best there.
-    ``check_needs`` is told early what memory the model needs; ``project.check_fits`` refuses there
-    what does not fit the board.
-    Raises ModelError if the file cannot be imported and CompileError if it cannot be compiled.
+    ``dump(stage, text)`` is called with the result of each stage of the pipeline. ``kernels`` is
+    "best", "generic" (plain C) or "cmsis-nn": the user's CMSIS-NN (``project.find_cmsis_nn``) where
+    it has a function. ``scratch`` says where layers have their scratch: "arena", "stack" (that of
+    the caller), or "auto": the faster of the two on the board. ``optimize`` is "time", "size" or
+    "balanced". ``records`` is a file that ``utvm tune`` wrote; each layer is compiled with its best
+    record. ``check_needs`` is called early with the memory that the model needs.
+    ``project.check_fits`` refuses there what does not fit the board. Raises ModelError if the file
+    cannot be imported and CompileError if it cannot be compiled.
     """
     from pathlib import Path
 

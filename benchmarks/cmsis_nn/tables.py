@@ -44,7 +44,8 @@ def tables(result: dict[str, Any], *, models_only: bool = False) -> Iterator[str
         raise SystemExit("no model of the result was compared; its `failed` says why")
     unit = models[0]["figures"][0]
     label = f"modelled {unit}" if models[0]["is_modelled"] else unit
-    yield f"Board `{result['board']}` ({result['core']}), {label}; {engines(models)}."
+    yield f"Board `{result['board']}` ({result['core']}), {label}."
+    yield f"The other engine is {engines(models)}."
     yield ""
     yield from overview(models, unit, label)
     if any(model["builds"] for model in models):

@@ -63,22 +63,24 @@ def markdown(rows: Sequence[Measured]) -> str:
     return f"""\
 # What a session costs
 
-Written by `python benchmarks/sessions/run.py --write`; one column is one run. Times depend on the
-computer and on what else it does, so look at the ratios within a column. Boards here are a process
-on this computer and an emulated board (QEMU), over each of its links.
+`python benchmarks/sessions/run.py --write` writes this page. One column is one run. Times depend on
+the computer and its other work, so look at the ratios within a column. The boards are a process on
+this computer and an emulated board (QEMU), over each of its links.
 
 {chr(10).join(cells)}
 
-Calls wait in a queue until a result is read, and one batch carries them all: with one exchange for
-each, {_COUNT} calls of a small kernel took up to {best.strict_s / best.lazy_s:.0f} times as long
-({best.board}, {best.link}). Strict execution also checks the red zones around every tensor after
-each call, a lazy batch once, at its end. Equal calls in a row travel as one task with a repeat
-count, different ones one by one.
+Calls wait in a queue until a result is read, and one batch carries them all. With one exchange
+for each call, {_COUNT} calls of a small kernel took up to
+{best.strict_s / best.lazy_s:.0f} times as long ({best.board}, {best.link}).
+
+Strict execution also checks the red zones around every tensor after each call. A lazy batch checks
+them once, at its end. Equal calls in a row are sent as one task with a repeat count, different ones
+one by one.
 
 ![200 calls, strict and lazy](sessions.svg)
 
-A module is compiled once (the cache knows it by its digest), linked for the address it gets, and
-written into RAM; loading it again takes the link step and one write.
+A module is compiled once, and the cache knows it by its digest. It is linked for the address that
+it gets, and written into RAM. Loading it again takes the link step and one write.
 """
 
 

@@ -1,9 +1,9 @@
-"""The cache's folders: an entry is whole or absent, held while it is used, and removed when old.
+"""The cache's folders: an entry is complete or absent, locked while it is used, removed when old.
 
-    CACHE/images/KEY/lock ...      likewise modules, objects and zephyr
+    CACHE/images/KEY/lock ...      modules, objects and zephyr in the same way
 
-Whoever uses an entry holds a lock on it, shared, as long as the object made of it lives: it goes
-with the process, however that ends. ``trim`` passes over what is held. An entry is renamed into its
+An object that was made from an entry holds a shared lock on it as long as the object lives. The
+lock ends with the process. ``trim`` skips locked entries. An entry is renamed into its
 place and renamed out of it before it is deleted, so nobody ever sees a part of one. ``SUMS`` in an
 entry holds sizes and SHA-256 of what is used of it: a damaged entry is removed, and made again.
 """
@@ -32,22 +32,22 @@ _MIB = 1 << 20
 MOST_BYTES: Mapping[str, int] = {
     "images": 512 * _MIB,
     "modules": 256 * _MIB,
-    # A kernel's build for each board and release.
+    # The kernel of one board and one release of Zephyr.
     "zephyr": 512 * _MIB,
-    # Plugins of QEMU, some hundred KiB for each of its versions.
+    # Plugins of QEMU: some hundred KiB for each version of QEMU.
     "emulator": 16 * _MIB,
-    # The runtime's, some hundred KiB for each board and version.
+    # Object files of the runtime: some hundred KiB for each board and version.
     "objects": 16 * _MIB,
     # Logs of builds.
     "failed": 4 * _MIB,
 }
 
-#: To look at all entries takes as long as building one: every sixteenth new one, by its digest.
+#: Looking at all entries takes as long as building one, so only every sixteenth new entry does it.
 _KEYS_THAT_LOOK = "0"
 
 _LOCK_FILE = "lock"
 SUMS = "sums"
-# A disk counts in these, whatever its blocks are.
+# A disk uses units of this size, even if its blocks have another size.
 _STAT_BLOCK_BYTES = 512
 
 
@@ -64,15 +64,15 @@ def take(entry: Path, owner: object) -> bool:
             logger.warning("%s in the cache is damaged (%s); it is made again", entry, reason)
         else:
             logger.info("%s in the cache has no sums, as of 0.1.0; it is made again", entry)
-        # Another process may have found it damaged, too, and put a whole one in its place.
+        # Another process may have found the damage, too, and may have replaced the entry.
         if os.path.samestat(checked, entry.stat()):
-            # Where that is forbidden, whoever makes it again meets the same error and says it.
+            # If the entry must not be removed, the next process that makes it meets the same error.
             _discard(entry)
     return False
 
 
 def _damage(entry: Path) -> str | None:
-    """What is wrong with the files that ``seal`` listed; None if nothing is."""
+    """What is wrong with the files that ``SUMS`` lists; None if nothing is wrong."""
     try:
         lines = (entry / SUMS).read_text(encoding="utf-8").splitlines()
         if not lines:
@@ -90,7 +90,7 @@ def _damage(entry: Path) -> str | None:
 
 
 def seal(fresh: Path, files: Iterable[Path]) -> None:
-    """Note sizes and digests of the files that ``take`` is to check, and have them on the disk."""
+    """Record sizes and digests of the files that ``verify`` checks, and write them to the disk."""
     lines = []
     for file in files:
         data = file.read_bytes()
@@ -102,7 +102,7 @@ def seal(fresh: Path, files: Iterable[Path]) -> None:
 
 
 class User:
-    """Somebody to hold entries while no object is made of them yet."""
+    """Holds entries until an object is made of them."""
 
 
 def hold(entry: Path, owner: object) -> bool:
@@ -110,7 +110,7 @@ def hold(entry: Path, owner: object) -> bool:
     try:
         descriptor = _lock(entry, fcntl.LOCK_SH)
     except OSError:
-        # A cache that may only be read, or knows no locks: nothing is removed there either.
+        # The cache is read-only, or has no locks. Then nothing is removed there either.
         return entry.is_dir()
     if descriptor is None:
         return False
@@ -122,7 +122,7 @@ def hold(entry: Path, owner: object) -> bool:
 
 @contextlib.contextmanager
 def folder_for_one(folder: Path) -> Iterator[Path]:
-    """The folder, made if it is not there, for one process at a time; who comes second waits."""
+    """The folder, made if it does not exist. One process at a time gets it; the others wait."""
     descriptor = None
     while descriptor is None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -136,7 +136,7 @@ def folder_for_one(folder: Path) -> Iterator[Path]:
 
 
 def keep(fresh: Path, entry: Path) -> bool:
-    """Rename a sealed folder into its place; False if somebody else's is there by now."""
+    """Rename a sealed folder into its place; False if another process was faster."""
     try:
         fresh.rename(entry)
         sync(entry.parent)
@@ -181,7 +181,7 @@ def trim(folder: Path, most_bytes: int) -> None:
 
 
 def cache_bytes() -> int:
-    """What the whole cache takes on the disk."""
+    """The bytes that the whole cache takes on the disk."""
     return _bytes_of(cache_dir())
 
 
@@ -196,7 +196,7 @@ def _lock(entry: Path, operation: int) -> int | None:
         is_held = False
         try:
             fcntl.flock(descriptor, operation)
-            # Else it was removed meanwhile, and what lies there now is another's.
+            # The entry was removed meanwhile, and the path now belongs to another process.
             with contextlib.suppress(FileNotFoundError):
                 is_held = os.path.samestat(os.fstat(descriptor), path.stat())
         finally:
@@ -207,7 +207,7 @@ def _lock(entry: Path, operation: int) -> int | None:
 
 
 def _remove(entry: Path) -> bool:
-    """Take an entry away, unless somebody uses it."""
+    """Remove an entry, unless somebody uses it."""
     try:
         if not entry.is_dir():
             entry.unlink()
@@ -225,13 +225,13 @@ def _remove(entry: Path) -> bool:
 
 
 def _discard(entry: Path) -> None:
-    """Take an entry out of its place, then delete it."""
+    """Rename an entry away, then delete it."""
     with TemporaryFolder("removed", entry.parent) as gone, contextlib.suppress(FileNotFoundError):
         entry.rename(gone / entry.name)
 
 
 def _used_s(entry: Path) -> float:
-    """When it was used last, in seconds since the epoch; 0 if it is gone by now."""
+    """When it was used last, in seconds since the epoch; 0 if it was removed meanwhile."""
     for path in (entry / _LOCK_FILE, entry):
         with contextlib.suppress(OSError):
             return path.stat().st_mtime
@@ -239,7 +239,7 @@ def _used_s(entry: Path) -> float:
 
 
 def _bytes_of(path: Path) -> int:
-    """What a file or a folder takes on the disk; what goes meanwhile does not count."""
+    """The bytes of a file or a folder; files that disappear meanwhile do not count."""
     paths = [path]
     for root, _, names in os.walk(path):
         paths += [Path(root, name) for name in names]

@@ -1,7 +1,7 @@
 """Every error that is not a bug in utvm_deploy.
 
     UtvmError
-    ├── UsageError               the command line is wrong, whatever the files hold
+    ├── UsageError               the command line is wrong
     ├── ModelError               the model file: damaged, float, dynamic
     │   └── UnsupportedOperator  an operator that has no row in the import table
     ├── BoardError               a board or bench file
@@ -17,7 +17,7 @@
     │   ├── StoppedTask          a task did not end by itself (cause, pc, lr, address)
     │   │   ├── DeviceFault      it faulted
     │   │   └── TaskTimeout      its deadline passed
-    │   └── DeviceReset          the device restarted: what was in its RAM is lost
+    │   └── DeviceReset          the device restarted: its RAM is lost
     ├── VerifyError              output bytes differ from the reference
     ├── BenchError               two results cannot be compared
     ├── TuneError                there is nothing to tune, or nowhere to measure
@@ -38,7 +38,7 @@ class UtvmError(Exception):
 
 
 class UsageError(UtvmError):
-    """The command line is wrong, whatever the files that it names hold."""
+    """The command line is wrong. The contents of the files that it names do not matter."""
 
 
 class ModelError(UtvmError):
@@ -99,8 +99,8 @@ class LinkClosed(LinkError):
 class DeviceError(UtvmError):
     """The device refused or failed a request.
 
-    ``status`` is the wire's (``link.messages.Status``) where the device gave one, ``index`` the
-    position of the task it is about, ``detail`` the address, length or number at fault.
+    ``status`` is the protocol's (``link.messages.Status``) if the device gave one. ``index`` is the
+    position of the task, and ``detail`` the address, length or number at fault.
     """
 
     def __init__(
@@ -113,12 +113,12 @@ class DeviceError(UtvmError):
 
 
 class StoppedTask(DeviceError):
-    """A task did not end by itself; those behind it in its batch did not run.
+    """A task did not end normally; the tasks behind it in its batch did not run.
 
-    ``index`` is its position among the tasks that were handed over, ``detail`` how many of its
-    calls did end. ``pc`` is where it was, ``lr`` where it would have returned to, ``address`` what
-    it accessed; None where the device does not know. Who queued the task may say in ``task`` what
-    it is.
+    ``index`` is its position among the tasks of the batch, and ``detail`` the number of its calls
+    that ended. ``pc`` is where it was, ``lr`` where it would have returned to, and ``address`` what
+    it accessed. Each is None if the device does not know it. The caller may describe the task in
+    ``task``.
     """
 
     def __init__(
@@ -149,14 +149,14 @@ class StoppedTask(DeviceError):
 
 
 class DeviceFault(StoppedTask):
-    """A task faulted and was stopped; the device works on, its RAM as the task left it."""
+    """A task faulted and was stopped. The device continues, and its RAM is as the task left it."""
 
     def __str__(self) -> str:
         return self._sentence("faulted")
 
 
 class TaskTimeout(StoppedTask):
-    """A task did not end within its deadline and was stopped; the device works on."""
+    """A task did not end within its deadline and was stopped. The device continues."""
 
     def __str__(self) -> str:
         return self._sentence("did not end within its deadline and was stopped")

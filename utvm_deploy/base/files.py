@@ -1,6 +1,6 @@
-"""Files that are either whole or absent: written beside their place, then renamed into it.
+"""Files that are either complete or absent: written to a temporary name, then renamed.
 
-And, of files to read: what reads like one and never ends is none.
+It also refuses to read pipes and devices, which look like files and may never end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CANNOT_SYNC = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EROFS)
 def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     """Call ``write`` with an open binary file that becomes ``path`` once it is complete.
 
-    Raises UtvmError if the folder is missing or may not be written.
+    Raises UtvmError if the folder is missing or not writable.
     """
     check_writable(path)
     try:
@@ -28,7 +28,7 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     except OSError as error:
         raise _unwritable(path, error) from error
     try:
-        # Open, and so held, until it is in its place.
+        # The open file is locked until it has its final name.
         with os.fdopen(descriptor, "wb") as file:
             write(file)
             file.flush()
@@ -47,19 +47,16 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
 
 def sync(*paths: Path) -> None:
-    """Have files, or the names in folders, on the disk before what follows.
-
-    Else a power cut may leave the new name with none of the bytes.
-    """
+    """Write files, or the names in folders, to the disk before the caller continues."""
     for path in paths:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except PermissionError:  # a folder that may be written and not be read
+        except PermissionError:  # a folder that is writable and not readable
             continue
         try:
             os.fsync(descriptor)
         except OSError as error:
-            # Some file systems of networks and containers cannot; a full disk is an error.
+            # Some network and container file systems cannot do this. A full disk is an error.
             if error.errno not in _CANNOT_SYNC:
                 raise
         finally:
@@ -67,7 +64,7 @@ def sync(*paths: Path) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """``sync`` of a folder and all that it holds."""
+    """``sync`` of a folder and everything in it."""
     for root, _, names in os.walk(folder):
         sync(*(Path(root, name) for name in names), Path(root))
 
@@ -79,11 +76,11 @@ def _unwritable(path: Path, error: OSError) -> UtvmError:
 
 
 def check_writable(path: Path) -> None:
-    """UtvmError if no file can be put there: known before any work is done for it."""
+    """UtvmError if no file can be written there; called before any work is done for it."""
     if path.is_dir():
         raise UtvmError(f"cannot write {path}: it is a folder; give a file's name")
     if path.exists() and not path.is_file():
-        # What is renamed into its place would replace the device itself.
+        # Renaming onto the device would replace the device itself.
         raise UtvmError(f"cannot write {path}: it is a pipe or a device; give a file's name")
     if not path.parent.is_dir():
         raise UtvmError(f"cannot write {path}: there is no folder {path.parent}; make it first")
@@ -95,9 +92,9 @@ def check_writable(path: Path) -> None:
 
 
 def check_regular(path: Path) -> None:
-    """OSError if ``path`` is a pipe or a device: it may never end, and is not there a second time.
+    """OSError if ``path`` is a pipe or a device: it may never end, and cannot be read twice.
 
-    Whatever else is wrong with it, opening it says.
+    Opening the file reports every other problem.
     """
     if path.exists() and not path.is_file() and not path.is_dir():
         raise OSError(errno.EINVAL, "it is a pipe or a device, and not a file", str(path))

@@ -1,4 +1,4 @@
-"""Where the package's data and the user's cache lie; the only module that knows."""
+"""Where the package's data and the user's cache are; the only module that knows."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 def data_dir(kind: str) -> Path:
     """The folder of shipped data of one kind: ``boards``, ``templates`` or ``models``.
 
-    In a checkout they lie beside the package, in an installed wheel inside it.
+    In a checkout they are next to the package, in an installed wheel inside it.
     """
     installed = _PACKAGE / "data" / kind
     return installed if installed.is_dir() else _PACKAGE.parent / kind
 
 
 def records_file(core: str) -> Path:
-    """Where the records that ship for a core are, if any do."""
+    """The records that ship for a core, if there are any."""
     return _PACKAGE / "kernels" / "data" / f"{core}.jsonl"
 
 
@@ -39,5 +39,5 @@ def cache_dir() -> Path:
         return Path(base) / "utvm_deploy"
     try:
         return Path.home() / ".cache" / "utvm_deploy"
-    except RuntimeError as error:  # no HOME, and a user without an entry: a container's, mostly
+    except RuntimeError as error:  # no HOME, and a user without an entry, usually in a container
         raise UtvmError("no home folder is known to keep images in; set UTVM_CACHE") from error

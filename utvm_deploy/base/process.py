@@ -1,8 +1,8 @@
-"""The one gate to child processes: every program that utvm_deploy starts is started here.
+"""The only module that starts child processes.
 
-``run`` waits for a program, ``start`` hands back a running one. Both log the command, turn an
-absent program into MissingTool, put the child into a process group of its own and end that whole
-group on every way out (deadline, exception, Ctrl-C, death of this process). Tests patch here.
+``run`` waits for a program, ``start`` returns a running one. Both log the command and turn an
+absent program into MissingTool. Each child has its process group. That whole group is ended on
+every way out: deadline, exception, Ctrl-C, death of this process. Tests patch this module.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from utvm_deploy.base.errors import MissingTool
 
 logger = logging.getLogger("utvm_deploy.base.process")
 
-# How long a child that was asked to end may take before it is killed.
+# How long a child may take after it was asked to end; then it is killed.
 TERMINATE_TIMEOUT_S = 2.0
 # How long the kernel may take to reap a killed child; only a hung disk takes longer.
 KILL_TIMEOUT_S = 10.0
@@ -71,7 +71,7 @@ TOOLS: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Completed:
-    """What a finished program left behind."""
+    """The result of a finished program."""
 
     argv: tuple[str, ...]
     returncode: int  # negative: ended by that signal
@@ -97,7 +97,7 @@ _dry_run_sink: contextvars.ContextVar[Callable[[Sequence[str]], None] | None] = 
 
 @contextlib.contextmanager
 def dry_run(sink: Callable[[Sequence[str]], None]) -> Iterator[None]:
-    """Within the block commands are handed to ``sink`` instead of being run; all succeed."""
+    """Within the block, commands are given to ``show`` instead of being run; all succeed."""
     token = _dry_run_sink.set(sink)
     try:
         yield
@@ -106,7 +106,7 @@ def dry_run(sink: Callable[[Sequence[str]], None]) -> Iterator[None]:
 
 
 def is_dry_run() -> bool:
-    """Whether a ``dry_run`` block is active; then nothing that is started does any work."""
+    """Whether a ``dry_run`` block is active; then no program does any work."""
     return _dry_run_sink.get() is not None
 
 
@@ -122,7 +122,7 @@ def find_tool(program: str) -> str:
 
 
 def child_environment() -> dict[str, str]:
-    """Lets a Python child import this package, from wherever this process did."""
+    """Lets a Python child import this package from the same place as this process."""
     root = str(Path(__file__).resolve().parents[2])
     inherited = os.environ.get("PYTHONPATH")
     return {"PYTHONPATH": os.pathsep.join([root, inherited] if inherited else [root])}
@@ -137,9 +137,9 @@ def run(
     stdin: bytes = b"",
     log_path: Path | None = None,
 ) -> Completed:
-    """Run a program to its end, at most ``timeout_s``; a failure is for the caller to judge.
+    """Run a program to its end, at most ``timeout_s``; the caller judges a failure.
 
-    ``env`` is added to this process's environment. ``log_path`` gets the command and its output.
+    ``env`` is added to this process's environment. ``log`` gets the command and its output.
     """
     if _is_dry(argv):
         return Completed(tuple(argv), 0, "", "")
@@ -154,7 +154,7 @@ def run(
         out, err = _what_is_left(child)
         timed_out = True
     finally:
-        # Any other exception, Ctrl-C foremost: leave nothing behind. A no-op after a normal end.
+        # Any other exception, mostly Ctrl-C: end the child. After a normal end this does nothing.
         _end_group(child)
         for pipe in (child.stdin, child.stdout, child.stderr):
             if pipe is not None:
@@ -174,7 +174,7 @@ def run(
 
 
 def _what_is_left(child: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
-    """The output of a child that was ended, even if somebody who left its group holds its pipes."""
+    """The output of an ended child, even if a process that left its group holds its pipes."""
     try:
         out, err = child.communicate(timeout=KILL_TIMEOUT_S)
     except subprocess.TimeoutExpired as late:
@@ -194,7 +194,7 @@ class Child:
         self._popen = popen
         self._err = err
         self._last_words = ""
-        # Also runs at interpreter exit, for callers who forget to close.
+        # Also runs at interpreter exit, if the caller forgot to close.
         self._finalizer = weakref.finalize(self, _end_group, popen)
 
     @property
@@ -230,7 +230,7 @@ class Child:
         self.last_words()
         for pipe in (self._popen.stdin, self._popen.stdout):
             if pipe is not None:
-                # Unsent bytes for a dead child are of no interest.
+                # Bytes that a dead child did not read are of no interest.
                 with contextlib.suppress(OSError):
                     pipe.close()
         self._err.close()
@@ -250,14 +250,14 @@ def start(
     pass_fds: Sequence[int] = (),
     merges_output: bool = False,
 ) -> Child:
-    """Start a program that goes on running; the caller closes it.
+    """Start a program that keeps running; the caller closes it.
 
     The descriptors ``pass_fds`` stay open in it, under the same numbers. ``merges_output`` sends
-    its standard output where its standard error goes, for programs whose pipes nobody reads.
+    its standard output to its standard error, for programs whose pipes nobody reads.
     """
-    # In a dry run a program that does nothing stands in, so that callers need no special case.
+    # In a dry run, start a program that does nothing, so that callers need no special case.
     actual = [sys.executable, "-c", ""] if _is_dry(argv) else argv
-    # Not a `with`: the file lives as long as the child, and Child.close closes it.
+    # Not a ``with``: the file lives as long as the child, and Child.close closes it.
     err = tempfile.TemporaryFile()  # noqa: SIM115
     try:
         popen = _popen(
@@ -307,7 +307,7 @@ def _popen(
                 stderr=stderr,
                 bufsize=0,
                 pass_fds=pass_fds,
-                # A session of its own: Ctrl-C reaches this process only, which ends the group.
+                # A separate session: Ctrl-C reaches only this process, which ends the group.
                 start_new_session=True,
                 preexec_fn=_parent_death_hook(),
             )
@@ -323,9 +323,9 @@ def _popen(
 
 @contextlib.contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Ctrl-C within the block counts at its end: a child half started would belong to nobody."""
+    """Delays Ctrl-C to the end of the block: nobody would own a half-started child."""
     handler = signal.getsignal(signal.SIGINT)
-    # Python runs handlers in the main thread, which alone may set them.
+    # Python runs handlers in the main thread, and only that thread may set them.
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield
         return
@@ -340,10 +340,11 @@ def _interrupts_held() -> Iterator[None]:
 
 
 def _parent_death_hook() -> Callable[[], None] | None:
-    """What the child calls before exec so that it does not outlive this process (Linux only)."""
+    """The function that the child calls before exec, so that it does not outlive this process
+    (Linux)."""
     if not sys.platform.startswith("linux"):
         return None
-    # Looked up before the fork: after it nothing but the call itself is safe.
+    # Looked up before the fork, because after it only the call itself is safe.
     prctl = ctypes.CDLL(None).prctl
     parent = os.getpid()
 
@@ -356,9 +357,9 @@ def _parent_death_hook() -> Callable[[], None] | None:
 
 
 def _end_group(popen: subprocess.Popen[bytes]) -> None:
-    """End the child's process group, politely first, and reap the child."""
+    """End the child's process group, first by SIGTERM, and reap the child."""
     if popen.returncode is not None:
-        return  # reaped before: its number may by now be somebody else's
+        return  # reaped before: another process may have its number now
     try:
         _signal_group(popen.pid, signal.SIGTERM)
         popen.wait(TERMINATE_TIMEOUT_S)

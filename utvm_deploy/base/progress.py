@@ -1,4 +1,4 @@
-"""How library code says how far it is; who shows it is the caller's matter."""
+"""How library code reports progress; the caller decides how to show it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Called with what is being done, how many steps are done, and how many there are."""
+    """Called with the current work, the steps that are done, and the number of steps."""
 
     def __call__(self, what: str, done: int, total: int) -> None: ...
 

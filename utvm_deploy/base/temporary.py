@@ -1,8 +1,8 @@
-"""Temporary files and folders that do not outlive the process that made them, however it ends.
+"""Temporary files and folders that do not outlive the process that made them.
 
-Each is held by a lock (flock), which the kernel lets go of when the process dies. Whoever makes the
-next one in the same place removes those that nobody holds. A lock says more than a process id: it
-also holds between containers that share a folder and not their ids.
+Each is locked (flock), and the kernel releases the lock when the process dies. When the next one is
+made in the same place, those without a lock are removed. A lock is better than a process id: it
+also works between containers that share a folder but not their process ids.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import tempfile
 import weakref
 from pathlib import Path
 
-#: Part of every name here; what lacks it is never removed.
+#: Part of every name here; files without it are never removed.
 MARK = "utvm-tmp-"
 # File systems end names at 255 bytes; mkstemp adds eight.
 _LONGEST_PREFIX = 200
 
-# Places that were swept by this process: a cache's folder may have thousands of entries.
+# Places that this process has cleaned already: a cache's folder may have thousands of entries.
 _swept: set[tuple[str, str]] = set()
 
 
 class TemporaryFolder:
     """A new folder, removed by ``close``; a context manager that gives its path.
 
-    ``what`` is part of its name. Without ``parent`` it lies where the system has such folders.
+    ``what`` is part of its name. Without ``parent``, it is in the system's folder for such folders.
     """
 
     def __init__(self, what: str, parent: Path | None = None, *, hidden: bool = False) -> None:
@@ -40,7 +40,7 @@ class TemporaryFolder:
             descriptor = _held(self.path, os.O_RDONLY | os.O_DIRECTORY)
             if descriptor is not None:
                 break
-        # Also runs at the interpreter's exit, for callers who forget to close.
+        # Also runs at interpreter exit, if the caller forgot to close.
         self._finalizer = weakref.finalize(self, _remove_folder, self.path, descriptor)
 
     def close(self) -> None:
@@ -55,7 +55,8 @@ class TemporaryFolder:
 
 
 def temporary_file(beside: Path) -> tuple[int, Path]:
-    """An open new file beside a path, hidden, and its name; for the caller to rename or unlink."""
+    """A hidden, open new file in the folder of ``path``, and its name; the caller renames or
+    deletes it."""
     prefix = f".{beside.name[:_LONGEST_PREFIX]}.{MARK}"
     sweep_once(beside.parent, prefix)
     while True:
@@ -94,7 +95,7 @@ def _remove_if_left(path: Path) -> None:
         status = os.fstat(descriptor)
         if status.st_uid != os.geteuid() or not (is_folder or stat.S_ISREG(status.st_mode)):
             return
-        # BlockingIOError, which is an OSError, where its maker lives.
+        # BlockingIOError, which is an OSError, if its maker lives.
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if is_folder:
             shutil.rmtree(path, ignore_errors=True)
@@ -105,7 +106,7 @@ def _remove_if_left(path: Path) -> None:
 
 
 def _held(path: Path, flags: int) -> int | None:
-    """A descriptor that holds what was just made; None if somebody swept it away."""
+    """A descriptor that locks the new file or folder; None if another process removed it."""
     try:
         descriptor = os.open(path, flags | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -123,7 +124,7 @@ def _is_locked(descriptor: int, path: Path) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        # A file system without locks: nobody else gets one either, so nothing is swept there.
+        # A file system without locks: then no process has one, so nothing is removed there.
         return True
     try:
         return os.path.samestat(os.fstat(descriptor), path.lstat())

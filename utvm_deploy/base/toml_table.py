@@ -21,11 +21,11 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-# Addresses and sizes of every board are 32 bit; a longer number is a typing error.
+# Addresses and sizes of every board have 32 bits; a longer number is a typing error.
 MAX_INTEGER = 0xFFFFFFFF
 # A board file has some kilobytes. Looking for misspelt keys takes time that grows with the file.
 MAX_FILE_BYTES = 256 * 1024
-# Values and keys are shortened to this in messages.
+# Messages shorten values and keys to this length.
 _MOST_SHOWN = 60
 
 _TYPE_NAMES = {
@@ -60,7 +60,7 @@ def did_you_mean(word: str, choices: Collection[str]) -> str:
 
 
 class Table:
-    """One TOML table being read; ``finish`` refuses the keys that nobody asked for."""
+    """One table of a TOML file; ``close`` refuses the keys that nobody asked for."""
 
     def __init__(self, file: Path, path: str, values: Mapping[str, Any]) -> None:
         self.file = file
@@ -89,7 +89,7 @@ class Table:
         if key not in self._values:
             raise self.error(key, f"missing key{self._misspelt(key)}")
         value = self._values[key]
-        # bool is an int to isinstance, but `size = true` is a mistake.
+        # bool is an int for isinstance, but a mistake here.
         if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
             got = _TYPE_NAMES.get(type(value), type(value).__name__)
             raise self.error(key, f"must be {_TYPE_NAMES[wanted]}, not {got} ({shown(value)})")
@@ -109,7 +109,7 @@ class Table:
         return value
 
     def _check_string(self, key: str, value: str, choices: Collection[str]) -> None:
-        # Such a character ends a line of a generated file, or an argument of a program.
+        # Such a character would end a line of a generated file, or an argument of a program.
         if not value.replace("\t", " ").isprintable():
             raise self.error(key, f"{shown(value)} has a control character; take it out")
         if choices and value not in choices:
@@ -119,7 +119,7 @@ class Table:
             )
 
     def integer(self, key: str, minimum: int = 0, maximum: int = MAX_INTEGER) -> int:
-        """A whole number from ``minimum`` to ``maximum``."""
+        """An integer from ``minimum`` to ``maximum``."""
         value: int = self._get(key, int)
         if not minimum <= value <= maximum:
             raise self.error(key, f"{shown(value)} is not between {minimum} and {maximum}")
@@ -191,9 +191,9 @@ def read_toml_text(file: Path) -> tuple[Table, str]:
 def _why_no_toml(error: Exception, text: str) -> str:
     if isinstance(error, tomllib.TOMLDecodeError):
         return str(error)
-    # These errors' own words guess at encodings, or tell of limits of Python's.
+    # The texts of these errors guess encodings, or mention limits of Python.
     if isinstance(error, UnicodeDecodeError):
-        return "it is no text in UTF-8"
+        return "it is not text in UTF-8"
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     number = max(re.finditer(r"[\d_]+", text), key=lambda found: len(found[0]))

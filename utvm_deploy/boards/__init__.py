@@ -1,1 +1,1 @@
-"""What a board file says, as data: its reader, its facts, and which of it needs trust."""
+"""What a board file says, as data: its reader, its facts, and which parts need trust."""

@@ -1,7 +1,7 @@
 """Boards by name, and the strict reader of their TOML files.
 
-A board file describes a piece of hardware or an emulated machine as data; what hangs where on a
-desk (serial port, probe) is boards/desk_file.py's. What comes out is boards/facts.py's Board.
+A board file describes a piece of hardware or an emulated machine as data. boards/desk_file.py reads
+where a board is connected (serial port, probe). The result is a Board of boards/facts.py.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ __all__ = [
 ]
 
 TEMPLATES = ("host", "baremetal", "zephyr")
-# What a board file need not say.
+# Keys that a board file may omit.
 DEFAULT_STACK_BYTES = 4096
 DEFAULT_LINK = Link(kinds=(MONITOR_LINK,), baud=115_200)
 DEFAULT_PROBE = Probe(kinds=("west",), commands=(PROBE_PROGRAMS["west"].for_board({}),))
 FPUS = ("none", "single", "double")
 REGION_KINDS = ("flash", "ram", "tcm")
-# Names of boards and regions stand in generated files of several languages.
+# Names of boards and regions appear in generated files of several languages.
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*", re.ASCII)
 _REGION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _ZEPHYR_NAME = re.compile(r"\w+(?:[/@]\w[\w.]*)*", re.ASCII)
 PARTS_OF_FLASH = ("code", "constants")
 TICK_UNITS = ("cycles", "instructions", "nanoseconds")
 
-# What each driver of templates/baremetal wants to know; the values are whole numbers.
+# The keys of each driver of templates/baremetal; their values are integers.
 UART_DRIVERS = {
     "cmsdk": ("base", "rx_irq", "clock_hz"),
     "nrf": ("base", "rx_irq", "clock_hz", "tx_pin", "rx_pin"),
@@ -110,10 +110,10 @@ def board_names() -> list[str]:
 
 
 def load_board(name_or_path: str | Path, *, trust: bool = False) -> Board:
-    """The board of that name, or the one that a ``.toml`` file of the user's own describes.
+    """The board of that name, or the one that a ``.toml`` file of the user describes.
 
-    Without ``trust`` a file is refused whose flags, programs or arguments are not among those that
-    are known to do no more than drive a board.
+    Without ``trust``, a file may only name flags, programs and arguments that are known to drive a
+    board and do nothing else.
     """
     given = str(name_or_path)
     if given.endswith(".toml"):
@@ -125,14 +125,14 @@ def load_board(name_or_path: str | Path, *, trust: bool = False) -> Board:
     if given not in files:
         if len(Path(given).parts) > 1 or Path(given).suffix:
             raise BoardError(
-                f"{given!r} is no board file: its name ends in .toml (docs/reference/boards.md)"
+                f"{given!r} is not a board file: its name ends in .toml (docs/reference/boards.md)"
             )
         raise BoardError(f"no board {given!r}{did_you_mean(given, files)} (utvm boards lists all)")
     return _read_board(files[given], trust)
 
 
 def with_template(board: Board, template: str | None) -> Board:
-    """The board with this template as its first, and with what holds for images made from it."""
+    """The board with this template as its first, and with the facts of images made from it."""
     offered = board.project.templates
     if template is None or template == offered[0]:
         return board
@@ -146,10 +146,7 @@ def with_template(board: Board, template: str | None) -> Board:
 
 
 def _as_zephyr(board: Board) -> Board:
-    """Where Zephyr rules: its device tree places data, and the monitor is the only link.
-
-    Of what we call data, the stack of tasks is what models see.
-    """
+    """With Zephyr, its device tree places data, and the monitor is the only link."""
     zephyr = board.project.zephyr
     if board.template != "zephyr" or zephyr is None:
         return board
@@ -188,7 +185,7 @@ def _read_board(path: Path, trust: bool) -> Board:
         raise top.error("name", f"{shown(name)} differs from the file's name {path.stem!r}")
     memory = _read_memory(top)
     cpu = _read_cpu(top.table("cpu"))
-    # A board that Zephyr knows needs few words here.
+    # A board that Zephyr knows needs few keys here.
     is_short = top.table("project").strings("templates", TEMPLATES) == ("zephyr",)
     link = DEFAULT_LINK
     if top.has("link") or not is_short:
@@ -269,7 +266,7 @@ def _read_memory(top: Table) -> tuple[Region, ...]:
             if region.address < other.end and other.address < region.end:
                 raise table.error("address", f"{region.name} overlaps {other.name}")
         if region.alias is not None and region.kind != "flash":
-            raise table.error("alias", f"{region.name} is no flash; only flash has one here")
+            raise table.error("alias", f"{region.name} is not flash; only flash has one here")
         regions.append(region)
         table.finish()
     if not any(region.kind == "flash" for region in regions):
@@ -399,7 +396,7 @@ def _read_zephyr(table: Table, memory: tuple[Region, ...]) -> Zephyr:
 
 def _zephyr_name(table: Table, key: str, name: str) -> str:
     if not _ZEPHYR_NAME.fullmatch(name):
-        raise table.error(key, f"{shown(name)} is no name of a board, such as 'mps2/an521/cpu0'")
+        raise table.error(key, f"{shown(name)} is not a name of a board, such as 'mps2/an521/cpu0'")
     return name
 
 

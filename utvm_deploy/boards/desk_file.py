@@ -1,4 +1,4 @@
-"""bench.toml: which board hangs where on this desk; its reader.
+"""The reader of bench.toml, which says where each board is connected.
 
     [boards.my_board]          # a board's name
     port = "/dev/ttyACM0"      # serial port, socket://... or rfc2217://...
@@ -7,7 +7,7 @@
     server = "localhost:3333"  # optional: a GDB server that runs already
     baud = 115200              # optional: instead of the board file's
 
-Of several boards of a kind each has a table of its own, [[boards.my_board]], and is chosen by its
+Of several boards of one kind, each has its own table, [[boards.my_board]], and is chosen by its
 probe_serial. The file is looked for at UTVM_BENCH, else in the current folder. Board files never
 say such things.
 """
@@ -27,7 +27,7 @@ FILE_NAME = "bench.toml"
 
 @dataclass(frozen=True)
 class BenchEntry:
-    """Where one board hangs; None where the file does not say."""
+    """Where one board is connected; None for everything that the file omits."""
 
     port: str | None = None
     probe: str | None = None
@@ -45,12 +45,12 @@ class BenchEntry:
 
 
 def bench_path() -> Path:
-    """Where the bench file is, or would be."""
+    """The path of the bench file, whether it exists or not."""
     return Path(os.environ.get("UTVM_BENCH") or FILE_NAME)
 
 
 def load_bench() -> dict[str, tuple[BenchEntry, ...]]:
-    """All that the bench file says, by the boards' names; empty without a file."""
+    """Everything that the bench file says, by the boards' names; empty without a file."""
     path = bench_path()
     if not path.is_file():
         if os.environ.get("UTVM_BENCH"):
@@ -67,9 +67,9 @@ def load_bench() -> dict[str, tuple[BenchEntry, ...]]:
 
 
 def load_bench_entry(board_name: str, serial: str | None = None) -> BenchEntry:
-    """What the bench file says of a board; an empty entry if it, or the file, is not there.
+    """The entry of a board; an empty one if the file or the entry does not exist.
 
-    Of several boards of that name it is the one whose ``probe_serial`` is ``serial``.
+    If several boards have that name, it is the one whose ``probe_serial`` is ``serial``.
     """
     entries = load_bench().get(board_name, ())
     if serial is not None:

@@ -1,4 +1,4 @@
-"""What is known of a board: frozen data, and a few properties that follow from it.
+"""The facts of a board: frozen data, and a few properties that follow from it.
 
 boards/board.py reads it from a file. Everything that code may ask of a board is a field here, so
 that no code needs to know a board by name.
@@ -12,7 +12,7 @@ from utvm_deploy.base.errors import BoardError
 from utvm_deploy.boards.probe_programs import ProbeCommands
 from utvm_deploy.cores.core import CORES, Core
 
-# Probe kinds that need no command of their own: the image is started on this computer.
+# Probe kinds that need no command: the image is started on this computer.
 CHILD_PROBE = "child"
 EMULATOR_PROBE = "qemu"
 
@@ -29,7 +29,7 @@ class Cpu:
     core: str  # a key of cores.core.CORES
     clock_hz: int
     fpu: str  # "none", "single" or "double" precision
-    dsp: bool  # SMLAD and kin
+    dsp: bool  # SMLAD and similar
     mve: bool  # Helium
     icache_bytes: int  # 0: none
     dcache_bytes: int
@@ -39,12 +39,12 @@ class Cpu:
 
     @property
     def facts(self) -> Core:
-        """What is known of the core itself."""
+        """The facts of the core itself."""
         return CORES[self.core]
 
     @property
     def kernel_core(self) -> str:
-        """The core whose kernels this silicon runs: another where it lacks an extension."""
+        """The core whose kernels this silicon runs: another core if it lacks an extension."""
         if not self.dsp and self.facts.as_without_dsp:
             return self.facts.as_without_dsp
         if not self.mve and self.facts.as_without_mve:
@@ -59,23 +59,23 @@ class Cpu:
 
 @dataclass(frozen=True)
 class Region:
-    """A stretch of memory that the board lends to us."""
+    """A stretch of memory that the board gives to us."""
 
     name: str
     address: int
     size: int  # bytes
-    kind: str  # "flash", "ram" or "tcm" (RAM beside the core, never cached)
+    kind: str  # "flash", "ram" or "tcm" (tightly coupled RAM, never cached)
     executable: bool
     # What a line costs that the cache lacks, data and code; None: as in the reference configuration
     # of the cycle model.
     miss_cycles: int | None = None
     fetch_miss_cycles: int | None = None
-    # Where else the core sees the same memory, through another bus.
+    # Where the core sees the same memory through another bus.
     alias: int | None = None
 
     @property
     def end(self) -> int:
-        """The first address behind the region."""
+        """The first address after the region."""
         return self.address + self.size
 
 
@@ -112,7 +112,7 @@ class Zephyr:
 
     board: str  # its name there, such as "mps2/an521/cpu0"
     other_names: tuple[str, ...] = ()  # what other releases call it
-    # The region that the device tree chooses as zephyr,dtcm, if the tasks' stack is to lie there.
+    # The region that the device tree chooses as zephyr,dtcm, if the stack of tasks must be there.
     stack: str | None = None
     config: tuple[str, ...] = ()  # lines of Kconfig that this board needs
     overlay: tuple[str, ...] = ()  # lines of device tree, such as the choice of utvm,workspace
@@ -136,7 +136,7 @@ class Project:
     vectors: str | None
     # The region that data and stack go to, if that is not the largest RAM.
     data: str | None
-    # What of "code" and "constants" is read through the alias of the main flash.
+    # Which of "code" and "constants" are read through the alias of the main flash.
     through_alias: tuple[str, ...]
     zephyr: Zephyr | None  # None where that template is not offered
     # What the bare-metal template needs; None where it is not offered.
@@ -147,7 +147,7 @@ class Project:
 
 @dataclass(frozen=True)
 class UsbId:
-    """What the board, or the probe on it, says of itself on USB; boards may share it."""
+    """What the board, or the probe on it, reports on USB; boards may share it."""
 
     vendor: int
     product: int
@@ -169,11 +169,11 @@ class Probe:
 class Link:
     """How bytes move between host and device.
 
-    Batches run over the first kind; where it is the monitor, a debug link beside it moves memory.
+    Batches run over the first kind. If that is the monitor, an additional debug link moves memory.
     """
 
     kinds: tuple[str, ...]
-    baud: int  # 0: the link is no serial line
+    baud: int  # 0: the link is not a serial line
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ class Board:
 
     @property
     def runs_here(self) -> bool:
-        """Whether it needs nothing but this computer: the host itself, or an emulated machine."""
+        """Whether it needs only this computer: the host itself, or an emulated machine."""
         return self.probe.kinds[0] in (CHILD_PROBE, EMULATOR_PROBE)
 
     @property
@@ -215,7 +215,7 @@ class Board:
 
     @property
     def has_debug_link(self) -> bool:
-        """Whether a debugger's server can be had: its emulator's, or one of a probe."""
+        """Whether there is a debugger's server: its emulator's, or one of a probe."""
         has_server = any(commands.server for commands in self.probe.commands)
         return DEBUG_LINK in self.link.kinds or has_server
 

@@ -1,6 +1,6 @@
-"""The programs that reach a debug probe, as data: what each is started with to do what.
+"""The programs that reach a debug probe, as data: their arguments for each action.
 
-A board file names those that know the board and says of each what it alone can know, such as the
+A board file names those that know the board. For each it gives what only it can know, such as the
 OpenOCD script or the J-Link device name (``facts``). Placeholders in braces are filled in later:
 
     {image} {build}        the image to write; the CMake build folder it came from
@@ -10,7 +10,7 @@ OpenOCD script or the J-Link device name (``facts``). Placeholders in braces are
     {gdb_port} {aux_port}  TCP ports of a GDB server
     {script}               a file that holds the action's ``script``
 
-Running them is the business of ``probe``.
+``probe`` runs them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-#: What {image} can be.
+#: The formats that {image} can have.
 IMAGE_FORMATS = ("elf", "hex", "bin")
 
 
@@ -44,7 +44,7 @@ class Action:
 
 @dataclass(frozen=True)
 class ProbeCommands:
-    """What one program does for one board; None for what it cannot."""
+    """The commands of one program for one board; None for actions that it lacks."""
 
     name: str
     image_format: str  # one of IMAGE_FORMATS
@@ -60,14 +60,15 @@ class ProbeCommands:
 
     @property
     def programs(self) -> tuple[str, ...]:
-        """All programs that it takes, each once."""
+        """All programs that it uses, each once."""
         actions = (self.flash, self.reset, self.server)
         return tuple(dict.fromkeys(action.program for action in actions if action))
 
 
 @dataclass(frozen=True)
 class ProbeProgram:
-    """A program that any board file may name; ``facts`` are what the file must say of it."""
+    """A program that any board file may name; ``facts`` are the keys that the file must have for
+    it."""
 
     commands: ProbeCommands
     facts: tuple[str, ...] = ()
@@ -85,7 +86,7 @@ class ProbeProgram:
 
 def fill_in(text: str, values: Mapping[str, str]) -> str:
     """``text`` with ``{key}`` replaced for every key of ``values``."""
-    # Not str.format: OpenOCD's Tcl has braces of its own.
+    # Not str.format: OpenOCD's Tcl uses braces, too.
     for key, value in values.items():
         text = text.replace(f"{{{key}}}", value)
     return text
@@ -98,7 +99,7 @@ def _openocd() -> ProbeProgram:
             arguments += ["-c", command]
         return Action("openocd", tuple(arguments), ("-c", "adapter serial {serial}"))
 
-    # Whoever reaches a port of OpenOCD's can run commands with the user's rights.
+    # Anyone who reaches a port of OpenOCD can run commands with the user's rights.
     closed = "tcl_port disabled; telnet_port disabled"
     return ProbeProgram(
         ProbeCommands(
@@ -115,7 +116,7 @@ def _openocd() -> ProbeProgram:
 
 def _pyocd() -> ProbeProgram:
     def action(subcommand: str, *arguments: str) -> Action:
-        # Without --no-wait it waits for a probe to be plugged in, for ever.
+        # Without --no-wait it waits forever for a probe to be plugged in.
         fixed = (subcommand, "--no-wait", "--target", "{target}", "{select}")
         return Action("pyocd", (*fixed, *arguments), ("--uid", "{serial}"))
 
@@ -135,7 +136,7 @@ def _pyocd() -> ProbeProgram:
 
 def _stm32cubeprogrammer() -> ProbeProgram:
     def action(*arguments: str) -> Action:
-        # sn= belongs to the words behind -c.
+        # sn= belongs to the words after -c.
         fixed = ("-c", "port=SWD", "{select}")
         return Action("STM32_Programmer_CLI", (*fixed, *arguments), ("sn={serial}",))
 
@@ -183,13 +184,13 @@ def _st_flash() -> ProbeProgram:
             image_format="bin",
             flash=Action("st-flash", ("--reset", "write", "{image}", "{flash_address}"), select),
             reset=Action("st-flash", ("reset",), select),
-            # -m: go on after a client has left.
+            # -m: continue after a client has left.
             server=Action("st-util", ("-m", "-p", "{gdb_port}"), select),
         )
     )
 
 
-# How Zephyr's runners are told a serial number (scripts/west_commands/runners, 3.7).
+# How Zephyr's runners receive a serial number (scripts/west_commands/runners, 3.7).
 _WEST_SELECT = {
     "openocd": ("--serial", "{serial}"),
     "jlink": ("--dev-id", "{serial}"),
@@ -208,7 +209,7 @@ def _west(runner: str | None) -> ProbeProgram:
             image_format="elf",
             flash=Action(
                 "west",
-                # What is there is built already, with other settings than west's.
+                # The image is built already, with other settings than west's.
                 ("flash", "--skip-rebuild", "-d", "{build}", *chosen, "{select}"),
                 _WEST_SELECT[runner] if runner else (),
             ),

@@ -1,8 +1,8 @@
-"""Programs and arguments that a board file of anybody may name.
+"""Programs and arguments that an untrusted board file may name.
 
 A board file decides what is started on the user's computer. Many programs run others if their
 arguments say so: OpenOCD's Tcl has ``exec``, pyOCD loads Python scripts, QEMU loads plugins, GCC
-takes ``-wrapper``. Others write the files that they are told to. So each program has a list of
+takes ``-wrapper``. Others write the files that their arguments name. So each program has a list of
 arguments that only drive a board, and everything else is refused (see boards/trust.py).
 """
 
@@ -26,7 +26,7 @@ class Arguments:
 
     # Subcommands, and options that take no value.
     words: frozenset[str] = frozenset()
-    # Option -> what the argument behind it may be.
+    # Option -> what the argument after it may be.
     values: Mapping[str, str] = field(default_factory=dict)
     # Any other argument.
     operand: str = r"(?!)"
@@ -34,7 +34,7 @@ class Arguments:
     script: str = r"(?!)"
 
     def first_refused(self, arguments: Sequence[str]) -> str | None:
-        """The first argument that the program may not be given; None if there is none."""
+        """The first argument that the program must not get; None if there is none."""
         left = list(arguments)
         while left:
             argument = left.pop(0)
@@ -56,8 +56,8 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# OpenOCD's own scripts, by the folders that they lie in. OpenOCD first looks in the folder that it
-# is started in, which is "/" here: with another first folder, such as tmp, it would run any script.
+# OpenOCD's scripts, by the folders that they are in. OpenOCD first looks in the folder in which it
+# is started, which is "/" here. With another first folder, such as tmp, it would run any script.
 _OPENOCD_SCRIPT = rf"(?:board|chip|cpld|cpu|fpga|interface|target)(?:/{_NAME})+\.cfg"
 _OPENOCD_COMMAND = "|".join(
     (
@@ -217,7 +217,7 @@ _FLAGS_F = _words(
     wrapv
     """
 )
-#: Flags of GCC that only choose what code it makes. The values of -D are no names of functions,
+#: Flags of GCC that only choose which code it makes. The values of -D cannot be names of functions,
 #: because code for the board ``host`` runs on this computer.
 COMPILER_FLAG = "|".join(
     (
@@ -236,7 +236,7 @@ COMPILER_FLAG = "|".join(
 
 #: A line of Kconfig: texts may hold options of compilers and names of programs.
 KCONFIG_LINE = r"CONFIG_[A-Z0-9_]+=(?:[ynm]|-?\d+|0x[0-9a-fA-F]+)(?:\s+#.*)?"
-#: A line of device tree, which the C preprocessor sees first: none that includes a file.
+#: A line of device tree, which the C preprocessor reads first: it must include no file.
 DEVICE_TREE_LINE = (
     r"(?!.*/(?:include|incbin)/)(?:[\w\s{}<>;:,&=.()/@\"|~*+-]|#[a-z]+(?:-[a-z]+)*-cells\b)*"
 )

@@ -1,7 +1,7 @@
-"""What of a board file could run programs or write files on the user's computer.
+"""Which parts of a board file could run programs or write files on the user's computer.
 
-``check_harmless`` refuses such a file unless the user trusts it. What is harmless is data, in
-boards/safe_arguments.py. Facts of the board itself (memory, clocks, drivers) need no trust.
+``load_board`` refuses such a file unless the user trusts it. The list of harmless values is data,
+in boards/safe_arguments.py. Facts of the board itself (memory, clocks, drivers) need no trust.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def check_harmless(board: Board, file: Path) -> None:
 
 
 def _doubtful(board: Board) -> Iterator[tuple[str, str]]:
-    """Key and value of whatever is not on the lists."""
+    """Key and value of everything that is not on the lists."""
     project = board.project
     yield from _others("project.compiler_flags", project.compiler_flags, COMPILER_FLAG)
     if project.zephyr is not None:
@@ -77,7 +77,7 @@ def _refused_of_probe(key: str, action: Action) -> Iterator[tuple[str, str]]:
     if known is None:
         yield key, action.program
         return
-    # What selects a probe may be the last words of an option that stands before it.
+    # The arguments that select a probe may be the last words of an option before them.
     arguments = [one for one in action.arguments if one != _SELECT]
     for refused in (
         known.first_refused(arguments),

@@ -54,8 +54,8 @@ _STEPS = "every output below 2**31 steps of its scale"
 _POSITIVE = "input zero point -128"
 _BY_SHIFTS = "int16 with PotScaleInt16 and scales of 2**n: one input's the output's, none larger"
 _ONE_FORM = "always one type and shape"
-_EQUALS = "inputs and output quantized alike"
-_EQUAL = "input and output quantized alike"
+_EQUALS = "inputs and output with equal quantization"
+_EQUAL = "input and output with equal quantization"
 
 #: Kind -> how it is imported; the list of what is supported.
 IMPORTERS: Mapping[str, SupportedOperator] = {

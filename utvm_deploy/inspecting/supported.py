@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 
 from utvm_deploy.frontend.limits import LIMITS
@@ -15,28 +16,29 @@ _HEAD = """\
 Generated from the import table; `utvm inspect --supported` prints the same. Every operator computes
 what LiteRT 2.3.0's reference kernels do, byte for byte. Shapes are fixed, and ranks go from 1 to 5
 unless a constraint says otherwise. A model with operators that are not in the table, or variants
-that are not, is refused in one message that names them all, each with its position in the file, the
-tensor that it makes, and what to do instead.
+that are not, is refused. One message names them all: the position in the file, the tensor that the
+operator makes, and what to do instead.
 
 | operator | element types | constraints |
 |---|---|---|
 """
 _FOLDED = """\
 
-What depends on nothing but shapes and constants is computed at import, and gone: moves, and of
-whole numbers """
+Operators that depend only on shapes and constants are computed at import and removed. These are
+moves, and these operators on integers:
+"""
 _VARIABLES = """\
 
-Variables become state, which the arena keeps between runs and `NAME_reset()` gives its first values
-again: VAR_HANDLE is gone then, and so is CALL_ONCE with the one subgraph that it calls, where
-constants may be assigned, and nothing else be done.
+Variables become state, which the arena keeps between runs. `NAME_reset()` sets the first values
+again. VAR_HANDLE is removed, and so is CALL_ONCE with the one subgraph that it calls. That subgraph
+may only assign constants.
 """
 _OTHERS = """\
 
 # Not supported
 
-What to do about some that are not. Of the others: cut the model before it and compute it in your
-own code.
+The table says what to do about some operators. For all others, cut the model before the operator
+and compute it in your code.
 
 | operator | instead |
 |---|---|
@@ -45,9 +47,9 @@ _LIMITS = """\
 
 # Limits
 
-A model file is untrusted: everything that it states is checked before it is used. A file beyond
-these limits is refused in one sentence; whatever is in one within them, its import takes less than
-10 seconds and 1 GiB of memory.
+A model file is untrusted: every value in it is checked before it is used. A file beyond these
+limits is refused in one sentence. The import of any other file takes less than 10 seconds and 1 GiB
+of memory.
 
 | at most | of |
 |---|---|
@@ -77,6 +79,7 @@ def operators_page() -> str:
         for row in supported_operators()
     )
     limits = "".join(f"| {most:,} | {what} |\n" for what, most in LIMITS)
-    folded = f"{_FOLDED}{', '.join(FOLDED)}.\n{_VARIABLES}"
+    kinds = textwrap.fill(", ".join(FOLDED), 98)
+    folded = f"{_FOLDED}```text\n{kinds}\n```\n{_VARIABLES}"
     others = "".join(f"| {kind} | {what} |\n" for kind, what in sorted(SUGGESTIONS.items()))
     return _HEAD + rows + folded + _OTHERS + others + _LIMITS + limits
