@@ -28,6 +28,7 @@ from utvm_deploy.compiler.cmsis_nn.call import (
 from utvm_deploy.compiler.cmsis_nn.library import CmsisNn
 from utvm_deploy.graph.attributes import Convolution, TransposeConvolution
 from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.contract.c_texts import replaced
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.operands import (
     bias_of,
@@ -64,7 +65,7 @@ def lower_convolution(
     call, set_bias = WEIGHTED_CALL.format(function=function), ""
     bias_type = "int64" if is_int16 and not attributes.sums_in_32_bits else "int32"
     if is_int16:
-        call = call.replace(" bias,", " &bias_data,")
+        call = replaced(call, (" bias,", " &bias_data,", 1))
         set_bias = (
             f"    const cmsis_nn_bias_data bias_data = {{bias, {int(bias_type == 'int32')}}};\n"
         )

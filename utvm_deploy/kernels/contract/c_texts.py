@@ -17,5 +17,19 @@ def shared_text(name: str) -> str:
     return _read(_KERNELS, name)
 
 
+def replaced(text: str, *replacements: tuple[str, str, int]) -> str:
+    """The text with each (old, new, times) replaced, one after the other.
+
+    ValueError unless ``old`` stands exactly ``times`` times in the text: a C text that changes and
+    loses a placeholder shall not pass unnoticed.
+    """
+    for old, new, times in replacements:
+        found = text.count(old)
+        if found != times:
+            raise ValueError(f"{old!r} stands {found} times in a C text, not {times}:\n{text}")
+        text = text.replace(old, new)
+    return text
+
+
 def _read(package: str, name: str) -> str:
     return resources.files(package).joinpath(f"c/{name}.h").read_text(encoding="ascii")

@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from utvm_deploy.cores.timing import Timing
+from utvm_deploy.kernels.contract.c_texts import replaced
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.instructions import (
     Instruction,
@@ -125,7 +126,7 @@ def columns_text(core: str, form: Form) -> str:
     parameters, portable = list(PARAMETERS), helper("utvm_columns")
     if form.is_slice:
         parameters.append(OUTPUT_PITCH)
-        portable = portable.replace("p * channels", "p * output_pitch")
+        portable = replaced(portable, ("p * channels", "p * output_pitch", 1))
     lines = _routine(timing_of(core), form).lines
     return naked_function(form.name, parameters, lines, portable, CONDITION)
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from utvm_deploy.kernels.contract.c_texts import shared_text
+from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.requantization import requantized
 from utvm_deploy.kernels.isa.dsp import CONDITION, selected
@@ -69,11 +69,11 @@ class WideMultiply(DspPairs):
         return f"{_NAME}_all_runs"
 
     def _texts(self, core: str) -> Sequence[str]:
-        runs = shared_text("utvm_runs").replace("int8_t", "int16_t")
+        names = ("int8_t", "int16_t", 5), ("LOOP", f"{_NAME}_all", 3)
         return (
             _four_text(core),
             shared_text(f"{_NAME}_all"),
-            runs.replace("LOOP", f"{_NAME}_all"),
+            replaced(shared_text("utvm_runs"), *names),
         )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from utvm_deploy.cores.timing import Kind, Timing
-from utvm_deploy.kernels.contract.c_texts import shared_text
+from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.isa.dsp import selected
 from utvm_deploy.kernels.isa.instructions import (
     Instruction,
@@ -64,7 +64,7 @@ def pairs_texts(core: str, operation: str) -> tuple[str, ...]:
         texts.append(_words(operation, _routine(timing, operation)))
     if operation in (PRELU, EXTREMUM):
         texts.append(helper(f"utvm_{operation}_words"))
-    return (*texts, helper("utvm_pairs").replace("OPERATION", operation))
+    return (*texts, replaced(helper("utvm_pairs"), ("OPERATION", operation, 6)))
 
 
 def _words(operation: str, routine: Routine) -> str:

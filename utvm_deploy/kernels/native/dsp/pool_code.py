@@ -11,6 +11,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from utvm_deploy.cores.timing import Kind, Timing
+from utvm_deploy.kernels.contract.c_texts import replaced
 from utvm_deploy.kernels.isa.dsp import selected
 from utvm_deploy.kernels.isa.instructions import (
     Instruction,
@@ -69,8 +70,8 @@ def pool_text(core: str, is_average: bool) -> str:
     """The C text of ``utvm_pool_average`` or ``utvm_pool_max``, ordered for a core."""
     name = name_of(is_average)
     pixel = c_text(name, PARAMETERS, _routine(timing_of(core), is_average))
-    driver = helper("utvm_pool").replace("UTVM_PIXEL", name)
-    return f"{pixel}\n{driver.replace('UTVM_POOL', driver_of(is_average))}"
+    names = ("UTVM_PIXEL", name, 1), ("UTVM_POOL", driver_of(is_average), 1)
+    return f"{pixel}\n{replaced(helper('utvm_pool'), *names)}"
 
 
 def driver_of(is_average: bool) -> str:

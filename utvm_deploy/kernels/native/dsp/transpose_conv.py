@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.contract.c_texts import shared_text
+from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.contract.extents import label
@@ -76,7 +76,7 @@ class DspTransposeConv:
             gemm.gemm_text(core, self.conv.step, self.conv.depth),
             gather_text(core),
             helper("utvm_scatter_blocks"),
-            helper("utvm_transpose_conv").replace("PRODUCT", self.conv.product),
+            replaced(helper("utvm_transpose_conv"), ("PRODUCT", self.conv.product, 2)),
         )
 
     def drive(self, c: Driver) -> None:

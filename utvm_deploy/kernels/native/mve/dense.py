@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from utvm_deploy.kernels.contract.c_texts import family_text, shared_text
+from utvm_deploy.kernels.contract.c_texts import family_text, replaced, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.isa.routine import naked_function
@@ -105,8 +105,8 @@ _SCALED = {
 @lru_cache(maxsize=2)
 def dense_text(is_each: bool) -> str:
     """The C text of the function."""
-    body = family_text("mve", NAME).replace("SCALING", _SCALED[is_each])
-    body = body.replace("ROWS", "5" if is_each else "1")
+    rows = "5" if is_each else "1"
+    body = replaced(family_text("mve", NAME), ("SCALING", _SCALED[is_each], 1), ("ROWS", rows, 1))
     return naked_function(name_of(is_each), PARAMETERS, _lines(is_each), body, CONDITION)
 
 

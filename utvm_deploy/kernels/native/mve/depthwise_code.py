@@ -20,7 +20,7 @@ from functools import lru_cache
 import numpy as np
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.contract.c_texts import family_text
+from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.isa.routine import naked_function
 from utvm_deploy.kernels.native.mve.code import CONDITION
 
@@ -110,9 +110,11 @@ def name_of(has_left: bool) -> str:
 @lru_cache(maxsize=2)
 def depthwise_text(has_left: bool) -> str:
     """The C text of the function."""
-    body = family_text("mve", "utvm_mve_depthwise")
-    body = body.replace("GROUP_WORDS", str(scaling_words(has_left)))
-    body = body.replace("LEFT_SHIFT", "s[24]" if has_left else "0")
+    body = replaced(
+        family_text("mve", "utvm_mve_depthwise"),
+        ("GROUP_WORDS", str(scaling_words(has_left)), 1),
+        ("LEFT_SHIFT", "s[24]" if has_left else "0", 1),
+    )
     return naked_function(name_of(has_left), PARAMETERS, _lines(has_left), body, CONDITION)
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from utvm_deploy.kernels.contract.c_texts import shared_text
+from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
@@ -77,9 +77,9 @@ class MvePairs(DspPairs):
         return f"{code.function_of(self._loop, self.dtype)}_runs"
 
     def _texts(self, core: str) -> Sequence[str]:
-        runs = shared_text("utvm_runs").replace("int8_t", f"{self.dtype}_t")
         loop = code.function_of(self._loop, self.dtype)
-        return code.text(self._loop, self.dtype), runs.replace("LOOP", loop)
+        names = ("int8_t", f"{self.dtype}_t", 5), ("LOOP", loop, 3)
+        return code.text(self._loop, self.dtype), replaced(shared_text("utvm_runs"), *names)
 
     @property
     def _loop(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from utvm_deploy.kernels.contract.c_texts import family_text
+from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.isa.routine import naked_function
 from utvm_deploy.kernels.native.mve.code import CONDITION
 
@@ -53,8 +53,9 @@ def function_of(name: str, dtype: str) -> str:
 @lru_cache(maxsize=4)
 def text(name: str, dtype: str = "int8") -> str:
     """The C text of ADD or MULTIPLY."""
-    body = family_text("mve", name).replace("int8_t", f"{dtype}_t")
-    parameters = [one.replace("int8_t", f"{dtype}_t") for one in PARAMETERS]
+    ctype = f"{dtype}_t"
+    body = replaced(family_text("mve", name), ("int8_t", ctype, 1))
+    parameters = replaced("\n".join(PARAMETERS), ("int8_t", ctype, 3)).split("\n")
     lines = _lines(name, dtype)
     return naked_function(function_of(name, dtype), parameters, lines, body, CONDITION)
 

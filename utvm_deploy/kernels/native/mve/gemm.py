@@ -20,7 +20,7 @@ from functools import lru_cache
 import numpy as np
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.contract.c_texts import family_text
+from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.isa.routine import naked_function
 from utvm_deploy.kernels.native.gathered_gemm import PRODUCT_PARAMETERS
 from utvm_deploy.kernels.native.mve.code import (
@@ -103,19 +103,19 @@ def name_of(has_left: bool) -> str:
 @lru_cache(maxsize=2)
 def gemm_text(has_left: bool) -> str:
     """The C text of the function."""
-    lines = _lines(has_left)
-    body = family_text("mve", "utvm_mve_gemm").replace("QUAD_WORDS", str(scaling_words(has_left)))
-    left = "s[12]" if has_left else "0"
-    return naked_function(
-        name_of(has_left), PRODUCT_PARAMETERS, lines, body.replace("LEFT_SHIFT", left), CONDITION
+    body = replaced(
+        family_text("mve", "utvm_mve_gemm"),
+        ("QUAD_WORDS", str(scaling_words(has_left)), 2),
+        ("LEFT_SHIFT", "s[12]" if has_left else "0", 1),
     )
+    return naked_function(name_of(has_left), PRODUCT_PARAMETERS, _lines(has_left), body, CONDITION)
 
 
 @lru_cache(maxsize=1)
 def wide_gemm_text() -> str:
     """The same of int16 by int8."""
     halves = [
-        one.replace("int8_t", "int16_t") if one.endswith(("*pixels", "*output")) else one
+        replaced(one, ("int8_t", "int16_t", 1)) if one.endswith(("*pixels", "*output")) else one
         for one in PRODUCT_PARAMETERS
     ]
     body = family_text("mve", WIDE_NAME)

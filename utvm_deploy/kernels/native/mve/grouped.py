@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from utvm_deploy.kernels.contract.c_texts import family_text, shared_text
+from utvm_deploy.kernels.contract.c_texts import family_text, replaced, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
@@ -75,7 +75,7 @@ class MveGroupedConv(WholeCall):
 
     def texts(self, core: str) -> tuple[str, ...]:
         driver = family_text("mve", "utvm_mve_grouped")
-        made = driver.replace("PRODUCT", self.conv.product.function)
+        made = replaced(driver, ("PRODUCT", self.conv.product.function, 2))
         return shared_text("utvm_bytes"), *self.conv.product.texts(), made
 
 

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from utvm_deploy.kernels.contract.c_texts import family_text
+from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
@@ -87,13 +87,16 @@ def _driver(is_average: bool) -> str:
 def _text(is_average: bool) -> str:
     """The C text of all images, of one, and of a pixel, whose C is that of the DSP kernels."""
     driver = _driver(is_average)
-    plain = family_text("dsp", "utvm_average_pixel" if is_average else "utvm_max_pixel")
-    plain = plain.replace("int8_t", "int16_t").replace("= -128", "= -32768")
-    parameters = [one.replace("int8_t", "int16_t") for one in PARAMETERS]
+    plain = replaced(
+        family_text("dsp", "utvm_average_pixel" if is_average else "utvm_max_pixel"),
+        ("int8_t", "int16_t", 1),
+        ("= -128", "= -32768", 0 if is_average else 1),
+    )
+    parameters = replaced("\n".join(PARAMETERS), ("int8_t", "int16_t", 2)).split("\n")
     pixel = naked_function(f"{driver}_pixel", parameters, _lines(is_average), plain, CONDITION)
-    image = family_text("dsp", "utvm_pool").replace("int8_t", "int16_t")
-    image = image.replace("UTVM_POOL", driver).replace("UTVM_PIXEL", f"{driver}_pixel")
-    batch = family_text("mve", "utvm_mve_wide_pool").replace("DRIVER", driver)
+    names = ("UTVM_POOL", driver, 1), ("UTVM_PIXEL", f"{driver}_pixel", 1)
+    image = replaced(family_text("dsp", "utvm_pool"), ("int8_t", "int16_t", 2), *names)
+    batch = replaced(family_text("mve", "utvm_mve_wide_pool"), ("DRIVER", driver, 2))
     return f"{pixel}\n{image}\n{batch}"
 
 

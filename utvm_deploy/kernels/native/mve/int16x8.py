@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.contract.c_texts import family_text, shared_text
+from utvm_deploy.kernels.contract.c_texts import family_text, replaced, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.operands import constant_of
@@ -99,9 +99,9 @@ class MveWideConv(WholeCall):
         driver = family_text("mve", "utvm_mve_wide_conv")
         shared = shared_text("utvm_bytes"), shared_text("utvm_windows")
         if self.is_short:
-            made = driver.replace("PRODUCT", gemm.WIDE_NAME).replace("SCALING", "int32")
+            made = replaced(driver, ("PRODUCT", gemm.WIDE_NAME, 2), ("SCALING", "int32", 1))
             return *shared, gemm.wide_gemm_text(), made
-        made = driver.replace("PRODUCT", _LONG).replace("SCALING", "int64")
+        made = replaced(driver, ("PRODUCT", _LONG, 2), ("SCALING", "int64", 1))
         return *shared, four_text(), family_text("mve", _LONG), made
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from utvm_deploy.kernels.contract.c_texts import family_text
+from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.native.dsp.pool import DspPool
 from utvm_deploy.kernels.native.mve import pool_code as code
 
@@ -22,6 +22,6 @@ class MvePool(DspPool):
         return f"utvm_mve_pool_{'average' if self.is_average else 'max'}"
 
     def text(self, core: str) -> str:
-        driver = family_text("dsp", "utvm_pool").replace("UTVM_POOL", self.driver)
-        pixel = code.pixel_text(self.is_average)
-        return f"{pixel}\n{driver.replace('UTVM_PIXEL', code.name_of(self.is_average))}"
+        names = ("UTVM_POOL", self.driver, 1), ("UTVM_PIXEL", code.name_of(self.is_average), 1)
+        driver = replaced(family_text("dsp", "utvm_pool"), *names)
+        return f"{code.pixel_text(self.is_average)}\n{driver}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from utvm_deploy.kernels.contract.c_texts import family_text, shared_text
+from utvm_deploy.kernels.contract.c_texts import family_text, replaced, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
 from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.contract.extents import label
@@ -77,7 +77,7 @@ class MveTransposeConv:
             shared_text("utvm_bytes"),
             shared_text("utvm_windows"),
             *self.conv.product.texts(),
-            driver.replace("PRODUCT", self.conv.product.function),
+            replaced(driver, ("PRODUCT", self.conv.product.function, 2)),
         )
 
     def drive(self, c: Driver) -> None:

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.contract.c_texts import shared_text
+from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
@@ -94,8 +94,8 @@ class WideDepthwise(WholeCall):
         return RoutineCall(f"utvm_wide_depthwise_by_{self.pixel}", parameters)
 
     def texts(self, core: str) -> tuple[str, ...]:
-        driver = shared_text("utvm_wide_depthwise").replace("LANES", str(self.lanes))
-        return self.pixel_text(core), driver.replace("PIXEL", self.pixel)
+        names = ("LANES", str(self.lanes), 3), ("PIXEL", self.pixel, 2)
+        return self.pixel_text(core), replaced(shared_text("utvm_wide_depthwise"), *names)
 
     def pixel_text(self, core: str) -> str:
         """The C text of the function of a pixel."""

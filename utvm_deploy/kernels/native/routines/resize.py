@@ -12,7 +12,7 @@ import numpy as np
 
 from utvm_deploy.graph.attributes import ResizeBilinear
 from utvm_deploy.graph.model import Array, Graph, Operator
-from utvm_deploy.kernels.contract.c_texts import shared_text
+from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, TensorArgument
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.extents import label
@@ -64,8 +64,8 @@ class Bilinear(WholeCall):
         driver = shared_text("utvm_bilinear")
         if self.is_coarse:
             texts.append(shared_text("utvm_blend_lanes"))
-            driver = driver.replace("utvm_bilinear", self._function)
-            driver = driver.replace("utvm_blend", "utvm_blend_lanes")
+            names = ("utvm_bilinear", self._function, 1), ("utvm_blend", "utvm_blend_lanes", 1)
+            driver = replaced(driver, *names)
         return (*texts, driver)
 
 

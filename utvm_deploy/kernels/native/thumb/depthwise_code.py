@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from utvm_deploy.cores.timing_m3 import CORTEX_M3
-from utvm_deploy.kernels.contract.c_texts import family_text
+from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.isa.instructions import Instruction, add, load, multiply_add
 from utvm_deploy.kernels.isa.routine import Routine, naked_function
 from utvm_deploy.kernels.native.thumb.code import CONDITION, clamped, limits_stored, scaled
@@ -97,8 +97,8 @@ def best_pixels(count: int, taps: int) -> int:
 @lru_cache(maxsize=16)
 def depthwise_text(taps: Taps) -> str:
     """The C text of the function for a window."""
-    body = family_text("thumb", "utvm_thumb_depthwise")
-    body = body.replace("ROWS", str(taps.rows)).replace("COLUMNS", str(taps.columns))
+    sizes = ("ROWS", str(taps.rows), 2), ("COLUMNS", str(taps.columns), 3)
+    body = replaced(family_text("thumb", "utvm_thumb_depthwise"), *sizes)
     return naked_function(taps.function, PARAMETERS, _Writer(taps).lines(), body, CONDITION)
 
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from utvm_deploy.cores.timing_m3 import CORTEX_M3
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.contract.c_texts import family_text
+from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.isa.instructions import Instruction, load, multiply_add
 from utvm_deploy.kernels.isa.list_scheduler import cycles as cycles_of
 from utvm_deploy.kernels.isa.routine import Routine, naked_function
@@ -146,8 +146,12 @@ _SCALED = {
 @lru_cache(maxsize=16)
 def gemm_text(tile: Tile) -> str:
     """The C text of the tile's function."""
-    body = family_text("thumb", "utvm_thumb_gemm").replace("SCALED", _SCALED[tile.rounding])
-    body = body.replace("SLOTS", str(tile.channels)).replace("ROWS", str(tile.rows))
+    body = replaced(
+        family_text("thumb", "utvm_thumb_gemm"),
+        ("SCALED", _SCALED[tile.rounding], 1),
+        ("SLOTS", str(tile.channels), 7),
+        ("ROWS", str(tile.rows), 1),
+    )
     return naked_function(tile.function, PRODUCT_PARAMETERS, _Writer(tile).lines(), body, CONDITION)
 
 

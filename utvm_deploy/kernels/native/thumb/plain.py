@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.contract.c_texts import family_text
+from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.isa.routine import naked_function
 from utvm_deploy.kernels.native.gathered_gemm import PRODUCT_PARAMETERS
 from utvm_deploy.kernels.native.thumb import gemm
@@ -55,9 +55,11 @@ class PlainProduct(ThumbProduct):
         return "Thumb assembly, 1 pixel x 4 channels in registers"
 
     def texts(self) -> tuple[str, ...]:
-        body = family_text("thumb", "utvm_plain_gemm")
-        body = body.replace("SCALED", _SCALED[self.tile.rounding])
-        body = body.replace("ROWS", str(self.tile.rows))
+        body = replaced(
+            family_text("thumb", "utvm_plain_gemm"),
+            ("SCALED", _SCALED[self.tile.rounding], 1),
+            ("ROWS", str(self.tile.rows), 1),
+        )
         declared = ",\n    ".join(PRODUCT_PARAMETERS)
         dot = family_text("thumb", "utvm_plain_dot")
         return (
