@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from kernel_harness import call_of, check
-from odd_shapes import SHAPES, write_additions, write_convolutions, write_dense, write_pools
+from odd_shapes import SHAPES, write_additions, write_convolutions, write_dense
 from test_pairs import write_pairs
 from tflite_writer import ModelWriter
 
@@ -27,7 +27,7 @@ from utvm_deploy.records.candidate import COMPACT_LITTLE, COMPACT_MOST, Candidat
 
 
 @pytest.mark.tools
-@pytest.mark.parametrize("write", [write_dense, write_additions, write_pools])
+@pytest.mark.parametrize("write", [write_additions])
 def test_what_is_not_scheduled(write: Callable[[Path], ModelWriter], tmp_path: Path) -> None:
     model = write(tmp_path / "model.tflite")
     assert check(model, tmp_path, core="cortex-m7", scheduled=False)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from tvm import tirx
 
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.contract.driver import Driver, Operand, Place
 from utvm_deploy.kernels.contract.strategy import Choices, Wish
 from utvm_deploy.kernels.native.dsp import dense_code as code
 from utvm_deploy.kernels.native.dsp import dense_tables as tables
@@ -19,15 +19,6 @@ from utvm_deploy.kernels.native.dsp.dense_layer import SCALING_WORDS, DenseLayer
 from utvm_deploy.kernels.native.dsp.narrow import DspNarrowDense, narrow_call
 from utvm_deploy.kernels.native.dsp.narrow_code import MOST_OUTPUTS
 from utvm_deploy.kernels.native.layer_tables import DenseTables
-from utvm_deploy.kernels.portable.tensor_ir import (
-    Buffers,
-    Operand,
-    block,
-    extern,
-    import_c,
-    script,
-    tensorize,
-)
 
 
 @dataclass(frozen=True)
@@ -59,25 +50,24 @@ class DspDense(DenseLayer):
         """What chooses this kernel."""
         return DenseChoices(self.step, self.preload, self.tail)
 
-    _temporaries: ClassVar[tuple[str, ...]] = ("sums", "wide")
-
-    def schedule(self, sch: Any, core: str) -> str:
-        import_c(sch, shared_text("utvm_scale_wide"), code.dense_text(core, self._form))
-        vector, weights, bias, scaling, limits, sums, wide, output = self._operands
-        reads = [vector, weights, bias, scaling, limits]
-
-        def call(buffers: Buffers) -> Any:
-            starts = {o.name: o.start(buffers) for o in (*reads, wide, output)}
-            return extern(
-                self._form.name,
-                *(starts[name] for name in ("vector", "wide", "weights", "bias", "scaling")),
-                self.scaling_step,
-                *(starts[name] for name in ("limits", "output")),
-                *(self.inputs, self._padded, self.outputs),
-            )
-
-        tensorize(sch, "row", reads, [sums, wide, output], self._meaning, call)
+    @property
+    def why(self) -> str:
         return f"DSP assembly, {tables.OUTPUTS} outputs in registers, weights streamed once"
+
+    @property
+    def scratch(self) -> tuple[Operand, ...]:
+        return (Operand("wide", (self._padded,), "int16"),)
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        return shared_text("utvm_scale_wide"), code.dense_text(core, self._form)
+
+    def _row(self, c: Driver, source: Place, output: Place) -> None:
+        weights, bias, scaling, limits = (one.at() for one in self._tables)
+        (wide,) = self.scratch
+        c.call(
+            *(self._form.name, source, wide.at(), weights, bias, scaling, self.scaling_step),
+            *(limits, output, self.inputs, self._padded, self.outputs),
+        )
 
     @property
     def _form(self) -> code.Form:
@@ -88,66 +78,16 @@ class DspDense(DenseLayer):
         return tables.padded_inputs(self.inputs, self.step)
 
     @property
-    def _operands(self) -> tuple[Operand, ...]:
+    def _tables(self) -> tuple[Operand, Operand, Operand, Operand]:
         filled = tables.filled(self.outputs)
         streamed = self.outputs if self.tail else filled
         scales = filled if self.per_channel else 1
         return (
-            Operand("vector", (self.inputs,), "int8"),
             Operand("weights", (streamed * self._padded + tables.SLACK_BYTES,), "int8"),
             Operand("bias", (filled,), "int32"),
             Operand("scaling", (scales * SCALING_WORDS,), "int32"),
             Operand("limits", (2,), "int32"),
-            Operand("sums", (self.outputs,), "int32"),
-            Operand("wide", (self._padded,), "int16"),
-            Operand("output", (self.outputs,), "int8"),
         )
-
-    def _meaning(self, buffers: Buffers, row: tuple[Any, ...] = ()) -> None:
-        """What one row of the batch does."""
-        weights, bias, sums, wide = (buffers[name] for name in ("weights", "bias", "sums", "wide"))
-        axes = [("o", self.outputs, "S")]
-
-        def widen(k: Any) -> None:
-            place = (*row, k)
-            x = buffers["source"][place] if row else buffers["vector"][k]
-            value = tirx.if_then_else(k < self.inputs, x, tirx.const(0, "int8"))
-            script.buffer_store(wide, value.astype("int16"), [k // 4 * 4 + k % 2 * 2 + k % 4 // 2])
-
-        def start(o: Any) -> None:
-            first = bias[o] - bias[o // 2 * 2 + 1] * 256
-            script.buffer_store(sums, tirx.Select(o % 2 == 1, bias[o], first), [o])
-
-        def place_of(o: Any, i: Any, size: int) -> Any:
-            group = o // size * (size * self._padded)
-            return group + o % size // 2 * 4 + o % 2 + i // 2 * (2 * size) + i % 2 * 2
-
-        whole = tables.groups_of(self.outputs)[0] * tables.OUTPUTS
-        even = whole + self.tail // 2 * 2
-
-        def tail_place_of(o: Any, i: Any) -> Any:
-            phase = o // 2 * 4 + o % 2 + i % 4 // 2 * (self.tail // 2 * 4) + i % 2 * 2
-            if self.tail % 2:
-                alone = self.tail // 2 * 8 + i % 2 * 2 + i % 4 // 2
-                phase = tirx.Select(o < self.tail - 1, phase, alone)
-            return i // 4 * (4 * self.tail) + phase
-
-        def products_of(o: Any, i: Any) -> None:
-            rest = tail_place_of(o - whole, i) if self.tail else place_of(o - whole, i, tables.PAIR)
-            place = rest = whole * self._padded + rest
-            if whole:
-                place = tirx.Select(o < whole, place_of(o, i, tables.OUTPUTS), rest)
-            byte = weights[place].astype("int32")
-            is_plain = o % 2 == 1
-            if self.tail % 2:
-                is_plain = tirx.any(is_plain, o == even)
-            weight = tirx.Select(is_plain, byte, tirx.bitwise_and(byte, 255) - 128)
-            script.buffer_store(sums, sums[o] + wide[i].astype("int32") * weight, [o])
-
-        block("widen", [("k", self._padded, "S")], widen)
-        block("bias", axes, start)
-        block("product", [*axes, ("i", self._padded, "R")], products_of)
-        self._requantize(buffers, row)
 
 
 def dsp_dense_call(call: KernelCall, layer: DenseTables, wish: Wish) -> KernelCall | str:

@@ -3,76 +3,48 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.contract.driver import Driver, Operand, Place
 from utvm_deploy.kernels.native.dsp import narrow_code as code
 from utvm_deploy.kernels.native.dsp.dense_layer import SCALING_WORDS, DenseLayer
-from utvm_deploy.kernels.portable.tensor_ir import (
-    Buffers,
-    Operand,
-    block,
-    extern,
-    import_c,
-    script,
-    tensorize,
-)
 
 
 class DspNarrowDense(DenseLayer):
     """A fully connected layer, all of whose outputs have a register."""
 
-    def schedule(self, sch: Any, core: str) -> str:
-        choices = self.outputs, self.per_channel
-        import_c(sch, shared_text("utvm_scale_wide"), code.narrow_text(core, *choices))
-        *reads, sums, output = self._operands
-
-        def call(buffers: Buffers) -> Any:
-            return extern(
-                code.name_of(*choices),
-                *(o.start(buffers) for o in (*reads, output)),
-                *(self.inputs, self.outputs, self.scaling_step),
-            )
-
-        tensorize(sch, "row", reads, [sums, output], self._meaning, call)
-        return f"DSP assembly, all {self.outputs} outputs in registers"
+    scratch: ClassVar[tuple[Operand, ...]] = ()
 
     @property
-    def _operands(self) -> tuple[Operand, ...]:
+    def why(self) -> str:
+        return f"DSP assembly, all {self.outputs} outputs in registers"
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        routine = code.narrow_text(core, self.outputs, self.per_channel)
+        return shared_text("utvm_scale_wide"), routine
+
+    def _row(self, c: Driver, source: Place, output: Place) -> None:
+        c.call(
+            *(code.name_of(self.outputs, self.per_channel), source),
+            *(one.at() for one in self._tables),
+            *(output, self.inputs, self.outputs, self.scaling_step),
+        )
+
+    @property
+    def _tables(self) -> tuple[Operand, Operand, Operand, Operand]:
         quads = -(-self.inputs // code.QUAD)
         scales = self.outputs if self.per_channel else 1
         return (
-            Operand("vector", (self.inputs,), "int8"),
             Operand("weights", (quads * code.QUAD * self.outputs,), "int8"),
             Operand("bias", (self.outputs,), "int32"),
             Operand("scaling", (scales * SCALING_WORDS,), "int32"),
             Operand("limits", (2,), "int32"),
-            Operand("sums", (self.outputs,), "int32"),
-            Operand("output", (self.outputs,), "int8"),
         )
-
-    def _meaning(self, buffers: Buffers, row: tuple[Any, ...] = ()) -> None:
-        """What one row of the batch does."""
-        weights, bias, sums = (buffers[name] for name in ("weights", "bias", "sums"))
-        axes = [("o", self.outputs, "S")]
-
-        def start(o: Any) -> None:
-            script.buffer_store(sums, bias[o], [o])
-
-        def product(o: Any, i: Any) -> None:
-            place = (*row, i)
-            x = buffers["source"][place] if row else buffers["vector"][i]
-            entry = i // code.QUAD * (code.QUAD * self.outputs) + o * code.QUAD + i % code.QUAD
-            total = sums[o] + x.astype("int32") * weights[entry].astype("int32")
-            script.buffer_store(sums, total, [o])
-
-        block("bias", axes, start)
-        block("product", [*axes, ("i", self.inputs, "R")], product)
-        self._requantize(buffers, row)
 
 
 def narrow_call(
