@@ -22,7 +22,7 @@ from tflite_writer import ModelWriter
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.lowered_kernel import lower_kernel
-from utvm_deploy.compiler.overlap import Lag, lag_of, may_share
+from utvm_deploy.compiler.overlap import may_share
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array, Graph, Operator
@@ -36,6 +36,7 @@ from utvm_deploy.kernels.contract.call import (
     ScalarArgument,
     TensorArgument,
 )
+from utvm_deploy.kernels.contract.lag import Lag, lag_of
 from utvm_deploy.records.candidate import Candidate
 
 CORES = ("cortex-m0plus", "cortex-m3", "cortex-m7", "cortex-m55")

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.compiler.lifetimes import neighbours
-from utvm_deploy.compiler.overlap import Lag, overlap_of
+from utvm_deploy.compiler.overlap import overlap_of
 from utvm_deploy.compiler.placement import Block, Handover, Placement, live_peak, place, verify
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.lag import Lag
 
 #: What the caller must align the arena to: enough for every vector instruction of the cores here.
 ARENA_ALIGNMENT = 16

@@ -208,7 +208,10 @@ class Driver:
 
 
 class NativeKernel(Protocol):
-    """A frozen, hashable dataclass with a kernel's shape parameters; one class per strategy."""
+    """A frozen, hashable dataclass with a kernel's shape parameters; one class per strategy.
+
+    A class whose output may replace what was read of its input has a ``lag``, too (``lag.py``).
+    """
 
     @property
     def name(self) -> str:

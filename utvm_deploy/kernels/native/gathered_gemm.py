@@ -23,6 +23,7 @@ from utvm_deploy.kernels.contract.call import (
     TensorArgument,
 )
 from utvm_deploy.kernels.contract.driver import Driver, Index, Operand
+from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.window import Window
 
 #: Windows of so many bytes are gathered at a time, unless those of one tile alone need more.
@@ -129,6 +130,14 @@ class GatheredConv2D:
         where = f"{self.pixels} gathered at a time" if self.is_gathered else "pixels read in place"
         where += f" for each of {self.groups} groups" if self.groups > 1 else ""
         return f"{self.product.why}, {where}"
+
+    @property
+    def lag(self) -> Lag | None:
+        if not self.is_gathered:
+            return None  # all pixels are read for each group of channels
+        sizes = self.groups * self.input_channels, self.groups * self.output_channels
+        # Each group of some pixels reads, after outputs of another were written.
+        return lag_by_pixels(self.window, *sizes, self.pixels, mixed=self.groups > 1)
 
     @property
     def parameters(self) -> tuple[Operand | str, ...]:

@@ -20,6 +20,7 @@ from utvm_deploy.kernels.contract.call import (
     ScalarArgument,
     TensorArgument,
 )
+from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.micro_kernel import MicroKernel
 from utvm_deploy.kernels.portable.tensor_ir import (
@@ -87,6 +88,11 @@ class RowDepthwise:
     def is_copied(self) -> bool:
         """Whether rows are copied to scratch: for borders, or channels to fill up or repeat."""
         return self.window.is_padded or self.pitch != self.channels or self.repeats > 1
+
+    @property
+    def lag(self) -> Lag | None:
+        sizes = self.channels // self.repeats, self.channels, self.window.output_width
+        return lag_by_pixels(self.window, *sizes, mixed=not self.is_copied)
 
     @property
     def scratch_bytes(self) -> int:

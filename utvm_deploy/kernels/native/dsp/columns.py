@@ -26,6 +26,7 @@ from utvm_deploy.kernels.contract.driver import (
     Place,
     shared_scratch,
 )
+from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp import columns_code as code
@@ -208,6 +209,14 @@ class DspColumns:
         first = phase - w.left + front * self.apart
         columns = self.columns_of(-(-(w.output_width - phase) // self.apart))
         return front, min(-(-(w.width - first) // self.apart), columns - front), first
+
+    @property
+    def lag(self) -> Lag | None:
+        pixels = self.pixels if self.is_one_row else self.rows * self.window.output_width
+        sizes = self.groups * self.input_channels, self.groups * self.output_channels, pixels
+        # Each phase, and each group, of some rows reads, after outputs of another were written.
+        mixed = self.phases > 0 or self.groups > 1
+        return lag_by_pixels(self.window, *sizes, mixed=mixed)
 
     @property
     def parameters(self) -> tuple[Operand | str, ...]:

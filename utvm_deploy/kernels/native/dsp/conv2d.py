@@ -14,6 +14,7 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Operand
+from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp import gemm
@@ -86,6 +87,10 @@ class DspConv2D:
     def tables(self) -> tuple[Operand, Operand, Operand]:
         """Weights, scaling and limits."""
         return tables(self.output_channels, self.depth)
+
+    @property
+    def lag(self) -> Lag | None:
+        return lag_by_pixels(self.window, self.input_channels, self.output_channels, self.pixels)
 
     @property
     def parameters(self) -> tuple[Operand | str, ...]:

@@ -22,6 +22,7 @@ from utvm_deploy.kernels.contract.call import (
     ScalarArgument,
     TensorArgument,
 )
+from utvm_deploy.kernels.contract.lag import Lag, least_lag
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp import planes_code as code
@@ -121,6 +122,20 @@ class DspPlanes:
         reach = last * w.strides[1] + form.reach
         reach += (form.rows - 1) * self.part
         return max(reach, w.left + form.odd + -(-self.columns // 2) * 2)
+
+    @property
+    def lag(self) -> Lag | None:
+        w, channels = self.window, self.channels
+        is_whole = self.block >= channels
+        if w.batch != 1 or not (is_whole or self.multiplier == 1):
+            return None
+        rows = np.arange(w.output_height)
+        kept = max(w.kernel[0] - w.strides[0], 0)  # of the window's rows, from the row before
+        reads = np.maximum(rows * w.strides[0] - w.top + kept, 0) * w.width * channels
+        reads[0] = 0
+        writes = (rows + 1) * w.output_width * channels * self.multiplier
+        least = least_lag(reads, writes)
+        return Lag(least) if is_whole else Lag(least, unit_bytes=channels)
 
     @property
     def scratch_bytes(self) -> int:

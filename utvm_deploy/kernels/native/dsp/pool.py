@@ -11,6 +11,7 @@ import numpy as np
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Operand
+from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp import pool_code as code
 
@@ -48,6 +49,10 @@ class DspPool:
         w = self.window
         values = (w.height, w.width, self.channels, w.output_height, w.output_width, *w.kernel)
         return np.array([*values, *w.strides, w.top, w.left], dtype=np.int32)
+
+    @property
+    def lag(self) -> Lag | None:
+        return lag_by_pixels(self.window, self.channels, self.channels, 1, mixed=True)
 
     @property
     def parameters(self) -> tuple[Operand | str, ...]:
