@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "benchmarks" / name) for name in ("cmsis_nn", "tune")]
@@ -107,18 +106,6 @@ def operators_by_key(models: tuple[Path, ...]) -> Mapping[str, tuple[Any, Any]]:
     return found
 
 
-def candidate_parts(
-    builder: Any, graph: Any, operator: Any, candidate: Any
-) -> tuple[tuple[str, ...], str]:
-    """The pieces of the C of an operator's kernel, and the name of its function."""
-    from utvm_deploy.kernels.contract.requantization import header
-
-    # Trees of older versions have this, too, and relabel.py asks them.
-    _, function, _ = builder._text(graph, operator, candidate)
-    includes = "#include <stdbool.h>\n#include <stdint.h>\n#include <string.h>\n"
-    return (includes, header(), *function.imports, function.text), function.name
-
-
 def absent(names: Iterable[str]) -> set[str]:
     """Of a table's names those that need a model which is not on this computer."""
     if shared_models().is_dir():
@@ -143,18 +130,18 @@ def emit(core: str, selection: Collection[str] | None = None) -> Iterator[Emitte
 
 def emit_records(core: str, selection: Collection[str] | None = None) -> Iterator[Emitted]:
     """The kernel of each shipped record whose model is on this computer."""
-    from utvm_deploy.tuning.build import Builder
+    from utvm_deploy.compiler.kernel_function import candidate_function, record_parts
 
     operators = operators_by_key(tuple(model_files()))
-    wanted = _record_names(core)
-    with Builder(board_of(core), 0, 1) as builder:
-        for name in sorted(wanted if selection is None else wanted.keys() & set(selection)):
-            key, candidate = wanted[name]
-            if key in operators:
-                yield Emitted(name, *candidate_parts(builder, *operators[key], candidate))
+    wanted = record_names(core)
+    for name in sorted(wanted if selection is None else wanted.keys() & set(selection)):
+        key, candidate = wanted[name]
+        if key in operators:
+            _, function = candidate_function(*operators[key], core, candidate)
+            yield Emitted(name, record_parts(function), function.name)
 
 
-def _record_names(core: str) -> Mapping[str, tuple[str, Any]]:
+def record_names(core: str) -> Mapping[str, tuple[str, Any]]:
     """Name of each shipped record -> its kernel's key and its candidate."""
     from utvm_deploy.compiler.decision import shipped_records
 
@@ -164,19 +151,13 @@ def _record_names(core: str) -> Mapping[str, tuple[str, Any]]:
 
 def emit_models(core: str, selection: Collection[str] | None = None) -> Iterator[Emitted]:
     """Each model's kernels, its other C and its weights."""
-    import utvm_deploy.compiler.pipeline as pipeline
-    from utvm_deploy.compiler.decision import Known, shipped_records
+    from utvm_deploy.compiler.pipeline import compile_model
 
-    # Whether a record is stale depends on other things than the code, and may change the choice.
-    known = Known(shipped_records(core))
-    with patch.object(pipeline, "known_records", lambda board, own: known):
-        for label, level, graph in _models():
-            start = f"{MODEL} {label} {level} "
-            if selection is None or any(name.startswith(start) for name in selection):
-                compiled = pipeline.compile_model(
-                    graph(), board_of(core), name=PREFIX, optimize=level
-                )
-                yield from _of_model(start, compiled)
+    for label, level, graph in _models():
+        start = f"{MODEL} {label} {level} "
+        if selection is None or any(name.startswith(start) for name in selection):
+            compiled = compile_model(graph(), board_of(core), name=PREFIX, optimize=level)
+            yield from _of_model(start, compiled)
 
 
 def _models() -> Iterator[tuple[str, str, Any]]:

@@ -27,9 +27,9 @@ from utvm_deploy.compiler.decision import model_of
 from utvm_deploy.device import connect
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.kernels.choose.code_version import code_versions
 from utvm_deploy.records import Record, Records, is_modelled
 from utvm_deploy.tuning.compact import compacted
+from utvm_deploy.tuning.current import current
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.tuner import Tuning, fastest_link, tune
 from utvm_deploy.tuning.workload import Work, workload
@@ -42,15 +42,15 @@ PROGRESS_S = 10.0
 
 def _current(records: Records, works: Sequence[Work], board: Board) -> Iterator[Record]:
     """Those of today's code, cycle model and candidates; the default may have changed."""
-    known = {work.kernel.key: work for work in works}
-    codes = code_versions()
+    by_kernel: dict[str, list[Record]] = {}
     for record in records:
-        work = known.get(record.kernel.key)
         model = model_of(board) if is_modelled(record.setting.unit) else ""
-        is_of_code = record.code == codes.get(record.candidate.family)
-        is_current = is_of_code and record.setting.model == model
-        if work is not None and is_current and work.admits(record.candidate):
-            yield replace(record, is_default=record.candidate == work.default)
+        if record.setting.model == model:
+            by_kernel.setdefault(record.kernel.key, []).append(record)
+    for work in works:
+        for record in current(work, by_kernel.get(work.kernel.key, []), board.cpu.kernel_core):
+            if work.admits(record.candidate):
+                yield replace(record, is_default=record.candidate == work.default)
 
 
 def _evenly(works: Sequence[Work]) -> Iterator[Work]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,10 +21,10 @@ from utvm_deploy.boards.board import load_board
 from utvm_deploy.device import connect
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.kernels.choose.code_version import code_versions
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.records import Record, Records, Setting
 from utvm_deploy.records.candidate import Candidate
+from utvm_deploy.tuning.current import current
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.tuner import fastest_link, tune
 from utvm_deploy.tuning.workload import Work, workload
@@ -43,6 +43,13 @@ def proposed(work: Work, records: Sequence[Record], core: str) -> Candidate | No
             continue
         return candidate
     return None
+
+
+def of_today(works: Sequence[Work], records: Sequence[Record], core: str) -> Iterator[Record]:
+    """Records of the C that is emitted today."""
+    for work in works:
+        of_kernel = [record for record in records if record.kernel.key == work.kernel.key]
+        yield from current(work, of_kernel, core)
 
 
 def ticks_of(records: Sequence[Record], setting: Setting) -> dict[tuple[str, Candidate], int]:
@@ -93,14 +100,10 @@ def main() -> int:
     parser.add_argument("--any-code", action="store_true", help="count records of older kernels")
     options = parser.parse_args()
     with RecordsFile(options.trials) as file:
-        records = [
-            record
-            for record in file.records
-            if options.any_code or record.code == code_versions().get(record.candidate.family)
-        ]
+        records = list(file.records)
         settings = [record.setting for record in records]
         if not settings:
-            print("no records of today's kernels")
+            print(f"there are no records in {options.trials}")
             return 1
         setting = max(set(settings), key=settings.count)
         # Ticks of another unit or cycle model say nothing beside these.
@@ -108,6 +111,8 @@ def main() -> int:
         graphs = [*(simplify(load_model(path)) for path in options.models), *zoo()]
         keys = {record.kernel.key for record in records}
         works = [w for w in workload(graphs, setting.core) if w.kernel.key in keys]
+        if not options.any_code:
+            records = list(of_today(works, records, setting.core))
         found = {work.kernel.key: proposed(work, records, setting.core) for work in works}
         choices = {key: candidate for key, candidate in found.items() if candidate is not None}
         known = ticks_of(records, setting)

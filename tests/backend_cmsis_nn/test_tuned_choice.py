@@ -10,7 +10,7 @@ import pytest
 
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
-from utvm_deploy.compiler.cmsis_nn.choice import codes_with
+from utvm_deploy.compiler.cmsis_nn.choice import library_code
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.project import find_cmsis_nn
@@ -37,7 +37,7 @@ def test_its_call_is_measured_compared_and_chosen(
     theirs = [record for record in found if record.candidate == THEIRS]
     errors = {record.kernel.operator: record.measurement.error for record in theirs}
     assert errors == {"CONV_2D": "wrong output", "FULLY_CONNECTED": ""}
-    assert {record.code for record in theirs} == {codes_with(library)["cmsis-nn"]}
+    assert {record.code for record in theirs} == {library_code(library)}
 
     def compiled(records: list[Record] | None, **options: str) -> CompiledModel:
         given = None if records is None else Records(records)

@@ -10,7 +10,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks" / "replay"))
 from digest_table import differing, digests, listed, parsed, table_file, written  # noqa: E402
-from emission import absent, cores, emit  # noqa: E402
+from emission import RECORD, absent, cores, emit  # noqa: E402
+
+from utvm_deploy.compiler.decision import shipped_records  # noqa: E402
 
 
 @pytest.mark.slow
@@ -31,6 +33,14 @@ def test_the_table_is_sorted_and_small(core: str) -> None:
     text = table_file(core).read_text()
     assert text == written(parsed(text))
     assert len(text) < 2_000_000
+
+
+@pytest.mark.parametrize("core", [core for core in cores() if core != "host"])
+def test_a_shipped_record_has_the_digest_of_the_table(core: str) -> None:
+    table = parsed(table_file(core).read_text())
+    for record in shipped_records(core):
+        name = f"{RECORD} {record.kernel.key} {record.candidate.label}"
+        assert table[name] == record.code
 
 
 def test_a_digest_that_is_missing_or_new_differs() -> None:

@@ -11,23 +11,25 @@ import pytest
 from tflite_writer import ModelWriter
 from tune_cases import write_model
 
+from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
 from utvm_deploy.compiler import decision
 from utvm_deploy.compiler.choice import Pick, is_possible
+from utvm_deploy.compiler.kernel_function import candidate_function, record_code
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import connect
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.kernels.choose.code_version import code_versions
 from utvm_deploy.kernels.choose.identity import identity_of
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.records import (
     DEFAULT,
     NEAREST,
+    NO_CODE,
     RECORD,
-    KernelIdentity,
     Measurement,
     Record,
     Records,
@@ -43,22 +45,31 @@ def _nothing_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decision, "shipped_records", lambda core: Records())
 
 
-def convolution(path: Path) -> KernelIdentity:
-    graph = simplify(load_model(path))
-    return identity_of(graph, graph.operators[0])
+def emitted(graph: Graph, operator: Operator, core: str, candidate: Candidate) -> str:
+    """The code that ``tune`` would write."""
+    return record_code(candidate_function(graph, operator, core, candidate)[1])
 
 
-def records(kernel: KernelIdentity, core: str, **ticks: int) -> Records:
-    """Records of generic tiles, named t2x2 and so on; "default" is that without choices."""
+def records(path: Path, core: str, **ticks: int) -> Records:
+    """Records of a model's first layer in generic tiles, named t2x2 and so on.
+
+    "default" is that without choices.
+    """
     setting = Setting(core, "gcc", "", "0.1.0", "instructions")
+    graph = simplify(load_model(path))
+    operator = graph.operators[0]
     found = []
     for name, count in ticks.items():
         is_default = name == "default"
         candidate = Candidate("generic") if is_default else Candidate.of("generic", tile=name[1:])
-        measurement = Measurement(count, float(count))
-        code = code_versions()["generic"]
-        one = Record(kernel, setting, candidate, measurement, is_default=is_default, code=code)
-        found.append(one)
+        try:
+            code = emitted(graph, operator, core, candidate)
+        except UnsupportedOperator:
+            code = NO_CODE
+        kernel, measurement = identity_of(graph, operator), Measurement(count, float(count))
+        found.append(
+            Record(kernel, setting, candidate, measurement, is_default=is_default, code=code)
+        )
     return Records(found)
 
 
@@ -69,7 +80,7 @@ def origins(compiled: CompiledModel) -> dict[str, str]:
 def test_the_best_record_is_compiled(tmp_path: Path) -> None:
     path = write_model(tmp_path / "small.tflite")
     board = load_board("host")
-    known = records(convolution(path), "host", t1x2=70, t3x2=50, default=60)
+    known = records(path, "host", t1x2=70, t3x2=50, default=60)
     compiled = compile_model(path, board, records=known)
     assert origins(compiled) == {
         "CONV_2D": RECORD,
@@ -93,15 +104,14 @@ def test_the_best_record_is_compiled(tmp_path: Path) -> None:
 def test_records_of_other_cores_and_what_does_not_fit(tmp_path: Path) -> None:
     path = write_model(tmp_path / "small.tflite")
     board = load_board("host")
-    kernel = convolution(path)
     for known in (
-        records(kernel, "cortex-m7", t3x2=50),
-        records(kernel, "host", t5x5=50),
-        Records(replace(r, candidate=Candidate("fpga")) for r in records(kernel, "host", t3x2=5)),
+        records(path, "cortex-m7", t3x2=50),
+        records(path, "host", t5x5=50),
+        Records(replace(r, candidate=Candidate("fpga")) for r in records(path, "host", t3x2=5)),
     ):
         assert set(origins(compile_model(path, board, records=known)).values()) == {DEFAULT}
     # The second best is taken where the best does not fit.
-    known = records(kernel, "host", t5x5=50, t3x2=60)
+    known = records(path, "host", t5x5=50, t3x2=60)
     assert origins(compile_model(path, board, records=known))["CONV_2D"] == RECORD
 
 
@@ -109,9 +119,9 @@ def test_the_nearest_shape_helps(tmp_path: Path) -> None:
     path = write_model(tmp_path / "small.tflite")
     wider = write_model(tmp_path / "wider.tflite", channels=6)
     board = load_board("host")
-    known = records(convolution(wider), "host", t3x2=50, default=60)
+    known = records(wider, "host", t3x2=50, default=60)
     assert origins(compile_model(path, board, records=known))["CONV_2D"] == NEAREST
-    known = records(convolution(wider), "host", t3x2=60, default=60)
+    known = records(wider, "host", t3x2=60, default=60)
     assert origins(compile_model(path, board, records=known))["CONV_2D"] == DEFAULT
 
 
@@ -119,7 +129,7 @@ def test_the_command_line_takes_records(tmp_path: Path, capsys: pytest.CaptureFi
     path = write_model(tmp_path / "small.tflite")
     file = tmp_path / "r.jsonl"
     with RecordsFile(file) as open_file:
-        open_file.extend(records(convolution(path), "host", t3x2=50, default=60))
+        open_file.extend(records(path, "host", t3x2=50, default=60))
     command = ["compile", str(path), "--board", "host", "-o", str(tmp_path / "x.tar"), "--json"]
     assert main([*command, "--records", str(file)]) == 0
     layers = json.loads(capsys.readouterr().out)["layers"]
@@ -132,7 +142,7 @@ def test_records_of_another_core_are_told_of(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = write_model(tmp_path / "small.tflite")
-    known = records(convolution(path), "cortex-m4", t3x2=50)
+    known = records(path, "cortex-m4", t3x2=50)
     compile_model(path, load_board("host"), records=known)
     assert "the records are of cortex-m4; there is nothing for host in them" in caplog.text
 
@@ -148,11 +158,16 @@ def test_unrolled_softmax_and_pool_are_right_for_any_input(tmp_path: Path, unrol
     board = load_board("host")
     graph = simplify(load_model(path))
     setting = Setting("host", "gcc", "", "0.1.0", "nanoseconds")
-    code = code_versions()["generic"]
+    candidate = Candidate.of("generic", unroll=unroll)
     known = Records(
-        Record(identity_of(graph, operator), setting, candidate, Measurement(5, 5.0), code=code)
+        Record(
+            identity_of(graph, operator),
+            setting,
+            candidate,
+            Measurement(5, 5.0),
+            code=emitted(graph, operator, "host", candidate),
+        )
         for operator in graph.operators
-        for candidate in [Candidate.of("generic", unroll=unroll)]
     )
     compiled = compile_model(path, board, records=known)
     assert set(origins(compiled).values()) == {RECORD}

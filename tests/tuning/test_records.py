@@ -17,12 +17,11 @@ import pytest
 from utvm_deploy.base.errors import RecordsError
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.decision import known_records
-from utvm_deploy.kernels.choose.code_version import code_versions, sources_of
-from utvm_deploy.kernels.choose.lowering import FAMILIES
 from utvm_deploy.records import (
     DEFAULT,
     NEAREST,
     RECORD,
+    EmittedCode,
     KernelIdentity,
     Measurement,
     Record,
@@ -32,6 +31,7 @@ from utvm_deploy.records import (
     read_records,
 )
 from utvm_deploy.records.candidate import Candidate
+from utvm_deploy.records.code import CODES_OF_0_2_0
 from utvm_deploy.records.line import record_of
 from utvm_deploy.tuning.compact import compacted
 from utvm_deploy.tuning.records_file import RecordsFile
@@ -441,22 +441,61 @@ def test_compacting_keeps_what_compiling_needs() -> None:
 
 
 def test_records_of_older_kernels_are_hints() -> None:
-    codes = {"dsp": "new"}
+    def emitted(*pixels: int) -> EmittedCode:
+        """What a compile knows after it has emitted these candidates."""
+        pairs = [(identity(32).key, Candidate.of("dsp", pixels=p)) for p in pixels]
+        return EmittedCode(dict.fromkeys(pairs, frozenset({"new"})))
+
+    def chosen(records: list[Record], code: EmittedCode) -> list[tuple[Candidate, str]]:
+        return list(Records(records, code).choices(identity(32), "cortex-m7", SETTING))
+
     old = [record(90, pixels=3, is_default=True), record(50, pixels=9)]
     old = [replace(one, code="old") for one in old]
-    assert list(Records(old, codes).choices(identity(32), "cortex-m7", SETTING)) == [
-        (Candidate.of("dsp", pixels=p), NEAREST) for p in (9, 3)
-    ]
-    assert Records(old, codes).of(identity(32), SETTING) == []
+    slow, fast = (Candidate.of("dsp", pixels=p) for p in (3, 9))
+    # Of what was not emitted nobody knows better.
+    assert chosen(old, EmittedCode()) == [(fast, RECORD), (slow, RECORD)]
+    # The one that was emitted is stale, the other one is not, nor is another kernel.
+    assert chosen(old, emitted(9)) == [(slow, RECORD)]
+    other = [replace(one, kernel=identity(16)) for one in old]
+    assert len(Records([*old, *other], emitted(9)).of(identity(16), SETTING)) == 2
+    assert chosen(old, emitted(3, 9)) == [(fast, NEAREST), (slow, NEAREST)]
+    assert chosen(old, EmittedCode(changed=frozenset({identity(32).key})))[0] == (fast, NEAREST)
+    assert Records(old, emitted(3, 9)).of(identity(32), SETTING) == []
     assert Records(old).of(identity(32), SETTING) == old
     # Without the default there is nothing that today's compare with.
     some = [*old, record(80, pixels=6, code="new")]
-    assert next(Records(some, codes).choices(identity(32), "cortex-m7"))[1] == NEAREST
+    assert chosen(some, emitted(3, 6, 9))[0][1] == NEAREST
     new = [*some, record(85, pixels=3, code="new", is_default=True)]
-    assert list(Records(new, codes).choices(identity(32), "cortex-m7", SETTING)) == [
-        (Candidate.of("dsp", pixels=p), RECORD) for p in (6, 3)
-    ]
-    assert len(Records(new, codes).of(identity(32), SETTING)) == 2
+    found = chosen(new, emitted(3, 6, 9))
+    assert found == [(Candidate.of("dsp", pixels=p), RECORD) for p in (6, 3)]
+    assert len(Records(new, emitted(3, 6, 9)).of(identity(32), SETTING)) == 2
+
+
+@pytest.mark.parametrize("code", ["", *CODES_OF_0_2_0.values()])
+def test_codes_of_older_versions_are_no_digests_of_c(code: str) -> None:
+    one = record(50, code=code)
+    assert Records([one]).of(one.kernel, SETTING) == [one]
+    assert Records([one], EmittedCode()).of(one.kernel, SETTING) == []
+
+
+def test_a_compile_contradicts_current_records_only() -> None:
+    key, candidate = identity(32).key, Candidate.of("dsp", pixels=3)
+    old, new = (record(50, code=code) for code in ("old", "new"))
+    codes = frozenset({"new"})
+
+    def is_contradicted(*records: Record | WholeRecord, core: str = "cortex-m7") -> bool:
+        return Records(records, EmittedCode()).contradicts(core, key, candidate, codes)
+
+    assert is_contradicted(new, old) and not is_contradicted(new)
+    assert not is_contradicted(old, core="cortex-m4")
+    assert not is_contradicted(record(50, pixels=9, code="old"), record(50, width=8, code="old"))
+    assert not is_contradicted(record(50, code="old", measurement=Measurement(error="hung")))
+    known = EmittedCode({(key, candidate): codes})
+    assert not Records([old], known).contradicts("cortex-m7", key, candidate, codes)
+    whole = replace(WHOLE, candidates=((key, candidate),), codes=((key, "old"),))
+    assert is_contradicted(whole)
+    assert not is_contradicted(replace(whole, codes=((key, "new"),)))
+    assert not is_contradicted(replace(whole, codes=()))
 
 
 def test_each_level_of_optimization_has_its_own_winner() -> None:
@@ -465,20 +504,6 @@ def test_each_level_of_optimization_has_its_own_winner() -> None:
     for near, pixels in ((SETTING, 3), (small, 9)):
         best, _ = next(records.choices(identity(32), "cortex-m7", near))
         assert best == Candidate.of("dsp", pixels=pixels)
-
-
-def test_the_code_of_every_family_has_a_version() -> None:
-    versions = code_versions()
-    assert set(versions) == {"generic", *FAMILIES}
-    assert len(set(versions.values())) == len(versions)
-    for family in versions:
-        sources = sources_of(family)
-        names = {path.name for path in sources}
-        assert {"requantization.py", "lower_c.py", "utvm_kernels.h"} <= names
-        assert not names & {"space.py", "lowering.py"}
-        folders = {path.parent.name for path in sources}
-        assert folders.isdisjoint({"tune", "bench", "frontend"})
-        assert family == "generic" or family in folders
 
 
 def test_what_ends_before_the_first_record_leaves_no_file(

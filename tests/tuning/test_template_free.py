@@ -12,13 +12,13 @@ from tflite_writer import ModelWriter
 
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.boards.board import load_board
+from utvm_deploy.compiler.kernel_function import candidate_function, record_code
 from utvm_deploy.compiler.options import STACK
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import connect
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.kernels.choose.code_version import code_versions
 from utvm_deploy.kernels.choose.identity import identity_of
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.portable.template_free import DECISIONS, SKETCH, sketches
@@ -131,7 +131,8 @@ def test_a_record_replays_and_is_exact(name: str, tmp_path: Path) -> None:
     (operator,) = graph.operators
     setting = Setting("host", "gcc", "", "0.1.0", "nanoseconds")
     for candidate in proposals(work_of(path), 1)[:2]:
-        kernel, code = identity_of(graph, operator), code_versions()[GENERIC]
+        kernel = identity_of(graph, operator)
+        code = record_code(candidate_function(graph, operator, "host", candidate)[1])
         line = Record(kernel, setting, candidate, Measurement(5, 5.0), code=code)
         known = Records([Record.from_line(line.to_line())])
         compiled = compile_model(path, board, records=known, scratch=STACK)

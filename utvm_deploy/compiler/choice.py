@@ -102,8 +102,8 @@ def calls_of(graph: Graph, core: str, picks: Picks, optimize: str) -> Choose:
         call = _call_of(graph, operator, core, candidate)
         if call is None:
             candidate, call = None, lower(graph, operator, core)
-        if candidate is not None:
-            call = replace(call, origin=pick.origin)
+        origin = pick.origin if candidate is not None else call.origin
+        call = replace(call, origin=origin, candidate=candidate or Candidate(call.family))
         level = COMPACTNESS[optimize]
         if candidate is not None:
             # Its own choices are kept, which the most compact kernels make anew.

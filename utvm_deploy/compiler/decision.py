@@ -29,13 +29,13 @@ from utvm_deploy.compiler.options import CMSIS_NN, LEVELS, SIZE, STACK
 from utvm_deploy.compiler.plan import Step, View
 from utvm_deploy.emulator import cycle_model_digest
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.kernels.choose.code_version import code_versions
 from utvm_deploy.kernels.choose.identity import identity_of
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.records import (
     DEFAULT,
     RECORD,
     UNITS,
+    EmittedCode,
     Record,
     Records,
     Setting,
@@ -65,24 +65,40 @@ class Known:
     shipped: Records
     # The shipped ones and the user's; None if the user gave none.
     merged: Records | None = None
+    own: Records | None = None  # the user's, those of a library's calls among them
+    models: frozenset[str] = frozenset()  # digests of the cycle models of today
+
+    @property
+    def all(self) -> Records:
+        """Every record that may be followed."""
+        return self.shipped if self.merged is None else self.merged
+
+    def given(self, emitted: EmittedCode) -> Known:
+        """The same records, where this is known of today's C."""
+
+        def again(records: Records | None) -> Records | None:
+            if records is None:
+                return None
+            return Records([*records, *records.wholes], emitted, self.models)
+
+        shipped = Records(self.shipped, emitted, self.models)
+        return Known(shipped, again(self.merged), again(self.own), self.models)
 
 
 def known_records(board: Board, own: Records | None) -> Known:
     """The shipped records of the board's core, and the user's of our own kernels."""
     core = board.cpu.kernel_core
-    shipped, codes = shipped_records(core), code_versions()
+    shipped = shipped_records(core)
     if own is not None and not len(own):
         _log.warning("there are no records in the file; kernels are chosen as if without it")
     elif own is not None and not any(record.setting.core == core for record in own):
         cores = ", ".join(sorted({record.setting.core for record in own}))
         _log.warning("the records are of %s; there is nothing for %s in them", cores, core)
     ours = [record for record in own or () if record.candidate.family != CMSIS_NN]
-    models = models_of_today(board, [*shipped, *ours])
-    without = Records(shipped, codes, models)
-    if own is None:
-        return Known(without)
+    models = models_of_today(board, [*shipped, *(own or ())])
     # Of two records of a candidate the later one counts: the user's.
-    return Known(without, Records([*shipped, *ours, *own.wholes], codes, models))
+    merged = None if own is None else Records([*shipped, *ours, *own.wholes])
+    return Known(shipped, merged, own, models).given(EmittedCode())
 
 
 def models_of_today(board: Board, records: Iterable[Record | WholeRecord]) -> frozenset[str]:
@@ -125,6 +141,8 @@ class Decision:
     # What was wanted before memory was looked at, and the kernel of each layer that has code.
     wanted: Picks = field(default_factory=dict)
     layers: tuple[str, ...] = ()
+    # Kernel's key -> digest of its C, where that is the candidate's.
+    codes: Mapping[str, str] = field(default_factory=dict)
 
 
 def decide(

@@ -20,13 +20,13 @@ from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.c_text import check_prefix, prefix_from_path
 from utvm_deploy.compiler.choice import Choose, Picks, calls_of
 from utvm_deploy.compiler.cmsis_nn import CmsisNn
-from utvm_deploy.compiler.cmsis_nn.choice import Either, codes_with
+from utvm_deploy.compiler.cmsis_nn.choice import Either
 from utvm_deploy.compiler.decision import (
     Decision,
+    Known,
     Sequenced,
     decide,
     known_records,
-    models_of_today,
     settled,
 )
 from utvm_deploy.compiler.dump import calls_text, graph_text, kernels_text, plan_text, sources_text
@@ -57,6 +57,7 @@ from utvm_deploy.compiler.scratch_limit import (
     Smaller,
     within_memory,
 )
+from utvm_deploy.compiler.stale import Chosen, by_current_records
 from utvm_deploy.compiler.views import with_views
 from utvm_deploy.cores.core import CORES
 from utvm_deploy.frontend.tflite import load_model
@@ -87,7 +88,7 @@ def compile_model(
     records: Records | None = None,
     optimize: str = TIME,
     picks: Picks | None = None,
-    decided: Callable[[Decision], None] = lambda decision: None,
+    decided: Callable[[Decision], None] | None = None,
     check_needs: CheckNeeds | None = None,
 ) -> CompiledModel:
     """Compile a ``.tflite`` file, or a graph, for a board.
@@ -112,32 +113,38 @@ def compile_model(
     graph = stage.run("simplify", lambda: _simplify(graph), graph_text)
     if check_needs is not None:
         check_needs(least_needs(prefix, graph))
-    decision = decide(graph, board, family, known_records(board, records), optimize, place)
-    if picks is not None:
-        decision = replace(decision, picks={**decision.without, **picks})
-    own = None
-    if library is not None and records is not None:
-        own = Records(records, codes_with(library), models_of_today(board, records))
     stack = scratch_stack(board) if place == STACK else None
     scheduler = Scheduler(core, prefix)
     spare = NO_SPARE if optimize == SIZE else SPARE_FOR_TIME
     smaller = _smaller(graph, family, scheduler.scratch_of, COMPACTNESS[optimize])
 
-    def fitted(picks: Picks) -> tuple[Sequenced, Sequenced]:
-        choose = calls_of(graph, family, picks, optimize)
-        if library is not None:
-            choose = Either(graph, library, choose, core, own, optimize)
-        wanted = _lower(graph, family, choose)
-        return wanted, within_memory(graph, wanted, smaller, scheduler.scratch_of, spare, stack)
+    def choose(known: Known) -> Chosen:
+        def fitted(picks: Picks) -> tuple[Sequenced, Sequenced]:
+            choose = calls_of(graph, family, picks, optimize)
+            if library is not None:
+                choose = Either(graph, library, choose, core, known.own, optimize)
+            wanted = _lower(graph, family, choose)
+            return wanted, within_memory(graph, wanted, smaller, scheduler.scratch_of, spare, stack)
 
-    sequence, decision = stage.run(
-        "lower",
-        lambda: settled(graph, decision, fitted),
-        lambda made: calls_text(graph, made[0]),
-    )
-    decided(decision)
-    layers = stage.run("schedule", lambda: scheduler.schedule(sequence), kernels_text)
-    sequence = _with_scratch(sequence, layers, stack.limit if stack is not None else 0)
+        def settle() -> tuple[Sequenced, Decision]:
+            decision = decide(graph, board, family, known, optimize, place)
+            if picks is not None:
+                decision = replace(decision, picks={**decision.without, **picks})
+            return settled(graph, decision, fitted)
+
+        sequence, decision = stage.timed("lower", settle)
+        layers = stage.timed("schedule", lambda: scheduler.schedule(sequence))
+        return Chosen(sequence, decision, layers)
+
+    known = known_records(board, records)
+    chosen = by_current_records(choose, known, core, all_codes=decided is not None)
+    stage.dump("lower", lambda: calls_text(graph, chosen.sequence))
+    stage.dump("schedule", lambda: kernels_text(chosen.layers))
+    if decided is not None:
+        decided(chosen.decision)
+    layers = chosen.layers
+    stack_limit = stack.limit if stack is not None else 0
+    sequence = _with_scratch(chosen.sequence, layers, stack_limit)
     plan = stage.run("plan", lambda: plan_arena(graph, sequence), plan_text)
     if check_needs is not None:
         check_needs(planned_needs(prefix, graph, sequence, plan))
@@ -189,14 +196,23 @@ class _Stages:
         self.seconds: dict[str, float] = {}
 
     def run(self, name: str, work: Callable[[], _Made], text: Callable[[_Made], str]) -> _Made:
-        assert name == STAGES[len(self.seconds)]
+        made = self.timed(name, work)
+        self.dump(name, lambda: text(made))
+        return made
+
+    def timed(self, name: str, work: Callable[[], _Made]) -> _Made:
+        """Run a stage. Its time is added to what it took before: stages may be repeated."""
+        assert name in self.seconds or name == STAGES[len(self.seconds)]
         start = time.perf_counter()
         made = work()
-        self.seconds[name] = time.perf_counter() - start
-        _log.info("%s: %.2f s", name, self.seconds[name])
-        if self._dump is not None:
-            self._dump(name, text(made))
+        seconds = time.perf_counter() - start
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+        _log.info("%s: %.2f s", name, seconds)
         return made
+
+    def dump(self, name: str, text: Callable[[], str]) -> None:
+        if self._dump is not None:
+            self._dump(name, text())
 
 
 def _import(model: Graph | str | Path) -> Graph:

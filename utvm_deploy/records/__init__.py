@@ -7,6 +7,7 @@
 versions, are ignored. What a candidate means is the matter of ``kernels``.
 """
 
+from utvm_deploy.records.code import NO_CODE, EmittedCode
 from utvm_deploy.records.known import (
     DEFAULT,
     NEAREST,
@@ -34,11 +35,13 @@ __all__ = [
     "DEFAULT",
     "ERRORS",
     "NEAREST",
+    "NO_CODE",
     "ORIGINS",
     "RECORD",
     "SCHEMA",
     "UNITS",
     "WHOLE_SCHEMA",
+    "EmittedCode",
     "KernelIdentity",
     "Measurement",
     "Record",

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from utvm_deploy.records.candidate import Candidate
+from utvm_deploy.records.code import EmittedCode
 from utvm_deploy.records.record import (
     UNITS,
     KernelIdentity,
@@ -40,18 +41,18 @@ SCRATCH_LOSS = 0.01
 class Records:
     """Records in memory, by kernel; what they say about compiling.
 
-    ``codes`` has the code of each family's kernels now, and ``models`` the digests of the cycle
-    models of today. Records of other code are of older kernels, modelled ticks of other models were
-    counted by older ones. What is not given is not looked at.
+    ``emitted`` has the digests of C that is known to be emitted today, and ``models`` the digests
+    of today's cycle models. Records of other code are of older kernels, modelled ticks of other
+    models were counted by older ones. What is not given is not looked at.
     """
 
     def __init__(
         self,
         records: Iterable[Record | WholeRecord] = (),
-        codes: Mapping[str, str] | None = None,
+        emitted: EmittedCode | None = None,
         models: Collection[str] | None = None,
     ) -> None:
-        self._codes = codes or {}
+        self._emitted = emitted
         self._models = models
         self._all: list[Record] = []
         self._by_kernel: dict[tuple[str, str], list[Record]] = {}
@@ -195,16 +196,51 @@ class Records:
 
     def is_current(self, record: Record) -> bool:
         """Whether it was measured with today's code, and today's cycle model if with one."""
-        family = record.candidate.family
-        is_of_code = record.code == self._codes.get(family, record.code)
-        return is_of_code and self._is_of_today(record.setting)
+        is_of_code = self._emitted is None or self._emitted.agrees(
+            record.kernel.key, record.candidate, record.code
+        )
+        return is_of_code and self.is_of_today(record.setting)
 
     def is_current_whole(self, record: WholeRecord) -> bool:
         """Likewise, of a record of a whole model."""
-        codes = all(code == self._codes.get(family, code) for family, code in record.codes)
-        return codes and record.measurement.is_ok and self._is_of_today(record.setting)
+        return (
+            self._is_of_code(record)
+            and record.measurement.is_ok
+            and self.is_of_today(record.setting)
+        )
 
-    def _is_of_today(self, setting: Setting) -> bool:
+    def _is_of_code(self, record: WholeRecord) -> bool:
+        if self._emitted is None:
+            return True
+        candidates = dict(record.candidates)
+        # Version 0.2.0 wrote codes by family.
+        return all(
+            key in candidates and self._emitted.agrees(key, candidates[key], code)
+            for key, code in record.codes
+        )
+
+    def has_any_of(self, core: str, key: str) -> bool:
+        """Whether there is a record of this kernel, or of a whole model."""
+        return (core, key) in self._by_kernel or bool(self.wholes)
+
+    def contradicts(self, core: str, key: str, candidate: Candidate, codes: frozenset[str]) -> bool:
+        """Whether a current record says that a kernel's candidate has another code than these."""
+        return any(
+            record.candidate == candidate
+            and record.measurement.is_ok
+            and record.code not in codes
+            and self.is_current(record)
+            for record in self._by_kernel.get((core, key), ())
+        ) or any(
+            whole.setting.core == core
+            and (key, candidate) in whole.candidates
+            and not codes >= {code for other, code in whole.codes if other == key}
+            and self.is_current_whole(whole)
+            for whole in self.wholes
+        )
+
+    def is_of_today(self, setting: Setting) -> bool:
+        """Whether ticks were not modelled, or modelled by one of today's cycle models."""
         is_known = self._models is None or setting.model in self._models
         return is_known or not is_modelled(setting.unit)
 

@@ -160,7 +160,7 @@ class Record:
     board: str = ""
     # Whether this is what the best family chooses by itself.
     is_default: bool = False
-    code: str = ""  # of the family's kernels, see kernels.code_version; empty if nobody knows
+    code: str = ""  # digest of the kernel's C, see records.code; empty if nobody knows
     code_bytes: int = 0  # 0 likewise
     scratch_bytes: int = 0
     time: str = field(default="", compare=False)  # ISO 8601, UTC

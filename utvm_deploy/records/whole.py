@@ -29,7 +29,8 @@ class WholeRecord:
     scratch: str  # where layers had their working memory: "arena" or "stack"
     # Key of each kernel -> its candidate, sorted by key.
     candidates: tuple[tuple[str, Candidate], ...]
-    codes: tuple[tuple[str, str], ...]  # family -> code, of the families among them; sorted
+    # Key of each kernel -> digest of its C where that is known, sorted by key.
+    codes: tuple[tuple[str, str], ...]
     measurement: Measurement
     # Ticks of each layer within the model, in order.
     layers: tuple[int, ...] = ()
@@ -70,7 +71,7 @@ class WholeRecord:
             text(value, "board", ""),
             text(value, "scratch"),
             tuple(sorted((key, Candidate.from_json(one)) for key, one in candidates.items())),
-            tuple(sorted((family, text(codes, family)) for family in codes)),
+            tuple(sorted((key, text(codes, key)) for key in codes)),
             Measurement.from_json(value.get("measurement")),
             tuple(count({"layers": one}, "layers") for one in layers),
             text(value, "time", ""),

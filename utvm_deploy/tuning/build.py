@@ -24,9 +24,8 @@ from utvm_deploy.compiler.c_text import c_type
 from utvm_deploy.compiler.cmsis_nn import CmsisNn
 from utvm_deploy.compiler.cmsis_nn.lower import lower_cmsis_nn
 from utvm_deploy.compiler.cmsis_nn.schedule import schedule_library_kernel
-from utvm_deploy.compiler.lowered_kernel import lower_kernel
+from utvm_deploy.compiler.kernel_function import candidate_function
 from utvm_deploy.compiler.options import CMSIS_NN, LEVELS, TIME
-from utvm_deploy.compiler.overlap import may_share
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.c_function import CFunction
@@ -118,18 +117,8 @@ class Builder:
         if candidate.family == CMSIS_NN:
             return self._library_text(graph, operator)
         core = self._board.cpu.kernel_core
-        call = lower(graph, operator, core, candidate)
-        kernel = call.kernel
-        assert not isinstance(kernel, LibraryKernel)
-        digest = hashlib.sha256(repr((candidate, kernel)).encode()).hexdigest()[:12]
-        made = lower_kernel(
-            kernel,
-            f"{kernel.name}_{digest}",
-            core,
-            outputs=len(operator.outputs),
-            may_alias=may_share(call),
-        )
-        return call, made.function, kernel_text([made.function])
+        call, function = candidate_function(graph, operator, core, candidate)
+        return call, function, kernel_text([function])
 
     def _library_text(self, graph: Graph, operator: Operator) -> tuple[KernelCall, CFunction, str]:
         assert self._library is not None

@@ -17,8 +17,9 @@ from utvm_deploy import __version__
 from utvm_deploy.base.errors import MissingTool, TuneError, UtvmError
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.cmsis_nn import CmsisNn
-from utvm_deploy.compiler.cmsis_nn.choice import codes_with
+from utvm_deploy.compiler.cmsis_nn.choice import library_code
 from utvm_deploy.compiler.decision import model_of, models_of_today, shipped_records
+from utvm_deploy.compiler.kernel_function import record_code
 from utvm_deploy.compiler.options import (
     AUTO,
     CMSIS_NN,
@@ -34,6 +35,7 @@ from utvm_deploy.project.zephyr import is_zephyr
 from utvm_deploy.records import Measurement, Record, Records, Setting, is_modelled, now
 from utvm_deploy.records.candidate import GENERIC, Candidate
 from utvm_deploy.tuning.build import Builder, Built, flags_for
+from utvm_deploy.tuning.current import code_of, current
 from utvm_deploy.tuning.evolution import Evolution
 from utvm_deploy.tuning.inputs import Job
 from utvm_deploy.tuning.interrupts import Interrupts
@@ -169,9 +171,9 @@ def tune(
         device.start(build_image(None, with_larger_stack(board, stack)))
     measurer = Measurer(device)
     setting = setting_of(board, measurer.unit, optimize)
-    codes = codes_with(library)
+    code = "" if library is None else library_code(library)
     first = first_candidates(works, board, optimize, library)
-    loop = _Loop(works, measurer, file, setting, codes, first, trials, minutes, seed, watch)
+    loop = _Loop(works, measurer, file, setting, code, first, trials, minutes, seed, watch)
     with Builder(board, stack, os.cpu_count() or 1, optimize, library) as builder:
         return loop.run(builder)
 
@@ -183,7 +185,7 @@ class _Loop:
         measurer: Measurer,
         file: RecordsFile,
         setting: Setting,
-        codes: Mapping[str, str],
+        library_code: str,
         first: Mapping[str, Candidate],
         trials: int,
         minutes: float | None,
@@ -193,14 +195,13 @@ class _Loop:
         self._measurer = measurer
         self._file = file
         self._setting = setting
-        self._codes = codes
+        self._library_code = library_code
         self._first = first
         self._batches = 0
         self._wanted = trials
         self._begin = time.monotonic()
         self._until = None if minutes is None else self._begin + 60 * minutes
         self._watch = watch
-        self._own = Records(file.records, codes)
         # Of whichever code: all are worth a try.
         known = [*shipped_records(setting.core), *file.records]
         self._known = Records(known, models=models_of_today(measurer.board, known))
@@ -216,7 +217,8 @@ class _Loop:
         free = None if work.free is None else Evolution(work.free, seed)
         first = self._first[work.kernel.key]
         state = KernelState(work, free=free, first=first if work.admits(first) else None)
-        for record in self._own.of(work.kernel, self._setting):
+        measured = self._file.records.of(work.kernel, self._setting)
+        for record in current(work, measured, self._setting.core, self._library_code):
             # What a library took counts only where it may be taken.
             if record.candidate.family != CMSIS_NN or record.candidate in work.candidates:
                 state.add(record.candidate, record.measurement)
@@ -377,11 +379,18 @@ class _Loop:
             replace(measurement, detail=measurement.detail[:200]),
             self._measurer.board.name,
             candidate == state.work.default,
-            self._codes[candidate.family],
+            self._code_of(state.work, candidate, built),
             built.module.size_bytes if built is not None else 0,
             built.function.scratch_bytes if built is not None else 0,
             now(),
         )
+
+    def _code_of(self, work: Work, candidate: Candidate, built: Built | None) -> str:
+        if candidate.family == CMSIS_NN:
+            return self._library_code
+        if built is not None:
+            return record_code(built.function)
+        return code_of(work, self._setting.core, candidate)
 
 
 def _result(future: Future[Built]) -> Built | Measurement:

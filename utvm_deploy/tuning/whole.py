@@ -28,7 +28,6 @@ from utvm_deploy.compiler.options import AUTO, CMSIS_NN, KERNELS, SIZE, scratch_
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import Device
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.kernels.choose.code_version import code_versions
 from utvm_deploy.oracle.samples import random_samples
 from utvm_deploy.profiling.layer_costs import profile
 from utvm_deploy.project import check_fits
@@ -126,7 +125,7 @@ class _Whole:
         self._defaults = default_candidates(graph, device.board.cpu.kernel_core)
         # What a compile with them follows says nothing of a library's layers, nor of code size.
         self._is_recorded = library is None and optimize != SIZE
-        self._known = dict(self._recorded()) if self._is_recorded else {}
+        self._known = self._recorded() if self._is_recorded else {}
 
     def result(self) -> WholeResult:
         name = self._graph.name
@@ -185,47 +184,43 @@ class _Whole:
     ) -> tuple[int, dict[str, int]]:
         """Ticks of the whole model, and of each kernel's layers in it."""
         candidates = candidates_of(decision.picks, self._defaults)
+        codes = tuple(sorted(decision.codes.items()))
+        known = self._known.get(candidates)
         # A record may come from anybody, with any number of layers.
-        if len(self._known.get(candidates, (0, ()))[1]) != len(decision.layers):
+        if known is None or known.codes != codes or len(known.layers) != len(decision.layers):
             self._tell(f"running {what}")
             check_fits(compiled, self._device.board)
             found = profile(self._device.load(compiled), random_samples(self._graph, 1))
             layers = tuple(layer.ticks for layer in found.layers)
-            self._known[candidates] = found.ticks, layers
+            known = WholeRecord(
+                graph_digest(self._graph),
+                self._graph.name,
+                self._setting,
+                self._device.board.name,
+                self._place,
+                candidates,
+                codes,
+                Measurement(found.ticks, float(found.ticks)),
+                layers,
+                now(),
+            )
+            self._known[candidates] = known
             if self._is_recorded:
-                self._file.append(self._record(candidates, found.ticks, layers))
-        ticks, layers = self._known[candidates]
+                self._file.append(known)
         by_kernel: dict[str, int] = {}
-        for key, of_layer in zip(decision.layers, layers, strict=True):
+        for key, of_layer in zip(decision.layers, known.layers, strict=True):
             by_kernel[key] = by_kernel.get(key, 0) + of_layer
-        return ticks, by_kernel
+        return known.measurement.ticks_min, by_kernel
 
-    def _record(self, candidates: Candidates, ticks: int, layers: tuple[int, ...]) -> WholeRecord:
-        codes = code_versions()
-        families = {one.family for _, one in candidates}
-        return WholeRecord(
-            graph_digest(self._graph),
-            self._graph.name,
-            self._setting,
-            self._device.board.name,
-            self._place,
-            candidates,
-            tuple(sorted((family, codes[family]) for family in families)),
-            Measurement(ticks, float(ticks)),
-            layers,
-            now(),
-        )
-
-    def _recorded(self) -> dict[Candidates, tuple[int, tuple[int, ...]]]:
-        """What was measured of this model under the same circumstances, with today's code."""
+    def _recorded(self) -> dict[Candidates, WholeRecord]:
+        """What was measured of this model under the same circumstances."""
         graph, board = graph_digest(self._graph), self._device.board.name
-        current = Records(codes=code_versions())
         return {
-            one.candidates: (one.measurement.ticks_min, one.layers)
+            one.candidates: one
             for one in self._file.records.wholes
             if (one.graph, one.setting, one.board, one.scratch)
             == (graph, self._setting, board, self._place)
-            and current.is_current_whole(one)
+            and one.measurement.is_ok
         }
 
 

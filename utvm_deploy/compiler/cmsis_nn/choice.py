@@ -6,14 +6,13 @@ library's. Where its output was wrong, or ours took no longer in the same circum
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 from utvm_deploy.compiler.cmsis_nn.library import CmsisNn
 from utvm_deploy.compiler.cmsis_nn.lower import lower_cmsis_nn
 from utvm_deploy.compiler.options import CMSIS_NN, LEVELS
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.choose.code_version import code_versions
 from utvm_deploy.kernels.choose.identity import identity_of
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel
@@ -22,11 +21,9 @@ from utvm_deploy.records import RECORD, Record, Records
 _DIGEST_DIGITS = 12
 
 
-def codes_with(library: CmsisNn | None) -> Mapping[str, str]:
-    """Family -> what its code was made from, the library's among them."""
-    if library is None:
-        return code_versions()
-    return {**code_versions(), CMSIS_NN: library.digest[:_DIGEST_DIGITS]}
+def library_code(library: CmsisNn) -> str:
+    """What a record of a library's call keeps as ``code``: a digest of the library."""
+    return library.digest[:_DIGEST_DIGITS]
 
 
 class Either:
@@ -48,8 +45,13 @@ class Either:
         self._records: dict[str, list[Record]] = {}
         for record in records or ():
             assert records is not None
+            if record.candidate.family == CMSIS_NN:
+                is_of_code = record.code == library_code(library)
+                is_current = is_of_code and records.is_of_today(record.setting)
+            else:
+                is_current = records.is_current(record)
             is_of_level = record.setting.level == LEVELS[optimize]
-            if records.is_current(record) and is_of_level and record.setting.core == core:
+            if is_current and is_of_level and record.setting.core == core:
                 self._records.setdefault(record.kernel.key, []).append(record)
 
     def __call__(self, operator: Operator) -> KernelCall:

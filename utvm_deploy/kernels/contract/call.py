@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.driver import NativeKernel
 from utvm_deploy.records import DEFAULT
-from utvm_deploy.records.candidate import GENERIC
+from utvm_deploy.records.candidate import GENERIC, Candidate
 
 
 class Kernel(Protocol):
@@ -105,5 +105,7 @@ class KernelCall:
     family: str = GENERIC
     # Where its candidate came from: one of records.ORIGINS.
     origin: str = DEFAULT
+    # The candidate whose kernel it is, as records name it; None: no candidate of records has it.
+    candidate: Candidate | None = None
     # From which value of ``Wish.compact`` on it has a form of fewer bytes; 0: it has none.
     heeds_compact: int = 0
