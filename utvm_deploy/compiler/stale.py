@@ -37,8 +37,7 @@ def by_current_records(
     """What ``choose`` makes of the records whose C is emitted today.
 
     Where all records of a kernel are stale, the fastest is taken all the same, as that of a similar
-    kernel would be. ``all_codes``: the decision is to have the codes of kernels without records,
-    too.
+    kernel would be. With ``all_codes`` the decision has the codes of kernels without records, too.
     """
     found = EmittedCode()
     for choice in range(MOST_CHOICES + 1):
@@ -84,7 +83,7 @@ def _codes(
 
 
 def _told(chosen: Chosen, found: EmittedCode) -> tuple[ScheduledStep, ...]:
-    """The layers, which tell what records of their kernels are stale."""
+    """The layers, whose ``why_not`` names the stale records of their kernels."""
     stale: dict[str, list[str]] = {}
     for key, candidate in found.codes:
         stale.setdefault(key, []).append(candidate.label)

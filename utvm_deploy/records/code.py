@@ -1,7 +1,7 @@
 """Whether a record's kernel is the one that today's generators emit.
 
 A record's ``code`` is a digest of the kernel's C (``compiler.kernel_function.record_code``). Only a
-compile that emits the kernel can tell whether it still holds.
+compile that emits the kernel shows whether it still holds.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def code_of(work: Work, core: str, candidate: Candidate) -> str:
     try:
         _, function = candidate_function(work.graph, work.operator, core, candidate)
     except Exception as error:
-        # Whatever a generator or TVM stumbles over.
+        # A generator, or TVM, may raise anything.
         log.debug("no code for %s: %s", candidate.label, error)
         return NO_CODE
     return record_code(function)
