@@ -14,19 +14,22 @@ from pathlib import Path
 
 import pytest
 import without_tools
+from oracle_server import OracleServer
 
 import utvm_deploy
 from utvm_deploy.base.toml_table import read_toml
 from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.device import CYCLES, INSTRUCTIONS, Device
+from utvm_deploy.oracle import reference
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Every board that runs on this computer; each end-to-end test runs once on each.
 RUNNABLE_BOARDS = ("host", "mps2_an500", "mps2_an386", "mps2_an385", "mps3_an547", "netduinoplus2")
 
-
 #: Kernels are made for a core, however a board is reached: here the first board of each will do.
 KERNEL_TESTS = ROOT / "tests" / "kernels"
+#: Where the oracle is started as users start it.
+ORACLE_TESTS = ROOT / "tests" / "oracle"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -91,6 +94,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def no_tools_unless_marked(pytestconfig: pytest.Config) -> Iterator[None]:
     """With ``--without-tools`` a test that starts a compiler, an emulator or the oracle fails."""
     yield from without_tools.refusing(pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def oracle_server() -> Iterator[OracleServer]:
+    """LiteRT, loaded once for all tests of this process."""
+    with OracleServer() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def forked_oracle(
+    oracle_server: OracleServer, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """The oracle is forked from a process that has LiteRT loaded, but in its own tests."""
+    if not request.path.is_relative_to(ORACLE_TESTS):
+        monkeypatch.setattr(reference, "process", oracle_server.stand_in())
 
 
 @pytest.fixture(autouse=True)

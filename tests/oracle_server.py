@@ -1,0 +1,105 @@
+"""One process that has LiteRT loaded forks for every run of the oracle within the tests.
+
+Loading LiteRT takes 0.3 s, and the tests ask the oracle hundreds of times. Each run still has a
+process to itself, with its own limit of memory: what crashes there is told as it is to users.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+from utvm_deploy.base import process
+from utvm_deploy.oracle import reference
+
+#: What the server itself may take beside a run: its start on a loaded machine, and a fork.
+PATIENCE_S = 60.0
+POLL_S = 0.002
+_WORDS = "words.txt"
+
+
+class OracleServer:
+    """Starts with the first question; a context manager."""
+
+    def __init__(self) -> None:
+        self._child: process.Child | None = None
+
+    def __enter__(self) -> OracleServer:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        if self._child is not None:
+            self._child.close()
+        self._child = None
+
+    def stand_in(self) -> SimpleNamespace:
+        """What takes the place of ``process`` in the module that starts the oracle."""
+        return SimpleNamespace(
+            run=self.run, child_environment=process.child_environment, Completed=process.Completed
+        )
+
+    def run(
+        self, argv: Sequence[str], *, timeout_s: float, env: Mapping[str, str]
+    ) -> process.Completed:
+        """As ``process.run``, for the oracle's command line only."""
+        assert list(argv[:3]) == [sys.executable, "-m", reference.__name__], argv
+        model, folder = argv[3:]
+        if process.is_dry_run():
+            return process.run(argv, timeout_s=timeout_s, env=env)
+        if self._child is None or not self._child.is_alive():
+            self._child = process.start([sys.executable, __file__], env=process.child_environment())
+        pipes = self._child.popen
+        assert pipes.stdin is not None and pipes.stdout is not None
+        words = Path(folder, _WORDS)
+        words.touch()
+        question = json.dumps([model, folder, timeout_s]) + "\n"
+        pipes.stdin.write(question.encode())
+        pipes.stdin.flush()
+        ready, _, _ = select.select([pipes.stdout], [], [], timeout_s + PATIENCE_S)
+        answer = pipes.stdout.readline() if ready else b""
+        assert answer, f"the oracle's server is silent: {self._child.last_words()}"
+        status, timed_out = json.loads(answer)
+        output = words.read_text(errors="replace")
+        return process.Completed(tuple(argv), status, output, "", timed_out)
+
+
+def _serve() -> None:
+    """In the server: fork for each line, and answer with the status."""
+    # What _interpret loads; children share it.
+    import ai_edge_litert.interpreter  # noqa: F401
+
+    answers = os.dup(1)
+    os.dup2(2, 1)
+    for line in iter(sys.stdin.readline, ""):
+        model, folder, timeout_s = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            words = os.open(Path(folder, _WORDS), os.O_WRONLY)
+            os.dup2(words, 1)
+            os.dup2(words, 2)
+            os._exit(reference.interpret_or_explain(model, Path(folder)))
+        os.write(answers, (json.dumps(_end_of(child, timeout_s)) + "\n").encode())
+
+
+def _end_of(child: int, timeout_s: float) -> tuple[int, bool]:
+    """Its exit status, and whether it was killed for taking too long."""
+    deadline, timed_out = time.monotonic() + timeout_s, False
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status), timed_out
+        if time.monotonic() > deadline and not timed_out:
+            os.kill(child, signal.SIGKILL)
+            timed_out = True
+        time.sleep(POLL_S)
+
+
+if __name__ == "__main__":
+    _serve()
