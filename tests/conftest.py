@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import spread
 import without_tools
 from oracle_server import OracleServer
 
@@ -35,6 +36,7 @@ ORACLE_TESTS = ROOT / "tests" / "oracle"
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bench", help="a bench.toml: run the end-to-end tests on its boards too")
     without_tools.add_option(parser)
+    spread.add_option(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -53,14 +55,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Long runs are asked for by ``-m soak``; without it only the short ones run."""
     for item in items:
         without_tools.mark(item)
+    left_out: set[pytest.Item] = set()
     if config.getoption(without_tools.OPTION):
         left_out = {item for item in items if not without_tools.is_fast(item)}
-    elif "soak" in config.option.markexpr:
-        return
-    else:
+    elif "soak" not in config.option.markexpr:
         left_out = {item for item in items if item.get_closest_marker("soak")}
+    if not config.getoption(spread.OPTION):
+        left_out |= spread.left_out(items)
     if left_out:
-        config.hook.pytest_deselected(items=sorted(left_out, key=lambda item: item.nodeid))
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
 
 

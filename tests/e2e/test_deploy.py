@@ -43,6 +43,7 @@ def reference_of(path: Path) -> ReferenceRun:
     return run_reference(path, golden.inputs)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.slow
 @pytest.mark.each_core
 @pytest.mark.parametrize("name", ARENA_LIMITS)

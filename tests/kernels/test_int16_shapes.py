@@ -122,6 +122,7 @@ def test_int16_in_plain_c(write, core: str, tmp_path: Path) -> None:
     assert check(model, tmp_path, core=core) == len(model.operators)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("write", WRITERS)
 def test_int16_on_cores(device: Device, write, tmp_path: Path) -> None:
     compare_on(device, tmp_path, write, "")

@@ -79,6 +79,7 @@ def ring_buffers(m: ModelWriter) -> None:
     m.output(m.fully_connected(m.reshape(window, (1, 54)), int8(rng, 2, 54), int32(rng, 2)))
 
 
+@pytest.mark.spread(1)
 @pytest.mark.parametrize("build", [keyword_model, single_steps, sequences, variants, ring_buffers])
 def test_runs_continue_each_other(build, device: Device, tmp_path: Path) -> None:
     m = ModelWriter()

@@ -1,0 +1,53 @@
+"""The mark ``spread(count)``: each case on the host and on ``count`` emulated boards, in turn.
+
+A test with a board and other parameters is a product. With the mark every case still runs, and
+every board still runs some cases. ``--every-board`` runs the whole product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+OPTION = "--every-board"
+
+
+def add_option(parser: pytest.Parser) -> None:
+    parser.addoption(OPTION, action="store_true", help="run tests marked `spread` on every board")
+
+
+def kept(cases: Sequence[str], boards: Sequence[str], count: int) -> set[tuple[str, str]]:
+    """Which pairs of case and emulated board run: ``count`` boards a case, in turn."""
+    return {
+        (case, boards[(index * count + step) % len(boards)])
+        for index, case in enumerate(cases)
+        for step in range(min(count, len(boards)))
+    }
+
+
+def left_out(items: Sequence[pytest.Item]) -> set[pytest.Item]:
+    """The items of marked tests that do not run without ``--every-board``."""
+    of_test: dict[str, list[tuple[pytest.Item, str, str, int]]] = {}
+    for item in items:
+        mark = item.get_closest_marker("spread")
+        # Real boards are asked for by name.
+        if mark is None or not isinstance(item, pytest.Function) or is_real(item):
+            continue
+        parameters = dict(item.callspec.params)
+        board = str(parameters.pop("board"))
+        (count,) = mark.args
+        name = item.nodeid.partition("[")[0]
+        case = item.callspec.id.replace(board, "")
+        of_test.setdefault(name, []).append((item, case, board, count))
+    found = set()
+    for rows in of_test.values():
+        cases = list(dict.fromkeys(case for _, case, _, _ in rows))
+        boards = list(dict.fromkeys(board for _, _, board, _ in rows if board != "host"))
+        runs = kept(cases, boards, rows[0][3])
+        found |= {i for i, case, board, _ in rows if board != "host" and (case, board) not in runs}
+    return found
+
+
+def is_real(item: pytest.Item) -> bool:
+    return item.get_closest_marker("hardware") is not None
