@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +27,7 @@ from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.project import create_project
 
 BOARD = load_board("mps2_an500")
+Covered = Callable[[str], tuple[CompiledModel, ...]]
 
 
 def compiled(model: Path, library: CmsisNn = NOWHERE) -> CompiledModel:
@@ -142,17 +145,29 @@ def test_scratch_of_transposed_convolutions_and_of_int16() -> None:
 
 
 @pytest.mark.tools
-@pytest.mark.parametrize("model", ["small", "bytes", "halfwords"])
+@pytest.fixture(scope="module")
+def covered(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Covered:
+    """The C of a model for two libraries, compiled once for all compilers."""
+    folder = tmp_path_factory.mktemp("covered")
+    made = {"bytes": covered_bytes, "halfwords": covered_halfwords}
+
+    @cache
+    def compiled_for_both(model: str) -> tuple[CompiledModel, ...]:
+        path = made[model]().save(folder / f"{model}.tflite") if model in made else small_model
+        return tuple(compiled(path, library) for library in (NOWHERE, MVE))
+
+    return compiled_for_both
+
+
+@pytest.mark.tools
 @pytest.mark.parametrize("compiler", ["gcc", "clang", "arm-none-eabi-gcc"])
+@pytest.mark.parametrize("model", ["small", "bytes", "halfwords"])
 def test_it_compiles_without_a_warning(
-    small_model: Path, tmp_path: Path, compiler: str, model: str
+    covered: Covered, tmp_path: Path, model: str, compiler: str
 ) -> None:
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
-    made = {"bytes": covered_bytes, "halfwords": covered_halfwords}
-    path = made[model]().save(tmp_path / "m.tflite") if model in made else small_model
-    for library in (NOWHERE, MVE):
-        found = compiled(path, library)
+    for found in covered(model):
         assert model == "small" or "ours" not in functions(found)
         for name, text in found.sources.items():
             (tmp_path / name).write_text(text)

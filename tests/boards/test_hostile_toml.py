@@ -63,13 +63,8 @@ def check_sentence(error: BoardError, path: Path) -> None:
     assert text.isprintable() and len(text) < 1000
 
 
-@pytest.mark.slow
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(file=damaged({path.name: path.read_text() for path in FILES}))
-def test_a_damaged_board_file_is_read_or_refused(
-    file: tuple[str, bytes], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    path = tmp_path_factory.mktemp("boards") / file[0]
+def read_or_refuse(file: tuple[str, bytes], folder: Path) -> None:
+    path = folder / file[0]
     path.write_bytes(file[1])
     try:
         assert load_board(path).name == path.stem
@@ -77,7 +72,27 @@ def test_a_damaged_board_file_is_read_or_refused(
         check_sentence(error, path)
 
 
-@settings(max_examples=100, deadline=None)
+DAMAGED = damaged({path.name: path.read_text() for path in FILES})
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(file=DAMAGED)
+def test_a_damaged_board_file_is_read_or_refused(
+    file: tuple[str, bytes], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    read_or_refuse(file, tmp_path_factory.mktemp("boards"))
+
+
+@pytest.mark.soak
+@settings(max_examples=5_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(file=DAMAGED)
+def test_many_damaged_board_files_are_read_or_refused(
+    file: tuple[str, bytes], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    read_or_refuse(file, tmp_path_factory.mktemp("boards"))
+
+
+@settings(max_examples=60, deadline=None)
 @given(file=damaged({"bench.toml": BENCH}))
 def test_a_damaged_bench_file_is_read_or_refused(
     file: tuple[str, bytes], tmp_path_factory: pytest.TempPathFactory

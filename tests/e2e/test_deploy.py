@@ -11,6 +11,7 @@ import pytest
 import utvm_deploy
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import Board
+from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.reference import ReferenceRun, run_reference
@@ -28,9 +29,15 @@ ARENA_LIMITS = {
 }
 
 
+@cache
+def digits_for(board: str) -> CompiledModel:
+    """The digits model, compiled once per board."""
+    return utvm_deploy.compile(DIGITS, board)
+
+
 def test_digits_on_real_images(device: Device) -> None:
     held_out = np.load(data_dir("models") / "digits_test.npz")
-    model = device.load(utvm_deploy.compile(DIGITS, device.board))
+    model = device.load(digits_for(device.board.name))
     answers = np.array([model(x) for x in held_out["inputs"][:60]])
     np.testing.assert_array_equal(answers, held_out["outputs"][:60])
     assert (answers.argmax(axis=-1).ravel() == held_out["labels"][:60]).mean() > 0.95
@@ -62,7 +69,7 @@ def test_every_byte_and_layer(name: str, device: Device, shared_models: Path) ->
 
 
 def test_layers_one_by_one_agree_with_the_whole(device: Device) -> None:
-    model = device.load(utvm_deploy.compile(DIGITS, device.board))
+    model = device.load(digits_for(device.board.name))
     ((x,),) = random_samples(load_model(DIGITS), 1).inputs
     runs = model.run_layers(x)
     assert [run.layer.index for run in runs] == list(range(len(model.compiled.layers)))
@@ -70,7 +77,7 @@ def test_layers_one_by_one_agree_with_the_whole(device: Device) -> None:
 
 
 def test_profile_counts_every_layer(device: Device) -> None:
-    model = device.load(utvm_deploy.compile(DIGITS, device.board))
+    model = device.load(digits_for(device.board.name))
     found = profile(model, random_samples(load_model(DIGITS), 1))
     assert all(layer.ticks > 0 for layer in found.layers)
     # The layers' own calls and clock readings are all that may come on top of, or miss from, them.
@@ -82,7 +89,7 @@ def test_profile_counts_every_layer(device: Device) -> None:
 def test_instruction_counts_repeat_exactly(board: Board) -> None:
     if board.project.timer is None or board.project.timer.unit != "instructions":
         pytest.skip("this board's timer is a clock, which jitters")
-    compiled = utvm_deploy.compile(DIGITS, board)
+    compiled = digits_for(board.name)
     samples = random_samples(load_model(DIGITS), 1)
     counts = []
     for _ in range(2):
@@ -93,7 +100,7 @@ def test_instruction_counts_repeat_exactly(board: Board) -> None:
 
 
 def test_two_devices_at_once(board: Board) -> None:
-    compiled = utvm_deploy.compile(DIGITS, board)
+    compiled = digits_for(board.name)
     (first,), (second,) = random_samples(load_model(DIGITS), 2).inputs
     with utvm_deploy.connect(board) as one, utvm_deploy.connect(board) as other:
         left, right = one.load(compiled), other.load(compiled)
