@@ -144,7 +144,6 @@ def test_scratch_of_transposed_convolutions_and_of_int16() -> None:
     assert scratch.depthwise(NOWHERE, window, 3, 6, is_int16=True) == 0
 
 
-@pytest.mark.tools
 @pytest.fixture(scope="module")
 def covered(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Covered:
     """The C of a model for two libraries, compiled once for all compilers."""

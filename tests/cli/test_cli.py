@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,10 @@ HOST = ("--board", "host")
 HELD_OUT = data_dir("models") / "digits_test.npz"
 
 
-JSON_PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text()
+ROOT = Path(__file__).parents[2]
+#: How long a process may take on a loaded machine.
+PATIENCE_S = 120.0
+JSON_PAGE = (ROOT / "docs" / "reference" / "json.md").read_text()
 
 
 def run_json(capsys: pytest.CaptureFixture[str], *argv: str, code: int = 0) -> dict[str, Any]:
@@ -51,9 +56,32 @@ def failure(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     return said
 
 
+def test_every_verb_has_its_name() -> None:
+    for verb in VERBS:
+        (subparsers,) = (action for action in build_parser(verb)._actions if action.dest == "verb")
+        assert list(subparsers.choices or ()) == [verb]
+
+
+@pytest.mark.tools
+def test_verbs_that_compile_nothing_do_without_tvm() -> None:
+    code = (
+        "import sys; from utvm_deploy.cli.main import main\n"
+        "for argv in (['boards'], ['doctor']):\n"
+        "    assert main(argv) == 0\n"
+        "    assert 'tvm' not in sys.modules, argv\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_every_verb_is_documented() -> None:
-    for module in VERBS:
-        verb = module.__name__.rpartition(".")[2].removesuffix("_verb")
+    for verb in VERBS:
         assert f"`{verb}" in JSON_PAGE, verb
 
 

@@ -12,8 +12,8 @@ from tflite_writer import ModelWriter
 
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.boards.board import load_board
+from utvm_deploy.compiler.memory_needs import MemoryNeeds
 from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.compiler.needs import MemoryNeeds
 from utvm_deploy.compiler.pipeline import compile_model
 
 BOARDS = ("host", "mps2_an385", "mps2_an500", "mps3_an547")

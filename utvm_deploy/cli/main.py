@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import logging
 import shlex
 import sys
@@ -16,39 +17,28 @@ from typing import NoReturn
 from utvm_deploy import __version__
 from utvm_deploy.base import process
 from utvm_deploy.base.errors import UsageError, UtvmError
-from utvm_deploy.cli import (
-    bench_verb,
-    boards_verb,
-    bundle_verb,
-    compile_verb,
-    doctor_verb,
-    inspect_verb,
-    profile_verb,
-    project_verb,
-    report_verb,
-    run_verb,
-    silicon_verb,
-    tune_verb,
-    verify_verb,
-)
 from utvm_deploy.cli.entry import EXIT_INTERRUPTED, EXIT_USAGE, discard_stdout
 from utvm_deploy.cli.output import Output
 
-VERBS = (
-    boards_verb,
-    doctor_verb,
-    inspect_verb,
-    compile_verb,
-    project_verb,
-    run_verb,
-    tune_verb,
-    report_verb,
-    verify_verb,
-    profile_verb,
-    bench_verb,
-    bundle_verb,
-    silicon_verb,
-)
+#: Each verb and the module beside this one that has its arguments and its work.
+VERBS = {
+    verb: f"{verb}_verb"
+    for verb in (
+        "boards",
+        "doctor",
+        "inspect",
+        "compile",
+        "project",
+        "run",
+        "tune",
+        "report",
+        "verify",
+        "profile",
+        "bench",
+        "bundle",
+        "silicon",
+    )
+}
 
 
 class Parser(argparse.ArgumentParser):
@@ -59,8 +49,11 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}; see {self.prog} --help")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The whole command line; each verb's module adds its own arguments."""
+def build_parser(only: str = "") -> argparse.ArgumentParser:
+    """The whole command line, or the part for one verb; each verb's module adds its arguments.
+
+    One verb alone starts faster: many modules load TVM, which takes a second.
+    """
     parser = Parser(
         prog="utvm",
         description="int8 neural networks on microcontrollers: a model and a board in, "
@@ -68,8 +61,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"utvm {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for module in VERBS:
-        module.add_parser(verbs, common_arguments())
+    for name in [VERBS[only]] if only else VERBS.values():
+        importlib.import_module(f"utvm_deploy.cli.{name}").add_parser(verbs, common_arguments())
     return parser
 
 
@@ -95,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     given = sys.argv[1:] if argv is None else argv
     try:
-        args = build_parser().parse_args(given)
+        args = build_parser(given[0] if given and given[0] in VERBS else "").parse_args(given)
     except UsageError as error:
         Output(as_json="--json" in given).error(type(error).__name__, str(error))
         return EXIT_USAGE

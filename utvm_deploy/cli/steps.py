@@ -11,8 +11,8 @@ from utvm_deploy.base.progress import Progress
 from utvm_deploy.boards.board import Board
 from utvm_deploy.cli.arguments import connection
 from utvm_deploy.cli.compile_options import compile_options
+from utvm_deploy.compiler.memory_needs import MemoryNeeds
 from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.compiler.needs import MemoryNeeds
 from utvm_deploy.device import CYCLES, DeviceModel
 from utvm_deploy.probe import check_ready, choose_link, needs_debugger, needs_line, start
 from utvm_deploy.project import build_image, check_fits

@@ -5,13 +5,13 @@ Making the kernels takes most of the time of a compilation. What cannot fit is r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from utvm_deploy.compiler.constants import ConstantTables
 from utvm_deploy.compiler.lifetimes import alive_bytes
+from utvm_deploy.compiler.memory_needs import MemoryNeeds
 from utvm_deploy.compiler.plan import ArenaPlan, Step, View, is_view
 from utvm_deploy.graph.attributes import (
     Concatenation,
@@ -24,24 +24,8 @@ from utvm_deploy.graph.attributes import (
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.contract.call import ConstantArgument, TensorArgument
 
-
-@dataclass(frozen=True)
-class MemoryNeeds:
-    """Bytes that a model takes of a board's RAM and flash, the code of its kernels aside."""
-
-    name: str
-    arena_bytes: int
-    weights_bytes: int
-    stack_bytes: int = 0
-    #: Whether the model may need more: its kernels are not made yet.
-    is_least: bool = False
-
-
 # Operators that some plans do without code: slices, what is joined, variables.
 _PERHAPS_VIEWS = (Rearrange, Concatenation, Variable)
-
-#: Raises an error if a model with these needs is not to be compiled any further.
-CheckNeeds = Callable[[MemoryNeeds], None]
 
 
 def least_needs(name: str, graph: Graph) -> MemoryNeeds:

@@ -31,8 +31,9 @@ from utvm_deploy.compiler.decision import (
 )
 from utvm_deploy.compiler.dump import calls_text, graph_text, kernels_text, plan_text, sources_text
 from utvm_deploy.compiler.emit import emit
+from utvm_deploy.compiler.memory_needs import CheckNeeds
 from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.compiler.needs import CheckNeeds, least_needs, planned_needs
+from utvm_deploy.compiler.needs import least_needs, planned_needs
 from utvm_deploy.compiler.options import (
     ARENA,
     CMSIS_NN,
