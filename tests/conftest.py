@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import spread
 import without_tools
-from oracle_server import OracleServer
+from fork_server import ForkServer
 
 import utvm_deploy
 from utvm_deploy.base.toml_table import read_toml
@@ -100,15 +100,15 @@ def no_tools_unless_marked(pytestconfig: pytest.Config) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def oracle_server() -> Iterator[OracleServer]:
+def oracle_server() -> Iterator[ForkServer]:
     """LiteRT, loaded once for all tests of this process."""
-    with OracleServer() as server:
+    with ForkServer(reference) as server:
         yield server
 
 
 @pytest.fixture(autouse=True)
 def forked_oracle(
-    oracle_server: OracleServer, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    oracle_server: ForkServer, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     """The oracle is forked from a process that has LiteRT loaded, but in its own tests."""
     if not request.path.is_relative_to(ORACLE_TESTS):

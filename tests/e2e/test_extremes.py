@@ -104,10 +104,13 @@ def check(device: Device, path: Path, into: str = "ram") -> CompiledModel:
     return model.compiled
 
 
+@pytest.mark.spread(1)
 @pytest.mark.each_core
-def test_small_and_wide(device: Device, tmp_path: Path) -> None:
-    for write in (one_pixel, one_channel, one_pixel_of_many_channels, thousand_classes):
-        check(device, saved(write, tmp_path))
+@pytest.mark.parametrize(
+    "write", [one_pixel, one_channel, one_pixel_of_many_channels, thousand_classes]
+)
+def test_small_and_wide(write: Write, device: Device, tmp_path: Path) -> None:
+    check(device, saved(write, tmp_path))
 
 
 @pytest.mark.tools

@@ -266,6 +266,7 @@ def test_models_hold_every_operator() -> None:
     assert held | VARIABLES == set(LOWERINGS)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("build", MODELS)
 def test_every_operator_is_byte_exact(
     build: Callable[[ModelWriter], None], device: Device, tmp_path: Path

@@ -56,20 +56,21 @@ def empty(path: Path) -> None:
     path.write_bytes(b"")
 
 
-@pytest.mark.parametrize("damage", [flip, cut, empty, Path.unlink])
 @pytest.mark.parametrize("make", [image, module, plugin])
 def test_what_is_damaged_is_made_again(
-    make: Callable[[], Path], damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+    make: Callable[[], Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     path = make()
     whole = path.read_bytes()
-    caplog.clear()
-    assert make() == path and not caplog.records
-    damage(path)
-    assert make() == path
-    assert path.read_bytes() == whole
-    (line,) = [one for one in caplog.records if one.levelno == logging.WARNING]
-    assert line.getMessage().endswith("it is made again") and str(path.parent)[:40] in caplog.text
+    for damage in (flip, cut, empty, Path.unlink):
+        caplog.clear()
+        assert make() == path and not caplog.records
+        damage(path)
+        assert make() == path
+        assert path.read_bytes() == whole, damage
+        (line,) = [one for one in caplog.records if one.levelno == logging.WARNING]
+        assert line.getMessage().endswith("it is made again"), damage
+        assert str(path.parent)[:40] in caplog.text
     caplog.clear()
     make()
     assert not caplog.records

@@ -98,7 +98,7 @@ def test_reports_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.tools
 def test_a_killed_tuning_goes_on_where_it_was(tmp_path: Path) -> None:
-    trials = 40
+    trials = 12
     command = [
         sys.executable,
         "-m",
@@ -108,7 +108,7 @@ def test_a_killed_tuning_goes_on_where_it_was(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
-    while not (path.exists() and path.read_bytes().count(b"\n") >= 5):
+    while not (path.exists() and path.read_bytes().count(b"\n") >= 3):
         assert first.poll() is None and time.monotonic() < deadline
         time.sleep(0.01)
     os.kill(first.pid, signal.SIGKILL)
@@ -120,7 +120,7 @@ def test_a_killed_tuning_goes_on_where_it_was(tmp_path: Path) -> None:
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     found = list(read_records(path))
     assert found[: len(kept)] == kept
-    assert len(kept) >= 5 and len(found) == max(trials, len(kept))
+    assert len(kept) >= 3 and len(found) == max(trials, len(kept))
     assert len({(record.kernel.key, record.candidate) for record in found}) == len(found)
 
 

@@ -1,7 +1,7 @@
-"""One process that has LiteRT loaded forks for every run of the oracle within the tests.
+"""A process that has LiteRT (or onnx) loaded, and forks for each run that a test asks for.
 
-Loading LiteRT takes 0.3 s, and the tests ask the oracle hundreds of times. Each run still has a
-process to itself, with its own limit of memory: what crashes there is told as it is to users.
+Loading takes 0.3 s, and the tests ask hundreds of times. Each run still has its own process and
+its own limit of memory. A crash in it is reported as it is to users.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 from utvm_deploy.base import process
+from utvm_deploy.frontend import formats
 from utvm_deploy.oracle import reference
 
 #: What the server itself may take beside a run: its start on a loaded machine, and a fork.
@@ -25,13 +26,18 @@ POLL_S = 0.002
 _WORDS = "words.txt"
 
 
-class OracleServer:
-    """Starts with the first question; a context manager."""
+class ForkServer:
+    """Serves one module that is a program, too; starts with the first question; a context manager.
 
-    def __init__(self) -> None:
+    ``module`` is run as ``python -m MODULE FILE FOLDER``.
+    """
+
+    def __init__(self, module: ModuleType) -> None:
+        assert module in PROGRAMS
+        self._module = module
         self._child: process.Child | None = None
 
-    def __enter__(self) -> OracleServer:
+    def __enter__(self) -> ForkServer:
         return self
 
     def __exit__(self, *_exc: object) -> None:
@@ -40,7 +46,7 @@ class OracleServer:
         self._child = None
 
     def stand_in(self) -> SimpleNamespace:
-        """What takes the place of ``process`` in the module that starts the oracle."""
+        """What takes the place of ``process`` in the module."""
         return SimpleNamespace(
             run=self.run, child_environment=process.child_environment, Completed=process.Completed
         )
@@ -48,13 +54,14 @@ class OracleServer:
     def run(
         self, argv: Sequence[str], *, timeout_s: float, env: Mapping[str, str]
     ) -> process.Completed:
-        """As ``process.run``, for the oracle's command line only."""
-        assert list(argv[:3]) == [sys.executable, "-m", reference.__name__], argv
+        """As ``process.run``, for the module's command line only."""
+        assert list(argv[:3]) == [sys.executable, "-m", self._module.__name__], argv
         model, folder = argv[3:]
         if process.is_dry_run():
             return process.run(argv, timeout_s=timeout_s, env=env)
         if self._child is None or not self._child.is_alive():
-            self._child = process.start([sys.executable, __file__], env=process.child_environment())
+            command = [sys.executable, __file__, self._module.__name__]
+            self._child = process.start(command, env=process.child_environment())
         pipes = self._child.popen
         assert pipes.stdin is not None and pipes.stdout is not None
         words = Path(folder, _WORDS)
@@ -64,17 +71,31 @@ class OracleServer:
         pipes.stdin.flush()
         ready, _, _ = select.select([pipes.stdout], [], [], timeout_s + PATIENCE_S)
         answer = pipes.stdout.readline() if ready else b""
-        assert answer, f"the oracle's server is silent: {self._child.last_words()}"
+        assert answer, f"the fork server is silent: {self._child.last_words()}"
         status, timed_out = json.loads(answer)
         output = words.read_text(errors="replace")
         return process.Completed(tuple(argv), status, output, "", timed_out)
 
 
-def _serve() -> None:
-    """In the server: fork for each line, and answer with the status."""
-    # What _interpret loads; children share it.
+def _oracle() -> Callable[[str, Path], int]:
     import ai_edge_litert.interpreter  # noqa: F401
 
+    return reference.interpret_or_explain
+
+
+def _formats() -> Callable[[str, Path], int]:
+    formats.CONVERTERS[".onnx"].load(Path("any.onnx"))
+    return lambda model, folder: formats.main(Path(model), folder)
+
+
+#: Module -> loads what its runs need, and gives the function that does the work of a run.
+PROGRAMS = {reference: _oracle, formats: _formats}
+
+
+def _serve(module: str) -> None:
+    """In the server: fork for each line, and answer with the status."""
+    (load,) = [load for one, load in PROGRAMS.items() if one.__name__ == module]
+    work = load()
     answers = os.dup(1)
     os.dup2(2, 1)
     for line in iter(sys.stdin.readline, ""):
@@ -84,7 +105,7 @@ def _serve() -> None:
             words = os.open(Path(folder, _WORDS), os.O_WRONLY)
             os.dup2(words, 1)
             os.dup2(words, 2)
-            os._exit(reference.interpret_or_explain(model, Path(folder)))
+            os._exit(work(model, Path(folder)))
         os.write(answers, (json.dumps(_end_of(child, timeout_s)) + "\n").encode())
 
 
@@ -102,4 +123,4 @@ def _end_of(child: int, timeout_s: float) -> tuple[int, bool]:
 
 
 if __name__ == "__main__":
-    _serve()
+    _serve(sys.argv[1])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from oracle_server import OracleServer
+from fork_server import ForkServer
 from tflite_writer import ModelWriter
 
 from utvm_deploy.base.errors import VerifyError
@@ -24,7 +24,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def test_a_forked_run_is_a_started_one(
-    model: Path, oracle_server: OracleServer, monkeypatch: pytest.MonkeyPatch
+    model: Path, oracle_server: ForkServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (started,) = run_reference(model, [SAMPLE]).outputs
     with pytest.raises(VerifyError) as refused:
