@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from utvm_deploy.base.errors import UtvmError
     from utvm_deploy.boards.board import Board, board_names, load_board
     from utvm_deploy.compiler.cmsis_nn import CmsisNn
-    from utvm_deploy.compiler.model import CompiledModel
     from utvm_deploy.compiler.memory_needs import CheckNeeds
+    from utvm_deploy.compiler.model import CompiledModel
     from utvm_deploy.device import Device
 
 __version__ = "0.2.0"
