@@ -117,7 +117,7 @@ def test_ctrl_c_while_a_child_starts_ends_it(
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="PR_SET_PDEATHSIG is Linux's")
 def test_a_killed_parent_leaves_no_child(tmp_path: Path) -> None:
     code = (
-        "import time; from utvm_deploy import process;"
+        "import time; from utvm_deploy.base import process;"
         f"child = process.start(['sh', '-c', 'echo $$ > {tmp_path}/pid; exec sleep 60']);"
         "time.sleep(60)"
     )
@@ -134,7 +134,7 @@ def test_a_killed_parent_leaves_no_child(tmp_path: Path) -> None:
 
 def test_an_exiting_parent_leaves_no_child(tmp_path: Path) -> None:
     code = (
-        "from utvm_deploy import process; import pathlib, time\n"
+        "from utvm_deploy.base import process; import pathlib, time\n"
         f"pid = pathlib.Path('{tmp_path}/pid')\n"
         f"child = process.start(['sh', '-c', f'echo $$ > {{pid}}; exec sleep 60'])\n"
         "while not (pid.is_file() and pid.read_text().strip()): time.sleep(0.02)\n"

@@ -23,7 +23,7 @@ DEADLINE_S = 60.0
 HOLDER = """
 import sys
 from pathlib import Path
-from utvm_deploy import cache
+from utvm_deploy.base import cache
 user = cache.User()
 print(cache.hold(Path(sys.argv[1]), user), flush=True)
 sys.stdin.read()

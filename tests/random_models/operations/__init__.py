@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from random_models.operations import (
     blocks,
+    booleans,
     elementwise,
     movement,
     products,
     recurrent,
     reductions,
-    truth,
     variables,
     windows,
 )
@@ -27,7 +27,7 @@ OPERATIONS: Mapping[str, Operation] = {
     **blocks.OPERATIONS,
     **reductions.OPERATIONS,
     **recurrent.OPERATIONS,
-    **truth.OPERATIONS,
+    **booleans.OPERATIONS,
     **variables.OPERATIONS,
 }
 
