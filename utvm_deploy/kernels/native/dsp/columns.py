@@ -1,10 +1,13 @@
 """CONV_2D for cores with the DSP extension: columns of widened rows times stationary weights.
 
-Beside the gathered patches of ``conv2d.py``: windows overlap in scratch, so it is smaller, and
-filling it costs little. A pointwise convolution's image is one long row of pixels. Where columns
-of a window lie apart, outputs as far apart share them: each such *phase* is done as a convolution
-of its own, and its pixels are put where they belong. So is each *group* of channels: to what fills
-the columns, an image of G groups is one of G times the pixels, of which a group sees every G-th.
+The windows of a row share their columns in scratch. So scratch is smaller than with the gathered
+patches of ``conv2d.py``, and filling it costs little. ``columns_code.py`` has the layout.
+
+- The image of a pointwise convolution is one long row of pixels.
+- Dilated: outputs that lie ``dilation`` pixels apart share columns. They are a *phase*. Each phase
+  is done as a convolution of its own, and its pixels are then copied to their places.
+- Groups: each group of channels is done alone, too. ``utvm_fill_columns`` takes an image of G
+  groups for one with G times the pixels, of which a group sees every G-th.
 """
 
 from __future__ import annotations
@@ -40,14 +43,14 @@ _GEOMETRY_WORDS = 13
 
 
 class Block(NamedTuple):
-    """Blocks of the output that are done alike; a pointwise one's rows are parts of one row."""
+    """A run of output blocks of equal size; those of a pointwise convolution are parts of a row."""
 
     first: int  # row, or pixel of the only row
     times: int
     rows: int
     width: int
     phase: int = 0
-    phases: int = 0  # from this one on, alike; 0: the window has none
+    phases: int = 0  # how many, from this one on, are as wide; 0: the window has none
 
 
 @dataclass(frozen=True)
@@ -62,9 +65,9 @@ class ColumnsChoices(Choices):
 
 @dataclass(frozen=True)
 class DspColumns:
-    """Shape parameters, and how it is computed: so many ``rows`` of the output at a time.
+    """Shape parameters; ``rows`` of the output are done at a time.
 
-    ``pixels``, where it is not 0: the image is one row, of which so many are done at a time.
+    ``pixels`` is 0, unless the image is one row: then it tells how many are done at a time.
     """
 
     window: Window
@@ -170,7 +173,7 @@ class DspColumns:
         ]
 
     def columns_of(self, width: int) -> int:
-        """Columns that so many windows see."""
+        """Columns that ``width`` windows of a row see."""
         return ((width - 1) * self.pitch) // self.column + self.window.kernel[1]
 
     @property

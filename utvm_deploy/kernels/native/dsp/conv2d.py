@@ -120,7 +120,7 @@ class DspConv2D:
                 c.call(self.product, patches, weights, scaling, limits, there, *sizes)
 
     def patches(self, pixels: int) -> Operand:
-        """Scratch for the patches of a block of so many pixels."""
+        """Scratch for the patches of a block of ``pixels`` pixels."""
         groups = -(-pixels // gemm.PIXELS)
         size = groups * gemm.PIXELS * self.depth + gemm.SLACK_BYTES // 2
         if self.input_channels % 4:
@@ -130,7 +130,7 @@ class DspConv2D:
 
     @property
     def _patches(self) -> Operand:
-        """The first block is the largest."""
+        """Scratch of all blocks, one after the other; the first is the largest."""
         return self.patches(self._blocks[0][2])
 
     @property
