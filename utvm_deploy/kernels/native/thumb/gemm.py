@@ -146,10 +146,11 @@ _SCALED = {
 @lru_cache(maxsize=16)
 def gemm_text(tile: Tile) -> str:
     """The C text of the tile's function."""
+    scaled = _SCALED[tile.rounding]
     body = replaced(
         family_text("thumb", "utvm_thumb_gemm"),
-        ("SCALED", _SCALED[tile.rounding], 1),
-        ("SLOTS", str(tile.channels), 7),
+        ("SCALED", scaled, 1),
+        ("SLOTS", str(tile.channels), 7 + scaled.count("SLOTS")),
         ("ROWS", str(tile.rows), 1),
     )
     return naked_function(tile.function, PRODUCT_PARAMETERS, _Writer(tile).lines(), body, CONDITION)
