@@ -2,7 +2,7 @@
 
 import sys
 
-from utvm_deploy.cli.entry import as_process, loaded
+from utvm_deploy.cli.entry import as_process
 
 
 def main() -> int:
@@ -13,7 +13,6 @@ def main() -> int:
 def _command() -> int:
     from utvm_deploy.cli.main import main as run
 
-    loaded()
     return run()
 
 

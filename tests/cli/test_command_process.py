@@ -276,3 +276,16 @@ def test_a_locale_without_the_characters_is_no_error() -> None:
         out, said = command.communicate(timeout=PATIENCE_S)
     assert (command.returncode, said) == (0, "")
     assert "3\\xd73" in out
+
+
+def test_a_verb_loads_no_other_verb() -> None:
+    code = (
+        "import sys\n"
+        "from utvm_deploy.cli.main import main\n"
+        "main(['boards'])\n"
+        "print(*(name for name in sys.modules if name.endswith('_verb')))"
+    )
+    with running(environment(), "-c", code) as command:
+        out, said = command.communicate(timeout=PATIENCE_S)
+    assert command.returncode == 0, said
+    assert out.splitlines()[-1] == "utvm_deploy.cli.boards_verb"

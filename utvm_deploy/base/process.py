@@ -297,7 +297,7 @@ def _popen(
     program = find_tool(argv[0])
     popen: subprocess.Popen[bytes] | None = None
     try:
-        with _interrupts_held():
+        with interrupts_held():
             popen = subprocess.Popen(
                 [program, *argv[1:]],
                 cwd=cwd,
@@ -322,8 +322,11 @@ def _popen(
 
 
 @contextlib.contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Delays Ctrl-C to the end of the block: nobody would own a half-started child."""
+def interrupts_held() -> Iterator[None]:
+    """Delays Ctrl-C to the end of the block.
+
+    Nobody would own a half-started child. A half-loaded module may report Ctrl-C in its own way.
+    """
     handler = signal.getsignal(signal.SIGINT)
     # Python runs handlers in the main thread, and only that thread may set them.
     if threading.current_thread() is not threading.main_thread() or not callable(handler):

@@ -17,7 +17,7 @@ from typing import NoReturn
 from utvm_deploy import __version__
 from utvm_deploy.base import process
 from utvm_deploy.base.errors import UsageError, UtvmError
-from utvm_deploy.cli.entry import EXIT_INTERRUPTED, EXIT_USAGE, discard_stdout
+from utvm_deploy.cli.entry import EXIT_INTERRUPTED, EXIT_USAGE, discard_stdout, loaded
 from utvm_deploy.cli.output import Output
 
 #: Each verb and the module beside this one that has its arguments and its work.
@@ -92,6 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         Output(as_json="--json" in given).error(type(error).__name__, str(error))
         return EXIT_USAGE
+    loaded()
     _set_up_logging(args.verbosity)
     out = Output(as_json=args.json)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import utvm_deploy
+import utvm_deploy.compiler.pipeline  # here, before Ctrl-C becomes an exception
 from utvm_deploy.base.progress import Progress
 from utvm_deploy.boards.board import Board
 from utvm_deploy.cli.arguments import connection

@@ -8,6 +8,7 @@ from typing import Any
 from utvm_deploy.kernels.contract.c_function import CFunction
 from utvm_deploy.kernels.contract.call import OwnKernel
 from utvm_deploy.kernels.contract.driver import is_native, native_function
+from utvm_deploy.kernels.contract.lazy_tvm import s_tir
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,9 @@ def lower_kernel(
     if is_native(kernel):
         function = native_function(kernel, name, core, outputs=outputs, may_alias=may_alias)
         return LoweredKernel(function, kernel.why, function.text)
-    from tvm import s_tir
-
-    from utvm_deploy.compiler.lower_c import lower_to_c
-
     schedule: Any = s_tir.Schedule(kernel.prim_func())
+    from utvm_deploy.compiler.lower_c import lower_to_c  # which loads TVM
+
     why = kernel.schedule(schedule, core)
     func = schedule.mod["main"]
     function = lower_to_c(func, name, core, outputs=outputs, may_alias=may_alias)

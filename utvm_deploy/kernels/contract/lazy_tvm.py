@@ -10,6 +10,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from utvm_deploy.base.process import interrupts_held
+
 __all__ = ["ir_builder", "meta_schedule", "s_tir", "script", "te", "tirx", "tvm"]
 
 
@@ -20,7 +22,8 @@ class _LazyModule:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        found = getattr(import_module(self._name), attribute)
+        with interrupts_held():
+            found = getattr(import_module(self._name), attribute)
         # Found without this method from now on.
         setattr(self, attribute, found)
         return found
