@@ -69,8 +69,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
                 write_text(path, text)
                 out.line(f"stage {stage}: {path}")
     out.line(memory_line(compiled))
-    seconds = ", ".join(f"{stage} {time:.1f}" for stage, time in compiled.seconds.items())
-    out.line(f"{sum(compiled.seconds.values()):.1f} s: {seconds}")
+    seconds = ", ".join(f"{stage} {time:.2f}" for stage, time in compiled.seconds.items())
+    out.line(f"{sum(compiled.seconds.values()):.2f} s: {seconds}")
     out.line("nothing written (--dry-run)" if args.dry_run else f"wrote {args.output}")
     out.result("utvm.compile/1", {**compiled_summary(compiled), "output": args.output})
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from utvm_deploy.compiler.choice import Picks
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.plan import ArenaPlan, Step, View
 from utvm_deploy.compiler.program import ScheduledStep
@@ -19,6 +20,15 @@ def graph_text(graph: Graph) -> str:
         lines.append(f"{position}: {made} = {operator.kind}({read}) {operator.attributes}")
     lines += [f"output {_tensor(graph, i)}" for i in graph.outputs]
     return "\n".join(lines) + "\n"
+
+
+def picks_text(picks: Picks) -> str:
+    """One line for each kernel: its candidate, and what said so."""
+    return "".join(
+        f"{key}: {'the best of the core' if p.candidate is None else p.candidate.label}"
+        f" ({p.origin})\n"
+        for key, p in picks.items()
+    )
 
 
 def calls_text(graph: Graph, sequence: tuple[Step | View, ...]) -> str:

@@ -23,7 +23,7 @@ ARENA, STACK, AUTO = "arena", "stack", "auto"
 SCRATCH_PLACES = (AUTO, ARENA, STACK)
 
 #: What a model goes through, in this order; each stage can be dumped.
-STAGES = ("import", "simplify", "lower", "schedule", "plan", "emit")
+STAGES = ("import", "simplify", "choose", "lower", "memory", "schedule", "plan", "emit")
 
 #: A layer that needs more than half of the RAM that the stack is in, or than this, has its scratch
 #: in the arena after all.

@@ -1,19 +1,19 @@
 """The compile pipeline: a model and a board in, a compiled model out, in named stages.
 
-    import ─▶ simplify ─▶ lower ─▶ schedule ─▶ plan ─▶ emit
+    import ─▶ simplify ─▶ choose ─▶ lower ─▶ memory ─▶ schedule ─▶ plan ─▶ emit
 
-``dump(stage, text)`` is called after each stage with what it made.
+``dump(stage, text)`` is called after each stage with what it made. Choosing takes a candidate for
+each kernel from records. Lowering makes a kernel call of each operator. The memory stage takes
+kernels with less scratch where the arena would grow too much. These stages and scheduling repeat
+where a record turns out to be stale.
 """
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 from utvm_deploy.base.errors import CompileError, UnsupportedOperator, UtvmError
 from utvm_deploy.boards.board import Board
@@ -29,7 +29,14 @@ from utvm_deploy.compiler.decision import (
     known_records,
     settled,
 )
-from utvm_deploy.compiler.dump import calls_text, graph_text, kernels_text, plan_text, sources_text
+from utvm_deploy.compiler.dump import (
+    calls_text,
+    graph_text,
+    kernels_text,
+    picks_text,
+    plan_text,
+    sources_text,
+)
 from utvm_deploy.compiler.emit import emit
 from utvm_deploy.compiler.memory_needs import CheckNeeds
 from utvm_deploy.compiler.model import CompiledModel
@@ -42,7 +49,6 @@ from utvm_deploy.compiler.options import (
     OPTIMIZE,
     SIZE,
     STACK,
-    STAGES,
     TIME,
     check_option,
     scratch_place,
@@ -58,6 +64,7 @@ from utvm_deploy.compiler.scratch_limit import (
     Smaller,
     within_memory,
 )
+from utvm_deploy.compiler.stages import Dump, Stages, part_of
 from utvm_deploy.compiler.stale import Chosen, by_current_records
 from utvm_deploy.compiler.views import with_views
 from utvm_deploy.cores.core import CORES
@@ -70,11 +77,6 @@ from utvm_deploy.kernels.choose.lowering import families_for, lower
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel
 from utvm_deploy.records import Records
 from utvm_deploy.records.candidate import GENERIC, Candidate
-
-_log = logging.getLogger(__name__)
-_Made = TypeVar("_Made")
-
-Dump = Callable[[str, str], None]
 
 
 def compile_model(
@@ -108,7 +110,7 @@ def compile_model(
     place = scratch_place(board, scratch)
     check_option("aim", optimize, OPTIMIZE, " to optimize for")
     family = GENERIC if kernels == GENERIC else core
-    stage = _Stages(dump)
+    stage = Stages(dump)
     graph = stage.run("import", lambda: _import(model), graph_text)
     prefix = prefix_from_path(graph.name) if name is None else check_prefix(name)
     graph = stage.run("simplify", lambda: _simplify(graph), graph_text)
@@ -120,27 +122,33 @@ def compile_model(
     smaller = _smaller(graph, family, scheduler.scratch_of, COMPACTNESS[optimize])
 
     def choose(known: Known) -> Chosen:
+        decision = decide(graph, board, family, known, optimize, place)
+        if picks is not None:
+            decision = replace(decision, picks={**decision.without, **picks})
+        lowered: list[Sequenced] = []
+
         def fitted(picks: Picks) -> tuple[Sequenced, Sequenced]:
             choose = calls_of(graph, family, picks, optimize)
             if library is not None:
                 choose = Either(graph, library, choose, core, known.own, optimize)
-            wanted = _lower(graph, family, choose)
-            return wanted, within_memory(graph, wanted, smaller, scheduler.scratch_of, spare, stack)
+            with part_of("lower"):
+                wanted = _lower(graph, family, choose)
+            lowered.append(wanted)
+            with part_of("memory"):
+                fitting = within_memory(graph, wanted, smaller, scheduler.scratch_of, spare, stack)
+            return wanted, fitting
 
-        def settle() -> tuple[Sequenced, Decision]:
-            decision = decide(graph, board, family, known, optimize, place)
-            if picks is not None:
-                decision = replace(decision, picks={**decision.without, **picks})
-            return settled(graph, decision, fitted)
+        sequence, decision = settled(graph, decision, fitted)
+        return Chosen(lowered[0], sequence, decision, scheduler.schedule(sequence))
 
-        sequence, decision = stage.timed("lower", settle)
-        layers = stage.timed("schedule", lambda: scheduler.schedule(sequence))
-        return Chosen(sequence, decision, layers)
+    def by_records() -> Chosen:
+        known = known_records(board, records)
+        return by_current_records(choose, known, core, all_codes=decided is not None)
 
-    known = known_records(board, records)
-    chosen = by_current_records(choose, known, core, all_codes=decided is not None)
-    stage.dump("lower", lambda: calls_text(graph, chosen.sequence))
-    stage.dump("schedule", lambda: kernels_text(chosen.layers))
+    chosen = stage.run("choose", by_records, lambda made: picks_text(made.decision.picks))
+    stage.told("lower", lambda: calls_text(graph, chosen.wanted))
+    stage.told("memory", lambda: calls_text(graph, chosen.sequence))
+    stage.told("schedule", lambda: kernels_text(chosen.layers))
     if decided is not None:
         decided(chosen.decision)
     layers = chosen.layers
@@ -187,33 +195,6 @@ def lowering_problems(graph: Graph) -> dict[int, str]:
             names = (tensor.name for tensor in simpler.tensors)
             found[operator.sources[0]] = with_short_names(str(error), names)
     return found
-
-
-class _Stages:
-    """Runs stages one by one: times them, logs them, dumps what they made."""
-
-    def __init__(self, dump: Dump | None) -> None:
-        self._dump = dump
-        self.seconds: dict[str, float] = {}
-
-    def run(self, name: str, work: Callable[[], _Made], text: Callable[[_Made], str]) -> _Made:
-        made = self.timed(name, work)
-        self.dump(name, lambda: text(made))
-        return made
-
-    def timed(self, name: str, work: Callable[[], _Made]) -> _Made:
-        """Run a stage. Its time is added to what it took before: stages may be repeated."""
-        assert name in self.seconds or name == STAGES[len(self.seconds)]
-        start = time.perf_counter()
-        made = work()
-        seconds = time.perf_counter() - start
-        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
-        _log.info("%s: %.2f s", name, seconds)
-        return made
-
-    def dump(self, name: str, text: Callable[[], str]) -> None:
-        if self._dump is not None:
-            self._dump(name, text())
 
 
 def _import(model: Graph | str | Path) -> Graph:

@@ -17,6 +17,7 @@ from utvm_deploy.base.errors import CompileError
 from utvm_deploy.compiler.lifetimes import neighbours
 from utvm_deploy.compiler.overlap import overlap_of
 from utvm_deploy.compiler.placement import Block, Handover, Placement, live_peak, place, verify
+from utvm_deploy.compiler.stages import part_of
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.lag import Lag
@@ -72,6 +73,7 @@ def is_view(graph: Graph, operator: Operator) -> bool:
     return graph.tensors[operator.inputs[0]].data is None
 
 
+@part_of("plan")
 def plan_arena(graph: Graph, sequence: Sequence[Step | View]) -> ArenaPlan:
     """The smaller of the plans with and without working in place; verified."""
     plans = [_plan(graph, sequence, in_place) for in_place in (True, False)]

@@ -26,6 +26,7 @@ MOST_CHOICES = 3
 class Chosen:
     """A model's layers as records chose them, and their C."""
 
+    wanted: Sequenced  # before memory was looked at
     sequence: Sequenced
     decision: Decision
     layers: tuple[ScheduledStep, ...]
