@@ -20,12 +20,14 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from digest_table import differing, digests, listed, parsed, table_file, written
 from emission import ROOT, Emitted, absent, cores, emit
 
 #: Emitting everything takes a core less than a minute; this ends what hangs.
 TIMEOUT_S = 1800
+EMISSION = ROOT / "benchmarks" / "replay" / "emission.py"
 #: Lines around each difference, and the longest diff of one kernel.
 CONTEXT, MOST_LINES = 3, 80
 
@@ -46,23 +48,33 @@ def table_of(revision: str, core: str) -> dict[str, str]:
     return parsed(git("show", f"{revision}:{path}").decode())
 
 
-def emitted_by(revision: str, core: str, names: Sequence[str]) -> list[Emitted]:
-    """What the revision emits."""
+def asked(revision: str, program: Path, core: str, question: object) -> Any:
+    """What a revision's own copy of a program answers; both are JSON."""
     with tempfile.TemporaryDirectory(prefix="utvm-replay-") as folder:
         tree = git("archive", "--format=tar", revision)
         subprocess.run(["tar", "-x", "-C", folder], input=tree, check=True, timeout=TIMEOUT_S)
-        done = subprocess.run(
-            [sys.executable, str(Path(folder, "benchmarks", "replay", "emission.py")), core],
-            env={**os.environ, "PYTHONPATH": folder},
-            input=json.dumps(list(names)),
-            stdout=subprocess.PIPE,
-            text=True,
-            check=False,
-            timeout=TIMEOUT_S,
-        )
+        return answer_of(Path(folder), program, core, question)
+
+
+def answer_of(tree: Path, program: Path, core: str, question: object) -> Any:
+    """What a tree's copy of a program answers."""
+    done = subprocess.run(
+        [sys.executable, str(tree / program.relative_to(ROOT)), core],
+        env={**os.environ, "PYTHONPATH": str(tree)},
+        input=json.dumps(question),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=TIMEOUT_S,
+    )
     if done.returncode:
-        raise SystemExit(f"{revision} could not emit its C of {core} (see above)")
-    answer = json.loads(done.stdout)
+        raise SystemExit(f"{program.name} of {tree} failed for {core} (see above)")
+    return json.loads(done.stdout)
+
+
+def emitted_by(revision: str, core: str, names: Sequence[str]) -> list[Emitted]:
+    """What the revision emits."""
+    answer = asked(revision, EMISSION, core, list(names))
     return [
         Emitted(name, tuple(answer["parts"][part] for part in parts), function)
         for name, parts, function in answer["entries"]

@@ -74,6 +74,11 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--show-space", action="store_true", help="list every candidate and measure none"
     )
+    parser.add_argument(
+        "--upgrade-records",
+        action="store_true",
+        help="upgrade the models' records of version 0.2.0 in --records, and measure none",
+    )
 
 
 def _minutes(text: str) -> float:
@@ -96,7 +101,9 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from utvm_deploy.tuning.workload import workload
 
     board = board_of(args)
-    if not args.show_space:
+    if args.upgrade_records and args.records is None:
+        raise UsageError("there are no records to upgrade; give --records R.jsonl")
+    if not (args.show_space or args.upgrade_records):
         check_tunable(board)
         if args.records is None:
             raise UsageError("nowhere to keep what is measured; give --records R.jsonl")
@@ -113,6 +120,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
     works = workload(graphs, board.cpu.kernel_core, library)
     if args.show_space:
         return _show_space(works, board, out)
+    if args.upgrade_records:
+        return _upgrade(args, works, board, out)
     if args.dry_run:
         candidates = sum(len(work.candidates) for work in works)
         out.line(f"{len(works)} kernels with {candidates} candidates; nothing run (--dry-run)")
@@ -144,6 +153,23 @@ def _show_space(works: Sequence[Any], board: Board, out: Output) -> int:
                 for work in works
             ],
         },
+    )
+    return 0
+
+
+def _upgrade(args: argparse.Namespace, works: Sequence[Any], board: Board, out: Output) -> int:
+    from utvm_deploy.tuning.upgrade import upgrade_records
+
+    core = board.cpu.kernel_core
+    with out.progress() as progress:
+        found = upgrade_records(args.records, works, core, dry_run=args.dry_run, progress=progress)
+    end = "; nothing written (--dry-run)" if args.dry_run else ""
+    out.line(f"{args.records}: upgraded {found.upgraded} records of {core}{end}")
+    for why, count in found.kept.items():
+        out.line(f"    left as they are, because {why}: {count}")
+    out.result(
+        "utvm.tune-upgrade/1",
+        {"records": args.records, "core": core, "upgraded": found.upgraded, "kept": found.kept},
     )
     return 0
 

@@ -44,6 +44,7 @@ from utvm_deploy.records import (
     read_records,
 )
 from utvm_deploy.records.candidate import Candidate
+from utvm_deploy.records.code import CODES_OF_0_2_0
 
 _log = logging.getLogger(__name__)
 
@@ -94,6 +95,14 @@ def known_records(board: Board, own: Records | None) -> Known:
     elif own is not None and not any(record.setting.core == core for record in own):
         cores = ", ".join(sorted({record.setting.core for record in own}))
         _log.warning("the records are of %s; there is nothing for %s in them", cores, core)
+    old = sum(one.code in CODES_OF_0_2_0.values() for one in own or () if one.setting.core == core)
+    if old:
+        _log.warning(
+            "records of version 0.2.0: %d; they count as stale until `utvm tune MODEL --board %s "
+            "--records FILE --upgrade-records` upgrades them",
+            old,
+            board.name,
+        )
     ours = [record for record in own or () if record.candidate.family != CMSIS_NN]
     models = models_of_today(board, [*shipped, *(own or ())])
     # Of two records of a candidate the later one counts: the user's.

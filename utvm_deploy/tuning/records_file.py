@@ -35,10 +35,9 @@ class RecordsFile:
         self._descriptor: int | None = None
         self.records = Records()
         if os.path.lexists(path):
-            self._descriptor = self._open()
             try:
-                with _locked(self._descriptor):
-                    self.records = Records(parsed(path, self._repaired(self._descriptor)))
+                with self._exclusive() as descriptor:
+                    self.records = Records(parsed(path, self._repaired(descriptor)))
             except BaseException:
                 self._close()
                 raise
@@ -61,14 +60,25 @@ class RecordsFile:
     def extend(self, records: Iterable[Record | WholeRecord]) -> None:
         """Several lines, on the disk when this returns."""
         new = list(records)
-        if self._descriptor is None:
-            self._descriptor = self._open()
-        with _locked(self._descriptor):
+        with self._exclusive() as descriptor:
             for record in new:
-                self._write(self._descriptor, (record.to_line() + "\n").encode())
-            os.fsync(self._descriptor)
+                self._write(descriptor, (record.to_line() + "\n").encode())
+            os.fsync(descriptor)
         for record in new:
             self.records.add(record)
+
+    @contextmanager
+    def _exclusive(self) -> Iterator[int]:
+        """The file, while nobody else repairs, upgrades or writes it."""
+        while True:
+            if self._descriptor is None:
+                self._descriptor = self._open()
+            with _locked(self._descriptor):
+                # An upgrade puts another file in its place.
+                if not _is_replaced(self.path, self._descriptor):
+                    yield self._descriptor
+                    return
+            self._close()
 
     def _open(self) -> int:
         try:
@@ -82,6 +92,7 @@ class RecordsFile:
     def _close(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
+            self._descriptor = None
 
     def _write(self, descriptor: int, line: bytes) -> None:
         # One call for one line: whoever kills us, or a full disk, cuts at most the last one.
@@ -117,6 +128,38 @@ class RecordsFile:
             list(parsed(self.path, data + b"\n"))
         os.write(descriptor, b"\n")
         return data + b"\n"
+
+
+@contextmanager
+def held(path: Path) -> Iterator[Path]:
+    """The place of a records file, which nobody else writes to meanwhile.
+
+    Links are followed. Raises RecordsError if there is no such file.
+    """
+    place = path.resolve()
+    while True:
+        try:
+            check_regular(place)
+            descriptor = os.open(place, os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            raise RecordsError(
+                f"cannot upgrade {path}: {error.strerror}; give a file that `utvm tune` wrote"
+            ) from error
+        try:
+            with _locked(descriptor):
+                if not _is_replaced(place, descriptor):
+                    yield place
+                    return
+        finally:
+            os.close(descriptor)
+
+
+def _is_replaced(path: Path, descriptor: int) -> bool:
+    """Whether another file has the name now; a file that was deleted is not replaced."""
+    try:
+        return not os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager
