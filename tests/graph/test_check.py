@@ -44,7 +44,6 @@ BROKEN: list[tuple[Callable[[Graph], Graph], str]] = [
     (lambda g: _with_operator(g, outputs=(1,)), "'tensor_1', which has a value already"),
     (lambda g: _with_operator(g, inputs=(0, None, 2)), "wrong shapes: it lacks input 1"),
     (lambda g: _with_operator(g, inputs=(0,)), "wrong shapes: it lacks input 1"),
-    (lambda g: _with_operator(g, kind="COS"), "has no shape rule"),
     (lambda g: _with_operator(g, attributes=Softmax(1.0)), "are Softmax instead of Convolution"),
     (lambda g: _with_tensor(g, 3, shape=(1, 7, 6, 5)), "computes the shape (1, 7, 6, 4)"),
     (lambda g: _with_tensor(g, 3, quantization=None), "must have one scale and one zero point"),

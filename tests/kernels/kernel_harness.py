@@ -155,12 +155,15 @@ class _Guarded:
 def call_of(graph: Graph, operator: Operator, core: str, family: str = "") -> KernelCall:
     """The call of a core's default kernel, or of that of a family which has one for the case.
 
-    The family may have choices behind it, as a candidate's label: ``dsp compact=2``.
+    The family may have choices behind it, as a candidate's label, and a wish for few bytes:
+    ``dsp compact=2``.
     """
     name, *choices = family.split() or [""]
     numbers = {choice.partition("=")[0]: int(choice.partition("=")[2]) for choice in choices}
+    compact = numbers.pop("compact", 0)
+    candidate = Candidate.of(name, **numbers) if family else None
     try:
-        return lower(graph, operator, core, Candidate.of(name, **numbers) if family else None)
+        return lower(graph, operator, core, candidate, compact=compact)
     except UnsupportedOperator:
         return lower(graph, operator, core)
 

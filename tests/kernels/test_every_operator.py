@@ -129,7 +129,11 @@ def every_product(m: ModelWriter) -> None:
     last = m.tensor((2, 7), "int32")
     m.operator("ARG_MAX", [both, *ints(2)], [first], ("ArgMaxOptions", {"OutputType": 2}))
     m.operator("ARG_MIN", [both, *ints(1)], [last], ("ArgMinOptions", {"OutputType": 2}))
-    m.output(m.node("CONCATENATION", [first, last], (4, 7), options))
+    both = m.node("CONCATENATION", [first, last], (4, 7), options)
+    summed = m.tensor((4, 7), "int32")
+    fields = {"Exclusive": True, "Reverse": False}
+    m.operator("CUMSUM", [both, *ints(1)], [summed], ("CumsumOptions", fields))
+    m.output(summed)
 
 
 def every_int16x8(m: ModelWriter) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 from utvm_deploy.frontend.layout import arranged, check_positions, ends, image, taken
 from utvm_deploy.frontend.operands import COMPUTED, alike, parameter
 from utvm_deploy.frontend.source import Several, SourceOperator
+from utvm_deploy.frontend.supported_operator import EQUAL, MOVED, SupportedOperator
 from utvm_deploy.graph.attributes import Pad, Shape
 from utvm_deploy.graph.model import Operator, Tensor
 
@@ -113,3 +115,20 @@ def _operands(
     if min(blocks) < 1 or (margins < 0).any():
         raise op.damaged(f"its blocks {blocks} and {what} {margins.tolist()} must not be negative")
     return x, tuple(blocks), tuple((int(before), int(after)) for before, after in margins)
+
+
+#: What this module imports.
+OPERATORS: Mapping[str, SupportedOperator] = {
+    "BATCH_TO_SPACE_ND": SupportedOperator(
+        import_batch_to_space,
+        MOVED,
+        f"3 or 4 dimensions; constant blocks and crops; {EQUAL}",
+    ),
+    "DEPTH_TO_SPACE": SupportedOperator(import_depth_to_space, MOVED, "NHWC"),
+    "SPACE_TO_BATCH_ND": SupportedOperator(
+        import_space_to_batch,
+        MOVED,
+        f"3 or 4 dimensions; constant blocks and paddings; {EQUAL}; int8 or int16 where it pads",
+    ),
+    "SPACE_TO_DEPTH": SupportedOperator(import_space_to_depth, MOVED, "NHWC"),
+}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from utvm_deploy.frontend.operands import MOVABLE, boolean, made, movable, quantized, scale_of
 from utvm_deploy.frontend.source import SourceOperator
+from utvm_deploy.frontend.supported_operator import BOOL, COMPARED, EQUALS, MOVED, SupportedOperator
 from utvm_deploy.graph.attributes import Boolean
 from utvm_deploy.graph.model import Operator
 
@@ -56,3 +59,27 @@ def import_cast(op: SourceOperator) -> Operator:
                 f"tensor '{tensor.name}' is {tensor.dtype}; only {', '.join(_CAST)} are supported"
             )
     return made(op, op.inputs[:1], Boolean())
+
+
+_SCALED_BELOW_ONE = "to bool; broadcasts; scales below 1"
+#: What this module imports.
+OPERATORS: Mapping[str, SupportedOperator] = {
+    "CAST": SupportedOperator(import_cast, (*MOVED, *BOOL), "to any of these"),
+    "EQUAL": SupportedOperator(import_comparison, COMPARED, _SCALED_BELOW_ONE),
+    "GREATER": SupportedOperator(import_comparison, COMPARED, _SCALED_BELOW_ONE),
+    "GREATER_EQUAL": SupportedOperator(import_comparison, COMPARED, _SCALED_BELOW_ONE),
+    "LESS": SupportedOperator(import_comparison, COMPARED, _SCALED_BELOW_ONE),
+    "LESS_EQUAL": SupportedOperator(import_comparison, COMPARED, _SCALED_BELOW_ONE),
+    "LOGICAL_AND": SupportedOperator(import_logical, BOOL, "broadcasts"),
+    "LOGICAL_NOT": SupportedOperator(import_logical, BOOL, ""),
+    "LOGICAL_OR": SupportedOperator(import_logical, BOOL, "broadcasts"),
+    "NOT_EQUAL": SupportedOperator(import_comparison, COMPARED, _SCALED_BELOW_ONE),
+    "SELECT": SupportedOperator(
+        import_select,
+        MOVED,
+        f"a condition of bool for all, for each row or element; {EQUALS}",
+    ),
+    "SELECT_V2": SupportedOperator(
+        import_select, MOVED, f"a condition of bool; broadcasts; {EQUALS}"
+    ),
+}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
 from utvm_deploy.frontend.layout import ends, taken
 from utvm_deploy.frontend.operands import axis_of, made, movable, parameter
 from utvm_deploy.frontend.source import SourceOperator
+from utvm_deploy.frontend.supported_operator import EQUAL, MOVED, MOVED_OR_TRUE, SupportedOperator
 from utvm_deploy.graph.attributes import Gather, Rearrange, Shape
 from utvm_deploy.graph.model import Array, Operator
 
@@ -85,3 +87,20 @@ def _of_rows(op: SourceOperator, leading: int, rows: Array, shape: Shape) -> Ope
     view = (math.prod(x.shape[:leading]), *x.shape[leading:])
     indices = (tuple(int(row) for row in rows), *(tuple(range(d)) for d in view[1:]))
     return made(op, op.inputs[:1], Rearrange(view, indices, tuple(range(len(view))), tuple(shape)))
+
+
+#: What this module imports.
+OPERATORS: Mapping[str, SupportedOperator] = {
+    "EMBEDDING_LOOKUP": SupportedOperator(
+        import_embedding_lookup,
+        MOVED,
+        f"{EQUAL}; indices of int32, those out of range as in GATHER",
+    ),
+    "GATHER": SupportedOperator(
+        import_gather,
+        MOVED_OR_TRUE,
+        "computed indices, those out of range (where the reference stops) as the nearest; constant "
+        "ones with BatchDims 0 or equal to Axis",
+    ),
+    "GATHER_ND": SupportedOperator(import_gather_nd, MOVED, "constant indices"),
+}

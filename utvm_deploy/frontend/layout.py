@@ -7,7 +7,7 @@ nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -23,6 +23,14 @@ from utvm_deploy.frontend.operands import (
     zero_point_of,
 )
 from utvm_deploy.frontend.source import SourceOperator
+from utvm_deploy.frontend.supported_operator import (
+    COMPUTED,
+    EQUAL,
+    EQUALS,
+    MOVED,
+    MOVED_OR_TRUE,
+    SupportedOperator,
+)
 from utvm_deploy.graph.attributes import (
     Concatenation,
     Indices,
@@ -385,3 +393,32 @@ def _parts(
         source = op.inputs[position]
         parts.append(Operator(op.kind, (source,), (output,), attributes, (op.index,)))
     return tuple(parts)
+
+
+#: What this module imports.
+OPERATORS: Mapping[str, SupportedOperator] = {
+    "BROADCAST_TO": SupportedOperator(import_broadcast_to, MOVED_OR_TRUE, "constant shape"),
+    "CONCATENATION": SupportedOperator(
+        import_concatenation, MOVED_OR_TRUE, f"{EQUALS}; fused NONE"
+    ),
+    "EXPAND_DIMS": SupportedOperator(import_expand_dims, MOVED_OR_TRUE, "constant axis"),
+    "MIRROR_PAD": SupportedOperator(import_mirror_pad, MOVED, "constant paddings"),
+    "PACK": SupportedOperator(import_concatenation, MOVED, ""),
+    "PAD": SupportedOperator(import_pad, COMPUTED, f"constant paddings; {EQUAL}"),
+    "PADV2": SupportedOperator(import_pad, COMPUTED, f"constant paddings and value; {EQUAL}"),
+    "RESHAPE": SupportedOperator(import_reshape, MOVED_OR_TRUE, "constant shape"),
+    "RESIZE_NEAREST_NEIGHBOR": SupportedOperator(
+        import_resize_nearest_neighbor, MOVED, "NHWC; constant size"
+    ),
+    "REVERSE_V2": SupportedOperator(import_reverse, MOVED, "constant axes, side by side"),
+    "SLICE": SupportedOperator(import_slice, MOVED_OR_TRUE, "constant begin and size"),
+    "SPLIT": SupportedOperator(import_split, MOVED, "constant axis"),
+    "SPLIT_V": SupportedOperator(import_split_v, MOVED, "constant sizes and axis"),
+    "SQUEEZE": SupportedOperator(import_squeeze, MOVED_OR_TRUE, ""),
+    "STRIDED_SLICE": SupportedOperator(
+        import_strided_slice, MOVED_OR_TRUE, "constant begin, end and strides; Offset false"
+    ),
+    "TILE": SupportedOperator(import_tile, MOVED_OR_TRUE, "constant multiples"),
+    "TRANSPOSE": SupportedOperator(import_transpose, MOVED_OR_TRUE, "constant permutation"),
+    "UNPACK": SupportedOperator(import_unpack, MOVED, ""),
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -17,6 +18,14 @@ from utvm_deploy.frontend.operands import (
     zero_point_of,
 )
 from utvm_deploy.frontend.source import SourceOperator
+from utvm_deploy.frontend.supported_operator import (
+    COMPUTED,
+    CONVERTED,
+    EQUALS,
+    FUSED,
+    INT8,
+    SupportedOperator,
+)
 from utvm_deploy.graph.attributes import (
     Add,
     Dequantize,
@@ -345,3 +354,52 @@ def _power_of_two(scale: float) -> int | None:
     power = np.float32(math.log(scale)) * (np.float32(1) / np.float32(math.log(2)))
     nearest = round(float(power))
     return nearest if abs(power - np.float32(nearest)) < _NEARLY else None
+
+
+_SWISH = "input scale below 128 times the output's"
+_STEPS = "every output below 2**31 steps of its scale"
+_POSITIVE = "input zero point -128"
+_BY_SHIFTS = "int16 with PotScaleInt16 and scales of 2**n: one input's the output's, none larger"
+#: What this module imports.
+OPERATORS: Mapping[str, SupportedOperator] = {
+    "ABS": SupportedOperator(import_of_one, COMPUTED, ""),
+    "ADD": SupportedOperator(
+        import_add, COMPUTED, f"broadcasts; {_BY_SHIFTS}, not broadcast; {FUSED}"
+    ),
+    "DEQUANTIZE": SupportedOperator(import_dequantize, CONVERTED, "to float32"),
+    "EXP": SupportedOperator(import_exponential, COMPUTED, _STEPS),
+    "GELU": SupportedOperator(import_gelu, COMPUTED, _STEPS),
+    "HARD_SWISH": SupportedOperator(import_hard_swish, INT8, _SWISH),
+    "LEAKY_RELU": SupportedOperator(import_leaky_relu, COMPUTED, ""),
+    "LOG": SupportedOperator(import_log, COMPUTED, _STEPS),
+    "LOGISTIC": SupportedOperator(
+        import_sigmoid, COMPUTED, "output scale 1/256, or 1/32768 of int16"
+    ),
+    "MAXIMUM": SupportedOperator(import_extremum, COMPUTED, f"broadcasts; {EQUALS}"),
+    "MINIMUM": SupportedOperator(import_extremum, COMPUTED, f"broadcasts; {EQUALS}"),
+    "MUL": SupportedOperator(import_mul, COMPUTED, f"broadcasts; {FUSED}"),
+    "NEG": SupportedOperator(import_of_one, COMPUTED, ""),
+    "PRELU": SupportedOperator(import_prelu, INT8, "broadcasts"),
+    "QUANTIZE": SupportedOperator(
+        import_quantize,
+        (*CONVERTED, "int32", "float32"),
+        "to int8, uint8 or int16; int16 to int8, int16 or int32; int32 to int8 or int16",
+    ),
+    "RELU": SupportedOperator(import_relu, COMPUTED, ""),
+    "RELU6": SupportedOperator(import_relu, COMPUTED, ""),
+    "RELU_0_TO_1": SupportedOperator(import_relu, INT8, ""),
+    "RELU_N1_TO_1": SupportedOperator(import_relu, INT8, ""),
+    "RSQRT": SupportedOperator(
+        import_root,
+        INT8,
+        f"{_POSITIVE}; root of the input's scale times the output's below 2**12",
+    ),
+    "SQRT": SupportedOperator(import_root, INT8, f"{_POSITIVE}; {_STEPS}"),
+    "SQUARED_DIFFERENCE": SupportedOperator(
+        import_squared_difference,
+        INT8,
+        "broadcasts; larger input scale squared below 2**12 times the output's",
+    ),
+    "SUB": SupportedOperator(import_sub, COMPUTED, f"broadcasts; {_BY_SHIFTS}; {FUSED}"),
+    "TANH": SupportedOperator(import_sigmoid, COMPUTED, f"output scale 1/32768 of int16; {_STEPS}"),
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from utvm_deploy.frontend.operands import (
     bias_of,
@@ -14,6 +15,7 @@ from utvm_deploy.frontend.operands import (
     zero_point_of,
 )
 from utvm_deploy.frontend.source import SourceOperator
+from utvm_deploy.frontend.supported_operator import INT8, MOVED_OR_TRUE, SupportedOperator
 from utvm_deploy.graph.attributes import Lstm, Svdf, Variable
 from utvm_deploy.graph.model import Operator, Tensor
 
@@ -189,3 +191,25 @@ def _constant(op: SourceOperator, position: int, dtype: str) -> Tensor:
         raise op.unsupported(f"weights '{tensor.name}' are computed; they must be constant")
     assert scale_of(tensor) > 0
     return tensor
+
+
+_ONE_FORM = "always one type and shape"
+#: What this module imports.
+OPERATORS: Mapping[str, SupportedOperator] = {
+    "ASSIGN_VARIABLE": SupportedOperator(
+        import_variable, MOVED_OR_TRUE, f"of a VAR_HANDLE; {_ONE_FORM}"
+    ),
+    "READ_VARIABLE": SupportedOperator(
+        import_variable,
+        MOVED_OR_TRUE,
+        f"of a VAR_HANDLE; {_ONE_FORM}; CALL_ONCE must have assigned a constant, unless the model "
+        "has assigned something before",
+    ),
+    "SVDF": SupportedOperator(import_svdf, INT8, "int8 and int16 weights; int16 state; fused RELU"),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": SupportedOperator(
+        import_lstm,
+        INT8,
+        "cell state int16 of scale 2**n; with or without coupled gates, projection, layer "
+        "normalization, and peepholes if outputs are as many as cells",
+    ),
+}

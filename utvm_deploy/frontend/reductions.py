@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from utvm_deploy.frontend.operands import (
-    COMPUTED,
     alike,
     axis_of,
     boolean,
@@ -18,8 +19,10 @@ from utvm_deploy.frontend.operands import (
     zero_point_of,
 )
 from utvm_deploy.frontend.source import SourceOperator
+from utvm_deploy.frontend.supported_operator import BOOL, COMPUTED, EQUAL, INT8, SupportedOperator
 from utvm_deploy.graph.attributes import (
     ArgExtremum,
+    CumulativeSum,
     L2Normalization,
     LogSoftmax,
     Mean,
@@ -43,6 +46,7 @@ _LOG_SOFTMAX_OUTPUT = (1 / 16, 127)
 # The reference adds up exponentials of at most 1 in Q12.19, and scales differences by more than 1.
 _MOST_EXPONENTIALS = 2**12 - 1
 _LEAST_LOG_SOFTMAX_SCALE = 2.0**-25
+_CUMULATED = ("int32", "int64")
 # So many squares of 255 are an int32.
 _MOST_SQUARES = 2**31 // 255**2
 
@@ -96,6 +100,19 @@ def _axes(op: SourceOperator, x: Tensor) -> tuple[int, ...]:
     if any(not -rank <= axis < rank for axis in axes):
         raise op.damaged(f"its axes {axes.tolist()} are not dimensions of {x.shape}")
     return tuple(sorted({int(axis) % rank for axis in axes}))
+
+
+def import_cumsum(op: SourceOperator) -> Operator:
+    """CUMSUM along a constant axis, of integers that are not quantized."""
+    x, out = op.input(0), op.output()
+    if x.dtype not in _CUMULATED or out.dtype != x.dtype:
+        raise op.unsupported(
+            f"it makes {out.dtype} of {x.dtype}; only {' and '.join(_CUMULATED)} are supported, "
+            "input and output alike"
+        )
+    axis = axis_of(op, scalar_parameter(op, 1, "axis"), len(x.shape))
+    exclusive, reverse = bool(op.option("Exclusive")), bool(op.option("Reverse"))
+    return made(op, op.inputs[:1], CumulativeSum(axis, exclusive, reverse))
 
 
 def import_softmax(op: SourceOperator) -> Operator:
@@ -155,3 +172,38 @@ def _depth(op: SourceOperator, x: Tensor) -> int:
     if not x.shape:
         raise op.unsupported(f"tensor '{x.name}' is a single number; it works on rows")
     return x.shape[-1]
+
+
+#: What this module imports.
+OPERATORS: Mapping[str, SupportedOperator] = {
+    "ARG_MAX": SupportedOperator(import_arg_extremum, INT8, "constant axis; to int32 or int64"),
+    "ARG_MIN": SupportedOperator(import_arg_extremum, INT8, "constant axis; to int32 or int64"),
+    "CUMSUM": SupportedOperator(import_cumsum, _CUMULATED, "constant axis"),
+    "L2_NORMALIZATION": SupportedOperator(
+        import_l2_normalization,
+        INT8,
+        "rows of at most 33,025; output scale 1/128 and zero point 0; fused NONE",
+    ),
+    "LOG_SOFTMAX": SupportedOperator(
+        import_log_softmax,
+        INT8,
+        "rows of at most 4,095; input scale above 2**-25; output scale 1/16 and zero point 127",
+    ),
+    "MEAN": SupportedOperator(import_mean, COMPUTED, "constant axes"),
+    "REDUCE_ALL": SupportedOperator(import_reduce_boolean, BOOL, "constant axes"),
+    "REDUCE_ANY": SupportedOperator(import_reduce_boolean, BOOL, "constant axes"),
+    "REDUCE_MAX": SupportedOperator(import_reduce_extremum, COMPUTED, f"constant axes; {EQUAL}"),
+    "REDUCE_MIN": SupportedOperator(import_reduce_extremum, COMPUTED, f"constant axes; {EQUAL}"),
+    "SOFTMAX": SupportedOperator(
+        import_softmax,
+        COMPUTED,
+        "output scale 1/256 and zero point -128, or 1/65536 and -32768 where it makes int16 of "
+        "int8; of int16 1/32768 and 0",
+    ),
+    "SUM": SupportedOperator(
+        import_sum,
+        INT8,
+        "constant axes; adds up unsigned bytes, as the reference does, other than MEAN and TFLite "
+        "Micro: the same only where no byte of input and result is negative",
+    ),
+}

@@ -18,7 +18,7 @@ from utvm_deploy.frontend.operators import IMPORTERS
 from utvm_deploy.frontend.source import ModelFile, Several, SourceOperator
 from utvm_deploy.graph.constant_folding import evaluate
 from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
-from utvm_deploy.graph.shapes import SHAPE_RULES
+from utvm_deploy.graph.shapes import shapes_of
 
 _WHOLE = ("int32", "int64")
 _FILLED = (*_WHOLE, "int8", "int16")
@@ -76,7 +76,7 @@ def _made(op: SourceOperator) -> Mapping[int, Array] | None:
     graph = Graph("", op.tensors, parts, (), (), "")
     values: dict[int, Array] = {}
     for part in parts:
-        (shape,) = SHAPE_RULES[part.kind](graph, part)
+        (shape,) = shapes_of(graph, part)
         if shape != op.tensors[part.outputs[0]].shape:  # before it is made: it may be huge
             raise op.damaged(f"it makes {shape}, not {op.tensors[part.outputs[0]].shape}")
         sources = [op.tensors[i].data for i in part.inputs if i is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +22,7 @@ from utvm_deploy.frontend.operands import (
     zero_point_of,
 )
 from utvm_deploy.frontend.source import SourceOperator
+from utvm_deploy.frontend.supported_operator import COMPUTED, EQUAL, FUSED, SupportedOperator
 from utvm_deploy.graph.attributes import (
     BatchMatmul,
     Convolution,
@@ -200,3 +202,28 @@ def import_pool(op: SourceOperator) -> Operator:
     strides = (op.positive("StrideH"), op.positive("StrideW"))
     padding = padding_of(op, x, window, strides)
     return made(op, op.inputs[:1], Pool(window, strides, padding, clamp_of(op, out)))
+
+
+_WEIGHTS = "constant int8 weights with zero point 0; constant bias of int32, of int64 for int16"
+_WEIGHTED = f"{_WEIGHTS}; {FUSED}"
+_OR_SHORT = f"{_WEIGHTS} or int32 by QuantizedBiasType; {FUSED}"
+#: What this module imports.
+OPERATORS: Mapping[str, SupportedOperator] = {
+    "AVERAGE_POOL_2D": SupportedOperator(import_pool, COMPUTED, f"NHWC; {EQUAL}; {FUSED}"),
+    "BATCH_MATMUL": SupportedOperator(
+        import_batch_matmul,
+        COMPUTED,
+        "either side computed or constant; batches broadcast; int16 by int16 or by int8 of zero "
+        "point 0",
+    ),
+    "CONV_2D": SupportedOperator(
+        import_convolution, COMPUTED, f"NHWC; grouped or not; {_OR_SHORT}"
+    ),
+    "DEPTHWISE_CONV_2D": SupportedOperator(
+        import_depthwise, COMPUTED, f"NHWC; any depth multiplier; {_WEIGHTED}"
+    ),
+    "FULLY_CONNECTED": SupportedOperator(import_fully_connected, COMPUTED, _OR_SHORT),
+    "MAX_POOL_2D": SupportedOperator(import_pool, COMPUTED, f"NHWC; {EQUAL}; {FUSED}"),
+    "RESIZE_BILINEAR": SupportedOperator(import_resize_bilinear, COMPUTED, "NHWC; constant size"),
+    "TRANSPOSE_CONV": SupportedOperator(import_transpose_conv, COMPUTED, f"NHWC; {_OR_SHORT}"),
+}

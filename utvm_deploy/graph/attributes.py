@@ -18,6 +18,10 @@ Shape: TypeAlias = tuple[int, ...]
 Indices: TypeAlias = tuple[int, ...]
 
 
+class OfOneType:
+    """A base of operators whose inputs and outputs have one element type, any, as it is."""
+
+
 @dataclass(frozen=True)
 class Convolution:
     """CONV_2D and DEPTHWISE_CONV_2D; weights are OHWI, or 1HWC for depthwise, as in the file."""
@@ -127,6 +131,15 @@ class Reduce:
 
 
 @dataclass(frozen=True)
+class CumulativeSum(OfOneType):
+    """CUMSUM along ``axis`` (not negative): each element is the sum of those up to it."""
+
+    axis: int
+    exclusive: bool  # the element itself is not added
+    reverse: bool  # from the last element to the first
+
+
+@dataclass(frozen=True)
 class ArgExtremum:
     """ARG_MAX and ARG_MIN: the first position of the extremum along ``axis``."""
 
@@ -194,12 +207,12 @@ class Pad:
 
 
 @dataclass(frozen=True)
-class Reshape:
+class Reshape(OfOneType):
     """RESHAPE, SQUEEZE and EXPAND_DIMS: the output tensor's shape says everything."""
 
 
 @dataclass(frozen=True)
-class Variable:
+class Variable(OfOneType):
     """READ_VARIABLE and ASSIGN_VARIABLE: the bytes of a state, taken from it or left in it."""
 
 
@@ -209,7 +222,7 @@ class Boolean:
 
 
 @dataclass(frozen=True)
-class Rearrange:
+class Rearrange(OfOneType):
     """TRANSPOSE, SLICE, GATHER, RESIZE_NEAREST_NEIGHBOR and whatever else only moves elements.
 
     The input, seen with the shape ``view``; of each of its dimensions the positions ``indices``;
@@ -235,7 +248,7 @@ class Gather:
 
 
 @dataclass(frozen=True)
-class Concatenation:
+class Concatenation(OfOneType):
     """CONCATENATION along ``axis``; PACK, which ``stacks``, makes that dimension."""
 
     axis: int
@@ -293,6 +306,7 @@ Attributes: TypeAlias = (
     | Sum
     | Reduce
     | ArgExtremum
+    | CumulativeSum
     | TransposeConvolution
     | BatchMatmul
     | ResizeBilinear

@@ -12,20 +12,17 @@ from utvm_deploy.graph.attributes import (
     ArgExtremum,
     BatchMatmul,
     Boolean,
-    Concatenation,
     Convolution,
     FullyConnected,
     Gather,
     Lstm,
-    Rearrange,
-    Reshape,
+    OfOneType,
     Softmax,
     Svdf,
     TransposeConvolution,
-    Variable,
 )
 from utvm_deploy.graph.model import Graph, Operator, Tensor
-from utvm_deploy.graph.shapes import SHAPE_RULES
+from utvm_deploy.graph.shapes import shapes_of
 
 _MOVABLE = {"int8", "int16", "uint8", "int32", "int64", "bool"}
 _BOUNDARY = ("int8", "uint8", "int16", "int32", "int64", "bool", "float32")
@@ -131,11 +128,8 @@ def _check_boundary(tensor: Tensor, what: str) -> None:
 
 
 def _check_shapes(graph: Graph, operator: Operator, where: str) -> None:
-    rule = SHAPE_RULES.get(operator.kind)
-    if rule is None:
-        raise ModelError(f"{where} has no shape rule")
     try:
-        shapes = rule(graph, operator)
+        shapes = shapes_of(graph, operator)
     except ModelError as exc:
         raise ModelError(f"{where} has wrong shapes: {exc}") from exc
     if len(shapes) != len(operator.outputs):
@@ -150,7 +144,7 @@ def _check_shapes(graph: Graph, operator: Operator, where: str) -> None:
 
 def _check_types(graph: Graph, operator: Operator, where: str) -> None:
     """int8 or int16, but for conversions, weights, biases, and what only moves."""
-    if isinstance(operator.attributes, Reshape | Rearrange | Concatenation | Variable):
+    if isinstance(operator.attributes, OfOneType):
         _check_moved(graph, operator.inputs + operator.outputs, where)
         return
     if isinstance(operator.attributes, Gather):

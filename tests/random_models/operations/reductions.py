@@ -94,6 +94,27 @@ def _proposed_arg(kind: str) -> Propose:
     return propose
 
 
+def _cumsum(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
+    x = m.tensors[inputs[0]]
+    if not -len(x.shape) <= number(step, "axis") < len(x.shape):
+        raise ValueError(f"axis {number(step, 'axis')} of {x.shape}")
+    constant = m.constant(np.array(number(step, "axis"), np.int32))
+    options = {"Exclusive": bool(step.attributes["exclusive"])}
+    options["Reverse"] = bool(step.attributes["reverse"])
+    out = m.tensor(x.shape, x.dtype)
+    m.operator("CUMSUM", [inputs[0], constant], [out], ("CumsumOptions", options))
+    return (out,)
+
+
+def _propose_cumsum(scope: Scope, x: Ref) -> Step:
+    draw, spec = scope.draw, scope.spec(x)
+    if spec.dtype not in ("int32", "int64"):
+        x = scope.input(spec.shape, draw.one(("int32", "int64")))
+    rank = len(spec.shape)
+    choices = {name: int(draw.chance(0.5)) for name in ("exclusive", "reverse")}
+    return Step("CUMSUM", (x,), {"axis": draw.between(-rank, rank - 1), **choices})
+
+
 def _softmax(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
     x = m.tensors[inputs[0]]
     if not step.attributes.get("is_wide") or x.dtype != "int8":
@@ -141,6 +162,12 @@ OPERATIONS = {
         )
         for kind in ("ARG_MAX", "ARG_MIN")
     },
+    "CUMSUM": Operation(
+        _cumsum,
+        _propose_cumsum,
+        lambda spec: len(spec.shape) > 0,
+        lambda draw: draw.shape(draw.between(1, 4)),
+    ),
     "L2_NORMALIZATION": Operation(_l2, lambda scope, x: Step("L2_NORMALIZATION", (x,))),
     "LOG_SOFTMAX": Operation(_log_softmax, lambda scope, x: Step("LOG_SOFTMAX", (x,))),
     "SOFTMAX": Operation(_softmax, _propose_softmax),

@@ -29,6 +29,7 @@ from utvm_deploy.kernels.portable.conversions import (
     lower_quantize,
     lower_relu_int16,
 )
+from utvm_deploy.kernels.portable.cumsum import lower_cumsum
 from utvm_deploy.kernels.portable.depthwise import lower_depthwise
 from utvm_deploy.kernels.portable.elementwise import (
     lower_add,
@@ -76,6 +77,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     "CAST": lower_cast,
     "CONCATENATION": lower_concatenation,
     "CONV_2D": lower_conv2d,
+    "CUMSUM": lower_cumsum,
     "DEPTHWISE_CONV_2D": lower_depthwise,
     "DEPTH_TO_SPACE": lower_rearrange,
     "DEQUANTIZE": lower_dequantize,

@@ -1,0 +1,73 @@
+"""CUMSUM: each element becomes the sum of the elements up to it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from utvm_deploy.graph.attributes import CumulativeSum
+from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.contract.call import KernelCall, TensorArgument
+from utvm_deploy.kernels.contract.extents import label
+from utvm_deploy.kernels.contract.lazy_tvm import script, tirx
+from utvm_deploy.kernels.contract.operands import input_of, operand_of, output_of
+from utvm_deploy.kernels.portable.tensor_ir import Buffers, Operand, block, prim_func
+
+
+@dataclass(frozen=True)
+class CumulativeSums:
+    """CUMSUM along the middle one of three dimensions."""
+
+    extents: tuple[int, int, int]
+    exclusive: bool
+    reverse: bool
+    dtype: str  # int32 or int64
+
+    @property
+    def name(self) -> str:
+        kind = "_exclusive" * self.exclusive + "_reverse" * self.reverse
+        return f"cumsum{kind}_{label(self.extents)}_{self.dtype}"
+
+    def prim_func(self) -> Any:
+        outer, length, inner = self.extents
+        source, output = (Operand(n, self.extents, self.dtype) for n in ("input", "output"))
+
+        def body(buffers: Buffers) -> None:
+            x, y = buffers["input"], buffers["output"]
+
+            def add(i: Any, step: Any, j: Any) -> None:
+                at = length - 1 - step if self.reverse else step
+                before = at + 1 if self.reverse else at - 1
+                # The first step reads no place before the first.
+                nearest = tirx.min(tirx.max(before, 0), length - 1)
+                is_first = step == 0
+                total = tirx.Select(is_first, tirx.const(0, self.dtype), y[i, nearest, j])
+                added = x[i, nearest if self.exclusive else at, j]
+                if self.exclusive:
+                    added = tirx.Select(is_first, tirx.const(0, self.dtype), added)
+                script.buffer_store(y, self._sum(total, added), [i, at, j])
+
+            block("cumsum", [("i", outer, "S"), ("k", length, "R"), ("j", inner, "S")], add)
+
+        return prim_func([source, output], [], body)
+
+    def schedule(self, sch: Any, core: str) -> str:
+        return "generic C, one element at a time"
+
+    def _sum(self, left: Any, right: Any) -> Any:
+        """The sum, which wraps around as the reference's does."""
+        unsigned = f"u{self.dtype}"
+        return (left.astype(unsigned) + right.astype(unsigned)).astype(self.dtype)
+
+
+def lower_cumsum(graph: Graph, operator: Operator) -> KernelCall:
+    """CUMSUM along one axis."""
+    assert isinstance(operator.attributes, CumulativeSum)
+    a = operator.attributes
+    position, source = input_of(graph, operator, 0)
+    output, _ = output_of(graph, operator)
+    shape = source.shape
+    extents = math.prod(shape[: a.axis]), shape[a.axis], math.prod(shape[a.axis + 1 :])
+    kernel = CumulativeSums(extents, a.exclusive, a.reverse, source.dtype)
+    return KernelCall(kernel, (operand_of(position, source), TensorArgument(output)))
