@@ -128,10 +128,15 @@ def test_what_is_computed_only_in_larger_expressions_gets_no_name() -> None:
         (Index.of(3) * 4 + 1, "13"),
         (Index((("v", 1),)) * 2 + 0, "(v * 2)"),
         (Index((("v", 1),)) * 0, "0"),
-        ((Index((("v", 2),)) + 3) % 4, "(((v * 2) + 3) % 4)"),
+        ((Index((("v", 2),)) + 3) % 4, "(((v * 2) + 3) & 3)"),
+        (Index((("v", 1),)) % 6, "(v % 6)"),
+        (Index((("v", 3),)) + -2, "((v * 3) - 2)"),
+        (Index((("v", 3),)) + Index.named("start"), "((v * 3) + start)"),
         (Index.of(7) % 4, "3"),
         (Index((("v", 1),)).is_zero(), "((v == 0) ? 1 : 0)"),
+        (Index((("v", 1),)).is_zero(8), "((v == 0) ? 8 : 0)"),
         (Index().is_zero(), "1"),
+        (Index(constant=2).is_zero(5), "0"),
     ],
 )
 def test_numbers(number: Index, text: str) -> None:

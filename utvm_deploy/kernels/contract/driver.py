@@ -82,6 +82,11 @@ class Index:
         """A number as an index."""
         return cls(constant=number) if isinstance(number, int) else number
 
+    @classmethod
+    def named(cls, parameter: str) -> Index:
+        """The value of a parameter of int32."""
+        return cls(((parameter, 1),))
+
     def __add__(self, other: Number) -> Index:
         other = Index.of(other)
         factors: dict[_Tree, int] = {}
@@ -103,24 +108,28 @@ class Index:
     def __mod__(self, divisor: int) -> Index:
         if not self.terms or divisor == 1:
             return Index(constant=self.constant % divisor)
-        return Index(((("%", self.tree(), str(divisor)), 1),))
+        is_power = divisor & (divisor - 1) == 0
+        operation = ("&", divisor - 1) if is_power else ("%", divisor)
+        return Index((((operation[0], self.tree(), str(operation[1])), 1),))
 
-    def is_zero(self) -> Index:
-        """1 where it is 0, else 0."""
+    def is_zero(self, then: int = 1) -> Index:
+        """``then`` where it is 0, else 0."""
         if not self.terms:
-            return Index(constant=int(self.constant == 0))
-        return Index(((("?", ("==", self.tree(), "0"), "1 : 0"), 1),))
+            return Index(constant=then if self.constant == 0 else 0)
+        return Index(((("?", ("==", self.tree(), "0"), f"{then} : 0"), 1),))
 
     def tree(self) -> _Tree:
         """The expression: the terms in their order, the constant last."""
         parts: list[_Tree] = [
             tree if factor == 1 else ("*", tree, str(factor)) for tree, factor in self.terms
         ]
-        if self.constant or not parts:
-            parts.append(str(self.constant))
+        if not parts:
+            return str(self.constant)
         found = parts[0]
         for part in parts[1:]:
             found = ("+", found, part)
+        if self.constant:
+            found = ("+" if self.constant > 0 else "-", found, str(abs(self.constant)))
         return found
 
 

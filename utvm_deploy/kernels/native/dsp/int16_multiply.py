@@ -6,7 +6,6 @@ rounds to; the doubled product of -32768 and itself is one too large, and satura
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -68,7 +67,7 @@ class WideMultiply(DspPairs):
     def _function(self) -> str:
         return f"{_NAME}_all_runs"
 
-    def _texts(self, core: str) -> Sequence[str]:
+    def texts(self, core: str) -> tuple[str, ...]:
         names = ("int8_t", "int16_t", 5), ("LOOP", f"{_NAME}_all", 3)
         return (
             _four_text(core),

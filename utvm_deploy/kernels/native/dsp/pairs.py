@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
+from utvm_deploy.kernels.contract.driver import Driver, Index, Operand
 from utvm_deploy.kernels.contract.extents import label
 from utvm_deploy.kernels.contract.requantization import requantized
 from utvm_deploy.kernels.native.dsp import pairs_code as code
@@ -30,16 +32,6 @@ from utvm_deploy.kernels.portable.elementwise import (
     BroadcastPrelu,
 )
 from utvm_deploy.kernels.portable.lookup import lookup_table
-from utvm_deploy.kernels.portable.tensor_ir import (
-    ANY_CORE,
-    Buffers,
-    Operand,
-    extern,
-    import_c,
-    prim_func,
-    script,
-)
-from utvm_deploy.kernels.portable.whole_prim_func import claim
 from utvm_deploy.records.candidate import COMPACT_LITTLE
 
 # The multiplier and shift of one half.
@@ -80,63 +72,57 @@ class DspPairs:
             return len(extents) - 2, extents[-2] * last, periods[0], periods[1]
         return 0, last, 0, 0
 
-    def prim_func(self) -> Any:
-        outer, count, *periods = self.run
-        total = math.prod(self.extents)
-        sides = [
-            Operand(name, (math.prod(self._extents_of(follows)),), self._dtype)
-            for name, follows in (("left", self.left_follows), ("right", self.right_follows))
-        ]
-        numbers = Operand("numbers", (self._numbers,), "int32")
-        made_numbers = replace(numbers, name="made_numbers")
-        given = replace(numbers, shape=(code.NUMBERS + SUM_NUMBERS,))
-        if not self.is_compact:
-            given = made_numbers = numbers
-        output = Operand("output", (total,), self._dtype)
-        strides = [
-            self._strides(follows)
-            for follows in (self.left_follows, self.right_follows, (True,) * len(self.extents))
-        ]
-
-        def tabulate(buffers: Buffers) -> None:
-            claim(made_numbers, buffers)
-            with script.grid(1, 1) as loops, script.sblock("tabulate"):
-                script.axis.remap("SS", list(loops))
-                script.reads(given.region(buffers))
-                script.writes(made_numbers.region(buffers))
-                starts = given.start(buffers), made_numbers.start(buffers)
-                script.evaluate(extern("utvm_tabulate_sum", *starts))
-
-        def body(buffers: Buffers) -> None:
-            if self.is_compact:
-                tabulate(buffers)
-            grid = script.grid(*self.extents[:outer], 1, 1)
-            with grid as loops, script.sblock("pairs"):
-                values = script.axis.remap("S" * len(loops), list(loops))[:outer]
-                starts = [_place(values, one) for one in strides]
-                script.reads(*(one.region(buffers) for one in (*sides, made_numbers)))
-                script.writes(buffers["output"][starts[2] : starts[2] + count])
-                left, right, made = (
-                    script.address_of(buffers[name][start])
-                    for name, start in zip(("left", "right", "output"), starts, strict=True)
-                )
-                call = extern(
-                    self._function,
-                    *(left, right, made_numbers.start(buffers), made, count, *periods),
-                )
-                script.evaluate(call)
-
-        scratch = [made_numbers] if self.is_compact else []
-        return prim_func([*sides, given, output], scratch, body, helpers=self._texts(ANY_CORE))
-
-    def schedule(self, sch: Any, core: str) -> str:
-        import_c(sch, *self._texts(core))
+    @property
+    def why(self) -> str:
         how = {
             code.ADD: "one side from a table",
             code.SUBTRACT: "one side from a table",
             code.PRELU: "what is positive from a table",
         }
         return f"DSP assembly, {how.get(self.operation, 'four bytes at a time')}"
+
+    @property
+    def parameters(self) -> tuple[Operand | str, ...]:
+        left, right = (
+            Operand(name, (math.prod(self._extents_of(follows)),), self._dtype)
+            for name, follows in (("left", self.left_follows), ("right", self.right_follows))
+        )
+        count = code.NUMBERS + SUM_NUMBERS if self.is_compact else self._numbers
+        numbers = Operand("numbers", (count,), "int32")
+        return left, right, numbers, Operand("output", (math.prod(self.extents),), self._dtype)
+
+    @property
+    def scratch(self) -> tuple[Operand, ...]:
+        return (Operand("made_numbers", (self._numbers,), "int32"),) if self.is_compact else ()
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        texts = code.pairs_texts(core, self.operation)
+        return (*texts, helper("utvm_tabulate_sum")) if self.is_compact else texts
+
+    def drive(self, c: Driver) -> None:
+        left, right, numbers, output = self._operands
+        read = numbers
+        for made in self.scratch:
+            c.claim(made)
+            c.call("utvm_tabulate_sum", numbers.at(), made.at())
+            read = made
+        outer, count, *periods = self.run
+        all_follow = (True,) * len(self.extents)
+        with ExitStack() as loops:
+            counters = [loops.enter_context(c.loop(extent)) for extent in self.extents[:outer]]
+            first, second, result = (
+                one.at(_place(counters, self._strides(follows)))
+                for one, follows in (
+                    (left, self.left_follows),
+                    (right, self.right_follows),
+                    (output, all_follow),
+                )
+            )
+            c.call(self._function, first, second, read.at(), result, count, *periods)
+
+    @property
+    def _operands(self) -> list[Operand]:
+        return [one for one in self.parameters if isinstance(one, Operand)]
 
     @property
     def _dtype(self) -> str:
@@ -153,11 +139,6 @@ class DspPairs:
         """The C function of a run."""
         return f"utvm_{self.operation}_pairs"
 
-    def _texts(self, core: str) -> Sequence[str]:
-        """The C of it."""
-        texts = code.pairs_texts(core, self.operation)
-        return (*texts, helper("utvm_tabulate_sum")) if self.is_compact else texts
-
     def _extents_of(self, follows: tuple[bool, ...]) -> list[int]:
         return [e if f else 1 for e, f in zip(self.extents, follows, strict=True)]
 
@@ -168,11 +149,11 @@ class DspPairs:
         ]
 
 
-def _place(values: Any, strides: list[int]) -> Any:
+def _place(counters: Sequence[Index], strides: Sequence[int]) -> Index:
     """Where a run of a side begins."""
-    place: Any = 0
-    for value, stride in zip(values, strides, strict=False):
-        place = place + value * stride
+    place = Index()
+    for counter, stride in zip(counters, strides, strict=False):
+        place = place + counter * stride
     return place
 
 

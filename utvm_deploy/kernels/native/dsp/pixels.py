@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp import pixels_code as code
 from utvm_deploy.kernels.native.row_depthwise import RowDepthwise, Steps, row_depthwise_call
 from utvm_deploy.kernels.native.scaling import Scaling
-from utvm_deploy.kernels.portable.tensor_ir import Buffers, Operand, half_of, pure
 
 
 @dataclass(frozen=True)
@@ -57,26 +57,6 @@ class DspRowProduct:
 
     def numbers(self, steps: Steps, count: int, channels: int) -> tuple[int, ...]:
         return steps.row, steps.column, steps.window, count, channels, *self.window
-
-    def bias(self, buffers: Buffers, c: Any) -> Any:
-        return self._scale(buffers, c, 0)
-
-    def weight(self, buffers: Buffers, c: Any, tap: Any) -> Any:
-        word = buffers["table"][c // 4 * code.group_words(self._taps) + tap * 2 + c % 2]
-        return half_of(word, c % 4 // 2)
-
-    def scaled(self, buffers: Buffers, total: Any, c: Any) -> Any:
-        limits = buffers["limits"]
-        value = pure("utvm_scale", total, *(self._scale(buffers, c, n) for n in (1, 2, 3)))
-        return pure("utvm_clamp", value, limits[0], limits[1]).astype("int8")
-
-    @property
-    def _taps(self) -> int:
-        return self.window[0] * self.window[1]
-
-    def _scale(self, buffers: Buffers, c: Any, number: int) -> Any:
-        words = code.group_words(self._taps)
-        return buffers["table"][c // 4 * words + (2 * self._taps + 4 * number) + c % 4]
 
 
 def pixels_kernel(window: Window, channels: int, multiplier: int, core: str) -> RowDepthwise:

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise, product
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from tvm import tirx
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.call import (
@@ -22,6 +20,7 @@ from utvm_deploy.kernels.contract.call import (
     ScalarArgument,
     TensorArgument,
 )
+from utvm_deploy.kernels.contract.driver import Driver, Index, Operand
 from utvm_deploy.kernels.contract.lag import Lag, least_lag
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
@@ -35,19 +34,6 @@ from utvm_deploy.kernels.native.dsp.compact import (
 )
 from utvm_deploy.kernels.native.dsp.slide import slide_text
 from utvm_deploy.kernels.native.scaling import Scaling
-from utvm_deploy.kernels.portable.tensor_ir import (
-    ANY_CORE,
-    Buffers,
-    Operand,
-    block,
-    extern,
-    half_of,
-    import_c,
-    prim_func,
-    pure,
-    script,
-    tensorize,
-)
 from utvm_deploy.records.candidate import COMPACT_LITTLE
 
 #: Channels of a block, best first: a line of a cache, or parts of one.
@@ -56,6 +42,7 @@ BLOCKS = (32, 24, 16, 8, 4)
 PARTS = (2, 4, 6)
 #: Output rows until the ring's rows move.
 PERIODS = (4, 3, 2, 1)
+_LIMITS = Operand("limits", (2,), "int32")
 
 
 @dataclass(frozen=True)
@@ -162,121 +149,60 @@ class DspPlanes:
         )
         return np.array(values, dtype=np.int32)
 
-    def prim_func(self) -> Any:
-        w = self.window
-        outputs = self.channels * self.multiplier
-        image = Operand("image", (w.batch, w.height, w.width, self.channels), "int8")
-        geometry = Operand("geometry", (self.geometry.size,), "int32")
-        table = Operand("table", (outputs * self.form.channel_words,), "int32")
-        if self.is_compact:
-            table = Operand("table", (outputs * packed_bytes(self.form),), "int8")
-        limits = Operand("limits", (2,), "int32")
-        output = Operand("output", (w.batch, w.output_height, w.output_width, outputs), "int8")
-
-        def slide(buffers: Buffers, number: int, loops: Any, first: int, count: int) -> None:
-            planes = self._ring(number, count)
-            with script.sblock(f"slide_{number}"):
-                vn, vb, vy = script.axis.remap("SSS", loops)
-                channel = vb * count + first
-                whole = (vn, *(slice(0, extent) for extent in image.shape[1:]))
-                script.reads(buffers["image"][whole], geometry.region(buffers))
-                script.writes(planes.region(buffers))
-                start = script.address_of(buffers["image"][vn, 0, 0, channel])
-                border = buffers["border"]
-                call = extern(
-                    *("utvm_slide", start, planes.start(buffers), vy, count, border),
-                    geometry.start(buffers),
-                )
-                script.evaluate(call)
-
-        def body(buffers: Buffers) -> None:
-            for number, (first, blocks, count) in enumerate(self._blocks):
-                planes, taps, _, sums, _ = self._tile(number, count)
-                with script.grid(w.batch, blocks, w.output_height) as (n, b, y):
-                    if self.is_compact:
-                        self._unpack(number, buffers, [n, b, y], first, count)
-                    slide(buffers, number, [n, b, y], first, count)
-                    with script.sblock(f"row_{number}"):
-                        vn, vb, vy = script.axis.remap("SSS", [n, b, y])
-                        channel = (vb * count + first) * self.multiplier
-                        base = vy % self.period * w.strides[0]
-                        made = count * self.multiplier
-                        words = self.form.channel_words
-                        entry = 0 if self.is_compact else channel * words
-                        script.reads(
-                            buffers[planes.name][
-                                0:count, base : base + w.kernel[0], 0 : self.pitch
-                            ],
-                            buffers[taps.name][entry : entry + made * words],
-                            limits.region(buffers),
-                        )
-                        script.writes(
-                            sums.region(buffers),
-                            buffers["output"][vn, vy, 0 : w.output_width, channel : channel + made],
-                        )
-                        self._meaning(number, count, buffers, (vn, vy), base, channel)
-
-        temporaries: list[Operand] = []
-        for number, (*_, count) in enumerate(self._blocks):
-            temporaries += [self._ring(number, count), self._tile(number, count)[3]]
-            if self.is_compact:
-                temporaries.append(self._tile(number, count)[1])
-        texts = [unpack_text(self.form)] if self.is_compact else []
-        return prim_func(
-            [image, geometry, table, limits, "border", output],
-            temporaries,
-            body,
-            helpers=[helper("utvm_scale_doubled"), slide_text(ANY_CORE), *texts],
-        )
-
-    def _unpack(
-        self, number: int, buffers: Buffers, loops: list[Any], first: int, count: int
-    ) -> None:
-        """The table of a block of channels, before its first row."""
-        taps = self._tile(number, count)[1]
-        made = count * self.multiplier
-        size = packed_bytes(self.form)
-        with script.sblock(f"unpack_{number}"):
-            _, vb, vy = script.axis.remap("SSS", loops)
-            entry = (vb * count + first) * self.multiplier * size
-            script.reads(buffers["table"][entry : entry + made * size])
-            script.writes(taps.region(buffers))
-            start = script.address_of(buffers["table"][entry])
-            some = tirx.Select(vy == 0, tirx.const(made), tirx.const(0))
-            script.evaluate(extern(unpack_name(self.form), start, taps.start(buffers), some))
-
-    def schedule(self, sch: Any, core: str) -> str:
-        import_c(
-            sch,
-            helper("utvm_scale_doubled"),
-            code.planes_text(core, self.form),
-            slide_text(core),
-            *([unpack_text(self.form)] if self.is_compact else []),
-        )
-        for number, (_, _, count) in enumerate(self._blocks):
-            planes, table, limits, sums, output = self._tile(number, count)
-            tensorize(
-                sch,
-                f"row_{number}",
-                [planes, table, limits],
-                [sums, output],
-                partial(self._meaning, number, count),
-                partial(self._call, [planes, table, limits, output], count),
-            )
+    @property
+    def why(self) -> str:
         return (
             f"DSP assembly, {self.outputs} outputs of a channel in registers, "
             f"rows of {min(self.block, self.channels)} channels widened"
         )
 
-    def _call(self, operands: list[Operand], count: int, buffers: Buffers) -> Any:
-        w, form = self.window, self.form
+    @property
+    def parameters(self) -> tuple[Operand | str, ...]:
+        return self._image, self._geometry, self._table, _LIMITS, "border", self._output
+
+    @property
+    def scratch(self) -> tuple[Operand, ...]:
+        return (self._unpacked, self._planes) if self.is_compact else (self._planes,)
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        unpack = (unpack_text(self.form),) if self.is_compact else ()
+        scale = helper("utvm_scale_doubled")
+        return scale, code.planes_text(core, self.form), slide_text(core), *unpack
+
+    def drive(self, c: Driver) -> None:
+        w = self.window
+        for first, blocks, count in self._blocks:
+            with c.loop(w.batch) as n, c.loop(blocks) as b, c.loop(w.output_height) as y:
+                self._drive_row(c, (n, y), b * count + first, count)
+
+    def _drive_row(self, c: Driver, row: tuple[Index, Index], channel: Index, count: int) -> None:
+        """A row of an image's output, from ``channel`` of the input on."""
+        w, form, (n, y) = self.window, self.form, row
+        image, planes, output, table = self._image, self._planes, self._output, self._table
+        made, words = channel * self.multiplier, form.channel_words
+        entry = table.at(made * words)
+        if self.is_compact:
+            packed = table.at(made * packed_bytes(form))
+            # Before the first row of a block only.
+            some = y.is_zero(count * self.multiplier)
+            entry = self._unpacked.at()
+            c.call(unpack_name(form), packed, entry, some)
+        start = image.at(n * image.stride(0) + channel)
+        c.call("utvm_slide", start, planes.at(), y, count, "border", self._geometry.at())
+        turn = y if w.output_height <= self.period else y % self.period
         numbers = (
             *(w.output_width, count * self.multiplier, self.channels * self.multiplier),
             # The parts of a long row follow each other.
             *(2 * (self.part or self.pitch), 2 * self.pitch * self.ring, self.multiplier),
             *(form.rows, form.columns, form.stride, form.odd),
         )
-        return extern(form.name, *(o.start(buffers) for o in operands), *numbers)
+        places = (
+            planes.at(turn * (w.strides[0] * self.pitch)),
+            entry,
+            _LIMITS.at(),
+            output.at(n * output.stride(0) + y * output.stride(1) + made),
+        )
+        c.call(form.name, *places, *numbers)
 
     @property
     def _blocks(self) -> Iterator[tuple[int, int, int]]:
@@ -287,71 +213,39 @@ class DspPlanes:
         if rest:
             yield whole * count, 1, rest
 
-    def _ring(self, number: int, count: int) -> Operand:
-        return Operand(f"planes_{number}", (count, self.ring, self.pitch), "int16")
-
-    def _tile(self, number: int, count: int) -> tuple[Operand, Operand, Operand, Operand, Operand]:
-        """What a row of a block reads and writes."""
+    @property
+    def _image(self) -> Operand:
         w = self.window
-        made = count * self.multiplier
-        return (
-            Operand(f"planes_{number}", (count, w.kernel[0], self.pitch), "int16"),
-            Operand(self._table_of(number), (made * self.form.channel_words,), "int32"),
-            Operand("limits", (2,), "int32"),
-            Operand(f"sums_{number}", (w.output_width, made), "int32"),
-            Operand("output", (w.output_width, made), "int8"),
-        )
+        return Operand("image", (w.batch, w.height, w.width, self.channels), "int8")
 
-    def _table_of(self, number: int) -> str:
-        """The buffer that a block's rows read: scratch of its own where it is unpacked."""
-        return f"table_{number}" if self.is_compact else "table"
+    @property
+    def _geometry(self) -> Operand:
+        return Operand("geometry", (self.geometry.size,), "int32")
 
-    def _meaning(
-        self,
-        number: int,
-        count: int,
-        buffers: Buffers,
-        row: tuple[Any, ...] = (),
-        base: Any = 0,
-        channel: Any = 0,
-    ) -> None:
-        """What a row of a block does; ``base`` of the ring, ``channel`` of the output."""
-        w, form = self.window, self.form
-        planes, sums = buffers[f"planes_{number}"], buffers[f"sums_{number}"]
-        table, limits = buffers[self._table_of(number)], buffers["limits"]
-        before = 0 if self.is_compact else channel
-        axes = [("x", w.output_width, "S"), ("c", count * self.multiplier, "S")]
-        window = [("r", form.rows, "R"), ("k", form.columns, "R")]
+    @property
+    def _table(self) -> Operand:
+        outputs = self.channels * self.multiplier
+        if self.is_compact:
+            return Operand("table", (outputs * packed_bytes(self.form),), "int8")
+        return Operand("table", (outputs * self.form.channel_words,), "int32")
 
-        def entry(c: Any, word: Any) -> Any:
-            return table[(before + c) * form.channel_words + word]
+    @property
+    def _unpacked(self) -> Operand:
+        """The table of a block."""
+        made = min(self.block, self.channels) * self.multiplier
+        return Operand("table_0", (made * self.form.channel_words,), "int32")
 
-        def bias(x: Any, c: Any) -> None:
-            script.buffer_store(sums, entry(c, form.rows * form.words), [x, c])
+    @property
+    def _planes(self) -> Operand:
+        """The rings of a block."""
+        channels = min(self.block, self.channels)
+        return Operand("planes_0", (channels, self.ring, self.pitch), "int16")
 
-        def product(x: Any, c: Any, r: Any, k: Any) -> None:
-            row, column = (base, r * self.part + k) if self.part else (base + r, k)
-            value = planes[c // self.multiplier, row, x * w.strides[1] + column + form.odd]
-            half = (k + form.odd) % 2
-            word = (k + form.odd) // 2
-            if form.stride % 2:
-                half = k // (form.columns - 1) if form.columns > 1 else k * 0
-                word = k - half
-            weight = half_of(entry(c, r * form.words + word), half)
-            script.buffer_store(sums, sums[x, c] + value.astype("int32") * weight, [x, c])
-
-        def requantize(x: Any, c: Any) -> None:
-            scales = [entry(c, form.rows * form.words + n) for n in (1, 2, 3)]
-            clamped = pure(
-                "utvm_clamp",
-                pure("utvm_scale_doubled", sums[x, c], *scales),
-                *(limits[0], limits[1]),
-            )
-            script.buffer_store(buffers["output"], clamped.astype("int8"), [*row, x, channel + c])
-
-        block(f"bias_{number}", axes, bias)
-        block(f"product_{number}", [*axes, *window], product)
-        block(f"requantize_{number}", axes, requantize)
+    @property
+    def _output(self) -> Operand:
+        w = self.window
+        outputs = self.channels * self.multiplier
+        return Operand("output", (w.batch, w.output_height, w.output_width, outputs), "int8")
 
 
 def planes_choices(window: Window, channels: int, multiplier: int) -> Iterator[DspPlanes]:

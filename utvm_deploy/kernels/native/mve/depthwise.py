@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.mve import depthwise_code as code
 from utvm_deploy.kernels.native.mve.gemm import has_left_shift
 from utvm_deploy.kernels.native.row_depthwise import RowDepthwise, Steps, row_depthwise_call
 from utvm_deploy.kernels.portable.depthwise import DepthwiseConv2D
-from utvm_deploy.kernels.portable.tensor_ir import Buffers, Operand, pure
 
 
 @dataclass(frozen=True)
@@ -55,24 +54,6 @@ class MveRowProduct:
     def numbers(self, steps: Steps, count: int, channels: int) -> tuple[int, ...]:
         pairs = self.taps // 2 if self.is_paired else 0
         return steps.window, count, channels, self.taps, pairs
-
-    def bias(self, buffers: Buffers, c: Any) -> Any:
-        return self._row(buffers, c, 0)
-
-    def weight(self, buffers: Buffers, c: Any, tap: Any) -> Any:
-        place = c // 8 * (8 * self.taps) + tap * 8 + c % 8
-        return buffers["weights"][place].astype("int32")
-
-    def scaled(self, buffers: Buffers, total: Any, c: Any) -> Any:
-        limits, shift = buffers["limits"], self._row(buffers, c, 2)
-        if self.has_left:
-            shift = shift + self._row(buffers, c, 3)
-        value = pure("utvm_requantize", total, self._row(buffers, c, 1), shift)
-        return pure("utvm_clamp", value + limits[0], limits[1], limits[2]).astype("int8")
-
-    def _row(self, buffers: Buffers, c: Any, row: int) -> Any:
-        words = code.scaling_words(self.has_left)
-        return buffers["scaling"][c // 8 * words + c % 2 * 4 + c % 8 // 2 + 8 * row]
 
 
 def mve_depthwise_call(call: KernelCall, tables: ConvolutionTables) -> KernelCall:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -60,8 +60,8 @@ class MvePairs(DspPairs):
         dtype = "" if self.dtype == "int8" else f"_{self.dtype}"
         return f"{super().name.removesuffix('_dsp')}{dtype}_mve"
 
-    def schedule(self, sch: Any, core: str) -> str:
-        super().schedule(sch, core)
+    @property
+    def why(self) -> str:
         return _HOW
 
     @property
@@ -76,7 +76,7 @@ class MvePairs(DspPairs):
     def _function(self) -> str:
         return f"{code.function_of(self._loop, self.dtype)}_runs"
 
-    def _texts(self, core: str) -> Sequence[str]:
+    def texts(self, core: str) -> tuple[str, ...]:
         loop = code.function_of(self._loop, self.dtype)
         names = ("int8_t", f"{self.dtype}_t", 5), ("LOOP", loop, 3)
         return code.text(self._loop, self.dtype), replaced(shared_text("utvm_runs"), *names)

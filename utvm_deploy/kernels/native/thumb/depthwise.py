@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.row_depthwise import RowDepthwise, Steps, row_depthwise_call
 from utvm_deploy.kernels.native.scaling import Scaling
 from utvm_deploy.kernels.native.thumb import depthwise_code as code
 from utvm_deploy.kernels.portable.depthwise import DepthwiseConv2D
-from utvm_deploy.kernels.portable.tensor_ir import Buffers, Operand, pure
 
 
 @dataclass(frozen=True)
@@ -52,17 +51,6 @@ class ThumbRowProduct:
 
     def numbers(self, steps: Steps, count: int, channels: int) -> tuple[int, ...]:
         return steps.row, steps.column, steps.window, count, channels
-
-    def bias(self, buffers: Buffers, c: Any) -> Any:
-        return buffers["scaling"][c * 4]
-
-    def weight(self, buffers: Buffers, c: Any, tap: Any) -> Any:
-        return buffers["weights"][c * (self.taps.rows * self.taps.columns) + tap].astype("int32")
-
-    def scaled(self, buffers: Buffers, total: Any, c: Any) -> Any:
-        scaling, limits = buffers["scaling"], buffers["limits"]
-        value = pure("utvm_scale", total, *(scaling[c * 4 + n] for n in (1, 2, 3)))
-        return pure("utvm_clamp", value, limits[0], limits[1]).astype("int8")
 
 
 def thumb_depthwise_call(
