@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,20 +16,13 @@ from utvm_deploy.graph.attributes import Lstm
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, TensorArgument
+from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.extents import label
 from utvm_deploy.kernels.contract.lazy_tvm import tirx
 from utvm_deploy.kernels.contract.operands import constant_of, input_of, operand_of, quantization_of
 from utvm_deploy.kernels.contract.requantization import fold_input_offset, quantize_multiplier
+from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
 from utvm_deploy.kernels.native.routines.dot import dot_texts
-from utvm_deploy.kernels.portable.tensor_ir import (
-    Buffers,
-    Operand,
-    block,
-    extern,
-    import_c,
-    prim_func,
-    script,
-)
 
 _GATES = 4
 _NUMBERS = 9 * _GATES + 15
@@ -40,7 +33,7 @@ _FACTOR = 10000
 
 
 @dataclass(frozen=True)
-class FullLstm:
+class FullLstm(WholeCall):
     """Shapes; states may be written where they are read."""
 
     batch: int
@@ -61,47 +54,29 @@ class FullLstm:
         flags = (self.gates == _GATES, self.has_peepholes, self.has_norms, self.has_projection)
         return f"lstm_{label(shape)}_{''.join('01'[f] for f in flags)}_by_{order}"
 
-    def prim_func(self) -> Any:
-        parameters = self._parameters
-        scratch = [
-            Operand("gates", (_GATES * self.cells,), "int16"),
-            Operand("row", (self.cells,), "int8"),
-        ]
-        strides = (self.batch, 1) if self.is_time_major else (1, self.steps)
-
-        def clear(buffers: Buffers, one: Operand) -> None:
-            """Use all of the memory, of which TVM would keep no more than it sees used."""
-
-            def store(i: Any) -> None:
-                script.buffer_store(buffers[one.name], tirx.const(0, one.dtype), [i])
-
-            block(f"clear_{one.name}", [("i", one.shape[0], "S")], store)
-
-        def body(buffers: Buffers) -> None:
-            for one in scratch:
-                clear(buffers, one)
-            with script.grid(1, 1) as (i, j), script.sblock("lstm"):
-                script.axis.remap("SS", [i, j])
-                script.reads(*(one.region(buffers) for one in parameters[:-3]))
-                script.writes(*(one.region(buffers) for one in (*parameters[-3:], *scratch)))
-                starts = [one.start(buffers) for one in (*parameters, *scratch)]
-                sizes = (self.batch, self.steps, self.inputs, self.outputs, self.cells)
-                script.evaluate(extern("utvm_lstm_full", *starts, *sizes, *strides))
-
-        return prim_func(parameters, scratch, body)
-
-    def schedule(self, sch: Any, core: str) -> str:
-        names = ("gates16", "inverse_root", "lstm_full")
-        import_c(sch, *dot_texts(core), *(shared_text(f"utvm_{name}") for name in names))
-        return "generic C, one gate at a time"
+    why: ClassVar[str] = "generic C, one gate at a time"
 
     @property
-    def _parameters(self) -> list[Operand]:
+    def routine(self) -> RoutineCall:
+        strides = (self.batch, 1) if self.is_time_major else (1, self.steps)
+        sizes = (self.batch, self.steps, self.inputs, self.outputs, self.cells)
+        scratch = (
+            Operand("gates", (_GATES * self.cells,), "int16"),
+            Operand("row", (self.cells,), "int8"),
+        )
+        return RoutineCall("utvm_lstm_full", self._buffers, (*sizes, *strides), scratch)
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        names = ("utvm_gates16", "utvm_inverse_root", "utvm_lstm_full")
+        return (*dot_texts(core), *map(shared_text, names))
+
+    @property
+    def _buffers(self) -> tuple[Operand, ...]:
         sequences, rows = self.batch * self.steps, self.gates * self.cells
         peepholes = (self.gates - 1) * self.cells if self.has_peepholes else 1
         norms = rows if self.has_norms else 1
         projects = self.has_projection
-        return [
+        return (
             Operand("input", (sequences * self.inputs,), "int8"),
             Operand("input_weights", (rows * self.inputs,), "int8"),
             Operand("hidden_weights", (rows * self.outputs,), "int8"),
@@ -117,7 +92,7 @@ class FullLstm:
             Operand("output", (sequences * self.outputs,), "int8"),
             Operand("hidden", (self.batch * self.outputs,), "int8"),
             Operand("cell", (self.batch * self.cells,), "int16"),
-        ]
+        )
 
 
 def is_plain(operator: Operator) -> bool:
