@@ -8,6 +8,7 @@ block, an upsampled row) becomes two; only what is left (GATHER, odd resizing) r
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -24,17 +25,11 @@ from utvm_deploy.kernels.contract.call import (
     ScalarArgument,
     TensorArgument,
 )
+from utvm_deploy.kernels.contract.driver import Driver, Index, Operand
 from utvm_deploy.kernels.contract.extents import label
 from utvm_deploy.kernels.contract.lazy_tvm import te
 from utvm_deploy.kernels.contract.operands import input_of, operand_of, output_of, stored
-from utvm_deploy.kernels.portable.tensor_ir import (
-    Buffers,
-    Operand,
-    block,
-    extern,
-    prim_func,
-    script,
-)
+from utvm_deploy.kernels.portable.tensor_ir import Buffers, block, prim_func, script
 
 #: One loop: how many elements, and their offsets in the input beyond the first one's.
 Loop: TypeAlias = tuple[int, "NDArray[np.int64]"]
@@ -55,8 +50,6 @@ class Rearranged:
         return f"rearrange_{self.count}_{label(self.extents)}_by_{steps}_{self.dtype}"
 
     def prim_func(self) -> Any:
-        if self._run is not None:
-            return self._turned(self._run)
         source = te.placeholder((self.count,), self.dtype, "input")
         start = te.var("start", "int32")
         tables = [
@@ -75,50 +68,64 @@ class Rearranged:
         return te.create_prim_func([source, *named, start, output])
 
     def schedule(self, sch: Any, core: str) -> str:
-        if self._run is not None:
-            return f"copy by four times four of {self.extents[self._run]}x{self.extents[-1]}"
         runs = self.steps[-1] == 1
         return f"copy by {'runs' if runs else 'elements'} of {self.extents[-1]}"
 
+
+@dataclass(frozen=True)
+class Transposed:
+    """The same of bytes that lie side by side along loop ``run``, which is not the innermost one.
+
+    Each matrix of that loop by the innermost one is transposed by words.
+    """
+
+    rearranged: Rearranged
+    run: int
+
     @property
-    def _run(self) -> int | None:
-        """The loop whose bytes lie side by side in the input, where it is not the innermost one."""
-        if self.dtype != "int8" or None in self.steps or 1 not in self.steps[:-1]:
-            return None
-        return self.steps.index(1)
+    def name(self) -> str:
+        return self.rearranged.name
 
-    def _turned(self, run: int) -> Any:
-        """Matrices of the loop ``run`` by the innermost one, transposed by words."""
-        source = Operand("input", (self.count,), self.dtype)
-        output = Operand("output", self.extents, self.dtype)
-        last = len(self.extents) - 1
-        around = [axis for axis in range(last) if axis != run]
-        columns, rows = self.extents[run], self.extents[last]
-        pitch = math.prod(self.extents[run + 1 :])
+    @property
+    def why(self) -> str:
+        extents = self.rearranged.extents
+        return f"copy by four times four of {extents[self.run]}x{extents[-1]}"
 
-        def body(buffers: Buffers) -> None:
-            grid = script.grid(*(self.extents[axis] for axis in around), 1, 1)
-            with grid as loops, script.sblock("transpose"):
-                values = script.axis.remap("S" * len(loops), list(loops))
-                place: list[Any] = [0] * (last + 1)
-                whole: list[Any] = [slice(0, extent) for extent in self.extents]
-                first = buffers["start"]
-                for axis, value in zip(around, values[:-2], strict=True):
-                    place[axis] = whole[axis] = value
-                    first = first + value * self.steps[axis]
-                script.reads(source.region(buffers))
-                script.writes(buffers["output"][tuple(whole)])
-                call = extern(
-                    "utvm_transpose",
-                    script.address_of(buffers["input"][first]),
-                    script.address_of(buffers["output"][tuple(place)]),
-                    *(rows, columns, self.steps[last], pitch),
-                )
-                script.evaluate(call)
+    @property
+    def parameters(self) -> tuple[Operand | str, ...]:
+        return self._source, "start", self._output
 
-        return prim_func(
-            [source, "start", output], [], body, helpers=[shared_text("utvm_transpose")]
-        )
+    @property
+    def scratch(self) -> tuple[Operand, ...]:
+        return ()
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        return (shared_text("utvm_transpose"),)
+
+    def drive(self, c: Driver) -> None:
+        extents, steps, output = self.rearranged.extents, self._steps, self._output
+        first, made = Index(), Index()
+        with ExitStack() as loops:
+            for axis in range(len(extents) - 1):
+                if axis != self.run:
+                    counter = loops.enter_context(c.loop(extents[axis]))
+                    first = first + counter * steps[axis]
+                    made = made + counter * output.stride(axis)
+            places = self._source.at(first + Index.named("start")), output.at(made)
+            sizes = extents[-1], extents[self.run], steps[-1], output.stride(self.run)
+            c.call("utvm_transpose", *places, *sizes)
+
+    @property
+    def _steps(self) -> list[int]:
+        return [step for step in self.rearranged.steps if step is not None]
+
+    @property
+    def _source(self) -> Operand:
+        return Operand("input", (self.rearranged.count,), "int8")
+
+    @property
+    def _output(self) -> Operand:
+        return Operand("output", self.rearranged.extents, "int8")
 
 
 @dataclass(frozen=True)
@@ -173,9 +180,12 @@ def lower_rearrange(graph: Graph, operator: Operator) -> KernelCall:
         for axis, ((_, offsets), step) in enumerate(zip(loops, steps, strict=True))
         if step is None
     ]
-    count = math.prod(source.shape)
+    extents = tuple(extent for extent, _ in loops)
+    kernel = Rearranged(math.prod(source.shape), extents, steps, stored(source.dtype))
+    # Bytes side by side in the input, but not in the output.
+    is_turned = kernel.dtype == "int8" and None not in steps and 1 in steps[:-1]
     return KernelCall(
-        Rearranged(count, tuple(extent for extent, _ in loops), steps, stored(source.dtype)),
+        Transposed(kernel, steps.index(1)) if is_turned else kernel,
         (
             operand_of(position, source),
             *tables,

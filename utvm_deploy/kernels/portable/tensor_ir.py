@@ -12,6 +12,8 @@ from typing import Any
 
 from utvm_deploy.kernels.contract.lazy_tvm import ir_builder, s_tir, script, tirx, tvm
 
+from utvm_deploy.kernels.contract import driver
+
 Buffers = Mapping[str, Any]
 #: Whose code unscheduled functions get where they call any: all have a form in C.
 ANY_CORE = "cortex-m7"
@@ -25,12 +27,8 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Operand:
-    """A buffer: its name, shape and type."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
+class Operand(driver.Operand):
+    """A buffer of TensorIR."""
 
     def region(self, buffers: Buffers) -> Any:
         """All of it."""
@@ -42,8 +40,8 @@ class Operand:
 
 
 def prim_func(
-    parameters: Sequence[Operand | str],
-    temporaries: Sequence[Operand],
+    parameters: Sequence[driver.Operand | str],
+    temporaries: Sequence[driver.Operand],
     body: Callable[[Buffers], None],
     *,
     helpers: Sequence[str] = (),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,6 +14,7 @@ from utvm_deploy.graph.attributes import BatchMatmul
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall, ScalarArgument, TensorArgument
+from utvm_deploy.kernels.contract.driver import Driver, Index, Operand, Place
 from utvm_deploy.kernels.contract.extents import label, merge
 from utvm_deploy.kernels.contract.lazy_tvm import te
 from utvm_deploy.kernels.contract.operands import input_of, operand_of, output_of, quantization_of
@@ -23,16 +26,6 @@ from utvm_deploy.kernels.contract.requantization import (
     short_multiplier,
 )
 from utvm_deploy.kernels.native.routines.dot import ROWS, dot_texts
-from utvm_deploy.kernels.portable.tensor_ir import (
-    ANY_CORE,
-    Buffers,
-    Operand,
-    extern,
-    import_c,
-    prim_func,
-    script,
-)
-from utvm_deploy.kernels.portable.whole_prim_func import claim
 
 # Products up to this depth cannot exceed 32 bits, whatever the zero points.
 _MOST_DEPTH = 8192
@@ -43,7 +36,7 @@ _SCALARS = (
 
 
 @dataclass(frozen=True)
-class MatrixProducts:
+class _Products:
     """``output[b, i, j]`` sums ``left[b, i, k] * right[b, k, j]``; batches may repeat a side."""
 
     batches: tuple[int, ...]
@@ -61,9 +54,6 @@ class MatrixProducts:
         turned = f"{'t' if self.left_turned else 'n'}{'t' if self.right_turned else 'n'}"
         shape = label((self.rows, self.depth, self.columns))
         return f"matmul_{label(self.batches)}_{'_'.join(sides)}_{shape}_{turned}"
-
-    def prim_func(self) -> Any:
-        return self._by_rows(ANY_CORE) if self._is_by_rows else self.loops()
 
     def loops(self) -> Any:
         """One element at a time, whatever the types: what a search may reorder."""
@@ -100,75 +90,6 @@ class MatrixProducts:
         return te.create_prim_func([left, right, *scalars, output])
 
     @property
-    def _is_by_rows(self) -> bool:
-        """Whether bytes are multiplied by ``utvm_matmul``, with sums that 32 bits hold."""
-        return self._types == ("int8", "int8") and self.depth <= _MOST_DEPTH
-
-    def _by_rows(self, core: str) -> Any:
-        m, depth, n = self.rows, self.depth, self.columns
-        batches = len(self.batches)
-        left = Operand("left", (*self._batches(self.left_follows), m * depth), "int8")
-        right = Operand("right", (*self._batches(self.right_follows), n * depth), "int8")
-        output = Operand("output", (*self.batches, m * n), "int8")
-        sums = Operand("sums", (2 * n,), "int32")
-        turned = {
-            "left": Operand("left_rows", (m * depth if self.left_turned else 0,), "int8"),
-            "right": Operand("right_rows", (0 if self.right_turned else n * depth,), "int8"),
-        }
-        scratch = [sums, *(one for one in turned.values() if one.shape[0])]
-
-        def body(buffers: Buffers) -> None:
-            for one in scratch:
-                claim(one, buffers)
-            with script.grid(*self.batches, 1) as loops, script.sblock("matmul"):
-                at = list(script.axis.remap("S" * (batches + 1), list(loops)))[:batches]
-                places = {
-                    "left": [*self._at(self.left_follows, at), 0],
-                    "right": [*self._at(self.right_follows, at), 0],
-                    "output": [*at, 0],
-                }
-                script.reads(*(one.region(buffers) for one in (left, right)))
-                script.writes(
-                    buffers["output"][tuple([*at, slice(0, m * n)])],
-                    *(one.region(buffers) for one in scratch),
-                )
-                starts = {
-                    name: script.address_of(buffers[name][tuple(place)])
-                    for name, place in places.items()
-                }
-                for side, rows in (("left", m), ("right", n)):
-                    if turned[side].shape[0]:
-                        given, made = starts[side], turned[side].start(buffers)
-                        sizes = (depth, rows, rows, depth)
-                        script.evaluate(extern("utvm_transpose", given, made, *sizes))
-                        starts[side] = made
-                call = extern(
-                    "utvm_matmul",
-                    *(starts["left"], starts["right"], *(buffers[name] for name in _SCALARS)),
-                    *(starts["output"], sums.start(buffers), m, depth, n),
-                )
-                script.evaluate(call)
-
-        return prim_func([left, right, *_SCALARS, output], scratch, body, helpers=self._texts(core))
-
-    def _texts(self, core: str) -> list[str]:
-        names = ["utvm_word", "utvm_mean", "utvm_scale"]
-        if self.left_turned or not self.right_turned:
-            names.append("utvm_transpose")
-        texts = [shared_text(name) for name in names]
-        return [*texts, *dot_texts(core), shared_text("utvm_matmul")]
-
-    def schedule(self, sch: Any, core: str) -> str:
-        if self._is_by_rows:
-            import_c(sch, *self._texts(core))
-            return f"C, {ROWS} products of a row at a time"
-        *_, j = sch.get_loops(sch.get_sblock("requantize"))
-        block = sch.get_sblock("matmul")
-        sch.compute_at(block, j)
-        sch.decompose_reduction(block, sch.get_loops(block)[-1])
-        return "generic C, one element at a time"
-
-    @property
     def _types(self) -> tuple[str, str]:
         """Of left, which the output shares, and of right."""
         return "int8", "int8"
@@ -189,7 +110,105 @@ class MatrixProducts:
 
 
 @dataclass(frozen=True)
-class WideMatrixProducts(MatrixProducts):
+class MatrixProducts(_Products):
+    """Products of int8, with sums that 32 bits hold; what a search may reorder is ``loops``."""
+
+    why: ClassVar[str] = f"C, {ROWS} products of a row at a time"
+
+    @property
+    def parameters(self) -> tuple[Operand | str, ...]:
+        return *self._sides, *_SCALARS, self._output
+
+    @property
+    def scratch(self) -> tuple[Operand, ...]:
+        turned = (one for one in self._turned if one is not None)
+        return self._sums, *turned
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        names = ["utvm_word", "utvm_mean", "utvm_scale"]
+        if any(self._turned):
+            names.append("utvm_transpose")
+        return (*map(shared_text, names), *dot_texts(core), shared_text("utvm_matmul"))
+
+    def drive(self, c: Driver) -> None:
+        for one in self.scratch:
+            c.claim(one)
+        with ExitStack() as loops:
+            batch = [loops.enter_context(c.loop(extent)) for extent in self.batches]
+            given = self._sides
+            follows = (self.left_follows, self.right_follows)
+            sizes = (self.rows, self.columns)
+            sides = [
+                self._side(c, *side, batch)
+                for side in zip(given, follows, self._turned, sizes, strict=True)
+            ]
+            made = _place(self._output, (True,) * len(batch), batch)
+            shape = (self.rows, self.depth, self.columns)
+            c.call("utvm_matmul", *sides, *_SCALARS, made, self._sums.at(), *shape)
+
+    def _side(
+        self,
+        c: Driver,
+        side: Operand,
+        follows: tuple[bool, ...],
+        turned: Operand | None,
+        rows: int,
+        batch: Sequence[Index],
+    ) -> Place:
+        """Where the rows of a side lie; transposed before, if they are not stored so."""
+        start = _place(side, follows, batch)
+        if turned is None:
+            return start
+        c.call("utvm_transpose", start, turned.at(), self.depth, rows, rows, self.depth)
+        return turned.at()
+
+    @property
+    def _sides(self) -> tuple[Operand, Operand]:
+        left = (*self._batches(self.left_follows), self.rows * self.depth)
+        right = (*self._batches(self.right_follows), self.columns * self.depth)
+        return Operand("left", left, "int8"), Operand("right", right, "int8")
+
+    @property
+    def _output(self) -> Operand:
+        return Operand("output", (*self.batches, self.rows * self.columns), "int8")
+
+    @property
+    def _sums(self) -> Operand:
+        return Operand("sums", (2 * self.columns,), "int32")
+
+    @property
+    def _turned(self) -> tuple[Operand | None, Operand | None]:
+        """Scratch for the sides that are transposed."""
+        left = Operand("left_rows", (self.rows * self.depth,), "int8")
+        right = Operand("right_rows", (self.columns * self.depth,), "int8")
+        return left if self.left_turned else None, None if self.right_turned else right
+
+
+def _place(operand: Operand, follows: tuple[bool, ...], batch: Sequence[Index]) -> Place:
+    """Where a matrix of an operand begins."""
+    place = Index()
+    for axis, (counter, is_followed) in enumerate(zip(batch, follows, strict=True)):
+        place = place + counter * (operand.stride(axis) if is_followed else 0)
+    return operand.at(place)
+
+
+@dataclass(frozen=True)
+class DeepMatrixProducts(_Products):
+    """Products of int8 so deep that 32 bits may not hold a sum by rows."""
+
+    def prim_func(self) -> Any:
+        return self.loops()
+
+    def schedule(self, sch: Any, core: str) -> str:
+        *_, j = sch.get_loops(sch.get_sblock("requantize"))
+        block = sch.get_sblock("matmul")
+        sch.compute_at(block, j)
+        sch.decompose_reduction(block, sch.get_loops(block)[-1])
+        return "generic C, one element at a time"
+
+
+@dataclass(frozen=True)
+class WideMatrixProducts(DeepMatrixProducts):
     """The same of int16 by int16 or int8, summed up in 64 bits."""
 
     right_type: str = "int16"
@@ -229,7 +248,10 @@ def lower_batch_matmul(graph: Graph, operator: Operator) -> KernelCall:
     ratio = float(scales[0] * scales[1]) / quantization_of(result).scale
     multiplier, shift = quantize_multiplier(ratio)
     shape = (tuple(extents), left_follows, right_follows, rows, depth, columns)
+    kernel: MatrixProducts | DeepMatrixProducts
     kernel = MatrixProducts(*shape, a.left_turned, a.right_turned)
+    if depth > _MOST_DEPTH:
+        kernel = DeepMatrixProducts(*shape, a.left_turned, a.right_turned)
     if left.dtype == "int16":
         kernel = WideMatrixProducts(*shape, a.left_turned, a.right_turned, right.dtype)
         multiplier = short_multiplier(multiplier)
