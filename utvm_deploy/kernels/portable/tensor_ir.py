@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from utvm_deploy.kernels.contract.lazy_tvm import ir_builder, s_tir, script, tirx, tvm
-
 from utvm_deploy.kernels.contract import driver
+from utvm_deploy.kernels.contract.lazy_tvm import ir_builder, s_tir, script, tirx, tvm
 
 Buffers = Mapping[str, Any]
 #: Whose code unscheduled functions get where they call any: all have a form in C.

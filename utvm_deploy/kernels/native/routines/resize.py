@@ -1,12 +1,8 @@
-"""RESIZE_BILINEAR: four neighbours, weighted in 1/1024 along each axis, by tables made here.
-
-Of int16 they are summed up in 64 bits.
-"""
+"""RESIZE_BILINEAR: four neighbours, weighted in 1/1024 along each axis, by tables made here."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -16,12 +12,9 @@ from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, TensorArgument
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.extents import label
-from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 from utvm_deploy.kernels.contract.operands import input_of, operand_of, output_of
 from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
-
-_FRACTION_BITS = 10
-_ONE = 1 << _FRACTION_BITS
+from utvm_deploy.kernels.portable.int16_resize import ONE, WideBilinear
 
 
 @dataclass(frozen=True)
@@ -69,46 +62,6 @@ class Bilinear(WholeCall):
         return (*texts, driver)
 
 
-@dataclass(frozen=True)
-class WideBilinear:
-    """Shapes; the tables hold, for each output row or column, both neighbours and the share."""
-
-    image: tuple[int, int, int, int]
-    rows: int
-    columns: int
-
-    @property
-    def name(self) -> str:
-        return f"resize_bilinear_{label(self.image)}_{self.rows}x{self.columns}_int16"
-
-    def prim_func(self) -> Any:
-        batch, _, _, channels = self.image
-        image = te.placeholder(self.image, "int16", "input")
-        rows = te.placeholder((self.rows, 3), "int32", "rows")
-        columns = te.placeholder((self.columns, 3), "int32", "columns")
-
-        def element(n: Any, y: Any, x: Any, c: Any) -> Any:
-            def pixel(row: int, column: int) -> Any:
-                share_y = rows[y, 2] if row else _ONE - rows[y, 2]
-                share_x = columns[x, 2] if column else _ONE - columns[x, 2]
-                value = image[n, rows[y, row], columns[x, column], c].astype("int64")
-                return value * (share_y * share_x).astype("int64")
-
-            total = pixel(0, 0) + pixel(1, 0) + pixel(0, 1) + pixel(1, 1)
-            place = tirx.Var("place", "int64")
-            half = tirx.const(_ONE * _ONE // 2, "int64")
-            nearest = tirx.if_then_else(place > 0, place + half, place - half)
-            return tirx.Let(place, total, tirx.truncdiv(nearest, _ONE * _ONE)).astype("int16")
-
-        output = te.compute(
-            (batch, self.rows, self.columns, channels), element, name="resize_bilinear"
-        )
-        return te.create_prim_func([image, rows, columns, output])
-
-    def schedule(self, sch: Any, core: str) -> str:
-        return "generic C, neighbours and shares from tables, in 64 bits"
-
-
 def lower_resize_bilinear(graph: Graph, operator: Operator) -> KernelCall:
     """RESIZE_BILINEAR of int8 or int16."""
     a = operator.attributes
@@ -119,7 +72,7 @@ def lower_resize_bilinear(graph: Graph, operator: Operator) -> KernelCall:
     rows, columns = result.shape[1:3]
     tables = neighbours(h, rows, a), neighbours(w, columns, a)
     sizes = (n, h, w, c), rows, columns
-    is_coarse = c >= 4 and not any((table[:, 2] % (_ONE // 16)).any() for table in tables)
+    is_coarse = c >= 4 and not any((table[:, 2] % (ONE // 16)).any() for table in tables)
     is_wide = source.dtype == "int16"
     return KernelCall(
         WideBilinear(*sizes) if is_wide else Bilinear(*sizes, is_coarse),
@@ -134,16 +87,16 @@ def lower_resize_bilinear(graph: Graph, operator: Operator) -> KernelCall:
 
 def neighbours(size: int, count: int, a: ResizeBilinear) -> Array:
     """For each output position: the neighbour below, the one above, and the latter's share."""
-    scale = (_ONE * size + count // 2) // count
+    scale = (ONE * size + count // 2) // count
     if a.align_corners and count > 1:
-        scale = (_ONE * (size - 1) + (count - 1) // 2) // (count - 1)
+        scale = (ONE * (size - 1) + (count - 1) // 2) // (count - 1)
     table = np.zeros((count, 3), np.int32)
     for position in range(count):
         place = position * scale
         if a.half_pixel_centers:
-            place += scale // 2 - _ONE // 2
+            place += scale // 2 - ONE // 2
         # Divisions of the reference round towards zero.
-        lower = max(int(place / _ONE), 0)
-        upper = min(int((place + _ONE - 1) / _ONE), size - 1)
-        table[position] = (min(lower, size - 1), upper, place - _ONE * lower)
+        lower = max(int(place / ONE), 0)
+        upper = min(int((place + ONE - 1) / ONE), size - 1)
+        table[position] = (min(lower, size - 1), upper, place - ONE * lower)
     return table
