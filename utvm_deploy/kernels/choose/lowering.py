@@ -223,7 +223,8 @@ def lower(
     if candidate is not None:
         return _lower_as(candidate, layer, wish)
     call = layer.portable
-    for family in families_for(core):
+    # The last family is the portable one, whose call tells why there is no better one.
+    for family in families_for(core)[:-1]:
         found = _in_family(family, layer, wish)
         if isinstance(found, KernelCall):
             return found
