@@ -88,7 +88,7 @@ def compile(
         cmsis_nn=cmsis_nn,
         scratch=scratch,
         records=None if records is None else read_records(Path(records)),
-        optimize=optimize,
+        level=optimize,
         check_needs=check_needs,
     )
 

@@ -156,7 +156,7 @@ def emit_models(core: str, selection: Collection[str] | None = None) -> Iterator
     for label, level, graph in _models():
         start = f"{MODEL} {label} {level} "
         if selection is None or any(name.startswith(start) for name in selection):
-            compiled = compile_model(graph(), board_of(core), name=PREFIX, optimize=level)
+            compiled = compile_model(graph(), board_of(core), name=PREFIX, level=level)
             yield from _of_model(start, compiled)
 
 

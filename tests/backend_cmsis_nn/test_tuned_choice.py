@@ -67,7 +67,7 @@ def test_its_call_is_measured_compared_and_chosen(
     assert engines(faster) == ["theirs", "theirs", "ours", "theirs"]
     assert faster.layers[3].origin == "record"
     # Records of another level, or of another library, say nothing.
-    assert engines(compiled(found, optimize="size")) == ["theirs", "theirs", "ours", "theirs"]
+    assert engines(compiled(found, level="size")) == ["theirs", "theirs", "ours", "theirs"]
     library = replace(library, digest="f" * 64)
     assert engines(compiled(found)) == ["theirs", "theirs", "ours", "theirs"]
     # Nor do they say anything where no library is asked for.

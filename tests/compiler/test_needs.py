@@ -20,11 +20,11 @@ BOARDS = ("host", "mps2_an385", "mps2_an500", "mps3_an547")
 
 
 def compiled_with_needs(
-    path: Path, board_name: str, optimize: str
+    path: Path, board_name: str, level: str
 ) -> tuple[CompiledModel, list[MemoryNeeds]]:
     told: list[MemoryNeeds] = []
     board = load_board(board_name)
-    compiled = compile_model(path, board, optimize=optimize, check_needs=told.append)
+    compiled = compile_model(path, board, level=level, check_needs=told.append)
     return compiled, told
 
 

@@ -14,7 +14,14 @@ from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler import decision
 from utvm_deploy.compiler.choice import Choose, calls_of, level_of, picked
 from utvm_deploy.compiler.library_format import read_library, write_library
-from utvm_deploy.compiler.options import BALANCED, LEVELS, OPTIMIZE, SIZE, TIME, ScratchStack
+from utvm_deploy.compiler.options import (
+    BALANCED,
+    LEVELS,
+    OPTIMIZATION_FLAGS,
+    SIZE,
+    TIME,
+    ScratchStack,
+)
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.compiler.plan import Step
 from utvm_deploy.compiler.scratch_limit import Spare, within_memory
@@ -62,17 +69,17 @@ def measured(graph: Graph, operator: Operator, **ticks: int) -> list[Record]:
 
 
 def chooser(
-    graph: Graph, core: str, records: Records, optimize: str, *, on_stack: bool = False
+    graph: Graph, core: str, records: Records, level: str, *, on_stack: bool = False
 ) -> Choose:
-    near = Setting(core, "", LEVELS[optimize], "", "")
+    near = Setting(core, "", OPTIMIZATION_FLAGS[level], "", "")
     most_scratch = level_of(graph, near, records) if on_stack else None
-    picks = picked(graph, records, near, optimize, most_scratch)
-    return calls_of(graph, core, picks, optimize)
+    picks = picked(graph, records, near, level, most_scratch)
+    return calls_of(graph, core, picks, level)
 
 
-def chosen(graph: Graph, operators: list[Operator], records: Records, optimize: str) -> list[str]:
+def chosen(graph: Graph, operators: list[Operator], records: Records, level: str) -> list[str]:
     """For each operator the name of its kernel, which says the tile."""
-    choose = chooser(graph, CORE, records, optimize)
+    choose = chooser(graph, CORE, records, level)
     return [repr(choose(operator).kernel) for operator in operators]
 
 
@@ -143,21 +150,17 @@ def test_small_code_knows_no_records(convolutions: tuple[Graph, list[Operator]])
 
 
 def test_the_compiler_is_told(tmp_path: Path) -> None:
-    levels = {}
-    for optimize in OPTIMIZE:
-        compiled = compile_model(DIGITS, BOARD, kernels="generic", optimize=optimize)
+    flags = {}
+    for level in LEVELS:
+        compiled = compile_model(DIGITS, BOARD, kernels="generic", level=level)
         cmake = project_files(compiled, BOARD)["CMakeLists.txt"]
-        levels[optimize] = next(
-            s for s in ("-O3", "-Os", "-O2") if f"COMPILE_OPTIONS {s})" in cmake
-        )
-        path = tmp_path / f"{optimize}.tar"
+        flags[level] = next(s for s in ("-O3", "-Os", "-O2") if f"COMPILE_OPTIONS {s})" in cmake)
+        path = tmp_path / f"{level}.tar"
         write_library(compiled, path)
-        assert read_library(path).optimize == optimize and compiled.level == levels[optimize]
-    assert levels == {"time": "-O3", "size": "-Os", "balanced": "-O2"}
-    with pytest.raises(
-        CompileError, match="no aim 'speed' to optimize for; choose one of time, size, balanced"
-    ):
-        compile_model(DIGITS, BOARD, optimize="speed")
+        assert read_library(path).optimize == level and compiled.optimization_flag == flags[level]
+    assert flags == {"time": "-O3", "size": "-Os", "balanced": "-O2"}
+    with pytest.raises(CompileError, match="no level 'speed'; choose one of time, size, balanced"):
+        compile_model(DIGITS, BOARD, level="speed")
 
 
 @pytest.mark.tools
@@ -168,8 +171,8 @@ def test_code_shrinks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decision, "shipped_records", lambda core: Records())
     model = data_dir("models") / "cifar10_cnn.tflite"
     size, balanced, time = (
-        build_image(compile_model(model, BOARD, optimize=optimize), BOARD).flash_bytes
-        for optimize in (SIZE, BALANCED, TIME)
+        build_image(compile_model(model, BOARD, level=level), BOARD).flash_bytes
+        for level in (SIZE, BALANCED, TIME)
     )
     # A layer that may enlarge the arena by nothing can have a kernel that no other layer has.
     assert max(size, balanced) < time
@@ -178,11 +181,11 @@ def test_code_shrinks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ["digits", "cifar10_cnn"])
 def test_scratch_enlarges_the_arena_by_little(name: str) -> None:
     model = data_dir("models") / f"{name}.tflite"
-    fast, small = (compile_model(model, BOARD, optimize=aim) for aim in (TIME, SIZE))
+    fast, small = (compile_model(model, BOARD, level=aim) for aim in (TIME, SIZE))
     plain = compile_model(model, BOARD, kernels="generic")
     assert small.arena_bytes <= fast.arena_bytes <= plain.arena_bytes + 2048
     # On the stack scratch costs the arena nothing.
-    free = compile_model(model, BOARD, optimize=TIME, scratch="stack")
+    free = compile_model(model, BOARD, level=TIME, scratch="stack")
     assert free.arena_bytes <= small.arena_bytes
     assert not any("the arena larger" in layer.why for layer in free.layers)
 

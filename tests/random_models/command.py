@@ -17,7 +17,7 @@ from random_models.generator import generate, supported_kinds
 from random_models.minimizer import minimize
 from random_models.recipe import Recipe, write
 from random_models.runner import Outcome, Rig, Verdict
-from utvm_deploy.compiler.options import OPTIMIZE, TIME
+from utvm_deploy.compiler.options import LEVELS, TIME
 
 REGRESSIONS = Path(__file__).with_name("regressions")
 # A child of several jobs starts anew after so many: TVM keeps what it has seen.
@@ -41,9 +41,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--fence", action="store_true", help="let no layer touch what is not its own"
     )
-    parser.add_argument("--optimize", choices=OPTIMIZE, default=TIME, help="as utvm has it")
+    parser.add_argument("--optimize", choices=LEVELS, default=TIME, help="as utvm has it")
     args = parser.parse_args(argv)
-    opened = partial(Rig, args.board, fence=args.fence, optimize=args.optimize)
+    opened = partial(Rig, args.board, fence=args.fence, level=args.optimize)
     kinds = tuple(sorted(args.only)) if args.only else supported_kinds()
     seeds = range(args.seed, args.seed + args.count)
     coverage, outcomes = Coverage(), dict[int, Outcome]()

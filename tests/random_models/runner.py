@@ -105,8 +105,8 @@ def samples_of_shapes(
 class Rig:
     """A device and an oracle; a context manager.
 
-    ``compile_file`` stands in for the compiler, for tests that want a wrong one; ``optimize`` is
-    one of ``compiler.options.OPTIMIZE``. With a ``fence`` every access of every layer must be to
+    ``compile_file`` stands in for the compiler, for tests that want a wrong one; ``level`` is
+    one of ``compiler.options.LEVELS``. With a ``fence`` every access of every layer must be to
     memory of that layer's own.
     """
 
@@ -116,16 +116,14 @@ class Rig:
         compile_file: Compile | None = None,
         *,
         fence: bool = False,
-        optimize: str = TIME,
+        level: str = TIME,
     ) -> None:
         self.board = load_board(board)
         self._is_fenced = fence
         self._fence: Fence | None = None
         if fence and self.board.emulator is None and not is_possible():
             raise ValueError(f"there are no guard pages on {self.board.name} of this system")
-        self._compile = compile_file or (
-            lambda path: compile_model(path, self.board, optimize=optimize)
-        )
+        self._compile = compile_file or (lambda path: compile_model(path, self.board, level=level))
         self._resources = ExitStack()
 
     def __enter__(self) -> Rig:

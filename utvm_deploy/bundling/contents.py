@@ -97,7 +97,7 @@ def _values(
         "ARENA_BYTES": str(compiled.arena_bytes),
         "WEIGHTS_BYTES": str(compiled.weights_bytes),
         "MACS": str(compiled.macs),
-        "LEVEL": compiled.level,
+        "OPTIMIZATION_FLAG": compiled.optimization_flag,
         "IO_TABLE": _io_table(compiled),
         "INCLUDE_DIR": layout.include_dir,
         "SOURCE_DIR": layout.source_dir,

@@ -10,7 +10,7 @@ from typing import Any
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.cmsis_nn import CmsisNn
-from utvm_deploy.compiler.options import AUTO, CMSIS_NN, KERNELS, OPTIMIZE, SCRATCH_PLACES, TIME
+from utvm_deploy.compiler.options import AUTO, CMSIS_NN, KERNELS, LEVELS, SCRATCH_PLACES, TIME
 from utvm_deploy.project import find_cmsis_nn, find_cmsis_nn_builds
 
 #: Names the user's copy of CMSIS-NN for every verb.
@@ -44,7 +44,7 @@ def add_optimize(parser: Any) -> None:
     """--optimize."""
     parser.add_argument(
         "--optimize",
-        choices=OPTIMIZE,
+        choices=LEVELS,
         default=TIME,
         help="time: as fast as can be; size: few bytes of code; balanced: speed where it is worth "
         "its code; default: %(default)s",

@@ -209,7 +209,7 @@ def _tune(
             show(rows, _caption(tuning))
 
         trials = args.trials or sum(work.trials for work in works)
-        options = {"optimize": args.optimize, "library": library}
+        options = {"level": args.optimize, "library": library}
         try:
             with connect(board, **fast) as device:
                 found = tune(

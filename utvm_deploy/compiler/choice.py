@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.compiler.options import (
-    COMPACTNESS,
+    COMPACT_OF_LEVEL,
     MAX_LEVELLING_LOSS,
     MAX_SHARING_LOSS,
     MAX_SHARING_LOSS_OF_MODEL,
@@ -63,27 +63,27 @@ def picked(
     graph: Graph,
     records: Records,
     near: Setting,
-    optimize: str,
+    level: str,
     most_scratch: int | None = None,
 ) -> dict[str, Pick]:
-    """What ``records`` say of each kernel; ``optimize`` is one of ``options.OPTIMIZE``.
+    """What ``records`` say of each kernel; ``level`` is one of ``options.LEVELS``.
 
     No layer takes more than ``most_scratch`` bytes of scratch where its records know another way.
     """
     layers = _layers(graph)
     if near.core == GENERIC or not len(records):
         return dict.fromkeys(layers, Pick())
-    if optimize == SIZE:
+    if level == SIZE:
         shared = _smallest(graph, records, near)
     else:
-        most_loss = MAX_SHARING_LOSS_OF_MODEL[optimize]
+        most_loss = MAX_SHARING_LOSS_OF_MODEL[level]
         shared = _shared(graph, records, near, most_scratch, most_loss)
     found = {}
     for key, (kernel, operators) in layers.items():
         pick = shared.get(key)
         if pick is not None and is_possible(graph, operators, near.core, pick):
             found[key] = pick
-        elif optimize == SIZE:
+        elif level == SIZE:
             found[key] = Pick()
         else:
             choices = records.choices(kernel, near.core, near, most_scratch)
@@ -93,7 +93,7 @@ def picked(
     return found
 
 
-def calls_of(graph: Graph, core: str, picks: Picks, optimize: str) -> Choose:
+def calls_of(graph: Graph, core: str, picks: Picks, level: str) -> Choose:
     """The function that gives an operator's call."""
 
     def choose(operator: Operator) -> KernelCall:
@@ -104,14 +104,14 @@ def calls_of(graph: Graph, core: str, picks: Picks, optimize: str) -> Choose:
             candidate, call = None, lower(graph, operator, core)
         origin = pick.origin if candidate is not None else call.origin
         call = replace(call, origin=origin, candidate=candidate or Candidate(call.family))
-        level = COMPACTNESS[optimize]
+        compact = COMPACT_OF_LEVEL[level]
         if candidate is not None:
             # Its own choices are kept, which the most compact kernels make anew.
-            level = min(level, COMPACT_LITTLE)
-        if not 0 < call.heeds_compact <= level:
+            compact = min(compact, COMPACT_LITTLE)
+        if not 0 < call.heeds_compact <= compact:
             return call
         kept = candidate if candidate is not None else Candidate(call.family)
-        return replace(lower(graph, operator, core, kept, compact=level), origin=call.origin)
+        return replace(lower(graph, operator, core, kept, compact=compact), origin=call.origin)
 
     return choose
 
@@ -231,7 +231,9 @@ def _smallest(graph: Graph, records: Records, near: Setting) -> dict[str, Pick]:
     for operator in graph.operators:
         key = identity_of(graph, operator).key
         ranked, origin = records.ranked(near.core, key, near)
-        is_measured = origin == RECORD and all(r.setting.level == near.level for r in ranked)
+        is_measured = origin == RECORD and all(
+            r.setting.optimization_flag == near.optimization_flag for r in ranked
+        )
         sizes = {r.candidate: r.code_bytes for r in ranked if is_measured and r.code_bytes}
         defaults[key] = next((r.code_bytes for r in ranked if r.is_default), 0)
         kinds.setdefault(operator.kind, {})[key] = sizes
@@ -264,16 +266,16 @@ def level_of(graph: Graph, near: Setting, records: Records) -> int | None:
     for ranked in known:
         by_scale.setdefault(ranked[0].setting.scale, []).append(ranked)
 
-    def is_fast(level: int) -> bool:
-        return all(_are_fast(kernels, level) for kernels in by_scale.values())
+    def is_fast(most_bytes: int) -> bool:
+        return all(_are_fast(kernels, most_bytes) for kernels in by_scale.values())
 
     levels = sorted({record.scratch_bytes for ranked in known for record in ranked})
     return next(filter(is_fast, levels))
 
 
-def _are_fast(kernels: Sequence[Sequence[Record]], level: int) -> bool:
-    """Whether kernels lose little with no more scratch than ``level``."""
+def _are_fast(kernels: Sequence[Sequence[Record]], most_bytes: int) -> bool:
+    """Whether kernels lose little with no more scratch than ``most_bytes``."""
     total = sum(ranked[0].measurement.ticks_min for ranked in kernels)
-    fitting = [[r for r in ranked if r.scratch_bytes <= level] for ranked in kernels]
+    fitting = [[r for r in ranked if r.scratch_bytes <= most_bytes] for ranked in kernels]
     ticks = [ranked[0].measurement.ticks_min for ranked in fitting if ranked]
     return all(fitting) and sum(ticks) <= total * (1 + MAX_LEVELLING_LOSS)

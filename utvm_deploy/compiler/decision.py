@@ -25,7 +25,7 @@ from utvm_deploy.compiler.choice import (
     operators_by_kernel,
     picked,
 )
-from utvm_deploy.compiler.options import CMSIS_NN, LEVELS, SIZE, STACK
+from utvm_deploy.compiler.options import CMSIS_NN, OPTIMIZATION_FLAGS, SIZE, STACK
 from utvm_deploy.compiler.plan import Step, View
 from utvm_deploy.emulator import cycle_model_digest
 from utvm_deploy.graph.model import Graph
@@ -155,23 +155,23 @@ class Decision:
 
 
 def decide(
-    graph: Graph, board: Board, family: str, known: Known, optimize: str, place: str
+    graph: Graph, board: Board, family: str, known: Known, level: str, place: str
 ) -> Decision:
     """By ``known``; ``family`` as ``lower`` takes it, ``place`` is where scratch lies."""
-    near = Setting(family, "", LEVELS[optimize], __version__, "", model_of(board))
+    near = Setting(family, "", OPTIMIZATION_FLAGS[level], __version__, "", model_of(board))
 
-    def level(records: Records) -> int | None:
+    def most_scratch_of(records: Records) -> int | None:
         return level_of(graph, near, records) if place == STACK and len(records) else None
 
-    before = level(known.shipped)
-    without = picked(graph, known.shipped, near, optimize, before)
+    before = most_scratch_of(known.shipped)
+    without = picked(graph, known.shipped, near, level, before)
     if known.merged is None:
         return Decision(without, without, before)
-    after = level(known.merged)
+    after = most_scratch_of(known.merged)
     # What the layers may have without the records they may have with them.
     most = None if before is None or after is None else max(before, after)
-    picks = picked(graph, known.merged, near, optimize, most)
-    if optimize == SIZE:
+    picks = picked(graph, known.merged, near, level, most)
+    if level == SIZE:
         return Decision(picks, without, most)
     defaults = default_candidates(graph, family)
     faster = {
@@ -222,7 +222,11 @@ def _by_whole(
     for one in records.wholes:
         setting = replace(one.setting, utvm="")
         is_of_model = one.graph == digest and setting.core == near.core
-        if is_of_model and setting.level == near.level and records.is_current_whole(one):
+        if (
+            is_of_model
+            and setting.optimization_flag == near.optimization_flag
+            and records.is_current_whole(one)
+        ):
             group = groups.setdefault((setting, one.board, one.scratch), {})
             group[one.candidates] = one.measurement.ticks_min
     groups = {key: found for key, found in groups.items() if base in found}

@@ -15,7 +15,7 @@ import numpy as np
 
 from utvm_deploy.compiler.c_text import c_type
 from utvm_deploy.compiler.model import Buffer, CompiledModel, ExternalLibrary, Layer, Span
-from utvm_deploy.compiler.options import OPTIMIZE
+from utvm_deploy.compiler.options import LEVELS
 from utvm_deploy.cores.core import CORES
 
 #: Addresses of every board have 32 bits.
@@ -48,8 +48,8 @@ def check_facts(compiled: CompiledModel) -> None:
     _within("macs", compiled.macs, MAX_MACS)
     _within("stack_bytes", compiled.stack_bytes, MAX_BYTES)
     _matches("model_digest", compiled.model_digest, _DIGEST)
-    if compiled.optimize not in OPTIMIZE:
-        raise ValueError(f"optimize {_short(compiled.optimize)} is none of {', '.join(OPTIMIZE)}")
+    if compiled.optimize not in LEVELS:
+        raise ValueError(f"optimize {_short(compiled.optimize)} is none of {', '.join(LEVELS)}")
     check_buffers(compiled.inputs, compiled.outputs, compiled.arena_bytes)
     for state in compiled.states:
         _check_buffer("state", state, compiled.arena_bytes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from utvm_deploy.compiler.options import LEVELS, TIME
+from utvm_deploy.compiler.options import OPTIMIZATION_FLAGS, TIME
 from utvm_deploy.records import DEFAULT
 
 
@@ -114,10 +114,10 @@ class CompiledModel:
     stack_bytes: int = 0
     # Kept in the arena between runs; ``NAME_reset`` fills each with its zero point.
     states: tuple[Buffer, ...] = ()
-    # One of ``options.OPTIMIZE``: what the sources are to be compiled for.
+    # One of ``options.LEVELS``; an archive stores it under this name.
     optimize: str = TIME
 
     @property
-    def level(self) -> str:
+    def optimization_flag(self) -> str:
         """The C compiler's option for that, such as "-O3"."""
-        return LEVELS[self.optimize]
+        return OPTIMIZATION_FLAGS[self.optimize]

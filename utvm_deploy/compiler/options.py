@@ -38,13 +38,13 @@ MODEL_STACK_BYTES = 1024
 RUNTIME_RAM_BYTES = 6 * 1024 + 256
 SERIAL_RAM_BYTES = 2 * 1024
 
-#: What a model is compiled for: speed, few bytes of code, or speed where it is worth its code.
+#: The levels: compile for speed, for few bytes of code, or for speed where it is worth its code.
 TIME, SIZE, BALANCED = "time", "size", "balanced"
-OPTIMIZE = (TIME, SIZE, BALANCED)
+LEVELS = (TIME, SIZE, BALANCED)
 #: What each tells the C compiler; docs/guides/optimize.md has what that costs and saves.
-LEVELS: Mapping[str, str] = {TIME: "-O3", SIZE: "-Os", BALANCED: "-O2"}
+OPTIMIZATION_FLAGS: Mapping[str, str] = {TIME: "-O3", SIZE: "-Os", BALANCED: "-O2"}
 #: And how much kernels are to do for few bytes of flash: ``compact`` of a ``Wish``, 0 for nothing.
-COMPACTNESS: Mapping[str, int] = {TIME: 0, BALANCED: COMPACT_LITTLE, SIZE: COMPACT_MOST}
+COMPACT_OF_LEVEL: Mapping[str, int] = {TIME: 0, BALANCED: COMPACT_LITTLE, SIZE: COMPACT_MOST}
 #: A layer may be this much slower, as a share, where it can share another layer's kernel.
 MAX_SHARING_LOSS = 0.03
 #: And all layers together this much, as a share of the model's time.

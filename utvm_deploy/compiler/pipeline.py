@@ -44,9 +44,9 @@ from utvm_deploy.compiler.needs import least_needs, planned_needs
 from utvm_deploy.compiler.options import (
     ARENA,
     CMSIS_NN,
-    COMPACTNESS,
+    COMPACT_OF_LEVEL,
     KERNELS,
-    OPTIMIZE,
+    LEVELS,
     SIZE,
     STACK,
     TIME,
@@ -89,7 +89,7 @@ def compile_model(
     cmsis_nn: CmsisNn | None = None,
     scratch: str = ARENA,
     records: Records | None = None,
-    optimize: str = TIME,
+    level: str = TIME,
     picks: Picks | None = None,
     decided: Callable[[Decision], None] | None = None,
     check_needs: CheckNeeds | None = None,
@@ -100,15 +100,15 @@ def compile_model(
     of ``options.KERNELS``; "cmsis-nn" needs ``cmsis_nn``, which ``project.find_cmsis_nn`` gives.
     ``scratch`` is one of ``options.SCRATCH_PLACES``. Raises ModelError if the model cannot be used
     and CompileError if it cannot be compiled. ``records`` say which candidate each layer is
-    compiled with; what they do not know the records that come with the package may. ``optimize``
-    is one of ``options.OPTIMIZE``. ``picks`` are taken instead of what records say, and
+    compiled with; what they do not know the records that come with the package may. ``level``
+    is one of ``options.LEVELS``. ``picks`` are taken instead of what records say, and
     ``decided`` is told what was taken. ``check_needs`` is told what memory the model needs as
     soon as that is known, first before kernels are made, and may refuse it.
     """
     core = board.cpu.kernel_core
     library = _library_for(kernels, cmsis_nn)
     place = scratch_place(board, scratch)
-    check_option("aim", optimize, OPTIMIZE, " to optimize for")
+    check_option("level", level, LEVELS)
     family = GENERIC if kernels == GENERIC else core
     stage = Stages(dump)
     graph = stage.run("import", lambda: _import(model), graph_text)
@@ -118,19 +118,19 @@ def compile_model(
         check_needs(least_needs(prefix, graph))
     stack = scratch_stack(board) if place == STACK else None
     scheduler = Scheduler(core, prefix)
-    spare = NO_SPARE if optimize == SIZE else SPARE_FOR_TIME
-    smaller = _smaller(graph, family, scheduler.scratch_of, COMPACTNESS[optimize])
+    spare = NO_SPARE if level == SIZE else SPARE_FOR_TIME
+    smaller = _smaller(graph, family, scheduler.scratch_of, COMPACT_OF_LEVEL[level])
 
     def choose(known: Known) -> Chosen:
-        decision = decide(graph, board, family, known, optimize, place)
+        decision = decide(graph, board, family, known, level, place)
         if picks is not None:
             decision = replace(decision, picks={**decision.without, **picks})
         lowered: list[Sequenced] = []
 
         def fitted(picks: Picks) -> tuple[Sequenced, Sequenced]:
-            choose = calls_of(graph, family, picks, optimize)
+            choose = calls_of(graph, family, picks, level)
             if library is not None:
-                choose = Either(graph, library, choose, core, known.own, optimize)
+                choose = Either(graph, library, choose, core, known.own, level)
             with part_of("lower"):
                 wanted = _lower(graph, family, choose)
             lowered.append(wanted)
@@ -160,7 +160,7 @@ def compile_model(
     called = library.called([layer.kernel.calls for layer in layers]) if library else None
     program = Program(prefix, board.name, core, graph, layers, plan, called)
     compiled = stage.run("emit", lambda: emit(program), sources_text)
-    return replace(compiled, seconds=stage.seconds, optimize=optimize)
+    return replace(compiled, seconds=stage.seconds, optimize=level)
 
 
 def least_activation_bytes(graph: Graph) -> int:
@@ -233,7 +233,7 @@ def _lower(graph: Graph, family: str, choose: Choose) -> tuple[Step | View, ...]
     return tuple(sequence)
 
 
-def _smaller(graph: Graph, family: str, scratch_of: ScratchOf, compactness: int) -> Smaller:
+def _smaller(graph: Graph, family: str, scratch_of: ScratchOf, compact: int) -> Smaller:
     """Calls with less scratch, of the family that a step's call has."""
 
     def within(step: Step, most_bytes: int, compact: int = 0) -> KernelCall:
@@ -247,8 +247,8 @@ def _smaller(graph: Graph, family: str, scratch_of: ScratchOf, compactness: int)
     def smaller(step: Step, most_bytes: int) -> KernelCall:
         if isinstance(step.call.kernel, LibraryKernel):
             return step.call
-        if 0 < step.call.heeds_compact <= compactness:
-            call = within(step, most_bytes, compactness)
+        if 0 < step.call.heeds_compact <= compact:
+            call = within(step, most_bytes, compact)
             if sum(scratch_of(replace(step, call=call))) <= most_bytes:
                 return call
         return within(step, most_bytes)

@@ -187,7 +187,7 @@ class Device(Connection):
                     "was not made for it; compile it with scratch='arena', or load it into flash"
                 )
             module = self.load_module(
-                compiled.sources, name=compiled.name, flags=("-std=c99", compiled.level)
+                compiled.sources, name=compiled.name, flags=("-std=c99", compiled.optimization_flag)
             )
             try:
                 return DeviceModel(self, compiled, module)

@@ -227,11 +227,11 @@ def cmake_lists(
     model: str | None,
     model_sources: Sequence[str],
     external: ExternalLibrary | None = None,
-    level: str = "-O3",
+    optimization_flag: str = "-O3",
 ) -> str:
     """``CMakeLists.txt`` for the project's sources; ``model`` is the C prefix, None without one.
 
-    ``level`` is what the C compiler is told about the model's sources.
+    ``optimization_flag`` is what the C compiler is told about the model's sources.
 
     ``external`` is a library of the user's own that the model's sources call.
     """
@@ -272,7 +272,7 @@ def cmake_lists(
     if model_sources:
         lines += [
             _cmake_call("set_source_files_properties(", model_sources, "PROPERTIES"),
-            f"  COMPILE_OPTIONS {level})",
+            f"  COMPILE_OPTIONS {optimization_flag})",
         ]
     if external is not None:
         lines += _external_lines(external)

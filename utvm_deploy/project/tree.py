@@ -113,7 +113,7 @@ def _cmake_files(
             compiled.name if compiled else None,
             [name for name in sources if name.startswith("model/")],
             compiled.external if compiled else None,
-            *((compiled.level,) if compiled else ()),
+            *((compiled.optimization_flag,) if compiled else ()),
         ),
         "toolchain.cmake": toolchain_file(board),
     }

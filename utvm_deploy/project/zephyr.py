@@ -20,7 +20,7 @@ from pathlib import Path
 from utvm_deploy.base.errors import BoardError
 from utvm_deploy.boards.facts import Board, Zephyr
 from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.compiler.options import LEVELS, TIME
+from utvm_deploy.compiler.options import OPTIMIZATION_FLAGS, TIME
 from utvm_deploy.project.generated import RUNTIME_ENTRY_POINTS
 
 # What kernel, runtime, rings and stacks take of the RAM that the workspace lies in, generously.
@@ -76,7 +76,7 @@ def application_files(
         "NAME": compiled.name if compiled else "runtime",
         "ZEPHYR_BOARD": zephyr.board,
         "WORKSPACE_BYTES": str(workspace_bytes(board)),
-        "LEVEL": LEVELS[TIME if compiled is None else compiled.optimize],
+        "OPTIMIZATION_FLAG": OPTIMIZATION_FLAGS[TIME if compiled is None else compiled.optimize],
         "STACK_BYTES": str(base_stack_bytes),
         "MAIN_STACK_BYTES": str(board.project.stack_bytes),
         "KEEP": " ".join(

@@ -89,7 +89,7 @@ class Records:
     ) -> Iterator[tuple[Candidate, str]]:
         """Candidates to compile ``kernel`` with, best first, each with its origin.
 
-        Records of the kernel itself come first, those of the optimization level in ``near`` before
+        Records of the kernel itself come first, those of the optimization flag in ``near`` before
         others; then what won for the nearest shapes. What older kernels of the same shape took, or
         what an older cycle model counted, is called near, and counts where there is nothing of
         today's. Of its own those with more than ``most_scratch`` bytes of scratch come last.
@@ -157,7 +157,7 @@ class Records:
             scale, is_current = group
             return (
                 not is_current,
-                near is None or scale.level != near.level,
+                near is None or scale.optimization_flag != near.optimization_flag,
                 UNITS.index(scale.unit) if scale.unit in UNITS else len(UNITS),
                 near is None or scale.model != near.model,
                 -len(groups[group]),

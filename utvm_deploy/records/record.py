@@ -71,7 +71,7 @@ class Scale:
 
     unit: str
     model: str
-    level: str
+    optimization_flag: str
 
 
 @dataclass(frozen=True)
@@ -88,14 +88,14 @@ class Setting:
     model: str = ""
 
     @property
-    def level(self) -> str:
+    def optimization_flag(self) -> str:
         """How the C compiler optimized: of several flags the last counts."""
         return next((f for f in reversed(self.flags.split()) if f.startswith("-O")), "")
 
     @property
     def scale(self) -> Scale:
         """What its ticks may be compared with."""
-        return Scale(self.unit, self.model, self.level)
+        return Scale(self.unit, self.model, self.optimization_flag)
 
     def to_json(self) -> dict[str, str]:
         """As a line has it."""

@@ -25,7 +25,7 @@ from utvm_deploy.compiler.cmsis_nn import CmsisNn
 from utvm_deploy.compiler.cmsis_nn.lower import lower_cmsis_nn
 from utvm_deploy.compiler.cmsis_nn.schedule import schedule_library_kernel
 from utvm_deploy.compiler.kernel_function import candidate_function
-from utvm_deploy.compiler.options import CMSIS_NN, LEVELS, TIME
+from utvm_deploy.compiler.options import CMSIS_NN, OPTIMIZATION_FLAGS, TIME
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.c_function import CFunction
@@ -43,9 +43,9 @@ _STACK_WORD = 8
 _WORD, _WORDS_OF_LINE = 4, 16
 
 
-def flags_for(optimize: str) -> tuple[str, ...]:
+def flags_for(level: str) -> tuple[str, ...]:
     """How images compile kernels that are to be small, or fast."""
-    return _DIALECT, LEVELS[optimize]
+    return _DIALECT, OPTIMIZATION_FLAGS[level]
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,12 +76,12 @@ class Builder:
         board: Board,
         stack_bytes: int,
         jobs: int,
-        optimize: str = TIME,
+        level: str = TIME,
         library: CmsisNn | None = None,
     ) -> None:
         self._board = board
         self._library = library
-        self._flags = flags_for(optimize)
+        self._flags = flags_for(level)
         self._stack_bytes = stack_bytes
         self._pool = ThreadPoolExecutor(jobs, thread_name_prefix="compile")
         #: Seconds spent in this process on turning candidates into C.

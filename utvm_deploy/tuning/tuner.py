@@ -131,12 +131,12 @@ def fastest_link(board: Board) -> str | None:
     return "debug" if board.emulator is not None and "debug" in board.link.kinds else None
 
 
-def setting_of(board: Board, unit: str, optimize: str = TIME) -> Setting:
+def setting_of(board: Board, unit: str, level: str = TIME) -> Setting:
     """Under which circumstances candidates are measured for a board."""
     return Setting(
         board.cpu.kernel_core,
         compiler_version(board).partition("\n")[0],
-        " ".join((*board.cpu.compiler_flags, *board.project.compiler_flags, *flags_for(optimize))),
+        " ".join((*board.cpu.compiler_flags, *board.project.compiler_flags, *flags_for(level))),
         __version__,
         unit,
         model_of(board) if is_modelled(unit) else "",
@@ -151,14 +151,14 @@ def tune(
     trials: int,
     minutes: float | None = None,
     seed: int = 0,
-    optimize: str = TIME,
+    level: str = TIME,
     watch: Watch = lambda tuning: None,
     library: CmsisNn | None = None,
 ) -> Tuning:
     """Tune until ``trials`` candidates are in the records, or ``minutes`` have passed.
 
     Trials of these kernels that the records have already count, and are not repeated. Kernels are
-    compiled as for ``optimize``, one of ``options.OPTIMIZE``. ``watch`` is told after each batch.
+    compiled as for ``level``, one of ``options.LEVELS``. ``watch`` is told after each batch.
     ``library`` is the one that ``works`` were made with.
     """
     board = device.board
@@ -170,11 +170,11 @@ def tune(
         device.check_ready()
         device.start(build_image(None, with_larger_stack(board, stack)))
     measurer = Measurer(device)
-    setting = setting_of(board, measurer.unit, optimize)
+    setting = setting_of(board, measurer.unit, level)
     code = "" if library is None else library_code(library)
-    first = first_candidates(works, board, optimize, library)
+    first = first_candidates(works, board, level, library)
     loop = _Loop(works, measurer, file, setting, code, first, trials, minutes, seed, watch)
-    with Builder(board, stack, os.cpu_count() or 1, optimize, library) as builder:
+    with Builder(board, stack, os.cpu_count() or 1, level, library) as builder:
         return loop.run(builder)
 
 

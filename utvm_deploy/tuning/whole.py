@@ -69,7 +69,7 @@ class WholeResult:
 
 
 def first_candidates(
-    works: Sequence[Work], board: Board, optimize: str, library: CmsisNn | None
+    works: Sequence[Work], board: Board, level: str, library: CmsisNn | None
 ) -> dict[str, Candidate]:
     """Kernel's key -> what a compile without the user's records takes."""
     known, place = known_records(board, None), scratch_place(board, AUTO)
@@ -77,7 +77,7 @@ def first_candidates(
     found: dict[str, Candidate] = {}
     graphs = {id(work.graph): work.graph for work in works}
     for graph in graphs.values():
-        for key, pick in decide(graph, board, core, known, optimize, place).picks.items():
+        for key, pick in decide(graph, board, core, known, level, place).picks.items():
             if pick.candidate is not None:
                 found.setdefault(key, pick.candidate)
     theirs = Candidate(CMSIS_NN)
@@ -95,12 +95,12 @@ def run_whole(
     file: RecordsFile,
     setting: Setting,
     *,
-    optimize: str,
+    level: str,
     library: CmsisNn | None = None,
     tell: Tell = lambda text: None,
 ) -> WholeResult:
     """Run a model without the records and with them, and write down what it took."""
-    return _Whole(graph, device, file, setting, optimize, library, tell).result()
+    return _Whole(graph, device, file, setting, level, library, tell).result()
 
 
 class _Whole:
@@ -110,7 +110,7 @@ class _Whole:
         device: Device,
         file: RecordsFile,
         setting: Setting,
-        optimize: str,
+        level: str,
         library: CmsisNn | None,
         tell: Tell,
     ) -> None:
@@ -118,13 +118,13 @@ class _Whole:
         self._device = device
         self._file = file
         self._setting = setting
-        self._optimize = optimize
+        self._level = level
         self._library = library
         self._tell = tell
         self._place = scratch_place(device.board, AUTO)
         self._defaults = default_candidates(graph, device.board.cpu.kernel_core)
         # What a compile with them follows says nothing of a library's layers, nor of code size.
-        self._is_recorded = library is None and optimize != SIZE
+        self._is_recorded = library is None and level != SIZE
         self._known = self._recorded() if self._is_recorded else {}
 
     def result(self) -> WholeResult:
@@ -173,7 +173,7 @@ class _Whole:
             cmsis_nn=self._library,
             scratch=AUTO,
             records=records,
-            optimize=self._optimize,
+            level=self._level,
             picks=picks,
             decided=decisions.append,
         )
