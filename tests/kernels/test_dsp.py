@@ -27,10 +27,9 @@ from utvm_deploy.records.candidate import COMPACT_LITTLE, COMPACT_MOST, Candidat
 
 
 @pytest.mark.tools
-@pytest.mark.parametrize("write", [write_additions])
-def test_what_is_not_scheduled(write: Callable[[Path], ModelWriter], tmp_path: Path) -> None:
-    model = write(tmp_path / "model.tflite")
-    assert check(model, tmp_path, core="cortex-m7", scheduled=False)
+def test_additions_in_plain_c(tmp_path: Path) -> None:
+    model = write_additions(tmp_path / "model.tflite")
+    assert check(model, tmp_path, core="cortex-m7")
 
 
 @pytest.mark.tools

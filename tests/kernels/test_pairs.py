@@ -91,11 +91,6 @@ def test_pairs_in_plain_c(tmp_path: Path) -> None:
     assert all(isinstance(kernel, DspPairs) for kernel in kernels)
 
 
-def test_pairs_unscheduled(tmp_path: Path) -> None:
-    model = write_pairs(tmp_path / "pairs.tflite")
-    assert check(model, tmp_path, core="cortex-m7", scheduled=False)
-
-
 def test_pairs_on_cores(device: Device, tmp_path: Path) -> None:
     has_dsp = device.board.cpu.dsp and not device.board.cpu.mve
     compare_on(device, tmp_path, write_pairs, "DSP assembly" if has_dsp else "")

@@ -29,10 +29,7 @@ LAYERS = (
 )
 #: Dependency -> the only units (or modules) that may import it.
 DOORS = {
-    "tvm": {
-        *("compiler", "tuning", "kernels.contract", "kernels.portable"),
-        "kernels.native.dsp.dense",
-    },
+    "tvm": {"compiler", "tuning", "kernels.contract", "kernels.portable"},
     "tflite": {"frontend.tflite", "frontend.tflite_write"},
     "flatbuffers": {"frontend.tflite_write"},
     "onnx": {"frontend.onnx_model"},

@@ -25,6 +25,7 @@ from utvm_deploy.kernels.contract.call import (
 from utvm_deploy.kernels.contract.driver import Driver, Index, Operand
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.window import Window
+from utvm_deploy.kernels.native.micro_kernel import MicroKernel
 
 #: Windows of so many bytes are gathered at a time, unless those of one tile alone need more.
 _WINDOWS_BYTES = 2048
@@ -45,27 +46,12 @@ PRODUCT_PARAMETERS = (
 )
 
 
-class Product(Protocol):
+class Product(MicroKernel, Protocol):
     """A micro-kernel of the matrix product.
 
     The function takes pixels, three tables, the output, then the numbers of pixels and channels,
     the depth, and the bytes from pixel to pixel.
     """
-
-    @property
-    def label(self) -> str:
-        """Part of the kernel's name."""
-
-    @property
-    def function(self) -> str:
-        """The C function's name."""
-
-    @property
-    def why(self) -> str:
-        """What it does, for the report."""
-
-    def texts(self) -> tuple[str, ...]:
-        """The C texts that define the function."""
 
     @property
     def pixels(self) -> int:

@@ -1,14 +1,12 @@
-"""What every micro-kernel of convolutions tells: its C function, where sums begin and end."""
+"""What every micro-kernel of convolutions tells of itself."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
-
-from utvm_deploy.kernels.portable.tensor_ir import Buffers
+from typing import Protocol
 
 
 class MicroKernel(Protocol):
-    """A C function, how it wants its tables, and what it does with them."""
+    """A C function of scheduled assembly, and what the report says of it."""
 
     @property
     def label(self) -> str:
@@ -24,9 +22,3 @@ class MicroKernel(Protocol):
 
     def texts(self) -> tuple[str, ...]:
         """The C texts that define the function."""
-
-    def bias(self, buffers: Buffers, channel: Any, /) -> Any:
-        """Where the sum of a channel begins."""
-
-    def scaled(self, buffers: Buffers, total: Any, channel: Any, /) -> Any:
-        """The output, int8."""

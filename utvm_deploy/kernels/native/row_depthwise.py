@@ -22,6 +22,7 @@ from utvm_deploy.kernels.contract.call import (
 from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.window import Window
+from utvm_deploy.kernels.native.micro_kernel import MicroKernel
 
 
 @dataclass(frozen=True)
@@ -33,26 +34,11 @@ class Steps:
     window: int
 
 
-class RowProduct(Protocol):
+class RowProduct(MicroKernel, Protocol):
     """A micro-kernel of depthwise rows.
 
     The function takes the rows, its tables, the output, and numbers of its own.
     """
-
-    @property
-    def label(self) -> str:
-        """Part of the kernel's name."""
-
-    @property
-    def function(self) -> str:
-        """The C function's name."""
-
-    @property
-    def why(self) -> str:
-        """What it does, for the report."""
-
-    def texts(self) -> tuple[str, ...]:
-        """The C texts that define the function."""
 
     @property
     def group(self) -> int:

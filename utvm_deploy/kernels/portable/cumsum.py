@@ -9,10 +9,11 @@ from typing import Any
 from utvm_deploy.graph.attributes import CumulativeSum
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import KernelCall, TensorArgument
+from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.extents import label
 from utvm_deploy.kernels.contract.lazy_tvm import script, tirx
 from utvm_deploy.kernels.contract.operands import input_of, operand_of, output_of
-from utvm_deploy.kernels.portable.tensor_ir import Buffers, Operand, block, prim_func
+from utvm_deploy.kernels.portable.tensor_ir import Buffers, block, prim_func
 
 
 @dataclass(frozen=True)
