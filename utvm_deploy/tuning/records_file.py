@@ -74,7 +74,7 @@ class RecordsFile:
             if self._descriptor is None:
                 self._descriptor = self._open()
             with _locked(self._descriptor):
-                # An upgrade puts another file in its place.
+                # An upgrade replaces the file.
                 if not _is_replaced(self.path, self._descriptor):
                     yield self._descriptor
                     return

@@ -24,18 +24,18 @@ from utvm_deploy.tuning.current import code_of
 from utvm_deploy.tuning.records_file import held
 from utvm_deploy.tuning.workload import Work
 
-#: What became of a line.
+#: What was done with a line, or why it stays as it is.
 UPGRADED = "upgraded"
 OTHER_CORE = "they are of another core"
 NO_MODEL = "none of the models has their kernels"
 NOT_OF_0_2_0 = "their code is not that of version 0.2.0"
 NO_C = "their candidates cannot be generated any more"
-UNREADABLE = "they are no records that this version can read"
+UNREADABLE = "this version cannot read them"
 
 
 @dataclass(frozen=True)
 class Upgrade:
-    """How many lines became what."""
+    """Numbers of lines."""
 
     counts: Mapping[str, int]
 
@@ -60,8 +60,8 @@ def upgrade_records(
 ) -> Upgrade:
     """Upgrade the records of a core's kernels in a file; the others stay as they are, byte by byte.
 
-    ``works`` are the kernels that C can be made for. The new file is written beside the old one and
-    renamed. RecordsError if the file holds no records.
+    ``works`` are the kernels that C can be made for. The new file replaces the old one once
+    it is complete. RecordsError if the file holds no records.
     """
     by_key = {work.kernel.key: work for work in works}
     counts: dict[str, int] = {}
@@ -81,7 +81,7 @@ def upgrade_records(
 
 
 def _upgraded(line: bytes, works: Mapping[str, Work], core: str) -> tuple[str, bytes]:
-    """What becomes of a line, and the line."""
+    """What was done with a line, and the line."""
     try:
         record = record_of(line)
     except ValueError:
