@@ -28,9 +28,9 @@ from utvm_deploy.device import connect
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.records import Record, Records, is_modelled
-from utvm_deploy.tuning.compact import compacted
 from utvm_deploy.tuning.current import current
 from utvm_deploy.tuning.records_file import RecordsFile
+from utvm_deploy.tuning.shipping import worth_shipping
 from utvm_deploy.tuning.tuner import Tuning, fastest_link, tune
 from utvm_deploy.tuning.workload import Work, workload
 
@@ -103,7 +103,7 @@ def main() -> int:
                 tune(works, device, file, **limits, watch=_Progress())
             except KeyboardInterrupt:
                 print("interrupted; writing what there is", flush=True)
-            kept = list(compacted(_current(file.records, works, board)))
+            kept = list(worth_shipping(_current(file.records, works, board)))
     target = options.output or records_file(board.cpu.kernel_core)
     target.parent.mkdir(exist_ok=True)
     write_text(target, "".join(record.to_line() + "\n" for record in kept))

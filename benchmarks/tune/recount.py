@@ -68,7 +68,7 @@ def recount(core: str, revision: str) -> int:
     found, told = recounted(stale, [codes[one] for one in stale], before, after)
     new = dict(zip(stale, found, strict=True))
     lines = [new.get(one, one).to_line() for one in known]
-    lines += [one.to_line() for one in known.wholes]
+    lines += [one.to_line() for one in known.model_records]
     write_text(path, "".join(f"{line}\n" for line in lines))
     print(f"{core}: {len(stale) - len(told)} records have today's code now, {len(told)} are stale")
     for line in told:

@@ -27,7 +27,7 @@ from utvm_deploy.kernels.portable.conv2d import Conv2D
 from utvm_deploy.kernels.portable.depthwise import DepthwiseConv2D
 from utvm_deploy.kernels.portable.fully_connected import Dense
 from utvm_deploy.kernels.portable.pool import Pool2D
-from utvm_deploy.kernels.portable.tiling import MAX_ACCUMULATORS, Tile, choose_tile
+from utvm_deploy.kernels.portable.tiling import MAX_ACCUMULATORS, RegisterTile, choose_tile
 
 _COMPILE_TIMEOUT_S = 60
 _LARGEST_FUNCTION_BYTES = 3072
@@ -183,15 +183,15 @@ def test_table_is_in_order() -> None:
 @pytest.mark.parametrize(
     ("pixels", "channels", "tile"),
     [
-        (32, 16, Tile(2, 4)),
-        (5, 64, Tile(1, 8)),
-        (1, 10, Tile(1, 5)),
-        (1, 1, Tile(1, 1)),
-        (3, 256, Tile(3, 2)),
-        (11, 13, Tile(1, 1)),
+        (32, 16, RegisterTile(2, 4)),
+        (5, 64, RegisterTile(1, 8)),
+        (1, 10, RegisterTile(1, 5)),
+        (1, 1, RegisterTile(1, 1)),
+        (3, 256, RegisterTile(3, 2)),
+        (11, 13, RegisterTile(1, 1)),
     ],
 )
-def test_tile(pixels: int, channels: int, tile: Tile) -> None:
+def test_tile(pixels: int, channels: int, tile: RegisterTile) -> None:
     assert choose_tile(pixels, channels) == tile
     assert tile.pixels * tile.channels <= MAX_ACCUMULATORS
 

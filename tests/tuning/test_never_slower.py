@@ -37,7 +37,7 @@ from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.choose.identity import identity_of
 from utvm_deploy.kernels.choose.lowering import lower
-from utvm_deploy.records import Measurement, Record, Records, Setting, WholeRecord
+from utvm_deploy.records import Measurement, ModelRecord, Record, Records, Setting
 from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.records.code import CODES_OF_0_2_0
 from utvm_deploy.tuning.workload import Work, workload
@@ -222,8 +222,8 @@ def test_what_no_kernel_can_be_is_not_taken(odd: Candidate) -> None:
     base = candidates_of(alone.without, defaults)
     place = scratch_place(BOARD, AUTO)
 
-    def whole(candidates: dict[str, Candidate], ticks: int) -> WholeRecord:
-        return WholeRecord(
+    def whole(candidates: dict[str, Candidate], ticks: int) -> ModelRecord:
+        return ModelRecord(
             graph_digest(graph),
             "digits",
             records[0].setting,
@@ -235,7 +235,7 @@ def test_what_no_kernel_can_be_is_not_taken(odd: Candidate) -> None:
         )
 
     key = records[0].kernel.key
-    wholes = [
+    model_records = [
         whole(dict(base), 1000),
         whole({**dict(base), key: odd}, 10),
         # Not the model's kernels.
@@ -243,7 +243,7 @@ def test_what_no_kernel_can_be_is_not_taken(odd: Candidate) -> None:
         whole({**dict(base), "another": odd}, 30),
         whole({**dict(base), key: better}, 900),
     ]
-    found = decided(graph, Records([*measured, *wholes]))
+    found = decided(graph, Records([*measured, *model_records]))
     assert found.picks[key].candidate == better
 
 
@@ -255,10 +255,10 @@ def test_what_the_whole_model_took_decides() -> None:
     assert alone.picks[key].candidate == better
     defaults = default_candidates(graph, BOARD.cpu.kernel_core)
 
-    def whole(picks: Picks, ticks: int, **changes: str) -> WholeRecord:
+    def whole(picks: Picks, ticks: int, **changes: str) -> ModelRecord:
         candidates = candidates_of(picks, defaults)
         return replace(
-            WholeRecord(
+            ModelRecord(
                 graph_digest(graph),
                 "digits",
                 records[0].setting,
@@ -271,8 +271,8 @@ def test_what_the_whole_model_took_decides() -> None:
             **changes,
         )
 
-    def taken(*wholes: WholeRecord) -> Candidate | None:
-        return decided(graph, Records([*records, *wholes])).picks[key].candidate
+    def taken(*model_records: ModelRecord) -> Candidate | None:
+        return decided(graph, Records([*records, *model_records])).picks[key].candidate
 
     before, after = whole(alone.without, 1000), whole(alone.picks, 1001)
     slow = alone.without[key].candidate

@@ -24,18 +24,18 @@ from utvm_deploy.records import (
     EmittedCode,
     KernelIdentity,
     Measurement,
+    ModelRecord,
     Record,
     Records,
     Setting,
-    WholeRecord,
     read_records,
 )
 from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.records.code import CODES_OF_0_2_0
 from utvm_deploy.records.line import record_of
-from utvm_deploy.tuning.compact import compacted
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.report import histories, tuning_html
+from utvm_deploy.tuning.shipping import worth_shipping
 
 SETTING = Setting("cortex-m7", "gcc 12.2", "-O3", "0.1.0", "modelled cycles")
 
@@ -151,7 +151,7 @@ def test_a_choice_may_have_any_name() -> None:
     assert Record.from_line(record(5, candidate=one).to_line()).candidate == one
 
 
-WHOLE = WholeRecord(
+OF_MODEL = ModelRecord(
     "0123456789ab",
     "digits",
     replace(SETTING, model="abc"),
@@ -166,15 +166,15 @@ WHOLE = WholeRecord(
 
 
 def test_a_record_of_a_whole_model_survives_its_line(tmp_path: Path) -> None:
-    assert record_of(WHOLE.to_line()) == WHOLE
+    assert record_of(OF_MODEL.to_line()) == OF_MODEL
     path = tmp_path / "r.jsonl"
     with RecordsFile(path) as file:
-        file.extend([record(5), WHOLE])
+        file.extend([record(5), OF_MODEL])
     found = read_records(path)
-    assert (list(found), found.wholes) == ([record(5)], [WHOLE])
+    assert (list(found), found.model_records) == ([record(5)], [OF_MODEL])
     # Version 0.1.0 skips it.
     with pytest.raises(ValueError, match="schema 2"):
-        Record.from_line(WHOLE.to_line())
+        Record.from_line(OF_MODEL.to_line())
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_a_record_of_a_whole_model_survives_its_line(tmp_path: Path) -> None:
 )
 def test_lines_of_whole_models_that_are_refused(change: dict[str, object], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
-        record_of(json.dumps({**json.loads(WHOLE.to_line()), **change}))
+        record_of(json.dumps({**json.loads(OF_MODEL.to_line()), **change}))
 
 
 @pytest.mark.parametrize("cut", [1, 30, -2])
@@ -385,7 +385,7 @@ def test_ticks_of_another_cycle_model_are_never_compared() -> None:
     assert records_of(Records([*new, *real], models={"today"})) == [(12, RECORD)]
     # Settings of two models are two tables of a report, and two groups of what is kept.
     assert len(histories(Records([*old, *new]))) == 2
-    assert len(list(compacted([*old, *new]))) == 4
+    assert len(list(worth_shipping([*old, *new]))) == 4
 
 
 def records_of(records: Records) -> list[tuple[int | None, str]]:
@@ -431,10 +431,10 @@ def test_what_is_not_near() -> None:
 def test_compacting_keeps_what_compiling_needs() -> None:
     some = [record(100 + 2 * n, pixels=3 * n + 3, is_default=n == 5) for n in range(8)]
     wrong = record(0, pixels=99, measurement=Measurement(error="hung"))
-    kept = list(compacted([*some, wrong]))
+    kept = list(worth_shipping([*some, wrong]))
     assert [r.measurement.ticks_min for r in kept] == [100, 102, 110]
     assert kept[-1].is_default
-    assert list(compacted(kept)) == kept
+    assert list(worth_shipping(kept)) == kept
     for records in (some, kept):
         first, *_ = Records(records).choices(identity(32), "cortex-m7", SETTING)
         assert first == (Candidate.of("dsp", pixels=3), RECORD)
@@ -483,7 +483,7 @@ def test_a_compile_contradicts_current_records_only() -> None:
     old, new = (record(50, code=code) for code in ("old", "new"))
     codes = frozenset({"new"})
 
-    def is_contradicted(*records: Record | WholeRecord, core: str = "cortex-m7") -> bool:
+    def is_contradicted(*records: Record | ModelRecord, core: str = "cortex-m7") -> bool:
         return Records(records, EmittedCode()).contradicts(core, key, candidate, codes)
 
     assert is_contradicted(new, old) and not is_contradicted(new)
@@ -492,7 +492,7 @@ def test_a_compile_contradicts_current_records_only() -> None:
     assert not is_contradicted(record(50, code="old", measurement=Measurement(error="hung")))
     known = EmittedCode({(key, candidate): codes})
     assert not Records([old], known).contradicts("cortex-m7", key, candidate, codes)
-    whole = replace(WHOLE, candidates=((key, candidate),), codes=((key, "old"),))
+    whole = replace(OF_MODEL, candidates=((key, candidate),), codes=((key, "old"),))
     assert is_contradicted(whole)
     assert not is_contradicted(replace(whole, codes=((key, "new"),)))
     assert not is_contradicted(replace(whole, codes=()))

@@ -14,7 +14,7 @@ from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.choose.lowering import families_for, lower
 from utvm_deploy.records import NEAREST, RECORD, Record
-from utvm_deploy.tuning.compact import compacted
+from utvm_deploy.tuning.shipping import worth_shipping
 from utvm_deploy.tuning.workload import workload
 
 CORES_WITH_RECORDS = sorted(core for core in CORES if records_file(core).is_file())
@@ -34,7 +34,7 @@ def test_every_line_is_a_measured_candidate_of_the_core(core: str) -> None:
     assert {record.candidate.family for record in records} <= set(families_for(core))
     assert all(record.measurement.is_ok for record in records)
     # No more than what compiling needs.
-    assert list(compacted(records)) == records
+    assert list(worth_shipping(records)) == records
 
 
 @pytest.mark.parametrize("core", CORES_WITH_RECORDS)

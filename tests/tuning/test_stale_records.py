@@ -34,7 +34,7 @@ from utvm_deploy.compiler.stale import MOST_CHOICES
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.records import NEAREST, RECORD, Measurement, Record, Records, WholeRecord
+from utvm_deploy.records import NEAREST, RECORD, Measurement, ModelRecord, Record, Records
 from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.records.code import CODES_OF_0_2_0
 
@@ -160,8 +160,8 @@ def test_a_whole_model_of_other_code_does_not_decide() -> None:
         if candidates.get(record.kernel.key, record.candidate) != record.candidate
     )
 
-    def whole(taken: dict[str, Candidate], ticks: int, codes: dict[str, str]) -> WholeRecord:
-        return WholeRecord(
+    def whole(taken: dict[str, Candidate], ticks: int, codes: dict[str, str]) -> ModelRecord:
+        return ModelRecord(
             graph_digest(graph),
             graph.name,
             RECORDS[0].setting,
@@ -177,8 +177,8 @@ def test_a_whole_model_of_other_code_does_not_decide() -> None:
     shipped = {(one.kernel.key, one.candidate): one.code for one in RECORDS}
     codes = {**base.codes, key: shipped[key, slower]}
 
-    def taken(*wholes: WholeRecord) -> Candidate | None:
-        return compiled_model(Records(wholes))[1].picks[key].candidate
+    def taken(*model_records: ModelRecord) -> Candidate | None:
+        return compiled_model(Records(model_records))[1].picks[key].candidate
 
     assert taken(first, whole(other, 900, codes)) == slower
     assert taken(first, whole(other, 900, {**codes, key: OTHER})) == candidates[key]

@@ -55,7 +55,7 @@ def _works(tmp_path: Path) -> tuple[Work, ...]:
     return small_works(tmp_path, CORE)
 
 
-def old_whole(works: tuple[Work, ...]) -> dict[str, Any]:
+def old_model(works: tuple[Work, ...]) -> dict[str, Any]:
     """A line of a whole model as version 0.2.0 wrote it."""
     families = {work.default.family for work in works}
     return {
@@ -80,7 +80,7 @@ def test_the_command_upgrades_a_file_of_0_2_0(
     path = tmp_path / "r.jsonl"
     records = [old_record(work, work.default, 90), old_record(work, other, 50)]
     lines = [{**json.loads(one.to_line()), "of_later": [1, {"x": "é"}]} for one in records]
-    path.write_text("".join(f"{json.dumps(one)}\n" for one in [*lines, old_whole(works)]))
+    path.write_text("".join(f"{json.dumps(one)}\n" for one in [*lines, old_model(works)]))
 
     def origin() -> str:
         return compile_model(model, BOARD, records=read_records(path)).layers[0].origin
@@ -99,7 +99,7 @@ def test_the_command_upgrades_a_file_of_0_2_0(
         code = code_of(work, CORE, candidate)
         assert line == {**known, "code": code, "utvm": __version__}
     codes = {one.kernel.key: code_of(one, CORE, one.default) for one in works}
-    assert whole == {**old_whole(works), "codes": codes, "utvm": __version__}
+    assert whole == {**old_model(works), "codes": codes, "utvm": __version__}
     # Once is enough.
     upgraded = path.read_bytes()
     assert main([*command, "--upgrade-records"]) == 0
@@ -126,7 +126,7 @@ def test_what_cannot_be_upgraded_stays_as_it_is(works: tuple[Work, ...], tmp_pat
         good.to_line()[:70]: UNREADABLE,  # cut
     }
     for codes in ({}, {"dsp": "0123456789ab"}, {"dsp": CODES_OF_0_2_0["dsp"], "later": "x"}):
-        kept[json.dumps({**old_whole(works), "codes": codes})] = NOT_OF_0_2_0
+        kept[json.dumps({**old_model(works), "codes": codes})] = NOT_OF_0_2_0
     lines = [line.encode("utf-8", "surrogateescape") for line in kept]
     path = tmp_path / "r.jsonl"
     path.write_bytes(b"\r\n\n" + good.to_line().encode() + b"\n" + b"\n".join(lines))

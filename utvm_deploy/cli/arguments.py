@@ -22,7 +22,7 @@ Verbs = Any
 _MOST_SEED = 2**31 - 1
 
 
-def _whole(text: str) -> int:
+def _integer(text: str) -> int:
     try:
         return int(text)
     except ValueError:
@@ -31,7 +31,7 @@ def _whole(text: str) -> int:
 
 def positive(text: str) -> int:
     """A whole number above zero."""
-    value = _whole(text)
+    value = _integer(text)
     if value <= 0:
         raise argparse.ArgumentTypeError(f"{text} is not above zero")
     return value
@@ -39,7 +39,7 @@ def positive(text: str) -> int:
 
 def seed(text: str) -> int:
     """What a search may begin with."""
-    value = _whole(text)
+    value = _integer(text)
     if not 0 <= value <= _MOST_SEED:
         raise argparse.ArgumentTypeError(f"{text} is no seed; give one from 0 to {_MOST_SEED:,}")
     return value

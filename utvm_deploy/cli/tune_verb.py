@@ -182,9 +182,9 @@ def _tune(
     library: CmsisNn | None,
     out: Output,
 ) -> int:
+    from utvm_deploy.tuning.model_runs import run_model
     from utvm_deploy.tuning.records_file import RecordsFile
     from utvm_deploy.tuning.tuner import Tuning, fastest_link, tune
-    from utvm_deploy.tuning.whole import run_whole
 
     columns = [
         "kernel",
@@ -225,8 +225,8 @@ def _tune(
             # Over the link that other verbs take: a debugger's writes leave the caches as they are.
             show(rows, f"starting {board.name} for whole models")
             with connect(board, **where) as device:
-                wholes = [
-                    run_whole(
+                model_runs = [
+                    run_model(
                         graph,
                         device,
                         file,
@@ -238,7 +238,7 @@ def _tune(
                 ]
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_kept(args.records, kept, len(file.records))) from None
-    _report(found, wholes, args.records, out)
+    _report(found, model_runs, args.records, out)
     return 0
 
 
@@ -251,16 +251,16 @@ def _kept(path: Path, before: int, after: int) -> str:
     return f"{after} {are} recorded in {path}{new}; the same command goes on from there"
 
 
-def _report(found: Any, wholes: Sequence[Any], path: Path, out: Output) -> None:
+def _report(found: Any, model_runs: Sequence[Any], path: Path, out: Output) -> None:
     """The table of kernels, and what became of each model."""
     unit = found.setting.unit
     columns = ["kernel", ">layers", f">before, {unit}", ">best", ">per MAC", ">trials", ">gain"]
     out.table([*columns, "candidate"], _rows(found))
-    unfollowed = _not_followed(found, wholes)
-    for whole in wholes:
-        out.line(_whole_line(whole, unit))
+    unfollowed = _not_followed(found, model_runs)
+    for model_run in model_runs:
+        out.line(_model_line(model_run, unit))
         for one in unfollowed:
-            if one.model == whole.name:
+            if one.model == model_run.name:
                 out.line(
                     f"    not followed in {_short(one.kernel)}: {one.candidate.label} "
                     f"({one.ticks:,} alone, {one.taken_ticks:,} by {one.taken.label}): {one.reason}"
@@ -271,28 +271,30 @@ def _report(found: Any, wholes: Sequence[Any], path: Path, out: Output) -> None:
         f"{found.trials} in all, {found.errors} of them failed{_why(found)}; "
         f"records: {path}"
     )
-    out.result("utvm.tune/2", {**_json(found), **_json_wholes(wholes, unfollowed), "records": path})
+    out.result(
+        "utvm.tune/2", {**_json(found), **_json_model_runs(model_runs, unfollowed), "records": path}
+    )
 
 
-def _whole_line(whole: Any, unit: str) -> str:
+def _model_line(model_run: Any, unit: str) -> str:
     """What a model takes without the records and with them."""
-    if whole.note:
-        return f"{whole.name}: not measured as a whole: {whole.note}"
-    if whole.before is None:
-        return f"{whole.name}: compiled as without the records; nothing faster was found"
-    if whole.after == whole.before:
+    if model_run.note:
+        return f"{model_run.name}: not measured as a whole: {model_run.note}"
+    if model_run.before is None:
+        return f"{model_run.name}: compiled as without the records; nothing faster was found"
+    if model_run.after == model_run.before:
         kept = "compiled as without the records, which nothing beat as a whole"
-        return f"{whole.name}: {whole.before:,} {unit}; {kept}"
-    gain = whole.before / max(whole.after, 1)
-    count = len(whole.changed)
+        return f"{model_run.name}: {model_run.before:,} {unit}; {kept}"
+    gain = model_run.before / max(model_run.after, 1)
+    count = len(model_run.changed)
     return (
-        f"{whole.name}: {whole.before:,} -> {whole.after:,} {unit} as a whole, "
+        f"{model_run.name}: {model_run.before:,} -> {model_run.after:,} {unit} as a whole, "
         f"{gain:.3f} times as fast with {count} other kernel{'s' if count > 1 else ''}"
     )
 
 
-def _not_followed(found: Any, wholes: Sequence[Any]) -> list[Any]:
-    from utvm_deploy.tuning.whole import not_followed
+def _not_followed(found: Any, model_runs: Sequence[Any]) -> list[Any]:
+    from utvm_deploy.tuning.model_runs import not_followed
 
     states = {state.work.kernel.key: state for state in found.states}
 
@@ -301,7 +303,7 @@ def _not_followed(found: Any, wholes: Sequence[Any]) -> list[Any]:
         return measured.ticks_min if measured is not None and measured.is_ok else None
 
     best = {key: state.best for key, state in states.items() if state.best is not None}
-    return not_followed(wholes, best, ticks, found.scratch, found.setting.core)
+    return not_followed(model_runs, best, ticks, found.scratch, found.setting.core)
 
 
 def _rows(tuning: Any) -> list[list[object]]:
@@ -343,21 +345,21 @@ def _caption(tuning: Any) -> str:
     return f"tuning: {tuning.trials} of {tuning.trials_wanted} trials{gain}{left}"
 
 
-def _json_wholes(wholes: Sequence[Any], unfollowed: Sequence[Any]) -> dict[str, Any]:
+def _json_model_runs(model_runs: Sequence[Any], unfollowed: Sequence[Any]) -> dict[str, Any]:
     return {
         "models": [
             {
-                "model": whole.name,
-                "ticks_before": whole.before,
-                "ticks_after": whole.after,
-                "changed": whole.changed,
+                "model": model_run.name,
+                "ticks_before": model_run.before,
+                "ticks_after": model_run.after,
+                "changed": model_run.changed,
                 "slower_in_place": {
                     key: {"before": before, "after": after}
-                    for key, (before, after) in whole.slower.items()
+                    for key, (before, after) in model_run.slower.items()
                 },
-                "note": whole.note,
+                "note": model_run.note,
             }
-            for whole in wholes
+            for model_run in model_runs
         ],
         "not_followed": [
             {

@@ -36,10 +36,10 @@ from utvm_deploy.records import (
     RECORD,
     UNITS,
     EmittedCode,
+    ModelRecord,
     Record,
     Records,
     Setting,
-    WholeRecord,
     is_modelled,
     read_records,
 )
@@ -80,7 +80,7 @@ class Known:
         def again(records: Records | None) -> Records | None:
             if records is None:
                 return None
-            return Records([*records, *records.wholes], emitted, self.models)
+            return Records([*records, *records.model_records], emitted, self.models)
 
         shipped = Records(self.shipped, emitted, self.models)
         return Known(shipped, again(self.merged), again(self.own), self.models)
@@ -106,11 +106,11 @@ def known_records(board: Board, own: Records | None) -> Known:
     ours = [record for record in own or () if record.candidate.family != CMSIS_NN]
     models = models_of_today(board, [*shipped, *(own or ())])
     # Of two records of a candidate the later one counts: the user's.
-    merged = None if own is None else Records([*shipped, *ours, *own.wholes])
+    merged = None if own is None else Records([*shipped, *ours, *own.model_records])
     return Known(shipped, merged, own, models).given(EmittedCode())
 
 
-def models_of_today(board: Board, records: Iterable[Record | WholeRecord]) -> frozenset[str]:
+def models_of_today(board: Board, records: Iterable[Record | ModelRecord]) -> frozenset[str]:
     """Digests of the cycle models that count today: the board's, and those of the records' boards.
 
     Boards of one core share records, though each has its own caches.
@@ -178,7 +178,7 @@ def decide(
         key: _faster(known.merged, near, key, pick, without[key], defaults[key])
         for key, pick in picks.items()
     }
-    measured = _by_whole(graph, board, known.merged, near, place, without, defaults)
+    measured = _by_model(graph, board, known.merged, near, place, without, defaults)
     return Decision(measured or faster, without, most)
 
 
@@ -206,7 +206,7 @@ def _faster(
     return pick if before.origin == DEFAULT else before
 
 
-def _by_whole(
+def _by_model(
     graph: Graph,
     board: Board,
     records: Records,
@@ -219,13 +219,13 @@ def _by_whole(
     base = candidates_of(without, defaults)
     digest = graph_digest(graph)
     groups: dict[tuple[Setting, str, str], dict[tuple[tuple[str, Candidate], ...], int]] = {}
-    for one in records.wholes:
+    for one in records.model_records:
         setting = replace(one.setting, utvm="")
         is_of_model = one.graph == digest and setting.core == near.core
         if (
             is_of_model
             and setting.optimization_flag == near.optimization_flag
-            and records.is_current_whole(one)
+            and records.is_current_model(one)
         ):
             group = groups.setdefault((setting, one.board, one.scratch), {})
             group[one.candidates] = one.measurement.ticks_min

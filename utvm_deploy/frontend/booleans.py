@@ -10,7 +10,7 @@ from utvm_deploy.frontend.supported_operator import BOOL, COMPARED, EQUALS, MOVE
 from utvm_deploy.graph.attributes import Boolean
 from utvm_deploy.graph.model import Operator
 
-_WHOLE = ("int32", "int64")
+_INTEGERS = ("int32", "int64")
 _CAST = (*MOVABLE, "bool")
 
 
@@ -21,7 +21,7 @@ def import_comparison(op: SourceOperator) -> Operator:
     for side in sides:
         if side.dtype != sides[0].dtype:
             raise op.damaged(f"it compares {sides[0].dtype} with {side.dtype}")
-        if side.dtype in _WHOLE:
+        if side.dtype in _INTEGERS:
             continue
         # The reference then shifts by less than no bits, which is undefined.
         if scale_of(quantized(op, side)) >= 1:

@@ -20,8 +20,8 @@ from utvm_deploy.graph.constant_folding import evaluate
 from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
 from utvm_deploy.graph.shapes import shapes_of
 
-_WHOLE = ("int32", "int64")
-_FILLED = (*_WHOLE, "int8", "int16")
+_INTEGERS = ("int32", "int64")
+_FILLED = (*_INTEGERS, "int8", "int16")
 # Shapes are short; whatever is longer is data, and stays in the model.
 _MOST_ELEMENTS = 4096
 
@@ -51,7 +51,7 @@ def fold_shapes(source: ModelFile) -> ModelFile:
 def _made(op: SourceOperator) -> Mapping[int, Array] | None:
     """The values of an operator's outputs, None where they are not known or not ours to know."""
     outputs = [op.tensors[number] for number in op.outputs]
-    types = _FILLED if op.kind == "FILL" else _WHOLE
+    types = _FILLED if op.kind == "FILL" else _INTEGERS
     if not outputs or any(
         out.dtype not in types or out.data is not None or math.prod(out.shape) > _MOST_ELEMENTS
         for out in outputs
@@ -134,7 +134,7 @@ def _product(op: SourceOperator, arrays: Sequence[Array]) -> Array:
 def _fill(op: SourceOperator, arrays: Sequence[Array]) -> Array:
     shape, out = tuple(int(extent) for extent in arrays[0].reshape(-1)), op.output()
     value = op.input(1)
-    alike = out.dtype in _WHOLE or value.quantization == out.quantization
+    alike = out.dtype in _INTEGERS or value.quantization == out.quantization
     if arrays[1].size != 1 or value.dtype != out.dtype or not alike:
         raise op.damaged(f"its value '{value.name}' is none of '{out.name}'")
     if shape != out.shape:  # before it is made: it may be huge

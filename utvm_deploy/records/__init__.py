@@ -17,6 +17,7 @@ from utvm_deploy.records.known import (
     frugal,
 )
 from utvm_deploy.records.line import parsed, read_records
+from utvm_deploy.records.model_record import MODEL_SCHEMA, ModelRecord
 from utvm_deploy.records.record import (
     ERRORS,
     SCHEMA,
@@ -29,26 +30,25 @@ from utvm_deploy.records.record import (
     is_modelled,
     now,
 )
-from utvm_deploy.records.whole import WHOLE_SCHEMA, WholeRecord
 
 __all__ = [
     "DEFAULT",
     "ERRORS",
+    "MODEL_SCHEMA",
     "NEAREST",
     "NO_CODE",
     "ORIGINS",
     "RECORD",
     "SCHEMA",
     "UNITS",
-    "WHOLE_SCHEMA",
     "EmittedCode",
     "KernelIdentity",
     "Measurement",
+    "ModelRecord",
     "Record",
     "Records",
     "Scale",
     "Setting",
-    "WholeRecord",
     "frugal",
     "is_modelled",
     "now",

@@ -73,7 +73,7 @@ def truth(value: Mapping[str, Any], name: str) -> bool:
     return found
 
 
-def is_whole(value: object) -> bool:
+def is_integer(value: object) -> bool:
     """Whether this is a whole number of 64 bits, and no boolean."""
     return type(value) is int and abs(value) <= MOST
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.records.code import EmittedCode
+from utvm_deploy.records.model_record import ModelRecord
 from utvm_deploy.records.record import (
     UNITS,
     KernelIdentity,
@@ -17,7 +18,6 @@ from utvm_deploy.records.record import (
     Setting,
     is_modelled,
 )
-from utvm_deploy.records.whole import WholeRecord
 
 #: Where a compiled layer's candidate came from.
 RECORD, NEAREST, DEFAULT = ORIGINS = ("record", "nearest record", "default")
@@ -48,7 +48,7 @@ class Records:
 
     def __init__(
         self,
-        records: Iterable[Record | WholeRecord] = (),
+        records: Iterable[Record | ModelRecord] = (),
         emitted: EmittedCode | None = None,
         models: Collection[str] | None = None,
     ) -> None:
@@ -56,7 +56,7 @@ class Records:
         self._models = models
         self._all: list[Record] = []
         self._by_kernel: dict[tuple[str, str], list[Record]] = {}
-        self.wholes: list[WholeRecord] = []
+        self.model_records: list[ModelRecord] = []
         for record in records:
             self.add(record)
 
@@ -66,10 +66,10 @@ class Records:
     def __iter__(self) -> Iterator[Record]:
         return iter(self._all)
 
-    def add(self, record: Record | WholeRecord) -> None:
+    def add(self, record: Record | ModelRecord) -> None:
         """One more."""
-        if isinstance(record, WholeRecord):
-            self.wholes.append(record)
+        if isinstance(record, ModelRecord):
+            self.model_records.append(record)
             return
         self._all.append(record)
         key = record.setting.core, record.kernel.key
@@ -201,7 +201,7 @@ class Records:
         )
         return is_of_code and self.is_of_today(record.setting)
 
-    def is_current_whole(self, record: WholeRecord) -> bool:
+    def is_current_model(self, record: ModelRecord) -> bool:
         """Likewise, of a record of a whole model."""
         return (
             self._is_of_code(record)
@@ -209,7 +209,7 @@ class Records:
             and self.is_of_today(record.setting)
         )
 
-    def _is_of_code(self, record: WholeRecord) -> bool:
+    def _is_of_code(self, record: ModelRecord) -> bool:
         if self._emitted is None:
             return True
         candidates = dict(record.candidates)
@@ -221,7 +221,7 @@ class Records:
 
     def has_any_of(self, core: str, key: str) -> bool:
         """Whether there is a record of this kernel, or of a whole model."""
-        return (core, key) in self._by_kernel or bool(self.wholes)
+        return (core, key) in self._by_kernel or bool(self.model_records)
 
     def contradicts(self, core: str, key: str, candidate: Candidate, codes: frozenset[str]) -> bool:
         """Whether a current record says that a kernel's candidate has another code than these."""
@@ -232,11 +232,11 @@ class Records:
             and self.is_current(record)
             for record in self._by_kernel.get((core, key), ())
         ) or any(
-            whole.setting.core == core
-            and (key, candidate) in whole.candidates
-            and not codes >= {code for other, code in whole.codes if other == key}
-            and self.is_current_whole(whole)
-            for whole in self.wholes
+            model_record.setting.core == core
+            and (key, candidate) in model_record.candidates
+            and not codes >= {code for other, code in model_record.codes if other == key}
+            and self.is_current_model(model_record)
+            for model_record in self.model_records
         )
 
     def is_of_today(self, setting: Setting) -> bool:

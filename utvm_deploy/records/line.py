@@ -10,8 +10,8 @@ from utvm_deploy.base.errors import RecordsError
 from utvm_deploy.base.files import check_regular
 from utvm_deploy.records.fields import NotJson, object_in, schema_of
 from utvm_deploy.records.known import Records
+from utvm_deploy.records.model_record import MODEL_SCHEMA, ModelRecord
 from utvm_deploy.records.record import Record
-from utvm_deploy.records.whole import WHOLE_SCHEMA, WholeRecord
 
 log = logging.getLogger(__name__)
 
@@ -19,11 +19,11 @@ log = logging.getLogger(__name__)
 _LISTED = 8
 
 
-def record_of(line: str | bytes) -> Record | WholeRecord:
+def record_of(line: str | bytes) -> Record | ModelRecord:
     """What a line says; ValueError says what is wrong, NotJson where it may have been cut."""
     value = object_in(line, "a record")
-    if schema_of(value) == WHOLE_SCHEMA:
-        return WholeRecord.from_json(value)
+    if schema_of(value) == MODEL_SCHEMA:
+        return ModelRecord.from_json(value)
     return Record.from_json(value)
 
 
@@ -45,7 +45,7 @@ def read_records(path: Path) -> Records:
     return Records(parsed(path, data))
 
 
-def parsed(path: Path, data: bytes) -> Iterator[Record | WholeRecord]:
+def parsed(path: Path, data: bytes) -> Iterator[Record | ModelRecord]:
     """Of a file's bytes; RecordsError if they hold something else than records."""
     lines = data.split(b"\n")
     skipped: list[int] = []

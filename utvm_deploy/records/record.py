@@ -11,7 +11,7 @@ from typing import Any
 from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.records.fields import (
     count,
-    is_whole,
+    is_integer,
     line_of,
     number,
     object_in,
@@ -198,7 +198,7 @@ class Record:
         if schema_of(value) > SCHEMA:
             raise ValueError(f"schema {value['schema']} is not known here")
         shape = object_of(value.get("shape"), "shape")
-        if not all(is_whole(extent) and name.isprintable() for name, extent in shape.items()):
+        if not all(is_integer(extent) and name.isprintable() for name, extent in shape.items()):
             raise ValueError("shape has something else than whole numbers")
         kernel = KernelIdentity(
             text(value, "kernel"),

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from utvm_deploy.base.errors import RecordsError
 from utvm_deploy.base.files import check_regular
-from utvm_deploy.records import Record, Records, WholeRecord, parsed
+from utvm_deploy.records import ModelRecord, Record, Records, parsed
 from utvm_deploy.records.fields import NotJson
 from utvm_deploy.records.line import record_of
 
@@ -53,11 +53,11 @@ class RecordsFile:
     def __exit__(self, *_exc: object) -> None:
         self._close()
 
-    def append(self, record: Record | WholeRecord) -> None:
+    def append(self, record: Record | ModelRecord) -> None:
         """One more line, on the disk when this returns."""
         self.extend([record])
 
-    def extend(self, records: Iterable[Record | WholeRecord]) -> None:
+    def extend(self, records: Iterable[Record | ModelRecord]) -> None:
         """Several lines, on the disk when this returns."""
         new = list(records)
         with self._exclusive() as descriptor:

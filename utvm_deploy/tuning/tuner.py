@@ -40,9 +40,9 @@ from utvm_deploy.tuning.evolution import Evolution
 from utvm_deploy.tuning.inputs import Job
 from utvm_deploy.tuning.interrupts import Interrupts
 from utvm_deploy.tuning.measure import Measurer
+from utvm_deploy.tuning.model_runs import first_candidates
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.search import KernelState, Search
-from utvm_deploy.tuning.whole import first_candidates
 from utvm_deploy.tuning.workload import Work
 
 log = logging.getLogger(__name__)

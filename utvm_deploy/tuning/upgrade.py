@@ -15,7 +15,7 @@ from utvm_deploy import __version__
 from utvm_deploy.base.files import write_atomically
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.compiler.options import CMSIS_NN
-from utvm_deploy.records import NO_CODE, Record, WholeRecord, parsed
+from utvm_deploy.records import NO_CODE, ModelRecord, Record, parsed
 from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.records.code import CODES_OF_0_2_0
 from utvm_deploy.records.fields import line_of, object_in
@@ -88,8 +88,8 @@ def _upgraded(line: bytes, works: Mapping[str, Work], core: str) -> tuple[str, b
         return UNREADABLE, line
     if record.setting.core != core:
         return OTHER_CORE, line
-    if isinstance(record, WholeRecord):
-        what, changes = _of_whole(record, works)
+    if isinstance(record, ModelRecord):
+        what, changes = _of_model(record, works)
     else:
         what, changes = _of_kernel(record, works)
     if what != UPGRADED:
@@ -111,7 +111,7 @@ def _of_kernel(record: Record, works: Mapping[str, Work]) -> tuple[str, dict[str
     return UPGRADED, {"code": code}
 
 
-def _of_whole(record: WholeRecord, works: Mapping[str, Work]) -> tuple[str, dict[str, Any]]:
+def _of_model(record: ModelRecord, works: Mapping[str, Work]) -> tuple[str, dict[str, Any]]:
     known = dict(record.codes)
     families = {candidate.family for _, candidate in record.candidates}
     if CMSIS_NN in families or known != {one: CODES_OF_0_2_0.get(one) for one in families}:

@@ -15,7 +15,7 @@ from utvm_deploy.kernels.contract.lazy_tvm import te
 from utvm_deploy.kernels.contract.operands import constant_of, input_of
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.portable.convolution import convolution_call, scaled_outputs, window_of
-from utvm_deploy.kernels.portable.tiling import Tile, choose_tile, schedule_accumulation
+from utvm_deploy.kernels.portable.tiling import RegisterTile, choose_tile, schedule_accumulation
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Conv2D:
     window: Window
     input_channels: int
     output_channels: int
-    tile: Tile | None = None  # None: what promises the fewest loads
+    tile: RegisterTile | None = None  # None: what promises the fewest loads
     groups: int = 1  # each with its share of the inputs and of the outputs
 
     @property

@@ -39,7 +39,7 @@ from utvm_deploy.kernels.contract.requantization import (
     fold_input_offset,
     requantize_exact,
 )
-from utvm_deploy.kernels.portable.tiling import Tile, choose_tile, schedule_accumulation
+from utvm_deploy.kernels.portable.tiling import RegisterTile, choose_tile, schedule_accumulation
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Dense:
     outputs: int
     # Multipliers are tables, one entry per output, instead of scalars.
     per_channel: bool
-    tile: Tile | None = None  # None: what promises the fewest loads
+    tile: RegisterTile | None = None  # None: what promises the fewest loads
 
     @property
     def name(self) -> str:

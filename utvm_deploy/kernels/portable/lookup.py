@@ -30,12 +30,12 @@ from utvm_deploy.kernels.contract.requantization import (
     requantized,
     rounded_shift,
 )
-from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
+from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
 from utvm_deploy.kernels.portable.real_functions import REAL_FUNCTIONS, Function
 
 
 @dataclass(frozen=True)
-class Lookup(WholeCall):
+class Lookup(RoutineKernel):
     """``output[i] = table[input[i]]``; the table is in the order of bytes without signs."""
 
     count: int

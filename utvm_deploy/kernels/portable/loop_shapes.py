@@ -20,7 +20,7 @@ from utvm_deploy.kernels.portable.conv2d import Conv2D
 from utvm_deploy.kernels.portable.fully_connected import Dense
 from utvm_deploy.kernels.portable.pool import Pool2D
 from utvm_deploy.kernels.portable.template_free import DECISIONS, SKETCH, traced
-from utvm_deploy.kernels.portable.tiling import Tile, tiles
+from utvm_deploy.kernels.portable.tiling import RegisterTile, tiles
 from utvm_deploy.records.candidate import GENERIC, Candidate
 
 TILE, UNROLL = "tile", "unroll"
@@ -102,7 +102,7 @@ def loop_candidates(call: KernelCall) -> tuple[Candidate, ...]:
     return tuple(found)
 
 
-def _tiles(kernel: OwnKernel) -> list[Tile]:
+def _tiles(kernel: OwnKernel) -> list[RegisterTile]:
     if isinstance(kernel, Conv2D):
         return tiles(kernel.window.output_width, kernel.output_channels)
     if isinstance(kernel, Dense):

@@ -22,7 +22,7 @@ from utvm_deploy.kernels.contract.requantization import (
     requantize,
     wrap_int32,
 )
-from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
+from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
 from utvm_deploy.kernels.portable.reduce import merged_axes, outer_and_inner, reduced_count
 from utvm_deploy.kernels.portable.tiling import choose_tile, schedule_accumulation
 
@@ -94,7 +94,7 @@ class Mean:
 
 
 @dataclass(frozen=True)
-class MeanOfBytes(WholeCall):
+class MeanOfBytes(RoutineKernel):
     """MEAN of int8 over one of the merged dimensions."""
 
     extents: tuple[int, ...]

@@ -14,7 +14,7 @@ from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 from utvm_deploy.kernels.contract.operands import input_of, output_of
 from utvm_deploy.kernels.contract.requantization import clamped, divide_rounded
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.portable.tiling import Tile, choose_tile, schedule_accumulation
+from utvm_deploy.kernels.portable.tiling import RegisterTile, choose_tile, schedule_accumulation
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Pool2D:
     window: Window
     channels: int
     is_average: bool
-    tile: Tile | None = None  # None: what promises the fewest loads
+    tile: RegisterTile | None = None  # None: what promises the fewest loads
     dtype: str = "int8"
 
     @property

@@ -19,7 +19,7 @@ from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.extents import label, merge
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 from utvm_deploy.kernels.contract.operands import input_of, operand_of, output_of, stored
-from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
+from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.portable.pool import Pool2D
 
@@ -108,7 +108,7 @@ class ArgumentOfExtremum:
 
 
 @dataclass(frozen=True)
-class ArgumentOfBytes(WholeCall):
+class ArgumentOfBytes(RoutineKernel):
     """The first position, as int32, of the extremum of each row of int8."""
 
     rows: int

@@ -16,7 +16,7 @@ MAX_ACCUMULATORS = 8
 
 
 @dataclass(frozen=True)
-class Tile:
+class RegisterTile:
     """Outputs that are computed together."""
 
     pixels: int
@@ -28,20 +28,20 @@ class Tile:
         return f"{self.pixels}x{self.channels}"
 
 
-def tiles(pixels: int, channels: int) -> list[Tile]:
+def tiles(pixels: int, channels: int) -> list[RegisterTile]:
     """Every tile that divides both extents evenly and fits registers, or nearly does."""
     return [
-        Tile(p, c)
+        RegisterTile(p, c)
         for p in divisors(pixels)
         for c in divisors(channels)
         if p * c <= MAX_ACCUMULATORS + MAX_ACCUMULATORS // 2
     ]
 
 
-def choose_tile(pixels: int, channels: int) -> Tile:
+def choose_tile(pixels: int, channels: int) -> RegisterTile:
     """The tile with the fewest loads per multiply that divides both extents evenly."""
     candidates = [
-        Tile(p, c)
+        RegisterTile(p, c)
         for p in divisors(pixels)
         for c in divisors(channels)
         if p * c <= MAX_ACCUMULATORS

@@ -12,7 +12,7 @@ import numpy as np
 from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
-from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
+from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
 from utvm_deploy.kernels.native.dsp.pairs import DspPairs
 from utvm_deploy.kernels.native.mve import elementwise_code as code
 from utvm_deploy.kernels.portable.elementwise import HEADROOM_BITS, BroadcastAdd, BroadcastMultiply
@@ -26,7 +26,7 @@ _KINDS = {code.ADD: "add", code.MULTIPLY: "multiply"}
 
 
 @dataclass(frozen=True)
-class MveElementwise(WholeCall):
+class MveElementwise(RoutineKernel):
     """``count`` elements; ``function`` is the loop over them."""
 
     function: str

@@ -9,7 +9,7 @@ import numpy as np
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
 from utvm_deploy.kernels.contract.driver import Operand
-from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
+from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
 from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D, gathered
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.mve import gemm
@@ -20,7 +20,7 @@ _IN_PLACE = 24
 
 
 @dataclass(frozen=True)
-class MveGroupedConv(WholeCall):
+class MveGroupedConv(RoutineKernel):
     """The convolution of one group, and how many there are."""
 
     conv: GatheredConv2D

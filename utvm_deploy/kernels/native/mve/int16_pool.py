@@ -13,7 +13,7 @@ from functools import lru_cache
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
-from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
+from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.isa.routine import naked_function
 from utvm_deploy.kernels.native.dsp.pool import DspPool
@@ -25,7 +25,7 @@ _SAVED_BYTES = 36 + 64
 
 
 @dataclass(frozen=True)
-class MveWidePool(WholeCall):
+class MveWidePool(RoutineKernel):
     """Shape parameters of a pooling layer."""
 
     window: Window

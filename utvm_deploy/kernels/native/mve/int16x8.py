@@ -17,7 +17,7 @@ from utvm_deploy.kernels.contract.c_texts import family_text, replaced, shared_t
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.operands import constant_of
-from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
+from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.isa.routine import naked_function
 from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D, gathered
@@ -44,7 +44,7 @@ _HOW = "Helium assembly, eight products of int16 in a vector"
 
 
 @dataclass(frozen=True)
-class MveWideConv(WholeCall):
+class MveWideConv(RoutineKernel):
     """CONV_2D over all channels; ``is_short``: sums fit 32 bits."""
 
     window: Window
@@ -106,7 +106,7 @@ class MveWideConv(WholeCall):
 
 
 @dataclass(frozen=True)
-class MveWideDense(WholeCall):
+class MveWideDense(RoutineKernel):
     """FULLY_CONNECTED."""
 
     batch: int

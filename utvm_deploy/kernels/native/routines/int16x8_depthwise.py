@@ -17,7 +17,7 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument
 from utvm_deploy.kernels.contract.driver import Operand
-from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
+from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.isa.dsp import CONDITION, selected
 from utvm_deploy.kernels.isa.instructions import (
@@ -52,7 +52,7 @@ _WALK = _FRAME_BYTES + 36
 
 
 @dataclass(frozen=True)
-class WideDepthwise(WholeCall):
+class WideDepthwise(RoutineKernel):
     """Shape parameters."""
 
     window: Window

@@ -16,7 +16,7 @@ import numpy as np
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.driver import Operand
-from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
+from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.routines.dot import wide_dot_texts
 
@@ -53,7 +53,7 @@ def is_short(weights: Array, bias: Array, shift: Array) -> bool:
 
 
 @dataclass(frozen=True)
-class WideRowsConv(WholeCall):
+class WideRowsConv(RoutineKernel):
     """CONV_2D over all channels."""
 
     window: Window
@@ -102,7 +102,7 @@ class WideRowsConv(WholeCall):
 
 
 @dataclass(frozen=True)
-class WideRowsDense(WholeCall):
+class WideRowsDense(RoutineKernel):
     """FULLY_CONNECTED."""
 
     batch: int

@@ -18,14 +18,14 @@ from utvm_deploy.kernels.contract.call import (
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.operands import input_of, output_of, quantization_of
 from utvm_deploy.kernels.contract.requantization import quantize_multiplier
-from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
+from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
 from utvm_deploy.kernels.native.routines.softmax import difference_scaling, exponential_table
 
 _SCALARS = ("multiplier", "shift", "inverse", "inverse_shift", "most")
 
 
 @dataclass(frozen=True)
-class LogSoftmaxRows(WholeCall):
+class LogSoftmaxRows(RoutineKernel):
     """LOG_SOFTMAX of each row; ``exponentials[d]`` is exp(-d * scale) as Q0.31."""
 
     rows: int

@@ -20,7 +20,7 @@ from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.extents import label
 from utvm_deploy.kernels.contract.operands import constant_of, input_of, operand_of, quantization_of
 from utvm_deploy.kernels.contract.requantization import fold_input_offset, quantize_multiplier
-from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
+from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
 from utvm_deploy.kernels.native.routines.dot import dot_texts
 
 _GATES = 4
@@ -32,7 +32,7 @@ _FACTOR = 10000
 
 
 @dataclass(frozen=True)
-class FullLstm(WholeCall):
+class FullLstm(RoutineKernel):
     """Shapes; states may be written where they are read."""
 
     batch: int

@@ -13,12 +13,12 @@ from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, Tens
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.extents import label
 from utvm_deploy.kernels.contract.operands import input_of, operand_of, output_of
-from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
+from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
 from utvm_deploy.kernels.portable.int16_resize import ONE, WideBilinear
 
 
 @dataclass(frozen=True)
-class Bilinear(WholeCall):
+class Bilinear(RoutineKernel):
     """Shapes; the tables hold, for each output row or column, both neighbours and the share."""
 
     image: tuple[int, int, int, int]

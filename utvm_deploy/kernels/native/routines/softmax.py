@@ -25,7 +25,7 @@ from utvm_deploy.kernels.contract.requantization import (
     requantized,
     rounded_shift,
 )
-from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
+from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
 
 # Fixed-point formats of the reference: differences to the largest element are Q5.26, exponentials
 # Q0.31.
@@ -35,7 +35,7 @@ _ONE = (1 << 31) - 1  # the largest Q0.31
 
 
 @dataclass(frozen=True)
-class SoftmaxRows(WholeCall):
+class SoftmaxRows(RoutineKernel):
     """SOFTMAX of each row; ``exponentials[d]`` is exp(-d * scale * beta) as Q0.31."""
 
     rows: int

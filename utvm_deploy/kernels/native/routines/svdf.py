@@ -25,7 +25,7 @@ from utvm_deploy.kernels.contract.operands import (
     quantization_of,
 )
 from utvm_deploy.kernels.contract.requantization import fold_input_offset, quantize_multiplier
-from utvm_deploy.kernels.contract.whole_call import RoutineCall, WholeCall
+from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
 from utvm_deploy.kernels.native.routines.dot import ROWS, dot_texts
 
 _SCALARS = (
@@ -35,7 +35,7 @@ _SCALARS = (
 
 
 @dataclass(frozen=True)
-class SvdfStep(WholeCall):
+class SvdfStep(RoutineKernel):
     """One step in time; the state may be written where it is read."""
 
     batch: int

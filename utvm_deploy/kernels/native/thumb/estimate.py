@@ -17,7 +17,7 @@ from utvm_deploy.kernels.native.thumb.conv2d import ThumbProduct
 from utvm_deploy.kernels.portable.conv2d import Conv2D
 from utvm_deploy.kernels.portable.depthwise import DepthwiseConv2D
 from utvm_deploy.kernels.portable.fully_connected import Dense
-from utvm_deploy.kernels.portable.tiling import Tile, choose_tile
+from utvm_deploy.kernels.portable.tiling import RegisterTile, choose_tile
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def _plain(kernel: Conv2D | DepthwiseConv2D | Dense, has_thumb2: bool) -> float:
     rows, columns = w.kernel
     pixels = w.batch * w.output_height * w.output_width
     if isinstance(kernel, DepthwiseConv2D):
-        tile, outputs = Tile(1, 1), kernel.channels * kernel.depth_multiplier
+        tile, outputs = RegisterTile(1, 1), kernel.channels * kernel.depth_multiplier
         inputs, depth = kernel.channels, rows * columns
     else:
         outputs, inputs = kernel.output_channels, kernel.input_channels
@@ -86,7 +86,9 @@ def _plain(kernel: Conv2D | DepthwiseConv2D | Dense, has_thumb2: bool) -> float:
     return _sum(_CONVOLUTION[has_thumb2], tile, pixels * outputs, depth, runs=runs, copied=copied)
 
 
-def _sum(plain: _Plain, tile: Tile, outputs: int, depth: int, *, runs: int, copied: int) -> float:
+def _sum(
+    plain: _Plain, tile: RegisterTile, outputs: int, depth: int, *, runs: int, copied: int
+) -> float:
     of_tile = tile.pixels * tile.channels
     loads = (tile.pixels + tile.channels) / of_tile
     each = plain.output + depth * (plain.product + plain.load * loads) + plain.run * runs / of_tile

@@ -11,7 +11,7 @@ KEPT_CANDIDATES = 3
 KEPT_LOSS = 0.03
 
 
-def compacted(records: Iterable[Record]) -> Iterator[Record]:
+def worth_shipping(records: Iterable[Record]) -> Iterator[Record]:
     """What compiling needs of them: each kernel's fastest few and its default, by setting."""
     groups: dict[tuple[Setting, str], list[Record]] = {}
     for record in records:

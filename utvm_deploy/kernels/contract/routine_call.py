@@ -18,7 +18,7 @@ class RoutineCall:
     scratch: tuple[Operand, ...] = ()
 
 
-class WholeCall:
+class RoutineKernel:
     """Makes a native kernel of a class with ``name``, ``why``, ``texts`` and ``routine``."""
 
     @property

@@ -31,7 +31,7 @@ from utvm_deploy.graph.model import Graph
 from utvm_deploy.oracle.samples import random_samples
 from utvm_deploy.profiling.layer_costs import profile
 from utvm_deploy.project import check_fits
-from utvm_deploy.records import Measurement, Records, Setting, WholeRecord, now
+from utvm_deploy.records import Measurement, ModelRecord, Records, Setting, now
 from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.workload import Work
@@ -46,7 +46,7 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class WholeResult:
+class ModelRun:
     """A model before and after."""
 
     name: str
@@ -89,7 +89,7 @@ def first_candidates(
     }
 
 
-def run_whole(
+def run_model(
     graph: Graph,
     device: Device,
     file: RecordsFile,
@@ -98,12 +98,12 @@ def run_whole(
     level: str,
     library: CmsisNn | None = None,
     tell: Tell = lambda text: None,
-) -> WholeResult:
+) -> ModelRun:
     """Run a model without the records and with them, and write down what it took."""
-    return _Whole(graph, device, file, setting, level, library, tell).result()
+    return _ModelRunner(graph, device, file, setting, level, library, tell).result()
 
 
-class _Whole:
+class _ModelRunner:
     def __init__(
         self,
         graph: Graph,
@@ -127,7 +127,7 @@ class _Whole:
         self._is_recorded = library is None and level != SIZE
         self._known = self._recorded() if self._is_recorded else {}
 
-    def result(self) -> WholeResult:
+    def result(self) -> ModelRun:
         name = self._graph.name
         self._tell(f"compiling {name} without the records and with them")
         plain, without = self._compiled(None)
@@ -135,7 +135,7 @@ class _Whole:
         compiled, decision = self._compiled(Records(self._file.records))
         first, base = decision, candidates_of(without.picks, self._defaults)
         if compiled.sources == plain.sources:
-            return WholeResult(name, self._graph, decision)
+            return ModelRun(name, self._graph, decision)
         slower: dict[str, tuple[int, int]] = {}
         try:
             before, layers_before = self._measured(plain, without, f"{name} without the records")
@@ -155,12 +155,12 @@ class _Whole:
                 compiled, decision = self._compiled(None, picks)
         except UtvmError as error:
             log.debug("%s does not run whole", name, exc_info=True)
-            return WholeResult(name, self._graph, first, note=str(error))
+            return ModelRun(name, self._graph, first, note=str(error))
         if not self._is_recorded:
-            return WholeResult(name, self._graph, first, before, after)
+            return ModelRun(name, self._graph, first, before, after)
         best = min(tried, key=lambda one: (tried[one], one != base))
         taken = replace(decisions[best], wanted=first.wanted, most_scratch=first.most_scratch)
-        return WholeResult(name, self._graph, taken, before, tried[best], slower)
+        return ModelRun(name, self._graph, taken, before, tried[best], slower)
 
     def _compiled(
         self, records: Records | None, picks: Picks | None = None
@@ -192,7 +192,7 @@ class _Whole:
             check_fits(compiled, self._device.board)
             found = profile(self._device.load(compiled), random_samples(self._graph, 1))
             layers = tuple(layer.ticks for layer in found.layers)
-            known = WholeRecord(
+            known = ModelRecord(
                 graph_digest(self._graph),
                 self._graph.name,
                 self._setting,
@@ -212,12 +212,12 @@ class _Whole:
             by_kernel[key] = by_kernel.get(key, 0) + of_layer
         return known.measurement.ticks_min, by_kernel
 
-    def _recorded(self) -> dict[Candidates, WholeRecord]:
+    def _recorded(self) -> dict[Candidates, ModelRecord]:
         """What was measured of this model under the same circumstances."""
         graph, board = graph_digest(self._graph), self._device.board.name
         return {
             one.candidates: one
-            for one in self._file.records.wholes
+            for one in self._file.records.model_records
             if (one.graph, one.setting, one.board, one.scratch)
             == (graph, self._setting, board, self._place)
             and one.measurement.is_ok
@@ -250,7 +250,7 @@ class NotFollowed:
 
 
 def not_followed(
-    results: Sequence[WholeResult],
+    results: Sequence[ModelRun],
     best: Mapping[str, tuple[Candidate, int]],
     ticks: Callable[[str, Candidate], int | None],
     scratch: Callable[[str, Candidate], int],
@@ -280,7 +280,7 @@ def not_followed(
     return found
 
 
-def _reason(result: WholeResult, key: str, candidate: Candidate, loss: float, scratch: int) -> str:
+def _reason(result: ModelRun, key: str, candidate: Candidate, loss: float, scratch: int) -> str:
     wanted = result.decision.wanted.get(key, Pick()).candidate
     if key in result.slower:
         before, after = result.slower[key]

@@ -15,11 +15,11 @@ from utvm_deploy.records.fields import count, line_of, object_of, schema_of, tex
 from utvm_deploy.records.record import Measurement, Setting
 
 #: Of a line. Versions before 0.2.0 skip it.
-WHOLE_SCHEMA = 2
+MODEL_SCHEMA = 2
 
 
 @dataclass(frozen=True)
-class WholeRecord:
+class ModelRecord:
     """One line: a model, how its kernels were compiled, and what it took."""
 
     graph: str  # digest of the model's layers, see compiler.decision; weights do not count
@@ -40,7 +40,7 @@ class WholeRecord:
         """One JSON object, without line break."""
         return line_of(
             {
-                "schema": WHOLE_SCHEMA,
+                "schema": MODEL_SCHEMA,
                 "graph": self.graph,
                 "name": self.name,
                 **self.setting.to_json(),
@@ -55,9 +55,9 @@ class WholeRecord:
         )
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> WholeRecord:
+    def from_json(cls, value: Mapping[str, Any]) -> ModelRecord:
         """Of a line's object; ValueError says what is wrong."""
-        if schema_of(value) != WHOLE_SCHEMA:
+        if schema_of(value) != MODEL_SCHEMA:
             raise ValueError(f"schema {value['schema']} is not known here")
         candidates = object_of(value.get("candidates"), "candidates")
         codes = object_of(value.get("codes"), "codes")
