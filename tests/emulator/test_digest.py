@@ -54,7 +54,11 @@ def test_a_core_without_a_model_has_none() -> None:
 
 def _with(monkeypatch: pytest.MonkeyPatch, timing: Timing) -> str:
     monkeypatch.setattr(digest, "TIMINGS", {timing.core: timing})
-    return cycle_model_digest(BOARD)
+    digest._core_timing.cache_clear()
+    try:
+        return cycle_model_digest(BOARD)
+    finally:
+        digest._core_timing.cache_clear()
 
 
 def test_a_changed_row_changes_it_and_a_changed_source_does_not(

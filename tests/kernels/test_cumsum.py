@@ -24,6 +24,7 @@ def cumsum(m: ModelWriter, x: int, axis: int, *, exclusive: bool, reverse: bool)
     return out
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_every_axis_and_direction(dtype: str, tmp_path: Path) -> None:
     m = ModelWriter()

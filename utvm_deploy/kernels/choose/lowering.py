@@ -229,7 +229,9 @@ def lower(
         if isinstance(found, KernelCall):
             return found
         if found and not call.why_not:
+            # The next family's call keeps the reason, too.
             call = replace(call, why_not=f"no {family.upper()} kernel: {found}")
+            layer = replace(layer, portable=call)
     return call
 
 
