@@ -18,7 +18,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,9 +31,9 @@ from tflite_writer import ModelWriter  # noqa: E402
 LAYERS = (20, 80, 320, 1000)
 SIDE = 6
 SCALE = 0.05
-#: Numbers of channels: their ordered pairs are enough 1x1 convolutions.
-CHANNELS = tuple(range(2, 26))
-#: Windows of depthwise convolutions: with each number of channels, likewise.
+#: Numbers of channels: each ordered pair is another 1x1 convolution.
+CHANNELS = range(4, 44)
+#: Windows of depthwise convolutions: with each number of channels another one.
 WINDOWS = tuple((rows, columns) for rows in range(1, 6) for columns in range(1, 6))
 
 
@@ -79,20 +78,20 @@ def line(found: Compilation, before: Compilation | None) -> str:
 
 
 def chain(count: int) -> bytes:
-    """A model of ``count`` layers, each of another shape."""
-    channels = walk(CHANNELS)
-    windows = {number: iter(WINDOWS) for number in CHANNELS}
-    rng = np.random.default_rng(count)
+    """A model of ``count`` layers, each of another shape; long chains are mixed as short ones."""
+    rng = np.random.default_rng(7)
+    unused = {number: rng.permutation(CHANNELS).tolist() for number in CHANNELS}
+    windows = {number: rng.permutation(WINDOWS).tolist() for number in CHANNELS}
     writer = ModelWriter()
-    inputs = next(channels)
+    inputs = CHANNELS[0]
     end = writer.input((1, SIDE, SIDE, inputs), SCALE, -3)
     for index in range(count):
-        window = next(windows[inputs], None) if index % 2 else None
-        if window is None:
-            outputs = next(channels)
+        if index % 2 == 0:
+            outputs = unused[inputs].pop()
             weights = rng.integers(-127, 128, (outputs, 1, 1, inputs)).astype(np.int8)
             convolution, inputs = writer.conv2d, outputs
         else:
+            window = windows[inputs].pop()
             weights = rng.integers(-127, 128, (1, *window, inputs)).astype(np.int8)
             convolution = writer.depthwise_conv2d
         bias = rng.integers(-2000, 2000, inputs).astype(np.int32)
@@ -100,15 +99,6 @@ def chain(count: int) -> bytes:
         end = convolution(end, weights, bias, weight_scale=scales, scale=SCALE, activation="RELU6")
     writer.output(end)
     return writer.to_bytes()
-
-
-def walk(numbers: tuple[int, ...]) -> Iterator[int]:
-    """Numbers so that no two neighbours come twice in the same order."""
-    for index, first in enumerate(numbers):
-        yield first
-        for second in numbers[index + 1 :]:
-            yield first
-            yield second
 
 
 def compilation(model: Path, board: str) -> Compilation:

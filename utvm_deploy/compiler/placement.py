@@ -136,7 +136,8 @@ def _search(blocks: Sequence[Block], handovers: Sequence[Handover], peak: int) -
 
 def _aligned(block: Block) -> Block:
     """The block with a size that begins aligned when it ends aligned."""
-    return replace(block, size_bytes=-(-block.size_bytes // block.alignment) * block.alignment)
+    size = -(-block.size_bytes // block.alignment) * block.alignment
+    return block if size == block.size_bytes else replace(block, size_bytes=size)
 
 
 def _mirrored(blocks: Sequence[Block], handovers: Sequence[Handover]) -> list[Handover]:

@@ -76,15 +76,17 @@ def is_view(graph: Graph, operator: Operator) -> bool:
 @part_of("plan")
 def plan_arena(graph: Graph, sequence: Sequence[Step | View]) -> ArenaPlan:
     """The smaller of the plans with and without working in place; verified."""
-    plans = [_plan(graph, sequence, in_place) for in_place in (True, False)]
-    # On a tie in place wins: it touches less memory.
-    return min(plans, key=lambda plan: plan.arena_bytes)
-
-
-def _plan(graph: Graph, sequence: Sequence[Step | View], in_place: bool) -> ArenaPlan:
     groups = _Groups(graph, sequence)
-    if in_place:
-        groups.merge_in_place(sequence)
+    is_shared = groups.merge_in_place(sequence)
+    plan = _plan(graph, sequence, groups)
+    if not is_shared:
+        return plan
+    apart = _plan(graph, sequence, _Groups(graph, sequence))
+    # On a tie in place wins: it touches less memory.
+    return min(plan, apart, key=lambda one: one.arena_bytes)
+
+
+def _plan(graph: Graph, sequence: Sequence[Step | View], groups: _Groups) -> ArenaPlan:
     tensor_blocks = groups.blocks()
     steps = [item for item in sequence if isinstance(item, Step)]
     scratch_blocks = [
@@ -261,8 +263,12 @@ class _Groups:
                 made.append(Handover(places[source], places[result], lag, is_exact))
         return tuple(made)
 
-    def merge_in_place(self, sequence: Iterable[Step | View]) -> None:
-        """Put outputs onto inputs that die there, wherever the kernel allows it."""
+    def merge_in_place(self, sequence: Iterable[Step | View]) -> bool:
+        """Put outputs onto inputs that die there, wherever the kernel allows it.
+
+        Returns whether there was any.
+        """
+        is_shared = False
         steps = (item for item in sequence if isinstance(item, Step))
         for position, step in enumerate(steps):
             merged: set[int] = set()
@@ -273,6 +279,8 @@ class _Groups:
                 ):
                     self._join(source, result)
                     merged.add(result)
+                    is_shared = True
+        return is_shared
 
     def _may_overwrite(self, operator: Operator, step: int, source: int, result: int) -> bool:
         if source not in self._parent:

@@ -7,6 +7,7 @@ Everything here is frozen; a pass returns a new graph. Tensors are referred to b
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -58,7 +59,7 @@ class Tensor:
     @property
     def size_bytes(self) -> int:
         """Bytes of the tensor's elements."""
-        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True)

@@ -58,9 +58,10 @@ class KernelIdentity:
 
     def distance(self, other: KernelIdentity) -> float:
         """How different two shapes are: 0 for equal ones, infinite for different operators."""
+        if (self.operator, self.dtype) != (other.operator, other.dtype):
+            return math.inf
         mine, theirs = dict(self.shape), dict(other.shape)
-        same_kind = self.operator == other.operator and self.dtype == other.dtype
-        if not same_kind or mine.keys() != theirs.keys():
+        if mine.keys() != theirs.keys():
             return math.inf
         return sum(abs(math.log2((abs(mine[name]) + 1) / (abs(theirs[name]) + 1))) for name in mine)
 
