@@ -191,6 +191,18 @@ def test_stages_are_dumped_and_timed_in_order(tmp_path: Path) -> None:
     assert "void m_run(uint8_t *arena)" in texts["emit"]
 
 
+def test_a_model_of_native_kernels_compiles_without_tvm() -> None:
+    code = (
+        "import sys, utvm_deploy\n"
+        f"utvm_deploy.compile({str(data_dir('models') / 'digits.tflite')!r}, 'mps2_an500')\n"
+        "print('tvm' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout == "False\n"
+
+
 def test_a_graph_compiles_like_its_file(tmp_path: Path) -> None:
     path = residual_model(tmp_path / "m.tflite")
     assert compile_model(load_model(path), HOST, name="m") == compile_model(path, HOST)
