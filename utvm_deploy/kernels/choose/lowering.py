@@ -14,7 +14,10 @@ from utvm_deploy.kernels.contract.strategy import Layer, Strategy, Wish
 from utvm_deploy.kernels.native.dsp.strategies import DSP_STRATEGIES
 from utvm_deploy.kernels.native.mve.strategies import MVE_STRATEGIES
 from utvm_deploy.kernels.native.routines.batch_matmul import lower_batch_matmul
-from utvm_deploy.kernels.native.routines.int16x8 import lower_wide_convolution, lower_wide_dense
+from utvm_deploy.kernels.native.routines.int16x8 import (
+    lower_int16x8_convolution,
+    lower_int16x8_dense,
+)
 from utvm_deploy.kernels.native.routines.log_softmax import lower_log_softmax
 from utvm_deploy.kernels.native.routines.lstm import lower_lstm
 from utvm_deploy.kernels.native.routines.lstm_variants import is_plain, lower_full_lstm
@@ -156,10 +159,10 @@ LOWERINGS: Mapping[str, Lowering] = {
 #: What is computed in another way on int16 activations.
 INT16_LOWERINGS: Mapping[str, Lowering] = {
     "ABS": lower_two_slopes,
-    "CONV_2D": lower_wide_convolution,
-    "DEPTHWISE_CONV_2D": lower_wide_convolution,
+    "CONV_2D": lower_int16x8_convolution,
+    "DEPTHWISE_CONV_2D": lower_int16x8_convolution,
     "EXP": lower_interpolated,
-    "FULLY_CONNECTED": lower_wide_dense,
+    "FULLY_CONNECTED": lower_int16x8_dense,
     "GELU": lower_interpolated,
     "LEAKY_RELU": lower_two_slopes,
     "LOG": lower_interpolated,

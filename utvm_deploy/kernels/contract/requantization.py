@@ -139,7 +139,7 @@ def short_multiplier(multiplier: int) -> int:
     return min((multiplier + (1 << 15)) >> 16, 0x7FFF)
 
 
-def requantize_wide(value: Any, multiplier: Any, shift: Any) -> Any:
+def requantize_int64(value: Any, multiplier: Any, shift: Any) -> Any:
     """TIR: a sum of 64 bits times a ``short_multiplier``, rounded once, half up."""
     return tirx.call_pure_extern("int32", "utvm_requantize_wide", value, multiplier, shift)
 

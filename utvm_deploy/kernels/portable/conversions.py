@@ -107,8 +107,8 @@ class Requantize:
         def element(i: Any) -> Any:
             # Only an int32 may be so large that the difference wraps, as the reference's does.
             value = source[i].astype("int32")
-            is_wide = self.source == "int32"
-            value = add_wrapping(value, 0 - zero_point) if is_wide else value - zero_point
+            is_int32 = self.source == "int32"
+            value = add_wrapping(value, 0 - zero_point) if is_int32 else value - zero_point
             scaled = requantize(value, multiplier, shift)
             return clamped(add_wrapping(scaled, output_zero_point), low, high, self.result)
 

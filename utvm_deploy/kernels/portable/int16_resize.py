@@ -13,7 +13,7 @@ ONE = 1 << 10
 
 
 @dataclass(frozen=True)
-class WideBilinear:
+class Int16Bilinear:
     """Shapes; the tables hold, for each output row or column, both neighbours and the share."""
 
     image: tuple[int, int, int, int]

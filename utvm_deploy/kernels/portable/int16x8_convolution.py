@@ -10,7 +10,7 @@ from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 from utvm_deploy.kernels.contract.requantization import (
     clamped,
     requantize,
-    requantize_wide,
+    requantize_int64,
 )
 from utvm_deploy.kernels.contract.window import Window
 
@@ -21,7 +21,7 @@ _MOST_UNROLLED = 25
 
 
 @dataclass(frozen=True)
-class WideConv2D:
+class Int16x8Conv2D:
     """Both kinds of convolution; an output channel sees ``depth`` channels from its own group."""
 
     window: Window
@@ -103,11 +103,11 @@ class WideConv2D:
         return "int32" if count < 1 << (31 - PRODUCT_BITS) else self._sum_type
 
     def _scaled(self, total: Any, multiplier: Any, shift: Any) -> Any:
-        return requantize_wide(total, multiplier, shift)
+        return requantize_int64(total, multiplier, shift)
 
 
 @dataclass(frozen=True)
-class ShortSumConv2D(WideConv2D):
+class ShortSumConv2D(Int16x8Conv2D):
     """A convolution of int16 that sums up in 32 bits, as a bias of int32 asks for."""
 
     @property

@@ -10,7 +10,7 @@ from utvm_deploy.kernels.contract.lazy_tvm import te
 from utvm_deploy.kernels.contract.requantization import (
     clamped,
     requantize,
-    requantize_wide,
+    requantize_int64,
 )
 
 #: The numbers that every kernel takes.
@@ -111,7 +111,7 @@ class DeepMatrixProducts(Products):
 
 
 @dataclass(frozen=True)
-class WideMatrixProducts(DeepMatrixProducts):
+class Int16MatrixProducts(DeepMatrixProducts):
     """The same of int16 by int16 or int8, summed up in 64 bits."""
 
     right_type: str = "int16"
@@ -129,4 +129,4 @@ class WideMatrixProducts(DeepMatrixProducts):
         return "int64"
 
     def _scaled(self, total: Any, multiplier: Any, shift: Any) -> Any:
-        return requantize_wide(total, multiplier, shift)
+        return requantize_int64(total, multiplier, shift)

@@ -37,7 +37,7 @@ from utvm_deploy.kernels.contract.requantization import (
     clamped,
     quantize_multipliers,
     requantize,
-    requantize_wide,
+    requantize_int64,
     short_multiplier,
 )
 
@@ -146,7 +146,7 @@ class Int16TransposeConv2D(TransposeConv2D):
     def _scaled(self, total: Any, bias: Any, multiplier: Any, shift: Any) -> Any:
         if self.bits == 32:
             return super()._scaled(total, bias, multiplier, shift)
-        return requantize_wide(total + bias, multiplier, shift)
+        return requantize_int64(total + bias, multiplier, shift)
 
 
 def lower_transpose_conv(graph: Graph, operator: Operator) -> KernelCall:

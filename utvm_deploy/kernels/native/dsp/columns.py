@@ -288,7 +288,7 @@ class DspColumns:
         """Whether a tile goes among channels of other groups: a phase's are put there."""
         return self.groups > 1 and not self.phases
 
-    def _form(self, one: Block) -> code.Form:
+    def _form(self, one: Block) -> code.ColumnsForm:
         sizes = self.depth, self.step, 2 * self.pitch, one.width
         return code.form_of(*sizes, is_slice=self._is_slice)
 

@@ -85,7 +85,7 @@ _FRAME_BYTES = _PIXELS + 4
 _SAVED_BYTES = 36
 
 
-class Form(NamedTuple):
+class ColumnsForm(NamedTuple):
     """What the code depends on."""
 
     depth: int  # 0: any that is a multiple of the step
@@ -115,13 +115,15 @@ def padded(depth: int, step: int) -> int:
     return -(-depth // step) * step
 
 
-def form_of(depth: int, step: int, pitch: int, width: int, *, is_slice: bool = False) -> Form:
+def form_of(
+    depth: int, step: int, pitch: int, width: int, *, is_slice: bool = False
+) -> ColumnsForm:
     """The form for rows of so many pixels."""
-    return Form(depth if step == depth else 0, step, pitch, width % PIXELS, is_slice)
+    return ColumnsForm(depth if step == depth else 0, step, pitch, width % PIXELS, is_slice)
 
 
 @lru_cache(maxsize=32)
-def columns_text(core: str, form: Form) -> str:
+def columns_text(core: str, form: ColumnsForm) -> str:
     """The C text of the function, ordered for a core."""
     parameters, portable = list(PARAMETERS), helper("utvm_columns")
     if form.is_slice:
@@ -138,7 +140,7 @@ def fill_text(core: str) -> str:
     return "\n".join([widen, helper("utvm_fill_columns")])
 
 
-def _routine(timing: Timing, form: Form) -> Routine:
+def _routine(timing: Timing, form: ColumnsForm) -> Routine:
     r = Routine(timing)
     arguments = _FRAME_BYTES + _SAVED_BYTES
     names = ("r4", "r5", "r6", "r7", "r11", "lr")
@@ -192,7 +194,7 @@ def _routine(timing: Timing, form: Form) -> Routine:
     return r
 
 
-def _begin_channels(r: Routine, form: Form) -> None:
+def _begin_channels(r: Routine, form: ColumnsForm) -> None:
     """What the first row of a pair of channels finds in the slots."""
     r.plain(
         f"ldr r2, [sp, #{tile.PANEL_BYTES}]",
@@ -214,7 +216,7 @@ def _begin_channels(r: Routine, form: Form) -> None:
     )
 
 
-def _tiles(r: Routine, form: Form, pixels: int, label: int) -> None:
+def _tiles(r: Routine, form: ColumnsForm, pixels: int, label: int) -> None:
     """One tile, or as many of three pixels as fit; lr becomes the pixels that are left."""
 
     def place(phase: int, pixel: int) -> int:
@@ -239,7 +241,7 @@ def _tiles(r: Routine, form: Form, pixels: int, label: int) -> None:
         r.plain(f"bge {label}b")
 
 
-def _next(form: Form, pixels: int, is_many: bool) -> list[Instruction]:
+def _next(form: ColumnsForm, pixels: int, is_many: bool) -> list[Instruction]:
     """r12 is where the next tile goes; the flags tell whether it is one of three pixels."""
     code = [store("r12", "sp", tile.OUTPUT)]
     if not is_many:
@@ -258,7 +260,7 @@ def _next(form: Form, pixels: int, is_many: bool) -> list[Instruction]:
     ]
 
 
-def _special(r: Routine, form: Form, pixels: int, label: int) -> None:
+def _special(r: Routine, form: ColumnsForm, pixels: int, label: int) -> None:
     """A tile that is clamped, or has one channel."""
     is_many = pixels == PIXELS
     r.label(f"{label + 2}")

@@ -14,18 +14,18 @@ from functools import lru_cache
 import numpy as np
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.native.dsp.planes_code import Form
+from utvm_deploy.kernels.native.dsp.planes_code import PlanesForm
 from utvm_deploy.kernels.native.scaling import Scaling
 
 _HEAD_BYTES = 10
 
 
-def packed_bytes(form: Form) -> int:
+def packed_bytes(form: PlanesForm) -> int:
     """Of a channel."""
     return _HEAD_BYTES + form.rows * form.columns
 
 
-def pack_compact(weights: Array, scaling: Scaling, form: Form) -> Array:
+def pack_compact(weights: Array, scaling: Scaling, form: PlanesForm) -> Array:
     """[rows, columns, channels] and the scales -> the layout above."""
     channels = weights.shape[2]
     packed = np.empty((channels, packed_bytes(form)), dtype=np.int8)
@@ -37,14 +37,14 @@ def pack_compact(weights: Array, scaling: Scaling, form: Form) -> Array:
     return packed.reshape(-1)
 
 
-def unpack_name(form: Form) -> str:
+def unpack_name(form: PlanesForm) -> str:
     """The C function for a form."""
     halves = "pairs" if form.stride % 2 else ("odd" if form.odd else "even")
     return f"utvm_unpack_{form.rows}x{form.columns}_{halves}"
 
 
 @lru_cache(maxsize=32)
-def unpack_text(form: Form) -> str:
+def unpack_text(form: PlanesForm) -> str:
     """The C text of the function, the same for all numbers of outputs at a time."""
     lines = [
         f"UTVM_ONCE static void {unpack_name(form)}(",

@@ -70,8 +70,8 @@ class DspDense(DenseLayer):
         )
 
     @property
-    def _form(self) -> code.Form:
-        return code.Form(self.step, self.per_channel, self.preload, self.tail)
+    def _form(self) -> code.DenseForm:
+        return code.DenseForm(self.step, self.per_channel, self.preload, self.tail)
 
     @property
     def _padded(self) -> int:

@@ -75,7 +75,7 @@ _FRAME_BYTES = 52
 _LINE_BYTES = 32
 
 
-class Form(NamedTuple):
+class DenseForm(NamedTuple):
     """What the code depends on."""
 
     step: int
@@ -92,13 +92,13 @@ class Form(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def dense_text(core: str, form: Form) -> str:
+def dense_text(core: str, form: DenseForm) -> str:
     """The C text of the function, ordered for a core."""
     portable = "utvm_dense_tail" if form.tail else "utvm_dense"
     return c_text(form.name, PARAMETERS, _routine(timing_of(core), form), portable=portable)
 
 
-def _routine(timing: Timing, form: Form) -> Routine:
+def _routine(timing: Timing, form: DenseForm) -> Routine:
     r = Routine(timing)
     _begin(r)
     _widen(r)
@@ -153,7 +153,7 @@ def _begin(r: Routine) -> None:
     )
 
 
-def _sixes(r: Routine, form: Form) -> None:
+def _sixes(r: Routine, form: DenseForm) -> None:
     """Six outputs after six; behind label 4, r9 is how many are left."""
     r.label("1")
     r.plain(f"subs r9, r9, #{OUTPUTS}", "blt 4f", f"str r9, [sp, #{_LEFT}]")
@@ -175,7 +175,7 @@ def _sixes(r: Routine, form: Form) -> None:
     r.label("4")
 
 
-def _pairs(r: Routine, form: Form) -> None:
+def _pairs(r: Routine, form: DenseForm) -> None:
     """Two outputs after two, perhaps none; of the last pair perhaps one."""
     r.plain(f"adds r9, r9, #{OUTPUTS}", "ble 7f", f"str r9, [sp, #{_LEFT}]")
     r.label("5")
@@ -191,7 +191,7 @@ def _pairs(r: Routine, form: Form) -> None:
     r.plain("strb r4, [r0]")
 
 
-def _tail(r: Routine, form: Form) -> None:
+def _tail(r: Routine, form: DenseForm) -> None:
     """The last group."""
     r.straight(_start(form.tail))
     r.label("6", is_loop=True)

@@ -48,7 +48,7 @@ _SAVED_BYTES = 36
 
 
 @dataclass(frozen=True)
-class WideMultiply(DspPairs):
+class Int16Multiply(DspPairs):
     """Runs in which a side may repeat."""
 
     @property
@@ -76,7 +76,7 @@ class WideMultiply(DspPairs):
         )
 
 
-def wide_multiply_call(call: KernelCall) -> KernelCall | str:
+def int16_multiply_call(call: KernelCall) -> KernelCall | str:
     """The call instead of the generic one."""
     kernel, numbers = call.kernel, scalars(call)
     assert isinstance(kernel, BroadcastMultiply)
@@ -89,7 +89,7 @@ def wide_multiply_call(call: KernelCall) -> KernelCall | str:
     largest = requantized(1 << 30, multiplier, -right)
     if min(saturated, limits[1]) != min(largest, limits[1]):
         return "the largest product would not be exact"
-    made = WideMultiply("multiply", kernel.extents, kernel.left_follows, kernel.right_follows)
+    made = Int16Multiply("multiply", kernel.extents, kernel.left_follows, kernel.right_follows)
     if made.run[1] < _LEAST_RUN:
         return f"runs of {made.run[1]} elements"
     table = np.array([multiplier, rounding, right, *limits], dtype=np.int32)

@@ -80,7 +80,7 @@ class DspPlanes:
         return PlanesChoices(self.block, self.outputs, self.period, self.part)
 
     @property
-    def form(self) -> code.Form:
+    def form(self) -> code.PlanesForm:
         """What the inner block's code depends on."""
         w = self.window
         kernel = (-(-w.kernel[1] // self.part), self.part) if self.part else w.kernel

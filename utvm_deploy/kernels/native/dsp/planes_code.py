@@ -85,7 +85,7 @@ _MULTIPLIER = 56
 _FRAME_BYTES = 60
 
 
-class Form(NamedTuple):
+class PlanesForm(NamedTuple):
     """What the code depends on."""
 
     rows: int
@@ -147,17 +147,17 @@ def form_of(
     outputs: int,
     output_width: int,
     multiplier: int,
-) -> Form:
+) -> PlanesForm:
     """The form for rows of so many outputs."""
     # The last block can only begin earlier by an even number of columns.
     shift = -output_width % outputs * stride
     tail = PARTIAL if output_width < outputs or shift % 2 else SHIFTED
     if output_width == outputs and multiplier == 1:
         tail = SINGLE
-    return Form(*kernel, stride, odd, outputs, tail)
+    return PlanesForm(*kernel, stride, odd, outputs, tail)
 
 
-def pack_table(weights: Array, scaling: Scaling, form: Form) -> Array:
+def pack_table(weights: Array, scaling: Scaling, form: PlanesForm) -> Array:
     """[rows, columns, channels] and the scales -> the layout above."""
     channels = weights.shape[2]
     table = np.zeros((channels, form.channel_words), dtype=np.int64)
@@ -176,12 +176,12 @@ def pack_table(weights: Array, scaling: Scaling, form: Form) -> Array:
 
 
 @lru_cache(maxsize=32)
-def planes_text(core: str, form: Form) -> str:
+def planes_text(core: str, form: PlanesForm) -> str:
     """The C text of the function, ordered for a core."""
     return c_text(form.name, PARAMETERS, _routine(timing_of(core), form), portable="utvm_planes")
 
 
-def _routine(timing: Timing, form: Form) -> Routine:
+def _routine(timing: Timing, form: PlanesForm) -> Routine:
     r = Routine(timing)
     arguments = _FRAME_BYTES + _SAVED_BYTES
     copied = (
@@ -226,7 +226,7 @@ def _routine(timing: Timing, form: Form) -> Routine:
     return r
 
 
-def _channels_of_single_blocks(r: Routine, form: Form, block: list[Instruction]) -> None:
+def _channels_of_single_blocks(r: Routine, form: PlanesForm, block: list[Instruction]) -> None:
     """All channels, where a row is one block; their outputs and planes follow each other."""
     r.plain(
         f"ldr r2, [sp, #{_PLANE_START}]",
@@ -256,7 +256,7 @@ def _channels_of_single_blocks(r: Routine, form: Form, block: list[Instruction])
     r.plain("bgt 1b")
 
 
-def _channels(r: Routine, form: Form, block: list[Instruction]) -> None:
+def _channels(r: Routine, form: PlanesForm, block: list[Instruction]) -> None:
     """All channels, and of each all blocks of a row."""
     accumulators = _REGISTERS[: form.outputs]
     r.label("1")  # another channel
@@ -315,7 +315,7 @@ def _channels(r: Routine, form: Form, block: list[Instruction]) -> None:
     )
 
 
-def _rows(form: Form, accumulators: tuple[str, ...]) -> list[Instruction]:
+def _rows(form: PlanesForm, accumulators: tuple[str, ...]) -> list[Instruction]:
     """All products of a block; r0 becomes the rows' words, r1 is the channel's table."""
     words, outputs = _WORDS[: form.words], form.outputs
     row_bytes = form.spare[0] if form.spare else "r12"
@@ -347,7 +347,7 @@ def _rows(form: Form, accumulators: tuple[str, ...]) -> list[Instruction]:
     return code
 
 
-def product_of(form: Form, tap: int) -> tuple[str, int] | None:
+def product_of(form: PlanesForm, tap: int) -> tuple[str, int] | None:
     """What a word of the plane whose first half meets ``tap`` adds, and the word of taps."""
     bottom, top = 0 <= tap < form.columns, 0 <= tap + 1 < form.columns
     if not bottom and not top:
@@ -360,7 +360,7 @@ def product_of(form: Form, tap: int) -> tuple[str, int] | None:
     return f"smla{'b' if bottom else 't'}{'bt'[half]}", word
 
 
-def _finish(form: Form, accumulators: tuple[str, ...]) -> list[Instruction]:
+def _finish(form: PlanesForm, accumulators: tuple[str, ...]) -> list[Instruction]:
     """Requantized; r0, r2 and r3 as the stores need them; the flags tell whether to clamp."""
     scales = 4 * form.rows * form.words
     return [
@@ -414,7 +414,7 @@ def _store(accumulators: tuple[str, ...]) -> list[Instruction]:
     return code
 
 
-def _next_block(form: Form) -> list[Instruction]:
+def _next_block(form: PlanesForm) -> list[Instruction]:
     return [
         load("r12", "sp", _PLANES),
         add("r12", "r12", 2 * form.stride * form.outputs),

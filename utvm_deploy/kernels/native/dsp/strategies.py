@@ -22,7 +22,7 @@ from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp.convolution import convolution_call, convolution_choices
 from utvm_deploy.kernels.native.dsp.dense import dense_choices, dsp_dense_call
 from utvm_deploy.kernels.native.dsp.depthwise import depthwise_call, depthwise_choices
-from utvm_deploy.kernels.native.dsp.int16_multiply import wide_multiply_call
+from utvm_deploy.kernels.native.dsp.int16_multiply import int16_multiply_call
 from utvm_deploy.kernels.native.dsp.pairs import dsp_pairs_call
 from utvm_deploy.kernels.native.dsp.pool import dsp_pool_call
 from utvm_deploy.kernels.native.dsp.transpose_conv import dsp_transpose_conv_call
@@ -133,5 +133,5 @@ DSP_STRATEGIES = (
     Strategy(("ADD", "MAXIMUM", "MINIMUM", "MUL", "PRELU", "SUB"), build_pairs),
     Strategy(("AVERAGE_POOL_2D", "MAX_POOL_2D", "REDUCE_MAX"), build_pool),
     Strategy(("TRANSPOSE_CONV",), _of_call(dsp_transpose_conv_call)),
-    Strategy(("MUL",), _of_call(wide_multiply_call), dtype="int16"),
+    Strategy(("MUL",), _of_call(int16_multiply_call), dtype="int16"),
 )

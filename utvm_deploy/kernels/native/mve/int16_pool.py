@@ -25,7 +25,7 @@ _SAVED_BYTES = 36 + 64
 
 
 @dataclass(frozen=True)
-class MveWidePool(RoutineKernel):
+class MveInt16Pool(RoutineKernel):
     """Shape parameters of a pooling layer."""
 
     window: Window
@@ -74,7 +74,7 @@ def mve_wide_pool_call(call: KernelCall) -> KernelCall | str:
     positions = math.prod(kernel.window.kernel)
     if kernel.is_average and positions > MOST_POSITIONS:
         return f"a window of {positions} positions"
-    made = MveWidePool(kernel.window, kernel.channels, kernel.is_average)
+    made = MveInt16Pool(kernel.window, kernel.channels, kernel.is_average)
     image, *others = call.arguments
     return replace(call, kernel=made, arguments=(image, made.geometry, *others))
 

@@ -26,8 +26,8 @@ from utvm_deploy.kernels.native.mve import gemm
 from utvm_deploy.kernels.native.mve.code import CONDITION, HALVES
 from utvm_deploy.kernels.native.mve.conv2d import MveProduct
 from utvm_deploy.kernels.native.routines.int16x8_products import (
-    WideRowsConv,
-    WideRowsDense,
+    Int16x8ProductConv,
+    Int16x8ProductDense,
     is_short,
 )
 from utvm_deploy.kernels.native.window_rewrites import simplified
@@ -44,7 +44,7 @@ _HOW = "Helium assembly, eight products of int16 in a vector"
 
 
 @dataclass(frozen=True)
-class MveWideConv(RoutineKernel):
+class MveInt16x8Conv(RoutineKernel):
     """CONV_2D over all channels; ``is_short``: sums fit 32 bits."""
 
     window: Window
@@ -106,7 +106,7 @@ class MveWideConv(RoutineKernel):
 
 
 @dataclass(frozen=True)
-class MveWideDense(RoutineKernel):
+class MveInt16x8Dense(RoutineKernel):
     """FULLY_CONNECTED."""
 
     batch: int
@@ -177,12 +177,12 @@ def four_text() -> str:
 
 def mve_wide_conv_call(graph: Graph, operator: Operator, call: KernelCall) -> KernelCall | str:
     """The call of a CONV_2D instead of the generic one."""
-    if not isinstance(call.kernel, WideRowsConv):
+    if not isinstance(call.kernel, Int16x8ProductConv):
         return "it sums up in 32 bits, which may wrap, or has groups"
     window, weights = simplified(call.kernel.window, constant_of(graph, operator, 1))
     outputs, tables = weights.shape[0], constants(call)
     bias, multiplier, shift = (tables[name] for name in ("bias", "multiplier", "shift"))
-    kernel = MveWideConv(window, weights.shape[3], outputs, is_short(weights, bias, shift))
+    kernel = MveInt16x8Conv(window, weights.shape[3], outputs, is_short(weights, bias, shift))
     flat = weights.reshape(outputs, -1)
     if kernel.is_short:
         # As ``is_short`` says: the high word, and a shift by 16 less than 15 - shift.
@@ -207,11 +207,11 @@ def mve_wide_conv_call(graph: Graph, operator: Operator, call: KernelCall) -> Ke
 def mve_wide_dense_call(graph: Graph, operator: Operator, call: KernelCall) -> KernelCall | str:
     """The call of a FULLY_CONNECTED instead of the generic one."""
     kernel = call.kernel
-    assert isinstance(kernel, WideRowsDense)
+    assert isinstance(kernel, Int16x8ProductDense)
     packed = gemm.pack_weights(constant_of(graph, operator, 1), HALVES)
     source, _, *others = call.arguments
     return replace(
         call,
-        kernel=MveWideDense(kernel.batch, kernel.inputs, kernel.outputs),
+        kernel=MveInt16x8Dense(kernel.batch, kernel.inputs, kernel.outputs),
         arguments=(source, ConstantArgument("weights", packed), *others),
     )

@@ -20,7 +20,7 @@ from utvm_deploy.kernels.isa.routine import naked_function
 from utvm_deploy.kernels.native.layer_tables import constants
 from utvm_deploy.kernels.native.mve import depthwise_code
 from utvm_deploy.kernels.native.mve.code import CONDITION
-from utvm_deploy.kernels.native.routines.int16x8_depthwise import PARAMETERS, WideDepthwise
+from utvm_deploy.kernels.native.routines.int16x8_depthwise import PARAMETERS, Int16x8Depthwise
 
 _NAME = "utvm_mve_wide_depthwise"
 _LANES = depthwise_code.GROUP
@@ -28,7 +28,7 @@ _WALK = 36 + 48  # where it lies on the stack
 
 
 @dataclass(frozen=True)
-class MveWideDepthwise(WideDepthwise):
+class MveInt16x8Depthwise(Int16x8Depthwise):
     """One output of a channel, whose sum fits 32 bits."""
 
     family: ClassVar[str] = "_mve"
@@ -135,7 +135,7 @@ def _group(label: int, *, is_masked: bool) -> list[str]:
 def mve_wide_depthwise_call(call: KernelCall) -> KernelCall | str:
     """The call instead of the generic one."""
     kernel = call.kernel
-    if not isinstance(kernel, WideDepthwise):
+    if not isinstance(kernel, Int16x8Depthwise):
         return "it has several outputs of a channel, or its sums need more than 32 bits"
     given = constants(call)
     taps = math.prod(kernel.window.kernel)
@@ -143,7 +143,7 @@ def mve_wide_depthwise_call(call: KernelCall) -> KernelCall | str:
     weights = split.reshape(taps, -1)[:, : kernel.channels]
     rows = given["scaling"].reshape(-1, 4, kernel.lanes).swapaxes(0, 1).reshape(4, -1)
     bias, multiplier, _, right = rows[:, : kernel.channels]
-    made = MveWideDepthwise(kernel.window, kernel.channels)
+    made = MveInt16x8Depthwise(kernel.window, kernel.channels)
     source, _, _, _, *others = call.arguments
     tables = made.tables(weights, bias, multiplier, right)
     return replace(call, kernel=made, arguments=(source, *tables, *others))

@@ -25,8 +25,8 @@ from utvm_deploy.kernels.native.routines.dot import ROWS, dot_texts
 from utvm_deploy.kernels.portable.matrix_products import (
     SCALARS,
     DeepMatrixProducts,
+    Int16MatrixProducts,
     Products,
-    WideMatrixProducts,
 )
 
 # Products up to this depth cannot exceed 32 bits, whatever the zero points.
@@ -140,7 +140,7 @@ def lower_batch_matmul(graph: Graph, operator: Operator) -> KernelCall:
     if depth > _MOST_DEPTH:
         kernel = DeepMatrixProducts(*shape, a.left_turned, a.right_turned)
     if left.dtype == "int16":
-        kernel = WideMatrixProducts(*shape, a.left_turned, a.right_turned, right.dtype)
+        kernel = Int16MatrixProducts(*shape, a.left_turned, a.right_turned, right.dtype)
         multiplier = short_multiplier(multiplier)
     limits = np.iinfo(left.dtype)
     return KernelCall(

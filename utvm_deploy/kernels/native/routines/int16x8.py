@@ -27,10 +27,10 @@ from utvm_deploy.kernels.contract.requantization import (
     quantize_multipliers,
     short_multiplier,
 )
-from utvm_deploy.kernels.native.routines.int16x8_depthwise import WideDepthwise
+from utvm_deploy.kernels.native.routines.int16x8_depthwise import Int16x8Depthwise
 from utvm_deploy.kernels.native.routines.int16x8_products import (
-    WideRowsConv,
-    WideRowsDense,
+    Int16x8ProductConv,
+    Int16x8ProductDense,
     is_short,
     pack_rows,
 )
@@ -38,8 +38,8 @@ from utvm_deploy.kernels.native.window_rewrites import simplified
 from utvm_deploy.kernels.portable.convolution import window_of
 from utvm_deploy.kernels.portable.int16x8_convolution import (
     PRODUCT_BITS,
+    Int16x8Conv2D,
     ShortSumConv2D,
-    WideConv2D,
 )
 
 # Sums of FULLY_CONNECTED up to here are multiplied by a double's fraction without overflow.
@@ -48,7 +48,7 @@ _MOST_BITS_OF_SUM = 36
 _LEAST_CHANNELS = 4
 
 
-def lower_wide_convolution(graph: Graph, operator: Operator) -> KernelCall:
+def lower_int16x8_convolution(graph: Graph, operator: Operator) -> KernelCall:
     """CONV_2D, grouped or not, and DEPTHWISE_CONV_2D."""
     attributes = operator.attributes
     assert isinstance(attributes, Convolution)
@@ -60,14 +60,14 @@ def lower_wide_convolution(graph: Graph, operator: Operator) -> KernelCall:
     window = window_of(graph, operator, weights.shape[1:3])
     depth = 1 if is_depthwise else weights.shape[3]
     multiplier, shift = quantize_multipliers(effective_scales(graph, operator, outputs))
-    kernel = WideConv2D(window, source.shape[3], outputs, depth, is_depthwise)
+    kernel = Int16x8Conv2D(window, source.shape[3], outputs, depth, is_depthwise)
     bias = _bias(graph, operator, outputs)
     if attributes.sums_in_32_bits:
         kernel = ShortSumConv2D(window, source.shape[3], outputs, depth, is_depthwise)
         bias = bias.astype(np.int32)
     else:
         multiplier = np.array([short_multiplier(int(m)) for m in multiplier], np.int32)
-    made: WideConv2D | WideRowsConv | WideDepthwise = kernel
+    made: Int16x8Conv2D | Int16x8ProductConv | Int16x8Depthwise = kernel
     by_channel = np.moveaxis(weights, 3, 0) if is_depthwise else weights
     scaling = (("bias", bias), ("multiplier", multiplier), ("shift", shift))
     tables = [ConstantArgument("weights", weights[0] if is_depthwise else weights)]
@@ -75,11 +75,11 @@ def lower_wide_convolution(graph: Graph, operator: Operator) -> KernelCall:
     has_one_each = is_depthwise and outputs == source.shape[3] >= _LEAST_CHANNELS
     if has_one_each and not attributes.sums_in_32_bits and is_short(by_channel, bias, shift):
         window, seen = simplified(window, weights)
-        made = WideDepthwise(window, outputs)
+        made = Int16x8Depthwise(window, outputs)
         # As ``is_short`` says: the high word, and a shift by 16 less than 15 - shift.
         tables = made.tables(seen, bias, multiplier.astype(np.int32) << 16, -1 - shift)
     if not is_depthwise and not attributes.sums_in_32_bits and depth == source.shape[3]:
-        made = WideRowsConv(window, depth, outputs)
+        made = Int16x8ProductConv(window, depth, outputs)
         packed = pack_rows(weights.reshape(outputs, -1))
         tables = [
             ConstantArgument("geometry", made.geometry(is_short=is_short(weights, bias, shift))),
@@ -99,7 +99,7 @@ def lower_wide_convolution(graph: Graph, operator: Operator) -> KernelCall:
     )
 
 
-def lower_wide_dense(graph: Graph, operator: Operator) -> KernelCall:
+def lower_int16x8_dense(graph: Graph, operator: Operator) -> KernelCall:
     """FULLY_CONNECTED."""
     attributes = operator.attributes
     assert isinstance(attributes, FullyConnected)
@@ -118,7 +118,7 @@ def lower_wide_dense(graph: Graph, operator: Operator) -> KernelCall:
     )
     batch = math.prod(result.shape) // outputs
     return KernelCall(
-        WideRowsDense(batch, inputs, outputs),
+        Int16x8ProductDense(batch, inputs, outputs),
         (
             operand_of(position, source),
             ConstantArgument("weights", pack_rows(weights)),

@@ -52,7 +52,7 @@ _WALK = _FRAME_BYTES + 36
 
 
 @dataclass(frozen=True)
-class WideDepthwise(RoutineKernel):
+class Int16x8Depthwise(RoutineKernel):
     """Shape parameters."""
 
     window: Window

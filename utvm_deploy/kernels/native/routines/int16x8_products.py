@@ -53,7 +53,7 @@ def is_short(weights: Array, bias: Array, shift: Array) -> bool:
 
 
 @dataclass(frozen=True)
-class WideRowsConv(RoutineKernel):
+class Int16x8ProductConv(RoutineKernel):
     """CONV_2D over all channels."""
 
     window: Window
@@ -102,7 +102,7 @@ class WideRowsConv(RoutineKernel):
 
 
 @dataclass(frozen=True)
-class WideRowsDense(RoutineKernel):
+class Int16x8ProductDense(RoutineKernel):
     """FULLY_CONNECTED."""
 
     batch: int

@@ -14,7 +14,7 @@ from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.extents import label
 from utvm_deploy.kernels.contract.operands import input_of, operand_of, output_of
 from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
-from utvm_deploy.kernels.portable.int16_resize import ONE, WideBilinear
+from utvm_deploy.kernels.portable.int16_resize import ONE, Int16Bilinear
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,9 @@ def lower_resize_bilinear(graph: Graph, operator: Operator) -> KernelCall:
     tables = neighbours(h, rows, a), neighbours(w, columns, a)
     sizes = (n, h, w, c), rows, columns
     is_coarse = c >= 4 and not any((table[:, 2] % (ONE // 16)).any() for table in tables)
-    is_wide = source.dtype == "int16"
+    is_int16 = source.dtype == "int16"
     return KernelCall(
-        WideBilinear(*sizes) if is_wide else Bilinear(*sizes, is_coarse),
+        Int16Bilinear(*sizes) if is_int16 else Bilinear(*sizes, is_coarse),
         (
             operand_of(position, source),
             ConstantArgument("rows", tables[0]),

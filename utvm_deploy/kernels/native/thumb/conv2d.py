@@ -36,7 +36,7 @@ class GemmChoices(Choices):
 class ThumbProduct:
     """The micro-kernel of ``gemm.py``."""
 
-    tile: gemm.Tile
+    tile: gemm.ThumbTile
 
     @property
     def label(self) -> str:

@@ -52,7 +52,7 @@ _SAVED_BYTES = 36
 
 
 @dataclass(frozen=True)
-class Tile:
+class ThumbTile:
     """A register tile, and how many products deep its loop is written out."""
 
     pixels: int
@@ -78,7 +78,7 @@ class Tile:
 
 #: Those that fit the registers and are ever the best of them.
 TILES = tuple(
-    Tile(pixels, channels, step)
+    ThumbTile(pixels, channels, step)
     for pixels, channels in ((2, 4), (2, 3), (3, 2), (1, 4), (2, 2))
     for step in (8, 4)
 )
@@ -89,12 +89,12 @@ _TILE_CYCLES = 60
 _OUTPUT_CYCLES = 14
 
 
-def best_tile(tiles: Sequence[Tile], count: int, channels: int, depth: int) -> Tile:
+def best_tile(tiles: Sequence[ThumbTile], count: int, channels: int, depth: int) -> ThumbTile:
     """The fastest for so many pixels, by the cycles of its loops."""
     return min(tiles, key=lambda tile: cycles(tile, count, channels, depth))
 
 
-def cycles(tile: Tile, count: int, channels: int, depth: int) -> int:
+def cycles(tile: ThumbTile, count: int, channels: int, depth: int) -> int:
     """About what the product of so many pixels and channels takes on a Cortex-M3."""
     whole, rest = divmod(count, tile.pixels)
     groups = -(-channels // tile.channels)
@@ -103,19 +103,19 @@ def cycles(tile: Tile, count: int, channels: int, depth: int) -> int:
     )
 
 
-def _tile_cycles(tile: Tile, pixels: int, depth: int) -> int:
+def _tile_cycles(tile: ThumbTile, pixels: int, depth: int) -> int:
     steps, rest = divmod(depth, tile.step)
     outputs, products = pixels * tile.channels, depth * _product_cycles(tile, pixels)
     return _TILE_CYCLES + _OUTPUT_CYCLES * outputs + products + (steps + rest) * _TURN_CYCLES
 
 
 @lru_cache(maxsize=32)
-def _product_cycles(tile: Tile, pixels: int) -> int:
+def _product_cycles(tile: ThumbTile, pixels: int) -> int:
     """For each k: nothing waits on this core, so the order does not matter, nor how many follow."""
     return cycles_of(loop_code(tile, pixels, 1), CORTEX_M3)
 
 
-def pack_weights(weights: Array, tile: Tile) -> Array:
+def pack_weights(weights: Array, tile: ThumbTile) -> Array:
     """[channels, depth] -> the layout above."""
     channels, depth = weights.shape
     groups = -(-channels // tile.channels)
@@ -125,7 +125,7 @@ def pack_weights(weights: Array, tile: Tile) -> Array:
     return np.ascontiguousarray(split).reshape(-1)
 
 
-def pack_scaling(rows: Sequence[Array], tile: Tile) -> Array:
+def pack_scaling(rows: Sequence[Array], tile: ThumbTile) -> Array:
     """Rows with an entry for each channel -> the layout above."""
     channels = rows[0].size
     groups = -(-channels // tile.channels)
@@ -144,7 +144,7 @@ _SCALED = {
 
 
 @lru_cache(maxsize=16)
-def gemm_text(tile: Tile) -> str:
+def gemm_text(tile: ThumbTile) -> str:
     """The C text of the tile's function."""
     scaled = _SCALED[tile.rounding]
     body = replaced(
@@ -156,7 +156,7 @@ def gemm_text(tile: Tile) -> str:
     return naked_function(tile.function, PRODUCT_PARAMETERS, _Writer(tile).lines(), body, CONDITION)
 
 
-def _registers(tile: Tile) -> tuple[tuple[str, ...], list[list[str]], list[str]]:
+def _registers(tile: ThumbTile) -> tuple[tuple[str, ...], list[list[str]], list[str]]:
     """Pointers to pixels, sums by pixel and channel, and what is left for bytes.
 
     r0 and, with more than one pixel, r2 and r3 point at pixels; r1 at weights.
@@ -169,7 +169,7 @@ def _registers(tile: Tile) -> tuple[tuple[str, ...], list[list[str]], list[str]]
     return pointers, sums, [*free, *registers[count:], "r12", "lr"]
 
 
-def loop_code(tile: Tile, pixels: int, step: int) -> list[Instruction]:
+def loop_code(tile: ThumbTile, pixels: int, step: int) -> list[Instruction]:
     """The products of a turn of the inner loop, without its end."""
     pointers, sums, free = _registers(tile)
     code: list[Instruction] = []
@@ -194,7 +194,7 @@ def loop_code(tile: Tile, pixels: int, step: int) -> list[Instruction]:
 class _Writer:
     """Writes the function for a tile."""
 
-    def __init__(self, tile: Tile) -> None:
+    def __init__(self, tile: ThumbTile) -> None:
         self.tile = tile
         self.routine = Routine(CORTEX_M3)
         self.pointers, self.sums, _ = _registers(tile)

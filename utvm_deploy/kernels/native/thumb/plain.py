@@ -25,7 +25,7 @@ from utvm_deploy.kernels.native.thumb.conv2d import ThumbProduct
 
 #: Where the assembly can be used; everywhere else the C does the work.
 CONDITION = "defined(__thumb__) && !defined(__thumb2__) && defined(__GNUC__)"
-TILE = gemm.Tile(1, 4)
+TILE = gemm.ThumbTile(1, 4)
 DOT_PARAMETERS = (
     "const int8_t *pixel",
     "const int8_t *weights",
@@ -40,7 +40,7 @@ _HIGH = ("r8", "r9", "r10", "r11")
 class PlainProduct(ThumbProduct):
     """The micro-kernel of this module; ``tile`` says how it rounds."""
 
-    tile: gemm.Tile = TILE
+    tile: gemm.ThumbTile = TILE
 
     @property
     def label(self) -> str:
