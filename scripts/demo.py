@@ -37,7 +37,7 @@ def main() -> int:
     parser.add_argument("--board", default="mps2_an500", help="default: %(default)s")
     args = parser.parse_args()
 
-    # Late, so that Ctrl-C while they load is no traceback.
+    # Late, so that Ctrl-C while they load is not a traceback.
     from utvm_deploy.cli.main import reported
     from utvm_deploy.cli.output import Output
 

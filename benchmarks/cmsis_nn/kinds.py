@@ -81,7 +81,7 @@ def _depthwise(r: random.Random) -> Layer:
 
 
 def _depthwise_line(r: random.Random) -> Layer:
-    """Depthwise along one axis, dilated or not; or a window that is no square."""
+    """Depthwise along one axis, dilated or not; or a window that is not a square."""
     length, taps = r.randint(12, 128), r.randint(2, 13)
     channels = r.randint(1, 96)
     dilation = r.choice((1, 1, 1, 2))

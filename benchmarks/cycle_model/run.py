@@ -125,7 +125,9 @@ def build(board: Board, folder: Path) -> tuple[Path, int]:
 
 def run(board: Board, folder: Path) -> str:
     """What the image prints in the emulator."""
-    assert board.emulator is not None, f"{board.name} is no emulated board; use --image and --log"
+    assert board.emulator is not None, (
+        f"{board.name} is not an emulated board; use --image and --log"
+    )
     elf, address = build(board, folder)
     plugin = build_plugin(installed_qemu_version(board.emulator.program))
     argv = [

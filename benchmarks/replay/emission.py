@@ -204,7 +204,7 @@ def main() -> None:
     where = Path(utvm_deploy.__file__).resolve().parents[1]
     if where != ROOT:
         raise SystemExit(f"imported the package of {where}, not of {ROOT}")
-    # What the generators print is no answer.
+    # What the generators print is not an answer.
     answer, sys.stdout = sys.stdout, sys.stderr
     selection = json.load(sys.stdin)
     numbers: dict[str, int] = {}

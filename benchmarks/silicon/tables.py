@@ -23,7 +23,7 @@ NOTHING = "No file yet: nobody has sent one."
 
 
 def generated(folder: Path) -> str:
-    """The whole generated part; UtvmError for a file that is no report of a real board."""
+    """The whole generated part; UtvmError for a file that is not a report of a real board."""
     lines: list[str] = []
     for path in sorted(folder.glob("*.json")):
         report = read_report(path)

@@ -99,16 +99,19 @@ def _of_docstring(line: int, text: str) -> Iterator[Paragraph]:
 
 
 def _comments(text: str) -> Iterator[Paragraph]:
-    """Comments in adjacent lines are one paragraph."""
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    found = [
-        (token.start[0], token.string)
-        for token in tokens
-        if token.type == tokenize.COMMENT and not _PRAGMA.match(token.string)
-    ]
-    for _, group in groupby(enumerate(found), lambda item: item[1][0] - item[0]):
+    """Comments in adjacent lines are one paragraph; one behind code is a paragraph alone."""
+    found: list[tuple[int, int, str]] = []
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT and not _PRAGMA.match(token.string):
+            number, column = token.start
+            words = token.string.lstrip("#:").strip()
+            if token.line[:column].strip():
+                yield Paragraph(number, _without_code(words))
+            else:
+                found.append((number, column, words))
+    for _, group in groupby(enumerate(found), lambda item: (item[1][0] - item[0], item[1][1])):
         comments = [comment for _, comment in group]
-        words = " ".join(comment.lstrip("#:").strip() for _, comment in comments)
+        words = " ".join(words for _, _, words in comments)
         yield Paragraph(comments[0][0], _without_code(words))
 
 

@@ -39,7 +39,7 @@ def builds(tmp_path: Path) -> Callable[..., Path]:
 
 
 def table_program() -> Any:
-    """benchmarks/cmsis_nn/tables.py, which is no part of the package."""
+    """benchmarks/cmsis_nn/tables.py, which is not part of the package."""
     path = Path(__file__).resolve().parents[2] / "benchmarks" / "cmsis_nn" / "tables.py"
     spec = importlib.util.spec_from_file_location("tables", path)
     assert spec is not None and spec.loader is not None

@@ -24,7 +24,7 @@ int arm_convolve_wrapper_s8(int a, int b, int c) {
     return c;
 }
 """
-#: Its bytes as data, and SMUAD, which is no evidence.
+#: Its bytes as data, and SMUAD, which is not evidence.
 LOOKS_LIKE_DSP = """\
 int arm_convolve_wrapper_s8(int a, int b) {
     __asm__ volatile("b 1f\\n .word 0x2302fb21\\n .word 0x2302fb21\\n 1:");
@@ -94,7 +94,7 @@ def test_not_a_library(tmp_path: Path) -> None:
     path = tmp_path / "libcmsis-nn.a"
     for data in (b"", b"!<thin>\n", b"!<arch>\n" + b"x" * 100, b"\x7fELF"):
         path.write_bytes(data)
-        assert "is no static library" in refusal(tmp_path)
+        assert "is not a static library" in refusal(tmp_path)
     path.write_bytes(b"!<arch>\n")
     assert "holds no object" in refusal(tmp_path)
     path.unlink()

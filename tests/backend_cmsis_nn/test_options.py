@@ -39,7 +39,7 @@ def test_every_verb_wants_the_library_that_it_is_to_use(
     said = failure(capsys, *argv, "--board", "host", "--kernels", "cmsis-nn", code=2)
     assert "needs your own copy of CMSIS-NN" in said and "--cmsis-nn DIR" in said
     said = failure(capsys, *argv, "--board", "host", "--cmsis-nn", "anywhere", code=2)
-    assert "--cmsis-nn is of use with --kernels cmsis-nn only" in said
+    assert "--cmsis-nn works only with --kernels cmsis-nn" in said
     said = failure(capsys, *argv, "--board", "host", "--kernels=cmsis-nn", "--cmsis-nn=nowhere")
     assert "there is no CMSIS-NN at" in said and said.endswith("UTVM_CMSIS_NN)")
 

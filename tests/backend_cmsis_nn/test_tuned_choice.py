@@ -82,4 +82,4 @@ def test_tuning_with_it_needs_it(
     assert main([*argv, "--kernels", "cmsis-nn"]) == 2
     assert "needs your own copy of CMSIS-NN" in capsys.readouterr().err
     assert main([*argv, "--cmsis-nn", "anywhere"]) == 2
-    assert "--cmsis-nn is of use with --kernels cmsis-nn only" in capsys.readouterr().err
+    assert "--cmsis-nn works only with --kernels cmsis-nn" in capsys.readouterr().err

@@ -365,7 +365,7 @@ def test_a_failing_program_is_quoted(
         flash_image(disco)
     assert str(caught.value) == (
         "flashing stm32f746g_disco with openocd failed: Error: flash is worn; is the board plugged "
-        "in, and is no other program using its probe?"
+        "in, and does no other program use its probe?"
     )
     assert openocd.argv() == OPENOCD_ARGV[1:]
 

@@ -128,7 +128,7 @@ def test_instruction_counts_are_exact_and_repeat(
     board: Board, image: Image, running: RunningBoard, link: Link
 ) -> None:
     if board.project.timer is None or board.project.timer.unit != "instructions":
-        pytest.skip("this board's ticks are no instructions")
+        pytest.skip("this board's ticks are not instructions")
     spin = image.symbols["tiny_spin"]
     turns = (1, 2, 3, 4, 5, 1000, 1001, 123_457)
     tasks = [Task(spin, (n,), repeat=7) for n in turns]

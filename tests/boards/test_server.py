@@ -155,7 +155,7 @@ def test_a_server_that_runs_already_gets_the_image_too(
             "exit 3",
             ProbeError,
             "starting a debug server for desk with sh failed: status 3; is the board plugged in, "
-            "and is no other program using its probe?",
+            "and does no other program use its probe?",
         ),
         (
             "sleep 600 & echo $! > child; wait",

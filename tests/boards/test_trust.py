@@ -234,9 +234,11 @@ def test_a_port_is_a_device_or_leads_to_one(tmp_path: Path, disco: Board) -> Non
     precious.write_text("mine")
     ports = (f"spy:///dev/null?file={precious}", f"SPY://x?file={precious}", "alt://x", "loop://")
     for port in (*ports, "hwgrep://x", "cp2110://x"):
-        with pytest.raises(NoDevice, match=r"is no device and no socket:// or rfc2217:// address"):
+        with pytest.raises(
+            NoDevice, match=r"is neither a device nor a socket:// or rfc2217:// address"
+        ):
             SerialStream(port)
-        with pytest.raises(NoDevice, match=r"is no device and no socket://"):
+        with pytest.raises(NoDevice, match=r"is neither a device nor a socket://"):
             locate(disco, port=port)
     assert precious.read_text() == "mine"
     assert locate(disco, port="socket://lab:4000").port == "socket://lab:4000"

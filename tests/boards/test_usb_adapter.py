@@ -257,7 +257,7 @@ def test_a_port_without_rights_is_told_before_anything_is_flashed(
     monkeypatch.setattr(os, "access", lambda path, mode: path != port and may(path, mode))
     with (
         utvm_deploy.connect(desk, port=port) as device,
-        pytest.raises(NoDevice, match="may not be opened; sudo usermod -aG dialout"),
+        pytest.raises(NoDevice, match="cannot be opened; sudo usermod -aG dialout"),
     ):
         _ = device.hello
 

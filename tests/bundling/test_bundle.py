@@ -169,7 +169,7 @@ def test_other_peoples_files_are_not_overwritten(case: Case, tmp_path: Path) -> 
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "thesis.txt").write_text("years of work")
-    with pytest.raises(BundleError, match="would be replaced, and is no bundle"):
+    with pytest.raises(BundleError, match="would be replaced, and is not an unchanged bundle"):
         write(case, folder)
     bundle = write(case, tmp_path / "b")
     (bundle / "thesis.txt").write_text("years of work")
@@ -182,7 +182,7 @@ def test_other_peoples_files_are_not_overwritten(case: Case, tmp_path: Path) -> 
     (tmp_path / "dir.zip").mkdir()
     with pytest.raises(UtvmError, match="is a folder"):
         write(case, tmp_path / "dir.zip")
-    with pytest.raises(BundleError, match="cannot write beside"):
+    with pytest.raises(BundleError, match="cannot write next to"):
         write(case, tmp_path / "no" / "such" / "folder")
     for path in (folder / "thesis.txt", bundle / "thesis.txt", file):
         assert path.read_text() == "years of work"

@@ -62,7 +62,7 @@ def test_a_port_that_is_a_file(
     file = tmp_path / "notes.txt"
     file.write_text("keep")
     assert main([*VERBS[verb], "--board", BOARD, "--port", str(file)]) == 1
-    assert f"{file} is no serial port; give a device's name" in capsys.readouterr().err
+    assert f"{file} is not a serial port; give a device's name" in capsys.readouterr().err
     assert file.read_text() == "keep"
 
 

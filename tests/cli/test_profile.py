@@ -234,7 +234,10 @@ def test_what_must_fail_fails_before_the_measuring(
     for verb in ("profile", "bench"):
         for arguments, said in (
             (["--html", page], "there is no folder"),
-            (["--baseline", str(DIGITS)], "is no baseline; give what `utvm profile --json`"),
+            (
+                ["--baseline", str(DIGITS)],
+                "is not a baseline; give the output of `utvm profile --json`",
+            ),
         ):
             assert main([verb, str(DIGITS), "--board", BOARD, *arguments]) == 1
             # Not even the compiling was begun.

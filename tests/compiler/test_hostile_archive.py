@@ -103,7 +103,7 @@ def test_the_archive_is_right_before_it_is_changed(tmp_path: Path) -> None:
         (("arena_bytes",), -1, "arena_bytes is -1"),
         (("arena_bytes",), 1, "outside of 1"),
         (("arena_bytes",), 2**40, "arena_bytes is 1099511627776"),
-        (("arena_alignment",), 3, "arena_alignment 3 is no power of two"),
+        (("arena_alignment",), 3, "arena_alignment 3 is not a power of two"),
         (("weights_bytes",), 10**4000, "weights_bytes is 1000"),
         (("core",), "cortex-m99", "core 'cortex-m99' is none of"),
         (("board",), "a\nb", "board is 'a"),

@@ -150,10 +150,10 @@ def test_any_flipped_byte_is_refused_or_harmless(archive: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"arena_bytes": "32"}, "arena_bytes is no int"),
+        ({"arena_bytes": "32"}, "arena_bytes is not of type int"),
         ({"surprise": 1}, "missing or unknown keys: surprise"),
-        ({"layers": 3}, "layers is no list"),
-        ({"inputs": [7]}, "Buffer is no object"),
+        ({"layers": 3}, "layers is not a list"),
+        ({"inputs": [7]}, "Buffer is not an object"),
         ({"name": "../tiny"}, "cannot prefix C symbols"),
     ],
 )
@@ -182,5 +182,5 @@ def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
         read_library(path)
     for content in (b"", b"x" * 4096, b"\x1f\x8b" + b"\0" * 600):
         path.write_bytes(content)
-        with pytest.raises(ModelError, match="is no Model Library Format archive"):
+        with pytest.raises(ModelError, match="is not a Model Library Format archive"):
             read_library(path)

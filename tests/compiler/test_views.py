@@ -1,4 +1,4 @@
-"""Slices and joins that are no code: played through, in whole models, and what they save."""
+"""Slices and joins that need no code: played through, in whole models, and what they save."""
 
 from __future__ import annotations
 

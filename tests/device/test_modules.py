@@ -158,7 +158,7 @@ def test_a_model_in_ram(device: Device, digits: Callable[[Board], CompiledModel]
         ("nowhere.c", "'nowhere.c' of module 'bad' cannot be read"),
         ({"a.h": "int a;"}, "nothing to compile"),
         ({"a.c": "int f = 1;", "b.c": "int f = 2;"}, "multiple definition of `f'"),
-        ({"../a.c": "int f;"}, "no file name within the module"),
+        ({"../a.c": "int f;"}, "not a file name within the module"),
     ],
 )
 def test_sources_that_make_no_module(host: Device, source: object, says: str) -> None:

@@ -237,7 +237,7 @@ def test_another_chip_is_another_board_file() -> None:
 
 
 def test_counters_outside_memory() -> None:
-    with pytest.raises(BoardError, match="lie in no memory"):
+    with pytest.raises(BoardError, match="are in no memory"):
         counter_block(BOARD, 0x90000000)
 
 

@@ -64,7 +64,7 @@ def test_flipped_bits(whole: bytes, tmp_path: Path) -> None:
         for position in rng.integers(0, len(data), rng.integers(1, 4)):
             data[position] ^= 1 << rng.integers(0, 8)
         survivors += _survives(tmp_path / "m.tflite", data.tobytes())
-    assert 0 < survivors < 500  # both happen: flips in weights are no damage
+    assert 0 < survivors < 500  # both happen: flips in weights are not damage
 
 
 def test_wild_words(whole: bytes, tmp_path: Path) -> None:

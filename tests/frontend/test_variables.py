@@ -177,7 +177,7 @@ def called_late(m: ModelWriter, x: int) -> None:
         (no_subgraph, "it calls subgraph 1, which the file does not have"),
         (another_subgraph, "it calls subgraph 0, which"),
         (computing_subgraph, r"in the subgraph that it calls, operator 2 \(RELU\)"),
-        (computed_first_value, "which is no constant"),
+        (computed_first_value, "which is not a constant"),
         (called_late, "it must come first"),
     ],
 )

@@ -189,7 +189,7 @@ def test_another_host_takes_over(device: HostDevice) -> None:
     second.write(base, b"mine")
     with pytest.raises(DeviceReset, match="another program began a session"):
         first.write(base, b"lost")
-    # That is no reset: what the second one wrote is there.
+    # That is not a reset: what the second one wrote is there.
     assert first.read(base, 4) == b"mine"
 
 

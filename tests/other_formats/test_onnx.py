@@ -256,7 +256,7 @@ def test_verify_says_how_far_it_is(tmp_path: Path, capsys: pytest.CaptureFixture
     path = writer.quantized(tmp_path, _mobile(writer))
     assert main(["verify", str(path), "--board", "host", "--samples", "2"]) == 0
     said = capsys.readouterr().out
-    assert "all equal to LiteRT" in said and "beside onnxruntime" in said
+    assert "all equal to LiteRT" in said and "compared with onnxruntime" in said
 
 
 def test_one_channel_costs_no_transposition(tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ def test_constants_elsewhere_are_refused(tmp_path: Path) -> None:
     onnx.save(
         onnx.load(path), path, save_as_external_data=True, location="weights", size_threshold=0
     )
-    with pytest.raises(ModelError, match="lies in another file"):
+    with pytest.raises(ModelError, match="is in another file"):
         load_model(path)
 
 

@@ -136,9 +136,9 @@ def test_a_tree_that_a_full_disk_cut_can_be_made_again(
 def test_a_users_folder_is_not_overwritten(tmp_path: Path) -> None:
     board = load_board("host")
     (tmp_path / "thesis.txt").write_text("precious")
-    with pytest.raises(BuildError, match="is not empty and no project of ours"):
+    with pytest.raises(BuildError, match="is not empty and not a project of utvm"):
         create_project(None, board, tmp_path)
-    with pytest.raises(BuildError, match="is no folder"):
+    with pytest.raises(BuildError, match="is not a folder"):
         create_project(None, board, tmp_path / "thesis.txt")
     tree = create_project(None, board, tmp_path / "tree")
     assert create_project(None, board, tree) == tree
@@ -156,7 +156,7 @@ def test_a_model_for_another_board_is_refused() -> None:
 
 def test_no_project_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(
-        BuildError, match=r"is no project tree .* project create MODEL DIR --board B$"
+        BuildError, match=r"is not a project tree .* project create MODEL DIR --board B$"
     ):
         build_project(tmp_path)
 

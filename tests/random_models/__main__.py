@@ -2,7 +2,7 @@
 
     python -m tests.random_models --count 2000 --board host --seed 0 --coverage coverage.md
 
-Exit 1 if a byte is wrong, a task faults or an error is no answer; each kind of failure is reduced
+Exit 1 if a byte is wrong, a task faults or an error is unexpected; each kind of failure is reduced
 to its smallest model, which is stored among the regressions.
 """
 

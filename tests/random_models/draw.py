@@ -154,7 +154,7 @@ class Scope:
         return self.writer.tensors[self.made[ref[0]][ref[1]]]
 
     def refs(self) -> list[Ref]:
-        """Every value that is no constant, in order."""
+        """Every value that is not a constant, in order."""
         return [
             (step, output)
             for step, made in enumerate(self.made)

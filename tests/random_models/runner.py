@@ -44,7 +44,7 @@ class Verdict(enum.Enum):
 
     EQUAL = "equal"
     WRONG = "wrong bytes"
-    FAILED = "failed: a fault, or an error that is no answer"
+    FAILED = "failed: a fault, or an error that is not an answer"
     OUT_OF_BOUNDS = "out of bounds: a layer touched what is not its own"
     REFUSED = "refused by us, run by the oracle"
     BOTH_REFUSED = "refused by us and by the oracle"

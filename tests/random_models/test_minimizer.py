@@ -74,7 +74,7 @@ def test_every_reduction_is_smaller_and_ends(seed: int) -> None:
     assert found.recipe.kinds == (wanted,)
     assert len(found.recipe.steps) == 2
     for candidate in simpler(found.recipe):
-        # Whatever is still simpler is no model, or has not the operator any more.
+        # Whatever is still simpler is not a model, or has not the operator any more.
         with pytest.raises(Unfit):
             write(candidate)
             assert wanted in candidate.kinds, candidate

@@ -389,7 +389,7 @@ def test_an_interrupted_run_goes_on(
     assert kept["unfinished"] == "interrupted"
     assert [one["file"] for one in kept["models"]] == ["small_1.tflite"]
     assert silicon("--show", file) == 1
-    assert "not finished: interrupted; the same command goes on" in capsys.readouterr().out
+    assert "not finished: interrupted; the same command continues" in capsys.readouterr().out
 
     ran = counted_runs(monkeypatch, lambda _: None)
     assert silicon(*argv) == 0
@@ -513,17 +513,17 @@ def good_text(tmp_path_factory: pytest.TempPathFactory) -> str:
     ("old", "new", "says"),
     [
         ('"utvm.silicon/1"', '"utvm.silicon/2"', "its schema is 'utvm.silicon/2'"),
-        ('"samples": 1', '"samples": -1', "models[0].samples is no count"),
-        ('"samples": 1', '"samples": true', "models[0].samples is no number"),
-        ('"samples": 1', '"samples": 1e400', "models[0].samples is no count"),
-        ('"samples": 1', f'"samples": {"9" * 5000}', "is no report"),
+        ('"samples": 1', '"samples": -1', "models[0].samples is not a count"),
+        ('"samples": 1', '"samples": true', "models[0].samples is not a number"),
+        ('"samples": 1', '"samples": 1e400', "models[0].samples is not a count"),
+        ('"samples": 1', f'"samples": {"9" * 5000}', "is not a report"),
         ('"ticks_median": ', '"ticks_median": NaN, "x": ', "models[0].'x' is not known"),
         ('"unfinished": ""', '"unfinished": "\\u001b[2J"', "unfinished holds characters"),
-        ('"unfinished": ""', '"unfinished": null', "unfinished is no text"),
+        ('"unfinished": ""', '"unfinished": null', "unfinished is not text"),
         ('"unfinished": ""', '"extra": ""', "unfinished is missing"),
-        ('"micro_benchmarks": []', '"micro_benchmarks": {}', "micro_benchmarks is no list"),
-        ("{", "[" * 100_000, "is no report"),
-        ("{", "", "is no report"),
+        ('"micro_benchmarks": []', '"micro_benchmarks": {}', "micro_benchmarks is not a list"),
+        ("{", "[" * 100_000, "is not a report"),
+        ("{", "", "is not a report"),
     ],
 )
 def test_a_damaged_file_is_one_sentence(
@@ -543,7 +543,7 @@ def test_a_damaged_file_is_one_sentence(
 def test_cycles_are_numbers_of_cycles(number: str, good_text: str, tmp_path: Path) -> None:
     file = tmp_path / "f.json"
     file.write_text(re.sub(r'"ticks_median": [^,]*', f'"ticks_median": {number}', good_text))
-    with pytest.raises(UtvmError, match=r"models\[0\]\.ticks_median is no number of cycles"):
+    with pytest.raises(UtvmError, match=r"models\[0\]\.ticks_median is not a number of cycles"):
         read_report(file)
 
 

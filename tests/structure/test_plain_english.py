@@ -78,6 +78,7 @@ def test_code_with_a_fault(code: str, tmp_path: Path) -> None:
         "# noqa: so many\n",
         "so_many = 1\n",
         f"# {LIMIT}.\nx = 1\n# {LIMIT}.\n",
+        f"x = 1  # {LIMIT}\ny = 2  # {LIMIT}\n",
     ],
 )
 def test_code_without_one(code: str, tmp_path: Path) -> None:

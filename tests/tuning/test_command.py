@@ -143,5 +143,5 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
     assert "tuning: 1 of 1000 trials" in said
     (last,) = said.rstrip().splitlines()[-1:]
     assert last == (
-        f"interrupted; {kept} trials are recorded in {path}; the same command goes on from there"
+        f"interrupted; {kept} trials are recorded in {path}; the same command continues from there"
     )

@@ -75,28 +75,28 @@ def test_fields_of_later_versions_are_ignored() -> None:
     ("change", "complaint"),
     [
         ({"schema": 99}, "schema 99"),
-        ({"kernel": None}, "kernel is no text"),
-        ({"shape": {"a": 1.5}}, "whole numbers"),
-        ({"candidate": 3}, "candidate is no object"),
+        ({"kernel": None}, "kernel is not text"),
+        ({"shape": {"a": 1.5}}, "may only have integers"),
+        ({"candidate": 3}, "candidate is not an object"),
         ({"measurement": {"min": "fast"}}, "neither ticks nor an error"),
-        ({"measurement": {"min": 5, "median": float("nan")}}, "NaN is no number"),
-        ({"measurement": {"min": 5, "median": True}}, "median is no number"),
-        ({"measurement": {"min": 1 << 64, "median": 5}}, "min is no whole number"),
-        ({"measurement": {"error": 3}}, "error is no text"),
-        ({"measurement": {"error": "hung", "detail": {}}}, "detail is no text"),
-        ({"measurement": "{}"}, "measurement is no object"),
-        ({"macs": float("inf")}, "Infinity is no number"),
-        ({"macs": {}}, "macs is no whole number"),
-        ({"macs": -1}, "macs is no whole number"),
-        ({"macs": 10**4000}, "macs is no whole number"),
-        ({"shape": {"a": 10**400}}, "whole numbers"),
-        ({"shape": {"a": True}}, "whole numbers"),
-        ({"model": 5}, "model is no text"),
-        ({"unit": []}, "unit is no text"),
-        ({"core": "\ud800"}, "core is no text"),
+        ({"measurement": {"min": 5, "median": float("nan")}}, "NaN is not a number"),
+        ({"measurement": {"min": 5, "median": True}}, "median is not a number"),
+        ({"measurement": {"min": 1 << 64, "median": 5}}, "min is not an integer"),
+        ({"measurement": {"error": 3}}, "error is not text"),
+        ({"measurement": {"error": "hung", "detail": {}}}, "detail is not text"),
+        ({"measurement": "{}"}, "measurement is not an object"),
+        ({"macs": float("inf")}, "Infinity is not a number"),
+        ({"macs": {}}, "macs is not an integer"),
+        ({"macs": -1}, "macs is not an integer"),
+        ({"macs": 10**4000}, "macs is not an integer"),
+        ({"shape": {"a": 10**400}}, "may only have integers"),
+        ({"shape": {"a": True}}, "may only have integers"),
+        ({"model": 5}, "model is not text"),
+        ({"unit": []}, "unit is not text"),
+        ({"core": "\ud800"}, "core is not text"),
         ({"default": "no"}, "default is neither true nor false"),
-        ({"code": {}}, "code is no text"),
-        ({"candidate": {"family": "dsp", "choices": {"a": 1.5}}}, "neither a whole number"),
+        ({"code": {}}, "code is not text"),
+        ({"candidate": {"family": "dsp", "choices": {"a": 1.5}}}, "neither an integer"),
         ({"candidate": {"family": 1}}, "no family"),
     ],
 )
@@ -128,7 +128,7 @@ def test_a_bad_line_costs_that_line(tmp_path: Path, caplog: pytest.LogCaptureFix
     path.write_text("".join(f"{line}\n" for line in lines))
     assert [r.measurement.ticks_min for r in read_records(path)] == [6, 7]
     said = f"{path}: skipped 12 lines (2, 3, 4, 5, 6, 7, 8, 9 and 4 more), the first because of"
-    assert f"{said} line 2: Infinity is no number in JSON" in caplog.text
+    assert f"{said} line 2: Infinity is not a number in JSON" in caplog.text
     before = path.read_bytes()
     with RecordsFile(path) as file:
         file.append(record(8))
@@ -180,13 +180,13 @@ def test_a_record_of_a_whole_model_survives_its_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"candidates": []}, "candidates is no object"),
-        ({"candidates": {"a": 5}}, "candidate is no object"),
-        ({"codes": {"dsp": 5}}, "dsp is no text"),
-        ({"layers": {}}, "layers is no list"),
-        ({"layers": [1.5]}, "layers is no whole number"),
+        ({"candidates": []}, "candidates is not an object"),
+        ({"candidates": {"a": 5}}, "candidate is not an object"),
+        ({"codes": {"dsp": 5}}, "dsp is not text"),
+        ({"layers": {}}, "layers is not a list"),
+        ({"layers": [1.5]}, "layers is not an integer"),
         ({"measurement": {"min": -1}}, "neither ticks nor an error"),
-        ({"scratch": 5}, "scratch is no text"),
+        ({"scratch": 5}, "scratch is not text"),
     ],
 )
 def test_lines_of_whole_models_that_are_refused(change: dict[str, object], complaint: str) -> None:
@@ -239,7 +239,7 @@ def test_a_full_disk_loses_nothing_that_was_recorded(
     with RecordsFile(path) as file:
         file.append(record(7))
         limit_file_size(path.stat().st_size + room)
-        with pytest.raises(RecordsError, match=r"cannot write .*: .*; make room and go on"):
+        with pytest.raises(RecordsError, match=r"cannot write .*: .*; make room and continue"):
             file.append(record(8, pixels=4))
         assert len(file.records) == 1
     limit_file_size(1 << 20)
@@ -254,15 +254,15 @@ def test_damaged_lines_are_skipped_and_other_files_refused(
     path = tmp_path / "r.jsonl"
     path.write_text(f"{record(5).to_line()}\nnonsense\n{record(6).to_line()}\n")
     assert len(read_records(path)) == 2
-    assert f"{path}: skipped line 2: it is no JSON" in caplog.text
+    assert f"{path}: skipped line 2: it is not JSON" in caplog.text
     path.write_text("name,ticks\nconv,5\n")
-    with pytest.raises(RecordsError, match="is no records file"):
+    with pytest.raises(RecordsError, match="is not a records file"):
         read_records(path)
     path.write_text("name,ticks\nconv,5\nconv,")
-    with pytest.raises(RecordsError, match="is no records file"):
+    with pytest.raises(RecordsError, match="is not a records file"):
         read_records(path)
     path.write_text("my only copy")
-    with pytest.raises(RecordsError, match="is no records file"):
+    with pytest.raises(RecordsError, match="is not a records file"):
         RecordsFile(path)
     assert path.read_text() == "my only copy"
 
@@ -271,7 +271,7 @@ def test_damaged_lines_are_skipped_and_other_files_refused(
 def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "model.tflite"
     path.write_bytes(content)
-    with pytest.raises(RecordsError, match=r"is no records file.*; give"):
+    with pytest.raises(RecordsError, match=r"is not a records file.*; give"):
         RecordsFile(path)
     assert path.read_bytes() == content
 

@@ -67,7 +67,7 @@ class SabotagedBuilder(build.Builder):
         head, body = function.text.split(" {\n", 1)
         head = head.replace(f"void {function.name}(", f"void {changed.name}(")
         if fault == "nonsense":
-            body = "this is no C;\n" + body
+            body = "this is not C;\n" + body
         elif fault == "wrong":
             output = function.signature.split("(", 1)[1].split(",")[len(call.arguments) - 1]
             output = output.strip().rstrip(")").rsplit("*", 1)[1].split()[-1]

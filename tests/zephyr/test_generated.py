@@ -62,7 +62,7 @@ def files_of(name: str, **changes: object) -> dict[str, str]:
 
 
 def settings(text: str) -> dict[str, str]:
-    """CONFIG_X=value lines of a Kconfig file; fails on anything that is no comment."""
+    """CONFIG_X=value lines of a Kconfig file; fails on anything that is not a comment."""
     found = {}
     for line in text.splitlines():
         if line and not line.startswith("#"):

@@ -160,7 +160,7 @@ def test_a_frame_that_skips_the_stacks_guard_changes_nothing(target: Device) -> 
     module = target.load_module(UNGUARDED)
     x = target.tensor(np.zeros(1, np.int32))
     if target.board.cpu.core == "cortex-m3":
-        # Below its stack is no RAM; QEMU swallows what silicon takes for a bus fault.
+        # There is no RAM below its stack; QEMU swallows what silicon takes for a bus fault.
         assert target.image.symbols["task_stack"] == target.board.main_ram.address
         module["skip"](x)
     else:
@@ -289,7 +289,7 @@ def test_west_builds_it_too(tmp_path: Path, zephyr: Zephyr) -> None:
         pytest.skip("no west beside the Python that Zephyr's scripts run with")
     top = subprocess.run([west, "topdir"], cwd=zephyr.base, capture_output=True, check=False)
     if top.returncode:
-        pytest.skip("ZEPHYR_BASE is no part of a west workspace")
+        pytest.skip("ZEPHYR_BASE is not part of a west workspace")
     board = zephyr_board("mps2_an385")
     tree = create_project(utvm_deploy.compile(DIGITS, board), board, tmp_path / "tree")
     argv = [west, "build", "-b", "mps2/an385", "-d", tmp_path / "build", tree]

@@ -1,8 +1,7 @@
 """The bundle: a compiled model as a library for somebody else's firmware.
 
-``write_bundle`` writes a folder or a .zip that needs nothing of utvm_deploy any more;
-``check_bundle`` tells whether one is still as it was written. See templates/bundle/README.md for
-what a bundle is to the one who gets it.
+``write_bundle`` writes a folder or a .zip that does not need utvm_deploy. ``check_bundle`` says
+whether one is unchanged. templates/bundle/README.md describes a bundle for its user.
 """
 
 from utvm_deploy.bundling.check import check_bundle

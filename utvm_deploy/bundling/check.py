@@ -30,7 +30,7 @@ def check_bundle(path: Path) -> None:
 
 
 def _no_bundle(path: Path) -> BundleError:
-    return BundleError(f"{MANIFEST} is missing: {path} is no bundle that `utvm bundle` wrote")
+    return BundleError(f"{MANIFEST} is missing: {path} is not a bundle that `utvm bundle` wrote")
 
 
 def _read_folder(folder: Path) -> dict[str, bytes]:
@@ -58,7 +58,7 @@ def _read_zip(path: Path) -> dict[str, bytes]:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
             _check_size(sum(member.file_size for member in members), path)
-            # All lies in one folder, which the archive's maker named after the model.
+            # Everything is in one folder, which the archive's maker named after the model.
             root = members[0].filename.split("/")[0] + "/" if members else ""
             for member in members:
                 name = member.filename.removeprefix(root)

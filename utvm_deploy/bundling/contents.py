@@ -16,7 +16,7 @@ from utvm_deploy.compiler.c_text import c_type, comment, float_literal
 from utvm_deploy.compiler.model import Buffer, CompiledModel, ExternalLibrary
 from utvm_deploy.graph.model import Array
 
-# Files of the bare self-test -> template. C with placeholders is no C that tools can format.
+# Files of the bare self-test -> template. Tools cannot format C with placeholders.
 _CORTEX_M_FILES = {
     "toolchain.cmake": "toolchain.cmake",
     "selftest.ld": "selftest.ld",

@@ -1,7 +1,7 @@
-"""manifest.json: what a bundle holds, in one canonical text.
+"""manifest.json: the contents of a bundle, in one canonical text.
 
-The manifest lists every other file with its SHA-256, and carries a digest of its own content, so
-that no byte of a bundle can change unseen.
+The manifest lists every other file with its SHA-256, and has a digest of its content. So a
+changed byte of a bundle is always found.
 """
 
 from __future__ import annotations
@@ -104,13 +104,13 @@ def read_manifest(data: bytes) -> dict[str, Any]:
 
 
 def _check_facts(manifest: dict[str, Any]) -> None:
-    """The digest finds damage; whoever makes a manifest on purpose gives it the right one."""
+    """The digest finds damage; a forged manifest has the right digest."""
     check_prefix(str(manifest["name"]))
     if manifest["core"] not in CORES:
         raise ValueError(f"core {manifest['core']!r} is none of {', '.join(CORES)}")
     sizes = [manifest[key] for key in ("arena_bytes", "arena_alignment", "weights_bytes")]
     if any(type(size) is not int for size in sizes):
-        raise ValueError("a size is no whole number")
+        raise ValueError("a size is not an integer")
     check_sizes(*sizes)
     inputs, outputs = (
         tuple(_buffer_of(one) for one in manifest[key]) for key in ("inputs", "outputs")

@@ -56,7 +56,7 @@ def write_bundle(
         raise BundleError(
             f"{compiled.name} calls {compiled.external.name}, which no bundle carries, and a "
             f"bundle of the format {format!r} cannot name your copy; choose one of {others}, or "
-            "compile with kernels of our own"
+            "compile with our kernels"
         )
     texts = bundle_files(
         compiled, board, model_path.name, FORMATS[format], inputs, expected, oracle
@@ -90,7 +90,7 @@ def _write_folder(destination: Path, files: Mapping[str, bytes]) -> None:
         work = TemporaryFolder(destination.name, destination.parent, hidden=True)
     except OSError as exc:
         raise BundleError(
-            f"cannot write beside {destination}: {exc.strerror}; make room there, or name another "
+            f"cannot write next to {destination}: {exc.strerror}; make room there, or name another "
             "folder"
         ) from exc
     workplace = work.path
@@ -147,7 +147,7 @@ def _is_replaceable(destination: Path) -> bool:
         check_bundle(destination)
     except BundleError as exc:
         raise BundleError(
-            f"{destination} would be replaced, and is no bundle as it was written ({exc}); move it "
+            f"{destination} would be replaced, and is not an unchanged bundle ({exc}); move it "
             "away or choose another folder"
         ) from exc
     return True

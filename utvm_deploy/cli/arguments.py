@@ -26,11 +26,11 @@ def _integer(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer") from None
 
 
 def positive(text: str) -> int:
-    """A whole number above zero."""
+    """An integer above zero."""
     value = _integer(text)
     if value <= 0:
         raise argparse.ArgumentTypeError(f"{text} is not above zero")
@@ -41,7 +41,7 @@ def seed(text: str) -> int:
     """What a search may begin with."""
     value = _integer(text)
     if not 0 <= value <= _MOST_SEED:
-        raise argparse.ArgumentTypeError(f"{text} is no seed; give one from 0 to {_MOST_SEED:,}")
+        raise argparse.ArgumentTypeError(f"{text} is not a seed; give one from 0 to {_MOST_SEED:,}")
     return value
 
 
@@ -131,7 +131,7 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
 
 
 class Connection(TypedDict):
-    """What ``connect`` is told of where a board hangs."""
+    """The arguments of ``connect`` that say where a board is connected."""
 
     port: str | None
     probe: str | None

@@ -74,7 +74,7 @@ class Comparing:
                 self._refuse(path, error)
 
     def measure(self, connect: Callable[[], AbstractContextManager[Device]]) -> None:
-        """Compare what is ready. After a failure the device is connected anew."""
+        """Compare the models that are ready. After a failure the device is connected again."""
         pending = list(self.ready)
         while pending:
             try:
@@ -98,7 +98,7 @@ class Comparing:
         if self._is_alone or isinstance(error, BrokenPipeError):
             raise error
         if not isinstance(error, UtvmError | OSError):
-            # A bug of ours keeps its traceback, and the other models their results.
+            # Our bug keeps its traceback, and the other models keep their results.
             self._out.note("".join(traceback.format_exception(error)).rstrip())
         reason = str(error) or type(error).__name__
         self._out.note(f"{path.name} is not compared: {reason}")

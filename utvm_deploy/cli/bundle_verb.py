@@ -40,8 +40,8 @@ from utvm_deploy.project import check_fits_alone
 #: Of every sample, every output.
 Outputs = Sequence[Sequence[Array]]
 
-#: Golden vectors lie in the self-test's flash: few, but more than one shows that nothing leaks
-#: from one run into the next.
+#: Golden vectors are in the self-test's flash. There are few, but more than one, to show that no
+#: run influences the next one.
 DEFAULT_SAMPLES = 4
 
 

@@ -35,8 +35,8 @@ def add_compile_options(parser: argparse.ArgumentParser, *, scratch: str = AUTO)
         "--scratch",
         choices=SCRATCH_PLACES,
         default=scratch,
-        help="where layers have their working memory: in the arena, on the stack, or (auto) on the "
-        "stack if it alone lies in tightly coupled RAM; default: %(default)s",
+        help="where layers have their scratch: in the arena, on the stack, or (auto) on the "
+        "stack if it is alone in tightly coupled RAM; default: %(default)s",
     )
 
 
@@ -63,7 +63,7 @@ def add_records(parser: Any) -> None:
 
 
 def compile_options(args: argparse.Namespace, board: Board) -> dict[str, Any]:
-    """What ``utvm_deploy.compile`` is to be given for them."""
+    """The arguments that ``utvm_deploy.compile`` gets for them."""
     return {
         "kernels": args.kernels,
         "cmsis_nn": library_of(args, board),
@@ -78,7 +78,7 @@ def library_of(args: argparse.Namespace, board: Board) -> CmsisNn | None:
     library = cmsis_nn_of(args, board) if args.kernels == CMSIS_NN else None
     if args.kernels != CMSIS_NN and (args.cmsis_nn or args.cmsis_nn_library):
         raise UsageError(
-            f"--cmsis-nn is of use with --kernels {CMSIS_NN} only, and the kernels are to be "
+            f"--cmsis-nn works only with --kernels {CMSIS_NN}, and --kernels is "
             f"{args.kernels!r}; give both or neither"
         )
     if args.kernels == CMSIS_NN and library is None:
@@ -108,7 +108,7 @@ def refuse_compile_options(args: argparse.Namespace) -> None:
     if given:
         raise UsageError(
             f"{args.model} is compiled already, so {' and '.join(given)} would change nothing; "
-            "compile the model file anew with it"
+            "compile the model file again with it"
         )
 
 

@@ -1,6 +1,6 @@
 """The process around a command: its signals and its exit code when one of them ends it.
 
-Imports next to nothing, so that Ctrl-C while the rest is loading is no traceback either.
+Imports almost nothing, so that Ctrl-C while the rest is loading gives no traceback either.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EXIT_USAGE = 2
 EXIT_SIGNALLED = 128
 #: Exit code of a process that Ctrl-C ended.
 EXIT_INTERRUPTED = EXIT_SIGNALLED + signal.SIGINT
-#: Whoever asks for the end (a job scheduler, a closed terminal) wants no child left, either.
+#: A job scheduler or a closed terminal ends this process; no child must survive that.
 _ENDING = ("SIGTERM", "SIGHUP")
 
 
@@ -34,7 +34,7 @@ def as_process(work: Callable[[], int]) -> int:
         # `nohup` has SIGHUP ignored: leave it so.
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, _end)
-    # Closed by the caller (`>&-`): what is said there goes nowhere, and is no error.
+    # Closed by the caller (`>&-`): the output is lost, and that is not an error.
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
@@ -53,10 +53,10 @@ def as_process(work: Callable[[], int]) -> int:
 
 
 def quiet_until_loaded() -> None:
-    """While modules load, Ctrl-C ends the process at once: nothing is begun, nothing to clean up.
+    """While modules load, Ctrl-C ends the process at once: nothing has begun, nothing to clean up.
 
-    As an exception it would come out of whatever line of whichever module, some of which report it
-    in their own way.
+    An exception could come out of any line of any module, and some modules would report it in their
+    way.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)

@@ -45,7 +45,7 @@ def percent(text: str) -> float:
     try:
         value = float(text.removesuffix("%"))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no percentage, such as 3%") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a percentage, such as 3%") from None
     if not 0 <= value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is not zero or more")
     return value
@@ -55,7 +55,7 @@ def size(text: str) -> int:
     """Bytes, with K or M behind for binary multiples."""
     match = re.fullmatch(r"(\d+)([km]?)i?b?", text.lower())
     if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size, such as 65536, 64K or 1M")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size, such as 65536, 64K or 1M")
     return int(match[1]) * _UNITS[match[2]]
 
 

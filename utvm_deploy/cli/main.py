@@ -20,7 +20,7 @@ from utvm_deploy.base.errors import UsageError, UtvmError
 from utvm_deploy.cli.entry import EXIT_INTERRUPTED, EXIT_USAGE, discard_stdout, loaded
 from utvm_deploy.cli.output import Output
 
-#: Each verb and the module beside this one that has its arguments and its work.
+#: Each verb and the module of this package with its arguments and its work.
 VERBS = {
     verb: f"{verb}_verb"
     for verb in (
@@ -110,7 +110,7 @@ def reported(work: Callable[[], int], out: Output, *, verbose: bool = False) -> 
     try:
         code = work()
         if sys.stdout is not None:
-            sys.stdout.flush()  # here, where a full disk can still be told
+            sys.stdout.flush()  # here, where a full disk can still be reported
         return code
     except UtvmError as error:
         out.error(type(error).__name__, str(error))

@@ -64,7 +64,7 @@ class Output:
     ) -> None:
         """Columns whose name begins with ``>`` hold numbers and are aligned to the right.
 
-        A wide table takes what it needs, whatever the terminal's width.
+        A wide table may be wider than the terminal.
         """
         table = Table(title=title, title_justify="left", box=None, pad_edge=False)
         _fill(table, columns, rows)
@@ -102,7 +102,7 @@ class Output:
         self._stderr.print(f"[bold red]error:[/] {escape(text)}", highlight=False, soft_wrap=True)
 
     def note(self, text: str) -> None:
-        """A line on stderr, whatever the form of the result."""
+        """A line on stderr, for every form of the result."""
         self._stderr.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _plain_progress(self, what: str, done: int, total: int) -> None:
@@ -146,7 +146,7 @@ def _cell(value: object) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Anything JSON does not know: numpy scalars, tuples of paths and the like."""
+    """Types that JSON does not know: numpy scalars and tuples of paths, for example."""
     if hasattr(value, "tolist"):
         return value.tolist()
     return str(value)

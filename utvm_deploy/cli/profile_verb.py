@@ -93,7 +93,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
                 if report is None:  # its emulator takes no plugins
                     raise _without_model(board)
                 hotspots = hotspots_of(report, image, args.hot)
-    # A bound is in cycles: beside a count of anything else it says nothing.
+    # A bound is in cycles, so it says nothing about other figures.
     bounds = layer_bounds(compiled, simplify(graph), board) if found.tick_unit == "cycles" else None
     _report(found, bounds, args.wide, out)
     for block in hotspots:

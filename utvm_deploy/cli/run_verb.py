@@ -122,7 +122,7 @@ def _inputs(args: argparse.Namespace, graph: Graph) -> tuple[Sequence[Array], st
 
 
 def _latency(ticks: int, hello: Hello) -> str:
-    """Nothing where ticks are no time."""
+    """Empty if ticks are not time."""
     if hello.tick_unit == "instructions":
         return ""
     clock = hello.ticks_per_second

@@ -1,4 +1,4 @@
-"""utvm silicon: a file of what a real board took, beside what the cycle model says."""
+"""utvm silicon: writes a file of what a real board took and what the cycle model says."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         verbs,
         common,
         "silicon",
-        "measure models and micro-benchmarks on a real board, beside the cycle model",
+        "measure models and micro-benchmarks on a real board, and compare with the cycle model",
         run,
     )
     add_board(parser, port=True, needed=False)
@@ -56,7 +56,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         "--output",
         metavar="F.json",
         type=Path,
-        help="the file to write; if it is there, the run goes on with what it does not have yet",
+        help="the file to write; if it exists, the run adds what is missing",
     )
     parser.add_argument(
         "--models",
@@ -175,7 +175,7 @@ def verdict(report: Report) -> str:
     if report.unfinished:
         wrong.append(f"not finished: {report.unfinished}")
     if wrong:
-        return "; ".join(wrong) + "; the same command goes on from here"
+        return "; ".join(wrong) + "; the same command continues from here"
     return (
         f"{len(report.models)} models, every output and layer equal to the reference; "
         f"{len(report.micro_benchmarks)} micro-benchmarks"

@@ -38,9 +38,9 @@ def compile_step(
     fits: CheckFits = check_fits,
     dump: Callable[[str, str], None] | None = None,
 ) -> CompiledModel:
-    """Compile ``args.model``; what does not fit the board is refused as early as that is known.
+    """Compile ``args.model``; refuse a model that does not fit the board as early as possible.
 
-    ``fits`` is for a whole image of ours, or for the model alone.
+    ``fits`` is for a whole image with the runtime, or for the model alone.
     """
     options = compile_options(args, board)
     progress(f"compiling {args.model.name} for {board.name}", 0, 1)

@@ -31,9 +31,9 @@ from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.records.candidate import Candidate
 
-# A year: what is longer was meant to be something else.
+# A year: a larger number is a mistake.
 _MOST_MINUTES = 60 * 24 * 365
-# A line on a log, where there is no terminal, tells no more than this.
+# The longest name in a line of a log, where there is no terminal.
 _LONGEST_NAME = 48
 
 
@@ -51,7 +51,10 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         help="candidates in all, those that the records have already included",
     )
     parser.add_argument(
-        "--minutes", metavar="M", type=_minutes, help="stop after so long, whatever was tried"
+        "--minutes",
+        metavar="M",
+        type=_minutes,
+        help="stop after this time, even if candidates are left",
     )
     parser.add_argument(
         "--records",
@@ -86,10 +89,11 @@ def _minutes(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of minutes") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes") from None
     if not 0 < value < _MOST_MINUTES:
         raise argparse.ArgumentTypeError(
-            f"{text} minutes is no time to tune; give more than 0 and less than {_MOST_MINUTES:,}"
+            f"{text} minutes is too little or too much time; give more than 0 "
+            f"and less than {_MOST_MINUTES:,}"
         )
     return value
 
@@ -245,10 +249,10 @@ def _tune(
 def _kept(path: Path, before: int, after: int) -> str:
     """What Ctrl-C leaves."""
     if not after:
-        return f"no trial is recorded in {path} yet; the same command begins anew"
+        return f"no trial is recorded in {path} yet; the same command starts again"
     new = f", {after - before} of them new" if before else ""
     are = "trial is" if after == 1 else "trials are"
-    return f"{after} {are} recorded in {path}{new}; the same command goes on from there"
+    return f"{after} {are} recorded in {path}{new}; the same command continues from there"
 
 
 def _report(found: Any, model_runs: Sequence[Any], path: Path, out: Output) -> None:

@@ -76,8 +76,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
     origin = difference(args.model, graph, samples.inputs, reference.outputs)
     if origin is not None:
         out.line(
-            f"beside {origin.runtime}: {origin.different:,} of {origin.elements:,} output elements "
-            f"differ; largest difference in steps of the scale: {origin.largest_steps:g}"
+            f"compared with {origin.runtime}: {origin.different:,} of {origin.elements:,} output "
+            f"elements differ; largest difference in steps of the scale: {origin.largest_steps:g}"
         )
     summary = {**_summary(found), "origin": asdict(origin) if origin else None}
     out.result("utvm.verify/1", {"ok": found.ok, **summary})

@@ -1,1 +1,1 @@
-"""Our kernels beside those of another engine, layer by layer, and the gate for CI."""
+"""Compares our kernels with those of another engine, layer by layer; and the gate for CI."""

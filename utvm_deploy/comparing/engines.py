@@ -1,8 +1,8 @@
 """Two engines on the same layers, inputs and board: ours, and CMSIS-NN's kernels in the same plan.
 
 Both models are compiled by the same pipeline from the same file; only the kernels differ. They run
-one after the other on one device. Where an output differs, the other engine's later layers are
-given our bytes, so that every layer is judged by equal inputs.
+one after the other on one device. If an output differs, the other engine's later layers get our
+bytes, so that every layer has equal inputs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a comparison of two engines found: facts and the ratios that follow from them.
+"""The results of comparing two engines: facts and the ratios that follow from them.
 
-Figures are named numbers, because one run may give several: a real board gives cycles, an emulated
-one instructions, or what a cycle model makes of them. The first one is what ratios are judged by.
+Figures are named numbers, because one run may give several. A real board gives cycles. An emulated
+one gives instructions, or the figures of a cycle model. Ratios use the first figure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RECORDED = "recorded"
 
 @dataclass(frozen=True)
 class LayerComparison:
-    """One layer on both engines; ``theirs`` is None where nothing is known of theirs."""
+    """One layer on both engines; ``theirs`` is None if it is not known."""
 
     index: int
     kind: str
@@ -32,7 +32,7 @@ class LayerComparison:
     kernel: str  # ours
     ours: Figures
     theirs: Figures | None
-    # The other engine's function; empty where it has none and our own kernel ran in its place.
+    # The other engine's function; empty if it has none and our kernel ran instead.
     their_kernel: str
     output_bytes: int
     # Bytes of the outputs that differ for equal inputs; None if nothing was compared.
@@ -89,7 +89,7 @@ class ModelComparison:
     inputs: str  # which samples were run
     layers: tuple[LayerComparison, ...]
     ours: Figures  # the whole model in one call
-    theirs: Figures | None  # likewise; None if recorded
+    theirs: Figures | None  # the same; None if recorded
     our_size: EngineSize
     their_size: EngineSize | None
     our_placement: Placement
@@ -112,7 +112,7 @@ class ModelComparison:
 
     @property
     def unit_label(self) -> str:
-        """The figure to judge by, as people are to read it."""
+        """The figure that decides, as a text for people."""
         headline = next(iter(self.ours))
         return f"modelled {headline}" if self.is_modelled else headline
 

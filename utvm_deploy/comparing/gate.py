@@ -1,6 +1,6 @@
 """The gate for CI: what grew since an earlier result, and what is over its limit.
 
-Works on the JSON of ``utvm profile`` and ``utvm bench`` alike: only our own figures are judged.
+Works on the JSON of ``utvm profile`` and of ``utvm bench``: only our figures are compared.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Ours:
     layers: Mapping[tuple[int, str], int]
     ram_bytes: int
     flash_bytes: int
-    # Digest; empty where the figure is not modelled, None where the file does not tell (0.1.0).
+    # Digest; empty if the figure is not modelled, None if the file does not have it (0.1.0).
     cycle_model: str | None = ""
 
 
@@ -132,7 +132,8 @@ def read_baseline(path: Path) -> tuple[Ours, ...]:
         ) from exc
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
         raise BenchError(
-            f"{path} is no baseline; give what `utvm profile --json` or `utvm bench --json` printed"
+            f"{path} is not a baseline; give the output of `utvm profile --json` or "
+            "of `utvm bench --json`"
         ) from exc
 
 

@@ -1,7 +1,7 @@
 """CMSIS-NN's figures without CMSIS-NN: rows that were recorded once, matched by layer shape.
 
-The rows lie in ``data/cmsis_nn_m7.csv``, whose head says where they come from. They are shown as
-recorded, never as measured, and only beside figures of the same unit on the same core.
+The rows are in ``data/cmsis_nn_m7.csv``, whose head gives their origin. They are shown as recorded,
+never as measured, and only with figures of the same unit on the same core.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def check_recorded_core(board: Board) -> None:
 
 
 def compare_with_recorded(run: EngineRun, graph: Graph, inputs: str) -> ModelComparison:
-    """Our figures beside the recorded ones; ``graph`` is the simplified one of the same model."""
+    """Our figures with the recorded ones; ``graph`` is the simplified one of the same model."""
     found = run.profile
     unit = found.tick_unit
     rows = recorded_rows()

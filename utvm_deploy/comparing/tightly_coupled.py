@@ -1,7 +1,7 @@
 """The comparison again with everything but weights in tightly coupled RAM, which has no misses.
 
-The board is the same one without its other RAM, so that images, memory protection and allocation
-follow by themselves.
+The board is the same without its other RAM. So images, memory protection and allocation need no
+special code.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ import numpy as np
 
 from utvm_deploy.base.errors import CompileError
 
-#: Longer names make lines that nobody reads; C99 compilers must tell 31 characters apart, all ours
-#: tell far more.
+#: Nobody reads lines with longer names. C99 compilers must distinguish 31 characters; all ours
+#: distinguish far more.
 MAX_PREFIX_LENGTH = 48
 #: Converters join the names of all operators that they fused.
 MAX_COMMENT_LENGTH = 60
@@ -18,7 +18,7 @@ MAX_COMMENT_LENGTH = 60
 _C_NAMES = {"float32": "float", "bool": "uint8_t"} | {
     f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)
 }
-# What may not be a prefix: words of C and C++, and what our runtime's symbols begin with.
+# A prefix must not be a word of C or C++, nor the beginning of our runtime's symbols.
 # fmt: off
 _RESERVED = frozenset((
     "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else",

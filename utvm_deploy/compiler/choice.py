@@ -1,12 +1,13 @@
 """Which candidate a layer is compiled with: its record's, a similar kernel's, or the default.
 
-The layers have as few different candidates between them as their records allow at a small loss: of
-each layer, and for time of the whole model. For size every layer has the default, for whose kernels
-there is one code, unless a candidate measured at that level is smaller in every layer of the
-operator. Balanced and for size, kernels then take their form of fewer bytes, if they have one.
+The layers share candidates as far as their records allow that at a small loss. The loss is limited
+for each layer, and at level time also for the whole model. At level size, every layer has the
+default, and all its kernels share one code. Another candidate replaces it only if it was measured
+at that level and is smaller in every layer of the operator. At levels balanced and size, kernels
+then take their smaller form, if they have one.
 
-A stack must hold the scratch of the layer that has the most. There no layer takes more than all can
-do with at a small loss by their records.
+A stack must hold the scratch of the layer that has the most. So no layer takes more than the
+minimum that all layers need, if the loss by their records is small.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def calls_of(graph: Graph, core: str, picks: Picks, level: str) -> Choose:
         call = replace(call, origin=origin, candidate=candidate or Candidate(call.family))
         compact = COMPACT_OF_LEVEL[level]
         if candidate is not None:
-            # Its own choices are kept, which the most compact kernels make anew.
+            # Its choices are kept; the most compact kernels make theirs again.
             compact = min(compact, COMPACT_LITTLE)
         if not 0 < call.heeds_compact <= compact:
             return call
@@ -157,10 +158,10 @@ def _layers(graph: Graph) -> dict[str, tuple[KernelIdentity, list[Operator]]]:
 def _shared(
     graph: Graph, records: Records, near: Setting, most_scratch: int | None, most_loss: float
 ) -> dict[str, Pick]:
-    """Kernel -> a candidate that is nearly its fastest, few different ones over all kernels.
+    """Kernel -> a candidate that is nearly its fastest; all kernels share a few candidates.
 
-    Each layer may lose MAX_SHARING_LOSS, or half of that and so on, until the model, as far as
-    records know it, loses no more than ``most_loss``; both as shares.
+    Each layer may lose MAX_SHARING_LOSS, or half of that and so on, until the model loses at most
+    ``most_loss`` by the records. Both are shares.
     """
     layers: dict[str, _Layer] = {}
     for key, (_, operators) in _layers(graph).items():
@@ -179,7 +180,7 @@ def _shared(
     while True:
         chosen = _few(layers, loss)
         taken = {key: one.ticks[chosen[key]] for key, one in layers.items()}
-        # Ticks of different scales are no sum.
+        # Ticks of different scales cannot be added.
         by_scale = {one.scale for one in layers.values()}
         if all(
             _sum(taken, layers, scale) <= _sum(least, layers, scale) * (1 + most_loss)
@@ -205,7 +206,7 @@ def _sum(ticks: Mapping[str, int], layers: Mapping[str, _Layer], scale: Scale) -
 
 
 def _few(layers: Mapping[str, _Layer], loss: float) -> dict[str, Candidate]:
-    """Kernel -> a candidate; few different ones, where each layer loses no more than ``loss``."""
+    """Kernel -> a candidate; all kernels share a few, and no layer loses more than ``loss``."""
     # Candidates of different operators have no code in common.
     open_kernels: dict[str, dict[str, list[Candidate]]] = {}
     for key, one in layers.items():

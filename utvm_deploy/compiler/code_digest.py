@@ -35,7 +35,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 _DEFINE = re.compile(r"#\s*define\s+(\w+)")
 _OPENS_CONDITION = re.compile(r"#\s*if")
 _CLOSES_CONDITION = re.compile(r"#\s*endif")
-#: These take parentheses and are no functions.
+#: These take parentheses and are not functions.
 _NOT_FUNCTIONS = frozenset({"__attribute__", "__asm__", "_Alignas", "_Static_assert"})
 _NAMES_SOMETHING = frozenset({";", "=", "["})
 _TAGGED = frozenset({"struct", "union"})

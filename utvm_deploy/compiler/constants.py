@@ -54,7 +54,7 @@ class ConstantTables:
         return _aligned(self._end, largest)
 
     def is_empty(self) -> bool:
-        """Whether there is no table, and hence no struct."""
+        """Whether there is no table, and so no struct."""
         return not self._arrays
 
     def declaration(self, prefix: str) -> str:

@@ -87,7 +87,7 @@ class Known:
 
 
 def known_records(board: Board, own: Records | None) -> Known:
-    """The shipped records of the board's core, and the user's of our own kernels."""
+    """The shipped records of the board's core, and the user's records of our kernels."""
     core = board.cpu.kernel_core
     shipped = shipped_records(core)
     if own is not None and not len(own):

@@ -140,7 +140,7 @@ def _layer_facts(
 
 
 def _arena_spans(program: Program, index: int, layer: ScheduledStep) -> tuple[Span, ...]:
-    """Inputs, outputs and scratch of a layer, as far as they lie in the arena."""
+    """Inputs, outputs and scratch of a layer, as far as they are in the arena."""
     tensors, plan = program.graph.tensors, program.plan
     used = {a.tensor for a in layer.step.call.arguments if isinstance(a, TensorArgument)}
     spans = [

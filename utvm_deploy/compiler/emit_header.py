@@ -133,14 +133,14 @@ def _kept(model: CompiledModel) -> str:
     size = sum(state.size_bytes for state in model.states)
     return (
         f"It keeps\n//   {size} bytes of state between runs: call {model.name}_reset() before the"
-        " first\n//   run, and leave it alone between runs but for the inputs."
+        " first\n//   run, and change only the inputs between runs."
     )
 
 
 def _stack(model: CompiledModel) -> str:
     if not model.stack_bytes:
         return "one kilobyte"
-    return f"{MODEL_STACK_BYTES + model.stack_bytes} bytes, working memory of the layers included"
+    return f"{MODEL_STACK_BYTES + model.stack_bytes} bytes, scratch of the layers included"
 
 
 def _parenthesized(value: int | None) -> str:

@@ -1,8 +1,7 @@
-"""Are the facts of a compiled model that was read from a file possible at all?
+"""Checks that the facts of a compiled model that was read from a file are possible.
 
-Digests find damage; whoever makes an archive on purpose gives it right ones. What follows works
-with these facts as sizes of memory, names in C and CMake, and types of numpy. ``ValueError`` says
-which fact is wrong.
+Digests find damage; a forged archive has the right ones. Later code uses these facts as sizes of
+memory, names in C and CMake, and types of numpy. ``ValueError`` says which fact is wrong.
 """
 
 from __future__ import annotations
@@ -70,11 +69,11 @@ def check_sizes(arena_bytes: int, arena_alignment: int, weights_bytes: int) -> N
     _within("weights_bytes", weights_bytes, MAX_BYTES)
     _within("arena_alignment", arena_alignment, MAX_ALIGNMENT)
     if arena_alignment.bit_count() != 1:
-        raise ValueError(f"arena_alignment {arena_alignment} is no power of two")
+        raise ValueError(f"arena_alignment {arena_alignment} is not a power of two")
 
 
 def check_buffers(inputs: tuple[Buffer, ...], outputs: tuple[Buffer, ...], arena: int) -> None:
-    """A model's inputs and outputs, in an arena of so many bytes."""
+    """A model's inputs and outputs, in an arena of this number of bytes."""
     for what, buffers in (("input", inputs), ("output", outputs)):
         if not buffers:
             raise ValueError(f"the model has no {what}")

@@ -1,6 +1,6 @@
 """Model Library Format: a compiled model as one tar file, written and read back.
 
-    metadata.json                    what microTVM's tools expect, and our own facts under "utvm"
+    metadata.json                    microTVM's fields, and our facts under "utvm"
     codegen/host/include/NAME.h
     codegen/host/src/*.c, NAME_private.h
     src/*.tir                        TensorIR of each kernel after scheduling
@@ -64,7 +64,7 @@ def write_library(compiled: CompiledModel, path: Path) -> None:
 def read_library(path: Path) -> CompiledModel:
     """The compiled model that ``write_library`` wrote, without its compile times.
 
-    Only members that such an archive has are accepted, whatever else a hostile one holds. Raises
+    Only members that such an archive has are accepted, so a hostile one can add none. Raises
     ModelError.
     """
     try:
@@ -97,7 +97,7 @@ def read_library(path: Path) -> CompiledModel:
         *(OverflowError, EOFError, RecursionError, CompileError),
     ) as exc:
         raise ModelError(
-            f"{path} is no Model Library Format archive of utvm_deploy ({one_line(exc)}); give "
+            f"{path} is not a Model Library Format archive of utvm_deploy ({one_line(exc)}); give "
             "what `utvm compile` wrote"
         ) from exc
 

@@ -10,7 +10,7 @@ from itertools import accumulate
 def neighbours(lifetimes: Sequence[tuple[int, int]]) -> list[list[int]]:
     """For each lifetime the positions of the others that overlap it, in ascending order.
 
-    The work grows with the number of overlaps, not with the number of pairs: a model of many layers
+    The work grows with the number of overlaps, not with the number of pairs. A model of many layers
     has few values alive at a time.
     """
     found: list[list[int]] = [[] for _ in lifetimes]

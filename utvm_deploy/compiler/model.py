@@ -57,7 +57,7 @@ class Layer:
     macs: int
     scratch_bytes: int
     weights_bytes: int
-    # Whose kernel it is: a family of ours ("dsp", "generic"), or the external library's name.
+    # The engine of the kernel: one of our families ("dsp", "generic"), or the external library.
     engine: str
     # What said how to compile it: "record", "nearest record" or "default" (see records/known.py).
     origin: str = DEFAULT
@@ -101,7 +101,7 @@ class CompiledModel:
     weights_bytes: int  # constant tables, in flash
     macs: int
     model_digest: str  # SHA-256 of the model file
-    # Kernel's C name -> its TensorIR after scheduling, for whoever wants to see where C came from.
+    # Kernel's C name -> its TensorIR after scheduling, to show the origin of the C.
     kernel_ir: Mapping[str, str]
     # Seconds per pipeline stage, in order; empty if read from an archive.
     seconds: Mapping[str, float] = field(compare=False)
@@ -110,7 +110,7 @@ class CompiledModel:
     # Where in the arena layer i leaves the library's status: byte ``status_offset + i``, 0 is
     # success. The arena has one byte for every layer there.
     status_offset: int | None = None
-    # The most scratch that a layer has on the stack; 0 if all of it lies in the arena.
+    # The most scratch that a layer has on the stack; 0 if all scratch is in the arena.
     stack_bytes: int = 0
     # Kept in the arena between runs; ``NAME_reset`` fills each with its zero point.
     states: tuple[Buffer, ...] = ()

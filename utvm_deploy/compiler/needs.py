@@ -52,8 +52,9 @@ def planned_needs(
 def _least_arena(graph: Graph) -> int:
     """The most bytes of tensors that hold values at the same time.
 
-    An output may lie on an input that is needed no more. So a step's inputs are counted with what
-    outlives them, and its outputs with that, but never inputs and outputs together.
+    An output may replace an input that is no longer needed. So a step's inputs are counted with the
+    tensors that outlive them, and its outputs with the same tensors, but never inputs and outputs
+    together.
     """
     first, last, steps = _lifetimes(graph)
     sizes = [graph.tensors[tensor].size_bytes for tensor in first]
@@ -64,9 +65,9 @@ def _least_arena(graph: Graph) -> int:
 
 
 def _lifetimes(graph: Graph) -> tuple[dict[int, int], dict[int, int], int]:
-    """The steps at which each tensor gets its value and is last needed; how many steps there are.
+    """The steps at which each tensor gets its value and is last needed; the number of steps.
 
-    What may be copied or not, as other layers have it, is left out, and only makes this less.
+    Copies that depend on other layers are left out, which only makes the result smaller.
     """
     starting = (*graph.inputs, *(found for found, _ in graph.states))
     first = dict.fromkeys(starting, -1)

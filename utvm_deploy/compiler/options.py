@@ -1,4 +1,4 @@
-"""What a caller may choose about a compiled model, and what the defaults come to on a board.
+"""The options of a compiled model, and their defaults on a board.
 
 Imports nothing heavy: the command line offers these names before TVM is needed.
 """
@@ -17,8 +17,8 @@ from utvm_deploy.records.candidate import COMPACT_LITTLE, COMPACT_MOST, GENERIC
 CMSIS_NN = "cmsis-nn"
 KERNELS = ("best", GENERIC, CMSIS_NN)
 
-#: Where a layer's working memory lies: in the arena, on the stack of whoever runs the model, or
-#: whichever of the two is faster on the board.
+#: Where a layer's scratch is: in the arena, on the stack of the caller, or on the faster of the two
+#: on the board.
 ARENA, STACK, AUTO = "arena", "stack", "auto"
 SCRATCH_PLACES = (AUTO, ARENA, STACK)
 
@@ -33,17 +33,17 @@ MAX_STACK_SCRATCH_BYTES = 64 * 1024
 #: the C compiler says.
 MODEL_STACK_BYTES = 1024
 
-#: What the runtime and its port take beside the stack, the watch over an arena included, and what
-#: the rings of a serial line add; a test holds them against built images.
+#: The RAM of the runtime and its port in addition to the stack, with the guard of an arena, and the
+#: RAM of a serial line's rings. A test compares them with built images.
 RUNTIME_RAM_BYTES = 6 * 1024 + 256
 SERIAL_RAM_BYTES = 2 * 1024
 
 #: The levels: compile for speed, for few bytes of code, or for speed where it is worth its code.
 TIME, SIZE, BALANCED = "time", "size", "balanced"
 LEVELS = (TIME, SIZE, BALANCED)
-#: What each tells the C compiler; docs/guides/optimize.md has what that costs and saves.
+#: The C compiler's flag for each level; docs/guides/optimize.md has what it costs and saves.
 OPTIMIZATION_FLAGS: Mapping[str, str] = {TIME: "-O3", SIZE: "-Os", BALANCED: "-O2"}
-#: And how much kernels are to do for few bytes of flash: ``compact`` of a ``Wish``, 0 for nothing.
+#: And how much kernels do for few bytes of flash: ``compact`` of a ``Wish``, 0 for nothing.
 COMPACT_OF_LEVEL: Mapping[str, int] = {TIME: 0, BALANCED: COMPACT_LITTLE, SIZE: COMPACT_MOST}
 #: A layer may be this much slower, as a share, where it can share another layer's kernel.
 MAX_SHARING_LOSS = 0.03

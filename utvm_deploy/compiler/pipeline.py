@@ -2,7 +2,7 @@
 
     import ─▶ simplify ─▶ choose ─▶ lower ─▶ memory ─▶ schedule ─▶ plan ─▶ emit
 
-``dump(stage, text)`` is called after each stage with what it made. Choosing takes a candidate for
+``dump(stage, text)`` is called after each stage with its result. Choosing takes a candidate for
 each kernel from records. Lowering makes a kernel call of each operator. The memory stage takes
 kernels with less scratch where the arena would grow too much. These stages and scheduling repeat
 where a record turns out to be stale.
@@ -100,10 +100,10 @@ def compile_model(
     of ``options.KERNELS``; "cmsis-nn" needs ``cmsis_nn``, which ``project.find_cmsis_nn`` gives.
     ``scratch`` is one of ``options.SCRATCH_PLACES``. Raises ModelError if the model cannot be used
     and CompileError if it cannot be compiled. ``records`` say which candidate each layer is
-    compiled with; what they do not know the records that come with the package may. ``level``
-    is one of ``options.LEVELS``. ``picks`` are taken instead of what records say, and
-    ``decided`` is told what was taken. ``check_needs`` is told what memory the model needs as
-    soon as that is known, first before kernels are made, and may refuse it.
+    compiled with. Without a record there, the records of the package decide. ``level``
+    is one of ``options.LEVELS``. ``picks`` replace the choices of records, and
+    ``decided`` gets the choices. ``check_needs`` gets the memory that the model needs as soon as
+    it is known, first before kernels are made, and may refuse it.
     """
     core = board.cpu.kernel_core
     library = _library_for(kernels, cmsis_nn)
@@ -227,7 +227,7 @@ def _lower(graph: Graph, family: str, choose: Choose) -> tuple[Step | View, ...]
     """A kernel call for every operator that needs one; ``family`` as ``lower`` takes it."""
     sequence = list(with_views(graph, lambda o: Step(o, choose(o), ())))
     if not any(isinstance(item, Step) for item in sequence):
-        # Nothing but views: something must happen between the caller's input and output.
+        # Only views: something must happen between the caller's input and output.
         last = graph.operators[-1]
         sequence[-1] = Step(last, lower(graph, last, family), ())
     return tuple(sequence)

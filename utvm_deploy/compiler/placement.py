@@ -1,8 +1,8 @@
 """Blocks with lifetimes -> offsets in one arena. Knows nothing of graphs.
 
-Optimal placement is NP-hard; several first-fit orders from either end, each improved by moving the
-block that sticks out to the front, come near the lower bound on the networks that matter here.
-Equal input gives equal output.
+Optimal placement is NP-hard. We try several first-fit orders from either end. Each is improved by
+moving the block that sticks out to the front. The results are near the lower bound on the networks
+that matter here. Equal input gives equal output.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def place(blocks: Sequence[Block], handovers: Sequence[Handover] = ()) -> Placem
     below = _search(blocks, handovers, peak)
     if not handovers or below.arena_bytes <= peak:
         return below
-    # Onto each other in a chain, each result lies before its source: where the first block lies at
-    # the arena's start there is no room for that, so try from the other end.
+    # In a chain of blocks that replace each other, each result begins before its source. If the
+    # first block is at the arena's start, there is no room for that, so try from the other end.
     mirrored = _search([_aligned(block) for block in blocks], _mirrored(blocks, handovers), peak)
     if mirrored.arena_bytes >= below.arena_bytes:
         return below
@@ -123,7 +123,7 @@ def _search(blocks: Sequence[Block], handovers: Sequence[Handover], peak: int) -
                 best = placement
             if best.arena_bytes <= peak:
                 return best
-            # Whatever ends highest found no room below: let it choose first next time.
+            # The block that ends highest found no room below: let it choose first next time.
             top = max(order, key=lambda i: (placement.offsets[i] + blocks[i].size_bytes, -i))
             order.remove(top)
             order.insert(0, top)

@@ -1,10 +1,10 @@
-"""Graph and kernel calls -> one arena: where every activation and every layer's scratch lies.
+"""Graph and kernel calls -> one arena: the place of every activation and every layer's scratch.
 
 A step is one kernel call. Model inputs live from before the first step, outputs until after the
-last one, states all the time, scratch during its own step. Tensors that share bytes (a RESHAPE and
-its input, a slice and what it is cut from, parts and what they are joined to, an operator working
-in place) form one block. An output may also lie on what its kernel has read by then of an input
-that dies there (``overlap.py``).
+last one, states all the time, scratch during its step. Tensors that share bytes form one block.
+Examples are a RESHAPE and its input, a slice and its source, the parts of a concatenation and its
+output, and an operator that works in place. An output may also replace the part of a dying input
+that its kernel has read by then.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from utvm_deploy.kernels.contract.lag import Lag
 
 #: What the caller must align the arena to: enough for every vector instruction of the cores here.
 ARENA_ALIGNMENT = 16
-#: Every buffer in the arena starts at a multiple of this; measured to cost the four MLPerf Tiny
-#: models nothing, and every load instruction may then start at a buffer's start.
+#: Every buffer in the arena starts at a multiple of this, so that every load instruction may start
+#: there. That costs the four MLPerf Tiny models no memory.
 BUFFER_ALIGNMENT = 16
 
 
@@ -42,8 +42,8 @@ class Step:
 class View:
     """An operator that needs no code: its output begins ``offset`` bytes into its input's.
 
-    Where it joins several inputs, there is a view for each of them, with an offset below zero for
-    all that do not come first.
+    If it joins several inputs, there is a view for each of them. All but the first have negative
+    offsets.
     """
 
     operator: Operator
@@ -118,13 +118,13 @@ def _plan(graph: Graph, sequence: Sequence[Step | View], groups: _Groups) -> Are
 def verify_sharing(
     graph: Graph, sequence: Sequence[Step | View], offsets: Mapping[int, int]
 ) -> None:
-    """Raise CompileError if a tensor lies on one that is still needed.
+    """Raise CompileError if a tensor overlaps one that is still needed.
 
-    Looks at tensors, not at blocks, so it also finds what is wrong with the sharing of bytes. Only
-    a view, and an output on the input that its kernel allows, may meet another tensor.
+    It checks tensors, not blocks, so it also finds errors in the sharing of bytes. Only a view may
+    overlap another tensor, and an output the input that its kernel allows.
     """
     lags: dict[tuple[int, int], tuple[int, Lag]] = {}
-    # A view holds no value of its own, but those of what it is cut from or joined of.
+    # A view holds no value, but those of its source or of its parts.
     values: dict[int, tuple[int, ...]] = {tensor: (tensor,) for tensor in offsets}
     first = {tensor: -1 for tensor in (*graph.inputs, *(found for found, _ in graph.states))}
     last = dict(first)
@@ -206,7 +206,7 @@ class _Groups:
             step += 1
         self._touch_all(graph.outputs, step)
         for found, left in graph.states:
-            # Kept between runs: nothing else may ever lie there.
+            # Kept between runs: nothing else may ever be there.
             self._touch(found, step)
             self._touch(left, step)
             self._join(found, left)
@@ -242,7 +242,7 @@ class _Groups:
     def handovers(
         self, sequence: Iterable[Step | View], roots: Sequence[int]
     ) -> tuple[Handover, ...]:
-        """Which blocks may lie on which, by position among ``roots``."""
+        """Which blocks may replace which, by position among ``roots``."""
         places = {root: place for place, root in enumerate(roots)}
         steps = (item for item in sequence if isinstance(item, Step))
         made: list[Handover] = []
@@ -302,7 +302,8 @@ class _Groups:
         )
 
     def _fits(self, source: int, result: int, step: int) -> bool:
-        """Whether whatever shares bytes with one of them has none where the other's are needed."""
+        """Whether the tensors that share bytes with one of them never conflict with those of the
+        other."""
 
         def is_within(tensor: int, other: int) -> bool:
             start, end = (end - self._from_root(tensor) for end in self._bounds[self.root(tensor)])
@@ -337,7 +338,7 @@ class _Groups:
         if one == other:
             if place != 0:
                 raise CompileError(
-                    f"{self._graph.tensors[result].name} cannot lie in two places; "
+                    f"{self._graph.tensors[result].name} cannot be in two places; "
                     "this is a bug in the planner"
                 )
             return

@@ -17,8 +17,8 @@ class ScheduledKernel:
     function: CFunction
     why: str
     ir: str  # TensorIR; the C text for a kernel that calls a library
-    # The library's function that does the work, and our C function that says how much scratch the
-    # library wants; None for a kernel of our own.
+    # The library's function, and our C function that returns the scratch that the library wants;
+    # None for one of our kernels.
     calls: str | None = None
     wanted: str | None = None
 

@@ -25,7 +25,7 @@ def to_json(value: Any, omit: tuple[str, ...] = ()) -> Any:
 def from_json(kind: type[_Record], value: Any, **given: Any) -> _Record:
     """The dataclass that ``to_json`` wrote; ``given`` are the fields that it left out."""
     if not isinstance(value, dict):
-        raise ValueError(f"{kind.__name__} is no object")
+        raise ValueError(f"{kind.__name__} is not an object")
     hints = get_type_hints(kind)
     expected = set(hints) - set(given)
     if set(value) != expected:
@@ -38,7 +38,7 @@ def from_json(kind: type[_Record], value: Any, **given: Any) -> _Record:
 def _decode(hint: Any, value: Any, name: str) -> Any:
     if get_origin(hint) is tuple:
         if not isinstance(value, list):
-            raise ValueError(f"{name} is no list")
+            raise ValueError(f"{name} is not a list")
         return tuple(_decode(get_args(hint)[0], item, name) for item in value)
     if isinstance(hint, UnionType):
         if value is None:
@@ -50,5 +50,5 @@ def _decode(hint: Any, value: Any, name: str) -> Any:
     if hint is float and type(value) is int:
         return float(value)
     if type(value) is not hint:
-        raise ValueError(f"{name} is no {hint.__name__}")
+        raise ValueError(f"{name} is not of type {hint.__name__}")
     return value

@@ -1,8 +1,8 @@
-"""How much scratch each layer may take, so that the user's RAM has room for all of it.
+"""How much scratch each layer may take, so that everything fits the user's RAM.
 
-The fastest kernels want scratch. In the arena it lies free of charge beside few activations, but
-enlarges the arena beside many: there a kernel with less is taken, which is slower. On the stack it
-costs nothing, as long as there is room beside everything else.
+The fastest kernels want scratch. In the arena, scratch is free while few activations are live, but
+enlarges the arena while many are. Then a slower kernel with less scratch is taken. On the stack,
+scratch costs nothing, as long as everything else fits, too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Spare:
     """By what scratch may enlarge the arena: whichever is more."""
 
     least_bytes: int
-    part: int = 0  # one part of so many of what the arena takes without scratch; 0: none
+    part: int = 0  # one part in this number of the arena's bytes without scratch; 0: none
 
     def beside(self, arena_bytes: int) -> int:
         """In bytes."""
@@ -53,10 +53,10 @@ def within_memory(
     spare: Spare,
     stack: ScratchStack | None = None,
 ) -> Sequenced:
-    """The sequence, with other kernels in place of those that ask for more RAM than may be taken.
+    """The sequence, with other kernels for those that ask for more RAM than allowed.
 
-    Scratch may enlarge the arena by ``spare``, more only where no kernel has less. ``stack`` says
-    where scratch lies if not in the arena.
+    Scratch may enlarge the arena by ``spare``, and by more only if no kernel has less. ``stack``
+    says where scratch is if not in the arena.
     """
     if stack is None:
         found = _within_arena(graph, sequence, smaller, scratch_of, spare)
@@ -76,9 +76,9 @@ def _within_stack(
     spare: Spare,
     stack: ScratchStack,
 ) -> Sequenced:
-    """No more on the stack than there is room for, and what it cannot take within the arena.
+    """Scratch on the stack as far as it has room, the rest in the arena.
 
-    A kernel that fits a stack in memory of its own is worth more than a wider one in the arena.
+    A kernel whose scratch fits a stack in separate memory is better than a wider one in the arena.
     """
 
     def in_arena(step: Step) -> tuple[int, ...]:
@@ -95,7 +95,7 @@ def _within_stack(
             wanted, most = sum(scratch_of(item)), min(max(room, 0), stack.limit)
             why = f"its scratch of {wanted:,} bytes is more than the stack has"
             other = _other_step(item, smaller, scratch_of, most, why) if wanted > most else item
-            # In memory of its own a stack is the faster place. Else the arena takes the rest.
+            # In separate memory, a stack is the faster place. Otherwise the arena takes the rest.
             is_faster = not stack.is_shared and spare != NO_SPARE
             if wanted <= stack.limit or (is_faster and sum(scratch_of(other)) <= most):
                 item = other
@@ -141,7 +141,8 @@ def _within_arena(
     tightest = sorted(range(len(steps)), key=lambda i: -live[i] - sum(scratch_of(fitting[i])))
 
     def mixed(count: int) -> list[Step]:
-        """The least in so many layers, those with the least room first, what fits in the others."""
+        """The least scratch in this number of layers, those with the least room first; in the
+        others, what fits."""
         chosen = set(tightest[:count])
         return [least(i) if i in chosen else one for i, one in enumerate(fitting)]
 

@@ -1,9 +1,9 @@
-"""Which variables are read and assigned without a copy: where their tensors lie in the state.
+"""Which variables are read and assigned without a copy, in the bytes of the state.
 
-What a run finds in a state and what it leaves there share their bytes. READ_VARIABLE is a view
-where all that reads what it makes comes before the state is written, and ASSIGN_VARIABLE where what
-it assigns is made after everything that reads what the run has found; it is then made in the state.
-Both are copies elsewhere, which is right in any case: assignments are last in the graph.
+A run's old and new state share their bytes. READ_VARIABLE is a view if all its readers run before
+the state is written. ASSIGN_VARIABLE is a view if its tensor is made after everything that reads
+the old state. The tensor is then made in the state. Otherwise both are copies, which is always
+right, because assignments are last in the graph.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from utvm_deploy.graph.rewrite import consumers, producers
 def state_views(graph: Graph, in_place: Collection[tuple[int, int, int]]) -> dict[int, View]:
     """Position -> view, of each READ_VARIABLE and ASSIGN_VARIABLE that needs no copy.
 
-    ``in_place``: (position of an operator, output, input) where the output may lie on the input.
+    ``in_place``: (position of an operator, output, input) if the output may replace the input.
     """
     read = consumers(graph)
     made = producers(graph)
@@ -61,6 +61,6 @@ def state_views(graph: Graph, in_place: Collection[tuple[int, int, int]]) -> dic
 
 
 def _computes(graph: Graph, position: int) -> bool:
-    """Whether an operator's output has bytes of its own."""
+    """Whether an operator's output has separate bytes."""
     operator = graph.operators[position]
     return not is_view(graph, operator) and not isinstance(operator.attributes, Variable)

@@ -1,9 +1,9 @@
-"""Which operators need no code: their output can lie in their input's bytes, or around them.
+"""Which operators need no code: their output can be within their input's bytes, or around them.
 
-A slice that is one run of bytes lies in what it is cut from; what is joined along the outermost
-dimension is made where it belongs. Whatever kernels want of a buffer, they want of these, too, so
-both begin where any buffer may begin; and it is done only as long as the arena, scratch aside, does
-not grow.
+A slice that is one run of bytes is a part of its source. Tensors that are joined along the
+outermost dimension are made at their place in the output. Kernels have the same requirements for
+them as for any buffer, so both begin at aligned addresses. Views are only made as long as the
+arena, scratch aside, does not grow.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def with_views(graph: Graph, step_of: StepOf) -> tuple[Step | View, ...]:
 def _possible(graph: Graph, states: Mapping[int, View]) -> dict[int, tuple[View, ...]]:
     """Position of an operator -> the views that it can be; at most one place for every tensor.
 
-    ``states`` says what lies in a state, and where nothing else may lie then.
+    ``states`` gives the tensors in a state, where nothing else may be then.
     """
     found: dict[int, tuple[View, ...]] = {position: (view,) for position, view in states.items()}
     kept = {tensor for pair in graph.states for tensor in pair}
@@ -108,7 +108,7 @@ def _slice(graph: Graph, operator: Operator) -> View | None:
 
 
 def _join(graph: Graph, operator: Operator) -> tuple[View, ...]:
-    """A view for each input where all lie in the output one after the other; none otherwise."""
+    """A view for each input if all are in the output one after the other; none otherwise."""
     a, output = operator.attributes, operator.outputs[0]
     assert isinstance(a, Concatenation)
     if math.prod(graph.tensors[output].shape[: a.axis]) != 1:

@@ -1,6 +1,6 @@
-"""What each core can do and how GCC is told: the one table, shipped as frozen data.
+"""The features of each core and its GCC flags: the one table, shipped as frozen data.
 
-A board says which of a core's options its silicon has (cpu.fpu, cpu.dsp, cpu.mve); here stands
+A board says which of a core's options its silicon has (cpu.fpu, cpu.dsp, cpu.mve). This table says
 which options the core can have at all. Used by boards/board.py, project/ and kernels/.
 """
 
@@ -22,12 +22,12 @@ class Core:
     gcc_cpu: str = ""
     # Precision of the floating-point unit ("single", "double") -> GCC's -mfpu name.
     fpus: Mapping[str, str] = field(default_factory=dict)
-    dsp: bool = False  # SMLAD, SXTB16, SSAT16 and kin
+    dsp: bool = False  # SMLAD, SXTB16, SSAT16 and similar
     mve: bool = False  # Helium vector instructions
     cache_line_bytes: int = 0  # 0: the core has no caches
     has_dwt: bool = True  # the DWT cycle counter exists in silicon
     nvic_vectors: int = 0  # external interrupts at most
-    # What GCC is told where -mcpu is not the way to say it.
+    # The GCC flags of cores that have no -mcpu.
     gcc_options: tuple[str, ...] = ()
     # -mcpu= suffixes that switch off an extension which the core may lack; the DSP extension's
     # takes the vector extension with it.

@@ -1,12 +1,13 @@
-"""The form of a core's instruction timing table: what a row says, and what follows from the rows.
+"""The form of a core's instruction timing table: the meaning of a row, and what follows from rows.
 
 The tables themselves are ``timing_m7.py``, ``timing_m4.py`` and ``timing_m3.py``: data, each row
 with its source. They have two readers: the cycle model (its C tables are generated from them) and
 the generators of assembly kernels, which order instructions by the same rules. Nothing here knows
 an emulator.
 
-An instruction issues in cycle t. A result of kind R can be consumed by need N of an instruction
-that issues in cycle t + latency[R, N] or later; 0 means in the same cycle, as the younger of two.
+An instruction issues in cycle t, and gives a result of kind R. An instruction with need N can use
+the result if it issues in cycle t + latency[R, N] or later. 0 means in the same cycle, as the
+younger of two.
 """
 
 from __future__ import annotations

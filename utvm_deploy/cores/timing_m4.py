@@ -1,7 +1,7 @@
 """The Cortex-M4's instruction timing: one instruction at a time.
 
 ARM: Cortex-M4 Technical Reference Manual, Arm DDI 0439, "Instruction set summary" and "Load/store
-timings"; the same tables stand in TI's SWCU192.
+timings"; the same tables are in TI's SWCU192.
 JNK: github.com/jnk0le/random, "pipeline cycle test/doc/cortex_m3m4.md" (STM32F407, DWT counter).
 """
 

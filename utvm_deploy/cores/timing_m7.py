@@ -1,6 +1,6 @@
 """The Cortex-M7's pipeline: latencies, what pairs, branches. Sources as in timing_m7_rows.py.
 
-Stages as the measurements tell them: a first ALU (shifter, addresses), a second ALU one cycle
+The stages follow from the measurements: a first ALU (shifter, addresses), a second ALU one cycle
 later, the multiplier's accumulator another cycle later. Most latencies follow from that order.
 """
 
@@ -48,7 +48,8 @@ def _cells(
 def _integer(result: Result, cycles: tuple[int, ...], source: str) -> tuple[Latency, ...]:
     """Cycles to the second ALU, the first, an address, a factor, an accumulator, a store.
 
-    Beside an operand of the first ALU, what is loaded comes a cycle later; all else does not.
+    Together with an operand of the first ALU, a loaded value comes a cycle later; other values do
+    not.
     """
     beside = 2 if result is Result.LOADED else cycles[0]
     return _cells(result, _INTEGER_NEEDS, (*cycles, beside), source)

@@ -40,7 +40,7 @@ class Ticks:
 
 
 class Tensorlike(Protocol):
-    """What may be passed to a function beside numbers: something with a place in memory."""
+    """An argument of a function that is not a number: it has an address in memory."""
 
     @property
     def block(self) -> Block: ...

@@ -1,6 +1,6 @@
-"""What runs on a board and how it is reached: started on first use, begun anew after it was lost.
+"""What runs on a board and how it is reached: started on first use, and again after it was lost.
 
-How an image gets there is the matter of ``probe``; what is lost at a reset belongs to ``session``.
+``probe`` knows how an image gets there. ``session`` owns what is lost at a reset.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from utvm_deploy.project import Image, build_image
 
 log = logging.getLogger("utvm_deploy.device")
 
-#: What the ticks of an emulated board with a cycle model are to be.
+#: The ticks that an emulated board with a cycle model should have.
 CYCLES, INSTRUCTIONS = TIMINGS = ("cycles", "instructions")
 
 
@@ -83,7 +83,7 @@ class Connection:
             )
 
     def start(self, image: Image) -> Hello:
-        """Put ``image`` on the board and greet it; whatever ran there before is gone."""
+        """Put ``image`` on the board and greet it; the program that ran there before is lost."""
         try:
             self.sync()
         finally:
@@ -92,7 +92,7 @@ class Connection:
             self.close()
         trace_if_asked()
         resources = ExitStack()
-        # Already now: a core that hangs in start-up is to be found there.
+        # Already now: a core that hangs in start-up must be found there.
         self._image = image
         try:
             running = resources.enter_context(
@@ -187,7 +187,7 @@ class Connection:
 
     @property
     def hello(self) -> Hello:
-        """What the device says of itself: workspace, tick rate and unit, largest payload."""
+        """The device's facts about itself: workspace, tick rate and unit, largest payload."""
         return self.session.hello
 
     @property
@@ -196,10 +196,10 @@ class Connection:
         return self.board.emulator is not None and self.hello.tick_unit == CYCLES
 
     def figures(self, ticks: Sequence[int]) -> list[Figures]:
-        """What was counted in the latest calls that took these ticks, one after the other.
+        """The figures of the latest calls that took these ticks, one after the other.
 
-        A cycle model counts much, ``cycles`` first; anything else has its ticks alone, by their
-        unit.
+        A cycle model has many figures, ``cycles`` first. Other timers have only their ticks, by
+        their unit.
         """
         self.sync()
         unit = self.hello.tick_unit

@@ -6,9 +6,9 @@
         module["twice"](x)
         x.numpy()
 
-The host does what needs brains: it allocates the device's workspace, links modules, looks functions
-up in the image and lays out tensors. How a board is reached is the matter of ``connection``; calls
-wait in ``queue``; what is lost at a reset belongs to ``session``.
+The host does the complicated work: it allocates the device's workspace, links modules, looks
+functions up in the image and lays out tensors. ``connection`` reaches the board, calls wait in
+``queue``, and ``session`` owns what is lost at a reset.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ KERNEL_FLAGS = ("-O3",)
 
 
 class Device(Connection):
-    """A board that is reached on first use and let go of by ``close`` or the ``with`` block.
+    """A board that is reached on first use and released by ``close`` or the ``with`` block.
 
     Until ``load`` it runs the bare runtime: memory can be read and written, modules be loaded and
     functions be called. Not safe for use from several threads at once.
@@ -127,7 +127,7 @@ class Device(Connection):
         repeat: int = 1,
         timeout_s: float | None = None,
     ) -> Call:
-        """Queue a call of a function of the image with tensors and whole numbers."""
+        """Queue a call of a function of the image with tensors and integers."""
         address = self.symbol(function)
         return self.session.call(address, function, arguments, repeat=repeat, timeout_s=timeout_s)
 
@@ -153,8 +153,8 @@ class Device(Connection):
     ) -> Module:
         """A module of kernels (``kernels.contract.call.Kernel``) or scheduled PrimFuncs.
 
-        Functions take the PrimFunc's parameters; their working memory comes with the module. A
-        mapping names the functions.
+        Functions take the PrimFunc's parameters; their scratch comes with the module. A mapping
+        names the functions.
         """
         self._check_runs_from_ram(name)
         return load_kernels(self.session, self.board, kernels, name, flags)
@@ -162,7 +162,7 @@ class Device(Connection):
     def load(self, compiled: CompiledModel, *, into: str = "flash") -> DeviceModel:
         """Make a model callable: built into an image and started, or as a module (``into="ram"``).
 
-        A model in RAM leaves the image and all else that is loaded alone, and needs room for its
+        A model in RAM changes neither the image nor other loaded objects. It needs room for its
         weights.
         """
         if not isinstance(compiled, CompiledModel):
@@ -222,13 +222,13 @@ def connect(
 ) -> Device:
     """A device on ``board`` (a name, a board file or a ``Board``).
 
-    ``port`` is where a real board's link is (``/dev/ttyACM0``, ``socket://host:port``), ``probe``
-    which of its file's probes flashes it, ``serial`` that probe's serial number, where there are
-    several; what is left open ``bench.toml`` says, then USB. ``link`` is ``monitor``, ``debug`` or
-    ``monitor+debug`` (batches over the monitor, much memory through the debugger); without it the
-    board file decides. ``strict`` runs each call at once, for looking for errors. ``timing``
-    "instructions" runs an emulated board without its cycle model, about twice as fast. Nothing is
-    started until the device is used.
+    ``port`` is where a real board's link is (``/dev/ttyACM0``, ``socket://host:port``). ``probe``
+    names one of the file's probes, and ``serial`` its serial number if there are several. If these
+    are None, ``bench.toml`` decides, then USB. ``link`` is ``monitor``, ``debug`` or
+    ``monitor+debug`` (batches over the monitor, much memory through the debugger). Without it, the
+    board file decides. ``strict`` runs each call at once, to find errors. ``timing`` "instructions"
+    runs an emulated board without its cycle model, about twice as fast. Nothing is started until
+    the device is used.
     """
     found = board if isinstance(board, Board) else load_board(board)
     return Device(

@@ -1,4 +1,4 @@
-"""What a loaded model's external library says of itself: is its scratch enough, did a call fail."""
+"""What a loaded model's external library reports: is its scratch enough, did a call fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A module of kernels: generated C, its working memory, and both on the device."""
+"""A module of kernels: generated C and its scratch, both on the device."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def load_kernels(
     scratch: list[Tensor] = []
     try:
         for index, size in enumerate(sizes):
-            block = session.allocate(size, f"working memory {index} of {name}")
+            block = session.allocate(size, f"scratch {index} of {name}")
             scratch.append(Tensor(session, block, (size,), np.int8, f"scratch{index}"))
         trailing: dict[str, tuple[Argument, ...]] = {
             function: tuple(scratch[: len(c.scratch)]) for function, c in source.functions.items()

@@ -1,9 +1,9 @@
-"""Who has which part of the device's workspace: best fit, coalescing, red zones. No I/O.
+"""The allocator of the device's workspace: best fit, coalescing, red zones. No I/O.
 
     | free | zone | block | pad | zone | zone | block | zone |  free          |
 
-A red zone lies directly before and behind what was asked for; writing there is an error that the
-queue finds after the tasks ran.
+A red zone is directly before and after each block. Writing there is an error that the queue finds
+after the tasks ran.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Block:
         return self.address - ZONE_BYTES, self.address + self.size
 
     def zone_at(self, address: int) -> str | None:
-        """``before`` or ``after`` if the address lies in that zone."""
+        """``before`` or ``after`` if the address is in that zone."""
         for side, start in zip(("before", "after"), self.zones, strict=True):
             if start <= address < start + ZONE_BYTES:
                 return side

@@ -39,9 +39,8 @@ class LayerRun:
 class DeviceModel:
     """A model in the running image or in RAM; made by ``Device.load``.
 
-    Calling it with one array for each input gives the output array, or a tuple of them where the
-    model has several. Arrays have the tensors' own types: int8, or float32 where the model's file
-    says so.
+    Calling it with one array for each input gives the output array, or a tuple of them if the model
+    has several. Arrays have the tensors' types: int8, or float32 if the model's file says so.
     """
 
     def __init__(
@@ -96,10 +95,11 @@ class DeviceModel:
         replace: Mapping[int, Replacement] | None = None,
         reference: Mapping[int, Array] | None = None,
     ) -> list[LayerRun]:
-        """Run layer by layer and bring back every tensor.
+        """Run layer by layer and return every tensor.
 
-        A layer in ``replace`` does not run: its outputs become the arrays given, or those of
-        ``reference`` (file position -> array, see ``oracle.reference``) where it says "reference".
+        A layer in ``replace`` does not run. Its outputs become the given arrays. Where it says
+        "reference", they become those of ``reference`` (file position -> array, see
+        ``oracle.reference``).
         """
         replace = replace or {}
         unknown = sorted(set(replace) - set(range(len(self.compiled.layers))))
@@ -172,7 +172,7 @@ class DeviceModel:
 
     @property
     def arena_address(self) -> int:
-        """Where the model's arena lies on the device; buffers' offsets count from there."""
+        """The address of the model's arena on the device; buffers' offsets count from there."""
         return self._arena
 
     def reset_state(self) -> None:
@@ -190,7 +190,8 @@ class DeviceModel:
         for buffer, data in zip(self.compiled.states, state, strict=True):
             if len(data) != buffer.size_bytes:
                 raise ModelError(
-                    f"{len(data)} bytes are no state {buffer.name} of {buffer.size_bytes} bytes"
+                    f"{len(data)} bytes do not make a state {buffer.name} of "
+                    f"{buffer.size_bytes} bytes"
                 )
             self._session.write(self._arena + buffer.offset, data)
 
@@ -240,7 +241,7 @@ class DeviceModel:
                 raise ModelError(f"{what} is replaced by {REFERENCE!r} or by arrays, not {given!r}")
             if reference is None:
                 raise ModelError(
-                    f"{what} is to be replaced by the reference; give reference=, "
+                    f"{what} should be replaced by the reference; give reference=, "
                     f"the tensors of oracle.reference.run_reference"
                 )
             missing = [b.name for b in layer.outputs if b.source not in reference]

@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 
 #: Makes new code visible to the core; an image has it where that takes more than writing.
 SYNC_SYMBOL = "utvm_sync_code"
-# What a module grows by when veneers or library functions join it differs with its address. If it
-# has not settled after so many attempts, something else is wrong.
+# The size of a module depends on its address, because veneers or library functions join it. If it
+# has not settled after this number of attempts, something else is wrong.
 _PLACEMENTS = 4
 
 
@@ -53,7 +53,7 @@ class Function:
     def __call__(
         self, *arguments: Argument, repeat: int = 1, timeout_s: float | None = None
     ) -> Call:
-        """Queue a call with tensors and whole numbers; ``timeout_s`` is for all repeats."""
+        """Queue a call with tensors and integers; ``timeout_s`` is for all repeats."""
         block = self._module.block
         return self._module.session.call(
             self._address,
@@ -68,8 +68,8 @@ class Function:
 class Module:
     """Functions in the device's RAM; ``Device.load_module`` makes them.
 
-    ``module["conv2d"](x, w, y)`` queues a call. Unload it, or use it as a context manager; at the
-    end of the device's session it is gone in any case.
+    ``module["conv2d"](x, w, y)`` queues a call. Unload it, or use it as a context manager. The end
+    of the device's session removes it in any case.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Module:
         self._linked = linked
         self._block = block
         self._trailing = trailing or {}
-        # Working memory of its functions, which goes when it goes.
+        # Scratch of its functions, which is freed with the module.
         self._owned = owned
 
     def __repr__(self) -> str:
@@ -118,7 +118,7 @@ class Module:
 
     @property
     def block(self) -> Block:
-        """Where it is; raises if it is gone."""
+        """Its block of memory; raises if it was unloaded."""
         self.session.check(self._block.what)
         if self._block.is_freed:
             raise DeviceError(f"{self._block.what} was unloaded; load it again")
@@ -183,7 +183,7 @@ def _place(session: Session, module: ModuleObject) -> tuple[Block, LinkedModule]
     """A block and the module linked for just there."""
     what = f"module {module.name!r}"
     address = session.memory.peek(module.size_bytes, MODULE_ALIGNMENT)
-    # Without room the true size is wanted all the same: the error tells what is missing.
+    # Without room, find the true size all the same: the error reports the missing bytes.
     linked = link_module(module, session.image, address or session.memory.address)
     for _ in range(_PLACEMENTS):
         size = linked.size_bytes

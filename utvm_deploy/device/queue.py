@@ -2,9 +2,9 @@
 
     call ─▶ queue ─▶ frame │ fill │ call │ call │ check │ ─▶ link ─▶ ticks, or which call failed
 
-Equal calls in a row travel as one task with repeats. Results are as if each call had run at once:
-whoever reads or changes memory that a queued call may use flushes first. After each batch the red
-zones around everything that took part are checked, by tasks at its end.
+Equal calls in a row are sent as one task with repeats. Results are as if each call had run at once:
+reading or changing memory that a queued call may use flushes the queue first. Tasks at the end of
+each batch check the red zones around all blocks that took part.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CHECK_SYMBOL = "utvm_check_zones"
 FORGET_SYMBOL = "utvm_forget_history"
 _WORD_BYTES = 4
 _TICKS_BYTES = 8
-# Arguments of the check beside the zones: where it reports, and the pattern.
+# Arguments of the check besides the zones: where it reports, and the pattern.
 _ZONES_PER_CHECK = MAX_ARGUMENTS - 2
 
 
@@ -140,7 +140,7 @@ class Queue:
             if report is not None:
                 self._look_at(report, calls, blocks)
         except StoppedTask as error:
-            # Counted as the caller does, who knows nothing of our own tasks.
+            # Counted as the caller does, who does not know our internal tasks.
             asked = [call for call in calls if not call.is_ours]
             error.index = next((i for i, c in enumerate(asked) if c.error is error), error.index)
             if report is not None:
@@ -205,7 +205,7 @@ class Queue:
                 first += call.task.repeat
 
     def _frames(self, calls: Sequence[Call]) -> Iterator[list[_Run]]:
-        """Parts that each fit one exchange, so that an error says what ran before it."""
+        """Parts that each fit one exchange, so that an error names the calls that ran."""
         request_room = self._hello.request_bytes
         reply_room = self._hello.reply_bytes - OUTCOME.size_bytes
         if self._forget is not None:
@@ -251,7 +251,7 @@ class Queue:
         return [Call(task, CHECK_SYMBOL, (), is_ours=True) for task in tasks]
 
     def _broken(self, report: Block, blocks: Sequence[Block]) -> tuple[Block, str] | None:
-        """The block beside which something was written, and where; its zones become whole."""
+        """The block whose red zone was overwritten, and where; its zones are restored."""
         broken = int.from_bytes(self._link.read(report.address, 4), "little")
         if not broken:
             return None
@@ -314,7 +314,7 @@ class _Run:
         self.calls.append(call)
 
     def call_after(self, ended: int) -> Call:
-        """The call that ran when the task stopped after so many repeats."""
+        """The call that ran when the task stopped after this number of repeats."""
         for call in self.calls:
             if ended < call.task.repeat:
                 return call
@@ -351,7 +351,7 @@ def _lost_ticks(call: Call, failed: Call) -> DeviceError:
 
 
 def _named(calls: Sequence[Call], error: DeviceError | LinkError) -> UtvmError:
-    """The error with the calls that were on their way; which of them it was nobody can tell."""
+    """The error with the calls that were on their way; nobody can know which of them it was."""
     asked = [call for call in calls if not call.is_ours] or list(calls)
     while_what = f"while {_listed(asked)} ran: {error}"
     if isinstance(error, LinkTimeout) and len(asked) > 1:

@@ -1,7 +1,7 @@
 """One boot of the device: what is valid until it restarts.
 
-A reset, a new image or a lost link ends the session; whatever was made in it (tensors, modules,
-models) says so when it is used. The device then begins the next one.
+A reset, a new image or a lost link ends the session. Its objects (tensors, modules, models) say so
+when they are used. The device then begins the next session.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _MIN_WORD, _MAX_WORD = -(1 << 31), (1 << 32) - 1
 class Session:
     """Memory, queue and link of one boot.
 
-    ``ended`` is empty, or says in a phrase why what was in RAM is gone; ``is_silent`` that nothing
+    ``ended`` is empty, or a phrase that says why the RAM was lost. ``is_silent`` means that nothing
     answers any more, so that the board must be restarted.
     """
 
     def __init__(
         self, link: Link, image: Image, hello: Hello, explain: Callable[[UtvmError], str]
     ) -> None:
-        # What is known beside the error itself when the session ends by one.
+        # Additional facts to the error itself when the session ends by one.
         self._explain = explain
         self.image = image
         self.hello = hello
@@ -59,7 +59,7 @@ class Session:
             raise DeviceReset(f"{what} is lost, because {self.ended}; make it again")
 
     def end(self, reason: str, *, is_silent: bool = False) -> None:
-        """Everything in RAM is gone; calls that wait will never run."""
+        """Everything in RAM is lost; calls that wait will never run."""
         if not self.ended:
             self.ended = reason
             self.is_silent = is_silent
@@ -162,9 +162,9 @@ class Session:
         timeout_s: float | None = None,
         blocks: Sequence[Block] = (),
     ) -> Call:
-        """Queue a call of a function; ``blocks`` take part beside the arguments.
+        """Queue a call of a function; ``blocks`` take part in addition to the arguments.
 
-        Without ``timeout_s`` the deadline follows from the bytes that the call was given.
+        Without ``timeout_s`` the deadline follows from the bytes of the call's arguments.
         """
         if repeat < 1:
             raise DeviceError(f"{name} cannot run {repeat} times; repeat it once or more")
@@ -233,7 +233,7 @@ def _word(argument: object, name: str, position: int) -> int:
     except (AttributeError, TypeError):
         raise DeviceError(
             f"argument {position} of {name} is {_kind(argument)}; a function on the device is "
-            f"called with tensors and whole numbers: make it one by device.tensor(...)"
+            f"called with tensors and integers: make it one by device.tensor(...)"
         ) from None
     if not _MIN_WORD <= value <= _MAX_WORD:
         raise DeviceError(

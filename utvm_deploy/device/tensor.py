@@ -17,8 +17,8 @@ Shape = int | tuple[int, ...] | list[int]
 class Tensor:
     """An array on the device; ``Device.tensor`` and ``Device.empty`` make them.
 
-    Functions on the device get its address. Free it, or use it as a context manager; at the end of
-    the device's session it is gone in any case.
+    Functions on the device get its address. Free it, or use it as a context manager. The end of the
+    device's session removes it in any case.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Tensor:
 
     @property
     def block(self) -> Block:
-        """Where it is; raises if it is gone."""
+        """Its block of memory; raises if it was freed."""
         self._session.check(self._block.what)
         if self._block.is_freed:
             raise DeviceError(f"{self._block.what} was freed; make it again")
@@ -53,7 +53,7 @@ class Tensor:
 
     @property
     def address(self) -> int:
-        """Address of its first byte, for tables of pointers and the like."""
+        """Address of its first byte, for tables of pointers, for example."""
         # From here on anything on the device may know it.
         self.block.is_shown = True
         return self._block.address
@@ -75,7 +75,7 @@ class Tensor:
         return values
 
     def write(self, array: Any) -> None:
-        """Give it other values, of its own type and shape."""
+        """Give it other values, of its type and shape."""
         block = self.block
         values = np.asarray(array)
         if values.dtype != self.dtype or values.shape != self.shape:
@@ -102,7 +102,7 @@ def device_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def device_bytes(values: Array) -> bytes:
-    """The values as they lie on the device."""
+    """The values in the device's byte order."""
     return np.ascontiguousarray(values, device_dtype(values.dtype)).tobytes()
 
 

@@ -10,7 +10,7 @@ _LINK_LOG = "utvm_deploy.link"
 
 
 class _TraceHandler(logging.StreamHandler):  # type: ignore[type-arg]
-    """Its class tells that it is there already."""
+    """A class that shows whether the handler is installed already."""
 
 
 def trace_if_asked() -> None:

@@ -1,4 +1,4 @@
-"""What work on a board needs, what is there of it, and what brings the rest.
+"""What work on a board needs, what is installed, and how to install the rest.
 
 installed   Python, packages, programs            always
 desk        probe, USB, rights, port, image       for a real board, in the order of bringing it up
@@ -23,11 +23,10 @@ def examine(
     link: str | None = None,
     builds: bool = True,
 ) -> list[Check]:
-    """Check for what ``board`` needs, or for everything that any board needs.
+    """Check everything that ``board`` needs, or that any board needs.
 
-    ``port`` and ``serial`` say which of several real boards is meant, ``probe`` which of its
-    flashing programs is to be used, ``link`` how it is to be reached. Without ``builds`` no image
-    is built for it.
+    ``port`` and ``serial`` choose one of several real boards, ``probe`` one of its flashing
+    programs, ``link`` its link. Without ``builds`` no image is built for it.
     """
     checks = installed_checks(board)
     if board is not None and not board.runs_here:

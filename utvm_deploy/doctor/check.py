@@ -11,7 +11,7 @@ class Check:
 
     what: str
     purpose: str
-    found: str | None  # version or the like; None where it is missing
+    found: str | None  # version or a similar text; None if it is missing
     fix: str  # the command that installs it, or what else to do
     needed: bool  # False: only some boards, or some verbs, need it
 

@@ -17,7 +17,7 @@ from utvm_deploy.doctor.check import Check
 from utvm_deploy.emulator.plugin import COMPILER
 from utvm_deploy.project.zephyr_build import find_zephyr
 
-#: How long a program may take to tell its version.
+#: How long a program may take to print its version.
 VERSION_TIMEOUT_S = 10.0
 #: Every Python package that utvm_deploy itself needs; versions are those that it was built with.
 _DISTRIBUTION = "utvm-deploy"

@@ -1,7 +1,7 @@
 """The Cortex-M cycle model for QEMU: a TCG plugin, its parameters and its counters.
 
-Modelled cycles, never measured ones: docs/reference/cycle-model.md says what is modelled, and how
-well.
+Modelled cycles, never measured ones: docs/reference/cycle-model.md says what is modelled, and
+docs/internals/cycle-model-accuracy.md how well.
 """
 
 from utvm_deploy.emulator.counters import Counters

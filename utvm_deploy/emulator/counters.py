@@ -1,8 +1,8 @@
 """The counters that the cycle model keeps: their names, order and groups, shared with C.
 
 The plugin writes them as 64-bit little-endian words, in the order of ``NAMES``, to three places:
-the block in guest memory that the runtime's timer reads, the snapshot file (one record for each
-time the guest executed the marker instruction), and the report at exit.
+the block in guest memory that the runtime's timer reads, the snapshot file, and the report at exit.
+The snapshot file has one record for each time the guest executed the marker instruction.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ FIRST_MIX = NAMES.index("mix_load")
 #: silicon nor in QEMU. Behind it stands an ISB, so that nothing after it is counted yet.
 MARKER = (0xF3AF, 0x80FD)
 MARKER_BYTES = b"".join(half.to_bytes(2, "little") for half in MARKER)
-#: ``dbg #12``, likewise: the model's pipeline, caches, predictor and store buffer become as they
-#: were at first, so that what is counted from here on depends on nothing that came before.
+#: ``dbg #12``: the model's pipeline, caches, predictor and store buffer become as they were at
+#: first. So the following counts do not depend on earlier code.
 FORGET = (0xF3AF, 0x80FC)
 
 #: First word of the snapshot file, before the number of snapshots ever taken.
@@ -182,10 +182,10 @@ def read_snapshots(path: Path) -> list[Counters]:
 
 
 def between(snapshots: Sequence[Counters], ticks: Sequence[int]) -> list[Counters]:
-    """What was counted in each of the calls that took these ticks, the latest run of them.
+    """The counts of each of the calls that took these ticks, the latest run of them.
 
-    A runtime's timer takes one snapshot before and one after each call, and reports the
-    difference of ``memory``. Raises ProbeError if no such run of calls is there.
+    A runtime's timer takes one snapshot before and one after each call, and reports the difference
+    of ``memory``. Raises ProbeError if there is no such run of calls.
     """
     wanted = list(ticks)
     for end in range(len(snapshots), 2 * len(wanted) - 1, -1):

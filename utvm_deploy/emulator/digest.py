@@ -1,10 +1,11 @@
-"""A digest of what decides the modelled cycles of a board: tells counts of different models apart.
+"""A digest of everything that decides the modelled cycles of a board; different models differ in
+it.
 
-Into it go the plugin's C code without comments and layout, the core's timing table as the plugin is
-given it (no source text), and the board's caches, miss cycles and kinds of memory. Left out is what
-cycles do not depend on: the clock, QEMU's version and its plugin interface. Addresses and sizes of
-memory regions are left out, too: they move single misses, and boards that differ in nothing else
-may share records.
+It includes the plugin's C code without comments and layout, and the core's timing table as the
+plugin gets it (no source text). It also includes the board's caches, miss cycles and kinds of
+memory. It leaves out facts that cycles do not depend on: the clock, QEMU's version and its plugin
+interface. It also leaves out addresses and sizes of memory regions. They move single misses, and
+boards that differ in nothing else may share records.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from utvm_deploy.emulator.plugin import SOURCES
 from utvm_deploy.emulator.table import timing_text
 
 DIGITS = 12
-#: QEMU's interface, declared anew for each of its versions.
+#: QEMU's interface, declared for each of its versions.
 _INTERFACE = re.compile(r"(qemu_plugin_abi|abi_\d+)\.h")
 _STRING_OR_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 

@@ -5,8 +5,8 @@
         ...the call, and device.sync()...
         fence.crossings()
 
-A plugin of the emulator (``fence/fence.c``) looks at every access of the call. Red zones find
-stores alone, and a neighbour in the arena is no red zone.
+A plugin of the emulator (``fence/fence.c``) checks every access of the call. Red zones find only
+stores, and a neighbour in the arena is not a red zone.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Fence:
                 f"{len(allowed)} stretches are more than the fence knows, {ALLOWED_MAX}"
             )
         self._generation += 1
-        # Bit 0 of an Arm function's address is no part of it.
+        # Bit 0 of an Arm function's address is not part of it.
         numbers = (self._generation, entry & ~1, end & ~1, window.address, window.size)
         blank = bytearray(_FILE_BYTES)
         _HEADER.pack_into(blank, 0, _MAGIC, *numbers, len(allowed), 0, 0)

@@ -18,8 +18,8 @@ REF_MISS_CYCLES = 22
 #: Assumed.
 FETCH_MISS_CYCLES = 22
 
-#: Ways of the Cortex-M7's caches, whatever their size (Arm DDI 0489; the same in Microchip's
-#: SAM E70 data sheet, "Arm Cortex-M7 Configuration").
+#: Ways of the Cortex-M7's caches, for any size (Arm DDI 0489; the same in Microchip's SAM E70 data
+#: sheet, "Arm Cortex-M7 Configuration").
 DCACHE_WAYS = 4
 ICACHE_WAYS = 2
 
@@ -44,7 +44,7 @@ class CachedRange:
 
 @dataclass(frozen=True)
 class CycleModel:
-    """Everything the plugin is told about a chip."""
+    """All facts about a chip that the plugin gets."""
 
     core: str
     dcache: Cache | None
@@ -124,8 +124,8 @@ def _miss_cycles(board: Board, kind: str, key: str, default: int) -> int:
 class CounterBlock:
     """Where the guest reads the counters: an address, and the memory region around it.
 
-    Code has to run from that region before the first reading: through it the plugin finds the
-    block. ``counters.BLOCK_BYTES`` long, aligned to 8.
+    Code must run from that region before the first reading, because the plugin finds the block
+    through it. It is ``counters.BLOCK_BYTES`` long and aligned to 8.
     """
 
     address: int
@@ -139,8 +139,8 @@ def counter_block(board: Board, address: int) -> CounterBlock:
         if region.address <= address < region.address + region.size:
             return CounterBlock(address, region.address, region.size)
     raise BoardError(
-        f"the cycle model's counters at {address:#010x} lie in no memory of {board.name}; build "
-        "the image anew"
+        f"the cycle model's counters at {address:#010x} are in no memory of {board.name}; build "
+        "the image again"
     )
 
 

@@ -57,7 +57,7 @@ def installed_qemu_version(program: str) -> str:
     done = process.run([program, "--version"], timeout_s=VERSION_TIMEOUT_S)
     match = re.search(r"version (\d+\.\d+(?:\.\d+)?)", done.stdout)
     if match is None:
-        raise ProbeError(f"{program} --version does not tell a version: {done.output.strip()!r}")
+        raise ProbeError(f"{program} --version prints no version: {done.output.strip()!r}")
     return match.group(1)
 
 

@@ -1,4 +1,4 @@
-"""Importing what makes or takes booleans: comparisons, AND, OR, NOT, SELECT; and CAST."""
+"""Importing operators on booleans: comparisons, AND, OR, NOT, SELECT; and CAST."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CAST = (*MOVABLE, "bool")
 
 
 def import_comparison(op: SourceOperator) -> Operator:
-    """EQUAL and its kin: of quantized values at a common scale, or of whole numbers."""
+    """EQUAL and similar: of quantized values at a common scale, or of integers."""
     sides = [op.input(0), op.input(1)]
     boolean(op, op.output())
     for side in sides:
@@ -52,7 +52,7 @@ def import_select(op: SourceOperator) -> Operator:
 
 
 def import_cast(op: SourceOperator) -> Operator:
-    """CAST between whole numbers and booleans, whatever they are quantized to."""
+    """CAST between integers and booleans, with any quantization."""
     for tensor in (op.input(0), op.output()):
         if tensor.dtype not in _CAST:
             raise op.unsupported(

@@ -1,10 +1,9 @@
-"""Model files of other formats: each becomes a .tflite file before anything else looks at it.
+"""Model files of other formats: each becomes a .tflite file before anything else reads it.
 
     converted ──path──▶ python -m utvm_deploy.frontend.formats ──model.tflite──▶ bytes
 
-So all of them share one reader, one graph, and one oracle to be compared with byte for byte. What
-reads them is C++ of others, which may crash, take all memory or never end on a hostile file: it
-runs in a child process with limits.
+So all of them share one reader, one graph and one oracle. Other people's C++ reads them, which may
+crash, take all memory or never end on a hostile file. So it runs in a child process with limits.
 """
 
 from __future__ import annotations
@@ -54,9 +53,9 @@ _REFUSALS: Mapping[str, type[ModelError]] = {
 
 
 def converted(path: Path) -> bytes | None:
-    """The .tflite file that a file of another format becomes; None if it is of no such format.
+    """The .tflite file that a file of another format becomes; None if it is not of such a format.
 
-    Raises ModelError or UnsupportedOperator, whatever the file makes its readers do.
+    Raises only ModelError or UnsupportedOperator, even if the format's reader crashes.
     """
     if path.suffix.lower() not in CONVERTERS:
         return None
@@ -128,7 +127,7 @@ def main(path: Path, folder: Path) -> int:
     except MemoryError:
         most = IMPORT_BYTES >> 20
         refusal = f"ModelError\n{path}: its import takes more than {most:,} MiB of memory"
-    except Exception as exc:  # a bug of ours; whoever imports the file still gets a sentence
+    except Exception as exc:  # our bug; the caller still gets a sentence
         where = traceback.extract_tb(exc.__traceback__)[-1]
         said = " ".join(f"{type(exc).__name__}: {exc}".split())
         refusal = (
@@ -145,7 +144,7 @@ def _limit() -> None:
 
     signal.setitimer(signal.ITIMER_PROF, IMPORT_SECONDS)
     sizes = Path("/proc/self/statm")
-    if not sizes.exists():  # only Linux tells
+    if not sizes.exists():  # only Linux reports it
         return
     used = int(sizes.read_text(encoding="ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
     _, hard = resource.getrlimit(resource.RLIMIT_AS)

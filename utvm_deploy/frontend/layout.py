@@ -1,7 +1,6 @@
-"""Importing what moves elements without computing; each mover of one tensor becomes a Rearrange.
+"""Importing operators that move elements; each mover of one tensor becomes a Rearrange.
 
-SPLIT, SPLIT_V and UNPACK become one operator for each output, so that outputs nobody reads cost
-nothing.
+SPLIT, SPLIT_V and UNPACK become one operator for each output, so that unused outputs cost nothing.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def import_reshape(op: SourceOperator) -> Operator:
     _, out = ends(op)
     if op.has_input(1):
         shape = parameter(op, 1, "shape").reshape(-1)
-        # -1 stands for whatever is left, at most once, which the number of elements decides.
+        # -1 stands for the rest, at most once; the number of elements decides it.
         fits = len(shape) == len(out.shape) and all(
             said in (-1, is_) for said, is_ in zip(shape, out.shape, strict=True)
         )
@@ -121,7 +120,7 @@ def import_transpose(op: SourceOperator) -> Operator:
 
 
 def import_slice(op: SourceOperator) -> Operator:
-    """SLICE by a constant begin and size; a size of -1 takes what is left."""
+    """SLICE by a constant begin and size; a size of -1 takes the rest."""
     x, _ = ends(op)
     begins, sizes = (parameter(op, i, n).reshape(-1) for i, n in ((1, "begin"), (2, "size")))
     if not len(begins) == len(sizes) == len(x.shape):
@@ -290,7 +289,7 @@ def import_split(op: SourceOperator) -> tuple[Operator, ...]:
 
 
 def import_split_v(op: SourceOperator) -> tuple[Operator, ...]:
-    """SPLIT_V into parts of constant sizes, one of which may be -1: what is left."""
+    """SPLIT_V into parts of constant sizes, one of which may be -1: the rest."""
     x = op.input(0)
     axis = axis_of(op, scalar_parameter(op, 2, "axis"), len(x.shape))
     sizes = [int(s) for s in parameter(op, 1, "sizes").reshape(-1)]

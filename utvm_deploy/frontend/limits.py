@@ -1,7 +1,7 @@
-"""How large a model file may be: a file is untrusted, so everything is bounded before it is used.
+"""How large a model file may be. A file is untrusted, so everything is bounded before it is used.
 
-Real models for microcontrollers stay far below; a file within these limits is imported within 1 GiB
-of memory and ten seconds, whatever is in it. docs/reference/operators.md lists them.
+Real models for microcontrollers stay far below. The import of a file within these limits takes less
+than 1 GiB of memory and ten seconds. docs/reference/operators.md lists the limits.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ IMPORT_SECONDS = 10
 MAX_FILE_BYTES = 128 * 1024 * 1024
 MAX_OPERATORS = 4_096
 MAX_TENSORS = 16_384
-#: All lists of a file together: shapes, operands, scales, zero points. They may lie on each other
-#: in the file, so its size does not bound them.
+#: All lists of a file together: shapes, operands, scales, zero points. They may share bytes of the
+#: file, so the file's size does not bound them.
 MAX_NUMBERS = 4 * 1024 * 1024
 #: Names repeat in every message and report; the converter's longest are a few hundred bytes.
 MAX_NAME_BYTES = 4_096

@@ -32,10 +32,10 @@ def load_onnx(path: Path) -> Any:
 
 
 def onnx_to_tflite(path: Path) -> bytes:
-    """The .tflite file that computes what an ONNX model in QDQ form does, in integers.
+    """The .tflite file that computes in integers what an ONNX model in QDQ form computes.
 
     Raises ModelError if ``onnx`` is missing or the file cannot be used, UnsupportedOperator for
-    what cannot be imported.
+    operators that cannot be imported.
     """
     onnx = load_onnx(path)
     try:
@@ -136,7 +136,7 @@ def _check_self_contained(tensors: Iterable[Any], onnx: Any) -> None:
     for tensor in tensors:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             raise ModelError(
-                f"constant '{tensor.name}' lies in another file; save the model as one file"
+                f"constant '{tensor.name}' is in another file; save the model as one file"
             )
 
 

@@ -239,7 +239,7 @@ def clamp_of(op: SourceOperator, out: Tensor, number: int | None = None) -> Clam
 def quantized_range(
     op: SourceOperator, out: Tensor, lower: float | None, upper: float | None
 ) -> Clamp:
-    """The values between two real ones; None is no bound beside the type's own."""
+    """The values between two real ones; None means that only the type bounds them."""
 
     def steps(real: float) -> int:
         # TFLite divides in float32 and rounds half away from zero.

@@ -1,4 +1,4 @@
-"""TFLite operator -> our operator: the table of what is supported, and under which constraints.
+"""TFLite operator -> our operator: the table of supported operators and their constraints.
 
 An importer checks that the operator is a variant that the kernels compute exactly (element types,
 ranks, quantization), resolves its padding and turns its fused activation into a clamp. Shapes are

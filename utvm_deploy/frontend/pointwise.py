@@ -64,7 +64,7 @@ _MOST_STEPS = 2.0**31 - 256
 _MOST_RSQRT_SCALE = 2.0**12
 #: SQUARED_DIFFERENCE has 2**14 steps for the square of twice the larger scale.
 _MOST_SQUARE = 2.0**14 * (1 - 2.0**-31)
-#: A logarithm that differs less from a whole number is that of a power of two.
+#: A logarithm that is nearer to an integer than this is that of a power of two.
 _NEARLY = np.float32(1e-3)
 _MOST_SHIFT = 15
 #: By how many bits ADD and SUB raise what they sum up.
@@ -105,7 +105,7 @@ def import_mul(op: SourceOperator) -> Operator:
 
 
 def import_extremum(op: SourceOperator) -> Operator:
-    """MINIMUM and MAXIMUM, which compare quantized values and hence need equal quantizations."""
+    """MINIMUM and MAXIMUM compare quantized values, so they need equal quantizations."""
     out = _two_inputs(op)
     if any(op.input(i).quantization != out.quantization for i in (0, 1)):
         raise op.unsupported("its inputs and output are quantized differently; they must be equal")

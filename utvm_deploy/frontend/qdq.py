@@ -1,7 +1,7 @@
 """A model in QDQ form: operators on real numbers between QuantizeLinear and DequantizeLinear.
 
-What ONNX files and PyTorch exports have in common, under ONNX's names and with ONNX's conventions
-(channels behind the batch), free of either package. ``qdq_convert.py`` makes integers of it.
+It is the common form of ONNX files and PyTorch exports, independent of both packages. It has ONNX's
+names and conventions (channels after the batch). ``qdq_convert.py`` converts it to integers.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Node:
         return UnsupportedOperator(f"{self.place}: {why}")
 
     def integer(self, name: str, default: int) -> int:
-        """A whole number among the attributes."""
+        """An integer among the attributes."""
         value = self.attributes.get(name, default)
         if not isinstance(value, int):
-            raise self.damaged(f"its {name} is {value!r}, not a whole number")
+            raise self.damaged(f"its {name} is {value!r}, not an integer")
         return value
 
     def number(self, name: str, default: float) -> float:
@@ -65,10 +65,10 @@ class Node:
         return value
 
     def integers(self, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
-        """Whole numbers among the attributes."""
+        """Integers among the attributes."""
         value = self.attributes.get(name, default)
         if not isinstance(value, tuple) or not all(isinstance(v, int) for v in value):
-            raise self.damaged(f"its {name} is {value!r}, not a list of whole numbers")
+            raise self.damaged(f"its {name} is {value!r}, not a list of integers")
         return tuple(int(v) for v in value)
 
 

@@ -1,8 +1,8 @@
 """A QDQ model -> a .tflite file that computes the same in integers.
 
-An operator on real numbers is written once the QuantizeLinear behind it says what its result is
-quantized to; a Relu or Clip in between becomes its clamp. Where TFLite's rounding differs from
-that of the model's own runtime, a result may be one step away (docs/guides/other-formats.md).
+An operator on real numbers is written when the QuantizeLinear after it gives the quantization of
+its result. A Relu or Clip between them becomes its clamp. Where TFLite's rounding differs from that
+of the model's runtime, a result may be one step away (docs/guides/other-formats.md).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from utvm_deploy.frontend.qdq_values import (
 from utvm_deploy.frontend.tflite_write import FileTensor, ModelFile
 
 EMITTERS = {**qdq_weighted.EMITTERS, **qdq_elementwise.EMITTERS}
-#: Whatever the converter knows, for messages.
+#: Everything that the converter knows, for messages.
 KNOWN = tuple(sorted({*EMITTERS, *MOVERS, "QuantizeLinear", "DequantizeLinear"}))
 #: A type of the model's activations -> that of the file; unsigned ones are moved by half a range.
 _STORED = {"int8": "int8", "uint8": "int8", "int16": "int16", "uint16": "int16"}

@@ -28,7 +28,8 @@ from utvm_deploy.frontend.qdq_weighted import (
 )
 from utvm_deploy.frontend.tflite_write import Options
 
-#: What TFLite's kernels make, whatever the model says, of int8; of int16 it is 1/32768.
+#: The scale that TFLite's kernels give to int8 results, independent of the model; int16 has
+#: 1/32768.
 _RANGES: Mapping[str, Scale] = {
     "LogSoftmax": Scale(1.0 / 16, 127),
     "Sigmoid": Scale(1.0 / 256, -128),
@@ -180,7 +181,7 @@ def softmax(job: Job) -> Quantized:
 
 
 def fixed_range(kind: str, source: Scale) -> Scale:
-    """What the results of some kinds are quantized to, whatever the model says."""
+    """The fixed quantization of the results of some kinds, independent of the model."""
     return _RANGES[kind] if source.dtype == "int8" else Scale(1.0 / 32768, 0, source.dtype)
 
 
@@ -279,7 +280,7 @@ def reduction(job: Job) -> Quantized:
         axes = tuple(sorted({a % rank for a in axes})) or tuple(range(rank))
         keeps = bool(node.integer("keepdims", 1))
     left = [a for a in range(rank) if a not in axes]
-    # What is left lies in ONNX's order only if the channels do not move past another axis.
+    # The rest has ONNX's order only if the channels do not move past another axis.
     if x.is_last and not keeps and 1 in left and any(a > 1 for a in left):
         x = store.plain(x)
     kind = _REDUCTIONS[node.kind]
@@ -331,9 +332,9 @@ EMITTERS: Mapping[str, Emitter] = {
     "LogSoftmax": softmax,
     "Softmax": softmax,
 }
-#: Kinds whose results have a range of their own.
+#: Kinds whose results have a fixed range.
 FIXED_RANGES = frozenset(_RANGES)
-#: Kinds whose results lie where their inputs do.
+#: Kinds whose results have the range of their inputs.
 RANGE_KEEPING = frozenset(
     (
         "AveragePool",

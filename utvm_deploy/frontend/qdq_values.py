@@ -92,7 +92,7 @@ class Pending:
     high: float = math.inf
 
 
-#: An activation's type -> that of the biases beside it.
+#: An activation's type -> the type of its biases.
 _BIAS_TYPES: Mapping[str, str] = {"int8": "int32", "int16": "int64"}
 
 Value: TypeAlias = Quantized | Flattened | Constant | Raw | Pending
@@ -148,7 +148,7 @@ class Storage:
         return self.weights(steps, products, 0, name, dtype=_BIAS_TYPES[source.dtype])
 
     def operand(self, data: Array, scale: Scale, name: str) -> int:
-        """A constant that stands where an activation could."""
+        """A constant in the place of an activation."""
         array = np.ascontiguousarray(data, dtype=scale.dtype)
         tensor = FileTensor(
             name,
@@ -248,7 +248,7 @@ def channels_last(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def stored_axis(axis: int, rank: int, is_last: bool) -> int:
-    """Where an axis lies in the file."""
+    """The position of an axis in the file."""
     axis %= rank
     if not is_last or axis == 0 or rank < 3:
         return axis

@@ -60,7 +60,7 @@ def import_svdf(op: SourceOperator) -> Operator:
 
 
 def import_lstm(op: SourceOperator) -> Operator:
-    """UNIDIRECTIONAL_SEQUENCE_LSTM, with all that may be beside its four gates."""
+    """UNIDIRECTIONAL_SEQUENCE_LSTM with its four gates and all optional parts."""
     x, out = quantized(op, op.input(0), 3), quantized(op, op.output(), 3)
     if op.integer("FusedActivationFunction") != _TANH:
         raise op.unsupported("its activation is not TANH")

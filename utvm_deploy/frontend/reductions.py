@@ -47,7 +47,7 @@ _LOG_SOFTMAX_OUTPUT = (1 / 16, 127)
 _MOST_EXPONENTIALS = 2**12 - 1
 _LEAST_LOG_SOFTMAX_SCALE = 2.0**-25
 _CUMULATED = ("int32", "int64")
-# So many squares of 255 are an int32.
+# The sum of this many squares of 255 fits an int32.
 _MOST_SQUARES = 2**31 // 255**2
 
 

@@ -1,8 +1,8 @@
-"""Computes, at import, what a model computes from shapes: SHAPE, and whole numbers from constants.
+"""Computes at import what a model computes from shapes: SHAPE, and integers from constants.
 
-Converters write such operators around a RESHAPE where a batch size was left open, and FILL where a
-recurrent layer starts from zeros. Every shape is fixed here, so what they make are constants, and
-they are gone before anything else looks at them.
+Converters write such operators around a RESHAPE if a batch size was left open. They write FILL if a
+recurrent layer starts from zeros. Every shape is fixed here, so the results are constants. The
+operators are removed before anything else reads the file.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from utvm_deploy.graph.shapes import shapes_of
 
 _INTEGERS = ("int32", "int64")
 _FILLED = (*_INTEGERS, "int8", "int16")
-# Shapes are short; whatever is longer is data, and stays in the model.
+# Shapes are short; longer tensors are data, and stay in the model.
 _MOST_ELEMENTS = 4096
 
 Arithmetic: TypeAlias = Callable[[SourceOperator, Sequence[Array]], Array]
 
 
 def fold_shapes(source: ModelFile) -> ModelFile:
-    """The file's contents without what depends on nothing but shapes and constants."""
+    """The file's contents without the operators that depend only on shapes and constants."""
     known = source.tensors
     kept: list[SourceOperator] = []
     for op in source.operators:

@@ -30,10 +30,10 @@ class ModelFile:
     operators: tuple[SourceOperator, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    # The operators of the subgraph beside the main one, which CALL_ONCE may call; their tensors are
-    # that subgraph's.
+    # The operators of the subgraph that CALL_ONCE may call; their tensors are those of that
+    # subgraph.
     once: tuple[SourceOperator, ...] | None = None
-    # As ``Graph.states``: what a run finds, and what it leaves.
+    # As ``Graph.states``: the tensor that a run finds, and the one that it writes.
     states: tuple[tuple[int, int], ...] = ()
 
 

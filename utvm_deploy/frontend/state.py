@@ -1,7 +1,7 @@
-"""State that a model keeps between runs: what a run finds, and what it leaves for the next one.
+"""State that a model keeps between runs: what a run finds, and what it writes for the next run.
 
-A file has one variable tensor for it, which an operator reads and writes. In the graph, where every
-tensor is made once, the operator reads one tensor and makes another, and the two are a pair.
+A file has one variable tensor for it, which an operator reads and writes. In the graph every tensor
+is made once. So the operator reads one tensor and makes another, and the two are a pair.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""A model file that cannot be imported: its operators all the same, and what is wrong with each.
+"""A model file that cannot be imported: its operators, and what is wrong with each of them.
 
-``tflite.load_model`` ends at the first thing that is wrong with the file as a whole. This goes on.
+``tflite.load_model`` ends at the first error that concerns the file as a whole. This survey
+continues.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     bytes ──_read──▶ tensors, SourceOperators ──IMPORTERS──▶ Graph ──check_graph──▶ Graph
 
-The schema's generated readers verify nothing: on a damaged file they raise whatever Python raises.
-``_read`` is the edge where all of that becomes ModelError, and it bounds every count, so that a
-damaged file costs no more time or memory than a good one of its size. Who reads this file next
-needs no other place to look for damage; what the operators mean is in ``operators.py``.
+The schema's generated readers verify nothing: on a damaged file they raise any Python exception.
+``_read`` turns all of them into ModelError. It also bounds every count, so that a damaged file
+costs at most the time and memory of a good file of its size. No other place handles damage. The
+meaning of the operators is in ``operators.py``.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ _DTYPES = ("int8", "uint8", "int16", "int32", "int64", "float32", "bool")
 
 
 def load_model(path: str | Path) -> Graph:
-    """Import a fully integer int8 model, a .tflite or what becomes one, and check it.
+    """Import a fully integer int8 model, a .tflite or a format that becomes one, and check it.
 
-    Raises ModelError for a file that cannot be used and UnsupportedOperator, naming all of them,
-    for operators that cannot be imported.
+    Raises ModelError for a file that cannot be used. Raises UnsupportedOperator for operators that
+    cannot be imported, and names all of them.
     """
     path = Path(path)
     data = converted(path) or _file_bytes(path)
@@ -93,8 +93,8 @@ def load_model(path: str | Path) -> Graph:
         raise type(exc)(f"{path}: {with_short_names(str(exc), names)}") from exc
     if any(operator.kind == "SUM" for operator in graph.operators):
         _log.warning(
-            "%s: LiteRT's reference kernel of SUM takes int8 for unsigned bytes, and so does this; "
-            "MEAN and TFLite Micro do not: they differ where a byte of input or sum is negative",
+            "%s: LiteRT's reference kernel of SUM reads int8 as unsigned bytes, and so does "
+            "utvm. MEAN and TFLite Micro do not; they differ if a byte of input or sum is negative",
             path,
         )
     _log.info("imported %s: %d operators", path, len(graph.operators))
@@ -126,9 +126,10 @@ def _file_bytes(path: Path) -> bytes:
 
 
 def _read(data: bytes, faults: dict[int, str] | None = None) -> ModelFile:
-    """Everything that the import needs, or ModelError: the edge to the schema's readers.
+    """Everything that the import needs, or ModelError; only this calls the schema's readers.
 
-    With ``faults`` a tensor that cannot be used is no error; why not is kept there, by its number.
+    With ``faults``, a tensor that cannot be used is not an error; the reason is kept there, by its
+    number.
     """
     try:
         return _read_model(data, faults)
@@ -253,7 +254,7 @@ def _tensor(tensor: Any, index: int, buffers: Sequence[Array | None], budget: Bu
     shown = short_name(name)
     if tensor.Sparsity() is not None:
         raise ModelError(f"tensor '{shown}' is sparse; convert the model without sparsity")
-    # Newer than the generated readers: a number of a group of weights beside the file.
+    # Newer than the generated readers: the number of a group of weights outside the file.
     if tensor._tab.Offset(_EXTERNAL_BUFFER_SLOT):
         raise ModelError(
             f"tensor '{shown}' has its data in another file; convert the model into a single one"
@@ -284,7 +285,9 @@ def _tensor(tensor: Any, index: int, buffers: Sequence[Array | None], budget: Bu
         if dtype == "bool":
             data = (raw != 0).astype(np.uint8).reshape(shape)  # as it is stored: 0 or 1
     elif raw is not None:
-        data = raw  # of a type that no importer takes: kept only to be told from an activation
+        data = (
+            raw  # of a type that no importer takes: kept only to distinguish it from an activation
+        )
     quantization = quantization_of(tensor, shown, dtype, shape, budget)
     return Tensor(name, shape, dtype, quantization, data, index)
 
@@ -307,9 +310,9 @@ def _check_shapes(
     ends: Sequence[int],
     faults: dict[int, str] | None,
 ) -> None:
-    """Only what has no value may be empty: the converter writes an LSTM's intermediates so.
+    """Only tensors without a value may be empty: the converter writes an LSTM's intermediates so.
 
-    A custom operator is the greater trouble: it may be why a shape is not known.
+    A custom operator is reported first, because it may be why a shape is not known.
     """
     operands = (number for op in operators for number in (*op.inputs, *op.outputs))
     for number in dict.fromkeys((*ends, *operands)):

@@ -172,7 +172,8 @@ class Serializer:
         return int(getattr(tflite, f"{name}End")(self.builder))
 
     def _ready(self, value: Any) -> Any:
-        """A field as the schema's writers take it: what is no number is written before."""
+        """A field in the form that the schema's writers take; anything but a number is written
+        before."""
         if isinstance(value, list | tuple):
             return self.numbers(value, np.int32)
         return self.builder.CreateString(value) if isinstance(value, str) else value

@@ -40,7 +40,7 @@ def torch_to_tflite(path: Path) -> bytes:
     torch = load_torch(path)
     try:
         program = torch.export.load(path)
-    except Exception as exc:  # whatever the many readers behind it raise
+    except Exception as exc:  # any exception of the many readers that it calls
         first = " ".join(str(exc).split())[:300]
         raise ModelError(f"{path} is not a file that torch.export.save wrote: {first}") from exc
     try:
@@ -50,7 +50,7 @@ def torch_to_tflite(path: Path) -> bytes:
 
 
 def register_quantizers() -> None:
-    """Import what tells torch of PT2E's operators, as far as it is installed."""
+    """Import the modules that register PT2E's operators with torch, if they are installed."""
     import importlib
 
     for name in ("torch.ao.quantization.fx._decomposed", "torchao.quantization.pt2e"):

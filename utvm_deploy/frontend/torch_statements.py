@@ -216,7 +216,7 @@ def _adaptive_pool(tensors: Tensors, call: Call) -> Stated:
         return Stated("GlobalAveragePool", (source,))
     if any(size % out for size, out in zip(sizes, wanted, strict=True)):
         raise Node(call.index, "adaptive_avg_pool2d", (), (call.name,)).unsupported(
-            f"it makes {wanted} of {sizes}, whose windows are not all alike"
+            f"it makes {wanted} of {sizes}, whose windows are not all equal"
         )
     window = tuple(size // out for size, out in zip(sizes, wanted, strict=True))
     return Stated("AveragePool", (source,), {"kernel_shape": window, "strides": window})

@@ -1,9 +1,9 @@
-"""Variables of a file -> state of the graph; what names or initializes them is gone then.
+"""Variables of a file -> state of the graph, without the operators that name and initialize them.
 
 A file names a variable (VAR_HANDLE), assigns its first value in a subgraph that runs once
-(CALL_ONCE), reads it and assigns it. Here each becomes a pair of tensors: READ_VARIABLE reads what
-a run finds, and a last ASSIGN_VARIABLE, behind all other operators, leaves what the next one finds.
-What is read after an assignment is what was assigned.
+(CALL_ONCE), reads it and assigns it. Here each becomes a pair of tensors. READ_VARIABLE reads the
+state that a run finds. A last ASSIGN_VARIABLE, after all other operators, writes the state for the
+next run. A read after an assignment gives the assigned tensor.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from utvm_deploy.frontend.source import ModelFile, SourceOperator
 from utvm_deploy.graph.model import Tensor
 
 _HANDLE, _ONCE, _READ, _ASSIGN = "VAR_HANDLE", "CALL_ONCE", "READ_VARIABLE", "ASSIGN_VARIABLE"
-#: What is gone when the import is done.
+#: Operators that the import removes.
 RESOLVED = (_ONCE, _HANDLE)
 _KINDS = (*RESOLVED, _READ, _ASSIGN)
 _RESOURCE = "resource"
-_FIRST_SUBGRAPH = 1  # the only one beside the main one
+_FIRST_SUBGRAPH = 1  # the only one except the main one
 
 
 @dataclass
 class _Variable:
-    """What is known of one while the operators are gone through."""
+    """What is known about one while the import goes through the operators."""
 
     name: str
     first: Tensor | None = None  # the constant that a subgraph assigns once
@@ -142,7 +142,7 @@ def _initialize(
             elif op.kind == _ASSIGN:
                 variable, value = handles.variable(op), op.input(1)
                 if value.data is None:
-                    raise op.unsupported(f"it assigns '{value.name}', which is no constant")
+                    raise op.unsupported(f"it assigns '{value.name}', which is not a constant")
                 variable.first = variable.like = value
             else:
                 raise op.unsupported("only VAR_HANDLE and ASSIGN_VARIABLE can be there")

@@ -108,7 +108,7 @@ def import_transpose_conv(op: SourceOperator) -> Operator:
     if op.input(0).data is None:
         raise op.unsupported(
             f"its output shape '{op.input(0).name}' is an input or computed, not a constant in the "
-            "file: use Keras's Conv2DTranspose on an input of fixed size and batch, or give "
+            "file. Use Keras's Conv2DTranspose on an input of fixed size and batch, or give "
             "tf.nn.conv2d_transpose a list of numbers, and convert the model again"
         )
     if tuple(parameter(op, 0, "output shape").reshape(-1).tolist()) != out.shape:
@@ -139,7 +139,7 @@ def import_batch_matmul(op: SourceOperator) -> Operator:
     elif zero_point_of(quantized(op, right)) != 0:
         raise op.unsupported(
             f"tensor '{right.name}' has the zero point {zero_point_of(right)}; only 0 is supported "
-            "beside int16"
+            "with int16"
         )
     turned = (bool(op.option("AdjX")), bool(op.option("AdjY")))
     return made(op, op.inputs[:2], BatchMatmul(*turned))

@@ -1,7 +1,7 @@
-"""What an operator does beyond its tensors, one frozen dataclass per family.
+"""The attributes of operators, one frozen dataclass per family.
 
-Padding is always explicit (SAME and VALID are resolved at import) and activations are clamps in
-units of the quantized output, so that passes can merge either without knowing where it came from.
+Padding is always explicit (SAME and VALID are resolved at import). Activations are clamps in units
+of the quantized output. So passes can merge either without knowing its origin.
 """
 
 from __future__ import annotations
@@ -184,9 +184,9 @@ class Lstm:
     """UNIDIRECTIONAL_SEQUENCE_LSTM; gates are those of input, forgetting, cell and output.
 
     Inputs: x, weights of x for four gates, weights of the hidden state for four, biases for four,
-    hidden state, cell state; or None: peepholes of input, forgetting and output, a projection and
-    its bias, norms for four gates. Without its weights, the input's gate is what the one of
-    forgetting leaves. It makes y and the two states.
+    hidden state, cell state. The following may be None: peepholes of input, forgetting and output,
+    a projection and its bias, norms for four gates. Without its weights, the input's gate is one
+    minus that of forgetting. The outputs are y and the two states.
     """
 
     hidden_scale: float  # of the hidden state before any projection
@@ -223,10 +223,11 @@ class Boolean:
 
 @dataclass(frozen=True)
 class Rearrange(OfOneType):
-    """TRANSPOSE, SLICE, GATHER, RESIZE_NEAREST_NEIGHBOR and whatever else only moves elements.
+    """TRANSPOSE, SLICE, GATHER, RESIZE_NEAREST_NEIGHBOR and others that only move elements.
 
-    The input, seen with the shape ``view``; of each of its dimensions the positions ``indices``;
-    the dimensions then in ``order`` (as numpy's transpose takes it); the result seen as ``shape``.
+    The input is viewed with the shape ``view``. ``indices`` are the positions in each of its
+    dimensions. Then the dimensions are put in ``order`` (as numpy's transpose takes it). The result
+    is viewed as ``shape``.
     """
 
     view: Shape

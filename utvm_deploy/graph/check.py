@@ -143,7 +143,7 @@ def _check_shapes(graph: Graph, operator: Operator, where: str) -> None:
 
 
 def _check_types(graph: Graph, operator: Operator, where: str) -> None:
-    """int8 or int16, but for conversions, weights, biases, and what only moves."""
+    """int8 or int16, except for conversions, weights, biases, and operators that only move."""
     if isinstance(operator.attributes, OfOneType):
         _check_moved(graph, operator.inputs + operator.outputs, where)
         return
@@ -189,7 +189,7 @@ def _check_types(graph: Graph, operator: Operator, where: str) -> None:
 
 
 def _check_moved(graph: Graph, numbers: Sequence[int | None], where: str) -> None:
-    """One element type that has a C name, whatever it means."""
+    """One element type that has a C name; its meaning does not matter."""
     types = {_dtype(graph, number) for number in numbers if number is not None}
     if len(types) != 1 or not types <= _MOVABLE:
         raise ModelError(f"{where} moves {', '.join(sorted(types))}")

@@ -1,7 +1,7 @@
 """Convolutions between SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND, and crops of their images.
 
-TensorFlow writes a dilated convolution as a plain one on blocks: every b-th pixel becomes an image
-of its own, which is convolved, and the results are interlaced again. The dilated convolution
+TensorFlow writes a dilated convolution as a plain one on blocks. Every b-th pixel becomes a
+separate image, which is convolved, and the results are interlaced again. The dilated convolution
 computes the same sums, and moves no pixel.
 """
 

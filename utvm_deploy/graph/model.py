@@ -85,7 +85,7 @@ class Graph:
     outputs: tuple[int, ...]
     # SHA-256 of the model file, hexadecimal.
     digest: str
-    # Kept between runs: the tensor that a run finds, and the one that it leaves in its place.
+    # Kept between runs: the tensor that a run finds, and the one that it writes to the same bytes.
     states: tuple[tuple[int, int], ...] = ()
 
     def replaced(self, **changes: object) -> Graph:

@@ -18,7 +18,7 @@ def short_name(name: str) -> str:
 
 
 def with_short_names(text: str, names: Iterable[str]) -> str:
-    """The text with each of these names shortened where it stands there."""
+    """The text with each of these names shortened."""
     # The longest first: others may be parts of it.
     for name in sorted({name for name in names if len(name) > MOST_SHOWN}, key=len, reverse=True):
         text = text.replace(name, short_name(name))

@@ -184,7 +184,8 @@ def fuse_pad(graph: Graph) -> Graph:
 
 
 def fuse_relu(graph: Graph) -> Graph:
-    """Merge RELU and its kin that keep the quantization into the clamp of the operator before.
+    """Merge RELU and similar operators that keep the quantization into the clamp of the operator
+    before.
 
     Requantizing by a factor of exactly one changes no value, so only the clamp remains.
     """
@@ -270,8 +271,8 @@ def _survives_float(tensor: Tensor) -> bool:
 def _bypassed(graph: Graph, bypasses: Sequence[tuple[int, int]]) -> Graph:
     """The graph without operators (position, source) whose outputs hold the bytes of ``source``.
 
-    An operator stays where both tensors must, because both cross the model's border; and for now
-    where another bypass has to be done first.
+    An operator stays if both tensors must stay, because both are inputs or outputs of the model. It
+    also stays for now if another operator must be bypassed first.
     """
     numbers: dict[int, int] = {}
     kept: set[int] = set()

@@ -70,7 +70,7 @@ def only_pairs(graph: Graph) -> Iterator[tuple[int, int]]:
 def changed_operators(
     graph: Graph, changes: Mapping[int, Operator], gone: Collection[int] = ()
 ) -> Graph:
-    """Other operators at some positions, none at those that are gone."""
+    """Replace operators at some positions, and leave out the removed ones."""
     operators = tuple(
         changes.get(position, operator)
         for position, operator in enumerate(graph.operators)

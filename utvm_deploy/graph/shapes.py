@@ -1,8 +1,8 @@
-"""Shape rules: what shapes an operator's outputs have, from its inputs and attributes.
+"""Shape rules: the shapes of an operator's outputs, from its inputs and attributes.
 
-A rule states the shape; ``check.py`` compares. Where TFLite leaves a choice to the file (RESHAPE's
-shape, whether MEAN and FULLY_CONNECTED keep dimensions), the rule looks at the declared output and
-answers with the legal shape nearest to it.
+A rule gives the shape; ``check.py`` compares. TFLite leaves some choices to the file: RESHAPE's
+shape, and whether MEAN and FULLY_CONNECTED keep dimensions. There the rule returns the legal shape
+that is nearest to the declared output.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def select_sides(graph: Graph, operator: Operator) -> list[Shape]:
     condition, x, y = (input_tensor(graph, operator, i).shape for i in range(3))
     if operator.kind == "SELECT":
         if x != y:
-            raise ModelError(f"it selects of {x} and {y}, which are not alike")
+            raise ModelError(f"it selects of {x} and {y}, which have different shapes")
         if condition not in ((), x):
             if condition != x[:1]:
                 raise ModelError(f"a condition of {condition} does not fit {x}")
@@ -160,7 +160,7 @@ def _batch_matmul(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
     rows, depth = left[:-3:-1] if a.left_turned else left[-2:]
     other_depth, columns = right[:-3:-1] if a.right_turned else right[-2:]
     if depth != other_depth:
-        raise ModelError(f"rows of {depth} are to be multiplied by columns of {other_depth}")
+        raise ModelError(f"rows of {depth} should be multiplied by columns of {other_depth}")
     return ((*_broadcast_shape(left[:-2], right[:-2]), rows, columns),)
 
 
@@ -223,7 +223,7 @@ def _rearrange(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
     if math.prod(shape) != math.prod(a.view):
         raise ModelError(f"{shape} and {a.view} have different numbers of elements")
     if sorted(a.order) != list(range(len(a.view))) or len(a.indices) != len(a.view):
-        raise ModelError(f"{a.order} is no order of the dimensions of {a.view}")
+        raise ModelError(f"{a.order} is not an order of the dimensions of {a.view}")
     for extent, indices in zip(a.view, a.indices, strict=True):
         if not indices or min(indices) < 0 or max(indices) >= extent:
             raise ModelError(f"it takes positions outside of a dimension of {extent}")

@@ -1,8 +1,9 @@
 """Places the nodes of a directed acyclic graph in rows, top to bottom.
 
-The layered method in its simplest form: a node's row is its longest path from a source, an edge
-over several rows gets an invisible waypoint in each row it crosses, rows are sorted by where their
-neighbours are, and columns are then pulled to their neighbours as far as the row allows.
+This is the layered method in its simplest form. A node's row is its longest path from a source. An
+edge over several rows gets an invisible waypoint in each row that it crosses. Rows are sorted by
+the positions of their neighbours. Columns are then pulled to their neighbours as far as the row
+allows.
 """
 
 from __future__ import annotations
@@ -128,8 +129,8 @@ def _columns(
 
 
 def _chains(neighbours: Sequence[tuple[list[int], list[int]]]) -> list[list[int]]:
-    """For every node the chain it is in: nodes that are each other's only way, which should
-    lie in one column."""
+    """For every node its chain: nodes that are each other's only way, which should be in one
+    column."""
     chains: list[list[int]] = [[] for _ in neighbours]
     for node, (above, _) in enumerate(neighbours):
         if len(above) == 1 and len(neighbours[above[0]][1]) == 1:
@@ -164,8 +165,8 @@ def _spread(
 ) -> None:
     """Place one row as near to ``wanted`` as order and room allow.
 
-    Pool-adjacent-violators: nodes that would overlap form a block, which lies at the mean of what
-    its members want.
+    Pool-adjacent-violators: nodes that would overlap form a block at the mean of its members'
+    positions.
     """
     offsets = [0.0]
     for left, right in itertools.pairwise(nodes):

@@ -14,7 +14,7 @@ from utvm_deploy.inspecting.graph_layout import Layout, lay_out
 # Pixels.
 _BOX_WIDTH, _BOX_HEIGHT = 212, 58
 _COLUMN, _ROW = 244, 108
-# A line leaves its box straight for as long as the label beside it needs.
+# A line leaves its box straight for as long as its label needs.
 _STUB = 22
 _MARGIN, _HEADER = 28, 64
 _RADIUS = 8
@@ -216,7 +216,7 @@ def _box(box: _Box, x: float, y: float) -> str:
 def _edge_path(
     edge: _Edge, layout: Layout, places: Sequence[tuple[float, float]], shift: float
 ) -> str:
-    """A line from box to box: straight down at both ends, beside the boxes it passes."""
+    """A line from box to box: straight down at both ends, and around the boxes that it passes."""
     (x, y), (end_x, end_y) = places[edge.start], places[edge.end]
     path = f"M{x:.1f},{y + _BOX_HEIGHT:.1f} V{y + _BOX_HEIGHT + _STUB:.1f}"
     y += _BOX_HEIGHT + _STUB
@@ -240,7 +240,8 @@ def _bend(x: float, y: float, next_x: float, next_y: float) -> str:
 def _edge_labels(
     edges: Sequence[_Edge], layout: Layout, places: Sequence[tuple[float, float]]
 ) -> list[str]:
-    """Each tensor's shape once, just below the box that makes it; borders tell theirs inside."""
+    """Each tensor's shape once, just below the box that makes it; inputs and outputs have theirs
+    inside."""
     labels = {edge.start: edge.tensor for edge in reversed(edges)}
     parts = []
     for start, tensor in labels.items():

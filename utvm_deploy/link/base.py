@@ -1,7 +1,7 @@
-"""What a link is: the four primitives, and the facts that go through them.
+"""The interface of a link: the four primitives, and the facts that they move.
 
-Two implementations: ``monitor.MonitorLink`` talks frames with the runtime's command loop; a debug
-link halts the core and moves memory itself. Whoever uses a link knows only this module.
+There are two implementations: ``monitor.MonitorLink`` exchanges frames with the runtime's command
+loop; a debug link halts the core and moves memory itself. Users of a link know only this module.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class Task:
     # Up to messages.MAX_ARGUMENTS words; negative ones as two's complement of 32 bits.
     args: tuple[int, ...] = ()
     repeat: int = 1
-    # How long all its calls may take together, by the device's own clock; None: what is left of
-    # the deadline of the batch.
+    # How long all its calls may take together, by the device's clock; None: the rest of the
+    # deadline of the batch.
     deadline_s: float | None = None
 
 
@@ -37,11 +37,11 @@ class Region:
 
 @dataclass(frozen=True)
 class Hello:
-    """What a device says of itself."""
+    """The device's facts about itself."""
 
     protocol_version: int
     runtime_version: str  # "1.0"
-    # Drawn anew at every boot of the device.
+    # Drawn again at every boot of the device.
     nonce: int
     # Longest payloads of a request and of a reply, in bytes.
     request_bytes: int
@@ -59,7 +59,7 @@ class Link(Protocol):
     """A way to a device. Not safe for use from several threads at once."""
 
     def hello(self) -> Hello:
-        """Begin a session: all that was known of the device is asked anew."""
+        """Begin a session: ask the device for all facts again."""
 
     def regions(self) -> tuple[Region, ...]:
         """What the device lets be read, written and executed."""

@@ -60,7 +60,7 @@ def check_tasks(tasks: Sequence[Task]) -> None:
 
 
 def deadline_us(task: Task, timeout_s: float) -> int:
-    """What the device is told; where the task has no deadline of its own, the batch's holds."""
+    """The deadline that the device gets; a task without one has the deadline of the batch."""
     deadline_s = timeout_s if task.deadline_s is None else task.deadline_s
     return max(1, math.ceil(min(deadline_s * 1e6, _MAX_DEADLINE_US)))
 
@@ -111,10 +111,10 @@ def run_batches(
     timeout_s: float,
     run: Callable[[bytes, str, float], bytes],
 ) -> list[tuple[int, ...]]:
-    """The ticks of every repeat of every task, in as many batches as it takes.
+    """The ticks of every repeat of every task, in as many batches as needed.
 
-    ``run`` takes an EXECUTE's payload, what it does in words, and the seconds left; it gives the
-    reply behind the outcome. What it raises says which of the caller's tasks it is about.
+    ``run`` takes an EXECUTE's payload, a description of it, and the seconds that remain. It returns
+    the reply after the outcome. Its errors say which of the caller's tasks they are about.
     """
     check_tasks(tasks)
     deadline = time.monotonic() + timeout_s

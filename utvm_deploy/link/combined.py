@@ -1,8 +1,8 @@
 """Two links to one device: batches over the runtime's line, much memory through a debugger.
 
-A line moves some kilobytes in a second, a debugger's server a thousand times as much; but the core
-runs only while the debugger lets it. So it is halted for a moment around each large copy, which
-the runtime, waiting for the next request, does not notice.
+A line moves some kilobytes in a second, and a debugger's server a thousand times as much. But the
+core runs only while the debugger lets it. So the core is halted for a moment around each large
+copy. The runtime, which waits for the next request, does not notice.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from utvm_deploy.link.deadlines import Speeds
 from utvm_deploy.link.gdb_client import GdbClient
 from utvm_deploy.link.replies import region_of
 
-# From so many bytes on, halting and resuming the core costs less than the line.
+# From this number of bytes on, halting and resuming the core costs less than the line.
 BULK_BYTES = 512
 
 
@@ -41,7 +41,7 @@ class CombinedLink:
         self._regions: tuple[Region, ...] | None = None
 
     def hello(self) -> Hello:
-        """Begin a session; also with a server that was started anew."""
+        """Begin a session; also with a server that was started again."""
         self._debugger.greet()
         self._debugger.resume()
         self._regions = None
@@ -97,7 +97,7 @@ class CombinedLink:
 
     @contextlib.contextmanager
     def _halted(self) -> Iterator[None]:
-        """The core stands within the block, and runs behind it whatever happened."""
+        """The core is halted within the block, and runs after it, even after an exception."""
         self._debugger.interrupt()
         try:
             yield

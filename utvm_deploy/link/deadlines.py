@@ -2,9 +2,9 @@
 
     deadline = floor + cycles / core's rate + bytes / rate of the line, the probe or the flash
 
-A deadline must never end work that would have ended by itself, so each rate is pessimistic. The
-work is counted in bytes that a function touches and in multiply-accumulates; both become cycles.
-What has no size, such as the start of a program, keeps a constant beside its use.
+A deadline must never end work that would have ended alone, so each rate is pessimistic. The work is
+counted in bytes that a function touches and in multiply-accumulates; both become cycles. Work
+without a size, such as the start of a program, has a constant next to its use.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from utvm_deploy.boards.board import Board
 CYCLES_PER_BYTE = 200
 #: Cycles for each multiply-accumulate. Generic kernels on the slowest core here take about 20.
 CYCLES_PER_MAC = 100
-#: An emulator's own clock passes faster than a chip's instructions would: with QEMU's
-#: ``-icount shift=6`` a second of it is 15.6 million instructions, whatever the board file's clock.
+#: An emulator's clock is faster than a chip's instructions would be. With QEMU's
+#: ``-icount shift=6``, one of its seconds is 15.6 million instructions, for any clock in the board
+#: file.
 EMULATED_HZ = 10_000_000
-#: A busy computer takes up to so many seconds for one of an emulator, or of a process.
+#: A busy computer takes up to this number of seconds for one second of an emulator or a process.
 BUSY_COMPUTER = 8.0
 #: A task has this long on top, by the device's clock.
 TASK_FLOOR_S = 0.2
@@ -70,7 +71,7 @@ def speeds_of(board: Board) -> Speeds:
     """The rates of a board, by its file."""
     clock_hz = float(board.cpu.clock_hz)
     if board.is_host:
-        # Its clock is the computer's own, which goes on while other processes run.
+        # Its clock is the computer's, which continues while other processes run.
         return Speeds(clock_hz / BUSY_COMPUTER, host_seconds=1.0)
     if board.emulator is not None:
         return Speeds(min(clock_hz, EMULATED_HZ), host_seconds=BUSY_COMPUTER)

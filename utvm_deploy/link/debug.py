@@ -1,9 +1,9 @@
-"""The link through a debugger's server: the core stands still, except while it runs a batch.
+"""The link through a debugger's server: the core is halted, except while it runs a batch.
 
-Memory is moved by the server. Whatever needs the runtime is a request of the same messages as on a
-line: its payload and a mailbox are written to RAM, the core is started at ``utvm_debug_run``, and
-it stops at the breakpoint on ``utvm_debug_point`` when the reply lies in RAM. The image needs no
-UART for that.
+The server moves memory. Everything that needs the runtime is a request of the same messages as on a
+line. Its payload and a mailbox are written to RAM, and the core is started at ``utvm_debug_run``.
+It stops at the breakpoint on ``utvm_debug_point`` when the reply is in RAM. The image needs no
+UART.
 
     reset ──▶ start-up ──▶ point ◀──▶ run (one request)
                              ▲            │ fault that the runtime cannot catch, endless loop
@@ -75,7 +75,7 @@ class DebugTimeouts:
 
     # From a reset to the point where requests are taken.
     boot_s: float = 10.0
-    # One request that is no batch.
+    # One request other than a batch.
     request_s: float = 5.0
     # Beyond a batch's own deadline, so that the device's report of it comes first.
     last_s: float = 0.5
@@ -118,7 +118,8 @@ class DebugLink:
         self._hello: Hello | None = None
         self._regions: tuple[Region, ...] | None = None
         self._mailbox: dict[str, int] = {}
-        # What was written where code may lie, since the runtime was told: first byte, end.
+        # The range that was written where code may be, since the runtime was informed: first byte,
+        # end.
         self._written: tuple[int, int] | None = None
 
     def __enter__(self) -> DebugLink:
@@ -130,7 +131,7 @@ class DebugLink:
     # The primitives.
 
     def hello(self) -> Hello:
-        """Begin a session; restarts the device unless it still stands where we left it."""
+        """Begin a session; restarts the device unless it is still where we left it."""
         if not self._stands():
             self._restart()
         payload = self._request("OPEN", b"", "to say hello")
@@ -219,7 +220,7 @@ class DebugLink:
 
     @contextlib.contextmanager
     def _session(self) -> Iterator[None]:
-        """A dialogue that breaks within the block, be it by Ctrl-C, the next call begins anew."""
+        """If a dialogue breaks within the block, even by Ctrl-C, the next call begins a new one."""
         try:
             yield
         except DeviceError:
@@ -280,7 +281,7 @@ class DebugLink:
     # Restarts, and what leads to them.
 
     def _attach(self) -> None:
-        """Begin the dialogue with the server; an older one's breakpoints are gone."""
+        """Begin the dialogue with the server; the breakpoints of an older one are removed."""
         self._client.greet()
         self._insert_breakpoints()
 
@@ -292,7 +293,7 @@ class DebugLink:
     def _stands(self) -> bool:
         """Whether the core waits for requests, and is the one that we know.
 
-        It may have been started anew behind our back, and its server with it.
+        Somebody else may have restarted it, and its server with it.
         """
         if not self._is_at_point:
             return False
@@ -348,7 +349,7 @@ class DebugLink:
         )
 
     def _fault_registers(self) -> FaultRegisters:
-        """Of the core, which stands at the first instruction of the fatal handler."""
+        """The registers of the core, which is at the first instruction of the fatal handler."""
         client = self._client
         exception, frame_at = client.read_register("r1"), client.read_register("r0")
         pc = lr = 0

@@ -1,9 +1,8 @@
-"""What a Cortex-M's fault registers say, in words. Pure: registers in, a phrase out.
+"""The meaning of a Cortex-M's fault registers, in words. Pure: registers in, a phrase out.
 
-Whoever finds a core in fault uses it: the debug link, which reads the registers itself, and the
-readers of the record that a board's own fault handler leaves behind. The tables are those of the
-Armv7-M manual (DDI 0403, B3.2.15 to B3.2.18) and, for stack limits and security, of the Armv8-M
-manual (DDI 0553, D1.2).
+Its users are the debug link, which reads the registers itself, and the readers of the record that a
+board's fault handler writes. The tables are those of the Armv7-M manual (DDI 0403, B3.2.15 to
+B3.2.18). Those for stack limits and security are of the Armv8-M manual (DDI 0553, D1.2).
 """
 
 from __future__ import annotations
@@ -108,7 +107,7 @@ def _causes(registers: FaultRegisters) -> Iterator[str]:
 
 def nearest_symbol(address: int, symbols: Mapping[str, int]) -> str:
     """``function+offset (0x...)`` by the nearest symbol below; the number alone without one."""
-    # Bit 0 of a Thumb function's symbol is no part of its address.
+    # Bit 0 of a Thumb function's symbol is not part of its address.
     below = [(start & ~1, name) for name, start in symbols.items() if start & ~1 <= address]
     if not below:
         return f"{address:#010x}"

@@ -2,8 +2,9 @@
 
     0x00 | COBS(header, payload, CRC-32) | 0x00
 
-COBS leaves zero bytes to the ends of frames, so a decoder that lost its way finds back at the next
-zero. A frame is believed only if its length and its CRC agree with what arrived.
+With COBS, zero bytes are only at the ends of frames. So a decoder that lost its position finds it
+at the next zero. It accepts a frame only if its length and its CRC agree with the bytes that
+arrived.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Damage:
-    """Bytes between two zeros that are no frame: noise, text, or a frame that was hurt."""
+    """Bytes between two zeros that are not a frame: noise, text, or a damaged frame."""
 
     data: bytes
     why: str

@@ -1,8 +1,8 @@
 """A client of a GDB server: memory, registers, breakpoints, running and stopping one core.
 
-It knows Cortex-M and a single thread, and which question gets what done; gdb_dialogue.py asks it.
-Every wait has a deadline; what the server refuses is a DeviceError, whatever is wrong with the
-dialogue a LinkError. After a LinkError ``greet`` begins anew, if the stream still lives.
+It knows Cortex-M and a single thread, and which question has which effect; gdb_dialogue.py asks it.
+Every wait has a deadline. A refusal of the server is a DeviceError, and any problem of the dialogue
+is a LinkError. After a LinkError, ``greet`` begins again, if the stream is still open.
 """
 
 from __future__ import annotations
@@ -257,7 +257,7 @@ class GdbClient:
         deadline = time.monotonic() + self._timeouts.command_s
         while True:
             answer = self._dialogue.next_answer(what, deadline)
-            # Output comes in packets of its own, or, from pyOCD, as the answer itself.
+            # Output comes in separate packets, or, from pyOCD, as the answer itself.
             if answer[:1] == b"O" and answer != b"OK":
                 printed.append(self._dialogue.from_hex(answer[1:], what))
             elif answer == b"OK":

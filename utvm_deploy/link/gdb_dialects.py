@@ -1,7 +1,7 @@
-"""What GDB servers for Cortex-M differ in, as data.
+"""The differences between GDB servers for Cortex-M, as data.
 
-Which server it is shows in the features that it offers to ``qSupported``; how it restarts the core
-and leaves it halted is its own affair, a text for ``qRcmd``.
+The features that a server offers to ``qSupported`` show which one it is. Each has its text for
+``qRcmd`` that restarts the core and leaves it halted.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Offer:
         return self.packet_bytes - _HEAD_BYTES
 
     def has(self, name: str) -> bool:
-        """Whether the server offers a feature; ``?`` and ``-`` are no offers."""
+        """Whether the server offers a feature; ``?`` and ``-`` are not offers."""
         return f"{name}+" in self.features
 
 

@@ -1,7 +1,7 @@
 """The dialogue with a GDB server: questions and answers in packets, each within its deadline.
 
-What arrives damaged is sent or asked for again. What the server refuses is a DeviceError, whatever
-is wrong with the dialogue a LinkError. gdb_client.py knows what is worth asking.
+A damaged packet is sent or requested again. A refusal of the server is a DeviceError, and any
+problem of the dialogue is a LinkError. gdb_client.py knows the questions.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class Dialogue:
         self.server = ""
         #: Whether each packet is answered by a sign that it came whole.
         self.acknowledges = True
-        #: Whether the core runs, as far as it was told to: then the server says nothing.
+        #: Whether the core runs, as far as we started it: then the server says nothing.
         self.is_running = False
-        # When the call that asks must be over: no deadline lies behind it.
+        # When the call that asks must be over: no deadline is after it.
         self._end_s = math.inf
         self._forget()
 
@@ -73,7 +73,7 @@ class Dialogue:
             self._end_s = before
 
     def begin(self) -> None:
-        """Forget whatever was said before, and stop a core that runs."""
+        """Forget everything that was said before, and stop a core that runs."""
         self._forget()
         # Answers to an older dialogue, such as one that Ctrl-C cut off.
         drained_s = time.monotonic() + self._reply_s
@@ -100,7 +100,8 @@ class Dialogue:
         keep: Callable[[bytes], bool] | None = None,
         timeout_s: float | None = None,
     ) -> bytes:
-        """One exchange. ``keep`` tells the answer from what was still under way before it."""
+        """One exchange. ``keep`` distinguishes the answer from packets that were under way before
+        it."""
         self.send(body)
         deadline = time.monotonic() + (timeout_s or self._reply_s)
         while True:
@@ -128,7 +129,7 @@ class Dialogue:
         self._stream.write(self._last_sent, self._reply_s)
 
     def next_answer(self, what: str, deadline_s: float) -> bytes:
-        """The next packet that is no stop: those that nobody asked for, as QEMU's first, pass."""
+        """The next packet that is not a stop: unrequested stops, as QEMU's first, are skipped."""
         while True:
             body = self._next_packet(what, deadline_s)
             if not _STOP.match(body):
@@ -178,7 +179,7 @@ class Dialogue:
         deadline_s = min(deadline_s, self._end_s)
         while True:
             left_s = deadline_s - time.monotonic()
-            # What has arrived is looked at after the deadline too, but no server talks for ever.
+            # Bytes that have arrived are read after the deadline, too, but no server talks forever.
             if left_s < (-self._reply_s if self._items else 0):
                 raise LinkTimeout(
                     f"asked {what}, {self.server} did not answer in time; is it still "

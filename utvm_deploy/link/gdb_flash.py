@@ -15,8 +15,8 @@ from utvm_deploy.link.deadlines import flash_s
 from utvm_deploy.link.gdb_client import GdbClient
 from utvm_deploy.link.gdb_packets import escaped_prefix
 
-# On top of what the bytes take: a step of writing flash. The server may keep all of it for
-# vFlashDone.
+# In addition to the time for the bytes: a step of writing flash. The server may do the whole
+# work at vFlashDone.
 STEP_FLOOR_S = 30.0
 # No microcontroller's flash has larger blocks. Part of one is erased at each end of a segment.
 _LARGEST_BLOCK_BYTES = 512 * 1024

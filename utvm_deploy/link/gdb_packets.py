@@ -58,7 +58,7 @@ def checksum(body: bytes) -> int:
 
 
 def encode_packet(body: bytes) -> bytes:
-    """``body``, whose binary part is escaped, as it goes on the wire."""
+    """``body``, whose binary part is escaped, as a packet on the wire."""
     return b"$%b#%02x" % (body, checksum(body))
 
 
@@ -111,7 +111,7 @@ class _State(Enum):
 
 
 class PacketDecoder:
-    """Finds packets in what arrives, whatever the portions."""
+    """Finds packets in the arriving bytes, in any portions."""
 
     def __init__(self) -> None:
         self._state = _State.BETWEEN
@@ -151,7 +151,7 @@ class PacketDecoder:
         self._digits.clear()
 
     def _take_body(self, data: bytes, at: int, items: list[Item]) -> int:
-        """Whatever belongs to the body; a "$" in it means that the last packet lost its end."""
+        """The bytes of the body; a "$" in it means that the last packet lost its end."""
         ends = [end for end in (data.find(b"#", at), data.find(b"$", at)) if end >= 0]
         end = min(ends, default=len(data))
         self._body += data[at:end]

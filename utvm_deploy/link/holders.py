@@ -11,9 +11,9 @@ _PROCESSES = Path("/proc")
 
 
 def other_holders(port: str) -> list[str]:
-    """Programs that have the port open, this one excepted: ``minicom (process 4711)``.
+    """Programs that have the port open, except this one: ``minicom (process 4711)``.
 
-    As far as this user may see; empty for what is no device file, and where there is no /proc.
+    Only those that this user may see. Empty for anything but a device file, and without /proc.
     """
     try:
         device = os.stat(port)

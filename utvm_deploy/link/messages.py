@@ -1,6 +1,6 @@
-"""The message table: one truth for the host, the C runtime and PROTOCOL.md.
+"""The message table, which the host, the C runtime and PROTOCOL.md share.
 
-Everything on the wire that has a number has it from here. The header of the C runtime is generated:
+All numbers on the wire are defined here. The header of the C runtime is generated:
 
     python -m utvm_deploy.link.messages            writes utvm_deploy/runtime/utvm_protocol.h
 
@@ -18,9 +18,9 @@ from enum import IntEnum, IntFlag
 
 from utvm_deploy.base import paths
 
-# Raised whenever a frame or a message changes its meaning; runtime and host must agree on it.
-# The header, the CRC and the opcode and status of HELLO stay the same in every version, so that
-# two ends of different versions can tell each other so.
+# Raised whenever a frame or a message changes its meaning; runtime and host must agree on it. The
+# header, the CRC and the opcode and status of HELLO stay the same in every version, so that two
+# ends of different versions can report the difference.
 PROTOCOL_VERSION = 3
 
 # Set in the opcode of everything that the device sends.
@@ -37,7 +37,7 @@ MIN_PAYLOAD_BYTES = 128
 
 
 class Status(IntEnum):
-    """First word of every reply. ``index`` and ``detail`` beside it say where."""
+    """First word of every reply. ``index`` and ``detail`` after it say where."""
 
     OK = 0
     ACCEPTED = 1  # EXECUTE only: the batch is valid and begins now; its result follows
@@ -124,7 +124,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Message:
-    """One opcode. ``request`` is None for what the device sends of its own accord."""
+    """One opcode. ``request`` is None for messages that the device sends without a request."""
 
     name: str
     opcode: int
@@ -222,7 +222,7 @@ MESSAGES = (
     Message(
         "BOOT",
         0,
-        "the device began anew; sent once, unasked",
+        "the device started; sent once, without a request",
         request=None,
         reply=Layout(),
     ),

@@ -44,7 +44,7 @@ log = logging.getLogger("utvm_deploy.link")
 CHECKSUM_CHUNK_BYTES = 64 * 1024
 
 _CRC_BYTES = 4
-# Beside the payloads, what an exchange moves: two headers with CRC, an outcome, COBS's bytes.
+# The bytes of an exchange besides the payloads: two headers with CRC, an outcome, COBS's bytes.
 _FRAMING_BYTES = 64
 
 # Bytes taken from the stream at once.
@@ -85,7 +85,7 @@ class MonitorLink:
     # The primitives.
 
     def hello(self) -> Hello:
-        """Begin a session: all that was known of the device is asked anew."""
+        """Begin a session: ask the device for all facts again."""
         return self._open(time.monotonic() + self._timeouts.boot_s)
 
     def _open(self, end_s: float) -> Hello:
@@ -212,10 +212,10 @@ class MonitorLink:
         task_s: float = 0.0,
         end_s: float = math.inf,
     ) -> bytes:
-        """One exchange within a session: what the reply holds after its outcome.
+        """One exchange within a session: the contents of the reply after its outcome.
 
-        By default its deadline follows from the bytes of request and reply and from the work that
-        it asks for; it never lies behind ``end_s``, the end of the whole call.
+        By default its deadline follows from the bytes of request and reply and from the requested
+        work. It is never after ``end_s``, the end of the whole call.
         """
         self._greeted()
         message = BY_NAME[name]

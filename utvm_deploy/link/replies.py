@@ -17,7 +17,7 @@ from utvm_deploy.link.messages import (
     TickUnit,
 )
 
-# A longer table of regions is not believed: no board has so many.
+# A longer table of regions is damaged: no board has this many.
 MAX_REGIONS = 1024
 
 
@@ -33,7 +33,7 @@ def check_version(version: int) -> None:
 
 
 def read_hello(payload: bytes, version: int) -> Hello:
-    """OPEN's reply; DeviceError if no runtime of ours can have sent it."""
+    """OPEN's reply; DeviceError if our runtime cannot have sent it."""
     try:
         facts, image = BY_NAME["OPEN"].unpack_reply(payload)
         unit = TickUnit(facts["tick_unit"])
@@ -87,7 +87,7 @@ def read_regions(records: bytes) -> Iterator[Region]:
 
 
 def refusal(name: str, outcome: Mapping[str, int], what: str) -> DeviceError:
-    """The error for the outcome of a request called ``name`` that is no OK."""
+    """The error for an outcome other than OK of a request called ``name``."""
     status, index, detail = outcome["status"], outcome["index"], outcome["detail"]
     where = f" (task {index} of the batch)" if name == "EXECUTE" else ""
     reasons = {
@@ -107,7 +107,7 @@ def refusal(name: str, outcome: Mapping[str, int], what: str) -> DeviceError:
 
 
 def region_of(regions: Sequence[Region], address: int, size: int, right: str, what: str) -> Region:
-    """The region that allows it: the device's own rule, for whoever goes past the runtime."""
+    """The region that allows it: the device's rule, for code that bypasses the runtime."""
     for region in regions:
         end = region.address + region.size
         if getattr(region, right) and region.address <= address <= address + size <= end:

@@ -1,7 +1,7 @@
 """Byte streams to a device: pipes of a child process, serial ports, sockets.
 
-A stream moves bytes and knows no frames. Whatever goes wrong with it is a LinkError; pyserial is
-imported here and nowhere else.
+A stream moves bytes and knows no frames. Every failure is a LinkError. Only this module imports
+pyserial.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from utvm_deploy.link.holders import other_holders
 
 # Default rate of serial ports, in bits per second; sockets and ptys have none.
 DEFAULT_BAUD = 115200
-#: What to do where a port may not be opened.
+#: What to do if the user may not open a port.
 RIGHTS_ADVICE = "sudo usermod -aG dialout $USER, then log in again"
-# poll(2) counts milliseconds in 31 bits; whoever waits longer asks again.
+# poll(2) counts milliseconds in 31 bits; longer waits poll again.
 _LONGEST_POLL_S = 86_400.0
 
 
@@ -75,7 +75,7 @@ class PipeStream:
     def of_process(cls, process: subprocess.Popen[bytes]) -> PipeStream:
         """The standard input and output of a process that was started with pipes."""
         assert process.stdin is not None and process.stdout is not None
-        # Descriptors of its own: the process' file objects close theirs when collected.
+        # Separate descriptors: the process' file objects close theirs when they are collected.
         read_fd, write_fd = os.dup(process.stdout.fileno()), os.dup(process.stdin.fileno())
         process.stdin.close()
         process.stdout.close()
@@ -142,7 +142,7 @@ class NoStream:
 
 @dataclass(frozen=True)
 class SerialPort:
-    """A serial port of a USB device, and what that says of itself."""
+    """A serial port of a USB device, and what the device reports about itself."""
 
     path: str
     vendor: int
@@ -183,7 +183,7 @@ def may_come(error: BaseException) -> bool:
 _CHECK_CABLE = "check the cable, then connect again"
 
 
-#: What a port may be beside a device's name; pyserial knows others, which open files by themselves.
+#: What a port may be in addition to a device's name; other schemes of pyserial open files.
 PORT_SCHEMES = ["socket", "rfc2217"]
 
 
@@ -193,8 +193,8 @@ def check_port(port: str) -> None:
     if mark and scheme.lower() not in PORT_SCHEMES:
         schemes = " or ".join(f"{one}://" for one in PORT_SCHEMES)
         raise NoDevice(
-            f"the port {port!r} is no device and no {schemes} address; give a device's name, such "
-            "as /dev/ttyACM0, or socket://host:port"
+            f"the port {port!r} is neither a device nor a {schemes} address; give a device's name, "
+            "such as /dev/ttyACM0, or socket://host:port"
         )
 
 
@@ -214,7 +214,7 @@ class SerialStream:
             self._port = serial.serial_for_url(url, baudrate=baud, timeout=0, **options)
         except (*self._foreign, ValueError) as error:
             raise LinkClosed(f"cannot open {url}: {_why_not(url, error)}") from error
-        # USB adapters of FTDI keep what arrives for 16 ms, unless they are told that it matters.
+        # USB adapters of FTDI keep arriving bytes for 16 ms, unless this is changed.
         with contextlib.suppress(AttributeError, NotImplementedError, ValueError, OSError):
             self._port.set_low_latency_mode(True)
         # pyserial reads socket:// byte by byte, and a tty with three system calls a portion:

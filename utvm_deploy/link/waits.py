@@ -88,9 +88,10 @@ class Waits:
             self._due_s = math.inf
 
     def note_late(self, now_s: float) -> None:
-        """A second reply to the request before: the device is behind, so more would not help.
+        """A second reply to the request before: the device is behind, so more copies would not
+        help.
 
-        Sending again is put off, but not for ever; the deadline stays where it is.
+        It postpones sending again, but not forever; the deadline stays where it is.
         """
         put_off_s = now_s + self._timeouts.resend_s + self._under_way_s
         longest_s = self._sent_s + self._timeouts.resend_max_s + self._under_way_s

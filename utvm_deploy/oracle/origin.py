@@ -45,9 +45,10 @@ def difference(
     inputs: Sequence[Sequence[Array]],
     outputs: Sequence[Sequence[Array]],
 ) -> Difference | None:
-    """What the model's own runtime says of ``outputs``; None if it is of no such format.
+    """The difference of ``outputs`` from the model's runtime; None if the file is not of such a
+    format.
 
-    None, too, where that runtime is not installed: it is no part of the byte-for-byte comparison.
+    None, too, if that runtime is not installed: it is not part of the byte-for-byte comparison.
     Raises VerifyError if the runtime fails.
     """
     package = _RUNTIMES.get(model_path.suffix.lower())
@@ -75,7 +76,7 @@ def difference(
             gap = np.abs(one.astype(np.float64).reshape(-1) - other.astype(np.float64).reshape(-1))
             steps = gap / _step(graph, number)
             elements += steps.size
-            # What is left of float32's own rounding is no difference.
+            # The rest of float32's rounding is not a difference.
             different += int(np.count_nonzero(steps > 0.5))
             largest = max(largest, float(steps.max(initial=0.0)))
     version = importlib.metadata.version(package)

@@ -67,8 +67,8 @@ def run_reference(
 ) -> ReferenceRun:
     """Run every sample through the reference kernels in one child process.
 
-    ``inputs`` has one entry per sample: the model's inputs in order, or just the array where there
-    is a single input. Raises VerifyError if LiteRT is missing, refuses the model, crashes or takes
+    ``inputs`` has one entry per sample: the model's inputs in order, or the array alone if there is
+    a single input. Raises VerifyError if LiteRT is missing, refuses the model, crashes or takes
     longer than ``timeout_s`` (default: by the number of samples and the model's size).
     """
     _check_installed()
@@ -177,7 +177,7 @@ def interpret_or_explain(model: str, directory: Path) -> int:
     _limit_memory()
     try:
         _interpret(model, directory)
-    except Exception as exc:  # whatever it is, it is LiteRT's or the model's: the parent tells
+    except Exception as exc:  # any exception is LiteRT's or the model's: the parent reports it
         (directory / _REFUSAL).write_text(" ".join(str(exc).split()), encoding="utf-8")
         return 1
     return 0
@@ -204,7 +204,7 @@ def _interpret(model: str, directory: Path) -> None:
     inputs = [int(d["index"]) for d in interpreter.get_input_details()]
     outputs = [int(d["index"]) for d in interpreter.get_output_details()]
     kept = list(inputs)
-    # Private, but the version is pinned; there is no other way to tell activations from constants.
+    # Private, but the version is pinned; nothing else distinguishes activations from constants.
     for operator in interpreter._get_ops_details():
         kept += [int(number) for number in operator["outputs"] if number >= 0]
     kept += outputs

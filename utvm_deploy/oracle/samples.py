@@ -27,7 +27,8 @@ MOST_SAMPLE_BYTES = 1 << 30
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """``inputs[s][i]`` is input ``i`` of sample ``s``; ``outputs`` alike, None if not recorded."""
+    """``inputs[s][i]`` is input ``i`` of sample ``s``; ``outputs`` has the same form, None if not
+    recorded."""
 
     inputs: tuple[tuple[Array, ...], ...]
     outputs: tuple[tuple[Array, ...], ...] | None
@@ -118,7 +119,7 @@ def _load_npz(path: Path) -> dict[str, Array]:
     try:
         check_regular(path)
         loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):  # an .npy, whatever its name
+        if isinstance(loaded, np.ndarray):  # an .npy with any name
             raise ValueError("one array without a name")
         with loaded as file:
             return {name: file[name] for name in file.files}

@@ -17,11 +17,11 @@ SELECT = "{select}"
 # Where probe programs are started: in the user's folder, which may be somebody else's work, OpenOCD
 # would find scripts, pyOCD Python code and west its own commands.
 NEUTRAL_FOLDER = Path("/")
-# Serial numbers come from USB devices, and stand within commands of Tcl.
+# Serial numbers come from USB devices, and appear within commands of Tcl.
 _SERIAL = re.compile(r"\w[\w.:-]*", re.ASCII)
 # What ends a quoted path in Tcl, or in a command file of J-Link Commander.
 _BAD_IN_PATH = re.compile(r'[{}"\\\x00-\x1f]')
-# TCP ports that a GDB server takes at most: its own, and up to two beside it.
+# TCP ports that a GDB server takes at most: its port, and up to two more.
 SERVER_PORTS = 3
 
 
@@ -32,8 +32,8 @@ def emulator_argv(
 
     ``gdb_fd`` is a connected socket for its debug stub, which has the core halted at first.
 
-    An emulated board wakes up with the same RAM every time, so the host puts a number of its own
-    at ``seed_address``: it is what tells this run from the one before.
+    An emulated board starts with the same RAM every time. So the host puts a random number at
+    ``seed_address``, which distinguishes this run from the one before.
     """
     emulator = board.emulator
     if emulator is None:
@@ -53,12 +53,12 @@ def emulator_argv(
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the argument lists are filled in with, beside what the board file says."""
+    """The values for the argument lists, in addition to the board file's."""
 
     image: str = ""
     build: str = ""
     serial: str | None = None
-    # TCP ports: of a GDB server, and those that it opens beside it.
+    # TCP ports: of a GDB server, and those that it opens in addition.
     ports: tuple[int, ...] = ()
     # Where the action's script will lie, if it has one.
     script: str = ""

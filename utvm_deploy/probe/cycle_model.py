@@ -1,4 +1,4 @@
-"""The cycle model of one emulated board: the plugin's arguments, and what it leaves behind.
+"""The cycle model of one emulated board: the plugin's arguments, and its results.
 
 start ─▶ arguments ─▶ emulator ─▶ snapshots (at each reading of the ticks)
                               ╰─▶ report (when it ends)

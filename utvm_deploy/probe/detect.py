@@ -1,7 +1,7 @@
-"""Which boards hang on this computer's USB, and at which serial port.
+"""Which boards are connected to this computer's USB, and at which serial port.
 
-USB tells vendor, product, a product name and a serial number, which board files match. Boards with
-the same debug probe look alike there: bench.toml tells them apart, by the serial number.
+USB gives vendor, product, a product name and a serial number, which board files match. Boards with
+the same debug probe look the same there. bench.toml distinguishes them by the serial number.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Connected:
 
     @property
     def note(self) -> str:
-        """What is to be done about it; empty if it is one board."""
+        """What the user should do about it; empty if it is one board."""
         if len(self.boards) == 1:
             return ""
         how = f'probe_serial = "{self.serial}"' if self.serial else f'port = "{self.port}"'
@@ -90,24 +90,24 @@ def check_place(board: Board, **given: str | None) -> None:
 
 
 def check_port_there(board: Board, port: str) -> None:
-    """Raise NoDevice if the serial port is not there, or may not be opened."""
+    """Raise NoDevice if the serial port is missing, or the user may not open it."""
     if "://" in port or port.upper().startswith("COM"):
         return
     if not Path(port).exists():
         raise NoDevice(f"{board.name}'s serial port {port} is not there; is the board plugged in?")
     if not Path(port).is_char_device():
-        raise NoDevice(f"{port} is no serial port; give a device's name, such as /dev/ttyACM0")
+        raise NoDevice(f"{port} is not a serial port; give a device's name, such as /dev/ttyACM0")
     if not os.access(port, os.R_OK | os.W_OK):
-        raise NoDevice(f"{board.name}'s serial port {port} may not be opened; {RIGHTS_ADVICE}")
+        raise NoDevice(f"{board.name}'s serial port {port} cannot be opened; {RIGHTS_ADVICE}")
 
 
 def locate(
     board: Board, *, port: str | None = None, serial: str | None = None, needs_port: bool = True
 ) -> Place:
-    """Where the board hangs: as the caller says, else as bench.toml says, else as USB shows.
+    """Where the board is connected: as the caller says, else as bench.toml says, else as USB shows.
 
-    Where other boards have such a probe too, the place names this board's, so that its program
-    takes no other. NoDevice if nothing tells, or if several boards fit.
+    If other boards have such a probe, too, the place names this board's probe, so that its program
+    takes no other. NoDevice if nothing says where it is, or if several boards fit.
     """
     entry = load_bench_entry(board.name, serial)
     serial = serial or entry.probe_serial

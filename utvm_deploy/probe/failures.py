@@ -1,7 +1,7 @@
-"""What a probe's program says when it fails, as one sentence with what to do next.
+"""The error message of a probe's program, as one sentence with what to do next.
 
-The words are the programs' own: OpenOCD 0.12, pyOCD 0.46, st-flash and st-util 1.7, and west 1.5 as
-they answer without a probe, the others after their sources and manuals. The rest is quoted.
+OpenOCD 0.12, pyOCD 0.46, st-flash and st-util 1.7, and west 1.5 have the texts that they print
+without a probe. The others have those of their sources and manuals. The rest is quoted.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ FAILURES = (
     Failure(
         r"Python dependencies were missing",
         False,
-        "west's runner lacks a Python package of its own",
+        "west's runner lacks a Python package",
         "pip install -r zephyr/scripts/requirements.txt for the Python that west runs with",
     ),
     Failure(
@@ -98,8 +98,8 @@ def failure(what: str, program: str, output: str, returncode: int | None) -> Pro
     errors = [line for line in lines if "error" in line.lower()] or lines[-1:]
     reason = _short(errors[0]) if errors else f"status {returncode}"
     return ProbeError(
-        f"{what} with {program} failed: {reason}; is the board plugged in, and is no other "
-        f"program using its probe?"
+        f"{what} with {program} failed: {reason}; is the board plugged in, and does no other "
+        f"program use its probe?"
     )
 
 

@@ -1,8 +1,8 @@
-"""What a bare-metal board notes in RAM when it faults.
+"""The record that a bare-metal board writes to RAM when it faults.
 
 The template's start-up code fills ``struct fault_record utvm_fault`` and resets; the record
-outlives the reset. Whoever sees the reset reads it over the link, at its symbol's address. What its
-registers mean is link.fault's.
+survives the reset. The host then reads it over the link, at its symbol's address. link.fault
+decodes its registers.
 """
 
 from __future__ import annotations

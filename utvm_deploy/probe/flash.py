@@ -38,8 +38,9 @@ _WEST_FILE = Path("zephyr") / "runners.yaml"
 def flash_image(image: Image, *, probe: str | None = None, serial: str | None = None) -> None:
     """Write the image to the board's flash and start it.
 
-    ``probe`` is one of the board file's flashing programs, by default as bench.toml says, then the
-    first; ``serial`` tells several debug probes apart, by default as bench.toml says, then USB.
+    ``probe`` is one of the board file's flashing programs: by default that of bench.toml, then the
+    first. ``serial`` distinguishes several debug probes: by default that of bench.toml, then of
+    USB.
     """
     place = locate(image.board, serial=serial, needs_port=False)
     commands = probe_commands(image.board, probe or place.entry.probe)
@@ -156,7 +157,7 @@ def _west_build(image: Image, commands: ProbeCommands) -> str:
     ]
     another = f"take another probe ({', '.join(others)}), or " if others else ""
     raise ProbeError(
-        f"{commands.name} flashes what Zephyr built, and {image.elf} is no part of such a build; "
+        f"{commands.name} flashes what Zephyr built, and {image.elf} is not part of such a build; "
         f"{another}make the project with --template zephyr"
     )
 

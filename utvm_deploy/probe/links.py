@@ -28,9 +28,9 @@ SYNC_SYMBOL = "utvm_sync_code"
 def choose_link(board: Board, wanted: str | None = None) -> str:
     """``monitor``, ``debug`` or ``monitor+debug``; BoardError if the board has no such link.
 
-    By default a board's batches run over the first link of its file; where that is the monitor and
-    the board has a debug link too, the two are combined. ``monitor@9600`` is a monitor link that is
-    no faster than a line of that rate, whatever it runs over.
+    By default a board's batches run over the first link of its file. If that is the monitor and the
+    board has a debug link, too, the two are combined. ``monitor@9600`` is a monitor link that is
+    slowed down to a line of that rate.
     """
     kinds = board.link.kinds
     if wanted is None:

@@ -1,8 +1,8 @@
-"""A board that runs an image: how it was started is hidden, what it offers is the same for all.
+"""A board that runs an image. All kinds have the same interface, however they were started.
 
                  start            stream                debug stream    reset
-child process    spawn            its pipes                             spawn anew
-emulator         spawn            its pipes (a UART)    a socket pair   spawn anew
+child process    spawn            its pipes                             spawn again
+emulator         spawn            its pipes (a UART)    a socket pair   spawn again
 real board       flash, then      the serial port   a GDB server's      the flashing program's reset
 """
 
@@ -42,14 +42,14 @@ from utvm_deploy.project import Image
 
 logger = logging.getLogger("utvm_deploy.probe")
 
-# How long a port may be gone after its board was flashed or reset: USB devices come back within
-# a second or two, and udev sets the rights of their ports afterwards.
+# How long a port may disappear after its board was flashed or reset. USB devices come back within a
+# second or two, and udev sets the rights of their ports afterwards.
 PORT_TIMEOUT_S = 5.0
 PORT_RETRY_S = 0.1
 
 
 class _CurrentStream:
-    """The stream of a board that may be started anew behind its user's back."""
+    """The stream of a board that may be restarted without its user's knowledge."""
 
     def __init__(self, stream: Stream) -> None:
         self.current = stream
@@ -132,7 +132,7 @@ class RunningBoard:
 
     @property
     def debug_stream(self) -> Stream:
-        """The bytes to and from a GDB server for the core; as ``stream`` in all else."""
+        """The bytes to and from a GDB server for the core; otherwise like ``stream``."""
         if self._debug_stream is None:
             raise LinkError(
                 f"{self.board.name} was started without a debug server; name the link when "
@@ -146,7 +146,7 @@ class RunningBoard:
         return self._child.pid if self._child else None
 
     def stop(self) -> None:
-        """End the process; what it leaves behind is there until ``close``."""
+        """End the process; its results exist until ``close``."""
         if self._child:
             self._child.close()
 
@@ -251,10 +251,11 @@ def start(
 ) -> RunningBoard:
     """Put the image on the board and let it run.
 
-    Of a real board ``port`` is its serial port or an address, ``probe`` one of its file's and
-    ``serial`` that probe's serial number; what is left open bench.toml says, then USB. Without its
-    line it needs no port. With a debug stream an emulated core is halted at first. With its cycle
-    model a board that has one counts cycles, at half the speed; without it, instructions.
+    Of a real board, ``port`` is its serial port or an address, ``probe`` one of its file's probes
+    and ``serial`` that probe's serial number. If they are None, bench.toml decides, then USB.
+    Without its line it needs no port. With a debug stream, an emulated core is halted at first.
+    With its cycle model, a board that has one counts cycles, at half the speed; without it,
+    instructions.
     """
     kind = board.probe.kinds[0]
     if has_debug_stream and kind != EMULATOR_PROBE and not board.has_debug_link:

@@ -111,8 +111,9 @@ def start_server(
     program = Path(action.program).name
     if program in EXPOSED_SERVERS:
         logger.warning(
-            "%s listens on every network interface: while it runs, whoever reaches this computer's "
-            "port %d controls the board; take another probe where the network is not yours",
+            "%s listens on every network interface: while it runs, anyone who reaches this "
+            "computer's port %d controls the board; on a network that is not yours, "
+            "take another probe",
             program,
             ports[0],
         )

@@ -1,4 +1,4 @@
-"""The least that a layer can cost on a core, whatever the kernel: what SMLAD and loads allow.
+"""The least that a layer can cost on a core, with any kernel: what SMLAD and loads allow.
 
 With the numbers of the timing table (cores/timing*.py) and of the board file:
 
@@ -9,7 +9,7 @@ With the numbers of the timing table (cores/timing*.py) and of the board file:
     core     = the largest of the four
     memory   = core + miss cycles * weight lines that the data cache cannot have kept
 
-The lines that stores allocate are left out: who spreads such stores never waits for them.
+The lines that stores allocate are left out: a kernel that spreads such stores never waits for them.
 
 SMLAD does two MACs, MLA one. Each byte is loaded once, which registers allow for no large layer,
 and spreading int8 to the 16 bits that SMLAD wants is not counted: no kernel reaches this.
@@ -84,7 +84,7 @@ def bound(
     multiplications = _ceil(macs, macs_each) * timing.row(Kind.MULTIPLY_ADD).cycles
     loads = _ceil(input_bytes + weight_bytes, WORD_BYTES)
     stores = _ceil(output_bytes, WORD_BYTES)
-    # A core that issues one instruction a cycle has one of each unit, whatever its table says.
+    # A core that issues one instruction a cycle has one of each unit, even if its table lists more.
     ports = {
         unit: min(timing.width, timing.capacity.get(unit, 1))
         for unit in (Unit.MAC, Unit.LOAD, Unit.STORE)

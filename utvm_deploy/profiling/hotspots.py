@@ -1,7 +1,7 @@
-"""The hottest code of a model: its blocks of instructions, when each issues and what kept it.
+"""The hottest code of a model: its blocks of instructions, when each issues and what delayed it.
 
-The cycle model reports blocks by address; their functions come from the image's symbols, their text
-from the toolchain's disassembler where it is installed.
+The cycle model reports blocks by address. Their functions come from the image's symbols, and their
+text from the toolchain's disassembler if it is installed.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Profile:
     layers: tuple[LayerProfile, ...]
     ticks: int  # the whole model in one call, smallest over all runs
     ticks_median: float
-    figures: Figures  # likewise
+    figures: Figures  # the same
     macs: int
     arena_bytes: int
     weights_bytes: int
@@ -65,7 +65,7 @@ class Profile:
 
     @property
     def unit_label(self) -> str:
-        """The unit as people are to read it."""
+        """The unit as a text for people."""
         return f"modelled {self.tick_unit}" if self.is_modelled else self.tick_unit
 
 
@@ -87,7 +87,7 @@ def profile(model: DeviceModel, samples: Samples, progress: Progress = no_progre
             ticks.append(layer_ticks)
     unit = hello.tick_unit
     smallest = [min(ticks) for ticks in by_layer]
-    # Where there is more than one run there is nothing but ticks.
+    # With more than one run there are only ticks.
     layer_figures = device.figures(smallest) if repeats_exactly else [{unit: t} for t in smallest]
     image = device.image
     return Profile(

@@ -20,7 +20,7 @@ _STYLE = (
     "font-variant-numeric:tabular-nums}small{color:#555}svg{display:block}"
     "code{font:13px/1.35 ui-monospace,monospace;white-space:pre}"
 )
-#: Columns of figures beside the bars, where they were counted.
+#: Columns of figures next to the bars, if they were counted.
 _FIGURES = (
     ("core", "core"),
     ("pessimistic", "pessimistic"),

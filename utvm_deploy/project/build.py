@@ -143,8 +143,8 @@ def build_project(
 ) -> Image:
     """Build a tree that ``create_project`` wrote, in its folder ``build``.
 
-    ``trust`` is what ``load_board`` is told about the tree's board file. ``check`` may refuse the
-    board before the build.
+    ``trust`` is that of ``load_board`` for the tree's board file. ``check`` may refuse the board
+    before the build.
     """
     directory = Path(directory)
     try:
@@ -156,7 +156,7 @@ def build_project(
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else exc
         raise BuildError(
-            f"{directory} is no project tree ({PROJECT_FILE} cannot be used: {reason}); "
+            f"{directory} is not a project tree ({PROJECT_FILE} cannot be used: {reason}); "
             f"make one with: utvm project create MODEL DIR --board B"
         ) from exc
     check(board)
@@ -173,7 +173,7 @@ def elf_path(directory: Path, board: Board) -> Path:
 
 
 def compiler_version(board: Board) -> str:
-    """What the board's compiler says of itself; part of every cache key."""
+    """The version text of the board's compiler; part of every cache key."""
     version = process.run([board.cpu.facts.compiler, "--version"], timeout_s=VERSION_TIMEOUT_S)
     return version.stdout
 

@@ -24,7 +24,7 @@ def line_of(elf: Path, address: int) -> str | None:
 
 
 def code_of(elf: Path, folders: Sequence[str]) -> list[tuple[int, int]]:
-    """Begin and end of every function whose source lies in one of ``folders``."""
+    """Begin and end of every function whose source is in one of ``folders``."""
     found: list[tuple[int, int]] = []
     try:
         with elf.open("rb") as file:
@@ -43,7 +43,7 @@ def _functions(unit: CompileUnit) -> Iterator[tuple[int, int]]:
     for entry in unit.iter_DIEs():
         if entry.tag == "DW_TAG_subprogram" and "DW_AT_low_pc" in entry.attributes:
             begin = entry.attributes["DW_AT_low_pc"].value
-            # What the linker left out lies at address 0, as long as it was.
+            # Functions that the linker left out have address 0, and their old size.
             if begin:
                 yield begin, begin + entry.attributes["DW_AT_high_pc"].value
 

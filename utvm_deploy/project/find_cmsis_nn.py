@@ -24,9 +24,9 @@ KNOWN_FUNCTION = "arm_convolve_wrapper_s8"
 def find_cmsis_nn(directory: Path, board: Board, library: Path | None = None) -> CmsisNn:
     """The library in ``directory``, for ``board``; BuildError if anything is missing or wrong.
 
-    The folder holds ``Include/`` (or is that folder) and, in it or below, ``libcmsis-nn.a``, unless
-    ``library`` says where that is. A Zephyr application builds the library itself, so there a
-    checkout will do.
+    The folder holds ``Include/`` (or is that folder). ``libcmsis-nn.a`` is in it or below, unless
+    ``library`` names it. A Zephyr application builds the library itself, so there a checkout is
+    enough.
     """
     directory = directory.absolute()
     include = _find_headers(directory)
@@ -82,8 +82,8 @@ def _checked(library: Path, include: Path, board: Board) -> CmsisNn:
     _check_machine(facts, board)
     if KNOWN_FUNCTION not in facts.symbols:
         raise BuildError(
-            f"{library} does not define {KNOWN_FUNCTION}: it is no CMSIS-NN, or one older than "
-            f"4.0; {_how_to_build(board)}"
+            f"{library} does not define {KNOWN_FUNCTION}: it is not CMSIS-NN, or it is older "
+            f"than 4.0; {_how_to_build(board)}"
         )
     if board.cpu.facts.is_arm:
         _check_instructions(facts, board)

@@ -36,7 +36,7 @@ def with_stack_for(compiled: CompiledModel | MemoryNeeds | None, board: Board) -
     """The board with a stack that holds the model and its scratch, where it wants that there."""
     if compiled is None or not compiled.stack_bytes:
         return board
-    # A layer calls nothing but its kernel. What runs on Zephyr's stack besides is not known.
+    # A layer calls only its kernel. The other users of Zephyr's stack are not known.
     spare = 0 if is_zephyr(board) else board.project.stack_bytes - MODEL_STACK_BYTES
     return with_larger_stack(board, max(compiled.stack_bytes - max(spare, 0), 0))
 
@@ -72,17 +72,17 @@ def check_fits(model: CompiledModel | MemoryNeeds, board: Board) -> None:
 def check_fits_alone(model: CompiledModel | MemoryNeeds, board: Board) -> None:
     """CompileError if the model itself cannot fit the board: its arena, stack and weights.
 
-    For somebody else's firmware, which has no runtime of ours. Kernels' code is not counted.
+    For somebody else's firmware, which does not have our runtime. Kernels' code is not counted.
     """
     stack = board.data_ram
     if model.stack_bytes > stack.size:
         raise CompileError(
             f"model {model.name!r} needs {model.stack_bytes:,} bytes of stack for its layers' "
-            f"working memory, and {board.name}'s region {stack.name} has {stack.size:,}; compile "
+            f"scratch, and {board.name}'s region {stack.name} has {stack.size:,}; compile "
             "it with --scratch arena, or use a smaller model"
         )
     taken = model.stack_bytes if stack == board.main_ram else 0
-    of_which = f"of which the layers' working memory takes {taken:,}" if taken else ""
+    of_which = f"of which the layers' scratch takes {taken:,}" if taken else ""
     _check_arena(model, board, board.main_ram.size - taken, of_which)
     _check_weights(model, board, board.main_flash.size, "")
 

@@ -23,7 +23,7 @@ ALIAS_SUFFIX = "_alias"
 
 # What the host looks up in the ELF although nothing in the image refers to it.
 RUNTIME_ENTRY_POINTS = ("utvm_crc32_of", "utvm_fill", "utvm_fill_zones", "utvm_check_zones")
-# Likewise where there may be a cycle model, which it makes forget what ran before.
+# The same for boards with a cycle model, which forgets earlier runs.
 FORGET_ENTRY_POINT = "utvm_forget_history"
 # With it come all functions of the host's C library that modules may call.
 HOST_LIBRARY_ENTRY_POINT = "utvm_libc_memcpy"
@@ -231,9 +231,9 @@ def cmake_lists(
 ) -> str:
     """``CMakeLists.txt`` for the project's sources; ``model`` is the C prefix, None without one.
 
-    ``optimization_flag`` is what the C compiler is told about the model's sources.
+    ``optimization_flag`` is the C compiler's flag for the model's sources.
 
-    ``external`` is a library of the user's own that the model's sources call.
+    ``external`` is a library of the user that the model's sources call.
     """
     core = board.cpu.facts
     entry_points = list(RUNTIME_ENTRY_POINTS)
@@ -288,7 +288,7 @@ def cmake_lists(
 
 
 def compile_options(board: Board) -> list[str]:
-    """What the C compiler is told about every source of an image, in CMake's words."""
+    """The C compiler's options for every source of an image, in CMake's words."""
     options = [
         *_machine_flags(board),
         "-std=c99",
@@ -299,7 +299,7 @@ def compile_options(board: Board) -> list[str]:
         "-Werror",
         "-ffunction-sections",
         "-fdata-sections",
-        # The same image whatever folder it is built in.
+        # The same image in every build folder.
         "-ffile-prefix-map=${CMAKE_SOURCE_DIR}=.",
     ]
     if not board.cpu.facts.is_arm:
@@ -314,7 +314,7 @@ def _machine_flags(board: Board) -> list[str]:
 
 
 def quoted(text: str) -> str:
-    """An argument for CMake that holds this text, whatever is in it."""
+    """An argument for CMake that holds any text."""
     if re.fullmatch(r"[\w.+=/:,-]+", text, re.ASCII):
         return text
     # In a list of options a semicolon would begin the next one.
@@ -323,7 +323,7 @@ def quoted(text: str) -> str:
 
 def _external_lines(external: ExternalLibrary) -> Iterator[str]:
     variable = re.sub(r"\W", "_", external.name.upper())
-    yield f"# {external.name} ({external.url}) is no part of this tree: it is the user's copy,"
+    yield f"# {external.name} ({external.url}) is not part of this tree: it is the user's copy,"
     yield f"# SHA-256 {external.digest}."
     folders = " ".join(quoted(folder) for folder in external.include_dirs)
     yield f'set({variable}_INCLUDE_DIRS {folders} CACHE STRING "folders of its headers")'

@@ -2,9 +2,9 @@
 
     sources ──compile (cached)──▶ module.o ──link at an address, against the image──▶ LinkedModule
 
-What a module does not define itself comes from the image by its ELF's symbols, which keeps Thumb
-functions what they are and makes the linker put veneers where a call is too far; what is in neither
-comes from the C library as far as it is linked statically. No device is needed here.
+Symbols that a module does not define come from the image's ELF. So Thumb functions stay Thumb
+functions, and the linker inserts veneers where a call is too far. Symbols that are in neither come
+from the C library, as far as it is linked statically. No device is needed here.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ def _source_files(sources: Sources, name: str) -> tuple[dict[str, str], list[Pat
         )
     for file in files:
         if Path(file).is_absolute() or ".." in Path(file).parts:
-            raise BuildError(f"module {name!r}: {file!r} is no file name within the module")
+            raise BuildError(f"module {name!r}: {file!r} is not a file name within the module")
     return files, list(dict.fromkeys(folders))
 
 

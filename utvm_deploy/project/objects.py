@@ -1,11 +1,10 @@
-"""The runtime's object files, kept between builds: images for a board differ by their model alone.
+"""The runtime's object files, kept between builds: images for a board differ only by their model.
 
     CACHE/objects/KEY/CMakeFiles/image.dir/runtime/utvm.c.obj ...
 
-Paths are those of a build folder, so that take_object.sh, which CMake calls before the compiler,
-finds an object by the name it is to be written to. The image's own CMakeLists.txt stays as it is.
-Nothing depends on a folder being there: it is renamed into place whole, and an object that is
-missing is compiled.
+Paths are those of a build folder. CMake calls take_object.sh before the compiler, and that script
+finds an object by its output name. The image's CMakeLists.txt stays as it is. Nothing depends on
+the folder: it is renamed into place when it is complete, and a missing object is compiled.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def objects_folder(files: Mapping[str, str], board: Board, compiler: str) -> Pat
 
 
 def launcher_option(folder: Path) -> str:
-    """What CMake is told so that objects come from ``folder`` where they are there."""
+    """CMake's option that takes objects from ``folder`` if they are there."""
     script = Path(__file__).with_name("take_object.sh")
     return f"-DCMAKE_C_COMPILER_LAUNCHER=sh;{script};{folder}"
 

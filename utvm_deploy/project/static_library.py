@@ -54,19 +54,19 @@ class LibraryFacts:
 
 
 def rank_of(architecture: str) -> int:
-    """Where an architecture, named as in ``cores``, stands in the order."""
+    """The rank of an architecture, named as in ``cores``, in the order."""
     return next(rank for rank, name in _ARCHITECTURES.values() if name == architecture)
 
 
 def read_static_library(path: Path) -> LibraryFacts:
-    """The facts; BuildError if the file is no static library of ELF objects."""
+    """The facts; BuildError if the file is not a static library of ELF objects."""
     try:
         objects = [_read_object(data) for data in _members(path.read_bytes())]
     except OSError as exc:
         raise BuildError(f"cannot read {path}: {exc.strerror or exc}") from exc
     except (ELFError, ValueError, UnicodeDecodeError, KeyError) as exc:
         raise BuildError(
-            f"{path} is no static library of ELF objects ({exc}); give the .a file that ar wrote"
+            f"{path} is not a static library of ELF objects ({exc}); give the .a file that ar wrote"
         ) from exc
     if not objects:
         raise BuildError(f"{path} holds no object; build it again")

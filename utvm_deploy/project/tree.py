@@ -1,4 +1,4 @@
-"""What a project tree holds, and writing it.
+"""The contents of a project tree, and writing it.
 
     DIR/
       CMakeLists.txt  toolchain.cmake  image_id.cmake  link.ld (bare metal)
@@ -7,8 +7,8 @@
       template/   the port: main, start-up, drivers
       model/      the compiled model, if there is one
 
-It builds with CMake alone; a Zephyr application looks a little different: see zephyr.py. Who builds
-it from here is build.py.
+It builds with CMake alone. A Zephyr application looks a little different: see zephyr.py. build.py
+builds both.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ def check_directory(directory: Path) -> None:
     if not os.path.lexists(directory):
         return
     if not directory.is_dir():
-        raise BuildError(f"{directory} is no folder; name a folder for the project")
+        raise BuildError(f"{directory} is not a folder; name a folder for the project")
     if any(directory.iterdir()) and not (directory / PROJECT_FILE).is_file():
         raise BuildError(
-            f"{directory} is not empty and no project of ours; name a new or empty folder"
+            f"{directory} is not empty and not a project of utvm; name a new or empty folder"
         )
 
 
@@ -120,9 +120,9 @@ def _cmake_files(
 
 
 def write_tree(files: Mapping[str, str], directory: Path) -> None:
-    """Write the files; one whose text is the same already is left alone, for Make's sake.
+    """Write the files; an unchanged file is not written, so that Make does not build it again.
 
-    BuildError if the disk is full or the folder may not be written.
+    BuildError if the disk is full or the folder is not writable.
     """
     for name, text in files.items():
         path = directory / name

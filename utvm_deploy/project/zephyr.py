@@ -1,4 +1,4 @@
-"""The texts of a Zephyr application: what of them follows from the board and the model.
+"""The texts of a Zephyr application, as far as they follow from the board and the model.
 
     DIR/
       CMakeLists.txt  toolchain.cmake  Kconfig  prj.conf  prj_standalone.conf  west.yml  sample.yaml
@@ -6,9 +6,9 @@
       runtime/  model/                as in every project
       template/       the port; app_config.h and image_id.h are generated
 
-Pure functions from facts to text; tree.py puts them into place, zephyr_build.py builds. Nothing
-that changes with the model stands in a file that Zephyr is configured by, so that another model
-leaves the built kernel as it is.
+Pure functions from facts to text; tree.py puts them into place, zephyr_build.py builds. Files that
+configure Zephyr contain nothing that changes with the model. So another model leaves the built
+kernel as it is.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.options import OPTIMIZATION_FLAGS, TIME
 from utvm_deploy.project.generated import RUNTIME_ENTRY_POINTS
 
-# What kernel, runtime, rings and stacks take of the RAM that the workspace lies in, generously.
+# The RAM of kernel, runtime, rings and stacks in the workspace's region, generously.
 KERNEL_RAM_BYTES = 24 * 1024
 # Of GCC for modules: what they call of the C library comes from the image.
 LIBRARY_ENTRY_POINTS = ("memcpy", "memset", "memmove")
 # The table of the model's own: see kept_entry_points.
 MODEL_ENTRY_POINTS = "utvm_entry_points"
 
-# Zephyr's modules that Arm cores may need beside the kernel; releases before 4.1 have no cmsis_6.
+# Zephyr's modules that Arm cores may need in addition; releases before 4.1 have no cmsis_6.
 _ARM_MODULES = ("cmsis", "cmsis_6", "hal_stm32", "cmsis-nn", "cmsis-dsp")
 
 
@@ -125,10 +125,10 @@ def file_name(zephyr_board: str) -> str:
 
 
 def _own_files(zephyr: Zephyr) -> list[str]:
-    """Where every release looks for what the board alone needs, without the suffix.
+    """Where every release looks for files that only this board needs, without the suffix.
 
-    From 4.0 on a file in boards/ that has a renamed board's older name is refused; in socs/, where
-    names begin behind the board's, releases pass over each other's.
+    From 4.0 on, a file in boards/ with a renamed board's older name is refused. In socs/, where
+    names begin after the board's, each release ignores the other's.
     """
     if not zephyr.other_names:
         return [f"boards/{file_name(zephyr.board)}"]
@@ -137,7 +137,7 @@ def _own_files(zephyr: Zephyr) -> list[str]:
 
 
 def _config_text(lines: tuple[str, ...]) -> str:
-    """Kconfig's files know comments on lines of their own only."""
+    """Kconfig's files allow comments only on separate lines."""
     found: list[str] = []
     for line in lines:
         setting, _, comment = line.partition(" #")
@@ -175,7 +175,7 @@ def app_config(board: Board, compiled: CompiledModel | None, base_stack_bytes: i
         f"#define UTVM_TICKS_DIVISOR {zephyr.divisor}u",
         f"#define UTVM_TICKS_UNIT UTVM_TICK_UNIT_{zephyr.tick_unit.upper()}",
         "",
-        "// What the model needs of a task's stack beside the board's own share.",
+        "// What the model needs of a task's stack in addition to the board's share.",
         f"#define UTVM_MODEL_STACK_BYTES {board.project.stack_bytes - base_stack_bytes}u",
         "// Whether that stack, or the arena of a model that stands alone, goes to the tightly",
         "// coupled RAM that the device tree chooses as zephyr,dtcm.",

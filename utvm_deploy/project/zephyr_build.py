@@ -30,7 +30,7 @@ PROBE_TIMEOUT_S = 60.0
 
 # Where Zephyr's build leaves the image.
 ZEPHYR_ELF_FILE = Path("zephyr") / "zephyr.elf"
-# Of a build: the image, and what `west flash` reads beside it.
+# The files of a build: the image, and those that `west flash` reads with it.
 _KEPT_FILES = (
     ZEPHYR_ELF_FILE,
     *(Path("zephyr") / name for name in ("zephyr.hex", "zephyr.bin", "runners.yaml", ".config")),
@@ -69,7 +69,7 @@ class Zephyr:
 
     @property
     def identity(self) -> str:
-        """What an image depends on beside its own files: part of the cache's key."""
+        """What an image depends on in addition to its files: part of the cache's key."""
         settings = (
             "ZEPHYR_TOOLCHAIN_VARIANT",
             "ZEPHYR_SDK_INSTALL_DIR",

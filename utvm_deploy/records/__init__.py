@@ -1,10 +1,10 @@
-"""Records: what was measured, one JSON object a line in a file that only ever grows.
+"""Records: measurements, one JSON object a line in a file that only grows.
 
     kernel + setting (core, compiler, version, unit, cycle model) + candidate  ->  measurement
     whole model + setting + board + a candidate of each kernel                 ->  measurement
 
 ``tune`` writes them (``tuning/records_file.py``), the compiler reads them. Unknown fields, of later
-versions, are ignored. What a candidate means is the matter of ``kernels``.
+versions, are ignored. ``kernels`` knows the meaning of a candidate.
 """
 
 from utvm_deploy.records.code import NO_CODE, EmittedCode

@@ -1,9 +1,9 @@
-"""A candidate: one way to compute a kernel, as frozen data that names a family and its choices.
+"""A candidate: one way to compute a kernel, as frozen data: a family and its choices.
 
     Candidate("dsp", (("pixels", 12), ("step", 16)))
 
-What the choices mean is the family's business (``kernels``); what they are worth is found by
-measuring (``tune``) and kept in records. No choices means what the family would choose by itself.
+The family (``kernels``) knows the meaning of the choices. ``tune`` measures candidates and keeps
+the results in records. Without choices, the family chooses.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 
 #: The family that every kernel has: plain C.
 GENERIC = "generic"
-#: How much a kernel is to do for fewer bytes of flash: a little, which costs little time, or all it
-#: can, with code that many layers share.
+#: How much a kernel does for fewer bytes of flash: a little, which costs little time, or
+#: everything, with code that many layers share.
 COMPACT_LITTLE, COMPACT_MOST = 1, 2
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A family of kernels and what it is to do; equal candidates make equal code."""
+    """A family of kernels and its choices; equal candidates make equal code."""
 
     family: str
     # Sorted by name, each name once.
@@ -34,7 +34,7 @@ class Candidate:
 
     @classmethod
     def of(cls, family: str, **choices: int | str) -> Candidate:
-        """A candidate with the choices in whatever order."""
+        """A candidate with the choices in any order."""
         return cls(family, tuple(sorted(choices.items())))
 
     @property
@@ -47,10 +47,10 @@ class Candidate:
         return dict(self.choices).get(name)
 
     def number(self, name: str) -> int | None:
-        """A choice that is a whole number, likewise; ValueError if it is text."""
+        """A choice that is an integer; ValueError if it is text."""
         value = self.choice(name)
         if isinstance(value, str):
-            raise ValueError(f"{name}={value} of candidate {self.label!r} is no whole number")
+            raise ValueError(f"{name}={value} of candidate {self.label!r} is not an integer")
         return value
 
     def to_json(self) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class Candidate:
     def from_json(cls, value: object) -> Candidate:
         """What ``to_json`` wrote; ValueError if it is something else."""
         if not isinstance(value, Mapping):
-            raise ValueError("a candidate is no object")
+            raise ValueError("a candidate is not an object")
         family, choices = value.get("family"), value.get("choices", {})
         if not isinstance(family, str) or not isinstance(choices, Mapping):
             raise ValueError("a candidate has no family, or no object of choices")
@@ -69,5 +69,5 @@ class Candidate:
             is_text = isinstance(choice, str) and choice.isprintable()
             is_number = type(choice) is int and abs(choice) < 1 << 63
             if not name.isprintable() or not (is_text or is_number):
-                raise ValueError(f"choice {name!r} is neither a whole number nor text")
+                raise ValueError(f"choice {name!r} is neither an integer nor text")
         return cls(family, tuple(sorted(choices.items())))

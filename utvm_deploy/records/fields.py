@@ -1,4 +1,4 @@
-"""Fields of a line, each of the type that it must have: whatever else stands there is told.
+"""Fields of a line, each with its type: anything else is an error.
 
 All functions raise ValueError, whose text names the field.
 """
@@ -14,7 +14,7 @@ MOST = (1 << 63) - 1
 
 
 class NotJson(ValueError):
-    """A line is no JSON, as one is that was cut while it was written."""
+    """A line is not JSON, for example because it was cut while it was written."""
 
 
 def line_of(value: Mapping[str, Any]) -> str:
@@ -30,14 +30,14 @@ def object_in(line: str | bytes, what: str) -> Mapping[str, Any]:
         raise ValueError(str(error)) from None
     except (ValueError, RecursionError):
         # The decoder's own words guess at encodings that nobody meant.
-        raise NotJson("it is no JSON") from None
+        raise NotJson("it is not JSON") from None
     return object_of(value, what)
 
 
 def object_of(value: object, what: str) -> Mapping[str, Any]:
     """``value``, which is an object."""
     if not isinstance(value, dict):
-        raise ValueError(f"{what} is no object")
+        raise ValueError(f"{what} is not an object")
     return value
 
 
@@ -54,14 +54,14 @@ class _NoNumber(ValueError):
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise _NoNumber(f"{name} is no number in JSON")
+    raise _NoNumber(f"{name} is not a number in JSON")
 
 
 def text(value: Mapping[str, Any], name: str, default: str | None = None) -> str:
     """Text that can be printed."""
     found = value.get(name, default)
     if not isinstance(found, str) or not found.isprintable():
-        raise ValueError(f"{name} is no text")
+        raise ValueError(f"{name} is not text")
     return found
 
 
@@ -74,15 +74,15 @@ def truth(value: Mapping[str, Any], name: str) -> bool:
 
 
 def is_integer(value: object) -> bool:
-    """Whether this is a whole number of 64 bits, and no boolean."""
+    """Whether this is an integer of 64 bits, and not a boolean."""
     return type(value) is int and abs(value) <= MOST
 
 
 def count(value: Mapping[str, Any], name: str, default: int | None = None) -> int:
-    """A whole number from 0."""
+    """An integer from 0."""
     found = value.get(name, default)
     if type(found) is not int or not 0 <= found <= MOST:
-        raise ValueError(f"{name} is no whole number from 0 that fits 64 bits")
+        raise ValueError(f"{name} is not an integer from 0 that fits 64 bits")
     return found
 
 
@@ -91,5 +91,5 @@ def number(value: Mapping[str, Any], name: str) -> float:
     found = value.get(name)
     # A number beyond what a float holds becomes infinite; NaN compares with nothing.
     if type(found) not in (int, float) or not 0 <= found <= MOST:  # type: ignore[operator]
-        raise ValueError(f"{name} is no number from 0 that fits 64 bits")
+        raise ValueError(f"{name} is not a number from 0 that fits 64 bits")
     return float(found)  # type: ignore[arg-type]

@@ -90,9 +90,10 @@ class Records:
         """Candidates to compile ``kernel`` with, best first, each with its origin.
 
         Records of the kernel itself come first, those of the optimization flag in ``near`` before
-        others; then what won for the nearest shapes. What older kernels of the same shape took, or
-        what an older cycle model counted, is called near, and counts where there is nothing of
-        today's. Of its own those with more than ``most_scratch`` bytes of scratch come last.
+        others. Then come the best candidates of the nearest shapes. Records of older kernels of the
+        same shape, and those of an older cycle model, are called near. They count if there are no
+        current records. Among the kernel's records, those with more than ``most_scratch`` bytes of
+        scratch come last.
         """
         ranked, origin = self.ranked(core, kernel.key, near)
         most = math.inf if most_scratch is None else most_scratch
@@ -169,10 +170,10 @@ class Records:
             yield table, RECORD if group[1] else NEAREST
 
     def _on_one_scale(self, records: Sequence[Record], near: Setting | None) -> list[Record]:
-        """Each candidate once; of several records of one the latest of ``near``'s compiler.
+        """Each candidate once; of several records of one, the latest of ``near``'s compiler.
 
-        Another compiler or board may make all candidates slower alike. Its ticks are scaled by
-        those of a candidate that both have measured: the default, or else the fastest.
+        Another compiler or board may make all candidates slower by the same factor. Its ticks are
+        scaled by those of a candidate that both have measured: the default, or else the fastest.
         """
         sources: dict[tuple[bool, str, str, str], dict[Candidate, Record]] = {}
         for record in records:
@@ -202,7 +203,7 @@ class Records:
         return is_of_code and self.is_of_today(record.setting)
 
     def is_current_model(self, record: ModelRecord) -> bool:
-        """Likewise, of a record of a whole model."""
+        """The same for a record of a whole model."""
         return (
             self._is_of_code(record)
             and record.measurement.is_ok
@@ -246,7 +247,7 @@ class Records:
 
 
 def _factor(ours: Mapping[Candidate, Record], theirs: Mapping[Candidate, Record]) -> float:
-    """How many of our ticks one of theirs is, by a candidate that both have."""
+    """The factor from the ticks of the others to ours, by a candidate that both have measured."""
     both = [record for candidate, record in theirs.items() if candidate in ours]
     both = [record for record in both if record.measurement.ticks_min]
     if not both:

@@ -66,7 +66,7 @@ def parsed(path: Path, data: bytes) -> Iterator[Record | ModelRecord]:
         yield record
     if skipped and not found:
         raise RecordsError(
-            f"{path} is no records file ({first_reason}); give the one that `utvm tune` wrote"
+            f"{path} is not a records file ({first_reason}); give the one that `utvm tune` wrote"
         )
     if skipped:
         log.warning("%s: %s", path, _told(skipped, first_reason))

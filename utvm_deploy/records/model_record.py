@@ -1,7 +1,7 @@
-"""What a whole model took, compiled with certain candidates; and its line in a file.
+"""The ticks of a whole model that was compiled with certain candidates; and its line in a file.
 
-Ticks of a kernel alone are not those that it takes between other layers, whose data and code are
-in the caches. The one measurement that says what a model takes is that of the model.
+A kernel alone takes other ticks than between other layers, whose data and code are in the caches.
+Only a measurement of the whole model says what the model takes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ModelRecord:
     name: str  # of the model, for people
     setting: Setting
     board: str
-    scratch: str  # where layers had their working memory: "arena" or "stack"
+    scratch: str  # where layers had their scratch: "arena" or "stack"
     # Key of each kernel -> its candidate, sorted by key.
     candidates: tuple[tuple[str, Candidate], ...]
     # Key of each kernel -> digest of its C where that is known, sorted by key.
@@ -63,7 +63,7 @@ class ModelRecord:
         codes = object_of(value.get("codes"), "codes")
         layers = value.get("layers", [])
         if not isinstance(layers, list):
-            raise ValueError("layers is no list")
+            raise ValueError("layers is not a list")
         return cls(
             text(value, "graph"),
             text(value, "name", ""),

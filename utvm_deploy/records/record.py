@@ -80,12 +80,12 @@ class Setting:
     """Under which circumstances ticks were measured."""
 
     core: str
-    compiler: str  # what it says of itself
+    compiler: str  # its version text
     flags: str
     utvm: str  # version
     unit: str
-    # Digest of the cycle model that made modelled ticks. Empty where ticks are not modelled, and
-    # in records of versions before 0.2.0, which did not tell their model.
+    # Digest of the cycle model that made modelled ticks. Empty if ticks are not modelled. Records
+    # of versions before 0.2.0 do not name their model, so it is empty there, too.
     model: str = ""
 
     @property
@@ -137,8 +137,8 @@ class Measurement:
         if "error" in found:
             detail = found.get("detail", "")
             if not isinstance(detail, str):
-                raise ValueError("detail is no text")
-            # Whatever a compiler said can be shown, and written again.
+                raise ValueError("detail is not text")
+            # Any text of a compiler can be shown, and written again.
             detail = detail.encode("utf-8", "backslashreplace").decode()
             error = text(found, "error")
             if not error:
@@ -162,7 +162,7 @@ class Record:
     # Whether this is what the best family chooses by itself.
     is_default: bool = False
     code: str = ""  # digest of the kernel's C, see records.code; empty if nobody knows
-    code_bytes: int = 0  # 0 likewise
+    code_bytes: int = 0  # 0 means the same
     scratch_bytes: int = 0
     time: str = field(default="", compare=False)  # ISO 8601, UTC
 
@@ -195,12 +195,12 @@ class Record:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Record:
-        """Of a line's object; likewise."""
+        """The record from a line's object."""
         if schema_of(value) > SCHEMA:
             raise ValueError(f"schema {value['schema']} is not known here")
         shape = object_of(value.get("shape"), "shape")
         if not all(is_integer(extent) and name.isprintable() for name, extent in shape.items()):
-            raise ValueError("shape has something else than whole numbers")
+            raise ValueError("shape may only have integers")
         kernel = KernelIdentity(
             text(value, "kernel"),
             text(value, "dtype"),

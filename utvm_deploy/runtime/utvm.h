@@ -68,8 +68,8 @@ extern "C" {
 
 // Define UTVM_NO_ERRMSG to leave the error sentences out of the image.
 
-// What must be true whatever the line brings; define it to check it, as the
-// fuzzer does. Nothing by default.
+// A condition that holds for any bytes on the line. Define it to check the
+// condition, as the fuzzer does. Empty by default.
 #ifndef UTVM_ASSERT
 #define UTVM_ASSERT(condition) ((void)0)
 #endif
@@ -99,7 +99,7 @@ struct utvm_region {
     const void *end;
 
     // Sum of UTVM_RIGHT_READ, UTVM_RIGHT_WRITE, UTVM_RIGHT_EXECUTE. An access
-    // must lie in one region that has the right.
+    // must be within one region that has the right.
     uint32_t rights;
 };
 
@@ -108,7 +108,7 @@ struct utvm_call {
     // Address; on Thumb with bit 0 set.
     uintptr_t function;
 
-    // All of them are passed, whatever the function takes.
+    // All of them are passed, even if the function takes fewer.
     uintptr_t arguments[UTVM_MAX_ARGUMENTS];
 };
 
@@ -124,7 +124,7 @@ struct utvm_fault {
     uint32_t cfsr, hfsr, mmfar, bfar;
 };
 
-// What a port gives the runtime. It may lie in flash; it must outlive utvm_t.
+// What a port gives the runtime. It may be in flash; it must outlive utvm_t.
 struct utvm_config {
     // Passed to every function below and not used otherwise.
     void *context;
@@ -158,10 +158,10 @@ struct utvm_config {
     // between a task and the rest of the image.
     enum utvm_status (*call)(void *context, const struct utvm_call *call, struct utvm_fault *fault);
 
-    // From now on all calls together may take so many microseconds; then call
-    // ends with UTVM_STATUS_TIMEOUT, the one that runs or the next one. 0: no
-    // limit any more. Comes before and after each task that has a deadline.
-    // NULL: deadlines are the host's affair.
+    // From now on all calls together may take this number of microseconds. Then
+    // the call that runs, or the next one, ends with UTVM_STATUS_TIMEOUT. 0: no
+    // limit any more. Called before and after each task that has a deadline.
+    // NULL: the host keeps deadlines.
     void (*deadline)(void *context, uint32_t us);
 
     // Called after the host wrote into a region with the right to execute, so
@@ -182,12 +182,12 @@ struct utvm_config {
     const struct utvm_region *regions;
     uint32_t region_count;
 
-    // Memory that nobody but the host lays out: for arenas, tensors, modules.
-    // It must lie in a region with the rights to read and write.
+    // Memory that only the host allocates: for arenas, tensors, modules. It must
+    // be in a region with the rights to read and write.
     const void *workspace;
     const void *workspace_end;
 
-    // Rate of the timer in ticks per second, and what one tick stands for.
+    // Rate of the timer in ticks per second, and the unit of a tick.
     uint32_t ticks_per_second;
     enum utvm_tick_unit tick_unit;
 
@@ -200,15 +200,15 @@ struct utvm_config {
 typedef struct utvm {
     const struct utvm_config *config;
 
-    // First error since utvm_init that no reply tells the host of, in words: of
-    // the configuration, or of the line. NULL if there was none.
+    // First error since utvm_init that no reply reports, in words: of the
+    // configuration, or of the line. NULL if there was none.
     const char *error;
 
-    // Drawn anew at every boot, never 0.
+    // Drawn again at every boot, never 0.
     uint32_t nonce;
     // Of the session in force; 0 before the first one.
     uint32_t session;
-    // How many sessions began since the boot.
+    // The number of sessions that began since the boot.
     uint32_t openings;
     // Of the last request taken on, and its CRC: the same once more means that
     // the reply was lost.
@@ -250,7 +250,7 @@ typedef struct utvm {
     uint32_t task_at;
     uint32_t task_index;
 
-    // CHECKSUM: what is left to do.
+    // CHECKSUM: the rest to do.
     uint32_t crc;
     uint32_t crc_address;
     uint32_t crc_left;
@@ -258,17 +258,16 @@ typedef struct utvm {
 
 // Begin.
 //
-// nonce tells this boot from every other one: take it from a hardware random
+// nonce distinguishes this boot from every other one: take it from a hardware random
 // number generator, or from a counter that survives a reset. 0 is taken as 1.
-// A frame that says so is sent first, so that a host notices a restart at
-// once.
+// The boot frame is sent first, so that a host notices a restart at once.
 //
 // Returns UTVM_OK, or UTVM_ERR_CONFIG with a sentence in utvm->error.
 int utvm_init(utvm_t *utvm, const struct utvm_config *config, uint32_t nonce);
 
 // Do a bounded amount of work: take one chunk of bytes, or send what the port
 // takes, or checksum UTVM_CRC_BYTES_PER_POLL bytes, or run one task with its
-// repeats. It waits for nothing but that task.
+// repeats. It waits only for that task.
 //
 // Returns 1 if there was work, 0 if there was none until bytes arrive or the
 // port can send again, negative what a port's read or write returned.
@@ -282,7 +281,7 @@ int utvm_poll(utvm_t *utvm);
 // Fill in where requests and replies lie, after utvm_init.
 void utvm_open_mailbox(utvm_t *utvm, uint8_t *mailbox);
 
-// Do what the request asks, all of it, and leave the reply.
+// Do everything that the request asks, and store the reply.
 void utvm_serve_mailbox(utvm_t *utvm, uint8_t *mailbox);
 
 // Make a call with nothing in between.
@@ -294,7 +293,7 @@ uint32_t utvm_crc32(uint32_t crc, const void *data, uint32_t size);
 // The same as a task: the CRC-32 of size bytes to *out.
 void utvm_crc32_of(const void *data, uint32_t size, uint32_t *out);
 
-// Bytes of a red zone, which lies on either side of what the host allocates.
+// Bytes of a red zone; there is one on either side of each allocated block.
 #define UTVM_ZONE_BYTES 32u
 
 // As a task: size bytes at to become byte.

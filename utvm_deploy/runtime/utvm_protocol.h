@@ -15,7 +15,7 @@
 #define UTVM_CRC_BYTES 4u
 
 enum utvm_opcode {
-    // the device began anew; sent once, unasked
+    // the device started; sent once, without a request
     UTVM_OPCODE_BOOT = 0,
     // asks for a session's id, which the header of the reply has; changes nothing
     UTVM_OPCODE_HELLO = 1,

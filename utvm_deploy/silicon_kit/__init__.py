@@ -1,9 +1,9 @@
-"""What a volunteer with a real board runs: models and short sequences, measured beside the model.
+"""For volunteers with a real board: measures models and sequences, and compares with the model.
 
-run        the whole of it, saved after each item
+run        the whole run, saved after each item
 models     one model: outputs and layers compared, cycles measured and modelled
 sequences  the micro-benchmarks (``cases``) as a module in RAM
-report     the file that comes of it, and its strict reader
+report     the file that it writes, and its strict reader
 """
 
 from utvm_deploy.silicon_kit.models import ModelFile, compile_for

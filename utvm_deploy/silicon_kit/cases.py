@@ -6,11 +6,11 @@ as others cite it; ARM4 is Arm DDI 0439's instruction set summary. They measured
 and so do we.
 
 Registers: r0, r1 point to even words of two buffers on the stack, r2 is 0, r3 is 4; r4 to r12 and
-s0 to s15 are free. r0 and r1 are set anew before each run. CACHED and CACHED_TOO are addresses
+s0 to s15 are free. r0 and r1 are set again before each run. CACHED and CACHED_TOO are addresses
 behind the data cache, WAY is the size of one of its ways.
 
-What stores cost that miss follows from REF: Arm DDI 0489F 5.9 (they start a linefill) and what
-docs/reference/cycle-model.md assumes beside it: a linefill is 22 cycles, one at a time, and five
+The cost of stores that miss follows from REF. That is Arm DDI 0489F 5.9: they start a linefill.
+docs/reference/cycle-model.md adds assumptions: a linefill is 22 cycles, one at a time, and five
 stores wait for a line in the store buffer. Nobody has published a measurement of it.
 """
 
@@ -46,8 +46,8 @@ class Case:
     exception: str = ""
     # The body is a whole loop, with label 1 at its start and r12 as its counter.
     is_loop: bool = False
-    # Reaches memory behind the data cache; left out on a board without one. Such a body goes on by
-    # WAY bytes, the size of one of the cache's ways, so that every access misses.
+    # Accesses memory behind the data cache; left out on a board without one. Each repetition moves
+    # on by WAY bytes, the size of one of the cache's ways, so that every access misses.
     is_cached: bool = False
 
 
@@ -126,7 +126,7 @@ M7 = (
         "shift beside shifted, to shifted",
         "add.w r4, r2, r2, lsl #3; lsr.w r5, r2, #12; add.w r6, r2, r5, lsl #1; nop.w",
         3,
-        f"{JNK} overall: no early shift beside an inline shift; {JNK} operand2: one cycle earlier",
+        f"{JNK} overall: no early shift next to an inline shift; {JNK} operand2: one cycle earlier",
     ),
     Case(
         "ssat chain",

@@ -38,11 +38,11 @@ def _decode(value: Any, wanted: Any, where: str) -> Any:
         return _decode(value, inner, where)
     if origin is tuple:
         if not isinstance(value, list):
-            raise NotAsDeclared(f"{where} is no list")
+            raise NotAsDeclared(f"{where} is not a list")
         return tuple(_decode(one, arguments[0], f"{where}[{n}]") for n, one in enumerate(value))
     if origin is Mapping:
         if not isinstance(value, dict):
-            raise NotAsDeclared(f"{where} is no object")
+            raise NotAsDeclared(f"{where} is not an object")
         return {
             _text(key, f"a name in {where}"): _decode(one, arguments[1], f"{where}.{key[:40]}")
             for key, one in value.items()
@@ -52,7 +52,7 @@ def _decode(value: Any, wanted: Any, where: str) -> Any:
 
 def _object(value: Any, wanted: Any, where: str) -> Any:
     if not isinstance(value, dict):
-        raise NotAsDeclared(f"{where or 'the file'} is no object")
+        raise NotAsDeclared(f"{where or 'the file'} is not an object")
     inside = f"{where}." if where else ""
     hints = get_type_hints(wanted)
     names = [one.name for one in fields(wanted)]
@@ -73,20 +73,20 @@ def _simple(value: Any, wanted: Any, where: str) -> Any:
             raise NotAsDeclared(f"{where} is neither true nor false")
         return value
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise NotAsDeclared(f"{where} is no number")
+        raise NotAsDeclared(f"{where} is not a number")
     if wanted is int:
         if not isinstance(value, int) or not 0 <= value < _MOST_INTEGER:
-            raise NotAsDeclared(f"{where} is no count")
+            raise NotAsDeclared(f"{where} is not a count")
         return value
     # Not the other way round: NaN compares with nothing, and no float holds every integer.
     if not abs(value) < _MOST_INTEGER:
-        raise NotAsDeclared(f"{where} is no number of cycles")
+        raise NotAsDeclared(f"{where} is not a number of cycles")
     return float(value)
 
 
 def _text(value: Any, where: str) -> str:
     if not isinstance(value, str) or len(value) > _MOST_CHARACTERS:
-        raise NotAsDeclared(f"{where} is no text of at most {_MOST_CHARACTERS:,} characters")
+        raise NotAsDeclared(f"{where} is not text of at most {_MOST_CHARACTERS:,} characters")
     # A terminal would obey control characters.
     if not all(character.isprintable() for character in value):
         raise NotAsDeclared(f"{where} holds characters that cannot be printed")

@@ -1,4 +1,4 @@
-"""One model on the board: outputs and layers compared, cycles measured beside cycles modelled."""
+"""One model on the board: compares outputs and layers, and measured with modelled cycles."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def measure_model(
     clean: Cleaner,
     progress: Progress,
 ) -> tuple[ModelResult, Timing | None]:
-    """The result, and what the board's ticks are if it ran. ``device`` is closed at the end.
+    """The result, and the unit of the board's ticks if it ran. ``device`` is closed at the end.
 
-    Whatever fails, what was found until then comes back, with the error.
+    After a failure, the results until then are returned, with the error.
     """
     result = ModelResult(clean(file.path.name), file.sha256, FAILED)
     timing: Timing | None = None

@@ -26,7 +26,7 @@ from utvm_deploy.silicon_kit.report import BoardUsed, Modelling, Setup, Timing, 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the board hangs, as the user says; None for what is left open."""
+    """Where the board is connected, as the user says; None for everything that the user omits."""
 
     port: str | None = None
     probe: str | None = None
@@ -63,7 +63,7 @@ def setup_of(board: Board, place: Place, clean: Cleaner) -> tuple[Setup, Board |
 
 
 def facts_digest(board: Board) -> str:
-    """Equal for boards with equal facts, whatever the comments in their files."""
+    """Equal for boards with equal facts; comments in their files do not count."""
     facts = {name: value for name, value in asdict(board).items() if name != "source"}
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
@@ -88,7 +88,7 @@ def stand_in(board: Board) -> Board | None:
         try:
             other = load_board(name)
         except BoardError:
-            continue  # what is wrong with a board file that nobody asked for is no news here
+            continue  # errors in other board files do not matter here
         if other.has_cycle_model and _likeness(other) == _likeness(board):
             return other
     return None

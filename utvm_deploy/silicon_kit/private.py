@@ -14,7 +14,7 @@ from pathlib import Path
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.base.paths import cache_dir
 
-#: What stands in the place of something private.
+#: The replacement for something private.
 HIDDEN = "(hidden)"
 #: As much of an error as a report keeps.
 MOST_CHARACTERS = 1000

@@ -181,6 +181,6 @@ def read_report(path: Path) -> Report:
         return decode(raw, Report, "")
     except (ValueError, RecursionError) as error:  # NotAsDeclared is a ValueError
         raise UtvmError(
-            f"{path} is no report of utvm silicon of this version: {error}; make it again with "
+            f"{path} is not a report of utvm silicon of this version: {error}; make it again with "
             "utvm silicon"
         ) from error

@@ -3,8 +3,8 @@
     check_ready ─▶ origin ─▶ report of an earlier run ─▶ models ─▶ micro-benchmarks ─▶ file
                                                             ╰──── saved after each ────╯
 
-A run that was interrupted, or in which something failed, goes on with the same command: what the
-file has already is kept, what failed or differed is done again.
+After an interruption or a failure, the same command continues. It keeps what the file has already,
+and repeats what failed or differed.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def check_ready(board: Board, place: Place) -> None:
 
 
 def measure(wanted: Wanted, progress: Progress) -> Report:
-    """Do what the file has not yet; the file is whole after each item, and at the end.
+    """Do everything that the file lacks; the file is complete after each item, and at the end.
 
     Raises UtvmError if the file is of another board or of other versions.
     """
@@ -137,7 +137,8 @@ def measure(wanted: Wanted, progress: Progress) -> Report:
         return keeper.finish("")
     try:
         for file in files:
-            # Begun anew for each: what one model did to the board or its link ends with it.
+            # Made again for each model: the effects of one model on the board or its link end with
+            # it.
             device = _connected(board, place)
             keeper.add_model(
                 *measure_model(device, emulated, file, wanted.samples, clean, progress)
@@ -166,7 +167,7 @@ def _serial_numbers(board: Board, place: Place) -> set[str]:
 
 
 def _earlier(path: Path, setup: Setup) -> Report | None:
-    """The report to go on with; UtvmError if it is of another board, or made by other versions."""
+    """The report to continue; UtvmError if it is of another board, or made by other versions."""
     if not path.exists():
         return None
     report = read_report(path)

@@ -28,7 +28,7 @@ LOOP_SHORT, LOOP_LONG = 100, 300
 CALLS = 8
 #: Cases in one module: a few KiB of code, so that small boards have room for it.
 CASES_AT_ONCE = 8
-#: Bytes of the stack that r0 and r1 point to. The stack lies where a board has its fastest RAM.
+#: Bytes of the stack that r0 and r1 point to. The stack is in a board's fastest RAM.
 FIRST_BYTES, SECOND_BYTES = 2048, 512
 
 #: What cycles for one repetition may deviate from the expected.
@@ -79,7 +79,7 @@ def way_bytes(board: Board) -> int:
 
 
 def cached_bytes(way: int) -> int:
-    """What the longest function reaches that goes on by a way with each repetition."""
+    """The bytes that the longest function accesses; each repetition moves on by a way."""
     return (LONG + 1) * way
 
 

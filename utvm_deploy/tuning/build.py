@@ -1,11 +1,11 @@
 """Candidate -> C -> object: many at once, before anything goes to a device.
 
-Each candidate is a C file of its own with the kernel and a function that calls it,
+Each candidate is a separate C file with the kernel and a function that calls it,
 
     void run_NAME(const uint32_t *words)
 
 whose words are the kernel's arguments: addresses and numbers, which the C compiler must not know
-beforehand, as it does not know them in a model. Working memory lies on the stack where it fits.
+beforehand, as it does not know them in a model. Scratch is on the stack if it fits.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _WORD, _WORDS_OF_LINE = 4, 16
 
 
 def flags_for(level: str) -> tuple[str, ...]:
-    """How images compile kernels that are to be small, or fast."""
+    """The flags with which images compile kernels for this level."""
     return _DIALECT, OPTIMIZATION_FLAGS[level]
 
 
@@ -56,7 +56,7 @@ class Built:
     call: KernelCall
     function: CFunction
     module: ModuleObject
-    # Whether its working memory is the wrapper's own; else words beyond the arguments point to it.
+    # Whether the wrapper has the scratch; else words after the arguments point to it.
     has_stack_scratch: bool
 
     @property
@@ -96,8 +96,8 @@ class Builder:
     def start(self, graph: Graph, operator: Operator, candidate: Candidate) -> Future[Built]:
         """Lower now and compile in the background; the future may hold a UtvmError.
 
-        Whatever a generator stumbles over is the error of this candidate alone: TVM's refusal of a
-        schedule, or its own.
+        Any failure of a generator is the error of this candidate alone: TVM's refusal of a
+        schedule, or an exception of the generator.
         """
         try:
             call, function, text = self._text(graph, operator, candidate)
@@ -178,7 +178,7 @@ def wrapper_text(call: KernelCall, function: CFunction, *, has_stack_scratch: bo
         if isinstance(argument, ScalarArgument):
             texts.append(f"({types[index]})words[{index}]")
         else:
-            assert stars[index], f"{function.name}: argument {index} is no pointer"
+            assert stars[index], f"{function.name}: argument {index} is not a pointer"
             texts.append(f"(void *)(uintptr_t)words[{index}]")
     before = ""
     for number, scratch in enumerate(function.scratch):

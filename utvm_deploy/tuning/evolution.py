@@ -1,7 +1,7 @@
 """meta_schedule's evolutionary search in the template-free space of one kernel.
 
-It proposes candidates and learns what they took; which of those that it breeds are worth a trial, a
-Gaussian process over their decisions says.
+It proposes candidates and learns from their measurements. A Gaussian process over their decisions
+says which proposals are worth a trial.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ log = logging.getLogger(__name__)
 
 #: Proposals that are made together.
 PROPOSALS = 8
-#: And so many generations of so many are bred for them: some tenths of a second.
+#: The number and size of the generations for each proposal: some tenths of a second.
 POPULATION = 24
 GENERATIONS = 2
-#: Before so many are measured, one proposal is as good as another.
+#: Before this number is measured, one proposal is as good as another.
 FEWEST_KNOWN = 6
-#: Of the measured, the process looks at so many, the fastest first.
+#: The process uses this number of measurements, the fastest first.
 MOST_KNOWN = 200
 #: Of ticks that the model does not explain, as a share of their variance.
 _NOISE = 0.02
@@ -120,7 +120,7 @@ class _Process(ms.cost_model.PyCostModel):  # type: ignore[misc]
         """Nothing."""
 
     def update(self, context: Any, candidates: Sequence[Any], results: Sequence[Any]) -> None:
-        """Nothing: ``Evolution.learn`` tells."""
+        """Nothing: ``Evolution.learn`` gets the measurements."""
 
     def predict(self, context: Any, candidates: Sequence[Any]) -> Any:
         """A score for each, above 0, the larger the faster."""

@@ -12,8 +12,8 @@ from utvm_deploy.kernels.contract.call import ConstantArgument, ScalarArgument, 
 from utvm_deploy.tuning.build import Built
 from utvm_deploy.tuning.workload import Work
 
-#: Small outputs are compared for several inputs: so many bytes of output in all, no more bytes of
-#: input, and no more of them.
+#: Small outputs are compared for several inputs. These limit the bytes of output, the bytes of
+#: input, and the number of inputs.
 COMPARED_BYTES = 1024
 MOST_INPUT_BYTES = 8192
 MOST_SAMPLES = 16
@@ -29,7 +29,7 @@ class Job:
 
 
 def contents_of(job: Job) -> list[tuple[bytes, int]]:
-    """Key and bytes of everything beside the code that a job needs."""
+    """Key and bytes of everything that a job needs in addition to the code."""
     stride, samples = samples_of(job)
     found = [(job.work.kernel.key.encode(), stride * samples)]
     for argument in job.built.call.arguments:

@@ -20,7 +20,7 @@ class Spent:
 class Loaded:
     """A group on the device."""
 
-    module: Module | None  # None where the code lies in flash
+    module: Module | None  # None if the code is in flash
     code: Mapping[str, int]  # entry -> address
     words: Tensor
     slots: Tensor

@@ -2,9 +2,9 @@
 
     jobs ─▶ group that fits ─▶ module, tables, inputs ─▶ fill │ run │ checksum ─▶ ticks
 
-A candidate that hangs, faults or writes where it must not is an error on that candidate alone: the
-rest of its group runs again, after whatever was damaged has been loaded anew. Tables that RAM has
-no room for lie in flash, in an image made for them.
+If a candidate hangs, faults or writes where it must not, only that candidate gets an error. The
+rest of its group runs again, after damaged data has been loaded again. Tables that do not fit RAM
+are in flash, in an image that is made for them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 _Made = TypeVar("_Made")
 
-#: So many candidates share a module at most; fewer where RAM or the line is short.
+#: The most candidates in a module; fewer if RAM or the line is short.
 GROUP = 32
 #: Runs where the timer is a clock, whose readings differ; counters need one.
 CLOCK_REPEATS = 20
@@ -73,7 +73,7 @@ class Measurer:
         # those that the group that is being loaded needs.
         self._tables: dict[bytes, Tensor] = {}
         self._wanted: set[bytes] = set()
-        # Symbols of tables that lie in this image instead, as RAM has no room for them.
+        # Symbols of tables that are in this image instead, because RAM has no room for them.
         self._stored: Mapping[bytes, str] = {}
         self._stored_in: Image | None = None
         # Checksum of the generic kernel's output, by kernel.
@@ -106,13 +106,13 @@ class Measurer:
         """Each job's ticks or error; the generic candidate of a kernel counts as right."""
         found = self.measure_some(jobs, is_compared=is_compared)
         measured = [one for one in found if one is not None]
-        assert len(measured) == len(jobs), "stopped, and whoever stops it calls measure_some"
+        assert len(measured) == len(jobs), "stopped: a caller that stops must call measure_some"
         return measured
 
     def measure_some(
         self, jobs: Sequence[Job], *, is_compared: bool = True
     ) -> list[Measurement | None]:
-        """Likewise, and None for what did not run because of ``stop``."""
+        """The same, with None for jobs that did not run because of ``stop``."""
         found: dict[int, tuple[Measurement, int]] = {}
         waiting = list(range(len(jobs)))
         while waiting and not self._stopping.is_set():
@@ -361,7 +361,7 @@ class Measurer:
             raise
 
     def _flash(self, jobs: Sequence[Job]) -> None:
-        """An image with all of the group's code; whatever was on the device is gone."""
+        """An image with all of the group's code; everything else on the device is lost."""
         entries = list(dict.fromkeys(job.built.entry for job in jobs))
         board = self._device.image.board
         modules = _modules(jobs)
@@ -370,9 +370,10 @@ class Measurer:
         self._device.start(build_image_with(objects, entries, board))
 
     def _store_tables(self, job: Job) -> bool:
-        """An image with a job's tables in flash, where models have them; False if it is no help.
+        """An image with a job's tables in flash, where models have them; False if that does not
+        help.
 
-        Whatever was on the device is gone.
+        Everything else on the device is lost.
         """
         tables = tables_of(job)
         if self.flashes or not tables or all(key in self._stored for key in tables):

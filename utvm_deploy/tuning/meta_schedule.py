@@ -3,8 +3,8 @@
     tuning = DeviceTuning(device, mod)
     ms.tune_tir(mod, target, ..., builder=tuning.builder, runner=tuning.runner)
 
-The builder makes C and objects, the runner loads all of a round in one module, runs it as one batch
-and compares every output with what ``mod`` computes as it was written. Nothing here is used by
+The builder makes C and objects. The runner loads a whole round in one module and runs it as one
+batch. It compares every output with that of ``mod`` as it was written. Nothing here is used by
 ``utvm tune``.
 """
 
@@ -41,7 +41,7 @@ from utvm_deploy.tuning.tuner import check_tunable
 from utvm_deploy.tuning.workload import Work
 
 # The first use of meta_schedule imports TVM's tensor intrinsics for GPUs and servers, which takes
-# 13 seconds of parsing. Whoever wants them imports them before this module.
+# 13 seconds of parsing. To use them, import them before this module.
 sys.modules.setdefault("tvm.s_tir.tensor_intrin", types.ModuleType("tvm.s_tir.tensor_intrin"))
 
 from tvm.s_tir.meta_schedule.builder import BuilderResult, PyBuilder  # noqa: E402
@@ -67,9 +67,9 @@ class _PrimFunc:
 class DeviceTuning:
     """A builder and a runner for ``ms.tune_tir`` that measure ``mod`` on ``device``.
 
-    ``mod`` is what is tuned: a module with one PrimFunc, or that PrimFunc, whose last buffer is its
-    output. Outputs are compared byte for byte; for floating point, where the order of additions
-    counts, say ``is_exact=False``.
+    ``mod`` is tuned: a module with one PrimFunc, or that PrimFunc, whose last buffer is its output.
+    Outputs are compared byte for byte. For floating point, where the order of additions counts,
+    pass ``is_exact=False``.
     """
 
     def __init__(self, device: Device, mod: Any, *, is_exact: bool = True) -> None:
@@ -154,7 +154,7 @@ def _work_of(func: Any) -> Work:
         extents = getattr(parameter, "shape", None)
         if not extents or not all(isinstance(extent, tirx.IntImm) for extent in extents):
             raise TuneError(
-                f"parameter {parameter.name} of the PrimFunc is no buffer of a constant shape; "
+                f"parameter {parameter.name} of the PrimFunc is not a buffer of a constant shape; "
                 f"only such can be given values here"
             )
         shape = tuple(int(extent) for extent in extents)

@@ -1,8 +1,8 @@
-"""What tuning did for whole models: each is run as it is compiled without the records, and with.
+"""The gain of tuning for whole models: each runs compiled without the records, and with them.
 
-A kernel alone is not as fast as between other layers, whose data and code lie in the caches. What
-is slower there is put back, and the fastest that was measured goes into the records: a compile
-with them takes it.
+A kernel alone is not as fast as between other layers, whose data and code are in the caches.
+Candidates that are slower there are put back. The fastest measured run goes into the records, and a
+compile with them takes it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A records file open for adding to.
+"""A records file that is open for adding lines.
 
-A line is written and flushed to the disk at once, so that a killed process loses nothing that it
-recorded; a last line that was cut is dropped when the file is next opened for writing. A file that
-is not there is made with the first record: what ends before that leaves none.
+Each line is written and flushed to the disk at once, so that a killed process loses no record. A
+last line that was cut is removed when the file is opened for writing. A new file is made with the
+first record, so a run without records leaves no file.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RecordsFile:
                 raise
         elif not os.access(path.parent, os.W_OK):
             raise RecordsError(
-                f"cannot write records to {path}: {path.parent} may not be written to; give "
+                f"cannot write records to {path}: {path.parent} is not writable; give "
                 "another file's name"
             )
 
@@ -95,19 +95,19 @@ class RecordsFile:
             self._descriptor = None
 
     def _write(self, descriptor: int, line: bytes) -> None:
-        # One call for one line: whoever kills us, or a full disk, cuts at most the last one.
+        # One call for one line: a kill, or a full disk, cuts at most the last one.
         try:
             why = "" if os.write(descriptor, line) == len(line) else "the disk is full"
         except OSError as error:
             why = str(error.strerror)
         if why:
             raise RecordsError(
-                f"cannot write records to {self.path}: {why}; make room and go on: what was "
-                "measured before is kept"
+                f"cannot write records to {self.path}: {why}; make room and continue: earlier "
+                "measurements are kept"
             )
 
     def _repaired(self, descriptor: int) -> bytes:
-        """The content, after a last line that was cut is gone."""
+        """The content without a last line that was cut."""
         data = self.path.read_bytes()
         if not data or data.endswith(b"\n"):
             return data
@@ -116,10 +116,12 @@ class RecordsFile:
             record_of(last)
         except NotJson:
             kept = len(whole) + 1 if b"\n" in data else 0
-            # A file of something else is refused before a byte of it is gone.
+            # A file of another kind is refused before it is changed.
             is_known = any(True for _ in parsed(self.path, data[:kept]))
             if not is_known and not last.startswith(b'{"schema"'[: len(last)]):
-                raise RecordsError(f"{self.path} is no records file; give another name") from None
+                raise RecordsError(
+                    f"{self.path} is not a records file; give another name"
+                ) from None
             os.ftruncate(descriptor, kept)
             log.warning("%s: the last line was cut and is dropped", self.path)
             return data[:kept]

@@ -1,8 +1,10 @@
-"""Which candidates to try next: where most time could be won, near what is known to be good.
+"""Which candidates to try next: where most time could be gained, near candidates that are known to
+be good.
 
-Small spaces are tried whole as far as trials go; in large ones a new candidate is mostly one that
-differs least from the best ones, now and then any. Kernels without a template have a space without
-end beside what is listed: there another search proposes. Nothing here runs anything.
+Small spaces are tried completely, as far as trials allow. In large ones, a new candidate usually
+differs least from the best ones, and sometimes is any candidate. Kernels without a template have an
+infinite space in addition to the list; there another search proposes. Nothing here runs a
+candidate.
 """
 
 from __future__ import annotations
@@ -18,11 +20,11 @@ from utvm_deploy.tuning.workload import Work
 
 #: What a kernel is thought to gain before anything is known, as a share of its time.
 HOPED_GAIN = 0.3
-#: What is left of the hope after one more trial that brought nothing.
+#: The factor of the hope after one more trial that gained nothing.
 PATIENCE = 0.9
 #: How often a candidate is drawn from the whole space instead of near the best.
 EXPLORE = 0.25
-#: New candidates resemble one of so many.
+#: New candidates resemble one of the best candidates, this number of them.
 PARENTS = 3
 _OTHER_FAMILY = 100
 #: How often a trial goes to what is listed while there are proposals, too.
@@ -45,7 +47,7 @@ class KernelState:
 
     work: Work
     measured: dict[Candidate, Measurement] = field(default_factory=dict)
-    # On their way, or tried in vain on this device.
+    # Under way, or tried without success on this device.
     pending: set[Candidate] = field(default_factory=set)
     # Worth a try before others: what won for similar shapes.
     hints: list[Candidate] = field(default_factory=list)
@@ -101,7 +103,7 @@ class KernelState:
         return before / best[1] if best and before and best[1] else 1.0
 
     def untried(self) -> list[Candidate]:
-        """In the order of the space, and what was proposed beside it."""
+        """In the order of the space, then additional proposals."""
         known = (self.before, *self.work.candidates, *self.hints, *self.proposed)
         return [c for c in dict.fromkeys(known) if c not in self.measured and c not in self.pending]
 
@@ -137,9 +139,9 @@ class Search:
         self._random = random.Random(seed)
 
     def next_batch(self, count: int, in_a_row: int = 1) -> list[tuple[KernelState, Candidate]]:
-        """Up to ``count`` candidates that were not tried; none if there is nothing left.
+        """Up to ``count`` candidates that were not tried; none if all were tried.
 
-        So many ``in_a_row`` are of one kernel, where loading its tables takes long.
+        ``in_a_row`` candidates are of one kernel, for devices that load its tables slowly.
         """
         batch: list[tuple[KernelState, Candidate]] = []
         while len(batch) < count:

@@ -1,6 +1,6 @@
 """The tuning loop: search, build, measure, record, until trials or time run out.
 
-While one batch runs on the device, in a thread of its own, the next one is compiled.
+While one batch runs on the device, in a separate thread, the next one is compiled.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 
 #: Candidates that are compiled and run together.
 BATCH = 16
-#: The first batch has one candidate, the next so many times as many.
+#: The first batch has one candidate; each following batch is larger by this factor.
 BATCH_GROWTH = 4
 #: The same over a line on which loading takes most of the time, and how many of them are of one
 #: kernel, whose tables then travel once.
@@ -72,16 +72,16 @@ class Tuning:
     trials_before: int
     trials_wanted: int
     seconds: float
-    seconds_left: float | None  # as far as can be told
+    seconds_left: float | None  # as far as it is known
     # Where this process' and the device's time went; they overlap.
     lower_s: float
     load_s: float
     run_s: float
-    # Bytes of working memory, by kernel's key and candidate.
+    # Bytes of scratch, by kernel's key and candidate.
     scratch_bytes: Mapping[tuple[str, Candidate], int]
 
     def scratch(self, key: str, candidate: Candidate) -> int:
-        """Bytes of working memory that a kernel's candidate wants; 0 if nobody knows."""
+        """Bytes of scratch that a kernel's candidate wants; 0 if they are not known."""
         return self.scratch_bytes.get((key, candidate), 0)
 
     @property
@@ -120,8 +120,8 @@ def check_tunable(board: Board) -> None:
     if board.is_host or is_zephyr(board):
         raise TuneError(
             f"{board.name} runs no code from its RAM (region {board.main_ram.name} is not "
-            f"executable in the board's file), and only bare-metal images are flashed with "
-            f"candidates in them; tune on a board with the same core, and compile for this one "
+            f"executable in the board's file). Only bare-metal images can be flashed with "
+            f"candidates. Tune on a board with the same core, and compile for this one "
             f"with its records"
         )
 
@@ -158,12 +158,12 @@ def tune(
     """Tune until ``trials`` candidates are in the records, or ``minutes`` have passed.
 
     Trials of these kernels that the records have already count, and are not repeated. Kernels are
-    compiled as for ``level``, one of ``options.LEVELS``. ``watch`` is told after each batch.
+    compiled as for ``level``, one of ``options.LEVELS``. ``watch`` is called after each batch.
     ``library`` is the one that ``works`` were made with.
     """
     board = device.board
     check_tunable(board)
-    # The scratch of compiled models lies there, too, where that is the better place.
+    # The scratch of compiled models is there, too, if that is the better place.
     stack = 0
     if scratch_place(board, AUTO) == STACK and not board.is_host:
         stack = max_stack_scratch(board)
@@ -260,7 +260,7 @@ class _Loop:
         )
 
     def run(self, builder: Builder) -> Tuning:
-        """All of it."""
+        """Search, build, measure and record, until trials or time run out."""
         self._watch(self.tuning())
         with (
             Interrupts(self._measurer.stop) as interrupts,
@@ -270,7 +270,7 @@ class _Loop:
             try:
                 while True:
                     batch = self._next_batch()
-                    # Lowering takes this thread; the device has one of its own.
+                    # Lowering takes this thread; the device has a separate one.
                     jobs = self._built(builder, batch, interrupts) if batch else None
                     if running is not None:
                         results, running = running.result(), None
@@ -310,8 +310,8 @@ class _Loop:
             time.monotonic() - self._begin
         )
         size, in_a_row = (SLOW_BATCH, SLOW_IN_A_ROW) if is_slow else (BATCH, 1)
-        # The first ones come in small batches, so that something is to be seen soon.
-        # Where each batch is flashed, only the first.
+        # The first batches are small, so that the user soon sees something. If each batch is
+        # flashed, only the first is small.
         if not self._batches or not self._measurer.flashes:
             size = min(size, BATCH_GROWTH**self._batches)
         self._batches += 1

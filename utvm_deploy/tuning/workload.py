@@ -42,7 +42,7 @@ class Work:
 
     @property
     def trials(self) -> int:
-        """How many trials it is worth, as far as can be told beforehand."""
+        """How many trials it is worth, by an estimate."""
         return len(self.candidates) + (FREE_TRIALS if self.free is not None else 0)
 
     def admits(self, candidate: Candidate) -> bool:

@@ -72,7 +72,7 @@ def verify(
 ) -> Verification:
     """Run ``samples`` on the device and compare with LiteRT's reference kernels.
 
-    ``reference`` is what they made of these samples, for those who have it already.
+    ``reference`` is the reference's result for these samples, if the caller has it already.
 
     Layers are compared by checksums computed on the device; the bytes of a wrong one are fetched.
     """

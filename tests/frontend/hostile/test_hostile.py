@@ -26,7 +26,7 @@ def check(first: int, count: int) -> None:
         assert not attempt.is_fault, attempt
         counts[attempt.verdict] += 1
     assert sum(counts.values()) == count
-    # Both happen: what changes only a weight is no damage.
+    # Both happen: what changes only a weight is not damage.
     assert counts["compiled"] > count // 50 and counts["refused"] > count // 4
 
 

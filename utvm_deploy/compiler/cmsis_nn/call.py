@@ -99,7 +99,7 @@ def suffix(dtype: str) -> str:
 
 
 def context(scratch_bytes: int) -> str:
-    """``context``: the working memory, or none."""
+    """``context``: the scratch, or none."""
     buffer = f"scratch, {scratch_bytes}" if scratch_bytes else "0, 0"
     return f"    const cmsis_nn_context context = {{{buffer}}};\n"
 

@@ -35,7 +35,7 @@ def lower_sum_or_product(
     """ADD and MUL of int8 or int16."""
     kernel = ours.kernel
     if not isinstance(kernel, BroadcastAdd | BroadcastMultiply):
-        return f"ours is no {operator.kind} of two tensors but a table, or shifts"
+        return f"ours is a table or shifts, not {operator.kind} of two tensors"
     *outer, inner = zip(kernel.extents, kernel.left_follows, kernel.right_follows, strict=True)
     if len(outer) > 1 or not (inner[1] and inner[2]):
         return f"CMSIS-NN has no {operator.kind} that repeats single elements"

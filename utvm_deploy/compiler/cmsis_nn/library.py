@@ -73,6 +73,6 @@ class CmsisNn:
             self.digest,
             self.built_with,
             names,
-            # What all parts call is a part of its own.
+            # The functions that all parts call are a separate part.
             ("CMSIS_NN", "CMSIS_NN_NNSUPPORT", *sorted(parts)),
         )

@@ -1,9 +1,9 @@
 """Operator -> call of CMSIS-NN, for the operators and shapes that it covers.
 
-Every function in the table gives the reason where the library has no function for the case; then
-our own kernel does it. Offsets and multipliers are those of TFLite, which the library was made for;
-only its fully connected layers round unlike LiteRT's reference kernels. Its LSTM is left out: it
-takes the gates' functions from tables, and so makes other bytes.
+Every function in the table gives the reason if the library has no function for the case; then our
+kernel computes it. Offsets and multipliers are those of TFLite, for which the library was made.
+Only its fully connected layers round differently from LiteRT's reference kernels. Its LSTM is left
+out: it takes the gates' functions from tables, and so computes other bytes.
 """
 
 from __future__ import annotations

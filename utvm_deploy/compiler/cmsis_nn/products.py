@@ -67,7 +67,7 @@ def lower_dense(
     if library.has_mve and not is_int16:
         # The Helium kernel wants the input's offset folded into the bias, by the caller.
         sums.append(_kernel_sums(source, weights, bias))
-    # The table is no scratch, so the library may ask for its bytes without asking for too much.
+    # The table is not scratch, so the library may ask for its bytes without asking for too much.
     table_bytes = _INT32_BYTES * outputs * len(sums)
     buffer = f"(int32_t *)kernel_sums, {table_bytes}" if sums else "0, 0"
     shapes = dims("filter_dims", (inputs, 1, 1, outputs))

@@ -1,8 +1,8 @@
-"""How much working memory CMSIS-NN's functions want: the arithmetic of its get_buffer_size family.
+"""How much scratch CMSIS-NN's functions want: the arithmetic of its get_buffer_size family.
 
-The library answers only on the device, and the arena is planned here, so the sums are done again.
-They are a forecast: the generated C asks the library itself at start-up (``NAME_check_library``),
-and may get less, never more.
+The library answers only on the device, and the arena is planned here, so the sums are computed
+again. They are a forecast: the generated C asks the library itself at start-up
+(``NAME_check_library``), and may get less, never more.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def convolution(
     general = _columns(library, column)
     if not library.has_mve:
         return general
-    # Its 1xN kernel copies one window with the border beside it.
+    # Its 1xN kernel copies one window together with the border.
     row = (window.kernel[1] + window.left + 1) * channels
     return max(general, row if window.height == 1 and groups == 1 else 0)
 
@@ -100,7 +100,7 @@ def average_pool(library: CmsisNn, channels: int) -> int:
 
 
 def _columns(library: CmsisNn, taps: int) -> int:
-    """arm_convolve_s8: what of the image one output sees, for a few outputs."""
+    """arm_convolve_s8: the part of the image for a few outputs."""
     if library.has_mve:
         return _MVE_COLUMNS * _round_up(taps, _MVE_LANES)
     return 2 * _round_up(taps, 4) * _INT16_BYTES

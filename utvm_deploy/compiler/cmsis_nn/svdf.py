@@ -26,7 +26,7 @@ _INT16, _INT8 = (f"{{{np.iinfo(kind).min}, {np.iinfo(kind).max}}}" for kind in (
 def lower_svdf(
     graph: Graph, operator: Operator, ours: KernelCall, library: CmsisNn
 ) -> KernelCall | str:
-    """SVDF of int8 with a state of int16, which the library shifts in its place."""
+    """SVDF of int8 with a state of int16, which the library shifts in place."""
     attributes = operator.attributes
     assert isinstance(attributes, Svdf)
     _, source = input_of(graph, operator, 0)
@@ -78,8 +78,8 @@ def lower_svdf(
 def _body(
     rank: int, shapes: Mapping[str, tuple[int, int, int, int]], first: int, second: int
 ) -> str:
-    """C: the call, after the state was put where it is to be; ``first`` and ``second`` are bytes
-    of scratch, for the products over time and for their sums."""
+    """C: the call, after the state was moved to its place. ``first`` and ``second`` are bytes of
+    scratch, for the products over time and for their sums."""
     batch, filters, memory, _ = shapes["state"]
     return (
         f"    for (int32_t i = 0; i < {batch * filters * memory}; i++) {{\n"
