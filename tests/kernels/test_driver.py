@@ -54,6 +54,7 @@ class Transposed:
 
 
 @pytest.mark.tools
+@pytest.mark.tools
 def test_the_driver_does_what_it_says(tmp_path: Path) -> None:
     function = native_function(Transposed(), "driven", "host", may_alias=False)
     assert function.imports == (COPY,)
