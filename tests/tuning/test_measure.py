@@ -178,5 +178,5 @@ def test_boards_that_run_nothing_from_ram() -> None:
     rom_only = replace(
         board, memory=tuple(replace(region, executable=False) for region in board.memory)
     )
-    with pytest.raises(TuneError, match=r"host runs no code from its RAM .*tune on a board"):
+    with pytest.raises(TuneError, match=r"host runs no code from its RAM .*Tune on a board"):
         check_tunable(rom_only)
