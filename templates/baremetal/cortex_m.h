@@ -1,4 +1,4 @@
-// Registers that every ARMv7-M and ARMv8-M core has at the same address.
+// Registers that Arm's cores of the M profile have at the same address.
 //
 // SPDX-License-Identifier: Apache-2.0
 
@@ -33,6 +33,10 @@
 #define DWT_CTRL REGISTER(0xE0001000u)
 #define DWT_CYCCNT REGISTER(0xE0001004u)
 #define DWT_LAR REGISTER(0xE0001FB0u)
+
+// Armv6-M has one fault, without registers that give its cause, and its vectors stay where they
+// are.
+#define HAS_FAULT_STATUS (__ARM_ARCH >= 7)
 
 static inline void barrier(void) {
     __asm volatile("dsb\n\tisb" ::: "memory");

@@ -45,6 +45,6 @@ __attribute__((naked, used)) void utvm_debug_run(void) {
                    "ldr r0, =ld_stack_top\n\t"
                    "mov sp, r0\n\t"
                    "cpsie i\n\t"
-                   "b serve\n\t"
+                   "bl serve\n\t" // does not return; Armv6-M reaches farther with bl
                    ".ltorg");
 }

@@ -77,18 +77,27 @@ __attribute__((used)) void note_expired(void) {
     is_expired = true;
 }
 
-// What was stopped, and how. The registers are cleared for the next one.
+// Why the core stopped the task. Armv6-M has no such registers: there it stays zero.
+static void take_fault_status(void) {
+#if HAS_FAULT_STATUS
+    stopped.cfsr = SCB_CFSR;
+    stopped.hfsr = SCB_HFSR;
+    stopped.mmfar = SCB_MMFAR;
+    stopped.bfar = SCB_BFAR;
+    // Cleared for the next fault, with all other exceptions that wait.
+    SCB_CFSR = stopped.cfsr;
+    SCB_HFSR = stopped.hfsr;
+    SCB_SHCSR &= ~PENDED;
+#endif
+}
+
+// What was stopped, and how.
 __attribute__((used)) uint32_t note_stopped_task(const uint32_t *frame, uint32_t exception,
                                                  uint32_t exception_return) {
     memset(&stopped, 0, sizeof stopped);
     stopped.kind = UTVM_FAULT_KIND_EXCEPTION;
     stopped.exception = exception;
-    stopped.cfsr = SCB_CFSR;
-    stopped.hfsr = SCB_HFSR;
-    stopped.mmfar = SCB_MMFAR;
-    stopped.bfar = SCB_BFAR;
-    SCB_CFSR = stopped.cfsr;
-    SCB_HFSR = stopped.hfsr;
+    take_fault_status();
     // Stacked: r0-r3, r12, lr, pc, xpsr. A task may have lost its stack.
     const uintptr_t at = (uintptr_t)frame;
     if (!(stopped.cfsr & STACKING_FAILED) && at % 4u == 0u && at >= (uintptr_t)utvm_task_stack &&
@@ -98,12 +107,14 @@ __attribute__((used)) uint32_t note_stopped_task(const uint32_t *frame, uint32_t
         stopped.xpsr = frame[7];
     }
     stopped.sp = (uint32_t)at + (exception_return & RETURN_BASIC_FRAME ? 32u : 104u);
-    // What else the task set off on its way down is of no interest any more.
-    SCB_SHCSR &= ~PENDED;
+    // A deadline that passed in the meantime is of no interest any more.
     SCB_ICSR = ICSR_PENDSV_CLEAR;
     barrier();
     return exception == EXCEPTION_PENDSV ? UTVM_STATUS_TIMEOUT : UTVM_STATUS_FAULT;
 }
+
+// Armv6-M lacks most of these instructions: guard_armv6m.c has it in its own.
+#if __ARM_ARCH >= 7
 
 #if BOARD_HAS_FPU
 #define SAVE_FPU "vpush {s16-s31}\n\t"
@@ -238,3 +249,5 @@ __attribute__((naked)) void service_handler(void) {
                    "b fault_record_and_reset\n\t"
                    ".ltorg");
 }
+
+#endif

@@ -101,11 +101,13 @@ _Noreturn void system_reset(void) {
 }
 
 void reset_handler(void) {
+#if HAS_FAULT_STATUS
     SCB_VTOR = (uint32_t)(uintptr_t)&vector_table;
     // MemManage, BusFault and UsageFault on, so that a record can name them.
     SCB_SHCSR |= 7u << 16;
     // A division by zero is a fault, as on a computer, instead of a zero.
     SCB_CCR |= 1u << 4;
+#endif
 #if BOARD_HAS_FPU
     SCB_CPACR |= 0xFu << 20; // also switches the vector extension on
 #endif
@@ -132,10 +134,10 @@ _Noreturn void fault_record_and_reset(const uint32_t *frame, uint32_t exception)
     utvm_fault.exception = exception;
     utvm_fault.pc = is_readable ? frame[6] : 0u;
     utvm_fault.lr = is_readable ? frame[5] : 0u;
-    utvm_fault.cfsr = SCB_CFSR;
-    utvm_fault.hfsr = SCB_HFSR;
-    utvm_fault.mmfar = SCB_MMFAR;
-    utvm_fault.bfar = SCB_BFAR;
+    utvm_fault.cfsr = HAS_FAULT_STATUS ? SCB_CFSR : 0u;
+    utvm_fault.hfsr = HAS_FAULT_STATUS ? SCB_HFSR : 0u;
+    utvm_fault.mmfar = HAS_FAULT_STATUS ? SCB_MMFAR : 0u;
+    utvm_fault.bfar = HAS_FAULT_STATUS ? SCB_BFAR : 0u;
     utvm_fault.magic = FAULT_MAGIC;
     system_reset();
 }

@@ -85,6 +85,7 @@ TIMER_DRIVERS = {
     "dwt": ("clock_hz",),
     "cmsdk": ("base", "irq", "clock_hz"),
     "sse_counter": ("base", "control_base", "irq", "clock_hz"),
+    "nrf": ("base", "irq", "clock_hz"),
     "stm32_tim": ("base", "slow_base", "enable_register", "enable_mask", "clock_hz"),
 }
 CLOCK_DRIVERS: dict[str, tuple[str, ...]] = {

@@ -78,6 +78,14 @@ CORES: Mapping[str, Core] = MappingProxyType(
                 has_dwt=False,
             ),
             Core(
+                name="cortex-m0",
+                architecture="armv6-m",
+                compiler=_ARM,
+                gcc_cpu="cortex-m0",
+                has_dwt=False,
+                nvic_vectors=32,
+            ),
+            Core(
                 name="cortex-m0plus",
                 architecture="armv6-m",
                 compiler=_ARM,
