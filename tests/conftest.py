@@ -26,6 +26,8 @@ from utvm_deploy.oracle import reference
 ROOT = Path(__file__).resolve().parents[1]
 #: Every board that runs on this computer; each end-to-end test runs once on each.
 RUNNABLE_BOARDS = ("host", "mps2_an500", "mps2_an386", "mps2_an385", "mps3_an547", "netduinoplus2")
+#: Boards with less RAM than most tests need, and cores that cannot isolate tasks.
+SMALL_BOARDS = ("microbit",)
 
 #: Kernels are made for a core, however a board is reached: here the first board of each will do.
 KERNEL_TESTS = ROOT / "tests" / "kernels"
@@ -77,6 +79,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "board" not in metafunc.fixturenames:
         return
     boards = list(RUNNABLE_BOARDS)
+    if metafunc.definition.get_closest_marker("small_boards") is not None:
+        boards += SMALL_BOARDS
     if is_about_cores(metafunc.definition):
         of_core: dict[str, str] = {}
         for name in boards:

@@ -39,7 +39,7 @@ void tiny_touch(uint32_t address);
 uint32_t tiny_recurse(uint32_t depth);
 __attribute__((used, section(".text.tiny_run"))) void tiny_spin(uint32_t turns) {
 #ifdef __arm__
-    __asm volatile("1: subs %0, #1\\n\\tbne 1b" : "+l"(turns) : : "cc");
+    __asm volatile(".syntax unified\\n1: subs %0, #1\\n\\tbne 1b" : "+l"(turns) : : "cc");
 #else
     for (volatile uint32_t i = 0; i < turns; i++) {
     }

@@ -31,6 +31,8 @@ from utvm_deploy.probe import (
 )
 from utvm_deploy.project import Image, build_image
 
+pytestmark = pytest.mark.small_boards
+
 EXECUTE_TIMEOUT_S = 20.0
 
 

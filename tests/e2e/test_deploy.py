@@ -35,6 +35,7 @@ def digits_for(board: str) -> CompiledModel:
     return utvm_deploy.compile(DIGITS, board)
 
 
+@pytest.mark.small_boards
 def test_digits_on_real_images(device: Device) -> None:
     held_out = np.load(data_dir("models") / "digits_test.npz")
     model = device.load(digits_for(device.board.name))
