@@ -61,7 +61,7 @@ void fill(unsigned char *to, int n) { for (int i = 0; i < n; ++i) { to[i] = (uns
 """
 
 
-@pytest.fixture(params=["mps2_an500", "mps2_an386", "netduinoplus2", "microbit"])
+@pytest.fixture(params=["mps2_an500", "mps2_an386", "netduinoplus2"])
 def debug_board(request: pytest.FixtureRequest) -> Board:
     return load_board(request.param)
 

@@ -1,4 +1,4 @@
-"""Kernels for cores with Helium, the M-profile vector extension (Cortex-M55 and M85).
+"""Kernels for cores with Helium, the M-profile vector extension (Cortex-M55).
 
 Products of int8 are VMLADAVA: sixteen to a core register. Loops over whole vectors and what is left
 of them are DLSTP and LETP, which switch off the lanes beyond the end, so nothing is padded and
