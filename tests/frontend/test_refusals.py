@@ -366,3 +366,20 @@ def test_a_float_model_of_one_custom_operator_is_not_told_to_quantize(tmp_path: 
     m.output(m.quantize(made))
     said = str(_refusal(m, tmp_path))
     assert "operator 0 (CUSTOM 'Windowed')" in said and "not fully quantized" not in said
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (25.7, 0.2, "128 times its output's or more"),
+        (4e7, 4e7, "which is undefined"),
+    ],
+)
+def test_hard_swish_of_scales_beyond_the_reference(
+    before: float, after: float, said: str, tmp_path: Path
+) -> None:
+    m = ModelWriter()
+    x = m.input((1, 8), before)
+    m.output(m.node("HARD_SWISH", [x], (1, 8), ("HardSwishOptions", {}), scale=after))
+    with pytest.raises(UnsupportedOperator, match=said):
+        load_model(m.save(tmp_path / "model.tflite"))
