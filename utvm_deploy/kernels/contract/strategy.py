@@ -112,7 +112,8 @@ class Choices:
         given = dict(candidate.choices) if candidate is not None else {}
         method = given.pop(_METHOD, "")
         if method != cls.method:
-            return f"method {method or 'none'!r} is not {cls.method or 'none'!r}"
+            named = f"its method is {method!r}" if method else "it names no method"
+            return f"{named}, but this is {f'method {cls.method!r}' if cls.method else 'without'}"
         types = _types(cast(Any, cls))
         for name, value in given.items():
             if name not in types:
