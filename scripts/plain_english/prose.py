@@ -16,6 +16,8 @@ CODE = "CODE"
 _FENCE = re.compile(r"^\s*(```|~~~)")
 _ITEM = re.compile(r"^\s*([-*+]|\d+\.)\s+")
 _HEADING = re.compile(r"^\s*#{1,6}\s")
+#: Columns that are aligned by blanks are a drawing, not a sentence.
+_DRAWING = re.compile(r"\S {3,}\S")
 _MARKER = re.compile(r"^\s*<!--.*-->\s*$")
 _PRAGMA = re.compile(r"#:?\s*(noqa|type:|ruff:|mypy:|pragma|!|fmt:)")
 _WORD = re.compile(r"[^\W\d_]{2,}")
@@ -38,7 +40,8 @@ def of_page(text: str) -> Iterator[Paragraph]:
     for number, line in enumerate([*text.splitlines(), ""], 1):
         if _FENCE.match(line):
             in_code = not in_code
-        is_text = not in_code and not _FENCE.match(line) and not _MARKER.match(line)
+        is_text = not (in_code or any(one.match(line) for one in (_FENCE, _MARKER)))
+        is_text = is_text and not _DRAWING.search(line)
         is_block = line.lstrip().startswith("|") or _HEADING.match(line) is not None
         ends = not is_text or is_block or not line.strip() or _ITEM.match(line) is not None
         if ends and lines:

@@ -74,6 +74,7 @@ def test_code_with_a_fault(code: str, tmp_path: Path) -> None:
     "code",
     [
         '"""Short."""\nsome = "so many"\n',
+        f'"""Short.\n\nrun   {LIMIT}\nread   {LIMIT}\nsend    {LIMIT}\n"""\n',
         'emit("int so many = 1, x = gone[so many];\\n")\n',
         "# noqa: so many\n",
         "so_many = 1\n",

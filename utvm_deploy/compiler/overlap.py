@@ -1,6 +1,6 @@
 """Which tensors may share bytes, because a kernel writes over what it has read.
 
-Each kernel tells how far its output must begin before its input (``kernels/contract/lag.py``).
+Each kernel gives the least distance from its output to its input (``kernels/contract/lag.py``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def overlap_of(graph: Graph, call: KernelCall) -> Overlap | None:
     if lag is None or len(tensors) != 2 or graph.tensors[tensors[0]].data is not None:
         return None
     source, result = tensors
-    # Where the steps tell nothing, both may lie anywhere.
+    # Without a limit, both may be anywhere.
     least = max(lag.least_bytes, -graph.tensors[source].size_bytes)
     return Overlap(source, result, Lag(least, lag.unit_bytes))
 

@@ -1,8 +1,9 @@
 """The counters that the cycle model keeps: their names, order and groups, shared with C.
 
-The plugin writes them as 64-bit little-endian words, in the order of ``NAMES``, to three places:
-the block in guest memory that the runtime's timer reads, the snapshot file, and the report at exit.
-The snapshot file has one record for each time the guest executed the marker instruction.
+The plugin writes them as 64-bit little-endian words, in the order of ``NAMES``, to three places.
+The first is the block in guest memory that the runtime's timer reads. The second is the snapshot
+file, with one record for each time the guest executed the marker instruction. The third is the
+report at exit.
 """
 
 from __future__ import annotations

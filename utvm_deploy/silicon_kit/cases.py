@@ -5,13 +5,13 @@ test/doc/cortex_m7.md" (STM32H743, DWT counter); QUIN is quinapalus.com/cm7cycle
 as others cite it; ARM4 is Arm DDI 0439's instruction set summary. They measured with warm caches,
 and so do we.
 
-Registers: r0, r1 point to even words of two buffers on the stack, r2 is 0, r3 is 4; r4 to r12 and
-s0 to s15 are free. r0 and r1 are set again before each run. CACHED and CACHED_TOO are addresses
-behind the data cache, WAY is the size of one of its ways.
+Registers: r0, r1 point to even words of two buffers on the stack, r2 is 0, r3 is 4. Cases may
+change r4 to r12 and s0 to s15. Before each run, r0 and r1 are set again. CACHED and CACHED_TOO are
+addresses behind the data cache, WAY is the size of one of its ways.
 
-The cost of stores that miss follows from REF. That is Arm DDI 0489F 5.9: they start a linefill.
-docs/reference/cycle-model.md adds assumptions: a linefill is 22 cycles, one at a time, and five
-stores wait for a line in the store buffer. Nobody has published a measurement of it.
+The cost of stores that miss follows from REF. Arm DDI 0489F 5.9 says that they start a linefill.
+The page docs/reference/cycle-model.md adds assumptions: a linefill is 22 cycles, one at a time, and
+five stores wait for a line in the store buffer. Nobody has published a measurement of it.
 """
 
 from __future__ import annotations
