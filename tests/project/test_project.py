@@ -112,7 +112,13 @@ def test_a_tree_says_what_it_is(tmp_path: Path) -> None:
     assert str(Path(__file__).parents[2]) not in everything
     # Only the drivers that this board needs.
     drivers = {p.name for p in (tree / "template").glob("*_*.c") if p.name != "sync_code.c"}
-    assert drivers == {"uart_cmsdk.c", "timer_cmsdk.c", "clock_none.c", "ticks_cycle_model.c"}
+    assert drivers == {
+        "uart_cmsdk.c",
+        "timer_cmsdk.c",
+        "clock_none.c",
+        "ticks_cycle_model.c",
+        "switch_armv7m.c",
+    }
 
 
 def test_a_tree_that_a_full_disk_cut_can_be_made_again(

@@ -160,12 +160,12 @@ def _template_files(board: Board) -> dict[str, str]:
     chosen = _c_files(folder)
     files: dict[str, str] = {}
     if template == "baremetal":
-        # Drivers are named KIND_NAME.c; of each kind the board's file names one.
+        # Drivers are named KIND_NAME.c. Of each kind the board's file names one, or its core does.
         project = board.project
         assert project.uart is not None and project.timer is not None and project.clock is not None
-        kinds = ("uart", "timer", "clock", "ticks")
+        kinds = ("uart", "timer", "clock", "ticks", "switch")
         drivers = (project.uart, project.timer.driver, project.clock)
-        names = [*(driver.name for driver in drivers), _ticks_driver(board)]
+        names = [*(driver.name for driver in drivers), _ticks_driver(board), _switch_driver(board)]
         wanted = {f"{kind}_{name}.c" for kind, name in zip(kinds, names, strict=True)}
         chosen = [
             p
@@ -181,6 +181,11 @@ def _template_files(board: Board) -> dict[str, str]:
 
 def _ticks_driver(board: Board) -> str:
     return "cycle_model" if board.has_cycle_model else "timer"
+
+
+def _switch_driver(board: Board) -> str:
+    """How tasks are entered and left: Armv6-M lacks most instructions of the other cores."""
+    return "armv6m" if board.cpu.facts.architecture == "armv6-m" else "armv7m"
 
 
 def _image_id(compiled: CompiledModel | None, files: Mapping[str, str]) -> str:

@@ -7,8 +7,6 @@
 #include "cortex_m.h"
 #include "guard.h"
 
-#if __ARM_ARCH < 7
-
 // The parameters of functions in assembly, which the compiler cannot see used.
 #define UNSEEN __attribute__((unused))
 // GCC's own syntax for Thumb code without Thumb-2 is an older one.
@@ -142,5 +140,3 @@ __attribute__((naked)) void service_handler(void) {
                            "bl fault_record_and_reset\n\t"
                            ".ltorg");
 }
-
-#endif
