@@ -68,13 +68,19 @@ class Strategy:
     dtype: str = "int8"  # of the activations
 
 
+def of_portable(make: Callable[[KernelCall], KernelCall | str]) -> Build:
+    """A build that needs nothing beside the portable call."""
+    return lambda layer, wish: make(layer.portable)
+
+
 def candidates_of(
     family: str, build: Build, *listers: Callable[[Any], Iterable[Choices]]
 ) -> ListCandidates:
     """The candidates of a strategy that lists choices beside a kernel.
 
-    Each of ``listers`` takes the kernel that the strategy builds by itself and gives its choices
-    first, then the others that a layer has; nothing where the kernel is not of its class.
+    Each of ``listers`` takes the kernel that the strategy builds by itself. It yields the choices
+    of that kernel first, then all others of the layer. For a kernel of another class it yields
+    nothing.
     """
 
     def candidates(layer: Layer) -> tuple[Candidate, ...]:
@@ -90,8 +96,8 @@ def candidates_of(
 class Choices:
     """What a strategy lets a candidate choose: a base of frozen dataclasses.
 
-    Fields are whole numbers, booleans and texts; a field that has its default stands in no
-    candidate. ``method`` tells strategies of one family apart.
+    Fields are integers, booleans and texts. A candidate leaves out the fields that have their
+    default. ``method`` distinguishes the strategies of one family.
     """
 
     method: ClassVar[str] = ""
@@ -123,11 +129,11 @@ class Choices:
             if wanted is bool and value in (0, 1):
                 given[name] = bool(value)
             elif type(value) is not wanted:
-                return f"{name}={value} is no {_WORDS[wanted]}"
+                return f"{name}={value} is not {_WORDS[wanted]}"
         return cls(**given)
 
 
-_WORDS: dict[type, str] = {int: "whole number", bool: "0 or 1", str: "text"}
+_WORDS: dict[type, str] = {int: "an integer", bool: "0 or 1", str: "a text"}
 
 
 @cache

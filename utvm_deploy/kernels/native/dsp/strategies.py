@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from utvm_deploy.graph.model import Array
@@ -17,7 +15,7 @@ from utvm_deploy.kernels.contract.operands import (
     quantization_of,
 )
 from utvm_deploy.kernels.contract.requantization import fold_input_offset, quantize_multipliers
-from utvm_deploy.kernels.contract.strategy import Build, Layer, Strategy, Wish, candidates_of
+from utvm_deploy.kernels.contract.strategy import Layer, Strategy, Wish, candidates_of, of_portable
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp.convolution import convolution_call, convolution_choices
 from utvm_deploy.kernels.native.dsp.dense import dense_choices, dsp_dense_call
@@ -77,11 +75,6 @@ def build_pool(layer: Layer, wish: Wish) -> KernelCall | str:
     return dsp_pool_call(layer.portable, kernel.window, kernel.channels, kernel.is_average)
 
 
-def _of_call(make: Callable[[KernelCall], KernelCall | str]) -> Build:
-    """A build that needs nothing beside the portable call."""
-    return lambda layer, wish: make(layer.portable)
-
-
 def _depthwise(layer: Layer, wish: Wish, window: Window, weights: Array) -> KernelCall | str:
     """``weights`` are [outputs, rows, columns]."""
     scaling = _scaling(layer, weights)
@@ -132,6 +125,6 @@ DSP_STRATEGIES = (
     Strategy(("FULLY_CONNECTED",), build_dense, candidates_of(FAMILY, build_dense, dense_choices)),
     Strategy(("ADD", "MAXIMUM", "MINIMUM", "MUL", "PRELU", "SUB"), build_pairs),
     Strategy(("AVERAGE_POOL_2D", "MAX_POOL_2D", "REDUCE_MAX"), build_pool),
-    Strategy(("TRANSPOSE_CONV",), _of_call(dsp_transpose_conv_call)),
-    Strategy(("MUL",), _of_call(int16_multiply_call), dtype="int16"),
+    Strategy(("TRANSPOSE_CONV",), of_portable(dsp_transpose_conv_call)),
+    Strategy(("MUL",), of_portable(int16_multiply_call), dtype="int16"),
 )

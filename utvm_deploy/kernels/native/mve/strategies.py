@@ -5,16 +5,16 @@ What a kernel multiplies by is taken from the portable call, which has it in the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.strategy import (
-    Build,
     Choices,
     Layer,
     Strategy,
     Wish,
     candidates_of,
+    of_portable,
 )
 from utvm_deploy.kernels.native.dsp.pool import pool_call
 from utvm_deploy.kernels.native.dsp.strategies import build_depthwise as dsp_depthwise
@@ -94,11 +94,6 @@ def build_int16_dense(layer: Layer, wish: Wish) -> KernelCall | str:
     return mve_wide_dense_call(layer.graph, layer.operator, layer.portable)
 
 
-def _of_call(make: Callable[[KernelCall], KernelCall | str]) -> Build:
-    """A build that needs nothing beside the portable call."""
-    return lambda layer, wish: make(layer.portable)
-
-
 _POOLS = ("AVERAGE_POOL_2D", "MAX_POOL_2D", "REDUCE_MAX")
 _ELEMENTWISE = ("ADD", "MUL", "SUB")
 MVE_STRATEGIES = (
@@ -110,10 +105,10 @@ MVE_STRATEGIES = (
     Strategy(("FULLY_CONNECTED",), build_dense),
     Strategy(_ELEMENTWISE, build_elementwise),
     Strategy(_POOLS, build_pool),
-    Strategy(("TRANSPOSE_CONV",), _of_call(mve_transpose_conv_call)),
+    Strategy(("TRANSPOSE_CONV",), of_portable(mve_transpose_conv_call)),
     Strategy(("CONV_2D",), build_int16_convolution, dtype="int16"),
-    Strategy(("DEPTHWISE_CONV_2D",), _of_call(mve_wide_depthwise_call), dtype="int16"),
+    Strategy(("DEPTHWISE_CONV_2D",), of_portable(mve_wide_depthwise_call), dtype="int16"),
     Strategy(("FULLY_CONNECTED",), build_int16_dense, dtype="int16"),
     Strategy(_ELEMENTWISE, build_elementwise, dtype="int16"),
-    Strategy(_POOLS, _of_call(mve_wide_pool_call), dtype="int16"),
+    Strategy(_POOLS, of_portable(mve_wide_pool_call), dtype="int16"),
 )
