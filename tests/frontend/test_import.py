@@ -26,6 +26,7 @@ COMPARED_AS_KERNELS = {
     *("REDUCE_ALL", "REDUCE_ANY", "SELECT_V2"),
     *(
         "BATCH_TO_SPACE_ND",
+        "BITWISE_XOR",
         "BROADCAST_TO",
         "CUMSUM",
         "EMBEDDING_LOOKUP",

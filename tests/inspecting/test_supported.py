@@ -1,6 +1,6 @@
 """The operator table: as data, on the command line, and in docs/reference/operators.md.
 
-``python -m tests.bench.test_supported`` writes that page anew.
+``python -m tests.inspecting.test_supported`` writes that page anew.
 """
 
 from __future__ import annotations

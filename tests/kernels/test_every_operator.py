@@ -133,7 +133,7 @@ def every_product(m: ModelWriter) -> None:
     summed = m.tensor((4, 7), "int32")
     fields = {"Exclusive": True, "Reverse": False}
     m.operator("CUMSUM", [both, *ints(1)], [summed], ("CumsumOptions", fields))
-    m.output(summed)
+    m.output(m.node("BITWISE_XOR", [summed, both], (4, 7), ("BitwiseXorOptions", {})))
 
 
 def every_int16x8(m: ModelWriter) -> None:

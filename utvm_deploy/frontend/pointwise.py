@@ -28,6 +28,7 @@ from utvm_deploy.frontend.supported_operator import (
 )
 from utvm_deploy.graph.attributes import (
     Add,
+    BitwiseXor,
     Dequantize,
     Extremum,
     Gelu,
@@ -56,6 +57,8 @@ _OUTPUT_PARTS = {
     ("LOGISTIC", "int16"): 32768,
     ("TANH", "int16"): 32768,
 }
+# The reference takes unsigned integers, too.
+_OF_BITS = ("int8", "int16", "int32")
 #: exp() of more is beyond float32.
 _MOST_EXPONENT = 700.0
 #: Of an output's scale, with room for its zero point.
@@ -110,6 +113,17 @@ def import_extremum(op: SourceOperator) -> Operator:
     if any(op.input(i).quantization != out.quantization for i in (0, 1)):
         raise op.unsupported("its inputs and output are quantized differently; they must be equal")
     return made(op, op.inputs[:2], Extremum())
+
+
+def import_xor(op: SourceOperator) -> Operator:
+    """BITWISE_XOR of integers, which may have any quantization or none."""
+    x, y, out = op.input(0), op.input(1), op.output()
+    if x.dtype not in _OF_BITS or not x.dtype == y.dtype == out.dtype:
+        raise op.unsupported(
+            f"it makes {out.dtype} of {x.dtype} and {y.dtype}; only {', '.join(_OF_BITS)} are "
+            "supported, one type for inputs and output"
+        )
+    return made(op, op.inputs[:2], BitwiseXor())
 
 
 def import_prelu(op: SourceOperator) -> Operator:
@@ -366,6 +380,7 @@ OPERATORS: Mapping[str, SupportedOperator] = {
     "ADD": SupportedOperator(
         import_add, COMPUTED, f"broadcasts; {_BY_SHIFTS}, not broadcast; {FUSED}"
     ),
+    "BITWISE_XOR": SupportedOperator(import_xor, _OF_BITS, "broadcasts"),
     "DEQUANTIZE": SupportedOperator(import_dequantize, CONVERTED, "to float32"),
     "EXP": SupportedOperator(import_exponential, COMPUTED, _STEPS),
     "GELU": SupportedOperator(import_gelu, COMPUTED, _STEPS),

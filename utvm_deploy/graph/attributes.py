@@ -81,6 +81,11 @@ class Extremum:
 
 
 @dataclass(frozen=True)
+class BitwiseXor(OfOneType):
+    """BITWISE_XOR of two tensors, with broadcasting; their quantization has no meaning."""
+
+
+@dataclass(frozen=True)
 class Prelu:
     """PRELU: the second input, broadcast, multiplies negative elements."""
 
@@ -298,6 +303,7 @@ Attributes: TypeAlias = (
     | Subtract
     | Multiply
     | Extremum
+    | BitwiseXor
     | Prelu
     | SquaredDifference
     | LeakyRelu

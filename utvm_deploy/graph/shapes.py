@@ -275,6 +275,7 @@ SHAPE_RULES: Mapping[str, ShapeRule] = {
     "AVERAGE_POOL_2D": _pool,
     "BATCH_MATMUL": _batch_matmul,
     "BATCH_TO_SPACE_ND": _rearrange,
+    "BITWISE_XOR": _broadcast,
     "BROADCAST_TO": _rearrange,
     "CONCATENATION": _concatenation,
     "CONV_2D": _convolution,

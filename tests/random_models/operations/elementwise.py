@@ -87,6 +87,26 @@ def _proposed_binary(kind: str) -> Propose:
     return propose
 
 
+#: How often BITWISE_XOR gets int32, a type that the generator starts no step with.
+_OF_INT32 = 0.3
+
+
+def _xor(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
+    shape = np.broadcast_shapes(*(m.tensors[i].shape for i in inputs))
+    x = m.tensors[inputs[0]]
+    out = m.tensor(shape, x.dtype, x.scales or None, x.zero_points or 0)
+    m.operator("BITWISE_XOR", inputs, [out], ("BitwiseXorOptions", {}))
+    return (out,)
+
+
+def _propose_xor(scope: Scope, x: Ref) -> Step:
+    draw, shape = scope.draw, scope.spec(x).shape
+    if draw.chance(_OF_INT32):
+        x = scope.pick(lambda s: s.shape == shape, "int32") or scope.input(shape, "int32")
+    y = partner(scope, x, broadcastable(draw, shape))
+    return Step("BITWISE_XOR", (x, y) if draw.chance(0.7) else (y, x))
+
+
 #: Options table of operators that requantize; the size of the output beside the input's.
 _UNARY: dict[str, Options | None] = {
     "RELU": None,
@@ -243,6 +263,7 @@ OPERATIONS = {
     **{kind: Operation(_binary, _proposed_binary(kind)) for kind in _BINARY},
     **{kind: Operation(_unary, _proposed_unary(kind)) for kind in (*_UNARY, *_FIXED)},
     **{kind: Operation(_function, _proposed_function(kind)) for kind in _FUNCTIONS},
+    "BITWISE_XOR": Operation(_xor, _propose_xor),
     "NEG": Operation(_same, lambda scope, x: Step("NEG", (x,))),
     "LEAKY_RELU": Operation(_leaky, _propose_leaky),
     "PRELU": Operation(

@@ -40,6 +40,7 @@ from utvm_deploy.kernels.portable.elementwise import (
     lower_multiply,
     lower_prelu,
     lower_squared_difference,
+    lower_xor,
 )
 from utvm_deploy.kernels.portable.fully_connected import lower_fully_connected
 from utvm_deploy.kernels.portable.gather import lower_gather
@@ -76,6 +77,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     "AVERAGE_POOL_2D": lower_pool,
     "BATCH_MATMUL": lower_batch_matmul,
     "BATCH_TO_SPACE_ND": lower_rearrange,
+    "BITWISE_XOR": lower_xor,
     "BROADCAST_TO": lower_rearrange,
     "CAST": lower_cast,
     "CONCATENATION": lower_concatenation,

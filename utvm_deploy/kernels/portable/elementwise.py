@@ -14,6 +14,7 @@ import numpy as np
 
 from utvm_deploy.graph.attributes import (
     Add,
+    BitwiseXor,
     Extremum,
     Multiply,
     Prelu,
@@ -229,6 +230,23 @@ class BroadcastExtremum(_Broadcast):
 
 
 @dataclass(frozen=True)
+class BroadcastXor(_Broadcast):
+    """BITWISE_XOR of the stored values."""
+
+    @property
+    def _what(self) -> str:
+        return "xor"
+
+    @property
+    def _scalars(self) -> tuple[str, ...]:
+        return ()
+
+    def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
+        bits = left ^ right
+        return bits if isinstance(bits, int) else bits.astype(self.dtype)
+
+
+@dataclass(frozen=True)
 class BroadcastPrelu(_Broadcast):
     """PRELU: the left side requantized, times the right one (alpha) where it is negative."""
 
@@ -317,6 +335,13 @@ def lower_extremum(graph: Graph, operator: Operator) -> KernelCall:
     shape = _merged(sides, result)
     kernel = BroadcastExtremum(*shape, result.dtype, operator.kind == "MAXIMUM")
     return _call(graph, operator, kernel, {})
+
+
+def lower_xor(graph: Graph, operator: Operator) -> KernelCall:
+    """BITWISE_XOR."""
+    assert isinstance(operator.attributes, BitwiseXor)
+    sides, result = _operands(graph, operator)
+    return _call(graph, operator, BroadcastXor(*_merged(sides, result), result.dtype), {})
 
 
 def lower_prelu(graph: Graph, operator: Operator) -> KernelCall:
