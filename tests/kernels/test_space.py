@@ -31,7 +31,7 @@ def test_a_candidate_survives_json() -> None:
     assert Candidate.from_json(candidate.to_json()) == candidate
     assert candidate.label == "dsp pixels=12 step=16 tile=3x2"
     assert candidate.number("step") == 16 and candidate.choice("absent") is None
-    with pytest.raises(ValueError, match=r"tile=3x2 .* is no whole number"):
+    with pytest.raises(ValueError, match=r"tile=3x2 .* is not an integer"):
         candidate.number("tile")
 
 

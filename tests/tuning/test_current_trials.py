@@ -82,6 +82,7 @@ def test_a_candidate_without_code_is_not_tried_again(tmp_path: Path) -> None:
     assert current(work, [record], CORE) == [record]
 
 
+@pytest.mark.tools
 def test_tuning_writes_the_digest_of_each_trial(tmp_path: Path) -> None:
     works = small_works(tmp_path, "host")
     by_key = {work.kernel.key: work for work in works}

@@ -153,7 +153,7 @@ def test_a_candidate_without_code_keeps_its_error(works: tuple[Work, ...], tmp_p
 def test_a_file_of_something_else_is_refused(works: tuple[Work, ...], tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("bread\nmilk\n")
-    with pytest.raises(RecordsError, match="is no records file"):
+    with pytest.raises(RecordsError, match="is not a records file"):
         upgrade_records(path, works, CORE)
     assert path.read_text() == "bread\nmilk\n"
     with pytest.raises(RecordsError, match=r"cannot upgrade .*: No such file"):
