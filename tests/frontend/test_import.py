@@ -37,7 +37,15 @@ COMPARED_AS_KERNELS = {
         "LOG",
         "LOG_SOFTMAX",
     ),
-    *("REVERSE_V2", "RSQRT", "SPACE_TO_BATCH_ND", "SQRT", "SQUARED_DIFFERENCE", "SUM"),
+    *(
+        "REVERSE_V2",
+        "RIGHT_SHIFT",
+        "RSQRT",
+        "SPACE_TO_BATCH_ND",
+        "SQRT",
+        "SQUARED_DIFFERENCE",
+        "SUM",
+    ),
     *("TILE", "UNIDIRECTIONAL_SEQUENCE_LSTM"),
 }
 SHARED = ("ad01_int8", "kws_ref_model", "pretrainedResnet_quant", "vww_96_int8")

@@ -133,7 +133,8 @@ def every_product(m: ModelWriter) -> None:
     summed = m.tensor((4, 7), "int32")
     fields = {"Exclusive": True, "Reverse": False}
     m.operator("CUMSUM", [both, *ints(1)], [summed], ("CumsumOptions", fields))
-    m.output(m.node("BITWISE_XOR", [summed, both], (4, 7), ("BitwiseXorOptions", {})))
+    mixed = m.node("BITWISE_XOR", [summed, both], (4, 7), ("BitwiseXorOptions", {}))
+    m.output(m.node("RIGHT_SHIFT", [mixed, both], (4, 7), ("RightShiftOptions", {})))
 
 
 def every_int16x8(m: ModelWriter) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from utvm_deploy.graph.attributes import (
     Prelu,
     Quantize,
     Relu,
+    RightShift,
     SquaredDifference,
     Subtract,
 )
@@ -59,6 +60,8 @@ _OUTPUT_PARTS = {
 }
 # The reference takes unsigned integers, too.
 _OF_BITS = ("int8", "int16", "int32")
+# The reference also takes uint16 and uint32, which a graph does not have.
+_SHIFTED = ("int8", "uint8", "int16", "int32")
 #: exp() of more is beyond float32.
 _MOST_EXPONENT = 700.0
 #: Of an output's scale, with room for its zero point.
@@ -117,13 +120,24 @@ def import_extremum(op: SourceOperator) -> Operator:
 
 def import_xor(op: SourceOperator) -> Operator:
     """BITWISE_XOR of integers, which may have any quantization or none."""
+    _check_one_type(op, _OF_BITS)
+    return made(op, op.inputs[:2], BitwiseXor())
+
+
+def import_right_shift(op: SourceOperator) -> Operator:
+    """RIGHT_SHIFT of integers, which may have any quantization or none."""
+    _check_one_type(op, _SHIFTED)
+    return made(op, op.inputs[:2], RightShift())
+
+
+def _check_one_type(op: SourceOperator, types: Sequence[str]) -> None:
+    """Both inputs and the output have the same one of these types."""
     x, y, out = op.input(0), op.input(1), op.output()
-    if x.dtype not in _OF_BITS or not x.dtype == y.dtype == out.dtype:
+    if x.dtype not in types or not x.dtype == y.dtype == out.dtype:
         raise op.unsupported(
-            f"it makes {out.dtype} of {x.dtype} and {y.dtype}; only {', '.join(_OF_BITS)} are "
+            f"it makes {out.dtype} of {x.dtype} and {y.dtype}; only {', '.join(types)} are "
             "supported, one type for inputs and output"
         )
-    return made(op, op.inputs[:2], BitwiseXor())
 
 
 def import_prelu(op: SourceOperator) -> Operator:
@@ -404,6 +418,11 @@ OPERATORS: Mapping[str, SupportedOperator] = {
     "RELU6": SupportedOperator(import_relu, COMPUTED, ""),
     "RELU_0_TO_1": SupportedOperator(import_relu, INT8, ""),
     "RELU_N1_TO_1": SupportedOperator(import_relu, INT8, ""),
+    "RIGHT_SHIFT": SupportedOperator(
+        import_right_shift,
+        _SHIFTED,
+        "broadcasts; shifts below 0 are 0, larger ones than the type has bits leave the sign",
+    ),
     "RSQRT": SupportedOperator(
         import_root,
         INT8,

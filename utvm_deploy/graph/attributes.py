@@ -91,6 +91,11 @@ class Prelu:
 
 
 @dataclass(frozen=True)
+class RightShift(OfOneType):
+    """RIGHT_SHIFT of one tensor by another, with broadcasting, of the stored values."""
+
+
+@dataclass(frozen=True)
 class SquaredDifference:
     """SQUARED_DIFFERENCE of two tensors, with broadcasting."""
 
@@ -305,6 +310,7 @@ Attributes: TypeAlias = (
     | Extremum
     | BitwiseXor
     | Prelu
+    | RightShift
     | SquaredDifference
     | LeakyRelu
     | OfOne

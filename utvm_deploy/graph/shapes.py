@@ -312,6 +312,7 @@ SHAPE_RULES: Mapping[str, ShapeRule] = {
     "RESIZE_BILINEAR": _resize,
     "RESIZE_NEAREST_NEIGHBOR": _rearrange,
     "REVERSE_V2": _rearrange,
+    "RIGHT_SHIFT": _broadcast,
     "SELECT": _select,
     "SELECT_V2": _select,
     "SLICE": _rearrange,

@@ -107,6 +107,35 @@ def _propose_xor(scope: Scope, x: Ref) -> Step:
     return Step("BITWISE_XOR", (x, y) if draw.chance(0.7) else (y, x))
 
 
+#: How often RIGHT_SHIFT gets shifts that are mostly from 0 to the type's bits.
+_OF_FEW_BITS = 0.6
+
+
+def _right_shift(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
+    x = m.tensors[inputs[0]]
+    if len(inputs) == 1:
+        limits = np.iinfo(x.dtype)
+        shape = step.attributes["shape"]
+        rng = np.random.default_rng(step.seed)
+        bits = np.array(rng.integers(max(-1, limits.min), limits.bits + 2, shape))
+        inputs = (*inputs, m.constant(bits.astype(x.dtype)))
+    shape = np.broadcast_shapes(*(m.tensors[i].shape for i in inputs))
+    out = m.tensor(shape, x.dtype, x.scales or None, x.zero_points or 0)
+    m.operator("RIGHT_SHIFT", inputs, [out], ("RightShiftOptions", {}))
+    return (out,)
+
+
+def _propose_right_shift(scope: Scope, x: Ref) -> Step:
+    draw, shape = scope.draw, scope.spec(x).shape
+    if draw.chance(_OF_INT32):
+        x = scope.pick(lambda s: s.shape == shape, "int32") or scope.input(shape, "int32")
+    other = broadcastable(draw, shape)
+    if draw.chance(_OF_FEW_BITS):
+        return Step("RIGHT_SHIFT", (x,), {"shape": other}, draw.seed())
+    y = partner(scope, x, other)
+    return Step("RIGHT_SHIFT", (x, y) if draw.chance(0.7) else (y, x))
+
+
 #: Options table of operators that requantize; the size of the output beside the input's.
 _UNARY: dict[str, Options | None] = {
     "RELU": None,
@@ -264,6 +293,7 @@ OPERATIONS = {
     **{kind: Operation(_unary, _proposed_unary(kind)) for kind in (*_UNARY, *_FIXED)},
     **{kind: Operation(_function, _proposed_function(kind)) for kind in _FUNCTIONS},
     "BITWISE_XOR": Operation(_xor, _propose_xor),
+    "RIGHT_SHIFT": Operation(_right_shift, _propose_right_shift),
     "NEG": Operation(_same, lambda scope, x: Step("NEG", (x,))),
     "LEAKY_RELU": Operation(_leaky, _propose_leaky),
     "PRELU": Operation(

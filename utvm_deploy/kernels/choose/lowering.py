@@ -39,6 +39,7 @@ from utvm_deploy.kernels.portable.elementwise import (
     lower_extremum,
     lower_multiply,
     lower_prelu,
+    lower_right_shift,
     lower_squared_difference,
     lower_xor,
 )
@@ -133,6 +134,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     "RESIZE_BILINEAR": lower_resize_bilinear,
     "RESIZE_NEAREST_NEIGHBOR": lower_rearrange,
     "REVERSE_V2": lower_rearrange,
+    "RIGHT_SHIFT": lower_right_shift,
     "RSQRT": lower_lookup,
     "SELECT": lower_select,
     "SELECT_V2": lower_select,

@@ -18,6 +18,7 @@ from utvm_deploy.graph.attributes import (
     Extremum,
     Multiply,
     Prelu,
+    RightShift,
     SquaredDifference,
     Subtract,
 )
@@ -247,6 +248,27 @@ class BroadcastXor(_Broadcast):
 
 
 @dataclass(frozen=True)
+class BroadcastRightShift(_Broadcast):
+    """RIGHT_SHIFT: less than no bit is none, and more than all but one are all but one."""
+
+    @property
+    def _what(self) -> str:
+        return "right_shift"
+
+    @property
+    def _scalars(self) -> tuple[str, ...]:
+        return ()
+
+    def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
+        most = 8 * np.dtype(self.dtype).itemsize - 1
+        if isinstance(left, int):
+            return left >> max(0, min(right, most))
+        bits = tirx.max(tirx.min(right, most), 0)
+        # An unsigned value is at least 0 in int32, so that this shift is right for all types.
+        return (left >> bits).astype(self.dtype)
+
+
+@dataclass(frozen=True)
 class BroadcastPrelu(_Broadcast):
     """PRELU: the left side requantized, times the right one (alpha) where it is negative."""
 
@@ -342,6 +364,13 @@ def lower_xor(graph: Graph, operator: Operator) -> KernelCall:
     assert isinstance(operator.attributes, BitwiseXor)
     sides, result = _operands(graph, operator)
     return _call(graph, operator, BroadcastXor(*_merged(sides, result), result.dtype), {})
+
+
+def lower_right_shift(graph: Graph, operator: Operator) -> KernelCall:
+    """RIGHT_SHIFT."""
+    assert isinstance(operator.attributes, RightShift)
+    sides, result = _operands(graph, operator)
+    return _call(graph, operator, BroadcastRightShift(*_merged(sides, result), result.dtype), {})
 
 
 def lower_prelu(graph: Graph, operator: Operator) -> KernelCall:
