@@ -18,7 +18,7 @@ from utvm_deploy.emulator.fence import Fence, Stretch
 from utvm_deploy.graph.model import Array
 from utvm_deploy.link.fault import nearest_symbol
 
-#: Where a task's function returns to (templates/baremetal/switch_armv7m.c).
+#: Where a task's function returns to (templates/baremetal/guard_armv7m.c).
 RETURN_SYMBOL = "leave_task"
 
 

@@ -36,7 +36,7 @@
 static struct utvm_fault stopped;
 static volatile bool is_expired;
 
-// In assembly: switch_*.c.
+// In assembly: guard_*.c.
 uint32_t enter_task(const struct utvm_call *call, uint8_t *stack_top);
 // For that assembly.
 uint32_t note_stopped_task(const uint32_t *frame, uint32_t exception, uint32_t exception_return);

@@ -1,6 +1,6 @@
 // What main.c asks of the drivers. The board's file chooses one file of each
 // kind: clock_*.c, uart_*.c, timer_*.c; ticks_*.c follows from the emulator, and
-// switch_*.c from the core.
+// guard_*.c from the core.
 //
 // SPDX-License-Identifier: Apache-2.0
 

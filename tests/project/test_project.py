@@ -117,7 +117,7 @@ def test_a_tree_says_what_it_is(tmp_path: Path) -> None:
         "timer_cmsdk.c",
         "clock_none.c",
         "ticks_cycle_model.c",
-        "switch_armv7m.c",
+        "guard_armv7m.c",
     }
 
 

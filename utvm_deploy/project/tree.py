@@ -163,14 +163,15 @@ def _template_files(board: Board) -> dict[str, str]:
         # Drivers are named KIND_NAME.c. Of each kind the board's file names one, or its core does.
         project = board.project
         assert project.uart is not None and project.timer is not None and project.clock is not None
-        kinds = ("uart", "timer", "clock", "ticks", "switch")
+        kinds = ("uart", "timer", "clock", "ticks", "guard")
         drivers = (project.uart, project.timer.driver, project.clock)
-        names = [*(driver.name for driver in drivers), _ticks_driver(board), _switch_driver(board)]
+        names = [*(driver.name for driver in drivers), _ticks_driver(board), _guard_driver(board)]
+        prefixes = tuple(f"{kind}_" for kind in kinds)
         wanted = {f"{kind}_{name}.c" for kind, name in zip(kinds, names, strict=True)}
         chosen = [
             p
             for p in chosen
-            if p.suffix != ".c" or p.name in wanted or not p.name.startswith(kinds)
+            if p.suffix != ".c" or p.name in wanted or not p.name.startswith(prefixes)
         ]
         files["template/board_config.h"] = board_config(board)
         script = (folder / "link.ld.in").read_text(encoding="utf-8")
@@ -183,7 +184,7 @@ def _ticks_driver(board: Board) -> str:
     return "cycle_model" if board.has_cycle_model else "timer"
 
 
-def _switch_driver(board: Board) -> str:
+def _guard_driver(board: Board) -> str:
     """How tasks are entered and left: Armv6-M lacks most instructions of the other cores."""
     return "armv6m" if board.cpu.facts.architecture == "armv6-m" else "armv7m"
 
