@@ -124,6 +124,7 @@ def test_what_cannot_be_upgraded_stays_as_it_is(works: tuple[Work, ...], tmp_pat
         '{"schema":2,"codes":[]}': UNREADABLE,
         "no JSON \x00 \udcff": UNREADABLE,
         good.to_line()[:70]: UNREADABLE,  # cut
+        good.to_line()[:-1] + ',"of_later":1e999}': UNREADABLE,  # cannot be written
     }
     for codes in ({}, {"dsp": "0123456789ab"}, {"dsp": CODES_OF_0_2_0["dsp"], "later": "x"}):
         kept[json.dumps({**old_model(works), "codes": codes})] = NOT_OF_0_2_0
@@ -160,6 +161,10 @@ def test_a_file_of_something_else_is_refused(works: tuple[Work, ...], tmp_path: 
         upgrade_records(tmp_path / "absent.jsonl", works, CORE)
     with pytest.raises(RecordsError, match="cannot upgrade"):
         upgrade_records(tmp_path, works, CORE)
+    circle = tmp_path / "circle.jsonl"
+    circle.symlink_to(circle)
+    with pytest.raises(RecordsError, match="cannot upgrade"):
+        upgrade_records(circle, works, CORE)
 
 
 def test_what_stops_an_upgrade_leaves_the_file(works: tuple[Work, ...], tmp_path: Path) -> None:
@@ -173,6 +178,14 @@ def test_what_stops_an_upgrade_leaves_the_file(works: tuple[Work, ...], tmp_path
     with pytest.raises(KeyboardInterrupt):
         upgrade_records(path, works, CORE, progress=stop)
     assert path.read_bytes() == before and sorted(tmp_path.iterdir()) == names
+
+
+def test_a_private_file_stays_private(works: tuple[Work, ...], tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text(old_record(works[0], works[0].default, 9).to_line() + "\n")
+    path.chmod(0o600)
+    assert upgrade_records(path, works, CORE).upgraded == 1
+    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_running_tuning_goes_on_in_the_upgraded_file(

@@ -17,10 +17,13 @@ from utvm_deploy.base.temporary import temporary_file
 _CANNOT_SYNC = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EROFS)
 
 
-def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
+def write_atomically(
+    path: Path, write: Callable[[IO[bytes]], Any], *, keeps_mode: bool = False
+) -> None:
     """Call ``write`` with an open binary file that becomes ``path`` once it is complete.
 
-    Raises UtvmError if the folder is missing or not writable.
+    ``keeps_mode``: the new file may be read and written by those who may use the old one. Raises
+    UtvmError if the folder is missing or not writable.
     """
     check_writable(path)
     try:
@@ -35,7 +38,7 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
             # mkstemp makes files private; a result is as readable as any other new file.
             umask = os.umask(0)
             os.umask(umask)
-            temporary.chmod(0o666 & ~umask)
+            temporary.chmod(path.stat().st_mode & 0o777 if keeps_mode else 0o666 & ~umask)
             sync(temporary)
             temporary.replace(path)
         sync(path.parent)

@@ -138,7 +138,8 @@ def held(path: Path) -> Iterator[Path]:
 
     Links are followed. Raises RecordsError if there is no such file.
     """
-    place = path.resolve()
+    # Unlike Path.resolve, which raises RuntimeError for links in a circle.
+    place = Path(os.path.realpath(path))
     while True:
         try:
             check_regular(place)

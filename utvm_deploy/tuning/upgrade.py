@@ -76,7 +76,7 @@ def upgrade_records(
                 what, lines[index] = _upgraded(line, by_key, core)
                 counts[what] = counts.get(what, 0) + 1
         if counts.get(UPGRADED) and not dry_run:
-            write_atomically(file, lambda out: out.write(b"\n".join(lines)))
+            write_atomically(file, lambda out: out.write(b"\n".join(lines)), keeps_mode=True)
     return Upgrade(counts)
 
 
@@ -96,7 +96,11 @@ def _upgraded(line: bytes, works: Mapping[str, Work], core: str) -> tuple[str, b
         return what, line
     # Fields of later versions stay.
     value = {**object_in(line, "a record"), **changes, "utvm": __version__}
-    return what, line_of(value).encode()
+    try:
+        return what, line_of(value).encode()
+    except (ValueError, RecursionError):
+        # Such a field may hold what is read and cannot be written, such as 1e999.
+        return UNREADABLE, line
 
 
 def _of_kernel(record: Record, works: Mapping[str, Work]) -> tuple[str, dict[str, Any]]:
