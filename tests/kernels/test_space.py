@@ -71,3 +71,24 @@ def test_candidates_that_do_not_fit(tmp_path: Path) -> None:
     generic = lower(graph, convolution, "cortex-m7", Candidate("generic")).kernel
     assert generic == lower(graph, convolution).kernel
     assert generic != lower(graph, convolution, "cortex-m7").kernel
+
+
+@pytest.mark.parametrize("value", [0, -1])
+@pytest.mark.parametrize(
+    ("core", "choices"),
+    [
+        ("cortex-m3", {"pixels": 0}),
+        ("cortex-m55", {"pixels": 0}),
+        ("cortex-m4", {"pixels": 0}),
+        ("cortex-m4", {"method": "columns", "rows": 0}),
+    ],
+)
+def test_what_is_done_at_a_time_is_at_least_one(
+    tmp_path: Path, core: str, choices: dict[str, int | str], value: int
+) -> None:
+    # A record may come from anybody, and a kernel of -1 pixels at a time computes nothing.
+    graph = small_graph(tmp_path)
+    given = {name: value if one == 0 else one for name, one in choices.items()}
+    candidate = Candidate.of(families_for(core)[0], **given)
+    with pytest.raises(UnsupportedOperator, match=rf"={value} is less than 1"):
+        lower(graph, graph.operators[0], core, candidate)

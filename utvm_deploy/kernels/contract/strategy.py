@@ -96,8 +96,9 @@ def candidates_of(
 class Choices:
     """What a strategy lets a candidate choose: a base of frozen dataclasses.
 
-    Fields are integers, booleans and texts. A candidate leaves out the fields that have their
-    default. ``method`` distinguishes the strategies of one family.
+    Fields are integers, booleans and texts. An integer is from 1, or from 0 if its default is 0. A
+    candidate leaves out the fields that have their default. ``method`` distinguishes the strategies
+    of one family.
     """
 
     method: ClassVar[str] = ""
@@ -130,6 +131,10 @@ class Choices:
                 given[name] = bool(value)
             elif type(value) is not wanted:
                 return f"{name}={value} is not {_WORDS[wanted]}"
+            elif isinstance(value, int):
+                least = 1 if getattr(cls, name) is None else 0
+                if value < least:
+                    return f"{name}={value} is less than {least}"
         return cls(**given)
 
 
