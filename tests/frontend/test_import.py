@@ -31,6 +31,7 @@ COMPARED_AS_KERNELS = {
         "CUMSUM",
         "EMBEDDING_LOOKUP",
         "EXP",
+        "FLOOR_MOD",
         "GATHER_ND",
         "GELU",
         "L2_NORMALIZATION",

@@ -134,7 +134,13 @@ def every_product(m: ModelWriter) -> None:
     fields = {"Exclusive": True, "Reverse": False}
     m.operator("CUMSUM", [both, *ints(1)], [summed], ("CumsumOptions", fields))
     mixed = m.node("BITWISE_XOR", [summed, both], (4, 7), ("BitwiseXorOptions", {}))
-    m.output(m.node("RIGHT_SHIFT", [mixed, both], (4, 7), ("RightShiftOptions", {})))
+    mixed = m.node("RIGHT_SHIFT", [mixed, both], (4, 7), ("RightShiftOptions", {}))
+    remainder = ("FloorModOptions", {})
+    left = m.node("FLOOR_MOD", [mixed, *ints([5, -3, 7, 2, -1, 1, 4])], (4, 7), remainder)
+    wide = m.tensor((4, 7), "int64")
+    m.operator("CAST", [left], [wide], ("CastOptions", {}))
+    divisor = m.constant(np.array([[-3], [2], [1 << 40], [-1]], np.int64))
+    m.output(m.node("FLOOR_MOD", [wide, divisor], (4, 7), remainder))
 
 
 def every_int16x8(m: ModelWriter) -> None:

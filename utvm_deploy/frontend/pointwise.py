@@ -31,6 +31,7 @@ from utvm_deploy.graph.attributes import (
     BitwiseXor,
     Dequantize,
     Extremum,
+    FloorMod,
     Gelu,
     LeakyRelu,
     Multiply,
@@ -62,6 +63,7 @@ _OUTPUT_PARTS = {
 _OF_BITS = ("int8", "int16", "int32")
 # The reference also takes uint16 and uint32, which a graph does not have.
 _SHIFTED = ("int8", "uint8", "int16", "int32")
+_DIVIDED = ("int8", "int16", "int32", "int64")
 #: exp() of more is beyond float32.
 _MOST_EXPONENT = 700.0
 #: Of an output's scale, with room for its zero point.
@@ -128,6 +130,17 @@ def import_right_shift(op: SourceOperator) -> Operator:
     """RIGHT_SHIFT of integers, which may have any quantization or none."""
     _check_one_type(op, _SHIFTED)
     return made(op, op.inputs[:2], RightShift())
+
+
+def import_floor_mod(op: SourceOperator) -> Operator:
+    """FLOOR_MOD of integers, which may have any quantization or none."""
+    _check_one_type(op, _DIVIDED)
+    divisor = op.input(1)
+    if divisor.data is not None and not divisor.data.all():
+        raise op.unsupported(
+            f"its constant divisor '{divisor.name}' has a 0, at which the reference stops"
+        )
+    return made(op, op.inputs[:2], FloorMod())
 
 
 def _check_one_type(op: SourceOperator, types: Sequence[str]) -> None:
@@ -397,6 +410,11 @@ OPERATORS: Mapping[str, SupportedOperator] = {
     "BITWISE_XOR": SupportedOperator(import_xor, _OF_BITS, "broadcasts"),
     "DEQUANTIZE": SupportedOperator(import_dequantize, CONVERTED, "to float32"),
     "EXP": SupportedOperator(import_exponential, COMPUTED, _STEPS),
+    "FLOOR_MOD": SupportedOperator(
+        import_floor_mod,
+        _DIVIDED,
+        "broadcasts; no constant divisor 0; computed ones of 0 (where the reference stops) make 0",
+    ),
     "GELU": SupportedOperator(import_gelu, COMPUTED, _STEPS),
     "HARD_SWISH": SupportedOperator(import_hard_swish, INT8, _SWISH),
     "LEAKY_RELU": SupportedOperator(import_leaky_relu, COMPUTED, ""),

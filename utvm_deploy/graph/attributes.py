@@ -86,6 +86,11 @@ class BitwiseXor(OfOneType):
 
 
 @dataclass(frozen=True)
+class FloorMod(OfOneType):
+    """FLOOR_MOD of the stored values, with broadcasting; a divisor of 0 makes 0."""
+
+
+@dataclass(frozen=True)
 class Prelu:
     """PRELU: the second input, broadcast, multiplies negative elements."""
 
@@ -309,6 +314,7 @@ Attributes: TypeAlias = (
     | Multiply
     | Extremum
     | BitwiseXor
+    | FloorMod
     | Prelu
     | RightShift
     | SquaredDifference

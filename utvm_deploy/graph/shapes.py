@@ -284,6 +284,7 @@ SHAPE_RULES: Mapping[str, ShapeRule] = {
     "EMBEDDING_LOOKUP": _gather,
     "EQUAL": _broadcast,
     "EXPAND_DIMS": _reshape,
+    "FLOOR_MOD": _broadcast,
     "FULLY_CONNECTED": _fully_connected,
     "GATHER": _gather,
     "GATHER_ND": _rearrange,

@@ -87,7 +87,7 @@ def _proposed_binary(kind: str) -> Propose:
     return propose
 
 
-#: How often BITWISE_XOR gets int32, a type that the generator starts no step with.
+#: How often an operator gets int32 or int64, which the generator starts no step with.
 _OF_INT32 = 0.3
 
 
@@ -134,6 +134,42 @@ def _propose_right_shift(scope: Scope, x: Ref) -> Step:
         return Step("RIGHT_SHIFT", (x,), {"shape": other}, draw.seed())
     y = partner(scope, x, other)
     return Step("RIGHT_SHIFT", (x, y) if draw.chance(0.7) else (y, x))
+
+
+#: How often the divisor of FLOOR_MOD is computed.
+_OF_COMPUTED = 0.3
+
+
+def _floor_mod(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
+    x = m.tensors[inputs[0]]
+    quantization = (x.scales or None, x.zero_points or 0)
+    if len(inputs) == 2:
+        # The reference stops at a divisor of 0, so none is below 1.
+        y = m.tensors[inputs[1]]
+        one = m.constant(np.array([1], y.dtype), y.scales, y.zero_points)
+        divisor = m.tensor(y.shape, y.dtype, y.scales, y.zero_points)
+        table = _BINARY["MAXIMUM"][0]
+        m.operator("MAXIMUM", [inputs[1], one], [divisor], (table, {}))
+    else:
+        shape = tuple(step.attributes["divisors"])  # type: ignore[arg-type]
+        data = values(np.random.default_rng(step.seed), word(step, "fill"), shape, x.dtype)
+        # The reference may crash at -1, too.
+        divisor = m.constant(np.where((data == 0) | (data == -1), 5, data).astype(x.dtype))
+    out = m.tensor(np.broadcast_shapes(x.shape, m.tensors[divisor].shape), x.dtype, *quantization)
+    m.operator("FLOOR_MOD", [inputs[0], divisor], [out], ("FloorModOptions", {}))
+    return (out,)
+
+
+def _propose_floor_mod(scope: Scope, x: Ref) -> Step:
+    draw, shape = scope.draw, scope.spec(x).shape
+    divisors = broadcastable(draw, shape)
+    if draw.chance(_OF_COMPUTED):
+        return Step("FLOOR_MOD", (x, partner(scope, x, divisors)))
+    if draw.chance(_OF_INT32):
+        dtype = draw.one(("int32", "int64"))
+        x = scope.pick(lambda s: s.shape == shape, dtype) or scope.input(shape, dtype)
+    attributes: dict[str, Attribute] = {"divisors": divisors, "fill": draw.fill()}
+    return Step("FLOOR_MOD", (x,), attributes, draw.seed())
 
 
 #: Options table of operators that requantize; the size of the output beside the input's.
@@ -293,6 +329,7 @@ OPERATIONS = {
     **{kind: Operation(_unary, _proposed_unary(kind)) for kind in (*_UNARY, *_FIXED)},
     **{kind: Operation(_function, _proposed_function(kind)) for kind in _FUNCTIONS},
     "BITWISE_XOR": Operation(_xor, _propose_xor),
+    "FLOOR_MOD": Operation(_floor_mod, _propose_floor_mod),
     "RIGHT_SHIFT": Operation(_right_shift, _propose_right_shift),
     "NEG": Operation(_same, lambda scope, x: Step("NEG", (x,))),
     "LEAKY_RELU": Operation(_leaky, _propose_leaky),

@@ -37,6 +37,7 @@ from utvm_deploy.kernels.portable.depthwise import lower_depthwise
 from utvm_deploy.kernels.portable.elementwise import (
     lower_add,
     lower_extremum,
+    lower_floor_mod,
     lower_multiply,
     lower_prelu,
     lower_right_shift,
@@ -91,6 +92,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     "EQUAL": lower_comparison,
     "EXP": lower_lookup,
     "EXPAND_DIMS": lower_reshape,
+    "FLOOR_MOD": lower_floor_mod,
     "FULLY_CONNECTED": lower_fully_connected,
     "GATHER": lower_gather,
     "GATHER_ND": lower_rearrange,

@@ -16,6 +16,7 @@ from utvm_deploy.graph.attributes import (
     Add,
     BitwiseXor,
     Extremum,
+    FloorMod,
     Multiply,
     Prelu,
     RightShift,
@@ -64,6 +65,11 @@ class _Broadcast:
     def _scalars(self) -> tuple[str, ...]:
         raise NotImplementedError
 
+    @property
+    def _wide(self) -> str:
+        """What elements are calculated in."""
+        return "int64" if self.dtype == "int64" else "int32"
+
     def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
         """One element of the output: TIR, or of ints an int."""
         raise NotImplementedError
@@ -97,7 +103,7 @@ class _Broadcast:
         def element(*index: Any) -> Any:
             a = left[self._index(self.left_follows, index)]
             b = right[self._index(self.right_follows, index)]
-            return self._element(a.astype("int32"), b.astype("int32"), scalars)
+            return self._element(a.astype(self._wide), b.astype(self._wide), scalars)
 
         output = te.compute(self.extents, element, name=self._what)
         return te.create_prim_func([left, right, *scalars.values(), output])
@@ -269,6 +275,27 @@ class BroadcastRightShift(_Broadcast):
 
 
 @dataclass(frozen=True)
+class BroadcastFloorMod(_Broadcast):
+    """FLOOR_MOD of the stored values: what is left has the divisor's sign."""
+
+    @property
+    def _what(self) -> str:
+        return "floor_mod"
+
+    @property
+    def _scalars(self) -> tuple[str, ...]:
+        return ()
+
+    def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
+        if isinstance(left, int):
+            return left % right if right else 0
+        # Division by 0 traps, and so does that of the least value by -1: 1 makes 0, too.
+        stops = tirx.any(right.equal(0), right.equal(-1))
+        divisor = tirx.if_then_else(stops, tirx.const(1, self._wide), right)
+        return tirx.floormod(left, divisor).astype(self.dtype)
+
+
+@dataclass(frozen=True)
 class BroadcastPrelu(_Broadcast):
     """PRELU: the left side requantized, times the right one (alpha) where it is negative."""
 
@@ -371,6 +398,13 @@ def lower_right_shift(graph: Graph, operator: Operator) -> KernelCall:
     assert isinstance(operator.attributes, RightShift)
     sides, result = _operands(graph, operator)
     return _call(graph, operator, BroadcastRightShift(*_merged(sides, result), result.dtype), {})
+
+
+def lower_floor_mod(graph: Graph, operator: Operator) -> KernelCall:
+    """FLOOR_MOD."""
+    assert isinstance(operator.attributes, FloorMod)
+    sides, result = _operands(graph, operator)
+    return _call(graph, operator, BroadcastFloorMod(*_merged(sides, result), result.dtype), {})
 
 
 def lower_prelu(graph: Graph, operator: Operator) -> KernelCall:
