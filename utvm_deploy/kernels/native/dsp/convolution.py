@@ -97,6 +97,9 @@ def _wished(
         best = best_kernel(window, inputs, outputs, most_bytes, groups)
         return best or "windows too far apart for columns"
     columns = ColumnsChoices.read(wish.candidate)
+    method = wish.candidate.choice("method") if wish.candidate is not None else None
+    if method == ColumnsChoices.method and isinstance(columns, str):
+        return columns
     if isinstance(columns, ColumnsChoices):
         rows, pixels = columns.rows or 1, columns.pixels or PIXELS[-1]
         sizes = window, inputs, outputs, rows, pixels
