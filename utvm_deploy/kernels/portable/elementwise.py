@@ -276,7 +276,7 @@ class BroadcastRightShift(_Broadcast):
 
 @dataclass(frozen=True)
 class BroadcastFloorMod(_Broadcast):
-    """FLOOR_MOD of the stored values: what is left has the divisor's sign."""
+    """FLOOR_MOD of the stored values: the remainder has the divisor's sign."""
 
     @property
     def _what(self) -> str:
