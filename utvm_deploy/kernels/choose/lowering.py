@@ -37,12 +37,9 @@ from utvm_deploy.kernels.portable.depthwise import lower_depthwise
 from utvm_deploy.kernels.portable.elementwise import (
     lower_add,
     lower_extremum,
-    lower_floor_mod,
     lower_multiply,
     lower_prelu,
-    lower_right_shift,
     lower_squared_difference,
-    lower_xor,
 )
 from utvm_deploy.kernels.portable.fully_connected import lower_fully_connected
 from utvm_deploy.kernels.portable.gather import lower_gather
@@ -60,6 +57,7 @@ from utvm_deploy.kernels.portable.mean import lower_mean
 from utvm_deploy.kernels.portable.movement import lower_pad, lower_reshape, lower_variable
 from utvm_deploy.kernels.portable.pool import lower_pool
 from utvm_deploy.kernels.portable.reduce import lower_arg_extremum, lower_reduce_extremum
+from utvm_deploy.kernels.portable.stored_values import lower_stored_values
 from utvm_deploy.kernels.portable.transpose_conv import lower_transpose_conv
 from utvm_deploy.records.candidate import GENERIC, Candidate
 
@@ -79,7 +77,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     "AVERAGE_POOL_2D": lower_pool,
     "BATCH_MATMUL": lower_batch_matmul,
     "BATCH_TO_SPACE_ND": lower_rearrange,
-    "BITWISE_XOR": lower_xor,
+    "BITWISE_XOR": lower_stored_values,
     "BROADCAST_TO": lower_rearrange,
     "CAST": lower_cast,
     "CONCATENATION": lower_concatenation,
@@ -92,7 +90,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     "EQUAL": lower_comparison,
     "EXP": lower_lookup,
     "EXPAND_DIMS": lower_reshape,
-    "FLOOR_MOD": lower_floor_mod,
+    "FLOOR_MOD": lower_stored_values,
     "FULLY_CONNECTED": lower_fully_connected,
     "GATHER": lower_gather,
     "GATHER_ND": lower_rearrange,
@@ -136,7 +134,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     "RESIZE_BILINEAR": lower_resize_bilinear,
     "RESIZE_NEAREST_NEIGHBOR": lower_rearrange,
     "REVERSE_V2": lower_rearrange,
-    "RIGHT_SHIFT": lower_right_shift,
+    "RIGHT_SHIFT": lower_stored_values,
     "RSQRT": lower_lookup,
     "SELECT": lower_select,
     "SELECT_V2": lower_select,

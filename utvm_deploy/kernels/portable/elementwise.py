@@ -14,12 +14,9 @@ import numpy as np
 
 from utvm_deploy.graph.attributes import (
     Add,
-    BitwiseXor,
     Extremum,
-    FloorMod,
     Multiply,
     Prelu,
-    RightShift,
     SquaredDifference,
     Subtract,
 )
@@ -47,7 +44,7 @@ _SCALING = ("zero_point", "multiplier", "shift")
 
 
 @dataclass(frozen=True)
-class _Broadcast:
+class Broadcast:
     """Merged dimensions; a side that does not follow one is repeated along it."""
 
     extents: tuple[int, ...]
@@ -120,7 +117,7 @@ class _Broadcast:
 
 
 @dataclass(frozen=True)
-class BroadcastAdd(_Broadcast):
+class BroadcastAdd(Broadcast):
     """ADD and SUB: both sides at a common scale, then at the output's."""
 
     subtracts: bool = False
@@ -146,7 +143,7 @@ class BroadcastAdd(_Broadcast):
 
 
 @dataclass(frozen=True)
-class BroadcastShiftedSum(_Broadcast):
+class BroadcastShiftedSum(Broadcast):
     """ADD and SUB of scales that are powers of two: each side shifted right, no more."""
 
     shifts: tuple[int, int] = (0, 0)
@@ -173,7 +170,7 @@ class BroadcastShiftedSum(_Broadcast):
 
 
 @dataclass(frozen=True)
-class BroadcastMultiply(_Broadcast):
+class BroadcastMultiply(Broadcast):
     """MUL: the product of both sides, requantized."""
 
     @property
@@ -193,7 +190,7 @@ class BroadcastMultiply(_Broadcast):
 
 
 @dataclass(frozen=True)
-class BroadcastSquaredDifference(_Broadcast):
+class BroadcastSquaredDifference(Broadcast):
     """SQUARED_DIFFERENCE: both sides at a common scale, as in SUB, then the difference's square."""
 
     @property
@@ -216,7 +213,7 @@ class BroadcastSquaredDifference(_Broadcast):
 
 
 @dataclass(frozen=True)
-class BroadcastExtremum(_Broadcast):
+class BroadcastExtremum(Broadcast):
     """MINIMUM and MAXIMUM of the quantized values themselves."""
 
     takes_largest: bool = False
@@ -237,66 +234,7 @@ class BroadcastExtremum(_Broadcast):
 
 
 @dataclass(frozen=True)
-class BroadcastXor(_Broadcast):
-    """BITWISE_XOR of the stored values."""
-
-    @property
-    def _what(self) -> str:
-        return "xor"
-
-    @property
-    def _scalars(self) -> tuple[str, ...]:
-        return ()
-
-    def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
-        bits = left ^ right
-        return bits if isinstance(bits, int) else bits.astype(self.dtype)
-
-
-@dataclass(frozen=True)
-class BroadcastRightShift(_Broadcast):
-    """RIGHT_SHIFT: less than no bit is none, and more than all but one are all but one."""
-
-    @property
-    def _what(self) -> str:
-        return "right_shift"
-
-    @property
-    def _scalars(self) -> tuple[str, ...]:
-        return ()
-
-    def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
-        most = 8 * np.dtype(self.dtype).itemsize - 1
-        if isinstance(left, int):
-            return left >> max(0, min(right, most))
-        bits = tirx.max(tirx.min(right, most), 0)
-        # An unsigned value is at least 0 in int32, so that this shift is right for all types.
-        return (left >> bits).astype(self.dtype)
-
-
-@dataclass(frozen=True)
-class BroadcastFloorMod(_Broadcast):
-    """FLOOR_MOD of the stored values: the remainder has the divisor's sign."""
-
-    @property
-    def _what(self) -> str:
-        return "floor_mod"
-
-    @property
-    def _scalars(self) -> tuple[str, ...]:
-        return ()
-
-    def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
-        if isinstance(left, int):
-            return left % right if right else 0
-        # Division by 0 traps, and so does that of the least value by -1: 1 makes 0, too.
-        stops = tirx.any(right.equal(0), right.equal(-1))
-        divisor = tirx.if_then_else(stops, tirx.const(1, self._wide), right)
-        return tirx.floormod(left, divisor).astype(self.dtype)
-
-
-@dataclass(frozen=True)
-class BroadcastPrelu(_Broadcast):
+class BroadcastPrelu(Broadcast):
     """PRELU: the left side requantized, times the right one (alpha) where it is negative."""
 
     @property
@@ -329,12 +267,12 @@ def lower_add(graph: Graph, operator: Operator) -> KernelCall:
     """ADD and SUB of activations or constants, with broadcasting."""
     attributes = operator.attributes
     assert isinstance(attributes, Add | Subtract)
-    sides, result = _operands(graph, operator)
+    sides, result = two_sides(graph, operator)
     limits = {"low": attributes.clamp[0], "high": attributes.clamp[1]}
-    shape, subtracts = _merged(sides, result), isinstance(attributes, Subtract)
+    shape, subtracts = merged_sides(sides, result), isinstance(attributes, Subtract)
     if attributes.shifts is not None:
         shifted = BroadcastShiftedSum(*shape, result.dtype, attributes.shifts, subtracts)
-        return _call(graph, operator, shifted, limits)
+        return broadcast_call(graph, operator, shifted, limits)
     scales = [quantization_of(side).scale for side in sides]
     # In float32 the reference's doubling is exact, so this double is its very value.
     twice_largest = 2 * max(scales)
@@ -345,72 +283,53 @@ def lower_add(graph: Graph, operator: Operator) -> KernelCall:
     scalars |= _scaling("output", result, twice_largest / (headroom * output_scale))
     shifts_right = _shifts_right(result, scalars)
     kernel = BroadcastAdd(*shape, result.dtype, subtracts, shifts_right=shifts_right)
-    return _call(graph, operator, kernel, scalars | limits)
+    return broadcast_call(graph, operator, kernel, scalars | limits)
 
 
 def lower_multiply(graph: Graph, operator: Operator) -> KernelCall:
     """MUL."""
     attributes = operator.attributes
     assert isinstance(attributes, Multiply)
-    sides, result = _operands(graph, operator)
+    sides, result = two_sides(graph, operator)
     scales = [np.float32(quantization_of(side).scale) for side in (*sides, result)]
     # The reference computes this one in float32.
     scalars = _scaling("output", result, float(scales[0] * scales[1] / scales[2]))
     scalars |= _zero_points(sides)
     scalars |= {"low": attributes.clamp[0], "high": attributes.clamp[1]}
     shifts_right = _shifts_right(result, scalars)
-    kernel = BroadcastMultiply(*_merged(sides, result), result.dtype, shifts_right=shifts_right)
-    return _call(graph, operator, kernel, scalars)
+    kernel = BroadcastMultiply(
+        *merged_sides(sides, result), result.dtype, shifts_right=shifts_right
+    )
+    return broadcast_call(graph, operator, kernel, scalars)
 
 
 def lower_squared_difference(graph: Graph, operator: Operator) -> KernelCall:
     """SQUARED_DIFFERENCE."""
     assert isinstance(operator.attributes, SquaredDifference)
-    sides, result = _operands(graph, operator)
+    sides, result = two_sides(graph, operator)
     scales = [quantization_of(side).scale for side in sides]
     twice_largest = 2 * max(scales)
     scalars = _scaling("left", sides[0], scales[0] / twice_largest)
     scalars |= _scaling("right", sides[1], scales[1] / twice_largest)
     steps = (1 << 2 * _SQUARE_BITS) * np.float32(quantization_of(result).scale)
     scalars |= _scaling("output", result, twice_largest * twice_largest / float(steps))
-    kernel = BroadcastSquaredDifference(*_merged(sides, result), result.dtype)
-    return _call(graph, operator, kernel, scalars)
+    kernel = BroadcastSquaredDifference(*merged_sides(sides, result), result.dtype)
+    return broadcast_call(graph, operator, kernel, scalars)
 
 
 def lower_extremum(graph: Graph, operator: Operator) -> KernelCall:
     """MINIMUM and MAXIMUM."""
     assert isinstance(operator.attributes, Extremum)
-    sides, result = _operands(graph, operator)
-    shape = _merged(sides, result)
+    sides, result = two_sides(graph, operator)
+    shape = merged_sides(sides, result)
     kernel = BroadcastExtremum(*shape, result.dtype, operator.kind == "MAXIMUM")
-    return _call(graph, operator, kernel, {})
-
-
-def lower_xor(graph: Graph, operator: Operator) -> KernelCall:
-    """BITWISE_XOR."""
-    assert isinstance(operator.attributes, BitwiseXor)
-    sides, result = _operands(graph, operator)
-    return _call(graph, operator, BroadcastXor(*_merged(sides, result), result.dtype), {})
-
-
-def lower_right_shift(graph: Graph, operator: Operator) -> KernelCall:
-    """RIGHT_SHIFT."""
-    assert isinstance(operator.attributes, RightShift)
-    sides, result = _operands(graph, operator)
-    return _call(graph, operator, BroadcastRightShift(*_merged(sides, result), result.dtype), {})
-
-
-def lower_floor_mod(graph: Graph, operator: Operator) -> KernelCall:
-    """FLOOR_MOD."""
-    assert isinstance(operator.attributes, FloorMod)
-    sides, result = _operands(graph, operator)
-    return _call(graph, operator, BroadcastFloorMod(*_merged(sides, result), result.dtype), {})
+    return broadcast_call(graph, operator, kernel, {})
 
 
 def lower_prelu(graph: Graph, operator: Operator) -> KernelCall:
     """PRELU."""
     assert isinstance(operator.attributes, Prelu)
-    sides, result = _operands(graph, operator)
+    sides, result = two_sides(graph, operator)
     source, alpha, output = (np.float32(quantization_of(t).scale) for t in (*sides, result))
     # In float32, too.
     scalars = _scaling("output", result, float(source / output))
@@ -418,15 +337,18 @@ def lower_prelu(graph: Graph, operator: Operator) -> KernelCall:
     scalars |= {"negative_multiplier": multiplier, "negative_shift": shift}
     limits = np.iinfo(result.dtype)
     scalars |= _zero_points(sides) | {"low": int(limits.min), "high": int(limits.max)}
-    return _call(graph, operator, BroadcastPrelu(*_merged(sides, result), result.dtype), scalars)
+    return broadcast_call(
+        graph, operator, BroadcastPrelu(*merged_sides(sides, result), result.dtype), scalars
+    )
 
 
-def _operands(graph: Graph, operator: Operator) -> tuple[list[Tensor], Tensor]:
+def two_sides(graph: Graph, operator: Operator) -> tuple[list[Tensor], Tensor]:
+    """Both inputs, and the output."""
     sides = [input_of(graph, operator, i)[1] for i in (0, 1)]
     return sides, output_of(graph, operator)[1]
 
 
-def _merged(
+def merged_sides(
     sides: Sequence[Tensor], result: Tensor
 ) -> tuple[tuple[int, ...], tuple[bool, ...], tuple[bool, ...]]:
     """Extents of the loops, and along which of them each side goes."""
@@ -457,9 +379,10 @@ def _zero_points(sides: Sequence[Tensor]) -> dict[str, int]:
     }
 
 
-def _call(
-    graph: Graph, operator: Operator, kernel: _Broadcast, scalars: dict[str, int]
+def broadcast_call(
+    graph: Graph, operator: Operator, kernel: Broadcast, scalars: dict[str, int]
 ) -> KernelCall:
+    """The call of ``kernel``, or of a table if one int8 input decides the output."""
     positions, sides = zip(*(input_of(graph, operator, i) for i in (0, 1)), strict=True)
     output, _ = output_of(graph, operator)
     of_one = _of_one_side(graph, operator, kernel, scalars)
@@ -485,7 +408,7 @@ def _call(
 
 
 def _of_one_side(
-    graph: Graph, operator: Operator, kernel: _Broadcast, scalars: dict[str, int]
+    graph: Graph, operator: Operator, kernel: Broadcast, scalars: dict[str, int]
 ) -> KernelCall | None:
     """The call as a table, where a byte of the output depends on one byte only."""
     if kernel.dtype != "int8":

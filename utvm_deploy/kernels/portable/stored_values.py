@@ -1,0 +1,88 @@
+"""Operators of two inputs that ignore quantization: BITWISE_XOR, RIGHT_SHIFT and FLOOR_MOD."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.lazy_tvm import tirx
+from utvm_deploy.kernels.portable.elementwise import (
+    Broadcast,
+    broadcast_call,
+    merged_sides,
+    two_sides,
+)
+
+
+@dataclass(frozen=True)
+class OfStoredValues(Broadcast):
+    """A base of kernels that need only the stored values of both sides."""
+
+    @property
+    def _scalars(self) -> tuple[str, ...]:
+        return ()
+
+
+@dataclass(frozen=True)
+class BroadcastXor(OfStoredValues):
+    """BITWISE_XOR of the stored values."""
+
+    @property
+    def _what(self) -> str:
+        return "xor"
+
+    def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
+        bits = left ^ right
+        return bits if isinstance(bits, int) else bits.astype(self.dtype)
+
+
+@dataclass(frozen=True)
+class BroadcastRightShift(OfStoredValues):
+    """RIGHT_SHIFT: a shift below 0 counts as 0, one beyond the bits as all bits but one."""
+
+    @property
+    def _what(self) -> str:
+        return "right_shift"
+
+    def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
+        most = 8 * np.dtype(self.dtype).itemsize - 1
+        if isinstance(left, int):
+            return left >> max(0, min(right, most))
+        bits = tirx.max(tirx.min(right, most), 0)
+        # An unsigned value is at least 0 in int32, so that this shift is right for all types.
+        return (left >> bits).astype(self.dtype)
+
+
+@dataclass(frozen=True)
+class BroadcastFloorMod(OfStoredValues):
+    """FLOOR_MOD of the stored values: the remainder has the divisor's sign."""
+
+    @property
+    def _what(self) -> str:
+        return "floor_mod"
+
+    def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
+        if isinstance(left, int):
+            return left % right if right else 0
+        # Division by 0 traps, and so does that of the least value by -1: 1 makes 0, too.
+        stops = tirx.any(right.equal(0), right.equal(-1))
+        divisor = tirx.if_then_else(stops, tirx.const(1, self._wide), right)
+        return tirx.floormod(left, divisor).astype(self.dtype)
+
+
+_KERNELS: dict[str, type[OfStoredValues]] = {
+    "BITWISE_XOR": BroadcastXor,
+    "FLOOR_MOD": BroadcastFloorMod,
+    "RIGHT_SHIFT": BroadcastRightShift,
+}
+
+
+def lower_stored_values(graph: Graph, operator: Operator) -> KernelCall:
+    """BITWISE_XOR, FLOOR_MOD and RIGHT_SHIFT."""
+    sides, result = two_sides(graph, operator)
+    kernel = _KERNELS[operator.kind](*merged_sides(sides, result), result.dtype)
+    return broadcast_call(graph, operator, kernel, {})
