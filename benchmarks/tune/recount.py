@@ -5,7 +5,8 @@
 A kernel whose driver or generator changed has stale records. This command finds them by emitting
 the C of every record. It counts the cycles of their kernels on the emulated board twice: with the
 code of the revision, and with today's. Records with equal counts get today's digest. The others
-stay as they are: tune these kernels again (``default_records.py``).
+stay as they are: tune these kernels again (``default_records.py``). A record whose C is the same in
+both trees is not counted: only the digest is made in another way now.
 
 Kernels are found in the zoo, in models/ and in the folder that UTVM_SHARED names.
 """
@@ -21,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks" / "replay"))
 from emission import RECORD, cores, emit_records  # noqa: E402
-from replay_command import answer_of, asked  # noqa: E402
+from replay_command import answer_of, asked, emitted_by  # noqa: E402
 
 from utvm_deploy.base.files import write_text  # noqa: E402
 from utvm_deploy.base.paths import records_file  # noqa: E402
@@ -61,16 +62,24 @@ def recount(core: str, revision: str) -> int:
     if not stale:
         print(f"{core}: the code of all {len(known)} records is today's")
         return 0
-    question = [[one.kernel.key, one.candidate.to_json()] for one in stale]
-    print(f"{core}: counting {len(stale)} of {len(known)} kernels twice", flush=True)
-    before = asked(revision, PROGRAM, core, question)
-    after = answer_of(ROOT, PROGRAM, core, question)
-    found, told = recounted(stale, [codes[one] for one in stale], before, after)
-    new = dict(zip(stale, found, strict=True))
+    names = [f"{RECORD} {one.kernel.key} {one.candidate.label}" for one in stale]
+    older = {one.name: code_digest(one.code()) for one in emitted_by(revision, core, names)}
+    same = {one for one, name in zip(stale, names, strict=True) if older.get(name) == codes[one]}
+    new = {one: replace(one, code=codes[one] or "") for one in same}
+    stale = [one for one in stale if one not in same]
+    print(f"{core}: the C of {len(same)} records is the same in both", flush=True)
+    told: list[str] = []
+    if stale:
+        question = [[one.kernel.key, one.candidate.to_json()] for one in stale]
+        print(f"{core}: counting {len(stale)} of {len(known)} kernels twice", flush=True)
+        before = asked(revision, PROGRAM, core, question)
+        after = answer_of(ROOT, PROGRAM, core, question)
+        found, told = recounted(stale, [codes[one] for one in stale], before, after)
+        new.update(zip(stale, found, strict=True))
     lines = [new.get(one, one).to_line() for one in known]
     lines += [one.to_line() for one in known.model_records]
     write_text(path, "".join(f"{line}\n" for line in lines))
-    print(f"{core}: {len(stale) - len(told)} records have today's code now, {len(told)} are stale")
+    print(f"{core}: {len(new) - len(told)} records have today's code now, {len(told)} are stale")
     for line in told:
         print(f"    {line}")
     return len(told)

@@ -39,6 +39,24 @@ def digest(*parts: str, name: str = "conv_12ab") -> str:
 SAME = digest(HEADER, KERNEL)
 
 
+def assembly(*lines: str) -> str:
+    body = "".join(f'"{line}\\n"' for line in lines)
+    return digest(HEADER, KERNEL.replace("{\n", "{\n" + f"__asm__({body});\n", 1))
+
+
+LOOP = assembly("1:", "subs r0, #1", "beq 2f", "bne 1b", "2:", "bx lr")
+
+
+def test_the_numbers_of_local_labels_do_not_count() -> None:
+    assert assembly("7:", "subs r0, #1", "beq 3f", "bne 7b", "3:", "bx lr") == LOOP
+    assert assembly("1:", "subs r0, #1", "beq 1f", "bne 1b", "1:", "bx lr") == LOOP
+
+
+def test_where_a_branch_goes_counts() -> None:
+    assert assembly("1:", "subs r0, #1", "beq 1b", "bne 1b", "2:", "bx lr") != LOOP
+    assert assembly("1:", "subs r0, #1", "2:", "beq 2b", "bne 1b", "bx lr") != LOOP
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

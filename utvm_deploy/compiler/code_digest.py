@@ -1,8 +1,9 @@
 """What a kernel's C says, without how it is written: the text that is compared, and its digest.
 
 Comments, line breaks, spaces and the kernel's own name do not count. Of an assembly string its
-instructions count. A helper function counts where the kernel reaches it, wherever it stands: an
-edit of a shared header changes the digest of the kernels that use what was edited.
+instructions count, and where its branches go, but not the numbers of its local labels. A helper
+function counts where the kernel reaches it, wherever it stands: an edit of a shared header changes
+the digest of the kernels that use what was edited.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ _TOKEN = re.compile(
 )
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _ASSEMBLY_COMMENT = re.compile(r"(?:@|//).*")
+_LOCAL_LABEL = re.compile(r"(\d+):")
+_LOCAL_TARGET = re.compile(r"(?<=[ ,])(\d+)([bf])$")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _DEFINE = re.compile(r"#\s*define\s+(\w+)")
 _OPENS_CONDITION = re.compile(r"#\s*if")
@@ -118,8 +121,36 @@ def _string_tokens(strings: Sequence[str]) -> list[str]:
     if not any("\\n" in one for one in strings):
         return ['"' + "".join(strings) + '"'] if strings else []
     lines = "".join(strings).replace("\\t", " ").split("\\n")
-    kept = (_one_line(_ASSEMBLY_COMMENT.sub("", line)) for line in lines)
-    return [f'"{line}\\n"' for line in kept if line]
+    kept = [_one_line(_ASSEMBLY_COMMENT.sub("", line)) for line in lines]
+    return [f'"{line}\\n"' for line in _numbered_labels([line for line in kept if line])]
+
+
+def _numbered_labels(lines: Sequence[str]) -> list[str]:
+    """Assembly whose local labels count up from 1: a branch to the third label says ``3b``."""
+    places = [match and match[1] for match in map(_LOCAL_LABEL.fullmatch, lines)]
+    numbers = {place: count for count, place in enumerate(_positions(places), 1)}
+    found = []
+    for position, line in enumerate(lines):
+        if position in numbers:
+            found.append(f"{numbers[position]}:")
+            continue
+        target = _LOCAL_TARGET.search(line)
+        if target is None:
+            found.append(line)
+            continue
+        label, direction = target.groups()
+        step = -1 if direction == "b" else 1
+        place = position
+        while 0 <= place < len(lines) and places[place] != label:
+            place += step
+        # A label that is not in this string keeps its name.
+        name = f"{numbers[place]}{direction}" if place in numbers else target[0]
+        found.append(line[: target.start()] + name)
+    return found
+
+
+def _positions(places: Sequence[str | None]) -> Iterator[int]:
+    return (position for position, label in enumerate(places) if label)
 
 
 def _one_line(text: str) -> str:
