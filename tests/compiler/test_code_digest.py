@@ -52,6 +52,13 @@ def test_the_numbers_of_local_labels_do_not_count() -> None:
     assert assembly("1:", "subs r0, #1", "beq 1f", "bne 1b", "1:", "bx lr") == LOOP
 
 
+def test_how_an_operand_is_written_does_not_count() -> None:
+    plain = assembly("add r0, #16", "ldr r1, [r0]", "bx lr")
+    assert assembly("add r0, r0, #0x10", "ldr r1, [r0, #0]", "bx lr") == plain
+    assert assembly("add r0, r1, #16", "ldr r1, [r0]", "bx lr") != plain
+    assert assembly("add r0, #17", "ldr r1, [r0]", "bx lr") != plain
+
+
 def test_where_a_branch_goes_counts() -> None:
     assert assembly("1:", "subs r0, #1", "beq 1b", "bne 1b", "2:", "bx lr") != LOOP
     assert assembly("1:", "subs r0, #1", "2:", "beq 2b", "bne 1b", "bx lr") != LOOP

@@ -1,9 +1,10 @@
 """What a kernel's C says, without how it is written: the text that is compared, and its digest.
 
 Comments, line breaks, spaces and the kernel's own name do not count. Of an assembly string its
-instructions count, and where its branches go, but not the numbers of its local labels. A helper
-function counts where the kernel reaches it, wherever it stands: an edit of a shared header changes
-the digest of the kernels that use what was edited.
+instructions count, and where its branches go. The numbers of its local labels do not count, nor how
+an operand is written: ``add r0, r0, #16`` is ``add r0, #0x10``. A helper function counts where the
+kernel reaches it, wherever it stands: an edit of a shared header changes the digest of the kernels
+that use what was edited.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ _TOKEN = re.compile(
 )
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _ASSEMBLY_COMMENT = re.compile(r"(?:@|//).*")
+_HEXADECIMAL = re.compile(r"#0[xX]([0-9a-fA-F]+)\b")
+_REPEATED = re.compile(r"(\S+ )(\w+), \2, (?=.)")
 _LOCAL_LABEL = re.compile(r"(\d+):")
 _LOCAL_TARGET = re.compile(r"(?<=[ ,])(\d+)([bf])$")
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -121,8 +124,16 @@ def _string_tokens(strings: Sequence[str]) -> list[str]:
     if not any("\\n" in one for one in strings):
         return ['"' + "".join(strings) + '"'] if strings else []
     lines = "".join(strings).replace("\\t", " ").split("\\n")
-    kept = [_one_line(_ASSEMBLY_COMMENT.sub("", line)) for line in lines]
+    kept = [_plain(_one_line(_ASSEMBLY_COMMENT.sub("", line))) for line in lines]
     return [f'"{line}\\n"' for line in _numbered_labels([line for line in kept if line])]
+
+
+def _plain(line: str) -> str:
+    """An instruction with decimal numbers, without an offset of 0 or a target named twice."""
+    line = _HEXADECIMAL.sub(lambda match: f"#{int(match[1], 16)}", line)
+    line = line[:-5] + "]" if line.endswith(", #0]") else line
+    repeated = _REPEATED.match(line)
+    return line if repeated is None else f"{repeated[1]}{repeated[2]}, {line[repeated.end() :]}"
 
 
 def _numbered_labels(lines: Sequence[str]) -> list[str]:
