@@ -50,6 +50,7 @@ LOOP = assembly("1:", "subs r0, #1", "beq 2f", "bne 1b", "2:", "bx lr")
 def test_the_numbers_of_local_labels_do_not_count() -> None:
     assert assembly("7:", "subs r0, #1", "beq 3f", "bne 7b", "3:", "bx lr") == LOOP
     assert assembly("1:", "subs r0, #1", "beq 1f", "bne 1b", "1:", "bx lr") == LOOP
+    assert assembly("1:", "9:", "subs r0, #1", "beq 2f", "bne 9b", "3:", "2:", "bx lr") == LOOP
 
 
 def test_how_an_operand_is_written_does_not_count() -> None:

@@ -137,31 +137,37 @@ def _plain(line: str) -> str:
 
 
 def _numbered_labels(lines: Sequence[str]) -> list[str]:
-    """Assembly whose local labels count up from 1: a branch to the third label says ``3b``."""
-    places = [match and match[1] for match in map(_LOCAL_LABEL.fullmatch, lines)]
-    numbers = {place: count for count, place in enumerate(_positions(places), 1)}
-    found = []
+    """Assembly whose local labels count up from 1: a branch to the third label says ``3b``.
+
+    A label that nothing in these lines branches to is left out; labels of one place become one.
+    """
+    labels = [match and match[1] for match in map(_LOCAL_LABEL.fullmatch, lines)]
+    targets: dict[int, int] = {}  # position of a branch -> position of its label
     for position, line in enumerate(lines):
-        if position in numbers:
-            found.append(f"{numbers[position]}:")
-            continue
         target = _LOCAL_TARGET.search(line)
-        if target is None:
-            found.append(line)
-            continue
-        label, direction = target.groups()
-        step = -1 if direction == "b" else 1
+        step = -1 if target and target[2] == "b" else 1
         place = position
-        while 0 <= place < len(lines) and places[place] != label:
+        while target and 0 <= place < len(lines) and labels[place] != target[1]:
             place += step
-        # A label that is not in this string keeps its name.
-        name = f"{numbers[place]}{direction}" if place in numbers else target[0]
-        found.append(line[: target.start()] + name)
+        if target and 0 <= place < len(lines):
+            targets[position] = place
+    numbers: dict[int, int] = {}  # position of a label -> its number
+    kept: list[int] = []
+    for position, label in enumerate(labels):
+        if label is None:
+            kept.append(position)
+        elif position in targets.values():
+            is_same_place = bool(kept) and kept[-1] in numbers
+            numbers[position] = len(set(numbers.values())) + (not is_same_place)
+            kept += [] if is_same_place else [position]
+    found = []
+    for position in kept:
+        line = f"{numbers[position]}:" if position in numbers else lines[position]
+        target = _LOCAL_TARGET.search(line)
+        if target and position in targets:
+            line = f"{line[: target.start()]}{numbers[targets[position]]}{target[2]}"
+        found.append(line)
     return found
-
-
-def _positions(places: Sequence[str | None]) -> Iterator[int]:
-    return (position for position, label in enumerate(places) if label)
 
 
 def _one_line(text: str) -> str:
