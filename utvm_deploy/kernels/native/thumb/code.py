@@ -4,72 +4,71 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from utvm_deploy.cores.timing import Kind
-from utvm_deploy.kernels.isa.instructions import (
-    Instruction,
-    add,
-    add_shifted,
-    move,
-    multiply_long,
-    saturate,
-    shift_right,
-)
+from utvm_deploy.kernels.isa.assembler import Assembler, Label
+from utvm_deploy.kernels.isa.mnemonics import Slot, at
 
 #: Where the assembly can be used; everywhere else the C does the work.
 CONDITION = "defined(__thumb2__) && defined(__GNUC__)"
 
 
-def scaled(
-    value: str, multiplier: str, offset: str, shift: str, low: str, high: str
-) -> list[Instruction]:
-    """Requantization to int8 in place: what ``utvm_scale`` computes, from SMULL's two words."""
-    product = Instruction(
-        f"smull {low}, {high}, {low}, {multiplier}",
-        Kind.MULTIPLY_LONG,
-        first=(low,),
-        second=(multiplier,),
-        writes=(low, high),
-    )
-    return [
-        add(low, value, value),
-        product,
-        add_shifted(high, high, low, "lsr #31"),
-        add_shifted(high, high, value, "asr #31"),
-        add(high, high, offset),
-        shift_right(value, high, shift),
-        saturate(value, value, 8),
-    ]
+def scale(
+    a: Assembler, value: str, multiplier: str, offset: str, shift: str, temporary: tuple[str, str]
+) -> None:
+    """Requantize a sum to int8 in place: what ``utvm_scale`` computes, from SMULL's two words."""
+    low, high = temporary
+    a.add(low, value, value)
+    a.smull(low, high, low, multiplier)
+    a.add(high, high, low, "lsr #31")
+    a.add(high, high, value, "asr #31")
+    a.add(high, high, offset)
+    a.asr(value, high, shift)
+    a.ssat(value, 8, value)
 
 
-def scaled_wide(
-    value: str, multiplier: str, offset: str, offset_high: str, shift: str, low: str, high: str
-) -> list[Instruction]:
-    """One rounding in 64 bits, in place: what ``utvm_scale_wide`` computes."""
-    return [
-        move(low, offset),
-        move(high, offset_high),
-        multiply_long(low, high, value, multiplier),
-        shift_right(value, high, shift),
-        saturate(value, value, 8),
-    ]
+def scale_wide(
+    a: Assembler,
+    value: str,
+    multiplier: str,
+    offset: tuple[str, str],
+    shift: str,
+    temporary: tuple[str, str],
+) -> None:
+    """Requantize a sum by one rounding in 64 bits, in place: what ``utvm_scale_wide`` computes.
+
+    ``offset`` and ``temporary`` are a low and a high word.
+    """
+    low, high = temporary
+    a.mov(low, offset[0])
+    a.mov(high, offset[1])
+    a.smlal(low, high, value, multiplier)
+    a.asr(value, high, shift)
+    a.ssat(value, 8, value)
 
 
-def limits_stored(low: int, clamps: int) -> list[str]:
-    """Both limits, which are at r3, to the slots at ``low``; to ``clamps`` 0 if they are int8's."""
-    return [
-        "ldrd r0, r1, [r3]",
-        f"strd r0, r1, [sp, #{low}]",
-        "adds r0, #128",
-        "subs r1, #127",
-        "orrs r0, r1",
-        f"str r0, [sp, #{clamps}]",
-    ]
+def store_limits(a: Assembler, low: Slot, clamps: Slot) -> None:
+    """Put the limits at r3 into two slots from ``low`` on, and 0 into ``clamps`` if int8's.
+
+    Overwrites r0 and r1.
+    """
+    a.ldrd("r0", "r1", at("r3"))
+    a.strd("r0", "r1", low)
+    a.adds("r0", 128)
+    a.subs("r1", 127)
+    a.orrs("r0", "r1")
+    a.str("r0", clamps)
 
 
-def clamped(registers: Sequence[str], low: int, clamps: int, label: str) -> list[str]:
-    """The registers limited, as ``limits_stored`` left the limits; overwrites r0 and r1."""
-    code = [f"ldr r0, [sp, #{clamps}]", f"cbz r0, {label}f", f"ldrd r0, r1, [sp, #{low}]"]
-    for register in registers:
-        code += [f"cmp {register}, r0", "it lt", f"movlt {register}, r0"]
-        code += [f"cmp {register}, r1", "it gt", f"movgt {register}, r1"]
-    return [*code, f"{label}:"]
+def clamp(a: Assembler, values: Sequence[str], low: Slot, clamps: Slot) -> None:
+    """Limit values in place by the slots of ``store_limits``. Overwrites r0 and r1."""
+    a.ldr("r0", clamps)
+    unlimited = Label()
+    a.cbz("r0", unlimited)
+    a.ldrd("r0", "r1", low)
+    for value in values:
+        a.cmp(value, "r0")
+        with a.when("lt"):
+            a.mov(value, "r0")
+        a.cmp(value, "r1")
+        with a.when("gt"):
+            a.mov(value, "r1")
+    a.place(unlimited)

@@ -13,14 +13,15 @@ Layouts:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from utvm_deploy.cores.timing_m3 import CORTEX_M3
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
-from utvm_deploy.kernels.isa.instructions import Instruction, add, load, multiply_add
-from utvm_deploy.kernels.isa.routine import Routine, naked_function
-from utvm_deploy.kernels.native.thumb.code import CONDITION, clamped, limits_stored, scaled
+from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label
+from utvm_deploy.kernels.isa.mnemonics import Slot, at
+from utvm_deploy.kernels.native.thumb.code import CONDITION, clamp, scale, store_limits
 
 #: Pixels of a tile at most.
 PIXELS = 4
@@ -42,13 +43,28 @@ PARAMETERS = (
 )
 
 _SUMS = ("r4", "r5", "r6", "r7")
-# Slots on the stack: the next pixel, and where it goes; the first one of this channel, and where
-# that goes; its weights and scaling; the bytes from a row's last tap to the next row's first; what
-# was given; limits, and whether they are narrower than int8; pixels and rows that are left.
-(_X, _OUTPUT, _FIRST, _COLUMN, _WEIGHTS, _SCALING, _NEXT_ROW, _COLUMN_PITCH, _STEP, _COUNT,
- _CHANNELS, _CHANNELS_LEFT, _LOW, _HIGH, _CLAMPS, _LEFT, _ROWS_LEFT) = range(0, 68, 4)  # fmt: skip
-_FRAME_BYTES = 68
-_SAVED_BYTES = 36
+
+
+class _Slots(Frame):
+    """What a routine keeps on the stack."""
+
+    pixel: Slot  # the next one
+    output: Slot  # where the next pixel goes
+    first_pixel: Slot  # of this channel
+    first_output: Slot  # of this channel
+    weights: Slot  # of this channel
+    scaling: Slot  # of this channel
+    next_row: Slot  # bytes from the last tap of a row to the first of the next
+    column_pitch: Slot
+    step: Slot
+    count: Slot
+    channels: Slot
+    channels_left: Slot
+    low: Slot
+    high: Slot
+    clamps: Slot  # 0: the limits are those of int8
+    left: Slot  # pixels
+    rows_left: Slot
 
 
 @dataclass(frozen=True)
@@ -99,202 +115,176 @@ def depthwise_text(taps: Taps) -> str:
     """The C text of the function for a window."""
     sizes = ("ROWS", str(taps.rows), 2), ("COLUMNS", str(taps.columns), 3)
     body = replaced(family_text("thumb", "utvm_thumb_depthwise"), *sizes)
-    return naked_function(taps.function, PARAMETERS, _Writer(taps).lines(), body, CONDITION)
+    return _routine(taps).c_function(taps.function, body, CONDITION)
 
 
-class _Writer:
-    """Writes the function for a window."""
+def _routine(taps: Taps) -> Assembler:
+    a = Assembler(CORTEX_M3, PARAMETERS)
+    _begin(a, taps)
+    with a.loop("gt"):  # a channel
+        a.ldrd("r0", "r1", _Slots.first_pixel)
+        a.ldr("r2", _Slots.count)
+        a.strd("r0", "r1", _Slots.pixel)
+        a.str("r2", _Slots.left)
+        a.cmp("r2", taps.pixels)
+        done = Label()
+        with a.unless("lt") as one_pixel:
+            _compute_whole_tiles(a, taps, done, one_pixel)
+        with a.loop("gt"):
+            _compute_tile(a, taps, 1)
+            a.mov("r3", 1)
+            _advance(a)
+            a.ldr("r2", _Slots.left)
+            a.subs("r2", 1)
+            a.str("r2", _Slots.left)
+        a.place(done)
+        a.ldrd("r0", "r1", _Slots.first_pixel)
+        a.ldrd("r2", "r3", _Slots.weights)
+        a.ldr("r4", _Slots.channels_left)
+        a.adds("r0", 1)
+        a.adds("r1", 1)
+        a.adds("r2", taps.rows * taps.columns)
+        a.adds("r3", 16)
+        a.strd("r0", "r1", _Slots.first_pixel)
+        a.strd("r2", "r3", _Slots.weights)
+        a.subs("r4", 1)
+        a.str("r4", _Slots.channels_left)
+    a.leave()
+    return a
 
-    def __init__(self, taps: Taps) -> None:
-        self.taps = taps
-        self.routine = Routine(CORTEX_M3)
 
-    def lines(self) -> list[str]:
-        r, taps = self.routine, self.taps
-        self._arguments()
-        r.label("1")  # another channel
-        r.plain(
-            f"ldrd r0, r1, [sp, #{_FIRST}]",
-            f"ldr r2, [sp, #{_COUNT}]",
-            f"strd r0, r1, [sp, #{_X}]",
-            f"str r2, [sp, #{_LEFT}]",
-            f"cmp r2, #{taps.pixels}",
-            "blt 3f",
-        )
-        self._pixels()
-        r.label("4")
-        r.plain(
-            f"ldrd r0, r1, [sp, #{_FIRST}]",
-            f"ldrd r2, r3, [sp, #{_WEIGHTS}]",
-            f"ldr r4, [sp, #{_CHANNELS_LEFT}]",
-            "adds r0, #1",
-            "adds r1, #1",
-            f"adds r2, #{taps.rows * taps.columns}",
-            "adds r3, #16",
-            f"strd r0, r1, [sp, #{_FIRST}]",
-            f"strd r2, r3, [sp, #{_WEIGHTS}]",
-            "subs r4, #1",
-            f"str r4, [sp, #{_CHANNELS_LEFT}]",
-            "bgt 1b",
-            f"add sp, #{_FRAME_BYTES}",
-            "pop {r4-r11, pc}",
-        )
-        return r.lines
+def _begin(a: Assembler, taps: Taps) -> None:
+    """Put the arguments into their slots."""
+    # Sliding windows never go from column to column.
+    passed = 0 if taps.slides else taps.columns - 1
+    a.enter(frame=_Slots)
+    a.str("r0", _Slots.first_pixel)
+    a.strd("r1", "r2", _Slots.weights)
+    store_limits(a, _Slots.low, _Slots.clamps)
+    a.add("r0", "sp", a.stack_argument("output").offset)
+    a.ldm("r0", ("r0", "r1", "r2", "r3", "r4", "r5"))
+    a.str("r0", _Slots.first_output)
+    a.mov("r6", passed)
+    a.mls("r1", "r2", "r6", "r1")
+    a.strd("r1", "r2", _Slots.next_row)
+    a.strd("r3", "r4", _Slots.step)
+    a.strd("r5", "r5", _Slots.channels)
 
-    def _arguments(self) -> None:
-        """To their slots."""
-        r, taps = self.routine, self.taps
-        arguments = _FRAME_BYTES + _SAVED_BYTES
-        # Sliding windows never go from column to column.
-        passed = 0 if taps.slides else taps.columns - 1
-        r.plain(
-            "push {r4-r11, lr}",
-            f"sub sp, #{_FRAME_BYTES}",
-            f"str r0, [sp, #{_FIRST}]",
-            f"strd r1, r2, [sp, #{_WEIGHTS}]",
-            *limits_stored(_LOW, _CLAMPS),
-            f"add r0, sp, #{arguments}",
-            "ldm r0, {r0, r1, r2, r3, r4, r5}",
-            f"str r0, [sp, #{_COLUMN}]",
-            f"mov r6, #{passed}",
-            "mls r1, r2, r6, r1",
-            f"strd r1, r2, [sp, #{_NEXT_ROW}]",
-            f"strd r3, r4, [sp, #{_STEP}]",
-            f"strd r5, r5, [sp, #{_CHANNELS}]",
-        )
 
-    def _pixels(self) -> None:
-        """All of a row for a channel; shorter rows than a tile begin at label 3."""
-        r, taps = self.routine, self.taps
-        r.label("2")  # four more pixels
-        self._tile(taps.pixels, 10)
-        r.plain(
-            f"ldr r2, [sp, #{_LEFT}]",
-            f"mov r3, #{taps.pixels}",
-            "subs r2, r3",
-            "beq 4f",
-            "cmp r2, #1",
-            "beq 5f",
-            f"cmp r2, #{taps.pixels}",
-            "itt lt",  # the last four again
-            "movlt r3, r2",
-            f"movlt r2, #{taps.pixels}",
-            f"str r2, [sp, #{_LEFT}]",
-        )
-        self._advance()
-        r.plain("b 2b")
-        r.label("5")
-        r.plain(f"str r2, [sp, #{_LEFT}]")
-        self._advance()
-        r.label("3")  # one more pixel
-        self._tile(1, 20)
-        r.plain("mov r3, #1")
-        self._advance()
-        r.plain(f"ldr r2, [sp, #{_LEFT}]", "subs r2, #1", f"str r2, [sp, #{_LEFT}]", "bgt 3b")
+def _compute_whole_tiles(a: Assembler, taps: Taps, done: Label, one_pixel: Label) -> None:
+    """Tiles of a row; then to ``done``, or with r2 = 1 on to the tile of one pixel."""
+    last = Label()
+    with a.loop(""):
+        _compute_tile(a, taps, taps.pixels)
+        a.ldr("r2", _Slots.left)
+        a.mov("r3", taps.pixels)
+        a.subs("r2", "r3")
+        a.b(done, "eq")
+        a.cmp("r2", 1)
+        a.b(last, "eq")
+        a.cmp("r2", taps.pixels)
+        with a.when("lt"):  # the last pixels of the row, some of them again
+            a.mov("r3", "r2")
+            a.mov("r2", taps.pixels)
+        a.str("r2", _Slots.left)
+        _advance(a)
+    a.place(last)
+    a.str("r2", _Slots.left)
+    _advance(a)
 
-    def _advance(self) -> None:
-        """By r3 pixels."""
-        self.routine.plain(
-            f"ldrd r0, r1, [sp, #{_X}]",
-            f"ldr r4, [sp, #{_STEP}]",
-            f"ldr r5, [sp, #{_CHANNELS}]",
-            "mla r0, r3, r4, r0",
-            "mla r1, r3, r5, r1",
-            f"strd r0, r1, [sp, #{_X}]",
-        )
 
-    def _tile(self, pixels: int, label: int) -> None:
-        r, taps = self.routine, self.taps
-        sums = _SUMS[:pixels]
-        is_unrolled = taps.rows * taps.columns <= _MOST_UNROLLED_TAPS
-        r.plain(
-            f"ldr r8, [sp, #{_SCALING}]",
-            f"ldr r0, [sp, #{_X}]",
-            f"ldr r1, [sp, #{_WEIGHTS}]",
-            f"ldrd r2, r3, [sp, #{_COLUMN_PITCH}]",
-            "ldr r4, [r8]",
-            "add r12, r3, r3, lsl #1",
-            *(["add r2, r3, r3, lsl #2"] if taps.slides and pixels > 1 else []),
-            *(f"mov {one}, r4" for one in sums[1:]),
-        )
-        code: list[Instruction] = []
-        if is_unrolled:
+def _advance(a: Assembler) -> None:
+    """Go on by r3 pixels."""
+    a.ldrd("r0", "r1", _Slots.pixel)
+    a.ldr("r4", _Slots.step)
+    a.ldr("r5", _Slots.channels)
+    a.mla("r0", "r3", "r4", "r0")
+    a.mla("r1", "r3", "r5", "r1")
+    a.strd("r0", "r1", _Slots.pixel)
+
+
+def _compute_tile(a: Assembler, taps: Taps, pixels: int) -> None:
+    """Outputs of so many pixels, to the output."""
+    sums = _SUMS[:pixels]
+    a.ldr("r8", _Slots.scaling)
+    a.ldr("r0", _Slots.pixel)
+    a.ldr("r1", _Slots.weights)
+    a.ldrd("r2", "r3", _Slots.column_pitch)
+    a.ldr("r4", at("r8"))
+    a.add("r12", "r3", "r3", "lsl #1")
+    if taps.slides and pixels > 1:
+        a.add("r2", "r3", "r3", "lsl #2")
+    for one in sums[1:]:
+        a.mov(one, "r4")
+    if taps.rows * taps.columns <= _MOST_UNROLLED_TAPS:
+        with a.scheduled():
             for row in range(taps.rows):
-                code += self._row(pixels, row * taps.columns)
+                _multiply_row(a, taps, pixels, row * taps.columns)
                 if row < taps.rows - 1:
-                    code += [load("r8", "sp", _NEXT_ROW), add("r0", "r0", "r8")]
-            r.straight(code)
-        else:
-            r.plain(f"mov r8, #{taps.rows}", f"str r8, [sp, #{_ROWS_LEFT}]")
-            r.label(f"{label}")
-            code = self._row(pixels, 0)
-            code += [
-                load("r8", "sp", _NEXT_ROW),
-                add("r0", "r0", "r8"),
-                add("r1", "r1", taps.columns),
-            ]
-            r.straight(code)
-            r.plain(
-                f"ldr r8, [sp, #{_ROWS_LEFT}]",
-                "subs r8, #1",
-                f"str r8, [sp, #{_ROWS_LEFT}]",
-                f"bne {label}b",
-            )
-        self._finish(sums, label)
+                    a.ldr("r8", _Slots.next_row)
+                    a.add("r0", "r0", "r8")
+    else:
+        a.mov("r8", taps.rows)
+        a.str("r8", _Slots.rows_left)
+        with a.loop("ne"):
+            with a.scheduled():
+                _multiply_row(a, taps, pixels, 0)
+                a.ldr("r8", _Slots.next_row)
+                a.add("r0", "r0", "r8")
+                a.add("r1", "r1", taps.columns)
+            a.ldr("r8", _Slots.rows_left)
+            a.subs("r8", 1)
+            a.str("r8", _Slots.rows_left)
+    _store(a, sums)
 
-    def _row(self, pixels: int, first: int) -> list[Instruction]:
-        """The products of one row of the window; ``first``: its first weight."""
-        if self.taps.slides and pixels > 1:
-            return self._sliding_row(first)
-        code: list[Instruction] = []
-        offsets: tuple[int | str, ...] = (0, "r3", "r3, lsl #1", "r12")
-        for column in range(self.taps.columns):
-            code.append(load("r8", "r1", first + column, size="sb"))
-            for p, x in enumerate(("r9", "r10", "r11", "lr")[:pixels]):
-                code.append(load(x, "r0", offsets[p], size="sb"))
-            for p, x in enumerate(("r9", "r10", "r11", "lr")[:pixels]):
-                code.append(multiply_add("mla", _SUMS[p], x, "r8", _SUMS[p]))
-            if column < self.taps.columns - 1:
-                # One pixel of sliding windows: its columns are windows apart.
-                code.append(add("r0", "r0", "r3" if self.taps.slides else "r2"))
-        if self.taps.slides:
-            code.append(
-                Instruction(
-                    "sub r0, r0, r3, lsl #1",
-                    add("r0", "r0", "r3").kind,
-                    first=("r0",),
-                    second=("r3",),
-                    writes=("r0",),
-                )
-            )
-        return code
 
-    def _sliding_row(self, first: int) -> list[Instruction]:
-        """Two columns more than windows of three."""
-        columns: tuple[int | str, ...] = (0, "r3", "r3, lsl #1", "r12", "r3, lsl #2", "r2")
-        weights = ("r8", "r9", "r10")
-        code = [load(w, "r1", first + n, size="sb") for n, w in enumerate(weights)]
-        pixels = self.taps.pixels
-        for number, offset in enumerate(columns[: pixels + _SLIDING_COLUMNS - 1]):
-            x = ("r11", "lr")[number % 2]
-            code.append(load(x, "r0", offset, size="sb"))
-            code += [
-                multiply_add("mla", _SUMS[number - k], x, w, _SUMS[number - k])
-                for k, w in enumerate(weights)
-                if 0 <= number - k < pixels
-            ]
-        return code
+def _multiply_row(a: Assembler, taps: Taps, pixels: int, first: int) -> None:
+    """The products of one row of the window; ``first``: its first weight."""
+    if taps.slides and pixels > 1:
+        _multiply_sliding_row(a, taps, first)
+        return
+    offsets: tuple[int | str, ...] = (0, "r3", "r3, lsl #1", "r12")
+    xs = ("r9", "r10", "r11", "lr")[:pixels]
+    for column in range(taps.columns):
+        a.ldrsb("r8", at("r1", first + column))
+        for x, offset in zip(xs, offsets, strict=False):
+            a.ldrsb(x, at("r0", offset))
+        for x, total in zip(xs, _SUMS, strict=False):
+            a.mla(total, x, "r8", total)
+        if column < taps.columns - 1:
+            # One pixel of sliding windows: its columns are windows apart.
+            a.add("r0", "r0", "r3" if taps.slides else "r2")
+    if taps.slides:
+        a.sub("r0", "r0", "r3", "lsl #1")
 
-    def _finish(self, sums: tuple[str, ...], label: int) -> None:
-        r = self.routine
-        code = [load("r8", "sp", _SCALING)]
-        code += [load(t, "r8", 4 * n + 4) for n, t in enumerate(("r0", "r1", "r2"))]
-        for register in sums:
-            code += scaled(register, "r0", "r1", "r2", "r9", "r10")
-        r.straight(code)
-        r.plain(*clamped(sums, _LOW, _CLAMPS, f"{label + 1}"))
-        r.plain(f"ldr r0, [sp, #{_OUTPUT}]", f"ldr r1, [sp, #{_CHANNELS}]")
-        places = ("[r0]", "[r0, r1]", "[r0, r1, lsl #1]", "[r0, r2]")
-        if len(sums) == PIXELS:
-            r.plain("add r2, r1, r1, lsl #1")
-        r.plain(*(f"strb {one}, {at}" for one, at in zip(sums, places, strict=False)))
+
+def _multiply_sliding_row(a: Assembler, taps: Taps, first: int) -> None:
+    """The products of a row of windows that share columns: two columns more than pixels."""
+    columns: tuple[int | str, ...] = (0, "r3", "r3, lsl #1", "r12", "r3, lsl #2", "r2")
+    weights = ("r8", "r9", "r10")
+    for n, w in enumerate(weights):
+        a.ldrsb(w, at("r1", first + n))
+    for number, offset in enumerate(columns[: taps.pixels + _SLIDING_COLUMNS - 1]):
+        x = ("r11", "lr")[number % 2]
+        a.ldrsb(x, at("r0", offset))
+        for k, w in enumerate(weights):
+            if 0 <= number - k < taps.pixels:
+                a.mla(_SUMS[number - k], x, w, _SUMS[number - k])
+
+
+def _store(a: Assembler, sums: Sequence[str]) -> None:
+    """Requantize the sums and store them."""
+    with a.scheduled():
+        a.ldr("r8", _Slots.scaling)
+        for n, target in enumerate(("r0", "r1", "r2"), 1):
+            a.ldr(target, at("r8", 4 * n))
+        for one in sums:
+            scale(a, one, "r0", "r1", "r2", ("r9", "r10"))
+    clamp(a, sums, _Slots.low, _Slots.clamps)
+    a.ldr("r0", _Slots.output)
+    a.ldr("r1", _Slots.channels)
+    if len(sums) == PIXELS:
+        a.add("r2", "r1", "r1", "lsl #1")
+    places: tuple[int | str, ...] = (0, "r1", "r1, lsl #1", "r2")
+    for one, offset in zip(sums, places, strict=False):
+        a.strb(one, at("r0", offset))

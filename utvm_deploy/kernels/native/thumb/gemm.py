@@ -21,34 +21,50 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
 from utvm_deploy.cores.timing_m3 import CORTEX_M3
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
-from utvm_deploy.kernels.isa.instructions import Instruction, load, multiply_add
+from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label
 from utvm_deploy.kernels.isa.list_scheduler import cycles as cycles_of
-from utvm_deploy.kernels.isa.routine import Routine, naked_function
+from utvm_deploy.kernels.isa.mnemonics import Slot, at, pre
 from utvm_deploy.kernels.native.gathered_gemm import PRODUCT_PARAMETERS
 from utvm_deploy.kernels.native.thumb.code import (
     CONDITION,
-    clamped,
-    limits_stored,
-    scaled,
-    scaled_wide,
+    clamp,
+    scale,
+    scale_wide,
+    store_limits,
 )
 
 #: How sums become outputs: two roundings in 32 bits, or one in 64 with one scale, or many.
 SHORT, WIDE, WIDE_EACH = "", "_wide", "_wide_each"
 
-# Slots on the stack: where the next tile begins and goes, and how many pixels are left; weights of
-# this group; the first pixel, and where this group's first output goes; what was given; limits, and
-# whether they are narrower than int8; the depth, whole steps of it, and where they end; tables.
-(_X, _OUTPUT, _LEFT, _PANEL, _FIRST, _COLUMN, _COUNT, _CHANNELS_LEFT, _CHANNELS, _PITCH,
- _LOW, _HIGH, _CLAMPS, _DEPTH, _STEPS, _END, _SCALING, _LIMITS) = range(0, 72, 4)  # fmt: skip
-_FRAME_BYTES = 72
-_SAVED_BYTES = 36
+
+class _Slots(Frame):
+    """What a routine keeps on the stack."""
+
+    pixels: Slot  # of the next tile
+    output: Slot  # where the next tile goes
+    left: Slot  # pixels after the next tile
+    weights: Slot  # of this group of channels
+    first_pixels: Slot
+    first_output: Slot  # of this group of channels
+    count: Slot  # pixels
+    channels_left: Slot
+    channels: Slot
+    pitch: Slot
+    low: Slot
+    high: Slot
+    clamps: Slot  # 0: the limits are those of int8
+    depth: Slot
+    steps: Slot  # products of a sum in whole turns of the inner loop
+    end: Slot  # of the pixel that r0 points at, where the inner loop ends
+    scaling: Slot  # of this group of channels
+    limits: Slot
 
 
 @dataclass(frozen=True)
@@ -112,7 +128,9 @@ def _tile_cycles(tile: ThumbTile, pixels: int, depth: int) -> int:
 @lru_cache(maxsize=32)
 def _product_cycles(tile: ThumbTile, pixels: int) -> int:
     """For each k: nothing waits on this core, so the order does not matter, nor how many follow."""
-    return cycles_of(loop_code(tile, pixels, 1), CORTEX_M3)
+    a = Assembler(CORTEX_M3)
+    products(a, tile, pixels, 1)
+    return cycles_of(a.code, CORTEX_M3)
 
 
 def pack_weights(weights: Array, tile: ThumbTile) -> Array:
@@ -153,7 +171,7 @@ def gemm_text(tile: ThumbTile) -> str:
         ("SLOTS", str(tile.channels), 7 + scaled.count("SLOTS")),
         ("ROWS", str(tile.rows), 1),
     )
-    return naked_function(tile.function, PRODUCT_PARAMETERS, _Writer(tile).lines(), body, CONDITION)
+    return _routine(tile).c_function(tile.function, body, CONDITION)
 
 
 def _registers(tile: ThumbTile) -> tuple[tuple[str, ...], list[list[str]], list[str]]:
@@ -169,189 +187,175 @@ def _registers(tile: ThumbTile) -> tuple[tuple[str, ...], list[list[str]], list[
     return pointers, sums, [*free, *registers[count:], "r12", "lr"]
 
 
-def loop_code(tile: ThumbTile, pixels: int, step: int) -> list[Instruction]:
+def products(a: Assembler, tile: ThumbTile, pixels: int, step: int) -> None:
     """The products of a turn of the inner loop, without its end."""
     pointers, sums, free = _registers(tile)
-    code: list[Instruction] = []
     for k in range(1, step + 1):
         xs, ring = free[:pixels], free[pixels:]
         # All pixels' bytes, then as many weights as there are registers at a time.
-        code += [
-            load(x, pointer, k, size="sb", write_back=k == step)
-            for x, pointer in zip(xs, pointers, strict=False)
-        ]
+        for x, pointer in zip(xs, pointers, strict=False):
+            a.ldrsb(x, pre(pointer, k) if k == step else at(pointer, k))
         for first in range(0, tile.channels, len(ring)):
             some = list(range(first, min(first + len(ring), tile.channels)))
-            code += [load(ring[c - first], "r1", tile.channels * k + c, size="sb") for c in some]
-            code += [
-                multiply_add("mla", sums[p][c], xs[p], ring[c - first], sums[p][c])
-                for c in some
-                for p in range(pixels)
-            ]
-    return code
+            for c in some:
+                a.ldrsb(ring[c - first], at("r1", tile.channels * k + c))
+            for c in some:
+                for p in range(pixels):
+                    a.mla(sums[p][c], xs[p], ring[c - first], sums[p][c])
 
 
-class _Writer:
-    """Writes the function for a tile."""
-
-    def __init__(self, tile: ThumbTile) -> None:
-        self.tile = tile
-        self.routine = Routine(CORTEX_M3)
-        self.pointers, self.sums, _ = _registers(tile)
-
-    def lines(self) -> list[str]:
-        r, tile = self.routine, self.tile
-        arguments = _FRAME_BYTES + _SAVED_BYTES
-        r.plain(
-            "push {r4-r11, lr}",
-            f"sub sp, #{_FRAME_BYTES}",
-            f"str r0, [sp, #{_FIRST}]",
-            f"str r1, [sp, #{_PANEL}]",
-            f"strd r2, r3, [sp, #{_SCALING}]",
-            *limits_stored(_LOW, _CLAMPS),
-            f"add r0, sp, #{arguments}",
-            "ldm r0, {r0, r1, r2, r3, r4}",
-            f"strd r0, r1, [sp, #{_COLUMN}]",
-            f"strd r2, r2, [sp, #{_CHANNELS_LEFT}]",
-            f"str r4, [sp, #{_PITCH}]",
-            f"bic r4, r3, #{tile.step - 1}",
-            f"strd r3, r4, [sp, #{_DEPTH}]",
-        )
-        r.label("1")  # another group of channels
-        r.plain(
-            f"ldrd r0, r1, [sp, #{_FIRST}]",
-            f"ldr r2, [sp, #{_COUNT}]",
-            f"strd r0, r1, [sp, #{_X}]",
-            f"str r2, [sp, #{_LEFT}]",
-        )
+def _routine(tile: ThumbTile) -> Assembler:
+    a = Assembler(CORTEX_M3, PRODUCT_PARAMETERS)
+    a.enter(frame=_Slots)
+    a.str("r0", _Slots.first_pixels)
+    a.str("r1", _Slots.weights)
+    a.strd("r2", "r3", _Slots.scaling)
+    store_limits(a, _Slots.low, _Slots.clamps)
+    a.add("r0", "sp", a.stack_argument("output").offset)
+    a.ldm("r0", ("r0", "r1", "r2", "r3", "r4"))
+    a.strd("r0", "r1", _Slots.first_output)
+    a.strd("r2", "r2", _Slots.channels_left)
+    a.str("r4", _Slots.pitch)
+    a.bic("r4", "r3", tile.step - 1)
+    a.strd("r3", "r4", _Slots.depth)
+    with a.loop("gt"):  # a group of channels
+        a.ldrd("r0", "r1", _Slots.first_pixels)
+        a.ldr("r2", _Slots.count)
+        a.strd("r0", "r1", _Slots.pixels)
+        a.str("r2", _Slots.left)
+        done = Label()
         if tile.pixels > 1:
-            r.plain(f"cmp r2, #{tile.pixels}", "blt 3f")
-            r.label("2")
-            self._tile(tile.pixels, 10)
-            r.plain(f"cmp r2, #{tile.pixels}", "bge 2b")
-            r.label("3")
-            r.plain("cmp r2, #0", "beq 5f")
-        r.label("4")
-        self._tile(1, 20)
-        r.plain("cmp r2, #0", "bgt 4b")
-        r.label("5")
-        r.plain(
-            f"ldr r0, [sp, #{_PANEL}]",
-            f"ldr r1, [sp, #{_DEPTH}]",
-            f"ldr r2, [sp, #{_SCALING}]",
-            f"ldr r3, [sp, #{_COLUMN}]",
-            f"ldr r4, [sp, #{_CHANNELS_LEFT}]",
-            *(["mov r5, r1"] if tile.channels == 3 else []),
-            *({2: ["add r0, r0, r1, lsl #1"], 4: ["add r0, r0, r1, lsl #2"],
-               3: ["add r0, r0, r1, lsl #1", "add r0, r5"]}[tile.channels]),
-            f"adds r2, #{4 * tile.rows * tile.channels}",
-            f"adds r3, #{tile.channels}",
-            f"subs r4, #{tile.channels}",
-            f"str r0, [sp, #{_PANEL}]",
-            f"str r2, [sp, #{_SCALING}]",
-            f"str r3, [sp, #{_COLUMN}]",
-            f"str r4, [sp, #{_CHANNELS_LEFT}]",
-            "bgt 1b",
-            f"add sp, #{_FRAME_BYTES}",
-            "pop {r4-r11, pc}",
-        )  # fmt: skip
-        return r.lines
+            a.cmp("r2", tile.pixels)
+            with a.unless("lt"), a.loop("ge"):
+                _compute_tile(a, tile, tile.pixels)
+                a.cmp("r2", tile.pixels)
+            a.cmp("r2", 0)
+            a.b(done, "eq")
+        with a.loop("gt"):
+            _compute_tile(a, tile, 1)
+            a.cmp("r2", 0)
+        a.place(done)
+        _next_channels(a, tile)
+    a.leave()
+    return a
 
-    def _tile(self, pixels: int, label: int) -> None:
-        """One tile; leaves in r2 how many pixels are left."""
-        r, channels = self.routine, self.tile.channels
-        first = self.sums[0]
-        r.plain(
-            f"ldr r0, [sp, #{_X}]",
-            f"ldr r12, [sp, #{_PITCH}]",
-            *(f"add {b}, {a}, r12" for a, b in zip(self.pointers, self.pointers[1:pixels],
-                                                   strict=False)),
-            f"ldr r1, [sp, #{_SCALING}]",
-            f"ldm r1, {{{', '.join(first)}}}",
-            f"ldr r1, [sp, #{_PANEL}]",
-            *(f"mov {b}, {a}" for row in self.sums[1:pixels]
-              for a, b in zip(first, row, strict=True)),
-            # Loads count from one place before.
-            *(f"subs {p}, #1" for p in self.pointers[:pixels]),
-            f"subs r1, #{channels}",
-            f"ldr r12, [sp, #{_STEPS}]",
-            "cmp r12, #0",
-            "add r12, r0",
-            f"str r12, [sp, #{_END}]",
-            f"beq {label + 1}f",
-        )  # fmt: skip
-        self._loop(pixels, label, self.tile.step)
-        r.label(f"{label + 1}")
-        r.plain(
-            f"ldr r12, [sp, #{_X}]",
-            f"ldr lr, [sp, #{_DEPTH}]",
-            "add r12, lr",
-            "subs r12, #1",
-            "cmp r0, r12",
-            f"beq {label + 3}f",
-            f"str r12, [sp, #{_END}]",
-        )
-        self._loop(pixels, label + 2, 1)
-        r.label(f"{label + 3}")
-        self._finish(pixels, label)
 
-    def _loop(self, pixels: int, label: int, step: int) -> None:
-        r, channels = self.routine, self.tile.channels
-        r.label(f"{label}", is_loop=True)
-        r.straight(loop_code(self.tile, pixels, step), is_loop=True)
-        r.plain(
-            f"ldr r12, [sp, #{_END}]",
-            f"adds r1, #{channels * step}",
-            "cmp r0, r12",
-            f"bne {label}b",
-        )
+def _next_channels(a: Assembler, tile: ThumbTile) -> None:
+    """Go to the next group of channels; flags: gt if there is one."""
+    a.ldr("r0", _Slots.weights)
+    a.ldr("r1", _Slots.depth)
+    a.ldr("r2", _Slots.scaling)
+    a.ldr("r3", _Slots.first_output)
+    a.ldr("r4", _Slots.channels_left)
+    if tile.channels == 3:
+        a.mov("r5", "r1")
+    a.add("r0", "r0", "r1", f"lsl #{tile.channels // 2}")
+    if tile.channels == 3:
+        a.add("r0", "r5")
+    a.adds("r2", 4 * tile.rows * tile.channels)
+    a.adds("r3", tile.channels)
+    a.subs("r4", tile.channels)
+    a.str("r0", _Slots.weights)
+    a.str("r2", _Slots.scaling)
+    a.str("r3", _Slots.first_output)
+    a.str("r4", _Slots.channels_left)
 
-    def _finish(self, pixels: int, label: int) -> None:
-        r, channels = self.routine, self.tile.channels
-        is_short, is_each = self.tile.rounding == SHORT, self.tile.rounding == WIDE_EACH
-        code = [load("r0", "sp", _SCALING)] if is_short else []
-        for c in range(channels):
+
+def _compute_tile(a: Assembler, tile: ThumbTile, pixels: int) -> None:
+    """One tile of so many pixels; r2 becomes the pixels that are left."""
+    pointers, sums, _ = _registers(tile)
+    a.ldr("r0", _Slots.pixels)
+    a.ldr("r12", _Slots.pitch)
+    for pointer, following in pairwise(pointers[:pixels]):
+        a.add(following, pointer, "r12")
+    a.ldr("r1", _Slots.scaling)
+    a.ldm("r1", tuple(sums[0]))
+    a.ldr("r1", _Slots.weights)
+    for row in sums[1:pixels]:
+        for bias, total in zip(sums[0], row, strict=True):
+            a.mov(total, bias)
+    # Loads count from one place before.
+    for pointer in pointers[:pixels]:
+        a.subs(pointer, 1)
+    a.subs("r1", tile.channels)
+    a.ldr("r12", _Slots.steps)
+    a.cmp("r12", 0)
+    a.add("r12", "r0")
+    a.str("r12", _Slots.end)
+    with a.unless("eq"):
+        _multiply_to_end(a, tile, pixels, tile.step)
+    a.ldr("r12", _Slots.pixels)
+    a.ldr("lr", _Slots.depth)
+    a.add("r12", "lr")
+    a.subs("r12", 1)
+    a.cmp("r0", "r12")
+    with a.unless("eq"):
+        a.str("r12", _Slots.end)
+        _multiply_to_end(a, tile, pixels, 1)
+    _requantize(a, tile, [row[c] for c in range(tile.channels) for row in sums[:pixels]])
+    clamp(a, [one for row in sums[:pixels] for one in row], _Slots.low, _Slots.clamps)
+    _store(a, tile, sums[:pixels])
+
+
+def _multiply_to_end(a: Assembler, tile: ThumbTile, pixels: int, step: int) -> None:
+    with a.loop("ne", aligned=True):
+        with a.scheduled(is_loop=True):
+            products(a, tile, pixels, step)
+        a.ldr("r12", _Slots.end)
+        a.adds("r1", tile.channels * step)
+        a.cmp("r0", "r12")
+
+
+def _requantize(a: Assembler, tile: ThumbTile, sums: Sequence[str]) -> None:
+    """Sums, those of a channel after each other, become int8 in place."""
+    is_short, is_each = tile.rounding == SHORT, tile.rounding == WIDE_EACH
+    pixels = len(sums) // tile.channels
+    with a.scheduled():
+        if is_short:
+            a.ldr("r0", _Slots.scaling)
+        for c in range(tile.channels):
+            of_channel = sums[c * pixels : (c + 1) * pixels]
             if is_short:
-                rows = (("r1", 1), ("r3", 2), ("r12", 3))
-                code += [load(t, "r0", 4 * (row * channels + c)) for t, row in rows]
+                for row, target in enumerate(("r1", "r3", "r12"), 1):
+                    a.ldr(target, at("r0", 4 * (row * tile.channels + c)))
             elif is_each or c == 0:
+                a.ldr("r0", _Slots.scaling if is_each else _Slots.limits)
                 # The shift last, where the table's address was.
-                code.append(load("r0", "sp", _SCALING if is_each else _LIMITS))
-                for row, t in enumerate(("r1", "r3", "r12", "r0"), 1):
-                    at = 4 * (row * channels + c) if is_each else 4 * row + 4
-                    code.append(load(t, "r0", at))
-            for p in range(pixels):
+                for row, target in enumerate(("r1", "r3", "r12", "r0"), 1):
+                    place = 4 * (row * tile.channels + c) if is_each else 4 * row + 4
+                    a.ldr(target, at("r0", place))
+            for total in of_channel:
                 if is_short:
-                    code += scaled(self.sums[p][c], "r1", "r3", "r12", "r2", "lr")
+                    scale(a, total, "r1", "r3", "r12", ("r2", "lr"))
                 else:
-                    code += scaled_wide(self.sums[p][c], "r1", "r3", "r12", "r0", "r2", "lr")
-        r.straight(code)
-        sums = [register for registers in self.sums[:pixels] for register in registers]
-        r.plain(*clamped(sums, _LOW, _CLAMPS, f"{label + 4}"))
-        r.plain(
-            f"ldrd r0, r1, [sp, #{_X}]",
-            f"ldr r2, [sp, #{_PITCH}]",
-            f"ldr r3, [sp, #{_CHANNELS}]",
-            f"ldr r12, [sp, #{_CHANNELS_LEFT}]",
-        )
-        r.plain(*["add r0, r2"] * pixels)
-        r.plain(f"cmp r12, #{channels}", f"blt {label + 5}f")
-        for registers in self.sums[:pixels]:
-            r.plain(*(f"strb {one}, [r1, #{c}]" for c, one in enumerate(registers)), "add r1, r3")
-        r.plain(f"b {label + 6}f")
-        r.label(f"{label + 5}")  # fewer channels
-        for p in range(pixels):
-            for c in range(channels):
-                if c:
-                    r.plain(f"cmp r12, #{c + 1}", "it ge",
-                            f"strbge {self.sums[p][c]}, [r1, #{c}]")  # fmt: skip
-                else:
-                    r.plain(f"strb {self.sums[p][c]}, [r1]")
-            r.plain("add r1, r3")
-        r.label(f"{label + 6}")
-        r.plain(
-            f"ldr r2, [sp, #{_LEFT}]",
-            f"strd r0, r1, [sp, #{_X}]",
-            f"subs r2, #{pixels}",
-            f"str r2, [sp, #{_LEFT}]",
-        )
+                    scale_wide(a, total, "r1", ("r3", "r12"), "r0", ("r2", "lr"))
+
+
+def _store(a: Assembler, tile: ThumbTile, sums: Sequence[Sequence[str]]) -> None:
+    """Outputs of each pixel to the output; r2 becomes the pixels that are left."""
+    a.ldrd("r0", "r1", _Slots.pixels)
+    a.ldr("r2", _Slots.pitch)
+    a.ldr("r3", _Slots.channels)
+    a.ldr("r12", _Slots.channels_left)
+    for _ in sums:
+        a.add("r0", "r2")
+    a.cmp("r12", tile.channels)
+    stored = Label()
+    with a.unless("lt"):
+        for row in sums:
+            for c, one in enumerate(row):
+                a.strb(one, at("r1", c))
+            a.add("r1", "r3")
+        a.b(stored)
+    for row in sums:  # fewer channels
+        a.strb(row[0], at("r1"))
+        for c, one in enumerate(row[1:], 1):
+            a.cmp("r12", c + 1)
+            with a.when("ge"):
+                a.strb(one, at("r1", c))
+        a.add("r1", "r3")
+    a.place(stored)
+    a.ldr("r2", _Slots.left)
+    a.strd("r0", "r1", _Slots.pixels)
+    a.subs("r2", len(sums))
+    a.str("r2", _Slots.left)

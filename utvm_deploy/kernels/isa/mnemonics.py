@@ -1,0 +1,260 @@
+"""Instructions from their mnemonic and operands: ``instruction("smlad", "r4", "r10", "r2", "r4")``.
+
+One table says of each mnemonic which class of instruction it is and what each operand does. So a
+new instruction is a row of ``_ROWS``. Operands are
+
+- registers and lanes: ``"r4"``, ``"q3"``, ``"q3[2]"``, and ``"r4!"``, which is read and written;
+- numbers, which become ``#4``;
+- shifts of the operand before them: ``"lsl #2"``;
+- lists of registers: ``("r4-r7", "lr")``;
+- memory: ``at("r0", 8)``, ``at("r0", "r1")``, ``pre("r0", 4)``, ``post("r0", 4)``, or a ``Slot``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+from utvm_deploy.cores.timing import Kind
+from utvm_deploy.kernels.isa.instructions import FLAGS, STACK, Instruction
+
+#: The GE flags of parallel subtraction, which SEL reads.
+GE = "ge"
+#: The predicate of Helium, which VCTP and VPST write.
+PREDICATE = "p0"
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A place in memory: a base register and an offset, which is a constant or a register."""
+
+    base: str
+    offset: int | str = 0
+    #: "": the base stays. "!": it moves before the access. "post": it moves behind it.
+    moves: str = ""
+
+    def __str__(self) -> str:
+        offset = f"#{self.offset}" if isinstance(self.offset, int) else self.offset
+        if self.moves == "post":
+            return f"[{self.base}], {offset}"
+        if self.offset == 0 and not self.moves:
+            return f"[{self.base}]"
+        return f"[{self.base}, {offset}]{self.moves}"
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A word of the stack frame; ``offset`` counts bytes from the stack pointer."""
+
+    offset: int
+
+    def word(self, number: int) -> Slot:
+        """The word ``number`` words behind this one."""
+        return Slot(self.offset + 4 * number)
+
+
+def at(base: str, offset: int | str = 0) -> Memory:
+    """[base, offset]; an offset in a register may be shifted, as in ``"r2, lsl #2"``."""
+    return Memory(base, offset)
+
+
+def pre(base: str, offset: int) -> Memory:
+    """[base, #offset]!: pre-indexed, the base moves first."""
+    return Memory(base, offset, "!")
+
+
+def post(base: str, offset: int) -> Memory:
+    """[base], #offset: post-indexed, the base moves behind the access."""
+    return Memory(base, offset, "post")
+
+
+Operand: TypeAlias = "str | int | Memory | Slot | tuple[str, ...]"
+
+# What an operand does, a letter each:
+#   w  is written                     f  is read, as the first operand of the timing table
+#   s  is read, as the second one     a  is read, as the accumulator
+#   x  is written, and read as the accumulator            d  is the value that is stored
+#   m  is memory                      l  is a list of registers that are written, L: that are read
+#   .  is neither, such as a constant
+# With one operand less than letters, the first operand is the target and the first source.
+# A shift of an operand has no letter.
+_ROWS: tuple[tuple[Kind, str, str], ...] = (
+    (Kind.ADD_SUB, "wfs", "add adds sub subs"),
+    (Kind.LOGIC, "wfs", "and ands orr orrs eor bic rsb rsbs"),
+    (Kind.LOGIC, "ws", "mvn"),
+    (Kind.LOGIC, "wf", "negs clz"),
+    (Kind.MOVE, "ws", "mov movs movw"),
+    (Kind.SHIFT, "wfs", "asr asrs lsl lsls lsr lsrs"),
+    (Kind.LOGIC, "fs", "cmp tst cmn"),
+    (Kind.EXTEND, "ws", "sxtb16 uxtb16 sxtb uxtb sxth uxth"),
+    (Kind.EXTEND_ADD, "wfs", "sxtab16 uxtab16 sxtab sxtah"),
+    (Kind.FIELD_INSERT, "xf..", "bfi"),
+    (Kind.FIELD_EXTRACT, "wf..", "sbfx ubfx"),
+    (Kind.PACK, "wfs", "pkhbt"),
+    (Kind.PACK_TOP, "wfs", "pkhtb"),
+    (Kind.SATURATE, "w.f", "ssat usat ssat16 usat16"),
+    (Kind.SIMD, "wfs", "sadd16 ssub16 sadd8 ssub8 uadd8 usub8 uadd16 usub16 shadd16 sel"),
+    (Kind.SIMD_SATURATE, "wfs", "qadd16 qsub16 qadd8 qsub8 uqadd8 uqsub8 uqadd16 uqsub16 usad8"),
+    (Kind.MULTIPLY, "wfs", "mul muls smulbb smulbt smultb smultt smuad smmul smmulr smulwb smulwt"),
+    (Kind.MULTIPLY_ADD, "wfsa", "mla mls smlad smladx smlabb smlabt smlatb smlatt smmla smmlar"),
+    (Kind.MULTIPLY_LONG, "wwfs", "smull umull"),
+    (Kind.MULTIPLY_ADD_LONG, "xxfs", "smlal umlal smlald"),
+    (Kind.DIVIDE, "wfs", "udiv sdiv"),
+    (Kind.LOAD_WORD, "wm", "ldr"),
+    (Kind.LOAD_PART, "wm", "ldrb ldrsb ldrh ldrsh"),
+    (Kind.LOAD_DOUBLE, "wwm", "ldrd"),
+    (Kind.LOAD_MULTIPLE, "fl", "ldm ldmia"),
+    (Kind.STORE_WORD, "dm", "str"),
+    (Kind.STORE_PART, "dm", "strb strh"),
+    (Kind.STORE_DOUBLE, "ddm", "strd"),
+    (Kind.STORE_MULTIPLE, "fL", "stm stmia"),
+    (Kind.STORE_MULTIPLE, "L", "push"),
+    (Kind.LOAD_MULTIPLE, "l", "pop"),
+    (Kind.PRELOAD, "m", "pld"),
+    (Kind.BRANCH, "s", "bx"),
+    # Helium. Timing tables have no rows for it, so it is not scheduled.
+    (Kind.UNKNOWN, "L", "vpush"),
+    (Kind.UNKNOWN, "l", "vpop"),
+    (Kind.UNKNOWN, "wm", "vldrb vldrh vldrw"),
+    (Kind.UNKNOWN, "dm", "vstrb vstrh vstrw"),
+    (Kind.UNKNOWN, "wfs", "vadd vsub vmul vmulh vqrdmulh vqdmulh vhadd vqadd vqsub vand vorr"),
+    (Kind.UNKNOWN, "wfs", "veor vbic vmax vmin vshl vshr vrshl vrshr vqshl vmullb vmullt"),
+    (Kind.UNKNOWN, "", "vmov"),  # its operands tell, see instruction()
+    (Kind.UNKNOWN, "ws", "vmovlb vmovlt vdup vneg vabs vmvn vcls vclz"),
+    (Kind.UNKNOWN, "xs", "vmovnb vmovnt vqmovnb vqmovnt"),
+    (Kind.UNKNOWN, "xfs", "vmla vmlas vmladava vmlava"),
+    (Kind.UNKNOWN, "xxfs", "vmlaldava vmlalva vmlsldava"),
+    (Kind.UNKNOWN, "wfs", "vmladav vmlav"),
+    (Kind.UNKNOWN, "wwfs", "vmlaldav vmlalv"),
+    (Kind.UNKNOWN, "fs", "vcmp"),
+    (Kind.UNKNOWN, "f", "vctp"),
+    (Kind.UNKNOWN, "wfs", "vpsel"),
+    (Kind.UNKNOWN, "wxs", "vddup vidup"),
+)
+_FLAG_SETTERS = "adds subs ands orrs rsbs negs movs asrs lsls lsrs muls cmp cmn tst"
+_WRITES = {
+    **{name: (FLAGS,) for name in _FLAG_SETTERS.split()},
+    **{name: (GE,) for name in ("ssub8", "ssub16")},
+    **{name: (PREDICATE,) for name in ("vctp", "vcmp")},
+}
+_READS = {"sel": (GE,), "vpsel": (PREDICATE,)}
+#: A rotation or shift belongs to these: they are in their own class with it, too.
+_WITH_SHIFT = frozenset({Kind.EXTEND, Kind.EXTEND_ADD, Kind.PACK, Kind.PACK_TOP})
+_LANE = re.compile(r"(q\d)\[\d\]$")
+_SHIFT = re.compile(r"(lsl|lsr|asr|ror) ")
+_TABLE = {name: (kind, roles) for kind, roles, names in _ROWS for name in names.split()}
+
+
+@lru_cache(maxsize=65536)
+def instruction(mnemonic: str, *operands: Operand) -> Instruction:
+    """One instruction; a mnemonic of Helium has its type behind it, as in ``vadd.i32``.
+
+    Raises ValueError for an unknown mnemonic or the wrong number of operands.
+    """
+    name = mnemonic.partition(".")[0]
+    kind, roles = _TABLE.get(name, (None, ""))
+    if kind is None:
+        raise ValueError(f"{mnemonic} has no row in the table of mnemonics")
+    plain = [one for one in operands if not (isinstance(one, str) and _SHIFT.match(one))]
+    if len(plain) < len(operands) and kind not in _WITH_SHIFT:
+        kind = Kind.SHIFTED_OPERAND
+    if name == "vmov":
+        lanes = sum(isinstance(one, str) and "[" in one for one in operands)
+        roles = ("x" * lanes or "w") + "s" * (len(plain) - max(lanes, 1))
+    elif len(plain) == 2 and roles == "wfs":
+        plain.insert(0, plain[0])  # adds r0, #4
+    if len(plain) != len(roles):
+        raise ValueError(f"{mnemonic} takes {len(roles)} operands, not {len(plain)}")
+    parts = _Parts()
+    for role, one in zip(roles, plain, strict=True):
+        parts.take(role, one)
+    parts.writes += _WRITES.get(name, ())
+    parts.second += _READS.get(name, ())
+    return parts.made(f"{mnemonic} {', '.join(map(_text, operands))}", kind)
+
+
+class _Parts:
+    """The fields of an instruction, filled operand by operand."""
+
+    def __init__(self) -> None:
+        self.first: list[str] = []
+        self.second: list[str] = []
+        self.accumulator: list[str] = []
+        self.address: list[str] = []
+        self.stored: list[str] = []
+        self.writes: list[str] = []
+        self.written_back: list[str] = []
+        self.bank: tuple[str, int] | None = None
+        self.loads_slot = self.stores_slot = False
+
+    def take(self, letter: str, operand: Operand) -> None:
+        """Add what an operand reads and writes."""
+        if letter == "m":
+            self._take_memory(operand)
+            return
+        for register in _registers(operand):
+            if letter in "wxl" or register.endswith("!"):
+                self.writes.append(register.rstrip("!"))
+            fields = {
+                "f": self.first, "s": self.second, "a": self.accumulator, "x": self.accumulator,
+                "d": self.stored, "L": self.stored,
+            }  # fmt: skip
+            if letter in fields:
+                fields[letter].append(register.rstrip("!"))
+
+    def _take_memory(self, operand: Operand) -> None:
+        if isinstance(operand, Slot):
+            operand = Memory("sp", operand.offset)
+        if not isinstance(operand, Memory):
+            raise ValueError(f"{operand} is no place in memory: write at(base, offset)")
+        self.address.append(operand.base)
+        if isinstance(operand.offset, str):
+            self.address.append(operand.offset.split(",")[0])
+        elif operand.moves == "post":
+            self.bank = operand.base, 0
+        else:
+            self.bank = operand.base, operand.offset
+        if operand.moves:
+            self.written_back.append(operand.base)
+        self.loads_slot = operand.base == "sp"
+
+    def made(self, text: str, kind: Kind) -> Instruction:
+        """The instruction."""
+        is_store = bool(self.stored)
+        if self.loads_slot:
+            # A slot that is loaded was stored by the same code: the order of the two counts.
+            (self.writes if is_store else self.first).append(STACK)
+        return Instruction(
+            text, kind, tuple(self.first), tuple(self.second), tuple(self.accumulator),
+            tuple(self.address), tuple(self.stored), tuple(self.writes),
+            tuple(self.written_back), None if is_store else self.bank,
+        )  # fmt: skip
+
+
+def _registers(operand: Operand) -> list[str]:
+    """The registers of an operand; of a range, such as r4-r7, every one."""
+    if isinstance(operand, int | Memory | Slot):
+        return []
+    if isinstance(operand, str):
+        lane = _LANE.match(operand)
+        return [lane[1] if lane else operand] if not operand.startswith("#") else []
+    found = []
+    for one in operand:
+        start, _, end = one.partition("-")
+        if end:
+            found += [f"{start[0]}{n}" for n in range(int(start[1:]), int(end[1:]) + 1)]
+        else:
+            found.append(start)
+    return found
+
+
+def _text(operand: Operand) -> str:
+    if isinstance(operand, int):
+        return f"#{operand}"
+    if isinstance(operand, Slot):
+        return str(Memory("sp", operand.offset))
+    if isinstance(operand, tuple):
+        return f"{{{', '.join(operand)}}}"
+    return str(operand)
