@@ -3,7 +3,7 @@
     python benchmarks/tune/count_ticks.py CORE < candidates.json > ticks.json
 
 The candidates are a list of pairs: a kernel's key, and a candidate as records have it. The answer
-has the ticks of each, or null where it has none. ``recount.py`` asks two trees.
+has the ticks of each, or null for one that has none. ``recount.py`` asks an older tree this way.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,17 @@ sys.path.insert(0, str(ROOT / "benchmarks" / "replay"))
 from emission import board_of, graphs_of, model_files  # noqa: E402
 
 
-def count(core: str, candidates: Sequence[tuple[str, Any]]) -> Iterator[int | None]:
-    """The ticks of each kernel and candidate."""
+@dataclass(frozen=True)
+class Counted:
+    """What a record says of a kernel's C."""
+
+    ticks: int
+    code_bytes: int
+    scratch_bytes: int
+
+
+def count(core: str, candidates: Sequence[tuple[str, Any]]) -> Iterator[Counted | None]:
+    """The ticks and sizes of each kernel and candidate; None for one that did not run."""
     from utvm_deploy.base.errors import UtvmError
     from utvm_deploy.device import connect
     from utvm_deploy.records.candidate import Candidate
@@ -44,7 +54,8 @@ def count(core: str, candidates: Sequence[tuple[str, Any]]) -> Iterator[int | No
                 continue
             # Each alone, so that it lies at the same place in both trees.
             (found,) = measurer.measure([Job(work, built)], is_compared=False)
-            yield found.ticks_min if found.is_ok else None
+            sizes = built.module.size_bytes, built.function.scratch_bytes
+            yield Counted(found.ticks_min, *sizes) if found.is_ok else None
 
 
 def main() -> None:
@@ -55,7 +66,8 @@ def main() -> None:
         raise SystemExit(f"imported the package of {where}, not of {ROOT}")
     # What the generators print is no answer.
     answer, sys.stdout = sys.stdout, sys.stderr
-    json.dump(list(count(sys.argv[1], json.load(sys.stdin))), answer)
+    found = count(sys.argv[1], json.load(sys.stdin))
+    json.dump([one.ticks if one is not None else None for one in found], answer)
 
 
 if __name__ == "__main__":
