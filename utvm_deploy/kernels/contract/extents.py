@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from typing import TypeVar
 
@@ -31,3 +32,18 @@ def merge(extents: Sequence[int], roles: Sequence[Role]) -> tuple[list[int], lis
 def label(extents: Sequence[int]) -> str:
     """Extents as part of a kernel's name."""
     return "x".join(map(str, extents))
+
+
+def flags_label(flags: Sequence[bool]) -> str:
+    """Flags as part of a kernel's name, such as ``101``."""
+    return "".join("01"[flag] for flag in flags)
+
+
+def type_label(dtype: str) -> str:
+    """A type as the end of a kernel's name; int8 is not written."""
+    return "" if dtype == "int8" else f"_{dtype}"
+
+
+def around_axis(shape: Sequence[int], axis: int) -> tuple[int, int, int]:
+    """The elements outside of an axis, its extent, and the elements inside of one step along it."""
+    return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])

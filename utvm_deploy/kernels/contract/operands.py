@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.graph.model import Array, Graph, Operator, Quantization, Tensor
 from utvm_deploy.kernels.contract.call import (
+    AnyKernel,
     Argument,
     ConstantArgument,
+    KernelCall,
     ScalarArgument,
     TensorArgument,
 )
@@ -47,6 +50,37 @@ def output_arguments(
         ScalarArgument("low", clamp[0]),
         ScalarArgument("high", clamp[1]),
         TensorArgument(output),
+    )
+
+
+def kernel_call(
+    graph: Graph,
+    operator: Operator,
+    kernel: AnyKernel,
+    parameters: Mapping[str, Array | int] | None = None,
+    *,
+    inputs: int = 1,
+    in_place: Iterable[int] = (),
+    macs: int = 0,
+) -> KernelCall:
+    """The call with the first ``inputs`` inputs, then ``parameters``, then the only output.
+
+    An array of ``parameters`` is a table in flash, an integer is an int32 passed by value. The
+    output may lie exactly on the inputs number ``in_place``, if they are not constants.
+    """
+    given = [input_of(graph, operator, i) for i in range(inputs)]
+    output, _ = output_of(graph, operator)
+    passed = [
+        ConstantArgument(name, value)
+        if isinstance(value, np.ndarray)
+        else ScalarArgument(name, value)
+        for name, value in (parameters or {}).items()
+    ]
+    return KernelCall(
+        kernel,
+        (*(operand_of(*one) for one in given), *passed, TensorArgument(output)),
+        in_place=tuple((output, given[i][0]) for i in in_place if given[i][1].data is None),
+        macs=macs,
     )
 
 

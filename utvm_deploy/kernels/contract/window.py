@@ -75,6 +75,19 @@ class Window:
         parts.append(f"{self.height}x{self.width}_{self.output_height}x{self.output_width}")
         return "_".join(parts)
 
+    def input_shape(self, channels: int) -> tuple[int, int, int, int]:
+        """The shape of an image of so many channels that the window slides over."""
+        return self.batch, self.height, self.width, channels
+
+    def output_shape(self, channels: int) -> tuple[int, int, int, int]:
+        """The shape of an output of so many channels."""
+        return self.batch, self.output_height, self.output_width, channels
+
+    def taps(self) -> tuple[Any, Any]:
+        """Reduction axes over the rows and the columns of the window."""
+        rows, columns = self.kernel
+        return te.reduce_axis((0, rows), "ky"), te.reduce_axis((0, columns), "kx")
+
     def row(self, y: Any, ky: Any) -> Any:
         """Padded row that tap ``ky`` of output row ``y`` reads."""
         return y * self.strides[0] + ky * self.dilations[0]

@@ -1,32 +1,30 @@
-"""Kernels of booleans, bytes of 0 or 1: comparisons, AND, OR, NOT, SELECT, and CAST.
-
-All that has several inputs broadcasts, by merged dimensions as in ``elementwise.py``.
-"""
+"""Operators of booleans, bytes of 0 or 1: comparisons, AND, OR, NOT, SELECT, and CAST."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.graph.shapes import select_sides
-from utvm_deploy.kernels.contract.call import Argument, KernelCall, ScalarArgument, TensorArgument
-from utvm_deploy.kernels.contract.extents import label, merge
-from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
+from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.extents import flags_label, label
+from utvm_deploy.kernels.contract.lazy_tvm import tirx
 from utvm_deploy.kernels.contract.operands import (
     element_count,
     input_of,
-    operand_of,
+    kernel_call,
     output_of,
     quantization_of,
     stored,
 )
-from utvm_deploy.kernels.contract.requantization import quantize_multiplier, requantize
+from utvm_deploy.kernels.contract.requantization import quantize_multiplier
+from utvm_deploy.kernels.portable.elementwise import SCALING, Scalars, rescaled, two_sides
+from utvm_deploy.kernels.portable.skeletons import BroadcastLoops, Flags, Unary, merged_shapes
 
-#: What the reference scales quantized values up by before it compares them.
+#: The bits by which the reference raises quantized values before it compares them.
 _COMPARED_BITS = 8
-_SCALING = ("zero_point", "multiplier", "shift")
 _FUNCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "EQUAL": lambda a, b: a.equal(b),
     "GREATER": lambda a, b: a > b,
@@ -40,56 +38,26 @@ _FUNCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 @dataclass(frozen=True)
-class _OfSides:
-    """Merged dimensions; an input that does not follow one is repeated along it."""
+class _OfSides(BroadcastLoops):
+    """A base of kernels of several inputs that broadcast."""
 
-    extents: tuple[int, ...]
-    follows: tuple[tuple[bool, ...], ...]  # of each input
+    follows: tuple[Flags, ...]  # of each input
     dtype: str
 
     @property
-    def _what(self) -> str:
-        raise NotImplementedError
-
-    @property
-    def _types(self) -> tuple[str, ...]:
-        raise NotImplementedError
-
-    @property
-    def _scalars(self) -> tuple[str, ...]:
-        return ()
-
-    def _element(self, values: list[Any], scalars: dict[str, Any]) -> Any:
-        raise NotImplementedError
+    def types(self) -> tuple[str, ...]:
+        """The type of each input."""
+        return (self.dtype, self.dtype)
 
     @property
     def name(self) -> str:
-        sides = "_".join("".join("01"[f] for f in follows) for follows in self.follows)
-        return f"{self._what}_{label(self.extents)}_{sides}_{self.dtype}"
+        sides = "_".join(map(flags_label, self.follows))
+        return f"{self.what}_{label(self.extents)}_{sides}_{self.dtype}"
 
-    def prim_func(self) -> Any:
-        shapes = [
-            tuple(e if f else 1 for e, f in zip(self.extents, follows, strict=True))
-            for follows in self.follows
-        ]
-        sides = [
-            te.placeholder(shape, dtype, f"input_{i}")
-            for i, (shape, dtype) in enumerate(zip(shapes, self._types, strict=True))
-        ]
-        scalars = {name: te.var(name, "int32") for name in self._scalars}
-
-        def element(*index: Any) -> Any:
-            values = [
-                side[tuple(i if f else 0 for i, f in zip(index, follows, strict=True))]
-                for side, follows in zip(sides, self.follows, strict=True)
-            ]
-            return self._element(values, scalars)
-
-        output = te.compute(self.extents, element, name=self._what)
-        return te.create_prim_func([*sides, *scalars.values(), output])
-
-    def schedule(self, sch: Any, core: str) -> str:
-        return "generic C, one element at a time"
+    @property
+    def inputs(self) -> Sequence[tuple[str, str, Flags]]:
+        pairs = zip(self.types, self.follows, strict=True)
+        return [(f"input_{i}", dtype, follows) for i, (dtype, follows) in enumerate(pairs)]
 
 
 @dataclass(frozen=True)
@@ -97,29 +65,21 @@ class Compared(_OfSides):
     """Comparisons, AND and OR of two inputs."""
 
     kind: str
-    is_scaled: bool  # of quantized values, at a common scale
+    is_scaled: bool  # quantized values are compared at a common scale
 
     @property
-    def _what(self) -> str:
+    def what(self) -> str:
         return self.kind.lower()
 
     @property
-    def _types(self) -> tuple[str, ...]:
-        return (self.dtype, self.dtype)
-
-    @property
-    def _scalars(self) -> tuple[str, ...]:
+    def scalars(self) -> tuple[str, ...]:
         sides = ("left", "right") if self.is_scaled else ()
-        return tuple(f"{side}_{name}" for side in sides for name in _SCALING)
+        return tuple(f"{side}_{name}" for side in sides for name in SCALING)
 
-    def _element(self, values: list[Any], scalars: dict[str, Any]) -> Any:
+    def element_of(self, values: Sequence[Any], scalars: Scalars) -> Any:
         if self.is_scaled:
             values = [
-                requantize(
-                    (value.astype("int32") - scalars[f"{side}_zero_point"]) * (1 << _COMPARED_BITS),
-                    scalars[f"{side}_multiplier"],
-                    scalars[f"{side}_shift"],
-                )
+                rescaled(value.astype("int32"), side, _COMPARED_BITS, scalars)
                 for side, value in zip(("left", "right"), values, strict=True)
             ]
         return _FUNCTIONS[self.kind](*values).astype("uint8")
@@ -127,101 +87,64 @@ class Compared(_OfSides):
 
 @dataclass(frozen=True)
 class Selected(_OfSides):
-    """SELECT and SELECT_V2: of the second input where the first is true, else of the third."""
+    """SELECT and SELECT_V2: the second input where the first is true, else the third."""
+
+    what: ClassVar[str] = "select"
 
     @property
-    def _what(self) -> str:
-        return "select"
-
-    @property
-    def _types(self) -> tuple[str, ...]:
+    def types(self) -> tuple[str, ...]:
         return ("uint8", self.dtype, self.dtype)
 
-    def _element(self, values: list[Any], scalars: dict[str, Any]) -> Any:
+    def element_of(self, values: Sequence[Any], scalars: Scalars) -> Any:
         return tirx.if_then_else(values[0] != 0, values[1], values[2])
 
 
 @dataclass(frozen=True)
-class Converted:
-    """CAST and LOGICAL_NOT: every element as another type, whether it is true, or whether not."""
+class Converted(Unary):
+    """CAST to another type or to a boolean, and LOGICAL_NOT."""
 
-    count: int
-    source: str
-    result: str
-    what: str  # "cast", "truth" or "not"
+    function: str = "cast"  # or "truth", or "not"
+
+    @property
+    def what(self) -> str:
+        return self.function
 
     @property
     def name(self) -> str:
-        return f"{self.what}_{self.count}_{self.source}_{self.result}"
+        return f"{self.function}_{self.count}_{self.source}_{self.result}"
 
-    def prim_func(self) -> Any:
-        source = te.placeholder((self.count,), self.source, "input")
-
-        def element(i: Any) -> Any:
-            if self.what == "cast":
-                return source[i].astype(self.result)
-            is_true = source[i] != 0 if self.what == "truth" else source[i].equal(0)
-            return is_true.astype(self.result)
-
-        output = te.compute((self.count,), element, name=self.what)
-        return te.create_prim_func([source, output])
-
-    def schedule(self, sch: Any, core: str) -> str:
-        return "generic C, one element at a time"
+    def element(self, value: Any, given: Mapping[str, Any]) -> Any:
+        if self.function == "cast":
+            return value.astype(self.result)
+        is_true = value != 0 if self.function == "truth" else value.equal(0)
+        return is_true.astype(self.result)
 
 
 def lower_comparison(graph: Graph, operator: Operator) -> KernelCall:
-    """EQUAL and its kin, LOGICAL_AND and LOGICAL_OR."""
-    sides = [input_of(graph, operator, i)[1] for i in (0, 1)]
-    _, result = output_of(graph, operator)
+    """The comparisons, LOGICAL_AND and LOGICAL_OR."""
+    sides, result = two_sides(graph, operator)
     is_scaled = sides[0].dtype == "int8"
-    scalars: list[Argument] = []
+    scalars: dict[str, int] = {}
     for name, side in zip(("left", "right"), sides if is_scaled else (), strict=False):
         quantization = quantization_of(side)
         values = (quantization.zero_point, *quantize_multiplier(quantization.scale))
-        scalars += [
-            ScalarArgument(f"{name}_{part}", value)
-            for part, value in zip(_SCALING, values, strict=True)
-        ]
-    extents, follows = _merged([side.shape for side in sides], result.shape)
-    kernel = Compared(extents, follows, stored(sides[0].dtype), operator.kind, is_scaled)
-    return _call(graph, operator, kernel, scalars)
+        scalars |= {f"{name}_{part}": v for part, v in zip(SCALING, values, strict=True)}
+    shape = merged_shapes((side.shape for side in sides), result.shape)
+    kernel = Compared(*shape, stored(sides[0].dtype), operator.kind, is_scaled)
+    return kernel_call(graph, operator, kernel, scalars, inputs=2)
 
 
 def lower_select(graph: Graph, operator: Operator) -> KernelCall:
     """SELECT and SELECT_V2."""
     _, result = output_of(graph, operator)
-    extents, follows = _merged(select_sides(graph, operator), result.shape)
-    return _call(graph, operator, Selected(extents, follows, stored(result.dtype)), [])
+    shape = merged_shapes(select_sides(graph, operator), result.shape)
+    return kernel_call(graph, operator, Selected(*shape, stored(result.dtype)), inputs=3)
 
 
 def lower_cast(graph: Graph, operator: Operator) -> KernelCall:
     """CAST and LOGICAL_NOT."""
-    position, source = input_of(graph, operator, 0)
-    output, result = output_of(graph, operator)
+    source, result = input_of(graph, operator, 0)[1], output_of(graph, operator)[1]
     what = "truth" if result.dtype == "bool" else "cast"
     what = "not" if operator.kind == "LOGICAL_NOT" else what
     kernel = Converted(element_count(result), stored(source.dtype), stored(result.dtype), what)
-    return KernelCall(kernel, (operand_of(position, source), TensorArgument(output)))
-
-
-def _merged(
-    shapes: list[tuple[int, ...]], result: tuple[int, ...]
-) -> tuple[tuple[int, ...], tuple[tuple[bool, ...], ...]]:
-    """Extents of the loops, and along which of them each input goes."""
-    whole = result or (1,)
-    aligned = [(1,) * (len(whole) - len(shape)) + shape for shape in shapes]
-    roles = [
-        tuple(extents[axis] == extent for extents in aligned) for axis, extent in enumerate(whole)
-    ]
-    extents, merged = merge(whole, roles)
-    return tuple(extents), tuple(zip(*merged, strict=True))
-
-
-def _call(
-    graph: Graph, operator: Operator, kernel: _OfSides, scalars: list[Argument]
-) -> KernelCall:
-    inputs = [input_of(graph, operator, i) for i in range(len(kernel.follows))]
-    output, _ = output_of(graph, operator)
-    operands = [operand_of(position, tensor) for position, tensor in inputs]
-    return KernelCall(kernel, (*operands, *scalars, TensorArgument(output)))
+    return kernel_call(graph, operator, kernel)

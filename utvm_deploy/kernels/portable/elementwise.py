@@ -1,14 +1,13 @@
-"""Kernels of two inputs, element by element, all of which broadcast: ADD, SUB, MUL and their kin.
+"""Operators of two quantized inputs that broadcast, element by element: ADD, SUB, MUL and others.
 
-Dimensions that both sides follow, or only one does, are merged with their neighbours, so that most
-layers are one or two loops.
+Neighbouring dimensions that the same inputs follow are merged, so most layers are one or two loops.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,10 +20,10 @@ from utvm_deploy.graph.attributes import (
     Subtract,
 )
 from utvm_deploy.graph.model import Graph, Operator, Tensor
-from utvm_deploy.kernels.contract.call import Argument, KernelCall, ScalarArgument, TensorArgument
-from utvm_deploy.kernels.contract.extents import label, merge
-from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
-from utvm_deploy.kernels.contract.operands import input_of, operand_of, output_of, quantization_of
+from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.extents import flags_label, label
+from utvm_deploy.kernels.contract.lazy_tvm import tirx
+from utvm_deploy.kernels.contract.operands import input_of, kernel_call, output_of, quantization_of
 from utvm_deploy.kernels.contract.requantization import (
     INT8_MAX,
     INT8_MIN,
@@ -35,130 +34,113 @@ from utvm_deploy.kernels.contract.requantization import (
     requantize_right,
 )
 from utvm_deploy.kernels.portable.lookup import table_call
+from utvm_deploy.kernels.portable.skeletons import BroadcastLoops, Flags, merged_shapes
 
-#: The reference scales both operands of ADD and SUB up by as many bits before it rounds them.
+#: The bits by which the reference raises both inputs of ADD and SUB before it rescales them.
 HEADROOM_BITS = {"int8": 20, "int16": 15}
-#: And of SQUARED_DIFFERENCE, which has to be squared in 32 bits.
+#: The same for SQUARED_DIFFERENCE, whose square must fit into 32 bits.
 _SQUARE_BITS = 7
-_SCALING = ("zero_point", "multiplier", "shift")
+#: How a tensor's quantization becomes parameters, such as ``left_zero_point``.
+SCALING = ("zero_point", "multiplier", "shift")
+_LEFT, _RIGHT, _OUTPUT = (
+    tuple(f"{side}_{name}" for name in SCALING) for side in ("left", "right", "output")
+)
+_LIMITS = ("low", "high")
+
+Scalars = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Broadcast:
-    """Merged dimensions; a side that does not follow one is repeated along it."""
+class Broadcast(BroadcastLoops):
+    """A base of kernels of two inputs of one type, ``left`` and ``right``."""
 
-    extents: tuple[int, ...]
-    left_follows: tuple[bool, ...]
-    right_follows: tuple[bool, ...]
+    left_follows: Flags
+    right_follows: Flags
     dtype: str = "int8"
     # The output's scale of int16 is less than one half: nothing shifts left.
     shifts_right: bool = field(default=False, kw_only=True)
 
-    @property
-    def _what(self) -> str:
+    #: The int32 parameters of int8; kernels of int16 have no zero points.
+    parameters: ClassVar[tuple[str, ...]] = ()
+
+    def element(self, left: Any, right: Any, scalars: Scalars) -> Any:
+        """An element of the output: TIR, or an int if both inputs are ints."""
         raise NotImplementedError
-
-    @property
-    def _scalars(self) -> tuple[str, ...]:
-        raise NotImplementedError
-
-    @property
-    def _wide(self) -> str:
-        """What elements are calculated in."""
-        return "int64" if self.dtype == "int64" else "int32"
-
-    def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
-        """One element of the output: TIR, or of ints an int."""
-        raise NotImplementedError
-
-    def _without_zero_points(self, *names: str) -> tuple[str, ...]:
-        """The scalars; int16 has no zero points."""
-        return tuple(n for n in names if self.dtype == "int8" or not n.endswith("zero_point"))
-
-    def _output(self, value: Any, scalars: dict[str, Any]) -> Any:
-        """Requantized and within the limits; of int16, ``value`` is 2**30 at most."""
-        zero_point, multiplier, shift = (scalars.get(f"output_{name}", 0) for name in _SCALING)
-        scale = requantize_right if self.shifts_right else requantize
-        result = scale(value, multiplier, shift) + zero_point
-        return clamped(result, scalars["low"], scalars["high"], self.dtype)
 
     @property
     def name(self) -> str:
-        name = f"{self._what}_{label(self.extents)}"
+        name = f"{self.what}_{label(self.extents)}"
         if self.dtype != "int8":
             name += f"_{self.dtype}{'_right' * self.shifts_right}"
         if all(self.left_follows) and all(self.right_follows):
             return name
-        sides = ("".join("01"[f] for f in s) for s in (self.left_follows, self.right_follows))
-        return f"{name}_{'_'.join(sides)}"
+        return f"{name}_{flags_label(self.left_follows)}_{flags_label(self.right_follows)}"
 
-    def prim_func(self) -> Any:
-        left = te.placeholder(self._shape(self.left_follows), self.dtype, "left")
-        right = te.placeholder(self._shape(self.right_follows), self.dtype, "right")
-        scalars = {name: te.var(name, "int32") for name in self._scalars}
+    @property
+    def inputs(self) -> Sequence[tuple[str, str, Flags]]:
+        return ("left", self.dtype, self.left_follows), ("right", self.dtype, self.right_follows)
 
-        def element(*index: Any) -> Any:
-            a = left[self._index(self.left_follows, index)]
-            b = right[self._index(self.right_follows, index)]
-            return self._element(a.astype(self._wide), b.astype(self._wide), scalars)
+    @property
+    def scalars(self) -> tuple[str, ...]:
+        has_zero_points = self.dtype == "int8"
+        return tuple(n for n in self.parameters if has_zero_points or not n.endswith("zero_point"))
 
-        output = te.compute(self.extents, element, name=self._what)
-        return te.create_prim_func([left, right, *scalars.values(), output])
+    @property
+    def wide(self) -> str:
+        """The type in which elements are calculated."""
+        return "int64" if self.dtype == "int64" else "int32"
 
-    def schedule(self, sch: Any, core: str) -> str:
-        return "generic C, one element at a time"
+    def element_of(self, values: Sequence[Any], scalars: Scalars) -> Any:
+        left, right = (value.astype(self.wide) for value in values)
+        return self.element(left, right, scalars)
 
-    def _shape(self, follows: tuple[bool, ...]) -> tuple[int, ...]:
-        return tuple(e if f else 1 for e, f in zip(self.extents, follows, strict=True))
+    def _output(self, value: Any, scalars: Scalars) -> Any:
+        """``value`` at the output's scale, limited; for int16, ``value`` is at most 2**30."""
+        zero_point, multiplier, shift = (scalars.get(name, 0) for name in _OUTPUT)
+        scale = requantize_right if self.shifts_right else requantize
+        result = scale(value, multiplier, shift) + zero_point
+        return clamped(result, scalars["low"], scalars["high"], self.dtype)
 
-    @staticmethod
-    def _index(follows: tuple[bool, ...], index: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(i if f else 0 for i, f in zip(index, follows, strict=True))
+
+def rescaled(value: Any, side: str, bits: int, scalars: Scalars) -> Any:
+    """An input's real value, raised by ``bits``, at the common scale of both inputs."""
+    zero_point, multiplier, shift = (scalars.get(f"{side}_{name}", 0) for name in SCALING)
+    return requantize((value - zero_point) * (1 << bits), multiplier, shift)
 
 
 @dataclass(frozen=True)
 class BroadcastAdd(Broadcast):
-    """ADD and SUB: both sides at a common scale, then at the output's."""
+    """ADD and SUB: both inputs at a common scale, then their sum at the output's."""
 
     subtracts: bool = False
 
+    parameters: ClassVar[tuple[str, ...]] = (*_LEFT, *_RIGHT, *_OUTPUT, *_LIMITS)
+
     @property
-    def _what(self) -> str:
+    def what(self) -> str:
         return "subtract" if self.subtracts else "add"
 
-    @property
-    def _scalars(self) -> tuple[str, ...]:
-        scaling = [f"{side}_{name}" for side in ("left", "right", "output") for name in _SCALING]
-        return self._without_zero_points(*scaling, "low", "high")
-
-    def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
-        def scaled(value: Any, side: str) -> Any:
-            zero_point, multiplier, shift = (scalars.get(f"{side}_{n}", 0) for n in _SCALING)
-            raised = (value - zero_point) * (1 << HEADROOM_BITS[self.dtype])
-            return requantize(raised, multiplier, shift)
-
-        second = scaled(right, "right")
-        total = add_wrapping(scaled(left, "left"), 0 - second if self.subtracts else second)
-        return self._output(total, scalars)
+    def element(self, left: Any, right: Any, scalars: Scalars) -> Any:
+        bits = HEADROOM_BITS[self.dtype]
+        second = rescaled(right, "right", bits, scalars)
+        first = rescaled(left, "left", bits, scalars)
+        return self._output(add_wrapping(first, 0 - second if self.subtracts else second), scalars)
 
 
 @dataclass(frozen=True)
 class BroadcastShiftedSum(Broadcast):
-    """ADD and SUB of scales that are powers of two: each side shifted right, no more."""
+    """ADD and SUB of scales that are powers of two: each input is only shifted right."""
 
     shifts: tuple[int, int] = (0, 0)
     subtracts: bool = False
 
-    @property
-    def _what(self) -> str:
-        what = "subtract" if self.subtracts else "add"
-        return f"{what}_shifted_{label(self.shifts)}"
+    parameters: ClassVar[tuple[str, ...]] = _LIMITS
 
     @property
-    def _scalars(self) -> tuple[str, ...]:
-        return ("low", "high")
+    def what(self) -> str:
+        return f"{'subtract' if self.subtracts else 'add'}_shifted_{label(self.shifts)}"
 
-    def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
+    def element(self, left: Any, right: Any, scalars: Scalars) -> Any:
         def shifted(value: Any, bits: int) -> Any:
             if bits == 0:
                 return value
@@ -171,62 +153,46 @@ class BroadcastShiftedSum(Broadcast):
 
 @dataclass(frozen=True)
 class BroadcastMultiply(Broadcast):
-    """MUL: the product of both sides, requantized."""
+    """MUL: the product of both real values, requantized."""
 
-    @property
-    def _what(self) -> str:
-        return "multiply"
+    what: ClassVar[str] = "multiply"
+    parameters: ClassVar[tuple[str, ...]] = (
+        *("left_zero_point", "right_zero_point"),
+        *_OUTPUT,
+        *_LIMITS,
+    )
 
-    @property
-    def _scalars(self) -> tuple[str, ...]:
-        output = [f"output_{name}" for name in _SCALING]
-        sides = ("left_zero_point", "right_zero_point")
-        return self._without_zero_points(*sides, *output, "low", "high")
-
-    def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
+    def element(self, left: Any, right: Any, scalars: Scalars) -> Any:
         zero, other_zero = (scalars.get(f"{side}_zero_point", 0) for side in ("left", "right"))
-        product = (left - zero) * (right - other_zero)
-        return self._output(product, scalars)
+        return self._output((left - zero) * (right - other_zero), scalars)
 
 
 @dataclass(frozen=True)
 class BroadcastSquaredDifference(Broadcast):
-    """SQUARED_DIFFERENCE: both sides at a common scale, as in SUB, then the difference's square."""
+    """SQUARED_DIFFERENCE: the difference at a common scale, as in SUB, then its square."""
 
-    @property
-    def _what(self) -> str:
-        return "squared_difference"
+    what: ClassVar[str] = "squared_difference"
+    parameters: ClassVar[tuple[str, ...]] = (*_LEFT, *_RIGHT, *_OUTPUT)
 
-    @property
-    def _scalars(self) -> tuple[str, ...]:
-        return tuple(f"{side}_{n}" for side in ("left", "right", "output") for n in _SCALING)
-
-    def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
-        def scaled(value: Any, side: str) -> Any:
-            zero_point, multiplier, shift = (scalars[f"{side}_{name}"] for name in _SCALING)
-            return requantize((value - zero_point) * (1 << _SQUARE_BITS), multiplier, shift)
-
-        difference = scaled(left, "left") - scaled(right, "right")
-        zero_point, multiplier, shift = (scalars[f"output_{name}"] for name in _SCALING)
-        square = requantize(difference * difference, multiplier, shift)
-        return clamped(square + zero_point, INT8_MIN, INT8_MAX, self.dtype)
+    def element(self, left: Any, right: Any, scalars: Scalars) -> Any:
+        difference = rescaled(left, "left", _SQUARE_BITS, scalars) - rescaled(
+            right, "right", _SQUARE_BITS, scalars
+        )
+        limits = {"low": INT8_MIN, "high": INT8_MAX}
+        return self._output(difference * difference, {**scalars, **limits})
 
 
 @dataclass(frozen=True)
 class BroadcastExtremum(Broadcast):
-    """MINIMUM and MAXIMUM of the quantized values themselves."""
+    """MINIMUM and MAXIMUM of the stored values, which all have one quantization."""
 
     takes_largest: bool = False
 
     @property
-    def _what(self) -> str:
+    def what(self) -> str:
         return "maximum" if self.takes_largest else "minimum"
 
-    @property
-    def _scalars(self) -> tuple[str, ...]:
-        return ()
-
-    def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
+    def element(self, left: Any, right: Any, scalars: Scalars) -> Any:
         if isinstance(left, int):
             return max(left, right) if self.takes_largest else min(left, right)
         choose = tirx.max if self.takes_largest else tirx.min
@@ -235,27 +201,22 @@ class BroadcastExtremum(Broadcast):
 
 @dataclass(frozen=True)
 class BroadcastPrelu(Broadcast):
-    """PRELU: the left side requantized, times the right one (alpha) where it is negative."""
+    """PRELU: the left input requantized; where it is negative, its product with the right one."""
 
-    @property
-    def _what(self) -> str:
-        return "prelu"
+    what: ClassVar[str] = "prelu"
+    parameters: ClassVar[tuple[str, ...]] = (
+        *("left_zero_point", "right_zero_point"),
+        *_OUTPUT,
+        *("negative_multiplier", "negative_shift"),
+        *_LIMITS,
+    )
 
-    @property
-    def _scalars(self) -> tuple[str, ...]:
-        negative = ("negative_multiplier", "negative_shift")
-        output = [f"output_{name}" for name in _SCALING]
-        return ("left_zero_point", "right_zero_point", *output, *negative, "low", "high")
-
-    def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
+    def element(self, left: Any, right: Any, scalars: Scalars) -> Any:
         value = left - scalars["left_zero_point"]
-        zero_point, multiplier, shift = (scalars[f"output_{name}"] for name in _SCALING)
+        zero_point, multiplier, shift = (scalars[name] for name in _OUTPUT)
         positive = requantize(value, multiplier, shift)
-        negative = requantize(
-            value * (right - scalars["right_zero_point"]),
-            scalars["negative_multiplier"],
-            scalars["negative_shift"],
-        )
+        product = value * (right - scalars["right_zero_point"])
+        negative = requantize(product, scalars["negative_multiplier"], scalars["negative_shift"])
         if isinstance(left, int):
             scaled = positive if value >= 0 else negative
         else:
@@ -264,42 +225,34 @@ class BroadcastPrelu(Broadcast):
 
 
 def lower_add(graph: Graph, operator: Operator) -> KernelCall:
-    """ADD and SUB of activations or constants, with broadcasting."""
+    """ADD and SUB of activations or constants."""
     attributes = operator.attributes
     assert isinstance(attributes, Add | Subtract)
     sides, result = two_sides(graph, operator)
-    limits = {"low": attributes.clamp[0], "high": attributes.clamp[1]}
     shape, subtracts = merged_sides(sides, result), isinstance(attributes, Subtract)
     if attributes.shifts is not None:
         shifted = BroadcastShiftedSum(*shape, result.dtype, attributes.shifts, subtracts)
-        return broadcast_call(graph, operator, shifted, limits)
-    scales = [quantization_of(side).scale for side in sides]
-    # In float32 the reference's doubling is exact, so this double is its very value.
-    twice_largest = 2 * max(scales)
+        return broadcast_call(graph, operator, shifted, _limits(attributes.clamp))
+    scalars, twice_largest = _common_scaling(sides)
     headroom = 1 << HEADROOM_BITS[result.dtype]
-    scalars = _scaling("left", sides[0], scales[0] / twice_largest)
-    scalars |= _scaling("right", sides[1], scales[1] / twice_largest)
     output_scale = quantization_of(result).scale
     scalars |= _scaling("output", result, twice_largest / (headroom * output_scale))
     shifts_right = _shifts_right(result, scalars)
     kernel = BroadcastAdd(*shape, result.dtype, subtracts, shifts_right=shifts_right)
-    return broadcast_call(graph, operator, kernel, scalars | limits)
+    return broadcast_call(graph, operator, kernel, scalars | _limits(attributes.clamp))
 
 
 def lower_multiply(graph: Graph, operator: Operator) -> KernelCall:
     """MUL."""
-    attributes = operator.attributes
-    assert isinstance(attributes, Multiply)
+    assert isinstance(operator.attributes, Multiply)
     sides, result = two_sides(graph, operator)
     scales = [np.float32(quantization_of(side).scale) for side in (*sides, result)]
-    # The reference computes this one in float32.
+    # The reference computes this product in float32.
     scalars = _scaling("output", result, float(scales[0] * scales[1] / scales[2]))
-    scalars |= _zero_points(sides)
-    scalars |= {"low": attributes.clamp[0], "high": attributes.clamp[1]}
+    scalars |= _zero_points(sides) | _limits(operator.attributes.clamp)
     shifts_right = _shifts_right(result, scalars)
-    kernel = BroadcastMultiply(
-        *merged_sides(sides, result), result.dtype, shifts_right=shifts_right
-    )
+    shape = merged_sides(sides, result)
+    kernel = BroadcastMultiply(*shape, result.dtype, shifts_right=shifts_right)
     return broadcast_call(graph, operator, kernel, scalars)
 
 
@@ -307,10 +260,7 @@ def lower_squared_difference(graph: Graph, operator: Operator) -> KernelCall:
     """SQUARED_DIFFERENCE."""
     assert isinstance(operator.attributes, SquaredDifference)
     sides, result = two_sides(graph, operator)
-    scales = [quantization_of(side).scale for side in sides]
-    twice_largest = 2 * max(scales)
-    scalars = _scaling("left", sides[0], scales[0] / twice_largest)
-    scalars |= _scaling("right", sides[1], scales[1] / twice_largest)
+    scalars, twice_largest = _common_scaling(sides)
     steps = (1 << 2 * _SQUARE_BITS) * np.float32(quantization_of(result).scale)
     scalars |= _scaling("output", result, twice_largest * twice_largest / float(steps))
     kernel = BroadcastSquaredDifference(*merged_sides(sides, result), result.dtype)
@@ -330,16 +280,14 @@ def lower_prelu(graph: Graph, operator: Operator) -> KernelCall:
     """PRELU."""
     assert isinstance(operator.attributes, Prelu)
     sides, result = two_sides(graph, operator)
+    # The reference computes these ratios in float32.
     source, alpha, output = (np.float32(quantization_of(t).scale) for t in (*sides, result))
-    # In float32, too.
     scalars = _scaling("output", result, float(source / output))
     multiplier, shift = quantize_multiplier(float(source * alpha / output))
     scalars |= {"negative_multiplier": multiplier, "negative_shift": shift}
-    limits = np.iinfo(result.dtype)
-    scalars |= _zero_points(sides) | {"low": int(limits.min), "high": int(limits.max)}
-    return broadcast_call(
-        graph, operator, BroadcastPrelu(*merged_sides(sides, result), result.dtype), scalars
-    )
+    scalars |= _zero_points(sides) | _limits((INT8_MIN, INT8_MAX))
+    kernel = BroadcastPrelu(*merged_sides(sides, result), result.dtype)
+    return broadcast_call(graph, operator, kernel, scalars)
 
 
 def two_sides(graph: Graph, operator: Operator) -> tuple[list[Tensor], Tensor]:
@@ -348,24 +296,30 @@ def two_sides(graph: Graph, operator: Operator) -> tuple[list[Tensor], Tensor]:
     return sides, output_of(graph, operator)[1]
 
 
-def merged_sides(
-    sides: Sequence[Tensor], result: Tensor
-) -> tuple[tuple[int, ...], tuple[bool, ...], tuple[bool, ...]]:
-    """Extents of the loops, and along which of them each side goes."""
-    shape = result.shape or (1,)
-    aligned = [(1,) * (len(shape) - len(side.shape)) + side.shape for side in sides]
-    roles = [
-        tuple(extents[axis] == extent for extents in aligned) for axis, extent in enumerate(shape)
-    ]
-    extents, merged = merge(shape, roles)
-    left_follows, right_follows = zip(*merged, strict=True)
-    return tuple(extents), left_follows, right_follows
+def merged_sides(sides: Sequence[Tensor], result: Tensor) -> tuple[tuple[int, ...], Flags, Flags]:
+    """The merged extents, and which of them the left and the right input follow."""
+    extents, (left, right) = merged_shapes((side.shape for side in sides), result.shape)
+    return extents, left, right
+
+
+def _limits(clamp: tuple[int, int]) -> dict[str, int]:
+    return {"low": clamp[0], "high": clamp[1]}
+
+
+def _common_scaling(sides: Sequence[Tensor]) -> tuple[dict[str, int], float]:
+    """What brings both inputs to a common scale, and that scale: twice the larger one.
+
+    The reference doubles a float32, which is exact, so this double has the same value.
+    """
+    scales = [quantization_of(side).scale for side in sides]
+    twice_largest = 2 * max(scales)
+    scalars = _scaling("left", sides[0], scales[0] / twice_largest)
+    return scalars | _scaling("right", sides[1], scales[1] / twice_largest), twice_largest
 
 
 def _scaling(side: str, tensor: Tensor, ratio: float) -> dict[str, int]:
-    multiplier, shift = quantize_multiplier(ratio)
-    values = (quantization_of(tensor).zero_point, multiplier, shift)
-    return {f"{side}_{name}": value for name, value in zip(_SCALING, values, strict=True)}
+    values = (quantization_of(tensor).zero_point, *quantize_multiplier(ratio))
+    return {f"{side}_{name}": value for name, value in zip(SCALING, values, strict=True)}
 
 
 def _shifts_right(result: Tensor, scalars: Mapping[str, int]) -> bool:
@@ -380,52 +334,42 @@ def _zero_points(sides: Sequence[Tensor]) -> dict[str, int]:
 
 
 def broadcast_call(
-    graph: Graph, operator: Operator, kernel: Broadcast, scalars: dict[str, int]
+    graph: Graph, operator: Operator, kernel: Broadcast, scalars: Mapping[str, int]
 ) -> KernelCall:
     """The call of ``kernel``, or of a table if one int8 input decides the output."""
-    positions, sides = zip(*(input_of(graph, operator, i) for i in (0, 1)), strict=True)
-    output, _ = output_of(graph, operator)
-    of_one = _of_one_side(graph, operator, kernel, scalars)
-    if of_one is not None:
-        return of_one
-    values: list[Argument] = [ScalarArgument(name, scalars[name]) for name in kernel._scalars]
-    return KernelCall(
+    table = _table_of_one_side(graph, operator, kernel, scalars)
+    if table is not None:
+        return table
+    follows = (kernel.left_follows, kernel.right_follows)
+    return kernel_call(
+        graph,
+        operator,
         kernel,
-        (
-            *(operand_of(position, side) for position, side in zip(positions, sides, strict=True)),
-            *values,
-            TensorArgument(output),
-        ),
-        # A side that is not repeated is read exactly where the output is written.
-        in_place=tuple(
-            (output, position)
-            for position, side, follows in zip(
-                positions, sides, (kernel.left_follows, kernel.right_follows), strict=True
-            )
-            if side.data is None and all(follows)
-        ),
+        {name: scalars[name] for name in kernel.scalars},
+        inputs=2,
+        # An input that is not repeated is read exactly where the output is written.
+        in_place=[i for i, flags in enumerate(follows) if all(flags)],
     )
 
 
-def _of_one_side(
-    graph: Graph, operator: Operator, kernel: Broadcast, scalars: dict[str, int]
+def _table_of_one_side(
+    graph: Graph, operator: Operator, kernel: Broadcast, scalars: Mapping[str, int]
 ) -> KernelCall | None:
-    """The call as a table, where a byte of the output depends on one byte only."""
+    """The call as a table of 256 bytes, if a byte of the output depends on one byte only."""
     if kernel.dtype != "int8":
         return None
     (a, left), (b, right) = (input_of(graph, operator, i) for i in (0, 1))
     if a == b:
-        return table_call(graph, operator, a, lambda q: int(kernel._element(q, q, scalars)))
-    whole_left, whole_right = all(kernel.left_follows), all(kernel.right_follows)
-    if (constant := _everywhere(right)) is not None and whole_left:
-        return table_call(graph, operator, a, lambda q: int(kernel._element(q, constant, scalars)))
-    if (constant := _everywhere(left)) is not None and whole_right:
-        return table_call(graph, operator, b, lambda q: int(kernel._element(constant, q, scalars)))
+        return table_call(graph, operator, a, lambda q: int(kernel.element(q, q, scalars)))
+    if (constant := _only_value(right)) is not None and all(kernel.left_follows):
+        return table_call(graph, operator, a, lambda q: int(kernel.element(q, constant, scalars)))
+    if (constant := _only_value(left)) is not None and all(kernel.right_follows):
+        return table_call(graph, operator, b, lambda q: int(kernel.element(constant, q, scalars)))
     return None
 
 
-def _everywhere(tensor: Tensor) -> int | None:
-    """The value that a constant has everywhere."""
+def _only_value(tensor: Tensor) -> int | None:
+    """The value of a constant whose elements are all equal."""
     if tensor.data is None or tensor.data.size == 0 or (tensor.data != tensor.data.flat[0]).any():
         return None
     return int(tensor.data.flat[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.lazy_tvm import tirx
 from utvm_deploy.kernels.portable.elementwise import (
     Broadcast,
+    Scalars,
     broadcast_call,
     merged_sides,
     two_sides,
@@ -19,36 +20,23 @@ from utvm_deploy.kernels.portable.elementwise import (
 
 
 @dataclass(frozen=True)
-class OfStoredValues(Broadcast):
-    """A base of kernels that need only the stored values of both sides."""
-
-    @property
-    def _scalars(self) -> tuple[str, ...]:
-        return ()
-
-
-@dataclass(frozen=True)
-class BroadcastXor(OfStoredValues):
+class BroadcastXor(Broadcast):
     """BITWISE_XOR of the stored values."""
 
-    @property
-    def _what(self) -> str:
-        return "xor"
+    what: ClassVar[str] = "xor"
 
-    def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
+    def element(self, left: Any, right: Any, scalars: Scalars) -> Any:
         bits = left ^ right
         return bits if isinstance(bits, int) else bits.astype(self.dtype)
 
 
 @dataclass(frozen=True)
-class BroadcastRightShift(OfStoredValues):
+class BroadcastRightShift(Broadcast):
     """RIGHT_SHIFT: a shift below 0 counts as 0, one beyond the bits as all bits but one."""
 
-    @property
-    def _what(self) -> str:
-        return "right_shift"
+    what: ClassVar[str] = "right_shift"
 
-    def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
+    def element(self, left: Any, right: Any, scalars: Scalars) -> Any:
         most = 8 * np.dtype(self.dtype).itemsize - 1
         if isinstance(left, int):
             return left >> max(0, min(right, most))
@@ -58,23 +46,21 @@ class BroadcastRightShift(OfStoredValues):
 
 
 @dataclass(frozen=True)
-class BroadcastFloorMod(OfStoredValues):
+class BroadcastFloorMod(Broadcast):
     """FLOOR_MOD of the stored values: the remainder has the divisor's sign."""
 
-    @property
-    def _what(self) -> str:
-        return "floor_mod"
+    what: ClassVar[str] = "floor_mod"
 
-    def _element(self, left: Any, right: Any, scalars: dict[str, Any]) -> Any:
+    def element(self, left: Any, right: Any, scalars: Scalars) -> Any:
         if isinstance(left, int):
             return left % right if right else 0
         # Division by 0 traps, and so does that of the least value by -1: 1 makes 0, too.
         stops = tirx.any(right.equal(0), right.equal(-1))
-        divisor = tirx.if_then_else(stops, tirx.const(1, self._wide), right)
+        divisor = tirx.if_then_else(stops, tirx.const(1, self.wide), right)
         return tirx.floormod(left, divisor).astype(self.dtype)
 
 
-_KERNELS: dict[str, type[OfStoredValues]] = {
+_KERNELS: dict[str, type[Broadcast]] = {
     "BITWISE_XOR": BroadcastXor,
     "FLOOR_MOD": BroadcastFloorMod,
     "RIGHT_SHIFT": BroadcastRightShift,

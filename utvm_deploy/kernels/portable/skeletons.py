@@ -1,0 +1,172 @@
+"""Bases of portable kernels: one input by elements, several inputs that broadcast, and reductions.
+
+A subclass gives a kernel's name and the formula of one element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
+
+from utvm_deploy.kernels.contract.extents import merge
+from utvm_deploy.kernels.contract.lazy_tvm import te
+
+Flags: TypeAlias = tuple[bool, ...]
+
+
+class DefaultLoops:
+    """A kernel whose loops stay as its PrimFunc has them."""
+
+    why: ClassVar[str] = "generic C, one element at a time"
+
+    def schedule(self, sch: Any, core: str) -> str:
+        return self.why
+
+
+@dataclass(frozen=True)
+class Unary(DefaultLoops):
+    """``output[i]`` is a function of ``input[i]``, of tables and of int32 parameters."""
+
+    count: int
+    source: str = "int16"
+    result: str = "int16"
+
+    #: Name -> extent and type of each table, which come before the parameters.
+    tables: ClassVar[Mapping[str, tuple[int, str]]] = {}
+    parameters: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def what(self) -> str:
+        """The name of the loops in TensorIR."""
+        raise NotImplementedError
+
+    def element(self, value: Any, given: Mapping[str, Any]) -> Any:
+        """TIR: an element of type ``result``; ``given`` has the tables and the parameters."""
+        raise NotImplementedError
+
+    def prim_func(self) -> Any:
+        source = te.placeholder((self.count,), self.source, "input")
+        tables = {name: te.placeholder((n,), t, name) for name, (n, t) in self.tables.items()}
+        given = tables | int32s(self.parameters)
+        output = te.compute((self.count,), lambda i: self.element(source[i], given), name=self.what)
+        return te.create_prim_func([source, *given.values(), output])
+
+
+@dataclass(frozen=True)
+class BroadcastLoops(DefaultLoops):
+    """Inputs that broadcast, in merged dimensions.
+
+    An input follows some of the dimensions. Along the others it has extent 1 and is repeated.
+    """
+
+    extents: tuple[int, ...]
+
+    @property
+    def what(self) -> str:
+        """The name of the loops in TensorIR."""
+        raise NotImplementedError
+
+    @property
+    def inputs(self) -> Sequence[tuple[str, str, Flags]]:
+        """Of each input the name, the type, and which dimensions it follows."""
+        raise NotImplementedError
+
+    @property
+    def scalars(self) -> tuple[str, ...]:
+        """The names of the int32 parameters."""
+        return ()
+
+    def element_of(self, values: Sequence[Any], scalars: Mapping[str, Any]) -> Any:
+        """TIR: an element of the output from one of each input."""
+        raise NotImplementedError
+
+    def prim_func(self) -> Any:
+        inputs = [
+            te.placeholder(followed_extents(self.extents, follows), dtype, name)
+            for name, dtype, follows in self.inputs
+        ]
+        scalars = int32s(self.scalars)
+
+        def element(*index: Any) -> Any:
+            values = [
+                one[followed_index(index, follows)]
+                for one, (_, _, follows) in zip(inputs, self.inputs, strict=True)
+            ]
+            return self.element_of(values, scalars)
+
+        output = te.compute(self.extents, element, name=self.what)
+        return te.create_prim_func([*inputs, *scalars.values(), output])
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """Merged dimensions, of which every other one is reduced."""
+
+    extents: tuple[int, ...]
+    is_reduced: Flags
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The shape of the output: the extents that are not reduced, at least one."""
+        pairs = zip(self.extents, self.is_reduced, strict=True)
+        return tuple(extent for extent, reduced in pairs if not reduced) or (1,)
+
+    def reduced(self, name: str, reduce: Any, element: Callable[[tuple[Any, ...]], Any]) -> Any:
+        """The stage that applies ``reduce``, such as te.sum, to ``element`` of each index."""
+        axes = [
+            te.reduce_axis((0, extent), f"k{i}")
+            for i, extent in enumerate(self.extents)
+            if self.is_reduced[i]
+        ]
+
+        def total(*kept: Any) -> Any:
+            outer, inner = iter(kept), iter(axes)
+            index = tuple(next(inner if reduced else outer) for reduced in self.is_reduced)
+            return reduce(element(index), axis=axes)
+
+        return te.compute(self.kept, total, name=name)
+
+
+def int32s(names: Iterable[str]) -> dict[str, Any]:
+    """TIR variables of int32 by their names."""
+    return {name: te.var(name, "int32") for name in names}
+
+
+def tables_of(extent: int, *names: str, dtype: str = "int32") -> list[Any]:
+    """Inputs of one dimension, such as multipliers and shifts by output channel."""
+    return [te.placeholder((extent,), dtype, name) for name in names]
+
+
+def followed_extents(extents: Sequence[int], follows: Flags) -> tuple[int, ...]:
+    """The shape of an input that follows some dimensions."""
+    return tuple(e if f else 1 for e, f in zip(extents, follows, strict=True))
+
+
+def followed_index(index: Sequence[Any], follows: Flags) -> tuple[Any, ...]:
+    """Where an input that follows some dimensions is read for an element of the output."""
+    return tuple(i if f else 0 for i, f in zip(index, follows, strict=True))
+
+
+def merged_shapes(
+    shapes: Iterable[Sequence[int]], result: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[Flags, ...]]:
+    """The merged extents of a broadcast result, and which of them each input follows."""
+    whole = tuple(result) or (1,)
+    aligned = [(1,) * (len(whole) - len(shape)) + tuple(shape) for shape in shapes]
+    roles = [tuple(one[axis] == extent for one in aligned) for axis, extent in enumerate(whole)]
+    extents, merged = merge(whole, roles)
+    return tuple(extents), tuple(zip(*merged, strict=True))
+
+
+def compute_per_output(sch: Any, loop: Any, *blocks: str) -> None:
+    """Move the stages ``blocks``, last ones first, into ``loop``, where their results are used."""
+    for name in blocks:
+        sch.compute_at(sch.get_sblock(name), loop)
+
+
+def initialize_apart(sch: Any, *blocks: str, loops: int = 1) -> None:
+    """Let the stages ``blocks`` set their results once, before their ``loops`` innermost loops."""
+    for name in blocks:
+        block = sch.get_sblock(name)
+        sch.decompose_reduction(block, sch.get_loops(block)[-loops])
