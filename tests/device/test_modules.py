@@ -106,7 +106,7 @@ def test_everything_a_module_can_do(device: Device) -> None:
 
 
 def test_kernels_as_modules(device: Device) -> None:
-    with device.load_kernels([Copy(5, "int8")]) as module:
+    with device.load_kernels([Copy(5, "int8", "int8")]) as module:
         (name,) = module
         x, y = device.tensor(np.arange(-2, 3, dtype=np.int8)), device.empty(5)
         module[name](x, y)
@@ -135,7 +135,7 @@ def test_working_memory_of_kernels_comes_with_the_module(host: Device) -> None:
     # All but what the session keeps to report on red zones.
     assert free - host.session.memory.free_bytes == 96
     with pytest.raises(CompileError, match="the same name"):
-        host.load_kernels([Copy(5, "int8"), Copy(5, "int8")])
+        host.load_kernels([Copy(5, "int8", "int8"), Copy(5, "int8", "int8")])
 
 
 def test_a_model_in_ram(device: Device, digits: Callable[[Board], CompiledModel]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import TypeAlias
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from utvm_deploy.kernels.contract.call import (
     ScalarArgument,
     TensorArgument,
 )
+
+#: What a kernel takes between its inputs and its output, in this order: tables and int32 values.
+Parameters: TypeAlias = Mapping[str, Array | int]
 
 
 def input_of(graph: Graph, operator: Operator, index: int) -> tuple[int, Tensor]:
@@ -57,7 +61,7 @@ def kernel_call(
     graph: Graph,
     operator: Operator,
     kernel: AnyKernel,
-    parameters: Mapping[str, Array | int] | None = None,
+    parameters: Parameters | None = None,
     *,
     inputs: int = 1,
     in_place: Iterable[int] = (),

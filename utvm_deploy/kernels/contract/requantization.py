@@ -168,6 +168,12 @@ def divide_rounded(value: Any, divisor: Any) -> Any:
     return tirx.call_pure_extern("int32", "utvm_divide", value, divisor)
 
 
+def limits_of_type(dtype: str) -> tuple[int, int]:
+    """The least and the largest value of an integer type."""
+    limits = np.iinfo(dtype)
+    return int(limits.min), int(limits.max)
+
+
 def clamp_int8(value: Any, low: Any, high: Any) -> Any:
     """TIR: ``value`` limited to [low, high], as int8."""
     return clamped(value, low, high, "int8")

@@ -6,29 +6,32 @@ The reference interpolates too; the tables are made here, with its values.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from utvm_deploy.graph.attributes import Softmax
 from utvm_deploy.graph.model import Array, Graph, Operator
-from utvm_deploy.kernels.contract.call import (
-    ConstantArgument,
-    KernelCall,
-    ScalarArgument,
-    TensorArgument,
-)
+from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 from utvm_deploy.kernels.contract.operands import (
+    Parameters,
     element_count,
     input_of,
-    operand_of,
+    kernel_call,
     output_of,
     quantization_of,
 )
 from utvm_deploy.kernels.contract.requantization import clamped, quantize_multiplier, requantize
+from utvm_deploy.kernels.portable.skeletons import (
+    Unary,
+    compute_per_output,
+    initialize_apart,
+    int32s,
+    tables_of,
+)
 
 # The sigmoid's table has a value for every 1/24, as a fraction of 2**16.
 _STEPS_OF_ONE = 24
@@ -43,48 +46,41 @@ _EXP_RANGE = 10.0
 
 
 @dataclass(frozen=True)
-class Sigmoid:
-    """LOGISTIC or TANH of int16, as one table gives both: tanh(x) = 2 sigmoid(2 x) - 1."""
+class Sigmoid(Unary):
+    """LOGISTIC or TANH of int16 by one table: tanh(x) = 2 sigmoid(2 x) - 1."""
 
-    count: int
-    is_tanh: bool
+    is_tanh: bool = False
+
+    what: ClassVar[str] = "sigmoid"
+    why: ClassVar[str] = "integers only, between entries of a table"
+    tables: ClassVar[Mapping[str, tuple[int, str]]] = {"table": (_SIGMOID_ENTRIES, "int32")}
+    parameters: ClassVar[tuple[str, ...]] = ("multiplier", "half", "shift")
 
     @property
     def name(self) -> str:
         return f"{'tanh' if self.is_tanh else 'logistic'}_{self.count}_int16"
 
-    def prim_func(self) -> Any:
-        source = te.placeholder((self.count,), "int16", "input")
-        table = te.placeholder((_SIGMOID_ENTRIES,), "int32", "table")
-        names = ("multiplier", "half", "shift")
-        multiplier, half, shift = scalars = [te.var(name, "int32") for name in names]
+    def element(self, value: Any, given: Mapping[str, Any]) -> Any:
+        table, multiplier, half, shift = given.values()
         # tanh looks at twice its argument.
         bits = 8 if self.is_tanh else 9
         saturated = (0xFFFF << 8) if self.is_tanh else (0x7FFF << 10)
-
-        def element(i: Any) -> Any:
-            value = (source[i].astype("int32") * multiplier + half) >> shift
-            magnitude = te.if_then_else(value >= 0, value, 0 - value)
-            entry = magnitude >> bits
-            below = te.min(entry, _SIGMOID_ENTRIES - 2)
-            first = table[below]
-            between = (magnitude & ((1 << bits) - 1)) * (table[below + 1] - first)
-            line = (first << bits) + between
-            share = te.if_then_else(entry >= _SIGMOID_ENTRIES - 1, saturated, line)
-            if self.is_tanh:
-                positive = share - (1 << 23) + (1 << 7)
-                negative = (1 << 23) + (1 << 7) - 1 - share
-                result = te.if_then_else(value >= 0, positive, negative) >> 8
-            else:
-                positive, negative = share + (1 << 9), (1 << 25) + (1 << 9) - 1 - share
-                result = te.if_then_else(value >= 0, positive, negative) >> 10
-            return result.astype("int16")
-
-        output = te.compute((self.count,), element, name="sigmoid")
-        return te.create_prim_func([source, table, *scalars, output])
-
-    def schedule(self, sch: Any, core: str) -> str:
-        return "integers only, between entries of a table"
+        value = (value.astype("int32") * multiplier + half) >> shift
+        magnitude = te.if_then_else(value >= 0, value, 0 - value)
+        entry = magnitude >> bits
+        below = te.min(entry, _SIGMOID_ENTRIES - 2)
+        first = table[below]
+        between = (magnitude & ((1 << bits) - 1)) * (table[below + 1] - first)
+        line = (first << bits) + between
+        share = te.if_then_else(entry >= _SIGMOID_ENTRIES - 1, saturated, line)
+        if self.is_tanh:
+            positive = share - (1 << 23) + (1 << 7)
+            negative = (1 << 23) + (1 << 7) - 1 - share
+            result = te.if_then_else(value >= 0, positive, negative) >> 8
+        else:
+            positive, negative = share + (1 << 9), (1 << 25) + (1 << 9) - 1 - share
+            result = te.if_then_else(value >= 0, positive, negative) >> 10
+        return result.astype("int16")
 
 
 @dataclass(frozen=True)
@@ -101,11 +97,10 @@ class SoftmaxRows16:
     def prim_func(self) -> Any:
         shape = (self.rows, self.depth)
         source = te.placeholder(shape, "int16", "input")
-        exponentials, inverses = (
-            te.placeholder((_INTERVALS + 1,), "int16", name)
-            for name in ("exponentials", "inverses")
+        exponentials, inverses = tables_of(
+            _INTERVALS + 1, "exponentials", "inverses", dtype="int16"
         )
-        multiplier, shift = te.var("multiplier", "int32"), te.var("shift", "int32")
+        multiplier, shift = scalars = list(int32s(("multiplier", "shift")).values())
         i = te.reduce_axis((0, self.depth), "i")
         largest = te.compute(
             (self.rows,), lambda r: te.max(source[r, i].astype("int32"), axis=i), name="largest"
@@ -139,61 +134,47 @@ class SoftmaxRows16:
             return clamped((exponential[r, k] * reciprocal[r] + half) >> bits, 0, 32767, "int16")
 
         output = te.compute(shape, share, name="softmax")
-        return te.create_prim_func([source, exponentials, inverses, multiplier, shift, output])
+        return te.create_prim_func([source, exponentials, inverses, *scalars, output])
 
     def schedule(self, sch: Any, core: str) -> str:
         row, _ = sch.get_loops(sch.get_sblock("softmax"))
-        for name in ("reciprocal", "zeros", "total", "exponential", "largest"):
-            sch.compute_at(sch.get_sblock(name), row)
-        for name in ("total", "largest"):
-            block = sch.get_sblock(name)
-            sch.decompose_reduction(block, sch.get_loops(block)[-1])
+        compute_per_output(sch, row, "reciprocal", "zeros", "total", "exponential", "largest")
+        initialize_apart(sch, "total", "largest")
         return "integers only, between entries of tables"
 
 
 def lower_sigmoid(graph: Graph, operator: Operator) -> KernelCall:
     """LOGISTIC and TANH of int16."""
-    position, source = input_of(graph, operator, 0)
-    output, result = output_of(graph, operator)
+    source, result = input_of(graph, operator, 0)[1], output_of(graph, operator)[1]
     is_tanh = operator.kind == "TANH"
     multiplier, shift = _input_scaling(quantization_of(source).scale, is_tanh)
-    return KernelCall(
-        Sigmoid(element_count(result), is_tanh),
-        (
-            operand_of(position, source),
-            ConstantArgument("table", sigmoid_table()),
-            ScalarArgument("multiplier", multiplier),
-            ScalarArgument("half", 1 << shift >> 1),
-            ScalarArgument("shift", shift),
-            TensorArgument(output),
-        ),
-        in_place=((output, position),) if source.data is None else (),
-    )
+    half = 1 << shift >> 1
+    parameters: Parameters = {
+        "table": sigmoid_table(),
+        "multiplier": multiplier,
+        "half": half,
+        "shift": shift,
+    }
+    kernel = Sigmoid(element_count(result), is_tanh=is_tanh)
+    return kernel_call(graph, operator, kernel, parameters, in_place=[0])
 
 
 def lower_softmax_int16(graph: Graph, operator: Operator) -> KernelCall:
     """SOFTMAX of int16 along the last dimension."""
     assert isinstance(operator.attributes, Softmax)
-    position, source = input_of(graph, operator, 0)
-    output, _ = output_of(graph, operator)
+    _, source = input_of(graph, operator, 0)
     depth = source.shape[-1]
-    # The scale times beta is a product of float32.
+    # The reference multiplies the scale by beta in float32.
     scale = float(np.float32(quantization_of(source).scale) * np.float32(operator.attributes.beta))
     multiplier, shift = quantize_multiplier(scale / (_EXP_RANGE / _RANGE))
-    exponentials = interpolated(math.exp, -_EXP_RANGE, 0.0)
-    inverses = interpolated(lambda x: 1 / (1 + x), 0.0, 1.0)
-    return KernelCall(
-        SoftmaxRows16(element_count(source) // depth, depth),
-        (
-            operand_of(position, source),
-            ConstantArgument("exponentials", exponentials),
-            ConstantArgument("inverses", inverses),
-            ScalarArgument("multiplier", multiplier),
-            ScalarArgument("shift", shift),
-            TensorArgument(output),
-        ),
-        in_place=((output, position),) if source.data is None else (),
-    )
+    parameters: Parameters = {
+        "exponentials": interpolated(math.exp, -_EXP_RANGE, 0.0),
+        "inverses": interpolated(lambda x: 1 / (1 + x), 0.0, 1.0),
+        "multiplier": multiplier,
+        "shift": shift,
+    }
+    kernel = SoftmaxRows16(element_count(source) // depth, depth)
+    return kernel_call(graph, operator, kernel, parameters, in_place=[0])
 
 
 def sigmoid_table() -> Array:

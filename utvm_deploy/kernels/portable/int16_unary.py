@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from utvm_deploy.graph.attributes import LeakyRelu
 from utvm_deploy.graph.model import Array, Graph, Operator
-from utvm_deploy.kernels.contract.call import (
-    Argument,
-    ConstantArgument,
-    KernelCall,
-    ScalarArgument,
-    TensorArgument,
-)
-from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
-from utvm_deploy.kernels.contract.operands import (
-    element_count,
-    ends_of,
-    input_of,
-    operand_of,
-    output_of,
-)
+from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.lazy_tvm import tirx
+from utvm_deploy.kernels.contract.operands import element_count, ends_of, input_of, kernel_call
 from utvm_deploy.kernels.contract.requantization import clamped, quantize_multiplier, requantize
 from utvm_deploy.kernels.portable.real_functions import real_function
+from utvm_deploy.kernels.portable.skeletons import Unary
 
 _LEAST, _MOST = -32768, 32767
 _INTERVALS = 512
@@ -34,89 +23,68 @@ NOTHING, VALUE, MULTIPLE = "nothing", "value", "multiple"
 
 
 @dataclass(frozen=True)
-class TwoSlopes:
-    """One factor for what is not negative, another one for the rest."""
+class TwoSlopes(Unary):
+    """One factor for values of at least 0, another factor for negative ones."""
 
-    count: int
     # What is negated of a negative value: nothing, the value itself, or its multiple.
-    negates: str
+    negates: str = NOTHING
+
+    what: ClassVar[str] = "two_slopes"
+    parameters: ClassVar[tuple[str, ...]] = (
+        *("multiplier", "shift"),
+        *("negative_multiplier", "negative_shift"),
+    )
 
     @property
     def name(self) -> str:
         return f"two_slopes_{self.negates}_{self.count}_int16"
 
-    def prim_func(self) -> Any:
-        source = te.placeholder((self.count,), "int16", "input")
-        names = ("multiplier", "shift", "negative_multiplier", "negative_shift")
-        scalars = [te.var(name, "int32") for name in names]
-        multiplier, shift, negative_multiplier, negative_shift = scalars
-
-        def element(i: Any) -> Any:
-            value = source[i].astype("int32")
-            below = 0 - value if self.negates == VALUE else value
-            below = requantize(below, negative_multiplier, negative_shift)
-            scaled = tirx.if_then_else(
-                value >= 0,
-                requantize(value, multiplier, shift),
-                0 - below if self.negates == MULTIPLE else below,
-            )
-            return clamped(scaled, _LEAST, _MOST, "int16")
-
-        output = te.compute((self.count,), element, name="two_slopes")
-        return te.create_prim_func([source, *scalars, output])
-
-    def schedule(self, sch: Any, core: str) -> str:
-        return "generic C, one element at a time"
+    def element(self, value: Any, given: Mapping[str, Any]) -> Any:
+        multiplier, shift, negative_multiplier, negative_shift = given.values()
+        value = value.astype("int32")
+        below = 0 - value if self.negates == VALUE else value
+        below = requantize(below, negative_multiplier, negative_shift)
+        scaled = tirx.if_then_else(
+            value >= 0,
+            requantize(value, multiplier, shift),
+            0 - below if self.negates == MULTIPLE else below,
+        )
+        return clamped(scaled, _LEAST, _MOST, "int16")
 
 
 @dataclass(frozen=True)
-class Negated:
-    """The negative, whatever the scales; that of -32768 is itself."""
+class Negated(Unary):
+    """The negative of the stored value, whatever the scales; that of -32768 is itself."""
 
-    count: int
+    what: ClassVar[str] = "negate"
 
     @property
     def name(self) -> str:
         return f"negate_{self.count}_int16"
 
-    def prim_func(self) -> Any:
-        source = te.placeholder((self.count,), "int16", "input")
-        output = te.compute(
-            (self.count,), lambda i: (0 - source[i].astype("int32")).astype("int16"), name="negate"
-        )
-        return te.create_prim_func([source, output])
-
-    def schedule(self, sch: Any, core: str) -> str:
-        return "generic C, one element at a time"
+    def element(self, value: Any, given: Mapping[str, Any]) -> Any:
+        return (0 - value.astype("int32")).astype("int16")
 
 
 @dataclass(frozen=True)
-class Interpolated:
+class Interpolated(Unary):
     """A line between two of 513 table entries."""
 
-    count: int
+    what: ClassVar[str] = "interpolated"
+    why: ClassVar[str] = "integers only, between entries of a table"
+    tables: ClassVar[Mapping[str, tuple[int, str]]] = {"table": (_INTERVALS + 1, "int16")}
 
     @property
     def name(self) -> str:
         return f"interpolated_{self.count}_int16"
 
-    def prim_func(self) -> Any:
-        source = te.placeholder((self.count,), "int16", "input")
-        table = te.placeholder((_INTERVALS + 1,), "int16", "table")
-
-        def element(i: Any) -> Any:
-            value = source[i].astype("int32")
-            entry = (value >> 7) + _INTERVALS // 2
-            base = table[entry].astype("int32")
-            # The reference keeps slopes, and what it returns, in 16 bits.
-            slope = (table[entry + 1].astype("int32") - base).astype("int16").astype("int32")
-            return (base + ((slope * (value & 0x7F) + 64) >> 7)).astype("int16")
-
-        output = te.compute((self.count,), element, name="interpolated")
-        return te.create_prim_func([source, table, output])
-
-    def schedule(self, sch: Any, core: str) -> str:
-        return "integers only, between entries of a table"
+    def element(self, value: Any, given: Mapping[str, Any]) -> Any:
+        value, table = value.astype("int32"), given["table"]
+        entry = (value >> 7) + _INTERVALS // 2
+        base = table[entry].astype("int32")
+        # The reference keeps slopes, and its results, in 16 bits.
+        slope = (table[entry + 1].astype("int32") - base).astype("int16").astype("int32")
+        return (base + ((slope * (value & 0x7F) + 64) >> 7)).astype("int16")
 
 
 def lower_two_slopes(graph: Graph, operator: Operator) -> KernelCall:
@@ -127,42 +95,30 @@ def lower_two_slopes(graph: Graph, operator: Operator) -> KernelCall:
     if isinstance(operator.attributes, LeakyRelu):
         alpha = float(source * np.float32(operator.attributes.alpha) / result)
         negates = MULTIPLE if alpha < 0 else NOTHING
-    pairs = (*quantize_multiplier(ratio), *quantize_multiplier(abs(alpha)))
-    names = ("multiplier", "shift", "negative_multiplier", "negative_shift")
-    scalars = [ScalarArgument(name, value) for name, value in zip(names, pairs, strict=True)]
-    count = element_count(input_of(graph, operator, 0)[1])
-    return _call(graph, operator, TwoSlopes(count, negates), scalars)
+    values = (*quantize_multiplier(ratio), *quantize_multiplier(abs(alpha)))
+    parameters = dict(zip(TwoSlopes.parameters, values, strict=True))
+    kernel = TwoSlopes(element_count(input_of(graph, operator, 0)[1]), negates=negates)
+    return kernel_call(graph, operator, kernel, parameters, in_place=[0])
 
 
 def lower_negated(graph: Graph, operator: Operator) -> KernelCall:
     """NEG."""
-    return _call(graph, operator, Negated(element_count(input_of(graph, operator, 0)[1])), [])
+    kernel = Negated(element_count(input_of(graph, operator, 0)[1]))
+    return kernel_call(graph, operator, kernel, in_place=[0])
 
 
 def lower_interpolated(graph: Graph, operator: Operator) -> KernelCall:
     """EXP, GELU and LOG."""
-    table = ConstantArgument("table", interpolated_table(graph, operator))
-    count = element_count(input_of(graph, operator, 0)[1])
-    return _call(graph, operator, Interpolated(count), [table])
-
-
-def _call(
-    graph: Graph,
-    operator: Operator,
-    kernel: TwoSlopes | Negated | Interpolated,
-    arguments: Sequence[Argument],
-) -> KernelCall:
-    position, source = input_of(graph, operator, 0)
-    output, _ = output_of(graph, operator)
-    return KernelCall(
-        kernel,
-        (operand_of(position, source), *arguments, TensorArgument(output)),
-        in_place=((output, position),) if source.data is None else (),
-    )
+    kernel = Interpolated(element_count(input_of(graph, operator, 0)[1]))
+    table = interpolated_table(graph, operator)
+    return kernel_call(graph, operator, kernel, {"table": table}, in_place=[0])
 
 
 def interpolated_table(graph: Graph, operator: Operator) -> Array:
-    """Entries, lowered by half of what the lines between them are too high, in float32."""
+    """513 entries of int16, computed in float32 as the reference does.
+
+    An entry is lowered by half of what the line to the next entry is too high in its middle.
+    """
     source, result = (np.float32(end.scale) for end in ends_of(graph, operator))
     function = real_function(graph, operator)
     low, high = source * np.float32(_LEAST), source * np.float32(_MOST)

@@ -1,7 +1,7 @@
-"""Whatever maps one byte to one byte: a lookup in a 256-byte table that is computed here.
+"""Operators that map one byte to one byte: a lookup in a 256-byte table that is computed here.
 
-The reference computes some of these with integers (requantizing, HARD_SWISH) and some in float32
-(``real_functions.py``); a table holds the very bytes either way, so that the device needs neither.
+The reference computes some of them with integers (requantizing, HARD_SWISH) and some in float32
+(``real_functions.py``). The table holds the reference's bytes, so the device computes neither.
 """
 
 from __future__ import annotations
@@ -72,15 +72,15 @@ def table_call(graph: Graph, operator: Operator, position: int, function: Functi
     """The lookup of each element of the tensor at ``position``."""
     source = graph.tensors[position]
     output, result = output_of(graph, operator)
-    in_place = source.data is None
+    table = lookup_table(function, source.dtype, result.dtype)
     return KernelCall(
         Lookup(element_count(result), source.dtype, result.dtype),
         (
             operand_of(position, source),
-            ConstantArgument("table", lookup_table(function, source.dtype, result.dtype)),
+            ConstantArgument("table", table),
             TensorArgument(output),
         ),
-        in_place=((output, position),) if in_place else (),
+        in_place=((output, position),) if source.data is None else (),
     )
 
 

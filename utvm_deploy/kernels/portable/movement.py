@@ -1,44 +1,39 @@
-"""Kernels that move bytes: RESHAPE and PAD."""
+"""Operators that move elements without a new order: RESHAPE, the variables, PAD and PADV2."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
+from typing import Any, ClassVar
 
 from utvm_deploy.graph.attributes import Pad
 from utvm_deploy.graph.constant_folding import fill_of
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.contract.call import KernelCall, ScalarArgument, TensorArgument
-from utvm_deploy.kernels.contract.extents import label
+from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.extents import label, type_label
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
-from utvm_deploy.kernels.contract.operands import input_of, operand_of, output_of, stored
+from utvm_deploy.kernels.contract.operands import element_count, input_of, kernel_call, stored
+from utvm_deploy.kernels.portable.skeletons import Unary
 
 
 @dataclass(frozen=True)
-class Copy:
+class Copy(Unary):
     """``output[i] = input[i]``."""
 
-    count: int
-    dtype: str
+    what: ClassVar[str] = "copy"
+    why: ClassVar[str] = "copy"
 
     @property
     def name(self) -> str:
-        return f"copy_{self.count}_{self.dtype}"
+        return f"copy_{self.count}_{self.source}"
 
-    def prim_func(self) -> Any:
-        source = te.placeholder((self.count,), self.dtype, "input")
-        output = te.compute((self.count,), lambda i: source[i], name="copy")
-        return te.create_prim_func([source, output])
-
-    def schedule(self, sch: Any, core: str) -> str:
-        return "copy"
+    def element(self, value: Any, given: Mapping[str, Any]) -> Any:
+        return value
 
 
 @dataclass(frozen=True)
 class PadBorders:
-    """PAD; of all dimensions only the first need not be padded."""
+    """PAD in merged dimensions: each but the first has padding."""
 
     extents: tuple[int, ...]  # of the input
     before: tuple[int, ...]
@@ -47,8 +42,8 @@ class PadBorders:
 
     @property
     def name(self) -> str:
-        dtype = "" if self.dtype == "int8" else f"_{self.dtype}"
-        return f"pad_{label(self.extents)}_b{label(self.before)}_a{label(self.after)}{dtype}"
+        borders = f"b{label(self.before)}_a{label(self.after)}"
+        return f"pad_{label(self.extents)}_{borders}{type_label(self.dtype)}"
 
     def prim_func(self) -> Any:
         source = te.placeholder(self.extents, self.dtype, "input")
@@ -82,27 +77,21 @@ class PadBorders:
 
 
 def lower_reshape(graph: Graph, operator: Operator) -> KernelCall:
-    """RESHAPE: a copy that the arena plan can make unnecessary."""
-    position, source = input_of(graph, operator, 0)
-    output, _ = output_of(graph, operator)
-    count = int(np.prod(source.shape, dtype=np.int64))
-    return KernelCall(
-        Copy(count, stored(source.dtype)),
-        (operand_of(position, source), TensorArgument(output)),
-        in_place=((output, position),) if source.data is None else (),
-    )
+    """RESHAPE: a copy, which is not made where input and output may lie in the same place."""
+    _, source = input_of(graph, operator, 0)
+    kernel = Copy(element_count(source), stored(source.dtype), stored(source.dtype))
+    return kernel_call(graph, operator, kernel, in_place=[0])
 
 
 def lower_variable(graph: Graph, operator: Operator) -> KernelCall:
-    """READ_VARIABLE and ASSIGN_VARIABLE where ``compiler.views`` finds that it takes a copy."""
+    """READ_VARIABLE and ASSIGN_VARIABLE where ``compiler.views`` finds that a copy is needed."""
     return replace(lower_reshape(graph, operator), in_place=())
 
 
 def lower_pad(graph: Graph, operator: Operator) -> KernelCall:
     """PAD and PADV2 of any dimensions."""
     assert isinstance(operator.attributes, Pad)
-    position, source = input_of(graph, operator, 0)
-    output, _ = output_of(graph, operator)
+    _, source = input_of(graph, operator, 0)
     extents, before, after = [1], [0], [0]
     for extent, (b, a) in zip(source.shape, operator.attributes.paddings, strict=True):
         is_first = (extents, before, after) == ([1], [0], [0])
@@ -115,11 +104,5 @@ def lower_pad(graph: Graph, operator: Operator) -> KernelCall:
             extents[-1] *= extent
             before[-1] = before[-1] * extent + b
             after[-1] = after[-1] * extent + a
-    return KernelCall(
-        PadBorders(tuple(extents), tuple(before), tuple(after), source.dtype),
-        (
-            operand_of(position, source),
-            ScalarArgument("fill", fill_of(graph, operator)),
-            TensorArgument(output),
-        ),
-    )
+    kernel = PadBorders(tuple(extents), tuple(before), tuple(after), source.dtype)
+    return kernel_call(graph, operator, kernel, {"fill": fill_of(graph, operator)})
