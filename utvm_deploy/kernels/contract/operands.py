@@ -44,17 +44,10 @@ def output_of(graph: Graph, operator: Operator) -> tuple[int, Tensor]:
     return position, graph.tensors[position]
 
 
-def output_arguments(
-    graph: Graph, operator: Operator, clamp: tuple[int, int]
-) -> tuple[ScalarArgument, ScalarArgument, ScalarArgument, TensorArgument]:
-    """The last arguments of most kernels: the output's zero point, its limits, the output."""
-    output, result = output_of(graph, operator)
-    return (
-        ScalarArgument("output_zero_point", quantization_of(result).zero_point),
-        ScalarArgument("low", clamp[0]),
-        ScalarArgument("high", clamp[1]),
-        TensorArgument(output),
-    )
+def output_parameters(graph: Graph, operator: Operator, clamp: tuple[int, int]) -> dict[str, int]:
+    """The last parameters of most kernels: the output's zero point and its limits."""
+    zero_point = quantization_of(output_of(graph, operator)[1]).zero_point
+    return {"output_zero_point": zero_point, "low": clamp[0], "high": clamp[1]}
 
 
 def kernel_call(

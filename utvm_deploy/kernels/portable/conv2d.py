@@ -1,7 +1,7 @@
 """CONV_2D: padded rows are copied to scratch, then tiles of pixels by channels are accumulated.
 
-The inner loop multiplies raw int8 inputs by int8 weights: the input's zero point is folded into the
-bias, and border pixels of the row buffer hold it.
+The inner loop multiplies the stored int8 inputs by int8 weights. The bias contains the input's zero
+point, and border pixels of the row buffer hold it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.lazy_tvm import te
 from utvm_deploy.kernels.contract.operands import constant_of, input_of
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.portable.convolution import convolution_call, scaled_outputs, window_of
+from utvm_deploy.kernels.portable.convolution import (
+    convolution_call,
+    int8_scalars,
+    padded_image,
+    requantized_func,
+    window_of,
+)
 from utvm_deploy.kernels.portable.tiling import RegisterTile, choose_tile, schedule_accumulation
 
 
@@ -25,8 +31,8 @@ class Conv2D:
     window: Window
     input_channels: int
     output_channels: int
-    tile: RegisterTile | None = None  # None: what promises the fewest loads
-    groups: int = 1  # each with its share of the inputs and of the outputs
+    tile: RegisterTile | None = None  # None: the tile with the fewest loads
+    groups: int = 1  # each has its share of the inputs and of the outputs
 
     @property
     def name(self) -> str:
@@ -34,17 +40,12 @@ class Conv2D:
         return f"conv2d_{self.window.label}_{self.input_channels}x{self.output_channels}{groups}"
 
     def prim_func(self) -> Any:
-        w = self.window
-        image = te.placeholder((w.batch, w.height, w.width, self.input_channels), "int8", "input")
-        weights = te.placeholder(
-            (self.output_channels, *w.kernel, self.input_channels // self.groups), "int8", "weights"
-        )
-        border = te.var("input_zero_point", "int32")
-
-        padded = w.pad(image, border.astype("int8"))
-        ky = te.reduce_axis((0, w.kernel[0]), "ky")
-        kx = te.reduce_axis((0, w.kernel[1]), "kx")
-        depth = self.input_channels // self.groups
+        w, depth = self.window, self.input_channels // self.groups
+        image = te.placeholder(w.input_shape(self.input_channels), "int8", "input")
+        weights = te.placeholder((self.output_channels, *w.kernel, depth), "int8", "weights")
+        scalars = int8_scalars(w)
+        padded = padded_image(w, image, scalars)
+        ky, kx = w.taps()
         ci = te.reduce_axis((0, depth), "ci")
 
         def product(n: Any, y: Any, x: Any, o: Any) -> Any:
@@ -53,9 +54,8 @@ class Conv2D:
             weight = weights[o, ky, kx, ci]
             return te.sum(pixel.astype("int32") * weight.astype("int32"), axis=[ky, kx, ci])
 
-        shape = (w.batch, w.output_height, w.output_width, self.output_channels)
-        sums = te.compute(shape, product, name="conv2d")
-        return scaled_outputs(w, image, weights, border, sums)
+        sums = te.compute(w.output_shape(self.output_channels), product, name="conv2d")
+        return requantized_func([image, weights], sums, scalars)
 
     def schedule(self, sch: Any, core: str) -> str:
         w = self.window
@@ -68,7 +68,7 @@ class Conv2D:
         sch.reorder(n, y, oo, xo, xi, oi)
         sch.compute_at(accumulated, xo, preserve_unit_loops=True)
         *_, pixel, channel, ky, kx, ci = sch.get_loops(accumulated)
-        # Without dilation the taps of a row lie side by side: columns and channels are one loop.
+        # Without dilation the taps of a row are contiguous: columns and channels are one loop.
         reduction = [ky, sch.fuse(kx, ci)] if w.dilations[1] == self.groups == 1 else [ky, kx, ci]
         schedule_accumulation(sch, accumulated, reduction, [pixel, channel])
         for loop in (xi, oi):

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 from utvm_deploy.graph.attributes import CumulativeSum
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.contract.call import KernelCall, TensorArgument
+from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
-from utvm_deploy.kernels.contract.extents import label
+from utvm_deploy.kernels.contract.extents import around_axis, label
 from utvm_deploy.kernels.contract.lazy_tvm import script, tirx
-from utvm_deploy.kernels.contract.operands import input_of, operand_of, output_of
+from utvm_deploy.kernels.contract.operands import input_of, kernel_call
+from utvm_deploy.kernels.portable.skeletons import DefaultLoops
 from utvm_deploy.kernels.portable.tensor_ir import Buffers, block, prim_func
 
 
 @dataclass(frozen=True)
-class CumulativeSums:
+class CumulativeSums(DefaultLoops):
     """CUMSUM along the middle one of three dimensions."""
 
     extents: tuple[int, int, int]
@@ -53,9 +53,6 @@ class CumulativeSums:
 
         return prim_func([source, output], [], body)
 
-    def schedule(self, sch: Any, core: str) -> str:
-        return "generic C, one element at a time"
-
     def _sum(self, left: Any, right: Any) -> Any:
         """The sum, which wraps around as the reference's does."""
         unsigned = f"u{self.dtype}"
@@ -66,9 +63,8 @@ def lower_cumsum(graph: Graph, operator: Operator) -> KernelCall:
     """CUMSUM along one axis."""
     assert isinstance(operator.attributes, CumulativeSum)
     a = operator.attributes
-    position, source = input_of(graph, operator, 0)
-    output, _ = output_of(graph, operator)
-    shape = source.shape
-    extents = math.prod(shape[: a.axis]), shape[a.axis], math.prod(shape[a.axis + 1 :])
-    kernel = CumulativeSums(extents, a.exclusive, a.reverse, source.dtype)
-    return KernelCall(kernel, (operand_of(position, source), TensorArgument(output)))
+    _, source = input_of(graph, operator, 0)
+    extents = around_axis(source.shape, a.axis)
+    return kernel_call(
+        graph, operator, CumulativeSums(extents, a.exclusive, a.reverse, source.dtype)
+    )

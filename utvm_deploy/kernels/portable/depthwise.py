@@ -1,7 +1,6 @@
 """DEPTHWISE_CONV_2D: one channel's weights stay in registers while its row of pixels is computed.
 
-As in CONV_2D, inputs are multiplied raw (zero point folded into the bias) and rows with borders are
-copied to scratch.
+As in CONV_2D, the bias contains the input's zero point. Rows with borders are copied to scratch.
 """
 
 from __future__ import annotations
@@ -16,10 +15,16 @@ from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.lazy_tvm import te
 from utvm_deploy.kernels.contract.operands import constant_of, input_of
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.portable.convolution import convolution_call, scaled_outputs, window_of
+from utvm_deploy.kernels.portable.convolution import (
+    convolution_call,
+    int8_scalars,
+    padded_image,
+    requantized_func,
+    window_of,
+)
 from utvm_deploy.kernels.portable.tiling import MAX_ACCUMULATORS
 
-# More taps than these would neither fit in registers nor keep the code small.
+# More weights do not fit into registers, and unrolling them makes large code.
 _MAX_UNROLLED_TAPS = 12
 
 
@@ -37,23 +42,19 @@ class DepthwiseConv2D:
         return f"depthwise_{self.window.label}_{self.channels}{factor}"
 
     def prim_func(self) -> Any:
-        w = self.window
-        outputs = self.channels * self.depth_multiplier
-        image = te.placeholder((w.batch, w.height, w.width, self.channels), "int8", "input")
+        w, outputs = self.window, self.channels * self.depth_multiplier
+        image = te.placeholder(w.input_shape(self.channels), "int8", "input")
         weights = te.placeholder((*w.kernel, outputs), "int8", "weights")
-        border = te.var("input_zero_point", "int32")
-
-        padded = w.pad(image, border.astype("int8"))
-        ky = te.reduce_axis((0, w.kernel[0]), "ky")
-        kx = te.reduce_axis((0, w.kernel[1]), "kx")
+        scalars = int8_scalars(w)
+        padded = padded_image(w, image, scalars)
+        ky, kx = w.taps()
 
         def product(n: Any, y: Any, x: Any, c: Any) -> Any:
             pixel = padded[n, w.row(y, ky), w.column(x, kx), c // self.depth_multiplier]
             return te.sum(pixel.astype("int32") * weights[ky, kx, c].astype("int32"), axis=[ky, kx])
 
-        shape = (w.batch, w.output_height, w.output_width, outputs)
-        sums = te.compute(shape, product, name="depthwise")
-        return scaled_outputs(w, image, weights, border, sums)
+        sums = te.compute(w.output_shape(outputs), product, name="depthwise")
+        return requantized_func([image, weights], sums, scalars)
 
     def schedule(self, sch: Any, core: str) -> str:
         w = self.window

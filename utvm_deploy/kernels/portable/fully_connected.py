@@ -1,7 +1,7 @@
 """FULLY_CONNECTED: several outputs at once, so that an input is loaded once for all of them.
 
-The reference scales the accumulator by a double here, unlike in convolutions; the kernel does the
-same product exactly in integers.
+The reference multiplies the accumulator by a double here, unlike in convolutions. The kernel
+computes the same product exactly in integers.
 """
 
 from __future__ import annotations
@@ -14,21 +14,18 @@ import numpy as np
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.graph.attributes import FullyConnected
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.contract.call import (
-    Argument,
-    ConstantArgument,
-    KernelCall,
-    ScalarArgument,
-    TensorArgument,
-)
+from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.lazy_tvm import te
 from utvm_deploy.kernels.contract.operands import (
+    Parameters,
     bias_of,
     constant_of,
     effective_scales,
+    element_count,
     input_of,
-    output_arguments,
+    kernel_call,
     output_of,
+    output_parameters,
     quantization_of,
 )
 from utvm_deploy.kernels.contract.requantization import (
@@ -39,7 +36,10 @@ from utvm_deploy.kernels.contract.requantization import (
     fold_input_offset,
     requantize_exact,
 )
+from utvm_deploy.kernels.portable.skeletons import int32s, tables_of
 from utvm_deploy.kernels.portable.tiling import RegisterTile, choose_tile, schedule_accumulation
+
+_MULTIPLIER = tuple(f"multiplier_{field}" for field in ExactMultiplier._fields)
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,8 @@ class Dense:
     batch: int
     inputs: int
     outputs: int
-    # Multipliers are tables, one entry per output, instead of scalars.
-    per_channel: bool
-    tile: RegisterTile | None = None  # None: what promises the fewest loads
+    per_channel: bool  # multipliers are tables with an entry for each output
+    tile: RegisterTile | None = None  # None: the tile with the fewest loads
 
     @property
     def name(self) -> str:
@@ -62,15 +61,13 @@ class Dense:
     def prim_func(self) -> Any:
         vector = te.placeholder((self.batch, self.inputs), "int8", "input")
         weights = te.placeholder((self.outputs, self.inputs), "int8", "weights")
-        bias = te.placeholder((self.outputs,), "int32", "bias")
-        names = [f"multiplier_{field}" for field in ExactMultiplier._fields]
-        multipliers = [
-            te.placeholder((self.outputs,), "int32", name)
+        (bias,) = tables_of(self.outputs, "bias")
+        multipliers = (
+            tables_of(self.outputs, *_MULTIPLIER)
             if self.per_channel
-            else te.var(name, "int32")
-            for name in names
-        ]
-        scalars = [te.var(name, "int32") for name in ("output_zero_point", "low", "high")]
+            else list(int32s(_MULTIPLIER).values())
+        )
+        scalars = list(int32s(("output_zero_point", "low", "high")).values())
         output_zero_point, low, high = scalars
         k = te.reduce_axis((0, self.inputs), "k")
         accumulated = te.compute(
@@ -108,8 +105,7 @@ def lower_fully_connected(graph: Graph, operator: Operator) -> KernelCall:
     """FULLY_CONNECTED; leading dimensions of the output are the batch."""
     attributes = operator.attributes
     assert isinstance(attributes, FullyConnected)
-    vector, source = input_of(graph, operator, 0)
-    weights = constant_of(graph, operator, 1)
+    source, weights = input_of(graph, operator, 0)[1], constant_of(graph, operator, 1)
     _, result = output_of(graph, operator)
     outputs, inputs = weights.shape
     quantization = quantization_of(input_of(graph, operator, 1)[1])
@@ -119,32 +115,23 @@ def lower_fully_connected(graph: Graph, operator: Operator) -> KernelCall:
             f"{quantization.zero_points[0]}; only symmetric int8 weights (zero point 0) work"
         )
     per_channel = len(quantization.scales) > 1
-    kernel = Dense(int(np.prod(result.shape)) // outputs, inputs, outputs, per_channel)
-    scales = effective_scales(graph, operator, outputs)
+    kernel = Dense(element_count(result) // outputs, inputs, outputs, per_channel)
     zero_point = quantization_of(source).zero_point
     bias = fold_input_offset(bias_of(graph, operator, outputs), weights, zero_point)
-    return KernelCall(
-        kernel,
-        (
-            TensorArgument(vector),
-            ConstantArgument("weights", weights),
-            ConstantArgument("bias", bias),
-            *_multiplier_arguments(scales, per_channel),
-            *output_arguments(graph, operator, attributes.clamp),
-        ),
-        macs=kernel.batch * inputs * outputs,
-    )
+    parameters: Parameters = {
+        "weights": weights,
+        "bias": bias,
+        **_multipliers(effective_scales(graph, operator, outputs), per_channel),
+        **output_parameters(graph, operator, attributes.clamp),
+    }
+    macs = kernel.batch * inputs * outputs
+    return kernel_call(graph, operator, kernel, parameters, macs=macs)
 
 
-def _multiplier_arguments(scales: list[float], per_channel: bool) -> list[Argument]:
+def _multipliers(scales: list[float], per_channel: bool) -> Parameters:
+    """The fields of the multipliers: integers, or tables by output."""
     if not per_channel:
-        single = exact_multiplier(scales[0])
-        return [
-            ScalarArgument(f"multiplier_{field}", value)
-            for field, value in single._asdict().items()
-        ]
+        return dict(zip(_MULTIPLIER, exact_multiplier(scales[0]), strict=True))
     columns = zip(*map(exact_multiplier, scales), strict=True)
-    return [
-        ConstantArgument(f"multiplier_{field}", np.array(column, dtype=np.int32))
-        for field, column in zip(ExactMultiplier._fields, columns, strict=True)
-    ]
+    tables = (np.array(column, dtype=np.int32) for column in columns)
+    return dict(zip(_MULTIPLIER, tables, strict=True))

@@ -1,4 +1,4 @@
-"""GATHER and EMBEDDING_LOOKUP by computed positions; none reads outside of what it takes from."""
+"""GATHER and EMBEDDING_LOOKUP by computed positions; a position is limited to the input."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 from utvm_deploy.graph.attributes import Gather
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.contract.call import KernelCall, TensorArgument
+from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.extents import label
 from utvm_deploy.kernels.contract.lazy_tvm import te
-from utvm_deploy.kernels.contract.operands import input_of, operand_of, output_of, stored
+from utvm_deploy.kernels.contract.operands import input_of, kernel_call, stored
 from utvm_deploy.kernels.portable.layout import lower_rearrange
 
 
@@ -54,9 +54,7 @@ def lower_gather(graph: Graph, operator: Operator) -> KernelCall:
     a = operator.attributes
     if not isinstance(a, Gather):
         return lower_rearrange(graph, operator)
-    position, source = input_of(graph, operator, 0)
-    where, positions = input_of(graph, operator, 1)
-    output, _ = output_of(graph, operator)
+    source, positions = (input_of(graph, operator, i)[1] for i in (0, 1))
     kernel = GatheredRows(
         math.prod(source.shape[: a.batches]),
         math.prod(source.shape[a.batches : a.axis]),
@@ -66,5 +64,4 @@ def lower_gather(graph: Graph, operator: Operator) -> KernelCall:
         stored(source.dtype),
         positions.dtype,
     )
-    arguments = (operand_of(position, source), operand_of(where, positions), TensorArgument(output))
-    return KernelCall(kernel, arguments)
+    return kernel_call(graph, operator, kernel, inputs=2)

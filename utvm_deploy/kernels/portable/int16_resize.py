@@ -1,24 +1,30 @@
-"""RESIZE_BILINEAR of int16: the four neighbours are summed up in 64 bits."""
+"""RESIZE_BILINEAR of int16: a weighted sum of four neighbours in 64 bits."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from utvm_deploy.kernels.contract.extents import label
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
+from utvm_deploy.kernels.portable.skeletons import DefaultLoops
 
-#: Shares of two neighbours add up to this.
+#: The shares of two neighbours add up to this.
 ONE = 1 << 10
 
 
 @dataclass(frozen=True)
-class Int16Bilinear:
-    """Shapes; the tables hold, for each output row or column, both neighbours and the share."""
+class Int16Bilinear(DefaultLoops):
+    """Shapes; each table has a row for an output row or column.
+
+    It holds both neighbours in the input, and the share of the second one.
+    """
 
     image: tuple[int, int, int, int]
     rows: int
     columns: int
+
+    why: ClassVar[str] = "generic C, neighbours and shares from tables, in 64 bits"
 
     @property
     def name(self) -> str:
@@ -47,6 +53,3 @@ class Int16Bilinear:
             (batch, self.rows, self.columns, channels), element, name="resize_bilinear"
         )
         return te.create_prim_func([image, rows, columns, output])
-
-    def schedule(self, sch: Any, core: str) -> str:
-        return "generic C, neighbours and shares from tables, in 64 bits"

@@ -3,81 +3,65 @@
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
 from typing import Any
 
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
-from utvm_deploy.kernels.contract.requantization import (
-    clamped,
-    requantize,
-    requantize_int64,
-)
 from utvm_deploy.kernels.contract.window import Window
+from utvm_deploy.kernels.portable.convolution import requantized_func
+from utvm_deploy.kernels.portable.skeletons import int32s
 
 #: Bits of a product of int16 and int8, without its sign.
 PRODUCT_BITS = 22
-#: Taps of a depthwise window that are all written out.
+#: Taps of a depthwise window up to which its loops are unrolled.
 _MOST_UNROLLED = 25
 
 
 @dataclass(frozen=True)
 class Int16x8Conv2D:
-    """Both kinds of convolution; an output channel sees ``depth`` channels from its own group."""
+    """Both kinds of convolution; an output channel sees ``depth`` channels of its own group."""
 
     window: Window
     channels: int
     outputs: int
     depth: int
     is_depthwise: bool
+    sum_type: str = "int64"  # or int32, as the file may ask for with a bias of int32
 
     @property
     def name(self) -> str:
         kind = "depthwise" if self.is_depthwise else "conv2d"
-        return f"{kind}_{self.window.label}_{self.channels}x{self.outputs}_d{self.depth}_16x8"
+        bits = "" if self.sum_type == "int64" else "_32"
+        channels = f"{self.channels}x{self.outputs}_d{self.depth}"
+        return f"{kind}_{self.window.label}_{channels}_16x8{bits}"
 
     def prim_func(self) -> Any:
-        w = self.window
-        image = te.placeholder((w.batch, w.height, w.width, self.channels), "int16", "input")
-        weights_shape = (
-            (*w.kernel, self.outputs)
-            if self.is_depthwise
-            else (self.outputs, *w.kernel, self.depth)
-        )
-        weights = te.placeholder(weights_shape, "int8", "weights")
-        bias = te.placeholder((self.outputs,), self._sum_type, "bias")
-        multiplier, shift = (
-            te.placeholder((self.outputs,), "int32", name) for name in ("multiplier", "shift")
-        )
-        low, high = te.var("low", "int32"), te.var("high", "int32")
+        w, outputs = self.window, self.outputs
+        image = te.placeholder(w.input_shape(self.channels), "int16", "input")
+        shape = (*w.kernel, outputs) if self.is_depthwise else (outputs, *w.kernel, self.depth)
+        weights = te.placeholder(shape, "int8", "weights")
         padded = w.pad(image, tirx.const(0, "int16"))
-        ky = te.reduce_axis((0, w.kernel[0]), "ky")
-        kx = te.reduce_axis((0, w.kernel[1]), "kx")
+        ky, kx = w.taps()
         ci = te.reduce_axis((0, self.depth), "ci")
         # Outputs of one group see the same inputs.
-        shared = self.outputs // (self.channels // self.depth)
+        shared = outputs // (self.channels // self.depth)
+        # So few products cannot overflow 32 bits.
+        count = math.prod(w.kernel) * self.depth
+        narrow = "int32" if count < 1 << (31 - PRODUCT_BITS) else self.sum_type
 
         def product(n: Any, y: Any, x: Any, o: Any) -> Any:
             channel = o // shared * self.depth + ci
             pixel = padded[n, w.row(y, ky), w.column(x, kx), channel].astype("int32")
             weight = weights[ky, kx, o] if self.is_depthwise else weights[o, ky, kx, ci]
-            wide = (pixel * weight.astype("int32")).astype(self._product_sum_type)
+            wide = (pixel * weight.astype("int32")).astype(narrow)
             return te.sum(wide, axis=[ky, kx, ci])
 
-        shape = (w.batch, w.output_height, w.output_width, self.outputs)
-        sums = te.compute(shape, product, name="convolution")
-        output = te.compute(
-            shape,
-            lambda n, y, x, o: clamped(
-                self._scaled(
-                    sums[n, y, x, o].astype(self._sum_type) + bias[o], multiplier[o], shift[o]
-                ),
-                low,
-                high,
-                "int16",
-            ),
-            name="requantize",
+        sums = te.compute(w.output_shape(outputs), product, name="convolution")
+        scalars = int32s(("low", "high"))
+        return requantized_func(
+            [image, weights], sums, scalars, "int16", self.sum_type, operator.add
         )
-        return te.create_prim_func([image, weights, bias, multiplier, shift, low, high, output])
 
     def schedule(self, sch: Any, core: str) -> str:
         _, y, _, o = sch.get_loops(sch.get_sblock("requantize"))
@@ -90,33 +74,4 @@ class Int16x8Conv2D:
                 sch.unroll(loop)
         if self.window.is_padded:
             self.window.schedule_pad(sch, y)
-        return f"generic C, one output at a time in {self._sum_type[3:]} bits"
-
-    @property
-    def _sum_type(self) -> str:
-        return "int64"
-
-    @property
-    def _product_sum_type(self) -> str:
-        """Of the products alone: 32 bits where so few cannot overflow them."""
-        count = math.prod(self.window.kernel) * self.depth
-        return "int32" if count < 1 << (31 - PRODUCT_BITS) else self._sum_type
-
-    def _scaled(self, total: Any, multiplier: Any, shift: Any) -> Any:
-        return requantize_int64(total, multiplier, shift)
-
-
-@dataclass(frozen=True)
-class ShortSumConv2D(Int16x8Conv2D):
-    """A convolution of int16 that sums up in 32 bits, as a bias of int32 asks for."""
-
-    @property
-    def name(self) -> str:
-        return f"{super().name}_32"
-
-    @property
-    def _sum_type(self) -> str:
-        return "int32"
-
-    def _scaled(self, total: Any, multiplier: Any, shift: Any) -> Any:
-        return requantize(total, multiplier, shift)
+        return f"generic C, one output at a time in {self.sum_type[3:]} bits"

@@ -1,4 +1,4 @@
-"""L2_NORMALIZATION: every row times the inverse of the root of its sum of squares."""
+"""L2_NORMALIZATION: each row is divided by the root of the sum of its squares."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 from utvm_deploy.graph.attributes import L2Normalization
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import shared_text
-from utvm_deploy.kernels.contract.call import KernelCall, ScalarArgument, TensorArgument
+from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 from utvm_deploy.kernels.contract.operands import (
     element_count,
     input_of,
-    operand_of,
-    output_of,
+    kernel_call,
     quantization_of,
 )
 from utvm_deploy.kernels.contract.requantization import INT8_MAX, INT8_MIN, clamp_int8, requantize
+from utvm_deploy.kernels.portable.skeletons import compute_per_output, initialize_apart
 from utvm_deploy.kernels.portable.tensor_ir import import_c
 
-# Outputs are in 1/128.
+# The output's scale is 1/128.
 _OUTPUT_BITS = 7
 
 
@@ -68,26 +68,17 @@ class L2NormalizedRows:
     def schedule(self, sch: Any, core: str) -> str:
         import_c(sch, shared_text("utvm_inverse_root"))
         row, _ = sch.get_loops(sch.get_sblock("l2_normalization"))
-        for name in ("utvm_inverse_root_shift", "utvm_inverse_root", "squares"):
-            sch.compute_at(sch.get_sblock(name), row)
-        squares = sch.get_sblock("squares")
-        sch.decompose_reduction(squares, sch.get_loops(squares)[-1])
+        compute_per_output(sch, row, "utvm_inverse_root_shift", "utvm_inverse_root", "squares")
+        initialize_apart(sch, "squares")
         return "integers only, one row at a time"
 
 
 def lower_l2_normalization(graph: Graph, operator: Operator) -> KernelCall:
     """L2_NORMALIZATION along the last dimension."""
     assert isinstance(operator.attributes, L2Normalization)
-    position, source = input_of(graph, operator, 0)
-    output, _ = output_of(graph, operator)
+    _, source = input_of(graph, operator, 0)
     depth = source.shape[-1]
-    return KernelCall(
-        L2NormalizedRows(element_count(source) // depth, depth),
-        (
-            operand_of(position, source),
-            ScalarArgument("zero_point", quantization_of(source).zero_point),
-            TensorArgument(output),
-        ),
-        # A row is summed up before its first element is written.
-        in_place=((output, position),) if source.data is None else (),
-    )
+    kernel = L2NormalizedRows(element_count(source) // depth, depth)
+    zero_point = quantization_of(source).zero_point
+    # A row is summed up before its first element is written.
+    return kernel_call(graph, operator, kernel, {"zero_point": zero_point}, in_place=[0])

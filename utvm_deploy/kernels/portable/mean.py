@@ -1,40 +1,38 @@
-"""MEAN and SUM: sums in 32 bits, then one multiplier for the scales and MEAN's division."""
+"""MEAN and SUM: sums in 32 bits, then one multiplier for scales and the division of MEAN."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from utvm_deploy.graph import attributes as ops
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import shared_text
-from utvm_deploy.kernels.contract.call import KernelCall, ScalarArgument, TensorArgument
+from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
-from utvm_deploy.kernels.contract.extents import label
+from utvm_deploy.kernels.contract.extents import flags_label, label, type_label
 from utvm_deploy.kernels.contract.lazy_tvm import te
-from utvm_deploy.kernels.contract.operands import input_of, operand_of, output_of, quantization_of
+from utvm_deploy.kernels.contract.operands import ends_of, input_of, kernel_call
 from utvm_deploy.kernels.contract.requantization import (
     add_wrapping,
     clamped,
+    limits_of_type,
     quantize_multiplier,
     requantize,
     wrap_int32,
 )
 from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
 from utvm_deploy.kernels.portable.reduce import merged_axes, outer_and_inner, reduced_count
+from utvm_deploy.kernels.portable.skeletons import Reduction, int32s
 from utvm_deploy.kernels.portable.tiling import choose_tile, schedule_accumulation
 
 _SCALARS = ("offset", "multiplier", "shift", "zero_point")
 
 
 @dataclass(frozen=True)
-class Mean:
-    """MEAN over merged dimensions, alternately kept and reduced."""
+class Mean(Reduction):
+    """MEAN over merged dimensions."""
 
-    extents: tuple[int, ...]
-    is_reduced: tuple[bool, ...]
     dtype: str = "int8"
 
     @property
@@ -43,33 +41,21 @@ class Mean:
 
     def prim_func(self) -> Any:
         source = te.placeholder(self.extents, self.dtype, "input")
-        scalars = [te.var(name, "int32") for name in _SCALARS]
-        offset, multiplier, shift, zero_point = scalars
-        axes = [
-            te.reduce_axis((0, extent), f"k{i}")
-            for i, extent in enumerate(self.extents)
-            if self.is_reduced[i]
-        ]
+        scalars = int32s(_SCALARS)
+        offset, multiplier, shift, zero_point = scalars.values()
+        sums = self.reduced("mean", te.sum, lambda i: self._read(source[i].astype("int32")))
 
-        def total(*kept: Any) -> Any:
-            outer, inner = iter(kept), iter(axes)
-            index = tuple(next(inner if reduced else outer) for reduced in self.is_reduced)
-            return te.sum(self._read(source[index].astype("int32")), axis=axes)
+        def element(*i: Any) -> Any:
+            scaled = requantize(add_wrapping(sums[i], offset), multiplier, shift)
+            return self._limited(scaled + zero_point)
 
-        sums = te.compute(self._kept, total, name="mean")
-        output = te.compute(
-            self._kept,
-            lambda *i: self._limited(
-                requantize(add_wrapping(sums[i], offset), multiplier, shift) + zero_point
-            ),
-            name="requantize",
-        )
-        return te.create_prim_func([source, *scalars, output])
+        output = te.compute(self.kept, element, name="requantize")
+        return te.create_prim_func([source, *scalars.values(), output])
 
     def schedule(self, sch: Any, core: str) -> str:
         kept = sch.get_loops(sch.get_sblock("requantize"))
-        # Outputs side by side are accumulated together only if their inputs are, too.
-        channels = 1 if self.is_reduced[-1] else self._kept[-1]
+        # Neighbouring outputs are accumulated together only if their inputs are neighbours, too.
+        channels = 1 if self.is_reduced[-1] else self.kept[-1]
         tile = choose_tile(1, channels)
         outer, inner = sch.split(kept[-1], [None, tile.channels])
         sums = sch.get_sblock("mean")
@@ -84,13 +70,7 @@ class Mean:
         return value
 
     def _limited(self, value: Any) -> Any:
-        limits = np.iinfo(self.dtype)
-        return clamped(value, int(limits.min), int(limits.max), self.dtype)
-
-    @property
-    def _kept(self) -> tuple[int, ...]:
-        kept = zip(self.extents, self.is_reduced, strict=True)
-        return tuple(extent for extent, reduced in kept if not reduced) or (1,)
+        return clamped(value, *limits_of_type(self.dtype), self.dtype)
 
 
 @dataclass(frozen=True)
@@ -121,7 +101,7 @@ class MeanOfBytes(RoutineKernel):
 
 @dataclass(frozen=True)
 class UnsignedSum(Mean):
-    """SUM of int8, whose bytes the reference takes for unsigned ones, those of the result too."""
+    """SUM of int8: the reference reads and writes its bytes as unsigned ones."""
 
     @property
     def name(self) -> str:
@@ -131,7 +111,7 @@ class UnsignedSum(Mean):
         return value & 0xFF
 
     def _limited(self, value: Any) -> Any:
-        # From 128 on it is the byte of a negative number.
+        # Values from 128 on are the bytes of negative numbers.
         unsigned = clamped(value, 0, 255, "int32")
         return ((unsigned ^ 128) - 128).astype("int8")
 
@@ -139,45 +119,31 @@ class UnsignedSum(Mean):
 def lower_mean(graph: Graph, operator: Operator) -> KernelCall:
     """MEAN and SUM over any axes."""
     assert isinstance(operator.attributes, ops.Mean | ops.Sum)
-    position, source = input_of(graph, operator, 0)
-    output, result = output_of(graph, operator)
+    _, source = input_of(graph, operator, 0)
     axes = operator.attributes.axes
     extents, is_reduced = merged_axes(source.shape, axes)
     count = reduced_count(source.shape, axes)
-    quantization = quantization_of(result)
-    ratio = quantization_of(source).scale / quantization.scale
+    start, end = ends_of(graph, operator)
+    ratio = start.scale / end.scale
+    kernel: Mean | MeanOfBytes = Mean(extents, is_reduced, source.dtype)
     if isinstance(operator.attributes, ops.Sum):
-        kernel: Mean | MeanOfBytes = UnsignedSum(extents, is_reduced, source.dtype)
+        kernel = UnsignedSum(extents, is_reduced, source.dtype)
         multiplier, shift = quantize_multiplier(ratio)
     else:
-        is_plain = source.dtype == "int8" and outer_and_inner(extents, is_reduced) is not None
-        kernel = (
-            MeanOfBytes(extents, is_reduced)
-            if is_plain
-            else Mean(extents, is_reduced, source.dtype)
-        )
+        if source.dtype == "int8" and outer_and_inner(extents, is_reduced) is not None:
+            kernel = MeanOfBytes(extents, is_reduced)
         multiplier, shift = mean_multiplier(ratio, count)
-    return KernelCall(
-        kernel,
-        (
-            operand_of(position, source),
-            ScalarArgument("offset", wrap_int32(-quantization_of(source).zero_point * count)),
-            ScalarArgument("multiplier", multiplier),
-            ScalarArgument("shift", shift),
-            ScalarArgument("zero_point", quantization.zero_point),
-            TensorArgument(output),
-        ),
-    )
+    values = (wrap_int32(-start.zero_point * count), multiplier, shift, end.zero_point)
+    return kernel_call(graph, operator, kernel, dict(zip(_SCALARS, values, strict=True)))
 
 
 def _name(extents: tuple[int, ...], is_reduced: tuple[bool, ...], dtype: str) -> str:
-    suffix = "" if dtype == "int8" else f"_{dtype}"
-    return f"mean_{label(extents)}_{''.join('01'[r] for r in is_reduced)}{suffix}"
+    return f"mean_{label(extents)}_{flags_label(is_reduced)}{type_label(dtype)}"
 
 
 def mean_multiplier(scale: float, count: int) -> tuple[int, int]:
-    """``scale / count`` as the reference rounds it: first the scale, then down by the division."""
+    """``scale / count`` as the reference rounds it: the scale to nearest, the quotient down."""
     multiplier, shift = quantize_multiplier(scale)
-    # As many bits as the quotient can keep, within the right shifts that there are.
+    # The most bits that the quotient can keep without a right shift of more than 31 bits.
     extra = min(count.bit_length() - 1, 32, 31 + shift)
     return (multiplier << extra) // count, shift - extra

@@ -5,44 +5,41 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from utvm_deploy.graph.attributes import Pool
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.contract.call import KernelCall, ScalarArgument, TensorArgument
+from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.extents import type_label
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
-from utvm_deploy.kernels.contract.operands import input_of, output_of
-from utvm_deploy.kernels.contract.requantization import clamped, divide_rounded
+from utvm_deploy.kernels.contract.operands import input_of, kernel_call, output_of
+from utvm_deploy.kernels.contract.requantization import clamped, divide_rounded, limits_of_type
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.portable.tiling import RegisterTile, choose_tile, schedule_accumulation
 
 
 @dataclass(frozen=True)
 class Pool2D:
-    """Shape parameters of a pooling layer; its border adds nothing to a sum or a maximum."""
+    """Shape parameters of a pooling layer; its border does not change a sum or a maximum."""
 
     window: Window
     channels: int
     is_average: bool
-    tile: RegisterTile | None = None  # None: what promises the fewest loads
+    tile: RegisterTile | None = None  # None: the tile with the fewest loads
     dtype: str = "int8"
 
     @property
     def name(self) -> str:
         kind = "average" if self.is_average else "max"
-        dtype = "" if self.dtype == "int8" else f"_{self.dtype}"
-        return f"{kind}_pool_{self.window.label}_{self.channels}{dtype}"
+        return f"{kind}_pool_{self.window.label}_{self.channels}{type_label(self.dtype)}"
 
     def prim_func(self) -> Any:
         w = self.window
-        image = te.placeholder((w.batch, w.height, w.width, self.channels), self.dtype, "input")
+        image = te.placeholder(w.input_shape(self.channels), self.dtype, "input")
         low, high = te.var("low", "int32"), te.var("high", "int32")
-        border = tirx.const(0 if self.is_average else int(np.iinfo(self.dtype).min), self.dtype)
-        padded = w.pad(image, border)
-        ky = te.reduce_axis((0, w.kernel[0]), "ky")
-        kx = te.reduce_axis((0, w.kernel[1]), "kx")
+        border = 0 if self.is_average else limits_of_type(self.dtype)[0]
+        padded = w.pad(image, tirx.const(border, self.dtype))
+        ky, kx = w.taps()
         reduce = te.sum if self.is_average else te.max
-        output_shape = (w.batch, w.output_height, w.output_width, self.channels)
+        output_shape = w.output_shape(self.channels)
         reduced = te.compute(
             output_shape,
             lambda n, y, x, c: reduce(
@@ -78,22 +75,10 @@ def lower_pool(graph: Graph, operator: Operator) -> KernelCall:
     """AVERAGE_POOL_2D and MAX_POOL_2D."""
     attributes = operator.attributes
     assert isinstance(attributes, Pool)
-    image, source = input_of(graph, operator, 0)
-    output, result = output_of(graph, operator)
-    window = Window.of(
-        source.shape,
-        result.shape,
-        attributes.window,
-        attributes.strides,
-        (1, 1),
-        attributes.padding,
-    )
-    return KernelCall(
-        Pool2D(window, source.shape[3], operator.kind == "AVERAGE_POOL_2D", dtype=source.dtype),
-        (
-            TensorArgument(image),
-            ScalarArgument("low", attributes.clamp[0]),
-            ScalarArgument("high", attributes.clamp[1]),
-            TensorArgument(output),
-        ),
-    )
+    source, result = input_of(graph, operator, 0)[1], output_of(graph, operator)[1]
+    shapes = source.shape, result.shape, attributes.window, attributes.strides
+    window = Window.of(*shapes, (1, 1), attributes.padding)
+    is_average = operator.kind == "AVERAGE_POOL_2D"
+    kernel = Pool2D(window, source.shape[3], is_average, dtype=source.dtype)
+    low, high = attributes.clamp
+    return kernel_call(graph, operator, kernel, {"low": low, "high": high})

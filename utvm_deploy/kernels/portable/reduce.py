@@ -1,11 +1,10 @@
-"""REDUCE_MAX, REDUCE_MIN, ARG_MAX and ARG_MIN: the largest or smallest quantized value, or where.
+"""REDUCE_MAX, REDUCE_MIN, ARG_MAX and ARG_MIN: the extreme stored value, or its position.
 
 MEAN and SUM are in ``mean.py``.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,64 +13,56 @@ import numpy as np
 from utvm_deploy.graph.attributes import ArgExtremum, Reduce
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import shared_text
-from utvm_deploy.kernels.contract.call import Argument, KernelCall, ScalarArgument, TensorArgument
+from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
-from utvm_deploy.kernels.contract.extents import label, merge
+from utvm_deploy.kernels.contract.extents import around_axis, flags_label, label, merge
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
-from utvm_deploy.kernels.contract.operands import input_of, operand_of, output_of, stored
+from utvm_deploy.kernels.contract.operands import input_of, kernel_call, output_of, stored
+from utvm_deploy.kernels.contract.requantization import INT8_MAX, INT8_MIN
 from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.portable.pool import Pool2D
+from utvm_deploy.kernels.portable.skeletons import (
+    DefaultLoops,
+    Reduction,
+    compute_per_output,
+    initialize_apart,
+)
 
 
 @dataclass(frozen=True)
-class ReducedExtremum:
-    """The extremum over merged dimensions, alternately kept and reduced."""
+class ReducedExtremum(Reduction, DefaultLoops):
+    """The extremum over merged dimensions."""
 
-    extents: tuple[int, ...]
-    is_reduced: tuple[bool, ...]
     takes_largest: bool
     dtype: str = "int8"
 
     @property
     def name(self) -> str:
         which = "max" if self.takes_largest else "min"
-        axes = "".join("01"[r] for r in self.is_reduced)
+        axes = flags_label(self.is_reduced)
         return f"reduce_{which}_{label(self.extents)}_{axes}_{self.dtype}"
 
     def prim_func(self) -> Any:
         source = te.placeholder(self.extents, self.dtype, "input")
-        axes = [
-            te.reduce_axis((0, extent), f"k{i}")
-            for i, extent in enumerate(self.extents)
-            if self.is_reduced[i]
-        ]
         reduce = te.max if self.takes_largest else te.min
-
-        def extremum(*kept: Any) -> Any:
-            outer, inner = iter(kept), iter(axes)
-            index = tuple(next(inner if reduced else outer) for reduced in self.is_reduced)
-            return reduce(source[index], axis=axes)
-
-        pairs = zip(self.extents, self.is_reduced, strict=True)
-        shape = tuple(extent for extent, reduced in pairs if not reduced) or (1,)
-        output = te.compute(shape, extremum, name="reduce")
-        return te.create_prim_func([source, output])
+        return te.create_prim_func([source, self.reduced("reduce", reduce, lambda i: source[i])])
 
     def schedule(self, sch: Any, core: str) -> str:
-        block = sch.get_sblock("reduce")
-        sch.decompose_reduction(block, sch.get_loops(block)[-sum(self.is_reduced)])
-        return "generic C, one element at a time"
+        initialize_apart(sch, "reduce", loops=sum(self.is_reduced))
+        return self.why
 
 
 @dataclass(frozen=True)
-class ArgumentOfExtremum:
+class ArgumentOfExtremum(DefaultLoops):
     """The first position of the extremum along the middle one of three dimensions."""
 
     extents: tuple[int, int, int]
     takes_largest: bool
     dtype: str
     result: str
+
+    why: ClassVar[str] = "generic C, one element at a time, twice"
 
     @property
     def name(self) -> str:
@@ -101,10 +92,9 @@ class ArgumentOfExtremum:
     def schedule(self, sch: Any, core: str) -> str:
         *_, last = sch.get_loops(sch.get_sblock("argument"))
         for name in ("position", "extremum"):
-            block = sch.get_sblock(name)
-            sch.compute_at(block, last)
-            sch.decompose_reduction(block, sch.get_loops(block)[-1])
-        return "generic C, one element at a time, twice"
+            compute_per_output(sch, last, name)
+            initialize_apart(sch, name)
+        return self.why
 
 
 @dataclass(frozen=True)
@@ -143,52 +133,38 @@ def _argument_name(
 def lower_reduce_extremum(graph: Graph, operator: Operator) -> KernelCall:
     """REDUCE_MAX and REDUCE_MIN over any axes; REDUCE_ANY and REDUCE_ALL are those of 0 and 1."""
     assert isinstance(operator.attributes, Reduce)
-    position, source = input_of(graph, operator, 0)
-    output, _ = output_of(graph, operator)
+    _, source = input_of(graph, operator, 0)
     extents, is_reduced = merged_axes(source.shape, operator.attributes.axes)
     around = outer_and_inner(extents, is_reduced)
     if around and operator.kind == "REDUCE_MAX" and source.dtype == "int8":
-        return _pool_call(operand_of(position, source), output, *around)
+        # The maximum of columns is MAX_POOL_2D of images that are one pixel wide.
+        outer, count, inner = around
+        window = Window(outer, count, 1, 1, 1, (count, 1), (1, 1), (1, 1), 0, 0)
+        pool = Pool2D(window, inner, is_average=False)
+        return kernel_call(graph, operator, pool, {"low": INT8_MIN, "high": INT8_MAX})
     takes_largest = operator.kind in ("REDUCE_MAX", "REDUCE_ANY")
     kernel = ReducedExtremum(extents, is_reduced, takes_largest, stored(source.dtype))
-    return KernelCall(kernel, (operand_of(position, source), TensorArgument(output)))
-
-
-def _pool_call(source: Argument, output: int, outer: int, count: int, inner: int) -> KernelCall:
-    """The largest of columns as MAX_POOL_2D of images one pixel wide."""
-    window = Window(outer, count, 1, 1, 1, (count, 1), (1, 1), (1, 1), 0, 0)
-    limits = np.iinfo(np.int8)
-    return KernelCall(
-        Pool2D(window, inner, is_average=False),
-        (
-            source,
-            ScalarArgument("low", int(limits.min)),
-            ScalarArgument("high", int(limits.max)),
-            TensorArgument(output),
-        ),
-    )
+    return kernel_call(graph, operator, kernel)
 
 
 def lower_arg_extremum(graph: Graph, operator: Operator) -> KernelCall:
     """ARG_MAX and ARG_MIN along one axis."""
     assert isinstance(operator.attributes, ArgExtremum)
-    position, source = input_of(graph, operator, 0)
-    output, result = output_of(graph, operator)
-    axis, shape = operator.attributes.axis, source.shape
-    extents = (math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :]))
+    source, result = input_of(graph, operator, 0)[1], output_of(graph, operator)[1]
+    extents = around_axis(source.shape, operator.attributes.axis)
     takes_largest, types = operator.kind == "ARG_MAX", (source.dtype, result.dtype)
     kernel: ArgumentOfBytes | ArgumentOfExtremum
     if extents[2] == 1 and types == ("int8", "int32"):
         kernel = ArgumentOfBytes(*extents[:2], takes_largest)
     else:
         kernel = ArgumentOfExtremum(extents, takes_largest, *types)
-    return KernelCall(kernel, (operand_of(position, source), TensorArgument(output)))
+    return kernel_call(graph, operator, kernel)
 
 
 def merged_axes(
     shape: tuple[int, ...], axes: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[bool, ...]]:
-    """Fewer dimensions, of which at least one is reduced."""
+    """The merged dimensions of ``shape``, and which are reduced: at least one."""
     extents, is_reduced = merge(shape, [i in axes for i in range(len(shape))])
     if not any(is_reduced):
         extents, is_reduced = [*extents, 1], [*is_reduced, True]
@@ -198,13 +174,10 @@ def merged_axes(
 def outer_and_inner(
     extents: tuple[int, ...], is_reduced: tuple[bool, ...]
 ) -> tuple[int, int, int] | None:
-    """What lies before the one reduced dimension, it, and what lies within it; None for several."""
-    if sum(is_reduced) != 1:
-        return None
-    at = is_reduced.index(True)
-    return math.prod(extents[:at]), extents[at], math.prod(extents[at + 1 :])
+    """``around_axis`` of the only reduced dimension; None if several are reduced."""
+    return around_axis(extents, is_reduced.index(True)) if sum(is_reduced) == 1 else None
 
 
 def reduced_count(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
-    """How many elements become one."""
+    """The number of elements that become one."""
     return int(np.prod([shape[axis] for axis in axes], dtype=np.int64))

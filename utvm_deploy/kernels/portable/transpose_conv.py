@@ -1,26 +1,22 @@
 """TRANSPOSE_CONV: for each output, the inputs whose windows reach it.
 
-An output row y is reached by window row k from input row (y + padding - k) / stride, where that
-divides and lies within the image. Taps that do not are skipped, so there is neither an image with
-zeros between its pixels nor an accumulator for each output.
+Window row k reaches output row y from input row (y + padding - k) / stride, if that is an integer
+and a row of the image. Other taps are skipped. So the kernel needs neither an image with zeros
+between its pixels nor an accumulator for each output.
 """
 
 from __future__ import annotations
 
 import math
+import operator as operators
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from utvm_deploy.graph.attributes import TransposeConvolution
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.contract.call import (
-    ConstantArgument,
-    KernelCall,
-    ScalarArgument,
-    TensorArgument,
-)
+from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.extents import label
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 from utvm_deploy.kernels.contract.operands import (
@@ -28,22 +24,27 @@ from utvm_deploy.kernels.contract.operands import (
     constant_of,
     effective_scales,
     input_of,
-    operand_of,
+    kernel_call,
     output_of,
+    output_parameters,
     quantization_of,
 )
 from utvm_deploy.kernels.contract.requantization import (
     add_wrapping,
-    clamped,
     quantize_multipliers,
-    requantize,
-    requantize_int64,
     short_multiplier,
+)
+from utvm_deploy.kernels.portable.convolution import requantized_func
+from utvm_deploy.kernels.portable.skeletons import (
+    DefaultLoops,
+    compute_per_output,
+    initialize_apart,
+    int32s,
 )
 
 
 @dataclass(frozen=True)
-class TransposeConv2D:
+class TransposeConv2D(DefaultLoops):
     """Shape parameters; weights are [output channels, rows, columns, input channels]."""
 
     image: tuple[int, int, int, int]
@@ -52,69 +53,46 @@ class TransposeConv2D:
     strides: tuple[int, int]
     padding: tuple[int, int]  # top and left
 
+    dtype: ClassVar[str] = "int8"
+    why: ClassVar[str] = "generic C, one output at a time"
+
     @property
     def name(self) -> str:
-        return (
-            f"transpose_conv_{label(self.kernel)}_s{label(self.strides)}_p{label(self.padding)}"
-            f"_{label(self.image)}_{label(self.output)}"
-        )
+        window = f"{label(self.kernel)}_s{label(self.strides)}_p{label(self.padding)}"
+        return f"transpose_conv_{window}_{label(self.image)}_{label(self.output)}"
+
+    @property
+    def sum_type(self) -> str:
+        """The type of the accumulator and of the bias."""
+        return "int32"
 
     def prim_func(self) -> Any:
         _, height, width, inputs = self.image
-        outputs = self.output[3]
-        image = te.placeholder(self.image, self._dtype, "input")
-        weights = te.placeholder((outputs, *self.kernel, inputs), "int8", "weights")
-        bias = te.placeholder((outputs,), self._sum_type, "bias")
-        multiplier, shift = (
-            te.placeholder((outputs,), "int32", name) for name in ("multiplier", "shift")
-        )
-        names = ("input_zero_point", "output_zero_point", "low", "high")
-        scalars = [te.var(name, "int32") for name in names]
-        zero_point, output_zero_point, low, high = scalars
+        image = te.placeholder(self.image, self.dtype, "input")
+        weights = te.placeholder((self.output[3], *self.kernel, inputs), "int8", "weights")
+        scalars = int32s(("input_zero_point", "output_zero_point", "low", "high"))
         ky = te.reduce_axis((0, self.kernel[0]), "ky")
         kx = te.reduce_axis((0, self.kernel[1]), "kx")
         ci = te.reduce_axis((0, inputs), "ci")
 
         def product(n: Any, y: Any, x: Any, o: Any) -> Any:
-            row, reached_row = self._source(y, ky, 0, height)
-            column, reached_column = self._source(x, kx, 1, width)
-            pixel = image[n, row, column, ci].astype("int32") - zero_point
+            row, reaches_row = self._source(y, ky, 0, height)
+            column, reaches_column = self._source(x, kx, 1, width)
+            pixel = image[n, row, column, ci].astype("int32") - scalars["input_zero_point"]
             weight = weights[o, ky, kx, ci].astype("int32")
-            reached = tirx.all(reached_row, reached_column)
-            term = tirx.if_then_else(reached, pixel * weight, 0)
-            return te.sum(term.astype(self._sum_type), axis=[ky, kx, ci])
+            reaches = tirx.all(reaches_row, reaches_column)
+            term = tirx.if_then_else(reaches, pixel * weight, 0)
+            return te.sum(term.astype(self.sum_type), axis=[ky, kx, ci])
 
-        accumulated = te.compute(self.output, product, name="transpose_conv")
-        output = te.compute(
-            self.output,
-            lambda n, y, x, o: clamped(
-                self._scaled(accumulated[n, y, x, o], bias[o], multiplier[o], shift[o])
-                + output_zero_point,
-                low,
-                high,
-                self._dtype,
-            ),
-            name="requantize",
-        )
-        return te.create_prim_func([image, weights, bias, multiplier, shift, *scalars, output])
+        sums = te.compute(self.output, product, name="transpose_conv")
+        add = add_wrapping if self.sum_type == "int32" else operators.add
+        return requantized_func([image, weights], sums, scalars, self.dtype, self.sum_type, add)
 
     def schedule(self, sch: Any, core: str) -> str:
         *_, o = sch.get_loops(sch.get_sblock("requantize"))
-        block = sch.get_sblock("transpose_conv")
-        sch.compute_at(block, o)
-        sch.decompose_reduction(block, sch.get_loops(block)[-3])
-        return "generic C, one output at a time"
-
-    @property
-    def _dtype(self) -> str:
-        return "int8"
-
-    @property
-    def _sum_type(self) -> str:
-        return "int32"
-
-    def _scaled(self, total: Any, bias: Any, multiplier: Any, shift: Any) -> Any:
-        return requantize(add_wrapping(total, bias), multiplier, shift)
+        compute_per_output(sch, o, "transpose_conv")
+        initialize_apart(sch, "transpose_conv", loops=3)
+        return self.why
 
     def _source(self, at: Any, tap: Any, axis: int, extent: int) -> tuple[Any, Any]:
         """The input row or column that a tap reads, and whether there is one."""
@@ -127,34 +105,26 @@ class TransposeConv2D:
 
 @dataclass(frozen=True)
 class Int16TransposeConv2D(TransposeConv2D):
-    """The same of int16, summed up in 64 bits, or in 32 as a bias of int32 asks for."""
+    """TRANSPOSE_CONV of int16 with sums of 64 bits, or of 32 as a bias of int32 asks for."""
 
     bits: int = 64
+
+    dtype: ClassVar[str] = "int16"
 
     @property
     def name(self) -> str:
         return f"{super().name}_int16_{self.bits}"
 
     @property
-    def _dtype(self) -> str:
-        return "int16"
-
-    @property
-    def _sum_type(self) -> str:
+    def sum_type(self) -> str:
         return f"int{self.bits}"
-
-    def _scaled(self, total: Any, bias: Any, multiplier: Any, shift: Any) -> Any:
-        if self.bits == 32:
-            return super()._scaled(total, bias, multiplier, shift)
-        return requantize_int64(total + bias, multiplier, shift)
 
 
 def lower_transpose_conv(graph: Graph, operator: Operator) -> KernelCall:
     """TRANSPOSE_CONV."""
     attributes = operator.attributes
     assert isinstance(attributes, TransposeConvolution)
-    position, source = input_of(graph, operator, 0)
-    output, result = output_of(graph, operator)
+    source, result = input_of(graph, operator, 0)[1], output_of(graph, operator)[1]
     weights = constant_of(graph, operator, 1)
     outputs, rows, columns, _ = weights.shape
     image, made = source.shape, result.shape
@@ -174,19 +144,8 @@ def lower_transpose_conv(graph: Graph, operator: Operator) -> KernelCall:
         bias = bias.astype(f"int{bits}")
         if bits == 64:
             multiplier = np.array([short_multiplier(int(m)) for m in multiplier], np.int32)
-    return KernelCall(
-        kernel,
-        (
-            operand_of(position, source),
-            ConstantArgument("weights", weights),
-            ConstantArgument("bias", bias),
-            ConstantArgument("multiplier", multiplier),
-            ConstantArgument("shift", shift),
-            ScalarArgument("input_zero_point", quantization_of(source).zero_point),
-            ScalarArgument("output_zero_point", quantization_of(result).zero_point),
-            ScalarArgument("low", attributes.clamp[0]),
-            ScalarArgument("high", attributes.clamp[1]),
-            TensorArgument(output),
-        ),
-        macs=math.prod(source.shape) * rows * columns * outputs,
-    )
+    tables = {"weights": weights, "bias": bias, "multiplier": multiplier, "shift": shift}
+    scalars = {"input_zero_point": quantization_of(source).zero_point}
+    scalars |= output_parameters(graph, operator, attributes.clamp)
+    macs = math.prod(source.shape) * rows * columns * outputs
+    return kernel_call(graph, operator, kernel, {**tables, **scalars}, macs=macs)

@@ -28,6 +28,7 @@ from utvm_deploy.kernels.portable.matrix_products import (
     Int16MatrixProducts,
     Products,
 )
+from utvm_deploy.kernels.portable.skeletons import followed_extents
 
 # Products up to this depth cannot exceed 32 bits, whatever the zero points.
 _MOST_DEPTH = 8192
@@ -88,8 +89,9 @@ class MatrixProducts(Products):
 
     @property
     def _sides(self) -> tuple[Operand, Operand]:
-        left = (*self.batches_of(self.left_follows), self.rows * self.depth)
-        right = (*self.batches_of(self.right_follows), self.columns * self.depth)
+        sides = (self.left_follows, self.right_follows)
+        left, right = (followed_extents(self.batches, follows) for follows in sides)
+        left, right = (*left, self.rows * self.depth), (*right, self.columns * self.depth)
         return Operand("left", left, "int8"), Operand("right", right, "int8")
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -36,11 +37,7 @@ from utvm_deploy.kernels.native.routines.int16x8_products import (
 )
 from utvm_deploy.kernels.native.window_rewrites import simplified
 from utvm_deploy.kernels.portable.convolution import window_of
-from utvm_deploy.kernels.portable.int16x8_convolution import (
-    PRODUCT_BITS,
-    Int16x8Conv2D,
-    ShortSumConv2D,
-)
+from utvm_deploy.kernels.portable.int16x8_convolution import PRODUCT_BITS, Int16x8Conv2D
 
 # Sums of FULLY_CONNECTED up to here are multiplied by a double's fraction without overflow.
 _MOST_BITS_OF_SUM = 36
@@ -63,7 +60,7 @@ def lower_int16x8_convolution(graph: Graph, operator: Operator) -> KernelCall:
     kernel = Int16x8Conv2D(window, source.shape[3], outputs, depth, is_depthwise)
     bias = _bias(graph, operator, outputs)
     if attributes.sums_in_32_bits:
-        kernel = ShortSumConv2D(window, source.shape[3], outputs, depth, is_depthwise)
+        kernel = replace(kernel, sum_type="int32")
         bias = bias.astype(np.int32)
     else:
         multiplier = np.array([short_multiplier(int(m)) for m in multiplier], np.int32)
