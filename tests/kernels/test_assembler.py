@@ -138,15 +138,15 @@ def test_mistakes_are_told() -> None:
         a.smlat("r0", "r1")
     with pytest.raises(ValueError, match="smlad takes 4 operands, not 3"):
         a.smlad("r0", "r1", "r2")
-    with pytest.raises(ValueError, match="no place in memory"):
+    with pytest.raises(ValueError, match="not a place in memory"):
         a.ldr("r0", "r1")
     with pytest.raises(ValueError, match="table is an argument on the stack"):
         a.argument("table")
     with pytest.raises(ValueError, match="count is an argument in a register"):
         a.stack_argument("count")
-    with pytest.raises(ValueError, match="xx is no condition"):
+    with pytest.raises(ValueError, match="xx is not a condition"):
         a.b(Label(), "xx")
-    with pytest.raises(ValueError, match="a branch cannot stand in a sched"), a.scheduled():
+    with pytest.raises(ValueError, match="block cannot hold a branch"), a.scheduled():
         a.b(Label())
 
 

@@ -42,7 +42,7 @@ _WORD = 4
 _CONDITIONS = ("eq", "ne", "ge", "gt", "le", "lt", "hs", "lo", "hi", "ls", "mi", "pl")
 _OPPOSITE = {"eq": "ne", "ge": "lt", "gt": "le", "hs": "lo", "hi": "ls", "mi": "pl"}
 _OPPOSITE |= {other: one for one, other in _OPPOSITE.items()}
-#: Registers that hold the first arguments; the others lie on the stack.
+#: Registers that hold the first arguments; the caller puts the others on the stack.
 _ARGUMENTS = ("r0", "r1", "r2", "r3")
 #: Stands for a condition in blocks that the predicate of lanes selects, and ends their mnemonics.
 _LANES = "t"
@@ -118,7 +118,7 @@ class Assembler:
         if self.timing is None:
             raise ValueError("scheduled code needs the timing of a core")
         if self._pending is not None:
-            raise ValueError("a scheduled block cannot hold another one")
+            raise ValueError("a scheduled block cannot hold a scheduled block")
         self._pending = []
         yield
         code, self._pending = self._pending, None
@@ -189,7 +189,7 @@ class Assembler:
     def b(self, label: Label, condition: str = "") -> None:
         """Branch to a label, always or if a condition holds."""
         if condition not in ("", *_CONDITIONS):
-            raise ValueError(f"{condition} is no condition of a branch")
+            raise ValueError(f"{condition} is not a condition of a branch")
         kind = Kind.BRANCH_CONDITIONAL if condition else Kind.BRANCH
         self._branch(f"b{condition} ", label, kind, (FLAGS,) if condition else ())
 
@@ -239,7 +239,7 @@ class Assembler:
 
     def _straight_only(self, what: str) -> None:
         if self._pending is not None:
-            raise ValueError(f"{what} cannot stand in a scheduled block")
+            raise ValueError(f"a scheduled block cannot hold {what}")
 
     # The frame and the arguments.
 

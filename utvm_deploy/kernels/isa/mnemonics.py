@@ -72,14 +72,19 @@ def post(base: str, offset: int) -> Memory:
 
 Operand: TypeAlias = "str | int | Memory | Slot | tuple[str, ...]"
 
-# What an operand does, a letter each:
-#   w  is written                     f  is read, as the first operand of the timing table
-#   s  is read, as the second one     a  is read, as the accumulator
-#   x  is written, and read as the accumulator            d  is the value that is stored
-#   m  is memory                      l  is a list of registers that are written, L: that are read
-#   .  is neither, such as a constant
-# With one operand less than letters, the first operand is the target and the first source.
-# A shift of an operand has no letter.
+# Each operand has a letter.
+#   w: it is written.
+#   f: it is read, as the first operand of the timing table.
+#   s: it is read, as the second operand of the timing table.
+#   a: it is read, as the accumulator of the timing table.
+#   x: it is read as the accumulator, and written.
+#   d: it is the value that is stored.
+#   m: it is memory.
+#   l: it is a list of registers that are written.
+#   L: it is a list of registers that are read.
+#   .: it is a constant.
+# Where an instruction has one operand less, as in ``adds r0, #4``, the target is also the first
+# source. A shift of an operand has no letter.
 _ROWS: tuple[tuple[Kind, str, str], ...] = (
     (Kind.ADD_SUB, "wfs", "add adds sub subs"),
     (Kind.LOGIC, "wfs", "and ands orr orrs eor bic rsb rsbs"),
@@ -121,7 +126,7 @@ _ROWS: tuple[tuple[Kind, str, str], ...] = (
     (Kind.UNKNOWN, "dm", "vstrb vstrh vstrw"),
     (Kind.UNKNOWN, "wfs", "vadd vsub vmul vmulh vqrdmulh vqdmulh vhadd vqadd vqsub vand vorr"),
     (Kind.UNKNOWN, "wfs", "veor vbic vmax vmin vshl vshr vrshl vrshr vqshl vmullb vmullt"),
-    (Kind.UNKNOWN, "", "vmov"),  # its operands tell, see instruction()
+    (Kind.UNKNOWN, "", "vmov"),  # see instruction() for its roles
     (Kind.UNKNOWN, "ws", "vmovlb vmovlt vdup vneg vabs vmvn vcls vclz"),
     (Kind.UNKNOWN, "xs", "vmovnb vmovnt vqmovnb vqmovnt"),
     (Kind.UNKNOWN, "xfs", "vmla vmlas vmladava vmlava"),
@@ -208,7 +213,7 @@ class _Parts:
         if isinstance(operand, Slot):
             operand = Memory("sp", operand.offset)
         if not isinstance(operand, Memory):
-            raise ValueError(f"{operand} is no place in memory: write at(base, offset)")
+            raise ValueError(f"{operand} is not a place in memory: write at(base, offset)")
         self.address.append(operand.base)
         if isinstance(operand.offset, str):
             self.address.append(operand.offset.split(",")[0])
