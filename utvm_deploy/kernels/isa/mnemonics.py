@@ -72,19 +72,21 @@ def post(base: str, offset: int) -> Memory:
 
 Operand: TypeAlias = "str | int | Memory | Slot | tuple[str, ...]"
 
-# Each operand has a letter.
-#   w: it is written.
-#   f: it is read, as the first operand of the timing table.
-#   s: it is read, as the second operand of the timing table.
-#   a: it is read, as the accumulator of the timing table.
-#   x: it is read as the accumulator, and written.
-#   d: it is the value that is stored.
-#   m: it is memory.
-#   l: it is a list of registers that are written.
-#   L: it is a list of registers that are read.
-#   .: it is a constant.
-# Where an instruction has one operand less, as in ``adds r0, #4``, the target is also the first
-# source. A shift of an operand has no letter.
+#: What an operand is to its instruction, by the letter that the rows below use.
+ROLES = {
+    "w": "written",
+    "f": "read, as the first operand of the timing table",
+    "s": "read, as the second operand of the timing table",
+    "a": "read, as the accumulator of the timing table",
+    "x": "read as the accumulator, and written",
+    "d": "the value to store",
+    "m": "memory",
+    "l": "a list of registers that are written",
+    "L": "a list of registers that are read",
+    ".": "a constant",
+}
+# Kind, the roles of the operands, mnemonics. A shift of an operand has no letter. An instruction
+# with one operand less, such as ``adds r0, #4``, uses its target as the first source.
 _ROWS: tuple[tuple[Kind, str, str], ...] = (
     (Kind.ADD_SUB, "wfs", "add adds sub subs"),
     (Kind.LOGIC, "wfs", "and ands orr orrs eor bic rsb rsbs"),
@@ -171,7 +173,10 @@ def instruction(mnemonic: str, *operands: Operand) -> Instruction:
     elif len(plain) == 2 and roles == "wfs":
         plain.insert(0, plain[0])  # adds r0, #4
     if len(plain) != len(roles):
-        raise ValueError(f"{mnemonic} takes {len(roles)} operands, not {len(plain)}")
+        wanted = ", ".join(ROLES[role] for role in roles)
+        raise ValueError(
+            f"{mnemonic} takes {len(roles)} operands, not {len(plain)}; they are: {wanted}"
+        )
     parts = _Parts()
     for role, one in zip(roles, plain, strict=True):
         parts.take(role, one)
