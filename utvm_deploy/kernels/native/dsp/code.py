@@ -1,11 +1,13 @@
-"""What the DSP routines have in common: when they can be used, and their C."""
+"""Blocks that the routines of the DSP family share: requantization and limits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from utvm_deploy.kernels.contract.c_texts import family_text
-from utvm_deploy.kernels.isa.dsp import CONDITION
+from utvm_deploy.kernels.isa.assembler import Assembler
+from utvm_deploy.kernels.isa.dsp import CONDITION, select
+from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.isa.routine import Routine, naked_function
 
 
@@ -19,3 +21,61 @@ def c_text(
 ) -> str:
     """The static function ``name``; its C is ``c/NAME.h`` (or ``portable``) in this package."""
     return naked_function(name, parameters, routine.lines, helper(portable or name), CONDITION)
+
+
+def function_text(name: str, a: Assembler, *, portable: str | None = None) -> str:
+    """The static C function ``name``; its C is ``c/NAME.h`` (or ``portable``) in this package."""
+    return a.c_function(name, helper(portable or name), CONDITION)
+
+
+def scale(
+    a: Assembler,
+    sums: Sequence[str],
+    multiplier: str,
+    offset: str,
+    shift: str,
+    temporary: str,
+    into: str | None = None,
+) -> None:
+    """Requantize sums to int8, in place or into one register: what ``utvm_scale`` computes."""
+    for one in sums:
+        a.add(temporary, offset, one, "asr #31")
+        a.add(one, one, one)
+        a.smmlar(one, one, multiplier, temporary)
+        a.asr(one, one, shift)
+        a.ssat(into or one, 8, one)
+
+
+def load_limits(a: Assembler, limits: str, low: Slot, clamps: Slot) -> None:
+    """Put the two limits at an address into slots, as ``store_limits`` does."""
+    a.ldrsb("r8", at(limits))
+    a.ldrsb("r9", at(limits, 4))
+    store_limits(a, low, clamps)
+
+
+def store_limits(a: Assembler, low: Slot, clamps: Slot) -> None:
+    """Put the limits in r8 and r9, four times each, into two slots from ``low`` on.
+
+    ``clamps`` becomes 0 if they are int8's. Overwrites r8, r9, r10 and r12.
+    """
+    a.mov("r10", 0x01010101)
+    a.cmp("r8", -128)
+    with a.when("eq"):
+        a.cmp("r9", 127)
+    with a.when("eq") as otherwise:
+        a.mov("r12", 0)
+        otherwise()
+        a.mov("r12", 1)
+    a.uxtb("r8", "r8")
+    a.uxtb("r9", "r9")
+    a.mul("r8", "r8", "r10")
+    a.mul("r9", "r9", "r10")
+    a.strd("r8", "r9", low)
+    a.str("r12", clamps)
+
+
+def clamp(a: Assembler, values: Sequence[str], low: str, high: str, temporary: str) -> None:
+    """Limit each byte of the values in place; ``low`` and ``high`` hold a limit four times."""
+    for one in values:
+        select(a, temporary, one, low, one, low)
+        select(a, temporary, high, one, one, high)
