@@ -9,7 +9,8 @@ from dataclasses import dataclass
 #: Working memory up to this size stays on the C stack; more is scratch in the arena.
 STACK_BUFFER_LIMIT_BYTES = 256
 
-_LINE_LENGTH = 100
+#: Emitted C is broken into lines of at most this length.
+LINE_LENGTH = 100
 _COMMA_BREAK = ",\n    "
 
 
@@ -76,6 +77,6 @@ def signature_and_text(
         if not re.search(rf"\b{one.name}\b", body):
             unused.append(f"  (void){one.name};\n")
     signature = f"void {name}({', '.join(declared)})"
-    if len(signature) > _LINE_LENGTH:
+    if len(signature) > LINE_LENGTH:
         signature = f"void {name}(\n    {_COMMA_BREAK.join(declared)})"
     return signature, f"{signature} {{\n{''.join(unused)}{body}"

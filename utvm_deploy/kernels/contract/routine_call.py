@@ -36,8 +36,6 @@ class RoutineKernel:
 
     def drive(self, c: Driver) -> None:
         routine = self.routine
-        for one in routine.scratch:
-            c.claim(one)
         given = (one if isinstance(one, str) else one.at() for one in routine.parameters)
         scratch = (one.at() for one in routine.scratch)
         c.call(routine.function, *given, *scratch, *routine.numbers)

@@ -30,8 +30,6 @@ from utvm_deploy.kernels.native.micro_kernel import MicroKernel
 #: Windows of so many bytes are gathered at a time, unless those of one tile alone need more.
 _WINDOWS_BYTES = 2048
 _MOST_PIXELS = 24
-#: A rest of pixels whose windows are smaller by more than this factor has scratch of its own.
-_MOST_SHARED = 16
 #: What the function of a ``Product`` takes, where its tables are weights, scaling and limits.
 PRODUCT_PARAMETERS = (
     "const int8_t *pixels",
@@ -136,9 +134,7 @@ class GatheredConv2D:
     def scratch(self) -> tuple[Operand, ...]:
         if not self.is_gathered:
             return ()
-        parts = (self._part,) if self.groups > 1 else ()
-        used = (self._windows, *(self._lying(pixels)[0] for *_, pixels in self._blocks), *parts)
-        return tuple(dict.fromkeys(used))
+        return (self._windows, self._part) if self.groups > 1 else (self._windows,)
 
     def texts(self, core: str) -> tuple[str, ...]:
         texts = self.product.texts()
@@ -151,15 +147,15 @@ class GatheredConv2D:
             self._multiply(c, self._image, self._output, self._pixels)
             return
         for first, count, pixels in self._blocks:
-            with c.loop(self.window.batch) as n, c.loop(count) as block:
+            with c.loop("batch", self.window.batch) as n, c.loop("block", count) as block:
                 self._do_block(c, n, block * pixels + first, pixels)
 
     def _do_block(self, c: Driver, n: Index, first: Index, pixels: int) -> None:
         """Gather and multiply so many pixels of an image; of each group before the next pixels."""
         image, output = self._image, self._output
-        windows, part = self._lying(pixels)
+        windows, part = self._windows, self._part
         geometry = Operand("geometry", (self.geometry.size,), "int32")
-        with c.loop(self.groups) as group:
+        with c.loop("group", self.groups) as group:
             source = image.at(n * image.stride(0) + group * self.input_channels)
             numbers = first, pixels, "border", geometry.at()
             c.call("utvm_windows_gather", source, windows.at(), *numbers)
@@ -215,7 +211,7 @@ class GatheredConv2D:
     @property
     def _image(self) -> Operand:
         if not self.is_gathered:
-            return Operand("windows_0", (self._pixels, self.depth), "int8")
+            return Operand("image", (self._pixels, self.depth), "int8")
         w = self.window
         return Operand(
             "image", (w.batch, w.height, w.width, self.groups * self.input_channels), "int8"
@@ -228,20 +224,12 @@ class GatheredConv2D:
 
     @property
     def _windows(self) -> Operand:
-        return Operand("windows_0", (self._block, self.depth), "int8")
-
-    def _lying(self, pixels: int) -> tuple[Operand, Operand]:
-        """Where the windows of so many pixels lie, and what is made of a group of them."""
-        windows, part, size = self._windows, self._part, pixels * self.depth
-        if windows.elements > _MOST_SHARED * size:
-            return Operand("windows_1", (pixels, self.depth), "int8"), part
-        fits = self.groups > 1 and size <= part.elements < windows.elements
-        return (part, windows) if pixels < self._block and fits else (windows, part)
+        return Operand("windows", (self._block, self.depth), "int8")
 
     @property
     def _part(self) -> Operand:
         """What is made of a group of some pixels."""
-        return Operand("part_0", (self._block, self.output_channels), "int8")
+        return Operand("part", (self._block, self.output_channels), "int8")
 
 
 def gathered_conv2d_call(

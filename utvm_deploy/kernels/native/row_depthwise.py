@@ -116,7 +116,7 @@ class RowDepthwise:
         w, image, output = self.window, self._image, self._output
         tables = [one.at() for one in self._tables]
         numbers = self.product.numbers(self.steps, w.output_width, self.channels)
-        with c.loop(w.batch) as n, c.loop(w.output_height) as y:
+        with c.loop("batch", w.batch) as n, c.loop("row", w.output_height) as y:
             first = y * w.strides[0]
             rows = image.at(n * image.stride(0) + first * image.stride(1))
             if self.is_copied:

@@ -108,7 +108,7 @@ class Transposed:
         with ExitStack() as loops:
             for axis in range(len(extents) - 1):
                 if axis != self.run:
-                    counter = loops.enter_context(c.loop(extents[axis]))
+                    counter = loops.enter_context(c.loop(f"axis_{axis}", extents[axis]))
                     first = first + counter * steps[axis]
                     made = made + counter * output.stride(axis)
             places = self._source.at(first + Index.named("start")), output.at(made)

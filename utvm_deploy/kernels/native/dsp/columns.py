@@ -21,14 +21,7 @@ import numpy as np
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
-from utvm_deploy.kernels.contract.driver import (
-    Driver,
-    Index,
-    Number,
-    Operand,
-    Place,
-    shared_scratch,
-)
+from utvm_deploy.kernels.contract.driver import Driver, Index, Number, Operand
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
@@ -179,8 +172,7 @@ class DspColumns:
     @property
     def scratch_bytes(self) -> int:
         """Bytes of a block's columns, and of the outputs of a phase."""
-        part = self._parts[0].size_bytes if self.phases else 0
-        return self._columns[0].size_bytes + part
+        return sum(one.size_bytes for one in self.scratch)
 
     @property
     def geometry(self) -> Array:
@@ -227,8 +219,7 @@ class DspColumns:
 
     @property
     def scratch(self) -> tuple[Operand, ...]:
-        parts = self._parts if self.phases else ()
-        return tuple(dict.fromkeys((*self._columns, *parts)))
+        return (self._columns, self._part) if self.phases else (self._columns,)
 
     def texts(self, core: str) -> tuple[str, ...]:
         forms = dict.fromkeys(self._form(one) for one in self.blocks)
@@ -238,20 +229,17 @@ class DspColumns:
 
     def drive(self, c: Driver) -> None:
         # All groups and phases of some rows are done before the next rows.
-        blocks = zip(self.blocks, self._columns, self._parts, strict=True)
-        for (_, times, _), some in groupby(blocks, lambda block: block[0][:3]):
-            with c.loop(self.window.batch) as n, c.loop(times) as number:
-                for one, columns, part in some:
-                    with c.loop(max(one.phases, 1)) as phase, c.loop(self.groups) as group:
-                        scratch = columns.at(), part.at()
-                        self._block(c, one, scratch, (n, number, phase + one.phase, group))
+        for (_, times, _), some in groupby(self.blocks, lambda block: block[:3]):
+            with c.loop("batch", self.window.batch) as n, c.loop("block", times) as number:
+                for one in some:
+                    phases = max(one.phases, 1)
+                    with c.loop("phase", phases) as phase, c.loop("group", self.groups) as group:
+                        self._block(c, one, (n, number, phase + one.phase, group))
 
-    def _block(
-        self, c: Driver, one: Block, scratch: tuple[Place, Place], counters: tuple[Number, ...]
-    ) -> None:
+    def _block(self, c: Driver, one: Block, counters: tuple[Number, ...]) -> None:
         """The calls for one phase and group of a block: fill columns, multiply, put pixels."""
         n, number, phase, group = counters
-        columns, part = scratch
+        columns, part = self._columns.at(), self._part.at()
         weights, scaling, limits = self._tables
         image, output = self._image, self._output
         y, x = self._place(one, number)
@@ -321,29 +309,17 @@ class DspColumns:
         return Operand("output", (w.batch, *shape, self.groups * self.output_channels), "int8")
 
     @property
-    def _columns(self) -> tuple[Operand, ...]:
-        """Of each block: its columns, and what is read behind them."""
+    def _columns(self) -> Operand:
+        """The columns of the largest block, and what is read behind them."""
         behind = self.depth - self.window.kernel[1] * self.column + code.SLACK_BYTES // 2
-        return shared_scratch(
-            [
-                Operand(
-                    f"columns_{number}",
-                    (one.rows * self.columns_of(one.width) * self.column + behind,),
-                    "int16",
-                )
-                for number, one in enumerate(self.blocks)
-            ]
-        )
+        most = max(one.rows * self.columns_of(one.width) for one in self.blocks)
+        return Operand("columns", (most * self.column + behind,), "int16")
 
     @property
-    def _parts(self) -> tuple[Operand, ...]:
-        """Of each block: the outputs of a phase, before they are put where they belong."""
-        return shared_scratch(
-            [
-                Operand(f"part_{number}", (one.rows, one.width, self.output_channels), "int8")
-                for number, one in enumerate(self.blocks)
-            ]
-        )
+    def _part(self) -> Operand:
+        """The outputs of one phase of a block, before they are put where they belong."""
+        most = max(one.rows * one.width for one in self.blocks)
+        return Operand("part", (most, self.output_channels), "int8")
 
 
 def columns_call(

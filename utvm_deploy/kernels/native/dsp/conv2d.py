@@ -109,7 +109,7 @@ class DspConv2D:
         weights, scaling, limits = (one.at() for one in self.tables)
         for first, count, pixels in self._blocks:
             sizes = pixels, self.output_channels, self.depth
-            with c.loop(self.window.batch) as n, c.loop(count) as block:
+            with c.loop("batch", self.window.batch) as n, c.loop("block", count) as block:
                 start = block * pixels + first
                 source = image.at(n * image.stride(0))
                 c.call(
@@ -126,7 +126,7 @@ class DspConv2D:
         if self.input_channels % 4:
             # One window's bytes, and what the last word of its last row is longer.
             size += (self.depth + _WORD) // 2
-        return Operand("patches_0", (size,), "int16")
+        return Operand("patches", (size,), "int16")
 
     @property
     def _patches(self) -> Operand:

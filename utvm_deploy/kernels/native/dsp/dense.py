@@ -11,7 +11,7 @@ import numpy as np
 
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
-from utvm_deploy.kernels.contract.driver import Driver, Operand, Place
+from utvm_deploy.kernels.contract.driver import Address, Driver, Operand
 from utvm_deploy.kernels.contract.strategy import Choices, Wish
 from utvm_deploy.kernels.native.dsp import dense_code as code
 from utvm_deploy.kernels.native.dsp import dense_tables as tables
@@ -61,7 +61,7 @@ class DspDense(DenseLayer):
     def texts(self, core: str) -> tuple[str, ...]:
         return shared_text("utvm_scale_wide"), code.dense_text(core, self._form)
 
-    def _row(self, c: Driver, source: Place, output: Place) -> None:
+    def _row(self, c: Driver, source: Address, output: Address) -> None:
         weights, bias, scaling, limits = (one.at() for one in self._tables)
         (wide,) = self.scratch
         c.call(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from utvm_deploy.kernels.contract.driver import Driver, Operand, Place
+from utvm_deploy.kernels.contract.driver import Address, Driver, Operand
 
 #: Words of a row of scales: multiplier, low and high word of the offset, shift - 32.
 SCALING_WORDS = 4
@@ -38,7 +38,7 @@ class DenseLayer(ABC):
 
     def drive(self, c: Driver) -> None:
         source, output = self._source, self._output
-        with c.loop(self.batch) as row:
+        with c.loop("row", self.batch) as row:
             self._row(c, source.at(row * self.inputs), output.at(row * self.outputs))
 
     @property
@@ -47,7 +47,7 @@ class DenseLayer(ABC):
         """Weights, bias, scaling and limits."""
 
     @abstractmethod
-    def _row(self, c: Driver, source: Place, output: Place) -> None:
+    def _row(self, c: Driver, source: Address, output: Address) -> None:
         """Call the routine for a row of the batch."""
 
     @property

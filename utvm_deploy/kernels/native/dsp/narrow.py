@@ -10,7 +10,7 @@ import numpy as np
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
-from utvm_deploy.kernels.contract.driver import Driver, Operand, Place
+from utvm_deploy.kernels.contract.driver import Address, Driver, Operand
 from utvm_deploy.kernels.native.dsp import narrow_code as code
 from utvm_deploy.kernels.native.dsp.dense_layer import SCALING_WORDS, DenseLayer
 
@@ -28,7 +28,7 @@ class DspNarrowDense(DenseLayer):
         routine = code.narrow_text(core, self.outputs, self.per_channel)
         return shared_text("utvm_scale_wide"), routine
 
-    def _row(self, c: Driver, source: Place, output: Place) -> None:
+    def _row(self, c: Driver, source: Address, output: Address) -> None:
         c.call(
             *(code.name_of(self.outputs, self.per_channel), source),
             *(one.at() for one in self._tables),

@@ -103,13 +103,15 @@ class DspPairs:
         left, right, numbers, output = self._operands
         read = numbers
         for made in self.scratch:
-            c.claim(made)
             c.call("utvm_tabulate_sum", numbers.at(), made.at())
             read = made
         outer, count, *periods = self.run
         all_follow = (True,) * len(self.extents)
         with ExitStack() as loops:
-            counters = [loops.enter_context(c.loop(extent)) for extent in self.extents[:outer]]
+            counters = [
+                loops.enter_context(c.loop(f"axis_{axis}", extent))
+                for axis, extent in enumerate(self.extents[:outer])
+            ]
             first, second, result = (
                 one.at(_place(counters, self._strides(follows)))
                 for one, follows in (

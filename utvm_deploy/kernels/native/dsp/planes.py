@@ -172,8 +172,12 @@ class DspPlanes:
     def drive(self, c: Driver) -> None:
         w = self.window
         for first, blocks, count in self._blocks:
-            with c.loop(w.batch) as n, c.loop(blocks) as b, c.loop(w.output_height) as y:
-                self._drive_row(c, (n, y), b * count + first, count)
+            with (
+                c.loop("batch", w.batch) as n,
+                c.loop("block", blocks) as block,
+                c.loop("row", w.output_height) as y,
+            ):
+                self._drive_row(c, (n, y), block * count + first, count)
 
     def _drive_row(self, c: Driver, row: tuple[Index, Index], channel: Index, count: int) -> None:
         """A row of an image's output, from ``channel`` of the input on."""
@@ -233,13 +237,13 @@ class DspPlanes:
     def _unpacked(self) -> Operand:
         """The table of a block."""
         made = min(self.block, self.channels) * self.multiplier
-        return Operand("table_0", (made * self.form.channel_words,), "int32")
+        return Operand("unpacked", (made * self.form.channel_words,), "int32")
 
     @property
     def _planes(self) -> Operand:
         """The rings of a block."""
         channels = min(self.block, self.channels)
-        return Operand("planes_0", (channels, self.ring, self.pitch), "int16")
+        return Operand("planes", (channels, self.ring, self.pitch), "int16")
 
     @property
     def _output(self) -> Operand:

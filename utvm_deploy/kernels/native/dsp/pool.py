@@ -67,7 +67,7 @@ class DspPool:
 
     def drive(self, c: Driver) -> None:
         image, output = self._image, self._output
-        with c.loop(self.window.batch) as n:
+        with c.loop("batch", self.window.batch) as n:
             places = image.at(n * image.stride(0)), output.at(n * output.stride(0))
             c.call(self.driver, *places, self._geometry.at(), "low", "high")
 

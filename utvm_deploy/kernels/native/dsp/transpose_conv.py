@@ -81,9 +81,7 @@ class DspTransposeConv:
 
     def drive(self, c: Driver) -> None:
         image, output = self._image, self._output
-        for one in self.scratch:
-            c.claim(one)
-        with c.loop(self.conv.window.batch) as n:
+        with c.loop("batch", self.conv.window.batch) as n:
             c.call(
                 f"utvm_transpose_conv_by_{self.conv.product}",
                 image.at(n * image.stride(0)),

@@ -86,7 +86,7 @@ class MveDense:
     def drive(self, c: Driver) -> None:
         source, *tables, output = (one for one in self.parameters if isinstance(one, Operand))
         starts = [one.at() for one in tables]
-        with c.loop(self.batch) as n:
+        with c.loop("batch", self.batch) as n:
             places = source.at(n * self.inputs), *starts, output.at(n * self.outputs)
             c.call(name_of(self.is_each), *places, self.inputs, self.outputs)
 

@@ -82,9 +82,7 @@ class MveTransposeConv:
 
     def drive(self, c: Driver) -> None:
         image, *_, output = (one for one in self.parameters if isinstance(one, Operand))
-        for one in self.scratch:
-            c.claim(one)
-        with c.loop(self.conv.window.batch) as n:
+        with c.loop("batch", self.conv.window.batch) as n:
             c.call(
                 f"utvm_mve_transpose_conv_by_{self.conv.product.function}",
                 image.at(n * image.stride(0)),

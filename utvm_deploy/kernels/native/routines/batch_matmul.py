@@ -14,7 +14,7 @@ from utvm_deploy.graph.attributes import BatchMatmul
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall, ScalarArgument, TensorArgument
-from utvm_deploy.kernels.contract.driver import Driver, Index, Operand, Place
+from utvm_deploy.kernels.contract.driver import Address, Driver, Index, Operand
 from utvm_deploy.kernels.contract.extents import merge
 from utvm_deploy.kernels.contract.operands import input_of, operand_of, output_of, quantization_of
 from utvm_deploy.kernels.contract.requantization import (
@@ -56,10 +56,11 @@ class MatrixProducts(Products):
         return (*map(shared_text, names), *dot_texts(core), shared_text("utvm_matmul"))
 
     def drive(self, c: Driver) -> None:
-        for one in self.scratch:
-            c.claim(one)
         with ExitStack() as loops:
-            batch = [loops.enter_context(c.loop(extent)) for extent in self.batches]
+            batch = [
+                loops.enter_context(c.loop(f"batch_{axis}", extent))
+                for axis, extent in enumerate(self.batches)
+            ]
             given = self._sides
             follows = (self.left_follows, self.right_follows)
             sizes = (self.rows, self.columns)
@@ -79,7 +80,7 @@ class MatrixProducts(Products):
         turned: Operand | None,
         rows: int,
         batch: Sequence[Index],
-    ) -> Place:
+    ) -> Address:
         """Where the rows of a side lie; transposed before, if they are not stored so."""
         start = _place(side, follows, batch)
         if turned is None:
@@ -110,7 +111,7 @@ class MatrixProducts(Products):
         return left if self.left_turned else None, None if self.right_turned else right
 
 
-def _place(operand: Operand, follows: tuple[bool, ...], batch: Sequence[Index]) -> Place:
+def _place(operand: Operand, follows: tuple[bool, ...], batch: Sequence[Index]) -> Address:
     """Where a matrix of an operand begins."""
     place = Index()
     for axis, (counter, is_followed) in enumerate(zip(batch, follows, strict=True)):
