@@ -1,85 +1,128 @@
-"""What the Helium routines have in common: when they can be used, and requantization."""
+"""What the Helium routines share: the condition of their assembly, products, requantization."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from utvm_deploy.kernels.isa.assembler import Assembler
+from utvm_deploy.kernels.isa.mnemonics import at, post
 
 #: Where the assembly can be used; everywhere else the C does the work.
 CONDITION = "defined(__ARM_FEATURE_MVE) && defined(__GNUC__)"
 
 
-class Lanes(NamedTuple):
-    """How products of a vector are made; weights are int8."""
+@dataclass(frozen=True)
+class PixelType:
+    """How vectors of pixels, integers of 8 or 16 bits, are multiplied with weights of int8."""
 
-    lanes: int  # and the depth that one vector of weights covers
-    pixel_bytes: int  # of an element
-    start: str
-    load_pixels: str
-    load_weights: str
-    multiply: str
+    bits: int
+
+    @property
+    def lanes(self) -> int:
+        """Pixels in a vector, and the weights that they are multiplied with."""
+        return 128 // self.bits
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of a pixel's element."""
+        return self.bits // 8
+
+    def loop(self, a: Assembler, count: str) -> AbstractContextManager[None]:
+        """A loop over vectors; lanes beyond ``count`` elements are switched off."""
+        return a.hardware_loop(f"dlstp.{self.bits}", count)
+
+    def load_pixels(self, a: Assembler, vector: str, pointer: str) -> None:
+        """Load a vector of pixels and move the pointer behind it."""
+        load = a.vldrb_8 if self.bits == 8 else a.vldrh_16
+        load(vector, post(pointer, 16))
+
+    def load_weights(self, a: Assembler, vector: str, pointer: str) -> None:
+        """Load the weights of a vector of pixels and move the pointer behind them."""
+        load = a.vldrb_8 if self.bits == 8 else a.vldrb_s16
+        load(vector, post(pointer, self.lanes))
+
+    def multiply(self, a: Assembler, total: str, weights: str, pixels: str) -> None:
+        """Add the products of all lanes to a core register."""
+        multiply = a.vmladava_s8 if self.bits == 8 else a.vmladava_s16
+        multiply(total, weights, pixels)
 
 
-BYTES = Lanes(
-    16, 1, "dlstp.8", "vldrb.8 {}, [{}], #16", "vldrb.8 {}, [{}], #16", "vmladava.s8"
-)  # fmt: skip
-HALVES = Lanes(
-    8, 2, "dlstp.16", "vldrh.16 {}, [{}], #16", "vldrb.s16 {}, [{}], #8", "vmladava.s16"
-)  # fmt: skip
+INT8, INT16 = PixelType(8), PixelType(16)
 
 
-def requantized(
-    vectors: Sequence[str], temporaries: Sequence[str], offset: int, has_left: bool
-) -> list[str]:
-    """Requantization of vectors of four sums; multipliers and shifts are at r12 + ``offset``.
+def multiply_four_channels(a: Assembler, sums: Sequence[str], by: PixelType = INT8) -> None:
+    """Add the products of a pixel at r1 to the sums of four channels.
 
-    The reference rounds twice. VQRDMULH is its first step, floor(a * m / 2**31 + 1/2), and cannot
-    saturate because multipliers are not negative. Its second, a right shift that rounds halves away
-    from zero, is VRSHL (halves up) after one is taken off negative values: where the shift is 0, a
-    mask of both signs leaves the value alone. Overwrites q0 and q1; ``temporaries`` may hold any.
+    Weights are as ``gemm.py`` lays them out: r7 points at those of the first two channels, r3 at
+    the others'. r11 is the depth. Overwrites q0 to q2; r1, r3 and r7 end behind what was read.
     """
-    code = [f"vldrw.32 q0, [r12, #{offset}]", f"vldrw.32 q1, [r12, #{offset + 16}]"]
-    pairs = list(zip(vectors, temporaries, strict=True))
+    with by.loop(a, "r11"):
+        by.load_pixels(a, "q0", "r1")
+        for total, vector, pointer in zip(
+            sums, ("q1", "q2", "q1", "q2"), ("r7", "r7", "r3", "r3"), strict=True
+        ):
+            by.load_weights(a, vector, pointer)
+            by.multiply(a, total, "q0", vector)
+
+
+def requantize(
+    a: Assembler,
+    vectors: Sequence[str],
+    temporaries: Sequence[str],
+    offset: int,
+    step: int,
+    *,
+    has_left: bool,
+) -> None:
+    """Requantize vectors of four sums each in place, as the reference does in two roundings.
+
+    At r12 + ``offset`` are four multipliers, ``step`` bytes on right shifts, then left shifts if
+    ``has_left``. Overwrites q0 and q1; the temporaries may be any other registers.
+
+    VQRDMULH is the first rounding, floor(a * m / 2**31 + 1/2). It cannot saturate, because
+    multipliers are not negative. The second is a right shift that rounds halves away from zero.
+    VRSHL rounds them up, so one is taken off negative values before. The shift is a mask of the
+    sign for that: it is negative, or 0 where the value must stay as it is.
+    """
+    a.vldrw_32("q0", at("r12", offset))
+    a.vldrw_32("q1", at("r12", offset + step))
     if has_left:
-        code.append(f"vldrw.32 {temporaries[0]}, [r12, #{offset + 32}]")
-        code += [f"vshl.s32 {v}, {v}, {temporaries[0]}" for v in vectors]
-    return [
-        *code,
-        *(f"vqrdmulh.s32 {v}, {v}, q0" for v in vectors),
-        *(f"vand {t}, {v}, q1" for v, t in pairs),
-        *(f"vshr.s32 {t}, {t}, #31" for _, t in pairs),
-        *(f"vadd.i32 {v}, {v}, {t}" for v, t in pairs),
-        *(f"vrshl.s32 {v}, {v}, q1" for v in vectors),
-    ]
+        a.vldrw_32(temporaries[0], at("r12", offset + 2 * step))
+        for v in vectors:
+            a.vshl_s32(v, v, temporaries[0])
+    for v in vectors:
+        a.vqrdmulh_s32(v, v, "q0")
+    for v, sign in zip(vectors, temporaries, strict=True):
+        a.vand(sign, v, "q1")
+    for sign in temporaries:
+        a.vshr_s32(sign, sign, 31)
+    for v, sign in zip(vectors, temporaries, strict=True):
+        a.vadd_i32(v, v, sign)
+    for v in vectors:
+        a.vrshl_s32(v, v, "q1")
 
 
-def requantized_once(vectors: Sequence[str], offset: int) -> list[str]:
-    """The same of sums of products with int16: the high word of the product, rounded half up."""
-    return [
-        f"vldrw.32 q0, [r12, #{offset}]",
-        f"vldrw.32 q1, [r12, #{offset + 16}]",
-        *(f"vmulh.s32 {v}, {v}, q0" for v in vectors),
-        *(f"vrshl.s32 {v}, {v}, q1" for v in vectors),
-    ]
+def requantize_once(
+    a: Assembler, vectors: Sequence[str], table: str, offset: int, step: int
+) -> None:
+    """Requantize vectors of four sums of products with int16 in place, by one rounding.
 
-
-def quad_products(label: str, sums: Sequence[str], by: Lanes = BYTES) -> list[str]:
-    """A pixel at r1 by four channels, added to ``sums``: weights as ``gemm.py`` lays them out.
-
-    r7 points at the first two channels' and r3 at the others', r11 holds the depth. Overwrites q0
-    to q2; r1, r3 and r7 end behind what was read.
+    The result is the high word of a product, shifted right and rounded half up. At ``table`` +
+    ``offset`` are four multipliers, ``step`` bytes on right shifts. Overwrites q0 and q1.
     """
-    return [
-        f"{by.start} lr, r11",
-        f"{label}:",
-        by.load_pixels.format("q0", "r1"),
-        by.load_weights.format("q1", "r7"),
-        f"{by.multiply} {sums[0]}, q0, q1",
-        by.load_weights.format("q2", "r7"),
-        f"{by.multiply} {sums[1]}, q0, q2",
-        by.load_weights.format("q1", "r3"),
-        f"{by.multiply} {sums[2]}, q0, q1",
-        by.load_weights.format("q2", "r3"),
-        f"{by.multiply} {sums[3]}, q0, q2",
-        f"letp lr, {label}b",
-    ]
+    a.vldrw_32("q0", at(table, offset))
+    a.vldrw_32("q1", at(table, offset + step))
+    for v in vectors:
+        a.vmulh_s32(v, v, "q0")
+    for v in vectors:
+        a.vrshl_s32(v, v, "q1")
+
+
+def quad_products(label: str, sums: Sequence[str]) -> list[str]:
+    """As ``multiply_four_channels``, in lines of text, for ``dense.py``."""
+    a = Assembler()
+    multiply_four_channels(a, sums)
+    start, *products, end = (one.text for one in a.code)
+    return [start, f"{label}:", *products, f"{end}{label}b"]

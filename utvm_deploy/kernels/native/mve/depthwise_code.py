@@ -21,8 +21,9 @@ import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
-from utvm_deploy.kernels.isa.routine import naked_function
-from utvm_deploy.kernels.native.mve.code import CONDITION
+from utvm_deploy.kernels.isa.assembler import Assembler, Frame
+from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
+from utvm_deploy.kernels.native.mve.code import CONDITION, requantize
 
 GROUP = 8
 #: What two weights of a channel may come to: 255 * 128 is less than 2**15.
@@ -42,24 +43,25 @@ PARAMETERS = (
     "int32_t pairs",
 )
 
-# Slots on the stack.
-_OFFSETS = 0
-_OUTPUT = 4  # where the next pixel goes
-_STEP = 8  # to the second pixel; 0 if there is none
-_FIRST = 12  # the first pixel's group of channels
-_COLUMN = 16  # where it goes
-_ZERO_POINT = 20
-_LOW = 24
-_HIGH = 28
-_CHANNELS_LEFT = 32
-_CHANNELS = 36
-_COUNT = 40
-_PAIRS = 44
-_OUTPUT_STEP = 48
-_GIVEN_STEP = 52
-_SINGLES = 56
-_FRAME_BYTES = 64
-_SAVED_BYTES = 36 + 64
+
+class _Slots(Frame, size_bytes=64):
+    """What a routine keeps on the stack."""
+
+    offsets: Slot
+    output: Slot  # where the next pixel goes
+    step: Slot  # to the second pixel; 0 if there is none
+    first_pixel: Slot  # of this group of channels
+    first_output: Slot  # of this group of channels
+    zero_point: Slot
+    low: Slot
+    high: Slot
+    channels_left: Slot
+    channels: Slot
+    count: Slot  # pixels
+    pairs: Slot  # of taps
+    output_step: Slot  # from pixel to pixel
+    pixel_step: Slot  # from pixel to pixel
+    singles: Slot  # taps that are no pairs
 
 
 def fits_pairs(weights: Array) -> bool:
@@ -115,170 +117,133 @@ def depthwise_text(has_left: bool) -> str:
         ("GROUP_WORDS", str(scaling_words(has_left)), 1),
         ("LEFT_SHIFT", "s[24]" if has_left else "0", 1),
     )
-    return naked_function(name_of(has_left), PARAMETERS, _lines(has_left), body, CONDITION)
+    a = Assembler(parameters=PARAMETERS)
+    _multiply(a, has_left)
+    return a.c_function(name_of(has_left), body, CONDITION)
 
 
-#: Adds the products of both pixels in q1 and q2 to their sums.
-_WIDENED = (
-    "vmovlb.s16 q0, q1",
-    "vmovlt.s16 q1, q1",
-    "vadd.i32 q4, q4, q0",
-    "vmovlb.s16 q0, q2",
-    "vadd.i32 q5, q5, q1",
-    "vmovlt.s16 q2, q2",
-    "vadd.i32 q6, q6, q0",
-    "vadd.i32 q7, q7, q2",
-)
+def _multiply(a: Assembler, has_left: bool) -> None:
+    """The whole routine."""
+    _begin(a)
+    with a.loop("gt"):  # a group of channels
+        a.ldrd("r0", "r7", _Slots.first_pixel)
+        a.ldr("r8", _Slots.count)
+        a.ldrd("r10", "r5", _Slots.output_step)
+        with a.loop("gt"):  # two pixels
+            a.cmp("r8", 1)
+            with a.when("eq"):  # the last one twice
+                a.mov("r5", 0)
+                a.mov("r10", 0)
+            _multiply_taps(a)
+            _store(a, has_left)
+            a.add("r7", "r3", "r10")
+            a.add("r0", "r0", "r5", "lsl #1")
+            a.subs("r8", 2)
+        a.ldrd("r0", "r7", _Slots.first_pixel)
+        a.add("r12", 4 * scaling_words(has_left))
+        a.mov("r6", "r1")
+        a.subs("r9", GROUP)
+        a.add("r0", GROUP)
+        a.add("r7", GROUP)
+        a.strd("r0", "r7", _Slots.first_pixel)
+        a.str("r9", _Slots.channels_left)
+    a.leave()
 
 
-def _lines(has_left: bool) -> list[str]:
-    return [
-        "push {r4-r11, lr}",
-        "vpush {d8-d15}",
-        f"sub sp, #{_FRAME_BYTES}",
-        *_arguments(),
-        "1:",  # eight more channels
-        f"ldrd r0, r7, [sp, #{_FIRST}]",
-        f"ldr r8, [sp, #{_COUNT}]",
-        f"ldrd r10, r5, [sp, #{_OUTPUT_STEP}]",
-        "2:",  # two more pixels
-        "cmp r8, #1",
-        "itt eq",
-        "moveq r5, #0",  # the last one twice
-        "moveq r10, #0",
-        *_products(),
-        *_outputs(has_left),
-        "add r7, r3, r10",
-        "add r0, r0, r5, lsl #1",
-        "subs r8, #2",
-        "bgt 2b",
-        f"ldrd r0, r7, [sp, #{_FIRST}]",
-        f"add r12, #{4 * scaling_words(has_left)}",
-        "mov r6, r1",
-        f"subs r9, #{GROUP}",
-        f"add r0, #{GROUP}",
-        f"add r7, #{GROUP}",
-        f"strd r0, r7, [sp, #{_FIRST}]",
-        f"str r9, [sp, #{_CHANNELS_LEFT}]",
-        "bgt 1b",
-        f"add sp, #{_FRAME_BYTES}",
-        "vpop {d8-d15}",
-        "pop {r4-r11, pc}",
-    ]
+def _begin(a: Assembler) -> None:
+    """Arguments to their slots. r12: scaling of the group, r6: its weights."""
+    a.enter(frame=_Slots, vectors=("d8-d15",))
+    a.mov("r12", a.argument("scaling"))
+    a.str(a.argument("offsets"), _Slots.offsets)
+    a.add("r4", "sp", a.stack_argument("limits").offset)
+    # Limits, output, step, count, channels, taps, pairs.
+    a.ldm("r4", ("r2", "r3", "r5", "r6", "r7", "r8", "r9"))
+    a.strd("r0", "r3", _Slots.first_pixel)
+    a.ldm("r2", ("r2", "r3", "r4"))
+    a.strd("r2", "r3", _Slots.zero_point)
+    a.strd("r4", "r7", _Slots.high)
+    a.strd("r7", "r6", _Slots.channels)
+    a.sub("r8", "r8", "r9", "lsl #1")
+    a.str("r9", _Slots.pairs)
+    a.str("r8", _Slots.singles)
+    a.strd("r7", "r5", _Slots.output_step)
+    a.mov("r6", a.argument("weights"))
 
 
-def _arguments() -> list[str]:
-    """To their slots; the scaling of a group is at r12 then, its weights are at r6."""
-    return [
-        "mov r12, r2",
-        f"str r3, [sp, #{_OFFSETS}]",
-        f"add r4, sp, #{_FRAME_BYTES + _SAVED_BYTES}",
-        # Limits, output, step, count, channels, taps, pairs.
-        "ldm r4, {r2, r3, r5, r6, r7, r8, r9}",
-        f"strd r0, r3, [sp, #{_FIRST}]",
-        "ldm r2, {r2, r3, r4}",
-        f"strd r2, r3, [sp, #{_ZERO_POINT}]",
-        f"strd r4, r7, [sp, #{_HIGH}]",
-        f"strd r7, r6, [sp, #{_CHANNELS}]",
-        "sub r8, r8, r9, lsl #1",
-        f"str r9, [sp, #{_PAIRS}]",
-        f"str r8, [sp, #{_SINGLES}]",
-        f"strd r7, r5, [sp, #{_OUTPUT_STEP}]",
-        "mov r6, r1",  # weights of this group
-    ]
+def _multiply_taps(a: Assembler) -> None:
+    """Sums of the pixels at r0 and r0 + r5 to q4 to q7; r1 ends behind the group's weights."""
+    a.ldr("r2", _Slots.offsets)
+    a.mov("r1", "r6")
+    a.vldrw_32("q4", at("r12"))
+    a.vldrw_32("q5", at("r12", 16))
+    a.ldr("r3", _Slots.pairs)
+    a.vmov("q6", "q4")
+    a.vmov("q7", "q5")
+    with a.hardware_loop("wls", "r3"):  # two taps
+        a.ldrd("r3", "r4", post("r2", 8))
+        a.vldrb_s16("q0", post("r1", 8))
+        a.add("r3", "r0")
+        a.add("r4", "r0")
+        _multiply_tap(a)
+        a.vldrb_s16("q0", post("r1", 8))
+        a.vldrb_s16("q3", at("r4"))
+        a.add("r4", "r5")
+        a.vmul_i16("q3", "q3", "q0")
+        a.vadd_i16("q1", "q1", "q3")
+        a.vldrb_s16("q3", at("r4"))
+        a.vmul_i16("q3", "q3", "q0")
+        a.vadd_i16("q2", "q2", "q3")
+        _add_products(a)
+    a.ldr("r3", _Slots.singles)
+    with a.hardware_loop("wls", "r3"):  # one tap
+        a.ldr("r3", post("r2", 4))
+        a.vldrb_s16("q0", post("r1", 8))
+        a.add("r3", "r0")
+        _multiply_tap(a)
+        _add_products(a)
 
 
-def _products() -> list[str]:
-    """The sums of both pixels, at r0 and r5 bytes behind it; r1 ends behind the group's weights."""
-    return [
-        f"ldr r2, [sp, #{_OFFSETS}]",
-        "mov r1, r6",
-        "vldrw.32 q4, [r12]",
-        "vldrw.32 q5, [r12, #16]",
-        f"ldr r3, [sp, #{_PAIRS}]",
-        "vmov q6, q4",
-        "vmov q7, q5",
-        "wls lr, r3, 4f",
-        "3:",  # two more taps
-        "ldrd r3, r4, [r2], #8",
-        "vldrb.s16 q0, [r1], #8",
-        "add r3, r0",
-        "add r4, r0",
-        "vldrb.s16 q1, [r3]",
-        "add r3, r5",
-        "vmul.i16 q1, q1, q0",
-        "vldrb.s16 q2, [r3]",
-        "vmul.i16 q2, q2, q0",
-        "vldrb.s16 q0, [r1], #8",
-        "vldrb.s16 q3, [r4]",
-        "add r4, r5",
-        "vmul.i16 q3, q3, q0",
-        "vadd.i16 q1, q1, q3",
-        "vldrb.s16 q3, [r4]",
-        "vmul.i16 q3, q3, q0",
-        "vadd.i16 q2, q2, q3",
-        *_WIDENED,
-        "le lr, 3b",
-        "4:",
-        f"ldr r3, [sp, #{_SINGLES}]",
-        "wls lr, r3, 6f",
-        "5:",  # another tap
-        "ldr r3, [r2], #4",
-        "vldrb.s16 q0, [r1], #8",
-        "add r3, r0",
-        "vldrb.s16 q1, [r3]",
-        "add r3, r5",
-        "vmul.i16 q1, q1, q0",
-        "vldrb.s16 q2, [r3]",
-        "vmul.i16 q2, q2, q0",
-        *_WIDENED,
-        "le lr, 5b",
-        "6:",
-    ]
+def _multiply_tap(a: Assembler) -> None:
+    """Products of both pixels at r3 and r3 + r5 with the weights in q0, to q1 and q2."""
+    a.vldrb_s16("q1", at("r3"))
+    a.add("r3", "r5")
+    a.vmul_i16("q1", "q1", "q0")
+    a.vldrb_s16("q2", at("r3"))
+    a.vmul_i16("q2", "q2", "q0")
 
 
-def _outputs(has_left: bool) -> list[str]:
-    """Of both pixels, to r7 and r10 bytes behind it; leaves in r9 how many channels are left."""
-    return [
-        *_requantized(("q4", "q6"), 0, has_left),
-        *_requantized(("q5", "q7"), 1, has_left),
-        f"ldrd r2, r3, [sp, #{_ZERO_POINT}]",
-        f"ldrd r4, r9, [sp, #{_HIGH}]",
-        *(f"vadd.i32 q{n}, q{n}, r2" for n in range(4, 8)),
-        "vdup.16 q0, r3",
-        "vqmovnb.s32 q4, q4",
-        "vqmovnb.s32 q6, q6",
-        "vqmovnt.s32 q4, q5",
-        "vqmovnt.s32 q6, q7",
-        "vdup.16 q1, r4",
-        "vctp.16 r9",
-        "vmax.s16 q4, q4, q0",
-        "vmax.s16 q6, q6, q0",
-        "add r3, r7, r10",
-        "vmin.s16 q4, q4, q1",
-        "vmin.s16 q6, q6, q1",
-        "vpstt",
-        "vstrbt.16 q4, [r7]",
-        "vstrbt.16 q6, [r3]",
-    ]
+def _add_products(a: Assembler) -> None:
+    """Add the products in q1 and q2, eight of 16 bits each, to the sums of their pixels."""
+    a.vmovlb_s16("q0", "q1")
+    a.vmovlt_s16("q1", "q1")
+    a.vadd_i32("q4", "q4", "q0")
+    a.vmovlb_s16("q0", "q2")
+    a.vadd_i32("q5", "q5", "q1")
+    a.vmovlt_s16("q2", "q2")
+    a.vadd_i32("q6", "q6", "q0")
+    a.vadd_i32("q7", "q7", "q2")
 
 
-def _requantized(vectors: tuple[str, str], parity: int, has_left: bool) -> list[str]:
-    """As ``code.requantized``, of the same channels of both pixels."""
-    rows = [f"[r12, #{32 * row + 16 * parity}]" for row in range(4)]
-    code = []
-    if has_left:
-        code += [f"vldrw.32 q0, {rows[3]}", *(f"vshl.s32 {v}, {v}, q0" for v in vectors)]
-    return [
-        *code,
-        f"vldrw.32 q0, {rows[1]}",
-        f"vldrw.32 q1, {rows[2]}",
-        *(f"vqrdmulh.s32 {v}, {v}, q0" for v in vectors),
-        f"vand q2, {vectors[0]}, q1",
-        f"vand q3, {vectors[1]}, q1",
-        "vshr.s32 q2, q2, #31",
-        "vshr.s32 q3, q3, #31",
-        f"vadd.i32 {vectors[0]}, {vectors[0]}, q2",
-        f"vadd.i32 {vectors[1]}, {vectors[1]}, q3",
-        *(f"vrshl.s32 {v}, {v}, q1" for v in vectors),
-    ]
+def _store(a: Assembler, has_left: bool) -> None:
+    """Store outputs of both pixels at r7 and r7 + r10; r9 becomes the channels that are left."""
+    for number, vectors in enumerate((("q4", "q6"), ("q5", "q7"))):
+        requantize(a, vectors, ("q2", "q3"), 32 + 16 * number, 32, has_left=has_left)
+    a.ldrd("r2", "r3", _Slots.zero_point)
+    a.ldrd("r4", "r9", _Slots.high)
+    for n in range(4, 8):
+        a.vadd_i32(f"q{n}", f"q{n}", "r2")
+    a.vdup_16("q0", "r3")
+    a.vqmovnb_s32("q4", "q4")
+    a.vqmovnb_s32("q6", "q6")
+    a.vqmovnt_s32("q4", "q5")
+    a.vqmovnt_s32("q6", "q7")
+    a.vdup_16("q1", "r4")
+    a.vctp_16("r9")
+    a.vmax_s16("q4", "q4", "q0")
+    a.vmax_s16("q6", "q6", "q0")
+    a.add("r3", "r7", "r10")
+    a.vmin_s16("q4", "q4", "q1")
+    a.vmin_s16("q6", "q6", "q1")
+    with a.predicated():
+        a.vstrb_16("q4", at("r7"))
+        a.vstrb_16("q6", at("r3"))

@@ -21,16 +21,17 @@ import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
-from utvm_deploy.kernels.isa.routine import naked_function
+from utvm_deploy.kernels.isa.assembler import Assembler, Frame
+from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.native.gathered_gemm import PRODUCT_PARAMETERS
 from utvm_deploy.kernels.native.mve.code import (
-    BYTES,
     CONDITION,
-    HALVES,
-    Lanes,
-    quad_products,
-    requantized,
-    requantized_once,
+    INT8,
+    INT16,
+    PixelType,
+    multiply_four_channels,
+    requantize,
+    requantize_once,
 )
 
 #: Channels that are requantized together.
@@ -41,16 +42,25 @@ PIXELS = 3
 WIDE_NAME = "utvm_mve_wide_gemm"
 
 
-# Slots on the stack: where the next tile begins and goes, and how many pixels are left; this quad's
-# weights; the first pixel, and where this quad's first output goes; what was given.
-(_PIXELS, _OUTPUT, _LEFT, _PANEL, _FIRST_PIXEL, _COLUMN, _COUNT, _CHANNELS_LEFT, _CHANNELS, _PITCH,
- _ZERO_POINT, _LOW, _HIGH) = range(0, 52, 4)  # fmt: skip
-_FRAME_BYTES = 56
-_SAVED_BYTES = 36 + 64
-_STORES = {BYTES: "vstrbt.32", HALVES: "vstrht.32"}
+class _Slots(Frame, size_bytes=56):
+    """What a routine keeps on the stack."""
+
+    pixels: Slot  # of the next tile
+    output: Slot  # where the next tile goes
+    left: Slot  # pixels after the next tile
+    weights: Slot  # of these four channels
+    first_pixel: Slot
+    first_output: Slot  # of these four channels
+    count: Slot  # pixels
+    channels_left: Slot
+    channels: Slot  # in bytes of the output
+    pitch: Slot  # in bytes
+    zero_point: Slot
+    low: Slot
+    high: Slot
 
 
-def padded_depth(depth: int, by: Lanes = BYTES) -> int:
+def padded_depth(depth: int, by: PixelType = INT8) -> int:
     """What a channel's weights take."""
     return -(-depth // by.lanes) * by.lanes
 
@@ -60,7 +70,7 @@ def scaling_words(has_left: bool) -> int:
     return CHANNELS * (4 if has_left else 3)
 
 
-def pack_weights(weights: Array, by: Lanes = BYTES) -> Array:
+def pack_weights(weights: Array, by: PixelType = INT8) -> Array:
     """[channels, depth] -> the layout above."""
     channels, depth = weights.shape
     quads, padded = -(-channels // CHANNELS), padded_depth(depth, by)
@@ -96,194 +106,180 @@ def has_left_shift(shift: Array) -> bool:
 
 
 def name_of(has_left: bool) -> str:
-    """The C function."""
+    """The C function's name."""
     return "utvm_mve_gemm_left" if has_left else "utvm_mve_gemm"
 
 
 @lru_cache(maxsize=2)
 def gemm_text(has_left: bool) -> str:
-    """The C text of the function."""
+    """The C text of the function for pixels of int8."""
     body = replaced(
         family_text("mve", "utvm_mve_gemm"),
         ("QUAD_WORDS", str(scaling_words(has_left)), 2),
         ("LEFT_SHIFT", "s[12]" if has_left else "0", 1),
     )
-    return naked_function(name_of(has_left), PRODUCT_PARAMETERS, _lines(has_left), body, CONDITION)
+    a = Assembler(parameters=PRODUCT_PARAMETERS)
+    _multiply(a, has_left, INT8)
+    return a.c_function(name_of(has_left), body, CONDITION)
 
 
 @lru_cache(maxsize=1)
 def wide_gemm_text() -> str:
-    """The same of int16 by int8."""
-    halves = [
+    """The C text of the function for pixels of int16."""
+    parameters = [
         replaced(one, ("int8_t", "int16_t", 1)) if one.endswith(("*pixels", "*output")) else one
         for one in PRODUCT_PARAMETERS
     ]
-    body = family_text("mve", WIDE_NAME)
-    return naked_function(WIDE_NAME, halves, _lines(has_left=False, by=HALVES), body, CONDITION)
+    a = Assembler(parameters=parameters)
+    _multiply(a, has_left=False, by=INT16)
+    return a.c_function(WIDE_NAME, family_text("mve", WIDE_NAME), CONDITION)
 
 
-def _lines(has_left: bool, by: Lanes = BYTES) -> list[str]:
-    return [
-        "push {r4-r11, lr}",
-        "vpush {d8-d15}",
-        f"sub sp, #{_FRAME_BYTES}",
-        *_arguments(by),
-        "1:",  # four more channels
-        f"ldrd r1, r0, [sp, #{_FIRST_PIXEL}]",
-        f"ldr r2, [sp, #{_COUNT}]",
-        f"strd r1, r0, [sp, #{_PIXELS}]",
-        f"strd r2, r7, [sp, #{_LEFT}]",
-        f"subs r2, #{PIXELS}",
-        "blt 4f",
-        "2:",
-        *_three_pixels(has_left, by),
-        f"ldrd r2, r7, [sp, #{_LEFT}]",
-        f"subs r2, #{PIXELS}",
-        "bge 2b",
-        "4:",
-        f"adds r2, #{PIXELS}",
-        "beq 6f",
-        "5:",
-        *_one_pixel(has_left, by),
-        f"ldrd r2, r7, [sp, #{_LEFT}]",
-        "subs r2, #1",
-        "bgt 5b",
-        "6:",
-        f"ldr r0, [sp, #{_COLUMN}]",
-        f"ldr r1, [sp, #{_CHANNELS_LEFT}]",
-        f"adds r0, #{CHANNELS * by.pixel_bytes}",
-        f"add r12, r12, #{4 * scaling_words(has_left)}",
-        "add r7, r7, r9, lsl #2",
-        f"str r0, [sp, #{_COLUMN}]",
-        f"subs r1, #{CHANNELS}",
-        f"str r1, [sp, #{_CHANNELS_LEFT}]",
-        "bgt 1b",
-        f"add sp, #{_FRAME_BYTES}",
-        "vpop {d8-d15}",
-        "pop {r4-r11, pc}",
-    ]
+def _multiply(a: Assembler, has_left: bool, by: PixelType) -> None:
+    """The whole routine."""
+    _begin(a, by)
+    with a.loop("gt"):  # four channels
+        a.ldrd("r1", "r0", _Slots.first_pixel)
+        a.ldr("r2", _Slots.count)
+        a.strd("r1", "r0", _Slots.pixels)
+        a.strd("r2", "r7", _Slots.left)
+        a.subs("r2", PIXELS)
+        with a.unless("lt"), a.loop("ge"):
+            _compute_three_pixels(a, has_left, by)
+            a.ldrd("r2", "r7", _Slots.left)
+            a.subs("r2", PIXELS)
+        a.adds("r2", PIXELS)
+        with a.unless("eq"), a.loop("gt"):
+            _compute_one_pixel(a, has_left, by)
+            a.ldrd("r2", "r7", _Slots.left)
+            a.subs("r2", 1)
+        a.ldr("r0", _Slots.first_output)
+        a.ldr("r1", _Slots.channels_left)
+        a.adds("r0", CHANNELS * by.size_bytes)
+        a.add("r12", "r12", 4 * scaling_words(has_left))
+        a.add("r7", "r7", "r9", "lsl #2")
+        a.str("r0", _Slots.first_output)
+        a.subs("r1", CHANNELS)
+        a.str("r1", _Slots.channels_left)
+    a.leave()
 
 
-def _arguments(by: Lanes) -> list[str]:
-    """To their slots; weights are in r7 then, scaling in r12, the depth in r11, padded in r9."""
-    arguments = _FRAME_BYTES + _SAVED_BYTES
-    return [
-        "mov r7, r1",
-        "mov r12, r2",
-        f"str r0, [sp, #{_FIRST_PIXEL}]",
-        "ldm r3, {r0, r1, r2}",
-        f"strd r0, r1, [sp, #{_ZERO_POINT}]",
-        f"str r2, [sp, #{_HIGH}]",
-        f"add r0, sp, #{arguments}",
-        "ldm r0, {r0, r1, r2, r11}",
-        f"ldr r3, [sp, #{arguments + 16}]",
-        *(["lsl r3, #1"] if by is HALVES else []),
-        f"strd r0, r1, [sp, #{_COLUMN}]",
-        f"strd r2, r2, [sp, #{_CHANNELS_LEFT}]",
-        f"str r3, [sp, #{_PITCH}]",
-        *(["lsl r2, #1", f"str r2, [sp, #{_CHANNELS}]"] if by is HALVES else []),
-        f"add r9, r11, #{by.lanes - 1}",
-        f"bic r9, r9, #{by.lanes - 1}",
-    ]
+def _begin(a: Assembler, by: PixelType) -> None:
+    """Arguments to their slots. r7: weights, r12: scaling, r11: depth, r9: padded depth."""
+    a.enter(frame=_Slots, vectors=("d8-d15",))
+    a.mov("r7", a.argument("weights"))
+    a.mov("r12", a.argument("scaling"))
+    a.str(a.argument("pixels"), _Slots.first_pixel)
+    a.ldm(a.argument("limits"), ("r0", "r1", "r2"))
+    a.strd("r0", "r1", _Slots.zero_point)
+    a.str("r2", _Slots.high)
+    a.add("r0", "sp", a.stack_argument("output").offset)
+    a.ldm("r0", ("r0", "r1", "r2", "r11"))
+    a.ldr("r3", a.stack_argument("pitch"))
+    if by is INT16:
+        a.lsl("r3", 1)
+    a.strd("r0", "r1", _Slots.first_output)
+    a.strd("r2", "r2", _Slots.channels_left)
+    a.str("r3", _Slots.pitch)
+    if by is INT16:
+        a.lsl("r2", 1)
+        a.str("r2", _Slots.channels)
+    a.add("r9", "r11", by.lanes - 1)
+    a.bic("r9", "r9", by.lanes - 1)
 
 
-def _three_pixels(has_left: bool, by: Lanes) -> list[str]:
-    """By the four channels; r1 is the first, r2 how many there are beyond the three."""
+def _compute_three_pixels(a: Assembler, has_left: bool, by: PixelType) -> None:
+    """Outputs of three pixels; r1: the first, r2: pixels that are left behind them."""
+    a.ldr("r3", _Slots.pitch)
+    a.str("r2", _Slots.left)
+    a.add("r5", "r1", "r3", "lsl #1")
+    a.add("r3", "r1")
+    _multiply_tile(a, 0, by)
+    for pixel in ("r1", "r3", "r5"):
+        a.sub(pixel, pixel, "r9", *(("lsl #1",) if by is INT16 else ()))
+    _multiply_tile(a, 1, by)
+    a.ldrd("r1", "r0", _Slots.pixels)
+    a.ldr("r3", _Slots.pitch)
+    a.ldr("r4", _Slots.channels)
+    a.add("r3", "r3", "r3", "lsl #1")
+    a.add("r1", "r3")
+    a.add("r5", "r0", "r4")
+    a.add("r6", "r5", "r4")
+    a.add("r4", "r6")
+    a.strd("r1", "r4", _Slots.pixels)
     vectors = ("q4", "q5", "q6")
-    back = "sub {}, r9" if by is BYTES else "sub {0}, {0}, r9, lsl #1"
-    return [
-        f"ldr r3, [sp, #{_PITCH}]",
-        f"str r2, [sp, #{_LEFT}]",
-        "add r5, r1, r3, lsl #1",
-        "add r3, r1",
-        *_tile_of_six(0, 3, by),
-        *(back.format(pointer) for pointer in ("r1", "r3", "r5")),
-        *_tile_of_six(1, 6, by),
-        f"ldrd r1, r0, [sp, #{_PIXELS}]",
-        f"ldr r3, [sp, #{_PITCH}]",
-        f"ldr r4, [sp, #{_CHANNELS}]",
-        "add r3, r3, r3, lsl #1",
-        "add r1, r3",
-        "add r5, r0, r4",
-        "add r6, r5, r4",
-        "add r4, r6",
-        f"strd r1, r4, [sp, #{_PIXELS}]",
-        *_scaled(vectors, ("q2", "q3", "q7"), has_left, by),
-        *_clamped(vectors, by),
-        "vpsttt",
-        *(f"{_STORES[by]} {v}, [{to}]" for v, to in zip(vectors, ("r0", "r5", "r6"), strict=True)),
-    ]
+    _requantize(a, vectors, ("q2", "q3", "q7"), has_left, by)
+    _store(a, vectors, ("r0", "r5", "r6"), by)
 
 
-def _one_pixel(has_left: bool, by: Lanes) -> list[str]:
-    """At r1, by the four channels; r2 says how many are left."""
-    return [
-        f"str r2, [sp, #{_LEFT}]",
-        "ldm r12, {r0, r2, r4, r6}",
-        "add r3, r7, r9, lsl #1",
-        *quad_products("7", ("r0", "r2", "r4", "r6"), by),
-        "vmov q4[2], q4[0], r0, r2",
-        "vmov q4[3], q4[1], r4, r6",
-        f"ldrd r1, r0, [sp, #{_PIXELS}]",
-        f"ldr r3, [sp, #{_PITCH}]",
-        f"ldr r4, [sp, #{_CHANNELS}]",
-        "add r1, r3",
-        "add r4, r0",
-        f"strd r1, r4, [sp, #{_PIXELS}]",
-        *_scaled(("q4",), ("q2",), has_left, by),
-        *_clamped(("q4",), by),
-        "vpst",
-        f"{_STORES[by]} q4, [r0]",
-    ]
-
-
-def _scaled(
-    vectors: tuple[str, ...], temporaries: tuple[str, ...], has_left: bool, by: Lanes
-) -> list[str]:
-    if by is HALVES:
-        return requantized_once(vectors, 16)
-    return requantized(vectors, temporaries, 16, has_left)
-
-
-def _tile_of_six(pair: int, label: int, by: Lanes) -> list[str]:
-    """Three pixels by the two channels of a pair, into the pair's lanes of q4, q5 and q6."""
+def _multiply_tile(a: Assembler, pair: int, by: PixelType) -> None:
+    """Sums of three pixels and the two channels of a pair, in the pair's lanes of q4, q5, q6."""
     sums = ("r0", "r2"), ("r4", "r6"), ("r8", "r10")
-    label += 5  # 8 and 11: numbers that nothing else has
-    return [
-        f"ldrd r0, r2, [r12, #{8 * pair}]",
-        *(f"mov {other}, {one}" for pair_ in sums[1:] for other, one in zip(pair_, sums[0],
-                                                                            strict=True)),
-        f"{by.start} lr, r11",
-        f"{label}:",
-        by.load_weights.format("q0", "r7"),
-        by.load_pixels.format("q1", "r1"),
-        f"{by.multiply} r0, q0, q1",
-        by.load_pixels.format("q2", "r3"),
-        f"{by.multiply} r4, q0, q2",
-        by.load_pixels.format("q3", "r5"),
-        f"{by.multiply} r8, q0, q3",
-        by.load_weights.format("q0", "r7"),
-        f"{by.multiply} r2, q0, q1",
-        f"{by.multiply} r6, q0, q2",
-        f"{by.multiply} r10, q0, q3",
-        f"letp lr, {label}b",
-        *(
-            f"vmov q{4 + n}[{2 + pair}], q{4 + n}[{pair}], {first}, {second}"
-            for n, (first, second) in enumerate(sums)
-        ),
-    ]  # fmt: skip
+    a.ldrd("r0", "r2", at("r12", 8 * pair))
+    for even, odd in sums[1:]:
+        a.mov(even, "r0")
+        a.mov(odd, "r2")
+    vectors = ("q1", "q2", "q3")
+    with by.loop(a, "r11"):
+        by.load_weights(a, "q0", "r7")
+        for (even, _), vector, pixel in zip(sums, vectors, ("r1", "r3", "r5"), strict=True):
+            by.load_pixels(a, vector, pixel)
+            by.multiply(a, even, "q0", vector)
+        by.load_weights(a, "q0", "r7")
+        for (_, odd), vector in zip(sums, vectors, strict=True):
+            by.multiply(a, odd, "q0", vector)
+    for v, (even, odd) in zip(("q4", "q5", "q6"), sums, strict=True):
+        a.vmov(f"{v}[{2 + pair}]", f"{v}[{pair}]", even, odd)
 
 
-def _clamped(vectors: tuple[str, ...], by: Lanes) -> list[str]:
-    """Zero point and limits; the predicate says which channels there are."""
-    return [
-        f"ldrd r2, r3, [sp, #{_ZERO_POINT}]",
-        f"ldr r4, [sp, #{_HIGH}]",
-        f"ldr r8, [sp, #{_CHANNELS_LEFT}]",
-        *(f"vadd.i32 {v}, {v}, r2" for v in vectors if by is BYTES),
-        "vdup.32 q0, r3",
-        "vdup.32 q1, r4",
-        "vctp.32 r8",
-        *(f"vmax.s32 {v}, {v}, q0" for v in vectors),
-        *(f"vmin.s32 {v}, {v}, q1" for v in vectors),
-    ]
+def _compute_one_pixel(a: Assembler, has_left: bool, by: PixelType) -> None:
+    """Outputs of the pixel at r1; r2: pixels that are left, this one included."""
+    a.str("r2", _Slots.left)
+    sums = ("r0", "r2", "r4", "r6")
+    a.ldm("r12", sums)
+    a.add("r3", "r7", "r9", "lsl #1")
+    multiply_four_channels(a, sums, by)
+    a.vmov("q4[2]", "q4[0]", "r0", "r2")
+    a.vmov("q4[3]", "q4[1]", "r4", "r6")
+    a.ldrd("r1", "r0", _Slots.pixels)
+    a.ldr("r3", _Slots.pitch)
+    a.ldr("r4", _Slots.channels)
+    a.add("r1", "r3")
+    a.add("r4", "r0")
+    a.strd("r1", "r4", _Slots.pixels)
+    _requantize(a, ("q4",), ("q2",), has_left, by)
+    _store(a, ("q4",), ("r0",), by)
+
+
+def _requantize(
+    a: Assembler,
+    vectors: tuple[str, ...],
+    temporaries: tuple[str, ...],
+    has_left: bool,
+    by: PixelType,
+) -> None:
+    if by is INT16:
+        requantize_once(a, vectors, "r12", 16, 16)
+    else:
+        requantize(a, vectors, temporaries, 16, 16, has_left=has_left)
+
+
+def _store(a: Assembler, vectors: tuple[str, ...], places: tuple[str, ...], by: PixelType) -> None:
+    """Add the zero point, clamp, and store the channels that there are."""
+    a.ldrd("r2", "r3", _Slots.zero_point)
+    a.ldr("r4", _Slots.high)
+    a.ldr("r8", _Slots.channels_left)
+    if by is INT8:  # int16 has no zero point
+        for v in vectors:
+            a.vadd_i32(v, v, "r2")
+    a.vdup_32("q0", "r3")
+    a.vdup_32("q1", "r4")
+    a.vctp_32("r8")
+    for v in vectors:
+        a.vmax_s32(v, v, "q0")
+    for v in vectors:
+        a.vmin_s32(v, v, "q1")
+    store = a.vstrb_32 if by is INT8 else a.vstrh_32
+    with a.predicated():
+        for v, place in zip(vectors, places, strict=True):
+            store(v, at(place))

@@ -19,11 +19,11 @@ from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.operands import constant_of
 from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.isa.routine import naked_function
+from utvm_deploy.kernels.isa.assembler import Assembler
 from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D, gathered
 from utvm_deploy.kernels.native.layer_tables import constants, limits_of
 from utvm_deploy.kernels.native.mve import gemm
-from utvm_deploy.kernels.native.mve.code import CONDITION, HALVES
+from utvm_deploy.kernels.native.mve.code import CONDITION, INT16
 from utvm_deploy.kernels.native.mve.conv2d import MveProduct
 from utvm_deploy.kernels.native.routines.int16x8_products import (
     Int16x8ProductConv,
@@ -142,37 +142,34 @@ class MveInt16x8Dense(RoutineKernel):
 def weights_bytes(outputs: int, depth: int) -> int:
     """Of packed weights."""
     quads = -(-outputs // gemm.CHANNELS)
-    return quads * gemm.CHANNELS * gemm.padded_depth(depth, HALVES)
+    return quads * gemm.CHANNELS * gemm.padded_depth(depth, INT16)
 
 
 @lru_cache(maxsize=1)
 def four_text() -> str:
     """The C text of a vector by four channels, whose weights are laid out as in ``gemm.py``."""
-    quad = (("q1", "r1", "r4, r5"), ("q2", "r1", "r8, r9"), ("q1", "r3", "r6, r7"))
-    products = [
-        line
-        for weights, start, total in (*quad, ("q2", "r3", "r10, r11"))
-        for line in (
-            HALVES.load_weights.format(weights, start),
-            f"vmlaldava.s16 {total}, q0, {weights}",
-        )
-    ]
-    lines = [
-        "push {r4-r11, lr}",
-        "mov r12, r3",
-        "add r3, #7",
-        "bic r3, #7",
-        "add r3, r1, r3, lsl #1",
-        *(f"mov r{n}, #0" for n in range(4, 12)),
-        "dlstp.16 lr, r12",
-        "1:",
-        "vldrh.16 q0, [r0], #16",
-        *products,
-        "letp lr, 1b",
-        "stm r2, {r4-r11}",
-        "pop {r4-r11, pc}",
-    ]
-    return naked_function(_FOUR, _PARAMETERS, lines, family_text("mve", _FOUR), CONDITION)
+    a = Assembler(parameters=_PARAMETERS)
+    a.enter()
+    a.mov("r12", a.argument("depth"))
+    a.add("r3", 7)
+    a.bic("r3", 7)
+    a.add("r3", "r1", "r3", "lsl #1")
+    for n in range(4, 12):
+        a.mov(f"r{n}", 0)
+    # Totals are stored in the order of channels; weights have those of a pair side by side.
+    with INT16.loop(a, "r12"):
+        INT16.load_pixels(a, "q0", "r0")
+        for weights, pointer, low, high in (
+            ("q1", "r1", "r4", "r5"),
+            ("q2", "r1", "r8", "r9"),
+            ("q1", "r3", "r6", "r7"),
+            ("q2", "r3", "r10", "r11"),
+        ):
+            INT16.load_weights(a, weights, pointer)
+            a.vmlaldava_s16(low, high, "q0", weights)
+    a.stm("r2", ("r4-r11",))
+    a.leave()
+    return a.c_function(_FOUR, family_text("mve", _FOUR), CONDITION)
 
 
 def mve_wide_conv_call(graph: Graph, operator: Operator, call: KernelCall) -> KernelCall | str:
@@ -196,7 +193,7 @@ def mve_wide_conv_call(graph: Graph, operator: Operator, call: KernelCall) -> Ke
         arguments=(
             call.arguments[0],
             ConstantArgument("geometry", kernel.gathering.geometry),
-            ConstantArgument("weights", gemm.pack_weights(flat, HALVES)),
+            ConstantArgument("weights", gemm.pack_weights(flat, INT16)),
             ConstantArgument("scaling", scaling),
             ConstantArgument("limits", np.array([0, *limits_of(call)], dtype=np.int32)),
             call.arguments[-1],
@@ -208,7 +205,7 @@ def mve_wide_dense_call(graph: Graph, operator: Operator, call: KernelCall) -> K
     """The call of a FULLY_CONNECTED instead of the generic one."""
     kernel = call.kernel
     assert isinstance(kernel, Int16x8ProductDense)
-    packed = gemm.pack_weights(constant_of(graph, operator, 1), HALVES)
+    packed = gemm.pack_weights(constant_of(graph, operator, 1), INT16)
     source, _, *others = call.arguments
     return replace(
         call,

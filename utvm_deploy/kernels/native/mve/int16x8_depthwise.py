@@ -7,6 +7,7 @@ Weights are int8 [group][tap][lane]; the scaling of a group is int32 [bias, mult
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar
@@ -16,15 +17,15 @@ import numpy as np
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text
 from utvm_deploy.kernels.contract.call import KernelCall
-from utvm_deploy.kernels.isa.routine import naked_function
+from utvm_deploy.kernels.isa.assembler import Assembler
+from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 from utvm_deploy.kernels.native.layer_tables import constants
 from utvm_deploy.kernels.native.mve import depthwise_code
-from utvm_deploy.kernels.native.mve.code import CONDITION
+from utvm_deploy.kernels.native.mve.code import CONDITION, requantize_once
 from utvm_deploy.kernels.native.routines.int16x8_depthwise import PARAMETERS, Int16x8Depthwise
 
 _NAME = "utvm_mve_wide_depthwise"
 _LANES = depthwise_code.GROUP
-_WALK = 36 + 48  # where it lies on the stack
 
 
 @dataclass(frozen=True)
@@ -47,89 +48,70 @@ class MveInt16x8Depthwise(Int16x8Depthwise):
 
 @lru_cache(maxsize=1)
 def _pixel_text() -> str:
-    return naked_function(_NAME, PARAMETERS, _lines(), family_text("mve", _NAME), CONDITION)
+    a = Assembler(parameters=PARAMETERS)
+    a.enter(vectors=("d8-d13",))
+    walk = a.stack_argument("walk")
+    # Nine words: rows and columns of the window; bytes to the next row and column of the image, to
+    # the next row of weights, to the next group's weights; channels; limits.
+    a.ldr("r12", walk)
+    a.ldrd("r11", "r4", at("r12", 28))
+    a.vdup_16("q5", "r11")
+    a.vdup_16("q6", "r4")
+    a.ldrd("r4", "r5", at("r12"))
+    a.ldrd("r6", "r7", at("r12", 8))
+    a.ldr("r8", at("r12", 16))
+    a.ldr("r10", at("r12", 24))
+    a.mov("r9", a.argument("weights"))
+    a.cmp("r10", _LANES)
+    with a.unless("lt"), a.loop("ge"):
+        _compute_group(a, walk, is_masked=False)
+        a.cmp("r10", _LANES)
+    a.cmp("r10", 0)
+    with a.unless("le"):
+        a.vctp_16("r10")
+        _compute_group(a, walk, is_masked=True)
+    a.leave()
+    return a.c_function(_NAME, family_text("mve", _NAME), CONDITION)
 
 
-def _lines() -> list[str]:
-    return [
-        "push {r4-r11, lr}",
-        "vpush {d8-d13}",
-        f"ldr r12, [sp, #{_WALK}]",
-        "ldrd r11, r4, [r12, #28]",
-        "vdup.16 q5, r11",
-        "vdup.16 q6, r4",
-        "ldrd r4, r5, [r12]",
-        "ldrd r6, r7, [r12, #8]",
-        "ldr r8, [r12, #16]",
-        "ldr r10, [r12, #24]",
-        "mov r9, r1",
-        f"cmp r10, #{_LANES}",
-        "blt 5f",
-        "1:",
-        *_group(2, is_masked=False),
-        f"cmp r10, #{_LANES}",
-        "bge 1b",
-        "5:",
-        "cmp r10, #0",
-        "ble 9f",
-        "vctp.16 r10",
-        *_group(6, is_masked=True),
-        "9:",
-        "vpop {d8-d13}",
-        "pop {r4-r11, pc}",
-    ]
+def _compute_group(a: Assembler, walk: Slot, *, is_masked: bool) -> None:
+    """Outputs of eight channels of the pixel at r0, weights at r9.
 
-
-def _group(label: int, *, is_masked: bool) -> list[str]:
-    """Eight channels of the pixel at r0, weights at r9; the rows are in r4, columns in r5."""
-    mask, then = (["vpst"], "t") if is_masked else ([], "")
-    return [
-        "vldrw.32 q2, [r2]",
-        "vldrw.32 q3, [r2, #16]",
-        "mov r12, r0",
-        "mov r1, r9",
-        "movs r11, r4",
-        f"beq {label + 2}f",
-        f"{label}:",  # another row
-        "dls lr, r5",
-        f"{label + 1}:",  # another column
-        *mask,
-        f"vldrh{then}.16 q0, [r12]",
-        "vldrb.s16 q1, [r1], #8",
-        "add r12, r7",
-        "vmullb.s16 q4, q0, q1",
-        "vmullt.s16 q0, q0, q1",
-        "vadd.i32 q2, q2, q4",
-        "vadd.i32 q3, q3, q0",
-        f"le lr, {label + 1}b",
-        "add r12, r6",
-        "add r1, r8",
-        "subs r11, #1",
-        f"bne {label}b",
-        f"{label + 2}:",
-        *(
-            line
-            for part, total in enumerate(("q2", "q3"))
-            for line in (
-                f"vldrw.32 q0, [r2, #{32 + 16 * part}]",
-                f"vldrw.32 q1, [r2, #{64 + 16 * part}]",
-                f"vmulh.s32 {total}, {total}, q0",
-                f"vrshl.s32 {total}, {total}, q1",
-            )
-        ),
-        "vqmovnb.s32 q2, q2",
-        "vqmovnt.s32 q2, q3",
-        f"ldr r11, [sp, #{_WALK}]",
-        "vmax.s16 q2, q2, q5",
-        "ldr r11, [r11, #20]",
-        "vmin.s16 q2, q2, q6",
-        "add r9, r11",
-        *mask,
-        f"vstrh{then}.16 q2, [r3], #16",
-        "add r0, #16",
-        "add r2, #96",
-        f"subs r10, #{_LANES}",
-    ]
+    r4: rows of the window, r5: its columns. ``is_masked``: the predicate tells the channels.
+    """
+    mask = a.predicated if is_masked else nullcontext
+    a.vldrw_32("q2", at("r2"))
+    a.vldrw_32("q3", at("r2", 16))
+    a.mov("r12", "r0")
+    a.mov("r1", "r9")
+    a.movs("r11", "r4")
+    with a.unless("eq"), a.loop("ne"):  # a row
+        with a.hardware_loop("dls", "r5"):  # a column
+            with mask():
+                a.vldrh_16("q0", at("r12"))
+            a.vldrb_s16("q1", post("r1", 8))
+            a.add("r12", "r7")
+            a.vmullb_s16("q4", "q0", "q1")
+            a.vmullt_s16("q0", "q0", "q1")
+            a.vadd_i32("q2", "q2", "q4")
+            a.vadd_i32("q3", "q3", "q0")
+        a.add("r12", "r6")
+        a.add("r1", "r8")
+        a.subs("r11", 1)
+    for number, total in enumerate(("q2", "q3")):
+        requantize_once(a, (total,), "r2", 32 + 16 * number, 32)
+    a.vqmovnb_s32("q2", "q2")
+    a.vqmovnt_s32("q2", "q3")
+    a.ldr("r11", walk)
+    a.vmax_s16("q2", "q2", "q5")
+    a.ldr("r11", at("r11", 20))
+    a.vmin_s16("q2", "q2", "q6")
+    a.add("r9", "r11")
+    with mask():
+        a.vstrh_16("q2", post("r3", 16))
+    a.add("r0", 16)
+    a.add("r2", 96)
+    a.subs("r10", _LANES)
 
 
 def mve_wide_depthwise_call(call: KernelCall) -> KernelCall | str:
