@@ -61,7 +61,7 @@ class _Slots(Frame, size_bytes=64):
     pairs: Slot  # of taps
     output_step: Slot  # from pixel to pixel
     pixel_step: Slot  # from pixel to pixel
-    singles: Slot  # taps that are no pairs
+    singles: Slot  # taps outside the pairs
 
 
 def fits_pairs(weights: Array) -> bool:

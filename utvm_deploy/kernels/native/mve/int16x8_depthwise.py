@@ -51,8 +51,9 @@ def _pixel_text() -> str:
     a = Assembler(parameters=PARAMETERS)
     a.enter(vectors=("d8-d13",))
     walk = a.stack_argument("walk")
-    # Nine words: rows and columns of the window; bytes to the next row and column of the image, to
-    # the next row of weights, to the next group's weights; channels; limits.
+    # Words 0 and 1: rows and columns of the window. 2 and 3: bytes to the next row and column of
+    # the image. 4 and 5: bytes to the next row of weights, and to the next group's weights.
+    # 6: channels. 7 and 8: limits.
     a.ldr("r12", walk)
     a.ldrd("r11", "r4", at("r12", 28))
     a.vdup_16("q5", "r11")
@@ -77,7 +78,7 @@ def _pixel_text() -> str:
 def _compute_group(a: Assembler, walk: Slot, *, is_masked: bool) -> None:
     """Outputs of eight channels of the pixel at r0, weights at r9.
 
-    r4: rows of the window, r5: its columns. ``is_masked``: the predicate tells the channels.
+    r4: rows of the window, r5: its columns. ``is_masked``: the predicate selects the channels.
     """
     mask = a.predicated if is_masked else nullcontext
     a.vldrw_32("q2", at("r2"))
