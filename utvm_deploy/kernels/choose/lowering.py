@@ -1,182 +1,55 @@
-"""Operator -> kernel call: the table of what can be compiled."""
+"""Operator to kernel call: which kernel computes an operator on a core.
+
+Each module of portable kernels and of C routines has a table of the operators that it lowers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from importlib import import_module
+from pkgutil import iter_modules
+from types import ModuleType
 
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.cores.core import CORES, Core
 from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels import portable
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.operands import why_only_generic
 from utvm_deploy.kernels.contract.strategy import Layer, Strategy, Wish
+from utvm_deploy.kernels.native import routines
 from utvm_deploy.kernels.native.dsp.strategies import DSP_STRATEGIES
 from utvm_deploy.kernels.native.mve.strategies import MVE_STRATEGIES
-from utvm_deploy.kernels.native.routines.batch_matmul import lower_batch_matmul
-from utvm_deploy.kernels.native.routines.int16x8 import (
-    lower_int16x8_convolution,
-    lower_int16x8_dense,
-)
-from utvm_deploy.kernels.native.routines.log_softmax import lower_log_softmax
-from utvm_deploy.kernels.native.routines.lstm import lower_lstm
-from utvm_deploy.kernels.native.routines.lstm_variants import is_plain, lower_full_lstm
-from utvm_deploy.kernels.native.routines.resize import lower_resize_bilinear
-from utvm_deploy.kernels.native.routines.softmax import lower_softmax
-from utvm_deploy.kernels.native.routines.svdf import lower_svdf
 from utvm_deploy.kernels.native.thumb.strategies import THUMB_STRATEGIES
-from utvm_deploy.kernels.portable.booleans import lower_cast, lower_comparison, lower_select
-from utvm_deploy.kernels.portable.conv2d import lower_conv2d
-from utvm_deploy.kernels.portable.conversions import (
-    lower_dequantize,
-    lower_quantize,
-    lower_relu_int16,
-)
-from utvm_deploy.kernels.portable.cumsum import lower_cumsum
-from utvm_deploy.kernels.portable.depthwise import lower_depthwise
-from utvm_deploy.kernels.portable.elementwise import (
-    lower_add,
-    lower_extremum,
-    lower_multiply,
-    lower_prelu,
-    lower_squared_difference,
-)
-from utvm_deploy.kernels.portable.fully_connected import lower_fully_connected
-from utvm_deploy.kernels.portable.gather import lower_gather
-from utvm_deploy.kernels.portable.int16_activations import lower_sigmoid, lower_softmax_int16
-from utvm_deploy.kernels.portable.int16_unary import (
-    lower_interpolated,
-    lower_negated,
-    lower_two_slopes,
-)
-from utvm_deploy.kernels.portable.l2_normalization import lower_l2_normalization
-from utvm_deploy.kernels.portable.layout import lower_concatenation, lower_rearrange
-from utvm_deploy.kernels.portable.lookup import lower_lookup
 from utvm_deploy.kernels.portable.loop_shapes import loop_candidates, looped_call
-from utvm_deploy.kernels.portable.mean import lower_mean
-from utvm_deploy.kernels.portable.movement import lower_pad, lower_reshape, lower_variable
-from utvm_deploy.kernels.portable.pool import lower_pool
-from utvm_deploy.kernels.portable.reduce import lower_arg_extremum, lower_reduce_extremum
-from utvm_deploy.kernels.portable.stored_values import lower_stored_values
-from utvm_deploy.kernels.portable.transpose_conv import lower_transpose_conv
 from utvm_deploy.records.candidate import GENERIC, Candidate
 
 Lowering = Callable[[Graph, Operator], KernelCall]
 
 
-def _lower_any_lstm(graph: Graph, operator: Operator) -> KernelCall:
-    return (lower_lstm if is_plain(operator) else lower_full_lstm)(graph, operator)
+def _modules() -> Iterator[ModuleType]:
+    """Every module of portable kernels and of C routines."""
+    for package in (portable, routines):
+        for one in iter_modules(package.__path__):
+            yield import_module(f"{package.__name__}.{one.name}")
 
 
-LOWERINGS: Mapping[str, Lowering] = {
-    "ABS": lower_lookup,
-    "ADD": lower_add,
-    "ARG_MAX": lower_arg_extremum,
-    "ARG_MIN": lower_arg_extremum,
-    "ASSIGN_VARIABLE": lower_variable,
-    "AVERAGE_POOL_2D": lower_pool,
-    "BATCH_MATMUL": lower_batch_matmul,
-    "BATCH_TO_SPACE_ND": lower_rearrange,
-    "BITWISE_XOR": lower_stored_values,
-    "BROADCAST_TO": lower_rearrange,
-    "CAST": lower_cast,
-    "CONCATENATION": lower_concatenation,
-    "CONV_2D": lower_conv2d,
-    "CUMSUM": lower_cumsum,
-    "DEPTHWISE_CONV_2D": lower_depthwise,
-    "DEPTH_TO_SPACE": lower_rearrange,
-    "DEQUANTIZE": lower_dequantize,
-    "EMBEDDING_LOOKUP": lower_gather,
-    "EQUAL": lower_comparison,
-    "EXP": lower_lookup,
-    "EXPAND_DIMS": lower_reshape,
-    "FLOOR_MOD": lower_stored_values,
-    "FULLY_CONNECTED": lower_fully_connected,
-    "GATHER": lower_gather,
-    "GATHER_ND": lower_rearrange,
-    "GELU": lower_lookup,
-    "GREATER": lower_comparison,
-    "GREATER_EQUAL": lower_comparison,
-    "HARD_SWISH": lower_lookup,
-    "L2_NORMALIZATION": lower_l2_normalization,
-    "LEAKY_RELU": lower_lookup,
-    "LESS": lower_comparison,
-    "LESS_EQUAL": lower_comparison,
-    "LOG": lower_lookup,
-    "LOGICAL_AND": lower_comparison,
-    "LOGICAL_NOT": lower_cast,
-    "LOGICAL_OR": lower_comparison,
-    "LOGISTIC": lower_lookup,
-    "LOG_SOFTMAX": lower_log_softmax,
-    "MAXIMUM": lower_extremum,
-    "MAX_POOL_2D": lower_pool,
-    "MEAN": lower_mean,
-    "MINIMUM": lower_extremum,
-    "MIRROR_PAD": lower_rearrange,
-    "MUL": lower_multiply,
-    "NEG": lower_lookup,
-    "NOT_EQUAL": lower_comparison,
-    "PACK": lower_concatenation,
-    "PAD": lower_pad,
-    "PADV2": lower_pad,
-    "PRELU": lower_prelu,
-    "QUANTIZE": lower_quantize,
-    "READ_VARIABLE": lower_variable,
-    "REDUCE_ALL": lower_reduce_extremum,
-    "REDUCE_ANY": lower_reduce_extremum,
-    "REDUCE_MAX": lower_reduce_extremum,
-    "REDUCE_MIN": lower_reduce_extremum,
-    "RELU": lower_lookup,
-    "RELU6": lower_lookup,
-    "RELU_0_TO_1": lower_lookup,
-    "RELU_N1_TO_1": lower_lookup,
-    "RESHAPE": lower_reshape,
-    "RESIZE_BILINEAR": lower_resize_bilinear,
-    "RESIZE_NEAREST_NEIGHBOR": lower_rearrange,
-    "REVERSE_V2": lower_rearrange,
-    "RIGHT_SHIFT": lower_stored_values,
-    "RSQRT": lower_lookup,
-    "SELECT": lower_select,
-    "SELECT_V2": lower_select,
-    "SLICE": lower_rearrange,
-    "SOFTMAX": lower_softmax,
-    "SPACE_TO_BATCH_ND": lower_rearrange,
-    "SPACE_TO_DEPTH": lower_rearrange,
-    "SPLIT": lower_rearrange,
-    "SPLIT_V": lower_rearrange,
-    "SQRT": lower_lookup,
-    "SQUARED_DIFFERENCE": lower_squared_difference,
-    "SQUEEZE": lower_reshape,
-    "STRIDED_SLICE": lower_rearrange,
-    "SUB": lower_add,
-    "SUM": lower_mean,
-    "SVDF": lower_svdf,
-    "TANH": lower_lookup,
-    "TILE": lower_rearrange,
-    "TRANSPOSE": lower_rearrange,
-    "TRANSPOSE_CONV": lower_transpose_conv,
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": _lower_any_lstm,
-    "UNPACK": lower_rearrange,
-}
+def _rows(table: str) -> dict[str, Lowering]:
+    """The rows of all modules that have this table; an operator is in one module."""
+    found: dict[str, Lowering] = {}
+    for module in _modules():
+        rows: Mapping[str, Lowering] = getattr(module, table, {})
+        twice = ", ".join(sorted(found.keys() & rows.keys()))
+        assert not twice, f"{module.__name__} lowers {twice}, and so does another module"
+        found.update(rows)
+    return found
 
 
-#: What is computed in another way on int16 activations.
-INT16_LOWERINGS: Mapping[str, Lowering] = {
-    "ABS": lower_two_slopes,
-    "CONV_2D": lower_int16x8_convolution,
-    "DEPTHWISE_CONV_2D": lower_int16x8_convolution,
-    "EXP": lower_interpolated,
-    "FULLY_CONNECTED": lower_int16x8_dense,
-    "GELU": lower_interpolated,
-    "LEAKY_RELU": lower_two_slopes,
-    "LOG": lower_interpolated,
-    "LOGISTIC": lower_sigmoid,
-    "NEG": lower_negated,
-    "RELU": lower_relu_int16,
-    "RELU6": lower_relu_int16,
-    "SOFTMAX": lower_softmax_int16,
-    "TANH": lower_sigmoid,
-}
+#: Kind -> how an operator becomes a portable kernel or a C routine.
+LOWERINGS: Mapping[str, Lowering] = _rows("LOWERINGS")
+#: The same for operators that are computed in another way on int16 activations.
+INT16_LOWERINGS: Mapping[str, Lowering] = _rows("INT16_LOWERINGS")
 
 
 @dataclass(frozen=True)

@@ -148,3 +148,12 @@ def lower_cast(graph: Graph, operator: Operator) -> KernelCall:
     what = "not" if operator.kind == "LOGICAL_NOT" else what
     kernel = Converted(element_count(result), stored(source.dtype), stored(result.dtype), what)
     return kernel_call(graph, operator, kernel)
+
+
+LOWERINGS = {
+    **dict.fromkeys(_FUNCTIONS, lower_comparison),
+    "CAST": lower_cast,
+    "LOGICAL_NOT": lower_cast,
+    "SELECT": lower_select,
+    "SELECT_V2": lower_select,
+}

@@ -86,3 +86,6 @@ def lower_conv2d(graph: Graph, operator: Operator) -> KernelCall:
     window = window_of(graph, operator, (rows, columns))
     kernel = Conv2D(window, channels, outputs, groups=channels // inputs)
     return convolution_call(graph, operator, kernel, window, weights, weights)
+
+
+LOWERINGS = {"CONV_2D": lower_conv2d}

@@ -147,3 +147,7 @@ def _float_call(
     scale = np.array([quantization.scale], dtype=np.float32)
     parameters: Parameters = {"scale": scale, "zero_point": quantization.zero_point}
     return kernel_call(graph, operator, kernel, parameters)
+
+
+LOWERINGS = {"DEQUANTIZE": lower_dequantize, "QUANTIZE": lower_quantize}
+INT16_LOWERINGS = {"RELU": lower_relu_int16, "RELU6": lower_relu_int16}

@@ -68,3 +68,6 @@ def lower_cumsum(graph: Graph, operator: Operator) -> KernelCall:
     return kernel_call(
         graph, operator, CumulativeSums(extents, a.exclusive, a.reverse, source.dtype)
     )
+
+
+LOWERINGS = {"CUMSUM": lower_cumsum}

@@ -88,3 +88,6 @@ def lower_depthwise(graph: Graph, operator: Operator) -> KernelCall:
     kernel = DepthwiseConv2D(window, channels, outputs // channels)
     by_output = np.moveaxis(weights, 3, 0)
     return convolution_call(graph, operator, kernel, window, weights[0], by_output)
+
+
+LOWERINGS = {"DEPTHWISE_CONV_2D": lower_depthwise}

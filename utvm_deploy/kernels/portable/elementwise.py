@@ -373,3 +373,14 @@ def _only_value(tensor: Tensor) -> int | None:
     if tensor.data is None or tensor.data.size == 0 or (tensor.data != tensor.data.flat[0]).any():
         return None
     return int(tensor.data.flat[0])
+
+
+LOWERINGS = {
+    "ADD": lower_add,
+    "MAXIMUM": lower_extremum,
+    "MINIMUM": lower_extremum,
+    "MUL": lower_multiply,
+    "PRELU": lower_prelu,
+    "SQUARED_DIFFERENCE": lower_squared_difference,
+    "SUB": lower_add,
+}

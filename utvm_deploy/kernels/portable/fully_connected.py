@@ -135,3 +135,6 @@ def _multipliers(scales: list[float], per_channel: bool) -> Parameters:
     columns = zip(*map(exact_multiplier, scales), strict=True)
     tables = (np.array(column, dtype=np.int32) for column in columns)
     return dict(zip(_MULTIPLIER, tables, strict=True))
+
+
+LOWERINGS = {"FULLY_CONNECTED": lower_fully_connected}

@@ -65,3 +65,6 @@ def lower_gather(graph: Graph, operator: Operator) -> KernelCall:
         positions.dtype,
     )
     return kernel_call(graph, operator, kernel, inputs=2)
+
+
+LOWERINGS = {"EMBEDDING_LOOKUP": lower_gather, "GATHER": lower_gather}

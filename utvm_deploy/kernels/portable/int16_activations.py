@@ -235,3 +235,10 @@ def _looked_up(table: Any, value: Any) -> Any:
 def _rounded(value: float) -> int:
     """Half away from zero."""
     return int(math.copysign(math.floor(abs(value) + 0.5), value))
+
+
+INT16_LOWERINGS = {
+    "LOGISTIC": lower_sigmoid,
+    "SOFTMAX": lower_softmax_int16,
+    "TANH": lower_sigmoid,
+}

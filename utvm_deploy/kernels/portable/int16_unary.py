@@ -147,3 +147,13 @@ def _rounded(value: Any) -> Any:
     whole = np.trunc(value)
     up = np.abs(value - whole) >= np.float32(0.5)
     return whole + np.copysign(np.float32(1), value) if up else whole
+
+
+INT16_LOWERINGS = {
+    "ABS": lower_two_slopes,
+    "EXP": lower_interpolated,
+    "GELU": lower_interpolated,
+    "LEAKY_RELU": lower_two_slopes,
+    "LOG": lower_interpolated,
+    "NEG": lower_negated,
+}

@@ -82,3 +82,6 @@ def lower_l2_normalization(graph: Graph, operator: Operator) -> KernelCall:
     zero_point = quantization_of(source).zero_point
     # A row is summed up before its first element is written.
     return kernel_call(graph, operator, kernel, {"zero_point": zero_point}, in_place=[0])
+
+
+LOWERINGS = {"L2_NORMALIZATION": lower_l2_normalization}

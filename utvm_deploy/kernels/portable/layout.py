@@ -253,3 +253,15 @@ def _step(offsets: NDArray[np.int64]) -> int | None:
         return 0
     steps = np.diff(offsets)
     return int(steps[0]) if (steps == steps[0]).all() else None
+
+
+_MOVES = (
+    *("BATCH_TO_SPACE_ND", "SPACE_TO_BATCH_ND", "DEPTH_TO_SPACE", "SPACE_TO_DEPTH"),
+    *("BROADCAST_TO", "GATHER_ND", "MIRROR_PAD", "RESIZE_NEAREST_NEIGHBOR", "REVERSE_V2"),
+    *("SLICE", "SPLIT", "SPLIT_V", "STRIDED_SLICE", "TILE", "TRANSPOSE", "UNPACK"),
+)
+LOWERINGS = {
+    **dict.fromkeys(_MOVES, lower_rearrange),
+    "CONCATENATION": lower_concatenation,
+    "PACK": lower_concatenation,
+}

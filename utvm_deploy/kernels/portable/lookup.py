@@ -221,3 +221,7 @@ def _high_product_int16(left: int, right: int) -> int:
 
 def _saturated_int16(value: int) -> int:
     return min(max(value, -(1 << 15)), (1 << 15) - 1)
+
+
+#: QUANTIZE has other types, too: ``conversions.py`` lowers it.
+LOWERINGS = {kind: lower_lookup for kind in FUNCTIONS if kind != "QUANTIZE"}

@@ -147,3 +147,6 @@ def mean_multiplier(scale: float, count: int) -> tuple[int, int]:
     # The most bits that the quotient can keep without a right shift of more than 31 bits.
     extra = min(count.bit_length() - 1, 32, 31 + shift)
     return (multiplier << extra) // count, shift - extra
+
+
+LOWERINGS = {"MEAN": lower_mean, "SUM": lower_mean}

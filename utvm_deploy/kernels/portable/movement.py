@@ -106,3 +106,14 @@ def lower_pad(graph: Graph, operator: Operator) -> KernelCall:
             after[-1] = after[-1] * extent + a
     kernel = PadBorders(tuple(extents), tuple(before), tuple(after), source.dtype)
     return kernel_call(graph, operator, kernel, {"fill": fill_of(graph, operator)})
+
+
+LOWERINGS = {
+    "ASSIGN_VARIABLE": lower_variable,
+    "EXPAND_DIMS": lower_reshape,
+    "PAD": lower_pad,
+    "PADV2": lower_pad,
+    "READ_VARIABLE": lower_variable,
+    "RESHAPE": lower_reshape,
+    "SQUEEZE": lower_reshape,
+}

@@ -82,3 +82,6 @@ def lower_pool(graph: Graph, operator: Operator) -> KernelCall:
     kernel = Pool2D(window, source.shape[3], is_average, dtype=source.dtype)
     low, high = attributes.clamp
     return kernel_call(graph, operator, kernel, {"low": low, "high": high})
+
+
+LOWERINGS = {"AVERAGE_POOL_2D": lower_pool, "MAX_POOL_2D": lower_pool}

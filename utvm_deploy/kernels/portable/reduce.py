@@ -181,3 +181,13 @@ def outer_and_inner(
 def reduced_count(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
     """The number of elements that become one."""
     return int(np.prod([shape[axis] for axis in axes], dtype=np.int64))
+
+
+LOWERINGS = {
+    "ARG_MAX": lower_arg_extremum,
+    "ARG_MIN": lower_arg_extremum,
+    "REDUCE_ALL": lower_reduce_extremum,
+    "REDUCE_ANY": lower_reduce_extremum,
+    "REDUCE_MAX": lower_reduce_extremum,
+    "REDUCE_MIN": lower_reduce_extremum,
+}

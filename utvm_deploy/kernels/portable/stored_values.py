@@ -72,3 +72,6 @@ def lower_stored_values(graph: Graph, operator: Operator) -> KernelCall:
     sides, result = two_sides(graph, operator)
     kernel = _KERNELS[operator.kind](*merged_sides(sides, result), result.dtype)
     return broadcast_call(graph, operator, kernel, {})
+
+
+LOWERINGS = dict.fromkeys(_KERNELS, lower_stored_values)

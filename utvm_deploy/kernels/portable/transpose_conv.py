@@ -149,3 +149,6 @@ def lower_transpose_conv(graph: Graph, operator: Operator) -> KernelCall:
     scalars |= output_parameters(graph, operator, attributes.clamp)
     macs = math.prod(source.shape) * rows * columns * outputs
     return kernel_call(graph, operator, kernel, {**tables, **scalars}, macs=macs)
+
+
+LOWERINGS = {"TRANSPOSE_CONV": lower_transpose_conv}

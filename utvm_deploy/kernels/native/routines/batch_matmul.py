@@ -162,3 +162,6 @@ def lower_batch_matmul(graph: Graph, operator: Operator) -> KernelCall:
         ),
         macs=math.prod(result.shape) * depth,
     )
+
+
+LOWERINGS = {"BATCH_MATMUL": lower_batch_matmul}

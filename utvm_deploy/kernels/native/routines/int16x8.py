@@ -133,3 +133,10 @@ def _bias(graph: Graph, operator: Operator, channels: int) -> Array:
     if len(operator.inputs) < 3 or operator.inputs[2] is None:
         return np.zeros(channels, dtype=np.int64)
     return constant_of(graph, operator, 2).astype(np.int64)
+
+
+INT16_LOWERINGS = {
+    "CONV_2D": lower_int16x8_convolution,
+    "DEPTHWISE_CONV_2D": lower_int16x8_convolution,
+    "FULLY_CONNECTED": lower_int16x8_dense,
+}

@@ -70,3 +70,6 @@ def lower_log_softmax(graph: Graph, operator: Operator) -> KernelCall:
         # A row is summed up before its first element is written.
         in_place=((output, position),),
     )
+
+
+LOWERINGS = {"LOG_SOFTMAX": lower_log_softmax}

@@ -22,6 +22,7 @@ from utvm_deploy.kernels.contract.operands import constant_of, input_of, operand
 from utvm_deploy.kernels.contract.requantization import fold_input_offset, quantize_multiplier
 from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
 from utvm_deploy.kernels.native.routines.dot import dot_texts
+from utvm_deploy.kernels.native.routines.lstm import lower_lstm
 
 _GATES = 4
 _NUMBERS = 9 * _GATES + 15
@@ -206,3 +207,11 @@ def _numbers(
             projected[3] = min(int(most), 127)
     numbers += [*projected, gates[0], gates[0], *(int(flag) for flag in flags)]
     return np.array(numbers, np.int32)
+
+
+def lower_any_lstm(graph: Graph, operator: Operator) -> KernelCall:
+    """The LSTM without variants has a faster kernel."""
+    return (lower_lstm if is_plain(operator) else lower_full_lstm)(graph, operator)
+
+
+LOWERINGS = {"UNIDIRECTIONAL_SEQUENCE_LSTM": lower_any_lstm}

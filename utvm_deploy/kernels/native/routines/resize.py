@@ -100,3 +100,6 @@ def neighbours(size: int, count: int, a: ResizeBilinear) -> Array:
         upper = min(int((place + ONE - 1) / ONE), size - 1)
         table[position] = (min(lower, size - 1), upper, place - ONE * lower)
     return table
+
+
+LOWERINGS = {"RESIZE_BILINEAR": lower_resize_bilinear}

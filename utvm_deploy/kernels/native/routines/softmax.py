@@ -126,3 +126,6 @@ def _exponential_of_fraction(value: int) -> int:
     x4 = high_product(x2, x2)
     higher = rounded_shift(high_product(rounded_shift(x4, 2) + x3, third) + x2, 1)
     return center + high_product(center, x + higher)
+
+
+LOWERINGS = {"SOFTMAX": lower_softmax}

@@ -116,3 +116,6 @@ def lower_svdf(graph: Graph, operator: Operator) -> KernelCall:
         in_place=((after, before),),
         macs=source.shape[0] * filters * (inputs + times.shape[1]),
     )
+
+
+LOWERINGS = {"SVDF": lower_svdf}
