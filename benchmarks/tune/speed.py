@@ -20,12 +20,17 @@ from utvm_deploy.boards.board import load_board
 from utvm_deploy.device import connect
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.kernels.choose.lowering import lower
-from utvm_deploy.kernels.portable.loop_shapes import loop_candidates
+from utvm_deploy.kernels.choose.lowering import candidates_in, lower
+from utvm_deploy.kernels.contract.strategy import Layer
 from utvm_deploy.project import build_image
+from utvm_deploy.records.candidate import GENERIC
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.tuner import Tuning, fastest_link, tune
 from utvm_deploy.tuning.workload import Work, workload
+
+
+def portable_layer(work: Work) -> Layer:
+    return Layer(work.graph, work.operator, GENERIC, lower(work.graph, work.operator))
 
 
 def measured(board_name: str, works: Sequence[Work], link: str, trials: int) -> Tuning:
@@ -55,8 +60,7 @@ def main() -> int:
     works = workload([simplify(load_model(path)) for path in options.models], board.cpu.kernel_core)
     if options.plain:
         works = tuple(
-            replace(work, candidates=loop_candidates(lower(work.graph, work.operator)))
-            for work in works
+            replace(work, candidates=candidates_in(GENERIC, portable_layer(work))) for work in works
         )
     print(f"{len(works)} kernels on {board.name}, {os.cpu_count()} cores of this computer")
     print("| link | trials | failed | seconds | a second | s each | lower | load | run |")

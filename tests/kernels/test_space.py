@@ -73,6 +73,26 @@ def test_candidates_that_do_not_fit(tmp_path: Path) -> None:
     assert generic != lower(graph, convolution, "cortex-m7").kernel
 
 
+@pytest.mark.parametrize(
+    ("number", "choices", "reason"),
+    [
+        (0, {"tile": "3x9"}, "has no tile 3x9; its tiles are 1x1, 1x2, 1x4, 2x1"),
+        (0, {"tile": 4}, "tile=4 is not a text"),
+        (0, {"unroll": 3}, "loops are not unrolled by 3, but by 2, 4, 8"),
+        (0, {"step": 4}, "there is no choice 'step'; the choices are: tile, unroll"),
+        (2, {"tile": "1x1"}, "has no tile 1x1; it has no tiles"),
+        (3, {"unroll": 2}, "is a C routine, which has no loops to unroll"),
+    ],
+)
+def test_portable_kernels_refuse_what_they_cannot_do(
+    tmp_path: Path, number: int, choices: dict[str, int | str], reason: str
+) -> None:
+    graph = small_graph(tmp_path)
+    candidate = Candidate.of("generic", **choices)
+    with pytest.raises(UnsupportedOperator, match=rf"^no kernel 'generic .*{reason}"):
+        lower(graph, graph.operators[number], "cortex-m7", candidate)
+
+
 @pytest.mark.parametrize("value", [0, -1])
 @pytest.mark.parametrize(
     ("core", "choices"),

@@ -151,24 +151,30 @@ def test_a_record_replays_and_is_exact(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "choices",
+    ("choices", "reason"),
     [
-        {SKETCH: 99, DECISIONS: "1"},
-        {SKETCH: "0", DECISIONS: "1"},
-        {SKETCH: 0},
-        {SKETCH: 0, DECISIONS: "x"},
-        {SKETCH: 0, DECISIONS: ""},
-        {SKETCH: 0, DECISIONS: "2.1.1/8.1.1/6.1.1/99"},
-        {SKETCH: 0, DECISIONS: "2.1.1/8.1.1/7.1.1/0"},
-        {SKETCH: 0, DECISIONS: "2.1.1/8.1.1/6.1.1/0", "tile": "1x1"},
+        ({SKETCH: 99, DECISIONS: "1"}, "has no sketch 99; it has [1-9]"),
+        ({SKETCH: "0", DECISIONS: "1"}, "sketch=0 is not an integer"),
+        ({SKETCH: -1, DECISIONS: "1"}, "sketch=-1 is less than 0"),
+        ({SKETCH: 0}, "it has no decisions"),
+        ({SKETCH: 0, DECISIONS: "x"}, "'x' are not the decisions of sketch 0"),
+        ({SKETCH: 0, DECISIONS: ""}, "'' are not the decisions of sketch 0"),
+        ({SKETCH: 0, DECISIONS: "2.1.1/8.1.1/6.1.1/99"}, "TVM refuses 2.1.1/8.1.1/6.1.1/99"),
+        ({SKETCH: 0, DECISIONS: "2.1.1/8.1.1/7.1.1/0"}, "are not the decisions of sketch 0"),
+        (
+            {SKETCH: 0, DECISIONS: "2.1.1/8.1.1/6.1.1/0", "tile": "1x1"},
+            "there is no choice 'tile'; the choices are: sketch, decisions",
+        ),
     ],
 )
-def test_what_does_not_fit_is_refused(choices: dict[str, int | str], tmp_path: Path) -> None:
+def test_what_does_not_fit_is_refused(
+    choices: dict[str, int | str], reason: str, tmp_path: Path
+) -> None:
     graph = graph_of(model(tmp_path, "matmul"))
     (operator,) = graph.operators
     good = Candidate.of(GENERIC, sketch=0, decisions="2.1.1/8.1.1/6.1.1/0")
     assert lower(graph, operator, "host", good).kernel != lower(graph, operator).kernel
-    with pytest.raises(UnsupportedOperator, match="template-free"):
+    with pytest.raises(UnsupportedOperator, match=f"no kernel 'generic .*{reason}"):
         lower(graph, operator, "host", Candidate.of(GENERIC, **choices))
 
 

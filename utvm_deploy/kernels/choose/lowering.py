@@ -22,7 +22,7 @@ from utvm_deploy.kernels.native import routines
 from utvm_deploy.kernels.native.dsp.strategies import DSP_STRATEGIES
 from utvm_deploy.kernels.native.mve.strategies import MVE_STRATEGIES
 from utvm_deploy.kernels.native.thumb.strategies import THUMB_STRATEGIES
-from utvm_deploy.kernels.portable.loop_shapes import loop_candidates, looped_call
+from utvm_deploy.kernels.portable.loop_shapes import PORTABLE_STRATEGY
 from utvm_deploy.records.candidate import GENERIC, Candidate
 
 Lowering = Callable[[Graph, Operator], KernelCall]
@@ -60,26 +60,27 @@ class Family:
     strategies: tuple[Strategy, ...]
 
     def strategy(self, kind: str, dtype: str) -> Strategy | None:
-        """The one for an operator's kind on activations of a type."""
-        # What is made for int8 serves other types, too, as far as ``why_only_generic`` lets it.
+        """The strategy for an operator's kind on activations of a type."""
+        # Strategies for int8 also serve other types, as far as ``why_only_generic`` lets them.
         wanted = "int16" if dtype == "int16" else "int8"
-        found = (s for s in self.strategies if kind in s.operators and s.dtype == wanted)
-        return next(found, None)
+        return next((one for one in self.strategies if one.serves(kind, wanted)), None)
 
 
-#: Families beside the portable one, best first.
+#: All families, the best first. Every core has the last one.
 FAMILIES: Mapping[str, Family] = {
     "mve": Family(lambda core: core.mve, MVE_STRATEGIES),
     "dsp": Family(lambda core: core.dsp, DSP_STRATEGIES),
     "thumb": Family(lambda core: core.is_arm and not core.dsp, THUMB_STRATEGIES),
+    GENERIC: Family(lambda core: True, (PORTABLE_STRATEGY,)),
 }
 
 
 def families_for(core: str) -> tuple[str, ...]:
-    """The families that a core has, best first, the portable one last."""
+    """The families that a core has, the best first; unknown cores have the portable one."""
     facts = CORES.get(core)
-    special = [name for name, one in FAMILIES.items() if facts is not None and one.fits(facts)]
-    return (*special, GENERIC)
+    if facts is None:
+        return (GENERIC,)
+    return tuple(name for name, one in FAMILIES.items() if one.fits(facts))
 
 
 def lower(
@@ -93,32 +94,29 @@ def lower(
 ) -> KernelCall:
     """The kernel that does what ``operator`` does, and its arguments in this graph.
 
-    ``core`` names the core whose kernels to use where there are any for the case; "generic" stands
-    for every core. ``candidate`` says which, and how; without one the best family that has a kernel
-    chooses. ``most_scratch`` (bytes) and ``compact`` are the limits of a ``Wish``. A candidate that
-    does not fit raises UnsupportedOperator with the reason.
+    ``core`` names the core for which the kernel is; "generic" stands for every core. ``candidate``
+    chooses the kernel. Without it, the best family that has a kernel chooses. ``most_scratch``
+    (bytes) and ``compact`` are the limits of a ``Wish``. Raises UnsupportedOperator with the reason
+    if the candidate does not fit.
     """
     layer = Layer(graph, operator, core, _portable(graph, operator))
     wish = Wish(candidate, most_scratch, compact)
     if candidate is not None:
         return _lower_as(candidate, layer, wish)
-    call = layer.portable
-    # The last family is the portable one, whose call tells why there is no better one.
-    for family in families_for(core)[:-1]:
+    *special, _ = families_for(core)
+    for family in special:
         found = _in_family(family, layer, wish)
         if isinstance(found, KernelCall):
             return found
-        if found and not call.why_not:
+        if found and not layer.portable.why_not:
             # The next family's call keeps the reason, too.
-            call = replace(call, why_not=f"no {family.upper()} kernel: {found}")
-            layer = replace(layer, portable=call)
-    return call
+            why_not = f"no {family.upper()} kernel: {found}"
+            layer = replace(layer, portable=replace(layer.portable, why_not=why_not))
+    return layer.portable
 
 
 def candidates_in(family: str, layer: Layer) -> tuple[Candidate, ...]:
-    """What the tuner may measure of a family for a layer; () where the family has no kernel."""
-    if family == GENERIC:
-        return loop_candidates(layer.portable)
+    """The candidates of a family that the tuner may measure; () if it has no kernel for a layer."""
     plain = Candidate(family)
     if isinstance(_in_family(family, layer, Wish(plain)), str):
         return ()
@@ -152,8 +150,6 @@ def _lower_as(candidate: Candidate, layer: Layer, wish: Wish) -> KernelCall:
             f"core {layer.core} has no kernels of family {candidate.family!r}; "
             f"it has {', '.join(families)}"
         )
-    if candidate.family == GENERIC:
-        return looped_call(layer.portable, candidate)
     found = _in_family(candidate.family, layer, wish)
     if isinstance(found, str):
         why, kind = found or "the family has none", layer.operator.kind
@@ -162,13 +158,12 @@ def _lower_as(candidate: Candidate, layer: Layer, wish: Wish) -> KernelCall:
 
 
 def _in_family(family: str, layer: Layer, wish: Wish) -> KernelCall | str:
-    """The family's call instead of the portable one, or why there is none."""
-    if family == GENERIC:
-        return layer.portable
+    """The family's call, or why there is none; empty if it has no strategy for the operator."""
     dtype = _dtype(layer)
     strategy = FAMILIES[family].strategy(layer.operator.kind, dtype)
-    why = "" if dtype == "int16" and strategy else why_only_generic(layer.graph, layer.operator)
-    if why:
+    is_for_any_type = strategy is not None and (dtype == "int16" or not strategy.operators)
+    why = "" if is_for_any_type else why_only_generic(layer.graph, layer.operator)
+    if why or strategy is None:
         return why
-    found = strategy.build(layer, wish) if strategy else ""
+    found = strategy.build(layer, wish)
     return found if isinstance(found, str) else replace(found, family=family)

@@ -61,11 +61,15 @@ ListCandidates: TypeAlias = Callable[[Layer], Iterable[Candidate]]
 class Strategy:
     """One way to compute some operators."""
 
-    operators: tuple[str, ...]
+    operators: tuple[str, ...]  # empty: every operator, of any type
     build: Build
     # None: the strategy has nothing to choose.
     candidates: ListCandidates | None = None
     dtype: str = "int8"  # of the activations
+
+    def serves(self, kind: str, dtype: str) -> bool:
+        """Whether the strategy is for an operator ``kind`` on activations of ``dtype``."""
+        return not self.operators or (kind in self.operators and dtype == self.dtype)
 
 
 def of_portable(make: Callable[[KernelCall], KernelCall | str]) -> Build:
@@ -96,9 +100,9 @@ def candidates_of(
 class Choices:
     """What a strategy lets a candidate choose: a base of frozen dataclasses.
 
-    Fields are integers, booleans and texts. An integer is from 1, or from 0 if its default is 0. A
-    candidate leaves out the fields that have their default. ``method`` distinguishes the strategies
-    of one family.
+    Fields are integers, booleans and texts. An integer is at least 1 if its default is None, else
+    at least 0. A candidate leaves out the fields that have their default, and must have the fields
+    without a default. ``method`` distinguishes the strategies of one family.
     """
 
     method: ClassVar[str] = ""
@@ -132,10 +136,13 @@ class Choices:
             elif type(value) is not wanted:
                 return f"{name}={value} is not {_WORDS[wanted]}"
             elif isinstance(value, int):
-                least = 1 if getattr(cls, name) is None else 0
+                least = 1 if getattr(cls, name, 0) is None else 0
                 if value < least:
                     return f"{name}={value} is less than {least}"
-        return cls(**given)
+        fields = dataclasses.fields(cast(Any, cls))
+        required = (one.name for one in fields if one.default is dataclasses.MISSING)
+        absent = ", ".join(name for name in required if name not in given)
+        return f"it has no {absent}" if absent else cls(**given)
 
 
 _WORDS: dict[type, str] = {int: "an integer", bool: "0 or 1", str: "a text"}

@@ -1,9 +1,9 @@
-"""Kernels in plain C whose loops are shaped by a candidate instead of by their own default.
+"""The strategy of portable kernels: every operator, as C whose loops a candidate shapes.
 
-tile=PxC     a register tile of P pixels (or rows) by C channels, where the kernel has tiles
-unroll=N     the innermost loop of every loop nest does N elements before it asks for its end
+tile=PxC     a register tile of P pixels (or rows) by C channels, if the kernel has tiles
+unroll=N     the innermost loop of every loop nest computes N elements in each iteration
 
-or, with ``sketch`` and ``decisions``, by a schedule of the template-free space.
+Instead of these, a candidate may choose a schedule of the template-free space (``template_free``).
 """
 
 from __future__ import annotations
@@ -12,24 +12,29 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.kernels.contract.call import Kernel, KernelCall, LibraryKernel, OwnKernel
 from utvm_deploy.kernels.contract.driver import is_native
 from utvm_deploy.kernels.contract.lazy_tvm import tirx
+from utvm_deploy.kernels.contract.strategy import Choices, Layer, Strategy, Wish
 from utvm_deploy.kernels.portable.conv2d import Conv2D
 from utvm_deploy.kernels.portable.fully_connected import Dense
 from utvm_deploy.kernels.portable.pool import Pool2D
-from utvm_deploy.kernels.portable.template_free import DECISIONS, SKETCH, traced
+from utvm_deploy.kernels.portable.template_free import has_sketch, traced
 from utvm_deploy.kernels.portable.tiling import RegisterTile, tiles
 from utvm_deploy.records.candidate import GENERIC, Candidate
 
-TILE, UNROLL = "tile", "unroll"
-#: Loops that are worth unrolling by hand are unrolled so many times.
+#: The factors by which loops are unrolled.
 UNROLLS = (2, 4, 8)
-# TVM's number for a loop that is no more than a loop.
-_SERIAL = 0
-# And for a block's dimension along which its elements do not depend on each other.
-_DATA_PARALLEL = 0
+# TVM's numbers for a serial loop, and for a block's dimension whose elements are independent.
+_SERIAL = _DATA_PARALLEL = 0
+
+
+@dataclass(frozen=True)
+class LoopChoices(Choices):
+    """The shape of the loops; what is not given is the kernel's default."""
+
+    tile: str | None = None
+    unroll: int | None = None
 
 
 @dataclass(frozen=True)
@@ -57,49 +62,51 @@ class Unrolled:
         return f"{why}, innermost loops {self.unroll} at a time"
 
 
-def looped_call(call: KernelCall, candidate: Candidate) -> KernelCall:
-    """The generic call as the candidate wants it; UnsupportedOperator if it does not fit."""
-    kernel = call.kernel
-    assert not isinstance(kernel, LibraryKernel)
-    if candidate.choice(SKETCH) is not None:
-        return replace(call, kernel=_traced(kernel, candidate))
-    tile, unroll = candidate.choice(TILE), candidate.choice(UNROLL)
-    unknown = sorted({name for name, _ in candidate.choices} - {TILE, UNROLL})
-    if unknown:
-        raise UnsupportedOperator(f"generic kernel {kernel.name} has no choice {unknown[0]!r}")
-    if tile is not None:
+def build_portable(layer: Layer, wish: Wish) -> KernelCall | str:
+    """Every operator: the portable call, with the loops that the candidate chooses."""
+    call, candidate = layer.portable, wish.candidate
+    if candidate is None or wish.is_open:
+        return call
+    assert not isinstance(call.kernel, LibraryKernel)
+    make = traced if has_sketch(candidate) else _looped
+    kernel = make(call.kernel, candidate)
+    return kernel if isinstance(kernel, str) else replace(call, kernel=kernel)
+
+
+def _looped(kernel: OwnKernel, candidate: Candidate) -> OwnKernel | str:
+    """The kernel with this tile, unrolled so; why it cannot be."""
+    choices = LoopChoices.read(candidate)
+    if isinstance(choices, str):
+        return choices
+    if choices.tile is not None:
         allowed = {one.label: one for one in _tiles(kernel)}
-        if tile not in allowed or not isinstance(kernel, Conv2D | Dense | Pool2D):
-            raise UnsupportedOperator(f"generic kernel {kernel.name} has no tile {tile}")
-        kernel = replace(kernel, tile=allowed[str(tile)])
-    if unroll is not None:
-        if is_native(kernel):
-            raise UnsupportedOperator(f"kernel {kernel.name} has no loops to unroll")
-        if type(unroll) is not int or unroll not in UNROLLS:
-            raise UnsupportedOperator(f"generic kernel {kernel.name} is not unrolled by {unroll}")
-        kernel = Unrolled(kernel, unroll)
-    return replace(call, kernel=kernel)
+        if choices.tile not in allowed or not isinstance(kernel, Conv2D | Dense | Pool2D):
+            known = f"its tiles are {', '.join(allowed)}" if allowed else "it has no tiles"
+            return f"{kernel.name} has no tile {choices.tile}; {known}"
+        kernel = replace(kernel, tile=allowed[choices.tile])
+    if choices.unroll is None:
+        return kernel
+    if is_native(kernel):
+        return f"{kernel.name} is a C routine, which has no loops to unroll"
+    if choices.unroll not in UNROLLS:
+        known = ", ".join(map(str, UNROLLS))
+        return f"loops are not unrolled by {choices.unroll}, but by {known}"
+    return Unrolled(kernel, choices.unroll)
 
 
-def _traced(kernel: OwnKernel, candidate: Candidate) -> Kernel:
-    unknown = sorted({name for name, _ in candidate.choices} - {SKETCH, DECISIONS})
-    found = f"{unknown[0]} is no choice beside a sketch" if unknown else traced(kernel, candidate)
-    if isinstance(found, str):
-        raise UnsupportedOperator(f"no template-free kernel {kernel.name}: {found}")
-    return found
+def portable_candidates(layer: Layer) -> Iterator[Candidate]:
+    """Every shape of the loops of the portable call; the kernel's own default first."""
+    kernel = layer.portable.kernel
+    assert not isinstance(kernel, LibraryKernel)
+    if is_native(kernel):
+        yield Candidate(GENERIC)
+        return
+    for tile in (None, *(one.label for one in _tiles(kernel))):
+        for unroll in (None, *UNROLLS):
+            yield LoopChoices(tile, unroll).candidate(GENERIC)
 
 
-def loop_candidates(call: KernelCall) -> tuple[Candidate, ...]:
-    """Every shape of the loops of a generic call, its own default first."""
-    kernel = call.kernel
-    found = [Candidate(GENERIC)]
-    if isinstance(kernel, LibraryKernel) or is_native(kernel):
-        return tuple(found)
-    found += [Candidate.of(GENERIC, unroll=unroll) for unroll in UNROLLS]
-    for tile in _tiles(kernel):
-        found.append(Candidate.of(GENERIC, tile=tile.label))
-        found += [Candidate.of(GENERIC, tile=tile.label, unroll=unroll) for unroll in UNROLLS]
-    return tuple(found)
+PORTABLE_STRATEGY = Strategy((), build_portable, portable_candidates)
 
 
 def _tiles(kernel: OwnKernel) -> list[RegisterTile]:
@@ -113,10 +120,10 @@ def _tiles(kernel: OwnKernel) -> list[RegisterTile]:
 
 
 def _innermost_loops(sch: Any) -> Iterator[Any]:
-    """The last loop of every block, if it is a plain one and nothing is carried through it.
+    """The last loop of each block whose elements are independent, if that loop is serial.
 
-    TVM's C generator remembers what it has read: of a maximum that is written and read again in
-    straight code it takes the old value.
+    Others must not be unrolled. TVM's C generator reads a value once. If straight code writes a
+    maximum and reads it again, the generator uses the old value.
     """
     root = sch.get_sblock("root")
     for block in sch.get_child_blocks(root):

@@ -22,9 +22,24 @@ from utvm_deploy.kernels.contract.call import OwnKernel
 from utvm_deploy.kernels.contract.driver import is_native
 from utvm_deploy.kernels.contract.lazy_tvm import meta_schedule as ms
 from utvm_deploy.kernels.contract.lazy_tvm import s_tir, tirx, tvm
+from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.records.candidate import GENERIC, Candidate
 
 SKETCH, DECISIONS = "sketch", "decisions"
+
+
+@dataclass(frozen=True)
+class SketchChoices(Choices):
+    """A candidate of the template-free space."""
+
+    sketch: int
+    decisions: str
+
+
+def has_sketch(candidate: Candidate) -> bool:
+    """Whether a candidate is of the template-free space."""
+    return candidate.choice(SKETCH) is not None
+
 
 #: Two tiles of outputs around a reduction, and the outputs of the inner one within it: what is
 #: finished of them goes to its consumer after either of the outer two.
@@ -100,12 +115,14 @@ class Traced:
 
 def traced(kernel: OwnKernel, candidate: Candidate) -> Traced | str:
     """The kernel as the candidate wants it, or why that cannot be."""
-    number, decisions = candidate.choice(SKETCH), candidate.choice(DECISIONS)
-    known = sketches(kernel)
-    if type(number) is not int or not 0 <= number < len(known):
-        return f"there is no sketch {number}"
-    if not isinstance(decisions, str) or known[number].read(decisions) is None:
-        return f"{decisions} are no decisions of sketch {number}"
+    choices = SketchChoices.read(candidate)
+    if isinstance(choices, str):
+        return choices
+    known, number, decisions = sketches(kernel), choices.sketch, choices.decisions
+    if number >= len(known):
+        return f"{kernel.name} has no sketch {number}; it has {len(known)} sketches"
+    if known[number].read(decisions) is None:
+        return f"{decisions!r} are not the decisions of sketch {number}"
     found = Traced(kernel, number, decisions)
     return found if design(found) is not None else f"TVM refuses {decisions} for sketch {number}"
 
@@ -137,7 +154,7 @@ def candidate_of(kernel: OwnKernel, trace: Any) -> Candidate | None:
     found = _sketch(trace)
     for number, sketch in enumerate(sketches(kernel)):
         if sketch.instructions == found.instructions:
-            return Candidate.of(GENERIC, sketch=number, decisions=_text(found))
+            return SketchChoices(number, _text(found)).candidate(GENERIC)
     return None
 
 
