@@ -73,6 +73,41 @@ def test_candidates_that_do_not_fit(tmp_path: Path) -> None:
     assert generic != lower(graph, convolution, "cortex-m7").kernel
 
 
+def graph_without_choices(tmp_path: Path) -> Graph:
+    m = ModelWriter()
+    x = m.input((1, 6, 6, 4), 0.1, 5)
+    x = m.depthwise_conv2d(x, np.full((1, 3, 3, 4), 3, np.int8), np.ones(4, np.int32), scale=0.5)
+    x = m.conv2d(x, np.full((4, 3, 3, 2), 3, np.int8), np.ones(4, np.int32), scale=0.5)
+    x = m.add(x, m.max_pool(x, 1), scale=0.9)
+    x = m.reshape(m.max_pool(x, 2), (1, 36))
+    m.output(m.fully_connected(x, np.full((3, 36), 3, np.int8), np.ones(3, np.int32), scale=3.0))
+    return load_model(m.save(tmp_path / "model.tflite"))
+
+
+@pytest.mark.parametrize("choices", [{"tile": "2x2"}, {"pixels": 6}, {"method": "columns"}])
+@pytest.mark.parametrize(
+    ("core", "kind"),
+    [
+        ("cortex-m3", "DEPTHWISE_CONV_2D"),
+        ("cortex-m0", "FULLY_CONNECTED"),
+        ("cortex-m4", "ADD"),
+        ("cortex-m4", "MAX_POOL_2D"),
+        ("cortex-m55", "DEPTHWISE_CONV_2D"),
+        ("cortex-m55", "CONV_2D"),  # a grouped one
+        ("cortex-m55", "FULLY_CONNECTED"),
+    ],
+)
+def test_kernels_without_choices_refuse_every_choice(
+    tmp_path: Path, core: str, kind: str, choices: dict[str, int | str]
+) -> None:
+    graph = graph_without_choices(tmp_path)
+    operator = next(one for one in graph.operators if one.kind == kind)
+    family = families_for(core)[0]
+    assert lower(graph, operator, core, Candidate(family)).family == family
+    with pytest.raises(UnsupportedOperator, match=rf"no kernel '{family} \w+=\w+' for {kind}: \w+"):
+        lower(graph, operator, core, Candidate.of(family, **choices))
+
+
 @pytest.mark.parametrize(
     ("number", "choices", "reason"),
     [

@@ -17,7 +17,7 @@ from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels import portable
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.operands import why_only_generic
-from utvm_deploy.kernels.contract.strategy import Layer, Strategy, Wish
+from utvm_deploy.kernels.contract.strategy import Layer, NoChoices, Strategy, Wish
 from utvm_deploy.kernels.native import routines
 from utvm_deploy.kernels.native.dsp.strategies import DSP_STRATEGIES
 from utvm_deploy.kernels.native.mve.strategies import MVE_STRATEGIES
@@ -165,5 +165,7 @@ def _in_family(family: str, layer: Layer, wish: Wish) -> KernelCall | str:
     why = "" if is_for_any_type else why_only_generic(layer.graph, layer.operator)
     if why or strategy is None:
         return why
+    if strategy.candidates is None and isinstance(refused := NoChoices.read(wish.candidate), str):
+        return refused
     found = strategy.build(layer, wish)
     return found if isinstance(found, str) else replace(found, family=family)

@@ -145,6 +145,11 @@ class Choices:
         return f"it has no {absent}" if absent else cls(**given)
 
 
+@dataclass(frozen=True)
+class NoChoices(Choices):
+    """The choices of a kernel that has none: ``read`` refuses every choice of a candidate."""
+
+
 _WORDS: dict[type, str] = {int: "an integer", bool: "0 or 1", str: "a text"}
 
 

@@ -11,6 +11,7 @@ from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.strategy import (
     Choices,
     Layer,
+    NoChoices,
     Strategy,
     Wish,
     candidates_of,
@@ -43,12 +44,18 @@ _PIXELS = (3, 6, 12, 24, 48)
 def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
     """CONV_2D, and DEPTHWISE_CONV_2D: of a single channel it is a CONV_2D."""
     call = layer.portable
-    if isinstance(call.kernel, Conv2D) and call.kernel.groups > 1:
+    is_grouped = isinstance(call.kernel, Conv2D) and call.kernel.groups > 1
+    is_depthwise = isinstance(call.kernel, DepthwiseConv2D) and call.kernel.channels > 1
+    if is_grouped or is_depthwise:
+        refused = NoChoices.read(wish.candidate)
+        if isinstance(refused, str):
+            return refused
+    if isinstance(call.kernel, Conv2D) and is_grouped:
         if call.kernel.groups == call.kernel.input_channels:
             return "it has a group for each channel"
         return mve_grouped_call(call, convolution_tables(layer), call.kernel.groups)
     tables = convolution_tables(layer)
-    if isinstance(call.kernel, DepthwiseConv2D) and call.kernel.channels > 1:
+    if is_depthwise:
         few = tables.weights.shape[0] <= _FEW_CHANNELS and tables.window.strides == (1, 1)
         if wish.candidate is None and few and isinstance(dsp_depthwise(layer, Wish()), KernelCall):
             return "few channels at stride 1, which DSP code does faster"

@@ -10,7 +10,14 @@ from dataclasses import replace
 
 from utvm_deploy.cores.core import CORES
 from utvm_deploy.kernels.contract.call import KernelCall
-from utvm_deploy.kernels.contract.strategy import Choices, Layer, Strategy, Wish, candidates_of
+from utvm_deploy.kernels.contract.strategy import (
+    Choices,
+    Layer,
+    NoChoices,
+    Strategy,
+    Wish,
+    candidates_of,
+)
 from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D
 from utvm_deploy.kernels.native.layer_tables import convolution_tables, dense_tables
 from utvm_deploy.kernels.native.thumb.conv2d import (
@@ -47,10 +54,12 @@ def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
     if isinstance(scaling, str):
         return scaling
     if is_depthwise:
+        if isinstance(refused := NoChoices.read(wish.candidate), str):
+            return refused
         if wish.candidate is None and tables.window.output_width == 1:
             return "rows of one output, which plain C does faster"
         return thumb_depthwise_call(call, tables, scaling)
-    choices = _choices(wish)
+    choices = _choices(wish, core)
     if isinstance(choices, str):
         return choices
     made = thumb_conv2d_call(call, tables, scaling, choices, _product_of(core))
@@ -59,7 +68,7 @@ def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
 
 def build_dense(layer: Layer, wish: Wish) -> KernelCall | str:
     """FULLY_CONNECTED."""
-    tables, choices = dense_tables(layer), _choices(wish)
+    tables, choices = dense_tables(layer), _choices(wish, layer.core)
     if isinstance(tables, str):
         return tables
     if isinstance(choices, str):
@@ -68,7 +77,10 @@ def build_dense(layer: Layer, wish: Wish) -> KernelCall | str:
     return _if_faster(layer, wish, made)
 
 
-def _choices(wish: Wish) -> GemmChoices | str:
+def _choices(wish: Wish, core: str) -> GemmChoices | str:
+    """What the candidate chooses; the kernels of a core without Thumb-2 have nothing to choose."""
+    if not _has_thumb2(core) and isinstance(refused := NoChoices.read(wish.candidate), str):
+        return refused
     return GemmChoices() if wish.is_open else GemmChoices.read(wish.candidate)
 
 
