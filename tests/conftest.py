@@ -131,6 +131,7 @@ def clean_environment(
         if name.startswith("UTVM_") and name not in ("UTVM_SHARED", "UTVM_TEST_JOBS"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("UTVM_CACHE", str(image_cache))
+    monkeypatch.setenv("UTVM_RUNS", str(tmp_path / "runs.sqlite"))
     bench = pytestconfig.getoption("--bench")
     if bench:
         monkeypatch.setenv("UTVM_BENCH", str(Path(bench).resolve()))

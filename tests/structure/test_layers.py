@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "utvm_deploy"
 #: From the top down; units in one row do not import each other.
 LAYERS = (
     ("cli",),
-    ("tuning", "silicon_kit"),
+    ("tuning", "silicon_kit", "runs"),
     ("comparing",),
     ("profiling", "verifying", "inspecting", "bundling"),
     ("device", "doctor"),
@@ -39,6 +39,7 @@ DOORS = {
     "serial": {"link.stream"},
     "elftools": {"project"},
     "rich": {"cli.output"},
+    "sqlite3": {"runs"},
 }
 
 #: Functions of ``utvm_deploy``, today's and those to come. Importing a module of such a name would

@@ -34,10 +34,24 @@ def cache_dir() -> Path:
     configured = os.environ.get("UTVM_CACHE")
     if configured:
         return Path(configured)
-    base = os.environ.get("XDG_CACHE_HOME")
+    return _user_folder("XDG_CACHE_HOME", ".cache", "UTVM_CACHE", "keep images in")
+
+
+def runs_file() -> Path:
+    """The database of runs: ``UTVM_RUNS``, else in the user's folder of data."""
+    configured = os.environ.get("UTVM_RUNS")
+    if configured:
+        return Path(configured)
+    folder = _user_folder("XDG_DATA_HOME", ".local/share", "UTVM_RUNS", "keep runs in")
+    return folder / "runs.sqlite"
+
+
+def _user_folder(variable: str, default: str, ours: str, purpose: str) -> Path:
+    """Our folder in one of the user's folders, which a variable of the XDG standard may name."""
+    base = os.environ.get(variable)
     if base:
         return Path(base) / "utvm_deploy"
     try:
-        return Path.home() / ".cache" / "utvm_deploy"
+        return Path.home() / default / "utvm_deploy"
     except RuntimeError as error:  # no HOME, and a user without an entry, usually in a container
-        raise UtvmError("no home folder is known to keep images in; set UTVM_CACHE") from error
+        raise UtvmError(f"no home folder is known to {purpose}; set {ours}") from error

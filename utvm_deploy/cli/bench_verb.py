@@ -16,6 +16,7 @@ from utvm_deploy.cli.bench_summary import bench_summary
 from utvm_deploy.cli.bench_text import overview, refused, report
 from utvm_deploy.cli.compile_options import add_cmsis_nn, add_records, cmsis_nn_builds_of
 from utvm_deploy.cli.gate import add_gate, check_before, exit_code, judge
+from utvm_deploy.cli.keep_run import add_store
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import check_board, dry_run_step
 from utvm_deploy.comparing.facts import ModelComparison
@@ -48,6 +49,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         "--html", metavar="FILE", type=Path, help="also write a page with tables and bars"
     )
     add_gate(parser)
+    add_store(parser)
 
 
 def run(args: argparse.Namespace, out: Output) -> int:

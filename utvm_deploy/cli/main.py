@@ -11,6 +11,7 @@ import importlib
 import logging
 import shlex
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
@@ -18,6 +19,7 @@ from utvm_deploy import __version__
 from utvm_deploy.base import process
 from utvm_deploy.base.errors import UsageError, UtvmError
 from utvm_deploy.cli.entry import EXIT_INTERRUPTED, EXIT_USAGE, discard_stdout, loaded
+from utvm_deploy.cli.keep_run import keep_run
 from utvm_deploy.cli.output import Output
 
 #: Each verb and the module of this package with its arguments and its work.
@@ -37,6 +39,8 @@ VERBS = {
         "bench",
         "bundle",
         "silicon",
+        "history",
+        "compare",
     )
 }
 
@@ -100,7 +104,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         with contextlib.ExitStack() as stack:
             if args.dry_run:
                 stack.enter_context(process.dry_run(lambda command: out.line(shlex.join(command))))
-            return int(args.run(args, out))
+            started, begin = time.time(), time.monotonic()
+            code = int(args.run(args, out))
+            if getattr(args, "store", False) and not args.dry_run:
+                keep_run(args, out, code, started, time.monotonic() - begin)
+            return code
 
     return reported(work, out, verbose=args.verbosity > 0)
 

@@ -43,9 +43,12 @@ class Output:
         self._stderr = _console(sys.stderr)
         self._prose = self._stderr if as_json else self._stdout
         self._last_plain: tuple[str, float] = ("", 0.0)
+        #: The schema and data of the last result, whether it was printed or not.
+        self.last_result: tuple[str, Mapping[str, Any]] | None = None
 
     def result(self, schema: str, data: Mapping[str, Any]) -> None:
         """The verb's result as JSON; says nothing unless ``--json`` was given."""
+        self.last_result = schema, data
         if self.as_json:
             json.dump({"schema": schema, **data}, sys.stdout, indent=2, default=_plain)
             sys.stdout.write("\n")

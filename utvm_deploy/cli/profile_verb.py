@@ -23,6 +23,7 @@ from utvm_deploy.cli.arguments import (
 )
 from utvm_deploy.cli.compile_options import add_compile_options
 from utvm_deploy.cli.gate import add_gate, check_before, exit_code, judge
+from utvm_deploy.cli.keep_run import add_store
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step, load_step
 from utvm_deploy.frontend.tflite import load_model
@@ -68,6 +69,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         help="list the N hottest blocks of code, each instruction with its cycles and why it waits",
     )
     add_gate(parser)
+    add_store(parser)
 
 
 def run(args: argparse.Namespace, out: Output) -> int:

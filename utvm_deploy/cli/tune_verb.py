@@ -21,6 +21,7 @@ from utvm_deploy.cli.arguments import (
     seed,
 )
 from utvm_deploy.cli.compile_options import add_cmsis_nn, add_optimize, library_of
+from utvm_deploy.cli.keep_run import add_store
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import check_board
 from utvm_deploy.compiler.cmsis_nn import CmsisNn
@@ -82,6 +83,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         action="store_true",
         help="upgrade the models' records of version 0.2.0 in --records, and measure none",
     )
+    add_store(parser)
 
 
 def _minutes(text: str) -> float:

@@ -16,6 +16,7 @@ from utvm_deploy.cli.arguments import (
     positive,
 )
 from utvm_deploy.cli.compile_options import add_compile_options
+from utvm_deploy.cli.keep_run import add_store
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step, load_step
 from utvm_deploy.device import INSTRUCTIONS
@@ -53,6 +54,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         type=Path,
         help="samples with recorded outputs: arrays 'inputs' and 'outputs'",
     )
+    add_store(parser)
 
 
 def run(args: argparse.Namespace, out: Output) -> int:

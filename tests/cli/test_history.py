@@ -1,0 +1,75 @@
+"""utvm history and utvm compare, and what verbs keep for them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from utvm_deploy.cli.main import main
+
+MODEL = Path(__file__).resolve().parents[2] / "models" / "digits.tflite"
+pytestmark = pytest.mark.tools
+
+
+def result(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any]:
+    capsys.readouterr()
+    code = main([*arguments, "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_profiles_are_kept_and_compared(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    profile = ("profile", str(MODEL), "--board", "host")
+    _, first = result(capsys, *profile, "--kernels", "generic")
+    (tmp_path / "now.json").write_text(json.dumps(first))
+    assert main(["verify", str(MODEL), "--board", "host", "--samples", "1"]) == 0
+    assert main([*profile, "--no-store"]) == 0
+    assert main([*profile, "--dry-run"]) == 0
+    _, found = result(capsys, "history", str(MODEL))
+    verify, kept = found["runs"]
+    assert (verify["verb"], kept["verb"]) == ("verify", "profile")
+    assert kept["models"][0]["ticks"] == first["ticks"]
+    assert kept["options"]["kernels"] == "generic"
+    # A run by its digits, and the same run by its file.
+    code, compared = result(capsys, "compare", kept["run"][:8], "now.json", "--fail-over", "1%")
+    assert (code, compared["ok"]) == (0, True)
+    assert {change["percent"] for change in compared["models"][0]["changes"]} <= {0.0, None}
+    first["layers"][0]["ticks"] *= 2
+    (tmp_path / "now.json").write_text(json.dumps(first))
+    code, compared = result(capsys, "compare", kept["run"], "now.json", "--fail-over", "50")
+    assert (code, compared["ok"]) == (1, False)
+    assert compared["models"][0]["changes"][0]["percent"] == 100.0
+    assert main(["compare", verify["run"], kept["run"]]) == 1
+    assert "is of verify" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["compare", "no such file", "abcd"], "neither a file nor a run"),
+        (["compare", "abcdef", "abcdef"], "has no run abcdef"),
+        (["compare", "ab", "cd"], "too short"),
+        (["compare", str(MODEL), str(MODEL)], "is not a baseline"),
+    ],
+)
+def test_runs_that_are_not_there(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert main(arguments) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_no_runs_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["history", "nothing"]) == 0
+    assert "no runs" in capsys.readouterr().out
+
+
+def test_a_store_that_cannot_be_written_is_told_and_the_verb_succeeds(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("UTVM_RUNS", str(tmp_path / "file" / "runs.sqlite"))
+    assert main(["verify", str(MODEL), "--board", "host", "--samples", "1"]) == 0
+    assert "this run is not kept" in capsys.readouterr().err

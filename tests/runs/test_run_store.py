@@ -1,0 +1,159 @@
+"""The store of runs: what is kept, what is found, and what is refused."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from utvm_deploy.base.errors import UtvmError
+from utvm_deploy.runs import schema
+from utvm_deploy.runs.run import ModelFigures, Run
+from utvm_deploy.runs.store import RunStore
+
+DIGEST = "da2236d2" + 56 * "0"
+
+
+def a_run(number: int = 1, *, model: str = "digits", verb: str = "profile", size: int = 1) -> Run:
+    figures = ModelFigures(model, DIGEST, "cycles", 1000 + number, 4096, 8192)
+    return Run(
+        *(f"{number:012x}", verb, float(number), 1.5, 0, "mps2_an500", "abc", (figures,)),
+        *({"optimize": "time"}, {"utvm": "0.2.0"}, {"text": os.urandom(size).hex()}),
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "folder" / "runs.sqlite"
+
+
+def test_a_run_comes_back_as_it_was(path: Path) -> None:
+    with RunStore(path) as store:
+        store.add(a_run())
+    with RunStore(path) as store:
+        found = store.get("00000000000")
+    assert found.models == a_run().models
+    assert (found.started, found.options) == (1.0, {"optimize": "time"})
+    assert set(found.result) == {"text"}
+
+
+def test_runs_are_found_by_model_board_and_verb_the_newest_first(path: Path) -> None:
+    with RunStore(path) as store:
+        for number, (model, verb) in enumerate(
+            [("digits", "profile"), ("kws", "profile"), ("digits", "verify")], 1
+        ):
+            store.add(a_run(number, model=model, verb=verb))
+
+        def keys(**asked: str) -> list[int]:
+            return [int(run.key, 16) for run in store.find(**asked)]
+
+        assert keys() == [3, 2, 1]
+        assert keys(model="digits") == [3, 1]
+        assert keys(model="digits", verb="verify") == [3]
+        assert keys(model=DIGEST[:8]) == [3, 2, 1]
+        assert keys(board="host") == []
+        assert [run.key for run in store.find(most=1)] == [a_run(3).key]
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("00", "too short"),
+        ("ffff", "has no run ffff"),
+        ("0000", "2 runs begin with 0000"),
+        ("00%%", "has no run"),
+    ],
+)
+def test_a_run_that_is_not_there_is_one_sentence(path: Path, key: str, message: str) -> None:
+    with RunStore(path) as store:
+        store.add(a_run(1))
+        store.add(a_run(2))
+        with pytest.raises(UtvmError, match=message):
+            store.get(key)
+
+
+def test_the_oldest_runs_go_when_the_database_is_too_large(path: Path) -> None:
+    with RunStore(path, most_bytes=200_000) as store:
+        for number in range(1, 41):
+            store.add(a_run(number, size=20_000))
+        kept = [run.started for run in store.find()]
+    assert kept[0] == 40.0
+    assert kept == sorted(kept, reverse=True)
+    assert 2 < len(kept) < 20
+    assert path.stat().st_size <= 260_000
+
+
+def test_a_newer_database_is_refused(path: Path) -> None:
+    with RunStore(path):
+        pass
+    with sqlite3.connect(path) as database:
+        database.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
+    database.close()
+    with pytest.raises(UtvmError, match="newer utvm"), RunStore(path):
+        pass
+
+
+def test_an_older_database_gets_todays_tables(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with RunStore(path) as store:
+        store.add(a_run())
+    later = (*schema._MIGRATIONS, "ALTER TABLE runs ADD COLUMN note TEXT NOT NULL DEFAULT ''")
+    monkeypatch.setattr(schema, "_MIGRATIONS", later)
+    monkeypatch.setattr(schema, "VERSION", len(later))
+    with RunStore(path) as store:
+        assert store.get(a_run().key).models == a_run().models
+    with sqlite3.connect(path) as database:
+        assert database.execute("SELECT note FROM runs").fetchall() == [("",)]
+    database.close()
+
+
+def test_a_step_that_fails_leaves_the_version_before_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with RunStore(path) as store:
+        store.add(a_run())
+    broken = (*schema._MIGRATIONS, "CREATE TABLE notes (text TEXT); CREATE TABLE runs (key TEXT)")
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "_MIGRATIONS", broken)
+        patch.setattr(schema, "VERSION", len(broken))
+        with pytest.raises(UtvmError, match="already exists"), RunStore(path):
+            pass
+    with RunStore(path) as store:
+        assert len(store.find()) == 1
+
+
+def test_a_file_that_is_no_database_is_one_sentence(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(b"not a database" * 1000)
+    with pytest.raises(UtvmError, match=r"cannot be used: .*; name another file"), RunStore(path):
+        pass
+
+
+def _fill(path: Path, first: int) -> None:
+    for number in range(first, first + 10_000):
+        with RunStore(path) as store:
+            store.add(a_run(number))
+
+
+def test_writers_at_once_lose_nothing_and_a_killed_one_leaves_whole_runs(path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    writers = [context.Process(target=_fill, args=(path, n * 100_000 + 1)) for n in range(3)]
+    for writer in writers:
+        writer.start()
+    try:
+        with RunStore(path) as store:
+            while len(store.find()) < 30:
+                pass
+    finally:
+        for writer in writers:
+            os.kill(writer.pid or 0, signal.SIGKILL)
+            writer.join()
+    with RunStore(path) as store:
+        found = store.find()
+        for start in (1, 100_001, 200_001):
+            numbers = sorted(int(r.key, 16) for r in found if 0 <= int(r.key, 16) - start < 10_000)
+            assert numbers == list(range(start, start + len(numbers)))
+        assert all(run.models and store.get(run.key).result for run in found)

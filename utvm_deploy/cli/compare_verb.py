@@ -1,0 +1,102 @@
+"""utvm compare: two runs side by side."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from utvm_deploy.base.errors import BenchError
+from utvm_deploy.base.paths import runs_file
+from utvm_deploy.cli.arguments import Verbs, add_verb
+from utvm_deploy.cli.gate import percent
+from utvm_deploy.cli.output import Output
+from utvm_deploy.comparing.gate import Ours, growths, ours_of, read_baseline
+from utvm_deploy.runs.difference import Difference, differences
+from utvm_deploy.runs.store import RunStore
+
+_COMPARABLE = {"profile": "utvm.profile/1", "bench": "utvm.bench/1"}
+
+
+def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the command line."""
+    parser = add_verb(verbs, common, "compare", "compare two runs of profile or bench", run)
+    for name, what in (("before", "the earlier"), ("now", "the later")):
+        parser.add_argument(
+            name,
+            metavar=name.upper(),
+            help=f"{what} run: its digits from `utvm history`, or a file with its --json result",
+        )
+    parser.add_argument(
+        "--fail-over",
+        metavar="P%",
+        type=percent,
+        help="exit 1 if a layer or the whole model grew by more than this",
+    )
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    """A table for each model; exit code 1 if --fail-over is exceeded."""
+    before, now = (_figures(one) for one in (args.before, args.now))
+    found = differences(before, now)
+    for one in found:
+        _report(one, out)
+    grown = [] if args.fail_over is None else growths(before, now, args.fail_over)
+    if grown:
+        out.line(f"GREW by more than {args.fail_over:g} %:")
+    for item in grown:
+        out.line(f"  {item}")
+    out.result(
+        "utvm.compare/1",
+        {
+            "models": [
+                {
+                    "name": one.model,
+                    "boards": one.boards,
+                    "changes": [
+                        vars(change) | {"percent": change.percent} for change in one.changes
+                    ],
+                }
+                for one in found
+            ],
+            "fail_over_percent": args.fail_over,
+            "ok": not grown,
+        },
+    )
+    return 1 if grown else 0
+
+
+def _figures(name: str) -> tuple[Ours, ...]:
+    """Our figures of a run, by its file or its digits."""
+    if Path(name).is_file():
+        return read_baseline(Path(name))
+    if not set(name) <= set("0123456789abcdef"):
+        raise BenchError(
+            f"{name} is neither a file nor a run; give a file that --json wrote, or a run's digits "
+            "from `utvm history`"
+        )
+    with RunStore(runs_file()) as store:
+        kept = store.get(name)
+    if kept.verb not in _COMPARABLE:
+        raise BenchError(
+            f"run {kept.key} is of {kept.verb}, which has no figures to compare; give runs of "
+            f"{' or '.join(_COMPARABLE)}"
+        )
+    return ours_of(kept.result, _COMPARABLE[kept.verb])
+
+
+def _report(found: Difference, out: Output) -> None:
+    boards = " and ".join(dict.fromkeys(found.boards))
+    out.table(
+        ["", ">before", ">now", ">change", "unit"],
+        [
+            (
+                change.what,
+                change.before,
+                change.now,
+                "" if change.percent is None else f"{change.percent:+.1f} %",
+                change.unit,
+            )
+            for change in found.changes
+        ],
+        title=f"{found.model} on {boards}",
+    )

@@ -1,0 +1,77 @@
+"""Keeping what a verb found in this computer's store of runs, and the option that leaves it out."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from utvm_deploy.base.errors import UtvmError
+from utvm_deploy.base.paths import runs_file
+from utvm_deploy.cli.output import Output
+from utvm_deploy.compiler.c_text import prefix_from_path
+
+#: The results that are kept.
+SCHEMAS = ("utvm.verify/1", "utvm.profile/1", "utvm.tune/2", "utvm.bench/1")
+_KEY_BYTES = 6
+#: Arguments that say nothing about what was done.
+_NOT_OPTIONS = frozenset(
+    {"run", "verb", "json", "verbosity", "dry_run", "store", "model", "models", "board", "html"}
+)
+
+
+def add_store(parser: argparse.ArgumentParser) -> None:
+    """--no-store."""
+    parser.add_argument(
+        "--no-store",
+        dest="store",
+        action="store_false",
+        help="do not keep the result for `utvm history` and `utvm compare`",
+    )
+
+
+def keep_run(
+    args: argparse.Namespace, out: Output, exit_code: int, started: float, seconds: float
+) -> None:
+    """Keep the verb's result; what prevents it is a line on stderr and not a failure."""
+    if out.last_result is None or out.last_result[0] not in SCHEMAS:
+        return
+    # Verbs that keep nothing need not load these.
+    from utvm_deploy.runs.origin import git_revision, versions
+    from utvm_deploy.runs.run import Run, figures_of, file_digest
+    from utvm_deploy.runs.store import RunStore
+
+    _, result = out.last_result
+    paths: list[Path] = args.models if "models" in args else [args.model]
+    try:
+        digests = {
+            getattr(args, "name", None) or prefix_from_path(p): file_digest(p) for p in paths
+        }
+        run = Run(
+            secrets.token_hex(_KEY_BYTES),
+            args.verb,
+            started,
+            seconds,
+            exit_code,
+            str(result.get("board", args.board)),
+            git_revision(Path.cwd()),
+            figures_of(args.verb, result, digests),
+            _options(args),
+            versions(),
+            result,
+        )
+        with RunStore(runs_file()) as store:
+            store.add(run)
+    except (UtvmError, OSError) as error:
+        out.note(f"this run is not kept: {error}")
+
+
+def _options(args: argparse.Namespace) -> Mapping[str, Any]:
+    """The options that were given, or have a default."""
+    return {
+        name: value if isinstance(value, bool | int | float) else str(value)
+        for name, value in vars(args).items()
+        if value is not None and value is not False and name not in _NOT_OPTIONS
+    }

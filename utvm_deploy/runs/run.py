@@ -1,0 +1,82 @@
+"""A run: one execution of a verb, what it was done with, and what it found."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class ModelFigures:
+    """What a run says of one model as a whole; None where the verb does not say it."""
+
+    name: str
+    sha256: str  # of the model's file
+    unit: str | None = None  # of ``ticks``, such as "cycles"
+    ticks: int | None = None
+    ram_bytes: int | None = None
+    flash_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One execution of a verb. ``result`` is what the verb prints with ``--json``."""
+
+    key: str  # 12 hexadecimal digits
+    verb: str
+    started: float  # seconds since 1970
+    seconds: float
+    exit_code: int
+    board: str
+    git: str  # the revision of the folder it ran in; empty where there is none
+    models: tuple[ModelFigures, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    result: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the verb succeeded."""
+        return self.exit_code == 0
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file in hexadecimal digits. Raises OSError."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def figures_of(
+    verb: str, result: Mapping[str, Any], digests: Mapping[str, str]
+) -> tuple[ModelFigures, ...]:
+    """The figures of each model in a verb's result; ``digests`` are SHA-256 by the model's name."""
+    if verb == "profile":
+        return (
+            ModelFigures(
+                *(str(result["model"]), next(iter(digests.values()))),
+                *(str(result["tick_unit"]), int(result["ticks"])),
+                *(int(result["ram_bytes"]), int(result["flash_bytes"])),
+            ),
+        )
+    if verb == "bench":
+        return tuple(
+            _of_bench(one, digests[str(one["name"])])
+            for one in result["models"]
+            if str(one["name"]) in digests
+        )
+    return tuple(ModelFigures(name, digest) for name, digest in digests.items())
+
+
+def _of_bench(model: Mapping[str, Any], digest: str) -> ModelFigures:
+    unit = next(iter(model["ours"]))  # the figure that everything is judged by comes first
+    size = model["size"]["ours"]
+    sizes = int(size["ram_bytes"]), int(size["flash_bytes"])
+    return ModelFigures(str(model["name"]), digest, unit, int(model["ours"][unit]), *sizes)
