@@ -29,7 +29,6 @@ from utvm_deploy.kernels.native.scaling import Scaling, short_scaling
 from utvm_deploy.kernels.native.window_rewrites import simplified
 from utvm_deploy.kernels.portable.conv2d import Conv2D
 from utvm_deploy.kernels.portable.depthwise import DepthwiseConv2D
-from utvm_deploy.kernels.portable.pool import Pool2D
 
 
 def build_conv2d(layer: Layer, wish: Wish) -> KernelCall | str:
@@ -65,14 +64,6 @@ def build_dense(layer: Layer, wish: Wish) -> KernelCall | str:
 def build_pairs(layer: Layer, wish: Wish) -> KernelCall | str:
     """Elementwise operators of two inputs."""
     return dsp_pairs_call(layer.portable, is_compact=wish.compact > 0)
-
-
-def build_pool(layer: Layer, wish: Wish) -> KernelCall | str:
-    """AVERAGE_POOL_2D and MAX_POOL_2D, and what is done as such."""
-    kernel = layer.portable.kernel
-    if not isinstance(kernel, Pool2D):
-        return "it takes no maximum along one dimension"
-    return dsp_pool_call(layer.portable, kernel.window, kernel.channels, kernel.is_average)
 
 
 def _depthwise(layer: Layer, wish: Wish, window: Window, weights: Array) -> KernelCall | str:
@@ -124,7 +115,7 @@ DSP_STRATEGIES = (
     ),
     Strategy(("FULLY_CONNECTED",), build_dense, candidates_of(FAMILY, build_dense, dense_choices)),
     Strategy(("ADD", "MAXIMUM", "MINIMUM", "MUL", "PRELU", "SUB"), build_pairs),
-    Strategy(("AVERAGE_POOL_2D", "MAX_POOL_2D", "REDUCE_MAX"), build_pool),
+    Strategy(("AVERAGE_POOL_2D", "MAX_POOL_2D", "REDUCE_MAX"), of_portable(dsp_pool_call)),
     Strategy(("TRANSPOSE_CONV",), of_portable(dsp_transpose_conv_call)),
     Strategy(("MUL",), of_portable(int16_multiply_call), dtype="int16"),
 )

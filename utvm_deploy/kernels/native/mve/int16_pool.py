@@ -10,15 +10,16 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from utvm_deploy.kernels.contract.c_texts import family_text, replaced
+from utvm_deploy.kernels.contract.c_texts import family_text, replaced, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.isa.routine import naked_function
 from utvm_deploy.kernels.native.dsp.pool import DspPool
-from utvm_deploy.kernels.native.dsp.pool_code import MOST_POSITIONS, PARAMETERS
 from utvm_deploy.kernels.native.mve.code import CONDITION
+from utvm_deploy.kernels.native.pool import MOST_POSITIONS
+from utvm_deploy.kernels.native.pool import PIXEL_PARAMETERS as PARAMETERS
 from utvm_deploy.kernels.portable.pool import Pool2D
 
 _SAVED_BYTES = 36 + 64
@@ -88,14 +89,14 @@ def _text(is_average: bool) -> str:
     """The C text of all images, of one, and of a pixel, whose C is that of the DSP kernels."""
     driver = _driver(is_average)
     plain = replaced(
-        family_text("dsp", "utvm_average_pixel" if is_average else "utvm_max_pixel"),
+        shared_text("utvm_average_pixel" if is_average else "utvm_max_pixel"),
         ("int8_t", "int16_t", 1),
         ("= -128", "= -32768", 0 if is_average else 1),
     )
     parameters = replaced("\n".join(PARAMETERS), ("int8_t", "int16_t", 2)).split("\n")
     pixel = naked_function(f"{driver}_pixel", parameters, _lines(is_average), plain, CONDITION)
     names = ("UTVM_POOL", driver, 1), ("UTVM_PIXEL", f"{driver}_pixel", 1)
-    image = replaced(family_text("dsp", "utvm_pool"), ("int8_t", "int16_t", 2), *names)
+    image = replaced(shared_text("utvm_pool"), ("int8_t", "int16_t", 2), *names)
     batch = replaced(family_text("mve", "utvm_mve_wide_pool"), ("DRIVER", driver, 2))
     return f"{pixel}\n{image}\n{batch}"
 

@@ -17,7 +17,6 @@ from utvm_deploy.kernels.contract.strategy import (
     candidates_of,
     of_portable,
 )
-from utvm_deploy.kernels.native.dsp.pool import pool_call
 from utvm_deploy.kernels.native.dsp.strategies import build_depthwise as dsp_depthwise
 from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D
 from utvm_deploy.kernels.native.layer_tables import convolution_tables, dense_tables, scalars
@@ -31,9 +30,9 @@ from utvm_deploy.kernels.native.mve.int16x8 import mve_wide_conv_call, mve_wide_
 from utvm_deploy.kernels.native.mve.int16x8_depthwise import mve_wide_depthwise_call
 from utvm_deploy.kernels.native.mve.pool import MvePool
 from utvm_deploy.kernels.native.mve.transpose_conv import mve_transpose_conv_call
+from utvm_deploy.kernels.native.pool import pool_call
 from utvm_deploy.kernels.portable.conv2d import Conv2D
 from utvm_deploy.kernels.portable.depthwise import DepthwiseConv2D
-from utvm_deploy.kernels.portable.pool import Pool2D
 
 #: Fewer than half a vector of a depthwise convolution: from there on Helium loses little or gains.
 _FEW_CHANNELS = 3
@@ -84,11 +83,7 @@ def build_elementwise(layer: Layer, wish: Wish) -> KernelCall | str:
 
 def build_pool(layer: Layer, wish: Wish) -> KernelCall | str:
     """AVERAGE_POOL_2D and MAX_POOL_2D, and what is done as such."""
-    kernel = layer.portable.kernel
-    if not isinstance(kernel, Pool2D):
-        return "it takes no maximum along one dimension"
-    made = MvePool(kernel.window, kernel.channels, kernel.is_average)
-    return pool_call(layer.portable, made)
+    return pool_call(layer.portable, MvePool)
 
 
 def build_int16_convolution(layer: Layer, wish: Wish) -> KernelCall | str:

@@ -1,0 +1,132 @@
+"""AVERAGE_POOL_2D and MAX_POOL_2D: the skeleton that the pixel routines of the families plug into.
+
+``c/utvm_pool.h`` goes over the pixels of the output. It cuts each window to the positions inside
+the image, and calls the routine of the family, which computes all channels of one pixel.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
+from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.contract.driver import Driver, Operand
+from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
+from utvm_deploy.kernels.contract.window import Window
+from utvm_deploy.kernels.isa.assembler import Assembler
+from utvm_deploy.kernels.portable.pool import Pool2D
+
+#: Positions of an averaged window at most: the sum of 255 int8 values fits 16 bits.
+MOST_POSITIONS = 255
+#: Of the pixel routine. Rows and columns are those inside the image; limits are of the output.
+PIXEL_PARAMETERS = (
+    "const int8_t *from",
+    "int8_t *to",
+    "int32_t rows",
+    "int32_t columns",
+    "int32_t row_bytes",
+    "int32_t channels",
+    "int32_t low",
+    "int32_t high",
+)
+
+
+@dataclass(frozen=True)
+class NativePool:
+    """Shape parameters of a pooling layer; a family derives its own class."""
+
+    window: Window
+    channels: int
+    is_average: bool
+
+    family: ClassVar[str]
+    #: Where the assembly of the pixel routine can be used.
+    condition: ClassVar[str]
+    #: The start of the C functions' names.
+    prefix: ClassVar[str] = "utvm"
+
+    @property
+    def why(self) -> str:
+        raise NotImplementedError
+
+    def pixel(self, core: str) -> Assembler:
+        """The routine that computes all channels of one output pixel."""
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        return f"{self._kind}_pool_{self.window.label}_{self.channels}_{self.family}"
+
+    @property
+    def geometry(self) -> Array:
+        """As ``utvm_pool`` reads it."""
+        w = self.window
+        values = (w.height, w.width, self.channels, w.output_height, w.output_width, *w.kernel)
+        return np.array([*values, *w.strides, w.top, w.left], dtype=np.int32)
+
+    @property
+    def lag(self) -> Lag | None:
+        return lag_by_pixels(self.window, self.channels, self.channels, 1, mixed=True)
+
+    @property
+    def parameters(self) -> tuple[Operand | str, ...]:
+        return self._image, self._geometry, "low", "high", self._output
+
+    @property
+    def scratch(self) -> tuple[Operand, ...]:
+        return ()
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        pixel = f"{self.prefix}_{self._kind}_pixel"
+        portable = shared_text(f"utvm_{self._kind}_pixel")
+        names = ("UTVM_PIXEL", pixel, 1), ("UTVM_POOL", self._function, 1)
+        return (
+            self.pixel(core).c_function(pixel, portable, self.condition),
+            replaced(shared_text("utvm_pool"), *names),
+        )
+
+    def drive(self, c: Driver) -> None:
+        image, output = self._image, self._output
+        with c.loop("batch", self.window.batch) as n:
+            places = image.at(n * image.stride(0)), output.at(n * output.stride(0))
+            c.call(self._function, *places, self._geometry.at(), "low", "high")
+
+    @property
+    def _kind(self) -> str:
+        return "average" if self.is_average else "max"
+
+    @property
+    def _function(self) -> str:
+        """The C function for an image."""
+        return f"{self.prefix}_pool_{self._kind}"
+
+    @property
+    def _image(self) -> Operand:
+        return Operand("image", self.window.input_shape(self.channels), "int8")
+
+    @property
+    def _geometry(self) -> Operand:
+        return Operand("geometry", (self.geometry.size,), "int32")
+
+    @property
+    def _output(self) -> Operand:
+        return Operand("output", self.window.output_shape(self.channels), "int8")
+
+
+def pool_call(call: KernelCall, family: type[NativePool]) -> KernelCall | str:
+    """The family's kernel instead of the portable one, or why there is none."""
+    portable = call.kernel
+    if not isinstance(portable, Pool2D):
+        return "it takes no maximum along one dimension"
+    positions = math.prod(portable.window.kernel)
+    if portable.is_average and positions > MOST_POSITIONS:
+        return f"a window of {positions} positions"
+    kernel = family(portable.window, portable.channels, portable.is_average)
+    image, *others = call.arguments
+    geometry = ConstantArgument("geometry", kernel.geometry)
+    return replace(call, kernel=kernel, arguments=(image, geometry, *others))
