@@ -55,7 +55,7 @@ def _difference(old: Ours, new: Ours) -> Difference:
     if old.unit != new.unit:
         raise BenchError(
             f"{old.name} was counted in {old.unit} before and in {new.unit} now; compare runs on "
-            "boards that count alike"
+            "boards that count in one unit"
         )
     # The layers of now, then those that only were there before.
     keys = dict.fromkeys((*new.layers, *old.layers))
