@@ -19,6 +19,7 @@ from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, LibraryKernel
 from utvm_deploy.kernels.contract.requantization import quantize_multipliers, requantized
+from utvm_deploy.kernels.isa.assembler import Assembler
 from utvm_deploy.kernels.isa.list_scheduler import cycles, ordered
 from utvm_deploy.kernels.native.dsp import gemm, tile
 from utvm_deploy.kernels.native.scaling import short_scaling
@@ -128,7 +129,9 @@ def test_short_requantization_equals_the_reference() -> None:
 
 def test_order_is_as_fast_as_the_units_allow() -> None:
     step = gemm.DEPTH_STEP
-    loop = tile.loop(gemm.PIXELS, step, gemm._place, step * gemm.PIXELS * 2, is_whole=False)
+    a = Assembler()
+    tile.step(a, tile.PIXELS, step, gemm.place, step * tile.PIXELS * 2, is_whole=False)
+    loop = a.code
     issued = ordered(loop, CORTEX_M7, is_loop=True)
     assert sorted(i.text for i in issued) == sorted(i.text for i in loop)
     # 24 products, one a cycle, and 26 instructions beside them.

@@ -26,8 +26,8 @@ from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp import columns_code as code
-from utvm_deploy.kernels.native.dsp import gemm
-from utvm_deploy.kernels.native.dsp.products import product_call, tables
+from utvm_deploy.kernels.native.dsp.gemm_tables import CHANNELS, SLACK_BYTES, product_call, tables
+from utvm_deploy.kernels.native.dsp.tile import PIXELS
 from utvm_deploy.kernels.native.scaling import Scaling
 
 _QUAD = 4
@@ -84,7 +84,7 @@ class DspColumns:
         what = f"{self.pixels} pixels" if self.is_one_row else f"{self.rows} rows"
         what += f" of each of {self.groups} groups" if self.groups > 1 else " of windows"
         return (
-            f"DSP assembly, {code.PIXELS} pixels x {gemm.CHANNELS} channels in registers, "
+            f"DSP assembly, {PIXELS} pixels x {CHANNELS} channels in registers, "
             f"{what} in columns at a time"
         )
 
@@ -257,7 +257,7 @@ class DspColumns:
         pitches = [2 * self.pitch, *([outputs] * self._is_slice)]
         c.call(
             *(self._form(one).name, columns),
-            weights.at(group * ((weights.elements - gemm.SLACK_BYTES) // self.groups)),
+            weights.at(group * ((weights.elements - SLACK_BYTES) // self.groups)),
             scaling.at(group * (scaling.elements // self.groups)),
             *(limits.at(), part if self.phases else there),
             *(one.width, self.output_channels, self.depth, one.rows),
@@ -311,7 +311,7 @@ class DspColumns:
     @property
     def _columns(self) -> Operand:
         """The columns of the largest block, and what is read behind them."""
-        behind = self.depth - self.window.kernel[1] * self.column + code.SLACK_BYTES // 2
+        behind = self.depth - self.window.kernel[1] * self.column + SLACK_BYTES // 2
         most = max(one.rows * self.columns_of(one.width) for one in self.blocks)
         return Operand("columns", (most * self.column + behind,), "int16")
 

@@ -18,8 +18,9 @@ from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp import gemm
+from utvm_deploy.kernels.native.dsp.gemm_tables import CHANNELS, SLACK_BYTES, product_call, tables
 from utvm_deploy.kernels.native.dsp.patches import gather_text
-from utvm_deploy.kernels.native.dsp.products import product_call, tables
+from utvm_deploy.kernels.native.dsp.tile import PIXELS as PIXELS_
 from utvm_deploy.kernels.native.scaling import Scaling
 
 #: Pixels gathered at a time, where nobody chooses.
@@ -52,7 +53,7 @@ class DspConv2D:
     @property
     def why(self) -> str:
         return (
-            f"DSP assembly, {gemm.PIXELS} pixels x {gemm.CHANNELS} channels in registers, "
+            f"DSP assembly, {PIXELS_} pixels x {CHANNELS} channels in registers, "
             f"{self.pixels} pixels gathered at a time"
         )
 
@@ -121,8 +122,8 @@ class DspConv2D:
 
     def patches(self, pixels: int) -> Operand:
         """Scratch for the patches of a block of ``pixels`` pixels."""
-        groups = -(-pixels // gemm.PIXELS)
-        size = groups * gemm.PIXELS * self.depth + gemm.SLACK_BYTES // 2
+        groups = -(-pixels // PIXELS_)
+        size = groups * PIXELS_ * self.depth + SLACK_BYTES // 2
         if self.input_channels % 4:
             # One window's bytes, and what the last word of its last row is longer.
             size += (self.depth + _WORD) // 2
@@ -180,6 +181,6 @@ def patches_kernel(
     pixels, step = (choices.pixels, choices.step) if choices else (None, None)
     if step is not None and step not in steps:
         return f"the inner loop has no step of {step} for depth {kernel.depth}; there are {steps}"
-    if pixels is not None and (pixels < gemm.PIXELS or pixels % gemm.PIXELS):
-        return f"{pixels} pixels are not gathered at a time; multiples of {gemm.PIXELS} are"
+    if pixels is not None and (pixels < PIXELS_ or pixels % PIXELS_):
+        return f"{pixels} pixels are not gathered at a time; multiples of {PIXELS_} are"
     return replace(kernel, pixels=pixels or PIXELS, step=step or steps[0])

@@ -27,6 +27,7 @@ from utvm_deploy.kernels.native.dsp.conv2d import (
     patches_call,
     patches_kernel,
 )
+from utvm_deploy.kernels.native.dsp.tile import PIXELS as TILE_PIXELS
 from utvm_deploy.kernels.native.scaling import Scaling
 from utvm_deploy.records.candidate import (
     COMPACT_LITTLE,
@@ -176,7 +177,7 @@ def patches_choices(window: Window, inputs: int, outputs: int) -> Iterator[DspCo
 def _patches_pixels(window: Window) -> list[int]:
     """Pixels to gather at a time; all at once are the last that make a difference."""
     outputs = window.output_height * window.output_width
-    return [pixels for pixels in PATCHES if pixels < outputs + gemm.PIXELS]
+    return [pixels for pixels in PATCHES if pixels < outputs + TILE_PIXELS]
 
 
 def columns_choices(

@@ -1,55 +1,159 @@
-"""The straight pieces of convolution tiles: up to three pixels by two channels in accumulators.
+"""The register tile of convolutions: up to three pixels by two channels, a sum in a register each.
 
-``gemm.py`` and ``columns_code.py`` put them between labels and branches. r0 stands before a tile's
-pixels, r1 before its weights; the slots below lie on the stack of both.
+Six products and their operands (three words of pixels, a word of weights, two SXTB16) are twelve
+instructions. A core that issues two at a time does them in six cycles. A tile of 4 x 2 would need
+one register more than there are.
+
+``gemm.py`` and ``columns_code.py`` build their routines from these blocks. r0 points at the pixels
+of a tile and r1 at its weights. Loads run ahead by one word of weights and two of pixels, so they
+read past the end of both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from utvm_deploy.kernels.isa.dsp import selected
+from utvm_deploy.kernels.isa.assembler import Assembler, Frame
 from utvm_deploy.kernels.isa.instructions import (
     Instruction,
     add,
     add_shifted,
-    compare,
-    extend16,
-    insert_byte,
-    load,
-    load_pair,
-    move,
     multiply_add,
     saturate,
     shift_right,
 )
+from utvm_deploy.kernels.isa.mnemonics import Slot, at, pre
+from utvm_deploy.kernels.native.dsp import code
+from utvm_deploy.kernels.native.dsp.gemm_tables import CHANNELS, SCALING_BYTES
 
-CHANNELS = 2
-ACCUMULATORS = (("r4", "r5"), ("r6", "r7"), ("r8", "r9"))
+PIXELS = 3
+#: Of each pixel, the sums of both channels. The first one then holds the outputs as two bytes.
+SUMS = (("r4", "r5"), ("r6", "r7"), ("r8", "r9"))
 _PIXEL = ("r10", "r11")
-_WEIGHT = (("r2", "r3"), ("r12", "lr"))
+_WEIGHTS = (("r2", "r3"), ("r12", "lr"))
 
-# Slots on the stack.
-LAST = 0  # the weights of this pair of channels when their last step begins
-SCALING = 4
-OUTPUT = 8  # where the next tile goes
-LEFT = 12  # pixels
-COLUMN = 16  # where the first tile of this pair of channels went
-CHANNELS_LEFT = 20
-CHANNELS_SLOT = 24
-LOW = 28
-HIGH = 32
-CLAMPS = 36
-WEIGHTS = 40  # of this pair of channels
-SPECIAL = 44  # a tile that is clamped, or is not stored whole
-PANEL_BYTES = 48
-OTHER_SLOTS = 52
-
-#: Where the word of a pixel and a phase lies, in bytes from r0.
+#: Where the word of a phase and a pixel is, in bytes from r0.
 Place = Callable[[int, int], int]
 
 
-def limits_prologue(limits: str, low: int = LOW, clamps: int = CLAMPS) -> list[str]:
+class TileSlots(Frame):
+    """What every routine with this tile keeps on the stack."""
+
+    last: Slot  # where r1 points when the last step of these channels begins
+    scaling: Slot  # of these two channels
+    output: Slot  # of the next tile
+    left: Slot  # pixels
+    first_output: Slot  # of these two channels
+    channels_left: Slot
+    output_pitch: Slot  # bytes from pixel to pixel
+    low: Slot  # the lower limit in each of four bytes
+    high: Slot
+    clamps: Slot  # 0: the limits are those of int8
+    weights: Slot  # of these two channels
+    special: Slot  # not 0: the tile is clamped, or is not stored whole
+    weights_bytes: Slot  # of two channels
+
+
+def start(a: Assembler, pixels: int) -> None:
+    """Set the sums to the bias, and load the first weights."""
+    (low, high), *others = SUMS[:pixels]
+    a.ldr("r12", TileSlots.scaling)
+    a.ldrd(low, high, at("r12"))
+    a.ldr("r1", TileSlots.weights)
+    for pair in others:
+        a.mov(pair[0], low)
+        a.mov(pair[1], high)
+    first, second = _WEIGHTS[0]
+    a.ldr(first, at("r1"))
+    a.sxtb16(second, first, "ror #8")
+    a.sxtb16(first, first)
+
+
+def load_pixels(a: Assembler, pixels: int, place: Place) -> None:
+    """Load the two words of pixels that the first ``step`` needs."""
+    for number, register in enumerate(_PIXEL):
+        a.ldr(register, at("r0", place(number // pixels, number % pixels)))
+
+
+def step(
+    a: Assembler, pixels: int, depth: int, place: Place, step_bytes: int, *, is_whole: bool
+) -> None:
+    """Multiply ``depth`` values of each pixel.
+
+    Unless this is the whole depth, r0 moves by ``step_bytes``, r1 moves too, and the flags are
+    those of comparing r1 with ``last``.
+    """
+    phases = depth // 2
+    if not is_whole:
+        # Early, so that the branch is resolved in time.
+        spare = _WEIGHTS[1][1]
+        a.ldr(spare, TileSlots.last)
+        a.cmp("r1", spare)
+    for phase in range(phases):
+        now, then = _WEIGHTS[phase % 2], _WEIGHTS[(phase + 1) % 2]
+        is_last = phase == phases - 1
+        if not (is_last and is_whole):
+            offset = 4 * (phase + 1)
+            a.ldr(then[0], pre("r1", offset) if is_last else at("r1", offset))
+            a.sxtb16(then[1], then[0], "ror #8")
+            a.sxtb16(then[0], then[0])
+        for pixel, sums in enumerate(SUMS[:pixels]):
+            number = pixels * phase + pixel
+            register = _PIXEL[number % 2]
+            for total, weight in zip(sums, now, strict=True):
+                a.smlad(total, register, weight, total)
+            ahead, other = divmod(number + 2, pixels)
+            if ahead < phases:
+                a.ldr(register, at("r0", place(ahead, other)))
+            elif not is_whole and number + 2 == pixels * phases:
+                a.ldr(register, pre("r0", step_bytes))
+            elif not is_whole:
+                a.ldr(register, at("r0", place(ahead - phases, other)))
+
+
+def finish(a: Assembler, pixels: int) -> None:
+    """Requantize; then r10 is the output, r11 its pitch, and the flags say ``ne`` if special."""
+    sums = SUMS[:pixels]
+    a.ldr("r10", TileSlots.scaling)
+    for channel, (multiplier, offset) in enumerate((("r2", "r3"), ("lr", "r1"))):
+        for row, target in enumerate((multiplier, offset, "r12"), 1):
+            a.ldr(target, at("r10", 4 * (CHANNELS * row + channel)))
+        code.scale(a, [pair[channel] for pair in sums], multiplier, offset, "r12", "r11")
+    for low, high in sums:
+        a.bfi(low, high, 8, 8)
+    a.ldr("r2", TileSlots.special)
+    a.ldr("r10", TileSlots.output)
+    a.ldr("r11", TileSlots.output_pitch)
+    a.cmp("r2", 0)
+
+
+def clamp(a: Assembler, pixels: int) -> None:
+    """Limit both channels of each pixel, if the limits are not those of int8."""
+    a.ldr("r2", TileSlots.clamps)
+    a.cmp("r2", 0)
+    with a.unless("eq"), a.scheduled():
+        a.ldr("r10", TileSlots.low)
+        a.ldr("r11", TileSlots.high)
+        code.clamp(a, [low for low, _ in SUMS[:pixels]], "r10", "r11", "r12")
+
+
+def next_channels(a: Assembler) -> None:
+    """Move to the next two channels and their weights (r1); flags: ``gt`` if there are any."""
+    a.ldr("r2", TileSlots.first_output)
+    a.ldr("r3", TileSlots.scaling)
+    a.ldr("r4", TileSlots.channels_left)
+    a.ldr("r1", TileSlots.weights)
+    a.ldr("r5", TileSlots.weights_bytes)
+    a.adds("r2", CHANNELS)
+    a.adds("r3", SCALING_BYTES)
+    a.add("r1", "r1", "r5")
+    a.str("r2", TileSlots.first_output)
+    a.str("r3", TileSlots.scaling)
+    a.subs("r4", CHANNELS)
+    a.str("r4", TileSlots.channels_left)
+
+
+def limits_prologue(limits: str, low: int, clamps: int) -> list[str]:
     """Limits at the address in a register into their slots, as ``clamp_words`` does it."""
     return [f"ldrsb r8, [{limits}]", f"ldrsb r9, [{limits}, #4]", *clamp_words(low, clamps)]
 
@@ -74,116 +178,6 @@ def clamp_words(low: int, clamps: int) -> list[str]:
         f"strd r8, r9, [sp, #{low}]",
         f"str r12, [sp, #{clamps}]",
     ]
-
-
-def next_channels(scaling_bytes: int, frame_bytes: int) -> list[str]:
-    """On to label 1 with the next pair of channels; behind the last, back to the caller."""
-    return [
-        f"ldr r2, [sp, #{COLUMN}]",
-        f"ldr r3, [sp, #{SCALING}]",
-        f"ldr r4, [sp, #{CHANNELS_LEFT}]",
-        f"ldr r1, [sp, #{WEIGHTS}]",
-        f"ldr r5, [sp, #{PANEL_BYTES}]",
-        f"adds r2, #{CHANNELS}",
-        f"adds r3, #{scaling_bytes}",
-        "add r1, r1, r5",
-        f"str r2, [sp, #{COLUMN}]",
-        f"str r3, [sp, #{SCALING}]",
-        f"subs r4, #{CHANNELS}",
-        f"str r4, [sp, #{CHANNELS_LEFT}]",
-        "bgt 1b",
-        f"add sp, #{frame_bytes}",
-        "pop {r4-r11, pc}",
-    ]
-
-
-def start(pixels: int) -> list[Instruction]:
-    """Accumulators at the bias, and the first weights."""
-    (low, high), *others = ACCUMULATORS[:pixels]
-    code = [load("r12", "sp", SCALING), load_pair(low, high, "r12"), load("r1", "sp", WEIGHTS)]
-    for pair in others:
-        code += [move(pair[0], low), move(pair[1], high)]
-    first, second = _WEIGHT[0]
-    return [*code, load(first, "r1"), extend16(second, first, 8), extend16(first, first)]
-
-
-def first_pixels(pixels: int, place: Place) -> list[Instruction]:
-    """The two words of pixels that the loop finds."""
-    return [load(_PIXEL[n], "r0", place(n // pixels, n % pixels)) for n in range(2)]
-
-
-def loop(
-    pixels: int, step: int, place: Place, step_bytes: int, *, is_whole: bool
-) -> list[Instruction]:
-    """The products of a step; where it is not the whole depth, r0 and r1 go on, by ``step_bytes``.
-
-    Loads run ahead by one word of weights and two of pixels.
-    """
-    code: list[Instruction] = []
-    phases = step // 2
-    if not is_whole:
-        # Early, so that the branch is known to be taken or not in time.
-        spare = _WEIGHT[1][1]
-        code += [load(spare, "sp", LAST), compare("r1", spare)]
-    for phase in range(phases):
-        now, then = _WEIGHT[phase % 2], _WEIGHT[(phase + 1) % 2]
-        last = phase == phases - 1
-        if not (last and is_whole):
-            code.append(load(then[0], "r1", 4 * (phase + 1), write_back=last))
-            code += [extend16(then[1], then[0], 8), extend16(then[0], then[0])]
-        for pixel, pair in enumerate(ACCUMULATORS[:pixels]):
-            number = pixels * phase + pixel
-            register = _PIXEL[number % 2]
-            code += [
-                multiply_add("smlad", pair[0], register, now[0], pair[0]),
-                multiply_add("smlad", pair[1], register, now[1], pair[1]),
-            ]
-            ahead, other = divmod(number + 2, pixels)
-            if ahead < phases:
-                code.append(load(register, "r0", place(ahead, other)))
-            elif is_whole:
-                continue
-            elif number + 2 == pixels * phases:
-                code.append(load(register, "r0", step_bytes, write_back=True))
-            else:
-                code.append(load(register, "r0", place(ahead - phases, other)))
-    return code
-
-
-def finish(pixels: int) -> list[Instruction]:
-    """Requantized; r10 and r11 as stores need them; the flags tell whether the tile is special."""
-    accumulators = ACCUMULATORS[:pixels]
-    code = [load("r10", "sp", SCALING)]
-    for channel in range(CHANNELS):
-        multiplier, offset, shift = ("r2", "r3", "r12") if channel == 0 else ("lr", "r1", "r12")
-        code += [
-            load(multiplier, "r10", 8 + 4 * channel),
-            load(offset, "r10", 16 + 4 * channel),
-            load(shift, "r10", 24 + 4 * channel),
-            *scaled(
-                tuple(pair[channel] for pair in accumulators), multiplier, offset, shift, "r11"
-            ),
-        ]
-    code += [insert_byte(low, high, 1) for low, high in accumulators]
-    return [
-        *code,
-        load("r2", "sp", SPECIAL),
-        load("r10", "sp", OUTPUT),
-        load("r11", "sp", CHANNELS_SLOT),
-        compare("r2", 0),
-    ]
-
-
-def clamp(pixels: int) -> list[Instruction]:
-    """Both channels of each pixel within the limits."""
-    code = [load("r10", "sp", LOW), load("r11", "sp", HIGH)]
-    for low, _ in ACCUMULATORS[:pixels]:
-        code += [
-            # SEL takes the flags of the subtraction before it: the two stay together.
-            *selected("r12", low, "r10", low, "r10"),
-            *selected("r12", "r11", low, low, "r11"),
-        ]
-    return code
 
 
 def scaled(
