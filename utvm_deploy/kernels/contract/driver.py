@@ -39,9 +39,38 @@ _BYTES = {"int8": 1, "uint8": 1, "bool": 1, "int16": 2, "int32": 4, "float32": 4
 _CTYPES = {"bool": "bool", "float32": "float"}
 
 
+class _Pointer:
+    """What buffers with and without a shape share."""
+
+    name: str
+    dtype: str
+
+    @property
+    def ctype(self) -> str:
+        """The element's type in C."""
+        return _CTYPES.get(self.dtype, f"{self.dtype}_t")
+
+    def at(self, element: Number = 0) -> Address:
+        """The address of an element, counted over the whole buffer."""
+        return Address(self.name, Index.of(element))
+
+
 @dataclass(frozen=True)
-class Operand:
-    """A buffer: its name in C, its shape, and its element type as numpy names it."""
+class Buffer(_Pointer):
+    """A buffer that is passed on as it is: its name in C, its element type as numpy names it."""
+
+    name: str
+    dtype: str
+
+
+def buffers(**dtypes: str) -> tuple[Buffer, ...]:
+    """Buffers in this order: name -> element type."""
+    return tuple(Buffer(name, dtype) for name, dtype in dtypes.items())
+
+
+@dataclass(frozen=True)
+class Operand(_Pointer):
+    """A buffer with a shape: its name in C, its shape, its element type as numpy names it."""
 
     name: str
     shape: tuple[int, ...]
@@ -57,18 +86,9 @@ class Operand:
         """The size of all elements."""
         return self.elements * _BYTES[self.dtype]
 
-    @property
-    def ctype(self) -> str:
-        """The element's type in C."""
-        return _CTYPES.get(self.dtype, f"{self.dtype}_t")
-
     def stride(self, axis: int) -> int:
         """Elements from one index of an axis to the next; the layout is row-major."""
         return math.prod(self.shape[axis + 1 :])
-
-    def at(self, element: Number = 0) -> Address:
-        """The address of an element, counted over the whole buffer."""
-        return Address(self.name, Index.of(element))
 
 
 @dataclass(frozen=True)
@@ -202,7 +222,7 @@ class NativeKernel(Protocol):
         """What does the work, in a short phrase for the report."""
 
     @property
-    def parameters(self) -> tuple[Operand | str, ...]:
+    def parameters(self) -> tuple[Operand | Buffer | str, ...]:
         """In the order of ``KernelCall.arguments``; a str is a parameter of int32."""
 
     @property
@@ -242,8 +262,8 @@ def native_function(
     The last ``outputs`` buffer parameters are written; the others become const. ``may_alias``
     says that an output may lie exactly on an input, which forbids ``restrict``.
     """
-    operands = [one for one in kernel.parameters if isinstance(one, Operand)]
-    written = {one.name for one in operands[len(operands) - outputs :]}
+    pointers = [one.name for one in kernel.parameters if not isinstance(one, str)]
+    written = pointers[len(pointers) - outputs :]
     local = {one.name: one for one in kernel.scratch if is_on_stack(one)}
     scratch = [one for one in kernel.scratch if one.name not in local]
     parameters = [

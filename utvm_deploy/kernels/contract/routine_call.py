@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from utvm_deploy.kernels.contract.driver import Driver, Operand
+from utvm_deploy.kernels.contract.driver import Buffer, Driver, Operand
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,7 @@ class RoutineCall:
 
     function: str
     # In the order of ``KernelCall.arguments``; a str is a parameter of int32.
-    parameters: tuple[Operand | str, ...]
+    parameters: tuple[Operand | Buffer | str, ...]
     numbers: tuple[int, ...] = ()
     scratch: tuple[Operand, ...] = ()
 
@@ -27,7 +27,7 @@ class RoutineKernel:
         raise NotImplementedError
 
     @property
-    def parameters(self) -> tuple[Operand | str, ...]:
+    def parameters(self) -> tuple[Operand | Buffer | str, ...]:
         return self.routine.parameters
 
     @property

@@ -19,22 +19,10 @@ from utvm_deploy.kernels.contract.call import ConstantArgument
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.isa.dsp import CONDITION, selected
-from utvm_deploy.kernels.isa.instructions import (
-    Instruction,
-    add,
-    extend16,
-    load,
-    load_next,
-    multiply_add,
-    pack_halves,
-    saturate,
-    shift_right,
-    store_next,
-    subtract_flags,
-)
+from utvm_deploy.kernels.isa.assembler import Assembler, Frame
+from utvm_deploy.kernels.isa.dsp import CONDITION, select
 from utvm_deploy.kernels.isa.list_scheduler import timing_of
-from utvm_deploy.kernels.isa.routine import Routine, naked_function
+from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 
 PARAMETERS = (
     "const int16_t *first",
@@ -43,12 +31,19 @@ PARAMETERS = (
     "int16_t *output",
     "const int32_t *walk",
 )
-_PIXEL = "utvm_wide_depthwise_four"
 _LANES = 4
 _SUMS = ("r4", "r5", "r6", "r7")
-# Slots on the stack.
-_SCALING, _OUTPUT, _FIRST, _WEIGHTS, _CHANNELS, _ROWS, _FRAME_BYTES = range(0, 28, 4)
-_WALK = _FRAME_BYTES + 36
+
+
+class _Slots(Frame):
+    """What the routine keeps on the stack."""
+
+    scaling: Slot
+    output: Slot
+    first: Slot  # input of the window's first column
+    weights: Slot
+    channels: Slot  # that are left
+    rows: Slot  # that are left
 
 
 @dataclass(frozen=True)
@@ -133,113 +128,100 @@ class Int16x8Depthwise(RoutineKernel):
 
 @lru_cache(maxsize=8)
 def pixel_text(core: str) -> str:
-    """The C text of a pixel of four channels and four more, and of what is left."""
-    plain = "utvm_wide_depthwise_four"
-    four = naked_function(_PIXEL, PARAMETERS, _lines(core), shared_text(plain), CONDITION)
+    """The C texts of a pixel: of four channels after four, and of the channels that are left."""
+    name = "utvm_wide_depthwise_four"
+    four = _fours(core).c_function(name, shared_text(name), CONDITION)
     return f"{four}\n{shared_text('utvm_wide_depthwise_pixel')}"
 
 
-def _lines(core: str) -> list[str]:
-    r = Routine(timing_of(core))
-    r.plain(
-        "push {r4-r11, lr}",
-        f"sub sp, #{_FRAME_BYTES}",
-        f"strd r2, r3, [sp, #{_SCALING}]",
-        f"strd r0, r1, [sp, #{_FIRST}]",
-        f"ldr r0, [sp, #{_WALK}]",
-        "ldr r1, [r0, #24]",
-        f"str r1, [sp, #{_CHANNELS}]",
-    )
-    r.label("1")  # four more channels; r0 is the walk
-    r.plain(
-        f"ldrd r8, r9, [sp, #{_FIRST}]",
-        f"ldr r12, [sp, #{_SCALING}]",
-        "ldr r1, [r0]",
-        "ldr r2, [r0, #12]",
-        "ldm r12, {r4, r5, r6, r7}",
-        "cmp r1, #0",
-        "beq 6f",
-    )
-    r.label("2")  # another row
-    r.plain("ldr r3, [r0, #4]", f"str r1, [sp, #{_ROWS}]", "subs r3, #3", "blt 4f")
-    r.label("3", is_loop=True)  # three more columns
-    taps = (("r10", "r11"), ("r0", "r1"), ("r10", "r11"))
-    code = [one for pair in taps for one in _tap(*pair)]
-    r.straight([*code, subtract_flags("r3", "r3", 3)], is_loop=True)
-    r.plain("bge 3b")
-    r.label("4")
-    r.plain("adds r3, #3", "beq 5f")
-    r.label("7", is_loop=True)  # another column
-    r.straight([*_tap("r10", "r11"), subtract_flags("r3", "r3", 1)], is_loop=True)
-    r.plain("bne 7b")
-    r.label("5")
-    r.plain(
-        f"ldr r0, [sp, #{_WALK}]",
-        f"ldr r1, [sp, #{_ROWS}]",
-        "ldr r10, [r0, #8]",
-        "ldr r11, [r0, #16]",
-        "add r8, r10",
-        "add r9, r11",
-        "subs r1, #1",
-        "bne 2b",
-    )
-    r.label("6")
-    r.plain(f"ldrd r12, lr, [sp, #{_SCALING}]", "ldrd r8, r9, [r0, #28]")
-    r.plain("pkhbt r8, r8, r8, lsl #16", "pkhbt r9, r9, r9, lsl #16")
-    r.straight(_outputs())
-    r.plain(
-        "add r12, #64",
-        f"strd r12, lr, [sp, #{_SCALING}]",
-        f"ldrd r8, r9, [sp, #{_FIRST}]",
-        "ldr r1, [r0, #20]",
-        f"ldr r2, [sp, #{_CHANNELS}]",
-        "add r8, #8",
-        "add r9, r1",
-        f"strd r8, r9, [sp, #{_FIRST}]",
-        f"subs r2, #{_LANES}",
-        f"str r2, [sp, #{_CHANNELS}]",
-        "bgt 1b",
-        f"add sp, #{_FRAME_BYTES}",
-        "pop {r4-r11, pc}",
-    )
-    return r.lines
+def _fours(core: str) -> Assembler:
+    a = Assembler(timing_of(core), PARAMETERS)
+    a.enter(frame=_Slots)
+    walk = a.stack_argument("walk")
+    a.strd("r2", "r3", _Slots.scaling)
+    a.strd("r0", "r1", _Slots.first)
+    a.ldr("r0", walk)
+    a.ldr("r1", at("r0", 24))
+    a.str("r1", _Slots.channels)
+    with a.loop("gt"):  # four more channels; r0 is the walk
+        a.ldrd("r8", "r9", _Slots.first)
+        a.ldr("r12", _Slots.scaling)
+        a.ldr("r1", at("r0"))
+        a.ldr("r2", at("r0", 12))
+        a.ldm("r12", _SUMS)
+        a.cmp("r1", 0)
+        with a.unless("eq"), a.loop("ne"):
+            _add_row(a, walk)
+        a.ldrd("r12", "lr", _Slots.scaling)
+        a.ldrd("r8", "r9", at("r0", 28))
+        a.pkhbt("r8", "r8", "r8", "lsl #16")
+        a.pkhbt("r9", "r9", "r9", "lsl #16")
+        with a.scheduled():
+            _store_outputs(a)
+        a.add("r12", 64)
+        a.strd("r12", "lr", _Slots.scaling)
+        a.ldrd("r8", "r9", _Slots.first)
+        a.ldr("r1", at("r0", 20))
+        a.ldr("r2", _Slots.channels)
+        a.add("r8", 8)
+        a.add("r9", "r1")
+        a.strd("r8", "r9", _Slots.first)
+        a.subs("r2", _LANES)
+        a.str("r2", _Slots.channels)
+    a.leave()
+    return a
 
 
-def _tap(even: str, odd: str) -> list[Instruction]:
+def _add_row(a: Assembler, walk: Slot) -> None:
+    """The products of a window's row; the flags tell whether it was the last one."""
+    a.ldr("r3", at("r0", 4))
+    a.str("r1", _Slots.rows)
+    a.subs("r3", 3)
+    with a.unless("lt"), a.loop("ge", aligned=True), a.scheduled(is_loop=True):
+        for weights in (("r10", "r11"), ("r0", "r1"), ("r10", "r11")):
+            _add_column(a, *weights)
+        a.subs("r3", "r3", 3)
+    a.adds("r3", 3)
+    with a.unless("eq"), a.loop("ne", aligned=True), a.scheduled(is_loop=True):
+        _add_column(a, "r10", "r11")
+        a.subs("r3", "r3", 1)
+    a.ldr("r0", walk)
+    a.ldr("r1", _Slots.rows)
+    a.ldr("r10", at("r0", 8))
+    a.ldr("r11", at("r0", 16))
+    a.add("r8", "r10")
+    a.add("r9", "r11")
+    a.subs("r1", 1)
+
+
+def _add_column(a: Assembler, even: str, odd: str) -> None:
     """Four products; the column is at r8, its weights are at r9."""
-    return [
-        load_next(even, "r9", 4),
-        load("r12", "r8"),
-        load("lr", "r8", 4),
-        add("r8", "r8", "r2"),
-        extend16(odd, even, 8),
-        extend16(even, even),
-        multiply_add("smlabb", "r4", "r12", even, "r4"),
-        multiply_add("smlatb", "r5", "r12", odd, "r5"),
-        multiply_add("smlabt", "r6", "lr", even, "r6"),
-        multiply_add("smlatt", "r7", "lr", odd, "r7"),
-    ]
+    a.ldr(even, post("r9", 4))
+    a.ldr("r12", at("r8"))
+    a.ldr("lr", at("r8", 4))
+    a.add("r8", "r8", "r2")
+    a.sxtb16(odd, even, "ror #8")
+    a.sxtb16(even, even)
+    a.smlabb("r4", "r12", even, "r4")
+    a.smlatb("r5", "r12", odd, "r5")
+    a.smlabt("r6", "lr", even, "r6")
+    a.smlatt("r7", "lr", odd, "r7")
 
 
-def _outputs() -> list[Instruction]:
-    """Of four sums, to lr and behind; the scaling is at r12, limits are in r8 and r9."""
-    code: list[Instruction] = []
+def _store_outputs(a: Assembler) -> None:
+    """Requantize four sums and store them at lr; the scaling is at r12, limits are r8 and r9."""
+    temporaries = ("r1", "r2"), ("r3", "r10")
     for lane, total in enumerate(_SUMS):
-        multiplier, rounding = (("r1", "r2"), ("r3", "r10"))[lane % 2]
-        code += [
-            load(multiplier, "r12", 16 + 4 * lane),
-            load(rounding, "r12", 32 + 4 * lane),
-            multiply_add("smmla", total, total, multiplier, rounding),
-            load(multiplier, "r12", 48 + 4 * lane),
-            shift_right(total, total, multiplier),
-            saturate(total, total, 16),
-        ]
+        multiplier, rounding = temporaries[lane % 2]
+        a.ldr(multiplier, at("r12", 16 + 4 * lane))
+        a.ldr(rounding, at("r12", 32 + 4 * lane))
+        a.smmla(total, total, multiplier, rounding)
+        a.ldr(multiplier, at("r12", 48 + 4 * lane))
+        a.asr(total, total, multiplier)
+        a.ssat(total, 16, total)
         if lane % 2:
-            made = _SUMS[lane - 1]
-            code += [
-                pack_halves(made, made, total),
-                *selected("r11", made, "r8", made, "r8", 16),
-                *selected("r11", "r9", made, made, "r9", 16),
-                store_next(made, "lr", 4),
-            ]
-    return code
+            pair = _SUMS[lane - 1]
+            a.pkhbt(pair, pair, total, "lsl #16")
+            select(a, "r11", pair, "r8", pair, "r8", 16)
+            select(a, "r11", "r9", pair, pair, "r9", 16)
+            a.str(pair, post("lr", 4))
