@@ -16,24 +16,33 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Operand
+from utvm_deploy.kernels.contract.extents import type_label
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
+from utvm_deploy.kernels.contract.requantization import limits_of_type
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.isa.assembler import Assembler
 from utvm_deploy.kernels.portable.pool import Pool2D
 
 #: Positions of an averaged window at most: the sum of 255 int8 values fits 16 bits.
 MOST_POSITIONS = 255
-#: Of the pixel routine. Rows and columns are those inside the image; limits are of the output.
-PIXEL_PARAMETERS = (
-    "const int8_t *from",
-    "int8_t *to",
-    "int32_t rows",
-    "int32_t columns",
-    "int32_t row_bytes",
-    "int32_t channels",
-    "int32_t low",
-    "int32_t high",
-)
+
+
+def pixel_parameters(dtype: str) -> tuple[str, ...]:
+    """The C parameters of a pixel routine.
+
+    Rows and columns are those inside the image, ``row_bytes`` is the distance of two rows in
+    elements, and the routine limits its results to ``low`` and ``high``.
+    """
+    return (
+        f"const {dtype}_t *from",
+        f"{dtype}_t *to",
+        "int32_t rows",
+        "int32_t columns",
+        "int32_t row_bytes",
+        "int32_t channels",
+        "int32_t low",
+        "int32_t high",
+    )
 
 
 @dataclass(frozen=True)
@@ -43,16 +52,20 @@ class NativePool:
     window: Window
     channels: int
     is_average: bool
+    dtype: str = "int8"
 
     family: ClassVar[str]
     #: Where the assembly of the pixel routine can be used.
     condition: ClassVar[str]
-    #: The start of the C functions' names.
-    prefix: ClassVar[str] = "utvm"
 
     @property
     def why(self) -> str:
         raise NotImplementedError
+
+    @property
+    def prefix(self) -> str:
+        """The start of the C functions' names."""
+        return "utvm"
 
     def pixel(self, core: str) -> Assembler:
         """The routine that computes all channels of one output pixel."""
@@ -60,7 +73,8 @@ class NativePool:
 
     @property
     def name(self) -> str:
-        return f"{self._kind}_pool_{self.window.label}_{self.channels}_{self.family}"
+        size = f"{self.window.label}_{self.channels}{type_label(self.dtype)}"
+        return f"{self._kind}_pool_{size}_{self.family}"
 
     @property
     def geometry(self) -> Array:
@@ -71,6 +85,8 @@ class NativePool:
 
     @property
     def lag(self) -> Lag | None:
+        if self.dtype != "int8":
+            return None
         return lag_by_pixels(self.window, self.channels, self.channels, 1, mixed=True)
 
     @property
@@ -82,12 +98,14 @@ class NativePool:
         return ()
 
     def texts(self, core: str) -> tuple[str, ...]:
-        pixel = f"{self.prefix}_{self._kind}_pixel"
-        portable = shared_text(f"utvm_{self._kind}_pixel")
+        pixel, ctype = f"{self.prefix}_{self._kind}_pixel", f"{self.dtype}_t"
+        portable = replaced(shared_text(f"utvm_{self._kind}_pixel"), ("int8_t", ctype, 1))
+        if not self.is_average:
+            portable = replaced(portable, ("LOWEST", str(limits_of_type(self.dtype)[0]), 1))
         names = ("UTVM_PIXEL", pixel, 1), ("UTVM_POOL", self._function, 1)
         return (
             self.pixel(core).c_function(pixel, portable, self.condition),
-            replaced(shared_text("utvm_pool"), *names),
+            replaced(shared_text("utvm_pool"), ("int8_t", ctype, 2), *names),
         )
 
     def drive(self, c: Driver) -> None:
@@ -107,7 +125,7 @@ class NativePool:
 
     @property
     def _image(self) -> Operand:
-        return Operand("image", self.window.input_shape(self.channels), "int8")
+        return Operand("image", self.window.input_shape(self.channels), self.dtype)
 
     @property
     def _geometry(self) -> Operand:
@@ -115,7 +133,7 @@ class NativePool:
 
     @property
     def _output(self) -> Operand:
-        return Operand("output", self.window.output_shape(self.channels), "int8")
+        return Operand("output", self.window.output_shape(self.channels), self.dtype)
 
 
 def pool_call(call: KernelCall, family: type[NativePool]) -> KernelCall | str:
@@ -126,7 +144,8 @@ def pool_call(call: KernelCall, family: type[NativePool]) -> KernelCall | str:
     positions = math.prod(portable.window.kernel)
     if portable.is_average and positions > MOST_POSITIONS:
         return f"a window of {positions} positions"
-    kernel = family(portable.window, portable.channels, portable.is_average)
+    shape = portable.window, portable.channels, portable.is_average
+    kernel = family(*shape, portable.dtype)
     image, *others = call.arguments
     geometry = ConstantArgument("geometry", kernel.geometry)
     return replace(call, kernel=kernel, arguments=(image, geometry, *others))

@@ -19,7 +19,7 @@ from utvm_deploy.kernels.isa.dsp import CONDITION, select
 from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 from utvm_deploy.kernels.native.dsp.code import clamp, store_limits
-from utvm_deploy.kernels.native.pool import PIXEL_PARAMETERS, NativePool, pool_call
+from utvm_deploy.kernels.native.pool import NativePool, pixel_parameters, pool_call
 from utvm_deploy.kernels.portable.pool import Pool2D
 
 _WORD = 4  # channels
@@ -66,7 +66,7 @@ class _Slots(Frame):
 
 @lru_cache(maxsize=8)
 def _pixel(core: str, is_average: bool) -> Assembler:
-    a = Assembler(timing_of(core), PIXEL_PARAMETERS)
+    a = Assembler(timing_of(core), pixel_parameters("int8"))
     a.enter(frame=_Slots)
     a.strd("r0", "r1", _Slots.image)
     a.strd("r2", "r3", _Slots.rows)

@@ -25,7 +25,6 @@ from utvm_deploy.kernels.native.mve.dense import mve_dense_call
 from utvm_deploy.kernels.native.mve.depthwise import mve_depthwise_call
 from utvm_deploy.kernels.native.mve.elementwise import mve_elementwise_call
 from utvm_deploy.kernels.native.mve.grouped import mve_grouped_call
-from utvm_deploy.kernels.native.mve.int16_pool import mve_wide_pool_call
 from utvm_deploy.kernels.native.mve.int16x8 import mve_wide_conv_call, mve_wide_dense_call
 from utvm_deploy.kernels.native.mve.int16x8_depthwise import mve_wide_depthwise_call
 from utvm_deploy.kernels.native.mve.pool import MvePool
@@ -112,5 +111,5 @@ MVE_STRATEGIES = (
     Strategy(("DEPTHWISE_CONV_2D",), of_portable(mve_wide_depthwise_call), dtype="int16"),
     Strategy(("FULLY_CONNECTED",), build_int16_dense, dtype="int16"),
     Strategy(_ELEMENTWISE, build_elementwise, dtype="int16"),
-    Strategy(_POOLS, of_portable(mve_wide_pool_call), dtype="int16"),
+    Strategy(_POOLS, build_pool, dtype="int16"),
 )
