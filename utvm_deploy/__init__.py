@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from utvm_deploy.base.errors import UtvmError
     from utvm_deploy.boards.board import Board, board_names, load_board
-    from utvm_deploy.compiler.cmsis_nn import CmsisNn
+    from utvm_deploy.cmsis_nn import CmsisNn
     from utvm_deploy.compiler.memory_needs import CheckNeeds
     from utvm_deploy.compiler.model import CompiledModel
     from utvm_deploy.device import Device

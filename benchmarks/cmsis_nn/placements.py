@@ -19,7 +19,7 @@ from pathlib import Path
 
 from utvm_deploy.base import process
 from utvm_deploy.boards.board import Board, load_board
-from utvm_deploy.compiler.cmsis_nn import CmsisNn
+from utvm_deploy.cmsis_nn import CmsisNn
 from utvm_deploy.emulator import Counters, CycleModel, arguments, counters
 from utvm_deploy.emulator.model import CachedRange
 from utvm_deploy.emulator.plugin import build_plugin, installed_qemu_version

@@ -19,14 +19,15 @@ from pathlib import Path
 
 import utvm_deploy
 from utvm_deploy.boards.board import Board, load_board
+from utvm_deploy.cmsis_nn.library import CmsisNn
 from utvm_deploy.comparing.engines import run_engine
-from utvm_deploy.compiler.cmsis_nn.library import CmsisNn
-from utvm_deploy.compiler.options import AUTO, CMSIS_NN
+from utvm_deploy.compiler.options import AUTO
 from utvm_deploy.device import Device, connect
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.oracle.samples import random_samples
 from utvm_deploy.project import find_cmsis_nn_builds
+from utvm_deploy.records.candidate import CMSIS_NN
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.tuner import Tuning, fastest_link, tune
 from utvm_deploy.tuning.workload import workload

@@ -19,7 +19,7 @@ from utvm_deploy.base.errors import CompileError
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.bundling import write_bundle
 from utvm_deploy.bundling.manifest import read_manifest
-from utvm_deploy.compiler.cmsis_nn import CmsisNn, scratch
+from utvm_deploy.cmsis_nn import CmsisNn, scratch
 from utvm_deploy.compiler.library_format import read_library, write_library
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.pipeline import compile_model

@@ -10,7 +10,7 @@ import pytest
 
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
-from utvm_deploy.compiler.cmsis_nn.choice import library_code
+from utvm_deploy.cmsis_nn.choice import library_code
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.project import find_cmsis_nn

@@ -12,8 +12,9 @@ from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import Board
 from utvm_deploy.bundling.layout import Layout
 from utvm_deploy.bundling.vectors import vectors_header
+from utvm_deploy.cmsis_nn.library import ExternalLibrary
 from utvm_deploy.compiler.c_text import c_type, comment, float_literal
-from utvm_deploy.compiler.model import Buffer, CompiledModel, ExternalLibrary
+from utvm_deploy.compiler.model import Buffer, CompiledModel
 from utvm_deploy.graph.model import Array
 
 # Files of the bare self-test -> template. Tools cannot format C with placeholders.

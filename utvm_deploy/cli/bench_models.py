@@ -16,20 +16,21 @@ from utvm_deploy.base.errors import BenchError, CompileError, UtvmError
 from utvm_deploy.base.progress import Progress
 from utvm_deploy.boards.board import Board
 from utvm_deploy.cli.output import Output
+from utvm_deploy.cmsis_nn import CmsisNn
 from utvm_deploy.comparing.engines import compare_builds, run_engine
 from utvm_deploy.comparing.facts import ModelComparison, NotCompared, OtherPlacement
 from utvm_deploy.comparing.recorded import compare_with_recorded
 from utvm_deploy.comparing.tightly_coupled import compare_elsewhere, with_tcm_alone
 from utvm_deploy.compiler.c_text import prefix_from_path
-from utvm_deploy.compiler.cmsis_nn import CmsisNn
 from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.compiler.options import AUTO, CMSIS_NN
+from utvm_deploy.compiler.options import AUTO
 from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.oracle.samples import Samples, random_samples
 from utvm_deploy.project import check_fits
+from utvm_deploy.records.candidate import CMSIS_NN
 
 
 @dataclass(frozen=True)

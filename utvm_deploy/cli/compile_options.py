@@ -9,9 +9,10 @@ from typing import Any
 
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.boards.board import Board
-from utvm_deploy.compiler.cmsis_nn import CmsisNn
-from utvm_deploy.compiler.options import AUTO, CMSIS_NN, KERNELS, LEVELS, SCRATCH_PLACES, TIME
+from utvm_deploy.cmsis_nn import CmsisNn
+from utvm_deploy.compiler.options import AUTO, KERNELS, LEVELS, SCRATCH_PLACES, TIME
 from utvm_deploy.project import find_cmsis_nn, find_cmsis_nn_builds
+from utvm_deploy.records.candidate import CMSIS_NN
 
 #: Names the user's copy of CMSIS-NN for every verb.
 CMSIS_NN_VARIABLE = "UTVM_CMSIS_NN"

@@ -24,13 +24,13 @@ from utvm_deploy.cli.compile_options import add_cmsis_nn, add_optimize, library_
 from utvm_deploy.cli.keep_run import add_store
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import check_board
-from utvm_deploy.compiler.cmsis_nn import CmsisNn
-from utvm_deploy.compiler.options import CMSIS_NN, KERNELS
+from utvm_deploy.cmsis_nn import CmsisNn
+from utvm_deploy.compiler.options import KERNELS
 from utvm_deploy.device import connect
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.records.candidate import Candidate
+from utvm_deploy.records.candidate import CMSIS_NN, Candidate
 
 # A year: a larger number is a mistake.
 _MOST_MINUTES = 60 * 24 * 365

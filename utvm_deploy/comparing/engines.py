@@ -14,6 +14,7 @@ import numpy as np
 
 from utvm_deploy.base.errors import BenchError, UtvmError
 from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.cmsis_nn.library import ExternalLibrary
 from utvm_deploy.comparing.facts import (
     MEASURED,
     BuildRun,
@@ -21,7 +22,7 @@ from utvm_deploy.comparing.facts import (
     LayerComparison,
     ModelComparison,
 )
-from utvm_deploy.compiler.model import CompiledModel, ExternalLibrary
+from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.device import Device
 from utvm_deploy.graph.model import Array
 from utvm_deploy.oracle.samples import Samples

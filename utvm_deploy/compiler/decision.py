@@ -25,7 +25,7 @@ from utvm_deploy.compiler.choice import (
     operators_by_kernel,
     picked,
 )
-from utvm_deploy.compiler.options import CMSIS_NN, OPTIMIZATION_FLAGS, SIZE, STACK
+from utvm_deploy.compiler.options import OPTIMIZATION_FLAGS, SIZE, STACK
 from utvm_deploy.compiler.plan import Step, View
 from utvm_deploy.emulator import cycle_model_digest
 from utvm_deploy.graph.model import Graph
@@ -43,7 +43,7 @@ from utvm_deploy.records import (
     is_modelled,
     read_records,
 )
-from utvm_deploy.records.candidate import Candidate
+from utvm_deploy.records.candidate import CMSIS_NN, Candidate
 from utvm_deploy.records.code import CODES_OF_0_2_0
 
 _log = logging.getLogger(__name__)

@@ -12,8 +12,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from utvm_deploy.cmsis_nn.library import ExternalLibrary
 from utvm_deploy.compiler.c_text import c_type
-from utvm_deploy.compiler.model import Buffer, CompiledModel, ExternalLibrary, Layer, Span
+from utvm_deploy.compiler.model import Buffer, CompiledModel, Layer, Span
 from utvm_deploy.compiler.options import LEVELS
 from utvm_deploy.cores.core import CORES
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from utvm_deploy.cmsis_nn.library import ExternalLibrary
 from utvm_deploy.compiler.options import OPTIMIZATION_FLAGS, TIME
 from utvm_deploy.records import DEFAULT
 
@@ -66,21 +67,6 @@ class Layer:
     # All that ``kernel`` may touch of the arena (inputs, outputs, scratch), and of the constants.
     arena: tuple[Span, ...] = ()
     constants: tuple[Span, ...] = ()
-
-
-@dataclass(frozen=True)
-class ExternalLibrary:
-    """A library of the user's own that the sources call; it must be linked with them."""
-
-    name: str
-    url: str  # where it comes from
-    include_dirs: tuple[str, ...]  # folders on this computer
-    library: str  # the static library's path on this computer
-    digest: str  # SHA-256 over headers and library
-    built_with: str  # compiler, version and instruction set, for reports
-    functions: tuple[str, ...]  # what is called, sorted
-    # Options of Zephyr that build the library's parts which are called, without CONFIG_.
-    zephyr_config: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

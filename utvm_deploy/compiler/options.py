@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.boards.board import Board
-from utvm_deploy.records.candidate import COMPACT_LITTLE, COMPACT_MOST, GENERIC
+from utvm_deploy.records.candidate import CMSIS_NN, COMPACT_LITTLE, COMPACT_MOST, GENERIC
 
 #: Whose kernels do the layers: our best for the core, ours in plain C, or CMSIS-NN's wherever it
 #: has one.
-CMSIS_NN = "cmsis-nn"
 KERNELS = ("best", GENERIC, CMSIS_NN)
 
 #: Where a layer's scratch is: in the arena, on the stack of the caller, or on the faster of the two

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from utvm_deploy.base.errors import CompileError, UnsupportedOperator, UtvmError
 from utvm_deploy.boards.board import Board
+from utvm_deploy.cmsis_nn import CmsisNn
+from utvm_deploy.cmsis_nn.choice import Either
 from utvm_deploy.compiler.c_text import check_prefix, prefix_from_path
 from utvm_deploy.compiler.choice import Choose, Picks, calls_of
-from utvm_deploy.compiler.cmsis_nn import CmsisNn
-from utvm_deploy.compiler.cmsis_nn.choice import Either
 from utvm_deploy.compiler.decision import (
     Decision,
     Known,
@@ -43,10 +43,10 @@ from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.needs import least_needs, planned_needs
 from utvm_deploy.compiler.options import (
     ARENA,
-    CMSIS_NN,
     COMPACT_OF_LEVEL,
     KERNELS,
     LEVELS,
+    OPTIMIZATION_FLAGS,
     SIZE,
     STACK,
     TIME,
@@ -76,7 +76,7 @@ from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.choose.lowering import families_for, lower
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel
 from utvm_deploy.records import Records
-from utvm_deploy.records.candidate import GENERIC, Candidate
+from utvm_deploy.records.candidate import CMSIS_NN, GENERIC, Candidate
 
 
 def compile_model(
@@ -130,7 +130,8 @@ def compile_model(
         def fitted(picks: Picks) -> tuple[Sequenced, Sequenced]:
             choose = calls_of(graph, family, picks, level)
             if library is not None:
-                choose = Either(graph, library, choose, core, known.own, level)
+                flag = OPTIMIZATION_FLAGS[level]
+                choose = Either(graph, library, choose, core, known.own, flag)
             with part_of("lower"):
                 wanted = _lower(graph, family, choose)
             lowered.append(wanted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from utvm_deploy.compiler.model import ExternalLibrary
+from utvm_deploy.cmsis_nn.library import ExternalLibrary
 from utvm_deploy.compiler.plan import ArenaPlan, Step
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.kernels.contract.c_function import CFunction

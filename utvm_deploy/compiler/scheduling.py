@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from utvm_deploy.compiler.cmsis_nn.schedule import schedule_library_kernel
+from utvm_deploy.compiler.library_kernel import schedule_library_kernel
 from utvm_deploy.compiler.lowered_kernel import LoweredKernel, lower_kernel
 from utvm_deploy.compiler.overlap import may_share
 from utvm_deploy.compiler.plan import Step, View

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from utvm_deploy.base.errors import BuildError
 from utvm_deploy.boards.board import Board
-from utvm_deploy.compiler.cmsis_nn import CmsisNn
-from utvm_deploy.compiler.cmsis_nn.library import is_in_zephyr
+from utvm_deploy.cmsis_nn import CmsisNn
+from utvm_deploy.cmsis_nn.library import is_in_zephyr
 from utvm_deploy.project.static_library import LibraryFacts, rank_of, read_static_library
 from utvm_deploy.project.zephyr import is_zephyr
 

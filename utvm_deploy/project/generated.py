@@ -11,7 +11,7 @@ from dataclasses import replace
 from string import Template
 
 from utvm_deploy.boards.facts import Board, Driver, Region
-from utvm_deploy.compiler.model import ExternalLibrary
+from utvm_deploy.cmsis_nn.library import ExternalLibrary
 from utvm_deploy.emulator import counters
 
 # The rights of runtime/utvm.h's regions.

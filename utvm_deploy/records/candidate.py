@@ -14,6 +14,8 @@ from typing import Any
 
 #: The family that every kernel has: plain C.
 GENERIC = "generic"
+#: The family of calls of the user's CMSIS-NN.
+CMSIS_NN = "cmsis-nn"
 #: How much a kernel does for fewer bytes of flash: a little, which costs little time, or
 #: everything, with code that many layers share.
 COMPACT_LITTLE, COMPACT_MOST = 1, 2

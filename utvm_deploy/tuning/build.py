@@ -20,12 +20,12 @@ import numpy as np
 
 from utvm_deploy.base.errors import CompileError, UtvmError
 from utvm_deploy.boards.board import Board
+from utvm_deploy.cmsis_nn import CmsisNn
+from utvm_deploy.cmsis_nn.lower import lower_cmsis_nn
 from utvm_deploy.compiler.c_text import c_type
-from utvm_deploy.compiler.cmsis_nn import CmsisNn
-from utvm_deploy.compiler.cmsis_nn.lower import lower_cmsis_nn
-from utvm_deploy.compiler.cmsis_nn.schedule import schedule_library_kernel
 from utvm_deploy.compiler.kernel_function import candidate_function
-from utvm_deploy.compiler.options import CMSIS_NN, OPTIMIZATION_FLAGS, TIME
+from utvm_deploy.compiler.library_kernel import schedule_library_kernel
+from utvm_deploy.compiler.options import OPTIMIZATION_FLAGS, TIME
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.c_function import CFunction
@@ -34,7 +34,7 @@ from utvm_deploy.kernels.contract.requantization import header
 from utvm_deploy.project.build import build_image_with
 from utvm_deploy.project.image import Image
 from utvm_deploy.project.link_module import ModuleObject, compile_module
-from utvm_deploy.records.candidate import Candidate
+from utvm_deploy.records.candidate import CMSIS_NN, Candidate
 
 log = logging.getLogger(__name__)
 

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from utvm_deploy.compiler.kernel_function import candidate_function, record_code
-from utvm_deploy.compiler.options import CMSIS_NN
 from utvm_deploy.records import NO_CODE, EmittedCode, Record
-from utvm_deploy.records.candidate import Candidate
+from utvm_deploy.records.candidate import CMSIS_NN, Candidate
 from utvm_deploy.tuning.workload import Work
 
 log = logging.getLogger(__name__)

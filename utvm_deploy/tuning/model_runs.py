@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.boards.board import Board
+from utvm_deploy.cmsis_nn import CmsisNn
 from utvm_deploy.compiler.choice import Pick, Picks
-from utvm_deploy.compiler.cmsis_nn import CmsisNn
 from utvm_deploy.compiler.decision import (
     Decision,
     candidates_of,
@@ -24,7 +24,7 @@ from utvm_deploy.compiler.decision import (
     known_records,
 )
 from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.compiler.options import AUTO, CMSIS_NN, KERNELS, SIZE, scratch_place
+from utvm_deploy.compiler.options import AUTO, KERNELS, SIZE, scratch_place
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import Device
 from utvm_deploy.graph.model import Graph
@@ -32,7 +32,7 @@ from utvm_deploy.oracle.samples import random_samples
 from utvm_deploy.profiling.layer_costs import profile
 from utvm_deploy.project import check_fits
 from utvm_deploy.records import Measurement, ModelRecord, Records, Setting, now
-from utvm_deploy.records.candidate import Candidate
+from utvm_deploy.records.candidate import CMSIS_NN, Candidate
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.workload import Work
 

@@ -16,13 +16,12 @@ from itertools import islice
 from utvm_deploy import __version__
 from utvm_deploy.base.errors import MissingTool, TuneError, UtvmError
 from utvm_deploy.boards.board import Board
-from utvm_deploy.compiler.cmsis_nn import CmsisNn
-from utvm_deploy.compiler.cmsis_nn.choice import library_code
+from utvm_deploy.cmsis_nn import CmsisNn
+from utvm_deploy.cmsis_nn.choice import library_code
 from utvm_deploy.compiler.decision import model_of, models_of_today, shipped_records
 from utvm_deploy.compiler.kernel_function import record_code
 from utvm_deploy.compiler.options import (
     AUTO,
-    CMSIS_NN,
     STACK,
     TIME,
     max_stack_scratch,
@@ -33,7 +32,7 @@ from utvm_deploy.project.build import build_image, compiler_version
 from utvm_deploy.project.fit import with_larger_stack
 from utvm_deploy.project.zephyr import is_zephyr
 from utvm_deploy.records import Measurement, Record, Records, Setting, is_modelled, now
-from utvm_deploy.records.candidate import GENERIC, Candidate
+from utvm_deploy.records.candidate import CMSIS_NN, GENERIC, Candidate
 from utvm_deploy.tuning.build import Builder, Built, flags_for
 from utvm_deploy.tuning.current import code_of, current
 from utvm_deploy.tuning.evolution import Evolution

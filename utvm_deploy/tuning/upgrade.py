@@ -14,9 +14,8 @@ from typing import Any
 from utvm_deploy import __version__
 from utvm_deploy.base.files import write_atomically
 from utvm_deploy.base.progress import Progress, no_progress
-from utvm_deploy.compiler.options import CMSIS_NN
 from utvm_deploy.records import NO_CODE, ModelRecord, Record, parsed
-from utvm_deploy.records.candidate import Candidate
+from utvm_deploy.records.candidate import CMSIS_NN, Candidate
 from utvm_deploy.records.code import CODES_OF_0_2_0
 from utvm_deploy.records.fields import line_of, object_in
 from utvm_deploy.records.line import record_of

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from utvm_deploy.base.errors import TuneError
-from utvm_deploy.compiler.cmsis_nn import CmsisNn
-from utvm_deploy.compiler.cmsis_nn.lower import lower_cmsis_nn
-from utvm_deploy.compiler.options import CMSIS_NN
+from utvm_deploy.cmsis_nn import CmsisNn
+from utvm_deploy.cmsis_nn.lower import lower_cmsis_nn
 from utvm_deploy.compiler.plan import is_view
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.choose.identity import identity_of
@@ -17,7 +16,7 @@ from utvm_deploy.kernels.choose.space import free_kernel, space
 from utvm_deploy.kernels.contract.call import KernelCall, OwnKernel
 from utvm_deploy.kernels.portable.template_free import Traced, traced
 from utvm_deploy.records import KernelIdentity
-from utvm_deploy.records.candidate import Candidate
+from utvm_deploy.records.candidate import CMSIS_NN, Candidate
 
 #: Trials that a template-free space is worth where nobody says how many.
 FREE_TRIALS = 64

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from utvm_deploy.compiler.cmsis_nn.convolution import (
+from utvm_deploy.cmsis_nn.convolution import (
     lower_convolution,
     lower_depthwise,
     lower_transpose_convolution,
 )
-from utvm_deploy.compiler.cmsis_nn.elementwise import lower_extremum, lower_sum_or_product
-from utvm_deploy.compiler.cmsis_nn.library import CmsisNn
-from utvm_deploy.compiler.cmsis_nn.movers import lower_concatenation, lower_pad, lower_transpose
-from utvm_deploy.compiler.cmsis_nn.pool_softmax import lower_pool, lower_softmax
-from utvm_deploy.compiler.cmsis_nn.products import lower_dense, lower_products
-from utvm_deploy.compiler.cmsis_nn.svdf import lower_svdf
+from utvm_deploy.cmsis_nn.elementwise import lower_extremum, lower_sum_or_product
+from utvm_deploy.cmsis_nn.library import CmsisNn
+from utvm_deploy.cmsis_nn.movers import lower_concatenation, lower_pad, lower_transpose
+from utvm_deploy.cmsis_nn.pool_softmax import lower_pool, lower_softmax
+from utvm_deploy.cmsis_nn.products import lower_dense, lower_products
+from utvm_deploy.cmsis_nn.svdf import lower_svdf
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel
 from utvm_deploy.kernels.contract.operands import input_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from utvm_deploy.compiler.cmsis_nn import scratch
-from utvm_deploy.compiler.cmsis_nn.call import (
+from utvm_deploy.cmsis_nn import scratch
+from utvm_deploy.cmsis_nn.call import (
     CLAMP,
     clamp_arguments,
     context,
@@ -16,7 +16,7 @@ from utvm_deploy.compiler.cmsis_nn.call import (
     suffix,
     tile,
 )
-from utvm_deploy.compiler.cmsis_nn.library import CmsisNn
+from utvm_deploy.cmsis_nn.library import CmsisNn
 from utvm_deploy.graph.attributes import Pool, Softmax
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument

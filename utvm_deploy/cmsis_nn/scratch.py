@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from utvm_deploy.compiler.cmsis_nn.library import CmsisNn
+from utvm_deploy.cmsis_nn.library import CmsisNn
 from utvm_deploy.kernels.contract.window import Window
 
 _INT16_BYTES = 2

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from utvm_deploy.compiler.cmsis_nn.call import dims, four_extents, library_call, pointer
-from utvm_deploy.compiler.cmsis_nn.library import CmsisNn
+from utvm_deploy.cmsis_nn.call import dims, four_extents, library_call, pointer
+from utvm_deploy.cmsis_nn.library import CmsisNn
 from utvm_deploy.graph.attributes import Pad, Rearrange
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import KernelCall, ScalarArgument

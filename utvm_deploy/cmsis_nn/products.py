@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from utvm_deploy.compiler.cmsis_nn.call import (
+from utvm_deploy.cmsis_nn.call import (
     CLAMP,
     OFFSETS,
     PER_CHANNEL,
@@ -25,7 +25,7 @@ from utvm_deploy.compiler.cmsis_nn.call import (
     scalars_of,
     suffix,
 )
-from utvm_deploy.compiler.cmsis_nn.library import CmsisNn
+from utvm_deploy.cmsis_nn.library import CmsisNn
 from utvm_deploy.graph.attributes import BatchMatmul, FullyConnected
 from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
 from utvm_deploy.kernels.contract.call import Argument, ConstantArgument, KernelCall, ScalarArgument

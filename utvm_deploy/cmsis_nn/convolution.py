@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from utvm_deploy.compiler.cmsis_nn import scratch
-from utvm_deploy.compiler.cmsis_nn.call import (
+from utvm_deploy.cmsis_nn import scratch
+from utvm_deploy.cmsis_nn.call import (
     CLAMP,
     OFFSETS,
     PER_CHANNEL,
@@ -25,7 +25,7 @@ from utvm_deploy.compiler.cmsis_nn.call import (
     suffix,
     tile,
 )
-from utvm_deploy.compiler.cmsis_nn.library import CmsisNn
+from utvm_deploy.cmsis_nn.library import CmsisNn
 from utvm_deploy.graph.attributes import Convolution, TransposeConvolution
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import replaced

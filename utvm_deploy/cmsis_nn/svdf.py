@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from utvm_deploy.compiler.cmsis_nn.call import dims, library_call, pointer, scalars_of
-from utvm_deploy.compiler.cmsis_nn.library import CmsisNn
+from utvm_deploy.cmsis_nn.call import dims, library_call, pointer, scalars_of
+from utvm_deploy.cmsis_nn.library import CmsisNn
 from utvm_deploy.graph.attributes import Svdf
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument

@@ -6,7 +6,7 @@ pixel, the library is called once for each time.
 
 from __future__ import annotations
 
-from utvm_deploy.compiler.cmsis_nn.call import (
+from utvm_deploy.cmsis_nn.call import (
     dims,
     four_extents,
     library_call,
@@ -14,7 +14,7 @@ from utvm_deploy.compiler.cmsis_nn.call import (
     scalars_of,
     suffix,
 )
-from utvm_deploy.compiler.cmsis_nn.library import CmsisNn
+from utvm_deploy.cmsis_nn.library import CmsisNn
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import KernelCall, ScalarArgument
 from utvm_deploy.kernels.contract.operands import input_of, output_of

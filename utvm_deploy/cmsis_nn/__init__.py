@@ -5,6 +5,6 @@ the user's copy, ``lower`` turns operators into calls, ``scratch`` plans its scr
 package only loads the facts; ``lower`` needs TVM.
 """
 
-from utvm_deploy.compiler.cmsis_nn.library import CmsisNn
+from utvm_deploy.cmsis_nn.library import CmsisNn
 
 __all__ = ["CmsisNn"]

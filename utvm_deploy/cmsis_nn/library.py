@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from utvm_deploy.compiler.model import ExternalLibrary
-
 NAME = "CMSIS-NN"
 URL = "https://github.com/ARM-software/CMSIS-NN"
 
@@ -33,6 +31,21 @@ _ZEPHYR_CONFIG = {
 def is_in_zephyr(function: str) -> bool:
     """Whether Zephyr builds it where the library's module has it."""
     return any(function.startswith(start) for start in _ZEPHYR_CONFIG)
+
+
+@dataclass(frozen=True)
+class ExternalLibrary:
+    """A library of the user's own that the sources call; it must be linked with them."""
+
+    name: str
+    url: str  # where it comes from
+    include_dirs: tuple[str, ...]  # folders on this computer
+    library: str  # the static library's path on this computer
+    digest: str  # SHA-256 over headers and library
+    built_with: str  # compiler, version and instruction set, for reports
+    functions: tuple[str, ...]  # what is called, sorted
+    # Options of Zephyr that build the library's parts which are called, without CONFIG_.
+    zephyr_config: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from utvm_deploy.compiler.cmsis_nn.library import CmsisNn
-from utvm_deploy.compiler.cmsis_nn.lower import lower_cmsis_nn
-from utvm_deploy.compiler.options import CMSIS_NN, OPTIMIZATION_FLAGS
+from utvm_deploy.cmsis_nn.library import CmsisNn
+from utvm_deploy.cmsis_nn.lower import lower_cmsis_nn
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.choose.identity import identity_of
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel
 from utvm_deploy.records import RECORD, Record, Records
+from utvm_deploy.records.candidate import CMSIS_NN
 
 _DIGEST_DIGITS = 12
 
@@ -36,7 +36,7 @@ class Either:
         ours: Callable[[Operator], KernelCall],
         core: str,
         records: Records | None,
-        level: str,
+        optimization_flag: str,
     ) -> None:
         self._graph = graph
         self._library = library
@@ -50,7 +50,7 @@ class Either:
                 is_current = is_of_code and records.is_of_today(record.setting)
             else:
                 is_current = records.is_current(record)
-            is_of_level = record.setting.optimization_flag == OPTIMIZATION_FLAGS[level]
+            is_of_level = record.setting.optimization_flag == optimization_flag
             if is_current and is_of_level and record.setting.core == core:
                 self._records.setdefault(record.kernel.key, []).append(record)
 
