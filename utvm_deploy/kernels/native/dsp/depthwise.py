@@ -15,10 +15,14 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.strategy import Choices, Wish
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.native.dsp import planes_code
-from utvm_deploy.kernels.native.dsp.pixels import PixelsChoices, pixels_call, pixels_kernel
-from utvm_deploy.kernels.native.dsp.pixels_code import GROUP, UNROLLED, group_words
-from utvm_deploy.kernels.native.dsp.planes import (
+from utvm_deploy.kernels.native.dsp import depthwise_planes_code
+from utvm_deploy.kernels.native.dsp.depthwise_pixels import (
+    PixelsChoices,
+    pixels_call,
+    pixels_kernel,
+)
+from utvm_deploy.kernels.native.dsp.depthwise_pixels_code import GROUP, UNROLLED, group_words
+from utvm_deploy.kernels.native.dsp.depthwise_planes import (
     PARTS,
     DspPlanes,
     PlanesChoices,
@@ -150,13 +154,13 @@ def _cost(kernel: DspPlanes | RowDepthwise) -> float:
 def _planes_cost(kernel: DspPlanes) -> float:
     w, form, made = kernel.window, kernel.form, kernel.channels * kernel.multiplier
     products = sum(
-        planes_code.product_of(form, column - form.odd - form.stride * output) is not None
+        depthwise_planes_code.product_of(form, column - form.odd - form.stride * output) is not None
         for column in range(0, form.reach, 2)
         for output in range(form.outputs)
     )
     block = _PRODUCT * form.rows * products + _OUTPUT * form.outputs + _BLOCK
     row = -(-w.output_width // form.outputs) * block
-    row += 0 if form.tail == planes_code.SINGLE else _CHANNEL
+    row += 0 if form.tail == depthwise_planes_code.SINGLE else _CHANNEL
     lines = made * 4 * form.channel_words / _LINE_BYTES
     calls = -(-kernel.channels // kernel.block) * _PLANES_CALL
     first = _PLANES_FIRST if w.output_height > 1 else _PLANES_ONLY

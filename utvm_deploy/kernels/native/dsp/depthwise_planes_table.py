@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.native.dsp.planes_code import PlanesForm
+from utvm_deploy.kernels.native.dsp.depthwise_planes_code import PlanesForm
 from utvm_deploy.kernels.native.scaling import Scaling
 
 _HEAD_BYTES = 10

@@ -1,4 +1,4 @@
-"""DEPTHWISE_CONV_2D by pixels on the DSP extension: the rows of ``pixels_code.py``."""
+"""DEPTHWISE_CONV_2D by pixels on the DSP extension: the rows of ``depthwise_pixels_code.py``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.native.dsp import pixels_code as code
+from utvm_deploy.kernels.native.dsp import depthwise_pixels_code as code
 from utvm_deploy.kernels.native.row_depthwise import RowDepthwise, Steps, row_depthwise_call
 from utvm_deploy.kernels.native.scaling import Scaling
 
@@ -27,7 +27,7 @@ class PixelsChoices(Choices):
 
 @dataclass(frozen=True)
 class DspRowProduct:
-    """The micro-kernel of ``pixels_code.py``."""
+    """The micro-kernel of ``depthwise_pixels_code.py``."""
 
     window: tuple[int, int]  # rows, columns
     core: str

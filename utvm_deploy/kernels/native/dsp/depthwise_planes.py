@@ -24,15 +24,15 @@ from utvm_deploy.kernels.contract.driver import Driver, Index, Operand
 from utvm_deploy.kernels.contract.lag import Lag, least_lag
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.native.dsp import planes_code as code
+from utvm_deploy.kernels.native.dsp import depthwise_planes_code as code
 from utvm_deploy.kernels.native.dsp.code import helper
-from utvm_deploy.kernels.native.dsp.compact import (
+from utvm_deploy.kernels.native.dsp.depthwise_planes_table import (
     pack_compact,
     packed_bytes,
     unpack_name,
     unpack_text,
 )
-from utvm_deploy.kernels.native.dsp.slide import slide_text
+from utvm_deploy.kernels.native.dsp.planes_ring import slide_text
 from utvm_deploy.kernels.native.scaling import Scaling
 from utvm_deploy.records.candidate import COMPACT_LITTLE
 
