@@ -1,7 +1,8 @@
-"""DEPTHWISE_CONV_2D row by row, by a micro-kernel that a family brings along.
+"""DEPTHWISE_CONV_2D row by row: the skeleton that a micro-kernel of a family plugs into.
 
-The micro-kernel computes one row of the output. It reads the image itself, or, where there are
-borders or channels to fill up, the rows under its windows, copied to scratch (``c/utvm_rows.h``).
+The micro-kernel computes one row of the output. It reads the image itself if there is no padding
+and no channel to add. Otherwise it reads the rows under its windows, which ``c/utvm_rows.h``
+copies to scratch.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from utvm_deploy.kernels.native.micro_kernel import MicroKernel
 
 @dataclass(frozen=True)
 class Steps:
-    """Bytes from row to row, column to column and window to window of the rows that are read."""
+    """Bytes from row to row, column to column and window to window of what is read."""
 
     row: int
     column: int
@@ -35,20 +36,20 @@ class Steps:
 
 
 class RowProduct(MicroKernel, Protocol):
-    """A micro-kernel of depthwise rows.
+    """A micro-kernel for one row of the output.
 
-    The function takes the rows, its tables, the output, and numbers of its own.
+    Its C function takes the rows of the image, its tables, the output, and its numbers.
     """
 
     @property
     def group(self) -> int:
-        """Channels of the rows are filled up to multiples of this."""
+        """The number of channels in the rows is a multiple of this."""
 
     def tables(self, taps: int, channels: int) -> tuple[Operand, ...]:
-        """Whatever it reads beside the rows."""
+        """The constant tables that the function reads."""
 
     def numbers(self, steps: Steps, count: int, channels: int) -> tuple[int, ...]:
-        """The function's last arguments; ``count`` windows in a row."""
+        """The last arguments of the function; ``count`` is the number of windows in a row."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,7 @@ class RowDepthwise:
     window: Window
     channels: int
     product: RowProduct
-    # Outputs of each channel of the input, which is copied so many times.
-    repeats: int = 1
+    repeats: int = 1  # outputs of each input channel, which is copied that many times
 
     @property
     def name(self) -> str:
@@ -67,32 +67,36 @@ class RowDepthwise:
         return f"depthwise_{self.window.label}_{self.channels}{factor}_{self.product.label}"
 
     @property
+    def inputs(self) -> int:
+        """Channels of the image."""
+        return self.channels // self.repeats
+
+    @property
     def pitch(self) -> int:
-        """Bytes from pixel to pixel, as the micro-kernel reads them."""
+        """Bytes from pixel to pixel of what the micro-kernel reads."""
         return -(-self.channels // self.product.group) * self.product.group
 
     @property
     def is_copied(self) -> bool:
-        """Whether rows are copied to scratch: for borders, or channels to fill up or repeat."""
+        """Whether rows are copied to scratch: for padding, or to add or repeat channels."""
         return self.window.is_padded or self.pitch != self.channels or self.repeats > 1
 
     @property
     def lag(self) -> Lag | None:
-        sizes = self.channels // self.repeats, self.channels, self.window.output_width
+        sizes = self.inputs, self.channels, self.window.output_width
         return lag_by_pixels(self.window, *sizes, mixed=not self.is_copied)
 
     @property
     def scratch_bytes(self) -> int:
-        """What the copied rows take."""
-        return math.prod(self._rows.shape) if self.is_copied else 0
+        """Bytes of the copied rows."""
+        return sum(one.size_bytes for one in self.scratch)
 
     @property
     def steps(self) -> Steps:
-        """How the rows lie in memory."""
+        """Where the micro-kernel finds rows, columns and windows."""
         w = self.window
-        row_step = 1 if self.is_copied else w.dilations[0]
-        row = row_step * self._rows.shape[1] * self.pitch
-        return Steps(row, w.dilations[1] * self.pitch, w.strides[1] * self.pitch)
+        row = w.padded_width if self.is_copied else w.dilations[0] * w.width
+        return Steps(*(n * self.pitch for n in (row, w.dilations[1], w.strides[1])))
 
     @property
     def why(self) -> str:
@@ -121,7 +125,7 @@ class RowDepthwise:
             rows = image.at(n * image.stride(0) + first * image.stride(1))
             if self.is_copied:
                 rows = self._rows.at()
-                sizes = (w.height, w.width, self._inputs, self.repeats, self.pitch)
+                sizes = (w.height, w.width, self.inputs, self.repeats, self.pitch)
                 window = (w.kernel[0], w.dilations[0], w.padded_width)
                 start = image.at(n * image.stride(0))
                 places = (start, rows, first + -w.top, -w.left)
@@ -130,37 +134,28 @@ class RowDepthwise:
             c.call(self.product.function, rows, *tables, made, *numbers)
 
     @property
-    def _inputs(self) -> int:
-        return self.channels // self.repeats
-
-    @property
     def _rows(self) -> Operand:
+        """Copies of the rows under a window."""
         w = self.window
-        if self.is_copied:
-            return Operand("rows", (w.kernel[0], w.padded_width, self.pitch), "int8")
-        reach = (w.kernel[0] - 1) * w.dilations[0] + 1
-        return Operand("rows", (reach, w.width, self.channels), "int8")
+        return Operand("rows", (w.kernel[0], w.padded_width, self.pitch), "int8")
 
     @property
     def _tables(self) -> tuple[Operand, ...]:
-        return self.product.tables(self.window.kernel[0] * self.window.kernel[1], self.channels)
+        return self.product.tables(math.prod(self.window.kernel), self.channels)
 
     @property
     def _image(self) -> Operand:
-        w = self.window
-        return Operand("image", (w.batch, w.height, w.width, self._inputs), "int8")
+        return Operand("image", self.window.input_shape(self.inputs), "int8")
 
     @property
     def _output(self) -> Operand:
-        w = self.window
-        shape = w.batch, w.output_height, w.output_width, self.channels
-        return Operand("output", shape, "int8")
+        return Operand("output", self.window.output_shape(self.channels), "int8")
 
 
 def row_depthwise_call(
     call: KernelCall, kernel: RowDepthwise, tables: Sequence[ConstantArgument], border: int
 ) -> KernelCall:
-    """The call instead of the generic one; ``tables`` as the product wants them."""
+    """The call instead of the portable one; ``tables`` in the order of the micro-kernel's."""
     arguments: list[Argument] = [call.arguments[0], *tables]
     if kernel.is_copied:
         arguments.append(ScalarArgument("border", border))

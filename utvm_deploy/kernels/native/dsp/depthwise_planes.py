@@ -1,7 +1,7 @@
-"""DEPTHWISE_CONV_2D over planes: rows widened once, channels in blocks, several outputs at a time.
+"""DEPTHWISE_CONV_2D over planes: rows of the image as int16, channel by channel, in scratch.
 
-Channels are done in blocks, so that the rows under a window, as int16, take little scratch. A block
-keeps a ring of rows in its planes; when its end is reached, the rows that stay move to the front.
+Channels are done in blocks, so that their planes take little scratch. Each plane is a ring buffer
+of rows: when its end is reached, the rows that the next window sees move to the front.
 """
 
 from __future__ import annotations
@@ -24,25 +24,33 @@ from utvm_deploy.kernels.contract.driver import Driver, Index, Operand
 from utvm_deploy.kernels.contract.lag import Lag, least_lag
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.native.dsp import depthwise_planes_code as code
+from utvm_deploy.kernels.native.dsp import depthwise_planes_table as table
 from utvm_deploy.kernels.native.dsp.code import helper
-from utvm_deploy.kernels.native.dsp.depthwise_planes_table import (
-    pack_compact,
-    packed_bytes,
-    unpack_name,
-    unpack_text,
-)
-from utvm_deploy.kernels.native.dsp.planes_ring import slide_text
+from utvm_deploy.kernels.native.dsp.depthwise_planes_code import planes_text
+from utvm_deploy.kernels.native.dsp.estimate import CACHE_LINE_BYTES
+from utvm_deploy.kernels.native.dsp.planes_ring import QUAD, ring_text
+from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.scaling import Scaling
+from utvm_deploy.kernels.native.window_rewrites import without_dilation
 from utvm_deploy.records.candidate import COMPACT_LITTLE
 
 #: Channels of a block, best first: a line of a cache, or parts of one.
 BLOCKS = (32, 24, 16, 8, 4)
-#: Taps at a time of a long row: words again.
+#: Taps at a time of a window that is one long row.
 PARTS = (2, 4, 6)
-#: Output rows until the ring's rows move.
+#: Output rows until the rows of a ring move.
 PERIODS = (4, 3, 2, 1)
 _LIMITS = Operand("limits", (2,), "int32")
+
+# Cycles of the estimate.
+_CALL = 137.0  # of the inner block, for a block of channels of an output row
+_PRODUCT, _BLOCK, _OUTPUT, _CHANNEL = 1.0, 13.8, 2.6, 20.8
+_PAIR, _QUAD_ROW = 11.6, 5.7  # two pixels, and a row, of four channels, are widened
+_MOVED_WORD, _MOVE, _FILLED_WORD = 1.4, 7.9, 0.8
+_MISS = 21
+# A cache line of the table: in each row of the output, and once more in the first of several rows
+# or in the only row.
+_LINE, _FIRST_LINE, _ONLY_LINE = 2.2, 20.0, 33.0
 
 
 @dataclass(frozen=True)
@@ -64,10 +72,10 @@ class DspPlanes:
     channels: int
     multiplier: int  # outputs of each channel
     block: int  # channels at a time
-    period: int  # output rows until the ring's rows move
+    period: int  # output rows until the rows of a ring move
     outputs: int  # at a time
-    part: int = 0  # taps at a time of a window that is a long row; 0: all
-    is_compact: bool = False  # the table takes few bytes, and is unpacked block by block
+    part: int = 0  # taps at a time of a window that is one long row; 0: all
+    is_compact: bool = False  # the table is packed in flash, and unpacked block by block
 
     @property
     def name(self) -> str:
@@ -80,19 +88,23 @@ class DspPlanes:
         return PlanesChoices(self.block, self.outputs, self.period, self.part)
 
     @property
-    def form(self) -> code.PlanesForm:
-        """What the inner block's code depends on."""
+    def variant(self) -> table.Variant:
+        """The variant of the inner block; each part of a long row is a row of its window."""
         w = self.window
         kernel = (-(-w.kernel[1] // self.part), self.part) if self.part else w.kernel
-        return code.form_of(
-            kernel, w.strides[1], w.left % 2, self.outputs, w.output_width, self.multiplier
-        )
+        shape = w.strides[1], w.left % 2, self.outputs, w.output_width, self.multiplier
+        return table.variant_of(kernel, *shape)
 
     @property
     def ring(self) -> int:
         """Rows of a plane."""
         w = self.window
         return w.strides[0] * (self.period - 1) + w.kernel[0]
+
+    @property
+    def kept_rows(self) -> int:
+        """Rows of a window that the window of the next output row sees, too."""
+        return max(self.window.kernel[0] - self.window.strides[0], 0)
 
     @property
     def columns(self) -> int:
@@ -102,13 +114,12 @@ class DspPlanes:
     @property
     def pitch(self) -> int:
         """Columns of a plane."""
-        w, form = self.window, self.form
-        last = (w.output_width - 1) // self.outputs * self.outputs  # output of the last block
-        if form.tail != code.PARTIAL:
+        w, variant = self.window, self.variant
+        last = (w.output_width - 1) // self.outputs * self.outputs  # first output of the last block
+        if variant.tail != table.PARTIAL:
             last = w.output_width - self.outputs
-        reach = last * w.strides[1] + form.reach
-        reach += (form.rows - 1) * self.part
-        return max(reach, w.left + form.odd + -(-self.columns // 2) * 2)
+        reach = last * w.strides[1] + variant.reach + (variant.rows - 1) * self.part
+        return max(reach, w.left + variant.odd + -(-self.columns // 2) * 2)
 
     @property
     def lag(self) -> Lag | None:
@@ -117,8 +128,7 @@ class DspPlanes:
         if w.batch != 1 or not (is_whole or self.multiplier == 1):
             return None
         rows = np.arange(w.output_height)
-        kept = max(w.kernel[0] - w.strides[0], 0)  # of the window's rows, from the row before
-        reads = np.maximum(rows * w.strides[0] - w.top + kept, 0) * w.width * channels
+        reads = np.maximum(rows * w.strides[0] - w.top + self.kept_rows, 0) * w.width * channels
         reads[0] = 0
         writes = (rows + 1) * w.output_width * channels * self.multiplier
         least = least_lag(reads, writes)
@@ -126,18 +136,41 @@ class DspPlanes:
 
     @property
     def scratch_bytes(self) -> int:
-        """What the planes of a block take, and its table where that is unpacked."""
-        channels = min(self.block, self.channels)
-        table = channels * self.multiplier * self.form.channel_words * 4 if self.is_compact else 0
-        return channels * self.ring * self.pitch * 2 + table
+        """Bytes of the planes of a block, and of its table if that is unpacked."""
+        return sum(one.size_bytes for one in self.scratch)
 
-    def parted(self, weights: Array) -> Array:
-        """Weights [rows, columns, channels] with each part of a long row as one of its own."""
-        if not self.part:
-            return weights
-        filled = np.zeros((self.form.rows * self.part, weights.shape[2]), dtype=weights.dtype)
-        filled[: weights.shape[1]] = weights[0]
-        return filled.reshape(self.form.rows, self.part, -1)
+    @property
+    def estimated_cycles(self) -> float:
+        """About what a call takes, in cycles."""
+        w, variant, made = self.window, self.variant, self.channels * self.multiplier
+        products = sum(
+            variant.product(column - variant.odd - variant.stride * output) is not None
+            for column in range(0, variant.reach, 2)
+            for output in range(variant.outputs)
+        )
+        block = _PRODUCT * variant.rows * products + _OUTPUT * variant.outputs + _BLOCK
+        row = -(-w.output_width // variant.outputs) * block
+        row += 0 if variant.tail == table.SINGLE else _CHANNEL
+        lines = made * 4 * variant.channel_words / CACHE_LINE_BYTES
+        calls = -(-self.channels // self.block) * _CALL
+        first = _FIRST_LINE if w.output_height > 1 else _ONLY_LINE
+        cost = w.output_height * (made * row + lines * _LINE + calls) + lines * first
+        return w.batch * (cost + self._filling_cycles)
+
+    @property
+    def _filling_cycles(self) -> float:
+        """About what it takes to fill the planes with all rows of an image."""
+        w, kept = self.window, self.kept_rows
+        blocks = [count for _, number, count in self._blocks for _ in range(number)]
+        # Fewer than four channels are widened byte by byte.
+        quads = sum(-(-block // QUAD) if block >= QUAD else block for block in blocks)
+        rows = min(w.height, w.padded_height - w.top) if kept else w.output_height * w.kernel[0]
+        cost = rows * quads * (-(-self.columns // 2) * _PAIR + _QUAD_ROW)
+        if kept:
+            moves = (w.output_height - 1) // self.period
+            cost += moves * self.channels * (_MOVE + _MOVED_WORD * kept * self.pitch / 2)
+        cost += rows * len(blocks) * w.width * min(1.0, self.channels / CACHE_LINE_BYTES) * _MISS
+        return cost + _FILLED_WORD * self.channels * self.ring * self.pitch / 2
 
     @property
     def geometry(self) -> Array:
@@ -145,7 +178,7 @@ class DspPlanes:
         w = self.window
         values = (
             *(w.height, w.width, self.channels, self.columns, w.kernel[0], w.strides[0], w.top),
-            *(w.left + self.form.odd, self.pitch, self.ring, self.period),
+            *(w.left + self.variant.odd, self.pitch, self.ring, self.period),
         )
         return np.array(values, dtype=np.int32)
 
@@ -165,9 +198,9 @@ class DspPlanes:
         return (self._unpacked, self._planes) if self.is_compact else (self._planes,)
 
     def texts(self, core: str) -> tuple[str, ...]:
-        unpack = (unpack_text(self.form),) if self.is_compact else ()
+        unpack = (table.unpack_text(self.variant),) if self.is_compact else ()
         scale = helper("utvm_scale_doubled")
-        return scale, code.planes_text(core, self.form), slide_text(core), *unpack
+        return scale, planes_text(core, self.variant), ring_text(core), *unpack
 
     def drive(self, c: Driver) -> None:
         w = self.window
@@ -180,17 +213,16 @@ class DspPlanes:
                 self._drive_row(c, (n, y), block * count + first, count)
 
     def _drive_row(self, c: Driver, row: tuple[Index, Index], channel: Index, count: int) -> None:
-        """A row of an image's output, from ``channel`` of the input on."""
-        w, form, (n, y) = self.window, self.form, row
-        image, planes, output, table = self._image, self._planes, self._output, self._table
-        made, words = channel * self.multiplier, form.channel_words
-        entry = table.at(made * words)
+        """A row (image, row) of the output, of ``count`` channels of the input from ``channel``."""
+        w, variant, (n, y) = self.window, self.variant, row
+        image, planes, output = self._image, self._planes, self._output
+        made = channel * self.multiplier
+        entry = self._table.at(made * variant.channel_words)
         if self.is_compact:
-            packed = table.at(made * packed_bytes(form))
+            packed, entry = self._table.at(made * variant.packed_bytes), self._unpacked.at()
             # Before the first row of a block only.
             some = y.is_zero(count * self.multiplier)
-            entry = self._unpacked.at()
-            c.call(unpack_name(form), packed, entry, some)
+            c.call(variant.unpack_function, packed, entry, some)
         start = image.at(n * image.stride(0) + channel)
         c.call("utvm_slide", start, planes.at(), y, count, "border", self._geometry.at())
         turn = y if w.output_height <= self.period else y % self.period
@@ -198,7 +230,7 @@ class DspPlanes:
             *(w.output_width, count * self.multiplier, self.channels * self.multiplier),
             # The parts of a long row follow each other.
             *(2 * (self.part or self.pitch), 2 * self.pitch * self.ring, self.multiplier),
-            *(form.rows, form.columns, form.stride, form.odd),
+            *(variant.rows, variant.columns, variant.stride, variant.odd),
         )
         places = (
             planes.at(turn * (w.strides[0] * self.pitch)),
@@ -206,7 +238,7 @@ class DspPlanes:
             _LIMITS.at(),
             output.at(n * output.stride(0) + y * output.stride(1) + made),
         )
-        c.call(form.name, *places, *numbers)
+        c.call(variant.function, *places, *numbers)
 
     @property
     def _blocks(self) -> Iterator[tuple[int, int, int]]:
@@ -219,8 +251,7 @@ class DspPlanes:
 
     @property
     def _image(self) -> Operand:
-        w = self.window
-        return Operand("image", (w.batch, w.height, w.width, self.channels), "int8")
+        return Operand("image", self.window.input_shape(self.channels), "int8")
 
     @property
     def _geometry(self) -> Operand:
@@ -230,14 +261,14 @@ class DspPlanes:
     def _table(self) -> Operand:
         outputs = self.channels * self.multiplier
         if self.is_compact:
-            return Operand("table", (outputs * packed_bytes(self.form),), "int8")
-        return Operand("table", (outputs * self.form.channel_words,), "int32")
+            return Operand("table", (outputs * self.variant.packed_bytes,), "int8")
+        return Operand("table", (outputs * self.variant.channel_words,), "int32")
 
     @property
     def _unpacked(self) -> Operand:
         """The table of a block."""
         made = min(self.block, self.channels) * self.multiplier
-        return Operand("unpacked", (made * self.form.channel_words,), "int32")
+        return Operand("unpacked", (made * self.variant.channel_words,), "int32")
 
     @property
     def _planes(self) -> Operand:
@@ -247,46 +278,69 @@ class DspPlanes:
 
     @property
     def _output(self) -> Operand:
-        w = self.window
-        outputs = self.channels * self.multiplier
-        return Operand("output", (w.batch, w.output_height, w.output_width, outputs), "int8")
+        return Operand("output", self.window.output_shape(self.channels * self.multiplier), "int8")
 
 
-def planes_choices(window: Window, channels: int, multiplier: int) -> Iterator[DspPlanes]:
-    """All kernels; none for windows that are too large. Their taps must be neighbours."""
-    # A single block may have an odd number of outputs.
+def planes_kernels(
+    window: Window, channels: int, multiplier: int, choices: PlanesChoices
+) -> Iterator[DspPlanes]:
+    """The chosen kernel, or all kernels if the choices are open; none for windows too large.
+
+    Of a dilated window, the pixels between its taps become channels.
+    """
+    dense = without_dilation(window)
+    if dense is None:
+        return
+    window, channels = dense, channels * (window.width // dense.width)
+    if choices.outputs is None:
+        yield from _all_kernels(window, channels, multiplier)
+        return
+    # A ring that no window reaches the end of would be cut to what windows read.
+    period = min(choices.period or 1, window.output_height)
+    sizes = choices.channels or QUAD, period, choices.outputs, choices.part
+    kernel = DspPlanes(window, channels, multiplier, *sizes)
+    is_parted = choices.part in PARTS and window.kernel[0] == 1
+    if kernel.variant.fits and (is_parted or not choices.part):
+        yield kernel
+
+
+def _all_kernels(window: Window, channels: int, multiplier: int) -> Iterator[DspPlanes]:
     width = window.output_width
-    counts = sorted({count for count in (*code.OUTPUTS, width) if count <= max(width, 2)})
-    is_long = window.kernel[0] == 1 and window.kernel[1] > code.LARGEST_COLUMNS
+    # A single block may have an odd number of outputs.
+    counts = sorted({count for count in (*table.OUTPUTS, width) if count <= max(width, 2)})
+    is_long = window.kernel[0] == 1 and window.kernel[1] > table.LARGEST_COLUMNS
     for outputs, part in product(counts, PARTS if is_long else (0,)):
         first = DspPlanes(window, channels, multiplier, BLOCKS[0], 1, outputs, part)
-        if not first.form.fits:
+        if not first.variant.fits:
             continue
         for size, smaller in pairwise((*BLOCKS, 0)):
             for period in PERIODS:
-                # A ring that no window reaches the end of would be cut to what windows read.
                 if smaller < channels and period <= window.output_height:
                     yield replace(first, block=size, period=period)
 
 
 def planes_call(
-    call: KernelCall,
-    kernel: DspPlanes,
-    weights: Array,
-    scaling: Scaling,
-    border: int,
-    limits: tuple[int, int],
+    call: KernelCall, kernel: DspPlanes, tables: ConvolutionTables, scaling: Scaling
 ) -> KernelCall:
-    """The call instead of the generic one; ``weights`` are [rows, columns, output channels]."""
+    """The call instead of the portable one."""
     output = call.arguments[-1]
     assert isinstance(output, TensorArgument)
-    pack = pack_compact if kernel.is_compact else code.pack_table
+    # Pixels that became channels have the weights of the channels that they were.
+    times = kernel.channels * kernel.multiplier // tables.weights.shape[0]
+    weights = np.tile(np.moveaxis(tables.weights[..., 0], 0, 2), times)
+    if kernel.part:
+        rows, part = kernel.variant.rows, kernel.part
+        filled = np.zeros((rows * part, weights.shape[2]), dtype=weights.dtype)
+        filled[: weights.shape[1]] = weights[0]
+        weights = filled.reshape(rows, part, -1)
+    tiled = Scaling(*(np.tile(one, times) for one in scaling))
+    pack = table.pack_compact if kernel.is_compact else table.pack_table
     arguments = (
         call.arguments[0],
         ConstantArgument("geometry", kernel.geometry),
-        ConstantArgument("weights", pack(kernel.parted(weights), scaling, kernel.form)),
-        ConstantArgument("limits", np.array(limits, dtype=np.int32)),
-        ScalarArgument("border", border),
+        ConstantArgument("weights", pack(weights, tiled, kernel.variant)),
+        ConstantArgument("limits", np.array(tables.limits, dtype=np.int32)),
+        ScalarArgument("border", tables.border),
         output,
     )
     return replace(call, kernel=kernel, arguments=arguments, heeds_compact=COMPACT_LITTLE)

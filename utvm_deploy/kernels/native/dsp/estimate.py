@@ -1,0 +1,50 @@
+"""The choice between kernels of the DSP family by estimated cycles and by scratch.
+
+The estimates count cycles as the cores of the default records take them: products, requantization,
+what fills scratch, and cache lines that are read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
+
+#: Scratch that a kernel takes by default at most, if any kernel takes so little.
+MOST_SCRATCH_BYTES = 12_288
+#: Scratch of a candidate for measuring at most.
+MOST_CANDIDATE_BYTES = 24_000
+#: Less scratch is worth this factor of cycles.
+_WORTH = 1.02
+CACHE_LINE_BYTES = 32
+
+
+class Estimated(Protocol):
+    """A kernel with an estimate of its cycles."""
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes of scratch."""
+
+    @property
+    def estimated_cycles(self) -> float:
+        """About what a call takes, in cycles."""
+
+
+_Kernel = TypeVar("_Kernel", bound=Estimated)
+
+
+def best_kernel(kernels: Iterable[_Kernel], most_scratch: int | None) -> _Kernel | None:
+    """The kernel with the least scratch among those that are about as fast as the fastest.
+
+    Kernels with more scratch than ``most_scratch`` bytes count only if all have more. None if
+    there are no kernels.
+    """
+    found = list(kernels)
+    if not found:
+        return None
+    most = MOST_SCRATCH_BYTES if most_scratch is None else most_scratch
+    most = max(most, min(kernel.scratch_bytes for kernel in found))
+    cycles = {kernel: kernel.estimated_cycles for kernel in found if kernel.scratch_bytes <= most}
+    limit = _WORTH * min(cycles.values())
+    fast = [kernel for kernel, count in cycles.items() if count <= limit]
+    return min(fast, key=lambda kernel: kernel.scratch_bytes)
