@@ -86,8 +86,8 @@ class MveDense:
     def drive(self, c: Driver) -> None:
         source, *tables, output = (one for one in self.parameters if isinstance(one, Operand))
         starts = [one.at() for one in tables]
-        with c.loop("batch", self.batch) as n:
-            places = source.at(n * self.inputs), *starts, output.at(n * self.outputs)
+        with c.loop("row", self.batch) as row:
+            places = source.at(row * self.inputs), *starts, output.at(row * self.outputs)
             c.call(name_of(self.is_each), *places, self.inputs, self.outputs)
 
 
