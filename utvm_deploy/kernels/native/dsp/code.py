@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from utvm_deploy.kernels.contract.c_texts import family_text
 from utvm_deploy.kernels.isa.assembler import Assembler
 from utvm_deploy.kernels.isa.dsp import CONDITION, select
-from utvm_deploy.kernels.isa.mnemonics import Slot, at
+from utvm_deploy.kernels.isa.mnemonics import Memory, Slot, at
 from utvm_deploy.kernels.isa.routine import Routine, naked_function
 
 
@@ -44,6 +44,48 @@ def scale(
         a.smmlar(one, one, multiplier, temporary)
         a.asr(one, one, shift)
         a.ssat(into or one, 8, one)
+
+
+def scale_wide(
+    a: Assembler,
+    sums: Sequence[str],
+    table: Slot | str,
+    multipliers: Sequence[str],
+    offsets: Sequence[tuple[str, str]],
+    shift: str,
+    *,
+    step: int = 0,
+) -> None:
+    """Requantize sums to int8 in place: what ``utvm_scale_wide`` computes.
+
+    The table is in slots, or at the address in a register. It has the words multiplier, low and
+    high word of the offset, shift - 32. ``step`` words further on are those of the next sum; 0: all
+    sums have the same. Sums take the multipliers and offsets, which are registers, in turn.
+    """
+
+    def word(number: int) -> Memory | Slot:
+        return table.word(number) if isinstance(table, Slot) else at(table, 4 * number)
+
+    for n, one in enumerate(sums):
+        multiplier, offset = multipliers[n % len(multipliers)], offsets[n % len(offsets)]
+        if step or n == 0:
+            a.ldr(multiplier, word(step * n))
+            a.ldr(shift, word(step * n + 3))
+        a.ldr(offset[0], word(step * n + 1))
+        a.ldr(offset[1], word(step * n + 2))
+        a.smlal(*offset, one, multiplier)
+        a.asr(offset[1], offset[1], shift)
+        a.ssat(one, 8, offset[1])
+
+
+def load_last_bytes(a: Assembler, target: str, pointer: str, count: str, temporary: str) -> None:
+    """Load the one to three bytes at a pointer as the low bytes of a word of zeros."""
+    a.ldrb(target, at(pointer))
+    a.cmp(count, 2)
+    for condition, byte in (("ge", 1), ("gt", 2)):
+        with a.when(condition):
+            a.ldrb(temporary, at(pointer, byte))
+            a.orr(target, target, temporary, f"lsl #{8 * byte}")
 
 
 def load_limits(a: Assembler, limits: str, low: Slot, clamps: Slot) -> None:

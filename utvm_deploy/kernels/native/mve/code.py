@@ -118,11 +118,3 @@ def requantize_once(
         a.vmulh_s32(v, v, "q0")
     for v in vectors:
         a.vrshl_s32(v, v, "q1")
-
-
-def quad_products(label: str, sums: Sequence[str]) -> list[str]:
-    """As ``multiply_four_channels``, in lines of text, for ``dense.py``."""
-    a = Assembler()
-    multiply_four_channels(a, sums)
-    start, *products, end = (one.text for one in a.code)
-    return [start, f"{label}:", *products, f"{end}{label}b"]

@@ -17,11 +17,12 @@ from utvm_deploy.kernels.contract.strategy import (
     candidates_of,
     of_portable,
 )
+from utvm_deploy.kernels.native.dense import dense_call
 from utvm_deploy.kernels.native.dsp.strategies import build_depthwise as dsp_depthwise
 from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D
 from utvm_deploy.kernels.native.layer_tables import convolution_tables, dense_tables, scalars
 from utvm_deploy.kernels.native.mve.conv2d import WindowsChoices, mve_conv2d_call
-from utvm_deploy.kernels.native.mve.dense import mve_dense_call
+from utvm_deploy.kernels.native.mve.dense import MveDense
 from utvm_deploy.kernels.native.mve.depthwise import mve_depthwise_call
 from utvm_deploy.kernels.native.mve.elementwise import mve_elementwise_call
 from utvm_deploy.kernels.native.mve.grouped import mve_grouped_call
@@ -72,7 +73,9 @@ def windows_choices(kernel: object) -> Iterator[Choices]:
 def build_dense(layer: Layer, wish: Wish) -> KernelCall | str:
     """FULLY_CONNECTED."""
     tables = dense_tables(layer)
-    return tables if isinstance(tables, str) else mve_dense_call(layer.portable, tables)
+    if isinstance(tables, str):
+        return tables
+    return dense_call(layer.portable, tables, MveDense(len(tables.scales) > 1))
 
 
 def build_elementwise(layer: Layer, wish: Wish) -> KernelCall | str:

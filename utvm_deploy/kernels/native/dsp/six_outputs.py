@@ -1,0 +1,420 @@
+"""The routine of fully connected layers: six outputs at a time, each weight is read once.
+
+The routine widens the vector to int16 first, for all outputs. A pair of outputs shares words of
+weights, and one SXTB16 for each word. The halfwords of a word are 256 b + a + 128, where a and b
+are weights of the two outputs. Multiplied as they are, they sum up to 256 B + A + 128 X: A and B
+are the wanted sums, X is the sum of the inputs. The high bytes, extracted, give B; A is the rest.
+Outputs beyond the groups of six are computed in pairs, or together as one last group. An odd output
+of the last group is multiplied by itself.
+
+Layouts, for input k = 4 quad + 2 lane + phase:
+    wide     int16 [quad][phase][lane], zeros beyond the inputs
+    weights  int8  [group of six outputs, then of two][quad][phase][pair][lane][a + 128, b]
+             a last group has the odd output's [lane][phase] behind the pairs of each quad
+    bias     int32 [pair][bias of a + 256 bias of b, bias of b]
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+
+from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.driver import Operand
+from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label, words
+from utvm_deploy.kernels.isa.list_scheduler import timing_of
+from utvm_deploy.kernels.isa.mnemonics import Slot, at, post, pre
+from utvm_deploy.kernels.native.dense import SCALE_WORDS, DenseRoutine
+from utvm_deploy.kernels.native.dsp.code import (
+    clamp,
+    function_text,
+    load_last_bytes,
+    scale_wide,
+    store_limits,
+)
+
+OUTPUTS = 6
+PAIR = 2
+#: Inputs of a turn of the inner loop; the vector is filled up with zeros to a multiple of them.
+STEPS = (16, 8)
+#: The inner loop loads two words of weights beyond those that it needs.
+_SLACK_BYTES = 8
+_CACHE_LINE_BYTES = 32
+_SUMS = ("r4", "r5", "r6", "r7", "r8", "r9")
+
+
+class _Slots(Frame):
+    """What a routine keeps on the stack."""
+
+    bias: Slot  # of the next group
+    wide: Slot
+    correction: Slot  # 128 times the sum of the inputs
+    output: Slot  # where the next group goes
+    left: Slot  # outputs after this group
+    low: Slot
+    high: Slot
+    clamps: Slot  # 0: the limits are those of int8
+    scaling: Slot  # of the next group
+    only_scale: Slot = words(SCALE_WORDS)
+
+
+@dataclass(frozen=True)
+class SixOutputs(DenseRoutine):
+    """The routine, and what its code depends on."""
+
+    step: int  # inputs of a turn of the inner loop
+    preload: bool  # weights are preloaded into the cache
+    tail: int = 0  # outputs of the last group; 0: what does not fill six is done in pairs
+
+    parameters: ClassVar[tuple[str, ...]] = (
+        "const int8_t *vector",
+        "int16_t *wide",
+        "const int8_t *weights",
+        "const int32_t *bias",
+        "const int32_t *scaling",
+        "int32_t scaling_step",
+        "const int32_t *limits",
+        "int8_t *output",
+        "int32_t inputs",
+        "int32_t padded",
+        "int32_t outputs",
+    )
+    why: ClassVar[str] = f"DSP assembly, {OUTPUTS} outputs in registers, weights streamed once"
+
+    @property
+    def label(self) -> str:
+        return "per_channel_dsp" if self.per_channel else "dsp"
+
+    @property
+    def function(self) -> str:
+        channels = "_channels" if self.per_channel else ""
+        tail = f"_and_{self.tail}" if self.tail else ""
+        return f"utvm_dense_{self.step}{channels}{'_preload' if self.preload else ''}{tail}"
+
+    def text(self, core: str) -> str:
+        return _text(core, self)
+
+    def padded(self, inputs: int) -> int:
+        return -(-inputs // self.step) * self.step
+
+    def filled(self, outputs: int) -> int:
+        return -(-outputs // PAIR) * PAIR
+
+    def weights_bytes(self, inputs: int, outputs: int) -> int:
+        streamed = outputs if self.tail else self.filled(outputs)
+        return self.padded(inputs) * streamed + _SLACK_BYTES
+
+    def scratch(self, inputs: int) -> tuple[Operand, ...]:
+        return (Operand("wide", (self.padded(inputs),), "int16"),)
+
+    def pack_weights(self, weights: Array) -> Array:
+        outputs, inputs = weights.shape
+        whole, padded = outputs // OUTPUTS * OUTPUTS, self.padded(inputs)
+        full = np.zeros((self.filled(outputs), padded), dtype=np.int8)
+        full[:outputs, :inputs] = weights
+        parts = [_paired(full[:whole], OUTPUTS)]
+        if self.tail:
+            even = whole + self.tail // PAIR * PAIR
+            pairs = _paired(full[whole:even], even - whole).reshape(padded // 4, -1)
+            odd = full[even:outputs].reshape(padded // 4, -1)
+            parts.append(np.concatenate([pairs, odd], axis=1))
+        else:
+            parts.append(_paired(full[whole:], PAIR))
+        slack = np.zeros(_SLACK_BYTES, dtype=np.int8)
+        return np.concatenate([*(part.reshape(-1) for part in parts), slack])
+
+    def pack_bias(self, bias: Array) -> Array:
+        full = np.zeros(self.filled(bias.size), dtype=np.int64)
+        full[: bias.size] = bias
+        full[::2] += 256 * full[1::2]
+        return full.astype(np.uint32).view(np.int32)
+
+
+def _paired(rows: Array, size: int) -> Array:
+    """Groups of ``size`` outputs, an even number, in the layout above."""
+    if not rows.size:
+        return rows
+    # group, pair, side, quad, lane, phase -> group, quad, phase, pair, lane, side
+    split = rows.reshape(-1, size // 2, 2, rows.shape[1] // 4, 2, 2).transpose(0, 3, 5, 1, 4, 2)
+    pairs: Array = split.reshape(-1, 2)
+    pairs[:, 0] = np.bitwise_xor(pairs[:, 0], np.int8(-128))
+    return pairs
+
+
+@lru_cache(maxsize=16)
+def _text(core: str, form: SixOutputs) -> str:
+    a = Assembler(timing_of(core), form.parameters)
+    _begin(a)
+    _widen(a)
+    a.sub("r1", "r2", 4)  # the inner loop's offsets count from one word before
+    a.lsl("r4", "r4", 7)
+    a.str("r4", _Slots.correction)
+    a.ldr("r9", _Slots.left)
+    sixes, rest = _Clamping(OUTPUTS), _Clamping(form.tail or PAIR)
+    _compute_sixes(a, form, sixes)
+    compute_rest = _compute_tail if form.tail else _compute_pairs
+    compute_rest(a, form, rest)
+    a.leave()
+    sixes.place(a)
+    rest.place(a)
+    return function_text(
+        form.function, a, portable="utvm_dense_tail" if form.tail else "utvm_dense"
+    )
+
+
+class _Clamping:
+    """Limits a group of outputs. It stands behind the routine, because most layers skip it."""
+
+    def __init__(self, outputs: int) -> None:
+        self._sums = _SUMS[:outputs:2]
+        self._start, self._end = Label(), Label()
+
+    def branch(self, a: Assembler) -> None:
+        """Go there and come back, if the flags are ne."""
+        a.b(self._start, "ne")
+        a.place(self._end)
+
+    def place(self, a: Assembler) -> None:
+        """Put the code here."""
+        a.place(self._start)
+        with a.scheduled():
+            a.ldr("r10", _Slots.low)
+            a.ldr("r12", _Slots.high)
+            clamp(a, self._sums, "r10", "r12", "r2")
+        a.b(self._end)
+
+
+def _begin(a: Assembler) -> None:
+    """Put the arguments into their slots, or where ``_widen`` expects them."""
+    a.enter(frame=_Slots)
+    a.str("r1", _Slots.wide)
+    a.str("r3", _Slots.bias)
+    a.ldr("r4", a.stack_argument("scaling"))
+    a.str("r4", _Slots.scaling)
+    a.ldr("r5", a.stack_argument("limits"))
+    a.ldr("r6", a.stack_argument("output"))
+    a.ldr("r7", a.stack_argument("outputs"))
+    a.str("r6", _Slots.output)
+    a.str("r7", _Slots.left)
+    a.ldrsb("r8", at("r5"))
+    a.ldrsb("r9", at("r5", 4))
+    a.ldm("r4", ("r4-r7",))
+    a.strd("r4", "r5", _Slots.only_scale)
+    a.strd("r6", "r7", _Slots.only_scale.word(2))
+    store_limits(a, _Slots.low, _Slots.clamps)
+    a.ldr("r3", a.stack_argument("inputs"))
+    a.ldr("r11", a.stack_argument("padded"))
+    a.add("r11", "r1", "r11", "lsl #1")
+
+
+def _widen(a: Assembler) -> None:
+    """Widen r3 bytes from r0 on, to r1; zeros follow up to r11. r4 becomes the sum."""
+    a.mov("r10", 0x00010001)
+    a.mov("r4", 0)
+    a.subs("r3", "r3", 16)
+    _widen_words(a, (("r5", "r6"), ("r7", "r8"), ("r9", "r12"), ("r5", "r6")))
+    a.adds("r3", "r3", 12)
+    _widen_words(a, (("r5", "r6"),))
+    a.adds("r3", "r3", 4)
+    with a.unless("eq"):
+        load_last_bytes(a, "r5", "r0", "r3", "r6")
+        with a.scheduled():
+            _widen_word(a, "r5", "r6", 0)
+            a.add("r1", "r1", 8)
+    a.mov("r5", 0)
+    compare = Label()
+    a.b(compare)
+    with a.loop("lo"):
+        a.str("r5", post("r1", 4))
+        a.place(compare)
+        a.cmp("r1", "r11")
+
+
+def _widen_words(a: Assembler, pairs: Sequence[tuple[str, str]]) -> None:
+    """A loop over as many words as there are pairs of registers; flags: lt if none are left."""
+    with a.unless("lt"), a.loop("ge", aligned=True), a.scheduled(is_loop=True):
+        for number, pair in enumerate(pairs):
+            a.ldr(pair[0], post("r0", 4))
+            _widen_word(a, *pair, 8 * number)
+        a.add("r1", "r1", 8 * len(pairs))
+        a.subs("r3", "r3", 4 * len(pairs))
+
+
+def _widen_word(a: Assembler, word: str, other: str, offset: int) -> None:
+    """Store four bytes as halfwords at r1 + ``offset``, and add them to r4."""
+    a.sxtb16(other, word, "ror #8")
+    a.sxtb16(word, word)
+    a.str(word, at("r1", offset))
+    a.str(other, at("r1", offset + 4))
+    a.smlad("r4", word, "r10", "r4")
+    a.smlad("r4", other, "r10", "r4")
+
+
+def _compute_sixes(a: Assembler, form: SixOutputs, clamping: _Clamping) -> None:
+    """The groups of six among r9 outputs; r9 + 6 outputs are left in the end."""
+    done = Label()
+    with a.loop(""):
+        a.subs("r9", "r9", OUTPUTS)
+        a.b(done, "lt")
+        a.str("r9", _Slots.left)
+        _compute_group(a, form, OUTPUTS, clamping)
+        with a.scheduled():
+            a.ldr("r9", _Slots.left)
+            _store_pairs(a, OUTPUTS)
+            a.add("r0", "r0", OUTPUTS)
+            a.str("r0", _Slots.output)
+    a.place(done)
+
+
+def _compute_pairs(a: Assembler, form: SixOutputs, clamping: _Clamping) -> None:
+    """The r9 + 6 outputs that are left, if any, two at a time; the last one may be alone."""
+    done, is_alone = Label(), Label()
+    a.adds("r9", "r9", OUTPUTS)
+    a.b(done, "le")
+    a.str("r9", _Slots.left)
+    with a.loop("gt"):
+        _compute_group(a, form, PAIR, clamping)
+        a.ldr("r9", _Slots.left)
+        a.subs("r9", PAIR)
+        a.b(is_alone, "lt")
+        with a.scheduled():
+            a.strh("r4", post("r0", PAIR))
+            a.str("r9", _Slots.left)
+        a.str("r0", _Slots.output)
+    a.b(done)
+    a.place(is_alone)
+    a.strb("r4", at("r0"))
+    a.place(done)
+
+
+def _compute_tail(a: Assembler, form: SixOutputs, clamping: _Clamping) -> None:
+    """The outputs of the last group."""
+    _compute_group(a, form, form.tail, clamping)
+    with a.scheduled():
+        _store_pairs(a, form.tail)
+    if form.tail % PAIR:
+        a.strb(_SUMS[form.tail - 1], at("r0", form.tail - 1))
+
+
+def _compute_group(a: Assembler, form: SixOutputs, outputs: int, clamping: _Clamping) -> None:
+    """Pairs of outputs as halfwords in every other register, an odd one as a byte, for r0."""
+    sums = _SUMS[:outputs]
+    with a.scheduled():
+        a.ldr("r0", _Slots.wide)
+        a.ldr("r10", _Slots.bias)
+        for n, one in enumerate(sums):
+            a.ldr(one, at("r10", 4 * n))
+        a.add("r10", "r10", 4 * outputs)
+        a.str("r10", _Slots.bias)
+        if outputs == OUTPUTS:
+            a.ldr(_WEIGHTS[0], at("r1", 4))
+            a.ldr(_WEIGHTS[1], at("r1", 8))
+    with a.loop("ne", aligned=True), a.scheduled(is_loop=True):
+        if outputs == OUTPUTS:
+            _multiply_six(a, form)
+        else:
+            _multiply_rest(a, form, outputs)
+        a.add("r0", "r0", 2 * form.step)
+        a.cmp("r0", "r11")
+    pairs = list(zip(sums[::2], sums[1::2], strict=False))
+    with a.scheduled():
+        a.ldr("r0", _Slots.correction)
+        for first, second in pairs:
+            a.sub(first, first, second, "lsl #8")
+            a.sub(first, first, "r0")
+        _requantize(a, sums, form.per_channel)
+        for first, second in pairs:
+            a.bfi(first, second, 8, 8)
+        a.ldr("r2", _Slots.clamps)
+        a.ldr("r0", _Slots.output)
+        a.cmp("r2", 0)
+    clamping.branch(a)
+
+
+_WEIGHTS = ("r3", "r12", "lr")
+
+
+def _multiply_six(a: Assembler, form: SixOutputs) -> None:
+    """The products of a turn for six outputs. Weights are loaded two words ahead."""
+    inputs, pairs, phases = ("r2", "r10"), OUTPUTS // PAIR, form.step // 2
+    count = phases * pairs
+
+    def load_inputs(phase: int) -> None:
+        a.ldr(inputs[phase % 2], at("r0", 4 * phase))
+
+    load_inputs(0)
+    load_inputs(1)
+    if form.preload:
+        # The cache lines that begin in the turn after the next.
+        for offset in range(0, 4 * count, _CACHE_LINE_BYTES):
+            a.pld(at("r1", 8 * count + offset))
+    for number in range(count):
+        phase, pair = divmod(number, pairs)
+        _multiply_pair(a, pair, _WEIGHTS[number % 3], inputs[phase % 2])
+        ahead = number + 2
+        address = pre if ahead == count - 1 else at
+        a.ldr(_WEIGHTS[ahead % 3], address("r1", 4 * (ahead % count) + 4))
+        if pair == pairs - 1 and phase + 2 < phases:
+            load_inputs(phase + 2)
+
+
+def _multiply_rest(a: Assembler, form: SixOutputs, outputs: int) -> None:
+    """The products of a turn for a pair or for the last group."""
+    if form.tail:
+        inputs = itertools.cycle(("r2", "r3"))
+        weights = itertools.cycle((*_SUMS[outputs:], "r10", "r12", "lr"))
+    else:
+        ring = ("r2", "r3", "r6", "r7", "r8", "r9", "r10", "r12", "lr")
+        inputs = weights = itertools.cycle(ring)
+    offsets = itertools.count(4, 4)
+
+    def load_weights() -> str:
+        register = next(weights)
+        a.ldr(register, at("r1", next(offsets)))
+        return register
+
+    for quad in range(form.step // 4):
+        xs = []
+        for phase in range(2):
+            xs.append(next(inputs))
+            a.ldr(xs[phase], at("r0", 8 * quad + 4 * phase))
+            for pair in range(outputs // PAIR):
+                _multiply_pair(a, pair, load_weights(), xs[phase])
+        if outputs % PAIR:
+            total, even, odd = _SUMS[outputs - 1], load_weights(), next(weights)
+            a.sxtb16(odd, even, "ror #8")
+            a.sxtb16(even, even)
+            a.smlad(total, even, xs[0], total)
+            a.smlad(total, odd, xs[1], total)
+    a.add("r1", "r1", outputs * form.step)
+
+
+def _multiply_pair(a: Assembler, pair: int, weights: str, inputs: str) -> None:
+    """The products of a word of weights of two outputs; overwrites the weights."""
+    first, second = _SUMS[PAIR * pair : PAIR * pair + PAIR]
+    a.smlad(first, weights, inputs, first)
+    a.sxtb16(weights, weights, "ror #8")
+    a.smlad(second, weights, inputs, second)
+
+
+def _requantize(a: Assembler, sums: tuple[str, ...], per_channel: bool) -> None:
+    """Sums become int8 in place."""
+    if not per_channel:
+        offsets = ("r10", "r12"), ("lr", "r0")
+        scale_wide(a, sums, _Slots.only_scale, ("r2",), offsets, "r3")
+        return
+    a.ldr("r0", _Slots.scaling)
+    scale_wide(a, sums, "r0", ("r2", "lr"), [("r10", "r12")], "r3", step=SCALE_WORDS)
+    a.add("r0", "r0", 4 * SCALE_WORDS * len(sums))
+    a.str("r0", _Slots.scaling)
+
+
+def _store_pairs(a: Assembler, outputs: int) -> None:
+    """Store the pairs of a group at r0."""
+    for pair in range(outputs // PAIR):
+        a.strh(_SUMS[PAIR * pair], at("r0", PAIR * pair))
