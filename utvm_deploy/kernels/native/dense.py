@@ -20,9 +20,10 @@ SCALE_WORDS = 4
 
 @dataclass(frozen=True)
 class DenseRoutine(ABC):
-    """A routine that computes a row of outputs.
+    """A routine that computes a row of outputs, and the tables that it reads.
 
-    Its tables, unless a subclass says otherwise, are weights and a bias in a layout of its own and
+    Each routine has its own layout of weights and bias. The other tables, unless a subclass
+    changes them:
         scaling  int32 [1 or output][multiplier, low and high word of the offset, shift - 32]
         limits   int32 [low, high]
     """
@@ -64,7 +65,7 @@ class DenseRoutine(ABC):
         return self.padded(inputs) * outputs
 
     def scratch(self, inputs: int) -> tuple[Operand, ...]:
-        """Working memory."""
+        """Scratch: its names, sizes and types."""
         return ()
 
     def tables(self, inputs: int, outputs: int) -> tuple[Operand, ...]:

@@ -138,7 +138,7 @@ def _begin(a: Assembler, sums: Sequence[str]) -> None:
 
 
 def _multiply(a: Assembler, sums: Sequence[str], count: int) -> None:
-    """Add the products of ``count`` words of inputs; r0 and r1 go on behind what was read."""
+    """Add the products of ``count`` words of inputs; r0 and r1 end behind what was read."""
     free = [*_FREE, *_SUMS[len(sums) :]]
     # Two pairs of widened inputs in turn, where there are registers for them.
     pairs = [(free[0], free[1]), (free[2], free[3])][: 2 if len(free) > 6 else 1]
@@ -155,8 +155,8 @@ def _multiply_word(
 ) -> None:
     """Add the products of the word of inputs in the first register of ``pair``.
 
-    Its weights lie at r1, behind those of ``number`` words. They are loaded into the registers of
-    ``ring`` in turn. Overwrites the pair.
+    r1 points at the weights of the turn, those of ``number`` words come before. The registers of
+    ``ring`` take the weights in turn. Overwrites the pair.
     """
     even, odd = pair
     a.sxtb16(odd, even, "ror #8")

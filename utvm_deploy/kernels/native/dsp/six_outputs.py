@@ -168,7 +168,7 @@ def _text(core: str, form: SixOutputs) -> str:
 
 
 class _Clamping:
-    """Limits a group of outputs. It stands behind the routine, because most layers skip it."""
+    """Code behind the routine that limits a group of outputs: most layers do not need it."""
 
     def __init__(self, outputs: int) -> None:
         self._sums = _SUMS[:outputs:2]
