@@ -1,186 +1,134 @@
-"""CONV_2D for cores with the DSP extension: gathered patches times stationary weights.
+"""CONV_2D for cores with the DSP extension: over patches, or over columns that windows share.
 
-The image is done in blocks of output pixels. Of each block, ``utvm_gather`` copies what the
-windows see into scratch, and the matrix product of ``gemm.py`` writes its outputs.
+A candidate says which. Without one, the estimated cycles of all kernels are compared: those of the
+products and of their requantization, of filling scratch, and of weights that a small cache loses.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
-import numpy as np
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
-from utvm_deploy.kernels.contract.driver import Driver, Operand
-from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
-from utvm_deploy.kernels.contract.strategy import Choices
+from utvm_deploy.kernels.contract.strategy import Choices, Wish
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp import gemm
-from utvm_deploy.kernels.native.dsp.gemm_tables import CHANNELS, SLACK_BYTES, product_call, tables
-from utvm_deploy.kernels.native.dsp.patches import gather_text
-from utvm_deploy.kernels.native.dsp.tile import PIXELS as PIXELS_
+from utvm_deploy.kernels.native.dsp.columns import (
+    ColumnsChoices,
+    DspColumns,
+    columns_call,
+    columns_kernel,
+    columns_kernels,
+)
+from utvm_deploy.kernels.native.dsp.patches import (
+    DspPatches,
+    PatchesChoices,
+    patches_call,
+    patches_kernel,
+    patches_kernels,
+)
 from utvm_deploy.kernels.native.scaling import Scaling
+from utvm_deploy.records.candidate import COMPACT_LITTLE, COMPACT_MOST
 
-#: Pixels gathered at a time, where nobody chooses.
-PIXELS = 12
-_WORD = 4
+_Kernel = TypeVar("_Kernel", DspColumns, DspPatches, DspColumns | DspPatches)
 
-
-@dataclass(frozen=True)
-class PatchesChoices(Choices):
-    """Pixels gathered at a time, and products of the inner loop."""
-
-    pixels: int | None = None
-    step: int | None = None
+#: Scratch by default at most, and the cycles at which less scratch is taken (1: the fastest).
+_MOST_BYTES = 12_288
+_MOST_CYCLES = 1.02
+#: Scratch of a candidate at most.
+_MOST_CANDIDATE_BYTES = 24_000
+_TOO_FAR = "windows too far apart for columns"
 
 
-@dataclass(frozen=True)
-class DspConv2D:
-    """Shape parameters, and how it is computed: ``pixels`` are gathered at a time."""
-
-    window: Window
-    input_channels: int
-    output_channels: int
-    pixels: int
-    step: int  # of the inner loop
-
-    @property
-    def name(self) -> str:
-        return f"conv2d_{self.window.label}_{self.input_channels}x{self.output_channels}_dsp"
-
-    @property
-    def why(self) -> str:
-        return (
-            f"DSP assembly, {PIXELS_} pixels x {CHANNELS} channels in registers, "
-            f"{self.pixels} pixels gathered at a time"
-        )
-
-    @property
-    def choices(self) -> PatchesChoices:
-        """What chooses this kernel."""
-        return PatchesChoices(self.pixels, self.step)
-
-    @property
-    def depth(self) -> int:
-        """Products of one output, padded to what the inner loop does."""
-        return gemm.padded_depth(int(np.prod(self.window.kernel)) * self.input_channels)
-
-    @property
-    def product(self) -> str:
-        """The C function of the matrix product."""
-        return gemm.name_of(self.step, self.depth)
-
-    @property
-    def scratch_bytes(self) -> int:
-        """Bytes of the patches of a block."""
-        return self._patches.size_bytes
-
-    @property
-    def geometry(self) -> Array:
-        """``struct utvm_window``."""
-        w = self.window
-        values = (w.height, w.width, self.input_channels, w.output_width, *w.kernel)
-        return np.array([*values, *w.strides, *w.dilations, w.top, w.left], dtype=np.int32)
-
-    @property
-    def tables(self) -> tuple[Operand, Operand, Operand]:
-        """Weights, scaling and limits."""
-        return tables(self.output_channels, self.depth)
-
-    @property
-    def lag(self) -> Lag | None:
-        return lag_by_pixels(self.window, self.input_channels, self.output_channels, self.pixels)
-
-    @property
-    def parameters(self) -> tuple[Operand | str, ...]:
-        return self._image, self._geometry, *self.tables, "border", self._output
-
-    @property
-    def scratch(self) -> tuple[Operand, ...]:
-        return (self._patches,)
-
-    def texts(self, core: str) -> tuple[str, ...]:
-        product = gemm.gemm_text(core, self.step, self.depth)
-        return shared_text("utvm_scale"), product, gather_text(core)
-
-    def drive(self, c: Driver) -> None:
-        image, output, patches = self._image, self._output, self._patches.at()
-        weights, scaling, limits = (one.at() for one in self.tables)
-        for first, count, pixels in self._blocks:
-            sizes = pixels, self.output_channels, self.depth
-            with c.loop("batch", self.window.batch) as n, c.loop("block", count) as block:
-                start = block * pixels + first
-                source = image.at(n * image.stride(0))
-                c.call(
-                    *("utvm_gather", source, patches, start, pixels),
-                    *("border", self._geometry.at()),
-                )
-                there = output.at(n * output.stride(0) + start * output.stride(1))
-                c.call(self.product, patches, weights, scaling, limits, there, *sizes)
-
-    def patches(self, pixels: int) -> Operand:
-        """Scratch for the patches of a block of ``pixels`` pixels."""
-        groups = -(-pixels // PIXELS_)
-        size = groups * PIXELS_ * self.depth + SLACK_BYTES // 2
-        if self.input_channels % 4:
-            # One window's bytes, and what the last word of its last row is longer.
-            size += (self.depth + _WORD) // 2
-        return Operand("patches", (size,), "int16")
-
-    @property
-    def _patches(self) -> Operand:
-        """Scratch of all blocks, one after the other; the first is the largest."""
-        return self.patches(self._blocks[0][2])
-
-    @property
-    def _blocks(self) -> list[tuple[int, int, int]]:
-        """First pixel, how many blocks, pixels of each."""
-        outputs = self.window.output_height * self.window.output_width
-        pixels = min(self.pixels, outputs)
-        whole, rest = divmod(outputs, pixels)
-        blocks = [(0, whole, pixels)]
-        return [*blocks, (whole * pixels, 1, rest)] if rest else blocks
-
-    @property
-    def _image(self) -> Operand:
-        w = self.window
-        return Operand("image", (w.batch, w.height, w.width, self.input_channels), "int8")
-
-    @property
-    def _geometry(self) -> Operand:
-        return Operand("geometry", (self.geometry.size,), "int32")
-
-    @property
-    def _output(self) -> Operand:
-        w = self.window
-        shape = w.batch, w.output_height * w.output_width, self.output_channels
-        return Operand("output", shape, "int8")
-
-
-def patches_call(
+def convolution_call(
     call: KernelCall,
-    kernel: DspConv2D,
+    window: Window,
     weights: Array,
     scaling: Scaling,
     border: int,
     limits: tuple[int, int],
-) -> KernelCall:
-    """The call instead of the generic one; ``weights`` are [outputs, rows, columns, inputs]."""
-    flat = weights.reshape(weights.shape[0], -1)
-    return product_call(call, kernel, flat, scaling, border, limits)
+    wish: Wish,
+    groups: int = 1,
+) -> KernelCall | str:
+    """The call instead of the portable one; ``weights`` are [outputs, rows, columns, inputs]."""
+    kernel = _wished(window, weights.shape[3], weights.shape[0] // groups, groups, wish)
+    if isinstance(kernel, str):
+        return kernel
+    if isinstance(kernel, DspColumns):
+        kernel = replace(kernel, is_compact=wish.compact > 0)
+        found = columns_call(call, kernel, weights, scaling, border, limits)
+        return replace(found, heeds_compact=COMPACT_LITTLE)
+    found = patches_call(call, kernel, weights, scaling, border, limits)
+    return replace(found, heeds_compact=COMPACT_MOST)
 
 
-def patches_kernel(
-    window: Window, inputs: int, outputs: int, choices: PatchesChoices | None = None
-) -> DspConv2D | str:
-    """The kernel as chosen, what is left open by default; why there is none."""
-    kernel = DspConv2D(window, inputs, outputs, 0, 0)
-    steps = gemm.steps_for(kernel.depth)
-    pixels, step = (choices.pixels, choices.step) if choices else (None, None)
-    if step is not None and step not in steps:
-        return f"the inner loop has no step of {step} for depth {kernel.depth}; there are {steps}"
-    if pixels is not None and (pixels < PIXELS_ or pixels % PIXELS_):
-        return f"{pixels} pixels are not gathered at a time; multiples of {PIXELS_} are"
-    return replace(kernel, pixels=pixels or PIXELS, step=step or steps[0])
+def _wished(
+    window: Window, inputs: int, outputs: int, groups: int, wish: Wish
+) -> DspColumns | DspPatches | str:
+    """The kernel of a wish, or why there is none."""
+    sizes = window, inputs, outputs
+    most_bytes = _MOST_BYTES if wish.most_scratch is None else wish.most_scratch
+    if wish.compact == COMPACT_MOST and groups == 1:
+        return _compact_kernel(*sizes, most_bytes)
+    if wish.is_open:
+        found = [
+            *columns_kernels(*sizes, groups),
+            *(patches_kernels(*sizes) if groups == 1 else ()),
+        ]
+        return _least_scratch(found, most_bytes) if found else _TOO_FAR
+    columns = ColumnsChoices.read(wish.candidate)
+    if isinstance(columns, ColumnsChoices):
+        return columns_kernel(*sizes, columns, groups) or _TOO_FAR
+    assert wish.candidate is not None
+    if wish.candidate.choice("method") == ColumnsChoices.method:
+        return columns
+    patches = PatchesChoices.read(wish.candidate)
+    if isinstance(patches, str):
+        return patches
+    if groups > 1:
+        return f"patches of {groups} groups are not gathered"
+    return patches_kernel(*sizes, patches)
+
+
+def convolution_choices(kernel: object) -> Iterator[Choices]:
+    """The choices of this kernel, then all others of the layer."""
+    if not isinstance(kernel, DspColumns | DspPatches):
+        return
+    yield kernel.choices
+    sizes = kernel.window, kernel.input_channels, kernel.output_channels
+    groups = kernel.groups if isinstance(kernel, DspColumns) else 1
+    for one in columns_kernels(*sizes, groups):
+        if one.scratch_bytes <= _MOST_CANDIDATE_BYTES:
+            yield one.choices
+    if groups > 1:
+        return
+    patches = list(patches_kernels(*sizes))
+    for step in gemm.steps_for(patches[0].depth):
+        for found in patches:
+            if found.pixels * found.depth * 2 <= _MOST_CANDIDATE_BYTES:
+                yield PatchesChoices(found.pixels, step)
+
+
+def _compact_kernel(window: Window, inputs: int, outputs: int, most_bytes: int) -> DspPatches:
+    """Patches with a step that most convolutions can have: one function multiplies them all."""
+    kernels = list(patches_kernels(window, inputs, outputs))
+    step = gemm.DEPTH_STEP if kernels[0].depth % gemm.LONG_STEP else gemm.LONG_STEP
+    return _least_scratch([replace(one, step=step) for one in kernels], most_bytes)
+
+
+def _least_scratch(kernels: Sequence[_Kernel], most_bytes: int) -> _Kernel:
+    """The kernel with the least scratch among those that are about as fast as the fastest.
+
+    Kernels with more than ``most_bytes`` of scratch do not count, unless all have more.
+    """
+    least = min(kernel.scratch_bytes for kernel in kernels)
+    cycles = {
+        kernel: kernel.estimated_cycles
+        for kernel in kernels
+        if kernel.scratch_bytes <= max(most_bytes, least)
+    }
+    limit = _MOST_CYCLES * min(cycles.values())
+    fast = (kernel for kernel, estimated in cycles.items() if estimated <= limit)
+    return min(fast, key=lambda kernel: kernel.scratch_bytes)

@@ -9,6 +9,7 @@ Layouts, for depth k = 4 q + 2 l + f (quad, lane, phase):
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -69,20 +70,10 @@ def _in_pairs(table: Array, groups: int) -> Array:
 
 
 def product_call(
-    call: KernelCall,
-    kernel: Any,
-    weights: Array,
-    scaling: Scaling,
-    border: int,
-    limits: tuple[int, int],
-    groups: int = 1,
+    call: KernelCall, kernel: Any, tables: Sequence[ConstantArgument], border: int
 ) -> KernelCall:
-    """The call of ``kernel`` instead of the generic one; ``weights`` are [outputs, depth]."""
-    arguments = (
-        call.arguments[0],
-        ConstantArgument("geometry", kernel.geometry),
-        *table_arguments(weights, scaling, limits, kernel.depth, groups),
-        ScalarArgument("border", border),
-        call.arguments[-1],
-    )
+    """The call of a convolution with these tables instead of the generic one."""
+    geometry = ConstantArgument("geometry", kernel.geometry)
+    image, output = call.arguments[0], call.arguments[-1]
+    arguments = image, geometry, *tables, ScalarArgument("border", border), output
     return replace(call, kernel=kernel, arguments=arguments)

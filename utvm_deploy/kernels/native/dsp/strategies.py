@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.strategy import Layer, Strategy, Wish, candidates_of, of_portable
-from utvm_deploy.kernels.native.dsp.convolution import convolution_call, convolution_choices
+from utvm_deploy.kernels.native.dsp.conv2d import convolution_call, convolution_choices
 from utvm_deploy.kernels.native.dsp.dense import dense_choices, dsp_dense_call
 from utvm_deploy.kernels.native.dsp.depthwise import depthwise_call, depthwise_choices
 from utvm_deploy.kernels.native.dsp.int16_multiply import int16_multiply_call

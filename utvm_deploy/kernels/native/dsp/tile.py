@@ -27,6 +27,7 @@ from utvm_deploy.kernels.native.dsp import code
 from utvm_deploy.kernels.native.dsp.gemm_tables import CHANNELS, SCALING_BYTES
 
 PIXELS = 3
+WHY = f"DSP assembly, {PIXELS} pixels x {CHANNELS} channels in registers"
 #: Of each pixel, the sums of both channels. The first one then holds the outputs as two bytes.
 SUMS = (("r4", "r5"), ("r6", "r7"), ("r8", "r9"))
 _PIXEL = ("r10", "r11")
@@ -34,6 +35,14 @@ _WEIGHTS = (("r2", "r3"), ("r12", "lr"))
 
 #: Where the word of a phase and a pixel is, in bytes from r0.
 Place = Callable[[int, int], int]
+
+#: Cycles by the pixels of a tile: of two products deep, and beside its products.
+_PHASE_CYCLES = {1: 3.0, 2: 4.5, 3: 6.0}
+_TILE_CYCLES = {1: 32.0, 2: 40.0, 3: 48.0}
+_TURN_CYCLES = 1.5
+_MISS_CYCLES, _LINE_BYTES = 22, 32
+#: Weights that stay in a small cache, beside what else goes through it.
+_CACHED_BYTES = 2048
 
 
 class TileSlots(Frame):
@@ -52,6 +61,18 @@ class TileSlots(Frame):
     weights: Slot  # of these two channels
     special: Slot  # not 0: the tile is clamped, or is not stored whole
     weights_bytes: Slot  # of two channels
+
+
+def estimated_cycles(pixels: int, depth: int, step: int) -> float:
+    """Cycles of a tile, with a loop over steps unless a step is the whole depth."""
+    turns = 0.0 if step == depth else depth / step * _TURN_CYCLES + 8
+    return depth / 2 * _PHASE_CYCLES[pixels] + turns + _TILE_CYCLES[pixels]
+
+
+def cache_cycles(passes: int, weights_bytes: int) -> float:
+    """Cycles of cache misses for weights that are read in each of several passes."""
+    again = passes if weights_bytes > _CACHED_BYTES else 1
+    return again * weights_bytes / _LINE_BYTES * _MISS_CYCLES
 
 
 def start(a: Assembler, pixels: int) -> None:

@@ -22,8 +22,8 @@ from utvm_deploy.kernels.contract.requantization import fold_input_offset
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp import gemm
 from utvm_deploy.kernels.native.dsp.code import helper
-from utvm_deploy.kernels.native.dsp.conv2d import DspConv2D, patches_call, patches_kernel
-from utvm_deploy.kernels.native.dsp.patches import gather_text
+from utvm_deploy.kernels.native.dsp.gather import gather_text
+from utvm_deploy.kernels.native.dsp.patches import DspPatches, patches_call, patches_kernel
 from utvm_deploy.kernels.native.layer_tables import constants, limits_of, scalars
 from utvm_deploy.kernels.native.scaling import short_scaling
 from utvm_deploy.kernels.portable.transpose_conv import TransposeConv2D
@@ -33,7 +33,7 @@ from utvm_deploy.kernels.portable.transpose_conv import TransposeConv2D
 class DspTransposeConv:
     """The ordinary convolution, and what its channels are in the output."""
 
-    conv: DspConv2D
+    conv: DspPatches
     strides: tuple[int, int]
     first: tuple[int, int]  # row and column of the first block that is the output's first pixel
     output: tuple[int, int, int, int]
