@@ -12,7 +12,7 @@ from utvm_deploy.graph.attributes import Svdf
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
 from utvm_deploy.kernels.contract.operands import (
-    bias_of_position,
+    bias_of,
     constant_of,
     input_of,
     quantization_of,
@@ -65,7 +65,7 @@ def lower_svdf(
         (
             ConstantArgument("features", features),
             ConstantArgument("times", times),
-            ConstantArgument("bias", bias_of_position(graph, operator, units, 3)),
+            ConstantArgument("bias", bias_of(graph, operator, units, 3)),
             *scalars,
         ),
         _body(attributes.rank, shapes, first, second),

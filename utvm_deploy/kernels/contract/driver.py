@@ -63,8 +63,8 @@ class Buffer(_Pointer):
     dtype: str
 
 
-def buffers(**dtypes: str) -> tuple[Buffer, ...]:
-    """Buffers in this order: name -> element type."""
+def buffers(**dtypes: str) -> tuple[KernelParameter, ...]:
+    """Parameters that are buffers, in this order: name -> element type."""
     return tuple(Buffer(name, dtype) for name, dtype in dtypes.items())
 
 
@@ -154,6 +154,8 @@ class Index:
 
 
 Number: TypeAlias = "Index | int"
+#: A parameter of a kernel's C function: a buffer, or the name of an int32.
+KernelParameter: TypeAlias = "Operand | Buffer | str"
 
 
 @dataclass(frozen=True)
@@ -222,8 +224,8 @@ class NativeKernel(Protocol):
         """What does the work, in a short phrase for the report."""
 
     @property
-    def parameters(self) -> tuple[Operand | Buffer | str, ...]:
-        """In the order of ``KernelCall.arguments``; a str is a parameter of int32."""
+    def parameters(self) -> tuple[KernelParameter, ...]:
+        """In the order of ``KernelCall.arguments``."""
 
     @property
     def scratch(self) -> tuple[Operand, ...]:

@@ -19,8 +19,9 @@ from utvm_deploy.kernels.contract.call import (
     TensorArgument,
 )
 
-#: What a kernel takes between its inputs and its output, in this order: tables and int32 values.
-Parameters: TypeAlias = Mapping[str, Array | int]
+#: What a kernel takes between its inputs and its outputs, in this order: tables in flash, int32
+#: values, and further activations.
+Parameters: TypeAlias = Mapping[str, Array | int | TensorArgument]
 
 
 def input_of(graph: Graph, operator: Operator, index: int) -> tuple[int, Tensor]:
@@ -60,25 +61,27 @@ def kernel_call(
     in_place: Iterable[int] = (),
     macs: int = 0,
 ) -> KernelCall:
-    """The call with the first ``inputs`` inputs, then ``parameters``, then the only output.
+    """The call with the first ``inputs`` inputs, then ``parameters``, then the outputs.
 
-    An array of ``parameters`` is a table in flash, an integer is an int32 passed by value. The
-    output may lie exactly on the inputs number ``in_place``, if they are not constants.
+    The first output may lie exactly on the inputs number ``in_place``, if they are not constants.
     """
     given = [input_of(graph, operator, i) for i in range(inputs)]
-    output, _ = output_of(graph, operator)
-    passed = [
-        ConstantArgument(name, value)
-        if isinstance(value, np.ndarray)
-        else ScalarArgument(name, value)
-        for name, value in (parameters or {}).items()
-    ]
+    passed = [_argument(name, value) for name, value in (parameters or {}).items()]
+    output, *_ = operator.outputs
     return KernelCall(
         kernel,
-        (*(operand_of(*one) for one in given), *passed, TensorArgument(output)),
+        (*(operand_of(*one) for one in given), *passed, *map(TensorArgument, operator.outputs)),
         in_place=tuple((output, given[i][0]) for i in in_place if given[i][1].data is None),
         macs=macs,
     )
+
+
+def _argument(name: str, value: Array | int | TensorArgument) -> Argument:
+    if isinstance(value, TensorArgument):
+        return value
+    if isinstance(value, np.ndarray):
+        return ConstantArgument(name, value)
+    return ScalarArgument(name, value)
 
 
 def quantization_of(tensor: Tensor) -> Quantization:
@@ -105,13 +108,8 @@ def constant_of(graph: Graph, operator: Operator, index: int) -> Array:
     return tensor.data
 
 
-def bias_of(graph: Graph, operator: Operator, channels: int) -> Array:
-    """The int32 bias, zeros where the operator has none."""
-    return bias_of_position(graph, operator, channels, 2)
-
-
-def bias_of_position(graph: Graph, operator: Operator, channels: int, position: int) -> Array:
-    """A bias that is another input than usual."""
+def bias_of(graph: Graph, operator: Operator, channels: int, position: int = 2) -> Array:
+    """The bias at an input's position, zeros of int32 where the operator has none."""
     if len(operator.inputs) <= position or operator.inputs[position] is None:
         return np.zeros(channels, dtype=np.int32)
     return constant_of(graph, operator, position)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from utvm_deploy.kernels.contract.driver import Buffer, Driver, Operand
+from utvm_deploy.kernels.contract.driver import Driver, KernelParameter, Operand
 
 
 @dataclass(frozen=True)
@@ -12,8 +12,7 @@ class RoutineCall:
     """A routine and what it is called with: parameters, scratch, numbers, in this order."""
 
     function: str
-    # In the order of ``KernelCall.arguments``; a str is a parameter of int32.
-    parameters: tuple[Operand | Buffer | str, ...]
+    parameters: tuple[KernelParameter, ...]  # in the order of ``KernelCall.arguments``
     numbers: tuple[int, ...] = ()
     scratch: tuple[Operand, ...] = ()
 
@@ -27,7 +26,7 @@ class RoutineKernel:
         raise NotImplementedError
 
     @property
-    def parameters(self) -> tuple[Operand | Buffer | str, ...]:
+    def parameters(self) -> tuple[KernelParameter, ...]:
         return self.routine.parameters
 
     @property

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from utvm_deploy.graph.attributes import Padding
+from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 
 
@@ -82,6 +85,12 @@ class Window:
     def output_shape(self, channels: int) -> tuple[int, int, int, int]:
         """The shape of an output of so many channels."""
         return self.batch, self.output_height, self.output_width, channels
+
+    def geometry(self, channels: int) -> Array:
+        """Input shape, output rows and columns, and the window, as several C routines read them."""
+        shape = (*self.input_shape(channels), self.output_height, self.output_width)
+        window = (*self.kernel, *self.strides, *self.dilations, self.top, self.left)
+        return np.array([*shape, *window], dtype=np.int32)
 
     def taps(self) -> tuple[Any, Any]:
         """Reduction axes over the rows and the columns of the window."""

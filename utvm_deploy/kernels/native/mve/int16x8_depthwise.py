@@ -16,7 +16,7 @@ import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text
-from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.isa.assembler import Assembler
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 from utvm_deploy.kernels.native.layer_tables import constants
@@ -128,5 +128,6 @@ def mve_wide_depthwise_call(call: KernelCall) -> KernelCall | str:
     bias, multiplier, _, right = rows[:, : kernel.channels]
     made = MveInt16x8Depthwise(kernel.window, kernel.channels)
     source, _, _, _, *others = call.arguments
-    tables = made.tables(weights, bias, multiplier, right)
+    given = made.tables(weights, bias, multiplier, right)
+    tables = (ConstantArgument(name, table) for name, table in given.items())
     return replace(call, kernel=made, arguments=(source, *tables, *others))

@@ -13,11 +13,12 @@ import numpy as np
 from utvm_deploy.graph.attributes import BatchMatmul
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import shared_text
-from utvm_deploy.kernels.contract.call import KernelCall, ScalarArgument, TensorArgument
+from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Address, Driver, Index, Operand
 from utvm_deploy.kernels.contract.extents import merge
-from utvm_deploy.kernels.contract.operands import input_of, operand_of, output_of, quantization_of
+from utvm_deploy.kernels.contract.operands import input_of, kernel_call, output_of, quantization_of
 from utvm_deploy.kernels.contract.requantization import (
+    limits_of_type,
     quantize_multiplier,
     short_multiplier,
 )
@@ -123,8 +124,8 @@ def lower_batch_matmul(graph: Graph, operator: Operator) -> KernelCall:
     """BATCH_MATMUL."""
     a = operator.attributes
     assert isinstance(a, BatchMatmul)
-    (left_position, left), (right_position, right) = (input_of(graph, operator, i) for i in (0, 1))
-    output, result = output_of(graph, operator)
+    left, right = (input_of(graph, operator, i)[1] for i in (0, 1))
+    _, result = output_of(graph, operator)
     *batches, rows, columns = result.shape
     sides = [
         (1,) * (len(batches) + 2 - len(side.shape)) + side.shape[:-2] for side in (left, right)
@@ -133,35 +134,24 @@ def lower_batch_matmul(graph: Graph, operator: Operator) -> KernelCall:
     extents, merged = merge(batches or [1], roles or [(True, True)])
     left_follows, right_follows = zip(*merged, strict=True)
     depth = left.shape[-2] if a.left_turned else left.shape[-1]
-    scales = [np.float32(quantization_of(t).scale) for t in (left, right)]
     # The product of the inputs' scales is one of float32.
+    scales = [np.float32(quantization_of(t).scale) for t in (left, right)]
     ratio = float(scales[0] * scales[1]) / quantization_of(result).scale
     multiplier, shift = quantize_multiplier(ratio)
     shape = (tuple(extents), left_follows, right_follows, rows, depth, columns)
-    kernel: MatrixProducts | DeepMatrixProducts
-    kernel = MatrixProducts(*shape, a.left_turned, a.right_turned)
-    if depth > _MOST_DEPTH:
-        kernel = DeepMatrixProducts(*shape, a.left_turned, a.right_turned)
+    kernel: Products
     if left.dtype == "int16":
         kernel = Int16MatrixProducts(*shape, a.left_turned, a.right_turned, right.dtype)
         multiplier = short_multiplier(multiplier)
-    limits = np.iinfo(left.dtype)
-    return KernelCall(
-        kernel,
-        (
-            operand_of(left_position, left),
-            operand_of(right_position, right),
-            ScalarArgument("left_zero_point", quantization_of(left).zero_point),
-            ScalarArgument("right_zero_point", quantization_of(right).zero_point),
-            ScalarArgument("multiplier", multiplier),
-            ScalarArgument("shift", shift),
-            ScalarArgument("output_zero_point", quantization_of(result).zero_point),
-            ScalarArgument("low", int(limits.min)),
-            ScalarArgument("high", int(limits.max)),
-            TensorArgument(output),
-        ),
-        macs=math.prod(result.shape) * depth,
-    )
+    elif depth > _MOST_DEPTH:
+        kernel = DeepMatrixProducts(*shape, a.left_turned, a.right_turned)
+    else:
+        kernel = MatrixProducts(*shape, a.left_turned, a.right_turned)
+    zero_points = [quantization_of(tensor).zero_point for tensor in (left, right, result)]
+    numbers = (*zero_points[:2], multiplier, shift, zero_points[2], *limits_of_type(left.dtype))
+    scalars = dict(zip(SCALARS, numbers, strict=True))
+    macs = math.prod(result.shape) * depth
+    return kernel_call(graph, operator, kernel, scalars, inputs=2, macs=macs)
 
 
 LOWERINGS = {"BATCH_MATMUL": lower_batch_matmul}

@@ -15,8 +15,7 @@ import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
-from utvm_deploy.kernels.contract.call import ConstantArgument
-from utvm_deploy.kernels.contract.driver import Operand
+from utvm_deploy.kernels.contract.driver import buffers
 from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame
@@ -65,27 +64,12 @@ class Int16x8Depthwise(RoutineKernel):
     @property
     def geometry(self) -> Array:
         """As ``utvm_wide_depthwise`` reads it."""
-        w = self.window
-        image = (w.batch, w.height, w.width, self.channels, w.output_height, w.output_width)
-        windows = (*w.kernel, *w.strides, *w.dilations, w.top, w.left)
-        return np.array([*image, *windows], dtype=np.int32)
+        return self.window.geometry(self.channels)
 
     @property
     def routine(self) -> RoutineCall:
-        w = self.window
-        groups = -(-self.channels // self.lanes)
-        filled = groups * self.lanes
-        rows, columns = w.kernel
-        pixels = w.batch * w.output_height * w.output_width
-        words = self.pack_scaling(*[np.zeros(self.channels, np.int32)] * 3).size
-        parameters = (
-            Operand("input", (w.batch * w.height * w.width * self.channels,), "int16"),
-            Operand("geometry", (self.geometry.size,), "int32"),
-            Operand("weights", (filled * rows * columns,), "int8"),
-            Operand("scaling", (words,), "int32"),
-            *("low", "high"),
-            Operand("output", (pixels * self.channels,), "int16"),
-        )
+        tables = buffers(input="int16", geometry="int32", weights="int8", scaling="int32")
+        parameters = (*tables, "low", "high", *buffers(output="int16"))
         return RoutineCall(f"utvm_wide_depthwise_by_{self.pixel}", parameters)
 
     def texts(self, core: str) -> tuple[str, ...]:
@@ -107,14 +91,13 @@ class Int16x8Depthwise(RoutineKernel):
 
     def tables(
         self, weights: Array, bias: Array, multiplier: Array, right: Array
-    ) -> list[ConstantArgument]:
-        """The constant arguments; ``weights`` are [taps, channels], or have more dimensions."""
-        scaling = self.pack_scaling(bias, multiplier, right)
-        return [
-            ConstantArgument("geometry", self.geometry),
-            ConstantArgument("weights", self.pack_weights(weights)),
-            ConstantArgument("scaling", scaling),
-        ]
+    ) -> dict[str, Array]:
+        """The tables of the call; ``weights`` are [taps, channels], or have more dimensions."""
+        return {
+            "geometry": self.geometry,
+            "weights": self.pack_weights(weights),
+            "scaling": self.pack_scaling(bias, multiplier, right),
+        }
 
     def pack_weights(self, weights: Array) -> Array:
         """[taps, channels] -> the layout above."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
-from utvm_deploy.kernels.contract.driver import Operand
+from utvm_deploy.kernels.contract.driver import Operand, buffers
 from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.routines.dot import wide_dot_texts
@@ -72,27 +72,19 @@ class Int16x8ProductConv(RoutineKernel):
         return packed_extent(self.window.kernel[0] * self.window.kernel[1] * self.channels)
 
     def geometry(self, *, is_short: bool) -> Array:
-        """As ``utvm_wide_conv`` reads it; ``is_short`` is what ``is_short`` below says."""
+        """As ``utvm_wide_conv`` reads it; ``is_short`` is what ``is_short`` above says."""
         w = self.window
-        image = (w.batch, w.height, w.width, self.channels, w.output_height, w.output_width)
-        windows = (*w.kernel, *w.strides, *w.dilations, w.top, w.left)
-        lies_so = w.kernel == (1, 1) and not w.is_padded and self.pitch == self.channels
-        rest = (self.outputs, self.pitch, int(is_short), int(lies_so))
-        return np.array([*image, *windows, *rest], dtype=np.int32)
+        is_in_place = w.kernel == (1, 1) and not w.is_padded and self.pitch == self.channels
+        rest = (self.outputs, self.pitch, is_short, is_in_place)
+        return np.array([*w.geometry(self.channels), *rest], dtype=np.int32)
 
     @property
     def routine(self) -> RoutineCall:
-        w = self.window
-        pixels = w.batch * w.output_height * w.output_width
         parameters = (
-            Operand("input", (w.batch * w.height * w.width * self.channels,), "int16"),
-            Operand("geometry", (_GEOMETRY,), "int32"),
-            Operand("weights", (packed_extent(self.outputs) * self.pitch,), "int8"),
-            Operand("bias", (self.outputs,), "int64"),
-            Operand("multiplier", (self.outputs,), "int32"),
-            Operand("shift", (self.outputs,), "int32"),
+            *buffers(input="int16", geometry="int32", weights="int8"),
+            *buffers(bias="int64", multiplier="int32", shift="int32"),
             *("low", "high"),
-            Operand("output", (pixels * self.outputs,), "int16"),
+            *buffers(output="int16"),
         )
         scratch = _scratch(self.pitch, self.outputs)
         return RoutineCall("utvm_wide_conv", parameters, scratch=scratch)
@@ -120,12 +112,9 @@ class Int16x8ProductDense(RoutineKernel):
     def routine(self) -> RoutineCall:
         pitch = packed_extent(self.inputs)
         parameters = (
-            Operand("input", (self.batch * self.inputs,), "int16"),
-            Operand("weights", (packed_extent(self.outputs) * pitch,), "int8"),
-            Operand("bias", (self.outputs,), "int64"),
-            Operand("scales", (self.outputs, 3), "int32"),
+            *buffers(input="int16", weights="int8", bias="int64", scales="int32"),
             *("low", "high"),
-            Operand("output", (self.batch * self.outputs,), "int16"),
+            *buffers(output="int16"),
         )
         sizes = (self.batch, self.inputs, self.outputs, pitch)
         return RoutineCall("utvm_wide_dense", parameters, sizes, _scratch(pitch, self.outputs))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -17,14 +17,14 @@ import numpy as np
 from utvm_deploy.graph.attributes import Lstm
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import shared_text
-from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, TensorArgument
+from utvm_deploy.kernels.contract.call import KernelCall, TensorArgument
 from utvm_deploy.kernels.contract.driver import Operand, buffers
 from utvm_deploy.kernels.contract.extents import label
 from utvm_deploy.kernels.contract.operands import (
-    bias_of_position,
+    bias_of,
     constant_of,
     input_of,
-    operand_of,
+    kernel_call,
     quantization_of,
 )
 from utvm_deploy.kernels.contract.requantization import fold_input_offset, quantize_multiplier
@@ -133,7 +133,7 @@ def lower_lstm(graph: Graph, operator: Operator) -> KernelCall:
     """UNIDIRECTIONAL_SEQUENCE_LSTM, by the plain routine where it suffices."""
     a = operator.attributes
     assert isinstance(a, Lstm)
-    position, source = input_of(graph, operator, 0)
+    _, source = input_of(graph, operator, 0)
     (hidden, hidden_tensor), (cell, _) = (input_of(graph, operator, i) for i in (_HIDDEN, _CELL))
     gates = [g for g in range(_GATES) if operator.inputs[_INPUT_WEIGHTS + g] is not None]
     by_input, by_hidden, biases = (
@@ -164,22 +164,22 @@ def lower_lstm(graph: Graph, operator: Operator) -> KernelCall:
         kernel = FullLstm(batch, steps, inputs, outputs, cells, len(gates), *flags, a.time_major)
         tables = _tables(graph, operator, a, gates, flags)
         numbers = _full_numbers(scale, a, gates, flags, state)
-    return KernelCall(
+    call = kernel_call(
+        graph,
+        operator,
         kernel,
-        (
-            operand_of(position, source),
-            ConstantArgument("input_weights", np.stack(by_input)),
-            ConstantArgument("hidden_weights", np.stack(by_hidden)),
-            ConstantArgument("bias", np.stack(folded)),
-            *(ConstantArgument(name, table) for name, table in tables.items()),
-            ConstantArgument("numbers", np.array(numbers, np.int32)),
-            TensorArgument(hidden),
-            TensorArgument(cell),
-            *(TensorArgument(number) for number in operator.outputs),
-        ),
-        in_place=((operator.outputs[1], hidden), (operator.outputs[2], cell)),
+        {
+            "input_weights": np.stack(by_input),
+            "hidden_weights": np.stack(by_hidden),
+            "bias": np.stack(folded),
+            **tables,
+            "numbers": np.array(numbers, np.int32),
+            "hidden": TensorArgument(hidden),
+            "cell": TensorArgument(cell),
+        },
         macs=batch * steps * cells * (len(gates) * (inputs + outputs) + has_projection * outputs),
     )
+    return replace(call, in_place=((operator.outputs[1], hidden), (operator.outputs[2], cell)))
 
 
 def _tables(
@@ -204,7 +204,7 @@ def _tables(
         tables["norm"], tables["norm_bias"] = constants(_NORMS), constants(_BIASES)
     if has_projection:
         projection = constant_of(graph, operator, _PROJECTION)
-        bias = bias_of_position(graph, operator, projection.shape[0], _PROJECTION_BIAS)
+        bias = bias_of(graph, operator, projection.shape[0], _PROJECTION_BIAS)
         tables["projection"] = projection
         # The reference holds what is projected with its zero point negated.
         tables["projection_bias"] = fold_input_offset(bias, projection, -a.hidden_zero_point)

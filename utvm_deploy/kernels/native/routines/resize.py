@@ -9,10 +9,10 @@ import numpy as np
 from utvm_deploy.graph.attributes import ResizeBilinear
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
-from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, TensorArgument
-from utvm_deploy.kernels.contract.driver import Operand
+from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.driver import buffers
 from utvm_deploy.kernels.contract.extents import label
-from utvm_deploy.kernels.contract.operands import input_of, operand_of, output_of
+from utvm_deploy.kernels.contract.operands import input_of, kernel_call, output_of
 from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
 from utvm_deploy.kernels.portable.int16_resize import ONE, Int16Bilinear
 
@@ -34,14 +34,9 @@ class Bilinear(RoutineKernel):
     @property
     def routine(self) -> RoutineCall:
         batch, height, width, channels = self.image
-        buffers = (
-            Operand("input", self.image, "int8"),
-            Operand("rows", (self.rows, 3), "int32"),
-            Operand("columns", (self.columns, 3), "int32"),
-            Operand("output", (batch, self.rows, self.columns, channels), "int8"),
-        )
+        parameters = buffers(input="int8", rows="int32", columns="int32", output="int8")
         sizes = height, width, channels, self.rows, self.columns, batch
-        return RoutineCall(self._function, buffers, sizes)
+        return RoutineCall(self._function, parameters, sizes)
 
     @property
     def why(self) -> str:
@@ -66,23 +61,17 @@ def lower_resize_bilinear(graph: Graph, operator: Operator) -> KernelCall:
     """RESIZE_BILINEAR of int8 or int16."""
     a = operator.attributes
     assert isinstance(a, ResizeBilinear)
-    position, source = input_of(graph, operator, 0)
-    output, result = output_of(graph, operator)
+    _, source = input_of(graph, operator, 0)
+    _, result = output_of(graph, operator)
     n, h, w, c = source.shape
     rows, columns = result.shape[1:3]
-    tables = neighbours(h, rows, a), neighbours(w, columns, a)
-    sizes = (n, h, w, c), rows, columns
-    is_coarse = c >= 4 and not any((table[:, 2] % (ONE // 16)).any() for table in tables)
-    is_int16 = source.dtype == "int16"
-    return KernelCall(
-        Int16Bilinear(*sizes) if is_int16 else Bilinear(*sizes, is_coarse),
-        (
-            operand_of(position, source),
-            ConstantArgument("rows", tables[0]),
-            ConstantArgument("columns", tables[1]),
-            TensorArgument(output),
-        ),
-    )
+    tables = {"rows": neighbours(h, rows, a), "columns": neighbours(w, columns, a)}
+    has_words = c >= 4
+    is_coarse = has_words and not any((t[:, 2] % (ONE // 16)).any() for t in tables.values())
+    kernel: Int16Bilinear | Bilinear = Bilinear((n, h, w, c), rows, columns, is_coarse)
+    if source.dtype == "int16":
+        kernel = Int16Bilinear((n, h, w, c), rows, columns)
+    return kernel_call(graph, operator, kernel, tables)
 
 
 def neighbours(size: int, count: int, a: ResizeBilinear) -> Array:

@@ -1,4 +1,4 @@
-"""SOFTMAX of int8 to int8 or int16, all in integers.
+"""SOFTMAX of int8 to int8 or int16, and LOG_SOFTMAX of int8, all in integers.
 
 exp() is a table over the 256 differences to a row's largest element. The reference evaluates it in
 fixed point for each element; the table holds the very same values, computed here once per layer, so
@@ -13,12 +13,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from utvm_deploy.graph.attributes import Softmax
+from utvm_deploy.graph.attributes import LogSoftmax, Softmax
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import shared_text
-from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, TensorArgument
-from utvm_deploy.kernels.contract.driver import Operand
-from utvm_deploy.kernels.contract.operands import input_of, output_of, quantization_of
+from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.driver import buffers
+from utvm_deploy.kernels.contract.operands import (
+    input_of,
+    kernel_call,
+    output_of,
+    quantization_of,
+)
 from utvm_deploy.kernels.contract.requantization import (
     high_product,
     quantize_multiplier,
@@ -51,13 +56,8 @@ class SoftmaxRows(RoutineKernel):
 
     @property
     def routine(self) -> RoutineCall:
-        count = self.rows * self.depth
-        buffers = (
-            Operand("input", (count,), "int8"),
-            Operand("exponentials", (256,), "int32"),
-            Operand("output", (count,), self.result),
-        )
-        return RoutineCall(self._function, buffers, (self.rows, self.depth))
+        parameters = buffers(input="int8", exponentials="int32", output=self.result)
+        return RoutineCall(self._function, parameters, (self.rows, self.depth))
 
     def texts(self, core: str) -> tuple[str, ...]:
         return tuple(map(shared_text, ("utvm_word", "utvm_softmax_sum", self._function)))
@@ -67,19 +67,64 @@ class SoftmaxRows(RoutineKernel):
         return "utvm_softmax" if self.result == "int8" else "utvm_softmax_to_int16"
 
 
+@dataclass(frozen=True)
+class LogSoftmaxRows(RoutineKernel):
+    """LOG_SOFTMAX of each row, with the exponentials of SOFTMAX."""
+
+    rows: int
+    depth: int
+
+    @property
+    def name(self) -> str:
+        return f"log_softmax_{self.rows}x{self.depth}"
+
+    why: ClassVar[str] = SoftmaxRows.why
+
+    @property
+    def routine(self) -> RoutineCall:
+        tables = buffers(input="int8", exponentials="int32")
+        scalars = ("multiplier", "shift", "inverse", "inverse_shift", "most")
+        parameters = (*tables, *scalars, *buffers(output="int8"))
+        return RoutineCall("utvm_log_softmax", parameters, (self.rows, self.depth))
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        return shared_text("utvm_word"), shared_text("utvm_log_softmax")
+
+
 def lower_softmax(graph: Graph, operator: Operator) -> KernelCall:
     """SOFTMAX along the last dimension."""
     assert isinstance(operator.attributes, Softmax)
-    position, source = input_of(graph, operator, 0)
-    output, result = output_of(graph, operator)
-    depth = source.shape[-1]
-    rows = int(np.prod(source.shape[:-1], dtype=np.int64))
+    _, source = input_of(graph, operator, 0)
+    _, result = output_of(graph, operator)
     table = exponential_table(quantization_of(source).scale, operator.attributes.beta)
-    return KernelCall(
-        SoftmaxRows(rows, depth, result.dtype),
-        (TensorArgument(position), ConstantArgument("exponentials", table), TensorArgument(output)),
-        # A row is summed up before its first element is written, over one of the same size.
-        in_place=((output, position),) if result.dtype == source.dtype else (),
+    *outer, depth = source.shape
+    kernel = SoftmaxRows(math.prod(outer), depth, result.dtype)
+    # A row is summed up before its first element is written.
+    in_place = (0,) if result.dtype == source.dtype else ()
+    return kernel_call(graph, operator, kernel, {"exponentials": table}, in_place=in_place)
+
+
+def lower_log_softmax(graph: Graph, operator: Operator) -> KernelCall:
+    """LOG_SOFTMAX along the last dimension."""
+    assert isinstance(operator.attributes, LogSoftmax)
+    _, source = input_of(graph, operator, 0)
+    scale = quantization_of(source).scale
+    multiplier, shift, largest = difference_scaling(scale, 1.0)
+    inverse, inverse_shift = quantize_multiplier((1 << (31 - shift)) / multiplier)
+    *outer, depth = source.shape
+    return kernel_call(
+        graph,
+        operator,
+        LogSoftmaxRows(math.prod(outer), depth),
+        {
+            "exponentials": exponential_table(scale, 1.0),
+            "multiplier": multiplier,
+            "shift": shift,
+            "inverse": inverse,
+            "inverse_shift": inverse_shift,
+            "most": largest,
+        },
+        in_place=(0,),
     )
 
 
@@ -128,4 +173,4 @@ def _exponential_of_fraction(value: int) -> int:
     return center + high_product(center, x + higher)
 
 
-LOWERINGS = {"SOFTMAX": lower_softmax}
+LOWERINGS = {"LOG_SOFTMAX": lower_log_softmax, "SOFTMAX": lower_softmax}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import ClassVar
 
 import numpy as np
@@ -10,18 +11,13 @@ import numpy as np
 from utvm_deploy.graph.attributes import Svdf
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import shared_text
-from utvm_deploy.kernels.contract.call import (
-    ConstantArgument,
-    KernelCall,
-    ScalarArgument,
-    TensorArgument,
-)
-from utvm_deploy.kernels.contract.driver import Operand
+from utvm_deploy.kernels.contract.call import KernelCall, TensorArgument
+from utvm_deploy.kernels.contract.driver import Operand, buffers
 from utvm_deploy.kernels.contract.operands import (
-    bias_of_position,
+    bias_of,
     constant_of,
     input_of,
-    operand_of,
+    kernel_call,
     quantization_of,
 )
 from utvm_deploy.kernels.contract.requantization import fold_input_offset, quantize_multiplier
@@ -52,21 +48,15 @@ class SvdfStep(RoutineKernel):
 
     @property
     def routine(self) -> RoutineCall:
-        units, filters = self.filters // self.rank, self.filters
-        states = (self.batch * filters * self.memory,)
         parameters = (
-            Operand("input", (self.batch * self.inputs,), "int8"),
-            Operand("features", (filters * self.inputs,), "int8"),
-            Operand("offsets", (filters,), "int32"),
-            Operand("times", (filters * self.memory,), "int16"),
-            Operand("bias", (units,), "int32"),
-            Operand("state", states, "int16"),
+            *buffers(input="int8", features="int8", offsets="int32", times="int16"),
+            *buffers(bias="int32", state="int16"),
             *_SCALARS,
-            Operand("output", (self.batch * units,), "int8"),
-            Operand("state_after", states, "int16"),
+            *buffers(output="int8", state_after="int16"),
         )
-        sizes = (self.batch, self.inputs, filters, self.memory, self.rank)
-        return RoutineCall("utvm_svdf", parameters, sizes, (Operand("sums", (filters,), "int32"),))
+        sizes = (self.batch, self.inputs, self.filters, self.memory, self.rank)
+        sums = Operand("sums", (self.filters,), "int32")
+        return RoutineCall("utvm_svdf", parameters, sizes, (sums,))
 
     def texts(self, core: str) -> tuple[str, ...]:
         return (*dot_texts(core), shared_text("utvm_svdf"))
@@ -75,47 +65,33 @@ class SvdfStep(RoutineKernel):
 def lower_svdf(graph: Graph, operator: Operator) -> KernelCall:
     """SVDF, whose state the arena keeps."""
     assert isinstance(operator.attributes, Svdf)
-    position, source = input_of(graph, operator, 0)
+    tensors = [input_of(graph, operator, index) for index in (0, 1, 2, 4)]
+    batch, zero_point = tensors[0][1].shape[0], quantization_of(tensors[0][1]).zero_point
+    result = graph.tensors[operator.outputs[0]]
     features, times = constant_of(graph, operator, 1), constant_of(graph, operator, 2)
-    before, state = input_of(graph, operator, 4)
-    output, after = operator.outputs
-    result = graph.tensors[output]
-    filters, inputs = features.shape
+    (filters, inputs), rank = features.shape, operator.attributes.rank
     # These scales are products and quotients of float32.
-    x, by_features, by_times, kept, made = (
-        np.float32(quantization_of(tensor).scale)
-        for tensor in (
-            source,
-            input_of(graph, operator, 1)[1],
-            input_of(graph, operator, 2)[1],
-            state,
-            result,
-        )
+    source, by_features, by_times, state, made = (
+        np.float32(quantization_of(one).scale) for one in (*(t for _, t in tensors), result)
     )
-    feature_multiplier, feature_shift = quantize_multiplier(float(x * by_features / kept))
-    output_multiplier, output_shift = quantize_multiplier(float(kept * by_times / made))
-    rank = operator.attributes.rank
-    none, zero_point = np.zeros(filters, np.int32), quantization_of(source).zero_point
-    return KernelCall(
-        SvdfStep(source.shape[0], inputs, filters, times.shape[1], rank),
-        (
-            operand_of(position, source),
-            ConstantArgument("features", features),
-            ConstantArgument("offsets", fold_input_offset(none, features, zero_point)),
-            ConstantArgument("times", times),
-            ConstantArgument("bias", bias_of_position(graph, operator, filters // rank, 3)),
-            TensorArgument(before),
-            ScalarArgument("feature_multiplier", feature_multiplier),
-            ScalarArgument("feature_shift", feature_shift),
-            ScalarArgument("output_multiplier", output_multiplier),
-            ScalarArgument("output_shift", output_shift),
-            ScalarArgument("output_zero_point", quantization_of(result).zero_point),
-            TensorArgument(output),
-            TensorArgument(after),
-        ),
-        in_place=((after, before),),
-        macs=source.shape[0] * filters * (inputs + times.shape[1]),
+    scales = float(source * by_features / state), float(state * by_times / made)
+    before = tensors[3][0]
+    numbers = [*chain(*map(quantize_multiplier, scales)), quantization_of(result).zero_point]
+    call = kernel_call(
+        graph,
+        operator,
+        SvdfStep(batch, inputs, filters, times.shape[1], rank),
+        {
+            "features": features,
+            "offsets": fold_input_offset(np.zeros(filters, np.int32), features, zero_point),
+            "times": times,
+            "bias": bias_of(graph, operator, filters // rank, 3),
+            "state": TensorArgument(before),
+            **dict(zip(_SCALARS, numbers, strict=True)),
+        },
+        macs=batch * filters * (inputs + times.shape[1]),
     )
+    return replace(call, in_place=((operator.outputs[1], before),))
 
 
 LOWERINGS = {"SVDF": lower_svdf}
