@@ -21,6 +21,7 @@ from utvm_deploy.compiler.lowered_kernel import lower_kernel
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.requantization import requantized
+from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D
 from utvm_deploy.kernels.native.mve.depthwise import MveRowProduct
 from utvm_deploy.kernels.native.row_depthwise import RowDepthwise
 from utvm_deploy.records.candidate import Candidate
@@ -62,6 +63,24 @@ def test_each_layer_calls_its_routine(tmp_path: Path) -> None:
     assert functions == MICRO_KERNELS
     rows = [k.product for k in kernels if isinstance(k, RowDepthwise)]
     assert {one.is_paired for one in rows if isinstance(one, MveRowProduct)} == {True, False}
+
+
+def test_pixels_of_groups_are_multiplied_where_they_are(tmp_path: Path) -> None:
+    rng = np.random.default_rng(10)
+    m = ModelWriter()
+    x = m.input((1, 6, 5, 24), 0.05, 4)
+    weights, bias = weights_and_bias(rng, (12, 1, 1, 8), 12)
+    m.output(m.conv2d(x, weights, bias, scale=0.05))
+    path = tmp_path / "model.tflite"
+    m.save(path)
+    graph = load_model(path)
+    for core, family in ((CORE, "mve"), ("cortex-m3", "thumb")):
+        call = lower(graph, graph.operators[0], core, Candidate(family))
+        text = lower_kernel(call.kernel, "kernel", core).function.text
+        assert call.family == family
+        assert isinstance(call.kernel, GatheredConv2D)
+        assert "utvm_windows_gather" not in text
+        assert [one.name for one in call.kernel.scratch] == ["part"]
 
 
 def test_vector_requantization_equals_the_reference() -> None:

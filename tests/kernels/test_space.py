@@ -77,7 +77,6 @@ def graph_without_choices(tmp_path: Path) -> Graph:
     m = ModelWriter()
     x = m.input((1, 6, 6, 4), 0.1, 5)
     x = m.depthwise_conv2d(x, np.full((1, 3, 3, 4), 3, np.int8), np.ones(4, np.int32), scale=0.5)
-    x = m.conv2d(x, np.full((4, 3, 3, 2), 3, np.int8), np.ones(4, np.int32), scale=0.5)
     x = m.add(x, m.max_pool(x, 1), scale=0.9)
     x = m.reshape(m.max_pool(x, 2), (1, 36))
     m.output(m.fully_connected(x, np.full((3, 36), 3, np.int8), np.ones(3, np.int32), scale=3.0))
@@ -93,7 +92,6 @@ def graph_without_choices(tmp_path: Path) -> Graph:
         ("cortex-m4", "ADD"),
         ("cortex-m4", "MAX_POOL_2D"),
         ("cortex-m55", "DEPTHWISE_CONV_2D"),
-        ("cortex-m55", "CONV_2D"),  # a grouped one
         ("cortex-m55", "FULLY_CONNECTED"),
     ],
 )

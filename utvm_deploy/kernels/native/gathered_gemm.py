@@ -1,8 +1,12 @@
-"""CONV_2D as a matrix product of what windows see, by a micro-kernel that a family brings along.
+"""CONV_2D as a matrix product (im2col), by a micro-kernel of the family.
 
-A block of output pixels is gathered (``c/utvm_windows.h``) and multiplied with all channels. Where
-a window is one pixel, in the image's order, the image itself is multiplied. Of several groups of
-channels each is done so. For gathering, such an image has one pixel for each group of channels.
+The windows of a block of output pixels are gathered into scratch (``c/utvm_windows.h``) and
+multiplied with the weights of all channels. Where each window is one pixel, in the image's order,
+nothing is gathered: the image itself is multiplied.
+
+With several groups of channels, each group is multiplied separately. The outputs of a block are
+then copied from scratch to their places between those of other groups. To gather a group, the image
+counts as one with a pixel for each group of channels.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from utvm_deploy.kernels.contract.call import (
     ScalarArgument,
     TensorArgument,
 )
-from utvm_deploy.kernels.contract.driver import Driver, Index, Operand
+from utvm_deploy.kernels.contract.driver import Address, Driver, Index, Operand
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.micro_kernel import MicroKernel
@@ -62,6 +66,12 @@ class Product(MicroKernel, Protocol):
     def tables(self, channels: int, depth: int) -> tuple[Operand, Operand, Operand]:
         """Weights, scaling of each channel, limits: their sizes."""
 
+    def pack(self, weights: Array, rows: Array) -> tuple[Array, Array]:
+        """The tables of weights and scaling.
+
+        ``weights`` are [channels, depth], ``rows`` [numbers that scale a channel, channels].
+        """
+
 
 @dataclass(frozen=True)
 class GatheredConv2D:
@@ -98,7 +108,8 @@ class GatheredConv2D:
         """Whether windows are copied; otherwise a window is a pixel of the image, in its order."""
         w = self.window
         is_plain = w.kernel == w.strides == (1, 1) and not w.is_padded
-        return not is_plain or self.groups > 1
+        is_filled = self.groups > 1 and self.input_channels % self.product.depth_step != 0
+        return not is_plain or is_filled
 
     @property
     def geometry(self) -> Array:
@@ -117,8 +128,8 @@ class GatheredConv2D:
 
     @property
     def lag(self) -> Lag | None:
-        if not self.is_gathered:
-            return None  # all pixels are read for each group of channels
+        if not self._in_blocks:
+            return None  # the micro-kernel reads all pixels for each of its groups of channels
         sizes = self.groups * self.input_channels, self.groups * self.output_channels
         # Each group of some pixels reads, after outputs of another were written.
         return lag_by_pixels(self.window, *sizes, self.pixels, mixed=self.groups > 1)
@@ -132,9 +143,8 @@ class GatheredConv2D:
 
     @property
     def scratch(self) -> tuple[Operand, ...]:
-        if not self.is_gathered:
-            return ()
-        return (self._windows, self._part) if self.groups > 1 else (self._windows,)
+        windows = (self._windows,) if self.is_gathered else ()
+        return (*windows, self._part) if self.groups > 1 else windows
 
     def texts(self, core: str) -> tuple[str, ...]:
         texts = self.product.texts()
@@ -143,46 +153,49 @@ class GatheredConv2D:
         return (*texts, shared_text("utvm_put_pixels")) if self.groups > 1 else texts
 
     def drive(self, c: Driver) -> None:
-        if not self.is_gathered:
-            self._multiply(c, self._image, self._output, self._pixels)
+        if not self._in_blocks:
+            self._multiply(c, self._image.at(), self._output.at(), self._pixels)
             return
         for first, count, pixels in self._blocks:
             with c.loop("batch", self.window.batch) as n, c.loop("block", count) as block:
                 self._do_block(c, n, block * pixels + first, pixels)
 
     def _do_block(self, c: Driver, n: Index, first: Index, pixels: int) -> None:
-        """Gather and multiply so many pixels of an image; of each group before the next pixels."""
+        """Compute outputs of ``pixels`` pixels of an image, group by group."""
         image, output = self._image, self._output
-        windows, part = self._windows, self._part
-        geometry = Operand("geometry", (self.geometry.size,), "int32")
         with c.loop("group", self.groups) as group:
-            source = image.at(n * image.stride(0) + group * self.input_channels)
-            numbers = first, pixels, "border", geometry.at()
-            c.call("utvm_windows_gather", source, windows.at(), *numbers)
+            start = n * image.stride(0) + group * self.input_channels
+            if self.is_gathered:
+                geometry = Operand("geometry", (self.geometry.size,), "int32")
+                source, pitch = self._windows.at(), self.depth
+                numbers = first, pixels, "border", geometry.at()
+                c.call("utvm_windows_gather", image.at(start), source, *numbers)
+            else:
+                pitch = image.stride(2)
+                source = image.at(start + first * pitch)
             place = n * output.stride(0) + first * output.stride(1) + group * self.output_channels
             if self.groups == 1:
-                self._multiply(c, windows, output, pixels, place=place)
+                self._multiply(c, source, output.at(place), pixels)
                 return
-            self._multiply(c, windows, part, pixels, group=group)
+            self._multiply(c, source, self._part.at(), pixels, pitch=pitch, group=group)
             sizes = 1, pixels, self.output_channels, output.stride(1), 0
-            c.call("utvm_put_pixels", output.at(place), part.at(), *sizes)
+            c.call("utvm_put_pixels", output.at(place), self._part.at(), *sizes)
 
     def _multiply(
         self,
         c: Driver,
-        source: Operand,
-        target: Operand,
+        source: Address,
+        target: Address,
         pixels: int,
         *,
-        place: Index | int = 0,
+        pitch: int = 0,
         group: Index | int = 0,
     ) -> None:
-        """Multiply so many pixels with the weights of a group."""
+        """Multiply pixels, ``pitch`` bytes apart (0: the depth), with the weights of a group."""
         *of_group, limits = self.product.tables(self.output_channels, self.depth)
         tables = (one.at(group * one.elements) for one in of_group)
-        numbers = (pixels, self.output_channels, self.depth, self.depth)
-        places = source.at(), *tables, limits.at(), target.at(place)
-        c.call(self.product.function, *places, *numbers)
+        numbers = (pixels, self.output_channels, self.depth, pitch or self.depth)
+        c.call(self.product.function, source, *tables, limits.at(), target, *numbers)
 
     @property
     def tables(self) -> tuple[Operand, Operand, Operand]:
@@ -192,8 +205,13 @@ class GatheredConv2D:
         return weights, scaling, limits
 
     @property
+    def _in_blocks(self) -> bool:
+        """Whether outputs are computed in blocks of pixels, by way of scratch."""
+        return self.is_gathered or self.groups > 1
+
+    @property
     def _pixels(self) -> int:
-        """Of all outputs."""
+        """Pixels of all outputs."""
         return self.window.batch * self.window.output_height * self.window.output_width
 
     @property
@@ -210,7 +228,7 @@ class GatheredConv2D:
 
     @property
     def _image(self) -> Operand:
-        if not self.is_gathered:
+        if not self._in_blocks:
             return Operand("image", (self._pixels, self.depth), "int8")
         w = self.window
         return Operand(
@@ -228,15 +246,32 @@ class GatheredConv2D:
 
     @property
     def _part(self) -> Operand:
-        """What is made of a group of some pixels."""
+        """The outputs of a block for one group."""
         return Operand("part", (self._block, self.output_channels), "int8")
 
 
 def gathered_conv2d_call(
-    call: KernelCall, kernel: GatheredConv2D, tables: Sequence[ConstantArgument], border: int
+    call: KernelCall,
+    kernel: GatheredConv2D,
+    weights: Array,
+    rows: Array,
+    limits: Sequence[int],
+    border: int = 0,
 ) -> KernelCall:
-    """The call instead of the generic one; ``tables`` as the product wants them."""
-    arguments: list[Argument] = list(tables)
+    """The call instead of the generic one.
+
+    ``weights``: [channels of all groups, depth], ``rows``: as ``Product.pack`` takes them.
+    """
+    filled = np.pad(weights, ((0, 0), (0, kernel.depth - weights.shape[1])))
+    of_groups = zip(
+        np.split(filled, kernel.groups), np.split(rows, kernel.groups, axis=1), strict=True
+    )
+    packed = zip(*(kernel.product.pack(*one) for one in of_groups), strict=True)
+    arguments: list[Argument] = [
+        ConstantArgument(name, np.concatenate(tables))
+        for name, tables in zip(("weights", "scaling"), packed, strict=True)
+    ]
+    arguments.append(ConstantArgument("limits", np.array(limits, dtype=np.int32)))
     if kernel.is_gathered:
         geometry = ConstantArgument("geometry", kernel.geometry)
         arguments = [geometry, *arguments, ScalarArgument("border", border)]
@@ -252,9 +287,12 @@ def gathered(
     pixels: int | None,
     groups: int = 1,
 ) -> GatheredConv2D:
-    """The kernel; ``channels``: of a group's input and output, ``pixels``: None for a default."""
+    """The kernel; ``channels``: of a group's input and output.
+
+    ``pixels``: of a block; None for a default.
+    """
     kernel = GatheredConv2D(window, *channels, product, 0, groups=groups)
-    if not kernel.is_gathered:
+    if not kernel.is_gathered and groups == 1:
         return kernel
     if pixels is None:
         tiles = _WINDOWS_BYTES // (kernel.depth * product.pixels)

@@ -1,8 +1,13 @@
-"""What every micro-kernel of convolutions tells of itself."""
+"""Micro-kernels of convolutions: what they have in common, and the layout of their tables."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
+
+import numpy as np
+
+from utvm_deploy.graph.model import Array
 
 
 class MicroKernel(Protocol):
@@ -22,3 +27,11 @@ class MicroKernel(Protocol):
 
     def texts(self) -> tuple[str, ...]:
         """The C texts that define the function."""
+
+
+def by_groups(rows: Array | Sequence[Array], size: int) -> Array:
+    """[row, channel] -> [group of ``size`` channels, row, slot], with zeros where channels end."""
+    table = np.asarray(rows)
+    count, channels = table.shape
+    filled = np.pad(table, ((0, 0), (0, -channels % size)))
+    return np.ascontiguousarray(filled.reshape(count, -1, size).swapaxes(0, 1))

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+import numpy as np
+
+from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.isa.assembler import Assembler
 from utvm_deploy.kernels.isa.mnemonics import at, post
 
@@ -50,6 +53,17 @@ class PixelType:
 
 
 INT8, INT16 = PixelType(8), PixelType(16)
+
+
+def has_left_shift(shift: Array) -> bool:
+    """Whether the scale of any channel is one or more."""
+    return int(shift.max()) > 0
+
+
+def scaling_rows(bias: Array, multiplier: Array, shift: Array, *, has_left: bool) -> Array:
+    """[row, channel]: biases, and what ``requantize`` scales by."""
+    rows = [bias, multiplier, np.minimum(shift, 0)]
+    return np.array([*rows, np.maximum(shift, 0)] if has_left else rows, dtype=np.int32)
 
 
 def multiply_four_channels(a: Assembler, sums: Sequence[str], by: PixelType = INT8) -> None:

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
+from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.native.gathered_gemm import gathered, gathered_conv2d_call
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.mve import gemm
+from utvm_deploy.kernels.native.mve.code import has_left_shift
 
 
 @dataclass(frozen=True)
@@ -51,26 +53,25 @@ class MveProduct:
         return (gemm.gemm_text(self.has_left),)
 
     def tables(self, channels: int, depth: int) -> tuple[Operand, Operand, Operand]:
-        quads = -(-channels // gemm.CHANNELS)
+        words = gemm.scaling_words(channels, has_left=self.has_left)
         return (
-            Operand("weights", (quads * gemm.CHANNELS * gemm.padded_depth(depth),), "int8"),
-            Operand("scaling", (quads * gemm.scaling_words(self.has_left),), "int32"),
+            Operand("weights", (gemm.weights_bytes(channels, depth),), "int8"),
+            Operand("scaling", (words,), "int32"),
             Operand("limits", (3,), "int32"),
         )
 
+    def pack(self, weights: Array, rows: Array) -> tuple[Array, Array]:
+        return gemm.pack_weights(weights), gemm.pack_scaling(*rows, has_left=self.has_left)
+
 
 def mve_conv2d_call(
-    call: KernelCall, tables: ConvolutionTables, choices: WindowsChoices
+    call: KernelCall, tables: ConvolutionTables, choices: WindowsChoices, groups: int
 ) -> KernelCall:
     """The call instead of the generic one."""
     outputs, _, _, inputs = tables.weights.shape
-    product = MveProduct(gemm.has_left_shift(tables.shift))
-    scaling = gemm.pack_scaling(tables.bias, tables.multiplier, tables.shift)
-    limits = np.array([tables.zero_point, *tables.limits], dtype=np.int32)
-    packed = (
-        ConstantArgument("weights", gemm.pack_weights(tables.weights.reshape(outputs, -1))),
-        ConstantArgument("scaling", scaling),
-        ConstantArgument("limits", limits),
-    )
-    kernel = gathered(tables.window, (inputs, outputs), product, choices.pixels)
-    return gathered_conv2d_call(call, kernel, packed, tables.border)
+    product = MveProduct(has_left_shift(tables.shift))
+    kernel = gathered(tables.window, (inputs, outputs // groups), product, choices.pixels, groups)
+    weights = tables.weights.reshape(outputs, -1)
+    rows = np.array([tables.bias, tables.multiplier, tables.shift], dtype=np.int32)
+    limits = tables.zero_point, *tables.limits
+    return gathered_conv2d_call(call, kernel, weights, rows, limits, tables.border)

@@ -10,7 +10,7 @@ from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.mve import depthwise_code as code
-from utvm_deploy.kernels.native.mve.gemm import has_left_shift
+from utvm_deploy.kernels.native.mve.code import has_left_shift
 from utvm_deploy.kernels.native.row_depthwise import RowDepthwise, Steps, row_depthwise_call
 from utvm_deploy.kernels.portable.depthwise import DepthwiseConv2D
 
@@ -63,12 +63,12 @@ def mve_depthwise_call(call: KernelCall, tables: ConvolutionTables) -> KernelCal
     flat = tables.weights.reshape(channels, -1).T
     product = MveRowProduct(flat.shape[0], code.fits_pairs(flat), has_left_shift(tables.shift))
     kernel = RowDepthwise(tables.window, channels, product, generic.depth_multiplier)
-    scaling = tables.bias, tables.multiplier, tables.shift, product.has_left
+    rows = tables.bias, tables.multiplier, tables.shift
     steps = tables.window.kernel, kernel.steps.row, kernel.steps.column
     limits = np.array([tables.zero_point, *tables.limits], dtype=np.int32)
     packed = (
         ConstantArgument("weights", code.pack_weights(flat)),
-        ConstantArgument("scaling", code.pack_scaling(*scaling)),
+        ConstantArgument("scaling", code.pack_scaling(*rows, has_left=product.has_left)),
         ConstantArgument("offsets", code.pack_offsets(*steps)),
         ConstantArgument("limits", limits),
     )

@@ -23,7 +23,8 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
-from utvm_deploy.kernels.native.mve.code import CONDITION, requantize
+from utvm_deploy.kernels.native.micro_kernel import by_groups
+from utvm_deploy.kernels.native.mve.code import CONDITION, requantize, scaling_rows
 
 GROUP = 8
 #: What two weights of a channel may come to: 255 * 128 is less than 2**15.
@@ -77,12 +78,7 @@ def scaling_words(has_left: bool) -> int:
 
 def pack_weights(weights: Array) -> Array:
     """[taps, channels] -> the layout above."""
-    taps, channels = weights.shape
-    groups = -(-channels // GROUP)
-    filled = np.zeros((taps, groups * GROUP), dtype=np.int8)
-    filled[:, :channels] = weights
-    split = filled.reshape(-1, groups, GROUP).transpose(1, 0, 2)
-    return np.ascontiguousarray(split).reshape(-1)
+    return by_groups(weights.astype(np.int8), GROUP).reshape(-1)
 
 
 def pack_offsets(window: tuple[int, int], row_pitch: int, column_pitch: int) -> Array:
@@ -92,15 +88,12 @@ def pack_offsets(window: tuple[int, int], row_pitch: int, column_pitch: int) -> 
     return np.array(taps, dtype=np.int32)
 
 
-def pack_scaling(bias: Array, multiplier: Array, shift: Array, has_left: bool) -> Array:
+def pack_scaling(bias: Array, multiplier: Array, shift: Array, *, has_left: bool) -> Array:
     """The reference's numbers of each channel -> the layout above."""
-    rows = [bias, multiplier, np.minimum(shift, 0), np.maximum(shift, 0)][: 4 if has_left else 3]
-    groups = -(-bias.size // GROUP)
-    filled = np.zeros((len(rows), groups * GROUP), dtype=np.int32)
-    for index, row in enumerate(rows):
-        filled[index, : bias.size] = row
-    # row, group, pair, parity -> group, row, parity, pair
-    split = filled.reshape(len(rows), groups, GROUP // 2, 2).transpose(1, 0, 3, 2)
+    rows = scaling_rows(bias, multiplier, shift, has_left=has_left)
+    table = by_groups(rows, GROUP)
+    # group, row, pair of lanes, even or odd -> group, row, even or odd, pair of lanes
+    split = table.reshape(-1, len(rows), GROUP // 2, 2).swapaxes(2, 3)
     return np.ascontiguousarray(split).reshape(-1)
 
 

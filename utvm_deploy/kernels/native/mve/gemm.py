@@ -24,6 +24,7 @@ from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.native.gathered_gemm import PRODUCT_PARAMETERS
+from utvm_deploy.kernels.native.micro_kernel import by_groups
 from utvm_deploy.kernels.native.mve.code import (
     CONDITION,
     INT8,
@@ -32,6 +33,7 @@ from utvm_deploy.kernels.native.mve.code import (
     multiply_four_channels,
     requantize,
     requantize_once,
+    scaling_rows,
 )
 
 #: Channels that are requantized together.
@@ -61,48 +63,34 @@ class _Slots(Frame, size_bytes=56):
 
 
 def padded_depth(depth: int, by: PixelType = INT8) -> int:
-    """What a channel's weights take."""
+    """Weights of a channel in the table."""
     return -(-depth // by.lanes) * by.lanes
 
 
-def scaling_words(has_left: bool) -> int:
-    """Of a quad's entry in the scaling table."""
-    return CHANNELS * (4 if has_left else 3)
+def weights_bytes(channels: int, depth: int, by: PixelType = INT8) -> int:
+    """Bytes of the table of weights."""
+    return -(-channels // CHANNELS) * CHANNELS * padded_depth(depth, by)
+
+
+def scaling_words(channels: int, *, has_left: bool) -> int:
+    """Words of the scaling table."""
+    return -(-channels // CHANNELS) * CHANNELS * (4 if has_left else 3)
 
 
 def pack_weights(weights: Array, by: PixelType = INT8) -> Array:
     """[channels, depth] -> the layout above."""
     channels, depth = weights.shape
-    quads, padded = -(-channels // CHANNELS), padded_depth(depth, by)
-    filled = np.zeros((quads * CHANNELS, padded), dtype=np.int8)
-    filled[:channels, :depth] = weights
+    filled = np.pad(weights, ((0, -channels % CHANNELS), (0, -depth % by.lanes)))
     # quad, slot, pair, block, byte -> quad, pair, block, slot, byte
-    split = filled.reshape(quads, 2, 2, padded // by.lanes, by.lanes)
+    split = filled.reshape(-1, 2, 2, filled.shape[1] // by.lanes, by.lanes)
     return np.ascontiguousarray(split.transpose(0, 2, 3, 1, 4)).reshape(-1)
 
 
-def pack_scaling(
-    bias: Array, multiplier: Array, shift: Array, *, has_left: bool | None = None
-) -> Array:
-    """The reference's numbers of each channel -> the layout above.
-
-    ``has_left``: whether there are left shifts; None: as the channels need them.
-    """
-    rows = [bias, multiplier, np.minimum(shift, 0)]
-    if has_left_shift(shift) if has_left is None else has_left:
-        rows.append(np.maximum(shift, 0))
-    quads = -(-bias.size // CHANNELS)
-    filled = np.zeros((len(rows), quads * CHANNELS), dtype=np.int32)
-    for index, row in enumerate(rows):
-        filled[index, : bias.size] = row
-    split = filled.reshape(len(rows), quads, CHANNELS).transpose(1, 0, 2).copy()
-    split[:, 0] = split[:, 0, [0, 2, 1, 3]]
-    return np.ascontiguousarray(split).reshape(-1)
-
-
-def has_left_shift(shift: Array) -> bool:
-    """Whether any channel's scale is one or more."""
-    return int(shift.max()) > 0
+def pack_scaling(bias: Array, multiplier: Array, shift: Array, *, has_left: bool) -> Array:
+    """The reference's numbers of each channel -> the layout above."""
+    table = by_groups(scaling_rows(bias, multiplier, shift, has_left=has_left), CHANNELS)
+    table[:, 0] = table[:, 0, [0, 2, 1, 3]]
+    return table.reshape(-1)
 
 
 def name_of(has_left: bool) -> str:
@@ -115,7 +103,7 @@ def gemm_text(has_left: bool) -> str:
     """The C text of the function for pixels of int8."""
     body = replaced(
         family_text("mve", "utvm_mve_gemm"),
-        ("QUAD_WORDS", str(scaling_words(has_left)), 2),
+        ("QUAD_WORDS", str(scaling_words(CHANNELS, has_left=has_left)), 2),
         ("LEFT_SHIFT", "s[12]" if has_left else "0", 1),
     )
     a = Assembler(parameters=PRODUCT_PARAMETERS)
@@ -156,7 +144,7 @@ def _multiply(a: Assembler, has_left: bool, by: PixelType) -> None:
         a.ldr("r0", _Slots.first_output)
         a.ldr("r1", _Slots.channels_left)
         a.adds("r0", CHANNELS * by.size_bytes)
-        a.add("r12", "r12", 4 * scaling_words(has_left))
+        a.add("r12", "r12", 4 * scaling_words(CHANNELS, has_left=has_left))
         a.add("r7", "r7", "r9", "lsl #2")
         a.str("r0", _Slots.first_output)
         a.subs("r1", CHANNELS)

@@ -79,7 +79,7 @@ class MveInt16x8Conv(RoutineKernel):
             (
                 Operand("input", (w.batch * w.height * w.width * self.channels,), "int16"),
                 Operand("geometry", (one.geometry.size,), "int32"),
-                Operand("weights", (weights_bytes(self.outputs, depth),), "int8"),
+                Operand("weights", (gemm.weights_bytes(self.outputs, depth, INT16),), "int8"),
                 self._scaling,
                 Operand("limits", (3,), "int32"),
                 Operand("output", (w.batch * places * self.outputs,), "int16"),
@@ -90,9 +90,9 @@ class MveInt16x8Conv(RoutineKernel):
 
     @property
     def _scaling(self) -> Operand:
-        quads = -(-self.outputs // gemm.CHANNELS)
         if self.is_short:
-            return Operand("scaling", (quads * gemm.scaling_words(has_left=False),), "int32")
+            words = gemm.scaling_words(self.outputs, has_left=False)
+            return Operand("scaling", (words,), "int32")
         return Operand("scaling", (3 * self.outputs,), "int64")
 
     def texts(self, core: str) -> tuple[str, ...]:
@@ -126,7 +126,7 @@ class MveInt16x8Dense(RoutineKernel):
             "utvm_mve_wide_dense",
             (
                 Operand("input", (self.batch * self.inputs,), "int16"),
-                Operand("weights", (weights_bytes(self.outputs, self.inputs),), "int8"),
+                Operand("weights", (gemm.weights_bytes(self.outputs, self.inputs, INT16),), "int8"),
                 Operand("bias", (self.outputs,), "int64"),
                 Operand("scales", (self.outputs, 3), "int32"),
                 *("low", "high"),
@@ -137,12 +137,6 @@ class MveInt16x8Dense(RoutineKernel):
 
     def texts(self, core: str) -> tuple[str, ...]:
         return four_text(), family_text("mve", "utvm_mve_wide_dense")
-
-
-def weights_bytes(outputs: int, depth: int) -> int:
-    """Of packed weights."""
-    quads = -(-outputs // gemm.CHANNELS)
-    return quads * gemm.CHANNELS * gemm.padded_depth(depth, INT16)
 
 
 @lru_cache(maxsize=1)
@@ -184,7 +178,7 @@ def mve_wide_conv_call(graph: Graph, operator: Operator, call: KernelCall) -> Ke
     if kernel.is_short:
         # As ``is_short`` says: the high word, and a shift by 16 less than 15 - shift.
         words = bias.astype(np.int32), multiplier.astype(np.int32) << 16, shift + 1
-        scaling = gemm.pack_scaling(*words)
+        scaling = gemm.pack_scaling(*words, has_left=False)
     else:
         scaling = np.stack([bias, multiplier, shift], axis=1).astype(np.int64).reshape(-1)
     return replace(

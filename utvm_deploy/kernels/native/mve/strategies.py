@@ -25,7 +25,6 @@ from utvm_deploy.kernels.native.mve.conv2d import WindowsChoices, mve_conv2d_cal
 from utvm_deploy.kernels.native.mve.dense import MveDense
 from utvm_deploy.kernels.native.mve.depthwise import mve_depthwise_call
 from utvm_deploy.kernels.native.mve.elementwise import mve_elementwise_call
-from utvm_deploy.kernels.native.mve.grouped import mve_grouped_call
 from utvm_deploy.kernels.native.mve.int16x8 import mve_wide_conv_call, mve_wide_dense_call
 from utvm_deploy.kernels.native.mve.int16x8_depthwise import mve_wide_depthwise_call
 from utvm_deploy.kernels.native.mve.pool import MvePool
@@ -43,24 +42,20 @@ _PIXELS = (3, 6, 12, 24, 48)
 def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
     """CONV_2D, and DEPTHWISE_CONV_2D: of a single channel it is a CONV_2D."""
     call = layer.portable
-    is_grouped = isinstance(call.kernel, Conv2D) and call.kernel.groups > 1
-    is_depthwise = isinstance(call.kernel, DepthwiseConv2D) and call.kernel.channels > 1
-    if is_grouped or is_depthwise:
+    groups = call.kernel.groups if isinstance(call.kernel, Conv2D) else 1
+    if isinstance(call.kernel, Conv2D) and 1 < groups == call.kernel.input_channels:
+        return "it has a group for each channel"
+    tables = convolution_tables(layer)
+    if isinstance(call.kernel, DepthwiseConv2D) and call.kernel.channels > 1:
         refused = NoChoices.read(wish.candidate)
         if isinstance(refused, str):
             return refused
-    if isinstance(call.kernel, Conv2D) and is_grouped:
-        if call.kernel.groups == call.kernel.input_channels:
-            return "it has a group for each channel"
-        return mve_grouped_call(call, convolution_tables(layer), call.kernel.groups)
-    tables = convolution_tables(layer)
-    if is_depthwise:
         few = tables.weights.shape[0] <= _FEW_CHANNELS and tables.window.strides == (1, 1)
         if wish.candidate is None and few and isinstance(dsp_depthwise(layer, Wish()), KernelCall):
             return "few channels at stride 1, which DSP code does faster"
         return mve_depthwise_call(call, tables)
     choices = WindowsChoices() if wish.is_open else WindowsChoices.read(wish.candidate)
-    return choices if isinstance(choices, str) else mve_conv2d_call(call, tables, choices)
+    return choices if isinstance(choices, str) else mve_conv2d_call(call, tables, choices, groups)
 
 
 def windows_choices(kernel: object) -> Iterator[Choices]:

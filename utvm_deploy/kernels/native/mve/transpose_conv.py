@@ -20,6 +20,7 @@ from utvm_deploy.kernels.native.dsp.transpose_conv import as_convolution, blocks
 from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D, gathered
 from utvm_deploy.kernels.native.layer_tables import constants, limits_of, scalars
 from utvm_deploy.kernels.native.mve import gemm
+from utvm_deploy.kernels.native.mve.code import has_left_shift
 from utvm_deploy.kernels.native.mve.conv2d import MveProduct
 from utvm_deploy.kernels.portable.transpose_conv import TransposeConv2D
 
@@ -160,13 +161,13 @@ def mve_transpose_conv_call(call: KernelCall) -> KernelCall | str:
     depths = tuple(max(count, 1) * columns * inputs for count in taps)
     times = kernel.strides[1]
     multiplier, shift = (np.tile(tables[name], times) for name in ("multiplier", "shift"))
+    product = MveProduct(has_left_shift(shift))
     packed, scaling = [], []
     for row, depth in zip(rows, depths, strict=True):
         flat = row.reshape(row.shape[0], -1)[:, -depth:]
         bias = fold_input_offset(np.tile(tables["bias"], times), flat, border)
         packed.append(gemm.pack_weights(flat))
-        scaling.append(gemm.pack_scaling(bias, multiplier, shift))
-    product = MveProduct(gemm.has_left_shift(shift))
+        scaling.append(gemm.pack_scaling(bias, multiplier, shift, has_left=product.has_left))
     conv = gathered(window, (inputs, weights.shape[0]), product, None)
     made = MveTransposeConv(conv, kernel.strides, first, kernel.output, depths)
     limits = np.array([numbers["output_zero_point"], *limits_of(call)], dtype=np.int32)

@@ -10,7 +10,7 @@ import numpy as np
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
-from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.native.gathered_gemm import gathered, gathered_conv2d_call, gathered_dense
@@ -73,7 +73,7 @@ class ThumbProduct:
 
     def pack(self, weights: Array, rows: Array) -> tuple[Array, Array]:
         """[channels, depth] and [rows, channels] -> both tables."""
-        return gemm.pack_weights(weights, self.tile), gemm.pack_scaling(list(rows), self.tile)
+        return gemm.pack_weights(weights, self.tile), gemm.pack_scaling(rows, self.tile)
 
 
 def thumb_conv2d_call(
@@ -91,17 +91,8 @@ def thumb_conv2d_call(
     product = make(gemm.SHORT, choices, (count, outputs, -(-weights[0].size // 4) * 4))
     kernel = gathered(window, (inputs, outputs), product, choices.pixels, groups)
     flat = weights.reshape(groups * outputs, -1)
-    flat = np.pad(flat, ((0, 0), (0, kernel.depth - flat.shape[1])))
-    of_groups = zip(
-        np.split(flat, groups), np.split(np.array(scaling, dtype=np.int32), groups, 1), strict=True
-    )
-    packed_weights, packed_scaling = zip(*(product.pack(*one) for one in of_groups), strict=True)
-    packed = (
-        ConstantArgument("weights", np.concatenate(packed_weights)),
-        ConstantArgument("scaling", np.concatenate(packed_scaling)),
-        ConstantArgument("limits", np.array(tables.limits, dtype=np.int32)),
-    )
-    return gathered_conv2d_call(call, kernel, packed, tables.border)
+    rows = np.array(scaling, dtype=np.int32)
+    return gathered_conv2d_call(call, kernel, flat, rows, tables.limits, tables.border)
 
 
 def thumb_dense_call(
@@ -114,14 +105,8 @@ def thumb_dense_call(
     product = make(rounding, choices, (tables.batch, outputs, inputs))
     rows = [tables.bias] if is_one else [tables.bias, *np.array(scales).T]
     ends = [*tables.limits, *scales[0]] if is_one else tables.limits
-    packed_weights, packed_scaling = product.pack(tables.weights, np.array(rows, dtype=np.int32))
-    packed = (
-        ConstantArgument("weights", packed_weights),
-        ConstantArgument("scaling", packed_scaling),
-        ConstantArgument("limits", np.array(ends, dtype=np.int32)),
-    )
     kernel = gathered_dense(tables.batch, inputs, outputs, product)
-    return gathered_conv2d_call(call, kernel, packed, 0)
+    return gathered_conv2d_call(call, kernel, tables.weights, np.array(rows, dtype=np.int32), ends)
 
 
 def thumb_product(rounding: str, choices: GemmChoices, sizes: tuple[int, int, int]) -> ThumbProduct:

@@ -23,8 +23,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-import numpy as np
-
 from utvm_deploy.cores.timing_m3 import CORTEX_M3
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
@@ -32,6 +30,7 @@ from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label
 from utvm_deploy.kernels.isa.list_scheduler import cycles as cycles_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, pre
 from utvm_deploy.kernels.native.gathered_gemm import PRODUCT_PARAMETERS
+from utvm_deploy.kernels.native.micro_kernel import by_groups
 from utvm_deploy.kernels.native.thumb.code import (
     CONDITION,
     clamp,
@@ -135,23 +134,12 @@ def _product_cycles(tile: ThumbTile, pixels: int) -> int:
 
 def pack_weights(weights: Array, tile: ThumbTile) -> Array:
     """[channels, depth] -> the layout above."""
-    channels, depth = weights.shape
-    groups = -(-channels // tile.channels)
-    filled = np.zeros((groups * tile.channels, depth), dtype=np.int8)
-    filled[:channels] = weights
-    split = filled.reshape(groups, tile.channels, depth).transpose(0, 2, 1)
-    return np.ascontiguousarray(split).reshape(-1)
+    return by_groups(weights.T, tile.channels).reshape(-1)
 
 
-def pack_scaling(rows: Sequence[Array], tile: ThumbTile) -> Array:
+def pack_scaling(rows: Array, tile: ThumbTile) -> Array:
     """Rows with an entry for each channel -> the layout above."""
-    channels = rows[0].size
-    groups = -(-channels // tile.channels)
-    filled = np.zeros((tile.rows, groups * tile.channels), dtype=np.int32)
-    for index, row in enumerate(rows):
-        filled[index, :channels] = row
-    split = filled.reshape(tile.rows, groups, tile.channels).transpose(1, 0, 2)
-    return np.ascontiguousarray(split).reshape(-1)
+    return by_groups(rows, tile.channels).reshape(-1)
 
 
 _SCALED = {
