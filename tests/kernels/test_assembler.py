@@ -43,6 +43,30 @@ def test_a_routine_saves_registers_and_finds_its_arguments() -> None:
     ]
 
 
+def test_a_routine_without_thumb2_saves_high_registers_through_low_ones() -> None:
+    a = Assembler(parameters=PARAMETERS, has_thumb2=False)
+    a.enter(("r4-r5", "r8", "lr"), Slots)
+    a.ldr("r4", a.stack_argument("table"))
+    a.leave()
+    assert a.lines == [
+        *("push {r4, r5, lr}", "mov r4, r8", "push {r4}", "sub sp, #20"),
+        "ldr r4, [sp, #40]",
+        *("add sp, #20", "pop {r4}", "mov r8, r4", "pop {r4, r5, pc}"),
+    ]
+    with pytest.raises(ValueError, match="r8, r9 need as many registers below r8"):
+        a.enter(("r4", "r8-r9", "lr"))
+
+
+def test_a_far_loop_without_thumb2_ends_with_two_branches() -> None:
+    """A conditional branch of Armv6-M reaches 254 bytes."""
+    for has_thumb2, last in ((False, ["ble 2f", "b 1b", "2:"]), (True, ["bgt 1b"])):
+        a = Assembler(has_thumb2=has_thumb2)
+        with a.loop("gt"):
+            for _ in range(200):
+                a.subs("r0", 1)
+        assert a.lines[201:] == last
+
+
 def test_branches_go_to_numbers_up_or_down() -> None:
     a = Assembler()
     done = Label()

@@ -35,15 +35,19 @@ from typing import ClassVar
 from utvm_deploy.cores.timing import Kind, Timing
 from utvm_deploy.kernels.isa.instructions import FLAGS, Instruction
 from utvm_deploy.kernels.isa.list_scheduler import ordered
-from utvm_deploy.kernels.isa.mnemonics import PREDICATE, Operand, Slot, instruction
+from utvm_deploy.kernels.isa.mnemonics import PREDICATE, Operand, Slot, instruction, registers_of
 from utvm_deploy.kernels.isa.routine import naked_function
 
 _WORD = 4
 _CONDITIONS = ("eq", "ne", "ge", "gt", "le", "lt", "hs", "lo", "hi", "ls", "mi", "pl")
 _OPPOSITE = {"eq": "ne", "ge": "lt", "gt": "le", "hs": "lo", "hi": "ls", "mi": "pl"}
 _OPPOSITE |= {other: one for one, other in _OPPOSITE.items()}
+#: Most instructions of Armv6-M reach the registers up to r7 only.
+_LAST_LOW = 7
 #: Registers that hold the first arguments; the caller puts the others on the stack.
 _ARGUMENTS = ("r0", "r1", "r2", "r3")
+#: Instructions that a conditional branch of Armv6-M surely reaches back over, of two bytes each.
+_NEAR = 120
 #: Stands for a condition in blocks that the predicate of lanes selects, and ends their mnemonics.
 _LANES = "t"
 #: Loop starts of Helium that predicate the last turn, and so end with LETP.
@@ -79,9 +83,20 @@ class Label:
 class Assembler:
     """The instructions of one routine in the making."""
 
-    def __init__(self, timing: Timing | None = None, parameters: Sequence[str] = ()) -> None:
-        """``timing`` orders ``scheduled`` blocks; ``parameters`` are declarations of C."""
+    def __init__(
+        self,
+        timing: Timing | None = None,
+        parameters: Sequence[str] = (),
+        *,
+        has_thumb2: bool = True,
+    ) -> None:
+        """``timing`` orders ``scheduled`` blocks; ``parameters`` are declarations of C.
+
+        Without Thumb-2 (Armv6-M), PUSH and POP reach only r0 to r7, and a conditional branch only
+        254 bytes. ``enter``, ``leave`` and ``b`` take more instructions then.
+        """
         self.timing = timing
+        self.has_thumb2 = has_thumb2
         self.parameters = tuple(parameters)
         self._items: list[Instruction | Label | str] = []
         self._targets: dict[int, Label] = {}  # position of a branch -> where it goes
@@ -190,8 +205,16 @@ class Assembler:
         """Branch to a label, always or if a condition holds."""
         if condition not in ("", *_CONDITIONS):
             raise ValueError(f"{condition} is not a condition of a branch")
+        if condition and not self.has_thumb2 and self._is_far(label):
+            with self.unless(_OPPOSITE[condition]):
+                self.b(label)
+            return
         kind = Kind.BRANCH_CONDITIONAL if condition else Kind.BRANCH
         self._branch(f"b{condition} ", label, kind, (FLAGS,) if condition else ())
+
+    def _is_far(self, label: Label) -> bool:
+        """Whether a place further up is out of reach of a conditional branch of Armv6-M."""
+        return label in self._items and len(self._items) - self._items.index(label) > _NEAR
 
     def cbz(self, register: str, label: Label) -> None:
         """Branch to a label further down if a register is 0."""
@@ -250,10 +273,22 @@ class Assembler:
         *,
         vectors: tuple[str, ...] = (),
     ) -> None:
-        """Save registers (the last is lr) and make the frame."""
+        """Save registers (the last is lr) and make the frame.
+
+        Without Thumb-2, registers above r7 are saved through r4 to r7.
+        """
         self._saved, self._frame_bytes = (saved, vectors), frame.size_bytes
-        self._saved_bytes = _WORD * _count(saved) + 2 * _WORD * _count(vectors)
-        self.push(saved)
+        self._saved_bytes = _WORD * len(registers_of(saved))
+        self._saved_bytes += 2 * _WORD * len(registers_of(vectors))
+        if self.has_thumb2:
+            self.push(saved)
+        else:
+            low, high = _low_and_high(saved)
+            self.push((*low, "lr"))
+            for through, register in zip(low, high, strict=False):
+                self.mov(through, register)
+            if high:
+                self.push(low[: len(high)])
         if vectors:
             self.vpush(vectors)
         if self._frame_bytes:
@@ -266,7 +301,15 @@ class Assembler:
             self.add("sp", self._frame_bytes)
         if vectors:
             self.vpop(vectors)
-        self.pop((*saved[:-1], "pc"))
+        if self.has_thumb2:
+            self.pop((*saved[:-1], "pc"))
+            return
+        low, high = _low_and_high(saved)
+        if high:
+            self.pop(low[: len(high)])
+        for through, register in zip(low, high, strict=False):
+            self.mov(register, through)
+        self.pop((*low, "pc"))
 
     def argument(self, name: str) -> str:
         """The register that holds an argument at the start. ValueError: it is on the stack."""
@@ -315,7 +358,11 @@ class Assembler:
         return naked_function(name, self.parameters, self.lines, portable, condition)
 
 
-def _count(registers: tuple[str, ...]) -> int:
-    """How many registers a list names."""
-    ranges = (one.partition("-") for one in registers)
-    return sum(int(end[1:]) - int(first[1:]) + 1 if end else 1 for first, _, end in ranges)
+def _low_and_high(saved: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The registers that PUSH of Armv6-M can name, and the others; without lr."""
+    listed = registers_of(saved[:-1])
+    low = tuple(one for one in listed if int(one[1:]) <= _LAST_LOW)
+    high = tuple(one for one in listed if one not in low)
+    if len(high) > len(low):
+        raise ValueError(f"{', '.join(high)} need as many registers below r8 to be saved through")
+    return low, high

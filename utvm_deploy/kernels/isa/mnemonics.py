@@ -204,7 +204,7 @@ class _Parts:
         if letter == "m":
             self._take_memory(operand)
             return
-        for register in _registers(operand):
+        for register in registers_of(operand):
             if letter in "wxl" or register.endswith("!"):
                 self.writes.append(register.rstrip("!"))
             fields = {
@@ -243,7 +243,7 @@ class _Parts:
         )  # fmt: skip
 
 
-def _registers(operand: Operand) -> list[str]:
+def registers_of(operand: Operand) -> list[str]:
     """The registers of an operand; of a range, such as r4-r7, every one."""
     if isinstance(operand, int | Memory | Slot):
         return []
