@@ -9,6 +9,8 @@ from utvm_deploy.kernels.isa.mnemonics import Slot, at
 
 #: Where the assembly can be used; everywhere else the C does the work.
 CONDITION = "defined(__thumb2__) && defined(__GNUC__)"
+#: The same for assembly without Thumb-2.
+PLAIN_CONDITION = "defined(__thumb__) && !defined(__thumb2__) && defined(__GNUC__)"
 
 
 def scale(

@@ -31,7 +31,7 @@ from utvm_deploy.kernels.native.thumb.conv2d import (
 from utvm_deploy.kernels.native.thumb.depthwise import thumb_depthwise_call
 from utvm_deploy.kernels.native.thumb.estimate import is_plain_faster
 from utvm_deploy.kernels.native.thumb.gemm import TILES
-from utvm_deploy.kernels.native.thumb.plain import plain_product
+from utvm_deploy.kernels.native.thumb.plain_gemm import plain_product
 from utvm_deploy.kernels.portable.conv2d import Conv2D
 from utvm_deploy.kernels.portable.depthwise import DepthwiseConv2D
 from utvm_deploy.kernels.portable.fully_connected import Dense

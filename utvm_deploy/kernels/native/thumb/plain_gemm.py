@@ -13,18 +13,19 @@ Layouts:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
-from utvm_deploy.kernels.isa.routine import naked_function
+from utvm_deploy.kernels.isa.assembler import Assembler, Label
+from utvm_deploy.kernels.isa.mnemonics import at
 from utvm_deploy.kernels.native.gathered_gemm import PRODUCT_PARAMETERS
 from utvm_deploy.kernels.native.thumb import gemm
+from utvm_deploy.kernels.native.thumb.code import PLAIN_CONDITION
 from utvm_deploy.kernels.native.thumb.conv2d import ThumbProduct
 
-#: Where the assembly can be used; everywhere else the C does the work.
-CONDITION = "defined(__thumb__) && !defined(__thumb2__) && defined(__GNUC__)"
 TILE = gemm.ThumbTile(1, 4)
 DOT_PARAMETERS = (
     "const int8_t *pixel",
@@ -33,7 +34,9 @@ DOT_PARAMETERS = (
     "int32_t *sums",
 )
 _UNROLLED = 4
-_HIGH = ("r8", "r9", "r10", "r11")
+_CHANNELS = ("r1", "r2", "r3", "r4")
+_SUMS = ("r8", "r9", "r10", "r11")
+_LOW = ("r4", "r5", "r6", "r7")
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ class PlainProduct(ThumbProduct):
         dot = family_text("thumb", "utvm_plain_dot")
         return (
             family_text("thumb", "utvm_plain_scale"),
-            naked_function("utvm_plain_dot", DOT_PARAMETERS, _lines(), dot, CONDITION),
+            _dot().c_function("utvm_plain_dot", dot, PLAIN_CONDITION),
             f"static void {self.function}(\n    {declared}) {{\n{body}}}\n",
         )  # fmt: skip
 
@@ -88,43 +91,44 @@ _SCALED = {
 }
 
 
-def _lines() -> list[str]:
-    step = ["ldrsb r6, [r0, r5]"]
-    for pointer, total in zip(("r1", "r2", "r3", "r4"), _HIGH, strict=True):
-        step += [f"ldrsb r7, [{pointer}, r5]", "muls r7, r6", f"add {total}, r7"]
-    step.append("adds r5, #1")
-    low = ("r4", "r5", "r6", "r7")
-    return [
-        "push {r4-r7, lr}",
-        *(f"mov {a}, {b}" for a, b in zip(low, _HIGH, strict=True)),
-        "push {r4-r7}",
-        "mov r12, r3",
-        # Pointers to the ends of the pixel and of four channels, and an offset that ends at 0.
-        "negs r5, r2",
-        "mov r6, r2",
-        "adds r0, r2",
-        "adds r1, r2",
-        "adds r2, r1, r6",
-        "adds r3, r2, r6",
-        "adds r4, r3, r6",
-        "movs r6, #0",
-        *(f"mov {total}, r6" for total in _HIGH),
-        "1:",
-        "lsls r6, r5, #30",  # what is no multiple of four
-        "beq 2f",
-        *step,
-        "b 1b",
-        "2:",
-        "cmp r5, #0",
-        "beq 4f",
-        "3:",
-        *(step * _UNROLLED),
-        "bne 3b",
-        "4:",
-        "mov r3, r12",
-        *(f"mov {a}, {b}" for a, b in zip(low, _HIGH, strict=True)),
-        "stmia r3!, {r4-r7}",
-        "pop {r4-r7}",
-        *(f"mov {b}, {a}" for a, b in zip(low, _HIGH, strict=True)),
-        "pop {r4-r7, pc}",
-    ]
+def _dot() -> Assembler:
+    """Four sums of products: of one pixel, and of the weights of four channels."""
+    a = Assembler(parameters=DOT_PARAMETERS, has_thumb2=False)
+    a.enter()
+    a.mov("r12", a.argument("sums"))
+    # r0 to r4 point to the end of the pixel and of the channels; r5 counts from -depth to 0.
+    a.negs("r5", "r2")
+    a.mov("r6", "r2")
+    a.adds("r0", "r2")
+    a.adds("r1", "r2")
+    for channel, following in pairwise(_CHANNELS):
+        a.adds(following, channel, "r6")
+    a.movs("r6", 0)
+    for total in _SUMS:
+        a.mov(total, "r6")
+    is_multiple = Label()
+    with a.loop(""):
+        a.lsls("r6", "r5", 30)  # the two lowest bits of the count
+        a.b(is_multiple, "eq")
+        _step(a)
+    a.place(is_multiple)
+    a.cmp("r5", 0)
+    with a.unless("eq"), a.loop("ne"):
+        for _ in range(_UNROLLED):
+            _step(a)
+    a.mov("r3", "r12")
+    for low, total in zip(_LOW, _SUMS, strict=True):
+        a.mov(low, total)
+    a.stmia("r3!", _LOW)
+    a.leave()
+    return a
+
+
+def _step(a: Assembler) -> None:
+    """A product for each of the four sums."""
+    a.ldrsb("r6", at("r0", "r5"))
+    for channel, total in zip(_CHANNELS, _SUMS, strict=True):
+        a.ldrsb("r7", at(channel, "r5"))
+        a.muls("r7", "r6")
+        a.add(total, "r7")
+    a.adds("r5", 1)
