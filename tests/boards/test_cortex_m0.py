@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
+from tflite_writer import ModelWriter
 
 import utvm_deploy
 from utvm_deploy.base.errors import DeviceFault, TaskTimeout
@@ -55,6 +57,39 @@ def test_digits_is_byte_exact_on_a_cortex_m0(link: str) -> None:
         found = verify(device.load(compiled), DIGITS, random_samples(load_model(DIGITS), 2))
     assert found.ok and found.samples_run == 2
     assert len(found.layers) == len(compiled.layers)
+
+
+def test_depthwise_layers_are_byte_exact_on_a_cortex_m0(tmp_path: Path) -> None:
+    """Rows of whole tiles and with each rest, windows in a loop, several outputs of a channel."""
+    rng, model = np.random.default_rng(5), ModelWriter()
+    for width, channels, factor, kernel, stride, padding in (
+        (8, 3, 1, (3, 3), 1, "SAME"),
+        (5, 4, 1, (3, 3), 1, "SAME"),
+        (9, 2, 1, (3, 3), 1, "VALID"),
+        (13, 5, 1, (3, 3), 2, "SAME"),
+        (3, 6, 1, (3, 3), 1, "VALID"),
+        (6, 2, 3, (5, 5), 1, "SAME"),
+        (10, 3, 1, (2, 7), 1, "SAME"),
+    ):
+        outputs = channels * factor
+        x = model.input((1, 4, width, channels), 0.05, int(rng.integers(-128, 128)))
+        y = model.depthwise_conv2d(
+            x,
+            rng.integers(-127, 128, (1, *kernel, outputs), dtype=np.int8),
+            rng.integers(-5000, 5000, outputs, dtype=np.int32),
+            weight_scale=rng.uniform(0.003, 0.02, outputs),
+            stride=stride,
+            padding=padding,
+            activation="RELU6",
+            scale=0.2,
+        )
+        model.output(y)
+    path = model.save(tmp_path / "model.tflite")
+    compiled = utvm_deploy.compile(path, "microbit")
+    assert {layer.engine for layer in compiled.layers} == {"thumb"}
+    with utvm_deploy.connect("microbit") as device:
+        found = verify(device.load(compiled), path, random_samples(load_model(path), 2))
+    assert found.ok and found.samples_run == 2
 
 
 def test_a_task_gets_all_its_arguments(microbit: Device) -> None:

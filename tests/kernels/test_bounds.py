@@ -114,11 +114,17 @@ def compare_behind_fence(
     model: ModelWriter,
     jobs: Sequence[tuple[Operator, Candidate | None]],
     graph: Graph,
+    *,
+    core: str = "",
+    flags: tuple[str, ...] = _FLAGS,
 ) -> int:
-    """Run each job on the reference's inputs; how many were kernels of the board's family."""
+    """Run each job on the reference's inputs; how many were kernels of the board's family.
+
+    ``core`` has the kernels, with the compiler's ``flags``, if it is not the board's.
+    """
     fence, device = rig
     reference = run_reference(path, [random_inputs(model, 5)]).tensors[0]
-    core, count = device.board.cpu.kernel_core, 0
+    core, count = core or device.board.cpu.kernel_core, 0
     for first in range(0, len(jobs), _IN_ONE_MODULE):
         some = jobs[first : first + _IN_ONE_MODULE]
         calls = [lower(graph, operator, core, candidate) for operator, candidate in some]
@@ -127,7 +133,7 @@ def compare_behind_fence(
             assert not isinstance(call.kernel, LibraryKernel)
             name = f"kernel_{number}"
             functions.append(lower_kernel(call.kernel, name, core, may_alias=True).function)
-        with device.load_module(kernel_text(functions), flags=_FLAGS) as module:
+        with device.load_module(kernel_text(functions), flags=flags) as module:
             for (operator, candidate), call, function in zip(some, calls, functions, strict=True):
                 if len(call.arguments) + len(function.scratch) > MAX_ARGUMENTS:
                     continue  # a task cannot; random models call it by way of its layer
@@ -182,6 +188,22 @@ def test_random_shapes(rig: tuple[Fence, Device], tmp_path: Path) -> None:
     compared = compare_behind_fence(rig, path, model, jobs, graph)
     # Few fall back to plain C.
     assert compared > 0.6 * len(kinds)
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("rig", ["mps2_an385"], indirect=True)
+def test_random_shapes_without_thumb2(rig: tuple[Fence, Device], tmp_path: Path) -> None:
+    """A Cortex-M3 runs the code of a Cortex-M0, whose emulated board has little memory."""
+    rng = np.random.default_rng(43)
+    model = ModelWriter()
+    for kind in ["depthwise", "conv", "depthwise", "dense", "depthwise"] * 4:
+        random_operator(model, rng, kind)
+    path = model.save(tmp_path / "model.tflite")
+    graph = load_model(path)
+    jobs = [(operator, None) for operator in graph.operators]
+    flags = (*_FLAGS, "-mcpu=cortex-m0")
+    compared = compare_behind_fence(rig, path, model, jobs, graph, core="cortex-m0", flags=flags)
+    assert compared > 0.6 * len(jobs)
 
 
 @pytest.mark.emulator

@@ -35,6 +35,7 @@ WRITERS = (
 )
 # What a function leaves as it found it, by the procedure call standard of Arm.
 KEPT = {*(f"r{n}" for n in range(4, 12)), "lr", *(f"d{n}" for n in range(8, 16))}
+_THROUGH_R4 = ("push {r4, lr}", "mov r4, r8", "push {r4}")
 _NAKED = re.compile(r"UTVM_NAKED static void (\w+)\(.*?__asm__\((.*?)\);\n}", re.DOTALL)
 
 
@@ -55,17 +56,24 @@ def registers(text: str) -> set[str]:
 def lost(lines: list[str]) -> set[str]:
     """Registers of the caller that a routine changes for good."""
     saved, restored, used = set(), set(), set()
+    copied, popped = {}, set()  # PUSH and POP of Armv6-M reach r8 to r11 through r4 to r7
     for line in lines:
         if line.startswith(("push ", "vpush ")):
-            saved |= registers(line)
+            saved |= {copied.get(one, one) for one in registers(line)}
         elif line.startswith(("pop ", "vpop ")):
-            restored |= registers(line) | ({"lr"} if "pc" in line else set())
+            popped = registers(line)
+            restored |= popped | ({"lr"} if "pc" in line else set())
+        elif move := re.match(r"mov (r\d+), (r\d+)$", line):
+            to, source = move.groups()
+            copied[to] = source
+            restored |= {to} if source in popped else set()
+            used |= registers(line)
         elif line != "bx lr":
             used |= registers(line)
     return used & KEPT - (saved & restored)
 
 
-@pytest.mark.parametrize("core", ["cortex-m3", "cortex-m4", "cortex-m7", "cortex-m55"])
+@pytest.mark.parametrize("core", ["cortex-m0", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m55"])
 def test_what_the_caller_needs_is_saved(core: str, tmp_path: Path) -> None:
     routines: dict[str, list[str]] = {}
     for write in WRITERS:
@@ -89,6 +97,9 @@ def test_what_the_caller_needs_is_saved(core: str, tmp_path: Path) -> None:
         (["vpush {d8-d9}", "vadd.i32 q4, q0, q1", "vpop {d8-d9}", "bx lr"], set()),
         (["vpush {d8-d9}", "vadd.i32 q5, q0, q1", "vpop {d8-d9}", "bx lr"], {"d10", "d11"}),
         (["dls lr, r0", "bx lr"], {"lr"}),
+        ([*_THROUGH_R4, "mov r8, r0", "pop {r4}", "mov r8, r4", "pop {r4, pc}"], set()),
+        ([*_THROUGH_R4, "mov r8, r0", "pop {r4}", "pop {r4, pc}"], {"r8"}),
+        (["push {r4, lr}", "mov r8, r0", "pop {r4}", "mov r8, r4", "pop {pc}"], {"r8"}),
     ],
 )
 def test_the_check_sees_what_is_lost(lines: list[str], expected: set[str]) -> None:

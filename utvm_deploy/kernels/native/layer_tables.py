@@ -17,7 +17,13 @@ from utvm_deploy.kernels.contract.operands import (
 from utvm_deploy.kernels.contract.requantization import fold_input_offset
 from utvm_deploy.kernels.contract.strategy import Layer
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.native.scaling import Scaling, extremes, short_scaling, wide_scaling
+from utvm_deploy.kernels.native.scaling import (
+    REACH_LIMIT,
+    Scaling,
+    extremes,
+    short_scaling,
+    wide_scaling,
+)
 from utvm_deploy.kernels.native.window_rewrites import simplified
 from utvm_deploy.kernels.portable.conv2d import Conv2D
 from utvm_deploy.kernels.portable.depthwise import DepthwiseConv2D
@@ -54,9 +60,13 @@ class ConvolutionTables:
     zero_point: int  # of the output
     limits: tuple[int, int]
 
-    def short_scaling(self) -> Scaling | str:
-        """Tables to requantize in 32 bits, or why they would not be exact."""
-        return short_scaling(self.bias, self.weights, self.multiplier, self.shift, self.zero_point)
+    def short_scaling(self, limit: int = REACH_LIMIT) -> Scaling | str:
+        """Tables to requantize in 32 bits, or why they would not be exact.
+
+        The absolute value of each sum must be below ``limit``, at most ``REACH_LIMIT``.
+        """
+        scale = self.multiplier, self.shift, self.zero_point
+        return short_scaling(self.bias, self.weights, *scale, limit=limit)
 
 
 def convolution_tables(layer: Layer, *, turns_dilated: bool = False) -> ConvolutionTables:

@@ -42,11 +42,18 @@ def extremes(bias: Array, weights: Array) -> tuple[Array, Array]:
 
 
 def short_scaling(
-    bias: Array, weights: Array, multiplier: Array, shift: Array, zero_point: int
+    bias: Array,
+    weights: Array,
+    multiplier: Array,
+    shift: Array,
+    zero_point: int,
+    *,
+    limit: int = REACH_LIMIT,
 ) -> Scaling | str:
     """The tables of the short form, or why it would not be exact.
 
     ``shift`` is the reference's: negative for right shifts. ``bias`` holds the input's offset.
+    The absolute value of each sum must be below ``limit``, at most ``REACH_LIMIT``.
     """
     lowest, highest = extremes(bias, weights)
     bias, multiplier, right = bias.copy(), multiplier.copy(), -shift.astype(np.int64)
@@ -62,7 +69,7 @@ def short_scaling(
             right[channel], base[channel] = SMALLEST_SHIFT, ends[0]
             lowest[channel] = highest[channel] = 0
     most = int(np.maximum(np.abs(lowest), np.abs(highest)).max())
-    if most >= REACH_LIMIT:
+    if most >= limit:
         return f"an accumulator can reach {most}"
     if int(right.min()) < SMALLEST_SHIFT or int(right.max()) > LARGEST_SHIFT:
         return f"the scales need right shifts from {right.min()} to {right.max()}"

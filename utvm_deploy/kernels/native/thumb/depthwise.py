@@ -9,15 +9,39 @@ import numpy as np
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
+from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
-from utvm_deploy.kernels.native.row_depthwise import RowDepthwise, Steps, row_depthwise_call
+from utvm_deploy.kernels.native.row_depthwise import (
+    RowDepthwise,
+    RowProduct,
+    Steps,
+    row_depthwise_call,
+)
 from utvm_deploy.kernels.native.scaling import Scaling
 from utvm_deploy.kernels.native.thumb import depthwise_code as code
 from utvm_deploy.kernels.portable.depthwise import DepthwiseConv2D
 
 
+class ChannelRows:
+    """What the row products of this family share: their tables and the numbers that they take."""
+
+    @property
+    def group(self) -> int:
+        return 1
+
+    def tables(self, taps: int, channels: int) -> tuple[Operand, ...]:
+        return (
+            Operand("weights", (channels * taps,), "int8"),
+            Operand("scaling", (channels * 4,), "int32"),
+            Operand("limits", (2,), "int32"),
+        )
+
+    def numbers(self, steps: Steps, count: int, channels: int) -> tuple[int, ...]:
+        return steps.row, steps.column, steps.window, count, channels
+
+
 @dataclass(frozen=True)
-class ThumbRowProduct:
+class ThumbRowProduct(ChannelRows):
     """The micro-kernel of ``depthwise_code.py``."""
 
     taps: code.Taps
@@ -25,10 +49,6 @@ class ThumbRowProduct:
     @property
     def label(self) -> str:
         return "thumb"
-
-    @property
-    def group(self) -> int:
-        return 1
 
     @property
     def function(self) -> str:
@@ -42,30 +62,25 @@ class ThumbRowProduct:
     def texts(self) -> tuple[str, ...]:
         return shared_text("utvm_scale"), code.depthwise_text(self.taps)
 
-    def tables(self, taps: int, channels: int) -> tuple[Operand, ...]:
-        return (
-            Operand("weights", (channels * taps,), "int8"),
-            Operand("scaling", (channels * 4,), "int32"),
-            Operand("limits", (2,), "int32"),
-        )
 
-    def numbers(self, steps: Steps, count: int, channels: int) -> tuple[int, ...]:
-        return steps.row, steps.column, steps.window, count, channels
+def thumb_row_product(window: Window) -> ThumbRowProduct:
+    """The product with the best tile for a window."""
+    rows, columns = window.kernel
+    is_dense = window.strides[1] == window.dilations[1]
+    pixels = code.best_pixels(window.output_width, rows * columns)
+    return ThumbRowProduct(code.Taps(rows, columns, is_dense, pixels))
 
 
 def thumb_depthwise_call(
-    call: KernelCall, tables: ConvolutionTables, scaling: Scaling
+    call: KernelCall, tables: ConvolutionTables, scaling: Scaling, product: RowProduct
 ) -> KernelCall | str:
     """The call instead of the generic one."""
-    channels, rows, columns, _ = tables.weights.shape
-    generic, window = call.kernel, tables.window
-    assert isinstance(generic, DepthwiseConv2D)
+    assert isinstance(call.kernel, DepthwiseConv2D)
+    channels, _, columns, _ = tables.weights.shape
     if columns > code.MOST_COLUMNS:
         return f"a window of {columns} columns"
-    is_dense = window.strides[1] == window.dilations[1]
-    pixels = code.best_pixels(window.output_width, rows * columns)
-    product = ThumbRowProduct(code.Taps(rows, columns, is_dense, pixels))
-    kernel = RowDepthwise(window, channels, product, generic.depth_multiplier)
+    repeats = call.kernel.depth_multiplier
+    kernel = RowDepthwise(tables.window, channels, product, repeats)
     packed = (
         ConstantArgument("weights", tables.weights.reshape(-1)),
         ConstantArgument("scaling", np.stack(scaling, axis=1).reshape(-1).astype(np.int32)),

@@ -27,7 +27,7 @@ from utvm_deploy.kernels.native.thumb.code import CONDITION, clamp, scale, store
 PIXELS = 4
 #: Columns whose products are written out at most.
 MOST_COLUMNS = 16
-_MOST_UNROLLED_TAPS = 12
+MOST_UNROLLED_TAPS = 12
 _SLIDING_COLUMNS = 3
 PARAMETERS = (
     "const int8_t *rows",
@@ -113,9 +113,15 @@ def best_pixels(count: int, taps: int) -> int:
 @lru_cache(maxsize=16)
 def depthwise_text(taps: Taps) -> str:
     """The C text of the function for a window."""
-    sizes = ("ROWS", str(taps.rows), 2), ("COLUMNS", str(taps.columns), 3)
-    body = replaced(family_text("thumb", "utvm_thumb_depthwise"), *sizes)
-    return _routine(taps).c_function(taps.function, body, CONDITION)
+    return _routine(taps).c_function(
+        taps.function, portable_body(taps.rows, taps.columns), CONDITION
+    )
+
+
+def portable_body(rows: int, columns: int) -> str:
+    """The body in C of the function for a window."""
+    sizes = ("ROWS", str(rows), 2), ("COLUMNS", str(columns), 3)
+    return replaced(family_text("thumb", "utvm_thumb_depthwise"), *sizes)
 
 
 def _routine(taps: Taps) -> Assembler:
@@ -216,7 +222,7 @@ def _compute_tile(a: Assembler, taps: Taps, pixels: int) -> None:
         a.add("r2", "r3", "r3", "lsl #2")
     for one in sums[1:]:
         a.mov(one, "r4")
-    if taps.rows * taps.columns <= _MOST_UNROLLED_TAPS:
+    if taps.rows * taps.columns <= MOST_UNROLLED_TAPS:
         with a.scheduled():
             for row in range(taps.rows):
                 _multiply_row(a, taps, pixels, row * taps.columns)

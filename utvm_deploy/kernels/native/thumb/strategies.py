@@ -20,6 +20,8 @@ from utvm_deploy.kernels.contract.strategy import (
 )
 from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D
 from utvm_deploy.kernels.native.layer_tables import convolution_tables, dense_tables
+from utvm_deploy.kernels.native.row_depthwise import RowProduct
+from utvm_deploy.kernels.native.scaling import REACH_LIMIT
 from utvm_deploy.kernels.native.thumb.conv2d import (
     GemmChoices,
     Make,
@@ -28,9 +30,10 @@ from utvm_deploy.kernels.native.thumb.conv2d import (
     thumb_dense_call,
     thumb_product,
 )
-from utvm_deploy.kernels.native.thumb.depthwise import thumb_depthwise_call
+from utvm_deploy.kernels.native.thumb.depthwise import thumb_depthwise_call, thumb_row_product
 from utvm_deploy.kernels.native.thumb.estimate import is_plain_faster
 from utvm_deploy.kernels.native.thumb.gemm import TILES
+from utvm_deploy.kernels.native.thumb.plain_depthwise import SUM_LIMIT, plain_row_product
 from utvm_deploy.kernels.native.thumb.plain_gemm import plain_product
 from utvm_deploy.kernels.portable.conv2d import Conv2D
 from utvm_deploy.kernels.portable.depthwise import DepthwiseConv2D
@@ -46,19 +49,19 @@ def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
     kernel = call.kernel
     assert isinstance(kernel, Conv2D | DepthwiseConv2D)
     is_depthwise = isinstance(kernel, DepthwiseConv2D) and kernel.channels > 1
-    if is_depthwise and not _has_thumb2(core):
-        # Two pixels of a channel are all that eight registers hold: that takes longer than plain C.
-        return "the core has no Thumb-2"
     tables = convolution_tables(layer)
-    scaling = tables.short_scaling()
+    is_plain = not _has_thumb2(core)
+    scaling = tables.short_scaling(SUM_LIMIT if is_depthwise and is_plain else REACH_LIMIT)
     if isinstance(scaling, str):
         return scaling
     if is_depthwise:
         if isinstance(refused := NoChoices.read(wish.candidate), str):
             return refused
-        if wish.candidate is None and tables.window.output_width == 1:
+        if wish.candidate is None and not is_plain and tables.window.output_width == 1:
             return "rows of one output, which plain C does faster"
-        return thumb_depthwise_call(call, tables, scaling)
+        make = plain_row_product if is_plain else thumb_row_product
+        product: RowProduct = make(tables.window)
+        return thumb_depthwise_call(call, tables, scaling, product)
     choices = _choices(wish, core)
     if isinstance(choices, str):
         return choices
