@@ -26,6 +26,7 @@ LAYERS = (
     ("records",),
     ("boards",),
     ("cores",),
+    ("pages",),
     ("base",),
 )
 #: Dependency -> the only units (or modules) that may import it.
@@ -41,6 +42,7 @@ DOORS = {
     "elftools": {"project"},
     "rich": {"cli.output"},
     "sqlite3": {"runs"},
+    "jinja2": {"pages"},
 }
 
 #: Functions of ``utvm_deploy``, today's and those to come. Importing a module of such a name would

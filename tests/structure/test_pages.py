@@ -1,44 +1,41 @@
-"""The links of the pages lead somewhere, and the tree of docs is the one that was agreed."""
+"""Pages: values are escaped, nothing is loaded from elsewhere, charts have the right geometry."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
+import jinja2
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-ROOMS = {"tutorials", "guides", "reference", "internals", "contributing"}
-_FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
-_LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)]+))?\)")
+from utvm_deploy.pages.chart import bar, steps
+from utvm_deploy.pages.render import number, render
 
 
-def anchors(page: Path) -> set[str]:
-    """The names that a forge gives to the headings of a page."""
-    text = _FENCED.sub("", page.read_text(encoding="utf-8"))
-    headings = re.findall(r"^#+\s+(.*)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+def a_page(name: str) -> str:
+    return render("tuning.html", title=name, settings=[])
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_links(page: Path) -> None:
-    broken = []
-    for name, anchor in _LINK.findall(_FENCED.sub("", page.read_text(encoding="utf-8"))):
-        target = page.parent / name if name else page
-        if not target.exists() or (anchor and anchor not in anchors(target)):
-            broken.append(f"{name}#{anchor}")
-    assert not broken
+def test_values_are_escaped_and_nothing_is_loaded() -> None:
+    page = a_page("<script>alert(1)</script> & more")
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; more" in page
+    assert not re.search(r"(src|href)=|https?://|@import|url\(", page)
+    assert 'name="viewport"' in page
+    assert "prefers-color-scheme: dark" in page
 
 
-def test_the_rooms_of_docs() -> None:
-    assert {
-        path.relative_to(ROOT / "docs").parts[0] for path in (ROOT / "docs").rglob("*.md")
-    } == ROOMS | {"index.md"}
+def test_a_value_that_is_missing_is_an_error() -> None:
+    with pytest.raises(jinja2.UndefinedError, match="settings"):
+        render("tuning.html", title="x")
 
 
-def test_the_index_leads_to_every_page() -> None:
-    index = ROOT / "docs" / "index.md"
-    linked = {index.parent / name for name, _ in _LINK.findall(index.read_text(encoding="utf-8"))}
-    missing = set((ROOT / "docs").rglob("*.md")) - {index} - linked
-    assert not missing, "docs/index.md has a line for each page"
+def test_bars_and_curves() -> None:
+    assert bar(25, 100, "one", "ours").percent == 25.0
+    assert bar(None, 100, "one", "ours").percent == 0.0
+    assert bar(3, 0, "one", "ours").percent == 0.0
+    assert steps([(0, 1.0), (5, 0.5), (10, 0.25)], 100, 40, 1.0) == (
+        "M0.0,0.0H50.0V20.0H100.0V30.0H100.0"
+    )
+
+
+def test_numbers() -> None:
+    assert [number(None), number(1234567), number(1.25, 1)] == ["", "1,234,567", "1.2"]

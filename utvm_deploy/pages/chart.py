@@ -1,0 +1,40 @@
+"""The geometry of bars and curves: numbers that templates put into SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+#: Width and height of a curve in units of SVG; the page scales it.
+CURVE_WIDTH, CURVE_HEIGHT = 720, 260
+SPARK_WIDTH, SPARK_HEIGHT = 120, 28
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar of a row: its share of the longest in percent, and the class of its colour."""
+
+    percent: float
+    kind: str  # a class of ``style.css``
+    label: str  # what a reader hears
+
+
+def bar(value: float | None, longest: float, kind: str, label: str) -> Bar:
+    """A bar for a value; None is a bar of no length."""
+    share = 100 * (value or 0) / longest if longest else 0.0
+    return Bar(round(share, 2), kind, f"{label}: {value or 0:,.0f}")
+
+
+def steps(points: Sequence[tuple[float, float]], width: float, height: float, top: float) -> str:
+    """The path of a curve that keeps each value until the next point.
+
+    ``points`` are (x, y) with growing x; the last x is at the right end, ``top`` at the upper end.
+    """
+    right = points[-1][0] or 1
+
+    def place(point: tuple[float, float]) -> tuple[float, float]:
+        return width * point[0] / right, height - height * point[1] / (top or 1)
+
+    (x, y), *others = map(place, points)
+    path = f"M{x:.1f},{y:.1f}"
+    return path + "".join(f"H{x:.1f}V{y:.1f}" for x, y in others) + f"H{width:.1f}"
