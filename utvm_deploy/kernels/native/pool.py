@@ -85,9 +85,10 @@ class NativePool:
 
     @property
     def lag(self) -> Lag | None:
-        if self.dtype != "int8":
-            return None
-        return lag_by_pixels(self.window, self.channels, self.channels, 1, mixed=True)
+        element_bytes = np.dtype(self.dtype).itemsize
+        pixel_bytes = self.channels * element_bytes
+        lag = lag_by_pixels(self.window, pixel_bytes, pixel_bytes, 1, mixed=True)
+        return lag and replace(lag, unit_bytes=element_bytes)
 
     @property
     def parameters(self) -> tuple[Operand | str, ...]:
