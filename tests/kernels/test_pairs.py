@@ -17,7 +17,7 @@ from utvm_deploy.device import INSTRUCTIONS, Device
 from utvm_deploy.emulator.fence import Fence
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.choose.lowering import lower
-from utvm_deploy.kernels.native.dsp.pairs import DspPairs
+from utvm_deploy.kernels.native.dsp.elementwise import DspElementwise
 from utvm_deploy.kernels.portable.lookup import Lookup
 
 ARITHMETIC = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions"}
@@ -88,7 +88,7 @@ def test_pairs_in_plain_c(tmp_path: Path) -> None:
     assert check(model, tmp_path, core="cortex-m7") == count
     graph = load_model(tmp_path / "pairs.tflite")
     kernels = [lower(graph, operator, "cortex-m7").kernel for operator in graph.operators]
-    assert all(isinstance(kernel, DspPairs) for kernel in kernels)
+    assert all(isinstance(kernel, DspElementwise) for kernel in kernels)
 
 
 def test_pairs_on_cores(device: Device, tmp_path: Path) -> None:

@@ -103,7 +103,11 @@ _ROWS: tuple[tuple[Kind, str, str], ...] = (
     (Kind.PACK_TOP, "wfs", "pkhtb"),
     (Kind.SATURATE, "w.f", "ssat usat ssat16 usat16"),
     (Kind.SIMD, "wfs", "sadd16 ssub16 sadd8 ssub8 uadd8 usub8 uadd16 usub16 shadd16 sel"),
-    (Kind.SIMD_SATURATE, "wfs", "qadd16 qsub16 qadd8 qsub8 uqadd8 uqsub8 uqadd16 uqsub16 usad8"),
+    (
+        Kind.SIMD_SATURATE,
+        "wfs",
+        "qadd qadd16 qsub16 qadd8 qsub8 uqadd8 uqsub8 uqadd16 uqsub16 usad8",
+    ),
     (Kind.MULTIPLY, "wfs", "mul muls smulbb smulbt smultb smultt smuad smmul smmulr smulwb smulwt"),
     (Kind.MULTIPLY_ADD, "wfsa", "mla mls smlad smladx smlabb smlabt smlatb smlatt smmla smmlar"),
     (Kind.MULTIPLY_LONG, "wwfs", "smull umull"),

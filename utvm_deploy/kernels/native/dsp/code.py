@@ -95,29 +95,34 @@ def load_limits(a: Assembler, limits: str, low: Slot, clamps: Slot) -> None:
     store_limits(a, low, clamps)
 
 
-def store_limits(a: Assembler, low: Slot, clamps: Slot) -> None:
+def store_limits(a: Assembler, low: Slot, clamps: Slot | None = None) -> None:
     """Put the limits in r8 and r9, four times each, into two slots from ``low`` on.
 
-    ``clamps`` becomes 0 if they are int8's. Overwrites r8, r9, r10 and r12.
+    ``clamps`` becomes 0 if they are int8's. Without it, only the flags tell (eq). Overwrites r8,
+    r9, r10 and r12.
     """
     a.mov("r10", 0x01010101)
     a.cmp("r8", -128)
     with a.when("eq"):
         a.cmp("r9", 127)
-    with a.when("eq") as otherwise:
-        a.mov("r12", 0)
-        otherwise()
-        a.mov("r12", 1)
+    if clamps:
+        with a.when("eq") as otherwise:
+            a.mov("r12", 0)
+            otherwise()
+            a.mov("r12", 1)
     a.uxtb("r8", "r8")
     a.uxtb("r9", "r9")
     a.mul("r8", "r8", "r10")
     a.mul("r9", "r9", "r10")
     a.strd("r8", "r9", low)
-    a.str("r12", clamps)
+    if clamps:
+        a.str("r12", clamps)
 
 
-def clamp(a: Assembler, values: Sequence[str], low: str, high: str, temporary: str) -> None:
-    """Limit each byte of the values in place; ``low`` and ``high`` hold a limit four times."""
+def clamp(
+    a: Assembler, values: Sequence[str], low: str, high: str, temporary: str, bits: int = 8
+) -> None:
+    """Limit each ``bits`` bits of the values in place; ``low`` and ``high`` repeat a limit."""
     for one in values:
-        select(a, temporary, one, low, one, low)
-        select(a, temporary, high, one, one, high)
+        select(a, temporary, one, low, one, low, bits)
+        select(a, temporary, high, one, one, high, bits)

@@ -1,37 +1,19 @@
-"""Elementwise operators of two inputs, a word of each at a time: the assembly and its C.
+"""The routines of ``elementwise.py``: four int8 of each side at a time, as words.
 
-All have the parameters of ``PARAMETERS``; ``numbers`` are multiplier, offset and shift of the
-output, its limits, minus the zero point of either side (twice, as halves of a word), and one that
-the operator names; behind them lies a table where there is one.
+``numbers`` are the output's multiplier, offset and shift, its limits, minus the zero point of
+each side, twice in the halves of a word, and a number for the operator. A table follows, if the
+operator has one.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-from utvm_deploy.cores.timing import Kind, Timing
 from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
-from utvm_deploy.kernels.isa.dsp import selected
-from utvm_deploy.kernels.isa.instructions import (
-    Instruction,
-    add_shifted,
-    compare,
-    extend16_add,
-    extend_byte,
-    insert_byte,
-    load,
-    load_next,
-    multiply,
-    multiply_add,
-    saturate,
-    shift_right,
-    simd,
-    store_next,
-)
+from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label
 from utvm_deploy.kernels.isa.list_scheduler import timing_of
-from utvm_deploy.kernels.isa.routine import Routine
-from utvm_deploy.kernels.native.dsp.code import c_text, helper
-from utvm_deploy.kernels.native.dsp.tile import scaled
+from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
+from utvm_deploy.kernels.native.dsp.code import clamp, function_text, helper, scale, store_limits
 
 PARAMETERS = (
     "const int8_t *left",
@@ -42,124 +24,120 @@ PARAMETERS = (
 )
 #: How many numbers there are before the table.
 NUMBERS = 8
-#: ADD and SUB shift the right side by so much; the left one is looked up.
+#: ADD and SUB shift the right side left by this; the table has the left side's summands.
 EXACT_SHIFT = 19
 
 ADD, SUBTRACT, MULTIPLY, PRELU, EXTREMUM = "add", "subtract", "multiply", "prelu", "extremum"
 
-_WORD = 4
-_SAVED_BYTES = 36
-_FRAME_BYTES = 12
-_LOW, _HIGH = 4, 8
+
+class _Slots(Frame):
+    """What a routine keeps on the stack."""
+
+    end: Slot  # of the left side
+    low: Slot
+    high: Slot
 
 
 @lru_cache(maxsize=16)
-def pairs_texts(core: str, operation: str) -> tuple[str, ...]:
+def elementwise_texts(core: str, operation: str) -> tuple[str, ...]:
     """The C texts of ``utvm_OPERATION_pairs`` and what it calls, ordered for a core."""
-    timing = timing_of(core)
     texts = [shared_text("utvm_word"), shared_text("utvm_bytes"), shared_text("utvm_scale")]
-    if operation in (MULTIPLY, PRELU):
-        texts.append(_words(MULTIPLY, _routine(timing, MULTIPLY)))
-    if operation in (ADD, SUBTRACT):
-        texts.append(_words(operation, _routine(timing, operation)))
+    # PRELU multiplies what is negative.
+    assembled = {EXTREMUM: None, PRELU: MULTIPLY}.get(operation, operation)
+    if assembled:
+        texts.append(function_text(f"utvm_{assembled}_words", _routine(core, assembled)))
     if operation in (PRELU, EXTREMUM):
         texts.append(helper(f"utvm_{operation}_words"))
     return (*texts, replaced(helper("utvm_pairs"), ("OPERATION", operation, 6)))
 
 
-def _words(operation: str, routine: Routine) -> str:
-    return c_text(f"utvm_{operation}_words", PARAMETERS, routine)
-
-
-def _routine(timing: Timing, operation: str) -> Routine:
-    r = Routine(timing)
-    r.plain(
-        "push {r4-r11, lr}",
-        f"sub sp, #{_FRAME_BYTES}",
-        "ldr r4, [r2]",
-        "ldr r5, [r2, #4]",
-        "ldr r6, [r2, #8]",
-        "ldrsb r8, [r2, #12]",
-        "ldrsb r9, [r2, #16]",
-        f"ldr r7, [sp, #{_FRAME_BYTES + _SAVED_BYTES}]",
-        "add r7, r7, r0",
-        "str r7, [sp, #0]",
-        "mov r10, #0x01010101",
-        "cmp r8, #-128",
-        "it eq",
-        "cmpeq r9, #127",
-        "uxtb r8, r8",
-        "uxtb r9, r9",
-        "mul r8, r8, r10",
-        "mul r9, r9, r10",
-        f"strd r8, r9, [sp, #{_LOW}]",
-    )
+def _routine(core: str, operation: str) -> Assembler:
+    """``count`` elements, a multiple of 4."""
+    a = Assembler(timing_of(core), PARAMETERS)
+    a.enter(frame=_Slots)
+    for number, register in enumerate(("r4", "r5", "r6")):
+        a.ldr(register, at("r2", 4 * number))
+    a.ldrsb("r8", at("r2", 12))
+    a.ldrsb("r9", at("r2", 16))
+    a.ldr("r7", a.stack_argument("count"))
+    a.add("r7", "r7", "r0")
+    a.str("r7", _Slots.end)
+    store_limits(a, _Slots.low)
     if operation == MULTIPLY:
-        r.plain("ldr r7, [r2, #20]", "ldr r2, [r2, #24]", "bne 2f")
-        word, end = _product(), "lr"
+        a.ldr("r7", at("r2", 20))
+        a.ldr("r2", at("r2", 24))
     else:
-        r.plain(f"add r2, r2, #{4 * NUMBERS}", "bne 2f")
-        word, end = _sum(subtracts=operation == SUBTRACT), "r7"
-    finish = [store_next("lr", "r3", 4), load(end, "sp"), compare("r0", end)]
-    r.label("1", is_loop=True)
-    r.straight([*word, *finish], is_loop=True)
-    r.plain("bne 1b", "3:", f"add sp, #{_FRAME_BYTES}", "pop {r4-r11, pc}")
-    r.label("2", is_loop=True)
-    bounds = [load("r9", "sp", _LOW), load("r10", "sp", _HIGH)]
-    low = selected("r11", "lr", "r9", "lr", "r9")
-    high = selected("r11", "r10", "lr", "lr", "r10")
-    r.straight([*word, *bounds, *low, *high, *finish], is_loop=True)
-    r.plain("bne 2b", "b 3b")
-    return r
+        a.add("r2", "r2", 4 * NUMBERS)
+    limited = Label()
+    a.b(limited, "ne")
+    with a.loop("ne", aligned=True), a.scheduled(is_loop=True):
+        _compute_word(a, operation, is_limited=False)
+    done = a.here()
+    a.leave()
+    a.place(limited, aligned=True)
+    with a.scheduled(is_loop=True):
+        _compute_word(a, operation, is_limited=True)
+    a.b(limited, "ne")
+    a.b(done)
+    return a
 
 
-def _sum(*, subtracts: bool) -> list[Instruction]:
-    """A word of the table's entries for the left side, and the right one shifted, in lr."""
-    code = [load_next("r7", "r0", 4), load_next("r8", "r1", 4)]
+def _compute_word(a: Assembler, operation: str, *, is_limited: bool) -> None:
+    """Four outputs, to r3; the flags tell whether they were the last ones (eq)."""
+    end = "lr" if operation == MULTIPLY else "r7"
+    if operation == MULTIPLY:
+        _multiply(a)
+    else:
+        _add(a, subtracts=operation == SUBTRACT)
+    if is_limited:
+        a.ldr("r9", _Slots.low)
+        a.ldr("r10", _Slots.high)
+        clamp(a, ("lr",), "r9", "r10", "r11")
+    a.str("lr", post("r3", 4))
+    a.ldr(end, _Slots.end)
+    a.cmp("r0", end)
+
+
+def _add(a: Assembler, *, subtracts: bool) -> None:
+    """A word of sums in lr: the table's summand for the left side, the right side shifted."""
+    a.ldr("r7", post("r0", 4))
+    a.ldr("r8", post("r1", 4))
     if subtracts:
-        # Minus a byte is all of its bits flipped, plus one, which the table has.
-        code.append(Instruction("mvn r8, r8", Kind.LOGIC, second=("r8",), writes=("r8",)))
-    for number in range(_WORD):
+        # Minus a byte is all of its bits flipped, plus 1. The 1 is in the table.
+        a.mvn("r8", "r8")
+    for number in range(4):
+        rotation = (f"ror #{8 * number}",) if number else ()
         value, other = (("r9", "r10"), ("r11", "r12"))[number % 2]
-        code += [
-            extend_byte("uxtb", other, "r7", 8 * number),
-            load(value, "r2", f"{other}, lsl #2"),
-            extend_byte("sxtb", other, "r8", 8 * number),
-            add_shifted(value, value, other, f"lsl #{EXACT_SHIFT}"),
-        ]
+        a.uxtb(other, "r7", *rotation)
+        a.ldr(value, at("r2", f"{other}, lsl #2"))
+        a.sxtb(other, "r8", *rotation)
+        a.add(value, value, other, f"lsl #{EXACT_SHIFT}")
         if number == 0:
-            code += scaled((value,), "r4", "r5", "r6", other, into="lr")
+            scale(a, (value,), "r4", "r5", "r6", other, into="lr")
         else:
-            code += scaled((value,), "r4", "r5", "r6", other)
-            code.append(insert_byte("lr", value, number))
-    return code
+            scale(a, (value,), "r4", "r5", "r6", other)
+            a.bfi("lr", value, 8 * number, 8)
 
 
-def _product() -> list[Instruction]:
-    """A word of products in lr; r7 and r2 hold minus the zero points."""
-    code = [
-        load_next("r8", "r0", 4),
-        load_next("r9", "r1", 4),
-        extend16_add("r10", "r7", "r8"),
-        extend16_add("r8", "r7", "r8", 8),
-        extend16_add("r11", "r2", "r9"),
-        extend16_add("r9", "r2", "r9", 8),
-        # What is scaled is twice the product.
-        simd("sadd16", "r10", "r10", "r10"),
-        simd("sadd16", "r8", "r8", "r8"),
-        multiply("smulbb", "lr", "r10", "r11"),
-        multiply("smultt", "r10", "r10", "r11"),
-        multiply("smulbb", "r11", "r8", "r9"),
-        multiply("smultt", "r8", "r8", "r9"),
-    ]
+def _multiply(a: Assembler) -> None:
+    """A word of products in lr; r7 and r2 hold minus the zero points, in both halves."""
+    a.ldr("r8", post("r0", 4))
+    a.ldr("r9", post("r1", 4))
+    for zero, bytes_02, bytes_13 in (("r7", "r10", "r8"), ("r2", "r11", "r9")):
+        a.sxtab16(bytes_02, zero, bytes_13)
+        a.sxtab16(bytes_13, zero, bytes_13, "ror #8")
+    # What is scaled is twice the product.
+    a.sadd16("r10", "r10", "r10")
+    a.sadd16("r8", "r8", "r8")
+    a.smulbb("lr", "r10", "r11")
+    a.smultt("r10", "r10", "r11")
+    a.smulbb("r11", "r8", "r9")
+    a.smultt("r8", "r8", "r9")
     for number, value in enumerate(("lr", "r11", "r10", "r8")):
         spare = ("r9", "r12")[number % 2]
-        code += [
-            add_shifted(spare, "r5", value, "asr #31"),
-            multiply_add("smmlar", value, value, "r4", spare),
-            shift_right(value, value, "r6"),
-            saturate(value, value, 8),
-        ]
+        a.add(spare, "r5", value, "asr #31")
+        a.smmlar(value, value, "r4", spare)
+        a.asr(value, value, "r6")
+        a.ssat(value, 8, value)
         if number:
-            code.append(insert_byte("lr", value, number))
-    return code
+            a.bfi("lr", value, 8 * number, 8)

@@ -7,8 +7,8 @@ from utvm_deploy.kernels.contract.strategy import Layer, Strategy, Wish, candida
 from utvm_deploy.kernels.native.dsp.conv2d import convolution_call, convolution_choices
 from utvm_deploy.kernels.native.dsp.dense import dense_choices, dsp_dense_call
 from utvm_deploy.kernels.native.dsp.depthwise import depthwise_call, depthwise_choices
+from utvm_deploy.kernels.native.dsp.elementwise import dsp_elementwise_call
 from utvm_deploy.kernels.native.dsp.int16_multiply import int16_multiply_call
-from utvm_deploy.kernels.native.dsp.pairs import dsp_pairs_call
 from utvm_deploy.kernels.native.dsp.pool import dsp_pool_call
 from utvm_deploy.kernels.native.dsp.transpose_conv import dsp_transpose_conv_call
 from utvm_deploy.kernels.native.layer_tables import (
@@ -42,9 +42,9 @@ def build_dense(layer: Layer, wish: Wish) -> KernelCall | str:
     return tables if isinstance(tables, str) else dsp_dense_call(layer.portable, tables, wish)
 
 
-def build_pairs(layer: Layer, wish: Wish) -> KernelCall | str:
+def build_elementwise(layer: Layer, wish: Wish) -> KernelCall | str:
     """Elementwise operators of two inputs."""
-    return dsp_pairs_call(layer.portable, is_compact=wish.compact > 0)
+    return dsp_elementwise_call(layer.portable, is_compact=wish.compact > 0)
 
 
 def _convolution(
@@ -68,7 +68,7 @@ DSP_STRATEGIES = (
         candidates_of(FAMILY, build_depthwise, *_WINDOWED),
     ),
     Strategy(("FULLY_CONNECTED",), build_dense, candidates_of(FAMILY, build_dense, dense_choices)),
-    Strategy(("ADD", "MAXIMUM", "MINIMUM", "MUL", "PRELU", "SUB"), build_pairs),
+    Strategy(("ADD", "MAXIMUM", "MINIMUM", "MUL", "PRELU", "SUB"), build_elementwise),
     Strategy(("AVERAGE_POOL_2D", "MAX_POOL_2D", "REDUCE_MAX"), of_portable(dsp_pool_call)),
     Strategy(("TRANSPOSE_CONV",), of_portable(dsp_transpose_conv_call)),
     Strategy(("MUL",), of_portable(int16_multiply_call), dtype="int16"),

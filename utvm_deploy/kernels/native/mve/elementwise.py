@@ -1,139 +1,235 @@
-"""ADD, SUB and MUL of int8 and int16 in Helium, broadcast or not: ``elementwise_code.py``."""
+"""ADD, SUB and MUL of int8 and int16 in Helium: four elements in a vector, the rest masked.
+
+Of a sum, the side with the scale one half is only shifted; the other side is requantized. SUB is
+ADD with a sign for each side. Every right shift is by 1 or more. So 1 is taken off negative values,
+and VRSHL rounds halves away from zero.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 
-from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
+from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
+from utvm_deploy.kernels.contract.extents import type_label
 from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
-from utvm_deploy.kernels.native.dsp.pairs import DspPairs
-from utvm_deploy.kernels.native.mve import elementwise_code as code
+from utvm_deploy.kernels.isa.assembler import Assembler
+from utvm_deploy.kernels.isa.mnemonics import at, post
+from utvm_deploy.kernels.native.elementwise import (
+    ElementwiseKernel,
+    elementwise_call,
+    runs_text,
+    sides_of_sum,
+)
+from utvm_deploy.kernels.native.mve.code import CONDITION
 from utvm_deploy.kernels.portable.elementwise import HEADROOM_BITS, BroadcastAdd, BroadcastMultiply
 
-#: The multiplier and shift of one half.
-_HALF = (1 << 30, 0)
-# Of shorter runs plain C is no slower.
-_LEAST_RUN = 4
-_HOW = "Helium assembly, 4 elements in a vector"
-_KINDS = {code.ADD: "add", code.MULTIPLY: "multiply"}
+_ADD, _MULTIPLY = "add", "multiply"
+#: Operation -> its numbers in their order, and the register that holds each. A vector register has
+#: the number in every lane.
+_REGISTERS = {
+    _ADD: {
+        "start": "r4",
+        "multiplier": "r5",
+        "shift": "r6",
+        "other_factor": "r7",
+        "offset": "r8",
+        "output_multiplier": "r9",
+        "output_shift": "r10",
+        "zero_point": "r11",
+        "factor": "q3",
+        "low": "q4",
+        "high": "q5",
+        "sign": "q6",
+    },
+    _MULTIPLY: {
+        "first_offset": "r4",
+        "second_offset": "r5",
+        "output_multiplier": "r9",
+        "output_shift": "r10",
+        "zero_point": "r11",
+        "low": "q4",
+        "high": "q5",
+    },
+}
 
 
 @dataclass(frozen=True)
 class MveElementwise(RoutineKernel):
-    """``count`` elements; ``function`` is the loop over them."""
+    """``count`` elements of int8 on both sides."""
 
-    function: str
+    operation: str
     count: int
 
     @property
     def name(self) -> str:
-        return f"{_KINDS[self.function]}_{self.count}_mve"
+        return f"{self.operation}_{self.count}_mve"
 
-    why: ClassVar[str] = _HOW
+    why: ClassVar[str] = "Helium assembly, 4 elements in a vector"
 
     @property
     def routine(self) -> RoutineCall:
         sides = (Operand(side, (self.count,), "int8") for side in ("first", "second"))
-        numbers = Operand("numbers", (len(code.NUMBERS[self.function]),), "int32")
+        numbers = Operand("numbers", (len(_REGISTERS[self.operation]),), "int32")
         output = Operand("output", (self.count,), "int8")
-        return RoutineCall(self.function, (*sides, numbers, output), (self.count,))
+        function = _function(self.operation, "int8")
+        return RoutineCall(function, (*sides, numbers, output), (self.count,))
 
     def texts(self, core: str) -> tuple[str, ...]:
-        return (code.text(self.function),)
+        return (_loop_text(self.operation, "int8"),)
 
 
 @dataclass(frozen=True)
-class MvePairs(DspPairs):
-    """The same of runs in which a side may repeat, and of int16; ``operation`` as in ``_KINDS``."""
+class MveRuns(ElementwiseKernel):
+    """``operation`` is add, for SUB, too, or multiply."""
 
-    dtype: str = "int8"
-
-    @property
-    def name(self) -> str:
-        dtype = "" if self.dtype == "int8" else f"_{self.dtype}"
-        return f"{super().name.removesuffix('_dsp')}{dtype}_mve"
+    family: ClassVar[str] = "mve"
 
     @property
     def why(self) -> str:
-        return _HOW
+        return "Helium assembly, 4 elements in a vector"
 
     @property
-    def _dtype(self) -> str:
-        return self.dtype
+    def number_count(self) -> int:
+        return len(_REGISTERS[self.operation])
 
     @property
-    def _numbers(self) -> int:
-        return len(code.NUMBERS[self._loop])
-
-    @property
-    def _function(self) -> str:
-        return f"{code.function_of(self._loop, self.dtype)}_runs"
+    def function(self) -> str:
+        return f"{_function(self.operation, self.dtype)}_runs"
 
     def texts(self, core: str) -> tuple[str, ...]:
-        loop = code.function_of(self._loop, self.dtype)
-        names = ("int8_t", f"{self.dtype}_t", 5), ("LOOP", loop, 3)
-        return code.text(self._loop, self.dtype), replaced(shared_text("utvm_runs"), *names)
-
-    @property
-    def _loop(self) -> str:
-        return {kind: function for function, kind in _KINDS.items()}[self.operation]
+        loop = _function(self.operation, self.dtype)
+        return _loop_text(self.operation, self.dtype), runs_text(loop, self.dtype)
 
 
 def mve_elementwise_call(call: KernelCall, scalars: Mapping[str, int]) -> KernelCall | str:
-    """The call instead of the generic one, whose scalar arguments are ``scalars``."""
+    """The call instead of the portable one, whose scalar arguments are ``scalars``."""
     kernel = call.kernel
     if not isinstance(kernel, BroadcastAdd | BroadcastMultiply):
         return ""
     if scalars["output_shift"] >= 0:
         return "the output's scale is one half or more"
-    sides, follows = call.arguments[:2], (kernel.left_follows, kernel.right_follows)
     numbers = {
-        "output_multiplier": scalars["output_multiplier"],
-        "output_shift": scalars["output_shift"],
+        **scalars,
         "zero_point": scalars.get("output_zero_point", 0),
-        "low": scalars["low"],
-        "high": scalars["high"],
+        "first_offset": -scalars.get("left_zero_point", 0),
+        "second_offset": -scalars.get("right_zero_point", 0),
     }
-    if isinstance(kernel, BroadcastMultiply):
-        function = code.MULTIPLY
-        numbers["first_offset"] = -scalars.get("left_zero_point", 0)
-        numbers["second_offset"] = -scalars.get("right_zero_point", 0)
-    else:
-        function = code.ADD
-        names = ("left", "right")
-        if (scalars["right_multiplier"], scalars["right_shift"]) != _HALF:
-            names, sides, follows = names[::-1], sides[::-1], follows[::-1]
-        first, other = names
-        if (scalars[f"{other}_multiplier"], scalars[f"{other}_shift"]) != _HALF:
-            return "no side has the scale one half"
-        shift = scalars[f"{first}_shift"]
-        # Twice as much, and a right shift more, where there would be none.
-        headroom = HEADROOM_BITS[kernel.dtype]
-        factor = 1 << (headroom + (shift == 0))
-        # What is subtracted is the right side.
-        signs = {"left": 1, "right": -1 if kernel.subtracts else 1}
-        other_factor = signs[other] << (headroom - 1)
-        numbers |= {
-            "start": -scalars.get(f"{first}_zero_point", 0) * factor,
-            "multiplier": scalars[f"{first}_multiplier"],
-            "shift": shift - (shift == 0),
-            "factor": factor,
-            "sign": signs[first],
-            "other_factor": other_factor,
-            "offset": -scalars.get(f"{other}_zero_point", 0) * other_factor,
-        }
-    table = np.array([numbers[name] for name in code.NUMBERS[function]], dtype=np.int32)
-    arguments = (*sides, ConstantArgument("numbers", table), call.arguments[-1])
-    made: MveElementwise | MvePairs = MveElementwise(function, math.prod(kernel.extents))
-    if kernel.dtype != "int8" or not all((*follows[0], *follows[1])):
-        made = MvePairs(_KINDS[function], kernel.extents, *follows, dtype=kernel.dtype)
-        if made.run[1] < _LEAST_RUN:
-            return f"runs of {made.run[1]} elements"
-    return replace(call, kernel=made, arguments=arguments)
+    operation, is_swapped = _MULTIPLY, False
+    if isinstance(kernel, BroadcastAdd):
+        sides = sides_of_sum(kernel, scalars)
+        if isinstance(sides, str):
+            return sides
+        operation, is_swapped = _ADD, sides[0] == "right"
+        numbers |= _numbers_of_sum(kernel, scalars, *sides)
+    words = [numbers[name] for name in _REGISTERS[operation]]
+    follows = (*kernel.left_follows, *kernel.right_follows)
+    if kernel.dtype == "int8" and all(follows):
+        whole = MveElementwise(operation, math.prod(kernel.extents))
+        ordered = call.arguments[:2][:: -1 if is_swapped else 1]
+        table = ConstantArgument("numbers", np.array(words, dtype=np.int32))
+        return replace(call, kernel=whole, arguments=(*ordered, table, call.arguments[-1]))
+    return elementwise_call(call, MveRuns, operation, words, is_swapped=is_swapped)
+
+
+def _numbers_of_sum(
+    kernel: BroadcastAdd, scalars: Mapping[str, int], requantized: str, halved: str
+) -> dict[str, int]:
+    """How the sides become summands at the common scale."""
+    headroom = HEADROOM_BITS[kernel.dtype]
+    shift = scalars[f"{requantized}_shift"]
+    # A shift by 0 becomes a right shift by 1 of twice as much.
+    more = 1 if shift == 0 else 0
+    factor = 1 << (headroom + more)
+    signs = {"left": 1, "right": -1 if kernel.subtracts else 1}
+    other_factor = signs[halved] << (headroom - 1)
+    return {
+        "start": -scalars.get(f"{requantized}_zero_point", 0) * factor,
+        "multiplier": scalars[f"{requantized}_multiplier"],
+        "shift": shift - more,
+        "factor": factor,
+        "sign": signs[requantized],
+        "other_factor": other_factor,
+        "offset": -scalars.get(f"{halved}_zero_point", 0) * other_factor,
+    }
+
+
+def _function(operation: str, dtype: str) -> str:
+    """The C function of elements on both sides."""
+    return f"utvm_mve_{operation}{type_label(dtype)}"
+
+
+@lru_cache(maxsize=4)
+def _loop_text(operation: str, dtype: str) -> str:
+    ctype = f"{dtype}_t"
+    portable = replaced(family_text("mve", f"utvm_mve_{operation}"), ("int8_t", ctype, 1))
+    a = _routine(operation, dtype)
+    return a.c_function(_function(operation, dtype), portable, CONDITION)
+
+
+def _routine(operation: str, dtype: str) -> Assembler:
+    """``count`` elements on both sides."""
+    step = 4 * np.dtype(dtype).itemsize
+    a = Assembler(
+        parameters=(
+            f"const {dtype}_t *first",
+            f"const {dtype}_t *second",
+            "const int32_t *numbers",
+            f"{dtype}_t *output",
+            "int32_t count",
+        )
+    )
+    a.enter(vectors=("d8-d13",))
+    a.ldr("r12", a.stack_argument("count"))
+    for word, register in enumerate(_REGISTERS[operation].values()):
+        if register.startswith("r"):
+            a.ldr(register, at("r2", 4 * word))
+        else:
+            a.ldr("lr", at("r2", 4 * word))
+            a.vdup_32(register, "lr")
+    load = a.vldrb_s32 if dtype == "int8" else a.vldrh_s32
+    store = a.vstrb_32 if dtype == "int8" else a.vstrh_32
+    with a.hardware_loop("dlstp.32", "r12"):
+        load("q0", post("r0", step))
+        load("q1", post("r1", step))
+        if operation == _ADD:
+            _add(a)
+        else:
+            _multiply(a)
+        _requantize(a, "r9", "r10")
+        a.vadd_i32("q0", "q0", "r11")
+        a.vmax_s32("q0", "q0", "q4")
+        a.vmin_s32("q0", "q0", "q5")
+        store("q0", post("r3", step))
+    a.leave()
+    return a
+
+
+def _add(a: Assembler) -> None:
+    """q0 becomes the sum of q0, which is requantized, and q1."""
+    a.vmlas_s32("q0", "q3", "r4")
+    _requantize(a, "r5", "r6")
+    a.vmlas_s32("q0", "q6", "r8")
+    a.vmla_s32("q0", "q1", "r7")
+
+
+def _multiply(a: Assembler) -> None:
+    """q0 becomes the product of q0 and q1, less their zero points."""
+    a.vadd_i32("q0", "q0", "r4")
+    a.vadd_i32("q1", "q1", "r5")
+    a.vmul_i32("q0", "q0", "q1")
+
+
+def _requantize(a: Assembler, multiplier: str, shift: str) -> None:
+    """Scale q0 in place. Overwrites q2."""
+    a.vqrdmulh_s32("q0", "q0", multiplier)
+    a.vshr_s32("q2", "q0", 31)
+    a.vadd_i32("q0", "q0", "q2")
+    a.vrshl_s32("q0", shift)
