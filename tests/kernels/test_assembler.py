@@ -67,6 +67,19 @@ def test_a_far_loop_without_thumb2_ends_with_two_branches() -> None:
         assert a.lines[201:] == last
 
 
+def test_slots_are_loaded_and_stored_by_name() -> None:
+    a = Assembler(parameters="int8_t *x, int8_t *y, int a, int b, int32_t last,\nint32_t end")
+    a.enter(("r4-r6", "lr"), Slots)
+    a.copy_arguments("r4", Slots, "end", "last")
+    a.load(r5=Slots.last, r6=Slots.end)
+    a.store(r6=Slots.last)
+    assert a.parameters[-2:] == ("int32_t last", "int32_t end")
+    assert a.lines[2:] == [
+        *("ldr r4, [sp, #40]", "str r4, [sp]", "ldr r4, [sp, #36]", "str r4, [sp, #16]"),
+        *("ldr r5, [sp, #16]", "ldr r6, [sp]", "str r6, [sp, #16]"),
+    ]
+
+
 def test_branches_go_to_numbers_up_or_down() -> None:
     a = Assembler()
     done = Label()

@@ -86,18 +86,21 @@ class Assembler:
     def __init__(
         self,
         timing: Timing | None = None,
-        parameters: Sequence[str] = (),
+        parameters: str | Sequence[str] = (),
         *,
         has_thumb2: bool = True,
     ) -> None:
-        """``timing`` orders ``scheduled`` blocks; ``parameters`` are declarations of C.
+        """``timing`` orders ``scheduled`` blocks.
+
+        ``parameters`` are those of the C function: a list as C has it, or each as a text.
 
         Without Thumb-2 (Armv6-M), PUSH and POP reach only r0 to r7, and a conditional branch only
         254 bytes. ``enter``, ``leave`` and ``b`` take more instructions then.
         """
         self.timing = timing
         self.has_thumb2 = has_thumb2
-        self.parameters = tuple(parameters)
+        texts = parameters.split(",") if isinstance(parameters, str) else parameters
+        self.parameters = tuple(one.strip() for one in texts)
         self._items: list[Instruction | Label | str] = []
         self._targets: dict[int, Label] = {}  # position of a branch -> where it goes
         self._pending: list[Instruction] | None = None  # in a scheduled block
@@ -126,6 +129,16 @@ class Assembler:
             self._pending += code
         else:
             self._items += [self._conditional(one) for one in code]
+
+    def load(self, **slots: Slot) -> None:
+        """LDR registers from slots, in this order: ``a.load(r4=Slots.count, r5=Slots.end)``."""
+        for register, slot in slots.items():
+            self.ldr(register, slot)
+
+    def store(self, **slots: Slot) -> None:
+        """STR registers to slots, in this order."""
+        for register, slot in slots.items():
+            self.str(register, slot)
 
     @contextmanager
     def scheduled(self, *, is_loop: bool = False) -> Iterator[None]:
@@ -324,6 +337,12 @@ class Assembler:
         if number < 0:
             raise ValueError(f"{name} is an argument in a register: use argument")
         return Slot(self._frame_bytes + self._saved_bytes + _WORD * number)
+
+    def copy_arguments(self, register: str, frame: type[Frame], *names: str) -> None:
+        """Copy arguments on the stack, through a register, to the slots with their names."""
+        for name in names:
+            self.ldr(register, self.stack_argument(name))
+            self.str(register, getattr(frame, name))
 
     # The result.
 

@@ -36,19 +36,11 @@ from utvm_deploy.kernels.native.scaling import Scaling
 GROUP = 4  # channels
 #: The window whose taps are all written out: rows, columns.
 UNROLLED = (3, 3)
-PARAMETERS = (
-    "const int8_t *rows",
-    "const int32_t *table",
-    "const int32_t *limits",
-    "int8_t *output",
-    "int32_t row_pitch",
-    "int32_t column_pitch",
-    "int32_t step",
-    "int32_t pixels",
-    "int32_t channels",
-    "int32_t kernel_rows",
-    "int32_t kernel_columns",
-)
+PARAMETERS = """
+const int8_t *rows, const int32_t *table, const int32_t *limits, int8_t *output, int32_t row_pitch,
+int32_t column_pitch, int32_t step, int32_t pixels, int32_t channels, int32_t kernel_rows,
+int32_t kernel_columns
+"""
 _SUMS = ("r4", "r5", "r6", "r7")
 _SCALING_BYTES = 4 * 4 * GROUP
 
@@ -171,7 +163,7 @@ class _Slots(Frame):
 
     output: Slot  # of the next pixel
     left: Slot  # pixels of the row
-    output_pitch: Slot  # from pixel to pixel: all channels
+    channels: Slot  # of the output, and bytes from pixel to pixel
     step: Slot
     rows: Slot  # this group at the first pixel
     special: Slot  # 0: all four channels are stored, without limits
@@ -231,23 +223,12 @@ def _begin(a: Assembler) -> None:
     a.str(a.argument("rows"), _Slots.rows)
     a.str(a.argument("table"), _Slots.table)
     a.str(a.argument("output"), _Slots.first_output)
-    for slot, name in (
-        (_Slots.row_pitch, "row_pitch"),
-        (_Slots.column_pitch, "column_pitch"),
-        (_Slots.step, "step"),
-        (_Slots.pixels, "pixels"),
-        (_Slots.output_pitch, "channels"),
-        (_Slots.kernel_rows, "kernel_rows"),
-        (_Slots.kernel_columns, "kernel_columns"),
-    ):
-        a.ldr("r4", a.stack_argument(name))
-        a.str("r4", slot)
-    a.ldr("r4", _Slots.output_pitch)
+    a.copy_arguments("r4", _Slots, "row_pitch", "column_pitch", "step", "pixels", "channels")
+    a.copy_arguments("r4", _Slots, "kernel_rows", "kernel_columns")
+    a.ldr("r4", _Slots.channels)
     a.str("r4", _Slots.channels_left)
-    a.ldr("r5", _Slots.kernel_rows)
-    a.ldr("r6", _Slots.kernel_columns)
-    a.ldr("r7", _Slots.column_pitch)
-    a.ldr("r8", _Slots.row_pitch)
+    a.load(r5=_Slots.kernel_rows, r6=_Slots.kernel_columns)
+    a.load(r7=_Slots.column_pitch, r8=_Slots.row_pitch)
     a.mul("r7", "r7", "r6")
     a.sub("r8", "r8", "r7")
     a.str("r8", _Slots.next_row)
@@ -260,18 +241,14 @@ def _begin(a: Assembler) -> None:
 
 def _begin_group(a: Assembler, is_unrolled: bool) -> None:
     """Go to the first pixel: r0 its first tap, r3 the pitch of columns, r12 the table."""
-    a.ldr("r4", _Slots.clamps)
-    a.ldr("r5", _Slots.channels_left)
+    a.load(r4=_Slots.clamps, r5=_Slots.channels_left)
     a.cmp("r5", GROUP)
     with a.when("lt"):
         a.mov("r4", 1)
     a.str("r4", _Slots.special)
-    a.ldr("r4", _Slots.first_output)
-    a.ldr("r5", _Slots.pixels)
+    a.load(r4=_Slots.first_output, r5=_Slots.pixels)
     a.strd("r4", "r5", _Slots.output)
-    a.ldr("r12", _Slots.table)
-    a.ldr("r3", _Slots.column_pitch)
-    a.ldr("r0", _Slots.rows)
+    a.load(r12=_Slots.table, r3=_Slots.column_pitch, r0=_Slots.rows)
     if is_unrolled:
         a.ldr("r4", _Slots.row_pitch)
         a.add("r1", "r0", "r4")
@@ -297,8 +274,7 @@ def _multiply_unrolled(a: Assembler) -> None:
 
 def _multiply_in_loops(a: Assembler) -> None:
     """All products of a pixel; r0 is its first tap, and r12 ends at the group's scaling."""
-    a.ldr("r12", _Slots.table)
-    a.ldr("r8", _Slots.group_bytes)
+    a.load(r12=_Slots.table, r8=_Slots.group_bytes)
     a.add("r8", "r8", "r12")
     a.sub("r8", "r8", _SCALING_BYTES)
     with a.scheduled():
@@ -358,29 +334,21 @@ def _go_to_next_pixel(a: Assembler, first_taps: tuple[str, ...]) -> None:
 def _store(a: Assembler) -> None:
     """Store four channels; flags: ne if pixels are left."""
     with a.scheduled():
-        a.ldr("r8", _Slots.output)
-        a.ldr("r9", _Slots.output_pitch)
-        a.ldr("r10", _Slots.left)
+        a.load(r8=_Slots.output, r9=_Slots.channels, r10=_Slots.left)
         a.str("r4", at("r8"))
         a.add("r8", "r8", "r9")
         a.subs("r10", "r10", 1)
-        a.str("r8", _Slots.output)
-        a.str("r10", _Slots.left)
+        a.store(r8=_Slots.output, r10=_Slots.left)
 
 
 def _go_to_next_group(a: Assembler) -> None:
     """Go to the next four channels; flags: gt if there are any."""
-    a.ldr("r4", _Slots.table)
-    a.ldr("r5", _Slots.group_bytes)
-    a.ldr("r6", _Slots.rows)
-    a.ldr("r7", _Slots.first_output)
-    a.ldr("r8", _Slots.channels_left)
+    a.load(r4=_Slots.table, r5=_Slots.group_bytes, r6=_Slots.rows)
+    a.load(r7=_Slots.first_output, r8=_Slots.channels_left)
     a.add("r4", "r4", "r5")
     a.add("r6", "r6", GROUP)
     a.add("r7", "r7", GROUP)
-    a.str("r4", _Slots.table)
-    a.str("r6", _Slots.rows)
-    a.str("r7", _Slots.first_output)
+    a.store(r4=_Slots.table, r6=_Slots.rows, r7=_Slots.first_output)
     a.subs("r8", "r8", GROUP)
     a.str("r8", _Slots.channels_left)
 
@@ -388,9 +356,7 @@ def _go_to_next_group(a: Assembler) -> None:
 def _store_special(a: Assembler, pixel: Label, group_done: Label) -> None:
     """Limit a pixel, and store it: all four channels, or fewer one by one."""
     with a.scheduled():
-        a.ldr("r8", _Slots.low)
-        a.ldr("r9", _Slots.high)
-        a.ldr("r11", _Slots.channels_left)
+        a.load(r8=_Slots.low, r9=_Slots.high, r11=_Slots.channels_left)
         clamp(a, ("r4",), "r8", "r9", "r10")
     a.cmp("r11", GROUP)
     with a.unless("lt"):
@@ -403,8 +369,7 @@ def _store_special(a: Assembler, pixel: Label, group_done: Label) -> None:
         a.strb("r4", post("r9", 1))
         a.lsr("r4", "r4", 8)
         a.subs("r11", 1)
-    a.ldr("r9", _Slots.output_pitch)
-    a.ldr("r10", _Slots.left)
+    a.load(r9=_Slots.channels, r10=_Slots.left)
     a.add("r8", "r8", "r9")
     a.str("r8", _Slots.output)
     a.subs("r10", 1)

@@ -17,22 +17,11 @@ from utvm_deploy.kernels.isa.mnemonics import Slot, at, instruction
 from utvm_deploy.kernels.native.dsp.code import clamp, function_text, load_limits
 from utvm_deploy.kernels.native.dsp.depthwise_planes_table import PARTIAL, SINGLE, Variant
 
-PARAMETERS = (
-    "const int16_t *planes",
-    "const int32_t *table",
-    "const int32_t *limits",
-    "int8_t *output",
-    "int32_t pixels",
-    "int32_t channels",
-    "int32_t output_pitch",
-    "int32_t row_bytes",
-    "int32_t plane_bytes",
-    "int32_t multiplier",
-    "int32_t kernel_rows",
-    "int32_t kernel_columns",
-    "int32_t stride",
-    "int32_t odd",
-)
+PARAMETERS = """
+const int16_t *planes, const int32_t *table, const int32_t *limits, int8_t *output, int32_t pixels,
+int32_t channels, int32_t output_pitch, int32_t row_bytes, int32_t plane_bytes, int32_t multiplier,
+int32_t kernel_rows, int32_t kernel_columns, int32_t stride, int32_t odd
+"""
 _SUMS = ("r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11")
 _TAPS = ("r2", "r3", "r11", "r10", "r9", "r8")
 
@@ -48,7 +37,7 @@ class _Slots(Frame):
     clamps: Slot  # 0: the limits are those of int8
     low: Slot
     high: Slot
-    channels_left: Slot
+    channels: Slot  # output channels that are left
     first_output: Slot  # of this output channel
     pixels: Slot  # of a row
     plane: Slot  # of this channel
@@ -107,17 +96,10 @@ def _begin(r: _Routine) -> None:
     a.enter(frame=_Slots)
     a.str(a.argument("planes"), _Slots.plane)
     a.str(a.argument("output"), _Slots.first_output)
-    for slot, name in (
-        (_Slots.pixels, "pixels"),
-        (_Slots.channels_left, "channels"),
-        (_Slots.output_pitch, "output_pitch"),
-        (_Slots.row_bytes, "row_bytes"),
-        (_Slots.plane_bytes, "plane_bytes"),
-        (_Slots.multiplier, "multiplier"),
-        (_Slots.repeats, "multiplier"),
-    ):
-        a.ldr("r4", a.stack_argument(name))
-        a.str("r4", slot)
+    a.copy_arguments("r4", _Slots, "pixels", "channels", "output_pitch", "row_bytes")
+    a.copy_arguments("r4", _Slots, "plane_bytes", "multiplier")
+    a.ldr("r4", a.stack_argument("multiplier"))
+    a.str("r4", _Slots.repeats)
     load_limits(a, a.argument("limits"), _Slots.low, _Slots.clamps)
     if r.spare:
         a.ldr(r.spare[0], _Slots.row_bytes)
@@ -126,10 +108,8 @@ def _begin(r: _Routine) -> None:
 def _compute_single_blocks(r: _Routine) -> None:
     """All channels, where a row is one block; their outputs and planes follow each other."""
     a = r.a
-    a.ldr("r2", _Slots.plane)
-    a.ldr("r3", _Slots.first_output)
-    a.str("r2", _Slots.words)
-    a.str("r3", _Slots.output)
+    a.load(r2=_Slots.plane, r3=_Slots.first_output)
+    a.store(r2=_Slots.words, r3=_Slots.output)
     with a.loop("gt", aligned=True):
         with a.scheduled():
             _multiply(r)
@@ -138,17 +118,13 @@ def _compute_single_blocks(r: _Routine) -> None:
         a.b(r.clamp, "ne")
         a.place(r.clamped)
         with a.scheduled():
-            a.ldr("r0", _Slots.channels_left)
-            a.ldr("r2", _Slots.words)
-            a.ldr("r3", _Slots.plane_bytes)
-            a.ldr("r12", _Slots.output)
+            a.load(r0=_Slots.channels, r2=_Slots.words)
+            a.load(r3=_Slots.plane_bytes, r12=_Slots.output)
             a.subs("r0", "r0", 1)
             a.add("r1", "r1", 4 * r.variant.channel_words)
             a.add("r2", "r2", "r3")
             a.add("r12", "r12", 1)
-            a.str("r0", _Slots.channels_left)
-            a.str("r2", _Slots.words)
-            a.str("r12", _Slots.output)
+            a.store(r0=_Slots.channels, r2=_Slots.words, r12=_Slots.output)
 
 
 def _compute_channels(r: _Routine) -> None:
@@ -156,30 +132,21 @@ def _compute_channels(r: _Routine) -> None:
     a = r.a
     with a.loop("gt"):
         with a.scheduled():
-            a.ldr("r0", _Slots.plane)
-            a.ldr("r3", _Slots.first_output)
-            a.ldr("r4", _Slots.pixels)
-            a.str("r0", _Slots.words)
-            a.str("r3", _Slots.output)
-            a.str("r4", _Slots.left)
+            a.load(r0=_Slots.plane, r3=_Slots.first_output, r4=_Slots.pixels)
+            a.store(r0=_Slots.words, r3=_Slots.output, r4=_Slots.left)
         _compute_row(r)
         a.place(r.next_channel)
-        a.ldr("r2", _Slots.repeats)
-        a.ldr("r3", _Slots.first_output)
-        a.ldr("r4", _Slots.plane)
-        a.ldr("r5", _Slots.plane_bytes)
-        a.ldr("r6", _Slots.channels_left)
+        a.load(r2=_Slots.repeats, r3=_Slots.first_output)
+        a.load(r4=_Slots.plane, r5=_Slots.plane_bytes, r6=_Slots.channels)
         a.add("r1", "r1", 4 * r.variant.channel_words)
         a.add("r3", "r3", 1)
         a.subs("r2", "r2", 1)
         with a.when("eq"):
             a.add("r4", "r4", "r5")
             a.ldr("r2", _Slots.multiplier)
-        a.str("r3", _Slots.first_output)
-        a.str("r4", _Slots.plane)
+        a.store(r3=_Slots.first_output, r4=_Slots.plane)
         a.subs("r6", "r6", 1)
-        a.str("r2", _Slots.repeats)
-        a.str("r6", _Slots.channels_left)
+        a.store(r2=_Slots.repeats, r6=_Slots.channels)
 
 
 def _compute_row(r: _Routine) -> None:
@@ -260,10 +227,7 @@ def _requantize(r: _Routine) -> None:
         a.smmlar(total, total, "r2", temporary)
         a.asr(total, total, "r12")
         a.ssat(total, 8, total)
-    a.ldr("r0", _Slots.output)
-    a.ldr("r2", _Slots.output_pitch)
-    a.ldr("r3", _Slots.left)
-    a.ldr("lr", _Slots.clamps)
+    a.load(r0=_Slots.output, r2=_Slots.output_pitch, r3=_Slots.left, lr=_Slots.clamps)
     a.subs("lr", "lr", 0)
 
 
@@ -288,9 +252,7 @@ def _go_to_next_block(r: _Routine) -> None:
     a = r.a
     a.ldr("r12", _Slots.words)
     a.add("r12", "r12", 2 * r.variant.stride * r.variant.outputs)
-    a.str("r12", _Slots.words)
-    a.str("r0", _Slots.output)
-    a.str("r3", _Slots.left)
+    a.store(r12=_Slots.words, r0=_Slots.output, r3=_Slots.left)
 
 
 def _store_some(r: _Routine) -> None:
@@ -311,12 +273,10 @@ def _clamp(r: _Routine) -> None:
     a = r.a
     a.place(r.clamp)
     with a.scheduled():
-        a.ldr("r12", _Slots.low)
-        a.ldr("lr", _Slots.high)
+        a.load(r12=_Slots.low, lr=_Slots.high)
         clamp(a, r.sums, "r12", "lr", "r2")
         a.ldr("r2", _Slots.output_pitch)
         if r.variant.tail != PARTIAL:
-            a.ldr("r0", _Slots.output)
-            a.ldr("r3", _Slots.left)
+            a.load(r0=_Slots.output, r3=_Slots.left)
             _store(r)
     a.b(r.clamped)

@@ -13,23 +13,14 @@ from utvm_deploy.kernels.native.dsp.code import function_text, helper
 #: Channels whose bytes are widened together.
 QUAD = 4
 WIDEN = "utvm_widen_planes"
-WIDEN_PARAMETERS = (
-    "const int8_t *from",
-    "int16_t *to",
-    "int32_t pixels",
-    "int32_t quads",
-    "int32_t pitch",
-    "int32_t plane_bytes",
-    "int32_t border",
-)
+WIDEN_PARAMETERS = """
+const int8_t *from, int16_t *to, int32_t pixels, int32_t quads, int32_t pitch, int32_t plane_bytes,
+int32_t border
+"""
 MOVE = "utvm_move_rows"
-MOVE_PARAMETERS = (
-    "int16_t *planes",
-    "int32_t channels",
-    "int32_t words",
-    "int32_t from_bytes",
-    "int32_t plane_bytes",
-)
+MOVE_PARAMETERS = """
+int16_t *planes, int32_t channels, int32_t words, int32_t from_bytes, int32_t plane_bytes
+"""
 
 
 class _Slots(Frame):
