@@ -147,7 +147,7 @@ class GatheredConv2D:
         return (*windows, self._part) if self.groups > 1 else windows
 
     def texts(self, core: str) -> tuple[str, ...]:
-        texts = self.product.texts()
+        texts = self.product.texts(core)
         if self.is_gathered:
             texts = *texts, shared_text("utvm_bytes"), shared_text("utvm_windows")
         return (*texts, shared_text("utvm_put_pixels")) if self.groups > 1 else texts

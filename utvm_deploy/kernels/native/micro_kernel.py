@@ -25,8 +25,8 @@ class MicroKernel(Protocol):
     def why(self) -> str:
         """What it does, for the report."""
 
-    def texts(self) -> tuple[str, ...]:
-        """The C texts that define the function."""
+    def texts(self, core: str) -> tuple[str, ...]:
+        """The C texts that define the function, ordered for a core."""
 
 
 def by_groups(rows: Array | Sequence[Array], size: int) -> Array:

@@ -114,7 +114,7 @@ class RowDepthwise:
 
     def texts(self, core: str) -> tuple[str, ...]:
         copied = ("utvm_bytes", "utvm_rows") if self.is_copied else ()
-        return (*self.product.texts(), *map(shared_text, copied))
+        return (*self.product.texts(core), *map(shared_text, copied))
 
     def drive(self, c: Driver) -> None:
         w, image, output = self.window, self._image, self._output

@@ -51,7 +51,7 @@ def _wished(layer: Layer, tables: ConvolutionTables, wish: Wish) -> DspPlanes | 
         found = planes_kernels(*sizes, planes)
         kernels += (replace(kernel, is_compact=wish.compact > 0) for kernel in found)
     if isinstance(pixels, PixelsChoices):
-        kernels.append(pixels_kernel(*sizes, layer.core))
+        kernels.append(pixels_kernel(*sizes))
     best = best_kernel(kernels, wish.most_scratch)
     return best or "a window that is dilated, or too large for planes"
 

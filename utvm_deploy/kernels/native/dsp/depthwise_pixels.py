@@ -66,7 +66,6 @@ class PixelsTile:
     """The micro-kernel of ``RowDepthwise`` for four channels of a pixel."""
 
     window: tuple[int, int]  # rows, columns
-    core: str
 
     @property
     def label(self) -> str:
@@ -84,8 +83,8 @@ class PixelsTile:
     def why(self) -> str:
         return f"DSP assembly, {GROUP} channels in registers along a row"
 
-    def texts(self) -> tuple[str, ...]:
-        return shared_text("utvm_scale"), _text(self)
+    def texts(self, core: str) -> tuple[str, ...]:
+        return shared_text("utvm_scale"), _text(core, self)
 
     def tables(self, taps: int, channels: int) -> tuple[Operand, ...]:
         words = -(-channels // GROUP) * _group_words(taps)
@@ -124,9 +123,9 @@ class DspPixels(RowDepthwise):
         return w.batch * (w.output_height * row + lines * first + misses)
 
 
-def pixels_kernel(window: Window, channels: int, multiplier: int, core: str) -> DspPixels:
+def pixels_kernel(window: Window, channels: int, multiplier: int) -> DspPixels:
     """The kernel for ``channels`` of the input, with ``multiplier`` outputs each."""
-    return DspPixels(window, channels * multiplier, PixelsTile(window.kernel, core), multiplier)
+    return DspPixels(window, channels * multiplier, PixelsTile(window.kernel), multiplier)
 
 
 def pixels_call(
@@ -183,10 +182,10 @@ class _Slots(Frame):
 
 
 @lru_cache(maxsize=8)
-def _text(tile: PixelsTile) -> str:
+def _text(core: str, tile: PixelsTile) -> str:
     """The C text of the function for a window, ordered for a core."""
     is_unrolled = tile.window == UNROLLED
-    routine = _routine(timing_of(tile.core), is_unrolled)
+    routine = _routine(timing_of(core), is_unrolled)
     return function_text(tile.function, routine, portable="utvm_depthwise")
 
 

@@ -49,7 +49,7 @@ class MveProduct:
     def why(self) -> str:
         return f"Helium assembly, {gemm.PIXELS} pixels x 2 channels in registers"
 
-    def texts(self) -> tuple[str, ...]:
+    def texts(self, core: str) -> tuple[str, ...]:
         return (gemm.gemm_text(self.has_left),)
 
     def tables(self, channels: int, depth: int) -> tuple[Operand, Operand, Operand]:

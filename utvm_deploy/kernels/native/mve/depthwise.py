@@ -39,7 +39,7 @@ class MveRowProduct:
     def why(self) -> str:
         return f"Helium assembly, 2 pixels x {code.GROUP} channels in registers"
 
-    def texts(self) -> tuple[str, ...]:
+    def texts(self, core: str) -> tuple[str, ...]:
         return (code.depthwise_text(self.has_left),)
 
     def tables(self, taps: int, channels: int) -> tuple[Operand, ...]:

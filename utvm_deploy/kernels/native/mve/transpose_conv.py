@@ -77,7 +77,7 @@ class MveTransposeConv:
         return (
             shared_text("utvm_bytes"),
             shared_text("utvm_windows"),
-            *self.conv.product.texts(),
+            *self.conv.product.texts(core),
             replaced(driver, ("PRODUCT", self.conv.product.function, 2)),
         )
 

@@ -59,7 +59,7 @@ class ThumbProduct:
         pixels, channels = self.tile.pixels, self.tile.channels
         return f"Thumb-2 assembly, {pixels} pixels x {channels} channels in registers"
 
-    def texts(self) -> tuple[str, ...]:
+    def texts(self, core: str) -> tuple[str, ...]:
         scale = "utvm_scale" if self.tile.rounding == gemm.SHORT else "utvm_scale_wide"
         return shared_text(scale), gemm.gemm_text(self.tile)
 

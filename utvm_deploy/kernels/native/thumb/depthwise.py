@@ -59,7 +59,7 @@ class ThumbRowProduct(ChannelRows):
         slides = ", columns shared" if self.taps.slides else ""
         return f"Thumb-2 assembly, {self.taps.pixels} pixels of a channel in registers{slides}"
 
-    def texts(self) -> tuple[str, ...]:
+    def texts(self, core: str) -> tuple[str, ...]:
         return shared_text("utvm_scale"), code.depthwise_text(self.taps)
 
 

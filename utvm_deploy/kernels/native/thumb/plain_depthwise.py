@@ -115,7 +115,7 @@ class PlainRowProduct(ChannelRows):
     def why(self) -> str:
         return f"Thumb assembly, {self.tile.pixels} pixels of a channel in registers"
 
-    def texts(self) -> tuple[str, ...]:
+    def texts(self, core: str) -> tuple[str, ...]:
         return shared_text("utvm_scale"), _text(self.tile, self.function)
 
 

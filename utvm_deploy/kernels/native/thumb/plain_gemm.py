@@ -57,7 +57,7 @@ class PlainProduct(ThumbProduct):
     def why(self) -> str:
         return "Thumb assembly, 1 pixel x 4 channels in registers"
 
-    def texts(self) -> tuple[str, ...]:
+    def texts(self, core: str) -> tuple[str, ...]:
         body = replaced(
             family_text("thumb", "utvm_plain_gemm"),
             ("SCALED", _SCALED[self.tile.rounding], 1),
