@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
-from utvm_deploy.kernels.contract.driver import Driver, KernelParameter, Operand
+import numpy as np
+
+from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.contract.call import TensorArgument
+from utvm_deploy.kernels.contract.driver import Buffer, Driver, KernelParameter, Operand
+from utvm_deploy.kernels.contract.operands import Parameters, input_of
 
 
 @dataclass(frozen=True)
@@ -15,6 +21,25 @@ class RoutineCall:
     parameters: tuple[KernelParameter, ...]  # in the order of ``KernelCall.arguments``
     numbers: tuple[int, ...] = ()
     scratch: tuple[Operand, ...] = ()
+
+    def drive(self, c: Driver) -> None:
+        given = (one if isinstance(one, str) else one.at() for one in self.parameters)
+        scratch = (one.at() for one in self.scratch)
+        c.call(self.function, *given, *scratch, *self.numbers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CRoutine(RoutineCall):
+    """A native kernel that is this call, and nothing but data."""
+
+    name: str
+    why: str
+    c_texts: tuple[str, ...] = field(repr=False)
+    #: Gives further C texts, which are ordered for a core.
+    assembly: Callable[[str], tuple[str, ...]] | None = field(default=None, repr=False)
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        return (*(self.assembly(core) if self.assembly else ()), *self.c_texts)
 
 
 class RoutineKernel:
@@ -34,7 +59,25 @@ class RoutineKernel:
         return self.routine.scratch
 
     def drive(self, c: Driver) -> None:
-        routine = self.routine
-        given = (one if isinstance(one, str) else one.at() for one in routine.parameters)
-        scratch = (one.at() for one in routine.scratch)
-        c.call(routine.function, *given, *scratch, *routine.numbers)
+        self.routine.drive(c)
+
+
+def parameters_of(
+    graph: Graph, operator: Operator, given: Parameters, outputs: tuple[str, ...] = ("output",)
+) -> tuple[KernelParameter, ...]:
+    """The parameters of a routine that ``kernel_call`` calls with the first input and ``given``.
+
+    ``outputs`` are the names of the operator's outputs.
+    """
+
+    def parameter(name: str, value: object) -> KernelParameter:
+        if isinstance(value, TensorArgument):
+            return Buffer(name, graph.tensors[value.tensor].dtype)
+        return Buffer(name, value.dtype.name) if isinstance(value, np.ndarray) else name
+
+    made = (graph.tensors[position].dtype for position in operator.outputs)
+    return (
+        Buffer("input", input_of(graph, operator, 0)[1].dtype),
+        *(parameter(name, value) for name, value in given.items()),
+        *(Buffer(name, dtype) for name, dtype in zip(outputs, made, strict=True)),
+    )

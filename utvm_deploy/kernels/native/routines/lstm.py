@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
-from typing import Any, ClassVar
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,8 +18,8 @@ from utvm_deploy.graph.attributes import Lstm
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall, TensorArgument
-from utvm_deploy.kernels.contract.driver import Operand, buffers
-from utvm_deploy.kernels.contract.extents import label
+from utvm_deploy.kernels.contract.driver import Operand
+from utvm_deploy.kernels.contract.extents import flags_label, label
 from utvm_deploy.kernels.contract.operands import (
     bias_of,
     constant_of,
@@ -28,7 +28,7 @@ from utvm_deploy.kernels.contract.operands import (
     quantization_of,
 )
 from utvm_deploy.kernels.contract.requantization import fold_input_offset, quantize_multiplier
-from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
+from utvm_deploy.kernels.contract.routine_call import CRoutine, parameters_of
 from utvm_deploy.kernels.native.routines.dot import ROWS, dot_texts
 
 # The operator's inputs, as ``attributes.Lstm`` lists them. The first four have one for each gate.
@@ -40,146 +40,78 @@ _GATES = 4
 _GATE_SCALE = 2.0**-12
 #: From a norm's scale to the least variance.
 _VARIANCE_FACTOR = 10000
-#: What both routines take, before and after the tables that only one has.
-_WEIGHTS = buffers(input="int8", input_weights="int8", hidden_weights="int8", bias="int32")
-_STATES = (
-    *buffers(numbers="int32", hidden_before="int8", cell_before="int16"),
-    *buffers(output="int8", hidden="int8", cell="int16"),
-)
-
-
-@dataclass(frozen=True)
-class PlainLstm(RoutineKernel):
-    """The shape of a layer with four gates. A new state may be written where the old one is."""
-
-    batch: int
-    steps: int
-    inputs: int
-    cells: int
-    is_time_major: bool
-
-    why: ClassVar[str] = f"C, {ROWS} cells' products at a time"
-
-    @property
-    def name(self) -> str:
-        shape = (self.batch, self.steps, self.inputs)
-        return f"lstm_{label(shape)}_{self.cells}_by_{_order(self.is_time_major)}"
-
-    @property
-    def routine(self) -> RoutineCall:
-        sizes = (self.batch, self.steps, self.inputs, self.cells)
-        strides = _strides(self.batch, self.steps, self.is_time_major)
-        gates = Operand("gates", (_GATES * self.cells,), "int16")
-        sums = Operand("sums", (2 * self.cells,), "int32")
-        return RoutineCall("utvm_lstm", (*_WEIGHTS, *_STATES), (*sizes, *strides), (gates, sums))
-
-    def texts(self, core: str) -> tuple[str, ...]:
-        return (*dot_texts(core), *map(shared_text, ("utvm_gates16", "utvm_lstm")))
-
-
-@dataclass(frozen=True)
-class FullLstm(RoutineKernel):
-    """The shape of any layer. A new state may be written where the old one is."""
-
-    batch: int
-    steps: int
-    inputs: int
-    outputs: int
-    cells: int
-    gates: int  # 3 if the input gate is coupled to the forget gate
-    has_peepholes: bool
-    has_norms: bool
-    has_projection: bool
-    is_time_major: bool
-
-    why: ClassVar[str] = "generic C, one gate at a time"
-
-    @property
-    def name(self) -> str:
-        shape = (self.batch, self.steps, self.inputs, self.outputs, self.cells)
-        flags = (self.gates == _GATES, self.has_peepholes, self.has_norms, self.has_projection)
-        order = _order(self.is_time_major)
-        return f"lstm_{label(shape)}_{''.join('01'[f] for f in flags)}_by_{order}"
-
-    @property
-    def routine(self) -> RoutineCall:
-        sizes = (self.batch, self.steps, self.inputs, self.outputs, self.cells)
-        strides = _strides(self.batch, self.steps, self.is_time_major)
-        tables = (
-            *buffers(peephole="int16", norm="int16", norm_bias="int32"),
-            *buffers(projection="int8", projection_bias="int32"),
-        )
-        gates = Operand("gates", (_GATES * self.cells,), "int16")
-        row = Operand("row", (self.cells,), "int8")
-        parameters = (*_WEIGHTS, *tables, *_STATES)
-        return RoutineCall("utvm_lstm_full", parameters, (*sizes, *strides), (gates, row))
-
-    def texts(self, core: str) -> tuple[str, ...]:
-        names = ("utvm_gates16", "utvm_inverse_root", "utvm_lstm_full")
-        return (*dot_texts(core), *map(shared_text, names))
-
-
-def _order(is_time_major: bool) -> str:
-    """Of input and output, as part of a kernel's name."""
-    return "time" if is_time_major else "batch"
-
-
-def _strides(batch: int, steps: int, is_time_major: bool) -> tuple[int, int]:
-    """Rows of the input from one step and from one sequence to the next."""
-    return (batch, 1) if is_time_major else (1, steps)
+_Scale: TypeAlias = Callable[[int], Any]
 
 
 def lower_lstm(graph: Graph, operator: Operator) -> KernelCall:
-    """UNIDIRECTIONAL_SEQUENCE_LSTM, by the plain routine where it suffices."""
+    """UNIDIRECTIONAL_SEQUENCE_LSTM; a new state may be written where the old one is."""
     a = operator.attributes
     assert isinstance(a, Lstm)
-    _, source = input_of(graph, operator, 0)
-    (hidden, hidden_tensor), (cell, _) = (input_of(graph, operator, i) for i in (_HIDDEN, _CELL))
+    (_, source), (hidden, _), (cell, _) = (
+        input_of(graph, operator, index) for index in (0, _HIDDEN, _CELL)
+    )
     gates = [g for g in range(_GATES) if operator.inputs[_INPUT_WEIGHTS + g] is not None]
+    flags = [operator.inputs[i] is not None for i in (_PEEPHOLES[1], _NORMS + 1, _PROJECTION)]
+    given = _weights(graph, operator, gates, has_norms=flags[1])
+    outer, inner, inputs = source.shape
+    steps, batch = (outer, inner) if a.time_major else (inner, outer)
+    order, strides = ("time", (batch, 1)) if a.time_major else ("batch", (1, steps))
+    _, cells, outputs = given["hidden_weights"].shape
+    sizes: tuple[int, ...]
+    texts: tuple[str, ...]
+    if len(gates) == _GATES and not any(flags):
+        sizes, numbers = (batch, steps, inputs, cells), _plain_numbers(graph, operator, a)
+        name, why = f"{label(sizes[:3])}_{cells}", f"C, {ROWS} cells' products at a time"
+        texts, scratch = ("utvm_gates16", "utvm_lstm"), Operand("sums", (2 * cells,), "int32")
+    else:
+        sizes = (batch, steps, inputs, outputs, cells)
+        numbers = _full_numbers(graph, operator, a, gates, flags)
+        given |= _tables(graph, operator, a, gates, flags)
+        name = f"{label(sizes)}_{flags_label((len(gates) == _GATES, *flags))}"
+        why = "generic C, one gate at a time"
+        texts = ("utvm_gates16", "utvm_inverse_root", "utvm_lstm_full")
+        scratch = Operand("row", (cells,), "int8")
+    parameters: dict[str, Array | TensorArgument] = {
+        **given,
+        "numbers": np.array(numbers, np.int32),
+        "hidden_before": TensorArgument(hidden),
+        "cell_before": TensorArgument(cell),
+    }
+    kernel = CRoutine(
+        texts[-1],
+        parameters_of(graph, operator, parameters, ("output", "hidden", "cell")),
+        (*sizes, *strides),
+        (Operand("gates", (_GATES * cells,), "int16"), scratch),
+        name=f"lstm_{name}_by_{order}",
+        why=why,
+        c_texts=tuple(map(shared_text, texts)),
+        assembly=dot_texts,
+    )
+    macs = batch * steps * cells * (len(gates) * (inputs + outputs) + flags[2] * outputs)
+    call = kernel_call(graph, operator, kernel, parameters, macs=macs)
+    return replace(call, in_place=((operator.outputs[1], hidden), (operator.outputs[2], cell)))
+
+
+def _weights(
+    graph: Graph, operator: Operator, gates: Sequence[int], *, has_norms: bool
+) -> dict[str, Array]:
+    """The tables of each gate that every layer has; norms add the biases later."""
     by_input, by_hidden, biases = (
         [constant_of(graph, operator, first + gate) for gate in gates]
         for first in (_INPUT_WEIGHTS, _HIDDEN_WEIGHTS, _BIASES)
     )
-    outer, inner, inputs = source.shape
-    steps, batch = (outer, inner) if a.time_major else (inner, outer)
-    (cells, _), outputs = by_input[0].shape, by_hidden[0].shape[1]
-    has_peepholes, has_norms, has_projection = (
-        operator.inputs[i] is not None for i in (_PEEPHOLES[1], _NORMS + 1, _PROJECTION)
-    )
-    flags = has_peepholes, has_norms, has_projection
-    none = np.zeros(cells, np.int32)
+    source, state = (quantization_of(input_of(graph, operator, i)[1]) for i in (0, _HIDDEN))
+    none = np.zeros_like(biases[0])
     folded = [
-        fold_input_offset(none if has_norms else bias, weights, quantization_of(source).zero_point)
+        fold_input_offset(none if has_norms else bias, weights, source.zero_point)
         for bias, weights in zip(biases, by_input, strict=True)
     ]
-    state = quantization_of(hidden_tensor).zero_point
-    folded += [fold_input_offset(none, weights, state) for weights in by_hidden]
-    scale = _scales_of(graph, operator)
-    kernel: PlainLstm | FullLstm
-    tables: dict[str, Array] = {}
-    if len(gates) == _GATES and not any(flags):
-        kernel = PlainLstm(batch, steps, inputs, cells, a.time_major)
-        numbers = _plain_numbers(scale, a)
-    else:
-        kernel = FullLstm(batch, steps, inputs, outputs, cells, len(gates), *flags, a.time_major)
-        tables = _tables(graph, operator, a, gates, flags)
-        numbers = _full_numbers(scale, a, gates, flags, state)
-    call = kernel_call(
-        graph,
-        operator,
-        kernel,
-        {
-            "input_weights": np.stack(by_input),
-            "hidden_weights": np.stack(by_hidden),
-            "bias": np.stack(folded),
-            **tables,
-            "numbers": np.array(numbers, np.int32),
-            "hidden": TensorArgument(hidden),
-            "cell": TensorArgument(cell),
-        },
-        macs=batch * steps * cells * (len(gates) * (inputs + outputs) + has_projection * outputs),
-    )
-    return replace(call, in_place=((operator.outputs[1], hidden), (operator.outputs[2], cell)))
+    folded += [fold_input_offset(none, weights, state.zero_point) for weights in by_hidden]
+    return {
+        "input_weights": np.stack(by_input),
+        "hidden_weights": np.stack(by_hidden),
+        "bias": np.stack(folded),
+    }
 
 
 def _tables(
@@ -211,57 +143,61 @@ def _tables(
     return tables
 
 
-def _scales_of(graph: Graph, operator: Operator) -> Callable[[int], Any]:
-    """A function from an input's number to its scale in float32, in which the reference counts."""
-    return lambda index: np.float32(quantization_of(input_of(graph, operator, index)[1]).scale)
-
-
-def _plain_numbers(scale: Callable[[int], Any], a: Lstm) -> list[int]:
+def _plain_numbers(graph: Graph, operator: Operator, a: Lstm) -> list[int]:
     """What ``utvm_lstm.h`` calls numbers."""
+    scale = _scales_of(graph, operator)
     gates = [_gate_numbers(scale, gate, np.float32(_GATE_SCALE)) for gate in range(_GATES)]
     return [*chain(*gates), *_state_numbers(scale, a, a.hidden_zero_point)]
 
 
 def _full_numbers(
-    scale: Callable[[int], Any], a: Lstm, gates: Sequence[int], flags: Sequence[bool], state: int
+    graph: Graph, operator: Operator, a: Lstm, gates: Sequence[int], flags: Sequence[bool]
 ) -> list[int]:
-    """What ``utvm_lstm_full.h`` calls numbers; ``state`` is the hidden state's zero point."""
+    """What ``utvm_lstm_full.h`` calls numbers."""
     has_peepholes, has_norms, has_projection = flags
+    scale = _scales_of(graph, operator)
     numbers: list[int] = []
     for gate in range(_GATES):
-        peephole, norm = [0, 0], [0, 0, 0]
-        if gate not in gates:
-            numbers += [0] * 9
-            continue
-        made = np.float32(a.gate_scales[gate])
-        if has_peepholes and gate in _PEEPHOLES:
-            # The power of two is one of double precision here.
-            ratio = 2.0 ** _cell_exponent(scale) * float(scale(_PEEPHOLES[gate])) / float(made)
-            peephole = [*quantize_multiplier(float(np.float32(ratio)))]
-        if has_norms:
-            factor = scale(_NORMS + gate)
-            least = max(1, int(np.float32(_VARIANCE_FACTOR) * factor))
-            norm = [*quantize_multiplier(float(factor)), least]
-        numbers += [*_gate_numbers(scale, gate, made), *peephole, *norm]
-    zero_point = -a.hidden_zero_point if has_projection else a.hidden_zero_point
-    numbers += _state_numbers(scale, a, zero_point)
+        own = [0] * 9
+        if gate in gates:
+            made = np.float32(a.gate_scales[gate])
+            own[:4] = _gate_numbers(scale, gate, made)
+            if has_peepholes and gate in _PEEPHOLES:
+                # The power of two is one of double precision here.
+                power = 2.0 ** _cell_exponent(scale)
+                ratio = power * float(scale(_PEEPHOLES[gate])) / float(made)
+                own[4:6] = quantize_multiplier(float(np.float32(ratio)))
+            if has_norms:
+                norm = scale(_NORMS + gate)
+                least = max(1, int(np.float32(_VARIANCE_FACTOR) * norm))
+                own[6:] = (*quantize_multiplier(float(norm)), least)
+        numbers += own
+    numbers += _state_numbers(
+        scale, a, -a.hidden_zero_point if has_projection else a.hidden_zero_point
+    )
     projected, largest = (0, 0), 0
     if has_projection:
         ratio = scale(_PROJECTION) * np.float32(a.hidden_scale) / scale(_HIDDEN)
         projected = quantize_multiplier(float(ratio))
         if a.projection_clip:
             largest = min(int(np.float32(a.projection_clip) / np.float32(a.output_scale)), 127)
-    return [*numbers, *projected, state, largest, gates[0], gates[0], *map(int, flags)]
+    zero_point = quantization_of(input_of(graph, operator, _HIDDEN)[1]).zero_point
+    return [*numbers, *projected, zero_point, largest, gates[0], gates[0], *map(int, flags)]
 
 
-def _gate_numbers(scale: Callable[[int], Any], gate: int, made: Any) -> list[int]:
+def _scales_of(graph: Graph, operator: Operator) -> _Scale:
+    """A function from an input's number to its scale in float32, in which the reference counts."""
+    return lambda index: np.float32(quantization_of(input_of(graph, operator, index)[1]).scale)
+
+
+def _gate_numbers(scale: _Scale, gate: int, made: Any) -> list[int]:
     """Multiplier and shift of the input and of the hidden state, for a gate of scale ``made``."""
     products = (_INPUT_WEIGHTS + gate, 0), (_HIDDEN_WEIGHTS + gate, _HIDDEN)
     ratios = (float(scale(weights) * scale(values) / made) for weights, values in products)
     return [*chain(*map(quantize_multiplier, ratios))]
 
 
-def _state_numbers(scale: Callable[[int], Any], a: Lstm, zero_point: int) -> list[int]:
+def _state_numbers(scale: _Scale, a: Lstm, zero_point: int) -> list[int]:
     """Multiplier, shift and zero point of the hidden state; shifts and limit of the cell."""
     hidden = np.float32(2.0**-15 / a.hidden_scale * 2.0**-15)
     exponent = _cell_exponent(scale)
@@ -269,7 +205,7 @@ def _state_numbers(scale: Callable[[int], Any], a: Lstm, zero_point: int) -> lis
     return [*quantize_multiplier(float(hidden)), zero_point, 30 + exponent, 15 + exponent, limit]
 
 
-def _cell_exponent(scale: Callable[[int], Any]) -> int:
+def _cell_exponent(scale: _Scale) -> int:
     """The power of two that is the cell's scale."""
     return math.frexp(float(scale(_CELL)))[1] - 1
 

@@ -8,8 +8,7 @@ that the device needs neither floats nor the polynomial.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -17,8 +16,8 @@ from utvm_deploy.graph.attributes import LogSoftmax, Softmax
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
-from utvm_deploy.kernels.contract.driver import buffers
 from utvm_deploy.kernels.contract.operands import (
+    Parameters,
     input_of,
     kernel_call,
     output_of,
@@ -30,7 +29,7 @@ from utvm_deploy.kernels.contract.requantization import (
     requantized,
     rounded_shift,
 )
-from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
+from utvm_deploy.kernels.contract.routine_call import CRoutine, parameters_of
 
 # Fixed-point formats of the reference: differences to the largest element are Q5.26, exponentials
 # Q0.31.
@@ -39,93 +38,51 @@ _DIFFERENCE_FRACTION_BITS = 31 - _DIFFERENCE_INTEGER_BITS
 _ONE = (1 << 31) - 1  # the largest Q0.31
 
 
-@dataclass(frozen=True)
-class SoftmaxRows(RoutineKernel):
-    """SOFTMAX of each row; ``exponentials[d]`` is exp(-d * scale * beta) as Q0.31."""
-
-    rows: int
-    depth: int
-    result: str = "int8"
-
-    @property
-    def name(self) -> str:
-        types = "" if self.result == "int8" else f"_int8_{self.result}"
-        return f"softmax_{self.rows}x{self.depth}{types}"
-
-    why: ClassVar[str] = "integers only, exponentials from a table"
-
-    @property
-    def routine(self) -> RoutineCall:
-        parameters = buffers(input="int8", exponentials="int32", output=self.result)
-        return RoutineCall(self._function, parameters, (self.rows, self.depth))
-
-    def texts(self, core: str) -> tuple[str, ...]:
-        return tuple(map(shared_text, ("utvm_word", "utvm_softmax_sum", self._function)))
-
-    @property
-    def _function(self) -> str:
-        return "utvm_softmax" if self.result == "int8" else "utvm_softmax_to_int16"
-
-
-@dataclass(frozen=True)
-class LogSoftmaxRows(RoutineKernel):
-    """LOG_SOFTMAX of each row, with the exponentials of SOFTMAX."""
-
-    rows: int
-    depth: int
-
-    @property
-    def name(self) -> str:
-        return f"log_softmax_{self.rows}x{self.depth}"
-
-    why: ClassVar[str] = SoftmaxRows.why
-
-    @property
-    def routine(self) -> RoutineCall:
-        tables = buffers(input="int8", exponentials="int32")
-        scalars = ("multiplier", "shift", "inverse", "inverse_shift", "most")
-        parameters = (*tables, *scalars, *buffers(output="int8"))
-        return RoutineCall("utvm_log_softmax", parameters, (self.rows, self.depth))
-
-    def texts(self, core: str) -> tuple[str, ...]:
-        return shared_text("utvm_word"), shared_text("utvm_log_softmax")
-
-
 def lower_softmax(graph: Graph, operator: Operator) -> KernelCall:
     """SOFTMAX along the last dimension."""
     assert isinstance(operator.attributes, Softmax)
-    _, source = input_of(graph, operator, 0)
-    _, result = output_of(graph, operator)
-    table = exponential_table(quantization_of(source).scale, operator.attributes.beta)
-    *outer, depth = source.shape
-    kernel = SoftmaxRows(math.prod(outer), depth, result.dtype)
-    # A row is summed up before its first element is written.
-    in_place = (0,) if result.dtype == source.dtype else ()
-    return kernel_call(graph, operator, kernel, {"exponentials": table}, in_place=in_place)
+    scale = quantization_of(input_of(graph, operator, 0)[1]).scale
+    is_int8 = output_of(graph, operator)[1].dtype == "int8"
+    given = {"exponentials": exponential_table(scale, operator.attributes.beta)}
+    function = "utvm_softmax" if is_int8 else "utvm_softmax_to_int16"
+    texts = ("utvm_word", "utvm_softmax_sum", function)
+    return _rows_call(graph, operator, "softmax", given, texts)
 
 
 def lower_log_softmax(graph: Graph, operator: Operator) -> KernelCall:
     """LOG_SOFTMAX along the last dimension."""
     assert isinstance(operator.attributes, LogSoftmax)
-    _, source = input_of(graph, operator, 0)
-    scale = quantization_of(source).scale
+    scale = quantization_of(input_of(graph, operator, 0)[1]).scale
     multiplier, shift, largest = difference_scaling(scale, 1.0)
     inverse, inverse_shift = quantize_multiplier((1 << (31 - shift)) / multiplier)
+    given: Parameters = {
+        "exponentials": exponential_table(scale, 1.0),
+        "multiplier": multiplier,
+        "shift": shift,
+        "inverse": inverse,
+        "inverse_shift": inverse_shift,
+        "most": largest,
+    }
+    return _rows_call(graph, operator, "log_softmax", given, ("utvm_word", "utvm_log_softmax"))
+
+
+def _rows_call(
+    graph: Graph, operator: Operator, name: str, given: Parameters, texts: Sequence[str]
+) -> KernelCall:
+    """The call of the last of ``texts``, which does row by row."""
+    (_, source), (_, result) = input_of(graph, operator, 0), output_of(graph, operator)
     *outer, depth = source.shape
-    return kernel_call(
-        graph,
-        operator,
-        LogSoftmaxRows(math.prod(outer), depth),
-        {
-            "exponentials": exponential_table(scale, 1.0),
-            "multiplier": multiplier,
-            "shift": shift,
-            "inverse": inverse,
-            "inverse_shift": inverse_shift,
-            "most": largest,
-        },
-        in_place=(0,),
+    rows, is_same = math.prod(outer), result.dtype == source.dtype
+    kernel = CRoutine(
+        texts[-1],
+        parameters_of(graph, operator, given),
+        (rows, depth),
+        name=f"{name}_{rows}x{depth}" + ("" if is_same else f"_{source.dtype}_{result.dtype}"),
+        why="integers only, exponentials from a table",
+        c_texts=tuple(map(shared_text, texts)),
     )
+    # A row is summed up before its first element is written.
+    return kernel_call(graph, operator, kernel, given, in_place=(0,) if is_same else ())
 
 
 def exponential_table(scale: float, beta: float) -> Array:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from itertools import chain
-from typing import ClassVar
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,8 +10,9 @@ from utvm_deploy.graph.attributes import Svdf
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall, TensorArgument
-from utvm_deploy.kernels.contract.driver import Operand, buffers
+from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.operands import (
+    Parameters,
     bias_of,
     constant_of,
     input_of,
@@ -21,77 +20,50 @@ from utvm_deploy.kernels.contract.operands import (
     quantization_of,
 )
 from utvm_deploy.kernels.contract.requantization import fold_input_offset, quantize_multiplier
-from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
+from utvm_deploy.kernels.contract.routine_call import CRoutine, parameters_of
 from utvm_deploy.kernels.native.routines.dot import ROWS, dot_texts
-
-_SCALARS = (
-    "feature_multiplier", "feature_shift",
-    "output_multiplier", "output_shift", "output_zero_point",
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class SvdfStep(RoutineKernel):
-    """One step in time; the state may be written where it is read."""
-
-    batch: int
-    inputs: int
-    filters: int
-    memory: int
-    rank: int
-
-    @property
-    def name(self) -> str:
-        return f"svdf_{self.batch}x{self.inputs}_f{self.filters}_m{self.memory}_r{self.rank}"
-
-    why: ClassVar[str] = f"C, {ROWS} filters' products at a time"
-
-    @property
-    def routine(self) -> RoutineCall:
-        parameters = (
-            *buffers(input="int8", features="int8", offsets="int32", times="int16"),
-            *buffers(bias="int32", state="int16"),
-            *_SCALARS,
-            *buffers(output="int8", state_after="int16"),
-        )
-        sizes = (self.batch, self.inputs, self.filters, self.memory, self.rank)
-        sums = Operand("sums", (self.filters,), "int32")
-        return RoutineCall("utvm_svdf", parameters, sizes, (sums,))
-
-    def texts(self, core: str) -> tuple[str, ...]:
-        return (*dot_texts(core), shared_text("utvm_svdf"))
 
 
 def lower_svdf(graph: Graph, operator: Operator) -> KernelCall:
-    """SVDF, whose state the arena keeps."""
+    """SVDF, whose state the arena keeps; it may be written where it is read."""
     assert isinstance(operator.attributes, Svdf)
-    tensors = [input_of(graph, operator, index) for index in (0, 1, 2, 4)]
-    batch, zero_point = tensors[0][1].shape[0], quantization_of(tensors[0][1]).zero_point
-    result = graph.tensors[operator.outputs[0]]
+    inputs = [input_of(graph, operator, index) for index in (0, 1, 2, 4)]
+    (_, source), _, _, (before, _) = inputs
+    (output, after), rank = operator.outputs, operator.attributes.rank
     features, times = constant_of(graph, operator, 1), constant_of(graph, operator, 2)
-    (filters, inputs), rank = features.shape, operator.attributes.rank
+    batch, (filters, depth), memory = source.shape[0], features.shape, times.shape[1]
     # These scales are products and quotients of float32.
-    source, by_features, by_times, state, made = (
-        np.float32(quantization_of(one).scale) for one in (*(t for _, t in tensors), result)
+    x, by_features, by_times, state, made = (
+        np.float32(quantization_of(tensor).scale)
+        for tensor in (*(tensor for _, tensor in inputs), graph.tensors[output])
     )
-    scales = float(source * by_features / state), float(state * by_times / made)
-    before = tensors[3][0]
-    numbers = [*chain(*map(quantize_multiplier, scales)), quantization_of(result).zero_point]
-    call = kernel_call(
-        graph,
-        operator,
-        SvdfStep(batch, inputs, filters, times.shape[1], rank),
-        {
-            "features": features,
-            "offsets": fold_input_offset(np.zeros(filters, np.int32), features, zero_point),
-            "times": times,
-            "bias": bias_of(graph, operator, filters // rank, 3),
-            "state": TensorArgument(before),
-            **dict(zip(_SCALARS, numbers, strict=True)),
-        },
-        macs=batch * filters * (inputs + times.shape[1]),
+    feature = quantize_multiplier(float(x * by_features / state))
+    result = quantize_multiplier(float(state * by_times / made))
+    zero_point = quantization_of(source).zero_point
+    given: Parameters = {
+        "features": features,
+        "offsets": fold_input_offset(np.zeros(filters, np.int32), features, zero_point),
+        "times": times,
+        "bias": bias_of(graph, operator, filters // rank, 3),
+        "state": TensorArgument(before),
+        "feature_multiplier": feature[0],
+        "feature_shift": feature[1],
+        "output_multiplier": result[0],
+        "output_shift": result[1],
+        "output_zero_point": quantization_of(graph.tensors[output]).zero_point,
+    }
+    kernel = CRoutine(
+        "utvm_svdf",
+        parameters_of(graph, operator, given, ("output", "state_after")),
+        (batch, depth, filters, memory, rank),
+        (Operand("sums", (filters,), "int32"),),
+        name=f"svdf_{batch}x{depth}_f{filters}_m{memory}_r{rank}",
+        why=f"C, {ROWS} filters' products at a time",
+        c_texts=(shared_text("utvm_svdf"),),
+        assembly=dot_texts,
     )
-    return replace(call, in_place=((operator.outputs[1], before),))
+    call = kernel_call(graph, operator, kernel, given, macs=batch * filters * (depth + memory))
+    return replace(call, in_place=((after, before),))
 
 
 LOWERINGS = {"SVDF": lower_svdf}
