@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -20,13 +21,7 @@ SCALE_WORDS = 4
 
 @dataclass(frozen=True)
 class DenseRoutine(ABC):
-    """A routine that computes a row of outputs, and the tables that it reads.
-
-    Each routine has its own layout of weights and bias. The other tables, unless a subclass
-    changes them:
-        scaling  int32 [1 or output][multiplier, low and high word of the offset, shift - 32]
-        limits   int32 [low, high]
-    """
+    """A routine that computes a row of outputs, and the tables that it reads."""
 
     per_channel: bool  # each output has a scale
 
@@ -53,47 +48,16 @@ class DenseRoutine(ABC):
         """The C text of the function, ordered for a core."""
 
     @abstractmethod
+    def pack(self, layer: DenseTables) -> dict[str, Array]:
+        """The tables by the names of the parameters; their shapes depend on the layer's alone."""
+
     def padded(self, inputs: int) -> int:
-        """Inputs that there are weights for."""
-
-    def filled(self, outputs: int) -> int:
-        """Outputs that the bias and the scaling have entries for."""
-        return outputs
-
-    def weights_bytes(self, inputs: int, outputs: int) -> int:
-        """The size of the packed weights."""
-        return self.padded(inputs) * outputs
+        """Inputs that are multiplied, zeros included."""
+        return inputs
 
     def scratch(self, inputs: int) -> tuple[Operand, ...]:
         """Scratch: its names, sizes and types."""
         return ()
-
-    def tables(self, inputs: int, outputs: int) -> tuple[Operand, ...]:
-        """The constant arguments of the kernel."""
-        filled = self.filled(outputs)
-        return (
-            Operand("weights", (self.weights_bytes(inputs, outputs),), "int8"),
-            Operand("bias", (filled,), "int32"),
-            Operand("scaling", ((filled if self.per_channel else 1) * SCALE_WORDS,), "int32"),
-            Operand("limits", (2,), "int32"),
-        )
-
-    def pack(self, layer: DenseTables) -> tuple[Array, ...]:
-        """What ``tables`` hold for a layer."""
-        filled = self.filled(layer.bias.size) if self.per_channel else 1
-        scaling = np.zeros((filled, SCALE_WORDS), np.int32)
-        scaling[: len(layer.scales)] = layer.scales
-        limits = np.array(layer.limits, np.int32)
-        weights, bias = self.pack_weights(layer.weights), self.pack_bias(layer.bias)
-        return weights, bias, scaling.reshape(-1), limits
-
-    @abstractmethod
-    def pack_weights(self, weights: Array) -> Array:
-        """[outputs, inputs] -> the routine's layout."""
-
-    def pack_bias(self, bias: Array) -> Array:
-        """[outputs] -> the routine's layout."""
-        return bias.astype(np.int32)
 
 
 @dataclass(frozen=True)
@@ -104,6 +68,7 @@ class DenseLayer:
     inputs: int
     outputs: int
     routine: DenseRoutine
+    tables: tuple[Operand, ...]
 
     @property
     def name(self) -> str:
@@ -115,11 +80,6 @@ class DenseLayer:
         return self.routine.why
 
     @property
-    def tables(self) -> tuple[Operand, ...]:
-        """The constant arguments."""
-        return self.routine.tables(self.inputs, self.outputs)
-
-    @property
     def scratch(self) -> tuple[Operand, ...]:
         return self.routine.scratch(self.inputs)
 
@@ -128,7 +88,7 @@ class DenseLayer:
         return self._source, *self.tables, self._output
 
     def texts(self, core: str) -> tuple[str, ...]:
-        return shared_text("utvm_scale_wide"), self.routine.text(core)
+        return shared_text("utvm_scale_wide"), _text(self.routine, core)
 
     def drive(self, c: Driver) -> None:
         values: dict[str, Argument] = {
@@ -153,11 +113,27 @@ class DenseLayer:
         return Operand("output", (self.batch, self.outputs), "int8")
 
 
+@lru_cache(maxsize=32)
+def _text(routine: DenseRoutine, core: str) -> str:
+    return routine.text(core)
+
+
 def dense_call(call: KernelCall, layer: DenseTables, routine: DenseRoutine) -> KernelCall:
     """The call instead of the portable one."""
-    outputs, inputs = layer.weights.shape
-    kernel = DenseLayer(layer.batch, inputs, outputs, routine)
-    packed = zip(kernel.tables, routine.pack(layer), strict=True)
-    constants = (ConstantArgument(operand.name, data) for operand, data in packed)
+    (outputs, inputs), packed = layer.weights.shape, routine.pack(layer)
+    tables = tuple(Operand(name, data.shape, data.dtype.name) for name, data in packed.items())
+    kernel = DenseLayer(layer.batch, inputs, outputs, routine, tables)
+    constants = (ConstantArgument(name, data) for name, data in packed.items())
     source, *_, output = call.arguments
     return replace(call, kernel=kernel, arguments=(source, *constants, output))
+
+
+def pack_scales(layer: DenseTables, outputs: int) -> dict[str, Array]:
+    """The tables of scales and limits, with ``outputs`` scales if the layer has more than one.
+
+    scaling  int32 [1 or output][multiplier, low and high word of the offset, shift - 32]
+    limits   int32 [low, high]
+    """
+    scaling = np.zeros((outputs if len(layer.scales) > 1 else 1, SCALE_WORDS), np.int32)
+    scaling[: len(layer.scales)] = layer.scales
+    return {"scaling": scaling.reshape(-1), "limits": np.array(layer.limits, np.int32)}

@@ -10,8 +10,8 @@ from typing import ClassVar
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.strategy import Choices, Wish
 from utvm_deploy.kernels.native.dense import DenseLayer, dense_call
-from utvm_deploy.kernels.native.dsp.few_outputs import MOST_OUTPUTS, FewOutputs
-from utvm_deploy.kernels.native.dsp.six_outputs import OUTPUTS, PAIR, STEPS, SixOutputs
+from utvm_deploy.kernels.native.dsp.dense_few_outputs import MOST_OUTPUTS, FewOutputs
+from utvm_deploy.kernels.native.dsp.dense_six_outputs import OUTPUTS, PAIR, STEPS, SixOutputs
 from utvm_deploy.kernels.native.layer_tables import DenseTables
 
 # With more outputs than these, a last group gains less than 1 %.

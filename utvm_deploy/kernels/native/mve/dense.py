@@ -11,14 +11,12 @@ or, with a scale for each output,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
-from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 from utvm_deploy.kernels.native.dense import DenseRoutine
@@ -59,107 +57,75 @@ class MveDense(DenseRoutine):
 
     @property
     def function(self) -> str:
-        return f"utvm_{self.label.replace('mve', 'mve_dense')}"
-
-    @property
-    def rows(self) -> int:
-        """Rows of the table that begins with the bias."""
-        return 5 if self.per_channel else 1
+        return f"utvm_mve_dense{'_each' if self.per_channel else ''}"
 
     def text(self, core: str) -> str:
-        return _text(self)
-
-    def padded(self, inputs: int) -> int:
-        return gemm.padded_depth(inputs)
-
-    def filled(self, outputs: int) -> int:
-        return -(-outputs // gemm.CHANNELS) * gemm.CHANNELS
-
-    def tables(self, inputs: int, outputs: int) -> tuple[Operand, ...]:
-        filled = self.filled(outputs)
-        return (
-            Operand("weights", (filled * self.padded(inputs),), "int8"),
-            Operand("bias", (filled * self.rows,), "int32"),
-            Operand("scaling", (6,), "int32"),
+        a = Assembler(parameters=self.parameters)
+        a.enter(frame=_Slots, vectors=("d8-d11",))
+        a.str("r0", _Slots.vector)
+        a.str("r3", _Slots.scaling)
+        a.mov("r7", "r1")
+        a.mov("r12", "r2")
+        a.ldrd("r0", "r1", at("r3", 16))
+        a.vdup_32("q4", "r0")
+        a.vdup_32("q5", "r1")
+        a.ldr("r11", a.stack_argument("inputs"))
+        a.add("r9", "r11", 15)
+        a.bic("r9", "r9", 15)
+        with a.loop("gt"):  # four more outputs
+            a.ldr("r1", _Slots.vector)
+            a.ldm("r12!", _SUMS)
+            a.add("r3", "r7", "r9", "lsl #1")
+            multiply_four_channels(a, _SUMS)
+            a.mov("r7", "r3")
+            _scale(a, self.per_channel)
+            a.ldr("r1", a.stack_argument("output"))
+            a.ldr("r3", a.stack_argument("outputs"))
+            a.vmov("q3[2]", "q3[0]", "r0", "r2")
+            a.vmov("q3[3]", "q3[1]", "r4", "r6")
+            a.vctp_32("r3")
+            a.vmax_s32("q3", "q3", "q4")
+            a.vmin_s32("q3", "q3", "q5")
+            with a.predicated():
+                a.vstrb_32("q3", post("r1", 4))
+            a.str("r1", a.stack_argument("output"))
+            a.subs("r3", gemm.CHANNELS)
+            a.str("r3", a.stack_argument("outputs"))
+        a.leave()
+        each, one = (f"b[{n}]" for n in (4, 8, 12, 16)), (f"scaling[{n}]" for n in range(4))
+        portable = replaced(
+            family_text("mve", "utvm_mve_dense"),
+            ("SCALING", ", ".join(each if self.per_channel else one), 1),
+            ("ROWS", "5" if self.per_channel else "1", 1),
         )
+        return a.c_function(self.function, portable, CONDITION)
 
-    def pack(self, layer: DenseTables) -> tuple[Array, ...]:
-        scales = layer.scales
-        rows = [layer.bias, *np.array(scales).T] if self.per_channel else [layer.bias]
-        filled = np.zeros((self.rows, self.filled(layer.bias.size)), dtype=np.int32)
-        filled[:, : layer.bias.size] = rows
+    def pack(self, layer: DenseTables) -> dict[str, Array]:
+        scales = np.array(layer.scales)
+        rows = np.array([layer.bias, *scales.T] if self.per_channel else [layer.bias])
+        filled = np.pad(rows, ((0, 0), (0, -layer.bias.size % gemm.CHANNELS)))
         # row, four outputs, slot, pair -> four outputs, row, pair, slot
-        bias = np.ascontiguousarray(filled.reshape(self.rows, -1, 2, 2).transpose(1, 0, 3, 2))
-        scaling = np.append(scales[0], layer.limits).astype(np.int32)
-        return self.pack_weights(layer.weights), bias.reshape(-1), scaling
-
-    def pack_weights(self, weights: Array) -> Array:
-        return gemm.pack_weights(weights)
-
-
-@lru_cache(maxsize=2)
-def _text(routine: MveDense) -> str:
-    """The C text of the function."""
-    words = "b[4], b[8], b[12], b[16]" if routine.per_channel else _ONE_SCALE
-    replacements = ("SCALING", words, 1), ("ROWS", str(routine.rows), 1)
-    portable = replaced(family_text("mve", "utvm_mve_dense"), *replacements)
-    a = Assembler(parameters=routine.parameters)
-    a.enter(frame=_Slots, vectors=("d8-d11",))
-    a.str("r0", _Slots.vector)
-    a.str("r3", _Slots.scaling)
-    a.mov("r7", "r1")
-    a.mov("r12", "r2")
-    a.ldrd("r0", "r1", at("r3", 16))
-    a.vdup_32("q4", "r0")
-    a.vdup_32("q5", "r1")
-    a.ldr("r11", a.stack_argument("inputs"))
-    a.add("r9", "r11", 15)
-    a.bic("r9", "r9", 15)
-    with a.loop("gt"):  # four more outputs
-        a.ldr("r1", _Slots.vector)
-        a.ldm("r12!", _SUMS)
-        a.add("r3", "r7", "r9", "lsl #1")
-        multiply_four_channels(a, _SUMS)
-        a.mov("r7", "r3")
-        if routine.per_channel:
-            _scale_each(a)
-        else:
-            _scale_all(a)
-        a.ldr("r1", a.stack_argument("output"))
-        a.ldr("r3", a.stack_argument("outputs"))
-        a.vmov("q3[2]", "q3[0]", "r0", "r2")
-        a.vmov("q3[3]", "q3[1]", "r4", "r6")
-        a.vctp_32("r3")
-        a.vmax_s32("q3", "q3", "q4")
-        a.vmin_s32("q3", "q3", "q5")
-        with a.predicated():
-            a.vstrb_32("q3", post("r1", 4))
-        a.str("r1", a.stack_argument("output"))
-        a.subs("r3", gemm.CHANNELS)
-        a.str("r3", a.stack_argument("outputs"))
-    a.leave()
-    return a.c_function(routine.function, portable, CONDITION)
+        bias = filled.reshape(len(rows), -1, 2, 2).transpose(1, 0, 3, 2)
+        return {
+            "weights": gemm.pack_weights(layer.weights),
+            "bias": np.ascontiguousarray(bias, dtype=np.int32).reshape(-1),
+            "scaling": np.append(scales[0], layer.limits).astype(np.int32),
+        }
 
 
-_ONE_SCALE = "scaling[0], scaling[1], scaling[2], scaling[3]"
-
-
-def _scale_all(a: Assembler) -> None:
-    """Scale sums that have the same scale."""
-    a.ldr("r10", _Slots.scaling)
-    a.ldm("r10", ("r1", "r3", "r5", "r8"))
-    for total in _SUMS:
-        a.mov("r10", "r3")
-        a.mov("lr", "r5")
-        a.smlal("r10", "lr", total, "r1")
-        a.asr(total, "lr", "r8")
-
-
-def _scale_each(a: Assembler) -> None:
-    """Scale sums, each of which has a scale behind the biases; go on to the next biases."""
+def _scale(a: Assembler, per_channel: bool) -> None:
+    """Scale four sums in place; with a scale for each, r12 ends at the next four biases."""
+    if not per_channel:
+        a.ldr("r10", _Slots.scaling)
+        a.ldm("r10", ("r1", "r3", "r5", "r8"))
     for n, total in enumerate(_SUMS):
-        for row, target in enumerate(("r1", "r10", "lr", "r8")):
-            a.ldr(target, at("r12", 16 * row + 4 * n))
+        if per_channel:
+            for row, target in enumerate(("r1", "r10", "lr", "r8")):
+                a.ldr(target, at("r12", 16 * row + 4 * n))
+        else:
+            a.mov("r10", "r3")
+            a.mov("lr", "r5")
         a.smlal("r10", "lr", total, "r1")
         a.asr(total, "lr", "r8")
-    a.add("r12", 64)
+    if per_channel:
+        a.add("r12", 64)

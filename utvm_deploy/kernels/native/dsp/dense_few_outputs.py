@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -20,8 +19,9 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame
 from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
-from utvm_deploy.kernels.native.dense import SCALE_WORDS, DenseRoutine
+from utvm_deploy.kernels.native.dense import SCALE_WORDS, DenseRoutine, pack_scales
 from utvm_deploy.kernels.native.dsp.code import function_text, load_last_bytes, scale_wide
+from utvm_deploy.kernels.native.layer_tables import DenseTables
 
 #: As many as there are registers for.
 MOST_OUTPUTS = 7
@@ -72,52 +72,46 @@ class FewOutputs(DenseRoutine):
         return f"utvm_narrow_{self.outputs}{'_channels' if self.per_channel else ''}"
 
     def text(self, core: str) -> str:
-        return _text(core, self)
-
-    def padded(self, inputs: int) -> int:
-        return -(-inputs // _QUAD) * _QUAD
-
-    def pack_weights(self, weights: Array) -> Array:
-        outputs, inputs = weights.shape
-        filled = np.zeros((outputs, self.padded(inputs)), dtype=np.int8)
-        filled[:, :inputs] = weights
-        split = filled.reshape(outputs, -1, _QUAD).transpose(1, 0, 2)
-        return np.ascontiguousarray(split).reshape(-1)
-
-
-@lru_cache(maxsize=16)
-def _text(core: str, form: FewOutputs) -> str:
-    a = Assembler(timing_of(core), form.parameters)
-    sums = _SUMS[: form.outputs]
-    _begin(a, sums)
-    a.cmp("r11", 0)
-    with a.unless("eq"), a.loop("ne", aligned=True), a.scheduled(is_loop=True):
-        # Early, so that the branch is known to be taken or not in time.
-        a.ldr("lr", _Slots.last_turn)
-        a.cmp("r0", "lr")
-        _multiply(a, sums, _STEP // _QUAD)
-    a.ldr("r3", _Slots.quads_end)
-    a.cmp("r0", "r3")
-    with a.unless("hs"), a.loop("lo", aligned=True):
-        with a.scheduled(is_loop=True):
-            _multiply(a, sums, 1)
+        a = Assembler(timing_of(core), self.parameters)
+        sums = _SUMS[: self.outputs]
+        _begin(a, sums)
+        a.cmp("r11", 0)
+        with a.unless("eq"), a.loop("ne", aligned=True), a.scheduled(is_loop=True):
+            # Early, so that the branch is known to be taken or not in time.
+            a.ldr("lr", _Slots.last_turn)
+            a.cmp("r0", "lr")
+            _multiply(a, sums, _STEP // _QUAD)
         a.ldr("r3", _Slots.quads_end)
         a.cmp("r0", "r3")
-    a.ldr("r12", _Slots.rest)
-    a.cmp("r12", 0)
-    with a.unless("eq"):
-        load_last_bytes(a, "r2", "r0", "r12", "r3")
+        with a.unless("hs"), a.loop("lo", aligned=True):
+            with a.scheduled(is_loop=True):
+                _multiply(a, sums, 1)
+            a.ldr("r3", _Slots.quads_end)
+            a.cmp("r0", "r3")
+        a.ldr("r12", _Slots.rest)
+        a.cmp("r12", 0)
+        with a.unless("eq"):
+            load_last_bytes(a, "r2", "r0", "r12", "r3")
+            with a.scheduled():
+                _multiply_word(a, sums, 0, ("r2", "r3"), ("r11", "r12", "lr"))
         with a.scheduled():
-            _multiply_word(a, sums, 0, ("r2", "r3"), ("r11", "r12", "lr"))
-    with a.scheduled():
-        a.ldr("r0", _Slots.scaling)
-        offsets, step = (("r2", "r3"), ("r12", "lr")), SCALE_WORDS if form.per_channel else 0
-        scale_wide(a, sums, "r0", ("r1",), offsets, "r11", step=step)
-    _clamp(a, sums)
-    for n, one in enumerate(sums):
-        a.strb(one, at("r1", n))
-    a.leave()
-    return function_text(form.function, a, portable="utvm_narrow")
+            a.ldr("r0", _Slots.scaling)
+            offsets, step = (("r2", "r3"), ("r12", "lr")), SCALE_WORDS if self.per_channel else 0
+            scale_wide(a, sums, "r0", ("r1",), offsets, "r11", step=step)
+        _clamp(a, sums)
+        for n, one in enumerate(sums):
+            a.strb(one, at("r1", n))
+        a.leave()
+        return function_text(self.function, a, portable="utvm_narrow")
+
+    def pack(self, layer: DenseTables) -> dict[str, Array]:
+        filled = np.pad(layer.weights, ((0, 0), (0, -layer.weights.shape[1] % _QUAD)))
+        quads = filled.reshape(self.outputs, -1, _QUAD).transpose(1, 0, 2)
+        return {
+            "weights": np.ascontiguousarray(quads).reshape(-1),
+            "bias": layer.bias.astype(np.int32),
+            **pack_scales(layer, self.outputs),
+        }
 
 
 def _begin(a: Assembler, sums: Sequence[str]) -> None:

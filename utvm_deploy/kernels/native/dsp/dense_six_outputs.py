@@ -19,7 +19,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -29,7 +28,7 @@ from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label, words
 from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post, pre
-from utvm_deploy.kernels.native.dense import SCALE_WORDS, DenseRoutine
+from utvm_deploy.kernels.native.dense import SCALE_WORDS, DenseRoutine, pack_scales
 from utvm_deploy.kernels.native.dsp.code import (
     clamp,
     function_text,
@@ -37,6 +36,7 @@ from utvm_deploy.kernels.native.dsp.code import (
     scale_wide,
     store_limits,
 )
+from utvm_deploy.kernels.native.layer_tables import DenseTables
 
 OUTPUTS = 6
 PAIR = 2
@@ -97,74 +97,61 @@ class SixOutputs(DenseRoutine):
         return f"utvm_dense_{self.step}{channels}{'_preload' if self.preload else ''}{tail}"
 
     def text(self, core: str) -> str:
-        return _text(core, self)
+        a = Assembler(timing_of(core), self.parameters)
+        _begin(a)
+        _widen(a)
+        a.sub("r1", "r2", 4)  # the inner loop's offsets count from one word before
+        a.lsl("r4", "r4", 7)
+        a.str("r4", _Slots.correction)
+        a.ldr("r9", _Slots.left)
+        sixes, rest = _Clamping(OUTPUTS), _Clamping(self.tail or PAIR)
+        _compute_sixes(a, self, sixes)
+        compute_rest = _compute_tail if self.tail else _compute_pairs
+        compute_rest(a, self, rest)
+        a.leave()
+        sixes.place(a)
+        rest.place(a)
+        portable = "utvm_dense_tail" if self.tail else "utvm_dense"
+        return function_text(self.function, a, portable=portable)
 
     def padded(self, inputs: int) -> int:
         return -(-inputs // self.step) * self.step
 
-    def filled(self, outputs: int) -> int:
-        return -(-outputs // PAIR) * PAIR
-
-    def weights_bytes(self, inputs: int, outputs: int) -> int:
-        streamed = outputs if self.tail else self.filled(outputs)
-        return self.padded(inputs) * streamed + _SLACK_BYTES
-
     def scratch(self, inputs: int) -> tuple[Operand, ...]:
         return (Operand("wide", (self.padded(inputs),), "int16"),)
 
-    def pack_weights(self, weights: Array) -> Array:
+    def pack(self, layer: DenseTables) -> dict[str, Array]:
+        pairs = -(-layer.bias.size // PAIR)
+        bias = np.zeros((pairs, PAIR), dtype=np.int64)
+        bias.reshape(-1)[: layer.bias.size] = layer.bias
+        bias[:, 0] += 256 * bias[:, 1]
+        return {
+            "weights": self._pack_weights(layer.weights),
+            "bias": bias.reshape(-1).astype(np.uint32).view(np.int32),
+            **pack_scales(layer, PAIR * pairs),
+        }
+
+    def _pack_weights(self, weights: Array) -> Array:
+        """[outputs, inputs] -> the layout above, with slack."""
         outputs, inputs = weights.shape
-        whole, padded = outputs // OUTPUTS * OUTPUTS, self.padded(inputs)
-        full = np.zeros((self.filled(outputs), padded), dtype=np.int8)
-        full[:outputs, :inputs] = weights
-        parts = [_paired(full[:whole], OUTPUTS)]
-        if self.tail:
-            even = whole + self.tail // PAIR * PAIR
-            pairs = _paired(full[whole:even], even - whole).reshape(padded // 4, -1)
-            odd = full[even:outputs].reshape(padded // 4, -1)
-            parts.append(np.concatenate([pairs, odd], axis=1))
-        else:
-            parts.append(_paired(full[whole:], PAIR))
+        missing = 0 if self.tail else outputs % PAIR
+        full = np.pad(weights, ((0, missing), (0, self.padded(inputs) - inputs)))
+        groups = outputs // OUTPUTS
+        sixes, pairs, odd = np.split(full, [OUTPUTS * groups, len(full) // PAIR * PAIR])
+        rest = _paired(pairs, 1 if self.tail else len(pairs) // PAIR)
+        if self.tail % PAIR:
+            rest = np.concatenate([rest, odd.reshape(-1, 4)], axis=1)
         slack = np.zeros(_SLACK_BYTES, dtype=np.int8)
-        return np.concatenate([*(part.reshape(-1) for part in parts), slack])
-
-    def pack_bias(self, bias: Array) -> Array:
-        full = np.zeros(self.filled(bias.size), dtype=np.int64)
-        full[: bias.size] = bias
-        full[::2] += 256 * full[1::2]
-        return full.astype(np.uint32).view(np.int32)
+        return np.concatenate([_paired(sixes, groups).reshape(-1), rest.reshape(-1), slack])
 
 
-def _paired(rows: Array, size: int) -> Array:
-    """Groups of ``size`` outputs, an even number, in the layout above."""
-    if not rows.size:
-        return rows
+def _paired(rows: Array, groups: int) -> Array:
+    """[outputs, inputs] -> [group and quad, weights of the quad], in the layout above."""
+    pairs, quads = len(rows) // max(groups, 1) // PAIR, rows.shape[1] // 4
     # group, pair, side, quad, lane, phase -> group, quad, phase, pair, lane, side
-    split = rows.reshape(-1, size // 2, 2, rows.shape[1] // 4, 2, 2).transpose(0, 3, 5, 1, 4, 2)
-    pairs: Array = split.reshape(-1, 2)
-    pairs[:, 0] = np.bitwise_xor(pairs[:, 0], np.int8(-128))
-    return pairs
-
-
-@lru_cache(maxsize=16)
-def _text(core: str, form: SixOutputs) -> str:
-    a = Assembler(timing_of(core), form.parameters)
-    _begin(a)
-    _widen(a)
-    a.sub("r1", "r2", 4)  # the inner loop's offsets count from one word before
-    a.lsl("r4", "r4", 7)
-    a.str("r4", _Slots.correction)
-    a.ldr("r9", _Slots.left)
-    sixes, rest = _Clamping(OUTPUTS), _Clamping(form.tail or PAIR)
-    _compute_sixes(a, form, sixes)
-    compute_rest = _compute_tail if form.tail else _compute_pairs
-    compute_rest(a, form, rest)
-    a.leave()
-    sixes.place(a)
-    rest.place(a)
-    return function_text(
-        form.function, a, portable="utvm_dense_tail" if form.tail else "utvm_dense"
-    )
+    split = rows.reshape(groups, pairs, 2, quads, 2, 2).transpose(0, 3, 5, 1, 4, 2)
+    flipped: Array = split ^ np.array([-128, 0], np.int8)  # a + 128
+    return flipped.reshape(groups * quads, 8 * pairs)
 
 
 class _Clamping:
