@@ -17,6 +17,15 @@ from utvm_deploy.kernels.native.layer_tables import DenseTables
 
 #: Words of a scale: multiplier, low and high word of the offset, shift - 32.
 SCALE_WORDS = 4
+_TYPES = {
+    "vector": "const int8_t *",
+    "wide": "int16_t *",
+    "weights": "const int8_t *",
+    "bias": "const int32_t *",
+    "scaling": "const int32_t *",
+    "limits": "const int32_t *",
+    "output": "int8_t *",
+}
 
 
 @dataclass(frozen=True)
@@ -25,13 +34,15 @@ class DenseRoutine(ABC):
 
     per_channel: bool  # each output has a scale
 
-    #: C declarations. ``DenseLayer`` knows by their names what the routine is called with.
-    parameters: ClassVar[tuple[str, ...]]
+    #: The names of the parameters: keys of ``_TYPES``, or numbers.
+    takes: ClassVar[tuple[str, ...]]
+    #: Part of the kernel's name for layers with one scale, and for those with one for each output.
+    labels: ClassVar[tuple[str, str]]
 
     @property
-    @abstractmethod
-    def label(self) -> str:
-        """Part of the kernel's name."""
+    def parameters(self) -> tuple[str, ...]:
+        """The parameters as C declares them."""
+        return tuple(f"{_TYPES.get(name, 'int32_t ')}{name}" for name in self.takes)
 
     @property
     @abstractmethod
@@ -73,7 +84,8 @@ class DenseLayer:
     @property
     def name(self) -> str:
         batch = f"_n{self.batch}" if self.batch != 1 else ""
-        return f"fully_connected{batch}_{self.inputs}x{self.outputs}_{self.routine.label}"
+        label = self.routine.labels[self.routine.per_channel]
+        return f"fully_connected{batch}_{self.inputs}x{self.outputs}_{label}"
 
     @property
     def why(self) -> str:
@@ -101,8 +113,7 @@ class DenseLayer:
         with c.loop("row", self.batch) as row:
             values["vector"] = self._source.at(row * self.inputs)
             values["output"] = self._output.at(row * self.outputs)
-            names = (one.split()[-1].lstrip("*") for one in self.routine.parameters)
-            c.call(self.routine.function, *(values[name] for name in names))
+            c.call(self.routine.function, *(values[name] for name in self.routine.takes))
 
     @property
     def _source(self) -> Operand:

@@ -47,21 +47,11 @@ class FewOutputs(DenseRoutine):
 
     outputs: int
 
-    parameters: ClassVar[tuple[str, ...]] = (
-        "const int8_t *vector",
-        "const int8_t *weights",
-        "const int32_t *bias",
-        "const int32_t *scaling",
-        "const int32_t *limits",
-        "int8_t *output",
-        "int32_t inputs",
-        "int32_t outputs",
-        "int32_t scaling_step",
+    labels: ClassVar[tuple[str, str]] = ("dsp", "per_channel_dsp")
+    takes: ClassVar[tuple[str, ...]] = (
+        *("vector", "weights", "bias", "scaling", "limits"),
+        *("output", "inputs", "outputs", "scaling_step"),
     )
-
-    @property
-    def label(self) -> str:
-        return "per_channel_dsp" if self.per_channel else "dsp"
 
     @property
     def why(self) -> str:

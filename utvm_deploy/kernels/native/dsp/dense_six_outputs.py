@@ -46,6 +46,7 @@ STEPS = (16, 8)
 _SLACK_BYTES = 8
 _CACHE_LINE_BYTES = 32
 _SUMS = ("r4", "r5", "r6", "r7", "r8", "r9")
+_WEIGHTS = ("r3", "r12", "lr")
 
 
 class _Slots(Frame):
@@ -71,24 +72,12 @@ class SixOutputs(DenseRoutine):
     preload: bool  # weights are preloaded into the cache
     tail: int = 0  # outputs of the last group; 0: what does not fill six is done in pairs
 
-    parameters: ClassVar[tuple[str, ...]] = (
-        "const int8_t *vector",
-        "int16_t *wide",
-        "const int8_t *weights",
-        "const int32_t *bias",
-        "const int32_t *scaling",
-        "int32_t scaling_step",
-        "const int32_t *limits",
-        "int8_t *output",
-        "int32_t inputs",
-        "int32_t padded",
-        "int32_t outputs",
+    labels: ClassVar[tuple[str, str]] = ("dsp", "per_channel_dsp")
+    takes: ClassVar[tuple[str, ...]] = (
+        *("vector", "wide", "weights", "bias", "scaling", "scaling_step", "limits"),
+        *("output", "inputs", "padded", "outputs"),
     )
     why: ClassVar[str] = f"DSP assembly, {OUTPUTS} outputs in registers, weights streamed once"
-
-    @property
-    def label(self) -> str:
-        return "per_channel_dsp" if self.per_channel else "dsp"
 
     @property
     def function(self) -> str:
@@ -104,13 +93,13 @@ class SixOutputs(DenseRoutine):
         a.lsl("r4", "r4", 7)
         a.str("r4", _Slots.correction)
         a.ldr("r9", _Slots.left)
-        sixes, rest = _Clamping(OUTPUTS), _Clamping(self.tail or PAIR)
-        _compute_sixes(a, self, sixes)
+        sixes, rest = _Group(a, self, OUTPUTS), _Group(a, self, self.tail or PAIR)
+        _compute_sixes(a, sixes)
         compute_rest = _compute_tail if self.tail else _compute_pairs
-        compute_rest(a, self, rest)
+        compute_rest(a, rest)
         a.leave()
-        sixes.place(a)
-        rest.place(a)
+        sixes.place_clamping()
+        rest.place_clamping()
         portable = "utvm_dense_tail" if self.tail else "utvm_dense"
         return function_text(self.function, a, portable=portable)
 
@@ -152,28 +141,6 @@ def _paired(rows: Array, groups: int) -> Array:
     split = rows.reshape(groups, pairs, 2, quads, 2, 2).transpose(0, 3, 5, 1, 4, 2)
     flipped: Array = split ^ np.array([-128, 0], np.int8)  # a + 128
     return flipped.reshape(groups * quads, 8 * pairs)
-
-
-class _Clamping:
-    """Code behind the routine that limits a group of outputs: most layers do not need it."""
-
-    def __init__(self, outputs: int) -> None:
-        self._sums = _SUMS[:outputs:2]
-        self._start, self._end = Label(), Label()
-
-    def branch(self, a: Assembler) -> None:
-        """Go there and come back, if the flags are ne."""
-        a.b(self._start, "ne")
-        a.place(self._end)
-
-    def place(self, a: Assembler) -> None:
-        """Put the code here."""
-        a.place(self._start)
-        with a.scheduled():
-            a.ldr("r10", _Slots.low)
-            a.ldr("r12", _Slots.high)
-            clamp(a, self._sums, "r10", "r12", "r2")
-        a.b(self._end)
 
 
 def _begin(a: Assembler) -> None:
@@ -242,30 +209,104 @@ def _widen_word(a: Assembler, word: str, other: str, offset: int) -> None:
     a.smlad("r4", other, "r10", "r4")
 
 
-def _compute_sixes(a: Assembler, form: SixOutputs, clamping: _Clamping) -> None:
+class _Group:
+    """The code of a group of outputs, which become int8 in the registers of their sums."""
+
+    def __init__(self, a: Assembler, form: SixOutputs, outputs: int) -> None:
+        self.a, self.form, self.outputs = a, form, outputs
+        self.sums = _SUMS[:outputs]
+        self.pairs = list(zip(self.sums[::2], self.sums[1::2], strict=False))
+        self._clamping, self._clamped = Label(), Label()
+
+    def compute(self) -> None:
+        """Sum up, requantize and clamp; then a pair is a halfword. r0 becomes the output."""
+        a, form = self.a, self.form
+        with a.scheduled():
+            self._start()
+        with a.loop("ne", aligned=True), a.scheduled(is_loop=True):
+            if self.outputs == OUTPUTS:
+                _multiply_six(a, form)
+            else:
+                _multiply_rest(a, form, self.outputs)
+            a.add("r0", "r0", 2 * form.step)
+            a.cmp("r0", "r11")
+        with a.scheduled():
+            self._finish()
+        a.b(self._clamping, "ne")
+        a.place(self._clamped)
+
+    def place_clamping(self) -> None:
+        """Put the code here that clamps: behind the routine, because most layers do not need it."""
+        a = self.a
+        a.place(self._clamping)
+        with a.scheduled():
+            a.ldr("r10", _Slots.low)
+            a.ldr("r12", _Slots.high)
+            clamp(a, self.sums[::2], "r10", "r12", "r2")
+        a.b(self._clamped)
+
+    def store_pairs(self) -> None:
+        """Store the pairs at r0."""
+        for n, (pair, _) in enumerate(self.pairs):
+            self.a.strh(pair, at("r0", PAIR * n))
+
+    def _start(self) -> None:
+        a = self.a
+        a.ldr("r0", _Slots.wide)
+        a.ldr("r10", _Slots.bias)
+        for n, one in enumerate(self.sums):
+            a.ldr(one, at("r10", 4 * n))
+        a.add("r10", "r10", 4 * self.outputs)
+        a.str("r10", _Slots.bias)
+        if self.outputs == OUTPUTS:
+            a.ldr(_WEIGHTS[0], at("r1", 4))
+            a.ldr(_WEIGHTS[1], at("r1", 8))
+
+    def _finish(self) -> None:
+        a = self.a
+        a.ldr("r0", _Slots.correction)
+        for first, second in self.pairs:
+            a.sub(first, first, second, "lsl #8")
+            a.sub(first, first, "r0")
+        if self.form.per_channel:
+            a.ldr("r0", _Slots.scaling)
+            scale_wide(a, self.sums, "r0", ("r2", "lr"), [("r10", "r12")], "r3", step=SCALE_WORDS)
+            a.add("r0", "r0", 4 * SCALE_WORDS * self.outputs)
+            a.str("r0", _Slots.scaling)
+        else:
+            offsets = ("r10", "r12"), ("lr", "r0")
+            scale_wide(a, self.sums, _Slots.only_scale, ("r2",), offsets, "r3")
+        for first, second in self.pairs:
+            a.bfi(first, second, 8, 8)
+        a.ldr("r2", _Slots.clamps)
+        a.ldr("r0", _Slots.output)
+        a.cmp("r2", 0)
+
+
+def _compute_sixes(a: Assembler, group: _Group) -> None:
     """The groups of six among r9 outputs; r9 + 6 outputs are left in the end."""
     done = Label()
     with a.loop(""):
         a.subs("r9", "r9", OUTPUTS)
         a.b(done, "lt")
         a.str("r9", _Slots.left)
-        _compute_group(a, form, OUTPUTS, clamping)
+        group.compute()
         with a.scheduled():
             a.ldr("r9", _Slots.left)
-            _store_pairs(a, OUTPUTS)
+            group.store_pairs()
             a.add("r0", "r0", OUTPUTS)
             a.str("r0", _Slots.output)
     a.place(done)
 
 
-def _compute_pairs(a: Assembler, form: SixOutputs, clamping: _Clamping) -> None:
+def _compute_pairs(a: Assembler, group: _Group) -> None:
     """The r9 + 6 outputs that are left, if any, two at a time; the last one may be alone."""
     done, is_alone = Label(), Label()
     a.adds("r9", "r9", OUTPUTS)
     a.b(done, "le")
     a.str("r9", _Slots.left)
     with a.loop("gt"):
-        _compute_group(a, form, PAIR, clamping)
+        group.compute()
         a.ldr("r9", _Slots.left)
         a.subs("r9", PAIR)
         a.b(is_alone, "lt")
@@ -279,51 +320,13 @@ def _compute_pairs(a: Assembler, form: SixOutputs, clamping: _Clamping) -> None:
     a.place(done)
 
 
-def _compute_tail(a: Assembler, form: SixOutputs, clamping: _Clamping) -> None:
+def _compute_tail(a: Assembler, group: _Group) -> None:
     """The outputs of the last group."""
-    _compute_group(a, form, form.tail, clamping)
+    group.compute()
     with a.scheduled():
-        _store_pairs(a, form.tail)
-    if form.tail % PAIR:
-        a.strb(_SUMS[form.tail - 1], at("r0", form.tail - 1))
-
-
-def _compute_group(a: Assembler, form: SixOutputs, outputs: int, clamping: _Clamping) -> None:
-    """Pairs of outputs as halfwords in every other register, an odd one as a byte, for r0."""
-    sums = _SUMS[:outputs]
-    with a.scheduled():
-        a.ldr("r0", _Slots.wide)
-        a.ldr("r10", _Slots.bias)
-        for n, one in enumerate(sums):
-            a.ldr(one, at("r10", 4 * n))
-        a.add("r10", "r10", 4 * outputs)
-        a.str("r10", _Slots.bias)
-        if outputs == OUTPUTS:
-            a.ldr(_WEIGHTS[0], at("r1", 4))
-            a.ldr(_WEIGHTS[1], at("r1", 8))
-    with a.loop("ne", aligned=True), a.scheduled(is_loop=True):
-        if outputs == OUTPUTS:
-            _multiply_six(a, form)
-        else:
-            _multiply_rest(a, form, outputs)
-        a.add("r0", "r0", 2 * form.step)
-        a.cmp("r0", "r11")
-    pairs = list(zip(sums[::2], sums[1::2], strict=False))
-    with a.scheduled():
-        a.ldr("r0", _Slots.correction)
-        for first, second in pairs:
-            a.sub(first, first, second, "lsl #8")
-            a.sub(first, first, "r0")
-        _requantize(a, sums, form.per_channel)
-        for first, second in pairs:
-            a.bfi(first, second, 8, 8)
-        a.ldr("r2", _Slots.clamps)
-        a.ldr("r0", _Slots.output)
-        a.cmp("r2", 0)
-    clamping.branch(a)
-
-
-_WEIGHTS = ("r3", "r12", "lr")
+        group.store_pairs()
+    if group.outputs % PAIR:
+        a.strb(group.sums[-1], at("r0", group.outputs - 1))
 
 
 def _multiply_six(a: Assembler, form: SixOutputs) -> None:
@@ -387,21 +390,3 @@ def _multiply_pair(a: Assembler, pair: int, weights: str, inputs: str) -> None:
     a.smlad(first, weights, inputs, first)
     a.sxtb16(weights, weights, "ror #8")
     a.smlad(second, weights, inputs, second)
-
-
-def _requantize(a: Assembler, sums: tuple[str, ...], per_channel: bool) -> None:
-    """Sums become int8 in place."""
-    if not per_channel:
-        offsets = ("r10", "r12"), ("lr", "r0")
-        scale_wide(a, sums, _Slots.only_scale, ("r2",), offsets, "r3")
-        return
-    a.ldr("r0", _Slots.scaling)
-    scale_wide(a, sums, "r0", ("r2", "lr"), [("r10", "r12")], "r3", step=SCALE_WORDS)
-    a.add("r0", "r0", 4 * SCALE_WORDS * len(sums))
-    a.str("r0", _Slots.scaling)
-
-
-def _store_pairs(a: Assembler, outputs: int) -> None:
-    """Store the pairs of a group at r0."""
-    for pair in range(outputs // PAIR):
-        a.strh(_SUMS[PAIR * pair], at("r0", PAIR * pair))

@@ -38,22 +38,14 @@ class _Slots(Frame):
 class MveDense(DenseRoutine):
     """The routine."""
 
-    parameters: ClassVar[tuple[str, ...]] = (
-        "const int8_t *vector",
-        "const int8_t *weights",
-        "const int32_t *bias",
-        "const int32_t *scaling",
-        "int8_t *output",
-        "int32_t inputs",
-        "int32_t outputs",
+    labels: ClassVar[tuple[str, str]] = ("mve", "mve_each")
+    takes: ClassVar[tuple[str, ...]] = (
+        *("vector", "weights", "bias", "scaling"),
+        *("output", "inputs", "outputs"),
     )
     why: ClassVar[str] = (
         f"Helium assembly, {gemm.CHANNELS} outputs in registers, weights streamed once"
     )
-
-    @property
-    def label(self) -> str:
-        return "mve_each" if self.per_channel else "mve"
 
     @property
     def function(self) -> str:
