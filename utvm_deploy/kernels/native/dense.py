@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -17,32 +17,18 @@ from utvm_deploy.kernels.native.layer_tables import DenseTables
 
 #: Words of a scale: multiplier, low and high word of the offset, shift - 32.
 SCALE_WORDS = 4
-_TYPES = {
-    "vector": "const int8_t *",
-    "wide": "int16_t *",
-    "weights": "const int8_t *",
-    "bias": "const int32_t *",
-    "scaling": "const int32_t *",
-    "limits": "const int32_t *",
-    "output": "int8_t *",
-}
 
 
 @dataclass(frozen=True)
 class DenseRoutine(ABC):
     """A routine that computes a row of outputs, and the tables that it reads."""
 
-    per_channel: bool  # each output has a scale
+    per_channel: bool  # each output has its own scale
 
-    #: The names of the parameters: keys of ``_TYPES``, or numbers.
-    takes: ClassVar[tuple[str, ...]]
+    #: As C declares them. ``DenseLayer.drive`` knows them by their names.
+    parameters: ClassVar[str]
     #: Part of the kernel's name for layers with one scale, and for those with one for each output.
     labels: ClassVar[tuple[str, str]]
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """The parameters as C declares them."""
-        return tuple(f"{_TYPES.get(name, 'int32_t ')}{name}" for name in self.takes)
 
     @property
     @abstractmethod
@@ -73,7 +59,7 @@ class DenseRoutine(ABC):
 
 @dataclass(frozen=True)
 class DenseLayer:
-    """Shape parameters of a fully connected layer, and the routine that computes it."""
+    """Shape parameters of a fully connected layer, its routine, and the tables of the routine."""
 
     batch: int
     inputs: int
@@ -97,10 +83,11 @@ class DenseLayer:
 
     @property
     def parameters(self) -> tuple[Operand | str, ...]:
-        return self._source, *self.tables, self._output
+        source, output = self._activations
+        return source, *self.tables, output
 
     def texts(self, core: str) -> tuple[str, ...]:
-        return shared_text("utvm_scale_wide"), _text(self.routine, core)
+        return shared_text("utvm_scale_wide"), self.routine.text(core)
 
     def drive(self, c: Driver) -> None:
         values: dict[str, Argument] = {
@@ -110,23 +97,17 @@ class DenseLayer:
             "outputs": self.outputs,
             "scaling_step": SCALE_WORDS if self.routine.per_channel else 0,
         }
+        names = re.findall(r"\w+(?=,|\s*$)", self.routine.parameters)
+        source, output = self._activations
         with c.loop("row", self.batch) as row:
-            values["vector"] = self._source.at(row * self.inputs)
-            values["output"] = self._output.at(row * self.outputs)
-            c.call(self.routine.function, *(values[name] for name in self.routine.takes))
+            values["vector"] = source.at(row * self.inputs)
+            values["output"] = output.at(row * self.outputs)
+            c.call(self.routine.function, *(values[name] for name in names))
 
     @property
-    def _source(self) -> Operand:
-        return Operand("source", (self.batch, self.inputs), "int8")
-
-    @property
-    def _output(self) -> Operand:
-        return Operand("output", (self.batch, self.outputs), "int8")
-
-
-@lru_cache(maxsize=32)
-def _text(routine: DenseRoutine, core: str) -> str:
-    return routine.text(core)
+    def _activations(self) -> tuple[Operand, Operand]:
+        source = Operand("source", (self.batch, self.inputs), "int8")
+        return source, Operand("output", (self.batch, self.outputs), "int8")
 
 
 def dense_call(call: KernelCall, layer: DenseTables, routine: DenseRoutine) -> KernelCall:

@@ -8,19 +8,11 @@ from utvm_deploy.kernels.contract.c_texts import family_text
 from utvm_deploy.kernels.isa.assembler import Assembler
 from utvm_deploy.kernels.isa.dsp import CONDITION, select
 from utvm_deploy.kernels.isa.mnemonics import Memory, Slot, at
-from utvm_deploy.kernels.isa.routine import Routine, naked_function
 
 
 def helper(name: str) -> str:
     """The C of ``c/NAME.h`` in this package."""
     return family_text("dsp", name)
-
-
-def c_text(
-    name: str, parameters: Sequence[str], routine: Routine, *, portable: str | None = None
-) -> str:
-    """The static function ``name``; its C is ``c/NAME.h`` (or ``portable``) in this package."""
-    return naked_function(name, parameters, routine.lines, helper(portable or name), CONDITION)
 
 
 def function_text(name: str, a: Assembler, *, portable: str | None = None) -> str:
@@ -98,7 +90,7 @@ def load_limits(a: Assembler, limits: str, low: Slot, clamps: Slot) -> None:
 def store_limits(a: Assembler, low: Slot, clamps: Slot | None = None) -> None:
     """Put the limits in r8 and r9, four times each, into two slots from ``low`` on.
 
-    ``clamps`` becomes 0 if they are int8's. Without it, only the flags tell (eq). Overwrites r8,
+    ``clamps`` becomes 0 if they are int8's. Without it, only the flags say so: eq. Overwrites r8,
     r9, r10 and r12.
     """
     a.mov("r10", 0x01010101)

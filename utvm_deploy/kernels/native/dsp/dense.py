@@ -38,13 +38,17 @@ def dsp_dense_call(call: KernelCall, layer: DenseTables, wish: Wish) -> KernelCa
     """The call instead of the portable one."""
     outputs, inputs = layer.weights.shape
     per_channel = len(layer.scales) > 1
-    choices = SixOutputsChoices() if wish.is_open else _read(wish)
+    choices: FewOutputsChoices | SixOutputsChoices | str = SixOutputsChoices()
+    if not wish.is_open:
+        few = FewOutputsChoices.read(wish.candidate)
+        choices = SixOutputsChoices.read(wish.candidate) if isinstance(few, str) else few
+    elif wish.is_default and outputs <= MOST_OUTPUTS and outputs != OUTPUTS:
+        choices = FewOutputsChoices()
     if isinstance(choices, str):
         return choices
-    if isinstance(choices, FewOutputsChoices) and outputs > MOST_OUTPUTS:
-        return f"more than {MOST_OUTPUTS} outputs"
-    is_best = wish.is_default and outputs <= MOST_OUTPUTS and outputs != OUTPUTS
-    if isinstance(choices, FewOutputsChoices) or is_best:
+    if isinstance(choices, FewOutputsChoices):
+        if outputs > MOST_OUTPUTS:
+            return f"more than {MOST_OUTPUTS} outputs"
         return dense_call(call, layer, FewOutputs(per_channel, outputs))
     rest = outputs % OUTPUTS
     if choices.tail not in (0, rest):
@@ -61,19 +65,15 @@ def dsp_dense_call(call: KernelCall, layer: DenseTables, wish: Wish) -> KernelCa
     return dense_call(call, layer, routine)
 
 
-def _read(wish: Wish) -> FewOutputsChoices | SixOutputsChoices | str:
-    few = FewOutputsChoices.read(wish.candidate)
-    return SixOutputsChoices.read(wish.candidate) if isinstance(few, str) else few
-
-
 def dense_choices(kernel: object) -> Iterator[Choices]:
-    """What a candidate can choose beside this kernel, whose own choices come first."""
-    routine = kernel.routine if isinstance(kernel, DenseLayer) else None
-    if isinstance(routine, FewOutputs):
-        yield FewOutputsChoices()
-    elif isinstance(routine, SixOutputs):
+    """What a candidate can choose instead of this kernel, whose own choices come first."""
+    if not isinstance(kernel, DenseLayer):
+        return
+    routine = kernel.routine
+    if isinstance(routine, SixOutputs):
         yield SixOutputsChoices(routine.step, routine.preload, routine.tail)
-    if isinstance(kernel, DenseLayer):
-        tails = sorted({0, kernel.outputs % OUTPUTS} - {PAIR})
-        for tail, step, preload in product(tails, STEPS, (False, True)):
-            yield SixOutputsChoices(step, preload, tail)
+    else:
+        yield FewOutputsChoices()
+    tails = sorted({0, kernel.outputs % OUTPUTS} - {PAIR})
+    for tail, step, preload in product(tails, STEPS, (False, True)):
+        yield SixOutputsChoices(step, preload, tail)

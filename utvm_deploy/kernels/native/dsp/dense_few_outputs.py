@@ -45,13 +45,13 @@ class _Slots(Frame, size_bytes=20):
 class FewOutputs(DenseRoutine):
     """The routine, and what its code depends on."""
 
-    outputs: int
+    outputs: int  # of the layer
 
     labels: ClassVar[tuple[str, str]] = ("dsp", "per_channel_dsp")
-    takes: ClassVar[tuple[str, ...]] = (
-        *("vector", "weights", "bias", "scaling", "limits"),
-        *("output", "inputs", "outputs", "scaling_step"),
-    )
+    parameters: ClassVar[str] = """
+        const int8_t *vector, const int8_t *weights, const int32_t *bias, const int32_t *scaling,
+        const int32_t *limits, int8_t *output, int32_t inputs, int32_t outputs, int32_t scaling_step
+    """
 
     @property
     def why(self) -> str:
@@ -156,8 +156,7 @@ def _multiply_word(
 
 def _clamp(a: Assembler, sums: Sequence[str]) -> None:
     """Limit the outputs, unless the limits are those of int8. r1 becomes the output."""
-    a.ldr("r0", a.stack_argument("limits"))
-    a.ldr("r1", a.stack_argument("output"))
+    a.load(r0=a.stack_argument("limits"), r1=a.stack_argument("output"))
     a.ldrd("r2", "r3", at("r0"))
     a.cmp("r2", -128)
     with a.when("eq"):

@@ -73,10 +73,11 @@ class SixOutputs(DenseRoutine):
     tail: int = 0  # outputs of the last group; 0: what does not fill six is done in pairs
 
     labels: ClassVar[tuple[str, str]] = ("dsp", "per_channel_dsp")
-    takes: ClassVar[tuple[str, ...]] = (
-        *("vector", "wide", "weights", "bias", "scaling", "scaling_step", "limits"),
-        *("output", "inputs", "padded", "outputs"),
-    )
+    parameters: ClassVar[str] = """
+        const int8_t *vector, int16_t *wide, const int8_t *weights, const int32_t *bias,
+        const int32_t *scaling, int32_t scaling_step, const int32_t *limits, int8_t *output,
+        int32_t inputs, int32_t padded, int32_t outputs
+    """
     why: ClassVar[str] = f"DSP assembly, {OUTPUTS} outputs in registers, weights streamed once"
 
     @property
@@ -146,23 +147,19 @@ def _paired(rows: Array, groups: int) -> Array:
 def _begin(a: Assembler) -> None:
     """Put the arguments into their slots, or where ``_widen`` expects them."""
     a.enter(frame=_Slots)
-    a.str("r1", _Slots.wide)
-    a.str("r3", _Slots.bias)
-    a.ldr("r4", a.stack_argument("scaling"))
-    a.str("r4", _Slots.scaling)
-    a.ldr("r5", a.stack_argument("limits"))
-    a.ldr("r6", a.stack_argument("output"))
-    a.ldr("r7", a.stack_argument("outputs"))
-    a.str("r6", _Slots.output)
-    a.str("r7", _Slots.left)
+    a.store(r1=_Slots.wide, r3=_Slots.bias)
+    a.load(r4=a.stack_argument("scaling"))
+    a.store(r4=_Slots.scaling)
+    a.load(r5=a.stack_argument("limits"))
+    a.load(r6=a.stack_argument("output"), r7=a.stack_argument("outputs"))
+    a.store(r6=_Slots.output, r7=_Slots.left)
     a.ldrsb("r8", at("r5"))
     a.ldrsb("r9", at("r5", 4))
     a.ldm("r4", ("r4-r7",))
     a.strd("r4", "r5", _Slots.only_scale)
     a.strd("r6", "r7", _Slots.only_scale.word(2))
     store_limits(a, _Slots.low, _Slots.clamps)
-    a.ldr("r3", a.stack_argument("inputs"))
-    a.ldr("r11", a.stack_argument("padded"))
+    a.load(r3=a.stack_argument("inputs"), r11=a.stack_argument("padded"))
     a.add("r11", "r1", "r11", "lsl #1")
 
 
@@ -240,8 +237,7 @@ class _Group:
         a = self.a
         a.place(self._clamping)
         with a.scheduled():
-            a.ldr("r10", _Slots.low)
-            a.ldr("r12", _Slots.high)
+            a.load(r10=_Slots.low, r12=_Slots.high)
             clamp(a, self.sums[::2], "r10", "r12", "r2")
         a.b(self._clamped)
 
@@ -252,8 +248,7 @@ class _Group:
 
     def _start(self) -> None:
         a = self.a
-        a.ldr("r0", _Slots.wide)
-        a.ldr("r10", _Slots.bias)
+        a.load(r0=_Slots.wide, r10=_Slots.bias)
         for n, one in enumerate(self.sums):
             a.ldr(one, at("r10", 4 * n))
         a.add("r10", "r10", 4 * self.outputs)
@@ -278,8 +273,7 @@ class _Group:
             scale_wide(a, self.sums, _Slots.only_scale, ("r2",), offsets, "r3")
         for first, second in self.pairs:
             a.bfi(first, second, 8, 8)
-        a.ldr("r2", _Slots.clamps)
-        a.ldr("r0", _Slots.output)
+        a.load(r2=_Slots.clamps, r0=_Slots.output)
         a.cmp("r2", 0)
 
 

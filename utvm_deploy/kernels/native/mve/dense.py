@@ -39,10 +39,10 @@ class MveDense(DenseRoutine):
     """The routine."""
 
     labels: ClassVar[tuple[str, str]] = ("mve", "mve_each")
-    takes: ClassVar[tuple[str, ...]] = (
-        *("vector", "weights", "bias", "scaling"),
-        *("output", "inputs", "outputs"),
-    )
+    parameters: ClassVar[str] = """
+        const int8_t *vector, const int8_t *weights, const int32_t *bias, const int32_t *scaling,
+        int8_t *output, int32_t inputs, int32_t outputs
+    """
     why: ClassVar[str] = (
         f"Helium assembly, {gemm.CHANNELS} outputs in registers, weights streamed once"
     )
@@ -54,8 +54,7 @@ class MveDense(DenseRoutine):
     def text(self, core: str) -> str:
         a = Assembler(parameters=self.parameters)
         a.enter(frame=_Slots, vectors=("d8-d11",))
-        a.str("r0", _Slots.vector)
-        a.str("r3", _Slots.scaling)
+        a.store(r0=_Slots.vector, r3=_Slots.scaling)
         a.mov("r7", "r1")
         a.mov("r12", "r2")
         a.ldrd("r0", "r1", at("r3", 16))
@@ -71,8 +70,7 @@ class MveDense(DenseRoutine):
             multiply_four_channels(a, _SUMS)
             a.mov("r7", "r3")
             _scale(a, self.per_channel)
-            a.ldr("r1", a.stack_argument("output"))
-            a.ldr("r3", a.stack_argument("outputs"))
+            a.load(r1=a.stack_argument("output"), r3=a.stack_argument("outputs"))
             a.vmov("q3[2]", "q3[0]", "r0", "r2")
             a.vmov("q3[3]", "q3[1]", "r4", "r6")
             a.vctp_32("r3")
