@@ -1,7 +1,7 @@
-"""Kernels for cores with Thumb-2 but no parallel arithmetic (Cortex-M3), and for those below.
+"""Kernels for cores without parallel arithmetic: Cortex-M3 (Thumb-2), Cortex-M0 and M0+ (Thumb).
 
-A product is LDRSB twice and MLA; what can be saved is loads, by tiles of pixels and channels in
-registers. Splitting words with SXTB would take one instruction more for every four bytes. Outputs
-are requantized with SMULL in seven instructions, by the rules of ``native/scaling.py``. Cores
-without Thumb-2 (Cortex-M0+) get C that computes the same, with products of 64 bits from four of 32.
+Each product loads two bytes and multiplies. Tiles of pixels and channels in registers save loads.
+Splitting words with SXTB would take one instruction more for every four bytes. With Thumb-2, an
+output is requantized by SMULL in seven instructions (``native/scaling.py``). The modules
+``plain_*`` are for cores without Thumb-2. These have no 64-bit product: four of 32 bits replace it.
 """

@@ -1,4 +1,4 @@
-"""What the Thumb-2 routines have in common: when they can be used, and requantization."""
+"""Parts of the Thumb-2 routines: the condition of the preprocessor, and requantization."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from utvm_deploy.kernels.isa.assembler import Assembler, Label
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
 
-#: Where the assembly can be used; everywhere else the C does the work.
+#: Where the preprocessor takes the assembly; elsewhere it takes the C.
 CONDITION = "defined(__thumb2__) && defined(__GNUC__)"
 #: The same for assembly without Thumb-2.
 PLAIN_CONDITION = "defined(__thumb__) && !defined(__thumb2__) && defined(__GNUC__)"

@@ -59,6 +59,10 @@ class ThumbProduct:
         pixels, channels = self.tile.pixels, self.tile.channels
         return f"Thumb-2 assembly, {pixels} pixels x {channels} channels in registers"
 
+    def cycles(self, count: int, channels: int, depth: int) -> float:
+        """About the cycles of the product of ``count`` pixels."""
+        return self.tile.cycles(count, channels, depth)
+
     def texts(self, core: str) -> tuple[str, ...]:
         scale = "utvm_scale" if self.tile.rounding == gemm.SHORT else "utvm_scale_wide"
         return shared_text(scale), gemm.gemm_text(self.tile)
@@ -118,4 +122,5 @@ def thumb_product(rounding: str, choices: GemmChoices, sizes: tuple[int, int, in
     tiles = [t for t in gemm.TILES if label in (None, t.label) and step in (None, t.step)]
     if not tiles:
         raise UnsupportedOperator(f"no register tile {label} with step {step}")
-    return ThumbProduct(replace(gemm.best_tile(tiles, *sizes), rounding=rounding))
+    best = min(tiles, key=lambda tile: tile.cycles(*sizes))
+    return ThumbProduct(replace(best, rounding=rounding))

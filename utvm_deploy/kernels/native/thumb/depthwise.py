@@ -44,7 +44,7 @@ class ChannelRows:
 class ThumbRowProduct(ChannelRows):
     """The micro-kernel of ``depthwise_code.py``."""
 
-    taps: code.Taps
+    tile: code.DepthwiseTile
 
     @property
     def label(self) -> str:
@@ -52,15 +52,15 @@ class ThumbRowProduct(ChannelRows):
 
     @property
     def function(self) -> str:
-        return self.taps.function
+        return self.tile.function
 
     @property
     def why(self) -> str:
-        slides = ", columns shared" if self.taps.slides else ""
-        return f"Thumb-2 assembly, {self.taps.pixels} pixels of a channel in registers{slides}"
+        slides = ", columns shared" if self.tile.slides else ""
+        return f"Thumb-2 assembly, {self.tile.pixels} pixels of a channel in registers{slides}"
 
     def texts(self, core: str) -> tuple[str, ...]:
-        return shared_text("utvm_scale"), code.depthwise_text(self.taps)
+        return shared_text("utvm_scale"), code.depthwise_text(self.tile)
 
 
 def thumb_row_product(window: Window) -> ThumbRowProduct:
@@ -68,7 +68,7 @@ def thumb_row_product(window: Window) -> ThumbRowProduct:
     rows, columns = window.kernel
     is_dense = window.strides[1] == window.dilations[1]
     pixels = code.best_pixels(window.output_width, rows * columns)
-    return ThumbRowProduct(code.Taps(rows, columns, is_dense, pixels))
+    return ThumbRowProduct(code.DepthwiseTile(rows, columns, is_dense, pixels))
 
 
 def thumb_depthwise_call(

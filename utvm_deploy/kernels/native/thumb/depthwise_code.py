@@ -1,9 +1,9 @@
 """The inner block of depthwise convolutions: four pixels of a channel, any window.
 
-A weight is loaded once for four pixels (three or two where that fits a row better). Where windows
-of three columns lie one pixel apart, the pixels are, too: six columns serve four windows of three,
-with the weights of a row in registers. What is left of a row is done with the last pixels again;
-one pixel is done alone, as are all of shorter rows.
+A weight is loaded once for four pixels (or three or two, if that fits a row better). Windows of
+three columns that are one pixel apart share columns: six columns serve four windows, and the
+weights of a row stay in registers. The last tile of a row may compute some pixels again. If one
+pixel remains, it is computed alone, and so are all pixels of a row that is shorter than a tile.
 
 Layouts:
     weights  int8  [channel][tap]
@@ -25,8 +25,9 @@ from utvm_deploy.kernels.native.thumb.code import CONDITION, clamp, scale, store
 
 #: Pixels of a tile at most.
 PIXELS = 4
-#: Columns whose products are written out at most.
+#: The most columns of a window; the products of a row are unrolled.
 MOST_COLUMNS = 16
+#: Of more taps, the rows are a loop.
 MOST_UNROLLED_TAPS = 12
 _SLIDING_COLUMNS = 3
 PARAMETERS = (
@@ -68,8 +69,8 @@ class _Slots(Frame):
 
 
 @dataclass(frozen=True)
-class Taps:
-    """A window's rows and columns, and whether windows are as far apart as columns."""
+class DepthwiseTile:
+    """A window's rows and columns, and whether windows are as far apart as its columns."""
 
     rows: int
     columns: int
@@ -89,7 +90,7 @@ class Taps:
         return f"utvm_thumb_depthwise_{self.rows}x{self.columns}{slides}{pixels}"
 
 
-#: About what a tile and a pixel of it take beside the products, in cycles, and a product.
+#: About the cycles of a tile and of a pixel, apart from their products, and of a product.
 _TILE_CYCLES, _PIXEL_CYCLES, _PRODUCT_CYCLES = 80, 14, 2
 
 
@@ -98,7 +99,7 @@ def best_pixels(count: int, taps: int) -> int:
 
     def cost(pixels: int) -> int:
         whole, rest = divmod(count, pixels)
-        # One pixel that is left is done alone; more, with a whole tile again.
+        # One pixel that remains is computed alone, several by a whole tile.
         sizes = [pixels] * whole
         if whole == 0:
             sizes += [1] * rest
@@ -111,10 +112,10 @@ def best_pixels(count: int, taps: int) -> int:
 
 
 @lru_cache(maxsize=16)
-def depthwise_text(taps: Taps) -> str:
+def depthwise_text(tile: DepthwiseTile) -> str:
     """The C text of the function for a window."""
-    return _routine(taps).c_function(
-        taps.function, portable_body(taps.rows, taps.columns), CONDITION
+    return _routine(tile).c_function(
+        tile.function, portable_body(tile.rows, tile.columns), CONDITION
     )
 
 
@@ -124,20 +125,20 @@ def portable_body(rows: int, columns: int) -> str:
     return replaced(family_text("thumb", "utvm_thumb_depthwise"), *sizes)
 
 
-def _routine(taps: Taps) -> Assembler:
+def _routine(tile: DepthwiseTile) -> Assembler:
     a = Assembler(CORTEX_M3, PARAMETERS)
-    _begin(a, taps)
+    _begin(a, tile)
     with a.loop("gt"):  # a channel
         a.ldrd("r0", "r1", _Slots.first_pixel)
         a.ldr("r2", _Slots.count)
         a.strd("r0", "r1", _Slots.pixel)
         a.str("r2", _Slots.left)
-        a.cmp("r2", taps.pixels)
+        a.cmp("r2", tile.pixels)
         done = Label()
         with a.unless("lt") as one_pixel:
-            _compute_whole_tiles(a, taps, done, one_pixel)
+            _compute_whole_tiles(a, tile, done, one_pixel)
         with a.loop("gt"):
-            _compute_tile(a, taps, 1)
+            _compute_tile(a, tile, 1)
             a.mov("r3", 1)
             _advance(a)
             a.ldr("r2", _Slots.left)
@@ -149,7 +150,7 @@ def _routine(taps: Taps) -> Assembler:
         a.ldr("r4", _Slots.channels_left)
         a.adds("r0", 1)
         a.adds("r1", 1)
-        a.adds("r2", taps.rows * taps.columns)
+        a.adds("r2", tile.rows * tile.columns)
         a.adds("r3", 16)
         a.strd("r0", "r1", _Slots.first_pixel)
         a.strd("r2", "r3", _Slots.weights)
@@ -159,10 +160,10 @@ def _routine(taps: Taps) -> Assembler:
     return a
 
 
-def _begin(a: Assembler, taps: Taps) -> None:
+def _begin(a: Assembler, tile: DepthwiseTile) -> None:
     """Put the arguments into their slots."""
     # Sliding windows never go from column to column.
-    passed = 0 if taps.slides else taps.columns - 1
+    passed = 0 if tile.slides else tile.columns - 1
     a.enter(frame=_Slots)
     a.str("r0", _Slots.first_pixel)
     a.strd("r1", "r2", _Slots.weights)
@@ -177,21 +178,21 @@ def _begin(a: Assembler, taps: Taps) -> None:
     a.strd("r5", "r5", _Slots.channels)
 
 
-def _compute_whole_tiles(a: Assembler, taps: Taps, done: Label, one_pixel: Label) -> None:
+def _compute_whole_tiles(a: Assembler, tile: DepthwiseTile, done: Label, one_pixel: Label) -> None:
     """Tiles of a row; then to ``done``, or with r2 = 1 on to the tile of one pixel."""
     last = Label()
     with a.loop(""):
-        _compute_tile(a, taps, taps.pixels)
+        _compute_tile(a, tile, tile.pixels)
         a.ldr("r2", _Slots.left)
-        a.mov("r3", taps.pixels)
+        a.mov("r3", tile.pixels)
         a.subs("r2", "r3")
         a.b(done, "eq")
         a.cmp("r2", 1)
         a.b(last, "eq")
-        a.cmp("r2", taps.pixels)
+        a.cmp("r2", tile.pixels)
         with a.when("lt"):  # the last pixels of the row, some of them again
             a.mov("r3", "r2")
-            a.mov("r2", taps.pixels)
+            a.mov("r2", tile.pixels)
         a.str("r2", _Slots.left)
         _advance(a)
     a.place(last)
@@ -200,7 +201,7 @@ def _compute_whole_tiles(a: Assembler, taps: Taps, done: Label, one_pixel: Label
 
 
 def _advance(a: Assembler) -> None:
-    """Go on by r3 pixels."""
+    """Move both pointers by r3 pixels."""
     a.ldrd("r0", "r1", _Slots.pixel)
     a.ldr("r4", _Slots.step)
     a.ldr("r5", _Slots.channels)
@@ -209,77 +210,87 @@ def _advance(a: Assembler) -> None:
     a.strd("r0", "r1", _Slots.pixel)
 
 
-def _compute_tile(a: Assembler, taps: Taps, pixels: int) -> None:
-    """Outputs of so many pixels, to the output."""
+def _compute_tile(a: Assembler, tile: DepthwiseTile, pixels: int) -> None:
+    """Outputs of that many pixels, to the output."""
     sums = _SUMS[:pixels]
+    _start(a, tile, sums)
+    if tile.rows * tile.columns <= MOST_UNROLLED_TAPS:
+        with a.scheduled():
+            for row in range(tile.rows):
+                _multiply_row(a, tile, pixels, row * tile.columns)
+                if row < tile.rows - 1:
+                    a.ldr("r8", _Slots.next_row)
+                    a.add("r0", "r0", "r8")
+    else:
+        a.mov("r8", tile.rows)
+        a.str("r8", _Slots.rows_left)
+        with a.loop("ne"):
+            with a.scheduled():
+                _multiply_row(a, tile, pixels, 0)
+                a.ldr("r8", _Slots.next_row)
+                a.add("r0", "r0", "r8")
+                a.add("r1", "r1", tile.columns)
+            a.ldr("r8", _Slots.rows_left)
+            a.subs("r8", 1)
+            a.str("r8", _Slots.rows_left)
+    _finish(a, sums)
+    _store(a, sums)
+
+
+def _start(a: Assembler, tile: DepthwiseTile, sums: Sequence[str]) -> None:
+    """Registers of a tile: r0 the first pixel, r1 the weights, and the sums at the bias.
+
+    r2 and r3 are the distances of columns and pixels; r12 is three pixels. Where columns are
+    shared, r2 is five pixels.
+    """
     a.ldr("r8", _Slots.scaling)
     a.ldr("r0", _Slots.pixel)
     a.ldr("r1", _Slots.weights)
     a.ldrd("r2", "r3", _Slots.column_pitch)
     a.ldr("r4", at("r8"))
     a.add("r12", "r3", "r3", "lsl #1")
-    if taps.slides and pixels > 1:
+    if tile.slides and len(sums) > 1:
         a.add("r2", "r3", "r3", "lsl #2")
     for one in sums[1:]:
         a.mov(one, "r4")
-    if taps.rows * taps.columns <= MOST_UNROLLED_TAPS:
-        with a.scheduled():
-            for row in range(taps.rows):
-                _multiply_row(a, taps, pixels, row * taps.columns)
-                if row < taps.rows - 1:
-                    a.ldr("r8", _Slots.next_row)
-                    a.add("r0", "r0", "r8")
-    else:
-        a.mov("r8", taps.rows)
-        a.str("r8", _Slots.rows_left)
-        with a.loop("ne"):
-            with a.scheduled():
-                _multiply_row(a, taps, pixels, 0)
-                a.ldr("r8", _Slots.next_row)
-                a.add("r0", "r0", "r8")
-                a.add("r1", "r1", taps.columns)
-            a.ldr("r8", _Slots.rows_left)
-            a.subs("r8", 1)
-            a.str("r8", _Slots.rows_left)
-    _store(a, sums)
 
 
-def _multiply_row(a: Assembler, taps: Taps, pixels: int, first: int) -> None:
+def _multiply_row(a: Assembler, tile: DepthwiseTile, pixels: int, first: int) -> None:
     """The products of one row of the window; ``first``: its first weight."""
-    if taps.slides and pixels > 1:
-        _multiply_sliding_row(a, taps, first)
+    if tile.slides and pixels > 1:
+        _multiply_sliding_row(a, tile, first)
         return
     offsets: tuple[int | str, ...] = (0, "r3", "r3, lsl #1", "r12")
     xs = ("r9", "r10", "r11", "lr")[:pixels]
-    for column in range(taps.columns):
+    for column in range(tile.columns):
         a.ldrsb("r8", at("r1", first + column))
         for x, offset in zip(xs, offsets, strict=False):
             a.ldrsb(x, at("r0", offset))
         for x, total in zip(xs, _SUMS, strict=False):
             a.mla(total, x, "r8", total)
-        if column < taps.columns - 1:
+        if column < tile.columns - 1:
             # One pixel of sliding windows: its columns are windows apart.
-            a.add("r0", "r0", "r3" if taps.slides else "r2")
-    if taps.slides:
+            a.add("r0", "r0", "r3" if tile.slides else "r2")
+    if tile.slides:
         a.sub("r0", "r0", "r3", "lsl #1")
 
 
-def _multiply_sliding_row(a: Assembler, taps: Taps, first: int) -> None:
+def _multiply_sliding_row(a: Assembler, tile: DepthwiseTile, first: int) -> None:
     """The products of a row of windows that share columns: two columns more than pixels."""
     columns: tuple[int | str, ...] = (0, "r3", "r3, lsl #1", "r12", "r3, lsl #2", "r2")
     weights = ("r8", "r9", "r10")
     for n, w in enumerate(weights):
         a.ldrsb(w, at("r1", first + n))
-    for number, offset in enumerate(columns[: taps.pixels + _SLIDING_COLUMNS - 1]):
+    for number, offset in enumerate(columns[: tile.pixels + _SLIDING_COLUMNS - 1]):
         x = ("r11", "lr")[number % 2]
         a.ldrsb(x, at("r0", offset))
         for k, w in enumerate(weights):
-            if 0 <= number - k < taps.pixels:
+            if 0 <= number - k < tile.pixels:
                 a.mla(_SUMS[number - k], x, w, _SUMS[number - k])
 
 
-def _store(a: Assembler, sums: Sequence[str]) -> None:
-    """Requantize the sums and store them."""
+def _finish(a: Assembler, sums: Sequence[str]) -> None:
+    """Requantize the sums to int8 in place."""
     with a.scheduled():
         a.ldr("r8", _Slots.scaling)
         for n, target in enumerate(("r0", "r1", "r2"), 1):
@@ -287,6 +298,10 @@ def _store(a: Assembler, sums: Sequence[str]) -> None:
         for one in sums:
             scale(a, one, "r0", "r1", "r2", ("r9", "r10"))
     clamp(a, sums, _Slots.low, _Slots.clamps)
+
+
+def _store(a: Assembler, sums: Sequence[str]) -> None:
+    """Store the outputs, each ``channels`` bytes after the one before."""
     a.ldr("r0", _Slots.output)
     a.ldr("r1", _Slots.channels)
     if len(sums) == PIXELS:

@@ -1,9 +1,9 @@
-"""About how long plain C takes for a layer, and this family: what decides between them untuned.
+"""Estimates of plain C and of this family's convolutions and dense layers, to choose the default.
 
-Small first layers and layers of few outputs are done faster by plain C, which gathers no windows.
-The numbers were fitted to 134 layers on an emulated Cortex-M3, in modelled cycles, and to 73 in
-code for a Cortex-M0+, in instructions (``benchmarks/kernels/families.py``); most are within 7 % and
-15 %.
+Plain C does not gather windows, so it is faster for small first layers and layers of few outputs.
+The constants are modelled cycles on an emulated Cortex-M3, fitted to 134 layers, and instructions
+of code for a Cortex-M0+, fitted to 73 (``benchmarks/kernels/families.py``). Most estimates are
+within 7 % and 15 %.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D
-from utvm_deploy.kernels.native.thumb import gemm
 from utvm_deploy.kernels.native.thumb.conv2d import ThumbProduct
 from utvm_deploy.kernels.portable.conv2d import Conv2D
 from utvm_deploy.kernels.portable.depthwise import DepthwiseConv2D
@@ -22,7 +21,7 @@ from utvm_deploy.kernels.portable.tiling import RegisterTile, choose_tile
 
 @dataclass(frozen=True)
 class _Plain:
-    """What a layer in plain C takes."""
+    """Constants of a layer in plain C."""
 
     output: float
     product: float
@@ -34,7 +33,7 @@ class _Plain:
 
 @dataclass(frozen=True)
 class _Own:
-    """What a layer of this family takes."""
+    """Constants of a layer of this family, apart from its products."""
 
     row: float  # of a window that is gathered
     copied: float  # a byte
@@ -43,7 +42,7 @@ class _Own:
     call: float
 
 
-#: By whether the core has Thumb-2.
+#: With Thumb-2 (True) and without.
 _CONVOLUTION = {
     True: _Plain(42.1, 2.60, 1.76, 0.0, 0.76, 155),
     False: _Plain(34.9, 6.53, 0.0, 8.4, 2.77, 90),
@@ -53,16 +52,14 @@ _DENSE = {
     False: _Plain(66.7, 4.80, 0.70, 67.2, 0.0, 21),
 }
 _OWN = {True: _Own(16.3, 1.58, 103.0, 75.6, 310), False: _Own(51.8, 4.80, 30.3, 0.0, 20)}
-#: A pixel of a group, put among those of other groups, and a channel of it.
+#: Of each pixel of a group that is copied to its channels of the output, and of each byte.
 _PUT, _PUT_BYTE = 12.0, 3.0
-#: Without Thumb-2: a pixel by four channels, and its products.
-_QUAD, _QUAD_PRODUCT = 281.0, 15.0
 
 
 def is_plain_faster(
     plain: Conv2D | DepthwiseConv2D | Dense, own: GatheredConv2D, *, has_thumb2: bool
 ) -> bool:
-    """Whether the layer is done faster by ``plain``."""
+    """Whether ``plain`` is estimated to be faster than ``own`` for a layer."""
     return _plain(plain, has_thumb2) < _own(own, has_thumb2)
 
 
@@ -98,11 +95,8 @@ def _sum(
 def _own(kernel: GatheredConv2D, has_thumb2: bool) -> float:
     w, own = kernel.window, _OWN[has_thumb2]
     pixels, channels = w.batch * w.output_height * w.output_width, kernel.output_channels
-    if has_thumb2:
-        assert isinstance(kernel.product, ThumbProduct)
-        cycles = float(gemm.cycles(kernel.product.tile, pixels, channels, kernel.depth))
-    else:
-        cycles = pixels * -(-channels // 4) * (_QUAD + _QUAD_PRODUCT * kernel.depth)
+    assert isinstance(kernel.product, ThumbProduct)
+    cycles = kernel.product.cycles(pixels, channels, kernel.depth)
     if kernel.groups > 1:
         cycles += pixels * (_PUT + _PUT_BYTE * channels)
     if kernel.is_gathered:

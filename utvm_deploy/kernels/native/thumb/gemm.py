@@ -1,8 +1,8 @@
 """The matrix product of convolutions and fully connected layers: tiles of P pixels by C channels.
 
-Every product needs a byte of each side in a register of its own, so a tile of P x C costs P + C
-loads for P x C products. 2 x 4 fills the registers: eight accumulators, three pointers, three
-bytes. What is left of the pixels is done one by one.
+Each byte needs a register, so a tile of P x C takes P + C loads for P x C products. 2 x 4 fills
+the registers: eight accumulators, three pointers, three bytes. The pixels that remain after the
+last whole tile are computed one by one.
 
 Layouts, for channel o = C group + slot:
     pixels   int8  [pixel][depth], ``pitch`` bytes from pixel to pixel
@@ -90,45 +90,40 @@ class ThumbTile:
         """The C function's name."""
         return f"utvm_thumb_gemm{self.rounding}_{self.label}_{self.step}"
 
+    def cycles(self, count: int, channels: int, depth: int) -> int:
+        """About the cycles on a Cortex-M3 of the product of ``count`` pixels and ``channels``."""
+        whole, rest = divmod(count, self.pixels)
+        groups = -(-channels // self.channels)
+        of_group = whole * self._tile_cycles(self.pixels, depth) + rest * self._tile_cycles(
+            1, depth
+        )
+        return groups * of_group
 
-#: Those that fit the registers and are ever the best of them.
+    def _tile_cycles(self, pixels: int, depth: int) -> int:
+        """About the cycles of a tile with that many pixels."""
+        steps, rest = divmod(depth, self.step)
+        outputs, products = pixels * self.channels, depth * _product_cycles(self, pixels)
+        return _TILE_CYCLES + _OUTPUT_CYCLES * outputs + products + (steps + rest) * _TURN_CYCLES
+
+
+#: The tiles that fit the registers and are the best for some layers.
 TILES = tuple(
     ThumbTile(pixels, channels, step)
     for pixels, channels in ((2, 4), (2, 3), (3, 2), (1, 4), (2, 2))
     for step in (8, 4)
 )
-#: Of a turn of the inner loop: its end's load, the step of a pointer, comparison, taken branch.
+#: Of a turn of the inner loop: a load, the step of a pointer, a comparison, a taken branch.
 _TURN_CYCLES = 2 + 1 + 1 + 3
-#: About what a tile takes beside its products: pointers, then each output's requantization.
+#: About the cycles of a tile apart from its products, and of an output's requantization.
 _TILE_CYCLES = 60
 _OUTPUT_CYCLES = 14
 
 
-def best_tile(tiles: Sequence[ThumbTile], count: int, channels: int, depth: int) -> ThumbTile:
-    """The fastest for so many pixels, by the cycles of its loops."""
-    return min(tiles, key=lambda tile: cycles(tile, count, channels, depth))
-
-
-def cycles(tile: ThumbTile, count: int, channels: int, depth: int) -> int:
-    """About what the product of so many pixels and channels takes on a Cortex-M3."""
-    whole, rest = divmod(count, tile.pixels)
-    groups = -(-channels // tile.channels)
-    return groups * (
-        whole * _tile_cycles(tile, tile.pixels, depth) + rest * _tile_cycles(tile, 1, depth)
-    )
-
-
-def _tile_cycles(tile: ThumbTile, pixels: int, depth: int) -> int:
-    steps, rest = divmod(depth, tile.step)
-    outputs, products = pixels * tile.channels, depth * _product_cycles(tile, pixels)
-    return _TILE_CYCLES + _OUTPUT_CYCLES * outputs + products + (steps + rest) * _TURN_CYCLES
-
-
 @lru_cache(maxsize=32)
 def _product_cycles(tile: ThumbTile, pixels: int) -> int:
-    """For each k: nothing waits on this core, so the order does not matter, nor how many follow."""
+    """Cycles of one step of the depth. No instruction of the Cortex-M3 waits for another one."""
     a = Assembler(CORTEX_M3)
-    products(a, tile, pixels, 1)
+    _step(a, tile, pixels, 1)
     return cycles_of(a.code, CORTEX_M3)
 
 
@@ -175,8 +170,8 @@ def _registers(tile: ThumbTile) -> tuple[tuple[str, ...], list[list[str]], list[
     return pointers, sums, [*free, *registers[count:], "r12", "lr"]
 
 
-def products(a: Assembler, tile: ThumbTile, pixels: int, step: int) -> None:
-    """The products of a turn of the inner loop, without its end."""
+def _step(a: Assembler, tile: ThumbTile, pixels: int, step: int) -> None:
+    """The products of a turn of the inner loop, ``step`` for each sum."""
     pointers, sums, free = _registers(tile)
     for k in range(1, step + 1):
         xs, ring = free[:pixels], free[pixels:]
@@ -250,22 +245,9 @@ def _next_channels(a: Assembler, tile: ThumbTile) -> None:
 
 
 def _compute_tile(a: Assembler, tile: ThumbTile, pixels: int) -> None:
-    """One tile of so many pixels; r2 becomes the pixels that are left."""
-    pointers, sums, _ = _registers(tile)
-    a.ldr("r0", _Slots.pixels)
-    a.ldr("r12", _Slots.pitch)
-    for pointer, following in pairwise(pointers[:pixels]):
-        a.add(following, pointer, "r12")
-    a.ldr("r1", _Slots.scaling)
-    a.ldm("r1", tuple(sums[0]))
-    a.ldr("r1", _Slots.weights)
-    for row in sums[1:pixels]:
-        for bias, total in zip(sums[0], row, strict=True):
-            a.mov(total, bias)
-    # Loads count from one place before.
-    for pointer in pointers[:pixels]:
-        a.subs(pointer, 1)
-    a.subs("r1", tile.channels)
+    """One tile of that many pixels; r2 becomes the number of pixels after it."""
+    _, sums, _ = _registers(tile)
+    _start(a, tile, pixels)
     a.ldr("r12", _Slots.steps)
     a.cmp("r12", 0)
     a.add("r12", "r0")
@@ -280,22 +262,41 @@ def _compute_tile(a: Assembler, tile: ThumbTile, pixels: int) -> None:
     with a.unless("eq"):
         a.str("r12", _Slots.end)
         _multiply_to_end(a, tile, pixels, 1)
-    _requantize(a, tile, [row[c] for c in range(tile.channels) for row in sums[:pixels]])
+    _finish(a, tile, [row[c] for c in range(tile.channels) for row in sums[:pixels]])
     clamp(a, [one for row in sums[:pixels] for one in row], _Slots.low, _Slots.clamps)
     _store(a, tile, sums[:pixels])
 
 
+def _start(a: Assembler, tile: ThumbTile, pixels: int) -> None:
+    """Registers of a tile: pointers one place before the first byte, and sums at the bias."""
+    pointers, sums, _ = _registers(tile)
+    a.ldr("r0", _Slots.pixels)
+    a.ldr("r12", _Slots.pitch)
+    for pointer, following in pairwise(pointers[:pixels]):
+        a.add(following, pointer, "r12")
+    a.ldr("r1", _Slots.scaling)
+    a.ldm("r1", tuple(sums[0]))
+    a.ldr("r1", _Slots.weights)
+    for row in sums[1:pixels]:
+        for bias, total in zip(sums[0], row, strict=True):
+            a.mov(total, bias)
+    for pointer in pointers[:pixels]:
+        a.subs(pointer, 1)
+    a.subs("r1", tile.channels)
+
+
 def _multiply_to_end(a: Assembler, tile: ThumbTile, pixels: int, step: int) -> None:
+    """Turns of ``step`` products until the pixels' pointer is at the slot ``end``."""
     with a.loop("ne", aligned=True):
         with a.scheduled(is_loop=True):
-            products(a, tile, pixels, step)
+            _step(a, tile, pixels, step)
         a.ldr("r12", _Slots.end)
         a.adds("r1", tile.channels * step)
         a.cmp("r0", "r12")
 
 
-def _requantize(a: Assembler, tile: ThumbTile, sums: Sequence[str]) -> None:
-    """Sums, those of a channel after each other, become int8 in place."""
+def _finish(a: Assembler, tile: ThumbTile, sums: Sequence[str]) -> None:
+    """Requantize to int8 in place; ``sums`` has all pixels of a channel before the next channel."""
     is_short, is_each = tile.rounding == SHORT, tile.rounding == WIDE_EACH
     pixels = len(sums) // tile.channels
     with a.scheduled():
@@ -320,7 +321,7 @@ def _requantize(a: Assembler, tile: ThumbTile, sums: Sequence[str]) -> None:
 
 
 def _store(a: Assembler, tile: ThumbTile, sums: Sequence[Sequence[str]]) -> None:
-    """Outputs of each pixel to the output; r2 becomes the pixels that are left."""
+    """Outputs of each pixel to the output; r2 becomes the number of pixels after them."""
     a.ldrd("r0", "r1", _Slots.pixels)
     a.ldr("r2", _Slots.pitch)
     a.ldr("r3", _Slots.channels)

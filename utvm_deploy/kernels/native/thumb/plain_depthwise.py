@@ -27,7 +27,7 @@ from utvm_deploy.kernels.native.thumb.depthwise_code import (
     portable_body,
 )
 
-#: Every sum stays below this, so that ``_requantize`` needs 32 bits only.
+#: Every sum stays below this, so that ``_finish`` needs 32 bits only.
 SUM_LIMIT = 1 << 29
 #: Instructions of a tile, of each of its taps, of each output, and of each product.
 _TILE, _TAP, _OUTPUT, _PRODUCT = 26, 3, 30, 3
@@ -154,7 +154,10 @@ def _compute_tile(a: Assembler, tile: PlainTile, pixels: int) -> None:
     sums = _SUMS[:pixels]
     _start(a, sums)
     _multiply(a, tile, sums)
-    _finish(a, sums)
+    _load_scaling(a)
+    for total in sums:
+        _finish(a, total)
+        _store(a)
 
 
 def _begin(a: Assembler, tile: PlainTile) -> None:
@@ -182,7 +185,7 @@ def _begin(a: Assembler, tile: PlainTile) -> None:
     a.str("r5", _Slots.count)
     a.str("r6", _Slots.channels)
     a.str("r6", _Slots.channels_left)
-    # 2^30, so that no sum of _requantize is negative, and one half of 2^16.
+    # 2^30, so that no sum of _finish is negative, and one half of 2^16.
     a.movs("r0", 1)
     a.lsls("r1", "r0", 30)
     a.lsls("r0", "r0", 15)
@@ -268,23 +271,17 @@ def _step(a: Assembler, weight: int, sums: Sequence[str]) -> None:
         a.add(total, "r7")
 
 
-def _finish(a: Assembler, sums: Sequence[str]) -> None:
-    """Requantize and store the sums; r4 becomes the address of the next output."""
+def _load_scaling(a: Assembler) -> None:
+    """What ``_finish`` and ``_store`` need: r5, r6 and r7, r12 and lr, and the output in r4."""
     a.add("r0", "sp", _Slots.offset.offset)
     a.ldmia("r0!", ("r1", "r2", "r5", "r6", "r7"))
     a.mov("r12", "r1")
     a.mov("lr", "r2")
     a.ldr("r4", _Slots.output)
-    for total in sums:
-        _requantize(a, total)
-        _clamp(a)
-        a.strb("r1", at("r4"))
-        a.ldr("r2", _Slots.channels)
-        a.adds("r4", "r4", "r2")
 
 
-def _requantize(a: Assembler, total: str) -> None:
-    """r1 = what ``utvm_scale`` computes of a sum, before its limits.
+def _finish(a: Assembler, total: str) -> None:
+    """Requantize a sum to r1, by the rounding of ``utvm_scale``, and limit it.
 
     Let x = 2 * sum. Its halves are x1 and x0, those of the multiplier m1 and m0. The high word of
     their product is x1 m1 + ((x1 m0 + x0 m1 + (x0 m0 >> 16)) >> 16). With 2^30, and one half for
@@ -310,10 +307,6 @@ def _requantize(a: Assembler, total: str) -> None:
     a.adds("r1", "r1", "r0")
     a.add("r1", "r12")
     a.asrs("r1", "r7")
-
-
-def _clamp(a: Assembler) -> None:
-    """Limit r1."""
     a.ldr("r2", _Slots.low)
     a.ldr("r3", _Slots.high)
     a.cmp("r1", "r2")
@@ -322,6 +315,13 @@ def _clamp(a: Assembler) -> None:
     a.cmp("r1", "r3")
     with a.unless("le"):
         a.mov("r1", "r3")
+
+
+def _store(a: Assembler) -> None:
+    """Store r1; r4 becomes the address of the next output."""
+    a.strb("r1", at("r4"))
+    a.ldr("r2", _Slots.channels)
+    a.adds("r4", "r4", "r2")
 
 
 def _next_tile(a: Assembler, tile: PlainTile) -> None:

@@ -1,9 +1,9 @@
-"""The matrix product for cores with Thumb alone (Cortex-M0+): one pixel by four channels.
+"""The matrix product for cores with Thumb alone (Cortex-M0): one pixel by four channels.
 
-Such a core has eight registers that can load and multiply, MULS overwrites a factor, and LDRSB
-wants its offset in a register. Five pointers that share one offset, a byte of the pixel and one
-product are those eight; the sums are in the others. That is the assembly, called for every four
-outputs; the rest is C. Products of 64 bits, of which the core has none, are made of four of 32.
+Such a core can load and multiply in eight registers only. MULS overwrites a factor, and LDRSB
+takes its offset from a register. Five pointers share one offset; a byte of the pixel and a product
+take the other two registers. The sums are in r8 to r11. This is the assembly, which a C function
+calls for every four outputs. Its 64-bit products are made of four 32-bit ones.
 
 Layouts:
     weights  int8  [channel][depth], zeros for channels up to a multiple of four
@@ -24,7 +24,7 @@ from utvm_deploy.kernels.isa.mnemonics import at
 from utvm_deploy.kernels.native.gathered_gemm import PRODUCT_PARAMETERS
 from utvm_deploy.kernels.native.thumb import gemm
 from utvm_deploy.kernels.native.thumb.code import PLAIN_CONDITION
-from utvm_deploy.kernels.native.thumb.conv2d import ThumbProduct
+from utvm_deploy.kernels.native.thumb.conv2d import GemmChoices, ThumbProduct
 
 TILE = gemm.ThumbTile(1, 4)
 DOT_PARAMETERS = (
@@ -33,6 +33,8 @@ DOT_PARAMETERS = (
     "int32_t depth",
     "int32_t *sums",
 )
+#: About the instructions of a pixel by four channels, and of each step of its depth.
+_TILE_INSTRUCTIONS, _STEP = 281.0, 15.0
 _UNROLLED = 4
 _CHANNELS = ("r1", "r2", "r3", "r4")
 _SUMS = ("r8", "r9", "r10", "r11")
@@ -57,6 +59,10 @@ class PlainProduct(ThumbProduct):
     def why(self) -> str:
         return "Thumb assembly, 1 pixel x 4 channels in registers"
 
+    def cycles(self, count: int, channels: int, depth: int) -> float:
+        """About the instructions of the product of ``count`` pixels."""
+        return count * -(-channels // TILE.channels) * (_TILE_INSTRUCTIONS + _STEP * depth)
+
     def texts(self, core: str) -> tuple[str, ...]:
         body = replaced(
             family_text("thumb", "utvm_plain_gemm"),
@@ -79,8 +85,8 @@ class PlainProduct(ThumbProduct):
         return np.pad(weights, missing).reshape(-1), scaling.reshape(-1)
 
 
-def plain_product(rounding: str) -> PlainProduct:
-    """The product that rounds so."""
+def plain_product(rounding: str, choices: GemmChoices, sizes: tuple[int, int, int]) -> PlainProduct:
+    """The one product that there is; it leaves nothing to choose."""
     return PlainProduct(replace(TILE, rounding=rounding))
 
 

@@ -1,7 +1,4 @@
-"""What the Thumb-2 family can do: its strategies by operator.
-
-What a kernel multiplies by is taken from the portable call, which has it in the reference's form.
-"""
+"""The strategies of the Thumb family, for cores with Thumb-2 and for those without."""
 
 from __future__ import annotations
 
@@ -44,7 +41,7 @@ _PIXELS = (6, 12, 24)
 
 
 def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
-    """CONV_2D, and DEPTHWISE_CONV_2D: of a single channel it is a CONV_2D."""
+    """CONV_2D and DEPTHWISE_CONV_2D. A depthwise layer of one channel is built as CONV_2D."""
     call, core = layer.portable, layer.core
     kernel = call.kernel
     assert isinstance(kernel, Conv2D | DepthwiseConv2D)
@@ -88,7 +85,7 @@ def _choices(wish: Wish, core: str) -> GemmChoices | str:
 
 
 def _if_faster(layer: Layer, wish: Wish, made: KernelCall) -> KernelCall | str:
-    """What was made, unless nobody asked for it and plain C promises to take less."""
+    """``made``, unless it is the default's turn and plain C is estimated to be faster."""
     kernel, own = layer.portable.kernel, made.kernel
     assert isinstance(kernel, Conv2D | DepthwiseConv2D | Dense)
     assert isinstance(own, GatheredConv2D)
@@ -103,15 +100,11 @@ def _has_thumb2(core: str) -> bool:
 
 
 def _product_of(core: str) -> Make:
-    return thumb_product if _has_thumb2(core) else _plain
-
-
-def _plain(rounding: str, choices: GemmChoices, sizes: tuple[int, int, int]) -> ThumbProduct:
-    return plain_product(rounding)
+    return thumb_product if _has_thumb2(core) else plain_product
 
 
 def gemm_choices(kernel: object) -> Iterator[Choices]:
-    """What a candidate can choose beside this kernel; the default's choices are all open."""
+    """The choices of the layer whose default kernel is ``kernel``; the default chooses nothing."""
     if not isinstance(kernel, GatheredConv2D) or type(kernel.product) is not ThumbProduct:
         return
     yield GemmChoices()
