@@ -10,7 +10,7 @@ from utvm_deploy.graph.attributes import Pad, Rearrange
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import KernelCall, ScalarArgument
 from utvm_deploy.kernels.contract.operands import input_of, quantization_of
-from utvm_deploy.kernels.portable.layout import Joined
+from utvm_deploy.kernels.portable.movement import Joined
 
 # What one call of the library's concatenation counts rows and their bytes in.
 _LARGEST_ROW = 0xFFFF

@@ -39,6 +39,11 @@ class Conv2D:
         groups = f"_g{self.groups}" if self.groups > 1 else ""
         return f"conv2d_{self.window.label}_{self.input_channels}x{self.output_channels}{groups}"
 
+    @property
+    def tile_extents(self) -> tuple[int, int]:
+        """The pixels and the channels that a tile divides."""
+        return self.window.output_width, self.output_channels
+
     def prim_func(self) -> Any:
         w, depth = self.window, self.input_channels // self.groups
         image = te.placeholder(w.input_shape(self.input_channels), "int8", "input")
@@ -61,7 +66,7 @@ class Conv2D:
         w = self.window
         requantized = sch.get_sblock("requantize")
         accumulated = sch.get_sblock("conv2d")
-        tile = self.tile or choose_tile(w.output_width, self.output_channels)
+        tile = self.tile or choose_tile(*self.tile_extents)
         n, y, x, o = sch.get_loops(requantized)
         xo, xi = sch.split(x, [None, tile.pixels])
         oo, oi = sch.split(o, [None, tile.channels])

@@ -51,7 +51,7 @@ class CumulativeSums(DefaultLoops):
 
             block("cumsum", [("i", outer, "S"), ("k", length, "R"), ("j", inner, "S")], add)
 
-        return prim_func([source, output], [], body)
+        return prim_func([source, output], body)
 
     def _sum(self, left: Any, right: Any) -> Any:
         """The sum, which wraps around as the reference's does."""

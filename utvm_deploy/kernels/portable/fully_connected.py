@@ -58,6 +58,11 @@ class Dense:
         channel = "_per_channel" if self.per_channel else ""
         return f"fully_connected{batch}_{self.inputs}x{self.outputs}{channel}"
 
+    @property
+    def tile_extents(self) -> tuple[int, int]:
+        """The pixels and the channels that a tile divides."""
+        return self.batch, self.outputs
+
     def prim_func(self) -> Any:
         vector = te.placeholder((self.batch, self.inputs), "int8", "input")
         weights = te.placeholder((self.outputs, self.inputs), "int8", "weights")
@@ -86,7 +91,7 @@ class Dense:
         return te.create_prim_func([vector, weights, bias, *multipliers, *scalars, output])
 
     def schedule(self, sch: Any, core: str) -> str:
-        tile = self.tile or choose_tile(self.batch, self.outputs)
+        tile = self.tile or choose_tile(*self.tile_extents)
         n, o = sch.get_loops(sch.get_sblock("requantize"))
         no, ni = sch.split(n, [None, tile.pixels])
         oo, oi = sch.split(o, [None, tile.channels])

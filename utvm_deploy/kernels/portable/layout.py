@@ -1,8 +1,8 @@
-"""Kernels that put elements into another order, or side by side: loops over strides and tables.
+"""Operators that change the order of elements (Rearrange), as loops over strides and tables.
 
-A Rearrange reads, for every output dimension, the input at an offset of its own. Where the offsets
-grow evenly they are a stride; a dimension whose offsets grow evenly in two rhythms (pixels of a
-block, an upsampled row) becomes two; only what is left (GATHER, odd resizing) reads a table.
+For each output dimension, offsets say where the input is read. Offsets that grow evenly are a
+stride. A dimension of evenly growing groups, such as the pixels of a block, becomes two loops. Only
+other offsets, such as those of GATHER, are a table.
 """
 
 from __future__ import annotations
@@ -15,23 +15,22 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from utvm_deploy.graph.attributes import Concatenation, Rearrange
+from utvm_deploy.graph.attributes import Rearrange
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import shared_text
-from utvm_deploy.kernels.contract.call import (
-    Argument,
-    ConstantArgument,
-    KernelCall,
-    ScalarArgument,
-    TensorArgument,
-)
+from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Index, Operand
 from utvm_deploy.kernels.contract.extents import label
 from utvm_deploy.kernels.contract.lazy_tvm import te
-from utvm_deploy.kernels.contract.operands import input_of, operand_of, output_of, stored
-from utvm_deploy.kernels.portable.tensor_ir import Buffers, block, prim_func, script
+from utvm_deploy.kernels.contract.operands import (
+    Parameters,
+    element_count,
+    input_of,
+    kernel_call,
+    stored,
+)
 
-#: One loop: how many elements, and their offsets in the input beyond the first one's.
+#: One loop: its extent, and the offsets in the input from where the loop begins.
 Loop: TypeAlias = tuple[int, "NDArray[np.int64]"]
 
 
@@ -74,9 +73,9 @@ class Rearranged:
 
 @dataclass(frozen=True)
 class Transposed:
-    """The same of bytes that lie side by side along loop ``run``, which is not the innermost one.
+    """A Rearranged of bytes that are contiguous in the input along loop ``run``, not the innermost.
 
-    Each matrix of that loop by the innermost one is transposed by words.
+    Each matrix of that loop by the innermost one is transposed in blocks of four times four bytes.
     """
 
     rearranged: Rearranged
@@ -128,92 +127,31 @@ class Transposed:
         return Operand("output", self.rearranged.extents, "int8")
 
 
-@dataclass(frozen=True)
-class Joined:
-    """Every row of the output is a row of each input, one after the other."""
-
-    rows: int
-    sizes: tuple[int, ...]  # elements of each input's row
-    dtype: str
-
-    @property
-    def name(self) -> str:
-        return f"join_{self.rows}_{label(self.sizes)}_{self.dtype}"
-
-    def prim_func(self) -> Any:
-        sources = [
-            Operand(f"input_{i}", (self.rows, size), self.dtype)
-            for i, size in enumerate(self.sizes)
-        ]
-        output = Operand("output", (self.rows, sum(self.sizes)), self.dtype)
-
-        def body(buffers: Buffers) -> None:
-            start = 0
-            for source in sources:
-                self._copy(buffers, source, start)
-                start += source.shape[1]
-
-        return prim_func([*sources, output], [], body)
-
-    def schedule(self, sch: Any, core: str) -> str:
-        return f"copy by rows of {label(self.sizes)}"
-
-    def _copy(self, buffers: Buffers, source: Operand, start: int) -> None:
-        def element(row: Any, column: Any) -> None:
-            value = buffers[source.name][row, column]
-            script.buffer_store(buffers["output"], value, [row, column + start])
-
-        axes = [("row", self.rows, "S"), ("column", source.shape[1], "S")]
-        block(f"copy_{source.name}", axes, element)
-
-
 def lower_rearrange(graph: Graph, operator: Operator) -> KernelCall:
-    """TRANSPOSE, SLICE, GATHER and the like, as loops that are as few as can be."""
+    """TRANSPOSE, SLICE, GATHER and others, as the fewest loops."""
     a = operator.attributes
     assert isinstance(a, Rearrange)
-    position, source = input_of(graph, operator, 0)
-    output, _ = output_of(graph, operator)
+    _, source = input_of(graph, operator, 0)
     start, loops = loops_of(a)
-    steps = tuple(_step(offsets) for _, offsets in loops)
-    tables = [
-        ConstantArgument(f"table_{axis}", offsets.astype(np.int32))
-        for axis, ((_, offsets), step) in enumerate(zip(loops, steps, strict=True))
-        if step is None
-    ]
     extents = tuple(extent for extent, _ in loops)
-    kernel = Rearranged(math.prod(source.shape), extents, steps, stored(source.dtype))
-    # Bytes side by side in the input, but not in the output.
+    steps = tuple(_step(offsets) for _, offsets in loops)
+    parameters: Parameters = {
+        **{
+            f"table_{axis}": offsets.astype(np.int32)
+            for axis, ((_, offsets), step) in enumerate(zip(loops, steps, strict=True))
+            if step is None
+        },
+        "start": start,
+    }
+    kernel = Rearranged(element_count(source), extents, steps, stored(source.dtype))
+    # Bytes that are contiguous in the input, but not in the output.
     is_turned = kernel.dtype == "int8" and None not in steps and 1 in steps[:-1]
-    return KernelCall(
-        Transposed(kernel, steps.index(1)) if is_turned else kernel,
-        (
-            operand_of(position, source),
-            *tables,
-            ScalarArgument("start", start),
-            TensorArgument(output),
-        ),
-    )
-
-
-def lower_concatenation(graph: Graph, operator: Operator) -> KernelCall:
-    """CONCATENATION and PACK."""
-    a = operator.attributes
-    assert isinstance(a, Concatenation)
-    output, result = output_of(graph, operator)
-    operands: list[Argument] = []
-    sizes: list[int] = []
-    for i in range(len(operator.inputs)):
-        position, source = input_of(graph, operator, i)
-        operands.append(operand_of(position, source))
-        sizes.append(math.prod(source.shape[a.axis :]))
-    rows = math.prod(result.shape[: a.axis])
-    return KernelCall(
-        Joined(rows, tuple(sizes), stored(result.dtype)), (*operands, TensorArgument(output))
-    )
+    made = Transposed(kernel, steps.index(1)) if is_turned else kernel
+    return kernel_call(graph, operator, made, parameters)
 
 
 def loops_of(a: Rearrange) -> tuple[int, tuple[Loop, ...]]:
-    """Where the first element lies in the input, and the loops over all, outermost first."""
+    """The offset of the first element in the input, and the loops over all, outermost first."""
     strides = [math.prod(a.view[axis + 1 :]) for axis in range(len(a.view))]
     start = 0
     loops: list[Loop] = []
@@ -234,7 +172,7 @@ def loops_of(a: Rearrange) -> tuple[int, tuple[Loop, ...]]:
 
 
 def _split(offsets: NDArray[np.int64]) -> list[Loop]:
-    """Loops whose offsets grow evenly, if there are such, else one with these offsets."""
+    """Loops whose offsets grow evenly, if these offsets are such loops; else one loop."""
     count = offsets.size
     if _step(offsets) is not None:
         return [(count, offsets)]
@@ -248,20 +186,16 @@ def _split(offsets: NDArray[np.int64]) -> list[Loop]:
 
 
 def _step(offsets: NDArray[np.int64]) -> int | None:
-    """The difference of neighbours where it is always the same."""
+    """The difference of neighbouring offsets, if it is always the same; else None."""
     if offsets.size == 1:
         return 0
     steps = np.diff(offsets)
     return int(steps[0]) if (steps == steps[0]).all() else None
 
 
-_MOVES = (
+_KINDS = (
     *("BATCH_TO_SPACE_ND", "SPACE_TO_BATCH_ND", "DEPTH_TO_SPACE", "SPACE_TO_DEPTH"),
     *("BROADCAST_TO", "GATHER_ND", "MIRROR_PAD", "RESIZE_NEAREST_NEIGHBOR", "REVERSE_V2"),
     *("SLICE", "SPLIT", "SPLIT_V", "STRIDED_SLICE", "TILE", "TRANSPOSE", "UNPACK"),
 )
-LOWERINGS = {
-    **dict.fromkeys(_MOVES, lower_rearrange),
-    "CONCATENATION": lower_concatenation,
-    "PACK": lower_concatenation,
-}
+LOWERINGS = dict.fromkeys(_KINDS, lower_rearrange)

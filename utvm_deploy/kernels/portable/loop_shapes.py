@@ -110,13 +110,7 @@ PORTABLE_STRATEGY = Strategy((), build_portable, portable_candidates)
 
 
 def _tiles(kernel: OwnKernel) -> list[RegisterTile]:
-    if isinstance(kernel, Conv2D):
-        return tiles(kernel.window.output_width, kernel.output_channels)
-    if isinstance(kernel, Dense):
-        return tiles(kernel.batch, kernel.outputs)
-    if isinstance(kernel, Pool2D):
-        return tiles(1, kernel.channels)
-    return []
+    return tiles(*kernel.tile_extents) if isinstance(kernel, Conv2D | Dense | Pool2D) else []
 
 
 def _innermost_loops(sch: Any) -> Iterator[Any]:

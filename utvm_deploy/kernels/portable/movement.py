@@ -1,19 +1,32 @@
-"""Operators that move elements without a new order: RESHAPE, the variables, PAD and PADV2."""
+"""Operators that move whole rows: RESHAPE, the variables, PAD, CONCATENATION, PACK and GATHER.
+
+Those that change the order of elements are in ``layout.py``.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from utvm_deploy.graph.attributes import Pad
+from utvm_deploy.graph.attributes import Concatenation, Gather, Pad
 from utvm_deploy.graph.constant_folding import fill_of
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.extents import label, type_label
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
-from utvm_deploy.kernels.contract.operands import element_count, input_of, kernel_call, stored
+from utvm_deploy.kernels.contract.operands import (
+    element_count,
+    input_of,
+    kernel_call,
+    output_of,
+    stored,
+)
+from utvm_deploy.kernels.portable.layout import lower_rearrange
 from utvm_deploy.kernels.portable.skeletons import Unary
+from utvm_deploy.kernels.portable.tensor_ir import Buffers, block, prim_func, script
 
 
 @dataclass(frozen=True)
@@ -76,6 +89,79 @@ class PadBorders:
         return "copy by rows"
 
 
+@dataclass(frozen=True)
+class Joined:
+    """A row of the output is a row of each input, one after the other."""
+
+    rows: int
+    sizes: tuple[int, ...]  # elements of each input's row
+    dtype: str
+
+    @property
+    def name(self) -> str:
+        return f"join_{self.rows}_{label(self.sizes)}_{self.dtype}"
+
+    def prim_func(self) -> Any:
+        sources = [
+            Operand(f"input_{i}", (self.rows, size), self.dtype)
+            for i, size in enumerate(self.sizes)
+        ]
+        output = Operand("output", (self.rows, sum(self.sizes)), self.dtype)
+
+        def body(buffers: Buffers) -> None:
+            start = 0
+            for source in sources:
+                self._copy(buffers, source, start)
+                start += source.shape[1]
+
+        return prim_func([*sources, output], body)
+
+    def schedule(self, sch: Any, core: str) -> str:
+        return f"copy by rows of {label(self.sizes)}"
+
+    def _copy(self, buffers: Buffers, source: Operand, start: int) -> None:
+        def element(row: Any, column: Any) -> None:
+            value = buffers[source.name][row, column]
+            script.buffer_store(buffers["output"], value, [row, column + start])
+
+        axes = [("row", self.rows, "S"), ("column", source.shape[1], "S")]
+        block(f"copy_{source.name}", axes, element)
+
+
+@dataclass(frozen=True)
+class GatheredRows:
+    """``output[b, o, j] = x[b, o, positions[b, j]]``, rows of ``inner`` elements."""
+
+    batches: int
+    outer: int
+    extent: int
+    count: int  # positions of a batch
+    inner: int
+    dtype: str
+    positions: str
+
+    @property
+    def name(self) -> str:
+        shape = (self.batches, self.outer, self.extent, self.count, self.inner)
+        return f"gather_{label(shape)}_{self.dtype}_{self.positions}"
+
+    def prim_func(self) -> Any:
+        shape = (self.batches, self.outer, self.extent, self.inner)
+        source = te.placeholder(shape, self.dtype, "input")
+        positions = te.placeholder((self.batches, self.count), self.positions, "positions")
+
+        def element(b: Any, o: Any, j: Any, i: Any) -> Any:
+            row = te.max(te.min(positions[b, j], self.extent - 1), 0).astype("int32")
+            return source[b, o, row, i]
+
+        made = (self.batches, self.outer, self.count, self.inner)
+        output = te.compute(made, element, name="gather")
+        return te.create_prim_func([source, positions, output])
+
+    def schedule(self, sch: Any, core: str) -> str:
+        return f"copy by rows of {self.inner}"
+
+
 def lower_reshape(graph: Graph, operator: Operator) -> KernelCall:
     """RESHAPE: a copy, which is not made where input and output may lie in the same place."""
     _, source = input_of(graph, operator, 0)
@@ -108,9 +194,46 @@ def lower_pad(graph: Graph, operator: Operator) -> KernelCall:
     return kernel_call(graph, operator, kernel, {"fill": fill_of(graph, operator)})
 
 
+def lower_concatenation(graph: Graph, operator: Operator) -> KernelCall:
+    """CONCATENATION and PACK."""
+    a = operator.attributes
+    assert isinstance(a, Concatenation)
+    _, result = output_of(graph, operator)
+    count = len(operator.inputs)
+    shapes = [input_of(graph, operator, i)[1].shape for i in range(count)]
+    sizes = tuple(math.prod(shape[a.axis :]) for shape in shapes)
+    kernel = Joined(math.prod(result.shape[: a.axis]), sizes, stored(result.dtype))
+    return kernel_call(graph, operator, kernel, inputs=count)
+
+
+def lower_gather(graph: Graph, operator: Operator) -> KernelCall:
+    """GATHER and EMBEDDING_LOOKUP; with constant positions they are a Rearrange.
+
+    A computed position is limited to the input, so that no kernel reads outside of it.
+    """
+    a = operator.attributes
+    if not isinstance(a, Gather):
+        return lower_rearrange(graph, operator)
+    source, positions = (input_of(graph, operator, i)[1] for i in (0, 1))
+    kernel = GatheredRows(
+        math.prod(source.shape[: a.batches]),
+        math.prod(source.shape[a.batches : a.axis]),
+        source.shape[a.axis],
+        math.prod(positions.shape[a.batches :]),
+        math.prod(source.shape[a.axis + 1 :]),
+        stored(source.dtype),
+        positions.dtype,
+    )
+    return kernel_call(graph, operator, kernel, inputs=2)
+
+
 LOWERINGS = {
     "ASSIGN_VARIABLE": lower_variable,
+    "CONCATENATION": lower_concatenation,
+    "EMBEDDING_LOOKUP": lower_gather,
     "EXPAND_DIMS": lower_reshape,
+    "GATHER": lower_gather,
+    "PACK": lower_concatenation,
     "PAD": lower_pad,
     "PADV2": lower_pad,
     "READ_VARIABLE": lower_variable,

@@ -31,6 +31,11 @@ class Pool2D:
         kind = "average" if self.is_average else "max"
         return f"{kind}_pool_{self.window.label}_{self.channels}{type_label(self.dtype)}"
 
+    @property
+    def tile_extents(self) -> tuple[int, int]:
+        """The pixels and the channels that a tile divides."""
+        return 1, self.channels
+
     def prim_func(self) -> Any:
         w = self.window
         image = te.placeholder(w.input_shape(self.channels), self.dtype, "input")
@@ -58,7 +63,7 @@ class Pool2D:
         return te.create_prim_func([image, low, high, output])
 
     def schedule(self, sch: Any, core: str) -> str:
-        tile = self.tile or choose_tile(1, self.channels)
+        tile = self.tile or choose_tile(*self.tile_extents)
         _, y, _, c = sch.get_loops(sch.get_sblock("requantize"))
         co, ci = sch.split(c, [None, tile.channels])
         reduced = sch.get_sblock("pool")

@@ -1,4 +1,4 @@
-"""PrimFuncs of portable kernels that are written block by block, and C helpers for schedules."""
+"""PrimFuncs that are written block by block, for kernels that te cannot express; helpers in C."""
 
 from __future__ import annotations
 
@@ -15,26 +15,16 @@ _IMPORT_SEPARATOR = "\f"
 __all__ = ["Buffers", "block", "import_c", "prim_func", "script"]
 
 
-def prim_func(
-    parameters: Sequence[Operand | str],
-    temporaries: Sequence[Operand],
-    body: Callable[[Buffers], None],
-) -> Any:
-    """The PrimFunc with this body, which stands in the root block; a str is an int32 parameter."""
+def prim_func(parameters: Sequence[Operand], body: Callable[[Buffers], None]) -> Any:
+    """The PrimFunc with these parameters; ``body`` writes its blocks, given the buffers by name."""
     with ir_builder.IRBuilder() as builder, script.prim_func(s_tir=True):
         script.func_name("main")
-        buffers: dict[str, Any] = {}
-        for one in parameters:
-            if isinstance(one, str):
-                buffers[one] = script.arg(one, script.int32())
-            else:
-                buffers[one.name] = script.arg(one.name, script.Buffer(one.shape, one.dtype))
+        buffers = {
+            one.name: script.arg(one.name, script.Buffer(one.shape, one.dtype))
+            for one in parameters
+        }
         script.func_attr({"tirx.noalias": True})
         with script.sblock("root"):
-            for one in temporaries:
-                buffer = script.sblock_alloc_buffer(one.shape, one.dtype)
-                ir_builder.IRBuilder.name(one.name, buffer)
-                buffers[one.name] = buffer
             body(buffers)
     made = tvm.IRModule({"main": builder.get()})
     return s_tir.transform.StmtSimplify()(made)["main"]
@@ -43,7 +33,7 @@ def prim_func(
 def block(name: str, axes: Sequence[tuple[str, int, str]], body: Callable[..., None]) -> None:
     """Loops around one block: of each axis the name, the extent, and S(patial) or R(educed).
 
-    ``body`` gets the axes' values. An axis of extent 1 is 0 and has no loop.
+    ``body`` gets the value of each axis. An axis of extent 1 has the value 0 and no loop.
     """
     kept = [axis for axis in axes if axis[1] > 1]
 
@@ -71,7 +61,7 @@ def block(name: str, axes: Sequence[tuple[str, int, str]], body: Callable[..., N
 
 
 def import_c(schedule: Any, *texts: str) -> None:
-    """Have the C function preceded by these helpers and no others; a file needs each once."""
+    """Put these helper functions, and no others, before the C function."""
     root = schedule.get_sblock("root")
     if _IMPORT_KEY in schedule.get(root).annotations:
         schedule.unannotate(root, _IMPORT_KEY)

@@ -32,8 +32,7 @@ from utvm_deploy.kernels.native.routines.int16x8_products import (
     pack_rows,
 )
 from utvm_deploy.kernels.native.window_rewrites import simplified
-from utvm_deploy.kernels.portable.convolution import window_of
-from utvm_deploy.kernels.portable.int16x8_convolution import PRODUCT_BITS, Int16x8Conv2D
+from utvm_deploy.kernels.portable.convolution import PRODUCT_BITS, Int16x8Conv2D, window_of
 
 # Sums of FULLY_CONNECTED up to here are multiplied by a double's fraction without overflow.
 _MOST_BITS_OF_SUM = 36
