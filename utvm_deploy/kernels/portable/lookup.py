@@ -19,10 +19,10 @@ from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, Tens
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.operands import (
     element_count,
+    ends_of,
     input_of,
     operand_of,
     output_of,
-    quantization_of,
 )
 from utvm_deploy.kernels.contract.requantization import (
     INT8_MIN,
@@ -36,7 +36,7 @@ from utvm_deploy.kernels.portable.real_functions import REAL_FUNCTIONS, Function
 
 @dataclass(frozen=True)
 class Lookup(RoutineKernel):
-    """``output[i] = table[input[i]]``; the table is in the order of bytes without signs."""
+    """``output[i] = table[input[i]]``; the table is in the order of unsigned bytes."""
 
     count: int
     source: str = "int8"
@@ -63,7 +63,7 @@ class Lookup(RoutineKernel):
 
 
 def lower_lookup(graph: Graph, operator: Operator) -> KernelCall:
-    """An operator on bytes, as the table of its values."""
+    """An operator on bytes: the lookup in the table of its values."""
     position, _ = input_of(graph, operator, 0)
     return table_call(graph, operator, position, FUNCTIONS[operator.kind](graph, operator))
 
@@ -92,7 +92,7 @@ def lookup_table(function: Function, source: str = "int8", result: str = "int8")
 
 
 def _relu(graph: Graph, operator: Operator) -> Function:
-    """RELU and its like: requantize, then clamp."""
+    """RELU, RELU6, RELU_0_TO_1 and RELU_N1_TO_1: requantize, then clamp."""
     assert isinstance(operator.attributes, Relu)
     low, high = operator.attributes.clamp
     scaled = _rescaled(graph, operator, _float32_ratio(graph, operator))
@@ -101,52 +101,51 @@ def _relu(graph: Graph, operator: Operator) -> Function:
 
 def _requantize(graph: Graph, operator: Operator) -> Function:
     """QUANTIZE of a byte to a byte."""
-    source, result = _scales(graph, operator)
-    return _rescaled(graph, operator, source / result)
+    source, result = ends_of(graph, operator)
+    return _rescaled(graph, operator, source.scale / result.scale)
 
 
 def _leaky_relu(graph: Graph, operator: Operator) -> Function:
     assert isinstance(operator.attributes, LeakyRelu)
-    source, result = map(np.float32, _scales(graph, operator))
-    alpha = float(source * np.float32(operator.attributes.alpha) / result)
+    source, result = ends_of(graph, operator)
+    slope = np.float32(source.scale) * np.float32(operator.attributes.alpha)
+    alpha = float(slope / np.float32(result.scale))
     positive = _rescaled(graph, operator, _float32_ratio(graph, operator))
     magnitude = _rescaled(graph, operator, abs(alpha))
-    source_zero, result_zero = _zero_points(graph, operator)
 
     def function(q: int) -> int:
-        if q >= source_zero:
+        if q >= source.zero_point:
             return positive(q)
-        scaled = magnitude(q) - result_zero
-        return result_zero + (scaled if alpha >= 0 else -scaled)
+        scaled = magnitude(q) - result.zero_point
+        return result.zero_point + (scaled if alpha >= 0 else -scaled)
 
     return function
 
 
 def _abs(graph: Graph, operator: Operator) -> Function:
-    source_zero, result_zero = _zero_points(graph, operator)
-    source, result = _scales(graph, operator)
-    if source == result:
-        return lambda q: abs(q - source_zero) + result_zero
-    multiplier, shift = quantize_multiplier(_float32_ratio(graph, operator))
-    return lambda q: requantized(abs(q - source_zero), multiplier, shift) + result_zero
+    source, result = ends_of(graph, operator)
+    if source.scale == result.scale:
+        return lambda q: abs(q - source.zero_point) + result.zero_point
+    ratio = quantize_multiplier(_float32_ratio(graph, operator))
+    return lambda q: requantized(abs(q - source.zero_point), *ratio) + result.zero_point
 
 
 def _neg(graph: Graph, operator: Operator) -> Function:
-    """The byte's own negative, whatever the zero points; that of -128 is itself."""
+    """The negative of the stored byte, whatever the zero points; that of -128 is itself."""
     return lambda q: -q if q != INT8_MIN else q
 
 
 def _hard_swish(graph: Graph, operator: Operator) -> Function:
     """x * relu6(x + 3) / 6 in the reference's fixed point of 16 bits."""
-    source, result = map(np.float32, _scales(graph, operator))
-    source_zero, result_zero = _zero_points(graph, operator)
-    high_resolution = np.float32(1 / 128) * source
-    output_multiplier, output_shift = _int16_multiplier(float(high_resolution / result))
+    source, result = ends_of(graph, operator)
+    high_resolution = np.float32(1 / 128) * np.float32(source.scale)
+    ratio = float(high_resolution / np.float32(result.scale))
+    output_multiplier, output_shift = _int16_multiplier(ratio)
     share_scale = np.float32(3.0) / np.float32(32768.0)
     share_multiplier, share_shift = _int16_multiplier(float(high_resolution / share_scale))
 
     def function(q: int) -> int:
-        value = (q - source_zero) << 7
+        value = (q - source.zero_point) << 7
         scaled = _high_product_int16(value, output_multiplier)
         share = value
         if share_shift > 0:
@@ -156,22 +155,22 @@ def _hard_swish(graph: Graph, operator: Operator) -> Function:
             share = _saturated_int16(share << 1)
         if share_shift < 0:
             share = _rounded_shift_int16(share, -share_shift)
-        # From [-1, 1) to [0, 1).
+        # The share goes from [-1, 1) to [0, 1).
         share = (share + (1 << 15)) >> 1
         product = share * scaled
         truncated = abs(product) >> 15
         truncated = truncated if product >= 0 else -truncated
-        return _rounded_shift_int16(truncated, -output_shift) + result_zero
+        return _rounded_shift_int16(truncated, -output_shift) + result.zero_point
 
     return function
 
 
 def _rounded_shift_int16(value: int, bits: int) -> int:
-    """As the reference shifts an int16: its mask has only 16 bits, so that more round up."""
+    """The reference's shift of an int16, which rounds up if it is by 16 bits or more."""
     return rounded_shift(value, bits) if bits < 16 else (value >> bits) + (value >= 0)
 
 
-#: Kind -> what it makes of a quantized value.
+#: Kind -> the function of a quantized value that the operator is.
 FUNCTIONS: dict[str, Callable[[Graph, Operator], Function]] = {
     "ABS": _abs,
     "HARD_SWISH": _hard_swish,
@@ -186,26 +185,16 @@ FUNCTIONS: dict[str, Callable[[Graph, Operator], Function]] = {
 }
 
 
-def _scales(graph: Graph, operator: Operator) -> tuple[float, float]:
-    source = quantization_of(input_of(graph, operator, 0)[1])
-    return source.scale, quantization_of(output_of(graph, operator)[1]).scale
-
-
-def _zero_points(graph: Graph, operator: Operator) -> tuple[int, int]:
-    source = quantization_of(input_of(graph, operator, 0)[1])
-    return source.zero_point, quantization_of(output_of(graph, operator)[1]).zero_point
-
-
 def _float32_ratio(graph: Graph, operator: Operator) -> float:
-    """The quotient of the scales where the reference divides in float32."""
-    source, result = _scales(graph, operator)
-    return float(np.float32(source) / np.float32(result))
+    """The quotient of the scales, for operators whose reference divides in float32."""
+    source, result = ends_of(graph, operator)
+    return float(np.float32(source.scale) / np.float32(result.scale))
 
 
 def _rescaled(graph: Graph, operator: Operator, ratio: float) -> Function:
-    source_zero, result_zero = _zero_points(graph, operator)
+    source, result = ends_of(graph, operator)
     multiplier, shift = quantize_multiplier(ratio)
-    return lambda q: requantized(q - source_zero, multiplier, shift) + result_zero
+    return lambda q: requantized(q - source.zero_point, multiplier, shift) + result.zero_point
 
 
 def _int16_multiplier(scale: float) -> tuple[int, int]:

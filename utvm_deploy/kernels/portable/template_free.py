@@ -1,11 +1,13 @@
-"""TVM's template-free space for plain kernels: meta_schedule's rules give sketches of a PrimFunc,
-and a candidate is a sketch with the decisions of its sampling instructions, as data.
+"""The template-free space of portable kernels, by the rules of TVM's meta_schedule.
 
-sketch=N        which of the schedules that the rules give
-decisions=D     what each of its instructions samples, such as "1.4.2/1.1.8/2"
+The rules turn a PrimFunc into sketches: schedules with open decisions. A candidate is a sketch and
+its decisions:
 
-Equal candidates replay to equal code, as long as rules and TVM are the same; records tell by the
-code's digest.
+sketch=N        the number of the sketch
+decisions=D     the value of each sampling instruction, such as "1.4.2/1.1.8/2"
+
+Equal candidates make equal code as long as the rules and TVM are the same. A record has the digest
+of its code, so it shows if they are not.
 """
 
 from __future__ import annotations
@@ -26,6 +28,21 @@ from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.records.candidate import GENERIC, Candidate
 
 SKETCH, DECISIONS = "sketch", "decisions"
+#: Two spatial tiles (S) around the reduction (R), and one within it. Finished outputs go to their
+#: consumer after one of the outer two.
+TILING = "SSRS"
+WRITE_LEVELS = (1, 2)
+#: The largest extent of an inner tile along one loop.
+MAX_INNERMOST = 16
+#: Loops with at most one of these numbers of steps are unrolled.
+UNROLL_STEPS = (0, 4, 16, 64)
+#: Stands for the int32 parameters of a kernel, because meta_schedule knows only buffers.
+_NUMBER = 3
+#: TVM's C generator reads the operands of these only once (see ``loop_shapes``). Another order of
+#: loops could make wrong code, so such kernels have no template-free space.
+_READ_ONCE = ("T.max(", "T.min(", "T.Select(")
+#: TVM's intrinsics for GPUs and servers.
+_INTRINSICS = "tvm.s_tir.tensor_intrin"
 
 
 @dataclass(frozen=True)
@@ -41,55 +58,38 @@ def has_sketch(candidate: Candidate) -> bool:
     return candidate.choice(SKETCH) is not None
 
 
-#: Two tiles of outputs around a reduction, and the outputs of the inner one within it: what is
-#: finished of them goes to its consumer after either of the outer two.
-TILING = "SSRS"
-WRITE_LEVELS = (1, 2)
-#: No inner tile has more than this along one loop.
-MAX_INNERMOST = 16
-#: Loops with no more steps than one of these are unrolled.
-UNROLL_STEPS = (0, 4, 16, 64)
-#: Stands for the numbers that a kernel is given: meta_schedule knows buffers only.
-_NUMBER = 3
-#: Of what TVM's C generator reads once and never again, see ``chosen``: no space for such kernels.
-_REMEMBERED = ("T.max(", "T.min(", "T.Select(")
-
-_INTRINSICS = "tvm.s_tir.tensor_intrin"
-
-
 @dataclass(frozen=True)
 class Sketch:
     """A schedule with open decisions, as TVM's JSON has it."""
 
     instructions: Any
-    # Index of each sampling instruction, and what it sampled first.
+    # Index of each sampling instruction, and its first sample.
     decisions: tuple[tuple[int, tuple[int, ...] | int], ...]
 
     def read(self, text: str) -> list[Any] | None:
-        """The decisions in ``text`` as a trace has them; None if they are not of this sketch."""
-        parts = text.split("/") if text else []
+        """The decisions in ``text`` as a trace has them; None if they do not fit the sketch."""
+        try:
+            parts = [[int(number) for number in part.split(".")] for part in text.split("/")]
+        except ValueError:
+            return None
         if len(parts) != len(self.decisions):
             return None
         found: list[Any] = []
         for part, (index, sampled) in zip(parts, self.decisions, strict=True):
-            try:
-                numbers = [int(number) for number in part.split(".")]
-            except ValueError:
-                return None
             if isinstance(sampled, int):
-                if len(numbers) != 1:
-                    return None
-                found.append([index, numbers[0]])
-            elif len(numbers) != len(sampled) or prod(numbers) != prod(sampled) or min(numbers) < 1:
-                return None
+                fits = len(part) == 1
+                found.append([index, part[0]])
             else:
-                found.append([index, numbers])
+                fits = len(part) == len(sampled) and prod(part) == prod(sampled) and min(part) >= 1
+                found.append([index, part])
+            if not fits:
+                return None
         return found
 
 
 @dataclass(frozen=True)
 class Traced:
-    """Another kernel, scheduled by a sketch and decisions instead of by itself."""
+    """A kernel with the schedule of a sketch and decisions instead of its own."""
 
     kernel: OwnKernel
     sketch: int
@@ -114,7 +114,7 @@ class Traced:
 
 
 def traced(kernel: OwnKernel, candidate: Candidate) -> Traced | str:
-    """The kernel as the candidate wants it, or why that cannot be."""
+    """The kernel with the schedule of a candidate; a text says why there is none."""
     choices = SketchChoices.read(candidate)
     if isinstance(choices, str):
         return choices
@@ -129,28 +129,28 @@ def traced(kernel: OwnKernel, candidate: Candidate) -> Traced | str:
 
 @lru_cache(maxsize=256)
 def sketches(kernel: OwnKernel) -> tuple[Sketch, ...]:
-    """What the rules make of a kernel; nothing where they are of no use."""
+    """The sketches that the rules make of a kernel; none if they do not apply."""
     loops = _loops(kernel)
     func = None if loops is None else _without_numbers(loops)
     if func is None or not _is_open(func):
         return ()
     try:
         designs = _context(func, "replay-trace", 0).generate_design_space()
-    except (RuntimeError, TypeError, ValueError):  # TVM's own: nothing that its rules are made for
+    except (RuntimeError, TypeError, ValueError):  # from TVM, for a PrimFunc it has no rules for
         return ()
     found = [_sketch(design.trace) for design in designs]
-    # A whole output of accumulators is more scratch than anybody has.
+    # Without a fused consumer, accumulators of the whole output are scratch: too much.
     fused = [one for one in found if _has(one, "ReverseComputeAt") or _has(one, "ComputeAt")]
     return tuple(one for one in fused or found if one.decisions)
 
 
 def search_context(kernel: OwnKernel, strategy: Any, seed: int) -> Any:
-    """meta_schedule's context for a search in the space of a kernel that has sketches."""
+    """The context of meta_schedule for a search in the space of a kernel that has sketches."""
     return _context(_without_numbers(_loops(kernel)), strategy, seed)
 
 
 def candidate_of(kernel: OwnKernel, trace: Any) -> Candidate | None:
-    """The candidate that replays to what ``trace`` does; None if it is of no sketch."""
+    """The candidate that makes the schedule of ``trace``; None if it is of no sketch."""
     found = _sketch(trace)
     for number, sketch in enumerate(sketches(kernel)):
         if sketch.instructions == found.instructions:
@@ -160,11 +160,11 @@ def candidate_of(kernel: OwnKernel, trace: Any) -> Candidate | None:
 
 @lru_cache(maxsize=256)
 def design(kernel: Traced) -> Any:
-    """The schedule as meta_schedule searches it; None if there cannot be such a one."""
+    """The schedule as meta_schedule searches it; None if TVM refuses the decisions."""
     sch = s_tir.Schedule(_module(_without_numbers(kernel.prim_func())))
     try:
         kernel.schedule(sch, GENERIC)
-    except (RuntimeError, TypeError, ValueError):  # TVM's own, of decisions that do not fit
+    except (RuntimeError, TypeError, ValueError):  # from TVM, for decisions that do not fit
         return None
     return sch
 
@@ -201,7 +201,7 @@ def _context(func: Any, strategy: Any, seed: int) -> Any:
     generator = ms.space_generator.PostOrderApply(
         sch_rules=rules, postprocs=_postprocs(), mutator_probs=mutators
     )
-    # TVM imports its intrinsics for GPUs and servers here: 13 seconds for what no rule above asks.
+    # TVM would import its intrinsics here for 13 seconds, and no rule above needs them.
     is_ours = _INTRINSICS not in sys.modules
     sys.modules.setdefault(_INTRINSICS, types.ModuleType(_INTRINSICS))
     try:
@@ -219,13 +219,13 @@ def _context(func: Any, strategy: Any, seed: int) -> Any:
 
 
 def _loops(kernel: OwnKernel) -> Any:
-    """The PrimFunc to be searched: what ``loops`` gives where a kernel has it; None: there is none.
+    """The PrimFunc to search: ``loops`` of a kernel that has this method; None if there is none.
 
-    Native kernels may have such a method, too: the same parameters, and TensorIR instead of calls.
+    A native kernel may have ``loops``, too: TensorIR with the same parameters as its driver.
     """
-    naive = getattr(kernel, "loops", None)
-    if naive is not None:
-        return naive()
+    loops = getattr(kernel, "loops", None)
+    if loops is not None:
+        return loops()
     return None if is_native(kernel) else kernel.prim_func()
 
 
@@ -243,9 +243,9 @@ def _without_numbers(func: Any) -> Any:
 
 
 def _is_open(func: Any) -> bool:
-    """Whether every order of its loops computes the same: sums of whole numbers, no maxima."""
+    """Whether every order of the loops computes the same: sums of integers, no extrema."""
     text = str(func.script())
-    if any(word in text for word in _REMEMBERED):
+    if any(word in text for word in _READ_ONCE):
         return False
     sch = s_tir.Schedule(_module(func))
     blocks = [sch.get(one) for one in sch.get_child_blocks(sch.get_sblock("root"))]
@@ -259,7 +259,7 @@ def _is_open(func: Any) -> bool:
 
 
 def _sketch(trace: Any) -> Sketch:
-    # As its search does, without what nothing depends on.
+    # TVM's search simplifies traces in the same way.
     simple = trace.simplified(remove_postproc=True)
     instructions, decisions = _plain(simple.as_json(True))
     return Sketch(
@@ -272,7 +272,7 @@ def _sketch(trace: Any) -> Sketch:
 
 
 def _plain(value: Any) -> Any:
-    """TVM's arrays and numbers as Python's."""
+    """Lists and numbers of Python instead of TVM's."""
     if isinstance(value, str | int | float):
         return value
     if isinstance(value, tirx.IntImm | tirx.FloatImm):
