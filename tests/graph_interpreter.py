@@ -13,6 +13,7 @@ import numpy as np
 
 from utvm_deploy.graph.constant_folding import evaluate
 from utvm_deploy.graph.model import Graph, Operator, Tensor
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.portable.lookup import FUNCTIONS, lookup_table
 
 # ADD aligns both inputs with this many spare bits.
@@ -184,7 +185,8 @@ def _prelu(graph, operator, arrays):
 
 def _looked_up(graph, operator, arrays):
     """By the very table of the kernel, which is tried on all values elsewhere."""
-    return lookup_table(FUNCTIONS[operator.kind](graph, operator))[arrays[0].view(np.uint8)]
+    function = FUNCTIONS[operator.kind](Operation(graph, operator))
+    return lookup_table(function)[arrays[0].view(np.uint8)]
 
 
 def _transpose_conv(graph, operator, arrays):

@@ -37,6 +37,7 @@ from utvm_deploy.kernels.contract.operands import (
     input_of,
     output_of,
 )
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.requantization import quantize_multipliers
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.portable.convolution import window_of
@@ -60,7 +61,7 @@ def lower_convolution(
     if groups > 1 and (is_int16 or not library.has(_OF_GROUPS)):
         return f"it has {groups} groups"
     function = f"arm_convolve_wrapper_{suffix(source.dtype)}"
-    window = window_of(graph, operator, (rows, columns))
+    window = window_of(Operation(graph, operator), (rows, columns))
     scratch_bytes = scratch.convolution(library, window, source.shape[3], groups, is_int16=is_int16)
     call, set_bias = WEIGHTED_CALL.format(function=function), ""
     bias_type = "int64" if is_int16 and not attributes.sums_in_32_bits else "int32"
@@ -94,7 +95,7 @@ def lower_depthwise(
     if is_int16 and attributes.sums_in_32_bits:
         return "CMSIS-NN's depthwise convolution of int16 sums up in 64 bits only"
     function = f"arm_depthwise_conv_wrapper_{suffix(source.dtype)}"
-    window = window_of(graph, operator, (rows, columns))
+    window = window_of(Operation(graph, operator), (rows, columns))
     scratch_bytes = scratch.depthwise(library, window, channels, outputs, is_int16=is_int16)
     multiplier = f"        .ch_mult = {outputs // channels},\n"
     return _weighted(

@@ -17,6 +17,7 @@ from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels import portable
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.operands import why_only_generic
+from utvm_deploy.kernels.contract.operation import Lowering, Operation
 from utvm_deploy.kernels.contract.strategy import Layer, NoChoices, Strategy, Wish
 from utvm_deploy.kernels.native import routines
 from utvm_deploy.kernels.native.dsp.strategies import DSP_STRATEGIES
@@ -24,8 +25,6 @@ from utvm_deploy.kernels.native.mve.strategies import MVE_STRATEGIES
 from utvm_deploy.kernels.native.thumb.strategies import THUMB_STRATEGIES
 from utvm_deploy.kernels.portable.loop_shapes import PORTABLE_STRATEGY
 from utvm_deploy.records.candidate import GENERIC, Candidate
-
-Lowering = Callable[[Graph, Operator], KernelCall]
 
 
 def _modules() -> Iterator[ModuleType]:
@@ -43,7 +42,7 @@ def _rows(table: str) -> dict[str, Lowering]:
         twice = ", ".join(sorted(found.keys() & rows.keys()))
         assert not twice, f"{module.__name__} lowers {twice}, and so does another module"
         found.update(rows)
-    return found
+    return dict(sorted(found.items()))
 
 
 #: Kind -> how an operator becomes a portable kernel or a C routine.
@@ -133,7 +132,7 @@ def _portable(graph: Graph, operator: Operator) -> KernelCall:
     source = operator.inputs[0]
     if source is not None and graph.tensors[source].dtype == "int16":
         lowering = INT16_LOWERINGS.get(operator.kind, lowering)
-    return lowering(graph, operator)
+    return lowering(Operation(graph, operator))
 
 
 def _dtype(layer: Layer) -> str:

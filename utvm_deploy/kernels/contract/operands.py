@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import TypeAlias
 
 import numpy as np
 
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.graph.model import Array, Graph, Operator, Quantization, Tensor
-from utvm_deploy.kernels.contract.call import (
-    AnyKernel,
-    Argument,
-    ConstantArgument,
-    KernelCall,
-    ScalarArgument,
-    TensorArgument,
-)
-
-#: What a kernel takes between its inputs and its outputs, in this order: tables in flash, int32
-#: values, and further activations.
-Parameters: TypeAlias = Mapping[str, Array | int | TensorArgument]
+from utvm_deploy.kernels.contract.call import Argument, ConstantArgument, TensorArgument
 
 
 def input_of(graph: Graph, operator: Operator, index: int) -> tuple[int, Tensor]:
@@ -43,45 +30,6 @@ def output_of(graph: Graph, operator: Operator) -> tuple[int, Tensor]:
     """The only output: its position in ``Graph.tensors``, and the tensor."""
     (position,) = operator.outputs
     return position, graph.tensors[position]
-
-
-def output_parameters(graph: Graph, operator: Operator, clamp: tuple[int, int]) -> dict[str, int]:
-    """The last parameters of most kernels: the output's zero point and its limits."""
-    zero_point = quantization_of(output_of(graph, operator)[1]).zero_point
-    return {"output_zero_point": zero_point, "low": clamp[0], "high": clamp[1]}
-
-
-def kernel_call(
-    graph: Graph,
-    operator: Operator,
-    kernel: AnyKernel,
-    parameters: Parameters | None = None,
-    *,
-    inputs: int = 1,
-    in_place: Iterable[int] = (),
-    macs: int = 0,
-) -> KernelCall:
-    """The call with the first ``inputs`` inputs, then ``parameters``, then the outputs.
-
-    The first output may lie exactly on the inputs number ``in_place``, if they are not constants.
-    """
-    given = [input_of(graph, operator, i) for i in range(inputs)]
-    passed = [_argument(name, value) for name, value in (parameters or {}).items()]
-    output, *_ = operator.outputs
-    return KernelCall(
-        kernel,
-        (*(operand_of(*one) for one in given), *passed, *map(TensorArgument, operator.outputs)),
-        in_place=tuple((output, given[i][0]) for i in in_place if given[i][1].data is None),
-        macs=macs,
-    )
-
-
-def _argument(name: str, value: Array | int | TensorArgument) -> Argument:
-    if isinstance(value, TensorArgument):
-        return value
-    if isinstance(value, np.ndarray):
-        return ConstantArgument(name, value)
-    return ScalarArgument(name, value)
 
 
 def quantization_of(tensor: Tensor) -> Quantization:

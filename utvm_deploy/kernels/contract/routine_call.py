@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import TensorArgument
 from utvm_deploy.kernels.contract.driver import Buffer, Driver, KernelParameter, Operand
-from utvm_deploy.kernels.contract.operands import Parameters, input_of
+from utvm_deploy.kernels.contract.operation import Operation, Parameters
 
 
 @dataclass(frozen=True)
@@ -63,21 +62,21 @@ class RoutineKernel:
 
 
 def parameters_of(
-    graph: Graph, operator: Operator, given: Parameters, outputs: tuple[str, ...] = ("output",)
+    op: Operation, given: Parameters, outputs: tuple[str, ...] = ("output",)
 ) -> tuple[KernelParameter, ...]:
-    """The parameters of a routine that ``kernel_call`` calls with the first input and ``given``.
+    """The parameters of a routine that ``Operation.call`` calls with the first input and ``given``.
 
     ``outputs`` are the names of the operator's outputs.
     """
 
     def parameter(name: str, value: object) -> KernelParameter:
         if isinstance(value, TensorArgument):
-            return Buffer(name, graph.tensors[value.tensor].dtype)
+            return Buffer(name, op.graph.tensors[value.tensor].dtype)
         return Buffer(name, value.dtype.name) if isinstance(value, np.ndarray) else name
 
-    made = (graph.tensors[position].dtype for position in operator.outputs)
+    made = (op.graph.tensors[position].dtype for position in op.operator.outputs)
     return (
-        Buffer("input", input_of(graph, operator, 0)[1].dtype),
+        Buffer("input", op.source.dtype),
         *(parameter(name, value) for name, value in given.items()),
         *(Buffer(name, dtype) for name, dtype in zip(outputs, made, strict=True)),
     )

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, TypeAlias, TypeVar, cast, get_args, get_type_hints
 
-from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.records.candidate import Candidate
 
 _C = TypeVar("_C", bound="Choices")
@@ -21,11 +21,9 @@ _METHOD = "method"
 
 
 @dataclass(frozen=True)
-class Layer:
+class Layer(Operation):
     """An operator that wants a kernel for a core, and the portable call that it can always have."""
 
-    graph: Graph
-    operator: Operator
     core: str
     portable: KernelCall
 

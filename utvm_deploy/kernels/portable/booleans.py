@@ -6,19 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.graph.shapes import select_sides
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.extents import flags_label, label
 from utvm_deploy.kernels.contract.lazy_tvm import tirx
-from utvm_deploy.kernels.contract.operands import (
-    element_count,
-    input_of,
-    kernel_call,
-    output_of,
-    quantization_of,
-    stored,
-)
+from utvm_deploy.kernels.contract.operands import element_count, quantization_of, stored
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.requantization import quantize_multiplier
 from utvm_deploy.kernels.portable.elementwise import SCALING, Scalars, rescaled, two_sides
 from utvm_deploy.kernels.portable.skeletons import BroadcastLoops, Flags, Unary, merged_shapes
@@ -120,9 +113,9 @@ class Converted(Unary):
         return is_true.astype(self.result)
 
 
-def lower_comparison(graph: Graph, operator: Operator) -> KernelCall:
+def lower_comparison(op: Operation) -> KernelCall:
     """The comparisons, LOGICAL_AND and LOGICAL_OR."""
-    sides, result = two_sides(graph, operator)
+    sides, result = two_sides(op)
     is_scaled = sides[0].dtype == "int8"
     scalars: dict[str, int] = {}
     for name, side in zip(("left", "right"), sides if is_scaled else (), strict=False):
@@ -130,24 +123,24 @@ def lower_comparison(graph: Graph, operator: Operator) -> KernelCall:
         values = (quantization.zero_point, *quantize_multiplier(quantization.scale))
         scalars |= {f"{name}_{part}": v for part, v in zip(SCALING, values, strict=True)}
     shape = merged_shapes((side.shape for side in sides), result.shape)
-    kernel = Compared(*shape, stored(sides[0].dtype), operator.kind, is_scaled)
-    return kernel_call(graph, operator, kernel, scalars, inputs=2)
+    kernel = Compared(*shape, stored(sides[0].dtype), op.kind, is_scaled)
+    return op.call(kernel, scalars, inputs=(0, 1))
 
 
-def lower_select(graph: Graph, operator: Operator) -> KernelCall:
+def lower_select(op: Operation) -> KernelCall:
     """SELECT and SELECT_V2."""
-    _, result = output_of(graph, operator)
-    shape = merged_shapes(select_sides(graph, operator), result.shape)
-    return kernel_call(graph, operator, Selected(*shape, stored(result.dtype)), inputs=3)
+    result = op.result
+    shape = merged_shapes(select_sides(op.graph, op.operator), result.shape)
+    return op.call(Selected(*shape, stored(result.dtype)), inputs=(0, 1, 2))
 
 
-def lower_cast(graph: Graph, operator: Operator) -> KernelCall:
+def lower_cast(op: Operation) -> KernelCall:
     """CAST and LOGICAL_NOT."""
-    source, result = input_of(graph, operator, 0)[1], output_of(graph, operator)[1]
+    source, result = op.source, op.result
     what = "truth" if result.dtype == "bool" else "cast"
-    what = "not" if operator.kind == "LOGICAL_NOT" else what
+    what = "not" if op.kind == "LOGICAL_NOT" else what
     kernel = Converted(element_count(result), stored(source.dtype), stored(result.dtype), what)
-    return kernel_call(graph, operator, kernel)
+    return op.call(kernel)
 
 
 LOWERINGS = {

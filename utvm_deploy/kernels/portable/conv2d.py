@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.lazy_tvm import te
-from utvm_deploy.kernels.contract.operands import constant_of, input_of
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.portable.convolution import (
     convolution_call,
@@ -83,14 +82,14 @@ class Conv2D:
         return f"generic C, {tile.pixels} pixels x {tile.channels} channels in registers"
 
 
-def lower_conv2d(graph: Graph, operator: Operator) -> KernelCall:
+def lower_conv2d(op: Operation) -> KernelCall:
     """CONV_2D."""
-    channels = input_of(graph, operator, 0)[1].shape[3]
-    weights = constant_of(graph, operator, 1)
+    channels = op.source.shape[3]
+    weights = op.constant(1)
     outputs, rows, columns, inputs = weights.shape
-    window = window_of(graph, operator, (rows, columns))
+    window = window_of(op, (rows, columns))
     kernel = Conv2D(window, channels, outputs, groups=channels // inputs)
-    return convolution_call(graph, operator, kernel, window, weights, weights)
+    return convolution_call(op, kernel, window, weights, weights)
 
 
 LOWERINGS = {"CONV_2D": lower_conv2d}

@@ -9,19 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from utvm_deploy.graph.attributes import Relu
-from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.extents import type_label
 from utvm_deploy.kernels.contract.lazy_tvm import tirx
-from utvm_deploy.kernels.contract.operands import (
-    Parameters,
-    element_count,
-    ends_of,
-    input_of,
-    kernel_call,
-    output_of,
-    quantization_of,
-)
+from utvm_deploy.kernels.contract.operands import element_count, quantization_of
+from utvm_deploy.kernels.contract.operation import Operation, Parameters
 from utvm_deploy.kernels.contract.requantization import (
     add_wrapping,
     clamped,
@@ -97,56 +89,52 @@ class Requantize(Unary):
         return clamped(add_wrapping(scaled, output_zero_point), low, high, self.result)
 
 
-def lower_quantize(graph: Graph, operator: Operator) -> KernelCall:
+def lower_quantize(op: Operation) -> KernelCall:
     """QUANTIZE of float32, or of integers to another scale or type."""
-    source, result = input_of(graph, operator, 0)[1], output_of(graph, operator)[1]
+    source, result = op.source, op.result
     if source.dtype == "float32":
         kernel = QuantizeFloat(element_count(result), source.dtype, result.dtype)
-        return _float_call(graph, operator, kernel)
+        return _float_call(op, kernel)
     if np.dtype(source.dtype).itemsize == np.dtype(result.dtype).itemsize == 1:
-        return lower_lookup(graph, operator)
-    start, end = ends_of(graph, operator)
-    return _requantize_call(graph, operator, start.scale / end.scale, limits_of_type(result.dtype))
+        return lower_lookup(op)
+    start, end = op.ends
+    return _requantize_call(op, start.scale / end.scale, limits_of_type(result.dtype))
 
 
-def lower_relu_int16(graph: Graph, operator: Operator) -> KernelCall:
+def lower_relu_int16(op: Operation) -> KernelCall:
     """RELU and RELU6 of int16."""
-    assert isinstance(operator.attributes, Relu)
+    clamp = op.attributes(Relu).clamp
     # The reference divides in float32 here.
-    source, result = (np.float32(end.scale) for end in ends_of(graph, operator))
-    return _requantize_call(graph, operator, float(source / result), operator.attributes.clamp)
+    source, result = (np.float32(end.scale) for end in op.ends)
+    return _requantize_call(op, float(source / result), clamp)
 
 
-def _requantize_call(
-    graph: Graph, operator: Operator, ratio: float, clamp: tuple[int, int]
-) -> KernelCall:
+def _requantize_call(op: Operation, ratio: float, clamp: tuple[int, int]) -> KernelCall:
     """Integers times the ratio of the scales, then a clamp."""
-    source, result = input_of(graph, operator, 0)[1], output_of(graph, operator)[1]
-    start, end = ends_of(graph, operator)
+    source, result = op.source, op.result
+    start, end = op.ends
     values = (start.zero_point, *quantize_multiplier(ratio), end.zero_point, *clamp)
     parameters = dict(zip(Requantize.parameters, values, strict=True))
     kernel = Requantize(element_count(result), source.dtype, result.dtype)
-    return kernel_call(graph, operator, kernel, parameters)
+    return op.call(kernel, parameters)
 
 
-def lower_dequantize(graph: Graph, operator: Operator) -> KernelCall:
+def lower_dequantize(op: Operation) -> KernelCall:
     """DEQUANTIZE of integers."""
-    source = input_of(graph, operator, 0)[1]
+    source = op.source
     kernel = DequantizeInteger(element_count(source), source.dtype, "float32")
-    return _float_call(graph, operator, kernel)
+    return _float_call(op, kernel)
 
 
-def _float_call(
-    graph: Graph, operator: Operator, kernel: QuantizeFloat | DequantizeInteger
-) -> KernelCall:
+def _float_call(op: Operation, kernel: QuantizeFloat | DequantizeInteger) -> KernelCall:
     """The call with the quantization of the tensor that has one."""
-    tensor = output_of(graph, operator)[1]
+    tensor = op.result
     if tensor.dtype == "float32":
-        tensor = input_of(graph, operator, 0)[1]
+        tensor = op.source
     quantization = quantization_of(tensor)
     scale = np.array([quantization.scale], dtype=np.float32)
     parameters: Parameters = {"scale": scale, "zero_point": quantization.zero_point}
-    return kernel_call(graph, operator, kernel, parameters)
+    return op.call(kernel, parameters)
 
 
 LOWERINGS = {"DEQUANTIZE": lower_dequantize, "QUANTIZE": lower_quantize}

@@ -9,18 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from utvm_deploy.graph.attributes import Convolution
-from utvm_deploy.graph.model import Array, Graph, Operator
+from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.call import Kernel, KernelCall
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
-from utvm_deploy.kernels.contract.operands import (
-    bias_of,
-    effective_scales,
-    input_of,
-    kernel_call,
-    output_of,
-    output_parameters,
-    quantization_of,
-)
+from utvm_deploy.kernels.contract.operands import quantization_of
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.requantization import (
     add_wrapping,
     clamped,
@@ -38,11 +31,10 @@ PRODUCT_BITS = 22
 _MOST_UNROLLED = 25
 
 
-def window_of(graph: Graph, operator: Operator, kernel: tuple[int, int]) -> Window:
+def window_of(op: Operation, kernel: tuple[int, int]) -> Window:
     """Where a convolution's window of ``kernel`` rows and columns lies."""
-    a = operator.attributes
-    assert isinstance(a, Convolution)
-    source, result = input_of(graph, operator, 0)[1], output_of(graph, operator)[1]
+    a = op.attributes(Convolution)
+    source, result = op.source, op.result
     return Window.of(source.shape, result.shape, kernel, a.strides, a.dilations, a.padding)
 
 
@@ -89,8 +81,7 @@ def padded_image(window: Window, image: Any, scalars: Mapping[str, Any]) -> Any:
 
 
 def convolution_call(
-    graph: Graph,
-    operator: Operator,
+    op: Operation,
     kernel: Kernel,
     window: Window,
     weights: Array,
@@ -100,20 +91,17 @@ def convolution_call(
 
     The bias contains the input's zero point, so the kernel multiplies the stored inputs.
     """
-    attributes = operator.attributes
-    assert isinstance(attributes, Convolution)
-    zero_point = quantization_of(input_of(graph, operator, 0)[1]).zero_point
+    attributes = op.attributes(Convolution)
+    zero_point = quantization_of(op.source).zero_point
     outputs = by_output.shape[0]
-    multiplier, shift = quantize_multipliers(effective_scales(graph, operator, outputs))
-    bias = fold_input_offset(bias_of(graph, operator, outputs), by_output, zero_point)
+    multiplier, shift = quantize_multipliers(op.scales(outputs))
+    bias = fold_input_offset(op.bias(outputs), by_output, zero_point)
     parameters = {"weights": weights, "bias": bias, "multiplier": multiplier, "shift": shift}
     border = {"input_zero_point": zero_point} if window.is_padded else {}
-    return kernel_call(
-        graph,
-        operator,
+    return op.call(
         kernel,
-        {**parameters, **border, **output_parameters(graph, operator, attributes.clamp)},
-        macs=math.prod(output_of(graph, operator)[1].shape) * (by_output.size // outputs),
+        {**parameters, **border, **op.output_parameters(attributes.clamp)},
+        macs=math.prod(op.result.shape) * (by_output.size // outputs),
     )
 
 

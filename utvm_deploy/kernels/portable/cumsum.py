@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from utvm_deploy.graph.attributes import CumulativeSum
-from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.extents import around_axis, label
 from utvm_deploy.kernels.contract.lazy_tvm import script, tirx
-from utvm_deploy.kernels.contract.operands import input_of, kernel_call
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.portable.skeletons import DefaultLoops
 from utvm_deploy.kernels.portable.tensor_ir import Buffers, block, prim_func
 
@@ -59,15 +58,11 @@ class CumulativeSums(DefaultLoops):
         return (left.astype(unsigned) + right.astype(unsigned)).astype(self.dtype)
 
 
-def lower_cumsum(graph: Graph, operator: Operator) -> KernelCall:
+def lower_cumsum(op: Operation) -> KernelCall:
     """CUMSUM along one axis."""
-    assert isinstance(operator.attributes, CumulativeSum)
-    a = operator.attributes
-    _, source = input_of(graph, operator, 0)
+    a, source = op.attributes(CumulativeSum), op.source
     extents = around_axis(source.shape, a.axis)
-    return kernel_call(
-        graph, operator, CumulativeSums(extents, a.exclusive, a.reverse, source.dtype)
-    )
+    return op.call(CumulativeSums(extents, a.exclusive, a.reverse, source.dtype))
 
 
 LOWERINGS = {"CUMSUM": lower_cumsum}

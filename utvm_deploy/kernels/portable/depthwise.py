@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.lazy_tvm import te
-from utvm_deploy.kernels.contract.operands import constant_of, input_of
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.portable.convolution import (
     convolution_call,
@@ -79,15 +78,15 @@ class DepthwiseConv2D:
         return why
 
 
-def lower_depthwise(graph: Graph, operator: Operator) -> KernelCall:
+def lower_depthwise(op: Operation) -> KernelCall:
     """DEPTHWISE_CONV_2D; the file's weights are [1, rows, columns, outputs]."""
-    channels = input_of(graph, operator, 0)[1].shape[3]
-    weights = constant_of(graph, operator, 1)
+    channels = op.source.shape[3]
+    weights = op.constant(1)
     _, rows, columns, outputs = weights.shape
-    window = window_of(graph, operator, (rows, columns))
+    window = window_of(op, (rows, columns))
     kernel = DepthwiseConv2D(window, channels, outputs // channels)
     by_output = np.moveaxis(weights, 3, 0)
-    return convolution_call(graph, operator, kernel, window, weights[0], by_output)
+    return convolution_call(op, kernel, window, weights[0], by_output)
 
 
 LOWERINGS = {"DEPTHWISE_CONV_2D": lower_depthwise}

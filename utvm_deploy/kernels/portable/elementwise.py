@@ -11,19 +11,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from utvm_deploy.graph.attributes import (
-    Add,
-    Extremum,
-    Multiply,
-    Prelu,
-    SquaredDifference,
-    Subtract,
-)
-from utvm_deploy.graph.model import Graph, Operator, Tensor
+from utvm_deploy.graph.attributes import Add, Multiply, Subtract
+from utvm_deploy.graph.model import Tensor
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.extents import flags_label, label
 from utvm_deploy.kernels.contract.lazy_tvm import tirx
-from utvm_deploy.kernels.contract.operands import input_of, kernel_call, output_of, quantization_of
+from utvm_deploy.kernels.contract.operands import quantization_of
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.requantization import (
     INT8_MAX,
     INT8_MIN,
@@ -224,62 +218,58 @@ class BroadcastPrelu(Broadcast):
         return clamped(scaled + zero_point, scalars["low"], scalars["high"], self.dtype)
 
 
-def lower_add(graph: Graph, operator: Operator) -> KernelCall:
+def lower_add(op: Operation) -> KernelCall:
     """ADD and SUB of activations or constants."""
-    attributes = operator.attributes
+    attributes = op.operator.attributes
     assert isinstance(attributes, Add | Subtract)
-    sides, result = two_sides(graph, operator)
+    sides, result = two_sides(op)
     shape, subtracts = merged_sides(sides, result), isinstance(attributes, Subtract)
     if attributes.shifts is not None:
         shifted = BroadcastShiftedSum(*shape, result.dtype, attributes.shifts, subtracts)
-        return broadcast_call(graph, operator, shifted, _limits(attributes.clamp))
+        return broadcast_call(op, shifted, _limits(attributes.clamp))
     scalars, twice_largest = _common_scaling(sides)
     headroom = 1 << HEADROOM_BITS[result.dtype]
     output_scale = quantization_of(result).scale
     scalars |= _scaling("output", result, twice_largest / (headroom * output_scale))
     shifts_right = _shifts_right(result, scalars)
     kernel = BroadcastAdd(*shape, result.dtype, subtracts, shifts_right=shifts_right)
-    return broadcast_call(graph, operator, kernel, scalars | _limits(attributes.clamp))
+    return broadcast_call(op, kernel, scalars | _limits(attributes.clamp))
 
 
-def lower_multiply(graph: Graph, operator: Operator) -> KernelCall:
+def lower_multiply(op: Operation) -> KernelCall:
     """MUL."""
-    assert isinstance(operator.attributes, Multiply)
-    sides, result = two_sides(graph, operator)
+    sides, result = two_sides(op)
     scales = [np.float32(quantization_of(side).scale) for side in (*sides, result)]
     # The reference computes this product in float32.
     scalars = _scaling("output", result, float(scales[0] * scales[1] / scales[2]))
-    scalars |= _zero_points(sides) | _limits(operator.attributes.clamp)
+    scalars |= _zero_points(sides) | _limits(op.attributes(Multiply).clamp)
     shifts_right = _shifts_right(result, scalars)
     shape = merged_sides(sides, result)
     kernel = BroadcastMultiply(*shape, result.dtype, shifts_right=shifts_right)
-    return broadcast_call(graph, operator, kernel, scalars)
+    return broadcast_call(op, kernel, scalars)
 
 
-def lower_squared_difference(graph: Graph, operator: Operator) -> KernelCall:
+def lower_squared_difference(op: Operation) -> KernelCall:
     """SQUARED_DIFFERENCE."""
-    assert isinstance(operator.attributes, SquaredDifference)
-    sides, result = two_sides(graph, operator)
+    sides, result = two_sides(op)
     scalars, twice_largest = _common_scaling(sides)
     steps = (1 << 2 * _SQUARE_BITS) * np.float32(quantization_of(result).scale)
     scalars |= _scaling("output", result, twice_largest * twice_largest / float(steps))
     kernel = BroadcastSquaredDifference(*merged_sides(sides, result), result.dtype)
-    return broadcast_call(graph, operator, kernel, scalars)
+    return broadcast_call(op, kernel, scalars)
 
 
-def lower_extremum(graph: Graph, operator: Operator) -> KernelCall:
+def lower_extremum(op: Operation) -> KernelCall:
     """MINIMUM and MAXIMUM."""
-    assert isinstance(operator.attributes, Extremum)
-    sides, result = two_sides(graph, operator)
+    sides, result = two_sides(op)
     shape = merged_sides(sides, result)
-    kernel = BroadcastExtremum(*shape, result.dtype, operator.kind == "MAXIMUM")
-    return broadcast_call(graph, operator, kernel, {})
+    kernel = BroadcastExtremum(*shape, result.dtype, op.kind == "MAXIMUM")
+    return broadcast_call(op, kernel, {})
 
 
-def lower_prelu(graph: Graph, operator: Operator) -> KernelCall:
+def lower_prelu(op: Operation) -> KernelCall:
     """PRELU."""
-    assert isinstance(operator.attributes, Prelu)
-    sides, result = two_sides(graph, operator)
+    sides, result = two_sides(op)
     # The reference computes these ratios in float32.
     source, alpha, output = (np.float32(quantization_of(t).scale) for t in (*sides, result))
     scalars = _scaling("output", result, float(source / output))
@@ -287,13 +277,13 @@ def lower_prelu(graph: Graph, operator: Operator) -> KernelCall:
     scalars |= {"negative_multiplier": multiplier, "negative_shift": shift}
     scalars |= _zero_points(sides) | _limits((INT8_MIN, INT8_MAX))
     kernel = BroadcastPrelu(*merged_sides(sides, result), result.dtype)
-    return broadcast_call(graph, operator, kernel, scalars)
+    return broadcast_call(op, kernel, scalars)
 
 
-def two_sides(graph: Graph, operator: Operator) -> tuple[list[Tensor], Tensor]:
+def two_sides(op: Operation) -> tuple[list[Tensor], Tensor]:
     """Both inputs, and the output."""
-    sides = [input_of(graph, operator, i)[1] for i in (0, 1)]
-    return sides, output_of(graph, operator)[1]
+    sides = [op.input(i) for i in (0, 1)]
+    return sides, op.result
 
 
 def merged_sides(sides: Sequence[Tensor], result: Tensor) -> tuple[tuple[int, ...], Flags, Flags]:
@@ -333,38 +323,34 @@ def _zero_points(sides: Sequence[Tensor]) -> dict[str, int]:
     }
 
 
-def broadcast_call(
-    graph: Graph, operator: Operator, kernel: Broadcast, scalars: Mapping[str, int]
-) -> KernelCall:
+def broadcast_call(op: Operation, kernel: Broadcast, scalars: Mapping[str, int]) -> KernelCall:
     """The call of ``kernel``, or of a table if one int8 input decides the output."""
-    table = _table_of_one_side(graph, operator, kernel, scalars)
+    table = _table_of_one_side(op, kernel, scalars)
     if table is not None:
         return table
     follows = (kernel.left_follows, kernel.right_follows)
-    return kernel_call(
-        graph,
-        operator,
+    return op.call(
         kernel,
         {name: scalars[name] for name in kernel.scalars},
-        inputs=2,
+        inputs=(0, 1),
         # An input that is not repeated is read exactly where the output is written.
         in_place=[i for i, flags in enumerate(follows) if all(flags)],
     )
 
 
 def _table_of_one_side(
-    graph: Graph, operator: Operator, kernel: Broadcast, scalars: Mapping[str, int]
+    op: Operation, kernel: Broadcast, scalars: Mapping[str, int]
 ) -> KernelCall | None:
     """The call as a table of 256 bytes, if a byte of the output depends on one byte only."""
     if kernel.dtype != "int8":
         return None
-    (a, left), (b, right) = (input_of(graph, operator, i) for i in (0, 1))
-    if a == b:
-        return table_call(graph, operator, a, lambda q: int(kernel.element(q, q, scalars)))
+    left, right = op.input(0), op.input(1)
+    if op.operator.inputs[0] == op.operator.inputs[1]:
+        return table_call(op, 0, lambda q: int(kernel.element(q, q, scalars)))
     if (constant := _only_value(right)) is not None and all(kernel.left_follows):
-        return table_call(graph, operator, a, lambda q: int(kernel.element(q, constant, scalars)))
+        return table_call(op, 0, lambda q: int(kernel.element(q, constant, scalars)))
     if (constant := _only_value(left)) is not None and all(kernel.right_follows):
-        return table_call(graph, operator, b, lambda q: int(kernel.element(constant, q, scalars)))
+        return table_call(op, 1, lambda q: int(kernel.element(constant, q, scalars)))
     return None
 
 

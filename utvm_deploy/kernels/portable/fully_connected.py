@@ -13,21 +13,10 @@ import numpy as np
 
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.graph.attributes import FullyConnected
-from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.lazy_tvm import te
-from utvm_deploy.kernels.contract.operands import (
-    Parameters,
-    bias_of,
-    constant_of,
-    effective_scales,
-    element_count,
-    input_of,
-    kernel_call,
-    output_of,
-    output_parameters,
-    quantization_of,
-)
+from utvm_deploy.kernels.contract.operands import element_count, quantization_of
+from utvm_deploy.kernels.contract.operation import Operation, Parameters
 from utvm_deploy.kernels.contract.requantization import (
     ExactMultiplier,
     add_wrapping,
@@ -106,14 +95,13 @@ class Dense:
         return f"generic C, {tile.pixels} rows x {tile.channels} outputs in registers"
 
 
-def lower_fully_connected(graph: Graph, operator: Operator) -> KernelCall:
+def lower_fully_connected(op: Operation) -> KernelCall:
     """FULLY_CONNECTED; leading dimensions of the output are the batch."""
-    attributes = operator.attributes
-    assert isinstance(attributes, FullyConnected)
-    source, weights = input_of(graph, operator, 0)[1], constant_of(graph, operator, 1)
-    _, result = output_of(graph, operator)
+    attributes = op.attributes(FullyConnected)
+    source, weights = op.source, op.constant(1)
+    result = op.result
     outputs, inputs = weights.shape
-    quantization = quantization_of(input_of(graph, operator, 1)[1])
+    quantization = quantization_of(op.input(1))
     if any(quantization.zero_points):
         raise UnsupportedOperator(
             f"FULLY_CONNECTED {result.name} has weights with zero point "
@@ -122,15 +110,15 @@ def lower_fully_connected(graph: Graph, operator: Operator) -> KernelCall:
     per_channel = len(quantization.scales) > 1
     kernel = Dense(element_count(result) // outputs, inputs, outputs, per_channel)
     zero_point = quantization_of(source).zero_point
-    bias = fold_input_offset(bias_of(graph, operator, outputs), weights, zero_point)
+    bias = fold_input_offset(op.bias(outputs), weights, zero_point)
     parameters: Parameters = {
         "weights": weights,
         "bias": bias,
-        **_multipliers(effective_scales(graph, operator, outputs), per_channel),
-        **output_parameters(graph, operator, attributes.clamp),
+        **_multipliers(op.scales(outputs), per_channel),
+        **op.output_parameters(attributes.clamp),
     }
     macs = kernel.batch * inputs * outputs
-    return kernel_call(graph, operator, kernel, parameters, macs=macs)
+    return op.call(kernel, parameters, macs=macs)
 
 
 def _multipliers(scales: list[float], per_channel: bool) -> Parameters:

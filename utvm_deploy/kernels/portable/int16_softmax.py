@@ -9,16 +9,10 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.graph.attributes import Softmax
-from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
-from utvm_deploy.kernels.contract.operands import (
-    Parameters,
-    element_count,
-    input_of,
-    kernel_call,
-    quantization_of,
-)
+from utvm_deploy.kernels.contract.operands import element_count, quantization_of
+from utvm_deploy.kernels.contract.operation import Operation, Parameters
 from utvm_deploy.kernels.contract.requantization import clamped, quantize_multiplier, requantize
 from utvm_deploy.kernels.portable.int16_unary import INTERVALS, line_table
 from utvm_deploy.kernels.portable.skeletons import (
@@ -90,13 +84,12 @@ class SoftmaxRows16:
         return "integers only, between entries of tables"
 
 
-def lower_softmax_int16(graph: Graph, operator: Operator) -> KernelCall:
+def lower_softmax_int16(op: Operation) -> KernelCall:
     """SOFTMAX of int16 along the last dimension."""
-    assert isinstance(operator.attributes, Softmax)
-    _, source = input_of(graph, operator, 0)
+    source, beta = op.source, op.attributes(Softmax).beta
     depth = source.shape[-1]
     # The reference multiplies the scale by beta in float32.
-    scale = float(np.float32(quantization_of(source).scale) * np.float32(operator.attributes.beta))
+    scale = float(np.float32(quantization_of(source).scale) * np.float32(beta))
     multiplier, shift = quantize_multiplier(scale / (_EXPONENTS / _STEPS))
     # An output of 2.0 spans the whole range of int16.
     span = 2.0 / _STEPS * _STEPS
@@ -107,7 +100,7 @@ def lower_softmax_int16(graph: Graph, operator: Operator) -> KernelCall:
         "shift": shift,
     }
     kernel = SoftmaxRows16(element_count(source) // depth, depth)
-    return kernel_call(graph, operator, kernel, parameters, in_place=[0])
+    return op.call(kernel, parameters, in_place=[0])
 
 
 def _looked_up(table: Any, value: Any) -> Any:

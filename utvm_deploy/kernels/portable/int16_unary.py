@@ -14,16 +14,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from utvm_deploy.graph.attributes import LeakyRelu
-from utvm_deploy.graph.model import Array, Graph, Operator
+from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
-from utvm_deploy.kernels.contract.operands import (
-    Parameters,
-    element_count,
-    ends_of,
-    input_of,
-    kernel_call,
-)
+from utvm_deploy.kernels.contract.operands import element_count
+from utvm_deploy.kernels.contract.operation import Operation, Parameters
 from utvm_deploy.kernels.contract.requantization import clamped, quantize_multiplier, requantize
 from utvm_deploy.kernels.portable.real_functions import real_function
 from utvm_deploy.kernels.portable.skeletons import Unary
@@ -143,44 +138,44 @@ class Interpolated(Unary):
         return (base + ((slope * (value & 0x7F) + 64) >> 7)).astype("int16")
 
 
-def lower_two_slopes(graph: Graph, operator: Operator) -> KernelCall:
+def lower_two_slopes(op: Operation) -> KernelCall:
     """ABS and LEAKY_RELU."""
-    source, result = (np.float32(end.scale) for end in ends_of(graph, operator))
+    source, result = (np.float32(end.scale) for end in op.ends)
     ratio = alpha = float(source / result)
     negates = VALUE
-    if isinstance(operator.attributes, LeakyRelu):
-        alpha = float(source * np.float32(operator.attributes.alpha) / result)
+    if op.kind == "LEAKY_RELU":
+        alpha = float(source * np.float32(op.attributes(LeakyRelu).alpha) / result)
         negates = MULTIPLE if alpha < 0 else NOTHING
     values = (*quantize_multiplier(ratio), *quantize_multiplier(abs(alpha)))
     parameters = dict(zip(TwoSlopes.parameters, values, strict=True))
-    kernel = TwoSlopes(element_count(input_of(graph, operator, 0)[1]), negates=negates)
-    return kernel_call(graph, operator, kernel, parameters, in_place=[0])
+    kernel = TwoSlopes(element_count(op.source), negates=negates)
+    return op.call(kernel, parameters, in_place=[0])
 
 
-def lower_negated(graph: Graph, operator: Operator) -> KernelCall:
+def lower_negated(op: Operation) -> KernelCall:
     """NEG."""
-    kernel = Negated(element_count(input_of(graph, operator, 0)[1]))
-    return kernel_call(graph, operator, kernel, in_place=[0])
+    kernel = Negated(element_count(op.source))
+    return op.call(kernel, in_place=[0])
 
 
-def lower_sigmoid(graph: Graph, operator: Operator) -> KernelCall:
+def lower_sigmoid(op: Operation) -> KernelCall:
     """LOGISTIC and TANH of int16."""
-    is_tanh = operator.kind == "TANH"
-    multiplier, shift = _input_scaling(ends_of(graph, operator)[0].scale, is_tanh)
+    is_tanh = op.kind == "TANH"
+    multiplier, shift = _input_scaling(op.ends[0].scale, is_tanh)
     scalars = {"multiplier": multiplier, "half": 1 << shift >> 1, "shift": shift}
     parameters: Parameters = {"table": sigmoid_table(), **scalars}
-    kernel = Sigmoid(element_count(input_of(graph, operator, 0)[1]), is_tanh=is_tanh)
-    return kernel_call(graph, operator, kernel, parameters, in_place=[0])
+    kernel = Sigmoid(element_count(op.source), is_tanh=is_tanh)
+    return op.call(kernel, parameters, in_place=[0])
 
 
-def lower_interpolated(graph: Graph, operator: Operator) -> KernelCall:
+def lower_interpolated(op: Operation) -> KernelCall:
     """EXP, GELU and LOG."""
-    kernel = Interpolated(element_count(input_of(graph, operator, 0)[1]))
-    source, result = (np.float32(end.scale) for end in ends_of(graph, operator))
+    kernel = Interpolated(element_count(op.source))
+    source, result = (np.float32(end.scale) for end in op.ends)
     least, most = np.float32(_LEAST), np.float32(_MOST)
     ends, span = (source * least, source * most), result * most - result * least
-    table = line_table(real_function(graph, operator), *ends, span)
-    return kernel_call(graph, operator, kernel, {"table": table}, in_place=[0])
+    table = line_table(real_function(op), *ends, span)
+    return op.call(kernel, {"table": table}, in_place=[0])
 
 
 def sigmoid_table() -> Array:

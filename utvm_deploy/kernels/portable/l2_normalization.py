@@ -5,17 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from utvm_deploy.graph.attributes import L2Normalization
-from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
-from utvm_deploy.kernels.contract.operands import (
-    element_count,
-    input_of,
-    kernel_call,
-    quantization_of,
-)
+from utvm_deploy.kernels.contract.operands import element_count, quantization_of
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.requantization import INT8_MAX, INT8_MIN, clamp_int8, requantize
 from utvm_deploy.kernels.portable.skeletons import compute_per_output, initialize_apart
 from utvm_deploy.kernels.portable.tensor_ir import import_c
@@ -73,15 +67,14 @@ class L2NormalizedRows:
         return "integers only, one row at a time"
 
 
-def lower_l2_normalization(graph: Graph, operator: Operator) -> KernelCall:
+def lower_l2_normalization(op: Operation) -> KernelCall:
     """L2_NORMALIZATION along the last dimension."""
-    assert isinstance(operator.attributes, L2Normalization)
-    _, source = input_of(graph, operator, 0)
+    source = op.source
     depth = source.shape[-1]
     kernel = L2NormalizedRows(element_count(source) // depth, depth)
     zero_point = quantization_of(source).zero_point
     # A row is summed up before its first element is written.
-    return kernel_call(graph, operator, kernel, {"zero_point": zero_point}, in_place=[0])
+    return op.call(kernel, {"zero_point": zero_point}, in_place=[0])
 
 
 LOWERINGS = {"L2_NORMALIZATION": lower_l2_normalization}

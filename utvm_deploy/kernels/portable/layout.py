@@ -16,19 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from utvm_deploy.graph.attributes import Rearrange
-from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Index, Operand
 from utvm_deploy.kernels.contract.extents import label
 from utvm_deploy.kernels.contract.lazy_tvm import te
-from utvm_deploy.kernels.contract.operands import (
-    Parameters,
-    element_count,
-    input_of,
-    kernel_call,
-    stored,
-)
+from utvm_deploy.kernels.contract.operands import element_count, stored
+from utvm_deploy.kernels.contract.operation import Operation, Parameters
 
 #: One loop: its extent, and the offsets in the input from where the loop begins.
 Loop: TypeAlias = tuple[int, "NDArray[np.int64]"]
@@ -127,11 +121,10 @@ class Transposed:
         return Operand("output", self.rearranged.extents, "int8")
 
 
-def lower_rearrange(graph: Graph, operator: Operator) -> KernelCall:
+def lower_rearrange(op: Operation) -> KernelCall:
     """TRANSPOSE, SLICE, GATHER and others, as the fewest loops."""
-    a = operator.attributes
-    assert isinstance(a, Rearrange)
-    _, source = input_of(graph, operator, 0)
+    a = op.attributes(Rearrange)
+    source = op.source
     start, loops = loops_of(a)
     extents = tuple(extent for extent, _ in loops)
     steps = tuple(_step(offsets) for _, offsets in loops)
@@ -147,7 +140,7 @@ def lower_rearrange(graph: Graph, operator: Operator) -> KernelCall:
     # Bytes that are contiguous in the input, but not in the output.
     is_turned = kernel.dtype == "int8" and None not in steps and 1 in steps[:-1]
     made = Transposed(kernel, steps.index(1)) if is_turned else kernel
-    return kernel_call(graph, operator, made, parameters)
+    return op.call(made, parameters)
 
 
 def loops_of(a: Rearrange) -> tuple[int, tuple[Loop, ...]]:

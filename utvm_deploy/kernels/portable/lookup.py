@@ -13,17 +13,12 @@ from typing import ClassVar
 import numpy as np
 
 from utvm_deploy.graph.attributes import LeakyRelu, Relu
-from utvm_deploy.graph.model import Array, Graph, Operator
+from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
-from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, TensorArgument
+from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
-from utvm_deploy.kernels.contract.operands import (
-    element_count,
-    ends_of,
-    input_of,
-    operand_of,
-    output_of,
-)
+from utvm_deploy.kernels.contract.operands import element_count
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.requantization import (
     INT8_MIN,
     quantize_multiplier,
@@ -62,26 +57,17 @@ class Lookup(RoutineKernel):
         return (shared_text("utvm_lookup"),)
 
 
-def lower_lookup(graph: Graph, operator: Operator) -> KernelCall:
+def lower_lookup(op: Operation) -> KernelCall:
     """An operator on bytes: the lookup in the table of its values."""
-    position, _ = input_of(graph, operator, 0)
-    return table_call(graph, operator, position, FUNCTIONS[operator.kind](graph, operator))
+    return table_call(op, 0, FUNCTIONS[op.kind](op))
 
 
-def table_call(graph: Graph, operator: Operator, position: int, function: Function) -> KernelCall:
-    """The lookup of each element of the tensor at ``position``."""
-    source = graph.tensors[position]
-    output, result = output_of(graph, operator)
-    table = lookup_table(function, source.dtype, result.dtype)
-    return KernelCall(
-        Lookup(element_count(result), source.dtype, result.dtype),
-        (
-            operand_of(position, source),
-            ConstantArgument("table", table),
-            TensorArgument(output),
-        ),
-        in_place=((output, position),) if source.data is None else (),
-    )
+def table_call(op: Operation, index: int, function: Function) -> KernelCall:
+    """The lookup of each element of the input number ``index``."""
+    source, result = op.input(index).dtype, op.result.dtype
+    kernel = Lookup(element_count(op.result), source, result)
+    table = lookup_table(function, source, result)
+    return op.call(kernel, {"table": table}, inputs=[index], in_place=[index])
 
 
 def lookup_table(function: Function, source: str = "int8", result: str = "int8") -> Array:
@@ -91,27 +77,25 @@ def lookup_table(function: Function, source: str = "int8", result: str = "int8")
     return np.array([min(max(v, limits.min), limits.max) for v in values], dtype=result)
 
 
-def _relu(graph: Graph, operator: Operator) -> Function:
+def _relu(op: Operation) -> Function:
     """RELU, RELU6, RELU_0_TO_1 and RELU_N1_TO_1: requantize, then clamp."""
-    assert isinstance(operator.attributes, Relu)
-    low, high = operator.attributes.clamp
-    scaled = _rescaled(graph, operator, _float32_ratio(graph, operator))
+    low, high = op.attributes(Relu).clamp
+    scaled = _rescaled(op, _float32_ratio(op))
     return lambda q: min(max(scaled(q), low), high)
 
 
-def _requantize(graph: Graph, operator: Operator) -> Function:
+def _requantize(op: Operation) -> Function:
     """QUANTIZE of a byte to a byte."""
-    source, result = ends_of(graph, operator)
-    return _rescaled(graph, operator, source.scale / result.scale)
+    source, result = op.ends
+    return _rescaled(op, source.scale / result.scale)
 
 
-def _leaky_relu(graph: Graph, operator: Operator) -> Function:
-    assert isinstance(operator.attributes, LeakyRelu)
-    source, result = ends_of(graph, operator)
-    slope = np.float32(source.scale) * np.float32(operator.attributes.alpha)
+def _leaky_relu(op: Operation) -> Function:
+    source, result = op.ends
+    slope = np.float32(source.scale) * np.float32(op.attributes(LeakyRelu).alpha)
     alpha = float(slope / np.float32(result.scale))
-    positive = _rescaled(graph, operator, _float32_ratio(graph, operator))
-    magnitude = _rescaled(graph, operator, abs(alpha))
+    positive = _rescaled(op, _float32_ratio(op))
+    magnitude = _rescaled(op, abs(alpha))
 
     def function(q: int) -> int:
         if q >= source.zero_point:
@@ -122,22 +106,22 @@ def _leaky_relu(graph: Graph, operator: Operator) -> Function:
     return function
 
 
-def _abs(graph: Graph, operator: Operator) -> Function:
-    source, result = ends_of(graph, operator)
+def _abs(op: Operation) -> Function:
+    source, result = op.ends
     if source.scale == result.scale:
         return lambda q: abs(q - source.zero_point) + result.zero_point
-    ratio = quantize_multiplier(_float32_ratio(graph, operator))
+    ratio = quantize_multiplier(_float32_ratio(op))
     return lambda q: requantized(abs(q - source.zero_point), *ratio) + result.zero_point
 
 
-def _neg(graph: Graph, operator: Operator) -> Function:
+def _neg(op: Operation) -> Function:
     """The negative of the stored byte, whatever the zero points; that of -128 is itself."""
     return lambda q: -q if q != INT8_MIN else q
 
 
-def _hard_swish(graph: Graph, operator: Operator) -> Function:
+def _hard_swish(op: Operation) -> Function:
     """x * relu6(x + 3) / 6 in the reference's fixed point of 16 bits."""
-    source, result = ends_of(graph, operator)
+    source, result = op.ends
     high_resolution = np.float32(1 / 128) * np.float32(source.scale)
     ratio = float(high_resolution / np.float32(result.scale))
     output_multiplier, output_shift = _int16_multiplier(ratio)
@@ -171,7 +155,7 @@ def _rounded_shift_int16(value: int, bits: int) -> int:
 
 
 #: Kind -> the function of a quantized value that the operator is.
-FUNCTIONS: dict[str, Callable[[Graph, Operator], Function]] = {
+FUNCTIONS: dict[str, Callable[[Operation], Function]] = {
     "ABS": _abs,
     "HARD_SWISH": _hard_swish,
     "LEAKY_RELU": _leaky_relu,
@@ -185,14 +169,14 @@ FUNCTIONS: dict[str, Callable[[Graph, Operator], Function]] = {
 }
 
 
-def _float32_ratio(graph: Graph, operator: Operator) -> float:
+def _float32_ratio(op: Operation) -> float:
     """The quotient of the scales, for operators whose reference divides in float32."""
-    source, result = ends_of(graph, operator)
+    source, result = op.ends
     return float(np.float32(source.scale) / np.float32(result.scale))
 
 
-def _rescaled(graph: Graph, operator: Operator, ratio: float) -> Function:
-    source, result = ends_of(graph, operator)
+def _rescaled(op: Operation, ratio: float) -> Function:
+    source, result = op.ends
     multiplier, shift = quantize_multiplier(ratio)
     return lambda q: requantized(q - source.zero_point, multiplier, shift) + result.zero_point
 

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from utvm_deploy.graph import attributes as ops
-from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.extents import flags_label, label, type_label
 from utvm_deploy.kernels.contract.lazy_tvm import te
-from utvm_deploy.kernels.contract.operands import ends_of, input_of, kernel_call
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.requantization import (
     add_wrapping,
     clamped,
@@ -116,17 +115,17 @@ class UnsignedSum(Mean):
         return ((unsigned ^ 128) - 128).astype("int8")
 
 
-def lower_mean(graph: Graph, operator: Operator) -> KernelCall:
+def lower_mean(op: Operation) -> KernelCall:
     """MEAN and SUM over any axes."""
-    assert isinstance(operator.attributes, ops.Mean | ops.Sum)
-    _, source = input_of(graph, operator, 0)
-    axes = operator.attributes.axes
+    attributes, source = op.operator.attributes, op.source
+    assert isinstance(attributes, ops.Mean | ops.Sum)
+    axes = attributes.axes
     extents, is_reduced = merged_axes(source.shape, axes)
     count = reduced_count(source.shape, axes)
-    start, end = ends_of(graph, operator)
+    start, end = op.ends
     ratio = start.scale / end.scale
     kernel: Mean | MeanOfBytes = Mean(extents, is_reduced, source.dtype)
-    if isinstance(operator.attributes, ops.Sum):
+    if isinstance(attributes, ops.Sum):
         kernel = UnsignedSum(extents, is_reduced, source.dtype)
         multiplier, shift = quantize_multiplier(ratio)
     else:
@@ -134,7 +133,7 @@ def lower_mean(graph: Graph, operator: Operator) -> KernelCall:
             kernel = MeanOfBytes(extents, is_reduced)
         multiplier, shift = mean_multiplier(ratio, count)
     values = (wrap_int32(-start.zero_point * count), multiplier, shift, end.zero_point)
-    return kernel_call(graph, operator, kernel, dict(zip(_SCALARS, values, strict=True)))
+    return op.call(kernel, dict(zip(_SCALARS, values, strict=True)))
 
 
 def _name(extents: tuple[int, ...], is_reduced: tuple[bool, ...], dtype: str) -> str:

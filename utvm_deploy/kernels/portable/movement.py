@@ -12,18 +12,12 @@ from typing import Any, ClassVar
 
 from utvm_deploy.graph.attributes import Concatenation, Gather, Pad
 from utvm_deploy.graph.constant_folding import fill_of
-from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.extents import label, type_label
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
-from utvm_deploy.kernels.contract.operands import (
-    element_count,
-    input_of,
-    kernel_call,
-    output_of,
-    stored,
-)
+from utvm_deploy.kernels.contract.operands import element_count, stored
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.portable.layout import lower_rearrange
 from utvm_deploy.kernels.portable.skeletons import Unary
 from utvm_deploy.kernels.portable.tensor_ir import Buffers, block, prim_func, script
@@ -162,24 +156,23 @@ class GatheredRows:
         return f"copy by rows of {self.inner}"
 
 
-def lower_reshape(graph: Graph, operator: Operator) -> KernelCall:
+def lower_reshape(op: Operation) -> KernelCall:
     """RESHAPE: a copy, which is not made where input and output may lie in the same place."""
-    _, source = input_of(graph, operator, 0)
+    source = op.source
     kernel = Copy(element_count(source), stored(source.dtype), stored(source.dtype))
-    return kernel_call(graph, operator, kernel, in_place=[0])
+    return op.call(kernel, in_place=[0])
 
 
-def lower_variable(graph: Graph, operator: Operator) -> KernelCall:
+def lower_variable(op: Operation) -> KernelCall:
     """READ_VARIABLE and ASSIGN_VARIABLE where ``compiler.views`` finds that a copy is needed."""
-    return replace(lower_reshape(graph, operator), in_place=())
+    return replace(lower_reshape(op), in_place=())
 
 
-def lower_pad(graph: Graph, operator: Operator) -> KernelCall:
+def lower_pad(op: Operation) -> KernelCall:
     """PAD and PADV2 of any dimensions."""
-    assert isinstance(operator.attributes, Pad)
-    _, source = input_of(graph, operator, 0)
+    source, paddings = op.source, op.attributes(Pad).paddings
     extents, before, after = [1], [0], [0]
-    for extent, (b, a) in zip(source.shape, operator.attributes.paddings, strict=True):
+    for extent, (b, a) in zip(source.shape, paddings, strict=True):
         is_first = (extents, before, after) == ([1], [0], [0])
         if (b or a) and not is_first:
             extents.append(extent)
@@ -191,30 +184,29 @@ def lower_pad(graph: Graph, operator: Operator) -> KernelCall:
             before[-1] = before[-1] * extent + b
             after[-1] = after[-1] * extent + a
     kernel = PadBorders(tuple(extents), tuple(before), tuple(after), source.dtype)
-    return kernel_call(graph, operator, kernel, {"fill": fill_of(graph, operator)})
+    return op.call(kernel, {"fill": fill_of(op.graph, op.operator)})
 
 
-def lower_concatenation(graph: Graph, operator: Operator) -> KernelCall:
+def lower_concatenation(op: Operation) -> KernelCall:
     """CONCATENATION and PACK."""
-    a = operator.attributes
-    assert isinstance(a, Concatenation)
-    _, result = output_of(graph, operator)
-    count = len(operator.inputs)
-    shapes = [input_of(graph, operator, i)[1].shape for i in range(count)]
+    a = op.attributes(Concatenation)
+    result = op.result
+    count = len(op.operator.inputs)
+    shapes = [op.input(i).shape for i in range(count)]
     sizes = tuple(math.prod(shape[a.axis :]) for shape in shapes)
     kernel = Joined(math.prod(result.shape[: a.axis]), sizes, stored(result.dtype))
-    return kernel_call(graph, operator, kernel, inputs=count)
+    return op.call(kernel, inputs=range(count))
 
 
-def lower_gather(graph: Graph, operator: Operator) -> KernelCall:
+def lower_gather(op: Operation) -> KernelCall:
     """GATHER and EMBEDDING_LOOKUP; with constant positions they are a Rearrange.
 
     A computed position is limited to the input, so that no kernel reads outside of it.
     """
-    a = operator.attributes
+    a = op.operator.attributes
     if not isinstance(a, Gather):
-        return lower_rearrange(graph, operator)
-    source, positions = (input_of(graph, operator, i)[1] for i in (0, 1))
+        return lower_rearrange(op)
+    source, positions = (op.input(i) for i in (0, 1))
     kernel = GatheredRows(
         math.prod(source.shape[: a.batches]),
         math.prod(source.shape[a.batches : a.axis]),
@@ -224,7 +216,7 @@ def lower_gather(graph: Graph, operator: Operator) -> KernelCall:
         stored(source.dtype),
         positions.dtype,
     )
-    return kernel_call(graph, operator, kernel, inputs=2)
+    return op.call(kernel, inputs=(0, 1))
 
 
 LOWERINGS = {

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from utvm_deploy.graph.attributes import Pool
-from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.extents import type_label
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
-from utvm_deploy.kernels.contract.operands import input_of, kernel_call, output_of
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.requantization import clamped, divide_rounded, limits_of_type
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.portable.tiling import RegisterTile, choose_tile, schedule_accumulation
@@ -76,17 +75,16 @@ class Pool2D:
         return f"generic C, {tile.channels} channels in registers"
 
 
-def lower_pool(graph: Graph, operator: Operator) -> KernelCall:
+def lower_pool(op: Operation) -> KernelCall:
     """AVERAGE_POOL_2D and MAX_POOL_2D."""
-    attributes = operator.attributes
-    assert isinstance(attributes, Pool)
-    source, result = input_of(graph, operator, 0)[1], output_of(graph, operator)[1]
+    attributes = op.attributes(Pool)
+    source, result = op.source, op.result
     shapes = source.shape, result.shape, attributes.window, attributes.strides
     window = Window.of(*shapes, (1, 1), attributes.padding)
-    is_average = operator.kind == "AVERAGE_POOL_2D"
+    is_average = op.kind == "AVERAGE_POOL_2D"
     kernel = Pool2D(window, source.shape[3], is_average, dtype=source.dtype)
     low, high = attributes.clamp
-    return kernel_call(graph, operator, kernel, {"low": low, "high": high})
+    return op.call(kernel, {"low": low, "high": high})
 
 
 LOWERINGS = {"AVERAGE_POOL_2D": lower_pool, "MAX_POOL_2D": lower_pool}

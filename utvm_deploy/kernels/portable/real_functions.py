@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.graph.attributes import Gelu
-from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.libm import single
-from utvm_deploy.kernels.contract.operands import ends_of, output_of
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.requantization import (
     high_product,
     quantize_multiplier,
@@ -35,12 +34,12 @@ _ONE = 1 << 28
 _NEWTON_STEPS = 5
 
 
-def real_function(graph: Graph, operator: Operator) -> Callable[[Any], Any]:
+def real_function(op: Operation) -> Callable[[Any], Any]:
     """The function of a float32 that an operator is, as a float32."""
-    return _REAL[operator.kind](graph, operator)
+    return _REAL[op.kind](op)
 
 
-def _logistic(graph: Graph, operator: Operator) -> Callable[[Any], Any]:
+def _logistic(op: Operation) -> Callable[[Any], Any]:
     def real(x: Any) -> Any:
         one = np.float32(1)
         with np.errstate(over="ignore"):
@@ -49,17 +48,16 @@ def _logistic(graph: Graph, operator: Operator) -> Callable[[Any], Any]:
     return real
 
 
-def _log(graph: Graph, operator: Operator) -> Callable[[Any], Any]:
+def _log(op: Operation) -> Callable[[Any], Any]:
     """What is not positive becomes the least output."""
-    _, result = ends_of(graph, operator)
-    lowest = np.iinfo(output_of(graph, operator)[1].dtype).min
+    _, result = op.ends
+    lowest = np.iinfo(op.result.dtype).min
     least = np.float32(lowest - result.zero_point) * np.float32(result.scale)
     return lambda x: single("log")(x) if x > 0 else least
 
 
-def _gelu(graph: Graph, operator: Operator) -> Callable[[Any], Any]:
+def _gelu(op: Operation) -> Callable[[Any], Any]:
     """x times the normal distribution of x, as erfc has it, or tanh nearly."""
-    assert isinstance(operator.attributes, Gelu)
     half, one = np.float32(0.5), np.float32(1)
     by_root_of_two = np.float32(-math.sqrt(0.5))
     cubic, slope = np.float32(0.044715), np.float32(math.sqrt(2 / math.pi))
@@ -70,12 +68,12 @@ def _gelu(graph: Graph, operator: Operator) -> Callable[[Any], Any]:
     def approximate(x: Any) -> Any:
         return half * x * (one + single("tanh")(slope * (x + cubic * x * x * x)))
 
-    return approximate if operator.attributes.approximates else exact
+    return approximate if op.attributes(Gelu).approximates else exact
 
 
-def square_root(graph: Graph, operator: Operator) -> Function:
+def square_root(op: Operation) -> Function:
     """The only one that is rounded towards zero."""
-    source, result = ends_of(graph, operator)
+    source, result = op.ends
 
     def quantized(q: int) -> int:
         real = np.float32(source.scale) * np.float32(max(q - source.zero_point, 0))
@@ -84,9 +82,9 @@ def square_root(graph: Graph, operator: Operator) -> Function:
     return quantized
 
 
-def inverse_root(graph: Graph, operator: Operator) -> Function:
+def inverse_root(op: Operation) -> Function:
     """RSQRT, in fixed point; zero becomes the largest output."""
-    source, result = ends_of(graph, operator)
+    source, result = op.ends
     scale = float(np.sqrt(np.float32(source.scale)) * np.float32(result.scale))
     multiplier, shift = quantize_multiplier(1.0 / scale)
 
@@ -124,10 +122,10 @@ def _saturated(value: int) -> int:
     return min(max(value, -_MOST_INT32 - 1), _MOST_INT32)
 
 
-def through_float(graph: Graph, operator: Operator) -> Function:
+def through_float(op: Operation) -> Function:
     """A real function between the scales of a byte."""
-    function = real_function(graph, operator)
-    source, result = ends_of(graph, operator)
+    function = real_function(op)
+    source, result = op.ends
     scale, inverse = np.float32(source.scale), np.float32(1) / np.float32(result.scale)
 
     def quantized(q: int) -> int:
@@ -140,16 +138,16 @@ def through_float(graph: Graph, operator: Operator) -> Function:
     return quantized
 
 
-_REAL: dict[str, Callable[[Graph, Operator], Callable[[Any], Any]]] = {
-    "EXP": lambda graph, operator: single("exp"),
+_REAL: dict[str, Callable[[Operation], Callable[[Any], Any]]] = {
+    "EXP": lambda op: single("exp"),
     "GELU": _gelu,
     "LOG": _log,
     "LOGISTIC": _logistic,
-    "TANH": lambda graph, operator: single("tanh"),
+    "TANH": lambda op: single("tanh"),
 }
 
 #: Kind -> what it makes of a quantized value.
-REAL_FUNCTIONS: dict[str, Callable[[Graph, Operator], Function]] = {
+REAL_FUNCTIONS: dict[str, Callable[[Operation], Function]] = {
     **dict.fromkeys(_REAL, through_float),
     "RSQRT": inverse_root,
     "SQRT": square_root,

@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from utvm_deploy.graph.attributes import ArgExtremum, Reduce
-from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.extents import around_axis, flags_label, label, merge
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
-from utvm_deploy.kernels.contract.operands import input_of, kernel_call, output_of, stored
+from utvm_deploy.kernels.contract.operands import stored
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.requantization import INT8_MAX, INT8_MIN
 from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
 from utvm_deploy.kernels.contract.window import Window
@@ -130,35 +130,33 @@ def _argument_name(
     return f"arg_{which}_{label(extents)}_{dtype}_{result}"
 
 
-def lower_reduce_extremum(graph: Graph, operator: Operator) -> KernelCall:
+def lower_reduce_extremum(op: Operation) -> KernelCall:
     """REDUCE_MAX and REDUCE_MIN over any axes; REDUCE_ANY and REDUCE_ALL are those of 0 and 1."""
-    assert isinstance(operator.attributes, Reduce)
-    _, source = input_of(graph, operator, 0)
-    extents, is_reduced = merged_axes(source.shape, operator.attributes.axes)
+    source = op.source
+    extents, is_reduced = merged_axes(source.shape, op.attributes(Reduce).axes)
     around = outer_and_inner(extents, is_reduced)
-    if around and operator.kind == "REDUCE_MAX" and source.dtype == "int8":
+    if around and op.kind == "REDUCE_MAX" and source.dtype == "int8":
         # The maximum of columns is MAX_POOL_2D of images that are one pixel wide.
         outer, count, inner = around
         window = Window(outer, count, 1, 1, 1, (count, 1), (1, 1), (1, 1), 0, 0)
         pool = Pool2D(window, inner, is_average=False)
-        return kernel_call(graph, operator, pool, {"low": INT8_MIN, "high": INT8_MAX})
-    takes_largest = operator.kind in ("REDUCE_MAX", "REDUCE_ANY")
+        return op.call(pool, {"low": INT8_MIN, "high": INT8_MAX})
+    takes_largest = op.kind in ("REDUCE_MAX", "REDUCE_ANY")
     kernel = ReducedExtremum(extents, is_reduced, takes_largest, stored(source.dtype))
-    return kernel_call(graph, operator, kernel)
+    return op.call(kernel)
 
 
-def lower_arg_extremum(graph: Graph, operator: Operator) -> KernelCall:
+def lower_arg_extremum(op: Operation) -> KernelCall:
     """ARG_MAX and ARG_MIN along one axis."""
-    assert isinstance(operator.attributes, ArgExtremum)
-    source, result = input_of(graph, operator, 0)[1], output_of(graph, operator)[1]
-    extents = around_axis(source.shape, operator.attributes.axis)
-    takes_largest, types = operator.kind == "ARG_MAX", (source.dtype, result.dtype)
+    source, result = op.source, op.result
+    extents = around_axis(source.shape, op.attributes(ArgExtremum).axis)
+    takes_largest, types = op.kind == "ARG_MAX", (source.dtype, result.dtype)
     kernel: ArgumentOfBytes | ArgumentOfExtremum
     if extents[2] == 1 and types == ("int8", "int32"):
         kernel = ArgumentOfBytes(*extents[:2], takes_largest)
     else:
         kernel = ArgumentOfExtremum(extents, takes_largest, *types)
-    return kernel_call(graph, operator, kernel)
+    return op.call(kernel)
 
 
 def merged_axes(

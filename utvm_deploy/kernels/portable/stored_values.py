@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.lazy_tvm import tirx
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.portable.elementwise import (
     Broadcast,
     Scalars,
@@ -67,11 +67,11 @@ _KERNELS: dict[str, type[Broadcast]] = {
 }
 
 
-def lower_stored_values(graph: Graph, operator: Operator) -> KernelCall:
+def lower_stored_values(op: Operation) -> KernelCall:
     """BITWISE_XOR, FLOOR_MOD and RIGHT_SHIFT."""
-    sides, result = two_sides(graph, operator)
-    kernel = _KERNELS[operator.kind](*merged_sides(sides, result), result.dtype)
-    return broadcast_call(graph, operator, kernel, {})
+    sides, result = two_sides(op)
+    kernel = _KERNELS[op.kind](*merged_sides(sides, result), result.dtype)
+    return broadcast_call(op, kernel, {})
 
 
 LOWERINGS = dict.fromkeys(_KERNELS, lower_stored_values)

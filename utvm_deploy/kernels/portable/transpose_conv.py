@@ -15,20 +15,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from utvm_deploy.graph.attributes import TransposeConvolution
-from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.extents import label
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
-from utvm_deploy.kernels.contract.operands import (
-    bias_of,
-    constant_of,
-    effective_scales,
-    input_of,
-    kernel_call,
-    output_of,
-    output_parameters,
-    quantization_of,
-)
+from utvm_deploy.kernels.contract.operands import quantization_of
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.requantization import (
     add_wrapping,
     quantize_multipliers,
@@ -120,12 +111,11 @@ class Int16TransposeConv2D(TransposeConv2D):
         return f"int{self.bits}"
 
 
-def lower_transpose_conv(graph: Graph, operator: Operator) -> KernelCall:
+def lower_transpose_conv(op: Operation) -> KernelCall:
     """TRANSPOSE_CONV."""
-    attributes = operator.attributes
-    assert isinstance(attributes, TransposeConvolution)
-    source, result = input_of(graph, operator, 0)[1], output_of(graph, operator)[1]
-    weights = constant_of(graph, operator, 1)
+    attributes = op.attributes(TransposeConvolution)
+    source, result = op.source, op.result
+    weights = op.constant(1)
     outputs, rows, columns, _ = weights.shape
     image, made = source.shape, result.shape
     shapes = (
@@ -136,8 +126,8 @@ def lower_transpose_conv(graph: Graph, operator: Operator) -> KernelCall:
         attributes.padding,
     )
     kernel = TransposeConv2D(*shapes)
-    multiplier, shift = quantize_multipliers(effective_scales(graph, operator, outputs))
-    bias = bias_of(graph, operator, outputs)
+    multiplier, shift = quantize_multipliers(op.scales(outputs))
+    bias = op.bias(outputs)
     if source.dtype == "int16":
         bits = 32 if attributes.sums_in_32_bits else 64
         kernel = Int16TransposeConv2D(*shapes, bits)
@@ -146,9 +136,9 @@ def lower_transpose_conv(graph: Graph, operator: Operator) -> KernelCall:
             multiplier = np.array([short_multiplier(int(m)) for m in multiplier], np.int32)
     tables = {"weights": weights, "bias": bias, "multiplier": multiplier, "shift": shift}
     scalars = {"input_zero_point": quantization_of(source).zero_point}
-    scalars |= output_parameters(graph, operator, attributes.clamp)
+    scalars |= op.output_parameters(attributes.clamp)
     macs = math.prod(source.shape) * rows * columns * outputs
-    return kernel_call(graph, operator, kernel, {**tables, **scalars}, macs=macs)
+    return op.call(kernel, {**tables, **scalars}, macs=macs)
 
 
 LOWERINGS = {"TRANSPOSE_CONV": lower_transpose_conv}

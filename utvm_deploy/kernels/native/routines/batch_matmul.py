@@ -11,12 +11,12 @@ from typing import ClassVar
 import numpy as np
 
 from utvm_deploy.graph.attributes import BatchMatmul
-from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Address, Driver, Index, Operand
 from utvm_deploy.kernels.contract.extents import merge
-from utvm_deploy.kernels.contract.operands import input_of, kernel_call, output_of, quantization_of
+from utvm_deploy.kernels.contract.operands import quantization_of
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.requantization import (
     limits_of_type,
     quantize_multiplier,
@@ -120,12 +120,11 @@ def _place(operand: Operand, follows: tuple[bool, ...], batch: Sequence[Index]) 
     return operand.at(place)
 
 
-def lower_batch_matmul(graph: Graph, operator: Operator) -> KernelCall:
+def lower_batch_matmul(op: Operation) -> KernelCall:
     """BATCH_MATMUL."""
-    a = operator.attributes
-    assert isinstance(a, BatchMatmul)
-    left, right = (input_of(graph, operator, i)[1] for i in (0, 1))
-    _, result = output_of(graph, operator)
+    a = op.attributes(BatchMatmul)
+    left, right = (op.input(i) for i in (0, 1))
+    result = op.result
     *batches, rows, columns = result.shape
     sides = [
         (1,) * (len(batches) + 2 - len(side.shape)) + side.shape[:-2] for side in (left, right)
@@ -151,7 +150,7 @@ def lower_batch_matmul(graph: Graph, operator: Operator) -> KernelCall:
     numbers = (*zero_points[:2], multiplier, shift, zero_points[2], *limits_of_type(left.dtype))
     scalars = dict(zip(SCALARS, numbers, strict=True))
     macs = math.prod(result.shape) * depth
-    return kernel_call(graph, operator, kernel, scalars, inputs=2, macs=macs)
+    return op.call(kernel, scalars, inputs=(0, 1), macs=macs)
 
 
 LOWERINGS = {"BATCH_MATMUL": lower_batch_matmul}

@@ -9,16 +9,8 @@ import numpy as np
 
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.graph.attributes import Convolution, FullyConnected
-from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import KernelCall
-from utvm_deploy.kernels.contract.operands import (
-    bias_of,
-    constant_of,
-    effective_scales,
-    input_of,
-    kernel_call,
-    output_of,
-)
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.requantization import (
     exact_multiplier,
     quantize_multipliers,
@@ -40,21 +32,20 @@ _MOST_BITS_OF_SUM = 36
 _LEAST_CHANNELS = 4
 
 
-def lower_int16x8_convolution(graph: Graph, operator: Operator) -> KernelCall:
+def lower_int16x8_convolution(op: Operation) -> KernelCall:
     """CONV_2D, grouped or not, and DEPTHWISE_CONV_2D."""
-    a = operator.attributes
-    assert isinstance(a, Convolution)
-    (_, source), (_, result) = input_of(graph, operator, 0), output_of(graph, operator)
-    weights = constant_of(graph, operator, 1)
-    is_depthwise = operator.kind == "DEPTHWISE_CONV_2D"
+    a = op.attributes(Convolution)
+    source, result = op.source, op.result
+    weights = op.constant(1)
+    is_depthwise = op.kind == "DEPTHWISE_CONV_2D"
     inputs, outputs, depth = source.shape[3], result.shape[3], weights.shape[3]
     if is_depthwise:
         depth = 1
-    window = window_of(graph, operator, weights.shape[1:3])
+    window = window_of(op, weights.shape[1:3])
     plain = Int16x8Conv2D(window, inputs, outputs, depth, is_depthwise)
     kernel: Int16x8Conv2D | Int16x8ProductConv | Int16x8Depthwise = plain
-    bias = bias_of(graph, operator, outputs).astype(np.int64)
-    multiplier, shift = quantize_multipliers(effective_scales(graph, operator, outputs))
+    bias = op.bias(outputs).astype(np.int64)
+    multiplier, shift = quantize_multipliers(op.scales(outputs))
     tables = {"weights": weights[0] if is_depthwise else weights, "bias": bias}
     tables |= {"multiplier": multiplier, "shift": shift}
     if a.sums_in_32_bits:
@@ -77,28 +68,27 @@ def lower_int16x8_convolution(graph: Graph, operator: Operator) -> KernelCall:
             tables = kernel.tables(seen, bias, multiplier.astype(np.int32) << 16, -1 - shift)
     macs = math.prod(result.shape) * math.prod(weights.shape[1:3]) * depth
     low, high = a.clamp
-    return kernel_call(graph, operator, kernel, {**tables, "low": low, "high": high}, macs=macs)
+    return op.call(kernel, {**tables, "low": low, "high": high}, macs=macs)
 
 
-def lower_int16x8_dense(graph: Graph, operator: Operator) -> KernelCall:
+def lower_int16x8_dense(op: Operation) -> KernelCall:
     """FULLY_CONNECTED."""
-    a = operator.attributes
-    assert isinstance(a, FullyConnected)
-    _, result = output_of(graph, operator)
-    weights = constant_of(graph, operator, 1)
+    a = op.attributes(FullyConnected)
+    result = op.result
+    weights = op.constant(1)
     outputs, inputs = weights.shape
-    bias = bias_of(graph, operator, outputs).astype(np.int64)
+    bias = op.bias(outputs).astype(np.int64)
     if (inputs << PRODUCT_BITS) + int(np.abs(bias).max()) >= 1 << _MOST_BITS_OF_SUM:
         raise UnsupportedOperator(
             f"FULLY_CONNECTED {result.name} sums up {inputs} products of 16 by 8 bits and a bias, "
             f"which may exceed {_MOST_BITS_OF_SUM} bits; split the layer"
         )
-    scales = [exact_multiplier(scale) for scale in effective_scales(graph, operator, outputs)]
+    scales = [exact_multiplier(scale) for scale in op.scales(outputs)]
     tables = {"weights": pack_rows(weights), "bias": bias, "scales": np.array(scales, np.int32)}
     batch, (low, high) = math.prod(result.shape) // outputs, a.clamp
     kernel = Int16x8ProductDense(batch, inputs, outputs)
     macs = batch * inputs * outputs
-    return kernel_call(graph, operator, kernel, {**tables, "low": low, "high": high}, macs=macs)
+    return op.call(kernel, {**tables, "low": low, "high": high}, macs=macs)
 
 
 INT16_LOWERINGS = {

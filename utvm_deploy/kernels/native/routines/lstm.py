@@ -15,18 +15,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from utvm_deploy.graph.attributes import Lstm
-from utvm_deploy.graph.model import Array, Graph, Operator
+from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall, TensorArgument
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.extents import flags_label, label
-from utvm_deploy.kernels.contract.operands import (
-    bias_of,
-    constant_of,
-    input_of,
-    kernel_call,
-    quantization_of,
-)
+from utvm_deploy.kernels.contract.operands import bias_of, input_of, quantization_of
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.requantization import fold_input_offset, quantize_multiplier
 from utvm_deploy.kernels.contract.routine_call import CRoutine, parameters_of
 from utvm_deploy.kernels.native.routines.dot import ROWS, dot_texts
@@ -43,16 +38,15 @@ _VARIANCE_FACTOR = 10000
 _Scale: TypeAlias = Callable[[int], Any]
 
 
-def lower_lstm(graph: Graph, operator: Operator) -> KernelCall:
+def lower_lstm(op: Operation) -> KernelCall:
     """UNIDIRECTIONAL_SEQUENCE_LSTM; a new state may be written where the old one is."""
-    a = operator.attributes
-    assert isinstance(a, Lstm)
+    a = op.attributes(Lstm)
     (_, source), (hidden, _), (cell, _) = (
-        input_of(graph, operator, index) for index in (0, _HIDDEN, _CELL)
+        input_of(op.graph, op.operator, index) for index in (0, _HIDDEN, _CELL)
     )
-    gates = [g for g in range(_GATES) if operator.inputs[_INPUT_WEIGHTS + g] is not None]
-    flags = [operator.inputs[i] is not None for i in (_PEEPHOLES[1], _NORMS + 1, _PROJECTION)]
-    given = _weights(graph, operator, gates, has_norms=flags[1])
+    gates = [g for g in range(_GATES) if op.operator.inputs[_INPUT_WEIGHTS + g] is not None]
+    flags = [op.operator.inputs[i] is not None for i in (_PEEPHOLES[1], _NORMS + 1, _PROJECTION)]
+    given = _weights(op, gates, has_norms=flags[1])
     outer, inner, inputs = source.shape
     steps, batch = (outer, inner) if a.time_major else (inner, outer)
     order, strides = ("time", (batch, 1)) if a.time_major else ("batch", (1, steps))
@@ -60,13 +54,13 @@ def lower_lstm(graph: Graph, operator: Operator) -> KernelCall:
     sizes: tuple[int, ...]
     texts: tuple[str, ...]
     if len(gates) == _GATES and not any(flags):
-        sizes, numbers = (batch, steps, inputs, cells), _plain_numbers(graph, operator, a)
+        sizes, numbers = (batch, steps, inputs, cells), _plain_numbers(op, a)
         name, why = f"{label(sizes[:3])}_{cells}", f"C, {ROWS} cells' products at a time"
         texts, scratch = ("utvm_gates16", "utvm_lstm"), Operand("sums", (2 * cells,), "int32")
     else:
         sizes = (batch, steps, inputs, outputs, cells)
-        numbers = _full_numbers(graph, operator, a, gates, flags)
-        given |= _tables(graph, operator, a, gates, flags)
+        numbers = _full_numbers(op, a, gates, flags)
+        given |= _tables(op, a, gates, flags)
         name = f"{label(sizes)}_{flags_label((len(gates) == _GATES, *flags))}"
         why = "generic C, one gate at a time"
         texts = ("utvm_gates16", "utvm_inverse_root", "utvm_lstm_full")
@@ -79,7 +73,7 @@ def lower_lstm(graph: Graph, operator: Operator) -> KernelCall:
     }
     kernel = CRoutine(
         texts[-1],
-        parameters_of(graph, operator, parameters, ("output", "hidden", "cell")),
+        parameters_of(op, parameters, ("output", "hidden", "cell")),
         (*sizes, *strides),
         (Operand("gates", (_GATES * cells,), "int16"), scratch),
         name=f"lstm_{name}_by_{order}",
@@ -88,19 +82,19 @@ def lower_lstm(graph: Graph, operator: Operator) -> KernelCall:
         assembly=dot_texts,
     )
     macs = batch * steps * cells * (len(gates) * (inputs + outputs) + flags[2] * outputs)
-    call = kernel_call(graph, operator, kernel, parameters, macs=macs)
-    return replace(call, in_place=((operator.outputs[1], hidden), (operator.outputs[2], cell)))
+    call = op.call(kernel, parameters, macs=macs)
+    return replace(
+        call, in_place=((op.operator.outputs[1], hidden), (op.operator.outputs[2], cell))
+    )
 
 
-def _weights(
-    graph: Graph, operator: Operator, gates: Sequence[int], *, has_norms: bool
-) -> dict[str, Array]:
+def _weights(op: Operation, gates: Sequence[int], *, has_norms: bool) -> dict[str, Array]:
     """The tables of each gate that every layer has; norms add the biases later."""
     by_input, by_hidden, biases = (
-        [constant_of(graph, operator, first + gate) for gate in gates]
+        [op.constant(first + gate) for gate in gates]
         for first in (_INPUT_WEIGHTS, _HIDDEN_WEIGHTS, _BIASES)
     )
-    source, state = (quantization_of(input_of(graph, operator, i)[1]) for i in (0, _HIDDEN))
+    source, state = (quantization_of(op.input(i)) for i in (0, _HIDDEN))
     none = np.zeros_like(biases[0])
     folded = [
         fold_input_offset(none if has_norms else bias, weights, source.zero_point)
@@ -115,13 +109,13 @@ def _weights(
 
 
 def _tables(
-    graph: Graph, operator: Operator, a: Lstm, gates: Sequence[int], flags: Sequence[bool]
+    op: Operation, a: Lstm, gates: Sequence[int], flags: Sequence[bool]
 ) -> dict[str, Array]:
     """The tables that only ``FullLstm`` has; one element stands for a table that a layer lacks."""
     has_peepholes, has_norms, has_projection = flags
 
     def constants(first: int, *, of: Iterable[int] = gates) -> Array:
-        return np.stack([constant_of(graph, operator, first + gate) for gate in of])
+        return np.stack([op.constant(first + gate) for gate in of])
 
     tables: dict[str, Array] = {
         "peephole": np.zeros(1, np.int16),
@@ -135,27 +129,25 @@ def _tables(
     if has_norms:
         tables["norm"], tables["norm_bias"] = constants(_NORMS), constants(_BIASES)
     if has_projection:
-        projection = constant_of(graph, operator, _PROJECTION)
-        bias = bias_of(graph, operator, projection.shape[0], _PROJECTION_BIAS)
+        projection = op.constant(_PROJECTION)
+        bias = bias_of(op.graph, op.operator, projection.shape[0], _PROJECTION_BIAS)
         tables["projection"] = projection
         # The reference holds what is projected with its zero point negated.
         tables["projection_bias"] = fold_input_offset(bias, projection, -a.hidden_zero_point)
     return tables
 
 
-def _plain_numbers(graph: Graph, operator: Operator, a: Lstm) -> list[int]:
+def _plain_numbers(op: Operation, a: Lstm) -> list[int]:
     """What ``utvm_lstm.h`` calls numbers."""
-    scale = _scales_of(graph, operator)
+    scale = _scales_of(op)
     gates = [_gate_numbers(scale, gate, np.float32(_GATE_SCALE)) for gate in range(_GATES)]
     return [*chain(*gates), *_state_numbers(scale, a, a.hidden_zero_point)]
 
 
-def _full_numbers(
-    graph: Graph, operator: Operator, a: Lstm, gates: Sequence[int], flags: Sequence[bool]
-) -> list[int]:
+def _full_numbers(op: Operation, a: Lstm, gates: Sequence[int], flags: Sequence[bool]) -> list[int]:
     """What ``utvm_lstm_full.h`` calls numbers."""
     has_peepholes, has_norms, has_projection = flags
-    scale = _scales_of(graph, operator)
+    scale = _scales_of(op)
     numbers: list[int] = []
     for gate in range(_GATES):
         own = [0] * 9
@@ -181,13 +173,13 @@ def _full_numbers(
         projected = quantize_multiplier(float(ratio))
         if a.projection_clip:
             largest = min(int(np.float32(a.projection_clip) / np.float32(a.output_scale)), 127)
-    zero_point = quantization_of(input_of(graph, operator, _HIDDEN)[1]).zero_point
+    zero_point = quantization_of(op.input(_HIDDEN)).zero_point
     return [*numbers, *projected, zero_point, largest, gates[0], gates[0], *map(int, flags)]
 
 
-def _scales_of(graph: Graph, operator: Operator) -> _Scale:
+def _scales_of(op: Operation) -> _Scale:
     """A function from an input's number to its scale in float32, in which the reference counts."""
-    return lambda index: np.float32(quantization_of(input_of(graph, operator, index)[1]).scale)
+    return lambda index: np.float32(quantization_of(op.input(index)).scale)
 
 
 def _gate_numbers(scale: _Scale, gate: int, made: Any) -> list[int]:

@@ -5,28 +5,27 @@ from __future__ import annotations
 import numpy as np
 
 from utvm_deploy.graph.attributes import ResizeBilinear
-from utvm_deploy.graph.model import Array, Graph, Operator
+from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.extents import label
-from utvm_deploy.kernels.contract.operands import input_of, kernel_call, output_of
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.routine_call import CRoutine, parameters_of
 from utvm_deploy.kernels.portable.int16_resize import ONE, Int16Bilinear
 
 _WORD = 4
 
 
-def lower_resize_bilinear(graph: Graph, operator: Operator) -> KernelCall:
+def lower_resize_bilinear(op: Operation) -> KernelCall:
     """RESIZE_BILINEAR of int8 or int16."""
-    a = operator.attributes
-    assert isinstance(a, ResizeBilinear)
-    (_, source), (_, result) = input_of(graph, operator, 0), output_of(graph, operator)
+    a = op.attributes(ResizeBilinear)
+    source, result = op.source, op.result
     batch, height, width, channels = source.shape
     rows, columns = result.shape[1:3]
     tables = {"rows": neighbours(height, rows, a), "columns": neighbours(width, columns, a)}
     if source.dtype == "int16":
         image = (batch, height, width, channels)
-        return kernel_call(graph, operator, Int16Bilinear(image, rows, columns), tables)
+        return op.call(Int16Bilinear(image, rows, columns), tables)
     name = f"resize_bilinear_{label(source.shape)}_{rows}x{columns}"
     why = "generic C, neighbours and shares from tables"
     function, routine = "utvm_bilinear", shared_text("utvm_bilinear")
@@ -41,13 +40,13 @@ def lower_resize_bilinear(graph: Graph, operator: Operator) -> KernelCall:
         routine = replaced(routine, *names)
     kernel = CRoutine(
         function,
-        parameters_of(graph, operator, tables),
+        parameters_of(op, tables),
         (height, width, channels, rows, columns, batch),
         name=name,
         why=why,
         c_texts=(*map(shared_text, texts), routine),
     )
-    return kernel_call(graph, operator, kernel, tables)
+    return op.call(kernel, tables)
 
 
 def neighbours(size: int, count: int, a: ResizeBilinear) -> Array:

@@ -12,17 +12,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from utvm_deploy.graph.attributes import LogSoftmax, Softmax
-from utvm_deploy.graph.model import Array, Graph, Operator
+from utvm_deploy.graph.attributes import Softmax
+from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
-from utvm_deploy.kernels.contract.operands import (
-    Parameters,
-    input_of,
-    kernel_call,
-    output_of,
-    quantization_of,
-)
+from utvm_deploy.kernels.contract.operands import quantization_of
+from utvm_deploy.kernels.contract.operation import Operation, Parameters
 from utvm_deploy.kernels.contract.requantization import (
     high_product,
     quantize_multiplier,
@@ -38,21 +33,19 @@ _DIFFERENCE_FRACTION_BITS = 31 - _DIFFERENCE_INTEGER_BITS
 _ONE = (1 << 31) - 1  # the largest Q0.31
 
 
-def lower_softmax(graph: Graph, operator: Operator) -> KernelCall:
+def lower_softmax(op: Operation) -> KernelCall:
     """SOFTMAX along the last dimension."""
-    assert isinstance(operator.attributes, Softmax)
-    scale = quantization_of(input_of(graph, operator, 0)[1]).scale
-    is_int8 = output_of(graph, operator)[1].dtype == "int8"
-    given = {"exponentials": exponential_table(scale, operator.attributes.beta)}
+    scale = quantization_of(op.source).scale
+    is_int8 = op.result.dtype == "int8"
+    given = {"exponentials": exponential_table(scale, op.attributes(Softmax).beta)}
     function = "utvm_softmax" if is_int8 else "utvm_softmax_to_int16"
     texts = ("utvm_word", "utvm_softmax_sum", function)
-    return _rows_call(graph, operator, "softmax", given, texts)
+    return _rows_call(op, "softmax", given, texts)
 
 
-def lower_log_softmax(graph: Graph, operator: Operator) -> KernelCall:
+def lower_log_softmax(op: Operation) -> KernelCall:
     """LOG_SOFTMAX along the last dimension."""
-    assert isinstance(operator.attributes, LogSoftmax)
-    scale = quantization_of(input_of(graph, operator, 0)[1]).scale
+    scale = quantization_of(op.source).scale
     multiplier, shift, largest = difference_scaling(scale, 1.0)
     inverse, inverse_shift = quantize_multiplier((1 << (31 - shift)) / multiplier)
     given: Parameters = {
@@ -63,26 +56,24 @@ def lower_log_softmax(graph: Graph, operator: Operator) -> KernelCall:
         "inverse_shift": inverse_shift,
         "most": largest,
     }
-    return _rows_call(graph, operator, "log_softmax", given, ("utvm_word", "utvm_log_softmax"))
+    return _rows_call(op, "log_softmax", given, ("utvm_word", "utvm_log_softmax"))
 
 
-def _rows_call(
-    graph: Graph, operator: Operator, name: str, given: Parameters, texts: Sequence[str]
-) -> KernelCall:
+def _rows_call(op: Operation, name: str, given: Parameters, texts: Sequence[str]) -> KernelCall:
     """The call of the last of ``texts``, which does row by row."""
-    (_, source), (_, result) = input_of(graph, operator, 0), output_of(graph, operator)
+    source, result = op.source, op.result
     *outer, depth = source.shape
     rows, is_same = math.prod(outer), result.dtype == source.dtype
     kernel = CRoutine(
         texts[-1],
-        parameters_of(graph, operator, given),
+        parameters_of(op, given),
         (rows, depth),
         name=f"{name}_{rows}x{depth}" + ("" if is_same else f"_{source.dtype}_{result.dtype}"),
         why="integers only, exponentials from a table",
         c_texts=tuple(map(shared_text, texts)),
     )
     # A row is summed up before its first element is written.
-    return kernel_call(graph, operator, kernel, given, in_place=(0,) if is_same else ())
+    return op.call(kernel, given, in_place=(0,) if is_same else ())
 
 
 def exponential_table(scale: float, beta: float) -> Array:

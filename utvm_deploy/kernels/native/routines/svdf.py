@@ -7,35 +7,27 @@ from dataclasses import replace
 import numpy as np
 
 from utvm_deploy.graph.attributes import Svdf
-from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall, TensorArgument
 from utvm_deploy.kernels.contract.driver import Operand
-from utvm_deploy.kernels.contract.operands import (
-    Parameters,
-    bias_of,
-    constant_of,
-    input_of,
-    kernel_call,
-    quantization_of,
-)
+from utvm_deploy.kernels.contract.operands import bias_of, input_of, quantization_of
+from utvm_deploy.kernels.contract.operation import Operation, Parameters
 from utvm_deploy.kernels.contract.requantization import fold_input_offset, quantize_multiplier
 from utvm_deploy.kernels.contract.routine_call import CRoutine, parameters_of
 from utvm_deploy.kernels.native.routines.dot import ROWS, dot_texts
 
 
-def lower_svdf(graph: Graph, operator: Operator) -> KernelCall:
+def lower_svdf(op: Operation) -> KernelCall:
     """SVDF, whose state the arena keeps; it may be written where it is read."""
-    assert isinstance(operator.attributes, Svdf)
-    inputs = [input_of(graph, operator, index) for index in (0, 1, 2, 4)]
+    inputs = [input_of(op.graph, op.operator, index) for index in (0, 1, 2, 4)]
     (_, source), _, _, (before, _) = inputs
-    (output, after), rank = operator.outputs, operator.attributes.rank
-    features, times = constant_of(graph, operator, 1), constant_of(graph, operator, 2)
+    (output, after), rank = op.operator.outputs, op.attributes(Svdf).rank
+    features, times = op.constant(1), op.constant(2)
     batch, (filters, depth), memory = source.shape[0], features.shape, times.shape[1]
     # These scales are products and quotients of float32.
     x, by_features, by_times, state, made = (
         np.float32(quantization_of(tensor).scale)
-        for tensor in (*(tensor for _, tensor in inputs), graph.tensors[output])
+        for tensor in (*(tensor for _, tensor in inputs), op.graph.tensors[output])
     )
     feature = quantize_multiplier(float(x * by_features / state))
     result = quantize_multiplier(float(state * by_times / made))
@@ -44,17 +36,17 @@ def lower_svdf(graph: Graph, operator: Operator) -> KernelCall:
         "features": features,
         "offsets": fold_input_offset(np.zeros(filters, np.int32), features, zero_point),
         "times": times,
-        "bias": bias_of(graph, operator, filters // rank, 3),
+        "bias": bias_of(op.graph, op.operator, filters // rank, 3),
         "state": TensorArgument(before),
         "feature_multiplier": feature[0],
         "feature_shift": feature[1],
         "output_multiplier": result[0],
         "output_shift": result[1],
-        "output_zero_point": quantization_of(graph.tensors[output]).zero_point,
+        "output_zero_point": quantization_of(op.graph.tensors[output]).zero_point,
     }
     kernel = CRoutine(
         "utvm_svdf",
-        parameters_of(graph, operator, given, ("output", "state_after")),
+        parameters_of(op, given, ("output", "state_after")),
         (batch, depth, filters, memory, rank),
         (Operand("sums", (filters,), "int32"),),
         name=f"svdf_{batch}x{depth}_f{filters}_m{memory}_r{rank}",
@@ -62,7 +54,7 @@ def lower_svdf(graph: Graph, operator: Operator) -> KernelCall:
         c_texts=(shared_text("utvm_svdf"),),
         assembly=dot_texts,
     )
-    call = kernel_call(graph, operator, kernel, given, macs=batch * filters * (depth + memory))
+    call = op.call(kernel, given, macs=batch * filters * (depth + memory))
     return replace(call, in_place=((after, before),))
 
 
