@@ -29,7 +29,7 @@ from utvm_deploy.kernels.contract.call import (
 from utvm_deploy.kernels.contract.driver import Address, Driver, Index, Operand
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.native.micro_kernel import MicroKernel
+from utvm_deploy.kernels.native.micro_kernel import MicroKernel, table_arguments
 
 #: Windows of so many bytes are gathered at a time, unless those of one tile alone need more.
 _WINDOWS_BYTES = 2048
@@ -122,7 +122,8 @@ class GatheredConv2D:
 
     @property
     def why(self) -> str:
-        where = f"{self.pixels} gathered at a time" if self.is_gathered else "pixels read in place"
+        how = f"{self.pixels} pixels gathered at a time"
+        where = how if self.is_gathered else "pixels read in place"
         where += f" for each of {self.groups} groups" if self.groups > 1 else ""
         return f"{self.product.why}, {where}"
 
@@ -143,7 +144,7 @@ class GatheredConv2D:
 
     @property
     def scratch(self) -> tuple[Operand, ...]:
-        windows = (self._windows,) if self.is_gathered else ()
+        windows = (self.windows(self._block),) if self.is_gathered else ()
         return (*windows, self._part) if self.groups > 1 else windows
 
     def texts(self, core: str) -> tuple[str, ...]:
@@ -167,7 +168,7 @@ class GatheredConv2D:
             start = n * image.stride(0) + group * self.input_channels
             if self.is_gathered:
                 geometry = Operand("geometry", (self.geometry.size,), "int32")
-                source, pitch = self._windows.at(), self.depth
+                source, pitch = self.windows(self._block).at(), self.depth
                 numbers = first, pixels, "border", geometry.at()
                 c.call("utvm_windows_gather", image.at(start), source, *numbers)
             else:
@@ -240,9 +241,9 @@ class GatheredConv2D:
         w, channels = self.window, self.groups * self.output_channels
         return Operand("output", (w.batch, self._pixels // w.batch, channels), "int8")
 
-    @property
-    def _windows(self) -> Operand:
-        return Operand("windows", (self._block, self.depth), "int8")
+    def windows(self, pixels: int) -> Operand:
+        """Scratch for the gathered windows of ``pixels`` pixels."""
+        return Operand("windows", (pixels, self.depth), "int8")
 
     @property
     def _part(self) -> Operand:
@@ -266,12 +267,11 @@ def gathered_conv2d_call(
     of_groups = zip(
         np.split(filled, kernel.groups), np.split(rows, kernel.groups, axis=1), strict=True
     )
-    packed = zip(*(kernel.product.pack(*one) for one in of_groups), strict=True)
-    arguments: list[Argument] = [
-        ConstantArgument(name, np.concatenate(tables))
-        for name, tables in zip(("weights", "scaling"), packed, strict=True)
-    ]
-    arguments.append(ConstantArgument("limits", np.array(limits, dtype=np.int32)))
+    weights, rows = (
+        np.concatenate(tables)
+        for tables in zip(*(kernel.product.pack(*one) for one in of_groups), strict=True)
+    )
+    arguments: list[Argument] = [*table_arguments(weights, rows, limits)]
     if kernel.is_gathered:
         geometry = ConstantArgument("geometry", kernel.geometry)
         arguments = [geometry, *arguments, ScalarArgument("border", border)]

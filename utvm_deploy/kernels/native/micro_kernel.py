@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.call import ConstantArgument
 
 
 class MicroKernel(Protocol):
@@ -27,6 +28,17 @@ class MicroKernel(Protocol):
 
     def texts(self, core: str) -> tuple[str, ...]:
         """The C texts that define the function, ordered for a core."""
+
+
+def table_arguments(
+    weights: Array, scaling: Array, limits: Sequence[int]
+) -> tuple[ConstantArgument, ConstantArgument, ConstantArgument]:
+    """The arguments for the tables of a product, whose weights and scaling are packed."""
+    return (
+        ConstantArgument("weights", weights),
+        ConstantArgument("scaling", scaling),
+        ConstantArgument("limits", np.array(limits, dtype=np.int32)),
+    )
 
 
 def by_groups(rows: Array | Sequence[Array], size: int) -> Array:

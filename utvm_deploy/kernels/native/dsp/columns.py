@@ -6,15 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import numpy as np
+
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
-from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.column_gemm import Block, ColumnConv2D
 from utvm_deploy.kernels.native.dsp import columns_code as code
 from utvm_deploy.kernels.native.dsp import gemm_tables, tile
+from utvm_deploy.kernels.native.micro_kernel import table_arguments
 from utvm_deploy.kernels.native.scaling import Scaling
 
 #: Blocks that the choice is from: rows of windows, and pixels of a pointwise convolution.
@@ -110,10 +113,17 @@ def columns_call(
     limits: tuple[int, int],
 ) -> KernelCall:
     """The call instead of the generic one; ``weights`` are [outputs, rows, columns, inputs]."""
-    tables = gemm_tables.table_arguments(
-        kernel.by_column(weights), scaling, limits, kernel.depth, kernel.groups
+    flat = kernel.by_column(weights)
+    filled = np.pad(flat, ((0, 0), (0, kernel.depth - flat.shape[1])))
+    packed = gemm_tables.pack(filled, np.array(scaling, dtype=np.int32), kernel.groups)
+    arguments = (
+        call.arguments[0],
+        ConstantArgument("geometry", kernel.geometry),
+        *table_arguments(*packed, limits),
+        ScalarArgument("border", border),
+        call.arguments[-1],
     )
-    return gemm_tables.product_call(call, kernel, tables, border)
+    return replace(call, kernel=kernel, arguments=arguments)
 
 
 def columns_kernel(

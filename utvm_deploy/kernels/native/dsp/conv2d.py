@@ -98,11 +98,10 @@ def convolution_choices(kernel: object) -> Iterator[Choices]:
         return
     yield kernel.choices
     sizes = kernel.window, kernel.input_channels, kernel.output_channels
-    groups = kernel.groups if isinstance(kernel, DspColumns) else 1
-    for one in columns_kernels(*sizes, groups):
+    for one in columns_kernels(*sizes, kernel.groups):
         if one.scratch_bytes <= _MOST_CANDIDATE_BYTES:
             yield one.choices
-    if groups > 1:
+    if kernel.groups > 1:
         return
     patches = list(patches_kernels(*sizes))
     for step in gemm.steps_for(patches[0].depth):
@@ -115,7 +114,7 @@ def _compact_kernel(window: Window, inputs: int, outputs: int, most_bytes: int) 
     """Patches with a step that most convolutions can have: one function multiplies them all."""
     kernels = list(patches_kernels(window, inputs, outputs))
     step = gemm.DEPTH_STEP if kernels[0].depth % gemm.LONG_STEP else gemm.LONG_STEP
-    return _least_scratch([replace(one, step=step) for one in kernels], most_bytes)
+    return _least_scratch([one.with_step(step) for one in kernels], most_bytes)
 
 
 def _least_scratch(kernels: Sequence[_Kernel], most_bytes: int) -> _Kernel:

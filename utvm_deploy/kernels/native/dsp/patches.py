@@ -1,11 +1,8 @@
-"""CONV_2D over patches for cores with the DSP extension: im2col in blocks of output pixels.
-
-``utvm_gather`` copies the windows of a block to scratch, and the product of ``gemm.py`` writes the
-outputs of the block.
-"""
+"""CONV_2D over patches for cores with the DSP extension: gathered windows of int16."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -14,18 +11,12 @@ import numpy as np
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
-from utvm_deploy.kernels.contract.driver import Driver, Operand
-from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
+from utvm_deploy.kernels.contract.driver import Driver, Index, Operand
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.native.dsp import gemm, tile
+from utvm_deploy.kernels.native.dsp import gemm, gemm_tables, tile
 from utvm_deploy.kernels.native.dsp.gather import gather_text
-from utvm_deploy.kernels.native.dsp.gemm_tables import (
-    SLACK_BYTES,
-    product_call,
-    table_arguments,
-    tables,
-)
+from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D, gathered_conv2d_call
 from utvm_deploy.kernels.native.scaling import Scaling
 
 #: Pixels of a block: by default, and those that the choice is from.
@@ -40,130 +31,82 @@ _TAP = 55.0  # gathered separately, if those of a row are not neighbours
 
 @dataclass(frozen=True)
 class PatchesChoices(Choices):
-    """Pixels gathered at a time, and products of the inner loop."""
+    """Pixels of a block, and products of a turn of the inner loop."""
 
     pixels: int | None = None
     step: int | None = None
 
 
 @dataclass(frozen=True)
-class DspPatches:
-    """Shape parameters, and how it is computed: ``pixels`` are gathered at a time."""
+class PatchesProduct:
+    """The micro-kernel of ``gemm.py``."""
 
-    window: Window
-    input_channels: int
-    output_channels: int
-    pixels: int
     step: int  # of the inner loop
+    depth: int  # padded
+
+    label = "dsp"
+    pixels = tile.PIXELS
+    depth_step = gemm.DEPTH_STEP
+    why = tile.WHY
 
     @property
-    def name(self) -> str:
-        return f"conv2d_{self.window.label}_{self.input_channels}x{self.output_channels}_dsp"
+    def function(self) -> str:
+        return gemm.name_of(self.step, self.depth)
 
-    @property
-    def why(self) -> str:
-        return f"{tile.WHY}, {self.pixels} pixels gathered at a time"
+    def texts(self, core: str) -> tuple[str, ...]:
+        return shared_text("utvm_scale"), gemm.gemm_text(core, self.step, self.depth)
+
+    def tables(self, channels: int, depth: int) -> tuple[Operand, Operand, Operand]:
+        return gemm_tables.tables(channels, depth)
+
+    def pack(self, weights: Array, rows: Array) -> tuple[Array, Array]:
+        return gemm_tables.pack(weights, rows)
+
+
+@dataclass(frozen=True)
+class DspPatches(GatheredConv2D):
+    """A convolution whose windows are gathered as int16, so also those of one pixel."""
+
+    product: PatchesProduct
 
     @property
     def choices(self) -> PatchesChoices:
-        """What chooses this kernel."""
-        return PatchesChoices(self.pixels, self.step)
+        """The choices of a candidate for this kernel."""
+        return PatchesChoices(self.pixels, self.product.step)
 
     @property
-    def depth(self) -> int:
-        """Products of one output, padded to what the inner loop does."""
-        return gemm.padded_depth(int(np.prod(self.window.kernel)) * self.input_channels)
-
-    @property
-    def product(self) -> str:
-        """The C function of the matrix product."""
-        return gemm.name_of(self.step, self.depth)
-
-    @property
-    def scratch_bytes(self) -> int:
-        """Bytes of the patches of a block."""
-        return self._patches.size_bytes
+    def is_gathered(self) -> bool:
+        return True
 
     @property
     def geometry(self) -> Array:
         """``struct utvm_window``."""
-        w = self.window
-        values = (w.height, w.width, self.input_channels, w.output_width, *w.kernel)
-        return np.array([*values, *w.strides, *w.dilations, w.top, w.left], dtype=np.int32)
+        return super().geometry[:-1]
 
     @property
-    def tables(self) -> tuple[Operand, Operand, Operand]:
-        """Weights, scaling and limits."""
-        return tables(self.output_channels, self.depth)
-
-    @property
-    def lag(self) -> Lag | None:
-        return lag_by_pixels(self.window, self.input_channels, self.output_channels, self.pixels)
-
-    @property
-    def parameters(self) -> tuple[Operand | str, ...]:
-        return self._image, self._geometry, *self.tables, "border", self._output
-
-    @property
-    def scratch(self) -> tuple[Operand, ...]:
-        return (self._patches,)
+    def scratch_bytes(self) -> int:
+        """Bytes of the patches of a block."""
+        return sum(one.size_bytes for one in self.scratch)
 
     def texts(self, core: str) -> tuple[str, ...]:
-        product = gemm.gemm_text(core, self.step, self.depth)
-        return shared_text("utvm_scale"), product, gather_text(core)
+        return *self.product.texts(core), gather_text(core)
 
-    def drive(self, c: Driver) -> None:
-        image, output, patches = self._image, self._output, self._patches.at()
-        weights, scaling, limits = (one.at() for one in self.tables)
-        for first, count, pixels in self._blocks:
-            sizes = pixels, self.output_channels, self.depth
-            with c.loop("batch", self.window.batch) as n, c.loop("block", count) as block:
-                start = block * pixels + first
-                source = image.at(n * image.stride(0))
-                c.call(
-                    *("utvm_gather", source, patches, start, pixels),
-                    *("border", self._geometry.at()),
-                )
-                there = output.at(n * output.stride(0) + start * output.stride(1))
-                c.call(self.product, patches, weights, scaling, limits, there, *sizes)
-
-    def patches(self, pixels: int) -> Operand:
-        """Scratch for the patches of a block of ``pixels`` pixels."""
-        groups = -(-pixels // tile.PIXELS)
-        size = groups * tile.PIXELS * self.depth + SLACK_BYTES // 2
+    def windows(self, pixels: int) -> Operand:
+        tiles = -(-pixels // tile.PIXELS)
+        values = tiles * tile.PIXELS * self.depth + gemm_tables.SLACK_BYTES // 2
         if self.input_channels % 4:
-            # One window's bytes, and what the last word of its last row is longer.
-            size += (self.depth + _WORD) // 2
-        return Operand("patches", (size,), "int16")
+            # The bytes of a window; the last word of its last row may be longer.
+            values += (self.depth + _WORD) // 2
+        return Operand("patches", (values,), "int16")
 
-    @property
-    def _patches(self) -> Operand:
-        """Scratch of all blocks, one after the other; the first is the largest."""
-        return self.patches(self._blocks[0][2])
-
-    @property
-    def _blocks(self) -> list[tuple[int, int, int]]:
-        """First pixel, how many blocks, pixels of each."""
-        outputs = self.window.output_height * self.window.output_width
-        pixels = min(self.pixels, outputs)
-        whole, rest = divmod(outputs, pixels)
-        blocks = [(0, whole, pixels)]
-        return [*blocks, (whole * pixels, 1, rest)] if rest else blocks
-
-    @property
-    def _image(self) -> Operand:
-        w = self.window
-        return Operand("image", (w.batch, w.height, w.width, self.input_channels), "int8")
-
-    @property
-    def _geometry(self) -> Operand:
-        return Operand("geometry", (self.geometry.size,), "int32")
-
-    @property
-    def _output(self) -> Operand:
-        w = self.window
-        shape = w.batch, w.output_height * w.output_width, self.output_channels
-        return Operand("output", shape, "int8")
+    def _do_block(self, c: Driver, n: Index, first: Index, pixels: int) -> None:
+        image, output, patches = self._image, self._output, self.windows(self._block).at()
+        geometry = Operand("geometry", (self.geometry.size,), "int32").at()
+        source = image.at(n * image.stride(0))
+        c.call("utvm_gather", source, patches, first, pixels, "border", geometry)
+        target = output.at(n * output.stride(0) + first * output.stride(1))
+        places = patches, *(one.at() for one in self.tables), target
+        c.call(self.product.function, *places, pixels, self.output_channels, self.depth)
 
     @property
     def estimated_cycles(self) -> float:
@@ -178,10 +121,14 @@ class DspPatches:
             gather *= _BORDER if w.is_padded else 1
         if w.kernel[1] > 1 and w.dilations[1] > 1:
             gather += w.kernel[0] * w.kernel[1] * _TAP
-        one_tile = tile.estimated_cycles(tile.PIXELS, self.depth, self.step)
+        one_tile = tile.estimated_cycles(tile.PIXELS, self.depth, self.product.step)
         cycles = -(-outputs // tile.PIXELS) * pairs * one_tile
         cycles = cycles + outputs * gather + blocks * pairs * 34
         return w.batch * (cycles + tile.cache_cycles(blocks, pairs * 2 * self.depth))
+
+    def with_step(self, step: int) -> DspPatches:
+        """The same with another step of the inner loop."""
+        return replace(self, product=replace(self.product, step=step))
 
 
 def patches_call(
@@ -193,23 +140,23 @@ def patches_call(
     limits: tuple[int, int],
 ) -> KernelCall:
     """The call instead of the generic one; ``weights`` are [outputs, rows, columns, inputs]."""
-    flat = weights.reshape(weights.shape[0], -1)
-    packed = table_arguments(flat, scaling, limits, kernel.depth)
-    return product_call(call, kernel, packed, border)
+    flat, rows = weights.reshape(weights.shape[0], -1), np.array(scaling, dtype=np.int32)
+    return gathered_conv2d_call(call, kernel, flat, rows, limits, border)
 
 
 def patches_kernel(
     window: Window, inputs: int, outputs: int, choices: PatchesChoices | None = None
 ) -> DspPatches | str:
-    """The kernel as chosen, what is left open by default; why there is none."""
-    kernel = DspPatches(window, inputs, outputs, 0, 0)
-    steps = gemm.steps_for(kernel.depth)
-    pixels, step = (choices.pixels, choices.step) if choices else (None, None)
-    if step is not None and step not in steps:
-        return f"the inner loop has no step of {step} for depth {kernel.depth}; there are {steps}"
-    if pixels is not None and (pixels < tile.PIXELS or pixels % tile.PIXELS):
+    """The kernel with these choices, or why there is none; open choices get their defaults."""
+    choices = choices or PatchesChoices()
+    depth = gemm.padded_depth(math.prod(window.kernel) * inputs)
+    steps = gemm.steps_for(depth)
+    step, pixels = choices.step or steps[0], choices.pixels or _PIXELS
+    if step not in steps:
+        return f"the inner loop has no step of {step} for depth {depth}; there are {steps}"
+    if pixels % tile.PIXELS:
         return f"{pixels} pixels are not gathered at a time; multiples of {tile.PIXELS} are"
-    return replace(kernel, pixels=pixels or _PIXELS, step=step or steps[0])
+    return DspPatches(window, inputs, outputs, PatchesProduct(step, depth), pixels)
 
 
 def patches_kernels(window: Window, inputs: int, outputs: int) -> Iterator[DspPatches]:

@@ -14,14 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame
-from utvm_deploy.kernels.isa.instructions import (
-    Instruction,
-    add,
-    add_shifted,
-    multiply_add,
-    saturate,
-    shift_right,
-)
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, pre
 from utvm_deploy.kernels.native.dsp import code
 from utvm_deploy.kernels.native.dsp.gemm_tables import CHANNELS, SCALING_BYTES
@@ -36,12 +28,12 @@ _WEIGHTS = (("r2", "r3"), ("r12", "lr"))
 #: Where the word of a phase and a pixel is, in bytes from r0.
 Place = Callable[[int, int], int]
 
-#: Cycles by the pixels of a tile: of two products deep, and beside its products.
+#: Estimated cycles, by the pixels of a tile: for two products of each sum, and for the rest.
 _PHASE_CYCLES = {1: 3.0, 2: 4.5, 3: 6.0}
 _TILE_CYCLES = {1: 32.0, 2: 40.0, 3: 48.0}
 _TURN_CYCLES = 1.5
 _MISS_CYCLES, _LINE_BYTES = 22, 32
-#: Weights that stay in a small cache, beside what else goes through it.
+#: Weights that stay in a small cache while the pixels go through it.
 _CACHED_BYTES = 2048
 
 
@@ -172,52 +164,3 @@ def next_channels(a: Assembler) -> None:
     a.str("r3", TileSlots.scaling)
     a.subs("r4", CHANNELS)
     a.str("r4", TileSlots.channels_left)
-
-
-def limits_prologue(limits: str, low: int, clamps: int) -> list[str]:
-    """Limits at the address in a register into their slots, as ``clamp_words`` does it."""
-    return [f"ldrsb r8, [{limits}]", f"ldrsb r9, [{limits}, #4]", *clamp_words(low, clamps)]
-
-
-def clamp_words(low: int, clamps: int) -> list[str]:
-    """The limits in r8 and r9, in each of four bytes, into the slots from ``low`` on.
-
-    The slot ``clamps`` tells whether they limit anything; r10 and r12 are lost.
-    """
-    return [
-        "mov r10, #0x01010101",
-        "cmp r8, #-128",
-        "it eq",
-        "cmpeq r9, #127",
-        "ite eq",
-        "moveq r12, #0",
-        "movne r12, #1",
-        "uxtb r8, r8",
-        "uxtb r9, r9",
-        "mul r8, r8, r10",
-        "mul r9, r9, r10",
-        f"strd r8, r9, [sp, #{low}]",
-        f"str r12, [sp, #{clamps}]",
-    ]
-
-
-def scaled(
-    accumulators: tuple[str, ...],
-    multiplier: str,
-    offset: str,
-    shift: str,
-    temporary: str,
-    *,
-    into: str | None = None,
-) -> list[Instruction]:
-    """Requantization to int8, in place or ``into``: what ``utvm_scale`` computes."""
-    code: list[Instruction] = []
-    for register in accumulators:
-        code += [
-            add_shifted(temporary, offset, register, "asr #31"),
-            add(register, register, register),
-            multiply_add("smmlar", register, register, multiplier, temporary),
-            shift_right(register, register, shift),
-            saturate(into or register, register, 8),
-        ]
-    return code

@@ -67,23 +67,23 @@ class DspTransposeConv:
     def scratch(self) -> tuple[Operand, ...]:
         conv = self.conv
         tile = Operand("tile", (conv.pixels * conv.output_channels,), "int8")
-        return conv.patches(conv.pixels), tile
+        return conv.windows(conv.pixels), tile
 
     def texts(self, core: str) -> tuple[str, ...]:
         return (
             shared_text("utvm_scale"),
             shared_text("utvm_bytes"),
-            gemm.gemm_text(core, self.conv.step, self.conv.depth),
+            gemm.gemm_text(core, self.conv.product.step, self.conv.depth),
             gather_text(core),
             helper("utvm_scatter_blocks"),
-            replaced(helper("utvm_transpose_conv"), ("PRODUCT", self.conv.product, 2)),
+            replaced(helper("utvm_transpose_conv"), ("PRODUCT", self.conv.product.function, 2)),
         )
 
     def drive(self, c: Driver) -> None:
         image, output = self._image, self._output
         with c.loop("batch", self.conv.window.batch) as n:
             c.call(
-                f"utvm_transpose_conv_by_{self.conv.product}",
+                f"utvm_transpose_conv_by_{self.conv.product.function}",
                 image.at(n * image.stride(0)),
                 *(one.at() for one in (self._geometry, *self.conv.tables)),
                 *("border", self._numbers.at(), output.at(n * output.stride(0))),
