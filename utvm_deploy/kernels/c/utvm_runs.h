@@ -1,13 +1,9 @@
-// A side with a period repeats after so many elements; not both have one. Short
-// periods are written out into a row.
+// One side repeats after its period of elements; the period of the other side is 0. Short periods
+// are written out into a row.
 static inline void LOOP_runs(const int8_t *first, const int8_t *second, const int32_t *numbers,
                              int8_t *output, int32_t count, int32_t first_period,
                              int32_t second_period) {
     const int32_t period = first_period + second_period;
-    if (period == 0) {
-        LOOP(first, second, numbers, output, count);
-        return;
-    }
     const int8_t *repeated = first_period > 0 ? first : second;
     int8_t row[128];
     int32_t span = period;

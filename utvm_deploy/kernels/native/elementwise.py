@@ -1,9 +1,9 @@
 """Elementwise operators of two inputs: the skeleton that the routines of the families plug into.
 
-The driver cuts the output into runs, and calls the routine of a family for each. In a run, each
-side either advances with the output or repeats after a period. The routine's C parameters are
-``left, right, numbers, output, count, left_period, right_period``. A period is in elements; it is
-0 for a side that advances. ``numbers`` are int32: scales, zero points and limits.
+A family has a C function ``LOOP(left, right, numbers, output, count)``. ``numbers`` are int32:
+scales, zero points and limits. Without broadcasting, the driver calls it once. Otherwise, the
+driver cuts the output into runs, in which one side repeats after a period of elements, and calls
+``LOOP_runs(left, right, numbers, output, count, left_period, right_period)`` for each.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from utvm_deploy.kernels.contract.driver import Driver, Index, Operand
 from utvm_deploy.kernels.contract.extents import flags_label, label, type_label
 from utvm_deploy.kernels.portable.elementwise import Broadcast, BroadcastAdd
 
-#: Plain C is no slower for shorter runs.
+#: Shorter runs are not slower in plain C.
 LEAST_RUN = 4
 #: The multiplier and the shift of one half.
 _HALF = (1 << 30, 0)
@@ -33,8 +33,7 @@ class Run(NamedTuple):
 
     outer: int  # dimensions outside of it
     elements: int
-    left_period: int
-    right_period: int
+    periods: tuple[int, ...]  # left, right; 0: the side does not repeat; none: no side does
 
 
 @dataclass(frozen=True)
@@ -59,17 +58,28 @@ class ElementwiseKernel:
         raise NotImplementedError
 
     @property
-    def function(self) -> str:
-        """The C function that computes a run."""
+    def loop(self) -> str:
+        """The name of the C function ``LOOP``."""
         raise NotImplementedError
 
-    def texts(self, core: str) -> tuple[str, ...]:
+    def loop_texts(self, core: str) -> tuple[str, ...]:
+        """``LOOP`` and what it needs."""
         raise NotImplementedError
+
+    @property
+    def runs_text(self) -> str:
+        """The C of ``LOOP_runs``, with this name, for int8."""
+        return shared_text("utvm_runs")
+
+    @property
+    def is_broadcast(self) -> bool:
+        """Whether a side is repeated."""
+        return not all((*self.left_follows, *self.right_follows))
 
     @property
     def name(self) -> str:
         sides = ""
-        if not all((*self.left_follows, *self.right_follows)):
+        if self.is_broadcast:
             sides = f"_{flags_label(self.left_follows)}_{flags_label(self.right_follows)}"
         size = f"{label(self.extents)}{sides}{type_label(self.dtype)}"
         return f"{self.operation}_{size}_{self.family}"
@@ -77,15 +87,15 @@ class ElementwiseKernel:
     @property
     def run(self) -> Run:
         """The longest part in which at most one side repeats."""
-        *_, last = extents = self.extents
-        follows = self.left_follows, self.right_follows
+        extents, follows = self.extents, (self.left_follows, self.right_follows)
+        if not self.is_broadcast:
+            return Run(0, math.prod(extents), ())
+        *_, last = extents
         if not all(side[-1] for side in follows):
-            return Run(len(extents) - 1, last, *(0 if side[-1] else 1 for side in follows))
-        if len(extents) == 1:
-            return Run(0, last, 0, 0)
-        # Merged neighbours differ: along the last dimension but one, a side repeats.
-        periods = (0 if side[-2] else last for side in follows)
-        return Run(len(extents) - 2, extents[-2] * last, *periods)
+            return Run(len(extents) - 1, last, tuple(0 if side[-1] else 1 for side in follows))
+        # Neighbours differ, or they would be merged: a side repeats along the one before the last.
+        periods = tuple(0 if side[-2] else last for side in follows)
+        return Run(len(extents) - 2, extents[-2] * last, periods)
 
     @property
     def parameters(self) -> tuple[Operand, ...]:
@@ -100,6 +110,13 @@ class ElementwiseKernel:
     def scratch(self) -> tuple[Operand, ...]:
         return ()
 
+    def texts(self, core: str) -> tuple[str, ...]:
+        texts = self.loop_texts(core)
+        if self.is_broadcast:
+            names = ("int8_t", f"{self.dtype}_t", 5), ("LOOP", self.loop, 2)
+            texts += (replaced(self.runs_text, *names),)
+        return texts
+
     def drive(self, c: Driver) -> None:
         _, _, numbers, _ = self.parameters
         self.drive_runs(c, numbers)
@@ -108,6 +125,7 @@ class ElementwiseKernel:
         """Write the calls for all runs; ``numbers`` is where the routine finds them."""
         left, right, _, output = self.parameters
         run = self.run
+        function = f"{self.loop}_runs" if self.is_broadcast else self.loop
         with ExitStack() as loops:
             counters = [
                 loops.enter_context(c.loop(f"axis_{axis}", extent))
@@ -116,7 +134,7 @@ class ElementwiseKernel:
             first = left.at(self._start(counters, self.left_follows))
             second = right.at(self._start(counters, self.right_follows))
             result = output.at(self._start(counters, (True,) * len(self.extents)))
-            c.call(self.function, first, second, numbers.at(), result, *run[1:])
+            c.call(function, first, second, numbers.at(), result, run.elements, *run.periods)
 
     def _start(self, counters: Sequence[Index], follows: tuple[bool, ...]) -> Index:
         """The element at which a run begins."""
@@ -128,11 +146,6 @@ class ElementwiseKernel:
 
     def _side_extents(self, follows: tuple[bool, ...]) -> list[int]:
         return [e if f else 1 for e, f in zip(self.extents, follows, strict=True)]
-
-
-def runs_text(loop: str, dtype: str) -> str:
-    """The C of ``LOOP_runs``, which repeats a side for ``loop``, a C function without periods."""
-    return replaced(shared_text("utvm_runs"), ("int8_t", f"{dtype}_t", 5), ("LOOP", loop, 3))
 
 
 def sides_of_sum(kernel: BroadcastAdd, numbers: Mapping[str, int]) -> tuple[str, str] | str:

@@ -65,15 +65,19 @@ class DspElementwise(ElementwiseKernel):
         return code.NUMBERS + _TABLE_SOURCE_WORDS if self.is_compact else self._whole_count
 
     @property
-    def function(self) -> str:
-        return f"utvm_{self.operation}_pairs"
+    def loop(self) -> str:
+        return f"utvm_{self.operation}_all"
+
+    @property
+    def runs_text(self) -> str:
+        return helper("utvm_runs")
 
     @property
     def scratch(self) -> tuple[Operand, ...]:
         whole = Operand("made_numbers", (self._whole_count,), "int32")
         return (whole,) if self.is_compact else ()
 
-    def texts(self, core: str) -> tuple[str, ...]:
+    def loop_texts(self, core: str) -> tuple[str, ...]:
         texts = code.elementwise_texts(core, self.operation)
         return (*texts, helper("utvm_tabulate_sum")) if self.is_compact else texts
 

@@ -40,7 +40,7 @@ class _Slots(Frame):
 
 @lru_cache(maxsize=16)
 def elementwise_texts(core: str, operation: str) -> tuple[str, ...]:
-    """The C texts of ``utvm_OPERATION_pairs`` and what it calls, ordered for a core."""
+    """The C texts of ``utvm_OPERATION_all`` and what it calls, ordered for a core."""
     texts = [shared_text("utvm_word"), shared_text("utvm_bytes"), shared_text("utvm_scale")]
     # PRELU multiplies what is negative.
     assembled = {EXTREMUM: None, PRELU: MULTIPLY}.get(operation, operation)
@@ -48,7 +48,7 @@ def elementwise_texts(core: str, operation: str) -> tuple[str, ...]:
         texts.append(function_text(f"utvm_{assembled}_words", _routine(core, assembled)))
     if operation in (PRELU, EXTREMUM):
         texts.append(helper(f"utvm_{operation}_words"))
-    return (*texts, replaced(helper("utvm_pairs"), ("OPERATION", operation, 6)))
+    return (*texts, replaced(helper("utvm_all"), ("OPERATION", operation, 3)))
 
 
 def _routine(core: str, operation: str) -> Assembler:
@@ -83,7 +83,7 @@ def _routine(core: str, operation: str) -> Assembler:
 
 
 def _compute_word(a: Assembler, operation: str, *, is_limited: bool) -> None:
-    """Four outputs, to r3; the flags tell whether they were the last ones (eq)."""
+    """Four outputs, to r3; flags: eq if they were the last ones."""
     end = "lr" if operation == MULTIPLY else "r7"
     if operation == MULTIPLY:
         _multiply(a)

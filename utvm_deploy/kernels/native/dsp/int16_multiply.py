@@ -19,7 +19,7 @@ from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import post
 from utvm_deploy.kernels.native.dsp.code import clamp
-from utvm_deploy.kernels.native.elementwise import ElementwiseKernel, elementwise_call, runs_text
+from utvm_deploy.kernels.native.elementwise import ElementwiseKernel, elementwise_call
 from utvm_deploy.kernels.native.layer_tables import scalars
 from utvm_deploy.kernels.native.scaling import LARGEST_SHIFT, SMALLEST_SHIFT
 
@@ -48,12 +48,11 @@ class DspInt16Multiply(ElementwiseKernel):
         return 5
 
     @property
-    def function(self) -> str:
-        return f"{_NAME}_all_runs"
+    def loop(self) -> str:
+        return f"{_NAME}_all"
 
-    def texts(self, core: str) -> tuple[str, ...]:
-        loop = f"{_NAME}_all"
-        return _routine_text(core), shared_text(loop), runs_text(loop, self.dtype)
+    def loop_texts(self, core: str) -> tuple[str, ...]:
+        return _routine_text(core), shared_text(self.loop)
 
 
 def int16_multiply_call(call: KernelCall) -> KernelCall | str:

@@ -7,27 +7,19 @@ and VRSHL rounds halves away from zero.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
-from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
-from utvm_deploy.kernels.contract.driver import Operand
+from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.extents import type_label
-from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
 from utvm_deploy.kernels.isa.assembler import Assembler
 from utvm_deploy.kernels.isa.mnemonics import at, post
-from utvm_deploy.kernels.native.elementwise import (
-    ElementwiseKernel,
-    elementwise_call,
-    runs_text,
-    sides_of_sum,
-)
+from utvm_deploy.kernels.native.elementwise import ElementwiseKernel, elementwise_call, sides_of_sum
 from utvm_deploy.kernels.native.mve.code import CONDITION
 from utvm_deploy.kernels.portable.elementwise import HEADROOM_BITS, BroadcastAdd, BroadcastMultiply
 
@@ -62,32 +54,7 @@ _REGISTERS = {
 
 
 @dataclass(frozen=True)
-class MveElementwise(RoutineKernel):
-    """``count`` elements of int8 on both sides."""
-
-    operation: str
-    count: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.operation}_{self.count}_mve"
-
-    why: ClassVar[str] = "Helium assembly, 4 elements in a vector"
-
-    @property
-    def routine(self) -> RoutineCall:
-        sides = (Operand(side, (self.count,), "int8") for side in ("first", "second"))
-        numbers = Operand("numbers", (len(_REGISTERS[self.operation]),), "int32")
-        output = Operand("output", (self.count,), "int8")
-        function = _function(self.operation, "int8")
-        return RoutineCall(function, (*sides, numbers, output), (self.count,))
-
-    def texts(self, core: str) -> tuple[str, ...]:
-        return (_loop_text(self.operation, "int8"),)
-
-
-@dataclass(frozen=True)
-class MveRuns(ElementwiseKernel):
+class MveElementwise(ElementwiseKernel):
     """``operation`` is add, for SUB, too, or multiply."""
 
     family: ClassVar[str] = "mve"
@@ -101,12 +68,13 @@ class MveRuns(ElementwiseKernel):
         return len(_REGISTERS[self.operation])
 
     @property
-    def function(self) -> str:
-        return f"{_function(self.operation, self.dtype)}_runs"
+    def loop(self) -> str:
+        return f"utvm_mve_{self.operation}{type_label(self.dtype)}"
 
-    def texts(self, core: str) -> tuple[str, ...]:
-        loop = _function(self.operation, self.dtype)
-        return _loop_text(self.operation, self.dtype), runs_text(loop, self.dtype)
+    def loop_texts(self, core: str) -> tuple[str, ...]:
+        portable = family_text("mve", f"utvm_mve_{self.operation}")
+        portable = replaced(portable, ("int8_t", f"{self.dtype}_t", 1))
+        return (_routine(self.operation, self.dtype).c_function(self.loop, portable, CONDITION),)
 
 
 def mve_elementwise_call(call: KernelCall, scalars: Mapping[str, int]) -> KernelCall | str:
@@ -130,13 +98,7 @@ def mve_elementwise_call(call: KernelCall, scalars: Mapping[str, int]) -> Kernel
         operation, is_swapped = _ADD, sides[0] == "right"
         numbers |= _numbers_of_sum(kernel, scalars, *sides)
     words = [numbers[name] for name in _REGISTERS[operation]]
-    follows = (*kernel.left_follows, *kernel.right_follows)
-    if kernel.dtype == "int8" and all(follows):
-        whole = MveElementwise(operation, math.prod(kernel.extents))
-        ordered = call.arguments[:2][:: -1 if is_swapped else 1]
-        table = ConstantArgument("numbers", np.array(words, dtype=np.int32))
-        return replace(call, kernel=whole, arguments=(*ordered, table, call.arguments[-1]))
-    return elementwise_call(call, MveRuns, operation, words, is_swapped=is_swapped)
+    return elementwise_call(call, MveElementwise, operation, words, is_swapped=is_swapped)
 
 
 def _numbers_of_sum(
@@ -161,19 +123,7 @@ def _numbers_of_sum(
     }
 
 
-def _function(operation: str, dtype: str) -> str:
-    """The C function of elements on both sides."""
-    return f"utvm_mve_{operation}{type_label(dtype)}"
-
-
 @lru_cache(maxsize=4)
-def _loop_text(operation: str, dtype: str) -> str:
-    ctype = f"{dtype}_t"
-    portable = replaced(family_text("mve", f"utvm_mve_{operation}"), ("int8_t", ctype, 1))
-    a = _routine(operation, dtype)
-    return a.c_function(_function(operation, dtype), portable, CONDITION)
-
-
 def _routine(operation: str, dtype: str) -> Assembler:
     """``count`` elements on both sides."""
     step = 4 * np.dtype(dtype).itemsize
