@@ -267,11 +267,8 @@ def gathered_conv2d_call(
     of_groups = zip(
         np.split(filled, kernel.groups), np.split(rows, kernel.groups, axis=1), strict=True
     )
-    weights, rows = (
-        np.concatenate(tables)
-        for tables in zip(*(kernel.product.pack(*one) for one in of_groups), strict=True)
-    )
-    arguments: list[Argument] = [*table_arguments(weights, rows, limits)]
+    packed = (kernel.product.pack(*one) for one in of_groups)
+    arguments: list[Argument] = [*table_arguments(packed, limits)]
     if kernel.is_gathered:
         geometry = ConstantArgument("geometry", kernel.geometry)
         arguments = [geometry, *arguments, ScalarArgument("border", border)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -31,9 +31,10 @@ class MicroKernel(Protocol):
 
 
 def table_arguments(
-    weights: Array, scaling: Array, limits: Sequence[int]
-) -> tuple[ConstantArgument, ConstantArgument, ConstantArgument]:
-    """The arguments for the tables of a product, whose weights and scaling are packed."""
+    packed: Iterable[tuple[Array, Array]], limits: Sequence[int]
+) -> tuple[ConstantArgument, ...]:
+    """The arguments for weights, scaling and limits; ``packed``: the first two, of each group."""
+    weights, scaling = (np.concatenate(tables) for tables in zip(*packed, strict=True))
     return (
         ConstantArgument("weights", weights),
         ConstantArgument("scaling", scaling),

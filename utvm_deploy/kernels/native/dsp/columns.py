@@ -119,7 +119,7 @@ def columns_call(
     arguments = (
         call.arguments[0],
         ConstantArgument("geometry", kernel.geometry),
-        *table_arguments(*packed, limits),
+        *table_arguments([packed], limits),
         ScalarArgument("border", border),
         call.arguments[-1],
     )

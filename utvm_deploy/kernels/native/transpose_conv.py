@@ -1,0 +1,189 @@
+"""TRANSPOSE_CONV as an ordinary convolution, whose pixels are blocks of output pixels.
+
+Row k of the kernel adds input row (y + padding - k) / stride to output row y. With
+y + padding = stride * q + r, these are the input rows q - j for k = r + stride * j. So for each r
+there is an ordinary convolution of stride 1. All outputs of a block of stride x stride pixels see
+the same window: they are the channels of one pixel. Taps that only some of them have are weights of
+zero for the others. A driver in C gathers the windows, multiplies, and copies the pixels of each
+block to their places.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.c_texts import family_text, replaced
+from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
+from utvm_deploy.kernels.contract.driver import Driver, Operand
+from utvm_deploy.kernels.contract.extents import label
+from utvm_deploy.kernels.contract.window import Window
+from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D
+from utvm_deploy.kernels.portable.transpose_conv import TransposeConv2D
+
+
+@dataclass(frozen=True)
+class BlockConv:
+    """The ordinary convolution; a family derives its own class."""
+
+    conv: GatheredConv2D
+    strides: tuple[int, int]  # rows and columns of a block
+    first: tuple[int, int]  # row and column of the first block that is the output's first pixel
+    output: tuple[int, int, int, int]
+
+    family: ClassVar[str]
+    driver: ClassVar[str]  # its name in the family's folder of C
+
+    def helpers(self) -> tuple[str, ...]:
+        """The C texts that the driver needs, in addition to the convolution's."""
+        raise NotImplementedError
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of a call of the product."""
+        return self.conv.pixels
+
+    @property
+    def channels(self) -> int:
+        """Channels of a call of the product."""
+        return self.conv.output_channels
+
+    @property
+    def product_numbers(self) -> tuple[int, int]:
+        """The two numbers that the driver reads for the product."""
+        return self.channels, self.conv.depth
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers that the driver reads."""
+        w = self.conv.window
+        blocks = w.output_width, w.output_height * w.output_width, self.pixels
+        return *blocks, *self.product_numbers, *self.strides, *self.first, *self.output[1:]
+
+    @property
+    def tables(self) -> tuple[Operand, Operand, Operand]:
+        """Weights, scaling and limits."""
+        return self.conv.tables
+
+    @property
+    def windows(self) -> Operand:
+        """Scratch for gathered windows."""
+        return self.conv.windows(self.pixels)
+
+    @property
+    def shape_label(self) -> str:
+        """The part of the name between the convolution and the output."""
+        return f"{label(self.strides)}_c{label(self.first)}"
+
+    @property
+    def name(self) -> str:
+        conv = self.conv
+        return (
+            f"transpose_conv_{conv.window.label}_{conv.input_channels}_to_{self.shape_label}"
+            f"_{label(self.output)}_{conv.product.label}"
+        )
+
+    @property
+    def why(self) -> str:
+        what = f"as a convolution by blocks of {label(self.strides)} pixels"
+        return f"{self.conv.product.why}, {what}"
+
+    @property
+    def parameters(self) -> tuple[Operand | str, ...]:
+        w = self.conv.window
+        return (
+            Operand("image", (w.batch, w.height * w.width * self.conv.input_channels), "int8"),
+            *self._constants,
+            "border",
+            self._numbers,
+            Operand("output", (w.batch, math.prod(self.output[1:])), "int8"),
+        )
+
+    @property
+    def scratch(self) -> tuple[Operand, ...]:
+        return self.windows, Operand("tile", (self.pixels * self.channels,), "int8")
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        product = self.conv.product.function
+        return (
+            *self.conv.texts(core),
+            *self.helpers(),
+            replaced(family_text(self.family, self.driver), ("PRODUCT", product, 2)),
+        )
+
+    def drive(self, c: Driver) -> None:
+        image, *_, output = (one for one in self.parameters if isinstance(one, Operand))
+        with c.loop("batch", self.conv.window.batch) as n:
+            c.call(
+                f"{self.driver}_by_{self.conv.product.function}",
+                image.at(n * image.stride(0)),
+                *(one.at() for one in self._constants),
+                *("border", self._numbers.at(), output.at(n * output.stride(0))),
+                *(one.at() for one in self.scratch),
+            )
+
+    @property
+    def _constants(self) -> tuple[Operand, ...]:
+        return Operand("geometry", (self.conv.geometry.size,), "int32"), *self.tables
+
+    @property
+    def _numbers(self) -> Operand:
+        return Operand("numbers", (len(self.numbers),), "int32")
+
+
+def as_convolution(
+    kernel: TransposeConv2D, weights: Array
+) -> tuple[Window, tuple[int, int], Array] | str:
+    """Window, first pixel within a block and weights of the ordinary convolution, or why not.
+
+    ``weights`` are [outputs, rows, columns, inputs]; those of the ordinary convolution have
+    [row of a block, column of a block, output] as outputs.
+    """
+    ones = (1, 1)
+    taps, pixels, borders, first = (
+        (rows, columns)
+        for rows, columns in zip(*(_along(kernel, axis) for axis in (0, 1)), strict=True)
+    )
+    if min(borders) < 0:
+        return "the padding is larger than the window"
+    batch, height, width, _ = kernel.image
+    window = Window(batch, height, width, *pixels, taps, ones, ones, *borders)
+    return window, first, _by_blocks(weights, taps, kernel.strides)
+
+
+def _along(kernel: TransposeConv2D, axis: int) -> tuple[int, int, int, int]:
+    """Taps, pixels, the border before them, and where the output begins in its first block."""
+    stride, padding = kernel.strides[axis], kernel.padding[axis]
+    taps = -(-kernel.kernel[axis] // stride)
+    first, last = padding // stride, (kernel.output[1 + axis] - 1 + padding) // stride
+    return taps, last - first + 1, taps - 1 - first, padding % stride
+
+
+def _by_blocks(weights: Array, taps: tuple[int, int], strides: tuple[int, int]) -> Array:
+    outputs, rows, columns, inputs = weights.shape
+    missing = taps[0] * strides[0] - rows, taps[1] * strides[1] - columns
+    filled = np.pad(weights, ((0, 0), (0, missing[0]), (0, missing[1]), (0, 0)))
+    # Row r + stride * j of a window is row r of a block, at tap taps - 1 - j.
+    split = filled.reshape(outputs, taps[0], strides[0], taps[1], strides[1], inputs)
+    turned = split[:, ::-1, :, ::-1].transpose(2, 4, 0, 1, 3, 5)
+    return np.ascontiguousarray(turned).reshape(-1, *taps, inputs)
+
+
+def block_conv_call(
+    call: KernelCall, kernel: BlockConv, tables: Sequence[ConstantArgument], border: int
+) -> KernelCall:
+    """The call instead of the generic one; ``tables`` are weights, scaling and limits."""
+    arguments = (
+        call.arguments[0],
+        ConstantArgument("geometry", kernel.conv.geometry),
+        *tables,
+        ScalarArgument("border", border),
+        ConstantArgument("numbers", np.array(kernel.numbers, dtype=np.int32)),
+        call.arguments[-1],
+    )
+    return replace(call, kernel=kernel, arguments=arguments)
