@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,7 @@ from utvm_deploy.compiler.lowered_kernel import lower_kernel
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import space
-from utvm_deploy.kernels.contract.c_texts import family_text, shared_text
+from utvm_deploy.kernels.contract.c_texts import bytes_text, family_text, shared_text
 from utvm_deploy.kernels.native.row_depthwise import RowDepthwise
 from utvm_deploy.kernels.native.thumb.plain_depthwise import PlainRowProduct, PlainTile, best_tile
 from utvm_deploy.records.candidate import Candidate
@@ -128,3 +130,37 @@ def test_small_layers_are_left_to_plain_c(tmp_path: Path) -> None:
         for operator, call in zip(graph.operators, (small, large), strict=True):
             assert space(graph, operator, core)[0].family == call.family
             assert lower(graph, operator, core, Candidate("thumb")).family == "thumb"
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("core", [CORE, SMALL_CORE])
+def test_bytes_are_copied_and_set_wherever_they_lie(core: str, tmp_path: Path) -> None:
+    source = tmp_path / "bytes.c"
+    source.write_text(
+        PREAMBLE
+        + bytes_text(core)
+        + """
+int8_t *copy(int8_t *to, const int8_t *from, int32_t n) { return utvm_bytes_copy(to, from, n); }
+int8_t *fill(int8_t *to, int32_t value, int32_t n) { return utvm_bytes_fill(to, value, n); }
+"""
+    )
+    library = compile_library(source)
+    library.copy.restype = library.fill.restype = ctypes.c_void_p
+    source_bytes = np.arange(80, dtype=np.int8)
+    for to, start, count in product(range(4), range(4), (*range(10), 16, 23, 36, 37)):
+        made = np.full(48, 99, np.int8)
+        expected = made.copy()
+        expected[to : to + count] = source_bytes[start : start + count]
+        address, origin = made.ctypes.data + to, source_bytes.ctypes.data + start
+        end = library.copy(ctypes.c_void_p(address), ctypes.c_void_p(origin), count)
+        assert end == address + count
+        np.testing.assert_array_equal(made, expected)
+        expected[to : to + count] = -3
+        assert library.fill(ctypes.c_void_p(address), -3, count) == address + count
+        np.testing.assert_array_equal(made, expected)
+
+
+def test_a_core_without_thumb2_never_copies_words_from_odd_places() -> None:
+    assert "assume_aligned" in bytes_text("cortex-m0")
+    assert "assume_aligned" in bytes_text(SMALL_CORE)
+    assert "assume_aligned" not in bytes_text(CORE)

@@ -42,6 +42,11 @@ class Core:
         """Whether images for it are cross-compiled for bare Arm."""
         return self.architecture.startswith("arm")
 
+    @property
+    def is_armv6m(self) -> bool:
+        """Whether it lacks Thumb-2, and loads and stores words at multiples of four only."""
+        return self.architecture == "armv6-m"
+
     def gcc_flags(self, fpu: str, mve: bool, dsp: bool = True) -> tuple[str, ...]:
         """Flags for a chip with this floating-point unit (``none`` for none) and extensions."""
         if not self.gcc_cpu:

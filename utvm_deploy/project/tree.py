@@ -186,7 +186,7 @@ def _ticks_driver(board: Board) -> str:
 
 def _guard_driver(board: Board) -> str:
     """How tasks are entered and left: Armv6-M lacks most instructions of the other cores."""
-    return "armv6m" if board.cpu.facts.architecture == "armv6-m" else "armv7m"
+    return "armv6m" if board.cpu.facts.is_armv6m else "armv7m"
 
 
 def _image_id(compiled: CompiledModel | None, files: Mapping[str, str]) -> str:

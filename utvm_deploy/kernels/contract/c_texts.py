@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from importlib import resources
 
+from utvm_deploy.cores.core import CORES
+
 _KERNELS = "utvm_deploy.kernels"
 
 
@@ -15,6 +17,12 @@ def family_text(family: str, name: str) -> str:
 def shared_text(name: str) -> str:
     """The C of ``c/NAME.h`` that all families share."""
     return _read(_KERNELS, name)
+
+
+def bytes_text(core: str) -> str:
+    """The C that copies and fills bytes, by words where the core can."""
+    is_aligned = core in CORES and CORES[core].is_armv6m
+    return shared_text("utvm_bytes_aligned" if is_aligned else "utvm_bytes")
 
 
 def replaced(text: str, *replacements: tuple[str, str, int]) -> str:

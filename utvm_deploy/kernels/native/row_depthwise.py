@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from utvm_deploy.kernels.contract.c_texts import shared_text
+from utvm_deploy.kernels.contract.c_texts import bytes_text, shared_text
 from utvm_deploy.kernels.contract.call import (
     Argument,
     ConstantArgument,
@@ -113,8 +113,8 @@ class RowDepthwise:
         return (self._rows,) if self.is_copied else ()
 
     def texts(self, core: str) -> tuple[str, ...]:
-        copied = ("utvm_bytes", "utvm_rows") if self.is_copied else ()
-        return (*self.product.texts(core), *map(shared_text, copied))
+        copied = (bytes_text(core), shared_text("utvm_rows")) if self.is_copied else ()
+        return (*self.product.texts(core), *copied)
 
     def drive(self, c: Driver) -> None:
         w, image, output = self.window, self._image, self._output

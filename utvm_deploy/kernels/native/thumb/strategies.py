@@ -96,7 +96,7 @@ def _if_faster(layer: Layer, wish: Wish, made: KernelCall) -> KernelCall | str:
 
 
 def _has_thumb2(core: str) -> bool:
-    return CORES[core].architecture != "armv6-m"
+    return not CORES[core].is_armv6m
 
 
 def _product_of(core: str) -> Make:
