@@ -26,8 +26,8 @@ from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.call import OwnKernel
-from utvm_deploy.kernels.isa.instructions import multiply_add
 from utvm_deploy.kernels.isa.list_scheduler import ordered, timing_of
+from utvm_deploy.kernels.isa.mnemonics import instruction
 
 PACKAGE = str(Path(utvm_deploy.__file__).parent)
 FEW, MANY = 24, 192
@@ -116,7 +116,7 @@ def test_the_work_of_a_stage_grows_no_faster_than_the_layers(stage: str, tmp_pat
 def test_the_work_of_ordering_a_chain_of_instructions_grows_no_faster_than_the_chain() -> None:
     def order(count: int) -> Callable[[], object]:
         code = [
-            multiply_add("smlad", f"made{index + 1}", "left", "right", f"made{index}")
+            instruction("smlad", f"made{index + 1}", "left", "right", f"made{index}")
             for index in range(count)
         ]
         return lambda: ordered(code, timing_of(CORE))

@@ -14,17 +14,10 @@ from utvm_deploy.cores.timing_m4 import CORTEX_M4
 from utvm_deploy.cores.timing_m7 import CORTEX_M7
 from utvm_deploy.cores.timings import TIMINGS
 from utvm_deploy.emulator.counters import FIRST_MIX, MIX_GROUPS, NAMES
-from utvm_deploy.kernels.isa.instructions import (
-    Instruction,
-    add,
-    add_shifted,
-    load,
-    multiply,
-    saturate,
-    shift_right,
-    simd,
-)
+from utvm_deploy.kernels.isa.instructions import Instruction
 from utvm_deploy.kernels.isa.list_scheduler import cycles
+from utvm_deploy.kernels.isa.mnemonics import at
+from utvm_deploy.kernels.isa.mnemonics import instruction as one
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -65,19 +58,19 @@ def test_saturation_is_on_the_shifter() -> None:
 @pytest.mark.parametrize(
     ("code", "taken"),
     [
-        ((saturate("r4", "r4", 8),) * 4, 10),
-        ((multiply("mul", "r4", "r2", "r3"), saturate("r5", "r4", 8)), 4),
-        ((saturate("r4", "r2", 8), add("r5", "r4", "r3")), 3),
-        ((saturate("r4", "r2", 8), add_shifted("r5", "r3", "r2", "lsl #3")), 2),
-        ((simd("qadd", "r4", "r2", "r3"), add("r5", "r4", "r3")), 3),
-        ((simd("sadd16", "r4", "r2", "r3"), add("r5", "r4", "r3")), 2),
-        ((load("r4", "r0"), add_shifted("r5", "r4", "r2", "lsl #3")), 3),
+        ((one("ssat", "r4", 8, "r4"),) * 4, 10),
+        ((one("mul", "r4", "r2", "r3"), one("ssat", "r5", 8, "r4")), 4),
+        ((one("ssat", "r4", 8, "r2"), one("add", "r5", "r4", "r3")), 3),
+        ((one("ssat", "r4", 8, "r2"), one("add", "r5", "r3", "r2", "lsl #3")), 2),
+        ((one("qadd", "r4", "r2", "r3"), one("add", "r5", "r4", "r3")), 3),
+        ((one("sadd16", "r4", "r2", "r3"), one("add", "r5", "r4", "r3")), 2),
+        ((one("ldr", "r4", at("r0")), one("add", "r5", "r4", "r2", "lsl #3")), 3),
         # The younger of a pair, which has no shifter left in the first ALU.
         (
             (
-                add_shifted("r4", "r2", "r2", "lsl #3"),
-                shift_right("r5", "r2", 12),
-                add_shifted("r6", "r2", "r5", "lsl #1"),
+                one("add", "r4", "r2", "r2", "lsl #3"),
+                one("asr", "r5", "r2", 12),
+                one("add", "r6", "r2", "r5", "lsl #1"),
             ),
             3,
         ),

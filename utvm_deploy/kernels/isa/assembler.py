@@ -36,7 +36,7 @@ from utvm_deploy.cores.timing import Kind, Timing
 from utvm_deploy.kernels.isa.instructions import FLAGS, Instruction
 from utvm_deploy.kernels.isa.list_scheduler import ordered
 from utvm_deploy.kernels.isa.mnemonics import PREDICATE, Operand, Slot, instruction, registers_of
-from utvm_deploy.kernels.isa.routine import naked_function
+from utvm_deploy.kernels.isa.naked_function import naked_function
 
 _WORD = 4
 _CONDITIONS = ("eq", "ne", "ge", "gt", "le", "lt", "hs", "lo", "hi", "ls", "mi", "pl")

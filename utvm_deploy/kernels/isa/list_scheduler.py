@@ -87,11 +87,11 @@ class _Timed:
 
 @dataclass
 class _Pipeline:
-    """When what is ready; the same steps as the cycle model's."""
+    """The state of the core between two instructions; it takes the steps of the cycle model."""
 
     table: _Table
-    cycle: int = 0  # in which the next can issue
-    open: _Timed | None = None  # issued in the cycle before, its slot beside it still free
+    cycle: int = 0  # the first in which the next instruction can issue
+    open: _Timed | None = None  # issued in the cycle before; another one can still join it
     last: Kind | None = None
     written: dict[str, tuple[Result, int]] = field(default_factory=dict)
 
@@ -109,7 +109,7 @@ class _Pipeline:
         return cycle
 
     def joins(self, one: _Timed, ready: int) -> bool:
-        """Whether it can issue beside the one that was issued last."""
+        """Whether it can issue in the cycle of the last one."""
         older = self.open
         if older is None or ready > self.cycle - 1 or not self.table.can_pair(older.kind, one.kind):
             return False
@@ -269,9 +269,9 @@ def _rank(
     stall = max(0, ready - pipeline.cycle)
     cheap = 0
     if row.pipelined_cycles:
-        # One issue at a time: loads are cheap behind loads, dear elsewhere.
+        # One issue at a time: loads are cheap after loads, expensive elsewhere.
         cheap = -1 if pipeline.last in row.pipelined_after else 1
-    # The older slot goes to what can stand nowhere else.
+    # The older slot is for instructions that cannot use the other one.
     elif row.slot is not Slot.OLDER and pipeline.table.timing.width > 1:
         cheap = 1
     return (1 + stall, cheap, -priority, index)

@@ -1,16 +1,11 @@
-"""A routine of ordered assembly, and its C text: a naked function beside C that computes the same.
+"""The C text of a routine: a naked function with the assembly, and C that computes the same.
 
-Which of the two is compiled, the preprocessor decides by what the core's compiler says of itself.
+The preprocessor chooses one of them by the macros that describe the core.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-
-from utvm_deploy.cores.timing import Timing
-from utvm_deploy.kernels.isa.instructions import Instruction
-from utvm_deploy.kernels.isa.list_scheduler import ordered
 
 _ATTRIBUTES = """\
 // A naked function's parameters look unused: nothing may be derived from that.
@@ -23,28 +18,6 @@ _ATTRIBUTES = """\
 #define UTVM_UNUSED __attribute__((unused))
 #endif
 """
-
-
-@dataclass
-class Routine:
-    """Assembly in the making: straight pieces, which are ordered, between labels and branches."""
-
-    timing: Timing
-    lines: list[str] = field(default_factory=list)
-
-    def plain(self, *lines: str) -> None:
-        """Lines that stay as they are."""
-        self.lines += lines
-
-    def label(self, name: str, *, is_loop: bool = False) -> None:
-        """A place to branch to; loops begin at a whole fetch."""
-        if is_loop:
-            self.lines.append(".balign 8")
-        self.lines.append(f"{name}:")
-
-    def straight(self, code: Sequence[Instruction], *, is_loop: bool = False) -> None:
-        """Code without branches."""
-        self.lines += [i.text for i in ordered(code, self.timing, is_loop=is_loop)]
 
 
 def naked_function(
