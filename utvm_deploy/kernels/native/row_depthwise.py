@@ -13,13 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from utvm_deploy.kernels.contract.c_texts import bytes_text, shared_text
-from utvm_deploy.kernels.contract.call import (
-    Argument,
-    ConstantArgument,
-    KernelCall,
-    ScalarArgument,
-    TensorArgument,
-)
+from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
 from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.window import Window
@@ -156,9 +150,6 @@ def row_depthwise_call(
     call: KernelCall, kernel: RowDepthwise, tables: Sequence[ConstantArgument], border: int
 ) -> KernelCall:
     """The call instead of the portable one; ``tables`` in the order of the micro-kernel's."""
-    arguments: list[Argument] = [call.arguments[0], *tables]
-    if kernel.is_copied:
-        arguments.append(ScalarArgument("border", border))
-    output = call.arguments[-1]
-    assert isinstance(output, TensorArgument)
-    return replace(call, kernel=kernel, arguments=(*arguments, output))
+    image, *_, output = call.arguments
+    padding = (ScalarArgument("border", border),) if kernel.is_copied else ()
+    return replace(call, kernel=kernel, arguments=(image, *tables, *padding, output))

@@ -1,17 +1,18 @@
 """Requantization in five instructions, and the proof that a layer may use it.
 
-The reference rounds twice: q = round_half_up(a * m / 2**31), then q / 2**s, halves away from zero.
-With x = 2 a (no overflow while |a| < 2**30) SMMLAR gives round_half_up(x * m / 2**32), the same q,
-and adds an offset t; (q + t) >> s with t = 2**(s - 1) + (zero point << s) - [a < 0] is the second
-rounding. It uses the sign of a where the reference uses that of q: they differ only for q = 0,
-where t - 1 and t give the same for every s >= 1. No sum overflows while |a| < 2**30 and s <= 22.
+The reference requantizes a sum a by a multiplier m and a right shift s, and rounds twice:
+q = round_half_up(a * m / 2**31), then q / 2**s, with halves away from zero.
+
+SMMLAR of x = 2 a gives round_half_up(x * m / 2**32), the same q, and adds an offset t. The second
+rounding is (q + t) >> s with t = 2**(s - 1) + (zero point << s) - [a < 0]. It takes the sign of a,
+and the reference that of q. They differ only for q = 0, where t - 1 and t give the same for every
+s >= 1. Nothing overflows while |a| < 2**30 and s <= 22.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from fractions import Fraction
+from bisect import bisect_left
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy as np
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.requantization import INT8_MAX, INT8_MIN, requantized
 
-#: Right shifts for which the proof holds.
+#: Right shifts and magnitudes of sums for which the proof holds.
 SMALLEST_SHIFT, LARGEST_SHIFT = 1, 22
 REACH_LIMIT = 1 << 30
 
@@ -64,7 +65,7 @@ def short_scaling(
             for end in (lowest, highest)
         ]
         if ends[0] is not None and ends[0] == ends[1]:
-            # Trained away: whatever it sums up, its output is the same.
+            # Every sum gives the same output, so a bias of 0 does, too.
             bias[channel], multiplier[channel] = 0, 0
             right[channel], base[channel] = SMALLEST_SHIFT, ends[0]
             lowest[channel] = highest[channel] = 0
@@ -78,7 +79,7 @@ def short_scaling(
 
 
 def _output(value: int, multiplier: int, shift: int, zero_point: int) -> int | None:
-    """The reference's output, before the layer's own limits; None where its sum would wrap."""
+    """The reference's output before the layer's limits; None if the shifted sum wraps."""
     if not -(2**31) <= value << max(shift, 0) < 2**31:
         return None
     scaled = requantized(value, multiplier, shift) + zero_point
@@ -86,11 +87,11 @@ def _output(value: int, multiplier: int, shift: int, zero_point: int) -> int | N
 
 
 def wide_scaling(scale: float, zero_point: int, lowest: int, highest: int) -> Array | str:
-    """Multiplier, offset (low word, high word) and shift - 32 for one rounding in 64 bits.
+    """Multiplier, offset (low word, high word) and shift - 32, to round once in 64 bits.
 
     The reference multiplies by the scale as a double and rounds halves away from zero. Both it and
-    (a * m + offset) >> shift grow with a, so they agree on all sums from ``lowest`` to ``highest``
-    if each output begins at the same sum; that is what is checked.
+    (a * m + offset) >> shift grow with a. So they agree on all sums from ``lowest`` to ``highest``
+    if each output begins at the same sum, which is checked.
     """
     fraction, exponent = math.frexp(scale)
     shift = 31 - exponent
@@ -98,32 +99,19 @@ def wide_scaling(scale: float, zero_point: int, lowest: int, highest: int) -> Ar
         return f"the scale {scale:g} needs a shift by {shift}"
     multiplier = min(round(fraction * 2.0**31), (1 << 31) - 1)
     offset = (1 << (shift - 1)) + (zero_point << shift)
-    exact = Fraction(scale)
+    numerator, denominator = scale.as_integer_ratio()
 
     def reference(value: int) -> int:
-        magnitude = (2 * abs(value) * exact.numerator + exact.denominator) // (
-            2 * exact.denominator
-        )
+        magnitude = (2 * abs(value) * numerator + denominator) // (2 * denominator)
         return (magnitude if value >= 0 else -magnitude) + zero_point
 
     def ours(value: int) -> int:
         return (value * multiplier + offset) >> shift
 
+    sums = range(lowest, highest + 1)
     for output in range(INT8_MIN + 1, INT8_MAX + 1):
-        first = _first(reference, output, lowest, highest)
-        if first != _first(ours, output, lowest, highest):
-            return f"output {output} would begin at another sum than {first}"
+        first = bisect_left(sums, output, key=reference)
+        if first != bisect_left(sums, output, key=ours):
+            return f"output {output} would begin at another sum than {lowest + first}"
     words = [multiplier, offset & 0xFFFFFFFF, (offset >> 32) & 0xFFFFFFFF, shift - 32]
     return np.array(words, dtype=np.int64).astype(np.uint32).view(np.int32)
-
-
-def _first(function: Callable[[int], int], wanted: int, lowest: int, highest: int) -> int:
-    """The smallest argument that gives at least ``wanted``; beyond the highest if none does."""
-    low, high = lowest, highest + 1
-    while low < high:
-        middle = (low + high) // 2
-        if function(middle) >= wanted:
-            high = middle
-        else:
-            low = middle + 1
-    return low

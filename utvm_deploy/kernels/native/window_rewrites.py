@@ -1,4 +1,4 @@
-"""Windows that give the same results from less, or along the axis that kernels are made for."""
+"""Windows with the same results from fewer taps, or along the axis that kernels are made for."""
 
 from __future__ import annotations
 
@@ -7,42 +7,44 @@ from dataclasses import replace
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.window import Window
 
-#: Tables of weights are repeated as often as columns lie apart.
-_MOST_APART = 4
+#: The largest dilation of columns that ``without_dilation`` removes.
+_MOST_DILATION = 4
 
 
 def simplified(
     window: Window, weights: Array, *, turns_dilated: bool = False
 ) -> tuple[Window, Array]:
-    """The window and weights, of any outputs and inputs, [_, rows, columns, _].
+    """The window and its weights [_, rows, columns, _], without taps that no output needs.
 
-    ``turns_dilated``: whether columns whose taps lie apart become rows, too.
+    An image of one column becomes one row. If its taps are dilated, it does so only with
+    ``turns_dilated``.
     """
     for axis in (0, 1):
-        window, weights = _without_unseen(window, weights, axis)
+        window, weights = _without_unseen_taps(window, weights, axis)
     if window.dilations[0] > 1 and not turns_dilated:
         return window, weights
     return _turned(window, weights)
 
 
 def without_dilation(window: Window) -> Window | None:
-    """The window over the same bytes, had pixels as many channels more as its columns lie apart.
+    """The window over the same bytes without dilation, or None if there is none.
 
-    Pixels that one window sees are then neighbours. None where that leaves a rest, or too many.
+    With a dilation of d columns, d pixels count as one pixel with d times the channels. So the taps
+    of a window are neighbours. The sizes must be multiples of d, which is 4 at most.
     """
-    apart = window.dilations[1]
-    if (window.dilations[0] > 1 and window.kernel[0] > 1) or apart > _MOST_APART:
+    dilation = window.dilations[1]
+    if (window.dilations[0] > 1 and window.kernel[0] > 1) or dilation > _MOST_DILATION:
         return None
     sizes = (window.width, window.output_width, window.left)
-    if apart > 1 and (window.strides[1] > 1 or any(size % apart for size in sizes)):
+    if dilation > 1 and (window.strides[1] > 1 or any(size % dilation for size in sizes)):
         return None
-    width, output_width, left = (size // apart for size in sizes)
+    width, output_width, left = (size // dilation for size in sizes)
     return replace(window, width=width, output_width=output_width, left=left, dilations=(1, 1))
 
 
-def _without_unseen(window: Window, weights: Array, axis: int) -> tuple[Window, Array]:
-    """Without taps that lie beside the image for each output: the reference leaves them out."""
-    step, apart = window.strides[axis], window.dilations[axis]
+def _without_unseen_taps(window: Window, weights: Array, axis: int) -> tuple[Window, Array]:
+    """Without taps that are beside the image for every output: the reference leaves them out."""
+    step, dilation = window.strides[axis], window.dilations[axis]
     size, outputs, before = (
         (window.height, window.output_height, window.top),
         (window.width, window.output_width, window.left),
@@ -50,21 +52,20 @@ def _without_unseen(window: Window, weights: Array, axis: int) -> tuple[Window, 
     seen = [
         tap
         for tap in range(window.kernel[axis])
-        if any(0 <= at * step - before + tap * apart < size for at in range(outputs))
+        if any(0 <= at * step - before + tap * dilation < size for at in range(outputs))
     ]
-    if not seen or len(seen) == window.kernel[axis] or before < seen[0] * apart:
+    if not seen or len(seen) == window.kernel[axis] or before < seen[0] * dilation:
         return window, weights
     first, count = seen[0], seen[-1] - seen[0] + 1
     kept = weights.take(range(first, first + count), axis=1 + axis)
+    before -= first * dilation
     if axis == 0:
-        kernel, top = (count, window.kernel[1]), before - first * apart
-        return replace(window, kernel=kernel, top=top), kept
-    kernel, left = (window.kernel[0], count), before - first * apart
-    return replace(window, kernel=kernel, left=left), kept
+        return replace(window, kernel=(count, window.kernel[1]), top=before), kept
+    return replace(window, kernel=(window.kernel[0], count), left=before), kept
 
 
 def _turned(window: Window, weights: Array) -> tuple[Window, Array]:
-    """A column of pixels as a row: they lie in memory alike."""
+    """An image of one column as one row, which has the same bytes."""
     w = window
     if not (w.width == w.output_width == w.kernel[1] == 1) or w.left:
         return window, weights

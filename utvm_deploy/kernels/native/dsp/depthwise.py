@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from utvm_deploy.kernels.contract.call import KernelCall
-from utvm_deploy.kernels.contract.strategy import Choices, Layer, Wish
+from utvm_deploy.kernels.contract.strategy import Choices, Wish
 from utvm_deploy.kernels.native.dsp.depthwise_pixels import (
     DspPixels,
     PixelsChoices,
@@ -26,20 +26,20 @@ from utvm_deploy.kernels.native.dsp.estimate import MOST_CANDIDATE_BYTES, best_k
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 
 
-def depthwise_call(layer: Layer, tables: ConvolutionTables, wish: Wish) -> KernelCall | str:
+def depthwise_call(call: KernelCall, tables: ConvolutionTables, wish: Wish) -> KernelCall | str:
     """The call instead of the portable one; ``tables`` have one input for each output."""
     scaling = tables.short_scaling()
     if isinstance(scaling, str):
         return scaling
-    kernel = _wished(layer, tables, wish)
+    kernel = _wished(tables, wish)
     if isinstance(kernel, DspPlanes):
-        return planes_call(layer.portable, kernel, tables, scaling)
+        return planes_call(call, kernel, tables, scaling)
     if isinstance(kernel, DspPixels):
-        return pixels_call(layer.portable, kernel, tables, scaling)
+        return pixels_call(call, kernel, tables, scaling)
     return kernel
 
 
-def _wished(layer: Layer, tables: ConvolutionTables, wish: Wish) -> DspPlanes | DspPixels | str:
+def _wished(tables: ConvolutionTables, wish: Wish) -> DspPlanes | DspPixels | str:
     """The best of the kernels that the wish leaves open, or why there is none."""
     planes = PlanesChoices() if wish.is_open else PlanesChoices.read(wish.candidate)
     pixels = PixelsChoices() if wish.is_open else PixelsChoices.read(wish.candidate)
@@ -52,7 +52,7 @@ def _wished(layer: Layer, tables: ConvolutionTables, wish: Wish) -> DspPlanes | 
         kernels += (replace(kernel, is_compact=wish.compact > 0) for kernel in found)
     if isinstance(pixels, PixelsChoices):
         kernels.append(pixels_kernel(*sizes))
-    best = best_kernel(kernels, wish.most_scratch)
+    best = best_kernel(kernels, wish)
     return best or "a window that is dilated, or too large for planes"
 
 

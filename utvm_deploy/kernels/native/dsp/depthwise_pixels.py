@@ -30,6 +30,7 @@ from utvm_deploy.kernels.isa.mnemonics import Slot, at, instruction, post
 from utvm_deploy.kernels.native.dsp.code import clamp, function_text, load_limits, scale
 from utvm_deploy.kernels.native.dsp.estimate import CACHE_LINE_BYTES
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
+from utvm_deploy.kernels.native.micro_kernel import by_groups
 from utvm_deploy.kernels.native.row_depthwise import RowDepthwise, Steps, row_depthwise_call
 from utvm_deploy.kernels.native.scaling import Scaling
 
@@ -67,21 +68,13 @@ class PixelsTile:
 
     window: tuple[int, int]  # rows, columns
 
-    @property
-    def label(self) -> str:
-        return "dsp"
-
-    @property
-    def group(self) -> int:
-        return GROUP
+    label: ClassVar[str] = "dsp"
+    group: ClassVar[int] = GROUP
+    why: ClassVar[str] = f"DSP assembly, {GROUP} channels in registers along a row"
 
     @property
     def function(self) -> str:
         return "utvm_depthwise_3x3" if self.window == UNROLLED else "utvm_depthwise"
-
-    @property
-    def why(self) -> str:
-        return f"DSP assembly, {GROUP} channels in registers along a row"
 
     def texts(self, core: str) -> tuple[str, ...]:
         return shared_text("utvm_scale"), _text(core, self)
@@ -98,10 +91,7 @@ class PixelsTile:
 class DspPixels(RowDepthwise):
     """Shape parameters of a depthwise convolution that is done by pixels."""
 
-    @property
-    def choices(self) -> PixelsChoices:
-        """What chooses this kernel."""
-        return PixelsChoices()
+    choices: ClassVar[PixelsChoices] = PixelsChoices()
 
     @property
     def estimated_cycles(self) -> float:
@@ -142,14 +132,11 @@ def pixels_call(
 
 def pack_table(weights: Array, scaling: Scaling) -> Array:
     """The table, from weights of [taps, channels]."""
-    taps, channels = weights.shape
-    groups = -(-channels // GROUP)
-    filled = np.zeros((taps + len(scaling), groups * GROUP), dtype=np.int32)
-    filled[:, :channels] = [*weights, *scaling]
-    by_group = filled.reshape(-1, groups, GROUP).transpose(1, 0, 2)
-    low, high = by_group[:, :taps, :2] & 0xFFFF, by_group[:, :taps, 2:] << 16
-    words = (low | high).reshape(groups, -1), by_group[:, taps:].reshape(groups, -1)
-    return np.concatenate(words, axis=1).reshape(-1)
+    groups = by_groups([*weights, *scaling], GROUP).astype(np.int32)
+    taps = groups[:, : len(weights)]
+    words = taps[..., :2] & 0xFFFF | taps[..., 2:] << 16
+    parts = [one.reshape(len(groups), -1) for one in (words, groups[:, len(weights) :])]
+    return np.concatenate(parts, axis=1).reshape(-1)
 
 
 def _group_words(taps: int) -> int:

@@ -14,12 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.contract.call import (
-    ConstantArgument,
-    KernelCall,
-    ScalarArgument,
-    TensorArgument,
-)
+from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
 from utvm_deploy.kernels.contract.driver import Driver, Index, Operand
 from utvm_deploy.kernels.contract.lag import Lag, least_lag
 from utvm_deploy.kernels.contract.strategy import Choices
@@ -323,8 +318,6 @@ def planes_call(
     call: KernelCall, kernel: DspPlanes, tables: ConvolutionTables, scaling: Scaling
 ) -> KernelCall:
     """The call instead of the portable one."""
-    output = call.arguments[-1]
-    assert isinstance(output, TensorArgument)
     # Pixels that became channels have the weights of the channels that they were.
     times = kernel.channels * kernel.multiplier // tables.weights.shape[0]
     weights = np.tile(np.moveaxis(tables.weights[..., 0], 0, 2), times)
@@ -341,6 +334,6 @@ def planes_call(
         ConstantArgument("weights", pack(weights, tiled, kernel.variant)),
         ConstantArgument("limits", np.array(tables.limits, dtype=np.int32)),
         ScalarArgument("border", tables.border),
-        output,
+        call.arguments[-1],
     )
     return replace(call, kernel=kernel, arguments=arguments, heeds_compact=COMPACT_LITTLE)

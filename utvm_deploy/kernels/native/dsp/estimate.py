@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
+from utvm_deploy.kernels.contract.strategy import Wish
+
 #: Scratch that a kernel takes by default at most, if any kernel takes so little.
 MOST_SCRATCH_BYTES = 12_288
 #: Scratch of a candidate for measuring at most.
@@ -33,16 +35,16 @@ class Estimated(Protocol):
 _Kernel = TypeVar("_Kernel", bound=Estimated)
 
 
-def best_kernel(kernels: Iterable[_Kernel], most_scratch: int | None) -> _Kernel | None:
+def best_kernel(kernels: Iterable[_Kernel], wish: Wish) -> _Kernel | None:
     """The kernel with the least scratch among those that are about as fast as the fastest.
 
-    Kernels with more scratch than ``most_scratch`` bytes count only if all have more. None if
-    there are no kernels.
+    Kernels with more scratch than the wish has, or than ``MOST_SCRATCH_BYTES``, do not count,
+    unless all have more. None if there are no kernels.
     """
     found = list(kernels)
     if not found:
         return None
-    most = MOST_SCRATCH_BYTES if most_scratch is None else most_scratch
+    most = MOST_SCRATCH_BYTES if wish.most_scratch is None else wish.most_scratch
     most = max(most, min(kernel.scratch_bytes for kernel in found))
     cycles = {kernel: kernel.estimated_cycles for kernel in found if kernel.scratch_bytes <= most}
     limit = _WORTH * min(cycles.values())

@@ -11,11 +11,7 @@ from utvm_deploy.kernels.native.dsp.elementwise import dsp_elementwise_call
 from utvm_deploy.kernels.native.dsp.int16_multiply import int16_multiply_call
 from utvm_deploy.kernels.native.dsp.pool import dsp_pool_call
 from utvm_deploy.kernels.native.dsp.transpose_conv import dsp_transpose_conv_call
-from utvm_deploy.kernels.native.layer_tables import (
-    ConvolutionTables,
-    convolution_tables,
-    dense_tables,
-)
+from utvm_deploy.kernels.native.layer_tables import convolution_tables, dense_tables
 from utvm_deploy.kernels.portable.conv2d import Conv2D
 
 
@@ -25,15 +21,15 @@ def build_conv2d(layer: Layer, wish: Wish) -> KernelCall | str:
     assert isinstance(kernel, Conv2D)
     tables = convolution_tables(layer, turns_dilated=True)
     if kernel.groups == kernel.input_channels > 1:
-        return depthwise_call(layer, tables, wish)
-    return _convolution(layer, tables, wish, kernel.groups)
+        return depthwise_call(layer.portable, tables, wish)
+    return convolution_call(layer.portable, tables, wish, kernel.groups)
 
 
 def build_depthwise(layer: Layer, wish: Wish) -> KernelCall | str:
     """DEPTHWISE_CONV_2D; of a single channel it is a CONV_2D."""
     tables = convolution_tables(layer, turns_dilated=True)
-    make = _convolution if tables.inputs == 1 else depthwise_call
-    return make(layer, tables, wish)
+    make = convolution_call if tables.inputs == 1 else depthwise_call
+    return make(layer.portable, tables, wish)
 
 
 def build_dense(layer: Layer, wish: Wish) -> KernelCall | str:
@@ -45,17 +41,6 @@ def build_dense(layer: Layer, wish: Wish) -> KernelCall | str:
 def build_elementwise(layer: Layer, wish: Wish) -> KernelCall | str:
     """Elementwise operators of two inputs."""
     return dsp_elementwise_call(layer.portable, is_compact=wish.compact > 0)
-
-
-def _convolution(
-    layer: Layer, tables: ConvolutionTables, wish: Wish, groups: int = 1
-) -> KernelCall | str:
-    scaling = tables.short_scaling()
-    if isinstance(scaling, str):
-        return scaling
-    limits = tables.border, tables.limits
-    sizes = tables.window, tables.weights
-    return convolution_call(layer.portable, *sizes, scaling, *limits, wish, groups)
 
 
 FAMILY = "dsp"
