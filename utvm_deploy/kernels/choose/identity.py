@@ -1,4 +1,4 @@
-"""What a kernel is, whichever way it is computed: the key under which its records are kept."""
+"""The identity of a kernel: the key under which its records are kept, for all candidates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from utvm_deploy.records import KernelIdentity
 
 
 def identity_of(graph: Graph, operator: Operator) -> KernelIdentity:
-    """The generic kernel's name and shape, and the type that comes in."""
+    """The portable kernel's name and shape, and the type of the first input."""
     call = lower(graph, operator)
     source = next(position for position in operator.inputs if position is not None)
     return KernelIdentity(
@@ -25,7 +25,7 @@ def identity_of(graph: Graph, operator: Operator) -> KernelIdentity:
 
 
 def _extents(value: Any, name: str) -> Iterator[tuple[str, int]]:
-    """Every whole number or boolean in a kernel's fields, by a dotted name."""
+    """A kernel's integers and booleans, by dotted names such as ``window.kernel.0``."""
     if is_dataclass(value):
         for field in fields(value):
             path = f"{name}.{field.name}" if name else field.name

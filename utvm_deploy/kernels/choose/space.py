@@ -1,4 +1,4 @@
-"""Every way to compute an operator on a core: what the tuner chooses from."""
+"""The candidates of an operator on a core, from which the tuner chooses."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from utvm_deploy.records.candidate import GENERIC, Candidate
 
 
 def space(graph: Graph, operator: Operator, core: str) -> tuple[Candidate, ...]:
-    """Every candidate for ``operator`` on ``core``; first what is taken untuned."""
+    """Every candidate for ``operator`` on ``core``; those of the default's family come first."""
     layer = Layer(graph, operator, core, lower(graph, operator))
     found: list[Candidate] = []
     for family in families_for(core):
-        # Beside a better family the plain portable kernel is there to compare with.
-        is_beside = family == GENERIC and bool(found)
-        found += (Candidate(GENERIC),) if is_beside else candidates_in(family, layer)
+        # If there is a better family, only the portable kernel's default is compared with it.
+        has_better = family == GENERIC and bool(found)
+        found += (Candidate(GENERIC),) if has_better else candidates_in(family, layer)
+    # A family may have candidates and still leave the default to the portable kernel.
     default = lower(graph, operator, core).family
-    # What is taken untuned comes first, also where that is the portable kernel.
     return tuple(sorted(dict.fromkeys(found), key=lambda one: one.family != default))
 
 
 def free_kernel(
     graph: Graph, operator: Operator, candidates: Sequence[Candidate]
 ) -> OwnKernel | None:
-    """What to search without a template, beside its ``candidates``; None where a family has one."""
+    """The kernel whose template-free space is searched; None if another family has candidates."""
     if any(candidate.family != GENERIC for candidate in candidates):
         return None
     kernel = lower(graph, operator).kernel

@@ -1,4 +1,4 @@
-"""Fewer dimensions for the same loop nest: neighbours that are treated alike become one."""
+"""Extents of dimensions: how neighbours are merged, and how kernels' names show them."""
 
 from __future__ import annotations
 

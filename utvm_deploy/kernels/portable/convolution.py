@@ -107,7 +107,7 @@ def convolution_call(
 
 @dataclass(frozen=True)
 class Int16x8Conv2D:
-    """Both kinds of convolution; an output channel sees ``depth`` channels of its own group."""
+    """Both kinds of convolution; an output channel sees the ``depth`` channels of its group."""
 
     window: Window
     channels: int

@@ -67,13 +67,9 @@ class TwoSlopes(Unary):
 
 @dataclass(frozen=True)
 class Negated(Unary):
-    """The negative of the stored value, whatever the scales; that of -32768 is itself."""
+    """The negative of the stored value, for all scales; that of -32768 is itself."""
 
     what: ClassVar[str] = "negate"
-
-    @property
-    def name(self) -> str:
-        return f"negate_{self.count}_int16"
 
     def element(self, value: Any, given: Mapping[str, Any]) -> Any:
         return (0 - value.astype("int32")).astype("int16")
@@ -124,10 +120,6 @@ class Interpolated(Unary):
     what: ClassVar[str] = "interpolated"
     why: ClassVar[str] = "integers only, between entries of a table"
     tables: ClassVar[Mapping[str, tuple[int, str]]] = {"table": (INTERVALS + 1, "int16")}
-
-    @property
-    def name(self) -> str:
-        return f"interpolated_{self.count}_int16"
 
     def element(self, value: Any, given: Mapping[str, Any]) -> Any:
         value, table = value.astype("int32"), given["table"]

@@ -7,8 +7,6 @@ The reference computes some of them with integers (requantizing, HARD_SWISH) and
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -16,7 +14,7 @@ from utvm_deploy.graph.attributes import LeakyRelu, Relu
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
-from utvm_deploy.kernels.contract.driver import Operand
+from utvm_deploy.kernels.contract.driver import buffers
 from utvm_deploy.kernels.contract.operands import element_count
 from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.requantization import (
@@ -25,36 +23,8 @@ from utvm_deploy.kernels.contract.requantization import (
     requantized,
     rounded_shift,
 )
-from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
+from utvm_deploy.kernels.contract.routine_call import CRoutine
 from utvm_deploy.kernels.portable.real_functions import REAL_FUNCTIONS, Function
-
-
-@dataclass(frozen=True)
-class Lookup(RoutineKernel):
-    """``output[i] = table[input[i]]``; the table is in the order of unsigned bytes."""
-
-    count: int
-    source: str = "int8"
-    result: str = "int8"
-
-    @property
-    def name(self) -> str:
-        types = "" if self.source == self.result == "int8" else f"_{self.source}_{self.result}"
-        return f"lookup_{self.count}{types}"
-
-    why: ClassVar[str] = "one table lookup per element, by words"
-
-    @property
-    def routine(self) -> RoutineCall:
-        buffers = (
-            Operand("input", (self.count,), self.source),
-            Operand("table", (256,), self.result),
-            Operand("output", (self.count,), self.result),
-        )
-        return RoutineCall("utvm_lookup", buffers, (self.count,))
-
-    def texts(self, core: str) -> tuple[str, ...]:
-        return (shared_text("utvm_lookup"),)
 
 
 def lower_lookup(op: Operation) -> KernelCall:
@@ -63,15 +33,23 @@ def lower_lookup(op: Operation) -> KernelCall:
 
 
 def table_call(op: Operation, index: int, function: Function) -> KernelCall:
-    """The lookup of each element of the input number ``index``."""
-    source, result = op.input(index).dtype, op.result.dtype
-    kernel = Lookup(element_count(op.result), source, result)
+    """The lookup of each element of the input number ``index``: ``output[i] = table[input[i]]``."""
+    source, result, count = op.input(index).dtype, op.result.dtype, element_count(op.result)
+    types = "" if source == result == "int8" else f"_{source}_{result}"
+    kernel = CRoutine(
+        "utvm_lookup",
+        buffers(input=source, table=result, output=result),
+        (count,),
+        name=f"lookup_{count}{types}",
+        why="one table lookup per element, by words",
+        c_texts=(shared_text("utvm_lookup"),),
+    )
     table = lookup_table(function, source, result)
     return op.call(kernel, {"table": table}, inputs=[index], in_place=[index])
 
 
 def lookup_table(function: Function, source: str = "int8", result: str = "int8") -> Array:
-    """The saturated values of ``function`` for every value of a type of one byte, 0 first."""
+    """The saturated values of ``function`` for all 256 bytes, in the order of unsigned bytes."""
     limits = np.iinfo(result)
     values = [function(int(q)) for q in np.arange(256).astype(np.uint8).view(source)]
     return np.array([min(max(v, limits.min), limits.max) for v in values], dtype=result)
@@ -115,7 +93,7 @@ def _abs(op: Operation) -> Function:
 
 
 def _neg(op: Operation) -> Function:
-    """The negative of the stored byte, whatever the zero points; that of -128 is itself."""
+    """The negative of the stored byte, for all zero points; that of -128 is itself."""
     return lambda q: -q if q != INT8_MIN else q
 
 

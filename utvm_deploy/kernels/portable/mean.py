@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from utvm_deploy.graph import attributes as ops
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
-from utvm_deploy.kernels.contract.driver import Operand
+from utvm_deploy.kernels.contract.driver import buffers
 from utvm_deploy.kernels.contract.extents import flags_label, label, type_label
 from utvm_deploy.kernels.contract.lazy_tvm import te
 from utvm_deploy.kernels.contract.operation import Operation
@@ -20,7 +20,7 @@ from utvm_deploy.kernels.contract.requantization import (
     requantize,
     wrap_int32,
 )
-from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
+from utvm_deploy.kernels.contract.routine_call import CRoutine
 from utvm_deploy.kernels.portable.reduce import merged_axes, outer_and_inner, reduced_count
 from utvm_deploy.kernels.portable.skeletons import Reduction, int32s
 from utvm_deploy.kernels.portable.tiling import choose_tile, schedule_accumulation
@@ -36,7 +36,8 @@ class Mean(Reduction):
 
     @property
     def name(self) -> str:
-        return _name(self.extents, self.is_reduced, self.dtype)
+        axes = flags_label(self.is_reduced)
+        return f"mean_{label(self.extents)}_{axes}{type_label(self.dtype)}"
 
     def prim_func(self) -> Any:
         source = te.placeholder(self.extents, self.dtype, "input")
@@ -73,32 +74,6 @@ class Mean(Reduction):
 
 
 @dataclass(frozen=True)
-class MeanOfBytes(RoutineKernel):
-    """MEAN of int8 over one of the merged dimensions."""
-
-    extents: tuple[int, ...]
-    is_reduced: tuple[bool, ...]
-
-    why: ClassVar[str] = "generic C, sums of four bytes at a time"
-
-    @property
-    def name(self) -> str:
-        return _name(self.extents, self.is_reduced, "int8")
-
-    @property
-    def routine(self) -> RoutineCall:
-        around = outer_and_inner(self.extents, self.is_reduced)
-        assert around is not None
-        outer, count, inner = around
-        source = Operand("input", (outer * count * inner,), "int8")
-        output = Operand("output", (outer * inner,), "int8")
-        return RoutineCall("utvm_mean", (source, *_SCALARS, output), around)
-
-    def texts(self, core: str) -> tuple[str, ...]:
-        return shared_text("utvm_word"), shared_text("utvm_mean")
-
-
-@dataclass(frozen=True)
 class UnsignedSum(Mean):
     """SUM of int8: the reference reads and writes its bytes as unsigned ones."""
 
@@ -124,20 +99,29 @@ def lower_mean(op: Operation) -> KernelCall:
     count = reduced_count(source.shape, axes)
     start, end = op.ends
     ratio = start.scale / end.scale
-    kernel: Mean | MeanOfBytes = Mean(extents, is_reduced, source.dtype)
+    kernel: Mean | CRoutine = Mean(extents, is_reduced, source.dtype)
     if isinstance(attributes, ops.Sum):
         kernel = UnsignedSum(extents, is_reduced, source.dtype)
         multiplier, shift = quantize_multiplier(ratio)
     else:
-        if source.dtype == "int8" and outer_and_inner(extents, is_reduced) is not None:
-            kernel = MeanOfBytes(extents, is_reduced)
+        around = outer_and_inner(extents, is_reduced)
+        if source.dtype == "int8" and around is not None:
+            kernel = _mean_of_bytes(kernel.name, around)
         multiplier, shift = mean_multiplier(ratio, count)
     values = (wrap_int32(-start.zero_point * count), multiplier, shift, end.zero_point)
     return op.call(kernel, dict(zip(_SCALARS, values, strict=True)))
 
 
-def _name(extents: tuple[int, ...], is_reduced: tuple[bool, ...], dtype: str) -> str:
-    return f"mean_{label(extents)}_{flags_label(is_reduced)}{type_label(dtype)}"
+def _mean_of_bytes(name: str, around: tuple[int, int, int]) -> CRoutine:
+    """MEAN of int8 over one merged dimension; ``around`` as ``around_axis`` returns it."""
+    return CRoutine(
+        "utvm_mean",
+        (*buffers(input="int8"), *_SCALARS, *buffers(output="int8")),
+        around,
+        name=name,
+        why="generic C, sums of four bytes at a time",
+        c_texts=(shared_text("utvm_word"), shared_text("utvm_mean")),
+    )
 
 
 def mean_multiplier(scale: float, count: int) -> tuple[int, int]:

@@ -30,10 +30,6 @@ class Copy(Unary):
     what: ClassVar[str] = "copy"
     why: ClassVar[str] = "copy"
 
-    @property
-    def name(self) -> str:
-        return f"copy_{self.count}_{self.source}"
-
     def element(self, value: Any, given: Mapping[str, Any]) -> Any:
         return value
 
@@ -157,7 +153,7 @@ class GatheredRows:
 
 
 def lower_reshape(op: Operation) -> KernelCall:
-    """RESHAPE: a copy, which is not made where input and output may lie in the same place."""
+    """RESHAPE: a copy, which is left out if input and output may have the same memory."""
     source = op.source
     kernel = Copy(element_count(source), stored(source.dtype), stored(source.dtype))
     return op.call(kernel, in_place=[0])
@@ -189,13 +185,11 @@ def lower_pad(op: Operation) -> KernelCall:
 
 def lower_concatenation(op: Operation) -> KernelCall:
     """CONCATENATION and PACK."""
-    a = op.attributes(Concatenation)
-    result = op.result
-    count = len(op.operator.inputs)
-    shapes = [op.input(i).shape for i in range(count)]
-    sizes = tuple(math.prod(shape[a.axis :]) for shape in shapes)
-    kernel = Joined(math.prod(result.shape[: a.axis]), sizes, stored(result.dtype))
-    return op.call(kernel, inputs=range(count))
+    axis, result = op.attributes(Concatenation).axis, op.result
+    inputs = range(len(op.operator.inputs))
+    sizes = tuple(math.prod(op.input(i).shape[axis:]) for i in inputs)
+    kernel = Joined(math.prod(result.shape[:axis]), sizes, stored(result.dtype))
+    return op.call(kernel, inputs=inputs)
 
 
 def lower_gather(op: Operation) -> KernelCall:

@@ -1,6 +1,7 @@
-"""Functions of real numbers on bytes, in float32 as the reference evaluates them for its tables.
+"""Functions of real numbers, in float32 as the reference evaluates them for its tables.
 
-``lookup.py`` makes the tables of them; RSQRT alone is one of the reference's integers.
+``lookup.py`` and ``int16_unary.py`` make tables of them. RSQRT is computed with integers, as in the
+reference.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ from utvm_deploy.kernels.contract.requantization import (
     rounded_shift,
 )
 
-#: What an element becomes, from its quantized value to a quantized value that may be out of range.
+#: From a quantized value to a quantized value, which may be outside of the type.
 Function = Callable[[int], int]
 
-# Values beyond are far outside of a byte.
+# Steps of the output's scale: larger values are far outside of a byte.
 _FAR = 1024.0
 _RSQRT_BITS = 20
 _MOST_INT32 = (1 << 31) - 1
 _HALF_ROOT_OF_TWO = 1518500250  # Q0.31
-_THREE_HALVES = (1 << 28) + (1 << 27)  # Q3.28, as what follows
+_THREE_HALVES = (1 << 28) + (1 << 27)  # Q3.28, as _ONE
 _ONE = 1 << 28
 _NEWTON_STEPS = 5
 
 
 def real_function(op: Operation) -> Callable[[Any], Any]:
-    """The function of a float32 that an operator is, as a float32."""
+    """An operator as a function from float32 to float32."""
     return _REAL[op.kind](op)
 
 
@@ -49,7 +50,7 @@ def _logistic(op: Operation) -> Callable[[Any], Any]:
 
 
 def _log(op: Operation) -> Callable[[Any], Any]:
-    """What is not positive becomes the least output."""
+    """A value of at most 0 becomes the least output."""
     _, result = op.ends
     lowest = np.iinfo(op.result.dtype).min
     least = np.float32(lowest - result.zero_point) * np.float32(result.scale)
@@ -57,7 +58,7 @@ def _log(op: Operation) -> Callable[[Any], Any]:
 
 
 def _gelu(op: Operation) -> Callable[[Any], Any]:
-    """x times the normal distribution of x, as erfc has it, or tanh nearly."""
+    """x times the normal distribution function of x, by erfc or approximately by tanh."""
     half, one = np.float32(0.5), np.float32(1)
     by_root_of_two = np.float32(-math.sqrt(0.5))
     cubic, slope = np.float32(0.044715), np.float32(math.sqrt(2 / math.pi))
@@ -72,7 +73,7 @@ def _gelu(op: Operation) -> Callable[[Any], Any]:
 
 
 def square_root(op: Operation) -> Function:
-    """The only one that is rounded towards zero."""
+    """SQRT in float32; the only function whose result is rounded towards zero."""
     source, result = op.ends
 
     def quantized(q: int) -> int:
@@ -83,7 +84,7 @@ def square_root(op: Operation) -> Function:
 
 
 def inverse_root(op: Operation) -> Function:
-    """RSQRT, in fixed point; zero becomes the largest output."""
+    """RSQRT in fixed point; zero becomes the largest output."""
     source, result = op.ends
     scale = float(np.sqrt(np.float32(source.scale)) * np.float32(result.scale))
     multiplier, shift = quantize_multiplier(1.0 / scale)
@@ -123,7 +124,7 @@ def _saturated(value: int) -> int:
 
 
 def through_float(op: Operation) -> Function:
-    """A real function between the scales of a byte."""
+    """A real function of a byte's real value, at the output's scale."""
     function = real_function(op)
     source, result = op.ends
     scale, inverse = np.float32(source.scale), np.float32(1) / np.float32(result.scale)
@@ -146,7 +147,7 @@ _REAL: dict[str, Callable[[Operation], Callable[[Any], Any]]] = {
     "TANH": lambda op: single("tanh"),
 }
 
-#: Kind -> what it makes of a quantized value.
+#: Kind -> the function of a quantized value that the operator is.
 REAL_FUNCTIONS: dict[str, Callable[[Operation], Function]] = {
     **dict.fromkeys(_REAL, through_float),
     "RSQRT": inverse_root,

@@ -13,13 +13,13 @@ import numpy as np
 from utvm_deploy.graph.attributes import ArgExtremum, Reduce
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
-from utvm_deploy.kernels.contract.driver import Operand
+from utvm_deploy.kernels.contract.driver import buffers
 from utvm_deploy.kernels.contract.extents import around_axis, flags_label, label, merge
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 from utvm_deploy.kernels.contract.operands import stored
 from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.requantization import INT8_MAX, INT8_MIN
-from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
+from utvm_deploy.kernels.contract.routine_call import CRoutine
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.portable.pool import Pool2D
 from utvm_deploy.kernels.portable.skeletons import (
@@ -66,7 +66,8 @@ class ArgumentOfExtremum(DefaultLoops):
 
     @property
     def name(self) -> str:
-        return _argument_name(self.extents, self.takes_largest, self.dtype, self.result)
+        which = "max" if self.takes_largest else "min"
+        return f"arg_{which}_{label(self.extents)}_{self.dtype}_{self.result}"
 
     def prim_func(self) -> Any:
         outer, length, inner = self.extents
@@ -97,37 +98,16 @@ class ArgumentOfExtremum(DefaultLoops):
         return self.why
 
 
-@dataclass(frozen=True)
-class ArgumentOfBytes(RoutineKernel):
+def _argument_of_bytes(name: str, rows: int, length: int, takes_largest: bool) -> CRoutine:
     """The first position, as int32, of the extremum of each row of int8."""
-
-    rows: int
-    length: int
-    takes_largest: bool
-
-    why: ClassVar[str] = "generic C, the extremum of words, then its place"
-
-    @property
-    def name(self) -> str:
-        extents = self.rows, self.length, 1
-        return _argument_name(extents, self.takes_largest, "int8", "int32")
-
-    @property
-    def routine(self) -> RoutineCall:
-        source = Operand("input", (self.rows * self.length,), "int8")
-        output = Operand("output", (self.rows,), "int32")
-        numbers = self.rows, self.length, 0 if self.takes_largest else -1
-        return RoutineCall("utvm_argument", (source, output), numbers)
-
-    def texts(self, core: str) -> tuple[str, ...]:
-        return shared_text("utvm_word"), shared_text("utvm_argument")
-
-
-def _argument_name(
-    extents: tuple[int, int, int], takes_largest: bool, dtype: str, result: str
-) -> str:
-    which = "max" if takes_largest else "min"
-    return f"arg_{which}_{label(extents)}_{dtype}_{result}"
+    return CRoutine(
+        "utvm_argument",
+        buffers(input="int8", output="int32"),
+        (rows, length, 0 if takes_largest else -1),
+        name=name,
+        why="generic C, the extremum of words, then its place",
+        c_texts=(shared_text("utvm_word"), shared_text("utvm_argument")),
+    )
 
 
 def lower_reduce_extremum(op: Operation) -> KernelCall:
@@ -151,11 +131,9 @@ def lower_arg_extremum(op: Operation) -> KernelCall:
     source, result = op.source, op.result
     extents = around_axis(source.shape, op.attributes(ArgExtremum).axis)
     takes_largest, types = op.kind == "ARG_MAX", (source.dtype, result.dtype)
-    kernel: ArgumentOfBytes | ArgumentOfExtremum
+    kernel = ArgumentOfExtremum(extents, takes_largest, *types)
     if extents[2] == 1 and types == ("int8", "int32"):
-        kernel = ArgumentOfBytes(*extents[:2], takes_largest)
-    else:
-        kernel = ArgumentOfExtremum(extents, takes_largest, *types)
+        return op.call(_argument_of_bytes(kernel.name, *extents[:2], takes_largest))
     return op.call(kernel)
 
 

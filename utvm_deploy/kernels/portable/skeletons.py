@@ -41,6 +41,10 @@ class Unary(DefaultLoops):
         """The name of the loops in TensorIR."""
         raise NotImplementedError
 
+    @property
+    def name(self) -> str:
+        return f"{self.what}_{self.count}_{self.source}"
+
     def element(self, value: Any, given: Mapping[str, Any]) -> Any:
         """TIR: an element of type ``result``; ``given`` has the tables and the parameters."""
         raise NotImplementedError

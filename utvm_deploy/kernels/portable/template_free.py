@@ -66,6 +66,11 @@ class Sketch:
     # Index of each sampling instruction, and its first sample.
     decisions: tuple[tuple[int, tuple[int, ...] | int], ...]
 
+    @property
+    def is_fused(self) -> bool:
+        """Whether accumulators are computed inside of their consumer's loops."""
+        return any(one[0] in ("ReverseComputeAt", "ComputeAt") for one in self.instructions)
+
     def read(self, text: str) -> list[Any] | None:
         """The decisions in ``text`` as a trace has them; None if they do not fit the sketch."""
         try:
@@ -89,7 +94,7 @@ class Sketch:
 
 @dataclass(frozen=True)
 class Traced:
-    """A kernel with the schedule of a sketch and decisions instead of its own."""
+    """A kernel that is scheduled by a sketch and decisions."""
 
     kernel: OwnKernel
     sketch: int
@@ -140,7 +145,7 @@ def sketches(kernel: OwnKernel) -> tuple[Sketch, ...]:
         return ()
     found = [_sketch(design.trace) for design in designs]
     # Without a fused consumer, accumulators of the whole output are scratch: too much.
-    fused = [one for one in found if _has(one, "ReverseComputeAt") or _has(one, "ComputeAt")]
+    fused = [one for one in found if one.is_fused]
     return tuple(one for one in fused or found if one.decisions)
 
 
@@ -285,7 +290,3 @@ def _text(sketch: Sketch) -> str:
         ".".join(map(str, sampled)) if isinstance(sampled, tuple) else str(sampled)
         for _, sampled in sketch.decisions
     )
-
-
-def _has(sketch: Sketch, kind: str) -> bool:
-    return any(instruction[0] == kind for instruction in sketch.instructions)
