@@ -45,9 +45,8 @@ class Transposed:
 
     def drive(self, c: Driver) -> None:
         with c.loop("plane", 3) as plane, c.loop("row", 4) as row, c.loop("once", 1) as once:
-            source = plane * SOURCE.stride(0) + row * SOURCE.stride(1) + once
-            target = row * TARGET.stride(0) + plane * TARGET.stride(1)
-            c.call("copy", SOURCE.at(source), TARGET.at(target), 5, row.is_zero())
+            source, target = SOURCE.at(plane, row, once), TARGET.at(row, plane)
+            c.call("copy", source, target, 5, row.is_zero())
         c.call("fill", SMALL.at(63), 7)
         c.call("fill", LARGE.at(64), "one")
 
@@ -89,13 +88,13 @@ def test_loops_have_the_names_of_their_counters() -> None:
     c = Driver()
     with c.loop("block", 2) as block:
         with c.loop("row", 3) as row, c.loop("once", 1) as once:
-            c.call("f", SOURCE.at(block * 24), TARGET.at(row * 7 + block * 24 + once))
+            c.call("f", SOURCE.at(block, 1, once), TARGET.at(row, 0, block * 2 + 1))
         c.call("g", block * 5, row.is_zero(8))
     c.call("h", SOURCE.at(), "border")
     assert c.lines == [
         "  for (int32_t block = 0; block < 2; ++block) {",
         "    for (int32_t row = 0; row < 3; ++row) {",
-        "      f(source + 24 * block, target + 7 * row + 24 * block);",
+        "      f(source + 20 * block + 5, target + 15 * row + 2 * block + 1);",
         "    }",
         "    g(5 * block, row == 0 ? 8 : 0);",
         "  }",
@@ -103,13 +102,26 @@ def test_loops_have_the_names_of_their_counters() -> None:
     ]
 
 
+def test_nested_loops_give_the_index_of_an_element() -> None:
+    c = Driver()
+    with c.loops("axis", (3, 1, 5)) as index:
+        c.call("f", Operand("matrix", (3, 1, 5, 7), "int16").at(*index))
+    assert c.lines == [
+        "  for (int32_t axis_0 = 0; axis_0 < 3; ++axis_0) {",
+        "    for (int32_t axis_2 = 0; axis_2 < 5; ++axis_2) {",
+        "      f(matrix + 35 * axis_0 + 7 * axis_2);",
+        "    }",
+        "  }",
+    ]
+
+
 def test_long_calls_are_broken_between_arguments() -> None:
     c = Driver()
     with c.loop("row", 2) as row:
-        c.call("f", *[SOURCE.at(row * 1000 + 10 + n) for n in range(6)])
+        c.call("f", *[SMALL.at(row * 1000 + 10 + n) for n in range(6)])
     assert c.lines[1:-1] == [
-        "    f(source + 1000 * row + 10, source + 1000 * row + 11, source + 1000 * row + 12,",
-        "        source + 1000 * row + 13, source + 1000 * row + 14, source + 1000 * row + 15);",
+        "    f(small + 1000 * row + 10, small + 1000 * row + 11, small + 1000 * row + 12,",
+        "        small + 1000 * row + 13, small + 1000 * row + 14, small + 1000 * row + 15);",
     ]
 
 

@@ -17,8 +17,8 @@ A loop that runs once is written without ``for``, and its counter is 0.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -50,9 +50,9 @@ class _Pointer:
         """The element's type in C."""
         return _CTYPES.get(self.dtype, f"{self.dtype}_t")
 
-    def at(self, element: Number = 0) -> Address:
-        """The address of an element, counted over the whole buffer."""
-        return Address(self.name, Index.of(element))
+    def at(self) -> Address:
+        """The address of the first element."""
+        return Address(self.name, Index())
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,13 @@ class Operand(_Pointer):
     def stride(self, axis: int) -> int:
         """Elements from one index of an axis to the next; the layout is row-major."""
         return math.prod(self.shape[axis + 1 :])
+
+    def at(self, *index: Number) -> Address:
+        """The address of an element; the index is 0 along axes that are left out."""
+        element = Index()
+        for axis, one in enumerate(index):
+            element += one * self.stride(axis)
+        return Address(self.name, element)
 
 
 @dataclass(frozen=True)
@@ -195,6 +202,15 @@ class Driver:
         yield Index.named(counter)
         self._indent = outer
         self.lines.append(f"{outer}}}")
+
+    @contextmanager
+    def loops(self, counter: str, extents: Iterable[int]) -> Iterator[list[Index]]:
+        """Nested loops, the outermost first; the counters get numbers behind their name."""
+        with ExitStack() as stack:
+            yield [
+                stack.enter_context(self.loop(f"{counter}_{axis}", extent))
+                for axis, extent in enumerate(extents)
+            ]
 
     def call(self, function: str, *arguments: Argument) -> None:
         """Call a C function whose result is not used."""

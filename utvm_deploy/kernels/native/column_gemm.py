@@ -251,12 +251,11 @@ class ColumnConv2D:
         # The border stays from block to block, unless another phase or group was there in between.
         is_first = 1 if self.phases or self.groups > 1 else Index.of(number).is_zero()
         c.call(
-            *("utvm_fill_columns", image.at(n * image.stride(0)), columns),
+            *("utvm_fill_columns", image.at(n), columns),
             *(y, x * self.groups + group, one.rows, width, is_first),
             *("border", self._geometry.at(phase * _GEOMETRY_WORDS)),
         )
-        first = n * output.stride(0) + y * output.stride(1) + x * output.stride(2)
-        there = output.at(first + group * self.output_channels)
+        there = output.at(n, y, x, group * self.output_channels)
         outputs = self.groups * self.output_channels
         c.call(
             *(self.function(one), columns),
@@ -268,7 +267,7 @@ class ColumnConv2D:
             *([outputs] if self.is_slice else []),
         )
         if self.phases:
-            there = output.at(first + phase * outputs + group * self.output_channels)
+            there = output.at(n, y, x, phase * outputs + group * self.output_channels)
             c.call(
                 *("utvm_put_pixels", there, part, one.rows, one.width),
                 *(self.output_channels, self.phases * outputs),

@@ -100,8 +100,8 @@ class DenseLayer:
         names = re.findall(r"\w+(?=,|\s*$)", self.routine.parameters)
         source, output = self._activations
         with c.loop("row", self.batch) as row:
-            values["vector"] = source.at(row * self.inputs)
-            values["output"] = output.at(row * self.outputs)
+            values["vector"] = source.at(row)
+            values["output"] = output.at(row)
             c.call(self.routine.function, *(values[name] for name in names))
 
     @property

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
@@ -18,9 +17,10 @@ import numpy as np
 
 from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
-from utvm_deploy.kernels.contract.driver import Driver, Index, Operand
+from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.contract.extents import flags_label, label, type_label
 from utvm_deploy.kernels.portable.elementwise import Broadcast, BroadcastAdd
+from utvm_deploy.kernels.portable.skeletons import followed_extents, followed_index
 
 #: Shorter runs are not slower in plain C.
 LEAST_RUN = 4
@@ -101,10 +101,10 @@ class ElementwiseKernel:
     def parameters(self) -> tuple[Operand, ...]:
         numbers = Operand("numbers", (self.number_count,), "int32")
         left, right = (
-            Operand(name, (math.prod(self._side_extents(follows)),), self.dtype)
+            Operand(name, followed_extents(self.extents, follows), self.dtype)
             for name, follows in (("left", self.left_follows), ("right", self.right_follows))
         )
-        return left, right, numbers, Operand("output", (math.prod(self.extents),), self.dtype)
+        return left, right, numbers, Operand("output", self.extents, self.dtype)
 
     @property
     def scratch(self) -> tuple[Operand, ...]:
@@ -126,26 +126,11 @@ class ElementwiseKernel:
         left, right, _, output = self.parameters
         run = self.run
         function = f"{self.loop}_runs" if self.is_broadcast else self.loop
-        with ExitStack() as loops:
-            counters = [
-                loops.enter_context(c.loop(f"axis_{axis}", extent))
-                for axis, extent in enumerate(self.extents[: run.outer])
-            ]
-            first = left.at(self._start(counters, self.left_follows))
-            second = right.at(self._start(counters, self.right_follows))
-            result = output.at(self._start(counters, (True,) * len(self.extents)))
-            c.call(function, first, second, numbers.at(), result, run.elements, *run.periods)
-
-    def _start(self, counters: Sequence[Index], follows: tuple[bool, ...]) -> Index:
-        """The element at which a run begins."""
-        extents = self._side_extents(follows)
-        start = Index()
-        for axis, counter in enumerate(counters):
-            start += counter * (math.prod(extents[axis + 1 :]) if follows[axis] else 0)
-        return start
-
-    def _side_extents(self, follows: tuple[bool, ...]) -> list[int]:
-        return [e if f else 1 for e, f in zip(self.extents, follows, strict=True)]
+        with c.loops("axis", self.extents[: run.outer]) as index:
+            first = left.at(*followed_index(index, self.left_follows[: run.outer]))
+            second = right.at(*followed_index(index, self.right_follows[: run.outer]))
+            places = first, second, numbers.at(), output.at(*index)
+            c.call(function, *places, run.elements, *run.periods)
 
 
 def sides_of_sum(kernel: BroadcastAdd, numbers: Mapping[str, int]) -> tuple[str, str] | str:

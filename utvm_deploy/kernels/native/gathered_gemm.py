@@ -165,22 +165,22 @@ class GatheredConv2D:
         """Compute outputs of ``pixels`` pixels of an image, group by group."""
         image, output = self._image, self._output
         with c.loop("group", self.groups) as group:
-            start = n * image.stride(0) + group * self.input_channels
+            of_group = group * self.input_channels
             if self.is_gathered:
                 geometry = Operand("geometry", (self.geometry.size,), "int32")
                 source, pitch = self.windows(self._block).at(), self.depth
                 numbers = first, pixels, "border", geometry.at()
-                c.call("utvm_windows_gather", image.at(start), source, *numbers)
+                c.call("utvm_windows_gather", image.at(n, 0, 0, of_group), source, *numbers)
             else:
                 pitch = image.stride(2)
-                source = image.at(start + first * pitch)
-            place = n * output.stride(0) + first * output.stride(1) + group * self.output_channels
+                source = image.at(n, 0, 0, of_group + first * pitch)
+            target = output.at(n, first, group * self.output_channels)
             if self.groups == 1:
-                self._multiply(c, source, output.at(place), pixels)
+                self._multiply(c, source, target, pixels)
                 return
             self._multiply(c, source, self._part.at(), pixels, pitch=pitch, group=group)
             sizes = 1, pixels, self.output_channels, output.stride(1), 0
-            c.call("utvm_put_pixels", output.at(place), self._part.at(), *sizes)
+            c.call("utvm_put_pixels", target, self._part.at(), *sizes)
 
     def _multiply(
         self,

@@ -112,7 +112,7 @@ class NativePool:
     def drive(self, c: Driver) -> None:
         image, output = self._image, self._output
         with c.loop("batch", self.window.batch) as n:
-            places = image.at(n * image.stride(0)), output.at(n * output.stride(0))
+            places = image.at(n), output.at(n)
             c.call(self._function, *places, self._geometry.at(), "low", "high")
 
     @property

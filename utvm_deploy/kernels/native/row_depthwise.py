@@ -116,16 +116,14 @@ class RowDepthwise:
         numbers = self.product.numbers(self.steps, w.output_width, self.channels)
         with c.loop("batch", w.batch) as n, c.loop("row", w.output_height) as y:
             first = y * w.strides[0]
-            rows = image.at(n * image.stride(0) + first * image.stride(1))
+            rows = image.at(n, first)
             if self.is_copied:
                 rows = self._rows.at()
                 sizes = (w.height, w.width, self.inputs, self.repeats, self.pitch)
                 window = (w.kernel[0], w.dilations[0], w.padded_width)
-                start = image.at(n * image.stride(0))
-                places = (start, rows, first + -w.top, -w.left)
+                places = (image.at(n), rows, first + -w.top, -w.left)
                 c.call("utvm_rows_copy", *places, *sizes, *window, "border")
-            made = output.at(n * output.stride(0) + y * output.stride(1))
-            c.call(self.product.function, rows, *tables, made, *numbers)
+            c.call(self.product.function, rows, *tables, output.at(n, y), *numbers)
 
     @property
     def _rows(self) -> Operand:

@@ -121,9 +121,9 @@ class BlockConv:
         with c.loop("batch", self.conv.window.batch) as n:
             c.call(
                 f"{self.driver}_by_{self.conv.product.function}",
-                image.at(n * image.stride(0)),
+                image.at(n),
                 *(one.at() for one in self._constants),
-                *("border", self._numbers.at(), output.at(n * output.stride(0))),
+                *("border", self._numbers.at(), output.at(n)),
                 *(one.at() for one in self.scratch),
             )
 

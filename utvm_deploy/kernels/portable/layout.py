@@ -8,7 +8,6 @@ other offsets, such as those of GATHER, are a table.
 from __future__ import annotations
 
 import math
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -97,14 +96,10 @@ class Transposed:
 
     def drive(self, c: Driver) -> None:
         extents, steps, output = self.rearranged.extents, self._steps, self._output
-        first, made = Index(), Index()
-        with ExitStack() as loops:
-            for axis in range(len(extents) - 1):
-                if axis != self.run:
-                    counter = loops.enter_context(c.loop(f"axis_{axis}", extents[axis]))
-                    first = first + counter * steps[axis]
-                    made = made + counter * output.stride(axis)
-            places = self._source.at(first + Index.named("start")), output.at(made)
+        outer = [1 if axis == self.run else extent for axis, extent in enumerate(extents[:-1])]
+        with c.loops("axis", outer) as index:
+            first = sum((one * step for one, step in zip(index, steps, strict=False)), Index())
+            places = self._source.at(first + Index.named("start")), output.at(*index)
             sizes = extents[-1], extents[self.run], steps[-1], output.stride(self.run)
             c.call("utvm_transpose", *places, *sizes)
 

@@ -218,7 +218,7 @@ class DspPlanes:
             # Before the first row of a block only.
             some = y.is_zero(count * self.multiplier)
             c.call(variant.unpack_function, packed, entry, some)
-        start = image.at(n * image.stride(0) + channel)
+        start = image.at(n, 0, 0, channel)
         c.call("utvm_slide", start, planes.at(), y, count, "border", self._geometry.at())
         turn = y if w.output_height <= self.period else y % self.period
         numbers = (
@@ -228,10 +228,10 @@ class DspPlanes:
             *(variant.rows, variant.columns, variant.stride, variant.odd),
         )
         places = (
-            planes.at(turn * (w.strides[0] * self.pitch)),
+            planes.at(0, turn * w.strides[0]),
             entry,
             _LIMITS.at(),
-            output.at(n * output.stride(0) + y * output.stride(1) + made),
+            output.at(n, y, 0, made),
         )
         c.call(variant.function, *places, *numbers)
 

@@ -102,9 +102,9 @@ class DspPatches(GatheredConv2D):
     def _do_block(self, c: Driver, n: Index, first: Index, pixels: int) -> None:
         image, output, patches = self._image, self._output, self.windows(self._block).at()
         geometry = Operand("geometry", (self.geometry.size,), "int32").at()
-        source = image.at(n * image.stride(0))
+        source = image.at(n)
         c.call("utvm_gather", source, patches, first, pixels, "border", geometry)
-        target = output.at(n * output.stride(0) + first * output.stride(1))
+        target = output.at(n, first)
         places = patches, *(one.at() for one in self.tables), target
         c.call(self.product.function, *places, pixels, self.output_channels, self.depth)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,7 +11,7 @@ import numpy as np
 from utvm_deploy.graph.attributes import BatchMatmul
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
-from utvm_deploy.kernels.contract.driver import Address, Driver, Index, Operand
+from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.contract.extents import merge
 from utvm_deploy.kernels.contract.operands import quantization_of
 from utvm_deploy.kernels.contract.operation import Operation
@@ -29,7 +27,7 @@ from utvm_deploy.kernels.portable.matrix_products import (
     Int16MatrixProducts,
     Products,
 )
-from utvm_deploy.kernels.portable.skeletons import followed_extents
+from utvm_deploy.kernels.portable.skeletons import followed_extents, followed_index
 
 # Products up to this depth cannot exceed 32 bits, whatever the zero points.
 _MOST_DEPTH = 8192
@@ -57,37 +55,20 @@ class MatrixProducts(Products):
         return (*map(shared_text, names), *dot_texts(core), shared_text("utvm_matmul"))
 
     def drive(self, c: Driver) -> None:
-        with ExitStack() as loops:
-            batch = [
-                loops.enter_context(c.loop(f"batch_{axis}", extent))
-                for axis, extent in enumerate(self.batches)
-            ]
-            given = self._sides
+        shape = (self.rows, self.depth, self.columns)
+        with c.loops("batch", self.batches) as index:
+            sides = []
             follows = (self.left_follows, self.right_follows)
-            sizes = (self.rows, self.columns)
-            sides = [
-                self._side(c, *side, batch)
-                for side in zip(given, follows, self._turned, sizes, strict=True)
-            ]
-            made = _place(self._output, (True,) * len(batch), batch)
-            shape = (self.rows, self.depth, self.columns)
-            c.call("utvm_matmul", *sides, *SCALARS, made, self._sums.at(), *shape)
-
-    def _side(
-        self,
-        c: Driver,
-        side: Operand,
-        follows: tuple[bool, ...],
-        turned: Operand | None,
-        rows: int,
-        batch: Sequence[Index],
-    ) -> Address:
-        """Where the rows of a side lie; transposed before, if they are not stored so."""
-        start = _place(side, follows, batch)
-        if turned is None:
-            return start
-        c.call("utvm_transpose", start, turned.at(), self.depth, rows, rows, self.depth)
-        return turned.at()
+            for side, followed, turned, rows in zip(
+                self._sides, follows, self._turned, shape[::2], strict=True
+            ):
+                start = side.at(*followed_index(index, followed))
+                if turned is not None:
+                    c.call("utvm_transpose", start, turned.at(), self.depth, rows, rows, self.depth)
+                    start = turned.at()
+                sides.append(start)
+            result, sums = self._output.at(*index), self._sums.at()
+            c.call("utvm_matmul", *sides, *SCALARS, result, sums, *shape)
 
     @property
     def _sides(self) -> tuple[Operand, Operand]:
@@ -110,14 +91,6 @@ class MatrixProducts(Products):
         left = Operand("left_rows", (self.rows * self.depth,), "int8")
         right = Operand("right_rows", (self.columns * self.depth,), "int8")
         return left if self.left_turned else None, None if self.right_turned else right
-
-
-def _place(operand: Operand, follows: tuple[bool, ...], batch: Sequence[Index]) -> Address:
-    """Where a matrix of an operand begins."""
-    place = Index()
-    for axis, (counter, is_followed) in enumerate(zip(batch, follows, strict=True)):
-        place = place + counter * (operand.stride(axis) if is_followed else 0)
-    return operand.at(place)
 
 
 def lower_batch_matmul(op: Operation) -> KernelCall:
