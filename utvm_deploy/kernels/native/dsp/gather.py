@@ -14,22 +14,13 @@ from utvm_deploy.kernels.isa.mnemonics import at, post
 from utvm_deploy.kernels.native.dsp.code import function_text, helper
 from utvm_deploy.kernels.native.dsp.tile import PIXELS
 
-_WIDEN_PARAMETERS = (
-    "int16_t *patches",
-    "const int8_t *bytes",
-    "int32_t quads",
-    "int32_t rows",
-    "int32_t pitch",
-)
-_LINE_PARAMETERS = (
-    "int16_t *patches",
-    "const int8_t *bytes",
-    "int8_t *line",
-    "int32_t quads",
-    "int32_t rows",
-    "int32_t pitch",
-    "int32_t run",
-)
+_WIDEN_PARAMETERS = """
+int16_t *patches, const int8_t *bytes, int32_t quads, int32_t rows, int32_t pitch
+"""
+_LINE_PARAMETERS = """
+int16_t *patches, const int8_t *bytes, int8_t *line, int32_t quads, int32_t rows, int32_t pitch,
+int32_t run
+"""
 
 _PHASE_BYTES = 4 * PIXELS
 _QUAD_BYTES = 2 * _PHASE_BYTES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -37,6 +38,7 @@ class ThumbProduct:
     """The micro-kernel of ``gemm.py``."""
 
     tile: gemm.ThumbTile
+    depth_step: ClassVar[int] = 4
 
     @property
     def label(self) -> str:
@@ -45,10 +47,6 @@ class ThumbProduct:
     @property
     def pixels(self) -> int:
         return self.tile.pixels
-
-    @property
-    def depth_step(self) -> int:
-        return 4
 
     @property
     def function(self) -> str:

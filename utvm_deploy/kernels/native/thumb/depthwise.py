@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -25,9 +26,7 @@ from utvm_deploy.kernels.portable.depthwise import DepthwiseConv2D
 class ChannelRows:
     """What the row products of this family share: their tables and the numbers that they take."""
 
-    @property
-    def group(self) -> int:
-        return 1
+    group: ClassVar[int] = 1
 
     def tables(self, taps: int, channels: int) -> tuple[Operand, ...]:
         return (
@@ -45,10 +44,7 @@ class ThumbRowProduct(ChannelRows):
     """The micro-kernel of ``depthwise_code.py``."""
 
     tile: code.DepthwiseTile
-
-    @property
-    def label(self) -> str:
-        return "thumb"
+    label: ClassVar[str] = "thumb"
 
     @property
     def function(self) -> str:

@@ -30,18 +30,11 @@ MOST_COLUMNS = 16
 #: Of more taps, the rows are a loop.
 MOST_UNROLLED_TAPS = 12
 _SLIDING_COLUMNS = 3
-PARAMETERS = (
-    "const int8_t *rows",
-    "const int8_t *weights",
-    "const int32_t *scaling",
-    "const int32_t *limits",
-    "int8_t *output",
-    "int32_t row_pitch",
-    "int32_t column_pitch",
-    "int32_t step",
-    "int32_t count",
-    "int32_t channels",
-)
+PARAMETERS = """
+const int8_t *rows, const int8_t *weights, const int32_t *scaling, const int32_t *limits,
+int8_t *output, int32_t row_pitch, int32_t column_pitch, int32_t step, int32_t count,
+int32_t channels
+"""
 
 _SUMS = ("r4", "r5", "r6", "r7")
 
@@ -203,8 +196,7 @@ def _compute_whole_tiles(a: Assembler, tile: DepthwiseTile, done: Label, one_pix
 def _advance(a: Assembler) -> None:
     """Move both pointers by r3 pixels."""
     a.ldrd("r0", "r1", _Slots.pixel)
-    a.ldr("r4", _Slots.step)
-    a.ldr("r5", _Slots.channels)
+    a.load(r4=_Slots.step, r5=_Slots.channels)
     a.mla("r0", "r3", "r4", "r0")
     a.mla("r1", "r3", "r5", "r1")
     a.strd("r0", "r1", _Slots.pixel)
@@ -243,9 +235,7 @@ def _start(a: Assembler, tile: DepthwiseTile, sums: Sequence[str]) -> None:
     r2 and r3 are the distances of columns and pixels; r12 is three pixels. Where columns are
     shared, r2 is five pixels.
     """
-    a.ldr("r8", _Slots.scaling)
-    a.ldr("r0", _Slots.pixel)
-    a.ldr("r1", _Slots.weights)
+    a.load(r8=_Slots.scaling, r0=_Slots.pixel, r1=_Slots.weights)
     a.ldrd("r2", "r3", _Slots.column_pitch)
     a.ldr("r4", at("r8"))
     a.add("r12", "r3", "r3", "lsl #1")
@@ -302,8 +292,7 @@ def _finish(a: Assembler, sums: Sequence[str]) -> None:
 
 def _store(a: Assembler, sums: Sequence[str]) -> None:
     """Store the outputs, each ``channels`` bytes after the one before."""
-    a.ldr("r0", _Slots.output)
-    a.ldr("r1", _Slots.channels)
+    a.load(r0=_Slots.output, r1=_Slots.channels)
     if len(sums) == PIXELS:
         a.add("r2", "r1", "r1", "lsl #1")
     places: tuple[int | str, ...] = (0, "r1", "r1, lsl #1", "r2")

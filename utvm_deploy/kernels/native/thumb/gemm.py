@@ -190,8 +190,7 @@ def _step(a: Assembler, tile: ThumbTile, pixels: int, step: int) -> None:
 def _routine(tile: ThumbTile) -> Assembler:
     a = Assembler(CORTEX_M3, PRODUCT_PARAMETERS)
     a.enter(frame=_Slots)
-    a.str("r0", _Slots.first_pixels)
-    a.str("r1", _Slots.weights)
+    a.store(r0=_Slots.first_pixels, r1=_Slots.weights)
     a.strd("r2", "r3", _Slots.scaling)
     store_limits(a, _Slots.low, _Slots.clamps)
     a.add("r0", "sp", a.stack_argument("output").offset)
@@ -225,10 +224,7 @@ def _routine(tile: ThumbTile) -> Assembler:
 
 def _next_channels(a: Assembler, tile: ThumbTile) -> None:
     """Go to the next group of channels; flags: gt if there is one."""
-    a.ldr("r0", _Slots.weights)
-    a.ldr("r1", _Slots.depth)
-    a.ldr("r2", _Slots.scaling)
-    a.ldr("r3", _Slots.first_output)
+    a.load(r0=_Slots.weights, r1=_Slots.depth, r2=_Slots.scaling, r3=_Slots.first_output)
     a.ldr("r4", _Slots.channels_left)
     if tile.channels == 3:
         a.mov("r5", "r1")
@@ -238,10 +234,7 @@ def _next_channels(a: Assembler, tile: ThumbTile) -> None:
     a.adds("r2", 4 * tile.rows * tile.channels)
     a.adds("r3", tile.channels)
     a.subs("r4", tile.channels)
-    a.str("r0", _Slots.weights)
-    a.str("r2", _Slots.scaling)
-    a.str("r3", _Slots.first_output)
-    a.str("r4", _Slots.channels_left)
+    a.store(r0=_Slots.weights, r2=_Slots.scaling, r3=_Slots.first_output, r4=_Slots.channels_left)
 
 
 def _compute_tile(a: Assembler, tile: ThumbTile, pixels: int) -> None:
@@ -254,8 +247,7 @@ def _compute_tile(a: Assembler, tile: ThumbTile, pixels: int) -> None:
     a.str("r12", _Slots.end)
     with a.unless("eq"):
         _multiply_to_end(a, tile, pixels, tile.step)
-    a.ldr("r12", _Slots.pixels)
-    a.ldr("lr", _Slots.depth)
+    a.load(r12=_Slots.pixels, lr=_Slots.depth)
     a.add("r12", "lr")
     a.subs("r12", 1)
     a.cmp("r0", "r12")
@@ -270,8 +262,7 @@ def _compute_tile(a: Assembler, tile: ThumbTile, pixels: int) -> None:
 def _start(a: Assembler, tile: ThumbTile, pixels: int) -> None:
     """Registers of a tile: pointers one place before the first byte, and sums at the bias."""
     pointers, sums, _ = _registers(tile)
-    a.ldr("r0", _Slots.pixels)
-    a.ldr("r12", _Slots.pitch)
+    a.load(r0=_Slots.pixels, r12=_Slots.pitch)
     for pointer, following in pairwise(pointers[:pixels]):
         a.add(following, pointer, "r12")
     a.ldr("r1", _Slots.scaling)
@@ -323,9 +314,7 @@ def _finish(a: Assembler, tile: ThumbTile, sums: Sequence[str]) -> None:
 def _store(a: Assembler, tile: ThumbTile, sums: Sequence[Sequence[str]]) -> None:
     """Outputs of each pixel to the output; r2 becomes the number of pixels after them."""
     a.ldrd("r0", "r1", _Slots.pixels)
-    a.ldr("r2", _Slots.pitch)
-    a.ldr("r3", _Slots.channels)
-    a.ldr("r12", _Slots.channels_left)
+    a.load(r2=_Slots.pitch, r3=_Slots.channels, r12=_Slots.channels_left)
     for _ in sums:
         a.add("r0", "r2")
     a.cmp("r12", tile.channels)

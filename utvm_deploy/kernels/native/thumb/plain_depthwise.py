@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from typing import ClassVar
 
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.window import Window
@@ -101,10 +102,7 @@ class PlainRowProduct(ChannelRows):
     """The micro-kernel of this module."""
 
     tile: PlainTile
-
-    @property
-    def label(self) -> str:
-        return "plain"
+    label: ClassVar[str] = "plain"
 
     @property
     def function(self) -> str:
@@ -168,22 +166,17 @@ def _begin(a: Assembler, tile: PlainTile) -> None:
     limits = a.argument("limits")
     a.ldr("r0", at(limits))
     a.ldr("r1", at(limits, 4))
-    a.str("r0", _Slots.low)
-    a.str("r1", _Slots.high)
+    a.store(r0=_Slots.low, r1=_Slots.high)
     a.add("r0", "sp", a.stack_argument("output").offset)
     a.ldmia("r0!", ("r1", "r2", "r3", "r4", "r5", "r6"))
     a.str("r1", _Slots.first_output)
     a.movs("r7", tile.columns - 1)
     a.muls("r7", "r3")
     a.subs("r2", "r2", "r7")
-    a.str("r2", _Slots.next_row)
-    a.str("r3", _Slots.column_pitch)
-    a.str("r4", _Slots.step)
+    a.store(r2=_Slots.next_row, r3=_Slots.column_pitch, r4=_Slots.step)
     a.movs("r7", tile.pixels)
     a.muls("r7", "r4")
-    a.str("r7", _Slots.tile_step)
-    a.str("r5", _Slots.count)
-    a.str("r6", _Slots.channels)
+    a.store(r7=_Slots.tile_step, r5=_Slots.count, r6=_Slots.channels)
     a.str("r6", _Slots.channels_left)
     # 2^30, so that no sum of _finish is negative, and one half of 2^16.
     a.movs("r0", 1)
@@ -197,18 +190,15 @@ def _next_channel(a: Assembler, tile: PlainTile) -> None:
     """Fill the slots of the next channel."""
     a.ldr("r0", _Slots.next_scaling)
     a.ldmia("r0!", ("r1", "r2", "r3", "r4"))
-    a.str("r0", _Slots.next_scaling)
-    a.str("r1", _Slots.bias)
+    a.store(r0=_Slots.next_scaling, r1=_Slots.bias)
     a.uxth("r5", "r2")
     a.lsrs("r6", "r2", 16)
-    a.str("r5", _Slots.multiplier_low)
-    a.str("r6", _Slots.multiplier_high)
+    a.store(r5=_Slots.multiplier_low, r6=_Slots.multiplier_high)
     # The 2^30 of the slot "rounding" has become 2^14 where the offset is added.
     a.movs("r5", 1)
     a.lsls("r5", "r5", 14)
     a.subs("r3", "r3", "r5")
-    a.str("r3", _Slots.offset)
-    a.str("r4", _Slots.shift)
+    a.store(r3=_Slots.offset, r4=_Slots.shift)
     for following, current, size in (
         (_Slots.first_pixel, _Slots.pixel, 1),
         (_Slots.first_output, _Slots.output, 1),
@@ -307,8 +297,7 @@ def _finish(a: Assembler, total: str) -> None:
     a.adds("r1", "r1", "r0")
     a.add("r1", "r12")
     a.asrs("r1", "r7")
-    a.ldr("r2", _Slots.low)
-    a.ldr("r3", _Slots.high)
+    a.load(r2=_Slots.low, r3=_Slots.high)
     a.cmp("r1", "r2")
     with a.unless("ge"):
         a.mov("r1", "r2")
@@ -326,11 +315,9 @@ def _store(a: Assembler) -> None:
 
 def _next_tile(a: Assembler, tile: PlainTile) -> None:
     """Go to the next tile; flags: gt if there is a whole one."""
-    a.ldr("r0", _Slots.pixel)
-    a.ldr("r1", _Slots.tile_step)
+    a.load(r0=_Slots.pixel, r1=_Slots.tile_step)
     a.adds("r0", "r0", "r1")
-    a.str("r0", _Slots.pixel)
-    a.str("r4", _Slots.output)
+    a.store(r0=_Slots.pixel, r4=_Slots.output)
     a.ldr("r2", _Slots.left)
     a.subs("r2", tile.pixels)
     a.str("r2", _Slots.left)
