@@ -8,15 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from utvm_deploy.cores.timing import ASSUMED, Kind, Need, Result, Timing
+from utvm_deploy.cores.timing import ASSUMED, Kind, Need, Result, Timing, VectorKind
 from utvm_deploy.cores.timing_m3 import CORTEX_M3
 from utvm_deploy.cores.timing_m4 import CORTEX_M4
 from utvm_deploy.cores.timing_m7 import CORTEX_M7
+from utvm_deploy.cores.timing_m55 import CORTEX_M55
 from utvm_deploy.cores.timings import TIMINGS
 from utvm_deploy.emulator.counters import FIRST_MIX, MIX_GROUPS, NAMES
+from utvm_deploy.kernels.isa.assembler import Assembler
 from utvm_deploy.kernels.isa.instructions import Instruction
-from utvm_deploy.kernels.isa.list_scheduler import cycles
-from utvm_deploy.kernels.isa.mnemonics import at
+from utvm_deploy.kernels.isa.list_scheduler import cycles, ordered
+from utvm_deploy.kernels.isa.mnemonics import Operand, at
 from utvm_deploy.kernels.isa.mnemonics import instruction as one
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -89,6 +91,46 @@ def test_only_the_multiplier_of_the_cortex_m3_is_slower() -> None:
     pairs = zip(CORTEX_M3.rows, CORTEX_M4.rows, strict=True)
     slower = {m3.kind: m3.cycles - m4.cycles for m3, m4 in pairs if m3 != m4}
     assert slower == {Kind.MULTIPLY_ADD: 1, Kind.MULTIPLY_LONG: 4, Kind.MULTIPLY_ADD_LONG: 6}
+
+
+def test_the_cortex_m55_orders_vectors_only() -> None:
+    """Its table has a row with a source for each class, and no cycle model uses it."""
+    assert {row.kind for row in CORTEX_M55.rows} == {*Kind, *VectorKind}
+    assert len(CORTEX_M55.rows) == len(Kind) + len(VectorKind)
+    assert all(row.source for row in CORTEX_M55.rows)
+    assert CORTEX_M55.core not in TIMINGS
+
+
+@pytest.mark.parametrize(
+    ("lines", "taken"),
+    [
+        # A unit is busy for two cycles, another one starts in the next.
+        ((("vldrb.8", "q0", at("r0")), ("vldrb.8", "q1", at("r1"))), 3),
+        ((("vldrb.8", "q0", at("r0")), ("vmul.i8", "q1", "q2", "q3")), 2),
+        ((("vldrb.8", "q0", at("r0")), ("vstrb.8", "q1", at("r1"))), 3),
+        # A product is there two cycles later, for a store in the next one.
+        ((("vmul.i8", "q1", "q2", "q3"), ("vadd.i8", "q0", "q1", "q1")), 3),
+        ((("vmul.i8", "q1", "q2", "q3"), ("vstrb.8", "q1", at("r0"))), 2),
+        # A sum of products reaches its core register three cycles later.
+        ((("vmladava.s8", "r0", "q1", "q2"), ("add", "r1", "r0", "r2")), 4),
+    ],
+)
+def test_vectors_occupy_their_unit(lines: tuple[tuple[Operand, ...], ...], taken: int) -> None:
+    code = [one(str(mnemonic), *operands) for mnemonic, *operands in lines]
+    assert cycles(code, CORTEX_M55) == taken
+
+
+def test_a_loop_over_vectors_gets_shorter() -> None:
+    """Loads and maxima of a pool take turns, so that both units work."""
+    a = Assembler(CORTEX_M55)
+    a.vldrb_8("q2", at("r7"))
+    a.vldrb_8("q3", at("r7", 16))
+    a.add("r7", "r5")
+    a.vmax_s8("q0", "q0", "q2")
+    a.vmax_s8("q1", "q1", "q3")
+    found = ordered(a.code, CORTEX_M55, is_loop=True)
+    assert sorted(i.text for i in found) == sorted(i.text for i in a.code)
+    assert [cycles(code, CORTEX_M55, repeat=10) for code in (a.code, found)] == [70, 50]
 
 
 def test_counters_have_one_order() -> None:

@@ -2,8 +2,8 @@
 
 The tables themselves are ``timing_m7.py``, ``timing_m4.py`` and ``timing_m3.py``: data, each row
 with its source. They have two readers: the cycle model (its C tables are generated from them) and
-the generators of assembly kernels, which order instructions by the same rules. Nothing here knows
-an emulator.
+the generators of assembly kernels, which order instructions by the same rules. The latter also read
+``timing_m55.py``. Nothing here knows an emulator.
 
 An instruction issues in cycle t, and gives a result of kind R. An instruction with need N can use
 the result if it issues in cycle t + latency[R, N] or later. 0 means in the same cycle, as the
@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
+from typing import TypeAlias
 
 #: What a row says where no published measurement is known.
 ASSUMED = "assumed"
@@ -91,6 +92,21 @@ class Kind(IntEnum):
     SIMD_SATURATE = 64  # qadd, uqsub8 ...; usad8
 
 
+class VectorKind(IntEnum):
+    """Classes of Helium instructions. No cycle model has them, so the C decoder does not either."""
+
+    VECTOR_LOAD = 100
+    VECTOR_STORE = 101
+    VECTOR_SIMPLE = 102  # add, subtract, compare, logic, shift that does not round
+    VECTOR_SHIFT = 103  # shifts that round; widening and narrowing
+    VECTOR_MULTIPLY = 104
+    VECTOR_DOT = 105  # products summed up to a core register
+    VECTOR_MOVE = 106  # from core registers to lanes
+
+
+AnyKind: TypeAlias = Kind | VectorKind
+
+
 class Result(IntEnum):
     """How a result comes about, which decides when whom it reaches."""
 
@@ -155,12 +171,15 @@ class Slot(IntEnum):
 class Row:
     """The timing of one class of instructions."""
 
-    kind: Kind
+    kind: AnyKind
     units: tuple[Unit, ...]
     source: str
     slot: Slot = Slot.EITHER
     # Cycles until the next instruction can issue, beyond pairing.
     cycles: int = 1
+    # Cycles until its units take another instruction. Other units work meanwhile. Only the order
+    # of code counts more than 1: the cycle model does not know it.
+    busy_cycles: int = 1
     # Registers moved in each cycle, which then comes on top of ``cycles``.
     registers_per_cycle: int = 0
     # Cycles instead of ``cycles`` when the instruction before was of a kind in ``pipelined_after``.
@@ -191,8 +210,8 @@ class Latency:
 class Exclusion:
     """Two groups that do not issue together."""
 
-    older: tuple[Kind, ...]
-    younger: tuple[Kind, ...]
+    older: tuple[AnyKind, ...]
+    younger: tuple[AnyKind, ...]
     source: str
     # Holds with the two changed round as well.
     both_ways: bool = False
@@ -224,12 +243,12 @@ class Timing:
     partial_store_cycles: int  # an entry's time when it is not one whole aligned word
     sources: Mapping[str, str] = field(default_factory=dict)  # of the plain numbers above
 
-    def row(self, kind: Kind) -> Row:
-        """The row of a class; every table has them all."""
+    def row(self, kind: AnyKind) -> Row:
+        """The row of a class; every table has those of ``Kind``."""
         return self._by_kind[kind]
 
     @cached_property
-    def _by_kind(self) -> dict[Kind, Row]:
+    def _by_kind(self) -> dict[AnyKind, Row]:
         return {row.kind: row for row in self.rows}
 
     def latency(self, result: Result, need: Need) -> int:
@@ -239,7 +258,7 @@ class Timing:
                 return cell.cycles
         return 1
 
-    def can_pair(self, older: Kind, younger: Kind, *, pessimistic: bool = False) -> bool:
+    def can_pair(self, older: AnyKind, younger: AnyKind, *, pessimistic: bool = False) -> bool:
         """Whether the two can issue in one cycle, their registers permitting."""
         if self.width < 2:
             return False

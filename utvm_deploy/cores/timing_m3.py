@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from utvm_deploy.cores.timing import ASSUMED, Kind, Row
+from utvm_deploy.cores.timing import ASSUMED, AnyKind, Kind, Row
 from utvm_deploy.cores.timing_m4 import CORTEX_M4
 
 ARM = "Arm DDI 0337, instruction timings"
 
-_CYCLES = {
+_CYCLES: dict[AnyKind, tuple[int, str]] = {
     Kind.MULTIPLY_ADD: (2, f"{ARM}: MLA 2"),
     # The factors of requantization fill their words.
     Kind.MULTIPLY_LONG: (5, f"{ARM}: 3 to 5; {ASSUMED}: the most"),

@@ -9,7 +9,10 @@ from utvm_deploy.cores.timing import Timing
 from utvm_deploy.cores.timing_m3 import CORTEX_M3
 from utvm_deploy.cores.timing_m4 import CORTEX_M4
 from utvm_deploy.cores.timing_m7 import CORTEX_M7
+from utvm_deploy.cores.timing_m55 import CORTEX_M55
 
 TIMINGS: Mapping[str, Timing] = MappingProxyType(
     {timing.core: timing for timing in (CORTEX_M3, CORTEX_M4, CORTEX_M7)}
 )
+#: Core -> the table that orders its code.
+ORDERING: Mapping[str, Timing] = MappingProxyType({**TIMINGS, CORTEX_M55.core: CORTEX_M55})

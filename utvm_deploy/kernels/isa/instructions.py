@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from utvm_deploy.cores.timing import Kind
+from utvm_deploy.cores.timing import AnyKind
 
 FLAGS = "flags"
 #: Memory that the code writes, as far as its order matters.
@@ -16,7 +16,7 @@ class Instruction:
     """One instruction. The fields with registers are named after the needs of timing tables."""
 
     text: str
-    kind: Kind
+    kind: AnyKind
     first: tuple[str, ...] = ()
     second: tuple[str, ...] = ()
     accumulator: tuple[str, ...] = ()

@@ -7,12 +7,12 @@ choice (longest path to the end first) is made cycle by cycle by the rules of ``
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from utvm_deploy.cores.timing import Kind, Need, Result, Slot, Timing, Unit
+from utvm_deploy.cores.timing import AnyKind, Kind, Need, Result, Slot, Timing, Unit
 from utvm_deploy.cores.timing_m7 import CORTEX_M7
-from utvm_deploy.cores.timings import TIMINGS
+from utvm_deploy.cores.timings import ORDERING, TIMINGS
 from utvm_deploy.kernels.isa.instructions import Instruction
 
 _LOADS = (Kind.LOAD_WORD, Kind.LOAD_PART)
@@ -37,9 +37,9 @@ class _Table:
         self.rows = {row.kind: row for row in timing.rows}
         # What a need waits for after each kind of result, by the result's value.
         self.latencies = {need: _latencies(timing, need) for need in Need}
-        self._pairs: dict[tuple[Kind, Kind], bool] = {}
+        self._pairs: dict[tuple[AnyKind, AnyKind], bool] = {}
 
-    def can_pair(self, older: Kind, younger: Kind) -> bool:
+    def can_pair(self, older: AnyKind, younger: AnyKind) -> bool:
         key = older, younger
         if key not in self._pairs:
             self._pairs[key] = self.timing.can_pair(older, younger)
@@ -55,7 +55,7 @@ def _latencies(timing: Timing, need: Need) -> tuple[int, ...]:
 
 @lru_cache(maxsize=8)
 def _table(core: str) -> _Table:
-    return _Table(TIMINGS[core])
+    return _Table(ORDERING[core])
 
 
 class _Timed:
@@ -92,11 +92,18 @@ class _Pipeline:
     table: _Table
     cycle: int = 0  # the first in which the next instruction can issue
     open: _Timed | None = None  # issued in the cycle before; another one can still join it
-    last: Kind | None = None
+    last: AnyKind | None = None
     written: dict[str, tuple[Result, int]] = field(default_factory=dict)
+    # Units that are busy for longer than a cycle -> the cycle in which they are free again.
+    free: dict[Unit, int] = field(default_factory=dict)
 
     def copy(self) -> _Pipeline:
-        return _Pipeline(self.table, self.cycle, self.open, self.last, dict(self.written))
+        return replace(self, written=dict(self.written), free=dict(self.free))
+
+    def start(self, one: _Timed) -> int:
+        """The first cycle in which its operands and its units are ready."""
+        busy = (self.free.get(unit, _LONG_AGO) for unit in one.row.units) if self.free else ()
+        return max(self.ready(one.waits), *busy, _LONG_AGO)
 
     def ready(self, waits: Sequence[tuple[str, Sequence[int]]]) -> int:
         """The first cycle in which all operands are there."""
@@ -123,7 +130,7 @@ class _Pipeline:
     def issue(self, one: _Timed) -> int:
         """Issue it next; the cycle in which it went."""
         i, row = one.instruction, one.row
-        ready = self.ready(one.waits)
+        ready = self.start(one)
         older = self.open if self.joins(one, ready) else None
         younger = older is not None
         if younger:
@@ -138,6 +145,9 @@ class _Pipeline:
             self.cycle = time + cycles
             alone = row.slot is Slot.ALONE or self.table.timing.width < 2
             self.open = None if alone else one
+        if row.busy_cycles > 1:
+            for unit in row.units:
+                self.free[unit] = time + row.busy_cycles
         result = row.result
         early = row.early is Slot.EITHER or (row.early is Slot.OLDER and not younger)
         if older is not None and Unit.SHIFTER in older.row.units:
@@ -193,6 +203,7 @@ def _ordered(given: tuple[Instruction, ...], core: str, is_loop: bool) -> tuple[
         # The next pass begins as the loop's next turn finds the pipeline.
         start = end
         start.written = {r: (k, t - start.cycle) for r, (k, t) in start.written.items()}
+        start.free = {unit: t - start.cycle for unit, t in start.free.items()}
         start.cycle, start.open = 0, None
     return tuple(one.instruction for one in best)
 
@@ -262,7 +273,7 @@ def _pass(
 def _rank(
     pipeline: _Pipeline, one: _Timed, priority: float, index: int
 ) -> tuple[int, int, float, int]:
-    ready = pipeline.ready(one.waits)
+    ready = pipeline.start(one)
     row = one.row
     if pipeline.joins(one, ready):
         return (0, 0, -priority, index)

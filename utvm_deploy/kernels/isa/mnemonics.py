@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
-from utvm_deploy.cores.timing import Kind
+from utvm_deploy.cores.timing import AnyKind, Kind, VectorKind
 from utvm_deploy.kernels.isa.instructions import FLAGS, STACK, Instruction
 
 #: The GE flags of parallel subtraction, which SEL reads.
@@ -87,7 +87,7 @@ ROLES = {
 }
 # Kind, the roles of the operands, mnemonics. A shift of an operand has no letter. An instruction
 # with one operand less, such as ``adds r0, #4``, uses its target as the first source.
-_ROWS: tuple[tuple[Kind, str, str], ...] = (
+_ROWS: tuple[tuple[AnyKind, str, str], ...] = (
     (Kind.ADD_SUB, "wfs", "add adds sub subs"),
     (Kind.LOGIC, "wfs", "and ands orr orrs eor bic rsb rsbs"),
     (Kind.LOGIC, "ws", "mvn"),
@@ -125,24 +125,27 @@ _ROWS: tuple[tuple[Kind, str, str], ...] = (
     (Kind.LOAD_MULTIPLE, "l", "pop"),
     (Kind.PRELOAD, "m", "pld"),
     (Kind.BRANCH, "s", "bx"),
-    # Helium. Timing tables have no rows for it, so it is not scheduled.
-    (Kind.UNKNOWN, "L", "vpush"),
-    (Kind.UNKNOWN, "l", "vpop"),
-    (Kind.UNKNOWN, "wm", "vldrb vldrh vldrw"),
-    (Kind.UNKNOWN, "dm", "vstrb vstrh vstrw"),
-    (Kind.UNKNOWN, "wfs", "vadd vsub vmul vmulh vqrdmulh vqdmulh vhadd vqadd vqsub vand vorr"),
-    (Kind.UNKNOWN, "wfs", "veor vbic vmax vmin vshl vshr vrshl vrshr vqshl vmullb vmullt"),
-    (Kind.UNKNOWN, "", "vmov"),  # see instruction() for its roles
-    (Kind.UNKNOWN, "ws", "vmovlb vmovlt vdup vneg vabs vmvn vcls vclz"),
-    (Kind.UNKNOWN, "xs", "vmovnb vmovnt vqmovnb vqmovnt"),
-    (Kind.UNKNOWN, "xfs", "vmla vmlas vmladava vmlava"),
-    (Kind.UNKNOWN, "xxfs", "vmlaldava vmlalva vmlsldava"),
-    (Kind.UNKNOWN, "wfs", "vmladav vmlav"),
-    (Kind.UNKNOWN, "wwfs", "vmlaldav vmlalv"),
-    (Kind.UNKNOWN, "fs", "vcmp"),
-    (Kind.UNKNOWN, "f", "vctp"),
-    (Kind.UNKNOWN, "wfs", "vpsel"),
-    (Kind.UNKNOWN, "wxs", "vddup vidup"),
+    # Helium. Only the timing table of a core with Helium has rows for vectors.
+    (Kind.STORE_MULTIPLE, "L", "vpush"),
+    (Kind.LOAD_MULTIPLE, "l", "vpop"),
+    (VectorKind.VECTOR_LOAD, "wm", "vldrb vldrh vldrw"),
+    (VectorKind.VECTOR_STORE, "dm", "vstrb vstrh vstrw"),
+    (VectorKind.VECTOR_SIMPLE, "wfs", "vadd vsub vhadd vand vorr veor vbic vmax vmin vshl vshr"),
+    (VectorKind.VECTOR_SIMPLE, "ws", "vdup vneg vabs vmvn vcls vclz"),
+    (VectorKind.VECTOR_SIMPLE, "", "vmov"),  # see instruction() for its roles
+    (VectorKind.VECTOR_SIMPLE, "fs", "vcmp"),
+    (VectorKind.VECTOR_SIMPLE, "wfs", "vpsel"),
+    (VectorKind.VECTOR_SIMPLE, "wxs", "vddup vidup"),
+    (VectorKind.VECTOR_SHIFT, "wfs", "vrshl vrshr vqshl vqadd vqsub"),
+    (VectorKind.VECTOR_SHIFT, "ws", "vmovlb vmovlt"),
+    (VectorKind.VECTOR_SHIFT, "xs", "vmovnb vmovnt vqmovnb vqmovnt"),
+    (VectorKind.VECTOR_MULTIPLY, "wfs", "vmul vmulh vqrdmulh vqdmulh vmullb vmullt"),
+    (VectorKind.VECTOR_MULTIPLY, "xfs", "vmla vmlas"),
+    (VectorKind.VECTOR_DOT, "xfs", "vmladava vmlava"),
+    (VectorKind.VECTOR_DOT, "xxfs", "vmlaldava vmlalva vmlsldava"),
+    (VectorKind.VECTOR_DOT, "wfs", "vmladav vmlav"),
+    (VectorKind.VECTOR_DOT, "wwfs", "vmlaldav vmlalv"),
+    (Kind.LOGIC, "f", "vctp"),
 )
 _FLAG_SETTERS = "adds subs ands orrs rsbs negs movs asrs lsls lsrs muls cmp cmn tst"
 _WRITES = {
@@ -173,6 +176,7 @@ def instruction(mnemonic: str, *operands: Operand) -> Instruction:
         kind = Kind.SHIFTED_OPERAND
     if name == "vmov":
         lanes = sum(isinstance(one, str) and "[" in one for one in operands)
+        kind = VectorKind.VECTOR_MOVE if lanes else kind
         roles = ("x" * lanes or "w") + "s" * (len(plain) - max(lanes, 1))
     elif len(plain) == 2 and roles == "wfs":
         plain.insert(0, plain[0])  # adds r0, #4
@@ -234,7 +238,7 @@ class _Parts:
             self.written_back.append(operand.base)
         self.loads_slot = operand.base == "sp"
 
-    def made(self, text: str, kind: Kind) -> Instruction:
+    def made(self, text: str, kind: AnyKind) -> Instruction:
         """The instruction."""
         is_store = bool(self.stored)
         if self.loads_slot:

@@ -72,7 +72,7 @@ def multiply_four_channels(a: Assembler, sums: Sequence[str], by: PixelType = IN
     Weights are as ``gemm.py`` lays them out: r7 points at those of the first two channels, r3 at
     the others'. r11 is the depth. Overwrites q0 to q2; r1, r3 and r7 end behind what was read.
     """
-    with by.loop(a, "r11"):
+    with by.loop(a, "r11"), a.scheduled(is_loop=True):
         by.load_pixels(a, "q0", "r1")
         for total, vector, pointer in zip(
             sums, ("q1", "q2", "q1", "q2"), ("r7", "r7", "r3", "r3"), strict=True

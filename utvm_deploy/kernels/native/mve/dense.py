@@ -15,6 +15,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from utvm_deploy.cores.timing_m55 import CORTEX_M55
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame
@@ -52,7 +53,7 @@ class MveDense(DenseRoutine):
         return f"utvm_mve_dense{'_each' if self.per_channel else ''}"
 
     def text(self, core: str) -> str:
-        a = Assembler(parameters=self.parameters)
+        a = Assembler(CORTEX_M55, self.parameters)
         a.enter(frame=_Slots, vectors=("d8-d11",))
         a.store(r0=_Slots.vector, r3=_Slots.scaling)
         a.mov("r7", "r1")

@@ -19,6 +19,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from utvm_deploy.cores.timing_m55 import CORTEX_M55
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame
@@ -110,7 +111,7 @@ def depthwise_text(has_left: bool) -> str:
         ("GROUP_WORDS", str(scaling_words(has_left)), 1),
         ("LEFT_SHIFT", "s[24]" if has_left else "0", 1),
     )
-    a = Assembler(parameters=PARAMETERS)
+    a = Assembler(CORTEX_M55, PARAMETERS)
     _multiply(a, has_left)
     return a.c_function(name_of(has_left), body, CONDITION)
 
@@ -172,7 +173,7 @@ def _multiply_taps(a: Assembler) -> None:
     a.ldr("r3", _Slots.pairs)
     a.vmov("q6", "q4")
     a.vmov("q7", "q5")
-    with a.hardware_loop("wls", "r3"):  # two taps
+    with a.hardware_loop("wls", "r3"), a.scheduled(is_loop=True):  # two taps
         a.ldrd("r3", "r4", post("r2", 8))
         a.vldrb_s16("q0", post("r1", 8))
         a.add("r3", "r0")
@@ -188,7 +189,7 @@ def _multiply_taps(a: Assembler) -> None:
         a.vadd_i16("q2", "q2", "q3")
         _add_products(a)
     a.ldr("r3", _Slots.singles)
-    with a.hardware_loop("wls", "r3"):  # one tap
+    with a.hardware_loop("wls", "r3"), a.scheduled(is_loop=True):  # one tap
         a.ldr("r3", post("r2", 4))
         a.vldrb_s16("q0", post("r1", 8))
         a.add("r3", "r0")
@@ -219,24 +220,25 @@ def _add_products(a: Assembler) -> None:
 
 def _store(a: Assembler, has_left: bool) -> None:
     """Store outputs of both pixels at r7 and r7 + r10; r9 becomes the channels that are left."""
-    for number, vectors in enumerate((("q4", "q6"), ("q5", "q7"))):
-        requantize(a, vectors, ("q2", "q3"), 32 + 16 * number, 32, has_left=has_left)
-    a.ldrd("r2", "r3", _Slots.zero_point)
-    a.ldrd("r4", "r9", _Slots.high)
-    for n in range(4, 8):
-        a.vadd_i32(f"q{n}", f"q{n}", "r2")
-    a.vdup_16("q0", "r3")
-    a.vqmovnb_s32("q4", "q4")
-    a.vqmovnb_s32("q6", "q6")
-    a.vqmovnt_s32("q4", "q5")
-    a.vqmovnt_s32("q6", "q7")
-    a.vdup_16("q1", "r4")
-    a.vctp_16("r9")
-    a.vmax_s16("q4", "q4", "q0")
-    a.vmax_s16("q6", "q6", "q0")
-    a.add("r3", "r7", "r10")
-    a.vmin_s16("q4", "q4", "q1")
-    a.vmin_s16("q6", "q6", "q1")
+    with a.scheduled():
+        for number, vectors in enumerate((("q4", "q6"), ("q5", "q7"))):
+            requantize(a, vectors, ("q2", "q3"), 32 + 16 * number, 32, has_left=has_left)
+        a.ldrd("r2", "r3", _Slots.zero_point)
+        a.ldrd("r4", "r9", _Slots.high)
+        for n in range(4, 8):
+            a.vadd_i32(f"q{n}", f"q{n}", "r2")
+        a.vdup_16("q0", "r3")
+        a.vqmovnb_s32("q4", "q4")
+        a.vqmovnb_s32("q6", "q6")
+        a.vqmovnt_s32("q4", "q5")
+        a.vqmovnt_s32("q6", "q7")
+        a.vdup_16("q1", "r4")
+        a.vctp_16("r9")
+        a.vmax_s16("q4", "q4", "q0")
+        a.vmax_s16("q6", "q6", "q0")
+        a.add("r3", "r7", "r10")
+        a.vmin_s16("q4", "q4", "q1")
+        a.vmin_s16("q6", "q6", "q1")
     with a.predicated():
         a.vstrb_16("q4", at("r7"))
         a.vstrb_16("q6", at("r3"))

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from utvm_deploy.cores.timing_m55 import CORTEX_M55
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.extents import type_label
@@ -127,15 +128,14 @@ def _numbers_of_sum(
 def _routine(operation: str, dtype: str) -> Assembler:
     """``count`` elements on both sides."""
     step = 4 * np.dtype(dtype).itemsize
-    a = Assembler(
-        parameters=(
-            f"const {dtype}_t *first",
-            f"const {dtype}_t *second",
-            "const int32_t *numbers",
-            f"{dtype}_t *output",
-            "int32_t count",
-        )
+    parameters = (
+        f"const {dtype}_t *first",
+        f"const {dtype}_t *second",
+        "const int32_t *numbers",
+        f"{dtype}_t *output",
+        "int32_t count",
     )
+    a = Assembler(CORTEX_M55, parameters)
     a.enter(vectors=("d8-d13",))
     a.ldr("r12", a.stack_argument("count"))
     for word, register in enumerate(_REGISTERS[operation].values()):
@@ -146,7 +146,7 @@ def _routine(operation: str, dtype: str) -> Assembler:
             a.vdup_32(register, "lr")
     load = a.vldrb_s32 if dtype == "int8" else a.vldrh_s32
     store = a.vstrb_32 if dtype == "int8" else a.vstrh_32
-    with a.hardware_loop("dlstp.32", "r12"):
+    with a.hardware_loop("dlstp.32", "r12"), a.scheduled(is_loop=True):
         load("q0", post("r0", step))
         load("q1", post("r1", step))
         if operation == _ADD:

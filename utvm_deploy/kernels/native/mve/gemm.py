@@ -19,6 +19,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from utvm_deploy.cores.timing_m55 import CORTEX_M55
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame
@@ -106,7 +107,7 @@ def gemm_text(has_left: bool) -> str:
         ("QUAD_WORDS", str(scaling_words(CHANNELS, has_left=has_left)), 2),
         ("LEFT_SHIFT", "s[12]" if has_left else "0", 1),
     )
-    a = Assembler(parameters=PRODUCT_PARAMETERS)
+    a = Assembler(CORTEX_M55, PRODUCT_PARAMETERS)
     _multiply(a, has_left, INT8)
     return a.c_function(name_of(has_left), body, CONDITION)
 
@@ -118,7 +119,7 @@ def wide_gemm_text() -> str:
         replaced(one, ("int8_t", "int16_t", 1)) if one.endswith(("*pixels", "*output")) else one
         for one in PRODUCT_PARAMETERS
     ]
-    a = Assembler(parameters=parameters)
+    a = Assembler(CORTEX_M55, parameters)
     _multiply(a, has_left=False, by=INT16)
     return a.c_function(WIDE_NAME, family_text("mve", WIDE_NAME), CONDITION)
 
@@ -186,17 +187,18 @@ def _compute_three_pixels(a: Assembler, has_left: bool, by: PixelType) -> None:
     for pixel in ("r1", "r3", "r5"):
         a.sub(pixel, pixel, "r9", *(("lsl #1",) if by is INT16 else ()))
     _multiply_tile(a, 1, by)
-    a.ldrd("r1", "r0", _Slots.pixels)
-    a.ldr("r3", _Slots.pitch)
-    a.ldr("r4", _Slots.channels)
-    a.add("r3", "r3", "r3", "lsl #1")
-    a.add("r1", "r3")
-    a.add("r5", "r0", "r4")
-    a.add("r6", "r5", "r4")
-    a.add("r4", "r6")
-    a.strd("r1", "r4", _Slots.pixels)
     vectors = ("q4", "q5", "q6")
-    _requantize(a, vectors, ("q2", "q3", "q7"), has_left, by)
+    with a.scheduled():
+        a.ldrd("r1", "r0", _Slots.pixels)
+        a.ldr("r3", _Slots.pitch)
+        a.ldr("r4", _Slots.channels)
+        a.add("r3", "r3", "r3", "lsl #1")
+        a.add("r1", "r3")
+        a.add("r5", "r0", "r4")
+        a.add("r6", "r5", "r4")
+        a.add("r4", "r6")
+        a.strd("r1", "r4", _Slots.pixels)
+        _finish(a, vectors, ("q2", "q3", "q7"), has_left, by)
     _store(a, vectors, ("r0", "r5", "r6"), by)
 
 
@@ -208,7 +210,7 @@ def _multiply_tile(a: Assembler, pair: int, by: PixelType) -> None:
         a.mov(even, "r0")
         a.mov(odd, "r2")
     vectors = ("q1", "q2", "q3")
-    with by.loop(a, "r11"):
+    with by.loop(a, "r11"), a.scheduled(is_loop=True):
         by.load_weights(a, "q0", "r7")
         for (even, _), vector, pixel in zip(sums, vectors, ("r1", "r3", "r5"), strict=True):
             by.load_pixels(a, vector, pixel)
@@ -227,33 +229,31 @@ def _compute_one_pixel(a: Assembler, has_left: bool, by: PixelType) -> None:
     a.ldm("r12", sums)
     a.add("r3", "r7", "r9", "lsl #1")
     multiply_four_channels(a, sums, by)
-    a.vmov("q4[2]", "q4[0]", "r0", "r2")
-    a.vmov("q4[3]", "q4[1]", "r4", "r6")
-    a.ldrd("r1", "r0", _Slots.pixels)
-    a.ldr("r3", _Slots.pitch)
-    a.ldr("r4", _Slots.channels)
-    a.add("r1", "r3")
-    a.add("r4", "r0")
-    a.strd("r1", "r4", _Slots.pixels)
-    _requantize(a, ("q4",), ("q2",), has_left, by)
+    with a.scheduled():
+        a.vmov("q4[2]", "q4[0]", "r0", "r2")
+        a.vmov("q4[3]", "q4[1]", "r4", "r6")
+        a.ldrd("r1", "r0", _Slots.pixels)
+        a.ldr("r3", _Slots.pitch)
+        a.ldr("r4", _Slots.channels)
+        a.add("r1", "r3")
+        a.add("r4", "r0")
+        a.strd("r1", "r4", _Slots.pixels)
+        _finish(a, ("q4",), ("q2",), has_left, by)
     _store(a, ("q4",), ("r0",), by)
 
 
-def _requantize(
+def _finish(
     a: Assembler,
     vectors: tuple[str, ...],
     temporaries: tuple[str, ...],
     has_left: bool,
     by: PixelType,
 ) -> None:
+    """Sums become outputs in place; the predicate becomes the channels that there are."""
     if by is INT16:
         requantize_once(a, vectors, "r12", 16, 16)
     else:
         requantize(a, vectors, temporaries, 16, 16, has_left=has_left)
-
-
-def _store(a: Assembler, vectors: tuple[str, ...], places: tuple[str, ...], by: PixelType) -> None:
-    """Add the zero point, clamp, and store the channels that there are."""
     a.ldrd("r2", "r3", _Slots.zero_point)
     a.ldr("r4", _Slots.high)
     a.ldr("r8", _Slots.channels_left)
@@ -267,6 +267,10 @@ def _store(a: Assembler, vectors: tuple[str, ...], places: tuple[str, ...], by: 
         a.vmax_s32(v, v, "q0")
     for v in vectors:
         a.vmin_s32(v, v, "q1")
+
+
+def _store(a: Assembler, vectors: tuple[str, ...], places: tuple[str, ...], by: PixelType) -> None:
+    """Store outputs of the channels that the predicate selects."""
     store = a.vstrb_32 if by is INT8 else a.vstrh_32
     with a.predicated():
         for v, place in zip(vectors, places, strict=True):

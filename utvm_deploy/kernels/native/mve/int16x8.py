@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from utvm_deploy.cores.timing_m55 import CORTEX_M55
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
@@ -142,7 +143,7 @@ class MveInt16x8Dense(RoutineKernel):
 @lru_cache(maxsize=1)
 def four_text() -> str:
     """The C text of a vector by four channels, whose weights are laid out as in ``gemm.py``."""
-    a = Assembler(parameters=_PARAMETERS)
+    a = Assembler(CORTEX_M55, _PARAMETERS)
     a.enter()
     a.mov("r12", a.argument("depth"))
     a.add("r3", 7)
@@ -151,7 +152,7 @@ def four_text() -> str:
     for n in range(4, 12):
         a.mov(f"r{n}", 0)
     # Totals are stored in the order of channels; weights have those of a pair side by side.
-    with INT16.loop(a, "r12"):
+    with INT16.loop(a, "r12"), a.scheduled(is_loop=True):
         INT16.load_pixels(a, "q0", "r0")
         for weights, pointer, low, high in (
             ("q1", "r1", "r4", "r5"),

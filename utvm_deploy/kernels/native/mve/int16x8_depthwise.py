@@ -14,6 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from utvm_deploy.cores.timing_m55 import CORTEX_M55
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
@@ -48,7 +49,7 @@ class MveInt16x8Depthwise(Int16x8Depthwise):
 
 @lru_cache(maxsize=1)
 def _pixel_text() -> str:
-    a = Assembler(parameters=PARAMETERS)
+    a = Assembler(CORTEX_M55, PARAMETERS)
     a.enter(vectors=("d8-d13",))
     walk = a.stack_argument("walk")
     # Words 0 and 1: rows and columns of the window. 2 and 3: bytes to the next row and column of
@@ -87,7 +88,9 @@ def _compute_group(a: Assembler, walk: Slot, *, is_masked: bool) -> None:
     a.mov("r1", "r9")
     a.movs("r11", "r4")
     with a.unless("eq"), a.loop("ne"):  # a row
-        with a.hardware_loop("dls", "r5"):  # a column
+        # Masked loads cannot be ordered.
+        order = nullcontext() if is_masked else a.scheduled(is_loop=True)
+        with a.hardware_loop("dls", "r5"), order:  # a column
             with mask():
                 a.vldrh_16("q0", at("r12"))
             a.vldrb_s16("q1", post("r1", 8))
@@ -99,15 +102,16 @@ def _compute_group(a: Assembler, walk: Slot, *, is_masked: bool) -> None:
         a.add("r12", "r6")
         a.add("r1", "r8")
         a.subs("r11", 1)
-    for number, total in enumerate(("q2", "q3")):
-        requantize_once(a, (total,), "r2", 32 + 16 * number, 32)
-    a.vqmovnb_s32("q2", "q2")
-    a.vqmovnt_s32("q2", "q3")
-    a.ldr("r11", walk)
-    a.vmax_s16("q2", "q2", "q5")
-    a.ldr("r11", at("r11", 20))
-    a.vmin_s16("q2", "q2", "q6")
-    a.add("r9", "r11")
+    with a.scheduled():
+        for number, total in enumerate(("q2", "q3")):
+            requantize_once(a, (total,), "r2", 32 + 16 * number, 32)
+        a.vqmovnb_s32("q2", "q2")
+        a.vqmovnt_s32("q2", "q3")
+        a.ldr("r11", walk)
+        a.vmax_s16("q2", "q2", "q5")
+        a.ldr("r11", at("r11", 20))
+        a.vmin_s16("q2", "q2", "q6")
+        a.add("r9", "r11")
     with mask():
         a.vstrh_16("q2", post("r3", 16))
     a.add("r0", 16)

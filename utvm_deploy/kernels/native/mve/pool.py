@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
+from utvm_deploy.cores.timing_m55 import CORTEX_M55
 from utvm_deploy.kernels.contract.extents import type_label
 from utvm_deploy.kernels.isa.assembler import Assembler
 from utvm_deploy.kernels.isa.mnemonics import at, instruction
@@ -86,7 +87,7 @@ def _lanes(dtype: str, is_average: bool) -> _Lanes:
 @lru_cache(maxsize=4)
 def _pixel(dtype: str, is_average: bool) -> Assembler:
     lanes = _lanes(dtype, is_average)
-    a = Assembler(parameters=pixel_parameters(dtype))
+    a = Assembler(CORTEX_M55, pixel_parameters(dtype))
     a.enter(vectors=("d8-d15",))
     a.ldrd("r4", "r5", a.stack_argument("row_bytes"))
     a.ldrd("r6", "r7", a.stack_argument("low"))
@@ -135,7 +136,8 @@ def _load_divisor(a: Assembler, lanes: _Lanes) -> None:
 
 def _compute_vectors(a: Assembler, lanes: _Lanes, results: Sequence[str]) -> None:
     """Compute the channels of one or two vectors; a single vector is masked."""
-    mask = a.predicated if len(results) == 1 else nullcontext
+    is_masked = len(results) == 1
+    mask = a.predicated if is_masked else nullcontext
     loaded = ("q2", "q3")[: len(results)]
     for one in results:
         _start(a, lanes, one)
@@ -143,7 +145,9 @@ def _compute_vectors(a: Assembler, lanes: _Lanes, results: Sequence[str]) -> Non
     a.mov("r9", "r2")
     with a.loop("ne"):  # a row
         a.mov("r7", "r8")
-        with a.hardware_loop("dls", "r3"):  # a position
+        # Masked loads cannot be ordered.
+        order = nullcontext() if is_masked else a.scheduled(is_loop=True)
+        with a.hardware_loop("dls", "r3"), order:  # a position
             with mask():
                 for number, one in enumerate(loaded):
                     a.emit(instruction(lanes.load, one, at("r7", lanes.step * number)))
@@ -152,13 +156,14 @@ def _compute_vectors(a: Assembler, lanes: _Lanes, results: Sequence[str]) -> Non
                 a.emit(instruction(lanes.gather, result, result, one))
         a.add("r8", "r4")
         a.subs("r9", 1)
-    a.adds("r0", lanes.step * len(results))
-    if lanes.is_average:
-        for one in results:
-            (_divide_int16 if lanes.element == 16 else _divide_int8)(a, one)
-    for limit, bound in (("vmax", "q6"), ("vmin", "q7")):
-        for one in results:
-            a.emit(instruction(f"{limit}.s{lanes.bits}", one, one, bound))
+    with a.scheduled():
+        a.adds("r0", lanes.step * len(results))
+        if lanes.is_average:
+            for one in results:
+                (_divide_int16 if lanes.element == 16 else _divide_int8)(a, one)
+        for limit, bound in (("vmax", "q6"), ("vmin", "q7")):
+            for one in results:
+                a.emit(instruction(f"{limit}.s{lanes.bits}", one, one, bound))
     with mask():
         for number, one in enumerate(results):
             a.emit(instruction(lanes.store, one, at("r1", lanes.step * number)))
