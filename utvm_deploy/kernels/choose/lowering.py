@@ -101,7 +101,7 @@ def lower(
     layer = Layer(graph, operator, core, _portable(graph, operator))
     wish = Wish(candidate, most_scratch, compact)
     if candidate is not None:
-        return _lower_as(candidate, layer, wish)
+        return _chosen(candidate, layer, wish)
     *special, _ = families_for(core)
     for family in special:
         found = _in_family(family, layer, wish)
@@ -141,8 +141,8 @@ def _dtype(layer: Layer) -> str:
     return "" if source is None else layer.graph.tensors[source].dtype
 
 
-def _lower_as(candidate: Candidate, layer: Layer, wish: Wish) -> KernelCall:
-    """The call of just this candidate."""
+def _chosen(candidate: Candidate, layer: Layer, wish: Wish) -> KernelCall:
+    """The call of the candidate; raises UnsupportedOperator if there is none."""
     families = families_for(layer.core)
     if candidate.family not in families:
         raise UnsupportedOperator(

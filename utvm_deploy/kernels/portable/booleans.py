@@ -12,8 +12,7 @@ from utvm_deploy.kernels.contract.extents import flags_label, label
 from utvm_deploy.kernels.contract.lazy_tvm import tirx
 from utvm_deploy.kernels.contract.operands import element_count, quantization_of, stored
 from utvm_deploy.kernels.contract.operation import Operation
-from utvm_deploy.kernels.contract.requantization import quantize_multiplier
-from utvm_deploy.kernels.portable.elementwise import SCALING, Scalars, rescaled, two_sides
+from utvm_deploy.kernels.portable.elementwise import SCALING, Scalars, rescaled, scaling
 from utvm_deploy.kernels.portable.skeletons import BroadcastLoops, Flags, Unary, merged_shapes
 
 #: The bits by which the reference raises quantized values before it compares them.
@@ -115,15 +114,13 @@ class Converted(Unary):
 
 def lower_comparison(op: Operation) -> KernelCall:
     """The comparisons, LOGICAL_AND and LOGICAL_OR."""
-    sides, result = two_sides(op)
-    is_scaled = sides[0].dtype == "int8"
+    sides = {"left": op.input(0), "right": op.input(1)}
+    dtype = op.source.dtype
     scalars: dict[str, int] = {}
-    for name, side in zip(("left", "right"), sides if is_scaled else (), strict=False):
-        quantization = quantization_of(side)
-        values = (quantization.zero_point, *quantize_multiplier(quantization.scale))
-        scalars |= {f"{name}_{part}": v for part, v in zip(SCALING, values, strict=True)}
-    shape = merged_shapes((side.shape for side in sides), result.shape)
-    kernel = Compared(*shape, stored(sides[0].dtype), op.kind, is_scaled)
+    for name, side in sides.items() if dtype == "int8" else ():
+        scalars |= scaling(name, side, quantization_of(side).scale)
+    shape = merged_shapes((side.shape for side in sides.values()), op.result.shape)
+    kernel = Compared(*shape, stored(dtype), op.kind, is_scaled=bool(scalars))
     return op.call(kernel, scalars, inputs=(0, 1))
 
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from utvm_deploy.graph.attributes import Relu
+from utvm_deploy.graph.model import Tensor
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.extents import type_label
 from utvm_deploy.kernels.contract.lazy_tvm import tirx
@@ -94,7 +95,7 @@ def lower_quantize(op: Operation) -> KernelCall:
     source, result = op.source, op.result
     if source.dtype == "float32":
         kernel = QuantizeFloat(element_count(result), source.dtype, result.dtype)
-        return _float_call(op, kernel)
+        return op.call(kernel, _scale_of(result))
     if np.dtype(source.dtype).itemsize == np.dtype(result.dtype).itemsize == 1:
         return lower_lookup(op)
     start, end = op.ends
@@ -123,18 +124,14 @@ def lower_dequantize(op: Operation) -> KernelCall:
     """DEQUANTIZE of integers."""
     source = op.source
     kernel = DequantizeInteger(element_count(source), source.dtype, "float32")
-    return _float_call(op, kernel)
+    return op.call(kernel, _scale_of(source))
 
 
-def _float_call(op: Operation, kernel: QuantizeFloat | DequantizeInteger) -> KernelCall:
-    """The call with the quantization of the tensor that has one."""
-    tensor = op.result
-    if tensor.dtype == "float32":
-        tensor = op.source
+def _scale_of(tensor: Tensor) -> Parameters:
+    """The parameters of a conversion from or to float32."""
     quantization = quantization_of(tensor)
     scale = np.array([quantization.scale], dtype=np.float32)
-    parameters: Parameters = {"scale": scale, "zero_point": quantization.zero_point}
-    return op.call(kernel, parameters)
+    return {"scale": scale, "zero_point": quantization.zero_point}
 
 
 LOWERINGS = {"DEQUANTIZE": lower_dequantize, "QUANTIZE": lower_quantize}

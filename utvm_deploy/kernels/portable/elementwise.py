@@ -5,8 +5,9 @@ Neighbouring dimensions that the same inputs follow are merged, so most layers a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -220,115 +221,99 @@ class BroadcastPrelu(Broadcast):
 
 def lower_add(op: Operation) -> KernelCall:
     """ADD and SUB of activations or constants."""
-    attributes = op.operator.attributes
+    attributes, result = op.operator.attributes, op.result
     assert isinstance(attributes, Add | Subtract)
-    sides, result = two_sides(op)
-    shape, subtracts = merged_sides(sides, result), isinstance(attributes, Subtract)
+    limits, subtracts = _limits(attributes.clamp), isinstance(attributes, Subtract)
     if attributes.shifts is not None:
-        shifted = BroadcastShiftedSum(*shape, result.dtype, attributes.shifts, subtracts)
-        return broadcast_call(op, shifted, _limits(attributes.clamp))
-    scalars, twice_largest = _common_scaling(sides)
+        make = partial(BroadcastShiftedSum, shifts=attributes.shifts, subtracts=subtracts)
+        return broadcast_call(op, make, limits)
+    scalars, twice_largest = _common_scaling(op)
     headroom = 1 << HEADROOM_BITS[result.dtype]
     output_scale = quantization_of(result).scale
-    scalars |= _scaling("output", result, twice_largest / (headroom * output_scale))
-    shifts_right = _shifts_right(result, scalars)
-    kernel = BroadcastAdd(*shape, result.dtype, subtracts, shifts_right=shifts_right)
-    return broadcast_call(op, kernel, scalars | _limits(attributes.clamp))
+    scalars |= scaling("output", result, twice_largest / (headroom * output_scale))
+    return broadcast_call(op, partial(BroadcastAdd, subtracts=subtracts), scalars | limits)
 
 
 def lower_multiply(op: Operation) -> KernelCall:
     """MUL."""
-    sides, result = two_sides(op)
-    scales = [np.float32(quantization_of(side).scale) for side in (*sides, result)]
-    # The reference computes this product in float32.
-    scalars = _scaling("output", result, float(scales[0] * scales[1] / scales[2]))
-    scalars |= _zero_points(sides) | _limits(op.attributes(Multiply).clamp)
-    shifts_right = _shifts_right(result, scalars)
-    shape = merged_sides(sides, result)
-    kernel = BroadcastMultiply(*shape, result.dtype, shifts_right=shifts_right)
-    return broadcast_call(op, kernel, scalars)
+    # The reference computes this ratio in float32.
+    left, right, output = _float32_scales(op)
+    scalars = scaling("output", op.result, float(left * right / output)) | _zero_points(op)
+    limits = _limits(op.attributes(Multiply).clamp)
+    return broadcast_call(op, BroadcastMultiply, scalars | limits)
 
 
 def lower_squared_difference(op: Operation) -> KernelCall:
     """SQUARED_DIFFERENCE."""
-    sides, result = two_sides(op)
-    scalars, twice_largest = _common_scaling(sides)
-    steps = (1 << 2 * _SQUARE_BITS) * np.float32(quantization_of(result).scale)
-    scalars |= _scaling("output", result, twice_largest * twice_largest / float(steps))
-    kernel = BroadcastSquaredDifference(*merged_sides(sides, result), result.dtype)
-    return broadcast_call(op, kernel, scalars)
+    scalars, twice_largest = _common_scaling(op)
+    steps = (1 << 2 * _SQUARE_BITS) * np.float32(quantization_of(op.result).scale)
+    scalars |= scaling("output", op.result, twice_largest * twice_largest / float(steps))
+    return broadcast_call(op, BroadcastSquaredDifference, scalars)
 
 
 def lower_extremum(op: Operation) -> KernelCall:
     """MINIMUM and MAXIMUM."""
-    sides, result = two_sides(op)
-    shape = merged_sides(sides, result)
-    kernel = BroadcastExtremum(*shape, result.dtype, op.kind == "MAXIMUM")
-    return broadcast_call(op, kernel, {})
+    make = partial(BroadcastExtremum, takes_largest=op.kind == "MAXIMUM")
+    return broadcast_call(op, make, {})
 
 
 def lower_prelu(op: Operation) -> KernelCall:
     """PRELU."""
-    sides, result = two_sides(op)
     # The reference computes these ratios in float32.
-    source, alpha, output = (np.float32(quantization_of(t).scale) for t in (*sides, result))
-    scalars = _scaling("output", result, float(source / output))
+    source, alpha, output = _float32_scales(op)
+    scalars = scaling("output", op.result, float(source / output))
     multiplier, shift = quantize_multiplier(float(source * alpha / output))
     scalars |= {"negative_multiplier": multiplier, "negative_shift": shift}
-    scalars |= _zero_points(sides) | _limits((INT8_MIN, INT8_MAX))
-    kernel = BroadcastPrelu(*merged_sides(sides, result), result.dtype)
-    return broadcast_call(op, kernel, scalars)
+    limits = _limits((INT8_MIN, INT8_MAX))
+    return broadcast_call(op, BroadcastPrelu, scalars | _zero_points(op) | limits)
 
 
-def two_sides(op: Operation) -> tuple[list[Tensor], Tensor]:
-    """Both inputs, and the output."""
-    sides = [op.input(i) for i in (0, 1)]
-    return sides, op.result
-
-
-def merged_sides(sides: Sequence[Tensor], result: Tensor) -> tuple[tuple[int, ...], Flags, Flags]:
-    """The merged extents, and which of them the left and the right input follow."""
-    extents, (left, right) = merged_shapes((side.shape for side in sides), result.shape)
-    return extents, left, right
+def scaling(side: str, tensor: Tensor, ratio: float) -> dict[str, int]:
+    """The parameters that bring the values of an input or of the output to another scale."""
+    values = (quantization_of(tensor).zero_point, *quantize_multiplier(ratio))
+    return {f"{side}_{name}": value for name, value in zip(SCALING, values, strict=True)}
 
 
 def _limits(clamp: tuple[int, int]) -> dict[str, int]:
     return {"low": clamp[0], "high": clamp[1]}
 
 
-def _common_scaling(sides: Sequence[Tensor]) -> tuple[dict[str, int], float]:
+def _common_scaling(op: Operation) -> tuple[dict[str, int], float]:
     """What brings both inputs to a common scale, and that scale: twice the larger one.
 
     The reference doubles a float32, which is exact, so this double has the same value.
     """
-    scales = [quantization_of(side).scale for side in sides]
-    twice_largest = 2 * max(scales)
-    scalars = _scaling("left", sides[0], scales[0] / twice_largest)
-    return scalars | _scaling("right", sides[1], scales[1] / twice_largest), twice_largest
+    left, right = (quantization_of(op.input(i)).scale for i in (0, 1))
+    twice_largest = 2 * max(left, right)
+    scalars = scaling("left", op.input(0), left / twice_largest)
+    return scalars | scaling("right", op.input(1), right / twice_largest), twice_largest
 
 
-def _scaling(side: str, tensor: Tensor, ratio: float) -> dict[str, int]:
-    values = (quantization_of(tensor).zero_point, *quantize_multiplier(ratio))
-    return {f"{side}_{name}": value for name, value in zip(SCALING, values, strict=True)}
+def _float32_scales(op: Operation) -> list[Any]:
+    """The scales of both inputs and of the output."""
+    tensors = (op.input(0), op.input(1), op.result)
+    return [np.float32(quantization_of(tensor).scale) for tensor in tensors]
 
 
-def _shifts_right(result: Tensor, scalars: Mapping[str, int]) -> bool:
-    return result.dtype == "int16" and -30 <= scalars["output_shift"] < 0
+def _zero_points(op: Operation) -> dict[str, int]:
+    sides = enumerate(("left", "right"))
+    return {f"{side}_zero_point": quantization_of(op.input(i)).zero_point for i, side in sides}
 
 
-def _zero_points(sides: Sequence[Tensor]) -> dict[str, int]:
-    return {
-        f"{name}_zero_point": quantization_of(side).zero_point
-        for name, side in zip(("left", "right"), sides, strict=True)
-    }
+def broadcast_call(
+    op: Operation, make: Callable[..., Broadcast], scalars: Mapping[str, int]
+) -> KernelCall:
+    """The call of the kernel that ``make`` makes, or of a table if one int8 input decides all.
 
-
-def broadcast_call(op: Operation, kernel: Broadcast, scalars: Mapping[str, int]) -> KernelCall:
-    """The call of ``kernel``, or of a table if one int8 input decides the output."""
+    ``make`` takes the first fields of ``Broadcast``, and ``shifts_right``.
+    """
+    result = op.result
+    extents, follows = merged_shapes([op.input(i).shape for i in (0, 1)], result.shape)
+    shifts_right = result.dtype == "int16" and -30 <= scalars.get("output_shift", 0) < 0
+    kernel = make(extents, *follows, result.dtype, shifts_right=shifts_right)
     table = _table_of_one_side(op, kernel, scalars)
     if table is not None:
         return table
-    follows = (kernel.left_follows, kernel.right_follows)
     return op.call(
         kernel,
         {name: scalars[name] for name in kernel.scalars},

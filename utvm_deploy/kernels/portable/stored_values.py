@@ -10,13 +10,7 @@ import numpy as np
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.lazy_tvm import tirx
 from utvm_deploy.kernels.contract.operation import Operation
-from utvm_deploy.kernels.portable.elementwise import (
-    Broadcast,
-    Scalars,
-    broadcast_call,
-    merged_sides,
-    two_sides,
-)
+from utvm_deploy.kernels.portable.elementwise import Broadcast, Scalars, broadcast_call
 
 
 @dataclass(frozen=True)
@@ -68,10 +62,8 @@ _KERNELS: dict[str, type[Broadcast]] = {
 
 
 def lower_stored_values(op: Operation) -> KernelCall:
-    """BITWISE_XOR, FLOOR_MOD and RIGHT_SHIFT."""
-    sides, result = two_sides(op)
-    kernel = _KERNELS[op.kind](*merged_sides(sides, result), result.dtype)
-    return broadcast_call(op, kernel, {})
+    """BITWISE_XOR, RIGHT_SHIFT and FLOOR_MOD."""
+    return broadcast_call(op, _KERNELS[op.kind], {})
 
 
 LOWERINGS = dict.fromkeys(_KERNELS, lower_stored_values)
