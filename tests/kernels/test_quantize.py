@@ -21,7 +21,7 @@ from utvm_deploy.kernels.contract.requantization import (
     requantized,
 )
 from utvm_deploy.kernels.native.routines.softmax import exponential_table
-from utvm_deploy.kernels.portable.mean import mean_multiplier
+from utvm_deploy.kernels.portable.reductions import mean_multiplier
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 MULTIPLIERS = st.integers(2**30, 2**31 - 1) | st.just(0)

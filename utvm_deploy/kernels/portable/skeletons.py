@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
-from utvm_deploy.kernels.contract.extents import merge
+from utvm_deploy.kernels.contract.extents import around_axis, merge
 from utvm_deploy.kernels.contract.lazy_tvm import te
 
 Flags: TypeAlias = tuple[bool, ...]
@@ -115,6 +115,13 @@ class Reduction:
         """The shape of the output: the extents that are not reduced, at least one."""
         pairs = zip(self.extents, self.is_reduced, strict=True)
         return tuple(extent for extent, reduced in pairs if not reduced) or (1,)
+
+    @property
+    def around(self) -> tuple[int, int, int] | None:
+        """``around_axis`` of the only reduced dimension; None if several are reduced."""
+        if sum(self.is_reduced) != 1:
+            return None
+        return around_axis(self.extents, self.is_reduced.index(True))
 
     def reduced(self, name: str, reduce: Any, element: Callable[[tuple[Any, ...]], Any]) -> Any:
         """The stage that applies ``reduce``, such as te.sum, to ``element`` of each index."""
