@@ -18,15 +18,22 @@ from pathlib import Path
 import numpy as np
 
 import utvm_deploy
+from utvm_deploy.compiler.lowered_kernel import lower_kernel
 from utvm_deploy.compiler.plan import is_view
 from utvm_deploy.cores.core import CORES
-from utvm_deploy.device import Device, Module
+from utvm_deploy.device import Device, Module, Tensor
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array, Operator
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.choose.lowering import lower
-from utvm_deploy.kernels.contract.call import KernelCall, ScalarArgument, TensorArgument
+from utvm_deploy.kernels.contract.call import (
+    KernelCall,
+    LibraryKernel,
+    ScalarArgument,
+    TensorArgument,
+)
 from utvm_deploy.oracle.reference import run_reference
+from utvm_deploy.tuning.build import kernel_text
 
 RUN_TIMEOUT_S = 60.0
 
@@ -71,18 +78,26 @@ def measure(path: Path, device: Device, core: str) -> list[Layer]:
         operator, calls = same[0]
         ticks = []
         for call in calls:
-            with device.load_kernels({"kernel": call.kernel}, flags=flags) as module:
-                ticks.append(_run(device, module, call, operator.outputs[0], values))
+            assert not isinstance(call.kernel, LibraryKernel)
+            function = lower_kernel(call.kernel, "kernel", core).function
+            with device.load_module(kernel_text([function]), flags=flags) as module:
+                scratch = [device.empty((one.size_bytes,), np.int8) for one in function.scratch]
+                ticks.append(_run(device, module, call, scratch, operator.outputs[0], values))
         layers.append(Layer(calls, len(same), (ticks[0], ticks[1])))
     return layers
 
 
 def _run(
-    device: Device, module: Module, call: KernelCall, output: int, values: dict[int, Array]
+    device: Device,
+    module: Module,
+    call: KernelCall,
+    scratch: Sequence[Tensor],
+    output: int,
+    values: dict[int, Array],
 ) -> int:
     arguments: list[object] = []
     result = device.empty(values[output].shape, values[output].dtype)
-    tensors = [result]
+    tensors = [result, *scratch]
     for argument in call.arguments:
         if isinstance(argument, ScalarArgument):
             arguments.append(argument.value)
@@ -94,7 +109,7 @@ def _run(
             )
             tensors.append(device.tensor(np.ascontiguousarray(data)))
             arguments.append(tensors[-1])
-    ticks = module["kernel"](*arguments, timeout_s=RUN_TIMEOUT_S).ticks.min
+    ticks = module["kernel"](*arguments, *scratch, timeout_s=RUN_TIMEOUT_S).ticks.min
     if not np.array_equal(result.numpy(), values[output]):
         print(f"WRONG: {call.kernel.name}", file=sys.stderr)
     for tensor in tensors:

@@ -41,6 +41,18 @@ def test_each_layer_calls_its_routine(tmp_path: Path) -> None:
         assert any(name.startswith(f"utvm_thumb_{kind}") for name in functions), kind
 
 
+def test_a_small_core_computes_small_pointwise_layers_in_assembly(tmp_path: Path) -> None:
+    """Plain C is slow there: it calls a function for each 64-bit product."""
+    m, rng = ModelWriter(), np.random.default_rng(2)
+    for height, width, inputs, outputs in ((6, 6, 12, 24), (6, 10, 12, 4)):
+        x = m.input((1, height, width, inputs), 0.05, -7)
+        weights = rng.integers(-127, 128, (outputs, 1, 1, inputs), dtype=np.int8)
+        bias = np.zeros(outputs, np.int32)
+        m.output(m.conv2d(x, weights, bias, weight_scale=0.01, scale=0.3, stride=2))
+    graph = load_model(m.save(tmp_path / "model.tflite"))
+    assert {lower(graph, operator, SMALL_CORE).family for operator in graph.operators} == {"thumb"}
+
+
 def test_each_depthwise_layer_of_a_small_core_has_the_tile_that_fits_its_rows(
     tmp_path: Path,
 ) -> None:

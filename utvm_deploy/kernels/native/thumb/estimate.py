@@ -2,8 +2,8 @@
 
 Plain C does not gather windows, so it is faster for small first layers and layers of few outputs.
 The constants are modelled cycles on an emulated Cortex-M3, fitted to 134 layers, and instructions
-of code for a Cortex-M0+, fitted to 73 (``benchmarks/kernels/families.py``). Most estimates are
-within 7 % and 15 %.
+on an emulated Cortex-M0, fitted to 97 small ones (``benchmarks/kernels/families.py``). Most
+estimates are within 7 % and 12 %.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class _Own:
 #: With Thumb-2 (True) and without.
 _CONVOLUTION = {
     True: _Plain(42.1, 2.60, 1.76, 0.0, 0.76, 155),
-    False: _Plain(34.9, 6.53, 0.0, 8.4, 2.77, 90),
+    False: _Plain(85.4, 6.25, 0.0, 7.4, 1.62, 49),
 }
 _DENSE = {
     True: _Plain(55.1, 0.40, 3.97, 81.7, 0.0, 83),
-    False: _Plain(66.7, 4.80, 0.70, 67.2, 0.0, 21),
+    False: _Plain(149.3, 5.22, 0.0, 0.0, 0.0, 165),
 }
-_OWN = {True: _Own(16.3, 1.58, 103.0, 75.6, 310), False: _Own(51.8, 4.80, 30.3, 0.0, 20)}
+_OWN = {True: _Own(16.3, 1.58, 103.0, 75.6, 310), False: _Own(17.5, 0.41, 66.5, 38.4, 309)}
 #: Of each pixel of a group that is copied to its channels of the output, and of each byte.
 _PUT, _PUT_BYTE = 12.0, 3.0
 
