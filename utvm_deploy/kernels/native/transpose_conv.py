@@ -11,7 +11,7 @@ block to their places.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -22,8 +22,15 @@ from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
 from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.contract.extents import label
+from utvm_deploy.kernels.contract.requantization import fold_input_offset
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D
+from utvm_deploy.kernels.native.layer_tables import (
+    ConvolutionTables,
+    constants,
+    limits_of,
+    scalars,
+)
 from utvm_deploy.kernels.portable.transpose_conv import TransposeConv2D
 
 
@@ -137,23 +144,32 @@ class BlockConv:
 
 
 def as_convolution(
-    kernel: TransposeConv2D, weights: Array
-) -> tuple[Window, tuple[int, int], Array] | str:
-    """Window, first pixel within a block and weights of the ordinary convolution, or why not.
+    call: KernelCall,
+) -> tuple[TransposeConv2D, ConvolutionTables, tuple[int, int]] | str:
+    """The portable kernel, the ordinary convolution, and ``BlockConv.first``; or why not.
 
-    ``weights`` are [outputs, rows, columns, inputs]; those of the ordinary convolution have
-    [row of a block, column of a block, output] as outputs.
+    The outputs of the convolution are [row of a block, column of a block, output].
     """
-    ones = (1, 1)
+    kernel = call.kernel
+    assert isinstance(kernel, TransposeConv2D)
+    ones, times = (1, 1), math.prod(kernel.strides)
     taps, pixels, borders, first = (
         (rows, columns)
         for rows, columns in zip(*(_along(kernel, axis) for axis in (0, 1)), strict=True)
     )
     if min(borders) < 0:
         return "the padding is larger than the window"
-    batch, height, width, _ = kernel.image
+    batch, height, width, inputs = kernel.image
     window = Window(batch, height, width, *pixels, taps, ones, ones, *borders)
-    return window, first, _by_blocks(weights, taps, kernel.strides)
+    tables, numbers = constants(call), scalars(call)
+    border = numbers["input_zero_point"]
+    weights = _by_blocks(tables["weights"], taps, kernel.strides)
+    bias, multiplier, shift = (
+        np.tile(tables[name], times) for name in ("bias", "multiplier", "shift")
+    )
+    bias = fold_input_offset(bias, weights, border)
+    scales = multiplier, shift, border, numbers["output_zero_point"], limits_of(call)
+    return kernel, ConvolutionTables(window, inputs, weights, bias, *scales), first
 
 
 def _along(kernel: TransposeConv2D, axis: int) -> tuple[int, int, int, int]:
@@ -175,9 +191,9 @@ def _by_blocks(weights: Array, taps: tuple[int, int], strides: tuple[int, int]) 
 
 
 def block_conv_call(
-    call: KernelCall, kernel: BlockConv, tables: Sequence[ConstantArgument], border: int
+    call: KernelCall, kernel: BlockConv, tables: Iterable[ConstantArgument], border: int
 ) -> KernelCall:
-    """The call instead of the generic one; ``tables`` are weights, scaling and limits."""
+    """The call instead of the portable one; ``tables`` are weights, scaling and limits."""
     arguments = (
         call.arguments[0],
         ConstantArgument("geometry", kernel.conv.geometry),

@@ -8,7 +8,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
 from utvm_deploy.kernels.contract.driver import Operand
@@ -17,8 +16,10 @@ from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.column_gemm import Block, ColumnConv2D
 from utvm_deploy.kernels.native.dsp import columns_code as code
 from utvm_deploy.kernels.native.dsp import gemm_tables, tile
+from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.micro_kernel import table_arguments
 from utvm_deploy.kernels.native.scaling import Scaling
+from utvm_deploy.records.candidate import COMPACT_LITTLE
 
 #: Blocks that the choice is from: rows of windows, and pixels of a pointwise convolution.
 ROWS = (1, 2, 3, 4, 6, 8)
@@ -74,8 +75,8 @@ class DspColumns(ColumnConv2D):
         return shared_text("utvm_scale"), *products, code.fill_text(core)
 
     def _form(self, one: Block) -> code.ColumnsForm:
-        sizes = self.depth, self.step, 2 * self.pitch, one.width
-        return code.form_of(*sizes, is_slice=self.is_slice)
+        is_whole, tail = self.step == self.depth, one.width % tile.PIXELS
+        return code.ColumnsForm(self.step, is_whole, 2 * self.pitch, tail, self.is_slice)
 
     @property
     def estimated_cycles(self) -> float:
@@ -105,34 +106,25 @@ class DspColumns(ColumnConv2D):
 
 
 def columns_call(
-    call: KernelCall,
-    kernel: DspColumns,
-    weights: Array,
-    scaling: Scaling,
-    border: int,
-    limits: tuple[int, int],
+    call: KernelCall, kernel: DspColumns, tables: ConvolutionTables, scaling: Scaling
 ) -> KernelCall:
-    """The call instead of the generic one; ``weights`` are [outputs, rows, columns, inputs]."""
-    flat = kernel.by_column(weights)
-    filled = np.pad(flat, ((0, 0), (0, kernel.depth - flat.shape[1])))
-    packed = gemm_tables.pack(filled, np.array(scaling, dtype=np.int32), kernel.groups)
+    """The call instead of the portable one."""
+    weights, rows = kernel.by_column(tables.weights), np.array(scaling, dtype=np.int32)
+    packed = gemm_tables.pack(weights, rows, kernel.depth, kernel.groups)
     arguments = (
         call.arguments[0],
         ConstantArgument("geometry", kernel.geometry),
-        *table_arguments([packed], limits),
-        ScalarArgument("border", border),
+        *table_arguments([packed], tables.limits),
+        ScalarArgument("border", tables.border),
         call.arguments[-1],
     )
-    return replace(call, kernel=kernel, arguments=arguments)
+    return replace(call, kernel=kernel, arguments=arguments, heeds_compact=COMPACT_LITTLE)
 
 
 def columns_kernel(
-    window: Window, inputs: int, outputs: int, choices: ColumnsChoices, groups: int = 1
+    window: Window, inputs: int, outputs: int, groups: int, choices: ColumnsChoices
 ) -> DspColumns | None:
-    """The kernel with these choices; None if there is none.
-
-    ``inputs`` and ``outputs`` are the channels of a group.
-    """
+    """The kernel with these choices for channels of a group; None if there is none."""
     rows, pixels = min(choices.rows or 1, window.output_height), choices.pixels or PIXELS[-1]
     kernel = DspColumns(window, inputs, outputs, rows, pixels, choices.packed, groups)
     if kernel.is_packed and kernel.column == replace(kernel, is_packed=False).column:
@@ -146,12 +138,10 @@ def columns_kernel(
     return kernel if 2 * kernel.pitch <= code.LONGEST_PITCH else None
 
 
-def columns_kernels(
-    window: Window, inputs: int, outputs: int, groups: int = 1
-) -> Iterator[DspColumns]:
-    """All kernels to choose from; ``inputs`` and ``outputs`` are the channels of a group."""
+def columns_kernels(window: Window, inputs: int, outputs: int, groups: int) -> Iterator[DspColumns]:
+    """All kernels to choose from for channels of a group."""
     for is_packed in (False, True):
-        first = columns_kernel(window, inputs, outputs, ColumnsChoices(packed=is_packed), groups)
+        first = columns_kernel(window, inputs, outputs, groups, ColumnsChoices(packed=is_packed))
         if first is None:
             continue
         last = window.output_height

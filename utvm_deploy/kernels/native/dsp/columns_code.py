@@ -1,12 +1,12 @@
-"""The matrix product of convolutions over columns, which the windows of a row share.
+"""The matrix product of convolutions over columns, and what widens the image into them.
 
-Scratch holds the rows under a row of windows as int16, one image column after the other: all rows
-of the kernel in one column, then the next. So a window is one run of values, the next window begins
-``pitch`` bytes later, and a row of the image is widened once for each row of the kernel, not for
-each tap. Tiles have three pixels; the last one of a row may have one or two.
+All rows of the kernel in one image column are a run of values in scratch, and so are all columns of
+a window. The next window begins ``pitch`` bytes later. Tiles have three pixels; the last one of a
+row may have one or two.
 
 Layout, for depth k = 4 q + 2 l + f (quad, lane, phase), k = (column, row, channel); the other
 tables are those of ``gemm_tables.py``:
+
     columns  int16 [output row][column][row of the kernel][quad][phase][lane], ``SLACK_BYTES``
              behind them
 """
@@ -33,29 +33,17 @@ _STEPS = (36, 32, 28, 24, 20, 16, 12, 8)
 _COMPACT_WHOLE_DEPTH, _COMPACT_STEP = 32, 20
 #: Bytes from window to window at most: the reach of loads.
 LONGEST_PITCH = 1920
-_PARAMETERS = (
-    "const int16_t *columns",
-    "const int8_t *weights",
-    "const int32_t *scaling",
-    "const int32_t *limits",
-    "int8_t *output",
-    "int32_t pixels",
-    "int32_t channels",
-    "int32_t depth",
-    "int32_t rows",
-    "int32_t row_bytes",
-    "int32_t pitch",
-)
+_PARAMETERS = """
+const int16_t *columns, const int8_t *weights, const int32_t *scaling, const int32_t *limits,
+int8_t *output, int32_t pixels, int32_t channels, int32_t depth, int32_t rows, int32_t row_bytes,
+int32_t pitch
+"""
 #: Of a form whose outputs are some of a pixel's channels: bytes from pixel to pixel.
-_OUTPUT_PITCH = "int32_t output_pitch"
-_WIDEN_PARAMETERS = (
-    "int16_t *to",
-    "const int8_t *from",
-    "int32_t pixels",
-    "int32_t quads",
-    "int32_t from_step",
-    "int32_t to_step",
-)
+_OUTPUT_PITCH = ", int32_t output_pitch"
+_WIDEN_PARAMETERS = """
+int16_t *to, const int8_t *from, int32_t pixels, int32_t quads, int32_t from_step,
+int32_t to_step
+"""
 
 
 class _Slots(TileSlots):
@@ -73,8 +61,8 @@ class _Slots(TileSlots):
 class ColumnsForm(NamedTuple):
     """What the code depends on."""
 
-    depth: int  # 0: any that is a multiple of the step
     step: int
+    is_whole: bool  # the step is the whole depth
     pitch: int  # bytes from window to window
     tail: int  # pixels of the last tile of a row; 0: three
     is_slice: bool = False  # the outputs are some of a pixel's channels
@@ -82,43 +70,29 @@ class ColumnsForm(NamedTuple):
     @property
     def name(self) -> str:
         """The C function."""
-        whole = "whole_" if self.depth else ""
+        whole = "whole_" if self.is_whole else ""
         of_some = "_slice" if self.is_slice else ""
         return f"utvm_columns_{whole}{self.step}_by_{self.pitch}_{self.tail}{of_some}"
 
 
 def step_of(depth: int, *, is_compact: bool = False) -> int:
-    """The step for a depth: one that fills up least, of these the longest."""
+    """The step for a depth: one that needs the fewest zeros to fill it up, the longest of these."""
     if depth <= (_COMPACT_WHOLE_DEPTH if is_compact else _WHOLE_DEPTH):
         return depth
     steps = [step for step in _STEPS if step <= _COMPACT_STEP or not is_compact]
-    return min(steps, key=lambda step: (padded(depth, step), -step))
-
-
-def padded(depth: int, step: int) -> int:
-    """The depth with the zeros that fill it up."""
-    return -(-depth // step) * step
-
-
-def form_of(
-    depth: int, step: int, pitch: int, width: int, *, is_slice: bool = False
-) -> ColumnsForm:
-    """The form for rows of ``width`` pixels."""
-    return ColumnsForm(depth if step == depth else 0, step, pitch, width % PIXELS, is_slice)
+    return min(steps, key=lambda step: (-depth % step, -step))
 
 
 @lru_cache(maxsize=32)
 def columns_text(core: str, form: ColumnsForm) -> str:
     """The C text of the function, ordered for a core."""
-    parameters, portable = list(_PARAMETERS), helper("utvm_columns")
+    parameters, portable = _PARAMETERS, helper("utvm_columns")
     if form.is_slice:
-        parameters.append(_OUTPUT_PITCH)
+        parameters += _OUTPUT_PITCH
         portable = replaced(portable, ("p * channels", "p * output_pitch", 1))
     a = Assembler(timing_of(core), parameters)
-    a.enter(frame=_Slots)
-    _store_arguments(a, form)
-    sizes = (PIXELS, form.tail) if form.tail else (PIXELS,)
-    ways = {pixels: _Ways() for pixels in sizes}
+    _begin(a, form)
+    specials = []  # pixels of a tile, and the label where a special one is stored and goes back to
     with a.loop("gt"):  # two channels
         _begin_channels(a, form)
         with a.loop("gt"):  # a row
@@ -126,46 +100,33 @@ def columns_text(core: str, form: ColumnsForm) -> str:
             tail, row_done = Label(), Label()
             if form.tail:
                 a.b(tail, "lt")
-            with a.scheduled():
-                tile.start(a, PIXELS)
-            _multiply(a, form, PIXELS, ways[PIXELS])
+            specials.append((PIXELS, *_multiply(a, form, PIXELS)))
             if form.tail:
                 a.cmp("lr", 0)
                 a.b(row_done, "eq")
                 a.place(tail)
-                with a.scheduled():
-                    tile.start(a, form.tail)
-                _multiply(a, form, form.tail, ways[form.tail])
+                specials.append((form.tail, *_multiply(a, form, form.tail)))
             a.place(row_done)
             a.ldr("r4", _Slots.rows_left)
             a.subs("r4", 1)
             a.str("r4", _Slots.rows_left)
         tile.next_channels(a)
     a.leave()
-    for pixels in sizes:
-        _store_special(a, form, pixels, ways[pixels])
+    for pixels, special, stored in specials:
+        a.place(special)
+        _store_special(a, form, pixels, stored)
     return a.c_function(form.name, portable, CONDITION)
 
 
-class _Ways:
-    """Out of tiles that are stored the fast way, and back to them."""
-
-    def __init__(self) -> None:
-        self.special, self.stored = Label(), Label()
-
-
-def _store_arguments(a: Assembler, form: ColumnsForm) -> None:
-    registers = {
-        "output": "r4", "pixels": "r5", "channels": "r6", "depth": "r7", "rows": "r11",
-        "row_bytes": "lr",
-    }  # fmt: skip
-    for name, register in registers.items():
-        a.ldr(register, a.stack_argument(name))
+def _begin(a: Assembler, form: ColumnsForm) -> None:
+    """Put the arguments into their slots."""
+    a.enter(frame=_Slots)
+    a.load(r4=a.stack_argument("output"), r5=a.stack_argument("pixels"))
+    a.load(r6=a.stack_argument("channels"), r7=a.stack_argument("depth"))
+    a.load(r11=a.stack_argument("rows"), lr=a.stack_argument("row_bytes"))
     a.lsl("r7", "r7", 1)
     load_limits(a, "r3", _Slots.low, _Slots.clamps)
-    a.str("r7", _Slots.weights_bytes)
-    a.str("r2", _Slots.scaling)
-    a.str("r4", _Slots.first_output)
+    a.store(r7=_Slots.weights_bytes, r2=_Slots.scaling, r4=_Slots.first_output)
     if form.is_slice:
         a.ldr("r8", a.stack_argument("output_pitch"))
     a.strd("r6", "r8" if form.is_slice else "r6", _Slots.channels_left)
@@ -175,46 +136,41 @@ def _store_arguments(a: Assembler, form: ColumnsForm) -> None:
 
 def _begin_channels(a: Assembler, form: ColumnsForm) -> None:
     """Fill the slots for the first row of two channels, whose weights r1 points at."""
-    a.ldr("r2", _Slots.weights_bytes)
-    a.ldr("r3", _Slots.first_output)
-    a.ldr("r4", _Slots.columns)
-    a.ldr("r5", _Slots.channels_left)
-    a.ldr("r6", _Slots.clamps)
-    a.ldr("r7", _Slots.rows)
+    a.load(r2=_Slots.weights_bytes, r3=_Slots.first_output, r4=_Slots.columns)
+    a.load(r5=_Slots.channels_left, r6=_Slots.clamps, r7=_Slots.rows)
     a.add("r2", "r1", "r2")
     a.sub("r2", "r2", 2 * form.step)
     a.cmp("r5", CHANNELS)
     with a.when("lt"):
         a.mov("r6", 1)
-    a.str("r1", _Slots.weights)
-    a.str("r2", _Slots.last)
-    a.str("r3", _Slots.output)
-    a.str("r6", _Slots.special)
+    a.store(r1=_Slots.weights, r2=_Slots.last, r3=_Slots.output, r6=_Slots.special)
     a.strd("r7", "r4", _Slots.rows_left)
 
 
 def _begin_row(a: Assembler) -> None:
     """Fill the slots for the first tile of a row; flags: ``lt`` if it is smaller than others."""
-    a.ldr("r0", _Slots.row_pixels)
-    a.ldr("r4", _Slots.pixels)
-    a.ldr("r5", _Slots.row_bytes)
+    a.load(r0=_Slots.row_pixels, r4=_Slots.pixels, r5=_Slots.row_bytes)
     a.add("r5", "r5", "r0")
-    a.str("r0", _Slots.tile_pixels)
-    a.str("r5", _Slots.row_pixels)
-    a.str("r4", _Slots.left)
+    a.store(r0=_Slots.tile_pixels, r5=_Slots.row_pixels, r4=_Slots.left)
     a.cmp("r4", PIXELS)
 
 
-def _multiply(a: Assembler, form: ColumnsForm, pixels: int, ways: _Ways) -> None:
-    """Do all tiles of three pixels, or the one with fewer; lr becomes the pixels that are left."""
+def _multiply(a: Assembler, form: ColumnsForm, pixels: int) -> tuple[Label, Label]:
+    """Do all tiles of three pixels, or the one with fewer; lr becomes the pixels that are left.
+
+    Gives the label that special tiles go to, and the label that they come back to.
+    """
 
     def place(phase: int, pixel: int) -> int:
         return 4 * phase + pixel * form.pitch
 
+    special, stored = Label(), Label()
+    with a.scheduled():
+        tile.start(a, pixels)
     next_tile = a.here()
     with a.scheduled():
         tile.load_pixels(a, pixels, place)
-    if form.depth:
+    if form.is_whole:
         with a.scheduled():
             tile.step(a, pixels, form.step, place, 0, is_whole=True)
             tile.finish(a, pixels)
@@ -223,52 +179,48 @@ def _multiply(a: Assembler, form: ColumnsForm, pixels: int, ways: _Ways) -> None
             tile.step(a, pixels, form.step, place, 2 * form.step, is_whole=False)
         with a.scheduled():
             tile.finish(a, pixels)
-    a.b(ways.special, "ne")
+    a.b(special, "ne")
     with a.scheduled():
         _store(a, pixels)
-        _next_tile(a, form, pixels)
-    a.place(ways.stored)
+        _go_to_next_tile(a, form, pixels)
+    a.place(stored)
     if pixels == PIXELS:
         a.b(next_tile, "ge")
+    return special, stored
 
 
-def _next_tile(a: Assembler, form: ColumnsForm, pixels: int) -> None:
-    """Move to the tile whose output r12 is; flags: ``ge`` if it is one of three pixels."""
+def _go_to_next_tile(a: Assembler, form: ColumnsForm, pixels: int) -> None:
+    """Start the tile whose output is at r12; flags: ``ge`` if it is one of three pixels."""
     a.str("r12", _Slots.output)
     if pixels < PIXELS:
         return
-    a.ldr("r0", _Slots.tile_pixels)
-    a.ldr("lr", _Slots.left)
+    a.load(r0=_Slots.tile_pixels, lr=_Slots.left)
     a.add("r0", "r0", 2 * form.pitch)
     a.add("r0", "r0", form.pitch)
     a.sub("lr", "lr", pixels)
-    a.str("r0", _Slots.tile_pixels)
-    a.str("lr", _Slots.left)
+    a.store(r0=_Slots.tile_pixels, lr=_Slots.left)
     a.cmp("lr", PIXELS)
     tile.start(a, pixels)
 
 
-def _store_special(a: Assembler, form: ColumnsForm, pixels: int, ways: _Ways) -> None:
+def _store_special(a: Assembler, form: ColumnsForm, pixels: int, stored: Label) -> None:
     """Store a tile that is clamped, or has one channel."""
-    a.place(ways.special)
     tile.clamp(a, pixels)
     with a.scheduled():
-        a.ldr("r10", _Slots.output)
-        a.ldr("r11", _Slots.output_pitch)
-        a.ldr("r2", _Slots.channels_left)
+        a.load(r10=_Slots.output, r11=_Slots.output_pitch, r2=_Slots.channels_left)
         a.cmp("r2", CHANNELS)
     with a.unless("lt"):
         with a.scheduled():
             _store(a, pixels)
-            _next_tile(a, form, pixels)
-        a.b(ways.stored)
+            _go_to_next_tile(a, form, pixels)
+        a.b(stored)
     for low, _ in SUMS[:pixels]:
         a.strb(low, at("r10"))
         a.add("r10", "r10", "r11")
     a.mov("r12", "r10")
     with a.scheduled():
-        _next_tile(a, form, pixels)
-    a.b(ways.stored)
+        _go_to_next_tile(a, form, pixels)
+    a.b(stored)
 
 
 def _store(a: Assembler, pixels: int) -> None:
@@ -290,12 +242,22 @@ def fill_text(core: str) -> str:
     """The C text of ``utvm_fill_columns`` and what it calls, ordered for a core."""
     a = Assembler(timing_of(core), _WIDEN_PARAMETERS)
     a.enter()
-    a.ldr("r10", a.stack_argument("from_step"))
-    a.ldr("r11", a.stack_argument("to_step"))
+    a.load(r10=a.stack_argument("from_step"), r11=a.stack_argument("to_step"))
     a.cmp("r3", 1)
     one_quad = Label()
     a.b(one_quad, "eq")
-    _widen_pixels(a)
+    with a.loop("gt"):  # a pixel
+        a.mov("r8", "r0")
+        a.mov("r9", "r1")
+        a.subs("r12", "r3", 4)
+        with a.unless("lt"), a.loop("ge", aligned=True), a.scheduled(is_loop=True):
+            _widen(a, [("r4", "r5"), ("r6", "r7")] * 2)
+        a.adds("r12", 4)
+        with a.unless("eq"), a.loop("ne", aligned=True), a.scheduled(is_loop=True):
+            _widen(a, [("r4", "r5")])
+        a.add("r1", "r1", "r10")
+        a.add("r0", "r0", "r11")
+        a.subs("r2", 1)
     a.leave()
     a.place(one_quad, aligned=True)  # pixels of one quad
     with a.scheduled(is_loop=True):
@@ -312,31 +274,13 @@ def fill_text(core: str) -> str:
     return "\n".join([function_text("utvm_widen_columns", a), helper("utvm_fill_columns")])
 
 
-def _widen_pixels(a: Assembler) -> None:
-    """Widen the quads of each pixel, four quads at a time."""
-    with a.loop("gt"):  # a pixel
-        a.mov("r8", "r0")
-        a.mov("r9", "r1")
-        a.subs("r12", "r3", 4)
-        with a.unless("lt"), a.loop("ge", aligned=True), a.scheduled(is_loop=True):
-            for quad in range(4):
-                _widen_quad(a, ("r4", "r6")[quad % 2], ("r5", "r7")[quad % 2], 8 * quad)
-            a.add("r8", "r8", 32)
-            a.subs("r12", "r12", 4)
-        a.adds("r12", 4)
-        with a.unless("eq"), a.loop("ne", aligned=True), a.scheduled(is_loop=True):
-            _widen_quad(a, "r4", "r5", 0)
-            a.add("r8", "r8", 8)
-            a.subs("r12", "r12", 1)
-        a.add("r1", "r1", "r10")
-        a.add("r0", "r0", "r11")
-        a.subs("r2", 1)
-
-
-def _widen_quad(a: Assembler, low: str, high: str, offset: int) -> None:
-    """Widen four bytes from r9 on to two words of phases, ``offset`` bytes behind r8."""
-    a.ldr(low, post("r9", 4))
-    a.sxtb16(high, low, "ror #8")
-    a.sxtb16(low, low)
-    a.str(low, at("r8", offset))
-    a.str(high, at("r8", offset + 4))
+def _widen(a: Assembler, pairs: list[tuple[str, str]]) -> None:
+    """Widen a quad at r9 to r8 with each pair of registers; r12 counts the quads that are left."""
+    for quad, (low, high) in enumerate(pairs):
+        a.ldr(low, post("r9", 4))
+        a.sxtb16(high, low, "ror #8")
+        a.sxtb16(low, low)
+        a.str(low, at("r8", 8 * quad))
+        a.str(high, at("r8", 8 * quad + 4))
+    a.add("r8", "r8", 8 * len(pairs))
+    a.subs("r12", "r12", len(pairs))

@@ -1,7 +1,6 @@
 """CONV_2D for cores with the DSP extension: over patches, or over columns that windows share.
 
-A candidate says which. Without one, the estimated cycles of all kernels are compared: those of the
-products and of their requantization, of filling scratch, and of weights that a small cache loses.
+A candidate says which. Without one, the estimated cycles of all kernels are compared.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from dataclasses import replace
 
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.strategy import Choices, Wish
-from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp import gemm
 from utvm_deploy.kernels.native.dsp.columns import (
     ColumnsChoices,
@@ -29,52 +27,46 @@ from utvm_deploy.kernels.native.dsp.patches import (
     patches_kernels,
 )
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
-from utvm_deploy.records.candidate import COMPACT_LITTLE, COMPACT_MOST
+from utvm_deploy.records.candidate import COMPACT_MOST
 
 _TOO_FAR = "windows too far apart for columns"
 
 
-def convolution_call(
-    call: KernelCall, tables: ConvolutionTables, wish: Wish, groups: int = 1
-) -> KernelCall | str:
+def convolution_call(call: KernelCall, tables: ConvolutionTables, wish: Wish) -> KernelCall | str:
     """The call instead of the portable one, or why there is none."""
     scaling = tables.short_scaling()
     if isinstance(scaling, str):
         return scaling
-    weights = tables.weights
-    kernel = _wished(tables.window, weights.shape[3], weights.shape[0] // groups, groups, wish)
-    if isinstance(kernel, str):
-        return kernel
-    constants = weights, scaling, tables.border, tables.limits
+    kernel = _wished(tables, wish)
     if isinstance(kernel, DspColumns):
         kernel = replace(kernel, is_compact=wish.compact > 0)
-        return replace(columns_call(call, kernel, *constants), heeds_compact=COMPACT_LITTLE)
-    return replace(patches_call(call, kernel, *constants), heeds_compact=COMPACT_MOST)
+        return columns_call(call, kernel, tables, scaling)
+    if isinstance(kernel, DspPatches):
+        return patches_call(call, kernel, tables, scaling)
+    return kernel
 
 
-def _wished(
-    window: Window, inputs: int, outputs: int, groups: int, wish: Wish
-) -> DspColumns | DspPatches | str:
-    """The kernel of a wish, or why there is none."""
-    sizes = window, inputs, outputs
-    gathered = list(patches_kernels(*sizes)) if groups == 1 else []
-    if wish.compact == COMPACT_MOST and gathered:
-        return best_kernel(map(_with_common_step, gathered), wish) or _TOO_FAR
+def _wished(tables: ConvolutionTables, wish: Wish) -> DspColumns | DspPatches | str:
+    """The kernel of a candidate, or the best of all, or why there is none."""
+    outputs, _, _, inputs = tables.weights.shape
+    groups = tables.inputs // inputs
+    sizes = tables.window, inputs, outputs // groups, groups
+    if wish.compact == COMPACT_MOST and groups == 1:
+        # One function for most convolutions.
+        is_long = next(patches_kernels(*sizes)).depth % gemm.LONG_STEP == 0
+        step = gemm.LONG_STEP if is_long else gemm.DEPTH_STEP
+        return best_kernel(patches_kernels(*sizes, step), wish) or _TOO_FAR
     if wish.is_open:
-        kernels: list[DspColumns | DspPatches] = [*columns_kernels(*sizes, groups), *gathered]
-        return best_kernel(kernels, wish) or _TOO_FAR
+        kernels: list[DspColumns | DspPatches] = [*columns_kernels(*sizes)]
+        return best_kernel([*kernels, *patches_kernels(*sizes)], wish) or _TOO_FAR
     columns = ColumnsChoices.read(wish.candidate)
     if isinstance(columns, ColumnsChoices):
-        return columns_kernel(*sizes, columns, groups) or _TOO_FAR
+        return columns_kernel(*sizes, columns) or _TOO_FAR
     assert wish.candidate is not None
     if wish.candidate.choice("method") == ColumnsChoices.method:
         return columns
     patches = PatchesChoices.read(wish.candidate)
-    if isinstance(patches, str):
-        return patches
-    if groups > 1:
-        return f"patches of {groups} groups are not gathered"
-    return patches_kernel(*sizes, patches)
+    return patches if isinstance(patches, str) else patches_kernel(*sizes, patches)
 
 
 def convolution_choices(kernel: object) -> Iterator[Choices]:
@@ -82,19 +74,12 @@ def convolution_choices(kernel: object) -> Iterator[Choices]:
     if not isinstance(kernel, DspColumns | DspPatches):
         return
     yield kernel.choices
-    sizes = kernel.window, kernel.input_channels, kernel.output_channels
-    for one in columns_kernels(*sizes, kernel.groups):
+    sizes = kernel.window, kernel.input_channels, kernel.output_channels, kernel.groups
+    for one in columns_kernels(*sizes):
         if one.scratch_bytes <= MOST_CANDIDATE_BYTES:
             yield one.choices
-    if kernel.groups > 1:
-        return
     patches = list(patches_kernels(*sizes))
-    for step in gemm.steps_for(patches[0].depth):
+    for step in gemm.steps_for(patches[0].depth) if patches else ():
         for found in patches:
-            if found.pixels * found.depth * 2 <= MOST_CANDIDATE_BYTES:
+            if 2 * found.pixels * found.depth <= MOST_CANDIDATE_BYTES:
                 yield PatchesChoices(found.pixels, step)
-
-
-def _with_common_step(kernel: DspPatches) -> DspPatches:
-    """The kernel with a step that most convolutions can have: one function multiplies them all."""
-    return kernel.with_step(gemm.DEPTH_STEP if kernel.depth % gemm.LONG_STEP else gemm.LONG_STEP)

@@ -73,9 +73,7 @@ def _widen_quads(a: Assembler, quads: int, left: str, again: str) -> None:
 def _widen_line(a: Assembler) -> None:
     """Copy ``rows`` of ``run`` bytes to ``line``, by up to three bytes more, and widen that."""
     a.enter(("r3-r11", "lr"))  # r3: the quads, for the end
-    a.ldr("r7", a.stack_argument("rows"))
-    a.ldr("r8", a.stack_argument("pitch"))
-    a.ldr("r9", a.stack_argument("run"))
+    a.load(r7=a.stack_argument("rows"), r8=a.stack_argument("pitch"), r9=a.stack_argument("run"))
     a.add("r10", "r9", 3)
     a.lsr("r10", "r10", 2)  # words of a row
     a.mov("r11", "r2")

@@ -2,6 +2,7 @@
 
 Layout, for depth k = 4 q + 2 l + f (quad, lane, phase); the other tables are those of
 ``gemm_tables.py``:
+
     patches  int16 [group of 3 pixels][quad][phase][pixel][lane], ``SLACK_BYTES`` behind them
 """
 
@@ -22,17 +23,10 @@ from utvm_deploy.kernels.native.dsp.tile import PIXELS, SUMS, TileSlots
 DEPTH_STEP = 8
 LONG_STEP = 16
 _WHOLE_DEPTH = 64
-
-_PARAMETERS = (
-    "const int16_t *patches",
-    "const int8_t *weights",
-    "const int32_t *scaling",
-    "const int32_t *limits",
-    "int8_t *output",
-    "int32_t pixels",
-    "int32_t channels",
-    "int32_t depth",
-)
+_PARAMETERS = """
+const int16_t *patches, const int8_t *weights, const int32_t *scaling, const int32_t *limits,
+int8_t *output, int32_t pixels, int32_t channels, int32_t depth
+"""
 
 
 class _Slots(TileSlots):
@@ -62,8 +56,7 @@ def name_of(step: int, depth: int) -> str:
 def gemm_text(core: str, step: int, depth: int) -> str:
     """The C text of the function with this step, ordered for a core."""
     a = Assembler(timing_of(core), _PARAMETERS)
-    a.enter(frame=_Slots)
-    _store_arguments(a)
+    _begin(a)
     tiles, channels_done, special = Label(), Label(), Label()
     with a.loop("gt"):  # two channels
         _begin_channels(a, step)
@@ -71,17 +64,7 @@ def gemm_text(core: str, step: int, depth: int) -> str:
         with a.scheduled():
             _start(a)
         next_step = a.here(aligned=True)
-        if step == depth:
-            with a.scheduled():
-                tile.step(a, PIXELS, step, place, 0, is_whole=True)
-                a.add("r0", "r0", step * PIXELS * 2)
-                tile.finish(a, PIXELS)
-        else:
-            with a.scheduled(is_loop=True):
-                tile.step(a, PIXELS, step, place, step * PIXELS * 2, is_whole=False)
-            a.b(next_step, "ne")
-            with a.scheduled():
-                tile.finish(a, PIXELS)
+        _multiply(a, step, next_step, is_whole=step == depth)
         a.b(special, "ne")
         with a.scheduled():
             _store(a, "lr")
@@ -101,29 +84,22 @@ def gemm_text(core: str, step: int, depth: int) -> str:
     return function_text(name_of(step, depth), a, portable="utvm_gemm")
 
 
-def _store_arguments(a: Assembler) -> None:
-    for register, name in zip(
-        ("r4", "r5", "r6", "r7"), ("output", "pixels", "channels", "depth"), strict=True
-    ):
-        a.ldr(register, a.stack_argument(name))
+def _begin(a: Assembler) -> None:
+    """Put the arguments into their slots."""
+    a.enter(frame=_Slots)
+    a.load(r4=a.stack_argument("output"), r5=a.stack_argument("pixels"))
+    a.load(r6=a.stack_argument("channels"), r7=a.stack_argument("depth"))
     a.lsl("r7", "r7", 1)
     load_limits(a, "r3", _Slots.low, _Slots.clamps)
-    a.str("r7", _Slots.weights_bytes)
-    a.str("r2", _Slots.scaling)
-    a.str("r0", _Slots.patches)
-    a.str("r4", _Slots.first_output)
-    a.str("r5", _Slots.pixels)
+    a.store(r7=_Slots.weights_bytes, r2=_Slots.scaling, r0=_Slots.patches)
+    a.store(r4=_Slots.first_output, r5=_Slots.pixels)
     a.strd("r6", "r6", _Slots.channels_left)
 
 
 def _begin_channels(a: Assembler, step: int) -> None:
     """Fill the slots for the first tile of two channels, whose weights r1 points at."""
-    a.ldr("r0", _Slots.patches)
-    a.ldr("r2", _Slots.weights_bytes)
-    a.ldr("r3", _Slots.first_output)
-    a.ldr("r4", _Slots.pixels)
-    a.ldr("r5", _Slots.channels_left)
-    a.ldr("r6", _Slots.clamps)
+    a.load(r0=_Slots.patches, r2=_Slots.weights_bytes, r3=_Slots.first_output)
+    a.load(r4=_Slots.pixels, r5=_Slots.channels_left, r6=_Slots.clamps)
     a.add("r2", "r1", "r2")
     a.sub("r2", "r2", 2 * step)
     a.cmp("r4", PIXELS)
@@ -131,8 +107,7 @@ def _begin_channels(a: Assembler, step: int) -> None:
         a.cmp("r5", CHANNELS)
     with a.when("lt"):
         a.mov("r6", 1)
-    a.str("r1", _Slots.weights)
-    a.str("r2", _Slots.last)
+    a.store(r1=_Slots.weights, r2=_Slots.last)
     a.strd("r3", "r4", _Slots.output)
     a.str("r6", _Slots.special)
 
@@ -147,13 +122,26 @@ def _start(a: Assembler) -> None:
     tile.load_pixels(a, PIXELS, place)
 
 
+def _multiply(a: Assembler, step: int, next_step: Label, *, is_whole: bool) -> None:
+    """Compute the outputs of a tile, which is started; flags: ``ne`` if it is special."""
+    step_bytes = 2 * PIXELS * step
+    with a.scheduled(is_loop=not is_whole):
+        tile.step(a, PIXELS, step, place, step_bytes, is_whole=is_whole)
+        if is_whole:
+            a.add("r0", "r0", step_bytes)
+            tile.finish(a, PIXELS)
+    if not is_whole:
+        a.b(next_step, "ne")
+        with a.scheduled():
+            tile.finish(a, PIXELS)
+
+
 def _store(a: Assembler, left: str) -> None:
-    """Store three pixels of two channels; ``left`` becomes the pixels that are left."""
+    """Store a tile; ``left`` becomes the pixels that are left."""
     low = [pair[0] for pair in SUMS]
     a.add("r12", "r10", "r11", "lsl #1")
-    a.strh(low[0], at("r10"))
-    a.strh(low[1], at("r10", "r11"))
-    a.strh(low[2], at("r12"))
+    for one, target in zip(low, (at("r10"), at("r10", "r11"), at("r12")), strict=True):
+        a.strh(one, target)
     a.add("r12", "r12", "r11")
     a.ldr(left, _Slots.left)
     a.sub(left, left, PIXELS)
@@ -165,10 +153,8 @@ def _store_special(a: Assembler, tiles: Label, channels_done: Label) -> None:
     """Store a tile that is clamped, or has fewer than three pixels, or one channel."""
     tile.clamp(a, PIXELS)
     with a.scheduled():
-        a.ldr("r10", _Slots.output)
-        a.ldr("r11", _Slots.output_pitch)
-        a.ldr("r3", _Slots.left)
-        a.ldr("r2", _Slots.channels_left)
+        a.load(r10=_Slots.output, r11=_Slots.output_pitch)
+        a.load(r3=_Slots.left, r2=_Slots.channels_left)
         a.cmp("r3", PIXELS)
     bytewise, stored = Label(), Label()
     a.b(bytewise, "lt")
@@ -192,7 +178,6 @@ def _store_special(a: Assembler, tiles: Label, channels_done: Label) -> None:
         a.add("r10", "r10", "r11")
     a.place(stored)
     a.subs("r3", PIXELS)
-    a.str("r10", _Slots.output)
-    a.str("r3", _Slots.left)
+    a.store(r10=_Slots.output, r3=_Slots.left)
     a.b(tiles, "gt")
     a.b(channels_done)

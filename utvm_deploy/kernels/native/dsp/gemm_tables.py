@@ -32,14 +32,16 @@ def tables(outputs: int, depth: int, groups: int = 1) -> tuple[Operand, Operand,
     )
 
 
-def pack(weights: Array, rows: Array, groups: int = 1) -> tuple[Array, Array]:
+def pack(weights: Array, rows: Array, depth: int, groups: int = 1) -> tuple[Array, Array]:
     """The tables of weights and scaling. Zeros fill up the outputs of each group to pairs.
 
-    ``weights`` are [outputs of all groups, padded depth], ``rows`` [numbers of a Scaling, outputs].
+    ``weights`` are [outputs of all groups, products], filled up to the depth, and ``rows``
+    [numbers of a Scaling, outputs].
     """
-    outputs, depth = weights.shape
+    outputs, products = weights.shape
     missing = -(outputs // groups) % CHANNELS
-    filled = np.pad(weights.reshape(groups, -1, depth), ((0, 0), (0, missing), (0, 0)))
+    by_group = weights.reshape(groups, -1, products)
+    filled = np.pad(by_group, ((0, 0), (0, missing), (0, depth - products)))
     # pair, channel, quad, lane, phase -> pair, quad, phase, lane, channel
     split = filled.reshape(-1, CHANNELS, depth // 4, 2, 2).transpose(0, 2, 4, 3, 1)
     scaling = np.pad(rows.reshape(len(rows), groups, -1), ((0, 0), (0, 0), (0, missing)))

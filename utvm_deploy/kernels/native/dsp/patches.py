@@ -17,7 +17,9 @@ from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp import gemm, gemm_tables, tile
 from utvm_deploy.kernels.native.dsp.gather import gather_text
 from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D, gathered_conv2d_call
+from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.scaling import Scaling
+from utvm_deploy.records.candidate import COMPACT_MOST
 
 #: Pixels of a block: by default, and those that the choice is from.
 _PIXELS = 12
@@ -60,7 +62,7 @@ class PatchesProduct:
         return gemm_tables.tables(channels, depth)
 
     def pack(self, weights: Array, rows: Array) -> tuple[Array, Array]:
-        return gemm_tables.pack(weights, rows)
+        return gemm_tables.pack(weights, rows, self.depth)
 
 
 @dataclass(frozen=True)
@@ -126,29 +128,23 @@ class DspPatches(GatheredConv2D):
         cycles = cycles + outputs * gather + blocks * pairs * 34
         return w.batch * (cycles + tile.cache_cycles(blocks, pairs * 2 * self.depth))
 
-    def with_step(self, step: int) -> DspPatches:
-        """The same with another step of the inner loop."""
-        return replace(self, product=replace(self.product, step=step))
-
 
 def patches_call(
-    call: KernelCall,
-    kernel: DspPatches,
-    weights: Array,
-    scaling: Scaling,
-    border: int,
-    limits: tuple[int, int],
+    call: KernelCall, kernel: DspPatches, tables: ConvolutionTables, scaling: Scaling
 ) -> KernelCall:
-    """The call instead of the generic one; ``weights`` are [outputs, rows, columns, inputs]."""
-    flat, rows = weights.reshape(weights.shape[0], -1), np.array(scaling, dtype=np.int32)
-    return gathered_conv2d_call(call, kernel, flat, rows, limits, border)
+    """The call instead of the portable one."""
+    weights = tables.weights.reshape(tables.weights.shape[0], -1)
+    rows, limits = np.array(scaling, dtype=np.int32), tables.limits
+    found = gathered_conv2d_call(call, kernel, weights, rows, limits, tables.border)
+    return replace(found, heeds_compact=COMPACT_MOST)
 
 
 def patches_kernel(
-    window: Window, inputs: int, outputs: int, choices: PatchesChoices | None = None
+    window: Window, inputs: int, outputs: int, groups: int, choices: PatchesChoices
 ) -> DspPatches | str:
     """The kernel with these choices, or why there is none; open choices get their defaults."""
-    choices = choices or PatchesChoices()
+    if groups > 1:
+        return f"patches of {groups} groups are not gathered"
     depth = gemm.padded_depth(math.prod(window.kernel) * inputs)
     steps = gemm.steps_for(depth)
     step, pixels = choices.step or steps[0], choices.pixels or _PIXELS
@@ -159,10 +155,12 @@ def patches_kernel(
     return DspPatches(window, inputs, outputs, PatchesProduct(step, depth), pixels)
 
 
-def patches_kernels(window: Window, inputs: int, outputs: int) -> Iterator[DspPatches]:
-    """Kernels with the default step to choose from."""
-    plain = patches_kernel(window, inputs, outputs)
-    assert isinstance(plain, DspPatches)
-    most = window.output_height * window.output_width + tile.PIXELS
-    # A block with all outputs is the last that makes a difference.
-    yield from (replace(plain, pixels=pixels) for pixels in _SIZES if pixels < most)
+def patches_kernels(
+    window: Window, inputs: int, outputs: int, groups: int, step: int | None = None
+) -> Iterator[DspPatches]:
+    """Kernels to choose from with a step of the inner loop, or with the default step."""
+    plain = patches_kernel(window, inputs, outputs, groups, PatchesChoices(step=step))
+    if isinstance(plain, DspPatches):
+        most = window.output_height * window.output_width + tile.PIXELS
+        # A block with all outputs is the last that makes a difference.
+        yield from (replace(plain, pixels=pixels) for pixels in _SIZES if pixels < most)

@@ -22,7 +22,7 @@ def build_conv2d(layer: Layer, wish: Wish) -> KernelCall | str:
     tables = convolution_tables(layer, turns_dilated=True)
     if kernel.groups == kernel.input_channels > 1:
         return depthwise_call(layer.portable, tables, wish)
-    return convolution_call(layer.portable, tables, wish, kernel.groups)
+    return convolution_call(layer.portable, tables, wish)
 
 
 def build_depthwise(layer: Layer, wish: Wish) -> KernelCall | str:

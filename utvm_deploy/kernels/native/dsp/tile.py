@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame
-from utvm_deploy.kernels.isa.mnemonics import Slot, at, pre
+from utvm_deploy.kernels.isa.mnemonics import Memory, Slot, at, pre
 from utvm_deploy.kernels.native.dsp import code
 from utvm_deploy.kernels.native.dsp.gemm_tables import CHANNELS, SCALING_BYTES
 
@@ -76,10 +76,13 @@ def start(a: Assembler, pixels: int) -> None:
     for pair in others:
         a.mov(pair[0], low)
         a.mov(pair[1], high)
-    first, second = _WEIGHTS[0]
-    a.ldr(first, at("r1"))
-    a.sxtb16(second, first, "ror #8")
-    a.sxtb16(first, first)
+    _widen_weights(a, _WEIGHTS[0], at("r1"))
+
+
+def _widen_weights(a: Assembler, pair: tuple[str, str], place: Memory) -> None:
+    a.ldr(pair[0], place)
+    a.sxtb16(pair[1], pair[0], "ror #8")
+    a.sxtb16(pair[0], pair[0])
 
 
 def load_pixels(a: Assembler, pixels: int, place: Place) -> None:
@@ -104,12 +107,10 @@ def step(
         a.cmp("r1", spare)
     for phase in range(phases):
         now, then = _WEIGHTS[phase % 2], _WEIGHTS[(phase + 1) % 2]
-        is_last = phase == phases - 1
-        if not (is_last and is_whole):
-            offset = 4 * (phase + 1)
-            a.ldr(then[0], pre("r1", offset) if is_last else at("r1", offset))
-            a.sxtb16(then[1], then[0], "ror #8")
-            a.sxtb16(then[0], then[0])
+        if phase < phases - 1:
+            _widen_weights(a, then, at("r1", 4 * (phase + 1)))
+        elif not is_whole:
+            _widen_weights(a, then, pre("r1", 4 * phases))
         for pixel, sums in enumerate(SUMS[:pixels]):
             number = pixels * phase + pixel
             register = _PIXEL[number % 2]
@@ -118,10 +119,10 @@ def step(
             ahead, other = divmod(number + 2, pixels)
             if ahead < phases:
                 a.ldr(register, at("r0", place(ahead, other)))
-            elif not is_whole and number + 2 == pixels * phases:
-                a.ldr(register, pre("r0", step_bytes))
             elif not is_whole:
-                a.ldr(register, at("r0", place(ahead - phases, other)))
+                is_first = number + 2 == pixels * phases
+                offset = place(ahead - phases, other)
+                a.ldr(register, pre("r0", step_bytes) if is_first else at("r0", offset))
 
 
 def finish(a: Assembler, pixels: int) -> None:
@@ -134,9 +135,7 @@ def finish(a: Assembler, pixels: int) -> None:
         code.scale(a, [pair[channel] for pair in sums], multiplier, offset, "r12", "r11")
     for low, high in sums:
         a.bfi(low, high, 8, 8)
-    a.ldr("r2", TileSlots.special)
-    a.ldr("r10", TileSlots.output)
-    a.ldr("r11", TileSlots.output_pitch)
+    a.load(r2=TileSlots.special, r10=TileSlots.output, r11=TileSlots.output_pitch)
     a.cmp("r2", 0)
 
 
@@ -145,22 +144,17 @@ def clamp(a: Assembler, pixels: int) -> None:
     a.ldr("r2", TileSlots.clamps)
     a.cmp("r2", 0)
     with a.unless("eq"), a.scheduled():
-        a.ldr("r10", TileSlots.low)
-        a.ldr("r11", TileSlots.high)
+        a.load(r10=TileSlots.low, r11=TileSlots.high)
         code.clamp(a, [low for low, _ in SUMS[:pixels]], "r10", "r11", "r12")
 
 
 def next_channels(a: Assembler) -> None:
     """Move to the next two channels and their weights (r1); flags: ``gt`` if there are any."""
-    a.ldr("r2", TileSlots.first_output)
-    a.ldr("r3", TileSlots.scaling)
-    a.ldr("r4", TileSlots.channels_left)
-    a.ldr("r1", TileSlots.weights)
-    a.ldr("r5", TileSlots.weights_bytes)
+    a.load(r2=TileSlots.first_output, r3=TileSlots.scaling, r4=TileSlots.channels_left)
+    a.load(r1=TileSlots.weights, r5=TileSlots.weights_bytes)
     a.adds("r2", CHANNELS)
     a.adds("r3", SCALING_BYTES)
     a.add("r1", "r1", "r5")
-    a.str("r2", TileSlots.first_output)
-    a.str("r3", TileSlots.scaling)
+    a.store(r2=TileSlots.first_output, r3=TileSlots.scaling)
     a.subs("r4", CHANNELS)
     a.str("r4", TileSlots.channels_left)

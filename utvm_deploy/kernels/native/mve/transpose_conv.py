@@ -14,14 +14,11 @@ from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.extents import label
-from utvm_deploy.kernels.contract.requantization import fold_input_offset
 from utvm_deploy.kernels.native.gathered_gemm import gathered
-from utvm_deploy.kernels.native.layer_tables import constants, limits_of, scalars
 from utvm_deploy.kernels.native.micro_kernel import table_arguments
 from utvm_deploy.kernels.native.mve.code import has_left_shift
 from utvm_deploy.kernels.native.mve.conv2d import MveProduct
 from utvm_deploy.kernels.native.transpose_conv import BlockConv, as_convolution, block_conv_call
-from utvm_deploy.kernels.portable.transpose_conv import TransposeConv2D
 
 #: Pixels of a call of the product, if windows are not gathered.
 _IN_PLACE_PIXELS = 24
@@ -85,27 +82,23 @@ class MveTransposeConv(BlockConv):
 
 
 def mve_transpose_conv_call(call: KernelCall) -> KernelCall | str:
-    """The call instead of the generic one, or why there is none."""
-    kernel = call.kernel
-    assert isinstance(kernel, TransposeConv2D)
-    tables, numbers = constants(call), scalars(call)
-    found = as_convolution(kernel, tables["weights"])
+    """The call instead of the portable one, or why there is none."""
+    found = as_convolution(call)
     if isinstance(found, str):
         return found
-    window, first, weights = found
-    border = numbers["input_zero_point"]
-    outputs, _, columns, inputs = weights.shape
-    stride, times = kernel.strides
+    kernel, tables, first = found
+    stride = kernel.strides[0]
+    outputs, _, columns, inputs = tables.weights.shape
     taps = [-(-(kernel.kernel[0] - row) // stride) for row in range(stride)]
     depths = tuple(max(count, 1) * columns * inputs for count in taps)
-    multiplier, shift = (np.tile(tables[name], times) for name in ("multiplier", "shift"))
-    product = MveProduct(has_left_shift(shift))
-    packed = []
-    for row, depth in zip(weights.reshape(stride, outputs // stride, -1), depths, strict=True):
-        flat = row[:, -depth:]
-        bias = fold_input_offset(np.tile(tables["bias"], times), flat, border)
-        packed.append(product.pack(flat, np.array([bias, multiplier, shift], dtype=np.int32)))
-    limits = numbers["output_zero_point"], *limits_of(call)
-    conv = gathered(window, (inputs, outputs), product, None)
+    product = MveProduct(has_left_shift(tables.shift))
+    conv = gathered(tables.window, (inputs, outputs), product, None)
     made = MveTransposeConv(conv, kernel.strides, first, kernel.output, depths)
-    return block_conv_call(call, made, table_arguments(packed, limits), border)
+    weights = tables.weights.reshape(stride, outputs // stride, -1)
+    scales = np.array([tables.bias, tables.multiplier, tables.shift], dtype=np.int32)
+    packed = (
+        product.pack(of_row[:, -depth:], rows)
+        for of_row, depth, rows in zip(weights, depths, np.split(scales, stride, 1), strict=True)
+    )
+    limits = tables.zero_point, *tables.limits
+    return block_conv_call(call, made, table_arguments(packed, limits), tables.border)
