@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import (
     Argument,
     KernelCall,
@@ -12,7 +11,7 @@ from utvm_deploy.kernels.contract.call import (
     ScalarArgument,
     TensorArgument,
 )
-from utvm_deploy.kernels.contract.operands import ends_of, input_of, operand_of
+from utvm_deploy.kernels.contract.operation import Operation
 
 _HEADER = "arm_nnfunctions.h"
 
@@ -37,8 +36,7 @@ WEIGHTED_CALL = (
 
 
 def library_call(
-    graph: Graph,
-    operator: Operator,
+    op: Operation,
     ours: KernelCall,
     function: str,
     parameters: Sequence[str],
@@ -54,8 +52,8 @@ def library_call(
 
     ``parameters`` declares all of them in C; ``body`` and ``wanted`` are a ``LibraryKernel``'s.
     """
-    first = [operand_of(*input_of(graph, operator, index)) for index in inputs]
-    outputs = [TensorArgument(position) for position in operator.outputs]
+    first = [op.argument(index) for index in inputs]
+    outputs = [TensorArgument(position) for position in op.operator.outputs]
     kernel = LibraryKernel(
         f"cmsis_nn_{ours.kernel.name}",
         function,
@@ -74,9 +72,9 @@ def scalars_of(ours: KernelCall) -> dict[str, ScalarArgument]:
     return {a.name: a for a in ours.arguments if isinstance(a, ScalarArgument)}
 
 
-def offset_arguments(graph: Graph, operator: Operator) -> tuple[Argument, ...]:
+def offset_arguments(op: Operation) -> tuple[Argument, ...]:
     """For ``OFFSETS``."""
-    source, result = ends_of(graph, operator)
+    source, result = op.ends
     return (
         ScalarArgument("input_offset", -source.zero_point),
         ScalarArgument("output_offset", result.zero_point),

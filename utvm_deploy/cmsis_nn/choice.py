@@ -15,6 +15,7 @@ from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.choose.identity import identity_of
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.records import RECORD, Record, Records
 from utvm_deploy.records.candidate import CMSIS_NN
 
@@ -56,7 +57,9 @@ class Either:
 
     def __call__(self, operator: Operator) -> KernelCall:
         # The library takes the arguments of the plain kernel.
-        theirs = lower_cmsis_nn(self._graph, operator, lower(self._graph, operator), self._library)
+        theirs = lower_cmsis_nn(
+            Operation(self._graph, operator), lower(self._graph, operator), self._library
+        )
         if isinstance(theirs, str):
             return replace(self._ours(operator), why_not=theirs)
         known = self._records.get(identity_of(self._graph, operator).key, [])

@@ -27,16 +27,8 @@ from utvm_deploy.cmsis_nn.call import (
 )
 from utvm_deploy.cmsis_nn.library import CmsisNn
 from utvm_deploy.graph.attributes import Convolution, TransposeConvolution
-from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import replaced
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
-from utvm_deploy.kernels.contract.operands import (
-    bias_of,
-    constant_of,
-    effective_scales,
-    input_of,
-    output_of,
-)
 from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.requantization import quantize_multipliers
 from utvm_deploy.kernels.contract.window import Window
@@ -48,20 +40,17 @@ _TRANSPOSED = "arm_transpose_conv_wrapper_s8"
 _REVERSED_SIZE = "arm_transpose_conv_s8_get_reverse_conv_buffer_size"
 
 
-def lower_convolution(
-    graph: Graph, operator: Operator, ours: KernelCall, library: CmsisNn
-) -> KernelCall | str:
+def lower_convolution(op: Operation, ours: KernelCall, library: CmsisNn) -> KernelCall | str:
     """CONV_2D of int8 or int16."""
-    attributes = operator.attributes
-    assert isinstance(attributes, Convolution)
-    _, source = input_of(graph, operator, 0)
-    weights = constant_of(graph, operator, 1)
+    attributes = op.attributes(Convolution)
+    source = op.source
+    weights = op.constant(1)
     _, rows, columns, channels = weights.shape
     groups, is_int16 = source.shape[3] // channels, source.dtype == "int16"
     if groups > 1 and (is_int16 or not library.has(_OF_GROUPS)):
         return f"it has {groups} groups"
     function = f"arm_convolve_wrapper_{suffix(source.dtype)}"
-    window = window_of(Operation(graph, operator), (rows, columns))
+    window = window_of(op, (rows, columns))
     scratch_bytes = scratch.convolution(library, window, source.shape[3], groups, is_int16=is_int16)
     call, set_bias = WEIGHTED_CALL.format(function=function), ""
     bias_type = "int64" if is_int16 and not attributes.sums_in_32_bits else "int32"
@@ -71,39 +60,34 @@ def lower_convolution(
             f"    const cmsis_nn_bias_data bias_data = {{bias, {int(bias_type == 'int32')}}};\n"
         )
     return _weighted(
-        graph,
-        operator,
+        op,
         ours,
         function,
-        _shapes(graph, operator, "cmsis_nn_conv_params", window, weights.shape),
+        _shapes(op, "cmsis_nn_conv_params", window, weights.shape),
         set_bias + context(scratch_bytes) + call,
         scratch_bytes,
         bias_type,
     )
 
 
-def lower_depthwise(
-    graph: Graph, operator: Operator, ours: KernelCall, library: CmsisNn
-) -> KernelCall | str:
+def lower_depthwise(op: Operation, ours: KernelCall, library: CmsisNn) -> KernelCall | str:
     """DEPTHWISE_CONV_2D of int8 or int16."""
-    attributes = operator.attributes
-    assert isinstance(attributes, Convolution)
-    _, source = input_of(graph, operator, 0)
-    weights = constant_of(graph, operator, 1)
+    attributes = op.attributes(Convolution)
+    source = op.source
+    weights = op.constant(1)
     _, rows, columns, outputs = weights.shape
     channels, is_int16 = source.shape[3], source.dtype == "int16"
     if is_int16 and attributes.sums_in_32_bits:
         return "CMSIS-NN's depthwise convolution of int16 sums up in 64 bits only"
     function = f"arm_depthwise_conv_wrapper_{suffix(source.dtype)}"
-    window = window_of(Operation(graph, operator), (rows, columns))
+    window = window_of(op, (rows, columns))
     scratch_bytes = scratch.depthwise(library, window, channels, outputs, is_int16=is_int16)
     multiplier = f"        .ch_mult = {outputs // channels},\n"
     return _weighted(
-        graph,
-        operator,
+        op,
         ours,
         function,
-        _shapes(graph, operator, "cmsis_nn_dw_conv_params", window, weights.shape, multiplier),
+        _shapes(op, "cmsis_nn_dw_conv_params", window, weights.shape, multiplier),
         context(scratch_bytes) + WEIGHTED_CALL.format(function=function),
         scratch_bytes,
         "int64" if is_int16 else "int32",
@@ -111,17 +95,16 @@ def lower_depthwise(
 
 
 def lower_transpose_convolution(
-    graph: Graph, operator: Operator, ours: KernelCall, library: CmsisNn
+    op: Operation, ours: KernelCall, library: CmsisNn
 ) -> KernelCall | str:
     """TRANSPOSE_CONV of int8."""
-    attributes = operator.attributes
-    assert isinstance(attributes, TransposeConvolution)
-    _, source = input_of(graph, operator, 0)
+    attributes = op.attributes(TransposeConvolution)
+    source = op.source
     if source.dtype != "int8":
-        return f"no call of CMSIS-NN does {operator.kind} of {source.dtype}"
+        return f"no call of CMSIS-NN does {op.kind} of {source.dtype}"
     if not library.has(_REVERSED_SIZE):
         return f"this revision of CMSIS-NN has no {_REVERSED_SIZE}"
-    filter_dims = outputs, rows, columns, _ = constant_of(graph, operator, 1).shape
+    filter_dims = outputs, rows, columns, _ = op.constant(1).shape
     sums, reversed_weights = scratch.transpose_convolution(
         library, source.shape, outputs, (rows, columns), attributes.strides
     )
@@ -132,12 +115,11 @@ def lower_transpose_convolution(
         f"        .dilation = {tile((1, 1))}}};\n"
         + dims("input_dims", source.shape)
         + dims("filter_dims", filter_dims)
-        + dims("output_dims", output_of(graph, operator)[1].shape)
+        + dims("output_dims", op.result.shape)
     )
     second = f"scratch + {sums}, {reversed_weights}" if reversed_weights else "0, 0"
     return _weighted(
-        graph,
-        operator,
+        op,
         ours,
         _TRANSPOSED,
         shapes,
@@ -155,8 +137,7 @@ def lower_transpose_convolution(
 
 
 def _shapes(
-    graph: Graph,
-    operator: Operator,
+    op: Operation,
     kind: str,
     window: Window,
     filter_dims: Sequence[int],
@@ -168,15 +149,14 @@ def _shapes(
         f"        .stride = {tile(window.strides)},\n"
         f"        .padding = {tile((window.top, window.left))},\n"
         f"        .dilation = {tile(window.dilations)}}};\n"
-        + dims("input_dims", input_of(graph, operator, 0)[1].shape)
+        + dims("input_dims", op.source.shape)
         + dims("filter_dims", filter_dims)
-        + dims("output_dims", output_of(graph, operator)[1].shape)
+        + dims("output_dims", op.result.shape)
     )
 
 
 def _weighted(
-    graph: Graph,
-    operator: Operator,
+    op: Operation,
     ours: KernelCall,
     function: str,
     shapes: str,
@@ -186,15 +166,14 @@ def _weighted(
     wanted: str = "",
 ) -> KernelCall:
     """A call with weights; ``shapes`` and ``rest`` are C, the latter ends with the call itself."""
-    attributes = operator.attributes
+    attributes = op.operator.attributes
     assert isinstance(attributes, Convolution | TransposeConvolution)
-    dtype, result = input_of(graph, operator, 0)[1].dtype, output_of(graph, operator)[1]
+    dtype, result = op.source.dtype, op.result
     outputs = result.shape[3]
-    multiplier, shift = quantize_multipliers(effective_scales(graph, operator, outputs))
-    bias = bias_of(graph, operator, outputs).astype(np.dtype(bias_type))
+    multiplier, shift = quantize_multipliers(op.scales(outputs))
+    bias = op.bias(outputs).astype(np.dtype(bias_type))
     return library_call(
-        graph,
-        operator,
+        op,
         ours,
         function,
         (
@@ -207,11 +186,11 @@ def _weighted(
             pointer(dtype, "output", is_const=False),
         ),
         (
-            ConstantArgument("weights", constant_of(graph, operator, 1)),
+            ConstantArgument("weights", op.constant(1)),
             ConstantArgument("bias", bias),
             ConstantArgument("multiplier", multiplier),
             ConstantArgument("shift", shift),
-            *offset_arguments(graph, operator),
+            *offset_arguments(op),
             *clamp_arguments(attributes.clamp),
         ),
         shapes + SET_OFFSETS + SET_CLAMP + SCALING + dims("bias_dims", (1, 1, 1, outputs)) + rest,

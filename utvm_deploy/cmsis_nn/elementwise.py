@@ -15,9 +15,8 @@ from utvm_deploy.cmsis_nn.call import (
     suffix,
 )
 from utvm_deploy.cmsis_nn.library import CmsisNn
-from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import KernelCall, ScalarArgument
-from utvm_deploy.kernels.contract.operands import input_of, output_of
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.portable.elementwise import BroadcastAdd, BroadcastMultiply
 
 # What the reference shifts both sides of ADD by before it scales them.
@@ -29,18 +28,16 @@ _ADD_SCALING = (
 )
 
 
-def lower_sum_or_product(
-    graph: Graph, operator: Operator, ours: KernelCall, library: CmsisNn
-) -> KernelCall | str:
+def lower_sum_or_product(op: Operation, ours: KernelCall, library: CmsisNn) -> KernelCall | str:
     """ADD and MUL of int8 or int16."""
     kernel = ours.kernel
     if not isinstance(kernel, BroadcastAdd | BroadcastMultiply):
-        return f"ours is a table or shifts, not {operator.kind} of two tensors"
+        return f"ours is a table or shifts, not {op.kind} of two tensors"
     *outer, inner = zip(kernel.extents, kernel.left_follows, kernel.right_follows, strict=True)
     if len(outer) > 1 or not (inner[1] and inner[2]):
-        return f"CMSIS-NN has no {operator.kind} that repeats single elements"
+        return f"CMSIS-NN has no {op.kind} that repeats single elements"
     dtype, count = kernel.dtype, inner[0]
-    if operator.kind == "ADD":
+    if op.kind == "ADD":
         function = f"arm_elementwise_add_{suffix(dtype)}"
         scaling = _ADD_SCALING.format(shift=_ADD_LEFT_SHIFT[dtype])
     else:
@@ -56,8 +53,7 @@ def lower_sum_or_product(
     names = [f"{side}_zero_point" for side in _SIDES]
     scalars = {name: ScalarArgument(name, 0) for name in names} | scalars_of(ours)
     return library_call(
-        graph,
-        operator,
+        op,
         ours,
         function,
         (
@@ -81,24 +77,21 @@ def lower_sum_or_product(
     )
 
 
-def lower_extremum(
-    graph: Graph, operator: Operator, ours: KernelCall, library: CmsisNn
-) -> KernelCall | str:
+def lower_extremum(op: Operation, ours: KernelCall, library: CmsisNn) -> KernelCall | str:
     """MINIMUM and MAXIMUM of int8, which the library repeats by itself."""
     names = ("left", "right", "output")
-    tensors = (*(input_of(graph, operator, i)[1] for i in (0, 1)), output_of(graph, operator)[1])
+    tensors = (*(op.input(i) for i in (0, 1)), op.result)
     if tensors[2].dtype != "int8":
-        return f"no call of CMSIS-NN does {operator.kind} of {tensors[2].dtype}"
+        return f"no call of CMSIS-NN does {op.kind} of {tensors[2].dtype}"
     shapes = ""
     for name, tensor in zip(names, tensors, strict=True):
         extents = four_extents(tensor.shape)
         if extents is None:
-            return f"no call of CMSIS-NN does {operator.kind} of more than four dimensions"
+            return f"no call of CMSIS-NN does {op.kind} of more than four dimensions"
         shapes += dims(f"{name}_dims", extents)
-    function = f"arm_{operator.kind.lower()}_s8"
+    function = f"arm_{op.kind.lower()}_s8"
     return library_call(
-        graph,
-        operator,
+        op,
         ours,
         function,
         (pointer("int8", "left"), pointer("int8", "right"), "int8_t *output"),

@@ -21,32 +21,31 @@ from utvm_deploy.cmsis_nn.movers import lower_concatenation, lower_pad, lower_tr
 from utvm_deploy.cmsis_nn.pool_softmax import lower_pool, lower_softmax
 from utvm_deploy.cmsis_nn.products import lower_dense, lower_products
 from utvm_deploy.cmsis_nn.svdf import lower_svdf
-from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel
-from utvm_deploy.kernels.contract.operands import input_of
+from utvm_deploy.kernels.contract.operation import Operation
 
 # The library counts rows, columns and channels in 16 bits.
 _LARGEST_EXTENT = 0xFFFF
 _TYPES = ("int8", "int16")
 
 
-def lower_cmsis_nn(
-    graph: Graph, operator: Operator, ours: KernelCall, library: CmsisNn
-) -> KernelCall | str:
+def lower_cmsis_nn(op: Operation, ours: KernelCall, library: CmsisNn) -> KernelCall | str:
     """The library's call that does what ``ours`` (the generic kernel's call) does.
 
     If there is none, a phrase that says why.
     """
-    lowering = _LOWERINGS.get(operator.kind)
+    lowering = _LOWERINGS.get(op.kind)
     if lowering is None:
-        return f"no call of CMSIS-NN does {operator.kind}"
-    dtype = input_of(graph, operator, 0)[1].dtype
+        return f"no call of CMSIS-NN does {op.kind}"
+    dtype = op.source.dtype
     if dtype not in _TYPES:
-        return f"no call of CMSIS-NN does {operator.kind} of {dtype}"
-    tensors = [graph.tensors[i] for i in (*operator.inputs, *operator.outputs) if i is not None]
+        return f"no call of CMSIS-NN does {op.kind} of {dtype}"
+    tensors = [
+        op.graph.tensors[i] for i in (*op.operator.inputs, *op.operator.outputs) if i is not None
+    ]
     if any(extent > _LARGEST_EXTENT for tensor in tensors for extent in tensor.shape):
-        return f"CMSIS-NN has no {operator.kind} beyond {_LARGEST_EXTENT:,} elements a side"
-    call = lowering(graph, operator, ours, library)
+        return f"CMSIS-NN has no {op.kind} beyond {_LARGEST_EXTENT:,} elements a side"
+    call = lowering(op, ours, library)
     if isinstance(call, KernelCall):
         assert isinstance(call.kernel, LibraryKernel)
         if not library.has(call.kernel.function):
@@ -54,7 +53,7 @@ def lower_cmsis_nn(
     return call
 
 
-_Lowering = Callable[[Graph, Operator, KernelCall, CmsisNn], KernelCall | str]
+_Lowering = Callable[[Operation, KernelCall, CmsisNn], KernelCall | str]
 
 _LOWERINGS: Mapping[str, _Lowering] = {
     "ADD": lower_sum_or_product,

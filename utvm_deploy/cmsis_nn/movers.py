@@ -7,30 +7,26 @@ from collections.abc import Sequence
 from utvm_deploy.cmsis_nn.call import dims, four_extents, library_call, pointer
 from utvm_deploy.cmsis_nn.library import CmsisNn
 from utvm_deploy.graph.attributes import Pad, Rearrange
-from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import KernelCall, ScalarArgument
-from utvm_deploy.kernels.contract.operands import input_of, quantization_of
+from utvm_deploy.kernels.contract.operands import quantization_of
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.portable.movement import Joined
 
 # What one call of the library's concatenation counts rows and their bytes in.
 _LARGEST_ROW = 0xFFFF
 
 
-def lower_pad(
-    graph: Graph, operator: Operator, ours: KernelCall, library: CmsisNn
-) -> KernelCall | str:
+def lower_pad(op: Operation, ours: KernelCall, library: CmsisNn) -> KernelCall | str:
     """PAD of int8."""
-    attributes = operator.attributes
-    assert isinstance(attributes, Pad)
-    _, source = input_of(graph, operator, 0)
+    attributes = op.attributes(Pad)
+    source = op.source
     extents = four_extents(source.shape)
     if extents is None or len(source.shape) > len(extents) or source.dtype != "int8":
         return "no call of CMSIS-NN pads more than four dimensions, or other types than int8"
     paddings = ((0, 0),) * (len(extents) - len(source.shape)) + attributes.paddings
     before, after = zip(*paddings, strict=True)
     return library_call(
-        graph,
-        operator,
+        op,
         ours,
         "arm_pad_s8",
         (pointer("int8", "input"), "int32_t value", pointer("int8", "output", is_const=False)),
@@ -43,17 +39,14 @@ def lower_pad(
     )
 
 
-def lower_transpose(
-    graph: Graph, operator: Operator, ours: KernelCall, library: CmsisNn
-) -> KernelCall | str:
+def lower_transpose(op: Operation, ours: KernelCall, library: CmsisNn) -> KernelCall | str:
     """TRANSPOSE of int8, in as few dimensions as its order leaves."""
-    a = operator.attributes
-    assert isinstance(a, Rearrange)
+    a = op.attributes(Rearrange)
     is_whole = all(
         tuple(indices) == tuple(range(extent))
         for indices, extent in zip(a.indices, a.view, strict=True)
     )
-    if not is_whole or input_of(graph, operator, 0)[1].dtype != "int8":
+    if not is_whole or op.source.dtype != "int8":
         return "no call of CMSIS-NN transposes other types than int8, or a part"
     extents, order = _fewest(a.view, a.order)
     if len(extents) > 4:
@@ -64,8 +57,7 @@ def lower_transpose(
     made = [extents[axis] for axis in order]
     rest = (1,) * (4 - len(extents))
     return library_call(
-        graph,
-        operator,
+        op,
         ours,
         "arm_transpose_s8",
         (pointer("int8", "input"), pointer("int8", "output", is_const=False)),
@@ -96,9 +88,7 @@ def _fewest(view: Sequence[int], order: Sequence[int]) -> tuple[tuple[int, ...],
     return tuple(extents), tuple(places.index(number) for number in range(len(runs)))
 
 
-def lower_concatenation(
-    graph: Graph, operator: Operator, ours: KernelCall, library: CmsisNn
-) -> KernelCall | str:
+def lower_concatenation(op: Operation, ours: KernelCall, library: CmsisNn) -> KernelCall | str:
     """CONCATENATION of int8: a call for each input, whose rows are put among the output's."""
     kernel = ours.kernel
     assert isinstance(kernel, Joined)
@@ -114,8 +104,7 @@ def lower_concatenation(
         start += size
     inputs = range(len(kernel.sizes))
     return library_call(
-        graph,
-        operator,
+        op,
         ours,
         "arm_concatenation_s8_z",
         (

@@ -18,24 +18,21 @@ from utvm_deploy.cmsis_nn.call import (
 )
 from utvm_deploy.cmsis_nn.library import CmsisNn
 from utvm_deploy.graph.attributes import Pool, Softmax
-from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
-from utvm_deploy.kernels.contract.operands import input_of, output_of, quantization_of
+from utvm_deploy.kernels.contract.operands import quantization_of
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.requantization import quantize_multiplier
 
 # SOFTMAX's differences to the largest element are Q5.26.
 _SOFTMAX_INTEGER_BITS = 5
 
 
-def lower_pool(
-    graph: Graph, operator: Operator, ours: KernelCall, library: CmsisNn
-) -> KernelCall | str:
+def lower_pool(op: Operation, ours: KernelCall, library: CmsisNn) -> KernelCall | str:
     """AVERAGE_POOL_2D and MAX_POOL_2D of int8 or int16."""
-    attributes = operator.attributes
-    assert isinstance(attributes, Pool)
-    _, source = input_of(graph, operator, 0)
-    _, result = output_of(graph, operator)
-    is_average = operator.kind == "AVERAGE_POOL_2D"
+    attributes = op.attributes(Pool)
+    source = op.source
+    result = op.result
+    is_average = op.kind == "AVERAGE_POOL_2D"
     function = f"arm_{'avgpool' if is_average else 'max_pool'}_{suffix(source.dtype)}"
     top, _, left, _ = attributes.padding
     channels = source.shape[3]
@@ -53,8 +50,7 @@ def lower_pool(
         "        &context, &parameters, &input_dims, input, &filter_dims, &output_dims, output);\n"
     )
     return library_call(
-        graph,
-        operator,
+        op,
         ours,
         function,
         (
@@ -71,18 +67,16 @@ def lower_pool(
     )
 
 
-def lower_softmax(
-    graph: Graph, operator: Operator, ours: KernelCall, library: CmsisNn
-) -> KernelCall | str:
+def lower_softmax(op: Operation, ours: KernelCall, library: CmsisNn) -> KernelCall | str:
     """SOFTMAX of int8 or int16."""
-    assert isinstance(operator.attributes, Softmax)
-    _, source = input_of(graph, operator, 0)
+    assert isinstance(op.operator.attributes, Softmax)
+    source = op.source
     depth = source.shape[-1]
     rows = math.prod(source.shape[:-1])
     if source.dtype == "int16":
-        return _int16_softmax(graph, operator, ours, rows, depth)
+        return _int16_softmax(op, ours, rows, depth)
     fraction_bits = 31 - _SOFTMAX_INTEGER_BITS
-    scale = operator.attributes.beta * quantization_of(source).scale * 2.0**fraction_bits
+    scale = op.operator.attributes.beta * quantization_of(source).scale * 2.0**fraction_bits
     multiplier, shift = quantize_multiplier(min(scale, 2.0**31 - 1.0))
     if shift < 0:
         return "CMSIS-NN has no SOFTMAX for a scale this small"
@@ -90,8 +84,7 @@ def lower_softmax(
     whole_range = ((1 << _SOFTMAX_INTEGER_BITS) - 1) << fraction_bits
     smallest = -math.floor(whole_range / (1 << shift))
     return library_call(
-        graph,
-        operator,
+        op,
         ours,
         "arm_softmax_s8",
         (
@@ -111,15 +104,12 @@ def lower_softmax(
     )
 
 
-def _int16_softmax(
-    graph: Graph, operator: Operator, ours: KernelCall, rows: int, depth: int
-) -> KernelCall:
+def _int16_softmax(op: Operation, ours: KernelCall, rows: int, depth: int) -> KernelCall:
     # The library looks up what the reference does, and our kernel after it: the same tables.
     tables = [a for a in ours.arguments if isinstance(a, ConstantArgument)]
     scalars = scalars_of(ours)
     return library_call(
-        graph,
-        operator,
+        op,
         ours,
         "arm_softmax_s16",
         (

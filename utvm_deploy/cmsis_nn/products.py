@@ -27,16 +27,10 @@ from utvm_deploy.cmsis_nn.call import (
 )
 from utvm_deploy.cmsis_nn.library import CmsisNn
 from utvm_deploy.graph.attributes import BatchMatmul, FullyConnected
-from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
+from utvm_deploy.graph.model import Array, Tensor
 from utvm_deploy.kernels.contract.call import Argument, ConstantArgument, KernelCall, ScalarArgument
-from utvm_deploy.kernels.contract.operands import (
-    bias_of,
-    constant_of,
-    effective_scales,
-    input_of,
-    output_of,
-    quantization_of,
-)
+from utvm_deploy.kernels.contract.operands import quantization_of
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.requantization import (
     fold_input_offset,
     quantize_multiplier,
@@ -46,23 +40,20 @@ from utvm_deploy.kernels.contract.requantization import (
 _INT32_BYTES = 4
 
 
-def lower_dense(
-    graph: Graph, operator: Operator, ours: KernelCall, library: CmsisNn
-) -> KernelCall | str:
+def lower_dense(op: Operation, ours: KernelCall, library: CmsisNn) -> KernelCall | str:
     """FULLY_CONNECTED of int8 or int16."""
-    attributes = operator.attributes
-    assert isinstance(attributes, FullyConnected)
-    _, source = input_of(graph, operator, 0)
-    weights = constant_of(graph, operator, 1)
+    attributes = op.attributes(FullyConnected)
+    source = op.source
+    weights = op.constant(1)
     outputs, inputs = weights.shape
-    batch = math.prod(output_of(graph, operator)[1].shape) // outputs
+    batch = math.prod(op.result.shape) // outputs
     is_int16, kind = source.dtype == "int16", suffix(source.dtype)
-    is_per_channel = len(quantization_of(input_of(graph, operator, 1)[1]).scales) > 1
+    is_per_channel = len(quantization_of(op.input(1)).scales) > 1
     if is_per_channel and is_int16:
         return "no call of CMSIS-NN does FULLY_CONNECTED of int16 with a scale for each output"
     function = f"arm_fully_connected_{'per_channel_' if is_per_channel else ''}{kind}"
-    parameters, multipliers, scaling = _scaling(graph, operator, outputs, is_per_channel)
-    bias = bias_of(graph, operator, outputs).astype(np.int64 if is_int16 else np.int32)
+    parameters, multipliers, scaling = _scaling(op, outputs, is_per_channel)
+    bias = op.bias(outputs).astype(np.int64 if is_int16 else np.int32)
     sums: list[Argument] = []
     if library.has_mve and not is_int16:
         # The Helium kernel wants the input's offset folded into the bias, by the caller.
@@ -72,8 +63,7 @@ def lower_dense(
     buffer = f"(int32_t *)kernel_sums, {table_bytes}" if sums else "0, 0"
     shapes = dims("filter_dims", (inputs, 1, 1, outputs))
     return library_call(
-        graph,
-        operator,
+        op,
         ours,
         function,
         (
@@ -91,7 +81,7 @@ def lower_dense(
             ConstantArgument("bias", bias),
             *sums,
             *multipliers,
-            *offset_arguments(graph, operator),
+            *offset_arguments(op),
             *clamp_arguments(attributes.clamp),
         ),
         "    cmsis_nn_fc_params parameters = {.filter_offset = 0};\n"
@@ -116,10 +106,10 @@ def _kernel_sums(source: Tensor, weights: Array, bias: Array) -> Argument:
 
 
 def _scaling(
-    graph: Graph, operator: Operator, outputs: int, is_per_channel: bool
+    op: Operation, outputs: int, is_per_channel: bool
 ) -> tuple[tuple[str, ...], tuple[Argument, ...], str]:
     """Parameters, arguments and C text of what scales the sums: tables, or two numbers."""
-    scales = effective_scales(graph, operator, outputs)
+    scales = op.scales(outputs)
     if is_per_channel:
         multiplier, shift = quantize_multipliers(scales)
         tables = ConstantArgument("multiplier", multiplier), ConstantArgument("shift", shift)
@@ -132,23 +122,20 @@ def _scaling(
     )
 
 
-def lower_products(
-    graph: Graph, operator: Operator, ours: KernelCall, library: CmsisNn
-) -> KernelCall | str:
+def lower_products(op: Operation, ours: KernelCall, library: CmsisNn) -> KernelCall | str:
     """BATCH_MATMUL of int8 whose right side is stored as the library reads it."""
-    attributes = operator.attributes
-    assert isinstance(attributes, BatchMatmul)
-    (_, left), (_, right) = (input_of(graph, operator, index) for index in (0, 1))
-    _, result = output_of(graph, operator)
+    attributes = op.attributes(BatchMatmul)
+    left, right = (op.input(index) for index in (0, 1))
+    result = op.result
     if (left.dtype, right.dtype) != ("int8", "int8"):
-        return f"no call of CMSIS-NN does {operator.kind} of {left.dtype} by {right.dtype}"
+        return f"no call of CMSIS-NN does {op.kind} of {left.dtype} by {right.dtype}"
     if attributes.left_turned or not attributes.right_turned:
         return "CMSIS-NN multiplies the rows of both sides, which are stored otherwise"
     shapes = ""
     for name, tensor in (("left", left), ("right", right), ("output", result)):
         extents = four_extents(tensor.shape)
         if extents is None:
-            return f"no call of CMSIS-NN does {operator.kind} of more than four dimensions"
+            return f"no call of CMSIS-NN does {op.kind} of more than four dimensions"
         shapes += dims(f"{name}_dims", extents)
     scratch_bytes = right.shape[-2] * _INT32_BYTES if library.has_mve else 0
     scalars = scalars_of(ours)
@@ -164,8 +151,7 @@ def lower_products(
         "        &output_dims, output);\n"
     )
     return library_call(
-        graph,
-        operator,
+        op,
         ours,
         "arm_batch_matmul_s8",
         (

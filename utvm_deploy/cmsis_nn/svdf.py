@@ -9,29 +9,21 @@ import numpy as np
 from utvm_deploy.cmsis_nn.call import dims, library_call, pointer, scalars_of
 from utvm_deploy.cmsis_nn.library import CmsisNn
 from utvm_deploy.graph.attributes import Svdf
-from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
-from utvm_deploy.kernels.contract.operands import (
-    bias_of,
-    constant_of,
-    input_of,
-    quantization_of,
-)
+from utvm_deploy.kernels.contract.operands import quantization_of
+from utvm_deploy.kernels.contract.operation import Operation
 
 _FUNCTION = "arm_svdf_state_s16_s8"
 _INT32_BYTES = 4
 _INT16, _INT8 = (f"{{{np.iinfo(kind).min}, {np.iinfo(kind).max}}}" for kind in (np.int16, np.int8))
 
 
-def lower_svdf(
-    graph: Graph, operator: Operator, ours: KernelCall, library: CmsisNn
-) -> KernelCall | str:
+def lower_svdf(op: Operation, ours: KernelCall, library: CmsisNn) -> KernelCall | str:
     """SVDF of int8 with a state of int16, which the library shifts in place."""
-    attributes = operator.attributes
-    assert isinstance(attributes, Svdf)
-    _, source = input_of(graph, operator, 0)
-    _, state = input_of(graph, operator, 4)
-    features, times = constant_of(graph, operator, 1), constant_of(graph, operator, 2)
+    attributes = op.attributes(Svdf)
+    source = op.source
+    state = op.input(4)
+    features, times = op.constant(1), op.constant(2)
     if (source.dtype, state.dtype) != ("int8", "int16"):
         return f"no call of CMSIS-NN does SVDF of {source.dtype} with a state of {state.dtype}"
     batch, (filters, inputs), memory = source.shape[0], features.shape, times.shape[1]
@@ -48,8 +40,7 @@ def lower_svdf(
         "output": (batch, units, 1, 1),
     }
     return library_call(
-        graph,
-        operator,
+        op,
         ours,
         _FUNCTION,
         (
@@ -65,7 +56,7 @@ def lower_svdf(
         (
             ConstantArgument("features", features),
             ConstantArgument("times", times),
-            ConstantArgument("bias", bias_of(graph, operator, units, 3)),
+            ConstantArgument("bias", op.bias(units, 3)),
             *scalars,
         ),
         _body(attributes.rank, shapes, first, second),

@@ -30,6 +30,7 @@ from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.c_function import CFunction
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel, ScalarArgument
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.requantization import header
 from utvm_deploy.project.build import build_image_with
 from utvm_deploy.project.image import Image
@@ -122,7 +123,7 @@ class Builder:
 
     def _library_text(self, graph: Graph, operator: Operator) -> tuple[KernelCall, CFunction, str]:
         assert self._library is not None
-        call = lower_cmsis_nn(graph, operator, lower(graph, operator), self._library)
+        call = lower_cmsis_nn(Operation(graph, operator), lower(graph, operator), self._library)
         if isinstance(call, str):
             raise CompileError(call)
         assert isinstance(call.kernel, LibraryKernel)

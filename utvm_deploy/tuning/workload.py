@@ -14,6 +14,7 @@ from utvm_deploy.kernels.choose.identity import identity_of
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import free_kernel, space
 from utvm_deploy.kernels.contract.call import KernelCall, OwnKernel
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.portable.template_free import Traced, traced
 from utvm_deploy.records import KernelIdentity
 from utvm_deploy.records.candidate import CMSIS_NN, Candidate
@@ -79,5 +80,5 @@ def workload(
 
 
 def _has_call(graph: Graph, operator: Operator, library: CmsisNn) -> bool:
-    call = lower_cmsis_nn(graph, operator, lower(graph, operator), library)
+    call = lower_cmsis_nn(Operation(graph, operator), lower(graph, operator), library)
     return isinstance(call, KernelCall)

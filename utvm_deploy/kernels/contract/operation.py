@@ -8,6 +8,7 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
+from utvm_deploy.base.errors import CompileError
 from utvm_deploy.graph.model import Array, Graph, Operator, Quantization, Tensor
 from utvm_deploy.graph.shapes import attributes_of
 from utvm_deploy.kernels.contract.call import (
@@ -18,16 +19,7 @@ from utvm_deploy.kernels.contract.call import (
     ScalarArgument,
     TensorArgument,
 )
-from utvm_deploy.kernels.contract.operands import (
-    bias_of,
-    constant_of,
-    effective_scales,
-    ends_of,
-    input_of,
-    operand_of,
-    output_of,
-    quantization_of,
-)
+from utvm_deploy.kernels.contract.operands import quantization_of
 
 _A = TypeVar("_A")
 #: What a kernel takes between its inputs and its outputs, in this order: tables in flash, int32
@@ -51,9 +43,24 @@ class Operation:
         """The operator's attributes, which must be of this class."""
         return attributes_of(self.operator, expected)
 
+    def position(self, index: int) -> int:
+        """Where a required input is in ``Graph.tensors``."""
+        inputs = self.operator.inputs
+        position = inputs[index] if index < len(inputs) else None
+        if position is None:
+            raise CompileError(f"{self.kind} of {self._label} lacks input {index}")
+        return position
+
     def input(self, index: int) -> Tensor:
         """A required input."""
-        return input_of(self.graph, self.operator, index)[1]
+        return self.graph.tensors[self.position(index)]
+
+    def argument(self, index: int) -> Argument:
+        """The argument for a required input, which may be computed or constant."""
+        data = self.input(index).data
+        if data is None:
+            return TensorArgument(self.position(index))
+        return ConstantArgument("operand", data)
 
     @property
     def source(self) -> Tensor:
@@ -63,24 +70,38 @@ class Operation:
     @property
     def result(self) -> Tensor:
         """The only output."""
-        return output_of(self.graph, self.operator)[1]
+        (position,) = self.operator.outputs
+        return self.graph.tensors[position]
 
     @property
     def ends(self) -> tuple[Quantization, Quantization]:
         """The quantizations of the first input and of the output."""
-        return ends_of(self.graph, self.operator)
+        return quantization_of(self.source), quantization_of(self.result)
 
     def constant(self, index: int) -> Array:
         """The data of an input that must be a constant."""
-        return constant_of(self.graph, self.operator, index)
+        tensor = self.input(index)
+        if tensor.data is None:
+            raise CompileError(
+                f"{self.kind} of {self._label} takes {tensor.name} as input {index}, which is "
+                "computed; only constants are supported there"
+            )
+        return tensor.data
 
-    def bias(self, channels: int) -> Array:
-        """The int32 bias of an operator with weights; zeros if it has none."""
-        return bias_of(self.graph, self.operator, channels)
+    def bias(self, channels: int, index: int = 2) -> Array:
+        """The bias at an input, or zeros of int32 if the operator has none."""
+        inputs = self.operator.inputs
+        if len(inputs) <= index or inputs[index] is None:
+            return np.zeros(channels, dtype=np.int32)
+        return self.constant(index)
 
     def scales(self, channels: int) -> list[float]:
         """Per output channel: input scale * weight scale / output scale, in double precision."""
-        return effective_scales(self.graph, self.operator, channels)
+        source, result = (one.scale for one in self.ends)
+        weights = quantization_of(self.input(1)).scales
+        if len(weights) == 1:
+            weights *= channels
+        return [source * weight / result for weight in weights]
 
     def output_parameters(self, clamp: tuple[int, int]) -> dict[str, int]:
         """The last parameters of most kernels: the output's zero point and its limits."""
@@ -101,19 +122,21 @@ class Operation:
         The first output may lie exactly on the inputs number ``in_place``, if they are not
         constants.
         """
-        given = {i: input_of(self.graph, self.operator, i) for i in inputs}
         passed = [_argument(name, value) for name, value in (parameters or {}).items()]
         outputs = self.operator.outputs
         return KernelCall(
             kernel,
-            (
-                *(operand_of(*one) for one in given.values()),
-                *passed,
-                *map(TensorArgument, outputs),
+            (*map(self.argument, inputs), *passed, *map(TensorArgument, outputs)),
+            in_place=tuple(
+                (outputs[0], self.position(i)) for i in in_place if self.input(i).data is None
             ),
-            in_place=tuple((outputs[0], given[i][0]) for i in in_place if given[i][1].data is None),
             macs=macs,
         )
+
+    @property
+    def _label(self) -> str:
+        """How messages name the operator: by its first output."""
+        return self.graph.tensors[self.operator.outputs[0]].name
 
 
 def _argument(name: str, value: Array | int | TensorArgument) -> Argument:

@@ -7,13 +7,7 @@ from dataclasses import dataclass
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
-from utvm_deploy.kernels.contract.operands import (
-    bias_of,
-    constant_of,
-    effective_scales,
-    input_of,
-    quantization_of,
-)
+from utvm_deploy.kernels.contract.operands import quantization_of
 from utvm_deploy.kernels.contract.requantization import fold_input_offset
 from utvm_deploy.kernels.contract.strategy import Layer
 from utvm_deploy.kernels.contract.window import Window
@@ -71,17 +65,16 @@ class ConvolutionTables:
 
 def convolution_tables(layer: Layer, *, turns_dilated: bool = False) -> ConvolutionTables:
     """The tables of a CONV_2D or DEPTHWISE_CONV_2D; ``turns_dilated`` as in ``simplified``."""
-    graph, operator, call = layer.graph, layer.operator, layer.portable
+    call = layer.portable
     assert isinstance(call.kernel, Conv2D | DepthwiseConv2D)
-    filters = constant_of(graph, operator, 1)
+    filters = layer.constant(1)
     window, weights = simplified(call.kernel.window, filters, turns_dilated=turns_dilated)
     if isinstance(call.kernel, DepthwiseConv2D):
         weights = weights.transpose(3, 1, 2, 0)
-    image = input_of(graph, operator, 0)[1]
-    tables, border = constants(call), quantization_of(image).zero_point
-    bias = fold_input_offset(bias_of(graph, operator, weights.shape[0]), weights, border)
+    tables, border = constants(call), quantization_of(layer.source).zero_point
+    bias = fold_input_offset(layer.bias(weights.shape[0]), weights, border)
     return ConvolutionTables(
-        window, image.shape[3], weights, bias, tables["multiplier"], tables["shift"], border,
+        window, layer.source.shape[3], weights, bias, tables["multiplier"], tables["shift"], border,
         scalars(call)["output_zero_point"], limits_of(call),
     )  # fmt: skip
 
@@ -109,7 +102,7 @@ def dense_tables(layer: Layer) -> DenseTables | str:
     if not call.kernel.per_channel:
         lowest, highest = lowest.min(keepdims=True), highest.max(keepdims=True)
     found = []
-    scales = effective_scales(layer.graph, layer.operator, lowest.size)
+    scales = layer.scales(lowest.size)
     for scale, low, high in zip(scales, lowest, highest, strict=True):
         scaling = wide_scaling(scale, zero_point, int(low), int(high))
         if isinstance(scaling, str):

@@ -13,12 +13,11 @@ from typing import ClassVar
 import numpy as np
 
 from utvm_deploy.cores.timing_m55 import CORTEX_M55
-from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
-from utvm_deploy.kernels.contract.operands import constant_of
 from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
+from utvm_deploy.kernels.contract.strategy import Layer
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.isa.assembler import Assembler
 from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D, gathered
@@ -167,11 +166,12 @@ def four_text() -> str:
     return a.c_function(_FOUR, family_text("mve", _FOUR), CONDITION)
 
 
-def mve_wide_conv_call(graph: Graph, operator: Operator, call: KernelCall) -> KernelCall | str:
+def mve_wide_conv_call(layer: Layer) -> KernelCall | str:
     """The call of a CONV_2D instead of the generic one."""
+    call = layer.portable
     if not isinstance(call.kernel, Int16x8ProductConv):
         return "it sums up in 32 bits, which may wrap, or has groups"
-    window, weights = simplified(call.kernel.window, constant_of(graph, operator, 1))
+    window, weights = simplified(call.kernel.window, layer.constant(1))
     outputs, tables = weights.shape[0], constants(call)
     bias, multiplier, shift = (tables[name] for name in ("bias", "multiplier", "shift"))
     kernel = MveInt16x8Conv(window, weights.shape[3], outputs, is_short(weights, bias, shift))
@@ -196,11 +196,11 @@ def mve_wide_conv_call(graph: Graph, operator: Operator, call: KernelCall) -> Ke
     )
 
 
-def mve_wide_dense_call(graph: Graph, operator: Operator, call: KernelCall) -> KernelCall | str:
+def mve_wide_dense_call(layer: Layer) -> KernelCall | str:
     """The call of a FULLY_CONNECTED instead of the generic one."""
-    kernel = call.kernel
+    call, kernel = layer.portable, layer.portable.kernel
     assert isinstance(kernel, Int16x8ProductDense)
-    packed = gemm.pack_weights(constant_of(graph, operator, 1), INT16)
+    packed = gemm.pack_weights(layer.constant(1), INT16)
     source, _, *others = call.arguments
     return replace(
         call,

@@ -85,12 +85,12 @@ def build_pool(layer: Layer, wish: Wish) -> KernelCall | str:
 
 def build_int16_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
     """CONV_2D of int16."""
-    return mve_wide_conv_call(layer.graph, layer.operator, layer.portable)
+    return mve_wide_conv_call(layer)
 
 
 def build_int16_dense(layer: Layer, wish: Wish) -> KernelCall | str:
     """FULLY_CONNECTED of int16."""
-    return mve_wide_dense_call(layer.graph, layer.operator, layer.portable)
+    return mve_wide_dense_call(layer)
 
 
 _POOLS = ("AVERAGE_POOL_2D", "MAX_POOL_2D", "REDUCE_MAX")

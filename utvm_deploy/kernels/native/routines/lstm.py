@@ -20,7 +20,7 @@ from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall, TensorArgument
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.extents import flags_label, label
-from utvm_deploy.kernels.contract.operands import bias_of, input_of, quantization_of
+from utvm_deploy.kernels.contract.operands import quantization_of
 from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.requantization import fold_input_offset, quantize_multiplier
 from utvm_deploy.kernels.contract.routine_call import CRoutine, parameters_of
@@ -41,9 +41,7 @@ _Scale: TypeAlias = Callable[[int], Any]
 def lower_lstm(op: Operation) -> KernelCall:
     """UNIDIRECTIONAL_SEQUENCE_LSTM; a new state may be written where the old one is."""
     a = op.attributes(Lstm)
-    (_, source), (hidden, _), (cell, _) = (
-        input_of(op.graph, op.operator, index) for index in (0, _HIDDEN, _CELL)
-    )
+    source, hidden, cell = op.source, op.position(_HIDDEN), op.position(_CELL)
     gates = [g for g in range(_GATES) if op.operator.inputs[_INPUT_WEIGHTS + g] is not None]
     flags = [op.operator.inputs[i] is not None for i in (_PEEPHOLES[1], _NORMS + 1, _PROJECTION)]
     given = _weights(op, gates, has_norms=flags[1])
@@ -130,7 +128,7 @@ def _tables(
         tables["norm"], tables["norm_bias"] = constants(_NORMS), constants(_BIASES)
     if has_projection:
         projection = op.constant(_PROJECTION)
-        bias = bias_of(op.graph, op.operator, projection.shape[0], _PROJECTION_BIAS)
+        bias = op.bias(projection.shape[0], _PROJECTION_BIAS)
         tables["projection"] = projection
         # The reference holds what is projected with its zero point negated.
         tables["projection_bias"] = fold_input_offset(bias, projection, -a.hidden_zero_point)

@@ -10,7 +10,7 @@ from utvm_deploy.graph.attributes import Svdf
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall, TensorArgument
 from utvm_deploy.kernels.contract.driver import Operand
-from utvm_deploy.kernels.contract.operands import bias_of, input_of, quantization_of
+from utvm_deploy.kernels.contract.operands import quantization_of
 from utvm_deploy.kernels.contract.operation import Operation, Parameters
 from utvm_deploy.kernels.contract.requantization import fold_input_offset, quantize_multiplier
 from utvm_deploy.kernels.contract.routine_call import CRoutine, parameters_of
@@ -19,24 +19,22 @@ from utvm_deploy.kernels.native.routines.dot import ROWS, dot_texts
 
 def lower_svdf(op: Operation) -> KernelCall:
     """SVDF, whose state the arena keeps; it may be written where it is read."""
-    inputs = [input_of(op.graph, op.operator, index) for index in (0, 1, 2, 4)]
-    (_, source), _, _, (before, _) = inputs
+    inputs, before = [op.input(index) for index in (0, 1, 2, 4)], op.position(4)
     (output, after), rank = op.operator.outputs, op.attributes(Svdf).rank
     features, times = op.constant(1), op.constant(2)
-    batch, (filters, depth), memory = source.shape[0], features.shape, times.shape[1]
+    batch, (filters, depth), memory = op.source.shape[0], features.shape, times.shape[1]
     # These scales are products and quotients of float32.
     x, by_features, by_times, state, made = (
-        np.float32(quantization_of(tensor).scale)
-        for tensor in (*(tensor for _, tensor in inputs), op.graph.tensors[output])
+        np.float32(quantization_of(tensor).scale) for tensor in (*inputs, op.graph.tensors[output])
     )
     feature = quantize_multiplier(float(x * by_features / state))
     result = quantize_multiplier(float(state * by_times / made))
-    zero_point = quantization_of(source).zero_point
+    zero_point = quantization_of(op.source).zero_point
     given: Parameters = {
         "features": features,
         "offsets": fold_input_offset(np.zeros(filters, np.int32), features, zero_point),
         "times": times,
-        "bias": bias_of(op.graph, op.operator, filters // rank, 3),
+        "bias": op.bias(filters // rank, 3),
         "state": TensorArgument(before),
         "feature_multiplier": feature[0],
         "feature_shift": feature[1],
