@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.strategy import Wish
 from utvm_deploy.kernels.native.dsp.depthwise_planes_table import PARTIAL, Variant, pack_table
 from utvm_deploy.kernels.native.dsp.estimate import MOST_SCRATCH_BYTES, best_kernel
@@ -61,6 +62,10 @@ def test_words_of_taps_give_doubled_sums(columns: int, odd: int, stride: int) ->
 class Kernel:
     scratch_bytes: int
     estimated_cycles: float
+
+    @property
+    def scratch(self) -> tuple[Operand, ...]:
+        return (Operand("scratch", (self.scratch_bytes,), "int8"),)
 
 
 def test_the_least_scratch_is_taken_that_costs_at_most_two_percent() -> None:

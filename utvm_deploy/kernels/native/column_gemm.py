@@ -167,11 +167,6 @@ class ColumnConv2D:
         return ((width - 1) * self.pitch) // self.column + self.window.kernel[1]
 
     @property
-    def scratch_bytes(self) -> int:
-        """Bytes of a block's columns, and of the outputs of a phase."""
-        return sum(one.size_bytes for one in self.scratch)
-
-    @property
     def geometry(self) -> Array:
         """``struct utvm_columns_window`` of each phase."""
         w, groups = self.window, self.groups

@@ -81,11 +81,6 @@ class RowDepthwise:
         return lag_by_pixels(self.window, *sizes, mixed=not self.is_copied)
 
     @property
-    def scratch_bytes(self) -> int:
-        """Bytes of the copied rows."""
-        return sum(one.size_bytes for one in self.scratch)
-
-    @property
     def steps(self) -> Steps:
         """Where the micro-kernel finds rows, columns and windows."""
         w = self.window

@@ -18,7 +18,7 @@ from utvm_deploy.kernels.native.dsp.columns import (
     columns_kernel,
     columns_kernels,
 )
-from utvm_deploy.kernels.native.dsp.estimate import MOST_CANDIDATE_BYTES, best_kernel
+from utvm_deploy.kernels.native.dsp.estimate import MOST_CANDIDATE_BYTES, best_kernel, scratch_bytes
 from utvm_deploy.kernels.native.dsp.patches import (
     DspPatches,
     PatchesChoices,
@@ -76,7 +76,7 @@ def convolution_choices(kernel: object) -> Iterator[Choices]:
     yield kernel.choices
     sizes = kernel.window, kernel.input_channels, kernel.output_channels, kernel.groups
     for one in columns_kernels(*sizes):
-        if one.scratch_bytes <= MOST_CANDIDATE_BYTES:
+        if scratch_bytes(one) <= MOST_CANDIDATE_BYTES:
             yield one.choices
     patches = list(patches_kernels(*sizes))
     for step in gemm.steps_for(patches[0].depth) if patches else ():

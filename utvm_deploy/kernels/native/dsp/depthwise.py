@@ -22,7 +22,7 @@ from utvm_deploy.kernels.native.dsp.depthwise_planes import (
     planes_call,
     planes_kernels,
 )
-from utvm_deploy.kernels.native.dsp.estimate import MOST_CANDIDATE_BYTES, best_kernel
+from utvm_deploy.kernels.native.dsp.estimate import MOST_CANDIDATE_BYTES, best_kernel, scratch_bytes
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 
 
@@ -66,6 +66,6 @@ def depthwise_choices(kernel: object) -> Iterator[Choices]:
         return
     yield kernel.choices
     for one in planes_kernels(kernel.window, inputs, multiplier, PlanesChoices()):
-        if one.scratch_bytes <= MOST_CANDIDATE_BYTES:
+        if scratch_bytes(one) <= MOST_CANDIDATE_BYTES:
             yield one.choices
     yield PixelsChoices()

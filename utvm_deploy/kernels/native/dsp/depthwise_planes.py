@@ -130,11 +130,6 @@ class DspPlanes:
         return Lag(least) if is_whole else Lag(least, unit_bytes=channels)
 
     @property
-    def scratch_bytes(self) -> int:
-        """Bytes of the planes of a block, and of its table if that is unpacked."""
-        return sum(one.size_bytes for one in self.scratch)
-
-    @property
     def estimated_cycles(self) -> float:
         """About what a call takes, in cycles."""
         w, variant, made = self.window, self.variant, self.channels * self.multiplier

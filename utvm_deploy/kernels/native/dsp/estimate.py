@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
+from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.strategy import Wish
 
 #: Scratch that a kernel takes by default at most, if any kernel takes so little.
@@ -21,11 +22,11 @@ CACHE_LINE_BYTES = 32
 
 
 class Estimated(Protocol):
-    """A kernel with an estimate of its cycles."""
+    """A hashable kernel with an estimate of its cycles."""
 
     @property
-    def scratch_bytes(self) -> int:
-        """Bytes of scratch."""
+    def scratch(self) -> tuple[Operand, ...]:
+        """The buffers of a call."""
 
     @property
     def estimated_cycles(self) -> float:
@@ -35,18 +36,23 @@ class Estimated(Protocol):
 _Kernel = TypeVar("_Kernel", bound=Estimated)
 
 
+def scratch_bytes(kernel: Estimated) -> int:
+    """Bytes of all scratch of a kernel."""
+    return sum(one.size_bytes for one in kernel.scratch)
+
+
 def best_kernel(kernels: Iterable[_Kernel], wish: Wish) -> _Kernel | None:
     """The kernel with the least scratch among those that are about as fast as the fastest.
 
     Kernels with more scratch than the wish has, or than ``MOST_SCRATCH_BYTES``, do not count,
     unless all have more. None if there are no kernels.
     """
-    found = list(kernels)
-    if not found:
+    sizes = {kernel: scratch_bytes(kernel) for kernel in kernels}
+    if not sizes:
         return None
     most = MOST_SCRATCH_BYTES if wish.most_scratch is None else wish.most_scratch
-    most = max(most, min(kernel.scratch_bytes for kernel in found))
-    cycles = {kernel: kernel.estimated_cycles for kernel in found if kernel.scratch_bytes <= most}
+    most = max(most, min(sizes.values()))
+    cycles = {kernel: kernel.estimated_cycles for kernel, size in sizes.items() if size <= most}
     limit = _WORTH * min(cycles.values())
-    fast = [kernel for kernel, count in cycles.items() if count <= limit]
-    return min(fast, key=lambda kernel: kernel.scratch_bytes)
+    fast = (kernel for kernel, count in cycles.items() if count <= limit)
+    return min(fast, key=sizes.__getitem__)

@@ -85,11 +85,6 @@ class DspPatches(GatheredConv2D):
         """``struct utvm_window``."""
         return super().geometry[:-1]
 
-    @property
-    def scratch_bytes(self) -> int:
-        """Bytes of the patches of a block."""
-        return sum(one.size_bytes for one in self.scratch)
-
     def texts(self, core: str) -> tuple[str, ...]:
         return *self.product.texts(core), gather_text(core)
 
