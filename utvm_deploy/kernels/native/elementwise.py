@@ -9,7 +9,7 @@ driver cuts the output into runs, in which one side repeats after a period of el
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
@@ -19,6 +19,7 @@ from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.contract.extents import flags_label, label, type_label
+from utvm_deploy.kernels.native.layer_tables import scalars
 from utvm_deploy.kernels.portable.elementwise import Broadcast, BroadcastAdd
 from utvm_deploy.kernels.portable.skeletons import followed_extents, followed_index
 
@@ -26,6 +27,23 @@ from utvm_deploy.kernels.portable.skeletons import followed_extents, followed_in
 LEAST_RUN = 4
 #: The multiplier and the shift of one half.
 _HALF = (1 << 30, 0)
+
+
+class Loop(NamedTuple):
+    """A family's C function ``LOOP``."""
+
+    function: str
+    number_count: int  # words of ``numbers``, with any table behind them
+    why: str  # as the report says it
+
+
+class Side(NamedTuple):
+    """How an input of a sum becomes a summand."""
+
+    name: str
+    sign: int
+    zero_point: int
+    scale: tuple[int, int]  # multiplier and shift
 
 
 class Run(NamedTuple):
@@ -49,27 +67,22 @@ class ElementwiseKernel:
     family: ClassVar[str]
 
     @property
-    def why(self) -> str:
-        raise NotImplementedError
-
-    @property
-    def number_count(self) -> int:
-        """Words of ``numbers``, with any table behind them."""
-        raise NotImplementedError
-
-    @property
-    def loop(self) -> str:
-        """The name of the C function ``LOOP``."""
+    def loop(self) -> Loop:
+        """The function that computes elements of which no side repeats."""
         raise NotImplementedError
 
     def loop_texts(self, core: str) -> tuple[str, ...]:
-        """``LOOP`` and what it needs."""
+        """The C of this function and of what it needs, ordered for a core."""
         raise NotImplementedError
 
     @property
     def runs_text(self) -> str:
         """The C of ``LOOP_runs``, with this name, for int8."""
         return shared_text("utvm_runs")
+
+    @property
+    def why(self) -> str:
+        return self.loop.why
 
     @property
     def is_broadcast(self) -> bool:
@@ -99,7 +112,7 @@ class ElementwiseKernel:
 
     @property
     def parameters(self) -> tuple[Operand, ...]:
-        numbers = Operand("numbers", (self.number_count,), "int32")
+        numbers = Operand("numbers", (self.loop.number_count,), "int32")
         left, right = (
             Operand(name, followed_extents(self.extents, follows), self.dtype)
             for name, follows in (("left", self.left_follows), ("right", self.right_follows))
@@ -113,7 +126,7 @@ class ElementwiseKernel:
     def texts(self, core: str) -> tuple[str, ...]:
         texts = self.loop_texts(core)
         if self.is_broadcast:
-            names = ("int8_t", f"{self.dtype}_t", 5), ("LOOP", self.loop, 2)
+            names = ("int8_t", f"{self.dtype}_t", 5), ("LOOP", self.loop.function, 2)
             texts += (replaced(self.runs_text, *names),)
         return texts
 
@@ -125,7 +138,7 @@ class ElementwiseKernel:
         """Write the calls for all runs; ``numbers`` is where the routine finds them."""
         left, right, _, output = self.parameters
         run = self.run
-        function = f"{self.loop}_runs" if self.is_broadcast else self.loop
+        function = f"{self.loop.function}{'_runs' if self.is_broadcast else ''}"
         with c.loops("axis", self.extents[: run.outer]) as index:
             first = left.at(*followed_index(index, self.left_follows[: run.outer]))
             second = right.at(*followed_index(index, self.right_follows[: run.outer]))
@@ -133,14 +146,31 @@ class ElementwiseKernel:
             c.call(function, *places, run.elements, *run.periods)
 
 
-def sides_of_sum(kernel: BroadcastAdd, numbers: Mapping[str, int]) -> tuple[str, str] | str:
-    """The side that is requantized and the other one, whose scale is one half; or why not.
+def loop_parameters(dtype: str) -> tuple[str, ...]:
+    """The C parameters of ``LOOP``."""
+    sides = f"const {dtype}_t *left", f"const {dtype}_t *right"
+    return *sides, "const int32_t *numbers", f"{dtype}_t *output", "int32_t count"
+
+
+def sides_of_sum(call: KernelCall) -> tuple[Side, Side] | str:
+    """The side that is requantized, then the side whose scale is one half; or why not.
 
     The reference scales both sides by the ratio of their scales to twice the larger one. So the
     side with the larger scale is only shifted.
     """
-    for requantized, halved in (("right", "left"), ("left", "right")):
-        if (numbers[f"{halved}_multiplier"], numbers[f"{halved}_shift"]) == _HALF:
+    kernel, numbers = call.kernel, scalars(call)
+    assert isinstance(kernel, BroadcastAdd)
+    left, right = (
+        Side(
+            name,
+            sign,
+            numbers.get(f"{name}_zero_point", 0),
+            (numbers[f"{name}_multiplier"], numbers[f"{name}_shift"]),
+        )
+        for name, sign in (("left", 1), ("right", -1 if kernel.subtracts else 1))
+    )
+    for requantized, halved in ((right, left), (left, right)):
+        if halved.scale == _HALF:
             return requantized, halved
     return "no side has the scale one half"
 
@@ -166,9 +196,6 @@ def elementwise_call(
     if made.run.elements < LEAST_RUN:
         return f"runs of {made.run.elements} elements"
     words = np.array(numbers, dtype=np.int64).astype(np.uint32).view(np.int32)
-    arguments = (
-        *call.arguments[:2][::order],
-        ConstantArgument("numbers", words),
-        call.arguments[-1],
-    )
+    *sides, output = (*call.arguments[:2][::order], call.arguments[-1])
+    arguments = (*sides, ConstantArgument("numbers", words), output)
     return replace(call, kernel=made, arguments=arguments)

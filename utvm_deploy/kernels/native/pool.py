@@ -36,12 +36,8 @@ def pixel_parameters(dtype: str) -> tuple[str, ...]:
     return (
         f"const {dtype}_t *from",
         f"{dtype}_t *to",
-        "int32_t rows",
-        "int32_t columns",
-        "int32_t row_bytes",
-        "int32_t channels",
-        "int32_t low",
-        "int32_t high",
+        *("int32_t rows", "int32_t columns", "int32_t row_bytes", "int32_t channels"),
+        *("int32_t low", "int32_t high"),
     )
 
 
@@ -57,15 +53,13 @@ class NativePool:
     family: ClassVar[str]
     #: Where the assembly of the pixel routine can be used.
     condition: ClassVar[str]
+    #: The start of the C functions' names, before the type.
+    prefix: ClassVar[str]
+    least_channels: ClassVar[int] = 1
 
     @property
     def why(self) -> str:
         raise NotImplementedError
-
-    @property
-    def prefix(self) -> str:
-        """The start of the C functions' names."""
-        return "utvm"
 
     def pixel(self, core: str) -> Assembler:
         """The routine that computes all channels of one output pixel."""
@@ -92,14 +86,15 @@ class NativePool:
 
     @property
     def parameters(self) -> tuple[Operand | str, ...]:
-        return self._image, self._geometry, "low", "high", self._output
+        image, geometry, output = self._operands
+        return image, geometry, "low", "high", output
 
     @property
     def scratch(self) -> tuple[Operand, ...]:
         return ()
 
     def texts(self, core: str) -> tuple[str, ...]:
-        pixel, ctype = f"{self.prefix}_{self._kind}_pixel", f"{self.dtype}_t"
+        pixel, ctype = f"{self._prefix}_{self._kind}_pixel", f"{self.dtype}_t"
         portable = replaced(shared_text(f"utvm_{self._kind}_pixel"), ("int8_t", ctype, 1))
         if not self.is_average:
             portable = replaced(portable, ("LOWEST", str(limits_of_type(self.dtype)[0]), 1))
@@ -110,38 +105,51 @@ class NativePool:
         )
 
     def drive(self, c: Driver) -> None:
-        image, output = self._image, self._output
+        image, geometry, output = self._operands
         with c.loop("batch", self.window.batch) as n:
             places = image.at(n), output.at(n)
-            c.call(self._function, *places, self._geometry.at(), "low", "high")
+            c.call(self._function, *places, geometry.at(), "low", "high")
 
     @property
     def _kind(self) -> str:
         return "average" if self.is_average else "max"
 
     @property
+    def _prefix(self) -> str:
+        return f"{self.prefix}{type_label(self.dtype)}"
+
+    @property
     def _function(self) -> str:
         """The C function for an image."""
-        return f"{self.prefix}_pool_{self._kind}"
+        return f"{self._prefix}_pool_{self._kind}"
 
     @property
-    def _image(self) -> Operand:
-        return Operand("image", self.window.input_shape(self.channels), self.dtype)
-
-    @property
-    def _geometry(self) -> Operand:
-        return Operand("geometry", (self.geometry.size,), "int32")
-
-    @property
-    def _output(self) -> Operand:
-        return Operand("output", self.window.output_shape(self.channels), self.dtype)
+    def _operands(self) -> tuple[Operand, Operand, Operand]:
+        return (
+            Operand("image", self.window.input_shape(self.channels), self.dtype),
+            Operand("geometry", (self.geometry.size,), "int32"),
+            Operand("output", self.window.output_shape(self.channels), self.dtype),
+        )
 
 
-def pool_call(call: KernelCall, family: type[NativePool]) -> KernelCall | str:
-    """The family's kernel instead of the portable one, or why there is none."""
+def load_reciprocal(a: Assembler, count: str, reciprocal: str, temporary: str) -> None:
+    """Compute the count of positions from r2 and r3, and 2**31 / count, rounded up."""
+    a.mul(count, "r2", "r3")
+    a.mov(temporary, 0x80000000)
+    a.udiv(reciprocal, temporary, count)
+    a.mls(temporary, reciprocal, count, temporary)
+    a.cmp(temporary, 0)
+    with a.when("ne"):
+        a.add(reciprocal, reciprocal, 1)
+
+
+def pool_call(family: type[NativePool], call: KernelCall) -> KernelCall | str:
+    """The call of the family's kernel instead of the portable one, or why there is none."""
     portable = call.kernel
     if not isinstance(portable, Pool2D):
-        return "it takes no maximum along one dimension"
+        return "it is not a pool over windows"
+    if portable.channels < family.least_channels:
+        return f"fewer than {family.least_channels} channels"
     positions = math.prod(portable.window.kernel)
     if portable.is_average and positions > MOST_POSITIONS:
         return f"a window of {positions} positions"

@@ -27,15 +27,22 @@ def scale(
     offset: str,
     shift: str,
     temporary: str,
+    *,
     into: str | None = None,
+    bits: int = 8,
+    is_doubled: bool = False,
 ) -> None:
-    """Requantize sums to int8, in place or into one register: what ``utvm_scale`` computes."""
+    """Requantize sums, in place or into one register: what ``utvm_scale`` computes.
+
+    Outputs saturate to ``bits`` bits. ``is_doubled``: the registers have twice the sums.
+    """
     for one in sums:
         a.add(temporary, offset, one, "asr #31")
-        a.add(one, one, one)
+        if not is_doubled:
+            a.add(one, one, one)
         a.smmlar(one, one, multiplier, temporary)
         a.asr(one, one, shift)
-        a.ssat(into or one, 8, one)
+        a.ssat(into or one, bits, one)
 
 
 def scale_wide(

@@ -1,8 +1,8 @@
-"""The routines of ``elementwise.py``: four int8 of each side at a time, as words.
+"""The routines of ``elementwise.py``: four elements of each side at a time.
 
-``numbers`` are the output's multiplier, offset and shift, its limits, minus the zero point of
-each side, twice in the halves of a word, and a number for the operator. A table follows, if the
-operator has one.
+``numbers`` are the output's multiplier, offset and shift, and its limits. Routines of int8 have
+more. First, minus the zero point of each side, twice in the halves of a word. Then a number for
+the operator, and a table if the operator has one.
 """
 
 from __future__ import annotations
@@ -11,23 +11,18 @@ from functools import lru_cache
 
 from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label
+from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 from utvm_deploy.kernels.native.dsp.code import clamp, function_text, helper, scale, store_limits
-
-PARAMETERS = (
-    "const int8_t *left",
-    "const int8_t *right",
-    "const int32_t *numbers",
-    "int8_t *output",
-    "int32_t count",
-)
-#: How many numbers there are before the table.
-NUMBERS = 8
-#: ADD and SUB shift the right side left by this; the table has the left side's summands.
-EXACT_SHIFT = 19
+from utvm_deploy.kernels.native.elementwise import loop_parameters
 
 ADD, SUBTRACT, MULTIPLY, PRELU, EXTREMUM = "add", "subtract", "multiply", "prelu", "extremum"
+INT16_MULTIPLY = "utvm_wide_multiply"
+#: Numbers of the output, and numbers of int8 before the table.
+SCALING_WORDS, NUMBERS = 5, 8
+#: ADD and SUB shift the right side left by this. The table has the summands of the left side.
+EXACT_SHIFT = 19
 
 
 class _Slots(Frame):
@@ -39,10 +34,10 @@ class _Slots(Frame):
 
 
 @lru_cache(maxsize=16)
-def elementwise_texts(core: str, operation: str) -> tuple[str, ...]:
-    """The C texts of ``utvm_OPERATION_all`` and what it calls, ordered for a core."""
+def loop_texts(core: str, operation: str) -> tuple[str, ...]:
+    """The C texts of ``utvm_OPERATION_all`` of int8 and what it calls, ordered for a core."""
     texts = [shared_text("utvm_word"), shared_text("utvm_bytes"), shared_text("utvm_scale")]
-    # PRELU multiplies what is negative.
+    # PRELU multiplies negative values.
     assembled = {EXTREMUM: None, PRELU: MULTIPLY}.get(operation, operation)
     if assembled:
         texts.append(function_text(f"utvm_{assembled}_words", _routine(core, assembled)))
@@ -53,7 +48,7 @@ def elementwise_texts(core: str, operation: str) -> tuple[str, ...]:
 
 def _routine(core: str, operation: str) -> Assembler:
     """``count`` elements, a multiple of 4."""
-    a = Assembler(timing_of(core), PARAMETERS)
+    a = Assembler(timing_of(core), loop_parameters("int8"))
     a.enter(frame=_Slots)
     for number, register in enumerate(("r4", "r5", "r6")):
         a.ldr(register, at("r2", 4 * number))
@@ -83,7 +78,7 @@ def _routine(core: str, operation: str) -> Assembler:
 
 
 def _compute_word(a: Assembler, operation: str, *, is_limited: bool) -> None:
-    """Four outputs, to r3; flags: eq if they were the last ones."""
+    """Compute four outputs, store them at r3, and compare: eq if they were the last ones."""
     end = "lr" if operation == MULTIPLY else "r7"
     if operation == MULTIPLY:
         _multiply(a)
@@ -135,9 +130,46 @@ def _multiply(a: Assembler) -> None:
     a.smultt("r8", "r8", "r9")
     for number, value in enumerate(("lr", "r11", "r10", "r8")):
         spare = ("r9", "r12")[number % 2]
-        a.add(spare, "r5", value, "asr #31")
-        a.smmlar(value, value, "r4", spare)
-        a.asr(value, value, "r6")
-        a.ssat(value, 8, value)
+        scale(a, (value,), "r4", "r5", "r6", spare, is_doubled=True)
         if number:
             a.bfi("lr", value, 8 * number, 8)
+
+
+@lru_cache(maxsize=8)
+def int16_multiply_texts(core: str) -> tuple[str, ...]:
+    """The C texts of ``utvm_wide_multiply_all`` and what it calls, ordered for a core.
+
+    It doubles products, so that the upper words of products with the multiplier are what the
+    reference rounds to.
+    """
+    a = Assembler(timing_of(core), loop_parameters("int16"))
+    a.enter()
+    a.ldm("r2", ("r4", "r5", "r6", "r8", "r9"))
+    a.ldr("r2", a.stack_argument("count"))
+    a.pkhbt("r8", "r8", "r8", "lsl #16")
+    a.pkhbt("r9", "r9", "r9", "lsl #16")
+    a.add("r7", "r0", "r2", "lsl #1")
+    with a.loop("ne", aligned=True), a.scheduled(is_loop=True):
+        a.ldr("r10", post("r0", 4))
+        a.ldr("r11", post("r1", 4))
+        _multiply_int16(a, "r12", "r10", "r11", "r2")
+        a.ldr("lr", post("r0", 4))
+        a.ldr("r11", post("r1", 4))
+        a.str("r12", post("r3", 4))
+        _multiply_int16(a, "r10", "lr", "r11", "r2")
+        a.str("r10", post("r3", 4))
+        a.cmp("r0", "r7")
+    a.leave()
+    routine = a.c_function(INT16_MULTIPLY, shared_text(INT16_MULTIPLY), CONDITION)
+    return routine, shared_text(f"{INT16_MULTIPLY}_all")
+
+
+def _multiply_int16(a: Assembler, result: str, left: str, right: str, spare: str) -> None:
+    """Two outputs in ``result`` from two words; overwrites the others."""
+    a.smulbb(result, left, right)
+    a.smultt(left, left, right)
+    for value, temporary in ((result, spare), (left, right)):
+        a.qadd(value, value, value)
+        scale(a, (value,), "r4", "r5", "r6", temporary, bits=16, is_doubled=True)
+    a.pkhbt(result, result, left, "lsl #16")
+    clamp(a, (result,), "r8", "r9", spare, bits=16)

@@ -13,14 +13,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
-from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label
 from utvm_deploy.kernels.isa.dsp import CONDITION, select
 from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 from utvm_deploy.kernels.native.dsp.code import clamp, store_limits
-from utvm_deploy.kernels.native.pool import NativePool, pixel_parameters, pool_call
-from utvm_deploy.kernels.portable.pool import Pool2D
+from utvm_deploy.kernels.native.pool import NativePool, load_reciprocal, pixel_parameters
 
 _WORD = 4  # channels
 _ACCUMULATORS = tuple(f"r{n}" for n in range(4, 12))
@@ -32,6 +30,8 @@ class DspPool(NativePool):
 
     family: ClassVar[str] = "dsp"
     condition: ClassVar[str] = CONDITION
+    prefix: ClassVar[str] = "utvm"
+    least_channels: ClassVar[int] = _WORD
 
     @property
     def why(self) -> str:
@@ -39,13 +39,6 @@ class DspPool(NativePool):
 
     def pixel(self, core: str) -> Assembler:
         return _pixel(core, self.is_average)
-
-
-def dsp_pool_call(call: KernelCall) -> KernelCall | str:
-    """The call instead of the portable one, or why there is none."""
-    if isinstance(call.kernel, Pool2D) and call.kernel.channels < _WORD:
-        return "less than a word of channels"
-    return pool_call(call, DspPool)
 
 
 class _Slots(Frame):
@@ -75,7 +68,9 @@ def _pixel(core: str, is_average: bool) -> Assembler:
     a.str("r4", _Slots.left)
     store_limits(a, _Slots.low, _Slots.clamps)
     if is_average:
-        _store_divisor(a)
+        load_reciprocal(a, "r2", "r6", "r5")
+        a.add("r5", "r2", "r2", "lsl #8")
+        a.strd("r5", "r6", _Slots.raised)
     # Sums take two registers for each word of channels.
     most, *fewer = (4, 2) if is_average else (8, 4, 2)
     again = a.here()
@@ -106,19 +101,6 @@ def _pixel(core: str, is_average: bool) -> Assembler:
     a.place(done)
     a.leave()
     return a
-
-
-def _store_divisor(a: Assembler) -> None:
-    """What means need of the count, which is r2 times r3, into its slots."""
-    a.mul("r2", "r2", "r3")
-    a.mov("r5", 0x80000000)
-    a.udiv("r6", "r5", "r2")
-    a.mls("r5", "r6", "r2", "r5")
-    a.cmp("r5", 0)
-    with a.when("ne"):
-        a.add("r6", "r6", 1)
-    a.add("r5", "r2", "r2", "lsl #8")
-    a.strd("r5", "r6", _Slots.raised)
 
 
 def _compute_words(a: Assembler, words: int, is_average: bool) -> None:

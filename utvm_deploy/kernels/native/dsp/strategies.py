@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.strategy import Layer, Strategy, Wish, candidates_of, of_portable
 from utvm_deploy.kernels.native.dsp.conv2d import convolution_call, convolution_choices
 from utvm_deploy.kernels.native.dsp.dense import dense_choices, dsp_dense_call
 from utvm_deploy.kernels.native.dsp.depthwise import depthwise_call, depthwise_choices
-from utvm_deploy.kernels.native.dsp.elementwise import dsp_elementwise_call
-from utvm_deploy.kernels.native.dsp.int16_multiply import int16_multiply_call
-from utvm_deploy.kernels.native.dsp.pool import dsp_pool_call
+from utvm_deploy.kernels.native.dsp.elementwise import dsp_elementwise_call, int16_multiply_call
+from utvm_deploy.kernels.native.dsp.pool import DspPool
 from utvm_deploy.kernels.native.dsp.transpose_conv import dsp_transpose_conv_call
 from utvm_deploy.kernels.native.layer_tables import convolution_tables, dense_tables
+from utvm_deploy.kernels.native.pool import pool_call
 from utvm_deploy.kernels.portable.conv2d import Conv2D
 
 
@@ -44,6 +46,7 @@ def build_elementwise(layer: Layer, wish: Wish) -> KernelCall | str:
 
 
 FAMILY = "dsp"
+_pool = of_portable(partial(pool_call, DspPool))
 _WINDOWED = convolution_choices, depthwise_choices
 DSP_STRATEGIES = (
     Strategy(("CONV_2D",), build_conv2d, candidates_of(FAMILY, build_conv2d, *_WINDOWED)),
@@ -54,7 +57,7 @@ DSP_STRATEGIES = (
     ),
     Strategy(("FULLY_CONNECTED",), build_dense, candidates_of(FAMILY, build_dense, dense_choices)),
     Strategy(("ADD", "MAXIMUM", "MINIMUM", "MUL", "PRELU", "SUB"), build_elementwise),
-    Strategy(("AVERAGE_POOL_2D", "MAX_POOL_2D", "REDUCE_MAX"), of_portable(dsp_pool_call)),
+    Strategy(("AVERAGE_POOL_2D", "MAX_POOL_2D", "REDUCE_MAX"), _pool),
     Strategy(("TRANSPOSE_CONV",), of_portable(dsp_transpose_conv_call)),
     Strategy(("MUL",), of_portable(int16_multiply_call), dtype="int16"),
 )

@@ -7,7 +7,6 @@ and VRSHL rounds halves away from zero.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
@@ -20,7 +19,15 @@ from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.extents import type_label
 from utvm_deploy.kernels.isa.assembler import Assembler
 from utvm_deploy.kernels.isa.mnemonics import at, post
-from utvm_deploy.kernels.native.elementwise import ElementwiseKernel, elementwise_call, sides_of_sum
+from utvm_deploy.kernels.native.elementwise import (
+    ElementwiseKernel,
+    Loop,
+    Side,
+    elementwise_call,
+    loop_parameters,
+    sides_of_sum,
+)
+from utvm_deploy.kernels.native.layer_tables import scalars
 from utvm_deploy.kernels.native.mve.code import CONDITION
 from utvm_deploy.kernels.portable.elementwise import HEADROOM_BITS, BroadcastAdd, BroadcastMultiply
 
@@ -43,8 +50,8 @@ _REGISTERS = {
         "sign": "q6",
     },
     _MULTIPLY: {
-        "first_offset": "r4",
-        "second_offset": "r5",
+        "left_offset": "r4",
+        "right_offset": "r5",
         "output_multiplier": "r9",
         "output_shift": "r10",
         "zero_point": "r11",
@@ -61,66 +68,57 @@ class MveElementwise(ElementwiseKernel):
     family: ClassVar[str] = "mve"
 
     @property
-    def why(self) -> str:
-        return "Helium assembly, 4 elements in a vector"
-
-    @property
-    def number_count(self) -> int:
-        return len(_REGISTERS[self.operation])
-
-    @property
-    def loop(self) -> str:
-        return f"utvm_mve_{self.operation}{type_label(self.dtype)}"
+    def loop(self) -> Loop:
+        function = f"utvm_mve_{self.operation}{type_label(self.dtype)}"
+        why = "Helium assembly, 4 elements in a vector"
+        return Loop(function, len(_REGISTERS[self.operation]), why)
 
     def loop_texts(self, core: str) -> tuple[str, ...]:
         portable = family_text("mve", f"utvm_mve_{self.operation}")
         portable = replaced(portable, ("int8_t", f"{self.dtype}_t", 1))
-        return (_routine(self.operation, self.dtype).c_function(self.loop, portable, CONDITION),)
+        routine = _routine(self.operation, self.dtype)
+        return (routine.c_function(self.loop.function, portable, CONDITION),)
 
 
-def mve_elementwise_call(call: KernelCall, scalars: Mapping[str, int]) -> KernelCall | str:
-    """The call instead of the portable one, whose scalar arguments are ``scalars``."""
-    kernel = call.kernel
+def mve_elementwise_call(call: KernelCall) -> KernelCall | str:
+    """The call instead of the portable one, or why there is none."""
+    kernel, given = call.kernel, scalars(call)
     if not isinstance(kernel, BroadcastAdd | BroadcastMultiply):
         return ""
-    if scalars["output_shift"] >= 0:
+    if given["output_shift"] >= 0:
         return "the output's scale is one half or more"
     numbers = {
-        **scalars,
-        "zero_point": scalars.get("output_zero_point", 0),
-        "first_offset": -scalars.get("left_zero_point", 0),
-        "second_offset": -scalars.get("right_zero_point", 0),
+        **given,
+        "zero_point": given.get("output_zero_point", 0),
+        "left_offset": -given.get("left_zero_point", 0),
+        "right_offset": -given.get("right_zero_point", 0),
     }
     operation, is_swapped = _MULTIPLY, False
     if isinstance(kernel, BroadcastAdd):
-        sides = sides_of_sum(kernel, scalars)
+        sides = sides_of_sum(call)
         if isinstance(sides, str):
             return sides
-        operation, is_swapped = _ADD, sides[0] == "right"
-        numbers |= _numbers_of_sum(kernel, scalars, *sides)
+        operation, is_swapped = _ADD, sides[0].name == "right"
+        numbers |= _numbers_of_sum(*sides, HEADROOM_BITS[kernel.dtype])
     words = [numbers[name] for name in _REGISTERS[operation]]
     return elementwise_call(call, MveElementwise, operation, words, is_swapped=is_swapped)
 
 
-def _numbers_of_sum(
-    kernel: BroadcastAdd, scalars: Mapping[str, int], requantized: str, halved: str
-) -> dict[str, int]:
-    """How the sides become summands at the common scale."""
-    headroom = HEADROOM_BITS[kernel.dtype]
-    shift = scalars[f"{requantized}_shift"]
+def _numbers_of_sum(requantized: Side, halved: Side, headroom: int) -> dict[str, int]:
+    """How the sides become summands, raised by ``headroom`` bits."""
+    multiplier, shift = requantized.scale
     # A shift by 0 becomes a right shift by 1 of twice as much.
     more = 1 if shift == 0 else 0
     factor = 1 << (headroom + more)
-    signs = {"left": 1, "right": -1 if kernel.subtracts else 1}
-    other_factor = signs[halved] << (headroom - 1)
+    other_factor = halved.sign << (headroom - 1)
     return {
-        "start": -scalars.get(f"{requantized}_zero_point", 0) * factor,
-        "multiplier": scalars[f"{requantized}_multiplier"],
+        "start": -requantized.zero_point * factor,
+        "multiplier": multiplier,
         "shift": shift - more,
         "factor": factor,
-        "sign": signs[requantized],
+        "sign": requantized.sign,
         "other_factor": other_factor,
-        "offset": -scalars.get(f"{halved}_zero_point", 0) * other_factor,
+        "offset": -halved.zero_point * other_factor,
     }
 
 
@@ -128,14 +126,7 @@ def _numbers_of_sum(
 def _routine(operation: str, dtype: str) -> Assembler:
     """``count`` elements on both sides."""
     step = 4 * np.dtype(dtype).itemsize
-    parameters = (
-        f"const {dtype}_t *first",
-        f"const {dtype}_t *second",
-        "const int32_t *numbers",
-        f"{dtype}_t *output",
-        "int32_t count",
-    )
-    a = Assembler(CORTEX_M55, parameters)
+    a = Assembler(CORTEX_M55, loop_parameters(dtype))
     a.enter(vectors=("d8-d13",))
     a.ldr("r12", a.stack_argument("count"))
     for word, register in enumerate(_REGISTERS[operation].values()):

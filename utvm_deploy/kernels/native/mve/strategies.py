@@ -6,6 +6,7 @@ What a kernel multiplies by is taken from the portable call, which has it in the
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.strategy import (
@@ -20,7 +21,7 @@ from utvm_deploy.kernels.contract.strategy import (
 from utvm_deploy.kernels.native.dense import dense_call
 from utvm_deploy.kernels.native.dsp.strategies import build_depthwise as dsp_depthwise
 from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D
-from utvm_deploy.kernels.native.layer_tables import convolution_tables, dense_tables, scalars
+from utvm_deploy.kernels.native.layer_tables import convolution_tables, dense_tables
 from utvm_deploy.kernels.native.mve.conv2d import WindowsChoices, mve_conv2d_call
 from utvm_deploy.kernels.native.mve.dense import MveDense
 from utvm_deploy.kernels.native.mve.depthwise import mve_depthwise_call
@@ -73,16 +74,6 @@ def build_dense(layer: Layer, wish: Wish) -> KernelCall | str:
     return dense_call(layer.portable, tables, MveDense(len(tables.scales) > 1))
 
 
-def build_elementwise(layer: Layer, wish: Wish) -> KernelCall | str:
-    """ADD, SUB and MUL."""
-    return mve_elementwise_call(layer.portable, scalars(layer.portable))
-
-
-def build_pool(layer: Layer, wish: Wish) -> KernelCall | str:
-    """AVERAGE_POOL_2D and MAX_POOL_2D, and what is done as such."""
-    return pool_call(layer.portable, MvePool)
-
-
 def build_int16_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
     """CONV_2D of int16."""
     return mve_wide_conv_call(layer)
@@ -93,6 +84,8 @@ def build_int16_dense(layer: Layer, wish: Wish) -> KernelCall | str:
     return mve_wide_dense_call(layer)
 
 
+build_elementwise = of_portable(mve_elementwise_call)
+build_pool = of_portable(partial(pool_call, MvePool))
 _POOLS = ("AVERAGE_POOL_2D", "MAX_POOL_2D", "REDUCE_MAX")
 _ELEMENTWISE = ("ADD", "MUL", "SUB")
 MVE_STRATEGIES = (
