@@ -82,13 +82,13 @@ class Sketch:
         found: list[Any] = []
         for part, (index, sampled) in zip(parts, self.decisions, strict=True):
             if isinstance(sampled, int):
-                fits = len(part) == 1
+                if len(part) != 1:
+                    return None
                 found.append([index, part[0]])
-            else:
-                fits = len(part) == len(sampled) and prod(part) == prod(sampled) and min(part) >= 1
-                found.append([index, part])
-            if not fits:
+            elif len(part) != len(sampled) or prod(part) != prod(sampled) or min(part) < 1:
                 return None
+            else:
+                found.append([index, part])
         return found
 
 
