@@ -1,1 +1,1 @@
-"""Which kernel computes an operator on a core, and which others could."""
+"""Chooses the kernel of an operator for a core, and lists the other candidates."""

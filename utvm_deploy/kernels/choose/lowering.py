@@ -1,4 +1,4 @@
-"""Operator to kernel call: which kernel computes an operator on a core.
+"""From an operator to a kernel call: the kernel that computes it on a core.
 
 Each module of portable kernels and of C routines has a table of the operators that it lowers.
 """

@@ -32,7 +32,7 @@ _MOST_UNROLLED = 25
 
 
 def window_of(op: Operation, kernel: tuple[int, int]) -> Window:
-    """Where a convolution's window of ``kernel`` rows and columns lies."""
+    """The window of a convolution, with the rows and columns of ``kernel``."""
     a = op.attributes(Convolution)
     source, result = op.source, op.result
     return Window.of(source.shape, result.shape, kernel, a.strides, a.dilations, a.padding)
@@ -107,7 +107,7 @@ def convolution_call(
 
 @dataclass(frozen=True)
 class Int16x8Conv2D:
-    """Both kinds of convolution; an output channel sees the ``depth`` channels of its group."""
+    """CONV_2D and DEPTHWISE_CONV_2D; an output channel sees the ``depth`` channels of its group."""
 
     window: Window
     channels: int
@@ -133,7 +133,7 @@ class Int16x8Conv2D:
         ci = te.reduce_axis((0, self.depth), "ci")
         # Outputs of one group see the same inputs.
         shared = outputs // (self.channels // self.depth)
-        # So few products cannot overflow 32 bits.
+        # Products whose sum fits into 32 bits are added in 32 bits.
         count = math.prod(w.kernel) * self.depth
         narrow = "int32" if count < 1 << (31 - PRODUCT_BITS) else self.sum_type
 

@@ -39,7 +39,7 @@ class CumulativeSums(DefaultLoops):
             def add(i: Any, step: Any, j: Any) -> None:
                 at = length - 1 - step if self.reverse else step
                 before = at + 1 if self.reverse else at - 1
-                # The first step reads no place before the first.
+                # The first step has nothing before it; its index stays inside of the buffer.
                 nearest = tirx.min(tirx.max(before, 0), length - 1)
                 is_first = step == 0
                 total = tirx.Select(is_first, tirx.const(0, self.dtype), y[i, nearest, j])

@@ -23,7 +23,7 @@ from utvm_deploy.kernels.portable.convolution import (
 )
 from utvm_deploy.kernels.portable.tiling import MAX_ACCUMULATORS
 
-# More weights do not fit into registers, and unrolling them makes large code.
+# More weights do not fit into registers, and unrolled loops over them are large code.
 _MAX_UNROLLED_TAPS = 12
 
 

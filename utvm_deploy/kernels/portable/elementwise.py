@@ -279,7 +279,7 @@ def _limits(clamp: tuple[int, int]) -> dict[str, int]:
 
 
 def _common_scaling(op: Operation) -> tuple[dict[str, int], float]:
-    """What brings both inputs to a common scale, and that scale: twice the larger one.
+    """The parameters that bring both inputs to a common scale, and that scale: twice the larger.
 
     The reference doubles a float32, which is exact, so this double has the same value.
     """
@@ -303,7 +303,7 @@ def _zero_points(op: Operation) -> dict[str, int]:
 def broadcast_call(
     op: Operation, make: Callable[..., Broadcast], scalars: Mapping[str, int]
 ) -> KernelCall:
-    """The call of the kernel that ``make`` makes, or of a table if one int8 input decides all.
+    """The call of the kernel that ``make`` makes, or of a table if one int8 input decides.
 
     ``make`` takes the first fields of ``Broadcast``, and ``shifts_right``.
     """

@@ -84,7 +84,7 @@ class Dense:
         n, o = sch.get_loops(sch.get_sblock("requantize"))
         no, ni = sch.split(n, [None, tile.pixels])
         oo, oi = sch.split(o, [None, tile.channels])
-        # Outputs outermost: weights, the larger part, stream through once.
+        # With the outputs outermost, each weight is loaded once.
         sch.reorder(oo, no, ni, oi)
         accumulated = sch.get_sblock("fully_connected")
         sch.compute_at(accumulated, no, preserve_unit_loops=True)

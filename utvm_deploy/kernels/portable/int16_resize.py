@@ -15,9 +15,9 @@ ONE = 1 << 10
 
 @dataclass(frozen=True)
 class Int16Bilinear(DefaultLoops):
-    """Shapes; each table has a row for an output row or column.
+    """Shapes; a table has an entry for each output row or column.
 
-    It holds both neighbours in the input, and the share of the second one.
+    The entry is both neighbours in the input, and the share of the second one.
     """
 
     image: tuple[int, int, int, int]

@@ -24,12 +24,12 @@ from utvm_deploy.kernels.portable.real_functions import real_function
 from utvm_deploy.kernels.portable.skeletons import Unary
 
 _LEAST, _MOST = -32768, 32767
-#: Intervals of the tables of EXP, GELU, LOG and SOFTMAX; the last entry is the end of the last one.
+#: Intervals of the tables of EXP, GELU, LOG and SOFTMAX, which have one more entry.
 INTERVALS = 512
 # The table of the sigmoid has a value for every 1/24, as a fraction of 2**16.
 _STEPS_OF_ONE = 24
 _SIGMOID_ENTRIES = 256
-# Inputs are scaled to 3 * 4096 of one, which is 2**9 for each of those steps.
+# An input of 1.0 becomes 3 * 4096, so that each of these steps is 2**9.
 _INPUT_OF_ONE = 3 * 4096
 _INTEGER_BITS = 3
 NOTHING, VALUE, MULTIPLE = "nothing", "value", "multiple"
@@ -171,7 +171,7 @@ def lower_interpolated(op: Operation) -> KernelCall:
 
 
 def sigmoid_table() -> Array:
-    """sigmoid(i / 24) in 1/2**16, lowered by half of what the line to the next is too high."""
+    """sigmoid(i / 24) in 1/2**16, lowered by half of the error of the line to the next entry."""
 
     def sigmoid(steps: float) -> float:
         return 65536 / (1 + math.exp(-steps / _STEPS_OF_ONE))
@@ -203,7 +203,7 @@ def line_table(
 ) -> Array:
     """513 entries of int16 for ``function`` from ``low`` to ``high``, as the reference makes them.
 
-    An entry is lowered by half of what the line to the next entry is too high in its middle.
+    An entry is lowered by half of the error of the line to the next entry, in the line's middle.
     ``span`` is the range of the output in all steps of int16; ``real`` is the type to compute in.
     """
     low, high = real(low), real(high)

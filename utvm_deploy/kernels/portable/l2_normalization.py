@@ -20,7 +20,7 @@ _OUTPUT_BITS = 7
 
 @dataclass(frozen=True)
 class L2NormalizedRows:
-    """Rows of int8."""
+    """Shape parameters: rows of ``depth`` elements of int8."""
 
     rows: int
     depth: int

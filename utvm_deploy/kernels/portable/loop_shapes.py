@@ -31,7 +31,7 @@ _SERIAL = _DATA_PARALLEL = 0
 
 @dataclass(frozen=True)
 class LoopChoices(Choices):
-    """The shape of the loops; what is not given is the kernel's default."""
+    """The shape of the loops; a choice that is not given is the kernel's default."""
 
     tile: str | None = None
     unroll: int | None = None
@@ -39,7 +39,7 @@ class LoopChoices(Choices):
 
 @dataclass(frozen=True)
 class Unrolled:
-    """Another kernel with its innermost loops unrolled."""
+    """A kernel with its innermost loops unrolled."""
 
     kernel: Kernel
     unroll: int
@@ -74,7 +74,7 @@ def build_portable(layer: Layer, wish: Wish) -> KernelCall | str:
 
 
 def _looped(kernel: OwnKernel, candidate: Candidate) -> OwnKernel | str:
-    """The kernel with this tile, unrolled so; why it cannot be."""
+    """The kernel with the candidate's tile and unrolling; a text says why there is none."""
     choices = LoopChoices.read(candidate)
     if isinstance(choices, str):
         return choices

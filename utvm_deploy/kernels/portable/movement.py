@@ -81,7 +81,7 @@ class PadBorders:
 
 @dataclass(frozen=True)
 class Joined:
-    """A row of the output is a row of each input, one after the other."""
+    """Each row of the output is a row of every input, one after the other."""
 
     rows: int
     sizes: tuple[int, ...]  # elements of each input's row

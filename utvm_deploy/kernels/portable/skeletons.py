@@ -1,4 +1,4 @@
-"""Bases of portable kernels: one input by elements, several inputs that broadcast, and reductions.
+"""Bases of portable kernels: elementwise ones, with one or more inputs, and reductions.
 
 A subclass gives a kernel's name and the formula of one element.
 """
@@ -105,7 +105,7 @@ class BroadcastLoops(DefaultLoops):
 
 @dataclass(frozen=True)
 class Reduction:
-    """Merged dimensions, of which every other one is reduced."""
+    """Merged dimensions that are alternately kept and reduced."""
 
     extents: tuple[int, ...]
     is_reduced: Flags
@@ -155,14 +155,14 @@ def followed_extents(extents: Sequence[int], follows: Flags) -> tuple[int, ...]:
 
 
 def followed_index(index: Sequence[Any], follows: Flags) -> tuple[Any, ...]:
-    """Where an input that follows some dimensions is read for an element of the output."""
+    """The index at which such an input is read for an element of the output."""
     return tuple(i if f else 0 for i, f in zip(index, follows, strict=True))
 
 
 def merged_shapes(
     shapes: Iterable[Sequence[int]], result: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[Flags, ...]]:
-    """The merged extents of a broadcast result, and which of them each input follows."""
+    """The merged extents of a broadcast result, and the dimensions that each input follows."""
     whole = tuple(result) or (1,)
     aligned = [(1,) * (len(whole) - len(shape)) + tuple(shape) for shape in shapes]
     roles = [tuple(one[axis] == extent for one in aligned) for axis, extent in enumerate(whole)]
@@ -171,13 +171,13 @@ def merged_shapes(
 
 
 def compute_per_output(sch: Any, loop: Any, *blocks: str) -> None:
-    """Move the stages ``blocks``, last ones first, into ``loop``, where their results are used."""
+    """Compute the stages ``blocks``, the last one first, inside of ``loop``, which uses them."""
     for name in blocks:
         sch.compute_at(sch.get_sblock(name), loop)
 
 
 def initialize_apart(sch: Any, *blocks: str, loops: int = 1) -> None:
-    """Let the stages ``blocks`` set their results once, before their ``loops`` innermost loops."""
+    """Initialize the results of the stages ``blocks`` before their ``loops`` innermost loops."""
     for name in blocks:
         block = sch.get_sblock(name)
         sch.decompose_reduction(block, sch.get_loops(block)[-loops])

@@ -26,7 +26,7 @@ class BroadcastXor(Broadcast):
 
 @dataclass(frozen=True)
 class BroadcastRightShift(Broadcast):
-    """RIGHT_SHIFT: a shift below 0 counts as 0, one beyond the bits as all bits but one."""
+    """RIGHT_SHIFT: a shift below 0 counts as 0, one beyond the type as all its bits but one."""
 
     what: ClassVar[str] = "right_shift"
 
@@ -48,7 +48,7 @@ class BroadcastFloorMod(Broadcast):
     def element(self, left: Any, right: Any, scalars: Scalars) -> Any:
         if isinstance(left, int):
             return left % right if right else 0
-        # Division by 0 traps, and so does that of the least value by -1: 1 makes 0, too.
+        # These divisions may trap: by 0, and of the least value by -1. By 1, the result is also 0.
         stops = tirx.any(right.equal(0), right.equal(-1))
         divisor = tirx.if_then_else(stops, tirx.const(1, self.wide), right)
         return tirx.floormod(left, divisor).astype(self.dtype)
