@@ -54,6 +54,11 @@ class ConvolutionTables:
     zero_point: int  # of the output
     limits: tuple[int, int]
 
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether each output sees one of several inputs; CONV_2D in groups can be so, too."""
+        return self.inputs > 1 and self.weights.shape[3:] == (1,)
+
     def short_scaling(self, limit: int = REACH_LIMIT) -> Scaling | str:
         """Tables to requantize in 32 bits, or why they would not be exact.
 

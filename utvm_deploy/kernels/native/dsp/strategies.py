@@ -14,23 +14,12 @@ from utvm_deploy.kernels.native.dsp.pool import DspPool
 from utvm_deploy.kernels.native.dsp.transpose_conv import dsp_transpose_conv_call
 from utvm_deploy.kernels.native.layer_tables import convolution_tables, dense_tables
 from utvm_deploy.kernels.native.pool import pool_call
-from utvm_deploy.kernels.portable.conv2d import Conv2D
 
 
-def build_conv2d(layer: Layer, wish: Wish) -> KernelCall | str:
-    """CONV_2D; with as many groups as channels it is a DEPTHWISE_CONV_2D."""
-    kernel = layer.portable.kernel
-    assert isinstance(kernel, Conv2D)
+def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
+    """CONV_2D and DEPTHWISE_CONV_2D."""
     tables = convolution_tables(layer, turns_dilated=True)
-    if kernel.groups == kernel.input_channels > 1:
-        return depthwise_call(layer.portable, tables, wish)
-    return convolution_call(layer.portable, tables, wish)
-
-
-def build_depthwise(layer: Layer, wish: Wish) -> KernelCall | str:
-    """DEPTHWISE_CONV_2D; of a single channel it is a CONV_2D."""
-    tables = convolution_tables(layer, turns_dilated=True)
-    make = convolution_call if tables.inputs == 1 else depthwise_call
+    make = depthwise_call if tables.is_depthwise else convolution_call
     return make(layer.portable, tables, wish)
 
 
@@ -47,13 +36,11 @@ def build_elementwise(layer: Layer, wish: Wish) -> KernelCall | str:
 
 FAMILY = "dsp"
 _pool = of_portable(partial(pool_call, DspPool))
-_WINDOWED = convolution_choices, depthwise_choices
 DSP_STRATEGIES = (
-    Strategy(("CONV_2D",), build_conv2d, candidates_of(FAMILY, build_conv2d, *_WINDOWED)),
     Strategy(
-        ("DEPTHWISE_CONV_2D",),
-        build_depthwise,
-        candidates_of(FAMILY, build_depthwise, *_WINDOWED),
+        ("CONV_2D", "DEPTHWISE_CONV_2D"),
+        build_convolution,
+        candidates_of(FAMILY, build_convolution, convolution_choices, depthwise_choices),
     ),
     Strategy(("FULLY_CONNECTED",), build_dense, candidates_of(FAMILY, build_dense, dense_choices)),
     Strategy(("ADD", "MAXIMUM", "MINIMUM", "MUL", "PRELU", "SUB"), build_elementwise),

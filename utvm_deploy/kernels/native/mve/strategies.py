@@ -19,7 +19,7 @@ from utvm_deploy.kernels.contract.strategy import (
     of_portable,
 )
 from utvm_deploy.kernels.native.dense import dense_call
-from utvm_deploy.kernels.native.dsp.strategies import build_depthwise as dsp_depthwise
+from utvm_deploy.kernels.native.dsp.strategies import build_convolution as dsp_convolution
 from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D
 from utvm_deploy.kernels.native.layer_tables import convolution_tables, dense_tables
 from utvm_deploy.kernels.native.mve.conv2d import WindowsChoices, mve_conv2d_call
@@ -52,7 +52,11 @@ def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
         if isinstance(refused, str):
             return refused
         few = tables.weights.shape[0] <= _FEW_CHANNELS and tables.window.strides == (1, 1)
-        if wish.candidate is None and few and isinstance(dsp_depthwise(layer, Wish()), KernelCall):
+        if (
+            wish.candidate is None
+            and few
+            and isinstance(dsp_convolution(layer, Wish()), KernelCall)
+        ):
             return "few channels at stride 1, which DSP code does faster"
         return mve_depthwise_call(call, tables)
     choices = WindowsChoices() if wish.is_open else WindowsChoices.read(wish.candidate)
