@@ -29,8 +29,8 @@ from utvm_deploy.kernels.contract.call import (
     KernelCall,
     ScalarArgument,
     TensorArgument,
+    is_native,
 )
-from utvm_deploy.kernels.contract.driver import is_native
 from utvm_deploy.kernels.contract.requantization import header
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.records.candidate import GENERIC, Candidate

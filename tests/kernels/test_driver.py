@@ -10,13 +10,8 @@ import numpy as np
 import pytest
 from kernel_harness import compile_library
 
-from utvm_deploy.kernels.contract.driver import (
-    Driver,
-    Index,
-    Operand,
-    native_function,
-    scratch_sizes,
-)
+from utvm_deploy.kernels.contract.c_function import native_function
+from utvm_deploy.kernels.contract.driver import Driver, Index, Operand
 
 SOURCE = Operand("source", (3, 4, 5), "int8")
 TARGET = Operand("target", (4, 3, 5), "int8")
@@ -73,8 +68,7 @@ def test_the_driver_does_what_it_says(tmp_path: Path) -> None:
 
 def test_small_scratch_lies_on_the_stack() -> None:
     function = native_function(Transposed(), "driven", "host")
-    assert [one.name for one in function.scratch] == ["large"]
-    assert scratch_sizes(Transposed()) == (260,)
+    assert [(one.name, one.size_bytes) for one in function.scratch] == [("large", 260)]
     assert "int32_t small[64];" in function.text
     assert "fill(small + 63, 7);" in function.text
     assert "fill(large + 64, one);" in function.text

@@ -18,13 +18,8 @@ from tvm.ir import PointerType, PrimType
 from tvm.tirx import stmt as tir
 
 from utvm_deploy.base.errors import CompileError
-from utvm_deploy.kernels.contract.c_function import (
-    STACK_BUFFER_LIMIT_BYTES,
-    CFunction,
-    Parameter,
-    Scratch,
-    signature_and_text,
-)
+from utvm_deploy.kernels.contract.c_function import CFunction, Parameter, signature_and_text
+from utvm_deploy.kernels.contract.driver import Operand
 
 # CodeGenC puts this in front of every declaration and definition.
 _DECLARATION = '#ifdef __cplusplus\nextern "C"\n#endif\nTVM_DLL '
@@ -111,7 +106,7 @@ class _Extractor:
 
     def __init__(self) -> None:
         self.lifted: list[Any] = []
-        self.scratch: list[Scratch] = []
+        self.scratch: list[Operand] = []
         self.imports: list[str] = []
 
     def visit(self, statement: Any) -> Any:
@@ -146,18 +141,17 @@ class _Extractor:
 
     def _allocation(self, statement: Any) -> Any | None:
         buffer = statement.buffer
-        size_bytes = int(tvm.DataType(buffer.dtype).itemsize)
         for extent in buffer.shape:
             if not isinstance(extent, tirx.IntImm):
                 raise CompileError(
                     f"allocation {buffer.name} has the variable extent {extent}; "
                     "kernels need constant shapes"
                 )
-            size_bytes *= int(extent)
-        if size_bytes <= STACK_BUFFER_LIMIT_BYTES:
+        operand = Operand(buffer.name, tuple(map(int, buffer.shape)), str(buffer.dtype))
+        if operand.is_on_stack:
             return statement
         self.lifted.append(buffer)
-        self.scratch.append(Scratch(buffer.name, str(buffer.dtype), size_bytes))
+        self.scratch.append(operand)
         return None
 
     def _attribute(self, statement: Any) -> Any:

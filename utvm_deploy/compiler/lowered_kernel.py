@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from utvm_deploy.kernels.contract.c_function import CFunction
-from utvm_deploy.kernels.contract.call import OwnKernel
-from utvm_deploy.kernels.contract.driver import is_native, native_function
+from utvm_deploy.kernels.contract.c_function import CFunction, native_function
+from utvm_deploy.kernels.contract.call import OwnKernel, is_native
 from utvm_deploy.kernels.contract.lazy_tvm import s_tir
 
 

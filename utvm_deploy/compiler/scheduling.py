@@ -15,8 +15,7 @@ from utvm_deploy.compiler.overlap import may_share
 from utvm_deploy.compiler.plan import Step, View
 from utvm_deploy.compiler.program import ScheduledKernel, ScheduledStep
 from utvm_deploy.compiler.stages import part_of
-from utvm_deploy.kernels.contract.call import AnyKernel, LibraryKernel, OwnKernel
-from utvm_deploy.kernels.contract.driver import is_native, scratch_sizes
+from utvm_deploy.kernels.contract.call import AnyKernel, LibraryKernel, OwnKernel, is_native
 
 
 class Scheduler:
@@ -33,7 +32,7 @@ class Scheduler:
         if isinstance(kernel, LibraryKernel):
             return (kernel.scratch_bytes,) if kernel.scratch_bytes else ()
         if is_native(kernel):
-            return scratch_sizes(kernel)
+            return tuple(one.size_bytes for one in kernel.scratch if not one.is_on_stack)
         lowered = self._lower(kernel, self._symbol(kernel), step, may_share(step.call))
         return tuple(piece.size_bytes for piece in lowered.function.scratch)
 

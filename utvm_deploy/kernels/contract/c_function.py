@@ -1,4 +1,4 @@
-"""What a kernel becomes: one C function, and the working memory that it asks for."""
+"""What a kernel becomes: one C function, and the scratch that it needs."""
 
 from __future__ import annotations
 
@@ -6,21 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: Working memory up to this size stays on the C stack; more is scratch in the arena.
-STACK_BUFFER_LIMIT_BYTES = 256
+from utvm_deploy.kernels.contract.call import NativeKernel
+from utvm_deploy.kernels.contract.driver import LINE_LENGTH, Driver, Operand
 
-#: Emitted C is broken into lines of at most this length.
-LINE_LENGTH = 100
 _COMMA_BREAK = ",\n    "
-
-
-@dataclass(frozen=True)
-class Scratch:
-    """Working memory of one function, passed as its last parameters in this order."""
-
-    name: str
-    dtype: str
-    size_bytes: int
 
 
 @dataclass(frozen=True)
@@ -28,14 +17,15 @@ class CFunction:
     """The C text of one kernel."""
 
     name: str
-    # Helper definitions that the body calls; equal texts are needed once.
+    # Definitions of what the body calls; equal texts are needed once.
     imports: tuple[str, ...]
     # "void f(const int8_t *restrict x, int8_t *restrict y)", without semicolon; long ones are
     # broken into lines.
     signature: str
     # The definition, signature included.
     text: str
-    scratch: tuple[Scratch, ...]
+    # In the arena; its addresses are the last parameters, in this order.
+    scratch: tuple[Operand, ...]
 
     @property
     def prototype(self) -> str:
@@ -44,8 +34,8 @@ class CFunction:
 
     @property
     def scratch_bytes(self) -> int:
-        """Bytes of all scratch."""
-        return sum(scratch.size_bytes for scratch in self.scratch)
+        """The size of all scratch in the arena."""
+        return sum(one.size_bytes for one in self.scratch)
 
 
 @dataclass(frozen=True)
@@ -80,3 +70,30 @@ def signature_and_text(
     if len(signature) > LINE_LENGTH:
         signature = f"void {name}(\n    {_COMMA_BREAK.join(declared)})"
     return signature, f"{signature} {{\n{''.join(unused)}{body}"
+
+
+def native_function(
+    kernel: NativeKernel, name: str, core: str, *, outputs: int = 1, may_alias: bool = False
+) -> CFunction:
+    """The C function ``name`` of a kernel.
+
+    It writes the last ``outputs`` of its buffer parameters; the others are const. ``may_alias``
+    says that an output may have the address of an input, which forbids ``restrict``.
+    """
+    pointers = [one.name for one in kernel.parameters if not isinstance(one, str)]
+    written = pointers[len(pointers) - outputs :]
+    parameters = [
+        Parameter(one, "int32_t", False, True)
+        if isinstance(one, str)
+        else Parameter(one.name, one.ctype, True, one.name in written)
+        for one in kernel.parameters
+    ]
+    scratch = tuple(one for one in kernel.scratch if not one.is_on_stack)
+    parameters += [Parameter(one.name, one.ctype, True, True) for one in scratch]
+    driver = Driver()
+    kernel.drive(driver)
+    local = [one for one in kernel.scratch if one.is_on_stack]
+    arrays = [f"  {one.ctype} {one.name}[{one.elements}];" for one in local]
+    body = "".join(f"{line}\n" for line in (*arrays, *driver.lines, "}"))
+    signature, text = signature_and_text(name, parameters, body, may_alias)
+    return CFunction(name, tuple(dict.fromkeys(kernel.texts(core))), signature, text, scratch)

@@ -8,23 +8,30 @@ multipliers, zero points, clamps) is an argument, never part of the kernel.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.contract.driver import NativeKernel
+from utvm_deploy.kernels.contract.driver import Driver, KernelParameter, Operand
 from utvm_deploy.records import DEFAULT
 from utvm_deploy.records.candidate import GENERIC, Candidate
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
-class Kernel(Protocol):
-    """A portable kernel, which TVM schedules and writes as C.
 
-    A frozen, hashable dataclass with a kernel's shape parameters.
-    """
+class _NamedKernel(Protocol):
+    """A frozen, hashable dataclass with a kernel's shape parameters."""
 
     @property
     def name(self) -> str:
         """A C identifier that describes the kernel, such as ``conv2d_3x3_s1_16x16x16_16``."""
+
+    def __hash__(self) -> int:
+        """As frozen dataclasses have it."""
+
+
+class Kernel(_NamedKernel, Protocol):
+    """A portable kernel, which TVM schedules and writes as C."""
 
     def prim_func(self) -> Any:
         """The naive TensorIR PrimFunc; parameters in the order of ``KernelCall.arguments``."""
@@ -35,8 +42,35 @@ class Kernel(Protocol):
         Returns one short phrase that says what was chosen and why, for the report.
         """
 
-    def __hash__(self) -> int:
-        """As frozen dataclasses have it."""
+
+class NativeKernel(_NamedKernel, Protocol):
+    """A kernel of C routines and assembly, which a driver in C calls.
+
+    A class whose output may replace input that was already read has a ``lag``, too (``lag.py``).
+    """
+
+    @property
+    def why(self) -> str:
+        """What does the work, in a short phrase for the report."""
+
+    @property
+    def parameters(self) -> tuple[KernelParameter, ...]:
+        """The parameters of the C function, in the order of ``KernelCall.arguments``."""
+
+    @property
+    def scratch(self) -> tuple[Operand, ...]:
+        """Buffers that only the kernel uses. Small ones are on the stack."""
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        """The C and assembly of the routines that the driver calls, ordered for a core."""
+
+    def drive(self, c: Driver) -> None:
+        """Write the driver."""
+
+
+def is_native(kernel: object) -> TypeIs[NativeKernel]:
+    """Whether a kernel has a driver instead of TensorIR."""
+    return hasattr(kernel, "drive")
 
 
 @dataclass(frozen=True)

@@ -21,21 +21,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from textwrap import wrap
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TypeAlias
 
-from utvm_deploy.kernels.contract.c_function import (
-    LINE_LENGTH,
-    STACK_BUFFER_LIMIT_BYTES,
-    CFunction,
-    Parameter,
-    Scratch,
-    signature_and_text,
-)
+import numpy as np
 
-if TYPE_CHECKING:
-    from typing_extensions import TypeIs
-
-_BYTES = {"int8": 1, "uint8": 1, "bool": 1, "int16": 2, "int32": 4, "float32": 4, "int64": 8}
+#: Emitted C is broken into lines of at most this length.
+LINE_LENGTH = 100
+#: Scratch of up to this size is an array on the C stack; larger scratch is in the arena.
+_STACK_LIMIT_BYTES = 256
 _CTYPES = {"bool": "bool", "float32": "float"}
 
 
@@ -84,7 +77,12 @@ class Operand(_Pointer):
     @property
     def size_bytes(self) -> int:
         """The size of all elements."""
-        return self.elements * _BYTES[self.dtype]
+        return self.elements * np.dtype(self.dtype).itemsize
+
+    @property
+    def is_on_stack(self) -> bool:
+        """Whether scratch of this size is on the C stack, not in the arena."""
+        return self.size_bytes <= _STACK_LIMIT_BYTES
 
     def stride(self, axis: int) -> int:
         """Elements from one index of an axis to the next; the layout is row-major."""
@@ -223,79 +221,3 @@ class Driver:
             subsequent_indent=f"{self._indent}    ",
         )
         self.lines += (line.replace("\0", " ") for line in lines)
-
-
-class NativeKernel(Protocol):
-    """A frozen, hashable dataclass with a kernel's shape parameters; one class per strategy.
-
-    A class whose output may replace what was read of its input has a ``lag``, too (``lag.py``).
-    """
-
-    @property
-    def name(self) -> str:
-        """A C identifier that describes the kernel, such as ``conv2d_3x3_s1_16x16x16_16``."""
-
-    @property
-    def why(self) -> str:
-        """What does the work, in a short phrase for the report."""
-
-    @property
-    def parameters(self) -> tuple[KernelParameter, ...]:
-        """In the order of ``KernelCall.arguments``."""
-
-    @property
-    def scratch(self) -> tuple[Operand, ...]:
-        """Working memory; small pieces lie on the stack."""
-
-    def texts(self, core: str) -> tuple[str, ...]:
-        """The C and assembly of the routines that the driver calls, ordered for a core."""
-
-    def drive(self, c: Driver) -> None:
-        """Write the driver."""
-
-    def __hash__(self) -> int:
-        """As frozen dataclasses have it."""
-
-
-def is_native(kernel: object) -> TypeIs[NativeKernel]:
-    """Whether a kernel has a driver of its own, not TensorIR."""
-    return hasattr(kernel, "drive")
-
-
-def is_on_stack(operand: Operand) -> bool:
-    """Whether working memory is an array of the driver's own, not scratch in the arena."""
-    return operand.size_bytes <= STACK_BUFFER_LIMIT_BYTES
-
-
-def scratch_sizes(kernel: NativeKernel) -> tuple[int, ...]:
-    """Bytes of each piece of scratch that the kernel asks the arena for."""
-    return tuple(one.size_bytes for one in kernel.scratch if not is_on_stack(one))
-
-
-def native_function(
-    kernel: NativeKernel, name: str, core: str, *, outputs: int = 1, may_alias: bool = False
-) -> CFunction:
-    """The C function ``name`` of a kernel.
-
-    The last ``outputs`` buffer parameters are written; the others become const. ``may_alias``
-    says that an output may lie exactly on an input, which forbids ``restrict``.
-    """
-    pointers = [one.name for one in kernel.parameters if not isinstance(one, str)]
-    written = pointers[len(pointers) - outputs :]
-    local = {one.name: one for one in kernel.scratch if is_on_stack(one)}
-    scratch = [one for one in kernel.scratch if one.name not in local]
-    parameters = [
-        Parameter(one, "int32_t", False, True)
-        if isinstance(one, str)
-        else Parameter(one.name, one.ctype, True, one.name in written)
-        for one in kernel.parameters
-    ]
-    parameters += [Parameter(one.name, one.ctype, True, True) for one in scratch]
-    driver = Driver()
-    kernel.drive(driver)
-    arrays = [f"  {one.ctype} {one.name}[{one.elements}];" for one in local.values()]
-    body = "".join(f"{line}\n" for line in (*arrays, *driver.lines, "}"))
-    signature, text = signature_and_text(name, parameters, body, may_alias)
-    pieces = tuple(Scratch(one.name, one.dtype, one.size_bytes) for one in scratch)
-    texts = tuple(dict.fromkeys(kernel.texts(core)))
-    return CFunction(name, texts, signature, text, pieces)

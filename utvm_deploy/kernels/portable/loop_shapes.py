@@ -12,8 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from utvm_deploy.kernels.contract.call import Kernel, KernelCall, LibraryKernel, OwnKernel
-from utvm_deploy.kernels.contract.driver import is_native
+from utvm_deploy.kernels.contract.call import (
+    Kernel,
+    KernelCall,
+    LibraryKernel,
+    OwnKernel,
+    is_native,
+)
 from utvm_deploy.kernels.contract.lazy_tvm import tirx
 from utvm_deploy.kernels.contract.strategy import Choices, Layer, Strategy, Wish
 from utvm_deploy.kernels.portable.conv2d import Conv2D

@@ -20,8 +20,7 @@ from functools import lru_cache
 from math import prod
 from typing import Any
 
-from utvm_deploy.kernels.contract.call import OwnKernel
-from utvm_deploy.kernels.contract.driver import is_native
+from utvm_deploy.kernels.contract.call import OwnKernel, is_native
 from utvm_deploy.kernels.contract.lazy_tvm import meta_schedule as ms
 from utvm_deploy.kernels.contract.lazy_tvm import s_tir, tirx, tvm
 from utvm_deploy.kernels.contract.strategy import Choices

@@ -12,7 +12,6 @@ from utvm_deploy.graph.attributes import BatchMatmul
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Operand
-from utvm_deploy.kernels.contract.extents import merge
 from utvm_deploy.kernels.contract.operands import quantization_of
 from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.requantization import (
@@ -27,7 +26,7 @@ from utvm_deploy.kernels.portable.matrix_products import (
     Int16MatrixProducts,
     Products,
 )
-from utvm_deploy.kernels.portable.skeletons import followed_extents, followed_index
+from utvm_deploy.kernels.portable.skeletons import followed_extents, followed_index, merged_shapes
 
 # Products up to this depth cannot exceed 32 bits, whatever the zero points.
 _MOST_DEPTH = 8192
@@ -99,18 +98,15 @@ def lower_batch_matmul(op: Operation) -> KernelCall:
     left, right = (op.input(i) for i in (0, 1))
     result = op.result
     *batches, rows, columns = result.shape
-    sides = [
-        (1,) * (len(batches) + 2 - len(side.shape)) + side.shape[:-2] for side in (left, right)
-    ]
-    roles = [tuple(side[i] == extent for side in sides) for i, extent in enumerate(batches)]
-    extents, merged = merge(batches or [1], roles or [(True, True)])
-    left_follows, right_follows = zip(*merged, strict=True)
+    extents, (left_follows, right_follows) = merged_shapes(
+        (left.shape[:-2], right.shape[:-2]), batches
+    )
     depth = left.shape[-2] if a.left_turned else left.shape[-1]
     # The product of the inputs' scales is one of float32.
     scales = [np.float32(quantization_of(t).scale) for t in (left, right)]
     ratio = float(scales[0] * scales[1]) / quantization_of(result).scale
     multiplier, shift = quantize_multiplier(ratio)
-    shape = (tuple(extents), left_follows, right_follows, rows, depth, columns)
+    shape = (extents, left_follows, right_follows, rows, depth, columns)
     kernel: Products
     if left.dtype == "int16":
         kernel = Int16MatrixProducts(*shape, a.left_turned, a.right_turned, right.dtype)
