@@ -11,14 +11,14 @@ block to their places.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.contract.c_texts import family_text, replaced
+from utvm_deploy.kernels.contract.c_texts import family_text, replaced, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
 from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.contract.extents import label
@@ -42,57 +42,55 @@ class BlockConv:
     strides: tuple[int, int]  # rows and columns of a block
     first: tuple[int, int]  # row and column of the first block that is the output's first pixel
     output: tuple[int, int, int, int]
+    pixels: int  # of a call of the product
+    # Depths of the rows of a block, if each row is a separate product. A row may have fewer taps
+    # than another row. Those that it does not have are the first ones of a window, so its product
+    # begins behind them.
+    depths: tuple[int, ...] = ()
 
     family: ClassVar[str]
-    driver: ClassVar[str]  # its name in the family's folder of C
-
-    def helpers(self) -> tuple[str, ...]:
-        """The C texts that the driver needs, in addition to the convolution's."""
-        raise NotImplementedError
-
-    @property
-    def pixels(self) -> int:
-        """Pixels of a call of the product."""
-        return self.conv.pixels
+    #: The names of the C texts of the driver, and of those that it needs.
+    driver: ClassVar[str]
+    helpers: ClassVar[tuple[str, ...]]
 
     @property
     def channels(self) -> int:
         """Channels of a call of the product."""
-        return self.conv.output_channels
+        return self.strides[1] * self.output[3] if self.depths else self.conv.output_channels
 
     @property
-    def product_numbers(self) -> tuple[int, int]:
-        """The two numbers that the driver reads for the product."""
-        return self.channels, self.conv.depth
+    def products(self) -> list[tuple[Operand, Operand, Operand]]:
+        """The tables of each product."""
+        depths = self.depths or (self.conv.depth,)
+        return [self.conv.product.tables(self.channels, depth) for depth in depths]
+
+    @property
+    def tables(self) -> tuple[Operand, ...]:
+        """Weights, scaling and limits of all products."""
+        weights, scaling, limits = zip(*self.products, strict=True)
+        return _joined(weights), _joined(scaling), limits[0]
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The numbers that the driver reads."""
-        w = self.conv.window
+        """The numbers that the driver reads; its C text says what they are."""
+        conv, w = self.conv, self.conv.window
         blocks = w.output_width, w.output_height * w.output_width, self.pixels
-        return *blocks, *self.product_numbers, *self.strides, *self.first, *self.output[1:]
-
-    @property
-    def tables(self) -> tuple[Operand, Operand, Operand]:
-        """Weights, scaling and limits."""
-        return self.conv.tables
-
-    @property
-    def windows(self) -> Operand:
-        """Scratch for gathered windows."""
-        return self.conv.windows(self.pixels)
-
-    @property
-    def shape_label(self) -> str:
-        """The part of the name between the convolution and the output."""
-        return f"{label(self.strides)}_c{label(self.first)}"
+        product = (
+            (conv.depth, int(conv.is_gathered)) if self.depths else (self.channels, conv.depth)
+        )
+        rows = (
+            number
+            for depth, (weights, scaling, _) in zip(self.depths, self.products, strict=False)
+            for number in (depth, weights.elements, scaling.elements)
+        )
+        return *blocks, *product, *self.strides, *self.first, *self.output[1:], *rows
 
     @property
     def name(self) -> str:
-        conv = self.conv
+        conv, depths = self.conv, f"_d{label(self.depths)}" if self.depths else ""
         return (
-            f"transpose_conv_{conv.window.label}_{conv.input_channels}_to_{self.shape_label}"
-            f"_{label(self.output)}_{conv.product.label}"
+            f"transpose_conv_{conv.window.label}_{conv.input_channels}_to_{label(self.strides)}"
+            f"_c{label(self.first)}{depths}_{label(self.output)}_{conv.product.label}"
         )
 
     @property
@@ -113,13 +111,16 @@ class BlockConv:
 
     @property
     def scratch(self) -> tuple[Operand, ...]:
-        return self.windows, Operand("tile", (self.pixels * self.channels,), "int8")
+        windows = self.conv.windows(self.pixels)
+        if not self.conv.is_gathered:
+            windows = replace(windows, shape=(1,))  # not used
+        return windows, Operand("tile", (self.pixels * self.channels,), "int8")
 
     def texts(self, core: str) -> tuple[str, ...]:
         product = self.conv.product.function
         return (
             *self.conv.texts(core),
-            *self.helpers(),
+            *map(shared_text, self.helpers),
             replaced(family_text(self.family, self.driver), ("PRODUCT", product, 2)),
         )
 
@@ -141,6 +142,11 @@ class BlockConv:
     @property
     def _numbers(self) -> Operand:
         return Operand("numbers", (len(self.numbers),), "int32")
+
+
+def _joined(tables: Sequence[Operand]) -> Operand:
+    """A table with the tables of all products."""
+    return replace(tables[0], shape=(sum(one.elements for one in tables),))
 
 
 def as_convolution(

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
-from utvm_deploy.kernels.native.dsp.code import helper
 from utvm_deploy.kernels.native.dsp.patches import PatchesChoices, patches_kernel
 from utvm_deploy.kernels.native.micro_kernel import table_arguments
 from utvm_deploy.kernels.native.transpose_conv import BlockConv, as_convolution, block_conv_call
@@ -20,9 +18,7 @@ class DspTransposeConv(BlockConv):
 
     family = "dsp"
     driver = "utvm_transpose_conv"
-
-    def helpers(self) -> tuple[str, ...]:
-        return shared_text("utvm_bytes"), helper("utvm_scatter_blocks")
+    helpers = "utvm_bytes", "utvm_scatter_blocks"
 
 
 def dsp_transpose_conv_call(call: KernelCall) -> KernelCall | str:
@@ -38,7 +34,7 @@ def dsp_transpose_conv_call(call: KernelCall) -> KernelCall | str:
     conv = patches_kernel(tables.window, tables.inputs, outputs, 1, PatchesChoices())
     if isinstance(conv, str):
         return conv
-    made = DspTransposeConv(conv, kernel.strides, first, kernel.output)
+    made = DspTransposeConv(conv, kernel.strides, first, kernel.output, conv.pixels)
     rows = np.array(scaling, dtype=np.int32)
     packed = conv.product.pack(tables.weights.reshape(outputs, -1), rows)
     return block_conv_call(call, made, table_arguments([packed], tables.limits), tables.border)
