@@ -21,7 +21,7 @@ from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, Libr
 from utvm_deploy.kernels.contract.requantization import quantize_multipliers, requantized
 from utvm_deploy.kernels.isa.assembler import Assembler
 from utvm_deploy.kernels.isa.list_scheduler import cycles, ordered
-from utvm_deploy.kernels.native.dsp import gemm, tile
+from utvm_deploy.kernels.native.dsp import patches_code, tile
 from utvm_deploy.kernels.native.scaling import short_scaling
 from utvm_deploy.records.candidate import COMPACT_LITTLE, COMPACT_MOST, Candidate
 
@@ -128,9 +128,9 @@ def test_short_requantization_equals_the_reference() -> None:
 
 
 def test_order_is_as_fast_as_the_units_allow() -> None:
-    step = gemm.DEPTH_STEP
+    step = patches_code.DEPTH_STEP
     a = Assembler()
-    tile.step(a, tile.PIXELS, step, gemm.place, step * tile.PIXELS * 2, is_whole=False)
+    tile.step(a, tile.PIXELS, step, patches_code.place, step * tile.PIXELS * 2, is_whole=False)
     loop = a.code
     issued = ordered(loop, CORTEX_M7, is_loop=True)
     assert sorted(i.text for i in issued) == sorted(i.text for i in loop)

@@ -26,6 +26,7 @@ from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.driver import Driver, Index, Number, Operand
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.window import Window
+from utvm_deploy.kernels.native.micro_kernel import equal_blocks
 
 _QUAD = 4
 # Of ``struct utvm_columns_window``.
@@ -143,24 +144,17 @@ class ColumnConv2D:
         """The blocks in their order; of each rows all phases."""
         w = self.window
         if self.is_one_row:
-            width = w.output_height * w.output_width
-            whole, rest = divmod(width, min(self.pixels, width))
-            blocks = [Block(0, whole, 1, min(self.pixels, width))]
-            return [*blocks, Block(width - rest, 1, 1, rest)] if rest else blocks
-        whole, rest = divmod(w.output_height, self.rows)
-        blocks = [Block(0, whole, self.rows, w.output_width)]
-        if rest:
-            blocks.append(Block(w.output_height - rest, 1, rest, w.output_width))
-        if not self.phases:
-            return blocks
-        width, wider = divmod(w.output_width, self.phases)
-        widths = ((width + 1, 0, wider), (width, wider, self.phases - wider))
-        return [
-            one._replace(width=width, phase=phase, phases=phases)
-            for one in blocks
-            for width, phase, phases in widths
-            if width and phases
-        ]
+            pixels = w.output_height * w.output_width
+            runs = equal_blocks(pixels, min(self.pixels, pixels))
+            return [Block(first, times, 1, pixels) for first, times, pixels in runs]
+        # Pixels of a row or of a phase, the first such phase, and the number of these phases.
+        widths = [(w.output_width, 0, 0)]
+        if self.phases:
+            pixels, wider = divmod(w.output_width, self.phases)
+            widths = [(pixels + 1, 0, wider), (pixels, wider, self.phases - wider)]
+            widths = [one for one in widths if one[0] and one[2]]
+        runs = equal_blocks(w.output_height, self.rows)
+        return [Block(*run, *width) for run in runs for width in widths]
 
     def columns_of(self, width: int) -> int:
         """Columns of ``width`` windows of a row."""

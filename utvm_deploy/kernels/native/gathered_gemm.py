@@ -29,7 +29,7 @@ from utvm_deploy.kernels.contract.call import (
 from utvm_deploy.kernels.contract.driver import Address, Driver, Index, Operand
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.native.micro_kernel import MicroKernel, table_arguments
+from utvm_deploy.kernels.native.micro_kernel import MicroKernel, equal_blocks, table_arguments
 
 #: Windows of so many bytes are gathered at a time, unless those of one tile alone need more.
 _WINDOWS_BYTES = 2048
@@ -157,7 +157,7 @@ class GatheredConv2D:
         if not self._in_blocks:
             self._multiply(c, self._image.at(), self._output.at(), self._pixels)
             return
-        for first, count, pixels in self._blocks:
+        for first, count, pixels in equal_blocks(self._pixels // self.window.batch, self._block):
             with c.loop("batch", self.window.batch) as n, c.loop("block", count) as block:
                 self._do_block(c, n, block * pixels + first, pixels)
 
@@ -214,13 +214,6 @@ class GatheredConv2D:
     def _pixels(self) -> int:
         """Pixels of all outputs."""
         return self.window.batch * self.window.output_height * self.window.output_width
-
-    @property
-    def _blocks(self) -> list[tuple[int, int, int]]:
-        """Of an image's pixels: the first, how many blocks, the pixels of each."""
-        whole, rest = divmod(self._pixels // self.window.batch, self._block)
-        blocks = [(0, whole, self._block), (whole * self._block, 1, rest)]
-        return blocks if rest else blocks[:1]
 
     @property
     def _block(self) -> int:

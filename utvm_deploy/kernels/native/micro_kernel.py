@@ -42,6 +42,13 @@ def table_arguments(
     )
 
 
+def equal_blocks(total: int, size: int) -> list[tuple[int, int, int]]:
+    """Blocks of ``size`` elements, then of the rest: the first element, how many blocks, size."""
+    count, rest = divmod(total, size)
+    runs = [(0, count, size), (count * size, 1, rest)]
+    return runs if rest else runs[:1]
+
+
 def by_groups(rows: Array | Sequence[Array], size: int) -> Array:
     """[row, channel] -> [group of ``size`` channels, row, slot], with zeros where channels end."""
     table = np.asarray(rows)

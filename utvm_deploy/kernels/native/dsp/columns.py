@@ -15,7 +15,7 @@ from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.column_gemm import Block, ColumnConv2D
 from utvm_deploy.kernels.native.dsp import columns_code as code
-from utvm_deploy.kernels.native.dsp import gemm_tables, tile
+from utvm_deploy.kernels.native.dsp import tile
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.micro_kernel import table_arguments
 from utvm_deploy.kernels.native.scaling import Scaling
@@ -48,7 +48,7 @@ class DspColumns(ColumnConv2D):
     is_compact: bool = False  # the inner loop is short
 
     family = "dsp"
-    slack_bytes = gemm_tables.SLACK_BYTES
+    slack_bytes = tile.SLACK_BYTES
     product_why = tile.WHY
 
     @property
@@ -64,7 +64,7 @@ class DspColumns(ColumnConv2D):
 
     @property
     def tables(self) -> tuple[Operand, Operand, Operand]:
-        return gemm_tables.tables(self.output_channels, self.depth, self.groups)
+        return tile.tables(self.output_channels, self.depth, self.groups)
 
     def function(self, block: Block) -> str:
         return self._form(block).name
@@ -110,7 +110,7 @@ def columns_call(
 ) -> KernelCall:
     """The call instead of the portable one."""
     weights, rows = kernel.by_column(tables.weights), np.array(scaling, dtype=np.int32)
-    packed = gemm_tables.pack(weights, rows, kernel.depth, kernel.groups)
+    packed = tile.pack(weights, rows, kernel.depth, kernel.groups)
     arguments = (
         call.arguments[0],
         ConstantArgument("geometry", kernel.geometry),

@@ -5,7 +5,7 @@ a window. The next window begins ``pitch`` bytes later. Tiles have three pixels;
 row may have one or two.
 
 Layout, for depth k = 4 q + 2 l + f (quad, lane, phase), k = (column, row, channel); the other
-tables are those of ``gemm_tables.py``:
+tables are those of ``tile.py``:
 
     columns  int16 [output row][column][row of the kernel][quad][phase][lane], ``SLACK_BYTES``
              behind them
@@ -20,11 +20,10 @@ from utvm_deploy.kernels.contract.c_texts import replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, Label
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.list_scheduler import timing_of
-from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
+from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.native.dsp import tile
 from utvm_deploy.kernels.native.dsp.code import function_text, helper, load_limits
-from utvm_deploy.kernels.native.dsp.gemm_tables import CHANNELS
-from utvm_deploy.kernels.native.dsp.tile import PIXELS, SUMS, TileSlots
+from utvm_deploy.kernels.native.dsp.tile import CHANNELS, PIXELS, SUMS, TileSlots
 
 #: Depths up to the first are written out, without a loop. Others take one of the steps.
 _WHOLE_DEPTH = 64
@@ -251,10 +250,10 @@ def fill_text(core: str) -> str:
         a.mov("r9", "r1")
         a.subs("r12", "r3", 4)
         with a.unless("lt"), a.loop("ge", aligned=True), a.scheduled(is_loop=True):
-            _widen(a, [("r4", "r5"), ("r6", "r7")] * 2)
+            tile.widen(a, [("r4", "r5"), ("r6", "r7")] * 2, "r9", "r8", "r12", phase=4)
         a.adds("r12", 4)
         with a.unless("eq"), a.loop("ne", aligned=True), a.scheduled(is_loop=True):
-            _widen(a, [("r4", "r5")])
+            tile.widen(a, [("r4", "r5")], "r9", "r8", "r12", phase=4)
         a.add("r1", "r1", "r10")
         a.add("r0", "r0", "r11")
         a.subs("r2", 1)
@@ -272,15 +271,3 @@ def fill_text(core: str) -> str:
     a.b(one_quad, "gt")
     a.leave()
     return "\n".join([function_text("utvm_widen_columns", a), helper("utvm_fill_columns")])
-
-
-def _widen(a: Assembler, pairs: list[tuple[str, str]]) -> None:
-    """Widen a quad at r9 to r8 with each pair of registers; r12 counts the quads that are left."""
-    for quad, (low, high) in enumerate(pairs):
-        a.ldr(low, post("r9", 4))
-        a.sxtb16(high, low, "ror #8")
-        a.sxtb16(low, low)
-        a.str(low, at("r8", 8 * quad))
-        a.str(high, at("r8", 8 * quad + 4))
-    a.add("r8", "r8", 8 * len(pairs))
-    a.subs("r12", "r12", len(pairs))

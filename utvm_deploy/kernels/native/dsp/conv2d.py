@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.strategy import Choices, Wish
-from utvm_deploy.kernels.native.dsp import gemm
+from utvm_deploy.kernels.native.dsp import patches_code
 from utvm_deploy.kernels.native.dsp.columns import (
     ColumnsChoices,
     DspColumns,
@@ -53,8 +53,8 @@ def _wished(tables: ConvolutionTables, wish: Wish) -> DspColumns | DspPatches | 
     sizes = tables.window, inputs, outputs // groups, groups
     if wish.compact == COMPACT_MOST and groups == 1:
         # One function for most convolutions.
-        is_long = next(patches_kernels(*sizes)).depth % gemm.LONG_STEP == 0
-        step = gemm.LONG_STEP if is_long else gemm.DEPTH_STEP
+        is_long = next(patches_kernels(*sizes)).depth % patches_code.LONG_STEP == 0
+        step = patches_code.LONG_STEP if is_long else patches_code.DEPTH_STEP
         return best_kernel(patches_kernels(*sizes, step), wish) or _TOO_FAR
     if wish.is_open:
         kernels: list[DspColumns | DspPatches] = [*columns_kernels(*sizes)]
@@ -79,7 +79,7 @@ def convolution_choices(kernel: object) -> Iterator[Choices]:
         if scratch_bytes(one) <= MOST_CANDIDATE_BYTES:
             yield one.choices
     patches = list(patches_kernels(*sizes))
-    for step in gemm.steps_for(patches[0].depth) if patches else ():
+    for step in patches_code.steps_for(patches[0].depth) if patches else ():
         for found in patches:
             if 2 * found.pixels * found.depth <= MOST_CANDIDATE_BYTES:
                 yield PatchesChoices(found.pixels, step)

@@ -14,8 +14,8 @@ from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Index, Operand
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.native.dsp import gemm, gemm_tables, tile
-from utvm_deploy.kernels.native.dsp.gather import gather_text
+from utvm_deploy.kernels.native.dsp import patches_code as code
+from utvm_deploy.kernels.native.dsp import tile
 from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D, gathered_conv2d_call
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.scaling import Scaling
@@ -41,28 +41,28 @@ class PatchesChoices(Choices):
 
 @dataclass(frozen=True)
 class PatchesProduct:
-    """The micro-kernel of ``gemm.py``."""
+    """The micro-kernel of ``patches_code.py``."""
 
     step: int  # of the inner loop
     depth: int  # padded
 
     label = "dsp"
     pixels = tile.PIXELS
-    depth_step = gemm.DEPTH_STEP
+    depth_step = code.DEPTH_STEP
     why = tile.WHY
 
     @property
     def function(self) -> str:
-        return gemm.name_of(self.step, self.depth)
+        return code.name_of(self.step, self.depth)
 
     def texts(self, core: str) -> tuple[str, ...]:
-        return shared_text("utvm_scale"), gemm.gemm_text(core, self.step, self.depth)
+        return shared_text("utvm_scale"), code.gemm_text(core, self.step, self.depth)
 
     def tables(self, channels: int, depth: int) -> tuple[Operand, Operand, Operand]:
-        return gemm_tables.tables(channels, depth)
+        return tile.tables(channels, depth)
 
     def pack(self, weights: Array, rows: Array) -> tuple[Array, Array]:
-        return gemm_tables.pack(weights, rows, self.depth)
+        return tile.pack(weights, rows, self.depth)
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,11 @@ class DspPatches(GatheredConv2D):
         return super().geometry[:-1]
 
     def texts(self, core: str) -> tuple[str, ...]:
-        return *self.product.texts(core), gather_text(core)
+        return *self.product.texts(core), code.gather_text(core)
 
     def windows(self, pixels: int) -> Operand:
         tiles = -(-pixels // tile.PIXELS)
-        values = tiles * tile.PIXELS * self.depth + gemm_tables.SLACK_BYTES // 2
+        values = tiles * tile.PIXELS * self.depth + tile.SLACK_BYTES // 2
         if self.input_channels % 4:
             # The bytes of a window; the last word of its last row may be longer.
             values += (self.depth + _WORD) // 2
@@ -140,8 +140,8 @@ def patches_kernel(
     """The kernel with these choices, or why there is none; open choices get their defaults."""
     if groups > 1:
         return f"patches of {groups} groups are not gathered"
-    depth = gemm.padded_depth(math.prod(window.kernel) * inputs)
-    steps = gemm.steps_for(depth)
+    depth = code.padded_depth(math.prod(window.kernel) * inputs)
+    steps = code.steps_for(depth)
     step, pixels = choices.step or steps[0], choices.pixels or _PIXELS
     if step not in steps:
         return f"the inner loop has no step of {step} for depth {depth}; there are {steps}"

@@ -4,21 +4,35 @@ Six products and their operands (three words of pixels, a word of weights, two S
 instructions. A core that issues two at a time does them in six cycles. A tile of 4 x 2 would need
 one register more than there are.
 
-``gemm.py`` and ``columns_code.py`` build their routines from these blocks. r0 points at the pixels
-of a tile and r1 at its weights. Loads run ahead by one word of weights and two of pixels, so they
-read past the end of both.
+``patches_code.py`` and ``columns_code.py`` build their routines from these blocks. r0 points at the
+pixels of a tile and r1 at its weights. Loads run ahead by one word of weights and two of pixels, so
+they read past the end of both.
+
+Layouts of the tables, for depth k = 4 q + 2 l + f (quad, lane, phase):
+
+    weights  int8  [pair of channels][quad][phase][lane][channel], ``SLACK_BYTES`` behind them
+    scaling  int32 [pair of channels][bias, multiplier, offset, shift][channel]
+    limits   int32 [low, high]
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import numpy as np
+
+from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame
-from utvm_deploy.kernels.isa.mnemonics import Memory, Slot, at, pre
+from utvm_deploy.kernels.isa.mnemonics import Memory, Slot, at, post, pre
 from utvm_deploy.kernels.native.dsp import code
-from utvm_deploy.kernels.native.dsp.gemm_tables import CHANNELS, SCALING_BYTES
+from utvm_deploy.kernels.native.dsp.estimate import CACHE_LINE_BYTES
 
 PIXELS = 3
+CHANNELS = 2
+#: Read behind the weights, and behind the pixels, but never used.
+SLACK_BYTES = 16
+_SCALING_WORDS = 4 * CHANNELS
 WHY = f"DSP assembly, {PIXELS} pixels x {CHANNELS} channels in registers"
 #: Of each pixel, the sums of both channels. The first one then holds the outputs as two bytes.
 SUMS = (("r4", "r5"), ("r6", "r7"), ("r8", "r9"))
@@ -32,7 +46,7 @@ Place = Callable[[int, int], int]
 _PHASE_CYCLES = {1: 3.0, 2: 4.5, 3: 6.0}
 _TILE_CYCLES = {1: 32.0, 2: 40.0, 3: 48.0}
 _TURN_CYCLES = 1.5
-_MISS_CYCLES, _LINE_BYTES = 22, 32
+_MISS_CYCLES = 22
 #: Weights that stay in a small cache while the pixels go through it.
 _CACHED_BYTES = 2048
 
@@ -64,7 +78,35 @@ def estimated_cycles(pixels: int, depth: int, step: int) -> float:
 def cache_cycles(passes: int, weights_bytes: int) -> float:
     """Cycles of cache misses for weights that are read in each of several passes."""
     again = passes if weights_bytes > _CACHED_BYTES else 1
-    return again * weights_bytes / _LINE_BYTES * _MISS_CYCLES
+    return again * weights_bytes / CACHE_LINE_BYTES * _MISS_CYCLES
+
+
+def tables(outputs: int, depth: int, groups: int = 1) -> tuple[Operand, Operand, Operand]:
+    """Weights, scaling and limits of groups of ``outputs`` channels, each of a padded depth."""
+    pairs = groups * -(-outputs // CHANNELS)
+    return (
+        Operand("weights", (pairs * depth * CHANNELS + SLACK_BYTES,), "int8"),
+        Operand("scaling", (pairs * _SCALING_WORDS,), "int32"),
+        Operand("limits", (2,), "int32"),
+    )
+
+
+def pack(weights: Array, rows: Array, depth: int, groups: int = 1) -> tuple[Array, Array]:
+    """The tables of weights and scaling. Zeros fill up the outputs of each group to pairs.
+
+    ``weights`` are [outputs of all groups, products], filled up to the depth, and ``rows``
+    [numbers of a Scaling, outputs].
+    """
+    outputs, products = weights.shape
+    missing = -(outputs // groups) % CHANNELS
+    by_group = weights.reshape(groups, -1, products)
+    filled = np.pad(by_group, ((0, 0), (0, missing), (0, depth - products)))
+    # pair, channel, quad, lane, phase -> pair, quad, phase, lane, channel
+    split = filled.reshape(-1, CHANNELS, depth // 4, 2, 2).transpose(0, 2, 4, 3, 1)
+    scaling = np.pad(rows.reshape(len(rows), groups, -1), ((0, 0), (0, 0), (0, missing)))
+    by_pair = scaling.reshape(len(rows), -1, CHANNELS).swapaxes(0, 1)
+    slack = np.zeros(SLACK_BYTES, dtype=np.int8)
+    return np.concatenate([split.reshape(-1), slack]), by_pair.reshape(-1)
 
 
 def start(a: Assembler, pixels: int) -> None:
@@ -153,8 +195,25 @@ def next_channels(a: Assembler) -> None:
     a.load(r2=TileSlots.first_output, r3=TileSlots.scaling, r4=TileSlots.channels_left)
     a.load(r1=TileSlots.weights, r5=TileSlots.weights_bytes)
     a.adds("r2", CHANNELS)
-    a.adds("r3", SCALING_BYTES)
+    a.adds("r3", 4 * _SCALING_WORDS)
     a.add("r1", "r1", "r5")
     a.store(r2=TileSlots.first_output, r3=TileSlots.scaling)
     a.subs("r4", CHANNELS)
     a.str("r4", TileSlots.channels_left)
+
+
+def widen(
+    a: Assembler, pairs: Sequence[tuple[str, str]], source: str, target: str, left: str, phase: int
+) -> None:
+    """Widen a quad of bytes with each pair of registers; ``left`` counts quads, and sets flags.
+
+    The words of a quad are ``phase`` bytes apart in the target. Both pointers move.
+    """
+    for quad, (low, high) in enumerate(pairs):
+        a.ldr(low, post(source, 4))
+        a.sxtb16(high, low, "ror #8")
+        a.sxtb16(low, low)
+        a.str(low, at(target, 2 * phase * quad))
+        a.str(high, at(target, 2 * phase * quad + phase))
+    a.add(target, target, 2 * phase * len(pairs))
+    a.subs(left, left, len(pairs))

@@ -1,7 +1,9 @@
-"""The matrix product of convolutions over patches.
+"""The matrix product of convolutions over patches, and what gathers the patches.
 
-Layout, for depth k = 4 q + 2 l + f (quad, lane, phase); the other tables are those of
-``gemm_tables.py``:
+Rows of a window whose bytes are a multiple of four are widened straight from the image. The rows of
+other windows are first copied to a line of bytes, one after the other, by words that overlap.
+
+Layout, for depth k = 4 q + 2 l + f (quad, lane, phase); the other tables are those of ``tile.py``:
 
     patches  int16 [group of 3 pixels][quad][phase][pixel][lane], ``SLACK_BYTES`` behind them
 """
@@ -14,9 +16,8 @@ from utvm_deploy.kernels.isa.assembler import Assembler, Label
 from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.native.dsp import tile
-from utvm_deploy.kernels.native.dsp.code import function_text, load_limits
-from utvm_deploy.kernels.native.dsp.gemm_tables import CHANNELS
-from utvm_deploy.kernels.native.dsp.tile import PIXELS, SUMS, TileSlots
+from utvm_deploy.kernels.native.dsp.code import function_text, helper, load_limits
+from utvm_deploy.kernels.native.dsp.tile import CHANNELS, PIXELS, SUMS, TileSlots
 
 #: Depths are padded to multiples of this with weights of zero. The long step is used where it costs
 #: no padding. Depths up to ``_WHOLE_DEPTH`` are written out, without a loop.
@@ -27,6 +28,16 @@ _PARAMETERS = """
 const int16_t *patches, const int8_t *weights, const int32_t *scaling, const int32_t *limits,
 int8_t *output, int32_t pixels, int32_t channels, int32_t depth
 """
+_WIDEN_PARAMETERS = """
+int16_t *patches, const int8_t *bytes, int32_t quads, int32_t rows, int32_t pitch
+"""
+_LINE_PARAMETERS = """
+int16_t *patches, const int8_t *bytes, int8_t *line, int32_t quads, int32_t rows, int32_t pitch,
+int32_t run
+"""
+
+_PHASE_BYTES = 4 * PIXELS  # from a word of a quad to the other one
+_PAIRS = (("r4", "r5"), ("r6", "r7"), ("r12", "lr"))
 
 
 class _Slots(TileSlots):
@@ -181,3 +192,72 @@ def _store_special(a: Assembler, tiles: Label, channels_done: Label) -> None:
     a.store(r10=_Slots.output, r3=_Slots.left)
     a.b(tiles, "gt")
     a.b(channels_done)
+
+
+@lru_cache(maxsize=8)
+def gather_text(core: str) -> str:
+    """The C text of ``utvm_gather`` and what it calls, ordered for a core."""
+    rows = Assembler(timing_of(core), _WIDEN_PARAMETERS)
+    _widen_rows(rows)
+    line = Assembler(timing_of(core), _LINE_PARAMETERS)
+    _widen_line(line)
+    texts = function_text("utvm_widen", rows), function_text("utvm_widen_line", line)
+    return "\n".join([*texts, helper("utvm_gather")])
+
+
+def _widen_rows(a: Assembler) -> None:
+    """Widen ``rows`` of ``quads`` times four bytes, ``pitch`` bytes apart."""
+    a.enter(("r4-r10", "lr"))
+    a.ldr("r9", a.stack_argument("pitch"))
+    a.mov("r8", "r1")
+    with a.loop("ne"):  # a row
+        a.subs("r10", "r2", 4)
+        a.mov("r1", "r8")
+        with a.unless("lt"), a.loop("ge", aligned=True), a.scheduled(is_loop=True):
+            tile.widen(a, [*_PAIRS, _PAIRS[0]], "r1", "r0", "r10", _PHASE_BYTES)
+        a.adds("r10", 4)
+        with a.unless("eq"), a.loop("ne", aligned=True), a.scheduled(is_loop=True):
+            tile.widen(a, _PAIRS[:1], "r1", "r0", "r10", _PHASE_BYTES)
+        a.add("r8", "r9")
+        a.subs("r3", 1)
+    a.leave()
+
+
+def _widen_line(a: Assembler) -> None:
+    """Copy ``rows`` of ``run`` bytes to ``line``, by up to three bytes more, and widen that."""
+    a.enter(("r3-r11", "lr"))  # r3: the quads, for the end
+    a.load(r7=a.stack_argument("rows"), r8=a.stack_argument("pitch"), r9=a.stack_argument("run"))
+    a.add("r10", "r9", 3)
+    a.lsr("r10", "r10", 2)  # words of a row
+    a.mov("r11", "r2")
+    with a.loop("ne"):  # a row; r12 is where it is read, lr where it is written
+        a.mov("r12", "r1")
+        a.mov("lr", "r11")
+        a.subs("r6", "r10", 4)
+        with a.unless("lt"), a.loop("ge", aligned=True), a.scheduled(is_loop=True):
+            for number, register in enumerate(("r3", "r4", "r5", "r3")):
+                a.ldr(register, at("r12", 4 * number))
+                a.str(register, at("lr", 4 * number))
+            a.add("r12", "r12", 16)
+            a.add("lr", "lr", 16)
+            a.subs("r6", "r6", 4)
+        a.tst("r6", 2)
+        with a.unless("eq"), a.scheduled():
+            for number, register in enumerate(("r3", "r4")):
+                a.ldr(register, at("r12", 4 * number))
+            for number, register in enumerate(("r3", "r4")):
+                a.str(register, at("lr", 4 * number))
+            a.add("r12", "r12", 8)
+            a.add("lr", "lr", 8)
+        a.tst("r6", 1)
+        with a.unless("eq"):
+            a.ldr("r3", at("r12"))
+            a.str("r3", at("lr"))
+        a.add("r11", "r11", "r9")
+        a.add("r1", "r1", "r8")
+        a.subs("r7", "r7", 1)
+    a.mov("r1", "r2")
+    a.ldr("r10", at("sp"))
+    with a.loop("gt", aligned=True), a.scheduled(is_loop=True):
+        tile.widen(a, _PAIRS[:2], "r1", "r0", "r10", _PHASE_BYTES)
+    a.leave()
