@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from kernel_harness import call_of, check
 from odd_shapes import SHAPES, write_additions, write_convolutions, write_dense
-from test_pairs import write_pairs
+from test_two_inputs import write_two_inputs
 from tflite_writer import ModelWriter
 
 from utvm_deploy.compiler.lowered_kernel import lower_kernel
@@ -35,7 +35,11 @@ def test_additions_in_plain_c(tmp_path: Path) -> None:
 @pytest.mark.tools
 @pytest.mark.parametrize(
     ("write", "level"),
-    [(write_convolutions, COMPACT_LITTLE), (write_convolutions, COMPACT_MOST), (write_pairs, 1)],
+    [
+        (write_convolutions, COMPACT_LITTLE),
+        (write_convolutions, COMPACT_MOST),
+        (write_two_inputs, 1),
+    ],
 )
 def test_kernels_of_few_bytes(
     write: Callable[[Path], ModelWriter], level: int, tmp_path: Path

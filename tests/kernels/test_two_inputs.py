@@ -17,7 +17,9 @@ from utvm_deploy.device import INSTRUCTIONS, Device
 from utvm_deploy.emulator.fence import Fence
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.contract.driver import Driver
 from utvm_deploy.kernels.native.dsp.elementwise import DspElementwise
+from utvm_deploy.kernels.native.elementwise import ElementwiseKernel, Run
 
 ARITHMETIC = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions"}
 # The other side of each shape: repeated by image, by channel, by row, along the inner dimension.
@@ -34,7 +36,7 @@ SHAPES = [
 ]
 
 
-def write_pairs(path: Path) -> ModelWriter:
+def write_two_inputs(path: Path) -> ModelWriter:
     rng = np.random.default_rng(50)
     m = ModelWriter()
     for index, shapes in enumerate(SHAPES):
@@ -52,6 +54,8 @@ def write_pairs(path: Path) -> ModelWriter:
                 m.node(kind, sides, made, (table, activation), scale=scale, zero_point=zero_point)
             )
         equal = [m.input(s, 0.04, 5) for s in shapes]
+        for kind in ("ADD", "SUB"):  # both sides are only shifted
+            m.output(m.node(kind, equal, made, (ARITHMETIC[kind], {}), scale=0.1))
         for kind in ("MAXIMUM", "MINIMUM"):
             m.output(m.node(kind, equal, made, ("MaximumMinimumOptions", {})))
         if made == shapes[0]:
@@ -81,24 +85,55 @@ def write_one_sided(path: Path) -> ModelWriter:
     return m
 
 
-def test_pairs_in_plain_c(tmp_path: Path) -> None:
-    model = write_pairs(tmp_path / "pairs.tflite")
+@pytest.mark.parametrize(
+    ("extents", "left", "right", "run"),
+    [
+        ((91,), "1", "1", Run(0, 91, ())),
+        ((5, 13), "11", "01", Run(0, 65, (0, 13))),
+        ((5, 13), "10", "11", Run(1, 13, (1, 0))),
+        ((2, 5, 13), "101", "111", Run(1, 65, (13, 0))),
+        ((2, 5, 13), "010", "101", Run(2, 13, (1, 0))),
+    ],
+)
+def test_one_side_repeats_in_a_run(
+    extents: tuple[int, ...], left: str, right: str, run: Run
+) -> None:
+    sides = (tuple(flag == "1" for flag in follows) for follows in (left, right))
+    assert DspElementwise("add", extents, *sides).run == run
+
+
+@pytest.mark.parametrize("core", ["cortex-m4", "cortex-m55"])
+def test_the_loop_is_called_itself_without_broadcasting(core: str, tmp_path: Path) -> None:
+    write_two_inputs(tmp_path / "two_inputs.tflite")
+    graph = load_model(tmp_path / "two_inputs.tflite")
+    found = set()
+    for operator in graph.operators:
+        kernel = lower(graph, operator, core).kernel
+        if isinstance(kernel, ElementwiseKernel):
+            driver = Driver()
+            kernel.drive(driver)
+            found.add((kernel.is_broadcast, "_runs(" in "".join(driver.lines)))
+    assert found == {(False, False), (True, True)}
+
+
+def test_two_inputs_in_plain_c(tmp_path: Path) -> None:
+    model = write_two_inputs(tmp_path / "two_inputs.tflite")
     count = len(model.operators)
     assert check(model, tmp_path, core="cortex-m7") == count
-    graph = load_model(tmp_path / "pairs.tflite")
+    graph = load_model(tmp_path / "two_inputs.tflite")
     kernels = [lower(graph, operator, "cortex-m7").kernel for operator in graph.operators]
     assert all(isinstance(kernel, DspElementwise) for kernel in kernels)
 
 
-def test_pairs_on_cores(device: Device, tmp_path: Path) -> None:
+def test_two_inputs_on_cores(device: Device, tmp_path: Path) -> None:
     has_dsp = device.board.cpu.dsp and not device.board.cpu.mve
-    compare_on(device, tmp_path, write_pairs, "DSP assembly" if has_dsp else "")
+    compare_on(device, tmp_path, write_two_inputs, "DSP assembly" if has_dsp else "")
 
 
 @pytest.mark.emulator
-def test_pairs_behind_a_fence(tmp_path: Path) -> None:
-    path = tmp_path / "pairs.tflite"
-    model = write_pairs(path)
+def test_two_inputs_behind_a_fence(tmp_path: Path) -> None:
+    path = tmp_path / "two_inputs.tflite"
+    model = write_two_inputs(path)
     graph = load_model(path)
     jobs = [(operator, None) for operator in graph.operators]
     with (
