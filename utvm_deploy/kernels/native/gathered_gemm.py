@@ -254,9 +254,10 @@ def gathered_conv2d_call(
 ) -> KernelCall:
     """The call instead of the generic one.
 
-    ``weights``: [channels of all groups, depth], ``rows``: as ``Product.pack`` takes them.
+    ``weights``: of each channel of all groups, ``rows``: as ``Product.pack`` takes them.
     """
-    filled = np.pad(weights, ((0, 0), (0, kernel.depth - weights.shape[1])))
+    flat = weights.reshape(len(weights), -1)
+    filled = np.pad(flat, ((0, 0), (0, kernel.depth - flat.shape[1])))
     of_groups = zip(
         np.split(filled, kernel.groups), np.split(rows, kernel.groups, axis=1), strict=True
     )

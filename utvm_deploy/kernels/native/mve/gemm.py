@@ -15,13 +15,17 @@ Layouts, for channel o = 4 quad + 2 slot + pair and depth k = 16 block + byte:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 
 from utvm_deploy.cores.timing_m55 import CORTEX_M55
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
+from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.native.gathered_gemm import PRODUCT_PARAMETERS
@@ -41,8 +45,6 @@ from utvm_deploy.kernels.native.mve.code import (
 CHANNELS = 4
 #: Pixels of a tile.
 PIXELS = 3
-#: The C function for pixels of int16; its pitch counts elements.
-WIDE_NAME = "utvm_mve_wide_gemm"
 
 
 class _Slots(Frame, size_bytes=56):
@@ -68,16 +70,6 @@ def padded_depth(depth: int, by: PixelType = INT8) -> int:
     return -(-depth // by.lanes) * by.lanes
 
 
-def weights_bytes(channels: int, depth: int, by: PixelType = INT8) -> int:
-    """Bytes of the table of weights."""
-    return -(-channels // CHANNELS) * CHANNELS * padded_depth(depth, by)
-
-
-def scaling_words(channels: int, *, has_left: bool) -> int:
-    """Words of the scaling table."""
-    return -(-channels // CHANNELS) * CHANNELS * (4 if has_left else 3)
-
-
 def pack_weights(weights: Array, by: PixelType = INT8) -> Array:
     """[channels, depth] -> the layout above."""
     channels, depth = weights.shape
@@ -87,46 +79,73 @@ def pack_weights(weights: Array, by: PixelType = INT8) -> Array:
     return np.ascontiguousarray(split.transpose(0, 2, 3, 1, 4)).reshape(-1)
 
 
-def pack_scaling(bias: Array, multiplier: Array, shift: Array, *, has_left: bool) -> Array:
-    """The reference's numbers of each channel -> the layout above."""
-    table = by_groups(scaling_rows(bias, multiplier, shift, has_left=has_left), CHANNELS)
-    table[:, 0] = table[:, 0, [0, 2, 1, 3]]
-    return table.reshape(-1)
+@dataclass(frozen=True)
+class MveProduct:
+    """The micro-kernel of this module."""
+
+    has_left: bool = False  # the scale of a channel needs a left shift
+    by: PixelType = INT8
+
+    pixels: ClassVar[int] = PIXELS
+    depth_step: ClassVar[int] = 1
+    why: ClassVar[str] = f"Helium assembly, {PIXELS} pixels x 2 channels in registers"
+
+    @property
+    def label(self) -> str:
+        return "mve_left" if self.has_left else "mve"
+
+    @property
+    def function(self) -> str:
+        wide = "wide_" if self.by is INT16 else ""
+        return f"utvm_mve_{wide}gemm{'_left' if self.has_left else ''}"
+
+    @property
+    def scaling_words(self) -> int:
+        """Words that four channels have in the table of scaling."""
+        return CHANNELS * (4 if self.has_left else 3)
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        return (_text(self),)
+
+    def tables(self, channels: int, depth: int) -> tuple[Operand, Operand, Operand]:
+        quads = -(-channels // CHANNELS)
+        return (
+            Operand("weights", (quads * CHANNELS * padded_depth(depth, self.by),), "int8"),
+            Operand("scaling", (quads * self.scaling_words,), "int32"),
+            Operand("limits", (3,), "int32"),
+        )
+
+    def pack(self, weights: Array, rows: Array) -> tuple[Array, Array]:
+        """The layouts above; ``rows`` are the bias, multiplier and shift of each channel."""
+        table = by_groups(scaling_rows(*rows, has_left=self.has_left), CHANNELS)
+        table[:, 0] = table[:, 0, [0, 2, 1, 3]]
+        return pack_weights(weights, self.by), table.reshape(-1)
 
 
-def name_of(has_left: bool) -> str:
-    """The C function's name."""
-    return "utvm_mve_gemm_left" if has_left else "utvm_mve_gemm"
-
-
-@lru_cache(maxsize=2)
-def gemm_text(has_left: bool) -> str:
-    """The C text of the function for pixels of int8."""
-    body = replaced(
-        family_text("mve", "utvm_mve_gemm"),
-        ("QUAD_WORDS", str(scaling_words(CHANNELS, has_left=has_left)), 2),
-        ("LEFT_SHIFT", "s[12]" if has_left else "0", 1),
-    )
-    a = Assembler(CORTEX_M55, PRODUCT_PARAMETERS)
-    _multiply(a, has_left, INT8)
-    return a.c_function(name_of(has_left), body, CONDITION)
-
-
-@lru_cache(maxsize=1)
-def wide_gemm_text() -> str:
-    """The C text of the function for pixels of int16."""
-    parameters = [
-        replaced(one, ("int8_t", "int16_t", 1)) if one.endswith(("*pixels", "*output")) else one
-        for one in PRODUCT_PARAMETERS
-    ]
+@lru_cache(maxsize=4)
+def _text(product: MveProduct) -> str:
+    """The C text of the function."""
+    parameters: Sequence[str] = PRODUCT_PARAMETERS
+    if product.by is INT16:
+        body = family_text("mve", product.function)
+        parameters = [
+            replaced(one, ("int8_t", "int16_t", 1)) if one.endswith(("*pixels", "*output")) else one
+            for one in parameters
+        ]
+    else:
+        body = replaced(
+            family_text("mve", "utvm_mve_gemm"),
+            ("QUAD_WORDS", str(product.scaling_words), 2),
+            ("LEFT_SHIFT", "s[12]" if product.has_left else "0", 1),
+        )
     a = Assembler(CORTEX_M55, parameters)
-    _multiply(a, has_left=False, by=INT16)
-    return a.c_function(WIDE_NAME, family_text("mve", WIDE_NAME), CONDITION)
+    _multiply(a, product)
+    return a.c_function(product.function, body, CONDITION)
 
 
-def _multiply(a: Assembler, has_left: bool, by: PixelType) -> None:
+def _multiply(a: Assembler, product: MveProduct) -> None:
     """The whole routine."""
-    _begin(a, by)
+    _begin(a, product.by)
     with a.loop("gt"):  # four channels
         a.ldrd("r1", "r0", _Slots.first_pixel)
         a.ldr("r2", _Slots.count)
@@ -134,18 +153,18 @@ def _multiply(a: Assembler, has_left: bool, by: PixelType) -> None:
         a.strd("r2", "r7", _Slots.left)
         a.subs("r2", PIXELS)
         with a.unless("lt"), a.loop("ge"):
-            _compute_three_pixels(a, has_left, by)
+            _compute_three_pixels(a, product)
             a.ldrd("r2", "r7", _Slots.left)
             a.subs("r2", PIXELS)
         a.adds("r2", PIXELS)
         with a.unless("eq"), a.loop("gt"):
-            _compute_one_pixel(a, has_left, by)
+            _compute_one_pixel(a, product)
             a.ldrd("r2", "r7", _Slots.left)
             a.subs("r2", 1)
         a.ldr("r0", _Slots.first_output)
         a.ldr("r1", _Slots.channels_left)
-        a.adds("r0", CHANNELS * by.size_bytes)
-        a.add("r12", "r12", 4 * scaling_words(CHANNELS, has_left=has_left))
+        a.adds("r0", CHANNELS * product.by.size_bytes)
+        a.add("r12", "r12", 4 * product.scaling_words)
         a.add("r7", "r7", "r9", "lsl #2")
         a.str("r0", _Slots.first_output)
         a.subs("r1", CHANNELS)
@@ -177,16 +196,16 @@ def _begin(a: Assembler, by: PixelType) -> None:
     a.bic("r9", "r9", by.lanes - 1)
 
 
-def _compute_three_pixels(a: Assembler, has_left: bool, by: PixelType) -> None:
+def _compute_three_pixels(a: Assembler, product: MveProduct) -> None:
     """Outputs of three pixels; r1: the first, r2: pixels that are left behind them."""
     a.ldr("r3", _Slots.pitch)
     a.str("r2", _Slots.left)
     a.add("r5", "r1", "r3", "lsl #1")
     a.add("r3", "r1")
-    _multiply_tile(a, 0, by)
+    _multiply_tile(a, 0, product.by)
     for pixel in ("r1", "r3", "r5"):
-        a.sub(pixel, pixel, "r9", *(("lsl #1",) if by is INT16 else ()))
-    _multiply_tile(a, 1, by)
+        a.sub(pixel, pixel, "r9", *(("lsl #1",) if product.by is INT16 else ()))
+    _multiply_tile(a, 1, product.by)
     vectors = ("q4", "q5", "q6")
     with a.scheduled():
         a.ldrd("r1", "r0", _Slots.pixels)
@@ -198,8 +217,8 @@ def _compute_three_pixels(a: Assembler, has_left: bool, by: PixelType) -> None:
         a.add("r6", "r5", "r4")
         a.add("r4", "r6")
         a.strd("r1", "r4", _Slots.pixels)
-        _finish(a, vectors, ("q2", "q3", "q7"), has_left, by)
-    _store(a, vectors, ("r0", "r5", "r6"), by)
+        _finish(a, vectors, ("q2", "q3", "q7"), product)
+    _store(a, vectors, ("r0", "r5", "r6"), product.by)
 
 
 def _multiply_tile(a: Assembler, pair: int, by: PixelType) -> None:
@@ -222,13 +241,13 @@ def _multiply_tile(a: Assembler, pair: int, by: PixelType) -> None:
         a.vmov(f"{v}[{2 + pair}]", f"{v}[{pair}]", even, odd)
 
 
-def _compute_one_pixel(a: Assembler, has_left: bool, by: PixelType) -> None:
+def _compute_one_pixel(a: Assembler, product: MveProduct) -> None:
     """Outputs of the pixel at r1; r2: pixels that are left, this one included."""
     a.str("r2", _Slots.left)
     sums = ("r0", "r2", "r4", "r6")
     a.ldm("r12", sums)
     a.add("r3", "r7", "r9", "lsl #1")
-    multiply_four_channels(a, sums, by)
+    multiply_four_channels(a, sums, product.by)
     with a.scheduled():
         a.vmov("q4[2]", "q4[0]", "r0", "r2")
         a.vmov("q4[3]", "q4[1]", "r4", "r6")
@@ -238,26 +257,22 @@ def _compute_one_pixel(a: Assembler, has_left: bool, by: PixelType) -> None:
         a.add("r1", "r3")
         a.add("r4", "r0")
         a.strd("r1", "r4", _Slots.pixels)
-        _finish(a, ("q4",), ("q2",), has_left, by)
-    _store(a, ("q4",), ("r0",), by)
+        _finish(a, ("q4",), ("q2",), product)
+    _store(a, ("q4",), ("r0",), product.by)
 
 
 def _finish(
-    a: Assembler,
-    vectors: tuple[str, ...],
-    temporaries: tuple[str, ...],
-    has_left: bool,
-    by: PixelType,
+    a: Assembler, vectors: tuple[str, ...], temporaries: tuple[str, ...], product: MveProduct
 ) -> None:
     """Sums become outputs in place; the predicate becomes the channels that there are."""
-    if by is INT16:
+    if product.by is INT16:
         requantize_once(a, vectors, "r12", 16, 16)
     else:
-        requantize(a, vectors, temporaries, 16, 16, has_left=has_left)
+        requantize(a, vectors, temporaries, 16, 16, has_left=product.has_left)
     a.ldrd("r2", "r3", _Slots.zero_point)
     a.ldr("r4", _Slots.high)
     a.ldr("r8", _Slots.channels_left)
-    if by is INT8:  # int16 has no zero point
+    if product.by is INT8:  # int16 has no zero point
         for v in vectors:
             a.vadd_i32(v, v, "r2")
     a.vdup_32("q0", "r3")

@@ -6,9 +6,8 @@ Sums that fit 32 bits, and are scaled within them, are made by ``gemm.py``; othe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from typing import ClassVar
 
 import numpy as np
 
@@ -16,15 +15,15 @@ from utvm_deploy.cores.timing_m55 import CORTEX_M55
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
-from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
-from utvm_deploy.kernels.contract.strategy import Layer
-from utvm_deploy.kernels.contract.window import Window
+from utvm_deploy.kernels.contract.operation import Parameters
+from utvm_deploy.kernels.contract.routine_call import CRoutine, parameters_of
+from utvm_deploy.kernels.contract.strategy import Layer, Wish
 from utvm_deploy.kernels.isa.assembler import Assembler
-from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D, gathered
+from utvm_deploy.kernels.native.gathered_gemm import gathered
 from utvm_deploy.kernels.native.layer_tables import constants, limits_of
 from utvm_deploy.kernels.native.mve import gemm
 from utvm_deploy.kernels.native.mve.code import CONDITION, INT16
-from utvm_deploy.kernels.native.mve.conv2d import MveProduct
+from utvm_deploy.kernels.native.mve.gemm import MveProduct
 from utvm_deploy.kernels.native.routines.int16x8_products import (
     Int16x8ProductConv,
     Int16x8ProductDense,
@@ -40,107 +39,81 @@ _PARAMETERS = (
     "int64_t *totals",
     "int32_t depth",
 )
+_SHORT = MveProduct(by=INT16)
 _HOW = "Helium assembly, eight products of int16 in a vector"
 
 
-@dataclass(frozen=True)
-class MveInt16x8Conv(RoutineKernel):
-    """CONV_2D over all channels; ``is_short``: sums fit 32 bits."""
-
-    window: Window
-    channels: int
-    outputs: int
-    is_short: bool
-
-    @property
-    def name(self) -> str:
-        length = "" if self.is_short else "_long"
-        return f"conv2d_{self.window.label}_{self.channels}x{self.outputs}_16x8_mve{length}"
-
-    @property
-    def gathering(self) -> GatheredConv2D:
-        """How windows are gathered: as if their bytes were channels."""
-        return gathered(self.window, (2 * self.channels, self.outputs), MveProduct(False), None)
-
-    @property
-    def why(self) -> str:
-        return f"{_HOW}, summed up in {32 if self.is_short else 64} bits"
-
-    @property
-    def routine(self) -> RoutineCall:
-        w, one = self.window, self.gathering
-        rows, columns = w.kernel
-        depth = rows * columns * self.channels
-        places = w.output_height * w.output_width
-        # What is read in place is one image of all pixels.
-        images = (w.batch, places, one.pixels) if one.is_gathered else (1, *[w.batch * places] * 2)
-        return RoutineCall(
-            f"utvm_mve_wide_conv_by_{gemm.WIDE_NAME if self.is_short else _LONG}",
-            (
-                Operand("input", (w.batch * w.height * w.width * self.channels,), "int16"),
-                Operand("geometry", (one.geometry.size,), "int32"),
-                Operand("weights", (gemm.weights_bytes(self.outputs, depth, INT16),), "int8"),
-                self._scaling,
-                Operand("limits", (3,), "int32"),
-                Operand("output", (w.batch * places * self.outputs,), "int16"),
-            ),
-            (*images, self.outputs, depth, int(one.is_gathered)),
-            (Operand("windows", (max(one.pixels * depth, 1),), "int16"),),
-        )
-
-    @property
-    def _scaling(self) -> Operand:
-        if self.is_short:
-            words = gemm.scaling_words(self.outputs, has_left=False)
-            return Operand("scaling", (words,), "int32")
-        return Operand("scaling", (3 * self.outputs,), "int64")
-
-    def texts(self, core: str) -> tuple[str, ...]:
-        driver = family_text("mve", "utvm_mve_wide_conv")
-        shared = shared_text("utvm_bytes"), shared_text("utvm_windows")
-        if self.is_short:
-            made = replaced(driver, ("PRODUCT", gemm.WIDE_NAME, 2), ("SCALING", "int32", 1))
-            return *shared, gemm.wide_gemm_text(), made
-        made = replaced(driver, ("PRODUCT", _LONG, 2), ("SCALING", "int64", 1))
-        return *shared, four_text(), family_text("mve", _LONG), made
+def mve_wide_conv_call(layer: Layer, wish: Wish) -> KernelCall | str:
+    """CONV_2D over all channels: the call instead of the portable one."""
+    call = layer.portable
+    if not isinstance(call.kernel, Int16x8ProductConv):
+        return "it sums up in 32 bits, which may wrap, or has groups"
+    window, weights = simplified(call.kernel.window, layer.constant(1))
+    (outputs, rows, columns, channels), tables = weights.shape, constants(call)
+    bias, multiplier, shift = (tables[name] for name in ("bias", "multiplier", "shift"))
+    flat = weights.reshape(outputs, -1)
+    if is_short(weights, bias, shift):
+        length, bits, function, table_type = "", 32, _SHORT.function, "int32"
+        products = _SHORT.texts(layer.core)
+        # As ``is_short`` says: the high word, and a shift by 16 less than 15 - shift.
+        numbers = bias, multiplier.astype(np.int32) << 16, shift + 1
+        packed, scaling = _SHORT.pack(flat, np.array(numbers, dtype=np.int32))
+    else:
+        length, bits, function, table_type = "_long", 64, _LONG, "int64"
+        products = _four_text(), family_text("mve", _LONG)
+        packed = gemm.pack_weights(flat, INT16)
+        scaling = np.stack([bias, multiplier, shift], axis=1).astype(np.int64).reshape(-1)
+    # Windows are gathered as if their bytes were channels.
+    gathering = gathered(window, (2 * channels, outputs), MveProduct(), None)
+    images, pixels = window.batch, window.output_height * window.output_width
+    if not gathering.is_gathered:  # one image of all pixels
+        images, pixels = 1, images * pixels
+    step = gathering.pixels if gathering.is_gathered else pixels
+    depth = rows * columns * channels
+    names = ("PRODUCT", function, 2), ("SCALING", table_type, 1)
+    given: Parameters = {
+        "geometry": gathering.geometry,
+        "weights": packed,
+        "scaling": scaling,
+        "limits": np.array([0, *limits_of(call)], dtype=np.int32),
+    }
+    kernel = CRoutine(
+        f"utvm_mve_wide_conv_by_{function}",
+        parameters_of(layer, given),
+        (images, pixels, step, outputs, depth, int(gathering.is_gathered)),
+        (Operand("windows", (max(gathering.pixels * depth, 1),), "int16"),),
+        name=f"conv2d_{window.label}_{channels}x{outputs}_16x8_mve{length}",
+        why=f"{_HOW}, summed up in {bits} bits",
+        c_texts=(
+            *(shared_text("utvm_bytes"), shared_text("utvm_windows"), *products),
+            replaced(family_text("mve", "utvm_mve_wide_conv"), *names),
+        ),
+    )
+    return layer.call(kernel, given, macs=call.macs)
 
 
-@dataclass(frozen=True)
-class MveInt16x8Dense(RoutineKernel):
-    """FULLY_CONNECTED."""
-
-    batch: int
-    inputs: int
-    outputs: int
-
-    @property
-    def name(self) -> str:
-        batch = f"_n{self.batch}" if self.batch != 1 else ""
-        return f"fully_connected{batch}_{self.inputs}x{self.outputs}_16x8_mve"
-
-    why: ClassVar[str] = f"{_HOW}, summed up in 64 bits"
-
-    @property
-    def routine(self) -> RoutineCall:
-        return RoutineCall(
-            "utvm_mve_wide_dense",
-            (
-                Operand("input", (self.batch * self.inputs,), "int16"),
-                Operand("weights", (gemm.weights_bytes(self.outputs, self.inputs, INT16),), "int8"),
-                Operand("bias", (self.outputs,), "int64"),
-                Operand("scales", (self.outputs, 3), "int32"),
-                *("low", "high"),
-                Operand("output", (self.batch * self.outputs,), "int16"),
-            ),
-            (self.batch, self.inputs, self.outputs),
-        )
-
-    def texts(self, core: str) -> tuple[str, ...]:
-        return four_text(), family_text("mve", "utvm_mve_wide_dense")
+def mve_wide_dense_call(layer: Layer, wish: Wish) -> KernelCall | str:
+    """FULLY_CONNECTED: the call instead of the portable one."""
+    portable = layer.portable.kernel
+    assert isinstance(portable, Int16x8ProductDense)
+    batch, inputs, outputs = portable.batch, portable.inputs, portable.outputs
+    weights = gemm.pack_weights(layer.constant(1), INT16)
+    source, _, *others = layer.portable.arguments
+    batches = f"_n{batch}" if batch != 1 else ""
+    kernel = CRoutine(
+        "utvm_mve_wide_dense",
+        portable.parameters,
+        (batch, inputs, outputs),
+        name=f"fully_connected{batches}_{inputs}x{outputs}_16x8_mve",
+        why=f"{_HOW}, summed up in 64 bits",
+        c_texts=(_four_text(), family_text("mve", "utvm_mve_wide_dense")),
+    )
+    arguments = source, ConstantArgument("weights", weights), *others
+    return replace(layer.portable, kernel=kernel, arguments=arguments)
 
 
 @lru_cache(maxsize=1)
-def four_text() -> str:
+def _four_text() -> str:
     """The C text of a vector by four channels, whose weights are laid out as in ``gemm.py``."""
     a = Assembler(CORTEX_M55, _PARAMETERS)
     a.enter()
@@ -164,46 +137,3 @@ def four_text() -> str:
     a.stm("r2", ("r4-r11",))
     a.leave()
     return a.c_function(_FOUR, family_text("mve", _FOUR), CONDITION)
-
-
-def mve_wide_conv_call(layer: Layer) -> KernelCall | str:
-    """The call of a CONV_2D instead of the generic one."""
-    call = layer.portable
-    if not isinstance(call.kernel, Int16x8ProductConv):
-        return "it sums up in 32 bits, which may wrap, or has groups"
-    window, weights = simplified(call.kernel.window, layer.constant(1))
-    outputs, tables = weights.shape[0], constants(call)
-    bias, multiplier, shift = (tables[name] for name in ("bias", "multiplier", "shift"))
-    kernel = MveInt16x8Conv(window, weights.shape[3], outputs, is_short(weights, bias, shift))
-    flat = weights.reshape(outputs, -1)
-    if kernel.is_short:
-        # As ``is_short`` says: the high word, and a shift by 16 less than 15 - shift.
-        words = bias.astype(np.int32), multiplier.astype(np.int32) << 16, shift + 1
-        scaling = gemm.pack_scaling(*words, has_left=False)
-    else:
-        scaling = np.stack([bias, multiplier, shift], axis=1).astype(np.int64).reshape(-1)
-    return replace(
-        call,
-        kernel=kernel,
-        arguments=(
-            call.arguments[0],
-            ConstantArgument("geometry", kernel.gathering.geometry),
-            ConstantArgument("weights", gemm.pack_weights(flat, INT16)),
-            ConstantArgument("scaling", scaling),
-            ConstantArgument("limits", np.array([0, *limits_of(call)], dtype=np.int32)),
-            call.arguments[-1],
-        ),
-    )
-
-
-def mve_wide_dense_call(layer: Layer) -> KernelCall | str:
-    """The call of a FULLY_CONNECTED instead of the generic one."""
-    call, kernel = layer.portable, layer.portable.kernel
-    assert isinstance(kernel, Int16x8ProductDense)
-    packed = gemm.pack_weights(layer.constant(1), INT16)
-    source, _, *others = call.arguments
-    return replace(
-        call,
-        kernel=MveInt16x8Dense(kernel.batch, kernel.inputs, kernel.outputs),
-        arguments=(source, ConstantArgument("weights", packed), *others),
-    )

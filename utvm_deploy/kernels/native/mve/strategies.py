@@ -6,7 +6,10 @@ What a kernel multiplies by is taken from the portable call, which has it in the
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
+
+import numpy as np
 
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.strategy import (
@@ -20,12 +23,17 @@ from utvm_deploy.kernels.contract.strategy import (
 )
 from utvm_deploy.kernels.native.dense import dense_call
 from utvm_deploy.kernels.native.dsp.strategies import build_convolution as dsp_convolution
-from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D
+from utvm_deploy.kernels.native.gathered_gemm import (
+    GatheredConv2D,
+    gathered,
+    gathered_conv2d_call,
+)
 from utvm_deploy.kernels.native.layer_tables import convolution_tables, dense_tables
-from utvm_deploy.kernels.native.mve.conv2d import WindowsChoices, mve_conv2d_call
+from utvm_deploy.kernels.native.mve.code import has_left_shift
 from utvm_deploy.kernels.native.mve.dense import MveDense
 from utvm_deploy.kernels.native.mve.depthwise import mve_depthwise_call
 from utvm_deploy.kernels.native.mve.elementwise import mve_elementwise_call
+from utvm_deploy.kernels.native.mve.gemm import MveProduct
 from utvm_deploy.kernels.native.mve.int16x8 import mve_wide_conv_call, mve_wide_dense_call
 from utvm_deploy.kernels.native.mve.int16x8_depthwise import mve_wide_depthwise_call
 from utvm_deploy.kernels.native.mve.pool import MvePool
@@ -38,6 +46,13 @@ from utvm_deploy.kernels.portable.depthwise import DepthwiseConv2D
 _FEW_CHANNELS = 3
 #: Pixels whose windows are gathered at a time.
 _PIXELS = (3, 6, 12, 24, 48)
+
+
+@dataclass(frozen=True)
+class WindowsChoices(Choices):
+    """Pixels whose windows are gathered at a time."""
+
+    pixels: int | None = None
 
 
 def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
@@ -60,7 +75,14 @@ def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
             return "few channels at stride 1, which DSP code does faster"
         return mve_depthwise_call(call, tables)
     choices = WindowsChoices() if wish.is_open else WindowsChoices.read(wish.candidate)
-    return choices if isinstance(choices, str) else mve_conv2d_call(call, tables, choices, groups)
+    if isinstance(choices, str):
+        return choices
+    outputs, _, _, inputs = tables.weights.shape
+    product = MveProduct(has_left_shift(tables.shift))
+    kernel = gathered(tables.window, (inputs, outputs // groups), product, choices.pixels, groups)
+    rows = np.array([tables.bias, tables.multiplier, tables.shift], dtype=np.int32)
+    limits = tables.zero_point, *tables.limits
+    return gathered_conv2d_call(call, kernel, tables.weights, rows, limits, tables.border)
 
 
 def windows_choices(kernel: object) -> Iterator[Choices]:
@@ -78,16 +100,6 @@ def build_dense(layer: Layer, wish: Wish) -> KernelCall | str:
     return dense_call(layer.portable, tables, MveDense(len(tables.scales) > 1))
 
 
-def build_int16_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
-    """CONV_2D of int16."""
-    return mve_wide_conv_call(layer)
-
-
-def build_int16_dense(layer: Layer, wish: Wish) -> KernelCall | str:
-    """FULLY_CONNECTED of int16."""
-    return mve_wide_dense_call(layer)
-
-
 build_elementwise = of_portable(mve_elementwise_call)
 build_pool = of_portable(partial(pool_call, MvePool))
 _POOLS = ("AVERAGE_POOL_2D", "MAX_POOL_2D", "REDUCE_MAX")
@@ -102,9 +114,9 @@ MVE_STRATEGIES = (
     Strategy(_ELEMENTWISE, build_elementwise),
     Strategy(_POOLS, build_pool),
     Strategy(("TRANSPOSE_CONV",), of_portable(mve_transpose_conv_call)),
-    Strategy(("CONV_2D",), build_int16_convolution, dtype="int16"),
+    Strategy(("CONV_2D",), mve_wide_conv_call, dtype="int16"),
     Strategy(("DEPTHWISE_CONV_2D",), of_portable(mve_wide_depthwise_call), dtype="int16"),
-    Strategy(("FULLY_CONNECTED",), build_int16_dense, dtype="int16"),
+    Strategy(("FULLY_CONNECTED",), mve_wide_dense_call, dtype="int16"),
     Strategy(_ELEMENTWISE, build_elementwise, dtype="int16"),
     Strategy(_POOLS, build_pool, dtype="int16"),
 )

@@ -92,9 +92,8 @@ def thumb_conv2d_call(
     count = window.batch * window.output_height * window.output_width
     product = make(gemm.SHORT, choices, (count, outputs, -(-weights[0].size // 4) * 4))
     kernel = gathered(window, (inputs, outputs), product, choices.pixels, groups)
-    flat = weights.reshape(groups * outputs, -1)
     rows = np.array(scaling, dtype=np.int32)
-    return gathered_conv2d_call(call, kernel, flat, rows, tables.limits, tables.border)
+    return gathered_conv2d_call(call, kernel, weights, rows, tables.limits, tables.border)
 
 
 def thumb_dense_call(
