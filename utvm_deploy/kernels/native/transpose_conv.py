@@ -41,7 +41,7 @@ class BlockConv:
     conv: GatheredConv2D
     strides: tuple[int, int]  # rows and columns of a block
     first: tuple[int, int]  # row and column of the first block that is the output's first pixel
-    output: tuple[int, int, int, int]
+    output: tuple[int, ...]
     pixels: int  # of a call of the product
     # Depths of the rows of a block, if each row is a separate product. A row may have fewer taps
     # than another row. Those that it does not have are the first ones of a window, so its product

@@ -113,11 +113,11 @@ def lower_relu_int16(op: Operation) -> KernelCall:
 def _requantize_call(op: Operation, ratio: float, clamp: tuple[int, int]) -> KernelCall:
     """Integers times the ratio of the scales, then a clamp."""
     source, result = op.source, op.result
-    start, end = op.ends
-    values = (start.zero_point, *quantize_multiplier(ratio), end.zero_point, *clamp)
-    parameters = dict(zip(Requantize.parameters, values, strict=True))
+    multiplier, shift = quantize_multiplier(ratio)
+    zero_point = quantization_of(source).zero_point
+    scalars = {"zero_point": zero_point, "multiplier": multiplier, "shift": shift}
     kernel = Requantize(element_count(result), source.dtype, result.dtype)
-    return op.call(kernel, parameters)
+    return op.call(kernel, {**scalars, **op.output_parameters(clamp)})
 
 
 def lower_dequantize(op: Operation) -> KernelCall:

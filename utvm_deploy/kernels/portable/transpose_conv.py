@@ -38,8 +38,8 @@ from utvm_deploy.kernels.portable.skeletons import (
 class TransposeConv2D(DefaultLoops):
     """Shape parameters; weights are [output channels, rows, columns, input channels]."""
 
-    image: tuple[int, int, int, int]
-    output: tuple[int, int, int, int]
+    image: tuple[int, ...]  # [batch, rows, columns, channels], as the output
+    output: tuple[int, ...]
     kernel: tuple[int, int]
     strides: tuple[int, int]
     padding: tuple[int, int]  # top and left
@@ -113,18 +113,10 @@ class Int16TransposeConv2D(TransposeConv2D):
 
 def lower_transpose_conv(op: Operation) -> KernelCall:
     """TRANSPOSE_CONV."""
-    attributes = op.attributes(TransposeConvolution)
-    source, result = op.source, op.result
-    weights = op.constant(1)
+    attributes, source, weights = op.attributes(TransposeConvolution), op.source, op.constant(1)
     outputs, rows, columns, _ = weights.shape
-    image, made = source.shape, result.shape
-    shapes = (
-        (image[0], image[1], image[2], image[3]),
-        (made[0], made[1], made[2], made[3]),
-        (rows, columns),
-        attributes.strides,
-        attributes.padding,
-    )
+    window = (rows, columns), attributes.strides, attributes.padding
+    shapes = source.shape, op.result.shape, *window
     kernel = TransposeConv2D(*shapes)
     multiplier, shift = quantize_multipliers(op.scales(outputs))
     bias = op.bias(outputs)
