@@ -29,7 +29,7 @@ class RoutineCall:
 
 @dataclass(frozen=True, kw_only=True)
 class CRoutine(RoutineCall):
-    """A native kernel that is this call, and nothing but data."""
+    """A native kernel that is only this call, as data."""
 
     name: str
     why: str
