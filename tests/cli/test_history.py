@@ -38,9 +38,13 @@ def test_profiles_are_kept_and_compared(capsys: pytest.CaptureFixture[str], tmp_
     assert {change["percent"] for change in compared["models"][0]["changes"]} <= {0.0, None}
     first["layers"][0]["ticks"] *= 2
     (tmp_path / "now.json").write_text(json.dumps(first))
-    code, compared = result(capsys, "compare", kept["run"], "now.json", "--fail-over", "50")
+    compare = "compare", kept["run"], "now.json"
+    code, compared = result(capsys, *compare, "--fail-over", "50", "--html", "page.html")
     assert (code, compared["ok"]) == (1, False)
     assert compared["models"][0]["changes"][0]["percent"] == 100.0
+    page = (tmp_path / "page.html").read_text()
+    assert page.count('class="n bad">+100.0 %') == 1
+    assert page.count("<rect") == 2 * len(compared["models"][0]["changes"])
     assert main(["compare", verify["run"], kept["run"]]) == 1
     assert "is of verify" in capsys.readouterr().err
 

@@ -6,12 +6,14 @@ import argparse
 from pathlib import Path
 
 from utvm_deploy.base.errors import BenchError
+from utvm_deploy.base.files import check_writable, write_text
 from utvm_deploy.base.paths import runs_file
 from utvm_deploy.cli.arguments import Verbs, add_verb
 from utvm_deploy.cli.gate import percent
 from utvm_deploy.cli.output import Output
 from utvm_deploy.comparing.gate import Ours, growths, ours_of, read_baseline
 from utvm_deploy.runs.difference import Difference, differences
+from utvm_deploy.runs.page import compare_html
 from utvm_deploy.runs.store import RunStore
 
 _COMPARABLE = {"profile": "utvm.profile/1", "bench": "utvm.bench/1"}
@@ -32,14 +34,22 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         type=percent,
         help="exit 1 if a layer or the whole model grew by more than this",
     )
+    parser.add_argument(
+        "--html", metavar="FILE", type=Path, help="also write a page with tables and bars"
+    )
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
     """A table for each model; exit code 1 if --fail-over is exceeded."""
+    if args.html is not None:
+        check_writable(args.html)
     before, now = (_figures(one) for one in (args.before, args.now))
     found = differences(before, now)
     for one in found:
         _report(one, out)
+    if args.html is not None and not args.dry_run:
+        write_text(args.html, compare_html(found, args.before, args.now))
+        out.line(f"wrote {args.html}")
     grown = [] if args.fail_over is None else growths(before, now, args.fail_over)
     if grown:
         out.line(f"GREW by more than {args.fail_over:g} %:")

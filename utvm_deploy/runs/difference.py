@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from utvm_deploy.base.errors import BenchError
 from utvm_deploy.comparing.gate import Ours
+from utvm_deploy.graph.names import short_name
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,7 @@ def _difference(old: Ours, new: Ours) -> Difference:
     # The layers of now, then those that only were there before.
     keys = dict.fromkeys((*new.layers, *old.layers))
     layers = [
-        Change(f"layer {index} ({label})", new.unit, old.layers.get(key), new.layers.get(key))
-        for key in keys
-        for index, label in [key]
+        Change(_label(*key), new.unit, old.layers.get(key), new.layers.get(key)) for key in keys
     ]
     whole = (
         Change("whole model", new.unit, old.total, new.total),
@@ -70,3 +69,9 @@ def _difference(old: Ours, new: Ours) -> Difference:
         Change("flash", "bytes", old.flash_bytes, new.flash_bytes),
     )
     return Difference(new.name, (old.board, new.board), (*layers, *whole))
+
+
+def _label(index: int, layer: str) -> str:
+    """A layer by its number, operator and output; frameworks make names of hundreds of letters."""
+    operator, _, name = layer.partition(" ")
+    return f"layer {index} ({operator} {short_name(name)})"

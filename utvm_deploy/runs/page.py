@@ -1,0 +1,47 @@
+"""The difference of two runs as one HTML page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from utvm_deploy.pages.chart import bar
+from utvm_deploy.pages.render import render
+from utvm_deploy.runs.difference import Change, Difference
+
+#: Changes up to this many percent are not marked: a compiler's update alone can cause them.
+_MARKED_PERCENT = 1.0
+
+
+def compare_html(found: Sequence[Difference], before: str, now: str) -> str:
+    """The whole page; ``before`` and ``now`` name the two runs."""
+    models = [
+        {"found": one, "boards": dict.fromkeys(one.boards), "rows": _rows(one)} for one in found
+    ]
+    return render("compare.html", models=models, before=before, now=now)
+
+
+def _rows(found: Difference) -> list[dict[str, Any]]:
+    # A bar is as long as the longest of the same unit: cycles and bytes have no common scale.
+    longest = {
+        unit: max(max(c.before or 0, c.now or 0) for c in found.changes if c.unit == unit)
+        for unit in {change.unit for change in found.changes}
+    }
+    return [
+        {
+            "change": change,
+            "verdict": _verdict(change),
+            "bars": (
+                bar(change.before, longest[change.unit], "pale", "before"),
+                bar(change.now, longest[change.unit], "one", "now"),
+            ),
+        }
+        for change in found.changes
+    ]
+
+
+def _verdict(change: Change) -> str:
+    """The class of the cell: everything that is compared is better if it is smaller."""
+    if change.percent is None or abs(change.percent) < _MARKED_PERCENT:
+        return ""
+    return "bad" if change.percent > 0 else "good"
