@@ -8,10 +8,10 @@ copies to scratch.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import bytes_text, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
 from utvm_deploy.kernels.contract.driver import Driver, Operand
@@ -140,9 +140,10 @@ class RowDepthwise:
 
 
 def row_depthwise_call(
-    call: KernelCall, kernel: RowDepthwise, tables: Sequence[ConstantArgument], border: int
+    call: KernelCall, kernel: RowDepthwise, border: int, **tables: Array
 ) -> KernelCall:
     """The call instead of the portable one; ``tables`` in the order of the micro-kernel's."""
     image, *_, output = call.arguments
+    constants = (ConstantArgument(name, data) for name, data in tables.items())
     padding = (ScalarArgument("border", border),) if kernel.is_copied else ()
-    return replace(call, kernel=kernel, arguments=(image, *tables, *padding, output))
+    return replace(call, kernel=kernel, arguments=(image, *constants, *padding, output))

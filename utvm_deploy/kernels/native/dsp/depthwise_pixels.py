@@ -20,7 +20,7 @@ import numpy as np
 from utvm_deploy.cores.timing import Timing
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
-from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
@@ -63,7 +63,7 @@ class PixelsChoices(Choices):
 
 
 @dataclass(frozen=True)
-class PixelsTile:
+class DspRowProduct:
     """The micro-kernel of ``RowDepthwise`` for four channels of a pixel."""
 
     window: tuple[int, int]  # rows, columns
@@ -115,7 +115,7 @@ class DspPixels(RowDepthwise):
 
 def pixels_kernel(window: Window, channels: int, multiplier: int) -> DspPixels:
     """The kernel for ``channels`` of the input, with ``multiplier`` outputs each."""
-    return DspPixels(window, channels * multiplier, PixelsTile(window.kernel), multiplier)
+    return DspPixels(window, channels * multiplier, DspRowProduct(window.kernel), multiplier)
 
 
 def pixels_call(
@@ -123,11 +123,8 @@ def pixels_call(
 ) -> KernelCall:
     """The call instead of the portable one."""
     by_tap = tables.weights.reshape(kernel.channels, -1).T
-    packed = (
-        ConstantArgument("weights", pack_table(by_tap, scaling)),
-        ConstantArgument("limits", np.array(tables.limits, dtype=np.int32)),
-    )
-    return row_depthwise_call(call, kernel, packed, tables.border)
+    table, limits = pack_table(by_tap, scaling), np.array(tables.limits, dtype=np.int32)
+    return row_depthwise_call(call, kernel, tables.border, weights=table, limits=limits)
 
 
 def pack_table(weights: Array, scaling: Scaling) -> Array:
@@ -169,11 +166,11 @@ class _Slots(Frame):
 
 
 @lru_cache(maxsize=8)
-def _text(core: str, tile: PixelsTile) -> str:
+def _text(core: str, product: DspRowProduct) -> str:
     """The C text of the function for a window, ordered for a core."""
-    is_unrolled = tile.window == UNROLLED
+    is_unrolled = product.window == UNROLLED
     routine = _routine(timing_of(core), is_unrolled)
-    return function_text(tile.function, routine, portable="utvm_depthwise")
+    return function_text(product.function, routine, portable="utvm_depthwise")
 
 
 def _routine(timing: Timing, is_unrolled: bool) -> Assembler:

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from utvm_deploy.kernels.contract.c_texts import shared_text
-from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
@@ -20,7 +20,6 @@ from utvm_deploy.kernels.native.row_depthwise import (
 )
 from utvm_deploy.kernels.native.scaling import Scaling
 from utvm_deploy.kernels.native.thumb import depthwise_code as code
-from utvm_deploy.kernels.portable.depthwise import DepthwiseConv2D
 
 
 class ChannelRows:
@@ -71,15 +70,13 @@ def thumb_depthwise_call(
     call: KernelCall, tables: ConvolutionTables, scaling: Scaling, product: RowProduct
 ) -> KernelCall | str:
     """The call instead of the generic one."""
-    assert isinstance(call.kernel, DepthwiseConv2D)
     channels, _, columns, _ = tables.weights.shape
     if columns > code.MOST_COLUMNS:
         return f"a window of {columns} columns"
-    repeats = call.kernel.depth_multiplier
-    kernel = RowDepthwise(tables.window, channels, product, repeats)
-    packed = (
-        ConstantArgument("weights", tables.weights.reshape(-1)),
-        ConstantArgument("scaling", np.stack(scaling, axis=1).reshape(-1).astype(np.int32)),
-        ConstantArgument("limits", np.array(tables.limits, dtype=np.int32)),
+    kernel = RowDepthwise(tables.window, channels, product, channels // tables.inputs)
+    return row_depthwise_call(
+        *(call, kernel, tables.border),
+        weights=tables.weights.reshape(-1),
+        scaling=np.stack(scaling, axis=1).reshape(-1).astype(np.int32),
+        limits=np.array(tables.limits, dtype=np.int32),
     )
-    return row_depthwise_call(call, kernel, packed, tables.border)
