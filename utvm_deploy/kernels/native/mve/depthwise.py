@@ -1,29 +1,92 @@
-"""DEPTHWISE_CONV_2D for cores with Helium: the rows of ``depthwise_code.py``."""
+"""DEPTHWISE_CONV_2D for cores with Helium: two pixels of eight channels, any window.
+
+Eight products fit eight lanes of 16 bits. So does the sum of two, if the absolute values of both
+weights come to 255 at most. Then two taps are summed up before they are widened to four vectors of
+32 bits: the even and the odd lanes of both pixels. Otherwise each tap is widened. Groups of
+channels are the outer loop, so that a row of pixels reads a group's tables once.
+
+Layouts, for channel c = 8 group + lane and tap t = column + kernel columns * row:
+    rows     int8  [row][column][channels, a multiple of eight]
+    weights  int8  [group][tap][lane]
+    offsets  int32 [tap]: bytes from the window's first pixel
+    scaling  int32 [group][bias, multiplier, right shift (, left shift)][even lanes, odd lanes]
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 
+from utvm_deploy.cores.timing_m55 import CORTEX_M55
+from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
+from utvm_deploy.kernels.isa.assembler import Assembler, Frame
+from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
-from utvm_deploy.kernels.native.mve import depthwise_code as code
-from utvm_deploy.kernels.native.mve.code import has_left_shift
+from utvm_deploy.kernels.native.micro_kernel import by_groups
+from utvm_deploy.kernels.native.mve.code import (
+    CONDITION,
+    has_left_shift,
+    requantize,
+    scaling_rows,
+)
 from utvm_deploy.kernels.native.row_depthwise import RowDepthwise, Steps, row_depthwise_call
+
+#: Channels of a group: the lanes of 16 bits.
+GROUP = 8
+#: Two products of weights whose absolute values sum to this fit 16 bits: 255 * 128 < 2**15.
+_PAIR_LIMIT = 255
+
+PARAMETERS = (
+    "const int8_t *rows",
+    "const int8_t *weights",
+    "const int32_t *scaling",
+    "const int32_t *offsets",
+    "const int32_t *limits",
+    "int8_t *output",
+    "int32_t step",
+    "int32_t count",
+    "int32_t channels",
+    "int32_t taps",
+    "int32_t pairs",
+)
+
+
+class _Slots(Frame, size_bytes=64):
+    """What a routine keeps on the stack."""
+
+    offsets: Slot
+    output: Slot  # where the next pixel goes
+    step: Slot  # to the second pixel; 0 if there is none
+    first_pixel: Slot  # of this group of channels
+    first_output: Slot  # of this group of channels
+    zero_point: Slot
+    low: Slot
+    high: Slot
+    channels_left: Slot
+    channels: Slot
+    count: Slot  # pixels
+    pairs: Slot  # of taps
+    output_step: Slot  # from pixel to pixel
+    pixel_step: Slot  # from pixel to pixel
+    singles: Slot  # taps outside the pairs
 
 
 @dataclass(frozen=True)
 class MveRowProduct:
-    """The micro-kernel of ``depthwise_code.py``."""
+    """The micro-kernel of this module."""
 
     taps: int
     is_paired: bool  # two taps at a time
-    has_left: bool  # a channel's scale needs a left shift
-    group: ClassVar[int] = code.GROUP
-    why: ClassVar[str] = f"Helium assembly, 2 pixels x {code.GROUP} channels in registers"
+    has_left: bool  # the scale of a channel needs a left shift
+
+    group: ClassVar[int] = GROUP
+    why: ClassVar[str] = f"Helium assembly, 2 pixels x {GROUP} channels in registers"
 
     @property
     def label(self) -> str:
@@ -31,16 +94,16 @@ class MveRowProduct:
 
     @property
     def function(self) -> str:
-        return code.name_of(self.has_left)
+        return f"utvm_mve_depthwise{'_left' if self.has_left else ''}"
 
     def texts(self, core: str) -> tuple[str, ...]:
-        return (code.depthwise_text(self.has_left),)
+        return (_text(self.function, self.has_left),)
 
     def tables(self, taps: int, channels: int) -> tuple[Operand, ...]:
-        groups = -(-channels // code.GROUP)
+        groups = -(-channels // GROUP)
         return (
-            Operand("weights", (groups * taps * code.GROUP,), "int8"),
-            Operand("scaling", (groups * code.scaling_words(self.has_left),), "int32"),
+            Operand("weights", (groups * taps * GROUP,), "int8"),
+            Operand("scaling", (groups * _scaling_words(self.has_left),), "int32"),
             Operand("offsets", (taps,), "int32"),
             Operand("limits", (3,), "int32"),
         )
@@ -51,17 +114,178 @@ class MveRowProduct:
 
 
 def mve_depthwise_call(call: KernelCall, tables: ConvolutionTables) -> KernelCall:
-    """The call instead of the generic one."""
+    """The call instead of the portable one."""
     channels = tables.weights.shape[0]
-    flat = tables.weights.reshape(channels, -1).T
-    product = MveRowProduct(flat.shape[0], code.fits_pairs(flat), has_left_shift(tables.shift))
+    weights = tables.weights.reshape(channels, -1).T
+    product = MveRowProduct(len(weights), fits_pairs(weights), has_left_shift(tables.shift))
     kernel = RowDepthwise(tables.window, channels, product, channels // tables.inputs)
-    rows = tables.bias, tables.multiplier, tables.shift
-    steps = tables.window.kernel, kernel.steps.row, kernel.steps.column
+    rows, columns = np.indices(tables.window.kernel)
+    offsets = rows * kernel.steps.row + columns * kernel.steps.column
+    numbers = tables.bias, tables.multiplier, tables.shift
     return row_depthwise_call(
         *(call, kernel, tables.border),
-        weights=code.pack_weights(flat),
-        scaling=code.pack_scaling(*rows, has_left=product.has_left),
-        offsets=code.pack_offsets(*steps),
+        weights=by_groups(weights, GROUP).reshape(-1),
+        scaling=pack_scaling(*numbers, product.has_left),
+        offsets=offsets.reshape(-1).astype(np.int32),
         limits=np.array([tables.zero_point, *tables.limits], dtype=np.int32),
     )
+
+
+def fits_pairs(weights: Array) -> bool:
+    """Whether the products of two taps may share 16 bits; ``weights`` are [taps, channels]."""
+    pairs = np.abs(weights[: len(weights) // 2 * 2].astype(np.int64))
+    return bool((pairs[0::2] + pairs[1::2] <= _PAIR_LIMIT).all())
+
+
+def pack_scaling(bias: Array, multiplier: Array, shift: Array, has_left: bool) -> Array:
+    """The reference's numbers of each channel -> the layout above."""
+    table = by_groups(scaling_rows(bias, multiplier, shift, has_left=has_left), GROUP)
+    # group, row, pair of lanes, even or odd -> group, row, even or odd, pair of lanes
+    split = table.reshape(*table.shape[:2], GROUP // 2, 2).swapaxes(2, 3)
+    return np.ascontiguousarray(split).reshape(-1)
+
+
+def _scaling_words(has_left: bool) -> int:
+    """Words that a group has in the table of scaling."""
+    return GROUP * (4 if has_left else 3)
+
+
+@lru_cache(maxsize=2)
+def _text(function: str, has_left: bool) -> str:
+    """The C text of the function."""
+    body = replaced(
+        family_text("mve", "utvm_mve_depthwise"),
+        ("GROUP_WORDS", str(_scaling_words(has_left)), 1),
+        ("LEFT_SHIFT", "s[24]" if has_left else "0", 1),
+    )
+    a = Assembler(CORTEX_M55, PARAMETERS)
+    _multiply(a, has_left)
+    return a.c_function(function, body, CONDITION)
+
+
+def _multiply(a: Assembler, has_left: bool) -> None:
+    """The whole routine."""
+    _begin(a)
+    with a.loop("gt"):  # a group of channels
+        a.ldrd("r0", "r7", _Slots.first_pixel)
+        a.ldr("r8", _Slots.count)
+        a.ldrd("r10", "r5", _Slots.output_step)
+        with a.loop("gt"):  # two pixels
+            a.cmp("r8", 1)
+            with a.when("eq"):  # the last one twice
+                a.mov("r5", 0)
+                a.mov("r10", 0)
+            _multiply_taps(a)
+            _store(a, has_left)
+            a.add("r7", "r3", "r10")
+            a.add("r0", "r0", "r5", "lsl #1")
+            a.subs("r8", 2)
+        a.ldrd("r0", "r7", _Slots.first_pixel)
+        a.add("r12", 4 * _scaling_words(has_left))
+        a.mov("r6", "r1")
+        a.subs("r9", GROUP)
+        a.add("r0", GROUP)
+        a.add("r7", GROUP)
+        a.strd("r0", "r7", _Slots.first_pixel)
+        a.str("r9", _Slots.channels_left)
+    a.leave()
+
+
+def _begin(a: Assembler) -> None:
+    """Arguments to their slots. r12: scaling of the group, r6: its weights."""
+    a.enter(frame=_Slots, vectors=("d8-d15",))
+    a.mov("r12", a.argument("scaling"))
+    a.str(a.argument("offsets"), _Slots.offsets)
+    a.add("r4", "sp", a.stack_argument("limits").offset)
+    # Limits, output, step, count, channels, taps, pairs.
+    a.ldm("r4", ("r2", "r3", "r5", "r6", "r7", "r8", "r9"))
+    a.strd("r0", "r3", _Slots.first_pixel)
+    a.ldm("r2", ("r2", "r3", "r4"))
+    a.strd("r2", "r3", _Slots.zero_point)
+    a.strd("r4", "r7", _Slots.high)
+    a.strd("r7", "r6", _Slots.channels)
+    a.sub("r8", "r8", "r9", "lsl #1")
+    a.str("r9", _Slots.pairs)
+    a.str("r8", _Slots.singles)
+    a.strd("r7", "r5", _Slots.output_step)
+    a.mov("r6", a.argument("weights"))
+
+
+def _multiply_taps(a: Assembler) -> None:
+    """Sums of the pixels at r0 and r0 + r5 to q4 to q7; r1 ends behind the group's weights."""
+    a.ldr("r2", _Slots.offsets)
+    a.mov("r1", "r6")
+    a.vldrw_32("q4", at("r12"))
+    a.vldrw_32("q5", at("r12", 16))
+    a.ldr("r3", _Slots.pairs)
+    a.vmov("q6", "q4")
+    a.vmov("q7", "q5")
+    with a.hardware_loop("wls", "r3"), a.scheduled(is_loop=True):  # two taps
+        a.ldrd("r3", "r4", post("r2", 8))
+        a.vldrb_s16("q0", post("r1", 8))
+        a.add("r3", "r0")
+        a.add("r4", "r0")
+        _multiply_tap(a)
+        a.vldrb_s16("q0", post("r1", 8))
+        a.vldrb_s16("q3", at("r4"))
+        a.add("r4", "r5")
+        a.vmul_i16("q3", "q3", "q0")
+        a.vadd_i16("q1", "q1", "q3")
+        a.vldrb_s16("q3", at("r4"))
+        a.vmul_i16("q3", "q3", "q0")
+        a.vadd_i16("q2", "q2", "q3")
+        _add_products(a)
+    a.ldr("r3", _Slots.singles)
+    with a.hardware_loop("wls", "r3"), a.scheduled(is_loop=True):  # one tap
+        a.ldr("r3", post("r2", 4))
+        a.vldrb_s16("q0", post("r1", 8))
+        a.add("r3", "r0")
+        _multiply_tap(a)
+        _add_products(a)
+
+
+def _multiply_tap(a: Assembler) -> None:
+    """Products of both pixels at r3 and r3 + r5 with the weights in q0, to q1 and q2."""
+    a.vldrb_s16("q1", at("r3"))
+    a.add("r3", "r5")
+    a.vmul_i16("q1", "q1", "q0")
+    a.vldrb_s16("q2", at("r3"))
+    a.vmul_i16("q2", "q2", "q0")
+
+
+def _add_products(a: Assembler) -> None:
+    """Add the products in q1 and q2, eight of 16 bits each, to the sums of their pixels."""
+    a.vmovlb_s16("q0", "q1")
+    a.vmovlt_s16("q1", "q1")
+    a.vadd_i32("q4", "q4", "q0")
+    a.vmovlb_s16("q0", "q2")
+    a.vadd_i32("q5", "q5", "q1")
+    a.vmovlt_s16("q2", "q2")
+    a.vadd_i32("q6", "q6", "q0")
+    a.vadd_i32("q7", "q7", "q2")
+
+
+def _store(a: Assembler, has_left: bool) -> None:
+    """Store outputs of both pixels at r7 and r7 + r10; r9 becomes the channels that are left."""
+    with a.scheduled():
+        for number, vectors in enumerate((("q4", "q6"), ("q5", "q7"))):
+            requantize(a, vectors, ("q2", "q3"), 32 + 16 * number, 32, has_left=has_left)
+        a.ldrd("r2", "r3", _Slots.zero_point)
+        a.ldrd("r4", "r9", _Slots.high)
+        for n in range(4, 8):
+            a.vadd_i32(f"q{n}", f"q{n}", "r2")
+        a.vdup_16("q0", "r3")
+        a.vqmovnb_s32("q4", "q4")
+        a.vqmovnb_s32("q6", "q6")
+        a.vqmovnt_s32("q4", "q5")
+        a.vqmovnt_s32("q6", "q7")
+        a.vdup_16("q1", "r4")
+        a.vctp_16("r9")
+        a.vmax_s16("q4", "q4", "q0")
+        a.vmax_s16("q6", "q6", "q0")
+        a.add("r3", "r7", "r10")
+        a.vmin_s16("q4", "q4", "q1")
+        a.vmin_s16("q6", "q6", "q1")
+    with a.predicated():
+        a.vstrb_16("q4", at("r7"))
+        a.vstrb_16("q6", at("r3"))

@@ -21,12 +21,12 @@ from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.isa.assembler import Assembler
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 from utvm_deploy.kernels.native.layer_tables import constants
-from utvm_deploy.kernels.native.mve import depthwise_code
 from utvm_deploy.kernels.native.mve.code import CONDITION, requantize_once
+from utvm_deploy.kernels.native.mve.depthwise import GROUP, pack_scaling
 from utvm_deploy.kernels.native.routines.int16x8_depthwise import PARAMETERS, Int16x8Depthwise
 
 _NAME = "utvm_mve_wide_depthwise"
-_LANES = depthwise_code.GROUP
+_LANES = GROUP
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class MveInt16x8Depthwise(Int16x8Depthwise):
     @staticmethod
     def pack_scaling(bias: Array, multiplier: Array, right: Array) -> Array:
         # The table's second row of numbers that are shifted by: none to the left.
-        return depthwise_code.pack_scaling(bias, multiplier, np.negative(right), has_left=False)
+        return pack_scaling(bias, multiplier, np.negative(right), has_left=False)
 
 
 @lru_cache(maxsize=1)

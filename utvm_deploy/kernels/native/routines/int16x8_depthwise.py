@@ -22,6 +22,7 @@ from utvm_deploy.kernels.isa.assembler import Assembler, Frame
 from utvm_deploy.kernels.isa.dsp import CONDITION, select
 from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
+from utvm_deploy.kernels.native.micro_kernel import by_groups
 
 PARAMETERS = (
     "const int16_t *first",
@@ -84,10 +85,8 @@ class Int16x8Depthwise(RoutineKernel):
     def pack_scaling(bias: Array, multiplier: Array, right: Array) -> Array:
         """The numbers of each channel, multipliers of 31 bits -> the layout above."""
         rounding = 1 << (right.astype(np.int64) - 1).clip(0)
-        groups = -(-bias.size // _LANES)
-        filled = np.zeros((4, groups * _LANES), np.int32)
-        filled[:, : bias.size] = [bias, multiplier, rounding, right]
-        return np.ascontiguousarray(filled.reshape(4, groups, _LANES).swapaxes(0, 1)).reshape(-1)
+        rows = np.array([bias, multiplier, rounding, right], dtype=np.int32)
+        return by_groups(rows, _LANES).reshape(-1)
 
     def tables(
         self, weights: Array, bias: Array, multiplier: Array, right: Array
@@ -101,12 +100,7 @@ class Int16x8Depthwise(RoutineKernel):
 
     def pack_weights(self, weights: Array) -> Array:
         """[taps, channels] -> the layout above."""
-        taps, channels = weights.reshape(-1, self.channels).shape
-        groups = -(-channels // self.lanes)
-        filled = np.zeros((taps, groups * self.lanes), np.int8)
-        filled[:, :channels] = weights.reshape(taps, channels)
-        split = filled.reshape(taps, groups, self.lanes).transpose(1, 0, 2)
-        return np.ascontiguousarray(split).reshape(-1)
+        return by_groups(weights.reshape(-1, self.channels), self.lanes).reshape(-1)
 
 
 @lru_cache(maxsize=8)
