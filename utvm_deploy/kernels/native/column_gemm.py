@@ -144,8 +144,7 @@ class ColumnConv2D:
         """The blocks in their order; of each rows all phases."""
         w = self.window
         if self.is_one_row:
-            pixels = w.output_height * w.output_width
-            runs = equal_blocks(pixels, min(self.pixels, pixels))
+            runs = equal_blocks(w.output_height * w.output_width, self.pixels)
             return [Block(first, times, 1, pixels) for first, times, pixels in runs]
         # Pixels of a row or of a phase, the first such phase, and the number of these phases.
         widths = [(w.output_width, 0, 0)]

@@ -157,7 +157,7 @@ class GatheredConv2D:
         if not self._in_blocks:
             self._multiply(c, self._image.at(), self._output.at(), self._pixels)
             return
-        for first, count, pixels in equal_blocks(self._pixels // self.window.batch, self._block):
+        for first, count, pixels in equal_blocks(self._pixels // self.window.batch, self.pixels):
             with c.loop("batch", self.window.batch) as n, c.loop("block", count) as block:
                 self._do_block(c, n, block * pixels + first, pixels)
 

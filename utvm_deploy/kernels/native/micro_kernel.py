@@ -44,6 +44,7 @@ def table_arguments(
 
 def equal_blocks(total: int, size: int) -> list[tuple[int, int, int]]:
     """Blocks of ``size`` elements, then of the rest: the first element, how many blocks, size."""
+    size = min(size, total)
     count, rest = divmod(total, size)
     runs = [(0, count, size), (count * size, 1, rest)]
     return runs if rest else runs[:1]
