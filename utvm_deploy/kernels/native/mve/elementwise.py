@@ -7,6 +7,7 @@ and VRSHL rounds halves away from zero.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
@@ -32,32 +33,11 @@ from utvm_deploy.kernels.native.mve.code import CONDITION
 from utvm_deploy.kernels.portable.elementwise import HEADROOM_BITS, BroadcastAdd, BroadcastMultiply
 
 _ADD, _MULTIPLY = "add", "multiply"
-#: Operation -> its numbers in their order, and the register that holds each. A vector register has
-#: the number in every lane.
+#: Operation -> the registers of its numbers, in their order. A vector register has the number in
+#: every lane.
 _REGISTERS = {
-    _ADD: {
-        "start": "r4",
-        "multiplier": "r5",
-        "shift": "r6",
-        "other_factor": "r7",
-        "offset": "r8",
-        "output_multiplier": "r9",
-        "output_shift": "r10",
-        "zero_point": "r11",
-        "factor": "q3",
-        "low": "q4",
-        "high": "q5",
-        "sign": "q6",
-    },
-    _MULTIPLY: {
-        "left_offset": "r4",
-        "right_offset": "r5",
-        "output_multiplier": "r9",
-        "output_shift": "r10",
-        "zero_point": "r11",
-        "low": "q4",
-        "high": "q5",
-    },
+    _ADD: ("r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11", "q3", "q4", "q5", "q6"),
+    _MULTIPLY: ("r4", "r5", "r9", "r10", "r11", "q4", "q5"),
 }
 
 
@@ -82,44 +62,43 @@ class MveElementwise(ElementwiseKernel):
 
 def mve_elementwise_call(call: KernelCall) -> KernelCall | str:
     """The call instead of the portable one, or why there is none."""
-    kernel, given = call.kernel, scalars(call)
+    kernel, numbers = call.kernel, scalars(call)
     if not isinstance(kernel, BroadcastAdd | BroadcastMultiply):
         return ""
-    if given["output_shift"] >= 0:
+    if numbers["output_shift"] >= 0:
         return "the output's scale is one half or more"
-    numbers = {
-        **given,
-        "zero_point": given.get("output_zero_point", 0),
-        "left_offset": -given.get("left_zero_point", 0),
-        "right_offset": -given.get("right_zero_point", 0),
-    }
-    operation, is_swapped = _MULTIPLY, False
     if isinstance(kernel, BroadcastAdd):
         sides = sides_of_sum(call)
         if isinstance(sides, str):
             return sides
-        operation, is_swapped = _ADD, sides[0].name == "right"
-        numbers |= _numbers_of_sum(*sides, HEADROOM_BITS[kernel.dtype])
-    words = [numbers[name] for name in _REGISTERS[operation]]
-    return elementwise_call(call, MveElementwise, operation, words, is_swapped=is_swapped)
+        words = _numbers_of_sum(numbers, *sides, HEADROOM_BITS[kernel.dtype])
+        is_swapped = sides[0].name == "right"
+        return elementwise_call(call, MveElementwise, _ADD, words, is_swapped=is_swapped)
+    offsets = (-numbers.get(f"{side}_zero_point", 0) for side in ("left", "right"))
+    words = [*offsets, *_output(numbers), numbers["low"], numbers["high"]]
+    return elementwise_call(call, MveElementwise, _MULTIPLY, words)
 
 
-def _numbers_of_sum(requantized: Side, halved: Side, headroom: int) -> dict[str, int]:
-    """How the sides become summands, raised by ``headroom`` bits."""
+def _numbers_of_sum(
+    numbers: Mapping[str, int], requantized: Side, halved: Side, headroom: int
+) -> list[int]:
+    """How the sides become summands, raised by ``headroom`` bits, and how the sum is scaled."""
     multiplier, shift = requantized.scale
     # A shift by 0 becomes a right shift by 1 of twice as much.
     more = 1 if shift == 0 else 0
     factor = 1 << (headroom + more)
+    start = -requantized.zero_point * factor
     other_factor = halved.sign << (headroom - 1)
-    return {
-        "start": -requantized.zero_point * factor,
-        "multiplier": multiplier,
-        "shift": shift - more,
-        "factor": factor,
-        "sign": requantized.sign,
-        "other_factor": other_factor,
-        "offset": -halved.zero_point * other_factor,
-    }
+    offset = -halved.zero_point * other_factor
+    summands = start, multiplier, shift - more, other_factor, offset
+    limits = numbers["low"], numbers["high"]
+    return [*summands, *_output(numbers), factor, *limits, requantized.sign]
+
+
+def _output(numbers: Mapping[str, int]) -> tuple[int, int, int]:
+    """The multiplier, the shift and the zero point."""
+    zero_point = numbers.get("output_zero_point", 0)
+    return numbers["output_multiplier"], numbers["output_shift"], zero_point
 
 
 @lru_cache(maxsize=4)
@@ -129,7 +108,7 @@ def _routine(operation: str, dtype: str) -> Assembler:
     a = Assembler(CORTEX_M55, loop_parameters(dtype))
     a.enter(vectors=("d8-d13",))
     a.ldr("r12", a.stack_argument("count"))
-    for word, register in enumerate(_REGISTERS[operation].values()):
+    for word, register in enumerate(_REGISTERS[operation]):
         if register.startswith("r"):
             a.ldr(register, at("r2", 4 * word))
         else:
@@ -155,9 +134,9 @@ def _routine(operation: str, dtype: str) -> Assembler:
 
 def _add(a: Assembler) -> None:
     """q0 becomes the sum of q0, which is requantized, and q1."""
-    a.vmlas_s32("q0", "q3", "r4")
+    a.vmlas_s32("q0", "q3", "r4")  # times the factor, plus the start
     _requantize(a, "r5", "r6")
-    a.vmlas_s32("q0", "q6", "r8")
+    a.vmlas_s32("q0", "q6", "r8")  # times the sign, plus the offset
     a.vmla_s32("q0", "q1", "r7")
 
 
