@@ -52,7 +52,7 @@ def count(core: str, candidates: Sequence[tuple[str, Any]]) -> Iterator[Counted 
                 print(f"{key}: {error}", file=sys.stderr)
                 yield None
                 continue
-            # Each alone, so that it lies at the same place in both trees.
+            # Each alone, so that it has the same address in both trees.
             (found,) = measurer.measure([Job(work, built)], is_compared=False)
             sizes = built.module.size_bytes, built.function.scratch_bytes
             yield Counted(found.ticks_min, *sizes) if found.is_ok else None
@@ -64,7 +64,7 @@ def main() -> None:
     where = Path(utvm_deploy.__file__).resolve().parents[1]
     if where != ROOT:
         raise SystemExit(f"imported the package of {where}, not of {ROOT}")
-    # What the generators print is no answer.
+    # What the generators print does not belong to the answer.
     answer, sys.stdout = sys.stdout, sys.stderr
     found = count(sys.argv[1], json.load(sys.stdin))
     json.dump([one.ticks if one is not None else None for one in found], answer)

@@ -62,7 +62,7 @@ class Recounted:
         """The record of today's C; None where it stays stale.
 
         Its cycles change by what the counts differ. Both were made alone on the board, where tuning
-        loads many candidates together, which moves what lies in the caches.
+        loads many candidates together, which changes what is in the caches.
         """
         if self.code is None or self.before is None or self.now is None:
             return None

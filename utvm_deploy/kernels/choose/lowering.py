@@ -16,7 +16,6 @@ from utvm_deploy.cores.core import CORES, Core
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels import portable
 from utvm_deploy.kernels.contract.call import KernelCall
-from utvm_deploy.kernels.contract.operands import why_only_generic
 from utvm_deploy.kernels.contract.operation import Lowering, Operation
 from utvm_deploy.kernels.contract.strategy import Layer, NoChoices, Strategy, Wish
 from utvm_deploy.kernels.native import routines
@@ -60,7 +59,7 @@ class Family:
 
     def strategy(self, kind: str, dtype: str) -> Strategy | None:
         """The strategy for an operator's kind on activations of a type."""
-        # Strategies for int8 also serve other types, as far as ``why_only_generic`` lets them.
+        # Strategies for int8 also serve other types, as far as ``_why_only_generic`` lets them.
         wanted = "int16" if dtype == "int16" else "int8"
         return next((one for one in self.strategies if one.serves(kind, wanted)), None)
 
@@ -161,10 +160,17 @@ def _in_family(family: str, layer: Layer, wish: Wish) -> KernelCall | str:
     dtype = _dtype(layer)
     strategy = FAMILIES[family].strategy(layer.operator.kind, dtype)
     is_for_any_type = strategy is not None and (dtype == "int16" or not strategy.operators)
-    why = "" if is_for_any_type else why_only_generic(layer.graph, layer.operator)
+    why = "" if is_for_any_type else _why_only_generic(layer)
     if why or strategy is None:
         return why
     if strategy.candidates is None and isinstance(refused := NoChoices.read(wish.candidate), str):
         return refused
     found = strategy.build(layer, wish)
     return found if isinstance(found, str) else replace(found, family=family)
+
+
+def _why_only_generic(layer: Layer) -> str:
+    """Why only generic kernels can compute a layer, which is not of int8; else empty."""
+    positions = (layer.operator.inputs[0], layer.operator.outputs[0])
+    types = [layer.graph.tensors[one].dtype for one in positions if one is not None]
+    return next((f"it works on {one}" for one in types if one != "int8"), "")

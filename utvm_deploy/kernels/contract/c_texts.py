@@ -1,4 +1,4 @@
-"""The C texts that lie beside the kernels, in the folders ``c``."""
+"""The C texts in the folders ``c`` of the kernels."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def bytes_text(core: str) -> str:
 def replaced(text: str, *replacements: tuple[str, str, int]) -> str:
     """The text with each (old, new, times) replaced, one after the other.
 
-    ValueError unless ``old`` stands exactly ``times`` times in the text: a C text that changes and
-    loses a placeholder shall not pass unnoticed.
+    ValueError if ``old`` is not in the text exactly ``times`` times. So a C text cannot lose a
+    placeholder unnoticed.
     """
     for old, new, times in replacements:
         found = text.count(old)

@@ -1,8 +1,8 @@
 """A kernel and a call of it: what the compiler asks of this package.
 
-``lower`` (in ``lowering.py``) turns one operator into a ``KernelCall``. Calls whose ``kernel`` is
-equal share one C function, so everything that differs between layers of the same shape (weights,
-multipliers, zero points, clamps) is an argument, never part of the kernel.
+``lower`` (in ``choose/lowering.py``) turns one operator into a ``KernelCall``. Calls of equal
+kernels share one C function. So what differs between layers of the same shape is an argument, never
+part of the kernel: weights, multipliers, zero points, clamps.
 """
 
 from __future__ import annotations
@@ -75,32 +75,31 @@ def is_native(kernel: object) -> TypeIs[NativeKernel]:
 
 @dataclass(frozen=True)
 class LibraryKernel:
-    """A kernel that is a call of somebody else's library: C text, where others have a PrimFunc.
+    """A call of somebody else's library, as C text.
 
-    Its C function returns the library's status, 0 for success. Equal ones share one function, as
-    with ``Kernel``.
+    Its C function returns the library's status, which is 0 for success.
     """
 
     name: str
     function: str  # the library's function that does the work
     include: str  # the library's header that declares it
-    # "const int8_t *input" ..., in the order of ``KernelCall.arguments``; scratch comes behind.
+    # "const int8_t *input" ..., in the order of ``KernelCall.arguments``; scratch comes last.
     parameters: tuple[str, ...]
     body: str  # C statements, ending with the return of the status
-    scratch_bytes: int  # planned; the body's ``scratch``, which is absent if 0
-    wanted: str  # C statements that return the bytes that the library itself asks for
+    scratch_bytes: int  # of the body's ``scratch``; if 0, it has none
+    wanted: str  # C statements that return the size of scratch that the library asks for
 
 
-#: A kernel of ours, and what a layer may be done by.
+#: A kernel of this package, and any kernel.
 OwnKernel: TypeAlias = Kernel | NativeKernel
 AnyKernel: TypeAlias = OwnKernel | LibraryKernel
 
 
 @dataclass(frozen=True)
 class TensorArgument:
-    """An activation: position in ``Graph.tensors``."""
+    """An activation."""
 
-    tensor: int
+    tensor: int  # position in ``Graph.tensors``
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,22 +123,22 @@ Argument: TypeAlias = TensorArgument | ConstantArgument | ScalarArgument
 
 @dataclass(frozen=True)
 class KernelCall:
-    """One layer: the kernel, and what it is called with, outputs last."""
+    """One layer: the kernel and its arguments, outputs last."""
 
     kernel: AnyKernel
     arguments: tuple[Argument, ...]
-    # Output tensor that may lie exactly where an input lies (output position, input position in
-    # Graph.tensors), because the kernel reads each element before it writes it.
+    # (output, input), positions in Graph.tensors: the output may have the address of the input,
+    # because the kernel reads each element before it writes it.
     in_place: tuple[tuple[int, int], ...] = ()
     # Multiply-accumulate operations, for reports.
     macs: int = 0
-    # Why nothing faster was taken, in a phrase, if something was tried.
+    # Why no faster kernel was taken, in a phrase, if one was tried.
     why_not: str = ""
-    # The family that the kernel is of; "generic" is plain C.
+    # The kernel's family; "generic" is plain C.
     family: str = GENERIC
     # Where its candidate came from: one of records.ORIGINS.
     origin: str = DEFAULT
-    # The candidate whose kernel it is, as records name it; None: no candidate of records has it.
+    # The kernel's candidate, as records name it; None if it has none.
     candidate: Candidate | None = None
-    # From which value of ``Wish.compact`` on it has a form of fewer bytes; 0: it has none.
+    # The least value of ``Wish.compact`` for which it has a smaller form; 0: it has none.
     heeds_compact: int = 0

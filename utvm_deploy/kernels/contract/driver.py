@@ -134,18 +134,14 @@ class Index:
     def __mod__(self, divisor: int) -> Index:
         if not self.terms or divisor == 1:
             return Index(constant=self.constant % divisor)
-        return Index.named(f"({self.primary} % {divisor})")
+        dividend = str(self) if str(self).isidentifier() else f"({self})"
+        return Index.named(f"({dividend} % {divisor})")
 
     def is_zero(self, then: int = 1) -> int | str:
         """``then`` if this index is 0, and else 0."""
         if not self.terms:
             return 0 if self.constant else then
         return f"{self} == 0" if then == 1 else f"{self} == 0 ? {then} : 0"
-
-    @property
-    def primary(self) -> str:
-        """The C expression, in parentheses unless it is one name or number."""
-        return str(self) if str(self).isidentifier() else f"({self})"
 
     def __str__(self) -> str:
         """The C expression: the terms in their order, the constant last."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from utvm_deploy.base.errors import CompileError
-from utvm_deploy.graph.model import Graph, Operator, Quantization, Tensor
+from utvm_deploy.graph.model import Quantization, Tensor
 
 
 def quantization_of(tensor: Tensor) -> Quantization:
@@ -13,18 +13,6 @@ def quantization_of(tensor: Tensor) -> Quantization:
     if tensor.quantization is None:
         raise CompileError(f"tensor {tensor.name} has no quantization; convert the model to int8")
     return tensor.quantization
-
-
-def why_only_generic(graph: Graph, operator: Operator) -> str:
-    """Why only the generic kernels can do an operator; empty where other families may try.
-
-    They count on int8 activations.
-    """
-    tensors = [graph.tensors[i] for i in (operator.inputs[0], operator.outputs[0]) if i is not None]
-    for tensor in tensors:
-        if tensor.dtype != "int8":
-            return f"it works on {tensor.dtype}"
-    return ""
 
 
 def stored(dtype: str) -> str:

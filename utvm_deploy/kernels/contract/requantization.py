@@ -1,7 +1,7 @@
-"""Fixed-point requantization: scales to multipliers and shifts, and TIR calls of the C side.
+"""Fixed-point requantization: scales as multipliers and shifts, and TIR calls of C functions.
 
-The C side is ``kernels/utvm_kernels.h``; the compiler puts its text into the generated
-sources. Both follow LiteRT 2.3.0's reference kernels to the bit.
+The C functions are in ``kernels/utvm_kernels.h``, which the compiler puts into the generated
+sources. Both are bit-exact with LiteRT 2.3.0's reference kernels.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from utvm_deploy.kernels.contract.lazy_tvm import tirx
 INT8_MIN = -128
 INT8_MAX = 127
 
-# At this scale every value but zero leaves the int8 range, whatever the zero point.
+# At this scale, every value except zero leaves the int8 range, with any zero point.
 _LARGEST_EXACT_SCALE = 1024.0
 
 
@@ -33,7 +33,9 @@ def header() -> str:
 def quantize_multiplier(scale: float) -> tuple[int, int]:
     """``scale`` as (multiplier, shift): scale = multiplier * 2**(shift - 31).
 
-    The multiplier lies in [2**30, 2**31) or is zero; a positive shift means a left shift.
+    The multiplier is from 2**30 to 2**31 - 1, or zero. A positive shift means a left shift.
+
+    Raises CompileError if the scale is not finite.
     """
     if scale == 0.0:
         return 0, 0
@@ -42,8 +44,8 @@ def quantize_multiplier(scale: float) -> tuple[int, int]:
             f"an operator's scales make the factor {scale}, beyond float32; convert the model again"
         )
     fraction, shift = math.frexp(scale)
-    # frexp's fraction has 53 bits, so the sum below is exact and floor rounds half up; the
-    # reference rounds half away from zero, which is the same for scales, none of them negative.
+    # frexp's fraction has 53 bits, so the sum below is exact, and floor rounds half up. The
+    # reference rounds half away from zero. No scale is negative, so both give the same.
     multiplier = math.floor(fraction * 2.0**31 + 0.5)
     if multiplier == 1 << 31:
         multiplier //= 2
@@ -55,26 +57,23 @@ def quantize_multiplier(scale: float) -> tuple[int, int]:
 
 def quantize_multipliers(scales: Iterable[float]) -> tuple[Array, Array]:
     """The multipliers and shifts of several scales, as int32 tables."""
-    pairs = [quantize_multiplier(scale) for scale in scales]
-    return (
-        np.array([multiplier for multiplier, _ in pairs], dtype=np.int32),
-        np.array([shift for _, shift in pairs], dtype=np.int32),
-    )
+    multipliers, shifts = zip(*map(quantize_multiplier, scales), strict=True)
+    return np.array(multipliers, dtype=np.int32), np.array(shifts, dtype=np.int32)
 
 
 def requantized(value: int, multiplier: int, shift: int) -> int:
-    """What ``utvm_requantize`` computes, for tables that are computed on the host."""
+    """The result of ``utvm_requantize``, for tables that the host computes."""
     product = high_product(wrap_int32(value << max(shift, 0)), multiplier)
     return rounded_shift(product, max(-shift, 0))
 
 
 def high_product(left: int, right: int) -> int:
-    """left * right / 2**31, half up; saturates only for (-2**31)**2, which no caller has."""
+    """left * right / 2**31, rounded half up. No caller has (-2**31)**2, which would saturate."""
     return (left * right + (1 << 30)) >> 31
 
 
 def rounded_shift(value: int, bits: int) -> int:
-    """value / 2**bits, half away from zero."""
+    """value / 2**bits, rounded half away from zero."""
     magnitude = (abs(value) + (1 << bits >> 1)) >> bits
     return magnitude if value >= 0 else -magnitude
 
@@ -85,7 +84,7 @@ def wrap_int32(value: int) -> int:
 
 
 class ExactMultiplier(NamedTuple):
-    """scale = (high * 2**26 + low) * 2**-(shift + 26), without any rounding.
+    """scale = (high * 2**26 + low) * 2**-(shift + 26), exactly.
 
     The fields are integers on the host and expressions in TIR.
     """
@@ -98,7 +97,7 @@ class ExactMultiplier(NamedTuple):
 def exact_multiplier(scale: float) -> ExactMultiplier:
     """``scale`` with all 53 bits of its fraction.
 
-    The reference multiplies by a double in FULLY_CONNECTED; this is that product in integers.
+    The reference multiplies by a double in FULLY_CONNECTED. This gives that product in integers.
     """
     fraction, exponent = math.frexp(min(scale, _LARGEST_EXACT_SCALE))
     mantissa = int(fraction * 2.0**53)
@@ -111,7 +110,7 @@ def exact_multiplier(scale: float) -> ExactMultiplier:
 def fold_input_offset(bias: Array, weights: Array, zero_point: int) -> Array:
     """The bias that lets a kernel multiply raw inputs: bias - zero_point * sum of weights.
 
-    ``weights`` has the output channel first. Wraps like the reference's 32-bit accumulator, so the
+    ``weights`` are [outputs, ...]. The result wraps like the reference's 32-bit accumulator, so the
     accumulated value is the same modulo 2**32.
     """
     sums = weights.reshape(weights.shape[0], -1).astype(np.int64).sum(axis=1)
@@ -122,7 +121,7 @@ def fold_input_offset(bias: Array, weights: Array, zero_point: int) -> Array:
 def requantize(value: Any, multiplier: Any, shift: Any) -> Any:
     """TIR: value * multiplier * 2**(shift - 31), rounded twice (conv, depthwise, add, ...).
 
-    Of an int it is an int, as with ``add_wrapping`` and ``clamped``.
+    Given an int, it returns an int, as do ``add_wrapping`` and ``clamped``.
     """
     if isinstance(value, int):
         return requantized(value, multiplier, shift)
@@ -130,30 +129,23 @@ def requantize(value: Any, multiplier: Any, shift: Any) -> Any:
 
 
 def requantize_right(value: Any, multiplier: Any, shift: Any) -> Any:
-    """TIR: the same of values up to 2**30, where the shift is negative and -30 at least."""
+    """TIR: ``requantize`` for values up to 2**30 and shifts from -30 to -1."""
     return tirx.call_pure_extern("int32", "utvm_requantize_right", value, multiplier, shift)
 
 
 def short_multiplier(multiplier: int) -> int:
-    """The 15 bits of a multiplier that the reference keeps for sums of 64 bits."""
+    """The 15 bits of a multiplier that the reference keeps for 64-bit sums."""
     return min((multiplier + (1 << 15)) >> 16, 0x7FFF)
 
 
 def requantize_int64(value: Any, multiplier: Any, shift: Any) -> Any:
-    """TIR: a sum of 64 bits times a ``short_multiplier``, rounded once, half up."""
+    """TIR: a 64-bit sum times a ``short_multiplier``, rounded once, half up."""
     return tirx.call_pure_extern("int32", "utvm_requantize_wide", value, multiplier, shift)
 
 
 def requantize_exact(value: Any, multiplier: ExactMultiplier) -> Any:
-    """TIR: value * scale with the scale's whole double-precision fraction (fully connected)."""
-    return tirx.call_pure_extern(
-        "int32",
-        "utvm_requantize_exact",
-        value,
-        multiplier.high,
-        multiplier.low,
-        multiplier.shift,
-    )
+    """TIR: value * scale with all bits of the scale's fraction (fully connected)."""
+    return tirx.call_pure_extern("int32", "utvm_requantize_exact", value, *multiplier)
 
 
 def add_wrapping(left: Any, right: Any) -> Any:
@@ -164,7 +156,7 @@ def add_wrapping(left: Any, right: Any) -> Any:
 
 
 def divide_rounded(value: Any, divisor: Any) -> Any:
-    """TIR: value / divisor, half away from zero; the divisor is positive."""
+    """TIR: value / divisor, rounded half away from zero; the divisor is positive."""
     return tirx.call_pure_extern("int32", "utvm_divide", value, divisor)
 
 
@@ -174,13 +166,8 @@ def limits_of_type(dtype: str) -> tuple[int, int]:
     return int(limits.min), int(limits.max)
 
 
-def clamp_int8(value: Any, low: Any, high: Any) -> Any:
-    """TIR: ``value`` limited to [low, high], as int8."""
-    return clamped(value, low, high, "int8")
-
-
-def clamped(value: Any, low: Any, high: Any, dtype: str) -> Any:
-    """TIR: ``value`` limited to [low, high], as a narrower type that holds both."""
+def clamped(value: Any, low: Any, high: Any, dtype: str = "int8") -> Any:
+    """TIR: ``value`` limited to [low, high], as ``dtype``, which holds both limits."""
     if isinstance(value, int):
         return min(max(value, low), high)
     return tirx.call_pure_extern("int32", "utvm_clamp", value, low, high).astype(dtype)

@@ -34,7 +34,7 @@ class CRoutine(RoutineCall):
     name: str
     why: str
     c_texts: tuple[str, ...] = field(repr=False)
-    #: Gives further C texts, which are ordered for a core.
+    #: Gives further C texts, whose assembly is ordered for a core.
     assembly: Callable[[str], tuple[str, ...]] | None = field(default=None, repr=False)
 
     def texts(self, core: str) -> tuple[str, ...]:
@@ -42,7 +42,7 @@ class CRoutine(RoutineCall):
 
 
 class RoutineKernel:
-    """Makes a native kernel of a class with ``name``, ``why``, ``texts`` and ``routine``."""
+    """A base: a class with ``name``, ``why``, ``texts`` and ``routine`` becomes a native kernel."""
 
     @property
     def routine(self) -> RoutineCall:

@@ -30,28 +30,28 @@ class Layer(Operation):
 
 @dataclass(frozen=True)
 class Wish:
-    """What the compiler asks of a layer's kernel beside speed."""
+    """What the compiler asks of a layer's kernel in addition to speed."""
 
-    # Just this candidate; one without choices asks for its family, None for whatever is best.
+    # Exactly this candidate. One without choices asks for its family, None for the best kernel.
     candidate: Candidate | None = None
-    most_scratch: int | None = None  # bytes, if there is a kernel with so few
+    most_scratch: int | None = None  # bytes, if there is a kernel with at most these
     # Fewer bytes of flash: 0, COMPACT_LITTLE, COMPACT_MOST of ``records.candidate``.
     compact: int = 0
 
     @property
     def is_open(self) -> bool:
-        """Whether the strategy chooses by itself, within the limits."""
+        """Whether the strategy chooses, within the limits."""
         return self.candidate is None or not self.candidate.choices
 
     @property
     def is_default(self) -> bool:
-        """Whether it chooses by itself, without limits."""
+        """Whether the strategy chooses without limits."""
         return self.is_open and self.most_scratch is None and not self.compact
 
 
 #: Builds the call instead of the portable one; a text says why there is none for the layer.
 Build: TypeAlias = Callable[[Layer, Wish], KernelCall | str]
-#: Lists a layer's candidates, what the strategy would take by itself first.
+#: Lists a layer's candidates, the default of the strategy first.
 ListCandidates: TypeAlias = Callable[[Layer], Iterable[Candidate]]
 
 
@@ -71,17 +71,17 @@ class Strategy:
 
 
 def of_portable(make: Callable[[KernelCall], KernelCall | str]) -> Build:
-    """A build that needs nothing beside the portable call."""
+    """A build that needs only the portable call."""
     return lambda layer, wish: make(layer.portable)
 
 
 def candidates_of(
     family: str, build: Build, *listers: Callable[[Any], Iterable[Choices]]
 ) -> ListCandidates:
-    """The candidates of a strategy that lists choices beside a kernel.
+    """The candidates of a strategy whose choices are listed from its default kernel.
 
-    Each of ``listers`` takes the kernel that the strategy builds by itself. It yields the choices
-    of that kernel first, then all others of the layer. For a kernel of another class it yields
+    Each of ``listers`` takes the kernel that the strategy builds by default. It yields the choices
+    of that kernel first, then all others of the layer. For a kernel of another class, it yields
     nothing.
     """
 
@@ -117,7 +117,7 @@ class Choices:
 
     @classmethod
     def read(cls: type[_C], candidate: Candidate | None) -> _C | str:
-        """The choices of a candidate; why they are none of this strategy's."""
+        """The choices of a candidate, or why they do not fit this strategy."""
         given = dict(candidate.choices) if candidate is not None else {}
         method = given.pop(_METHOD, "")
         if method != cls.method:

@@ -1,4 +1,4 @@
-"""The geometry of a sliding window over an NHWC image, and the pad stage that goes with it."""
+"""The geometry of a sliding window over an NHWC image, and its pad stage in TIR."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 
 @dataclass(frozen=True)
 class Window:
-    """Where a convolution or pooling window lies for each output position."""
+    """Where a convolution or pooling window is for each output position."""
 
     batch: int
     height: int  # input rows
@@ -45,15 +45,13 @@ class Window:
 
     @property
     def padded_height(self) -> int:
-        """Rows that the windows touch, padding included."""
-        reach = (self.kernel[0] - 1) * self.dilations[0] + 1
-        return (self.output_height - 1) * self.strides[0] + reach
+        """The rows that the windows touch, padding included."""
+        return int(self.row(self.output_height - 1, self.kernel[0] - 1)) + 1
 
     @property
     def padded_width(self) -> int:
-        """Columns that the windows touch, padding included."""
-        reach = (self.kernel[1] - 1) * self.dilations[1] + 1
-        return (self.output_width - 1) * self.strides[1] + reach
+        """The columns that the windows touch, padding included."""
+        return int(self.column(self.output_width - 1, self.kernel[1] - 1)) + 1
 
     @property
     def is_padded(self) -> bool:
@@ -79,11 +77,11 @@ class Window:
         return "_".join(parts)
 
     def input_shape(self, channels: int) -> tuple[int, int, int, int]:
-        """The shape of an image of so many channels that the window slides over."""
+        """The shape of the image that the window slides over."""
         return self.batch, self.height, self.width, channels
 
     def output_shape(self, channels: int) -> tuple[int, int, int, int]:
-        """The shape of an output of so many channels."""
+        """The shape of the output."""
         return self.batch, self.output_height, self.output_width, channels
 
     def geometry(self, channels: int) -> Array:
@@ -106,7 +104,7 @@ class Window:
         return x * self.strides[1] + kx * self.dilations[1]
 
     def pad(self, image: Any, value: Any) -> Any:
-        """The padded image as a stage of its own, or ``image`` where nothing is padded."""
+        """The padded image as a separate stage, or ``image`` if nothing is padded."""
         if not self.is_padded:
             return image
 
@@ -124,7 +122,7 @@ class Window:
         return te.compute(shape, element, name="pad")
 
     def covered(self, y: Any, x: Any) -> Any:
-        """How many positions of the window at (y, x), without dilation, lie inside the image."""
+        """The number of positions of the window at (y, x), without dilation, inside the image."""
         if not self.is_padded:
             return self.kernel[0] * self.kernel[1]
         rows = _overlap(y * self.strides[0] - self.top, self.kernel[0], self.height)

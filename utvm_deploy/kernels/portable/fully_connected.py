@@ -20,7 +20,7 @@ from utvm_deploy.kernels.contract.operation import Operation, Parameters
 from utvm_deploy.kernels.contract.requantization import (
     ExactMultiplier,
     add_wrapping,
-    clamp_int8,
+    clamped,
     exact_multiplier,
     fold_input_offset,
     requantize_exact,
@@ -74,7 +74,7 @@ class Dense:
             fields = [m[o] if self.per_channel else m for m in multipliers]
             total = add_wrapping(accumulated[n, o], bias[o])
             scaled = requantize_exact(total, ExactMultiplier(*fields))
-            return clamp_int8(scaled + output_zero_point, low, high)
+            return clamped(scaled + output_zero_point, low, high)
 
         output = te.compute((self.batch, self.outputs), element, name="requantize")
         return te.create_prim_func([vector, weights, bias, *multipliers, *scalars, output])

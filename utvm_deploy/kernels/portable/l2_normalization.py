@@ -10,7 +10,7 @@ from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 from utvm_deploy.kernels.contract.operands import element_count, quantization_of
 from utvm_deploy.kernels.contract.operation import Operation
-from utvm_deploy.kernels.contract.requantization import INT8_MAX, INT8_MIN, clamp_int8, requantize
+from utvm_deploy.kernels.contract.requantization import INT8_MAX, INT8_MIN, clamped, requantize
 from utvm_deploy.kernels.portable.skeletons import compute_per_output, initialize_apart
 from utvm_deploy.kernels.portable.tensor_ir import import_c
 
@@ -52,7 +52,7 @@ class L2NormalizedRows:
         inverse, shift = of_squares("utvm_inverse_root"), of_squares("utvm_inverse_root_shift")
         output = te.compute(
             shape,
-            lambda r, i: clamp_int8(
+            lambda r, i: clamped(
                 requantize(value(r, i), inverse[r], shift[r] + _OUTPUT_BITS), INT8_MIN, INT8_MAX
             ),
             name="l2_normalization",

@@ -6,6 +6,9 @@ reference.
 
 from __future__ import annotations
 
+import ctypes
+import ctypes.util
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.graph.attributes import Gelu
-from utvm_deploy.kernels.contract.libm import single
 from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.requantization import (
     high_product,
@@ -33,6 +35,22 @@ _HALF_ROOT_OF_TWO = 1518500250  # Q0.31
 _THREE_HALVES = (1 << 28) + (1 << 27)  # Q3.28, as _ONE
 _ONE = 1 << 28
 _NEWTON_STEPS = 5
+
+
+@functools.cache
+def single(name: str) -> Callable[[Any], Any]:
+    """The float32 form of a function of ``math.h``, such as ``erfcf`` for ``erfc``.
+
+    The reference calls the same function of the C library. Its last bit is not always that of the
+    rounded double-precision function, and differs between versions of the library. Without a C
+    library, the double-precision function is rounded.
+    """
+    library = ctypes.util.find_library("m")
+    found = getattr(ctypes.CDLL(library), f"{name}f", None) if library else None
+    if found is None:
+        return lambda x: np.float32(getattr(math, name)(float(x)))
+    found.argtypes, found.restype = [ctypes.c_float], ctypes.c_float
+    return lambda x: np.float32(found(float(x)))
 
 
 def real_function(op: Operation) -> Callable[[Any], Any]:

@@ -28,13 +28,13 @@ from utvm_deploy.kernels.portable.matrix_products import (
 )
 from utvm_deploy.kernels.portable.skeletons import followed_extents, followed_index, merged_shapes
 
-# Products up to this depth cannot exceed 32 bits, whatever the zero points.
+# Sums of up to 8,192 products fit 32 bits, with any zero points.
 _MOST_DEPTH = 8192
 
 
 @dataclass(frozen=True)
 class MatrixProducts(Products):
-    """Products of int8, with sums that 32 bits hold; what a search may reorder is ``loops``."""
+    """Products of int8 with 32-bit sums. A search may reorder ``loops`` instead of the routine."""
 
     why: ClassVar[str] = f"C, {ROWS} products of a row at a time"
 
@@ -44,8 +44,8 @@ class MatrixProducts(Products):
 
     @property
     def scratch(self) -> tuple[Operand, ...]:
-        turned = (one for one in self._turned if one is not None)
-        return self._sums, *turned
+        sums = Operand("sums", (2 * self.columns,), "int32")
+        return sums, *(one for one in self._turned if one is not None)
 
     def texts(self, core: str) -> tuple[str, ...]:
         names = ["utvm_word", "utvm_mean", "utvm_scale"]
@@ -66,8 +66,8 @@ class MatrixProducts(Products):
                     c.call("utvm_transpose", start, turned.at(), self.depth, rows, rows, self.depth)
                     start = turned.at()
                 sides.append(start)
-            result, sums = self._output.at(*index), self._sums.at()
-            c.call("utvm_matmul", *sides, *SCALARS, result, sums, *shape)
+            sums, *_ = self.scratch
+            c.call("utvm_matmul", *sides, *SCALARS, self._output.at(*index), sums.at(), *shape)
 
     @property
     def _sides(self) -> tuple[Operand, Operand]:
@@ -79,10 +79,6 @@ class MatrixProducts(Products):
     @property
     def _output(self) -> Operand:
         return Operand("output", (*self.batches, self.rows * self.columns), "int8")
-
-    @property
-    def _sums(self) -> Operand:
-        return Operand("sums", (2 * self.columns,), "int32")
 
     @property
     def _turned(self) -> tuple[Operand | None, Operand | None]:

@@ -50,7 +50,8 @@ def dot_texts(core: str) -> tuple[str, ...]:
         a.subs("lr", "lr", 1)
         a.str("lr", a.stack_argument("fours"))
     a.leave()
-    return _function("utvm_dot_fours", a), shared_text("utvm_dot_rows")
+    portable, driver = map(shared_text, ("utvm_dot_fours", "utvm_dot_rows"))
+    return a.c_function("utvm_dot_fours", portable, CONDITION), driver
 
 
 @lru_cache(maxsize=8)
@@ -71,16 +72,13 @@ def wide_dot_texts(core: str) -> tuple[str, ...]:
     a.ldr("r0", a.stack_argument("sums"))
     a.stmia("r0", _SUMS)
     a.leave()
-    return _function("utvm_wide_four", a), shared_text("utvm_wide_rows")
+    portable, driver = map(shared_text, ("utvm_wide_four", "utvm_wide_rows"))
+    return a.c_function("utvm_wide_four", portable, CONDITION), driver
 
 
 def _parameters(element: str) -> tuple[str, ...]:
     vector = f"const {element} *vector"
     return vector, "const int8_t *matrix", "int32_t pitch", "int32_t count", "int32_t *sums"
-
-
-def _function(name: str, a: Assembler) -> str:
-    return a.c_function(name, shared_text(name), CONDITION)
 
 
 def _add_products(a: Assembler, step: Callable[[], None], halves: tuple[str, str]) -> None:

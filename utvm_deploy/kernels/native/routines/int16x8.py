@@ -1,35 +1,149 @@
-"""CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED of int16 by int8 weights, summed up in 64 bits."""
+"""CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED of int16 by int8 weights, with 64-bit sums.
+
+The kernels of CONV_2D and FULLY_CONNECTED compute four outputs at a time. They copy the pixels of a
+window to one row of scratch, unless they are one already, and multiply that row by rows of weights.
+Partial sums of some hundred products fit 32 bits, and are added to 64-bit sums.
+
+Weights are packed. Zeros fill outputs and depth up to multiples of four. The inner two of four
+bytes are exchanged, so that splitting a word gives the halves that belong together.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.graph.attributes import Convolution, FullyConnected
+from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.driver import Operand, buffers
 from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.requantization import (
     exact_multiplier,
     quantize_multipliers,
     short_multiplier,
 )
+from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
+from utvm_deploy.kernels.contract.window import Window
+from utvm_deploy.kernels.native.routines.dot import wide_dot_texts
 from utvm_deploy.kernels.native.routines.int16x8_depthwise import Int16x8Depthwise
-from utvm_deploy.kernels.native.routines.int16x8_products import (
-    Int16x8ProductConv,
-    Int16x8ProductDense,
-    is_short,
-    pack_rows,
-)
 from utvm_deploy.kernels.native.window_rewrites import simplified
 from utvm_deploy.kernels.portable.convolution import PRODUCT_BITS, Int16x8Conv2D, window_of
 
-# Sums of FULLY_CONNECTED up to here are multiplied by a double's fraction without overflow.
+# Longer sums of FULLY_CONNECTED overflow when they are multiplied by a double's fraction.
 _MOST_BITS_OF_SUM = 36
-# Fewer are no word of weights.
+# Fewer channels do not fill a word of weights.
 _LEAST_CHANNELS = 4
+_FOUR = 4
+_HOW = "C, the products of four outputs at a time"
+
+
+def packed_extent(count: int) -> int:
+    """The outputs, or the products of an output, in packed weights."""
+    return -(-count // _FOUR) * _FOUR
+
+
+def pack_rows(weights: Array) -> Array:
+    """Packed weights from [outputs, depth]."""
+    outputs, depth = weights.shape
+    filled = np.zeros((packed_extent(outputs), packed_extent(depth)), np.int8)
+    filled[:outputs, :depth] = weights
+    fours = filled.reshape(filled.shape[0], -1, _FOUR)[:, :, [0, 2, 1, 3]]
+    return np.ascontiguousarray(fours).reshape(-1)
+
+
+def is_short(weights: Array, bias: Array, shift: Array) -> bool:
+    """Whether every sum fits 32 bits, and its requantization, too.
+
+    Let a be a sum, m a multiplier of 15 bits, and b a right shift from 17 to 46. The reference
+    computes (a m + 2**(b - 1)) >> b in 64 bits. Nothing is added to the lower word, so that equals
+    (high word of a (m << 16) + 2**(b - 17)) >> (b - 16).
+    """
+    reach = 32768 * np.abs(weights.reshape(weights.shape[0], -1).astype(np.int64)).sum(axis=1)
+    right = 15 - shift.astype(np.int64)
+    fits = bool((reach + np.abs(bias)).max() < 2**31)
+    return fits and int(right.min()) >= 17 and int(right.max()) <= 46
+
+
+@dataclass(frozen=True)
+class Int16x8ProductConv(RoutineKernel):
+    """CONV_2D over all channels."""
+
+    window: Window
+    channels: int
+    outputs: int
+
+    why: ClassVar[str] = _HOW
+
+    @property
+    def name(self) -> str:
+        return f"conv2d_{self.window.label}_{self.channels}x{self.outputs}_rows_16x8"
+
+    @property
+    def pitch(self) -> int:
+        """Bytes from one row of weights to the next."""
+        return packed_extent(self.window.kernel[0] * self.window.kernel[1] * self.channels)
+
+    def geometry(self, *, is_short: bool) -> Array:
+        """As ``utvm_wide_conv`` reads it; ``is_short`` is what ``is_short`` above says."""
+        w = self.window
+        is_in_place = w.kernel == (1, 1) and not w.is_padded and self.pitch == self.channels
+        rest = (self.outputs, self.pitch, is_short, is_in_place)
+        return np.array([*w.geometry(self.channels), *rest], dtype=np.int32)
+
+    @property
+    def routine(self) -> RoutineCall:
+        parameters = (
+            *buffers(input="int16", geometry="int32", weights="int8"),
+            *buffers(bias="int64", multiplier="int32", shift="int32"),
+            *("low", "high"),
+            *buffers(output="int16"),
+        )
+        scratch = _scratch(self.pitch, self.outputs)
+        return RoutineCall("utvm_wide_conv", parameters, scratch=scratch)
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        return (*wide_dot_texts(core), shared_text("utvm_wide_conv"))
+
+
+@dataclass(frozen=True)
+class Int16x8ProductDense(RoutineKernel):
+    """FULLY_CONNECTED."""
+
+    batch: int
+    inputs: int
+    outputs: int
+
+    why: ClassVar[str] = _HOW
+
+    @property
+    def name(self) -> str:
+        batch = f"_n{self.batch}" if self.batch != 1 else ""
+        return f"fully_connected{batch}_{self.inputs}x{self.outputs}_rows_16x8"
+
+    @property
+    def routine(self) -> RoutineCall:
+        pitch = packed_extent(self.inputs)
+        parameters = (
+            *buffers(input="int16", weights="int8", bias="int64", scales="int32"),
+            *("low", "high"),
+            *buffers(output="int16"),
+        )
+        sizes = (self.batch, self.inputs, self.outputs, pitch)
+        return RoutineCall("utvm_wide_dense", parameters, sizes, _scratch(pitch, self.outputs))
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        return (*wide_dot_texts(core), shared_text("utvm_wide_dense"))
+
+
+def _scratch(pitch: int, outputs: int) -> tuple[Operand, ...]:
+    totals = Operand("totals", (packed_extent(outputs),), "int64")
+    return Operand("row", (pitch,), "int16"), totals
 
 
 def lower_int16x8_convolution(op: Operation) -> KernelCall:

@@ -1,8 +1,9 @@
-"""DEPTHWISE_CONV_2D of int16 by int8 weights, whose sums fit 32 bits: a pixel of all channels.
+"""DEPTHWISE_CONV_2D of int16 by int8 weights whose sums fit 32 bits, pixel by pixel.
 
-Taps that lie beside the image are left out: it is zero there. Four channels at a time; weights are
-int8 [group][tap][lane], the scaling is int32 [group][bias, multiplier, rounding, shift][lane]. The
-text serves every core; those with the DSP extension take its assembly.
+The padding of int16 is zero, so taps outside of the image are left out. Each step computes a group
+of four channels. Weights are int8 [group][tap][lane], the scaling is int32
+[group][bias, multiplier, rounding, shift][lane]. The C serves every core, the assembly those with
+the DSP extension.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ class _Slots(Frame):
     output: Slot
     first: Slot  # input of the window's first column
     weights: Slot
-    channels: Slot  # that are left
-    rows: Slot  # that are left
+    channels: Slot  # still to compute
+    rows: Slot  # still to multiply
 
 
 @dataclass(frozen=True)
 class Int16x8Depthwise(RoutineKernel):
-    """Shape parameters."""
+    """The shape of a layer with one output for each channel."""
 
     window: Window
     channels: int
@@ -78,12 +79,12 @@ class Int16x8Depthwise(RoutineKernel):
         return self.pixel_text(core), replaced(shared_text("utvm_wide_depthwise"), *names)
 
     def pixel_text(self, core: str) -> str:
-        """The C text of the function of a pixel."""
-        return pixel_text(core)
+        """The C texts of a pixel: of groups of four channels, and of the remaining channels."""
+        return f"{_fours_text(core)}\n{shared_text('utvm_wide_depthwise_pixel')}"
 
     @staticmethod
     def pack_scaling(bias: Array, multiplier: Array, right: Array) -> Array:
-        """The numbers of each channel, multipliers of 31 bits -> the layout above."""
+        """The scaling table from the values of each channel; multipliers have 31 bits."""
         rounding = 1 << (right.astype(np.int64) - 1).clip(0)
         rows = np.array([bias, multiplier, rounding, right], dtype=np.int32)
         return by_groups(rows, _LANES).reshape(-1)
@@ -99,19 +100,12 @@ class Int16x8Depthwise(RoutineKernel):
         }
 
     def pack_weights(self, weights: Array) -> Array:
-        """[taps, channels] -> the layout above."""
+        """The table of weights from [taps, channels]."""
         return by_groups(weights.reshape(-1, self.channels), self.lanes).reshape(-1)
 
 
 @lru_cache(maxsize=8)
-def pixel_text(core: str) -> str:
-    """The C texts of a pixel: of four channels after four, and of the channels that are left."""
-    name = "utvm_wide_depthwise_four"
-    four = _fours(core).c_function(name, shared_text(name), CONDITION)
-    return f"{four}\n{shared_text('utvm_wide_depthwise_pixel')}"
-
-
-def _fours(core: str) -> Assembler:
+def _fours_text(core: str) -> str:
     a = Assembler(timing_of(core), PARAMETERS)
     a.enter(frame=_Slots)
     walk = a.stack_argument("walk")
@@ -120,7 +114,7 @@ def _fours(core: str) -> Assembler:
     a.ldr("r0", walk)
     a.ldr("r1", at("r0", 24))
     a.str("r1", _Slots.channels)
-    with a.loop("gt"):  # four more channels; r0 is the walk
+    with a.loop("gt"):  # four channels; r0 is the walk
         a.ldrd("r8", "r9", _Slots.first)
         a.ldr("r12", _Slots.scaling)
         a.ldr("r1", at("r0"))
@@ -146,11 +140,12 @@ def _fours(core: str) -> Assembler:
         a.subs("r2", _LANES)
         a.str("r2", _Slots.channels)
     a.leave()
-    return a
+    name = "utvm_wide_depthwise_four"
+    return a.c_function(name, shared_text(name), CONDITION)
 
 
 def _add_row(a: Assembler, walk: Slot) -> None:
-    """The products of a window's row; the flags tell whether it was the last one."""
+    """The products of a window's row; the flags say whether it was the last one."""
     a.ldr("r3", at("r0", 4))
     a.str("r1", _Slots.rows)
     a.subs("r3", 3)

@@ -1,8 +1,8 @@
 """SOFTMAX of int8 to int8 or int16, and LOG_SOFTMAX of int8, all in integers.
 
 exp() is a table over the 256 differences to a row's largest element. The reference evaluates it in
-fixed point for each element; the table holds the very same values, computed here once per layer, so
-that the device needs neither floats nor the polynomial.
+fixed point for each element. The table holds exactly these values, computed here once per layer. So
+the device needs neither floats nor the polynomial.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from utvm_deploy.kernels.contract.requantization import (
 )
 from utvm_deploy.kernels.contract.routine_call import CRoutine, parameters_of
 
-# Fixed-point formats of the reference: differences to the largest element are Q5.26, exponentials
-# Q0.31.
+# Fixed-point formats of the reference: Q5.26 for differences, Q0.31 for exponentials.
 _DIFFERENCE_INTEGER_BITS = 5
 _DIFFERENCE_FRACTION_BITS = 31 - _DIFFERENCE_INTEGER_BITS
 _ONE = (1 << 31) - 1  # the largest Q0.31
