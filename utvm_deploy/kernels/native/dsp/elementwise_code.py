@@ -85,8 +85,7 @@ def _compute_word(a: Assembler, operation: str, *, is_limited: bool) -> None:
     else:
         _add(a, subtracts=operation == SUBTRACT)
     if is_limited:
-        a.ldr("r9", _Slots.low)
-        a.ldr("r10", _Slots.high)
+        a.load(r9=_Slots.low, r10=_Slots.high)
         clamp(a, ("lr",), "r9", "r10", "r11")
     a.str("lr", post("r3", 4))
     a.ldr(end, _Slots.end)

@@ -28,9 +28,9 @@ _PARAMETERS = """
 const int16_t *patches, const int8_t *weights, const int32_t *scaling, const int32_t *limits,
 int8_t *output, int32_t pixels, int32_t channels, int32_t depth
 """
-_WIDEN_PARAMETERS = """
-int16_t *patches, const int8_t *bytes, int32_t quads, int32_t rows, int32_t pitch
-"""
+_WIDEN_PARAMETERS = (
+    "int16_t *patches, const int8_t *bytes, int32_t quads, int32_t rows, int32_t pitch"
+)
 _LINE_PARAMETERS = """
 int16_t *patches, const int8_t *bytes, int8_t *line, int32_t quads, int32_t rows, int32_t pitch,
 int32_t run

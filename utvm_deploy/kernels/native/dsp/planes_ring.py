@@ -18,9 +18,9 @@ const int8_t *from, int16_t *to, int32_t pixels, int32_t quads, int32_t pitch, i
 int32_t border
 """
 MOVE = "utvm_move_rows"
-MOVE_PARAMETERS = """
-int16_t *planes, int32_t channels, int32_t words, int32_t from_bytes, int32_t plane_bytes
-"""
+MOVE_PARAMETERS = (
+    "int16_t *planes, int32_t channels, int32_t words, int32_t from_bytes, int32_t plane_bytes"
+)
 
 
 class _Slots(Frame):

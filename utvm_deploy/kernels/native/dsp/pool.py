@@ -106,8 +106,7 @@ def _pixel(core: str, is_average: bool) -> Assembler:
 def _compute_words(a: Assembler, words: int, is_average: bool) -> None:
     """Compute ``words`` words of channels of the pixel; r2 becomes the channels that remain."""
     accumulators = _ACCUMULATORS[: 2 * words if is_average else words]
-    a.ldr("r1", _Slots.image)
-    a.ldr("r0", _Slots.rows)
+    a.load(r1=_Slots.image, r0=_Slots.rows)
     a.ldr("r3", a.stack_argument("channels"))
     a.str("r0", _Slots.rows_left)
     for one in accumulators:
@@ -176,15 +175,13 @@ def _store(a: Assembler, results: Sequence[str]) -> None:
     a.ldr("r2", _Slots.clamps)
     a.cmp("r2", 0)
     with a.unless("eq"), a.scheduled():
-        a.ldr("r12", _Slots.low)
-        a.ldr("lr", _Slots.high)
+        a.load(r12=_Slots.low, lr=_Slots.high)
         clamp(a, results, "r12", "lr", "r2")
     with a.scheduled():
         a.ldr("r1", _Slots.output)
         for one in results:
             a.str(one, post("r1", _WORD))
-    a.ldr("r0", _Slots.image)
-    a.ldr("r2", _Slots.left)
+    a.load(r0=_Slots.image, r2=_Slots.left)
     a.add("r0", "r0", _WORD * len(results))
     a.sub("r2", "r2", _WORD * len(results))
     a.strd("r0", "r1", _Slots.image)

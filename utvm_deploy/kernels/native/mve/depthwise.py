@@ -42,19 +42,11 @@ GROUP = 8
 #: Two products of weights whose absolute values sum to this fit 16 bits: 255 * 128 < 2**15.
 _PAIR_LIMIT = 255
 
-PARAMETERS = (
-    "const int8_t *rows",
-    "const int8_t *weights",
-    "const int32_t *scaling",
-    "const int32_t *offsets",
-    "const int32_t *limits",
-    "int8_t *output",
-    "int32_t step",
-    "int32_t count",
-    "int32_t channels",
-    "int32_t taps",
-    "int32_t pairs",
-)
+PARAMETERS = """
+const int8_t *rows, const int8_t *weights, const int32_t *scaling, const int32_t *offsets,
+const int32_t *limits, int8_t *output, int32_t step, int32_t count, int32_t channels, int32_t taps,
+int32_t pairs
+"""
 
 
 class _Slots(Frame, size_bytes=64):
@@ -205,8 +197,7 @@ def _begin(a: Assembler) -> None:
     a.strd("r4", "r7", _Slots.high)
     a.strd("r7", "r6", _Slots.channels)
     a.sub("r8", "r8", "r9", "lsl #1")
-    a.str("r9", _Slots.pairs)
-    a.str("r8", _Slots.singles)
+    a.store(r9=_Slots.pairs, r8=_Slots.singles)
     a.strd("r7", "r5", _Slots.output_step)
     a.mov("r6", a.argument("weights"))
 

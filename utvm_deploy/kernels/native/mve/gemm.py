@@ -161,8 +161,7 @@ def _multiply(a: Assembler, product: MveProduct) -> None:
             _compute_one_pixel(a, product)
             a.ldrd("r2", "r7", _Slots.left)
             a.subs("r2", 1)
-        a.ldr("r0", _Slots.first_output)
-        a.ldr("r1", _Slots.channels_left)
+        a.load(r0=_Slots.first_output, r1=_Slots.channels_left)
         a.adds("r0", CHANNELS * product.by.size_bytes)
         a.add("r12", "r12", 4 * product.scaling_words)
         a.add("r7", "r7", "r9", "lsl #2")
@@ -209,8 +208,7 @@ def _compute_three_pixels(a: Assembler, product: MveProduct) -> None:
     vectors = ("q4", "q5", "q6")
     with a.scheduled():
         a.ldrd("r1", "r0", _Slots.pixels)
-        a.ldr("r3", _Slots.pitch)
-        a.ldr("r4", _Slots.channels)
+        a.load(r3=_Slots.pitch, r4=_Slots.channels)
         a.add("r3", "r3", "r3", "lsl #1")
         a.add("r1", "r3")
         a.add("r5", "r0", "r4")
@@ -252,8 +250,7 @@ def _compute_one_pixel(a: Assembler, product: MveProduct) -> None:
         a.vmov("q4[2]", "q4[0]", "r0", "r2")
         a.vmov("q4[3]", "q4[1]", "r4", "r6")
         a.ldrd("r1", "r0", _Slots.pixels)
-        a.ldr("r3", _Slots.pitch)
-        a.ldr("r4", _Slots.channels)
+        a.load(r3=_Slots.pitch, r4=_Slots.channels)
         a.add("r1", "r3")
         a.add("r4", "r0")
         a.strd("r1", "r4", _Slots.pixels)
@@ -270,8 +267,7 @@ def _finish(
     else:
         requantize(a, vectors, temporaries, 16, 16, has_left=product.has_left)
     a.ldrd("r2", "r3", _Slots.zero_point)
-    a.ldr("r4", _Slots.high)
-    a.ldr("r8", _Slots.channels_left)
+    a.load(r4=_Slots.high, r8=_Slots.channels_left)
     if product.by is INT8:  # int16 has no zero point
         for v in vectors:
             a.vadd_i32(v, v, "r2")

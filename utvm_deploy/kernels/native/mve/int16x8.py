@@ -33,12 +33,7 @@ from utvm_deploy.kernels.native.window_rewrites import simplified
 
 _FOUR = "utvm_mve_wide_four"
 _LONG = "utvm_mve_wide_long"
-_PARAMETERS = (
-    "const int16_t *vector",
-    "const int8_t *weights",
-    "int64_t *totals",
-    "int32_t depth",
-)
+_PARAMETERS = "const int16_t *vector, const int8_t *weights, int64_t *totals, int32_t depth"
 _SHORT = MveProduct(by=INT16)
 _HOW = "Helium assembly, eight products of int16 in a vector"
 

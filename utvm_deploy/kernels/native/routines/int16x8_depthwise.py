@@ -25,13 +25,10 @@ from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 from utvm_deploy.kernels.native.micro_kernel import by_groups
 
-PARAMETERS = (
-    "const int16_t *first",
-    "const int8_t *weights",
-    "const int32_t *scaling",
-    "int16_t *output",
-    "const int32_t *walk",
-)
+PARAMETERS = """
+const int16_t *first, const int8_t *weights, const int32_t *scaling, int16_t *output,
+const int32_t *walk
+"""
 _LANES = 4
 _SUMS = ("r4", "r5", "r6", "r7")
 

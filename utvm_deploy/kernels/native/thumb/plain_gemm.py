@@ -27,12 +27,7 @@ from utvm_deploy.kernels.native.thumb.code import PLAIN_CONDITION
 from utvm_deploy.kernels.native.thumb.conv2d import GemmChoices, ThumbProduct
 
 TILE = gemm.ThumbTile(1, 4)
-DOT_PARAMETERS = (
-    "const int8_t *pixel",
-    "const int8_t *weights",
-    "int32_t depth",
-    "int32_t *sums",
-)
+DOT_PARAMETERS = "const int8_t *pixel, const int8_t *weights, int32_t depth, int32_t *sums"
 #: About the instructions of a pixel by four channels, and of each step of its depth.
 _TILE_INSTRUCTIONS, _STEP = 284.0, 15.4
 _UNROLLED = 4
