@@ -18,7 +18,11 @@ from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import space
 from utvm_deploy.kernels.contract.c_texts import bytes_text, family_text, shared_text
 from utvm_deploy.kernels.native.row_depthwise import RowDepthwise
-from utvm_deploy.kernels.native.thumb.plain_depthwise import PlainRowProduct, PlainTile, best_tile
+from utvm_deploy.kernels.native.thumb.armv6m_depthwise import (
+    Armv6mRowProduct,
+    Armv6mTile,
+    best_tile,
+)
 from utvm_deploy.records.candidate import Candidate
 
 CORE = "cortex-m3"
@@ -61,7 +65,7 @@ def test_each_depthwise_layer_of_a_small_core_has_the_tile_that_fits_its_rows(
     kernels = [lower(graph, operator, SMALL_CORE).kernel for operator in graph.operators]
     rows = [one for one in kernels[: len(SHAPES)] if isinstance(one, RowDepthwise)]
     products = [one.product for one in rows]
-    tiles = [one.tile for one in products if isinstance(one, PlainRowProduct)]
+    tiles = [one.tile for one in products if isinstance(one, Armv6mRowProduct)]
     assert len(tiles) == sum(outputs <= 0 and inputs > 1 for _, _, inputs, outputs, *_ in SHAPES)
     assert {one.rest for one in tiles} == {0, 1, 3}
     for kernel, tile in zip(rows, tiles, strict=True):
@@ -73,7 +77,7 @@ def test_each_depthwise_layer_of_a_small_core_has_the_tile_that_fits_its_rows(
     ("width", "pixels", "rest"), [(1, 1, 0), (3, 3, 0), (5, 4, 1), (6, 3, 0), (10, 4, 2)]
 )
 def test_the_tile_of_a_row(width: int, pixels: int, rest: int) -> None:
-    assert best_tile(3, 3, width) == PlainTile(3, 3, pixels, rest)
+    assert best_tile(3, 3, width) == Armv6mTile(3, 3, pixels, rest)
 
 
 def test_large_sums_of_a_small_core_are_left_to_plain_c(tmp_path: Path) -> None:

@@ -3,5 +3,5 @@
 Each product loads two bytes and multiplies. Tiles of pixels and channels in registers save loads.
 Splitting words with SXTB would take one instruction more for every four bytes. With Thumb-2, an
 output is requantized by SMULL in seven instructions (``native/scaling.py``). The modules
-``plain_*`` are for cores without Thumb-2. These have no 64-bit product: four of 32 bits replace it.
+``armv6m_*`` are for cores without Thumb-2. These have no 64-bit product and make it of four others.
 """

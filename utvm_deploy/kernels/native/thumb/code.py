@@ -10,7 +10,7 @@ from utvm_deploy.kernels.isa.mnemonics import Slot, at
 #: Where the preprocessor takes the assembly; elsewhere it takes the C.
 CONDITION = "defined(__thumb2__) && defined(__GNUC__)"
 #: The same for assembly without Thumb-2.
-PLAIN_CONDITION = "defined(__thumb__) && !defined(__thumb2__) && defined(__GNUC__)"
+ARMV6M_CONDITION = "defined(__thumb__) && !defined(__thumb2__) && defined(__GNUC__)"
 
 
 def scale(

@@ -19,6 +19,8 @@ from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D
 from utvm_deploy.kernels.native.layer_tables import convolution_tables, dense_tables
 from utvm_deploy.kernels.native.row_depthwise import RowProduct
 from utvm_deploy.kernels.native.scaling import REACH_LIMIT
+from utvm_deploy.kernels.native.thumb.armv6m_depthwise import SUM_LIMIT, armv6m_row_product
+from utvm_deploy.kernels.native.thumb.armv6m_gemm import armv6m_product
 from utvm_deploy.kernels.native.thumb.conv2d import (
     GemmChoices,
     Make,
@@ -30,8 +32,6 @@ from utvm_deploy.kernels.native.thumb.conv2d import (
 from utvm_deploy.kernels.native.thumb.depthwise import thumb_depthwise_call, thumb_row_product
 from utvm_deploy.kernels.native.thumb.estimate import is_plain_faster
 from utvm_deploy.kernels.native.thumb.gemm import TILES
-from utvm_deploy.kernels.native.thumb.plain_depthwise import SUM_LIMIT, plain_row_product
-from utvm_deploy.kernels.native.thumb.plain_gemm import plain_product
 from utvm_deploy.kernels.portable.conv2d import Conv2D
 from utvm_deploy.kernels.portable.depthwise import DepthwiseConv2D
 from utvm_deploy.kernels.portable.fully_connected import Dense
@@ -47,16 +47,16 @@ def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
     assert isinstance(kernel, Conv2D | DepthwiseConv2D)
     is_depthwise = isinstance(kernel, DepthwiseConv2D) and kernel.channels > 1
     tables = convolution_tables(layer)
-    is_plain = not _has_thumb2(core)
-    scaling = tables.short_scaling(SUM_LIMIT if is_depthwise and is_plain else REACH_LIMIT)
+    has_thumb2 = _has_thumb2(core)
+    scaling = tables.short_scaling(REACH_LIMIT if has_thumb2 or not is_depthwise else SUM_LIMIT)
     if isinstance(scaling, str):
         return scaling
     if is_depthwise:
         if isinstance(refused := NoChoices.read(wish.candidate), str):
             return refused
-        if wish.candidate is None and not is_plain and tables.window.output_width == 1:
+        if wish.candidate is None and has_thumb2 and tables.window.output_width == 1:
             return "rows of one output, which plain C does faster"
-        make = plain_row_product if is_plain else thumb_row_product
+        make = thumb_row_product if has_thumb2 else armv6m_row_product
         product: RowProduct = make(tables.window)
         return thumb_depthwise_call(call, tables, scaling, product)
     choices = _choices(wish, core)
@@ -100,7 +100,7 @@ def _has_thumb2(core: str) -> bool:
 
 
 def _product_of(core: str) -> Make:
-    return thumb_product if _has_thumb2(core) else plain_product
+    return thumb_product if _has_thumb2(core) else armv6m_product
 
 
 def gemm_choices(kernel: object) -> Iterator[Choices]:

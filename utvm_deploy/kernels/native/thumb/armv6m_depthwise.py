@@ -20,7 +20,7 @@ from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
-from utvm_deploy.kernels.native.thumb.code import PLAIN_CONDITION
+from utvm_deploy.kernels.native.thumb.code import ARMV6M_CONDITION
 from utvm_deploy.kernels.native.thumb.depthwise import ChannelRows
 from utvm_deploy.kernels.native.thumb.depthwise_code import (
     MOST_UNROLLED_TAPS,
@@ -67,7 +67,7 @@ class _Slots(Frame):
 
 
 @dataclass(frozen=True)
-class PlainTile:
+class Armv6mTile:
     """A window's rows and columns, the pixels of a tile, and those that are left of a row."""
 
     rows: int
@@ -89,19 +89,19 @@ class PlainTile:
         return count // self.pixels * instructions(self.pixels) + rest
 
 
-def best_tile(rows: int, columns: int, count: int) -> PlainTile:
+def best_tile(rows: int, columns: int, count: int) -> Armv6mTile:
     """The tile that takes the fewest instructions for rows of ``count`` outputs."""
     most = min(count, len(_SUMS))
-    tiles = [PlainTile(rows, columns, n, count % n) for n in range(most, 0, -1)]
+    tiles = [Armv6mTile(rows, columns, n, count % n) for n in range(most, 0, -1)]
     # Of equals, one without a rest: it has less code.
     return min(tiles, key=lambda tile: (tile.row_instructions(count), tile.rest > 0))
 
 
 @dataclass(frozen=True)
-class PlainRowProduct(ChannelRows):
+class Armv6mRowProduct(ChannelRows):
     """The micro-kernel of this module."""
 
-    tile: PlainTile
+    tile: Armv6mTile
     label: ClassVar[str] = "plain"
 
     @property
@@ -117,19 +117,19 @@ class PlainRowProduct(ChannelRows):
         return shared_text("utvm_scale"), _text(self.tile, self.function)
 
 
-def plain_row_product(window: Window) -> PlainRowProduct:
+def armv6m_row_product(window: Window) -> Armv6mRowProduct:
     """The product with the best tile for a window."""
-    return PlainRowProduct(best_tile(*window.kernel, window.output_width))
+    return Armv6mRowProduct(best_tile(*window.kernel, window.output_width))
 
 
 @lru_cache(maxsize=16)
-def _text(tile: PlainTile, function: str) -> str:
+def _text(tile: Armv6mTile, function: str) -> str:
     """The C text of the function for a window."""
     body = portable_body(tile.rows, tile.columns)
-    return _routine(tile).c_function(function, body, PLAIN_CONDITION)
+    return _routine(tile).c_function(function, body, ARMV6M_CONDITION)
 
 
-def _routine(tile: PlainTile) -> Assembler:
+def _routine(tile: Armv6mTile) -> Assembler:
     a = Assembler(parameters=PARAMETERS, has_thumb2=False)
     a.enter(frame=_Slots)
     _begin(a, tile)
@@ -147,7 +147,7 @@ def _routine(tile: PlainTile) -> Assembler:
     return a
 
 
-def _compute_tile(a: Assembler, tile: PlainTile, pixels: int) -> None:
+def _compute_tile(a: Assembler, tile: Armv6mTile, pixels: int) -> None:
     """Outputs of that many pixels; r4 becomes the address of the next output."""
     sums = _SUMS[:pixels]
     _start(a, sums)
@@ -158,7 +158,7 @@ def _compute_tile(a: Assembler, tile: PlainTile, pixels: int) -> None:
         _store(a)
 
 
-def _begin(a: Assembler, tile: PlainTile) -> None:
+def _begin(a: Assembler, tile: Armv6mTile) -> None:
     """Put the arguments into their slots."""
     a.str(a.argument("rows"), _Slots.first_pixel)
     a.str(a.argument("weights"), _Slots.next_weights)
@@ -186,7 +186,7 @@ def _begin(a: Assembler, tile: PlainTile) -> None:
     a.str("r0", _Slots.rounding)
 
 
-def _next_channel(a: Assembler, tile: PlainTile) -> None:
+def _next_channel(a: Assembler, tile: Armv6mTile) -> None:
     """Fill the slots of the next channel."""
     a.ldr("r0", _Slots.next_scaling)
     a.ldmia("r0!", ("r1", "r2", "r3", "r4"))
@@ -227,7 +227,7 @@ def _start(a: Assembler, sums: Sequence[str]) -> None:
     a.movs("r4", 0)
 
 
-def _multiply(a: Assembler, tile: PlainTile, sums: Sequence[str]) -> None:
+def _multiply(a: Assembler, tile: Armv6mTile, sums: Sequence[str]) -> None:
     """All taps: written out, or a loop over the rows of the window."""
     if tile.taps <= MOST_UNROLLED_TAPS:
         for row in range(tile.rows):
@@ -243,7 +243,7 @@ def _multiply(a: Assembler, tile: PlainTile, sums: Sequence[str]) -> None:
         a.cmp("r5", "r6")
 
 
-def _multiply_row(a: Assembler, tile: PlainTile, first: int, sums: Sequence[str]) -> None:
+def _multiply_row(a: Assembler, tile: Armv6mTile, first: int, sums: Sequence[str]) -> None:
     """The products of one row of the window; ``first`` is its first weight."""
     for column in range(tile.columns):
         _step(a, first + column, sums)
@@ -313,7 +313,7 @@ def _store(a: Assembler) -> None:
     a.adds("r4", "r4", "r2")
 
 
-def _next_tile(a: Assembler, tile: PlainTile) -> None:
+def _next_tile(a: Assembler, tile: Armv6mTile) -> None:
     """Go to the next tile; flags: gt if there is a whole one."""
     a.load(r0=_Slots.pixel, r1=_Slots.tile_step)
     a.adds("r0", "r0", "r1")

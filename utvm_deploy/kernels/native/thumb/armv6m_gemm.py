@@ -23,7 +23,7 @@ from utvm_deploy.kernels.isa.assembler import Assembler, Label
 from utvm_deploy.kernels.isa.mnemonics import at
 from utvm_deploy.kernels.native.gathered_gemm import PRODUCT_PARAMETERS
 from utvm_deploy.kernels.native.thumb import gemm
-from utvm_deploy.kernels.native.thumb.code import PLAIN_CONDITION
+from utvm_deploy.kernels.native.thumb.code import ARMV6M_CONDITION
 from utvm_deploy.kernels.native.thumb.conv2d import GemmChoices, ThumbProduct
 
 TILE = gemm.ThumbTile(1, 4)
@@ -37,7 +37,7 @@ _LOW = ("r4", "r5", "r6", "r7")
 
 
 @dataclass(frozen=True)
-class PlainProduct(ThumbProduct):
+class Armv6mProduct(ThumbProduct):
     """The micro-kernel of this module; ``tile`` says how it rounds."""
 
     tile: gemm.ThumbTile = TILE
@@ -68,7 +68,7 @@ class PlainProduct(ThumbProduct):
         dot = family_text("thumb", "utvm_plain_dot")
         return (
             family_text("thumb", "utvm_plain_scale"),
-            _dot().c_function("utvm_plain_dot", dot, PLAIN_CONDITION),
+            _dot().c_function("utvm_plain_dot", dot, ARMV6M_CONDITION),
             f"static void {self.function}(\n    {declared}) {{\n{body}}}\n",
         )  # fmt: skip
 
@@ -80,9 +80,11 @@ class PlainProduct(ThumbProduct):
         return np.pad(weights, missing).reshape(-1), scaling.reshape(-1)
 
 
-def plain_product(rounding: str, choices: GemmChoices, sizes: tuple[int, int, int]) -> PlainProduct:
+def armv6m_product(
+    rounding: str, choices: GemmChoices, sizes: tuple[int, int, int]
+) -> Armv6mProduct:
     """The one product that there is; it leaves nothing to choose."""
-    return PlainProduct(replace(TILE, rounding=rounding))
+    return Armv6mProduct(replace(TILE, rounding=rounding))
 
 
 _SCALED = {
