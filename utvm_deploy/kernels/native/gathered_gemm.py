@@ -19,17 +19,16 @@ import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import bytes_text, shared_text
-from utvm_deploy.kernels.contract.call import (
-    Argument,
-    ConstantArgument,
-    KernelCall,
-    ScalarArgument,
-    TensorArgument,
-)
+from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Address, Driver, Index, Operand
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.native.micro_kernel import MicroKernel, equal_blocks, table_arguments
+from utvm_deploy.kernels.native.micro_kernel import (
+    MicroKernel,
+    equal_blocks,
+    table_arguments,
+    windows_call,
+)
 
 #: Windows of so many bytes are gathered at a time, unless those of one tile alone need more.
 _WINDOWS_BYTES = 2048
@@ -262,13 +261,10 @@ def gathered_conv2d_call(
         np.split(filled, kernel.groups), np.split(rows, kernel.groups, axis=1), strict=True
     )
     packed = (kernel.product.pack(*one) for one in of_groups)
-    arguments: list[Argument] = [*table_arguments(packed, limits)]
+    tables = table_arguments(packed, limits)
     if kernel.is_gathered:
-        geometry = ConstantArgument("geometry", kernel.geometry)
-        arguments = [geometry, *arguments, ScalarArgument("border", border)]
-    output = call.arguments[-1]
-    assert isinstance(output, TensorArgument)
-    return replace(call, kernel=kernel, arguments=(call.arguments[0], *arguments, output))
+        return windows_call(call, kernel, kernel.geometry, tables, border)
+    return replace(call, kernel=kernel, arguments=(call.arguments[0], *tables, call.arguments[-1]))
 
 
 def gathered(

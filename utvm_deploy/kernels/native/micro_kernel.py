@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.contract.call import ConstantArgument
+from utvm_deploy.kernels.contract.call import (
+    ConstantArgument,
+    KernelCall,
+    NativeKernel,
+    ScalarArgument,
+)
 
 
 class MicroKernel(Protocol):
@@ -40,6 +46,26 @@ def table_arguments(
         ConstantArgument("scaling", scaling),
         ConstantArgument("limits", np.array(limits, dtype=np.int32)),
     )
+
+
+def windows_call(
+    call: KernelCall,
+    kernel: NativeKernel,
+    geometry: Array,
+    tables: Iterable[ConstantArgument],
+    border: int,
+    *others: ConstantArgument,
+) -> KernelCall:
+    """The call of a kernel that takes the geometry of windows, instead of the portable call."""
+    arguments = (
+        call.arguments[0],
+        ConstantArgument("geometry", geometry),
+        *tables,
+        ScalarArgument("border", border),
+        *others,
+        call.arguments[-1],
+    )
+    return replace(call, kernel=kernel, arguments=arguments)
 
 
 def equal_blocks(total: int, size: int) -> list[tuple[int, int, int]]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced, shared_text
-from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
+from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.contract.extents import label
 from utvm_deploy.kernels.contract.requantization import fold_input_offset
@@ -31,6 +31,7 @@ from utvm_deploy.kernels.native.layer_tables import (
     limits_of,
     scalars,
 )
+from utvm_deploy.kernels.native.micro_kernel import windows_call
 from utvm_deploy.kernels.portable.transpose_conv import TransposeConv2D
 
 
@@ -200,12 +201,5 @@ def block_conv_call(
     call: KernelCall, kernel: BlockConv, tables: Iterable[ConstantArgument], border: int
 ) -> KernelCall:
     """The call instead of the portable one; ``tables`` are weights, scaling and limits."""
-    arguments = (
-        call.arguments[0],
-        ConstantArgument("geometry", kernel.conv.geometry),
-        *tables,
-        ScalarArgument("border", border),
-        ConstantArgument("numbers", np.array(kernel.numbers, dtype=np.int32)),
-        call.arguments[-1],
-    )
-    return replace(call, kernel=kernel, arguments=arguments)
+    numbers = ConstantArgument("numbers", np.array(kernel.numbers, dtype=np.int32))
+    return windows_call(call, kernel, kernel.conv.geometry, tables, border, numbers)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from utvm_deploy.kernels.contract.c_texts import shared_text
-from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
+from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
@@ -17,7 +17,7 @@ from utvm_deploy.kernels.native.column_gemm import Block, ColumnConv2D
 from utvm_deploy.kernels.native.dsp import columns_code as code
 from utvm_deploy.kernels.native.dsp import tile
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
-from utvm_deploy.kernels.native.micro_kernel import table_arguments
+from utvm_deploy.kernels.native.micro_kernel import table_arguments, windows_call
 from utvm_deploy.kernels.native.scaling import Scaling
 from utvm_deploy.records.candidate import COMPACT_LITTLE
 
@@ -111,14 +111,9 @@ def columns_call(
     """The call instead of the portable one."""
     weights, rows = kernel.by_column(tables.weights), np.array(scaling, dtype=np.int32)
     packed = tile.pack(weights, rows, kernel.depth, kernel.groups)
-    arguments = (
-        call.arguments[0],
-        ConstantArgument("geometry", kernel.geometry),
-        *table_arguments([packed], tables.limits),
-        ScalarArgument("border", tables.border),
-        call.arguments[-1],
-    )
-    return replace(call, kernel=kernel, arguments=arguments, heeds_compact=COMPACT_LITTLE)
+    arguments = table_arguments([packed], tables.limits)
+    found = windows_call(call, kernel, kernel.geometry, arguments, tables.border)
+    return replace(found, heeds_compact=COMPACT_LITTLE)
 
 
 def columns_kernel(
