@@ -1,7 +1,7 @@
 """Kernels for cores with Helium, the M-profile vector extension (Cortex-M55).
 
-Products of int8 are VMLADAVA: sixteen to a core register. Loops over whole vectors and what is left
-of them are DLSTP and LETP, which switch off the lanes beyond the end, so nothing is padded and
-nothing outside a buffer is touched. Requantization needs no condition: VQRDMULH rounds as the
-reference's first step does, and VRSHL, after one is taken off negative values, as its second.
+VMLADAVA adds sixteen products of int8 to a core register. DLSTP and LETP loop over vectors and
+switch off the lanes beyond the end. So no buffer is padded, and no byte outside it is read or
+written. Requantization has no branches: VQRDMULH rounds as the first step of the reference does.
+VRSHL rounds as its second step does, after 1 is subtracted from negative values.
 """

@@ -12,28 +12,28 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.isa.assembler import Assembler
 from utvm_deploy.kernels.isa.mnemonics import at, post
 
-#: Where the assembly can be used; everywhere else the C does the work.
+#: When the preprocessor takes the assembly. Otherwise it takes the portable C.
 CONDITION = "defined(__ARM_FEATURE_MVE) && defined(__GNUC__)"
 
 
 @dataclass(frozen=True)
 class PixelType:
-    """How vectors of pixels, integers of 8 or 16 bits, are multiplied with weights of int8."""
+    """How vectors of pixels, int8 or int16 by ``bits``, are multiplied by weights of int8."""
 
     bits: int
 
     @property
     def lanes(self) -> int:
-        """Pixels in a vector, and the weights that they are multiplied with."""
+        """Values of a pixel in a vector, and so weights that they are multiplied with."""
         return 128 // self.bits
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of a pixel's element."""
+        """Bytes of one value of a pixel."""
         return self.bits // 8
 
     def loop(self, a: Assembler, count: str) -> AbstractContextManager[None]:
-        """A loop over vectors; lanes beyond ``count`` elements are switched off."""
+        """A loop over vectors of ``count`` values; lanes beyond the last one are switched off."""
         return a.hardware_loop(f"dlstp.{self.bits}", count)
 
     def load_pixels(self, a: Assembler, vector: str, pointer: str) -> None:
@@ -56,7 +56,7 @@ INT8, INT16 = PixelType(8), PixelType(16)
 
 
 def has_left_shift(shift: Array) -> bool:
-    """Whether the scale of any channel is one or more."""
+    """Whether any channel is scaled by 1 or more, which takes a left shift."""
     return int(shift.max()) > 0
 
 

@@ -156,7 +156,7 @@ def _text(function: str, has_left: bool) -> str:
 
 
 def _multiply(a: Assembler, has_left: bool) -> None:
-    """The whole routine."""
+    """Emit the routine: groups of channels, then pairs of pixels."""
     _begin(a)
     with a.loop("gt"):  # a group of channels
         a.ldrd("r0", "r7", _Slots.first_pixel)
@@ -184,7 +184,7 @@ def _multiply(a: Assembler, has_left: bool) -> None:
 
 
 def _begin(a: Assembler) -> None:
-    """Arguments to their slots. r12: scaling of the group, r6: its weights."""
+    """Put arguments into slots. r12: the group's scaling, r6: its weights."""
     a.enter(frame=_Slots, vectors=("d8-d15",))
     a.mov("r12", a.argument("scaling"))
     a.str(a.argument("offsets"), _Slots.offsets)
@@ -203,7 +203,10 @@ def _begin(a: Assembler) -> None:
 
 
 def _multiply_taps(a: Assembler) -> None:
-    """Sums of the pixels at r0 and r0 + r5 to q4 to q7; r1 ends behind the group's weights."""
+    """Put the sums of the pixels at r0 and r0 + r5 into q4 to q7.
+
+    r1 ends behind the group's weights.
+    """
     a.ldr("r2", _Slots.offsets)
     a.mov("r1", "r6")
     a.vldrw_32("q4", at("r12"))
@@ -236,7 +239,7 @@ def _multiply_taps(a: Assembler) -> None:
 
 
 def _multiply_tap(a: Assembler) -> None:
-    """Products of both pixels at r3 and r3 + r5 with the weights in q0, to q1 and q2."""
+    """Multiply the pixels at r3 and r3 + r5 by the weights in q0, into q1 and q2."""
     a.vldrb_s16("q1", at("r3"))
     a.add("r3", "r5")
     a.vmul_i16("q1", "q1", "q0")
@@ -257,7 +260,7 @@ def _add_products(a: Assembler) -> None:
 
 
 def _store(a: Assembler, has_left: bool) -> None:
-    """Store outputs of both pixels at r7 and r7 + r10; r9 becomes the channels that are left."""
+    """Store the outputs of both pixels at r7 and r7 + r10; r9 becomes the channels left."""
     with a.scheduled():
         for number, vectors in enumerate((("q4", "q6"), ("q5", "q7"))):
             requantize(a, vectors, ("q2", "q3"), 32 + 16 * number, 32, has_left=has_left)

@@ -1,10 +1,11 @@
-"""The matrix product of convolutions: tiles of 3 pixels by 2 channels, two of them for a vector.
+"""The matrix product of convolutions for cores with Helium, in tiles of 3 pixels by 2 channels.
 
-A step of the inner loop multiplies 16 bytes of three pixels with 16 bytes of two channels: five
-loads, six VMLADAVA, and LETP, which also masks what lies beyond the depth. The sums of two tiles
-are the lanes of a vector of four channels; three such vectors are requantized together. One or two
-pixels that are left are done as one pixel by four channels. Of pixels of int16 a step multiplies
-eight of each, sums fit 32 bits, and are scaled once.
+A turn of the inner loop multiplies 16 bytes of three pixels by 16 bytes of two channels. It has
+five loads, six VMLADAVA, and LETP, which masks the bytes beyond the depth. The sums of two tiles
+fill three vectors: each has one pixel and four channels. They are requantized together. Pixels that
+are left over are computed one by one, with four channels each.
+
+Pixels of int16 come in vectors of eight. Their sums fit 32 bits and are rounded once.
 
 Layouts, for channel o = 4 quad + 2 slot + pair and depth k = 16 block + byte:
     pixels   int8  [pixel][depth], ``pitch`` bytes from pixel to pixel
@@ -66,7 +67,7 @@ class _Slots(Frame, size_bytes=56):
 
 
 def padded_depth(depth: int, by: PixelType = INT8) -> int:
-    """Weights of a channel in the table."""
+    """Bytes of a channel in the table of weights."""
     return -(-depth // by.lanes) * by.lanes
 
 
@@ -101,7 +102,7 @@ class MveProduct:
 
     @property
     def scaling_words(self) -> int:
-        """Words that four channels have in the table of scaling."""
+        """Words of four channels in the table of scaling."""
         return CHANNELS * (4 if self.has_left else 3)
 
     def texts(self, core: str) -> tuple[str, ...]:
@@ -144,7 +145,7 @@ def _text(product: MveProduct) -> str:
 
 
 def _multiply(a: Assembler, product: MveProduct) -> None:
-    """The whole routine."""
+    """Emit the routine: groups of four channels, then pixels."""
     _begin(a, product.by)
     with a.loop("gt"):  # four channels
         a.ldrd("r1", "r0", _Slots.first_pixel)
@@ -172,7 +173,7 @@ def _multiply(a: Assembler, product: MveProduct) -> None:
 
 
 def _begin(a: Assembler, by: PixelType) -> None:
-    """Arguments to their slots. r7: weights, r12: scaling, r11: depth, r9: padded depth."""
+    """Put arguments into slots. r7: weights, r12: scaling, r11: depth, r9: padded depth."""
     a.enter(frame=_Slots, vectors=("d8-d15",))
     a.mov("r7", a.argument("weights"))
     a.mov("r12", a.argument("scaling"))
@@ -196,7 +197,7 @@ def _begin(a: Assembler, by: PixelType) -> None:
 
 
 def _compute_three_pixels(a: Assembler, product: MveProduct) -> None:
-    """Outputs of three pixels; r1: the first, r2: pixels that are left behind them."""
+    """Compute the outputs of three pixels. r1: the first pixel; r2: how many pixels follow."""
     a.ldr("r3", _Slots.pitch)
     a.str("r2", _Slots.left)
     a.add("r5", "r1", "r3", "lsl #1")
@@ -220,7 +221,7 @@ def _compute_three_pixels(a: Assembler, product: MveProduct) -> None:
 
 
 def _multiply_tile(a: Assembler, pair: int, by: PixelType) -> None:
-    """Sums of three pixels and the two channels of a pair, in the pair's lanes of q4, q5, q6."""
+    """Put the sums of three pixels and a pair of channels into their lanes of q4, q5 and q6."""
     sums = ("r0", "r2"), ("r4", "r6"), ("r8", "r10")
     a.ldrd("r0", "r2", at("r12", 8 * pair))
     for even, odd in sums[1:]:
@@ -240,7 +241,7 @@ def _multiply_tile(a: Assembler, pair: int, by: PixelType) -> None:
 
 
 def _compute_one_pixel(a: Assembler, product: MveProduct) -> None:
-    """Outputs of the pixel at r1; r2: pixels that are left, this one included."""
+    """Compute the outputs of the pixel at r1. r2: how many pixels are left, with this one."""
     a.str("r2", _Slots.left)
     sums = ("r0", "r2", "r4", "r6")
     a.ldm("r12", sums)
@@ -261,7 +262,7 @@ def _compute_one_pixel(a: Assembler, product: MveProduct) -> None:
 def _finish(
     a: Assembler, vectors: tuple[str, ...], temporaries: tuple[str, ...], product: MveProduct
 ) -> None:
-    """Sums become outputs in place; the predicate becomes the channels that there are."""
+    """Turn sums into outputs in place, and let the predicate select the channels that exist."""
     if product.by is INT16:
         requantize_once(a, vectors, "r12", 16, 16)
     else:
@@ -281,7 +282,7 @@ def _finish(
 
 
 def _store(a: Assembler, vectors: tuple[str, ...], places: tuple[str, ...], by: PixelType) -> None:
-    """Store outputs of the channels that the predicate selects."""
+    """Store the channels that the predicate selects."""
     store = a.vstrb_32 if by is INT8 else a.vstrh_32
     with a.predicated():
         for v, place in zip(vectors, places, strict=True):

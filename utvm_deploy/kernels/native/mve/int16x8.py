@@ -1,7 +1,8 @@
 """CONV_2D and FULLY_CONNECTED of int16 by int8 weights for cores with Helium.
 
-Sums that fit 32 bits, and are scaled within them, are made by ``gemm.py``; others are VMLALDAVA, in
-64 bits, and scaled one by one, as the reference's double precision of FULLY_CONNECTED is, too.
+CONV_2D whose sums fit 32 bits, also while they are scaled, is the product of ``gemm.py``. Other
+layers sum in 64 bits by VMLALDAVA, and C scales each sum: FULLY_CONNECTED always does, because the
+reference scales it in double precision.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def mve_wide_dense_call(layer: Layer, wish: Wish) -> KernelCall | str:
 
 @lru_cache(maxsize=1)
 def _four_text() -> str:
-    """The C text of a vector by four channels, whose weights are laid out as in ``gemm.py``."""
+    """The C text of the product of a vector and four channels; weights are as in ``gemm.py``."""
     a = Assembler(CORTEX_M55, _PARAMETERS)
     a.enter()
     a.mov("r12", a.argument("depth"))

@@ -1,7 +1,9 @@
 """DEPTHWISE_CONV_2D of int16 for cores with Helium: one pixel of eight channels at a time.
 
-Weights are int8 [group][tap][lane]; the scaling of a group is int32 [bias, multiplier, right shift]
-[even lanes, odd lanes], as VMULLB and VMULLT make products.
+VMULLB multiplies the even lanes, VMULLT the odd ones. So the layouts are
+
+    weights  int8  [group][tap][lane]
+    scaling  int32 [group][bias, multiplier, right shift][even lanes, odd lanes]
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ class MveInt16x8Depthwise(Int16x8Depthwise):
 
     @staticmethod
     def pack_scaling(bias: Array, multiplier: Array, right: Array) -> Array:
-        # The table's second row of numbers that are shifted by: none to the left.
+        # Negative shifts are right shifts; there are no left ones.
         return pack_scaling(bias, multiplier, np.negative(right), has_left=False)
 
 
@@ -77,9 +79,9 @@ def _pixel_text() -> str:
 
 
 def _compute_group(a: Assembler, walk: Slot, *, is_masked: bool) -> None:
-    """Outputs of eight channels of the pixel at r0, weights at r9.
+    """Compute the outputs of eight channels of the pixel at r0, whose weights are at r9.
 
-    r4: rows of the window, r5: its columns. ``is_masked``: the predicate selects the channels.
+    r4: rows of the window; r5: its columns. ``is_masked``: the predicate selects the channels.
     """
     mask = a.predicated if is_masked else nullcontext
     a.vldrw_32("q2", at("r2"))
@@ -120,7 +122,7 @@ def _compute_group(a: Assembler, walk: Slot, *, is_masked: bool) -> None:
 
 
 def mve_wide_depthwise_call(call: KernelCall) -> KernelCall | str:
-    """The call instead of the generic one."""
+    """The call instead of the portable one, or why there is none."""
     kernel = call.kernel
     if not isinstance(kernel, Int16x8Depthwise):
         return "it has several outputs of a channel, or its sums need more than 32 bits"

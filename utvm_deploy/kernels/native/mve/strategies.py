@@ -1,7 +1,4 @@
-"""What the Helium family can do: its strategies by operator.
-
-What a kernel multiplies by is taken from the portable call, which has it in the reference's form.
-"""
+"""The strategies of the Helium family. Multipliers and shifts come from the portable call."""
 
 from __future__ import annotations
 
@@ -42,7 +39,7 @@ from utvm_deploy.kernels.native.pool import pool_call
 from utvm_deploy.kernels.portable.conv2d import Conv2D
 from utvm_deploy.kernels.portable.depthwise import DepthwiseConv2D
 
-#: Fewer than half a vector of a depthwise convolution: from there on Helium loses little or gains.
+#: Up to this many channels, less than half of a vector, DSP code may be faster at stride 1.
 _FEW_CHANNELS = 3
 #: Pixels whose windows are gathered at a time.
 _PIXELS = (3, 6, 12, 24, 48)
@@ -56,7 +53,7 @@ class WindowsChoices(Choices):
 
 
 def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
-    """CONV_2D, and DEPTHWISE_CONV_2D: of a single channel it is a CONV_2D."""
+    """CONV_2D and DEPTHWISE_CONV_2D. A depthwise layer of one channel is built as CONV_2D."""
     call = layer.portable
     groups = call.kernel.groups if isinstance(call.kernel, Conv2D) else 1
     if isinstance(call.kernel, Conv2D) and 1 < groups == call.kernel.input_channels:
@@ -67,11 +64,8 @@ def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
         if isinstance(refused, str):
             return refused
         few = tables.weights.shape[0] <= _FEW_CHANNELS and tables.window.strides == (1, 1)
-        if (
-            wish.candidate is None
-            and few
-            and isinstance(dsp_convolution(layer, Wish()), KernelCall)
-        ):
+        is_open = few and wish.candidate is None
+        if is_open and isinstance(dsp_convolution(layer, Wish()), KernelCall):
             return "few channels at stride 1, which DSP code does faster"
         return mve_depthwise_call(call, tables)
     choices = WindowsChoices() if wish.is_open else WindowsChoices.read(wish.candidate)
@@ -86,14 +80,14 @@ def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
 
 
 def windows_choices(kernel: object) -> Iterator[Choices]:
-    """What a candidate can choose beside this kernel; the default's choices are all open."""
+    """The open choice, which this kernel comes from, and those that make another kernel."""
     if isinstance(kernel, GatheredConv2D) and kernel.is_gathered:
         yield WindowsChoices()
         yield from (WindowsChoices(pixels) for pixels in _PIXELS if pixels != kernel.pixels)
 
 
 def build_dense(layer: Layer, wish: Wish) -> KernelCall | str:
-    """FULLY_CONNECTED."""
+    """FULLY_CONNECTED, if one rounding in 64 bits does for it."""
     tables = dense_tables(layer)
     if isinstance(tables, str):
         return tables

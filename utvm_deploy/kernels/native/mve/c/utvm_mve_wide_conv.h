@@ -1,4 +1,4 @@
-// So many windows of int16 at a time by all channels; the geometry counts bytes.
+// Multiplies `step` windows of int16 at a time by all channels. The geometry counts bytes.
 static inline void utvm_mve_wide_conv_by_PRODUCT(const int16_t *image, const int32_t *geometry,
                                                  const int8_t *weights, const SCALING_t *scaling,
                                                  const int32_t *limits, int16_t *output,
