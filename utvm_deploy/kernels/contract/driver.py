@@ -56,7 +56,7 @@ class Buffer(_Pointer):
     dtype: str
 
 
-def buffers(**dtypes: str) -> tuple[KernelParameter, ...]:
+def buffers(**dtypes: str) -> tuple[Buffer, ...]:
     """Parameters that are buffers, in this order: name -> element type."""
     return tuple(Buffer(name, dtype) for name, dtype in dtypes.items())
 

@@ -7,14 +7,13 @@ copies to scratch.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import bytes_text, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
-from utvm_deploy.kernels.contract.driver import Driver, Operand
+from utvm_deploy.kernels.contract.driver import Buffer, Driver, KernelParameter, Operand
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.micro_kernel import MicroKernel
@@ -39,7 +38,8 @@ class RowProduct(MicroKernel, Protocol):
     def group(self) -> int:
         """The number of channels in the rows is a multiple of this."""
 
-    def tables(self, taps: int, channels: int) -> tuple[Operand, ...]:
+    @property
+    def tables(self) -> tuple[Buffer, ...]:
         """The constant tables that the function reads."""
 
     def numbers(self, steps: Steps, count: int, channels: int) -> tuple[int, ...]:
@@ -93,9 +93,9 @@ class RowDepthwise:
         return f"{self.product.why}, {where}"
 
     @property
-    def parameters(self) -> tuple[Operand | str, ...]:
+    def parameters(self) -> tuple[KernelParameter, ...]:
         border = ("border",) if self.is_copied else ()
-        return (self._image, *self._tables, *border, self._output)
+        return (self._image, *self.product.tables, *border, self._output)
 
     @property
     def scratch(self) -> tuple[Operand, ...]:
@@ -107,7 +107,7 @@ class RowDepthwise:
 
     def drive(self, c: Driver) -> None:
         w, image, output = self.window, self._image, self._output
-        tables = [one.at() for one in self._tables]
+        tables = [one.at() for one in self.product.tables]
         numbers = self.product.numbers(self.steps, w.output_width, self.channels)
         with c.loop("batch", w.batch) as n, c.loop("row", w.output_height) as y:
             first = y * w.strides[0]
@@ -125,10 +125,6 @@ class RowDepthwise:
         """Copies of the rows under a window."""
         w = self.window
         return Operand("rows", (w.kernel[0], w.padded_width, self.pitch), "int8")
-
-    @property
-    def _tables(self) -> tuple[Operand, ...]:
-        return self.product.tables(math.prod(self.window.kernel), self.channels)
 
     @property
     def _image(self) -> Operand:

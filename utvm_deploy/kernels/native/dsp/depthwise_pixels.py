@@ -21,7 +21,7 @@ from utvm_deploy.cores.timing import Timing
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
-from utvm_deploy.kernels.contract.driver import Operand
+from utvm_deploy.kernels.contract.driver import Buffer, buffers
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label
@@ -71,6 +71,7 @@ class DspRowProduct:
     label: ClassVar[str] = "dsp"
     group: ClassVar[int] = GROUP
     why: ClassVar[str] = f"DSP assembly, {GROUP} channels in registers along a row"
+    tables: ClassVar[tuple[Buffer, ...]] = buffers(table="int32", limits="int32")
 
     @property
     def function(self) -> str:
@@ -78,10 +79,6 @@ class DspRowProduct:
 
     def texts(self, core: str) -> tuple[str, ...]:
         return shared_text("utvm_scale"), _text(core, self)
-
-    def tables(self, taps: int, channels: int) -> tuple[Operand, ...]:
-        words = -(-channels // GROUP) * _group_words(taps)
-        return Operand("table", (words,), "int32"), Operand("limits", (2,), "int32")
 
     def numbers(self, steps: Steps, count: int, channels: int) -> tuple[int, ...]:
         return steps.row, steps.column, steps.window, count, channels, *self.window

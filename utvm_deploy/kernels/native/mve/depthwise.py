@@ -24,7 +24,7 @@ from utvm_deploy.cores.timing_m55 import CORTEX_M55
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.contract.call import KernelCall
-from utvm_deploy.kernels.contract.driver import Operand
+from utvm_deploy.kernels.contract.driver import Buffer, buffers
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
@@ -79,6 +79,9 @@ class MveRowProduct:
 
     group: ClassVar[int] = GROUP
     why: ClassVar[str] = f"Helium assembly, 2 pixels x {GROUP} channels in registers"
+    tables: ClassVar[tuple[Buffer, ...]] = buffers(
+        weights="int8", scaling="int32", offsets="int32", limits="int32"
+    )
 
     @property
     def label(self) -> str:
@@ -90,15 +93,6 @@ class MveRowProduct:
 
     def texts(self, core: str) -> tuple[str, ...]:
         return (_text(self.function, self.has_left),)
-
-    def tables(self, taps: int, channels: int) -> tuple[Operand, ...]:
-        groups = -(-channels // GROUP)
-        return (
-            Operand("weights", (groups * taps * GROUP,), "int8"),
-            Operand("scaling", (groups * _scaling_words(self.has_left),), "int32"),
-            Operand("offsets", (taps,), "int32"),
-            Operand("limits", (3,), "int32"),
-        )
 
     def numbers(self, steps: Steps, count: int, channels: int) -> tuple[int, ...]:
         pairs = self.taps // 2 if self.is_paired else 0

@@ -21,7 +21,7 @@ from utvm_deploy.graph.attributes import Convolution, FullyConnected
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
-from utvm_deploy.kernels.contract.driver import Operand, buffers
+from utvm_deploy.kernels.contract.driver import KernelParameter, Operand, buffers
 from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.requantization import (
     exact_multiplier,
@@ -98,7 +98,7 @@ class Int16x8ProductConv(RoutineKernel):
 
     @property
     def routine(self) -> RoutineCall:
-        parameters = (
+        parameters: tuple[KernelParameter, ...] = (
             *buffers(input="int16", geometry="int32", weights="int8"),
             *buffers(bias="int64", multiplier="int32", shift="int32"),
             *("low", "high"),
@@ -129,7 +129,7 @@ class Int16x8ProductDense(RoutineKernel):
     @property
     def routine(self) -> RoutineCall:
         pitch = packed_extent(self.inputs)
-        parameters = (
+        parameters: tuple[KernelParameter, ...] = (
             *buffers(input="int16", weights="int8", bias="int64", scales="int32"),
             *("low", "high"),
             *buffers(output="int16"),

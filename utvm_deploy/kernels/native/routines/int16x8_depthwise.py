@@ -16,7 +16,7 @@ import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
-from utvm_deploy.kernels.contract.driver import buffers
+from utvm_deploy.kernels.contract.driver import KernelParameter, buffers
 from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame
@@ -68,7 +68,7 @@ class Int16x8Depthwise(RoutineKernel):
     @property
     def routine(self) -> RoutineCall:
         tables = buffers(input="int16", geometry="int32", weights="int8", scaling="int32")
-        parameters = (*tables, "low", "high", *buffers(output="int16"))
+        parameters: tuple[KernelParameter, ...] = (*tables, "low", "high", *buffers(output="int16"))
         return RoutineCall(f"utvm_wide_depthwise_by_{self.pixel}", parameters)
 
     def texts(self, core: str) -> tuple[str, ...]:

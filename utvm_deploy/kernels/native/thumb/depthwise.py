@@ -9,7 +9,7 @@ import numpy as np
 
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
-from utvm_deploy.kernels.contract.driver import Operand
+from utvm_deploy.kernels.contract.driver import Buffer, buffers
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.row_depthwise import (
@@ -26,13 +26,7 @@ class ChannelRows:
     """What the row products of this family share: their tables and the numbers that they take."""
 
     group: ClassVar[int] = 1
-
-    def tables(self, taps: int, channels: int) -> tuple[Operand, ...]:
-        return (
-            Operand("weights", (channels * taps,), "int8"),
-            Operand("scaling", (channels * 4,), "int32"),
-            Operand("limits", (2,), "int32"),
-        )
+    tables: ClassVar[tuple[Buffer, ...]] = buffers(weights="int8", scaling="int32", limits="int32")
 
     def numbers(self, steps: Steps, count: int, channels: int) -> tuple[int, ...]:
         return steps.row, steps.column, steps.window, count, channels
