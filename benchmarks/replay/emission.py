@@ -66,11 +66,12 @@ def model_files() -> list[Path]:
 
 @cache
 def cores() -> tuple[str, ...]:
-    """Those that have records, and the host, whose kernels are the portable ones."""
-    from utvm_deploy.base.paths import records_file
-    from utvm_deploy.cores.core import CORES
+    """The host, whose kernels are portable, and each board's core that has native ones."""
+    from utvm_deploy.boards.board import board_names, load_board
+    from utvm_deploy.kernels.choose.lowering import families_for
 
-    return "host", *sorted(core for core in CORES if records_file(core).is_file())
+    found = {load_board(name).cpu.kernel_core for name in board_names()}
+    return "host", *sorted(core for core in found if len(families_for(core)) > 1)
 
 
 def board_of(core: str) -> Any:
