@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -38,28 +38,37 @@ _VARIANCE_FACTOR = 10000
 _Scale: TypeAlias = Callable[[int], Any]
 
 
+class _Extras(NamedTuple):
+    """Which parts a layer has in addition to its gates."""
+
+    peepholes: bool
+    norms: bool
+    projection: bool
+
+
 def lower_lstm(op: Operation) -> KernelCall:
     """UNIDIRECTIONAL_SEQUENCE_LSTM; a new state may be written where the old one is."""
     a = op.attributes(Lstm)
     source, hidden, cell = op.source, op.position(_HIDDEN), op.position(_CELL)
     gates = [g for g in range(_GATES) if op.operator.inputs[_INPUT_WEIGHTS + g] is not None]
-    flags = [op.operator.inputs[i] is not None for i in (_PEEPHOLES[1], _NORMS + 1, _PROJECTION)]
-    given = _weights(op, gates, has_norms=flags[1])
+    first_inputs = (_PEEPHOLES[1], _NORMS + 1, _PROJECTION)
+    extras = _Extras(*(op.operator.inputs[i] is not None for i in first_inputs))
+    given = _weights(op, gates, has_norms=extras.norms)
     outer, inner, inputs = source.shape
     steps, batch = (outer, inner) if a.time_major else (inner, outer)
     order, strides = ("time", (batch, 1)) if a.time_major else ("batch", (1, steps))
     _, cells, outputs = given["hidden_weights"].shape
     sizes: tuple[int, ...]
     texts: tuple[str, ...]
-    if len(gates) == _GATES and not any(flags):
+    if len(gates) == _GATES and not any(extras):
         sizes, numbers = (batch, steps, inputs, cells), _plain_numbers(op, a)
         name, why = f"{label(sizes[:3])}_{cells}", f"C, {ROWS} cells' products at a time"
         texts, scratch = ("utvm_gates16", "utvm_lstm"), Operand("sums", (2 * cells,), "int32")
     else:
         sizes = (batch, steps, inputs, outputs, cells)
-        numbers = _full_numbers(op, a, gates, flags)
-        given |= _tables(op, a, gates, flags)
-        name = f"{label(sizes)}_{flags_label((len(gates) == _GATES, *flags))}"
+        numbers = _full_numbers(op, a, gates, extras)
+        given |= _tables(op, a, gates, extras)
+        name = f"{label(sizes)}_{flags_label((len(gates) == _GATES, *extras))}"
         why = "generic C, one gate at a time"
         texts = ("utvm_gates16", "utvm_inverse_root", "utvm_lstm_full")
         scratch = Operand("row", (cells,), "int8")
@@ -79,7 +88,7 @@ def lower_lstm(op: Operation) -> KernelCall:
         c_texts=tuple(map(shared_text, texts)),
         assembly=dot_texts,
     )
-    macs = batch * steps * cells * (len(gates) * (inputs + outputs) + flags[2] * outputs)
+    macs = batch * steps * cells * (len(gates) * (inputs + outputs) + extras.projection * outputs)
     call = op.call(kernel, parameters, macs=macs)
     return replace(
         call, in_place=((op.operator.outputs[1], hidden), (op.operator.outputs[2], cell))
@@ -87,7 +96,7 @@ def lower_lstm(op: Operation) -> KernelCall:
 
 
 def _weights(op: Operation, gates: Sequence[int], *, has_norms: bool) -> dict[str, Array]:
-    """The tables of each gate that every layer has; norms add the biases later."""
+    """The tables that every layer has. With norms, the biases are in another table."""
     by_input, by_hidden, biases = (
         [op.constant(first + gate) for gate in gates]
         for first in (_INPUT_WEIGHTS, _HIDDEN_WEIGHTS, _BIASES)
@@ -106,11 +115,8 @@ def _weights(op: Operation, gates: Sequence[int], *, has_norms: bool) -> dict[st
     }
 
 
-def _tables(
-    op: Operation, a: Lstm, gates: Sequence[int], flags: Sequence[bool]
-) -> dict[str, Array]:
-    """The tables that only ``FullLstm`` has; one element stands for a table that a layer lacks."""
-    has_peepholes, has_norms, has_projection = flags
+def _tables(op: Operation, a: Lstm, gates: Sequence[int], extras: _Extras) -> dict[str, Array]:
+    """The tables of ``utvm_lstm_full`` alone. One element stands for a table that is not needed."""
 
     def constants(first: int, *, of: Iterable[int] = gates) -> Array:
         return np.stack([op.constant(first + gate) for gate in of])
@@ -122,11 +128,11 @@ def _tables(
         "projection": np.zeros(1, np.int8),
         "projection_bias": np.zeros(1, np.int32),
     }
-    if has_peepholes:
+    if extras.peepholes:
         tables["peephole"] = constants(0, of=[i for g, i in _PEEPHOLES.items() if g in gates])
-    if has_norms:
+    if extras.norms:
         tables["norm"], tables["norm_bias"] = constants(_NORMS), constants(_BIASES)
-    if has_projection:
+    if extras.projection:
         projection = op.constant(_PROJECTION)
         bias = op.bias(projection.shape[0], _PROJECTION_BIAS)
         tables["projection"] = projection
@@ -142,9 +148,8 @@ def _plain_numbers(op: Operation, a: Lstm) -> list[int]:
     return [*chain(*gates), *_state_numbers(scale, a, a.hidden_zero_point)]
 
 
-def _full_numbers(op: Operation, a: Lstm, gates: Sequence[int], flags: Sequence[bool]) -> list[int]:
+def _full_numbers(op: Operation, a: Lstm, gates: Sequence[int], extras: _Extras) -> list[int]:
     """What ``utvm_lstm_full.h`` calls numbers."""
-    has_peepholes, has_norms, has_projection = flags
     scale = _scales_of(op)
     numbers: list[int] = []
     for gate in range(_GATES):
@@ -152,27 +157,27 @@ def _full_numbers(op: Operation, a: Lstm, gates: Sequence[int], flags: Sequence[
         if gate in gates:
             made = np.float32(a.gate_scales[gate])
             own[:4] = _gate_numbers(scale, gate, made)
-            if has_peepholes and gate in _PEEPHOLES:
+            if extras.peepholes and gate in _PEEPHOLES:
                 # The power of two is one of double precision here.
                 power = 2.0 ** _cell_exponent(scale)
                 ratio = power * float(scale(_PEEPHOLES[gate])) / float(made)
                 own[4:6] = quantize_multiplier(float(np.float32(ratio)))
-            if has_norms:
+            if extras.norms:
                 norm = scale(_NORMS + gate)
                 least = max(1, int(np.float32(_VARIANCE_FACTOR) * norm))
                 own[6:] = (*quantize_multiplier(float(norm)), least)
         numbers += own
     numbers += _state_numbers(
-        scale, a, -a.hidden_zero_point if has_projection else a.hidden_zero_point
+        scale, a, -a.hidden_zero_point if extras.projection else a.hidden_zero_point
     )
     projected, largest = (0, 0), 0
-    if has_projection:
+    if extras.projection:
         ratio = scale(_PROJECTION) * np.float32(a.hidden_scale) / scale(_HIDDEN)
         projected = quantize_multiplier(float(ratio))
         if a.projection_clip:
             largest = min(int(np.float32(a.projection_clip) / np.float32(a.output_scale)), 127)
     zero_point = quantization_of(op.input(_HIDDEN)).zero_point
-    return [*numbers, *projected, zero_point, largest, gates[0], gates[0], *map(int, flags)]
+    return [*numbers, *projected, zero_point, largest, gates[0], gates[0], *map(int, extras)]
 
 
 def _scales_of(op: Operation) -> _Scale:
