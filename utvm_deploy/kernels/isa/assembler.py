@@ -114,7 +114,7 @@ class Assembler:
     def __getattr__(self, mnemonic: str) -> Callable[..., None]:
         if mnemonic.startswith("__"):
             raise AttributeError(mnemonic)
-        name = mnemonic.rstrip("_").replace("_", ".")
+        name = ".".join(mnemonic.rstrip("_").split("_"))
 
         def emit(*operands: Operand) -> None:
             self.emit(instruction(name, *operands))
