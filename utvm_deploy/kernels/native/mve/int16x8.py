@@ -39,7 +39,7 @@ _SHORT = MveProduct(by=INT16)
 _HOW = "Helium assembly, eight products of int16 in a vector"
 
 
-def mve_wide_conv_call(layer: Layer, wish: Wish) -> KernelCall | str:
+def mve_int16x8_conv_call(layer: Layer, wish: Wish) -> KernelCall | str:
     """CONV_2D over all channels: the call instead of the portable one."""
     call = layer.portable
     if not isinstance(call.kernel, Int16x8ProductConv):
@@ -88,7 +88,7 @@ def mve_wide_conv_call(layer: Layer, wish: Wish) -> KernelCall | str:
     return layer.call(kernel, given, macs=call.macs)
 
 
-def mve_wide_dense_call(layer: Layer, wish: Wish) -> KernelCall | str:
+def mve_int16x8_dense_call(layer: Layer, wish: Wish) -> KernelCall | str:
     """FULLY_CONNECTED: the call instead of the portable one."""
     portable = layer.portable.kernel
     assert isinstance(portable, Int16x8ProductDense)

@@ -121,7 +121,7 @@ def _compute_group(a: Assembler, walk: Slot, *, is_masked: bool) -> None:
     a.subs("r10", _LANES)
 
 
-def mve_wide_depthwise_call(call: KernelCall) -> KernelCall | str:
+def mve_int16x8_depthwise_call(call: KernelCall) -> KernelCall | str:
     """The call instead of the portable one, or why there is none."""
     kernel = call.kernel
     if not isinstance(kernel, Int16x8Depthwise):

@@ -31,8 +31,8 @@ from utvm_deploy.kernels.native.mve.dense import MveDense
 from utvm_deploy.kernels.native.mve.depthwise import mve_depthwise_call
 from utvm_deploy.kernels.native.mve.elementwise import mve_elementwise_call
 from utvm_deploy.kernels.native.mve.gemm import MveProduct
-from utvm_deploy.kernels.native.mve.int16x8 import mve_wide_conv_call, mve_wide_dense_call
-from utvm_deploy.kernels.native.mve.int16x8_depthwise import mve_wide_depthwise_call
+from utvm_deploy.kernels.native.mve.int16x8 import mve_int16x8_conv_call, mve_int16x8_dense_call
+from utvm_deploy.kernels.native.mve.int16x8_depthwise import mve_int16x8_depthwise_call
 from utvm_deploy.kernels.native.mve.pool import MvePool
 from utvm_deploy.kernels.native.mve.transpose_conv import mve_transpose_conv_call
 from utvm_deploy.kernels.native.pool import pool_call
@@ -108,9 +108,9 @@ MVE_STRATEGIES = (
     Strategy(_ELEMENTWISE, build_elementwise),
     Strategy(_POOLS, build_pool),
     Strategy(("TRANSPOSE_CONV",), of_portable(mve_transpose_conv_call)),
-    Strategy(("CONV_2D",), mve_wide_conv_call, dtype="int16"),
-    Strategy(("DEPTHWISE_CONV_2D",), of_portable(mve_wide_depthwise_call), dtype="int16"),
-    Strategy(("FULLY_CONNECTED",), mve_wide_dense_call, dtype="int16"),
+    Strategy(("CONV_2D",), mve_int16x8_conv_call, dtype="int16"),
+    Strategy(("DEPTHWISE_CONV_2D",), of_portable(mve_int16x8_depthwise_call), dtype="int16"),
+    Strategy(("FULLY_CONNECTED",), mve_int16x8_dense_call, dtype="int16"),
     Strategy(_ELEMENTWISE, build_elementwise, dtype="int16"),
     Strategy(_POOLS, build_pool, dtype="int16"),
 )
