@@ -22,6 +22,10 @@ class OfOneType:
     """A base of operators whose inputs and outputs have one element type, any, as it is."""
 
 
+class OfMixedTypes:
+    """A base of operators with operands of different types; only their importer checks these."""
+
+
 @dataclass(frozen=True)
 class Convolution:
     """CONV_2D and DEPTHWISE_CONV_2D; weights are OHWI, or 1HWC for depthwise, as in the file."""
@@ -188,14 +192,14 @@ class ResizeBilinear:
 
 
 @dataclass(frozen=True)
-class Svdf:
+class Svdf(OfMixedTypes):
     """SVDF. Inputs: x, weights by feature, weights over time, bias, state; it makes y and state."""
 
     rank: int
 
 
 @dataclass(frozen=True)
-class Lstm:
+class Lstm(OfMixedTypes):
     """UNIDIRECTIONAL_SEQUENCE_LSTM; gates are those of input, forgetting, cell and output.
 
     Inputs: x, weights of x for four gates, weights of the hidden state for four, biases for four,
@@ -232,7 +236,7 @@ class Variable(OfOneType):
 
 
 @dataclass(frozen=True)
-class Boolean:
+class Boolean(OfMixedTypes):
     """EQUAL and its kin, LOGICAL_AND, LOGICAL_OR, LOGICAL_NOT, SELECT, SELECT_V2 and CAST."""
 
 

@@ -11,14 +11,12 @@ from utvm_deploy.base.errors import ModelError
 from utvm_deploy.graph.attributes import (
     ArgExtremum,
     BatchMatmul,
-    Boolean,
     Convolution,
     FullyConnected,
     Gather,
-    Lstm,
+    OfMixedTypes,
     OfOneType,
     Softmax,
-    Svdf,
     TransposeConvolution,
 )
 from utvm_deploy.graph.model import Graph, Operator, Tensor
@@ -153,8 +151,8 @@ def _check_types(graph: Graph, operator: Operator, where: str) -> None:
         if positions not in _POSITIONS:
             raise ModelError(f"{where} gathers by positions of {positions or 'nothing'}")
         return
-    if isinstance(operator.attributes, Svdf | Lstm | Boolean):
-        return  # its importer says which of its operands is what
+    if isinstance(operator.attributes, OfMixedTypes):
+        return
     if operator.kind in _OF_BOOLEANS:
         return
     weighted = isinstance(operator.attributes, Convolution | FullyConnected | TransposeConvolution)
