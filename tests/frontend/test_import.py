@@ -37,6 +37,7 @@ COMPARED_AS_KERNELS = {
         "L2_NORMALIZATION",
         "LOG",
         "LOG_SOFTMAX",
+        "ONE_HOT",
     ),
     *(
         "REVERSE_V2",

@@ -218,12 +218,15 @@ def every_other(m: ModelWriter) -> None:
     table = m.constant(np.arange(12, dtype=np.int8).reshape(3, 4), 0.01, 0)
     rows = m.tensor((18, 4), "int8", 0.01, 0)
     m.operator("EMBEDDING_LOOKUP", [first, table], [rows])
+    on, off = (m.constant(np.array(value, np.int8), 0.01) for value in (100, -3))
+    marks = m.tensor((3, 4, 6), "int8", 0.01, 0)
+    m.operator("ONE_HOT", [most, *ints(4), on, off], [marks], ("OneHotOptions", {"Axis": 1}))
     options = ("ConcatenationOptions", {"Axis": 0})
     flat = [
         m.node("RESHAPE", [y, *ints([-1])], (n,), ("ReshapeOptions", {}))
-        for y, n in ((z, 54), (rows, 72))
+        for y, n in ((z, 54), (rows, 72), (marks, 72))
     ]
-    m.output(m.node("CONCATENATION", flat, (126,), options))
+    m.output(m.node("CONCATENATION", flat, (198,), options))
 
 
 def every_state(m: ModelWriter) -> None:

@@ -1,4 +1,4 @@
-"""Importing what takes elements or rows by their positions, constant or computed."""
+"""Importing what takes elements or rows by their positions, and ONE_HOT, which marks positions."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from utvm_deploy.frontend.layout import ends, taken
-from utvm_deploy.frontend.operands import axis_of, made, movable, parameter
+from utvm_deploy.frontend.operands import axis_of, made, movable, parameter, scalar_parameter
 from utvm_deploy.frontend.source import SourceOperator
 from utvm_deploy.frontend.supported_operator import EQUAL, MOVED, MOVED_OR_TRUE, SupportedOperator
-from utvm_deploy.graph.attributes import Gather, Rearrange, Shape
-from utvm_deploy.graph.model import Array, Operator
+from utvm_deploy.graph.attributes import Gather, OneHot, Rearrange, Shape
+from utvm_deploy.graph.model import Array, Operator, Tensor
 
 
 def import_gather(op: SourceOperator) -> Operator:
@@ -24,7 +24,7 @@ def import_gather(op: SourceOperator) -> Operator:
     if not 0 <= batches <= min(axis, rank):
         raise op.damaged(f"its {batches} batch dimensions are not before its axis {axis}")
     if op.input(1).data is None:
-        return _gathered(op, (op.inputs[0], op.inputs[1]), Gather(axis, batches))
+        return _gathered(op, 0, 1, Gather(axis, batches))
     positions = parameter(op, 1, "indices")
     extent = x.shape[axis]
     if positions.size == 0 or positions.min() < 0 or positions.max() >= extent:
@@ -53,18 +53,42 @@ def import_embedding_lookup(op: SourceOperator) -> Operator:
     table, out = movable(op, op.input(1)), movable(op, op.output())
     if table.dtype != out.dtype or table.quantization != out.quantization:
         raise op.unsupported(f"it makes {out.dtype} of '{table.name}', quantized otherwise")
-    return _gathered(op, (op.inputs[1], op.inputs[0]), Gather(0, 0))
+    return _gathered(op, 1, 0, Gather(0, 0))
 
 
-def _gathered(
-    op: SourceOperator, inputs: tuple[int | None, int | None], attributes: Gather
-) -> Operator:
-    """By positions that are not known yet."""
-    assert inputs[1] is not None
-    positions = op.tensors[inputs[1]]
-    if positions.dtype not in ("int32", "int64"):
-        raise op.unsupported(f"its indices '{positions.name}' are {positions.dtype}")
-    return made(op, inputs, attributes)
+def import_one_hot(op: SourceOperator) -> Operator:
+    """ONE_HOT of constant depth; the reference ignores quantization and copies stored values."""
+    indices, on, off, out = _indices(op, 0), op.input(2), op.input(3), op.output()
+    if out.dtype not in _MARKED or {on.dtype, off.dtype} != {out.dtype}:
+        raise op.unsupported(
+            f"it makes {out.dtype} of {on.dtype} and {off.dtype}; only {', '.join(_MARKED)}, "
+            "all the same, are supported"
+        )
+    for value in (on, off):
+        if math.prod(value.shape) != 1:
+            raise op.damaged(f"its value '{value.name}' has shape {value.shape}, not one element")
+    depth = scalar_parameter(op, 1, "depth")
+    rank, axis = len(indices.shape), op.integer("Axis")
+    if not -1 <= axis <= rank:
+        raise op.damaged(f"its axis {axis} is neither -1 nor one of its output's dimensions")
+    attributes = OneHot(rank if axis == -1 else axis, depth)
+    return made(op, (op.inputs[0], *op.inputs[2:4]), attributes)
+
+
+def _indices(op: SourceOperator, position: int) -> Tensor:
+    """The input at a position, which holds indices; they may be constant or computed."""
+    indices = op.input(position)
+    if indices.dtype not in ("int32", "int64"):
+        raise op.unsupported(
+            f"its indices '{indices.name}' are {indices.dtype}; only int32 and int64 are supported"
+        )
+    return indices
+
+
+def _gathered(op: SourceOperator, source: int, indices: int, attributes: Gather) -> Operator:
+    """Gather from input number ``source`` by the indices in input number ``indices``."""
+    _indices(op, indices)
+    return made(op, (op.inputs[source], op.inputs[indices]), attributes)
 
 
 def import_gather_nd(op: SourceOperator) -> Operator:
@@ -89,6 +113,9 @@ def _of_rows(op: SourceOperator, leading: int, rows: Array, shape: Shape) -> Ope
     return made(op, op.inputs[:1], Rearrange(view, indices, tuple(range(len(view))), tuple(shape)))
 
 
+#: Types of what ONE_HOT makes; the reference has no int16.
+_MARKED = ("int8", "uint8", "int32", "int64", "bool")
+
 #: What this module imports.
 OPERATORS: Mapping[str, SupportedOperator] = {
     "EMBEDDING_LOOKUP": SupportedOperator(
@@ -103,4 +130,7 @@ OPERATORS: Mapping[str, SupportedOperator] = {
         "ones with BatchDims 0 or equal to Axis",
     ),
     "GATHER_ND": SupportedOperator(import_gather_nd, MOVED, "constant indices"),
+    "ONE_HOT": SupportedOperator(
+        import_one_hot, _MARKED, "constant depth; indices of int32 or int64"
+    ),
 }

@@ -268,6 +268,17 @@ class Gather:
 
 
 @dataclass(frozen=True)
+class OneHot(OfMixedTypes):
+    """ONE_HOT: at each position along a new dimension ``axis`` one value, elsewhere another.
+
+    Inputs: positions, the value at a position ("on"), the value elsewhere ("off").
+    """
+
+    axis: int  # in the output, not negative
+    depth: int  # the extent of the new dimension
+
+
+@dataclass(frozen=True)
 class Concatenation(OfOneType):
     """CONCATENATION along ``axis``; PACK, which ``stacks``, makes that dimension."""
 
@@ -341,6 +352,7 @@ Attributes: TypeAlias = (
     | Boolean
     | Rearrange
     | Gather
+    | OneHot
     | Concatenation
     | Softmax
     | LogSoftmax

@@ -20,6 +20,7 @@ from utvm_deploy.graph.attributes import (
     Gather,
     Lstm,
     Mean,
+    OneHot,
     Pad,
     Padding,
     Pool,
@@ -243,6 +244,12 @@ def _gather(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
     return ((*x[: a.axis], *positions[a.batches :], *x[a.axis + 1 :]),)
 
 
+def _one_hot(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
+    a = attributes_of(operator, OneHot)
+    positions = input_tensor(graph, operator, 0).shape
+    return ((*positions[: a.axis], a.depth, *positions[a.axis :]),)
+
+
 def _concatenation(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
     a = attributes_of(operator, Concatenation)
     shapes = [input_tensor(graph, operator, i).shape for i in range(len(operator.inputs))]
@@ -301,6 +308,7 @@ SHAPE_RULES: Mapping[str, ShapeRule] = {
     "MIRROR_PAD": _rearrange,
     "MUL": _broadcast,
     "NOT_EQUAL": _broadcast,
+    "ONE_HOT": _one_hot,
     "PACK": _concatenation,
     "PAD": _pad,
     "PADV2": _pad,

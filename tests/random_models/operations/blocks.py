@@ -1,4 +1,4 @@
-"""Operators that repeat or reverse elements, pick single ones, or cut images into blocks."""
+"""Operators that repeat, reverse, pick or mark elements, or cut images into blocks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from tflite_writer import ModelWriter
 
 from random_models.draw import MAX_ELEMENTS, Draw, Scope, Shape
-from random_models.operations.operation import Operation, like, numbers
+from random_models.operations.operation import Operation, like, number, numbers, word
 from random_models.recipe import Ref, Step
 
 _RANKS = (3, 4)
@@ -80,12 +80,19 @@ def _propose_gather_nd(scope: Scope, x: Ref) -> Step:
     return Step("GATHER_ND", (x,), attributes, draw.seed())
 
 
+def _positions(m: ModelWriter, x: int) -> int:
+    """Where the largest elements of rows are, by ARG_MAX."""
+    shape = m.tensors[x].shape
+    most = m.tensor(shape[:-1], "int32")
+    axis = _constants(m, len(shape) - 1)
+    m.operator("ARG_MAX", [x, *axis], [most], ("ArgMaxOptions", {"OutputType": 2}))
+    return most
+
+
 def _embedding(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
     """Rows of a table, by where the largest elements of rows are."""
     count, extent = m.tensors[inputs[0]].shape
-    most = m.tensor((count,), "int32")
-    axis = _constants(m, 1)
-    m.operator("ARG_MAX", [inputs[0], *axis], [most], ("ArgMaxOptions", {"OutputType": 2}))
+    most = _positions(m, inputs[0])
     width = int(step.attributes["width"])  # type: ignore[arg-type]
     data = np.random.default_rng(step.seed).integers(-128, 128, (extent, width)).astype(np.int8)
     rows = m.tensor((count, width), "int8", 0.05, -3)
@@ -96,6 +103,29 @@ def _embedding(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, 
 def _propose_embedding(scope: Scope, x: Ref) -> Step:
     draw = scope.draw
     return Step("EMBEDDING_LOOKUP", (x,), {"width": draw.between(1, 20)}, draw.seed())
+
+
+def _one_hot(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
+    """Marks where the largest elements of rows are, if that is below the depth."""
+    most, axis, depth = _positions(m, inputs[0]), number(step, "axis"), number(step, "depth")
+    shape, dtype = list(m.tensors[most].shape), word(step, "dtype")
+    if not -1 <= axis <= len(shape) or depth < 1:
+        raise ValueError(f"axis {axis} of depth {depth} in {shape}")
+    shape.insert(len(shape) if axis == -1 else axis, depth)
+    drawn = np.random.default_rng(step.seed).permutation(4) - (0 if dtype == "uint8" else 2)
+    on, off = (m.constant(value.astype(dtype)) for value in drawn[:2])
+    options = ("OneHotOptions", {"Axis": axis})
+    operands = [most, *_constants(m, depth), on, off]
+    scale = 0.05 if dtype == "int8" else None
+    return (m.node("ONE_HOT", operands, shape, options, scale=scale, dtype=dtype),)
+
+
+def _propose_one_hot(scope: Scope, x: Ref) -> Step:
+    draw, shape = scope.draw, scope.spec(x).shape
+    axis, depth = draw.between(-1, len(shape) - 1), draw.between(1, shape[-1] + 2)
+    dtype = draw.one(("int8", "int8", "uint8", "int32", "int64", "bool"))
+    attributes = {"axis": axis, "depth": depth, "dtype": dtype}
+    return Step("ONE_HOT", (x,), attributes, draw.seed())
 
 
 def _margins(step: Step) -> list[list[int]]:
@@ -181,6 +211,12 @@ OPERATIONS = {
         _propose_embedding,
         lambda spec: len(spec.shape) == 2 and spec.dtype == "int8",
         lambda draw: draw.shape(2),
+    ),
+    "ONE_HOT": Operation(
+        _one_hot,
+        _propose_one_hot,
+        lambda spec: len(spec.shape) > 1 and spec.dtype == "int8",
+        lambda draw: draw.shape(draw.between(2, 4)),
     ),
     "GATHER_ND": Operation(_gather_nd, _propose_gather_nd),
     "SPACE_TO_BATCH_ND": Operation(
