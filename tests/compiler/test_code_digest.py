@@ -58,6 +58,24 @@ def test_how_an_operand_is_written_does_not_count() -> None:
     assert assembly("add r0, r0, #0x10", "ldr r1, [r0, #0]", "bx lr") == plain
     assert assembly("add r0, r1, #16", "ldr r1, [r0]", "bx lr") != plain
     assert assembly("add r0, #17", "ldr r1, [r0]", "bx lr") != plain
+    assert assembly("1: subs r0, #1", "beq 2f", "bne 1b", "2: bx lr") == LOOP
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([".word 1, 1, 2"], [".word 1, 2"]),
+        (["2:", "nop", "1: nop", "b 2b"], ["1:", "nop", "1: nop", "b 1b"]),
+        (["b 1f; nop", "1:", "nop", "nop"], ["b 1f; nop", "nop", "1:", "nop"]),
+        (["ldr r0, 1f + 4", "1:", "nop", "nop"], ["ldr r0, 1f + 4", "nop", "1:", "nop"]),
+        (
+            [".byte (1f - 2f) / 2", "1:", "nop", "nop", "2:"],
+            [".byte (1f - 2f) / 2", "nop", "1:", "nop", "2:"],
+        ),
+    ],
+)
+def test_other_code_has_another_digest(one: list[str], other: list[str]) -> None:
+    assert assembly(*one) != assembly(*other)
 
 
 def test_where_a_branch_goes_counts() -> None:

@@ -34,9 +34,11 @@ _TOKEN = re.compile(
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _ASSEMBLY_COMMENT = re.compile(r"(?:@|//).*")
 _HEXADECIMAL = re.compile(r"#0[xX]([0-9a-fA-F]+)\b")
-_REPEATED = re.compile(r"(\S+ )(\w+), \2, (?=.)")
+# In data, such as ".word 1, 1, 2", each number counts.
+_REPEATED = re.compile(r"([^\s.]\S* )(\w+), \2, (?=.)")
 _LOCAL_LABEL = re.compile(r"(\d+):")
-_LOCAL_TARGET = re.compile(r"(?<=[ ,])(\d+)([bf])$")
+_LABELLED = re.compile(r"(\d+:)\s*(.+)")
+_LOCAL_TARGET = re.compile(r"(?<![\w#.%])(\d+)([bf])\b")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _DEFINE = re.compile(r"#\s*define\s+(\w+)")
 _OPENS_CONDITION = re.compile(r"#\s*if")
@@ -124,7 +126,13 @@ def _string_tokens(strings: Sequence[str]) -> list[str]:
     if not any("\\n" in one for one in strings):
         return ['"' + "".join(strings) + '"'] if strings else []
     lines = "".join(strings).replace("\\t", " ").split("\\n")
-    kept = [_plain(_one_line(_ASSEMBLY_COMMENT.sub("", line))) for line in lines]
+    kept: list[str] = []
+    for line in (_one_line(_ASSEMBLY_COMMENT.sub("", line)) for line in lines):
+        # A label may be written before its instruction.
+        while labelled := _LABELLED.fullmatch(line):
+            kept.append(labelled[1])
+            line = labelled[2]
+        kept.append(_plain(line))
     return [f'"{line}\\n"' for line in _numbered_labels([line for line in kept if line])]
 
 
@@ -142,32 +150,39 @@ def _numbered_labels(lines: Sequence[str]) -> list[str]:
     A label that nothing in these lines branches to is left out; labels of one place become one.
     """
     labels = [match and match[1] for match in map(_LOCAL_LABEL.fullmatch, lines)]
-    targets: dict[int, int] = {}  # position of a branch -> position of its label
+    # The position of a line and of a name in it -> the position of the label that it names.
+    targets: dict[tuple[int, int], int] = {}
     for position, line in enumerate(lines):
-        target = _LOCAL_TARGET.search(line)
-        step = -1 if target and target[2] == "b" else 1
-        place = position
-        while target and 0 <= place < len(lines) and labels[place] != target[1]:
-            place += step
-        if target and 0 <= place < len(lines):
-            targets[position] = place
+        for target in _LOCAL_TARGET.finditer(line):
+            if target[2] == "b":
+                places = range(position, -1, -1)
+            else:
+                places = range(position, len(lines))
+            place = next((one for one in places if labels[one] == target[1]), None)
+            if place is not None:
+                targets[position, target.start()] = place
+    reached = set(targets.values())
     numbers: dict[int, int] = {}  # position of a label -> its number
     kept: list[int] = []
     for position, label in enumerate(labels):
         if label is None:
             kept.append(position)
-        elif position in targets.values():
+        elif position in reached:
             is_same_place = bool(kept) and kept[-1] in numbers
             numbers[position] = len(set(numbers.values())) + (not is_same_place)
             kept += [] if is_same_place else [position]
-    found = []
-    for position in kept:
-        line = f"{numbers[position]}:" if position in numbers else lines[position]
-        target = _LOCAL_TARGET.search(line)
-        if target and position in targets:
-            line = f"{line[: target.start()]}{numbers[targets[position]]}{target[2]}"
-        found.append(line)
-    return found
+
+    def numbered(position: int) -> str:
+        def name(target: re.Match[str]) -> str:
+            place = targets.get((position, target.start()))
+            return target[0] if place is None else f"{numbers[place]}{target[2]}"
+
+        return _LOCAL_TARGET.sub(name, lines[position])
+
+    return [
+        f"{numbers[position]}:" if position in numbers else numbered(position)
+        for position in kept
+    ]
 
 
 def _one_line(text: str) -> str:
