@@ -150,6 +150,8 @@ def test_scheduled_code_keeps_its_dependences() -> None:
         (instruction("strd", "r0", "r1", Slot(8)), {"r0", "r1", "sp"}, {"stack"}),
         (instruction("ldm", "r1!", ("r4-r6",)), {"r1"}, {"r1", "r4", "r5", "r6"}),
         (instruction("sel", "r0", "r1", "r2"), {"r1", "r2", "ge"}, {"r0"}),
+        (instruction("sadd16", "r0", "r1", "r2"), {"r1", "r2"}, {"r0", "ge"}),
+        (instruction("uqsub8", "r0", "r1", "r2"), {"r1", "r2"}, {"r0"}),
         (instruction("vmov", "q4[2]", "q4[0]", "r0", "r2"), {"q4", "r0", "r2"}, {"q4"}),
         (instruction("vmla.s32", "q0", "q1", "r7"), {"q0", "q1", "r7"}, {"q0"}),
         (instruction("vctp.32", "r8"), {"r8"}, {"p0"}),

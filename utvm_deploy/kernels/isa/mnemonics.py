@@ -20,7 +20,7 @@ from typing import TypeAlias
 from utvm_deploy.cores.timing import AnyKind, Kind, VectorKind
 from utvm_deploy.kernels.isa.instructions import FLAGS, STACK, Instruction
 
-#: The GE flags of parallel subtraction, which SEL reads.
+#: The GE flags of parallel addition and subtraction, which SEL reads.
 GE = "ge"
 #: The predicate of Helium, which VCTP and VPST write.
 PREDICATE = "p0"
@@ -147,10 +147,12 @@ _ROWS: tuple[tuple[AnyKind, str, str], ...] = (
     (VectorKind.VECTOR_DOT, "wwfs", "vmlaldav vmlalv"),
     (Kind.LOGIC, "f", "vctp"),
 )
+# Those that saturate or halve leave GE as it is.
+_GE_SETTERS = "sadd8 sadd16 ssub8 ssub16 uadd8 uadd16 usub8 usub16"
 _FLAG_SETTERS = "adds subs ands orrs rsbs negs movs asrs lsls lsrs muls cmp cmn tst"
 _WRITES = {
     **{name: (FLAGS,) for name in _FLAG_SETTERS.split()},
-    **{name: (GE,) for name in ("ssub8", "ssub16")},
+    **{name: (GE,) for name in _GE_SETTERS.split()},
     **{name: (PREDICATE,) for name in ("vctp", "vcmp")},
 }
 _READS = {"sel": (GE,), "vpsel": (PREDICATE,)}
