@@ -168,7 +168,11 @@ class Serializer:
         ready = {key: self._ready(value) for key, value in fields.items()}
         getattr(tflite, f"{name}Start")(self.builder)
         for key, value in ready.items():
-            getattr(tflite, f"{name}Add{key}")(self.builder, value)
+            adder = f"{name}Add"
+            if not hasattr(tflite, adder + key):
+                known = [n.removeprefix(adder) for n in dir(tflite) if n.startswith(adder)]
+                raise AttributeError(f"{name} has no field {key}, only: {', '.join(known)}")
+            getattr(tflite, adder + key)(self.builder, value)
         return int(getattr(tflite, f"{name}End")(self.builder))
 
     def _ready(self, value: Any) -> Any:
