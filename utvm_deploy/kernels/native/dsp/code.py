@@ -9,6 +9,8 @@ from utvm_deploy.kernels.isa.assembler import Assembler
 from utvm_deploy.kernels.isa.dsp import CONDITION, select
 from utvm_deploy.kernels.isa.mnemonics import Memory, Slot, at
 
+CACHE_LINE_BYTES = 32
+
 
 def helper(name: str) -> str:
     """The C of ``c/NAME.h`` in this package."""

@@ -104,16 +104,14 @@ class DspColumns(ColumnConv2D):
         weights = self.groups * pairs * 2 * self.depth
         return w.batch * (cycles + tile.cache_cycles(passes // self.groups, weights))
 
-
-def columns_call(
-    call: KernelCall, kernel: DspColumns, tables: ConvolutionTables, scaling: Scaling
-) -> KernelCall:
-    """The call instead of the portable one."""
-    weights, rows = kernel.by_column(tables.weights), np.array(scaling, dtype=np.int32)
-    packed = tile.pack(weights, rows, kernel.depth, kernel.groups)
-    arguments = table_arguments([packed], tables.limits)
-    found = windows_call(call, kernel, kernel.geometry, arguments, tables.border)
-    return replace(found, heeds_compact=COMPACT_LITTLE)
+    def make_call(
+        self, call: KernelCall, tables: ConvolutionTables, scaling: Scaling
+    ) -> KernelCall:
+        """The call instead of the portable one."""
+        weights, rows = self.by_column(tables.weights), np.array(scaling, dtype=np.int32)
+        packed = table_arguments([tile.pack(weights, rows, self.depth, self.groups)], tables.limits)
+        found = windows_call(call, self, self.geometry, packed, tables.border)
+        return replace(found, heeds_compact=COMPACT_LITTLE)
 
 
 def columns_kernel(

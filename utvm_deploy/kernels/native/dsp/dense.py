@@ -8,11 +8,11 @@ from itertools import product
 from typing import ClassVar
 
 from utvm_deploy.kernels.contract.call import KernelCall
-from utvm_deploy.kernels.contract.strategy import Choices, Wish
+from utvm_deploy.kernels.contract.strategy import Choices, Layer, Wish
 from utvm_deploy.kernels.native.dense import DenseLayer, dense_call
 from utvm_deploy.kernels.native.dsp.dense_few_outputs import MOST_OUTPUTS, FewOutputs
 from utvm_deploy.kernels.native.dsp.dense_six_outputs import OUTPUTS, PAIR, STEPS, SixOutputs
-from utvm_deploy.kernels.native.layer_tables import DenseTables
+from utvm_deploy.kernels.native.layer_tables import dense_tables
 
 # With more outputs than these, a last group gains less than 1 %.
 _MOST_WITH_TAIL = 36
@@ -34,10 +34,13 @@ class SixOutputsChoices(Choices):
     tail: int = 0
 
 
-def dsp_dense_call(call: KernelCall, layer: DenseTables, wish: Wish) -> KernelCall | str:
-    """The call instead of the portable one."""
-    outputs, inputs = layer.weights.shape
-    per_channel = len(layer.scales) > 1
+def build_dense(layer: Layer, wish: Wish) -> KernelCall | str:
+    """The call instead of the portable one, or why there is none."""
+    call, tables = layer.portable, dense_tables(layer)
+    if isinstance(tables, str):
+        return tables
+    outputs, inputs = tables.weights.shape
+    per_channel = len(tables.scales) > 1
     choices: FewOutputsChoices | SixOutputsChoices | str = SixOutputsChoices()
     if not wish.is_open:
         few = FewOutputsChoices.read(wish.candidate)
@@ -49,7 +52,7 @@ def dsp_dense_call(call: KernelCall, layer: DenseTables, wish: Wish) -> KernelCa
     if isinstance(choices, FewOutputsChoices):
         if outputs > MOST_OUTPUTS:
             return f"more than {MOST_OUTPUTS} outputs"
-        return dense_call(call, layer, FewOutputs(per_channel, outputs))
+        return dense_call(call, tables, FewOutputs(per_channel, outputs))
     rest = outputs % OUTPUTS
     if choices.tail not in (0, rest):
         return f"no {choices.tail} outputs are left of {outputs} by {OUTPUTS}"
@@ -62,7 +65,7 @@ def dsp_dense_call(call: KernelCall, layer: DenseTables, wish: Wish) -> KernelCa
         bool(choices.preload),
         choices.tail or (rest if gains else 0),
     )
-    return dense_call(call, layer, routine)
+    return dense_call(call, tables, routine)
 
 
 def dense_choices(kernel: object) -> Iterator[Choices]:

@@ -30,6 +30,7 @@ from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post, pre
 from utvm_deploy.kernels.native.dense import SCALE_WORDS, DenseRoutine, pack_scales
 from utvm_deploy.kernels.native.dsp.code import (
+    CACHE_LINE_BYTES,
     clamp,
     function_text,
     load_last_bytes,
@@ -44,7 +45,6 @@ PAIR = 2
 STEPS = (16, 8)
 #: The inner loop loads two words of weights beyond those that it needs.
 _SLACK_BYTES = 8
-_CACHE_LINE_BYTES = 32
 _SUMS = ("r4", "r5", "r6", "r7", "r8", "r9")
 _WEIGHTS = ("r3", "r12", "lr")
 
@@ -335,7 +335,7 @@ def _multiply_six(a: Assembler, form: SixOutputs) -> None:
     load_inputs(1)
     if form.preload:
         # The cache lines that begin in the turn after the next.
-        for offset in range(0, 4 * count, _CACHE_LINE_BYTES):
+        for offset in range(0, 4 * count, CACHE_LINE_BYTES):
             a.pld(at("r1", 8 * count + offset))
     for number in range(count):
         phase, pair = divmod(number, pairs)

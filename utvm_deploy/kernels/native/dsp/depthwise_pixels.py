@@ -27,8 +27,13 @@ from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label
 from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, instruction, post
-from utvm_deploy.kernels.native.dsp.code import clamp, function_text, load_limits, scale
-from utvm_deploy.kernels.native.dsp.estimate import CACHE_LINE_BYTES
+from utvm_deploy.kernels.native.dsp.code import (
+    CACHE_LINE_BYTES,
+    clamp,
+    function_text,
+    load_limits,
+    scale,
+)
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.micro_kernel import by_groups
 from utvm_deploy.kernels.native.row_depthwise import RowDepthwise, Steps, row_depthwise_call
@@ -109,19 +114,18 @@ class DspPixels(RowDepthwise):
         misses = image / CACHE_LINE_BYTES * _MISS
         return w.batch * (w.output_height * row + lines * first + misses)
 
+    def make_call(
+        self, call: KernelCall, tables: ConvolutionTables, scaling: Scaling
+    ) -> KernelCall:
+        """The call instead of the portable one."""
+        table = pack_table(tables.weights.reshape(self.channels, -1).T, scaling)
+        limits = np.array(tables.limits, dtype=np.int32)
+        return row_depthwise_call(call, self, tables.border, weights=table, limits=limits)
+
 
 def pixels_kernel(window: Window, channels: int, multiplier: int) -> DspPixels:
     """The kernel for ``channels`` of the input, with ``multiplier`` outputs each."""
     return DspPixels(window, channels * multiplier, DspRowProduct(window.kernel), multiplier)
-
-
-def pixels_call(
-    call: KernelCall, kernel: DspPixels, tables: ConvolutionTables, scaling: Scaling
-) -> KernelCall:
-    """The call instead of the portable one."""
-    by_tap = tables.weights.reshape(kernel.channels, -1).T
-    table, limits = pack_table(by_tap, scaling), np.array(tables.limits, dtype=np.int32)
-    return row_depthwise_call(call, kernel, tables.border, weights=table, limits=limits)
 
 
 def pack_table(weights: Array, scaling: Scaling) -> Array:

@@ -14,17 +14,17 @@ from typing import ClassVar
 import numpy as np
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
+from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Index, Operand
 from utvm_deploy.kernels.contract.lag import Lag, least_lag
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp import depthwise_planes_table as table
-from utvm_deploy.kernels.native.dsp.code import helper
+from utvm_deploy.kernels.native.dsp.code import CACHE_LINE_BYTES, helper
 from utvm_deploy.kernels.native.dsp.depthwise_planes_code import planes_text
-from utvm_deploy.kernels.native.dsp.estimate import CACHE_LINE_BYTES
 from utvm_deploy.kernels.native.dsp.planes_ring import QUAD, ring_text
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
+from utvm_deploy.kernels.native.micro_kernel import equal_blocks, windows_call
 from utvm_deploy.kernels.native.scaling import Scaling
 from utvm_deploy.kernels.native.window_rewrites import without_dilation
 from utvm_deploy.records.candidate import COMPACT_LITTLE
@@ -151,15 +151,18 @@ class DspPlanes:
     def _filling_cycles(self) -> float:
         """About what it takes to fill the planes with all rows of an image."""
         w, kept = self.window, self.kept_rows
-        blocks = [count for _, number, count in self._blocks for _ in range(number)]
+        blocks = equal_blocks(self.channels, self.block)
         # Fewer than four channels are widened byte by byte.
-        quads = sum(-(-block // QUAD) if block >= QUAD else block for block in blocks)
+        quads = sum(
+            number * (-(-count // QUAD) if count >= QUAD else count) for _, number, count in blocks
+        )
         rows = min(w.height, w.padded_height - w.top) if kept else w.output_height * w.kernel[0]
         cost = rows * quads * (-(-self.columns // 2) * _PAIR + _QUAD_ROW)
         if kept:
             moves = (w.output_height - 1) // self.period
             cost += moves * self.channels * (_MOVE + _MOVED_WORD * kept * self.pitch / 2)
-        cost += rows * len(blocks) * w.width * min(1.0, self.channels / CACHE_LINE_BYTES) * _MISS
+        count = -(-self.channels // self.block)
+        cost += rows * count * w.width * min(1.0, self.channels / CACHE_LINE_BYTES) * _MISS
         return cost + _FILLED_WORD * self.channels * self.ring * self.pitch / 2
 
     @property
@@ -194,7 +197,7 @@ class DspPlanes:
 
     def drive(self, c: Driver) -> None:
         w = self.window
-        for first, blocks, count in self._blocks:
+        for first, blocks, count in equal_blocks(self.channels, self.block):
             with (
                 c.loop("batch", w.batch) as n,
                 c.loop("block", blocks) as block,
@@ -231,15 +234,6 @@ class DspPlanes:
         c.call(variant.function, *places, *numbers)
 
     @property
-    def _blocks(self) -> Iterator[tuple[int, int, int]]:
-        """First channel, how many blocks, channels of each."""
-        count = min(self.block, self.channels)
-        whole, rest = divmod(self.channels, count)
-        yield 0, whole, count
-        if rest:
-            yield whole * count, 1, rest
-
-    @property
     def _image(self) -> Operand:
         return Operand("image", self.window.input_shape(self.channels), "int8")
 
@@ -269,6 +263,26 @@ class DspPlanes:
     @property
     def _output(self) -> Operand:
         return Operand("output", self.window.output_shape(self.channels * self.multiplier), "int8")
+
+    def make_call(
+        self, call: KernelCall, tables: ConvolutionTables, scaling: Scaling
+    ) -> KernelCall:
+        """The call instead of the portable one."""
+        # Pixels that became channels have the weights of the channels that they were.
+        times = self.channels * self.multiplier // tables.weights.shape[0]
+        weights = np.tile(np.moveaxis(tables.weights[..., 0], 0, 2), times)
+        if self.part:
+            rows, missing = self.variant.rows, -weights.shape[1] % self.part
+            filled = np.pad(weights[0], ((0, missing), (0, 0)))
+            weights = filled.reshape(rows, self.part, -1)
+        tiled = Scaling(*(np.tile(one, times) for one in scaling))
+        pack = table.pack_compact if self.is_compact else table.pack_table
+        packed = (
+            ConstantArgument("weights", pack(weights, tiled, self.variant)),
+            ConstantArgument("limits", np.array(tables.limits, dtype=np.int32)),
+        )
+        found = windows_call(call, self, self.geometry, packed, tables.border)
+        return replace(found, heeds_compact=COMPACT_LITTLE)
 
 
 def planes_kernels(
@@ -307,28 +321,3 @@ def _all_kernels(window: Window, channels: int, multiplier: int) -> Iterator[Dsp
             for period in PERIODS:
                 if smaller < channels and period <= window.output_height:
                     yield replace(first, block=size, period=period)
-
-
-def planes_call(
-    call: KernelCall, kernel: DspPlanes, tables: ConvolutionTables, scaling: Scaling
-) -> KernelCall:
-    """The call instead of the portable one."""
-    # Pixels that became channels have the weights of the channels that they were.
-    times = kernel.channels * kernel.multiplier // tables.weights.shape[0]
-    weights = np.tile(np.moveaxis(tables.weights[..., 0], 0, 2), times)
-    if kernel.part:
-        rows, part = kernel.variant.rows, kernel.part
-        filled = np.zeros((rows * part, weights.shape[2]), dtype=weights.dtype)
-        filled[: weights.shape[1]] = weights[0]
-        weights = filled.reshape(rows, part, -1)
-    tiled = Scaling(*(np.tile(one, times) for one in scaling))
-    pack = table.pack_compact if kernel.is_compact else table.pack_table
-    arguments = (
-        call.arguments[0],
-        ConstantArgument("geometry", kernel.geometry),
-        ConstantArgument("weights", pack(weights, tiled, kernel.variant)),
-        ConstantArgument("limits", np.array(tables.limits, dtype=np.int32)),
-        ScalarArgument("border", tables.border),
-        call.arguments[-1],
-    )
-    return replace(call, kernel=kernel, arguments=arguments, heeds_compact=COMPACT_LITTLE)

@@ -14,7 +14,7 @@ from itertools import cycle
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label
 from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, instruction
-from utvm_deploy.kernels.native.dsp.code import clamp, function_text, load_limits
+from utvm_deploy.kernels.native.dsp.code import clamp, function_text, load_limits, scale
 from utvm_deploy.kernels.native.dsp.depthwise_planes_table import PARTIAL, SINGLE, Variant
 
 PARAMETERS = """
@@ -223,10 +223,7 @@ def _requantize(r: _Routine) -> None:
     for number, register in enumerate(("r2", "r3", "r12"), 1):
         a.ldr(register, at("r1", r.end_of_taps + 4 * number))
     for total, temporary in zip(r.sums, cycle(("lr", "r0"))):
-        a.add(temporary, "r3", total, "asr #31")
-        a.smmlar(total, total, "r2", temporary)
-        a.asr(total, total, "r12")
-        a.ssat(total, 8, total)
+        scale(a, (total,), "r2", "r3", "r12", temporary, is_doubled=True)
     a.load(r0=_Slots.output, r2=_Slots.output_pitch, r3=_Slots.left, lr=_Slots.clamps)
     a.subs("lr", "lr", 0)
 

@@ -18,6 +18,7 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.contract.requantization import requantized
+from utvm_deploy.kernels.contract.strategy import Layer, Wish
 from utvm_deploy.kernels.native.dsp import elementwise_code as code
 from utvm_deploy.kernels.native.dsp.code import helper
 from utvm_deploy.kernels.native.elementwise import (
@@ -88,9 +89,9 @@ class DspElementwise(ElementwiseKernel):
         self.drive_runs(c, numbers)
 
 
-def dsp_elementwise_call(call: KernelCall, *, is_compact: bool) -> KernelCall | str:
-    """The call instead of the portable one, or why there is none."""
-    kernel = call.kernel
+def build_elementwise(layer: Layer, wish: Wish) -> KernelCall | str:
+    """The call of an int8 operator instead of the portable one, or why there is none."""
+    call, kernel = layer.portable, layer.portable.kernel
     if isinstance(kernel, BroadcastExtremum):
         # With all bits flipped, the smaller value is the larger one.
         flip = 0 if kernel.takes_largest else -1
@@ -101,7 +102,7 @@ def dsp_elementwise_call(call: KernelCall, *, is_compact: bool) -> KernelCall | 
     if isinstance(scaling, str):
         return scaling
     if isinstance(kernel, BroadcastAdd):
-        return _sum_call(call, scaling, is_compact=is_compact)
+        return _sum_call(call, scaling, is_compact=wish.compact > 0)
     if isinstance(kernel, BroadcastPrelu):
         zero, table = _positive_values(call)
         return elementwise_call(call, DspElementwise, code.PRELU, [*scaling, zero, *table])

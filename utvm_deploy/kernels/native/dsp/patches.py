@@ -123,15 +123,13 @@ class DspPatches(GatheredConv2D):
         cycles = cycles + outputs * gather + blocks * pairs * 34
         return w.batch * (cycles + tile.cache_cycles(blocks, pairs * 2 * self.depth))
 
-
-def patches_call(
-    call: KernelCall, kernel: DspPatches, tables: ConvolutionTables, scaling: Scaling
-) -> KernelCall:
-    """The call instead of the portable one."""
-    weights = tables.weights.reshape(tables.weights.shape[0], -1)
-    rows, limits = np.array(scaling, dtype=np.int32), tables.limits
-    found = gathered_conv2d_call(call, kernel, weights, rows, limits, tables.border)
-    return replace(found, heeds_compact=COMPACT_MOST)
+    def make_call(
+        self, call: KernelCall, tables: ConvolutionTables, scaling: Scaling
+    ) -> KernelCall:
+        """The call instead of the portable one."""
+        rows, limits = np.array(scaling, dtype=np.int32), tables.limits
+        found = gathered_conv2d_call(call, self, tables.weights, rows, limits, tables.border)
+        return replace(found, heeds_compact=COMPACT_MOST)
 
 
 def patches_kernel(

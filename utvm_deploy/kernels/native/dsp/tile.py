@@ -26,7 +26,6 @@ from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame
 from utvm_deploy.kernels.isa.mnemonics import Memory, Slot, at, post, pre
 from utvm_deploy.kernels.native.dsp import code
-from utvm_deploy.kernels.native.dsp.estimate import CACHE_LINE_BYTES
 
 PIXELS = 3
 CHANNELS = 2
@@ -78,7 +77,7 @@ def estimated_cycles(pixels: int, depth: int, step: int) -> float:
 def cache_cycles(passes: int, weights_bytes: int) -> float:
     """Cycles of cache misses for weights that are read in each of several passes."""
     again = passes if weights_bytes > _CACHED_BYTES else 1
-    return again * weights_bytes / CACHE_LINE_BYTES * _MISS_CYCLES
+    return again * weights_bytes / code.CACHE_LINE_BYTES * _MISS_CYCLES
 
 
 def tables(outputs: int, depth: int, groups: int = 1) -> tuple[Operand, Operand, Operand]:

@@ -19,7 +19,7 @@ from utvm_deploy.kernels.contract.strategy import (
     of_portable,
 )
 from utvm_deploy.kernels.native.dense import dense_call
-from utvm_deploy.kernels.native.dsp.strategies import build_convolution as dsp_convolution
+from utvm_deploy.kernels.native.dsp.convolution import build_convolution as dsp_convolution
 from utvm_deploy.kernels.native.gathered_gemm import (
     GatheredConv2D,
     gathered,

@@ -1,0 +1,156 @@
+"""CONV_2D and DEPTHWISE_CONV_2D for cores with the DSP extension: the choice of a kernel.
+
+CONV_2D is done over patches, or over columns that windows share. DEPTHWISE_CONV_2D is done over
+planes, or by pixels. A candidate says which. Without one, the estimated cycles of all kernels are
+compared. The estimates count cycles as the cores of the default records take them: products,
+requantization, what fills scratch, and cache lines that are read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Protocol, TypeVar
+
+from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.driver import Operand
+from utvm_deploy.kernels.contract.strategy import Choices, Layer, Wish
+from utvm_deploy.kernels.native.dsp import patches_code
+from utvm_deploy.kernels.native.dsp.columns import (
+    ColumnsChoices,
+    DspColumns,
+    columns_kernel,
+    columns_kernels,
+)
+from utvm_deploy.kernels.native.dsp.depthwise_pixels import DspPixels, PixelsChoices, pixels_kernel
+from utvm_deploy.kernels.native.dsp.depthwise_planes import DspPlanes, PlanesChoices, planes_kernels
+from utvm_deploy.kernels.native.dsp.patches import (
+    DspPatches,
+    PatchesChoices,
+    patches_kernel,
+    patches_kernels,
+)
+from utvm_deploy.kernels.native.layer_tables import ConvolutionTables, convolution_tables
+from utvm_deploy.records.candidate import COMPACT_MOST
+
+#: Scratch that a kernel takes by default at most, if any kernel takes so little.
+MOST_SCRATCH_BYTES = 12_288
+#: Scratch of a candidate for measuring at most.
+_MOST_CANDIDATE_BYTES = 24_000
+#: Less scratch is worth this factor of cycles.
+_WORTH = 1.02
+_TOO_FAR = "windows too far apart for columns"
+
+
+class Estimated(Protocol):
+    """A hashable kernel with an estimate of its cycles."""
+
+    @property
+    def scratch(self) -> tuple[Operand, ...]:
+        """The buffers of a call."""
+
+    @property
+    def estimated_cycles(self) -> float:
+        """About what a call takes, in cycles."""
+
+
+_Kernel = TypeVar("_Kernel", bound=Estimated)
+
+
+def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
+    """The call instead of the portable one, or why there is none."""
+    tables = convolution_tables(layer, turns_dilated=True)
+    scaling = tables.short_scaling()
+    if isinstance(scaling, str):
+        return scaling
+    kernel = (_depthwise_kernel if tables.is_depthwise else _conv2d_kernel)(tables, wish)
+    return kernel if isinstance(kernel, str) else kernel.make_call(layer.portable, tables, scaling)
+
+
+def _conv2d_kernel(tables: ConvolutionTables, wish: Wish) -> DspColumns | DspPatches | str:
+    """The kernel of a candidate, or the best of all, or why there is none."""
+    outputs, _, _, inputs = tables.weights.shape
+    groups = tables.inputs // inputs
+    sizes = tables.window, inputs, outputs // groups, groups
+    if wish.compact == COMPACT_MOST and groups == 1:
+        # One function for most convolutions.
+        is_long = next(patches_kernels(*sizes)).depth % patches_code.LONG_STEP == 0
+        step = patches_code.LONG_STEP if is_long else patches_code.DEPTH_STEP
+        return best_kernel(patches_kernels(*sizes, step), wish) or _TOO_FAR
+    kernel: DspColumns | DspPatches | None
+    columns = ColumnsChoices.read(wish.candidate)
+    if wish.is_open:
+        kernels: list[DspColumns | DspPatches] = [*columns_kernels(*sizes)]
+        kernel = best_kernel([*kernels, *patches_kernels(*sizes)], wish)
+    elif isinstance(columns, ColumnsChoices):
+        kernel = columns_kernel(*sizes, columns)
+    elif wish.candidate and wish.candidate.choice("method") == ColumnsChoices.method:
+        return columns
+    else:
+        patches = PatchesChoices.read(wish.candidate)
+        return patches if isinstance(patches, str) else patches_kernel(*sizes, patches)
+    if isinstance(kernel, DspColumns):
+        return replace(kernel, is_compact=wish.compact > 0)
+    return kernel or _TOO_FAR
+
+
+def _depthwise_kernel(tables: ConvolutionTables, wish: Wish) -> DspPlanes | DspPixels | str:
+    """The best of the kernels that the wish leaves open, or why there is none."""
+    planes = PlanesChoices() if wish.is_open else PlanesChoices.read(wish.candidate)
+    pixels = PixelsChoices() if wish.is_open else PixelsChoices.read(wish.candidate)
+    if isinstance(planes, str) and isinstance(pixels, str):
+        return planes
+    sizes = tables.window, tables.inputs, tables.weights.shape[0] // tables.inputs
+    kernels: list[DspPlanes | DspPixels] = []
+    if isinstance(planes, PlanesChoices):
+        found = planes_kernels(*sizes, planes)
+        kernels += (replace(kernel, is_compact=wish.compact > 0) for kernel in found)
+    if isinstance(pixels, PixelsChoices):
+        kernels.append(pixels_kernel(*sizes))
+    return best_kernel(kernels, wish) or "a window that is dilated, or too large for planes"
+
+
+def best_kernel(kernels: Iterable[_Kernel], wish: Wish) -> _Kernel | None:
+    """The kernel with the least scratch among those that are about as fast as the fastest.
+
+    Kernels with more scratch than the wish has, or than ``MOST_SCRATCH_BYTES``, do not count,
+    unless all have more. None if there are no kernels.
+    """
+    sizes = {kernel: _scratch_bytes(kernel) for kernel in kernels}
+    if not sizes:
+        return None
+    most = MOST_SCRATCH_BYTES if wish.most_scratch is None else wish.most_scratch
+    most = max(most, min(sizes.values()))
+    cycles = {kernel: kernel.estimated_cycles for kernel, size in sizes.items() if size <= most}
+    limit = _WORTH * min(cycles.values())
+    fast = (kernel for kernel, count in cycles.items() if count <= limit)
+    return min(fast, key=sizes.__getitem__)
+
+
+def _scratch_bytes(kernel: Estimated) -> int:
+    return sum(one.size_bytes for one in kernel.scratch)
+
+
+def convolution_choices(kernel: object) -> Iterator[Choices]:
+    """The choices of this kernel, then all others of the layer."""
+    if isinstance(kernel, DspColumns | DspPatches):
+        yield kernel.choices
+        sizes = kernel.window, kernel.input_channels, kernel.output_channels, kernel.groups
+        yield from _choices_of_small(columns_kernels(*sizes))
+        patches = list(patches_kernels(*sizes))
+        for step in patches_code.steps_for(patches[0].depth) if patches else ():
+            for found in patches:
+                if 2 * found.pixels * found.depth <= _MOST_CANDIDATE_BYTES:
+                    yield PatchesChoices(found.pixels, step)
+    elif isinstance(kernel, DspPlanes | DspPixels):
+        yield kernel.choices
+        if isinstance(kernel, DspPlanes):
+            channels = kernel.channels, kernel.multiplier
+        else:
+            channels = kernel.inputs, kernel.repeats
+        yield from _choices_of_small(planes_kernels(kernel.window, *channels, PlanesChoices()))
+        yield PixelsChoices()
+
+
+def _choices_of_small(kernels: Iterable[DspColumns | DspPlanes]) -> Iterator[Choices]:
+    return (one.choices for one in kernels if _scratch_bytes(one) <= _MOST_CANDIDATE_BYTES)
