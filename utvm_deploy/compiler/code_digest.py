@@ -180,8 +180,7 @@ def _numbered_labels(lines: Sequence[str]) -> list[str]:
         return _LOCAL_TARGET.sub(name, lines[position])
 
     return [
-        f"{numbers[position]}:" if position in numbers else numbered(position)
-        for position in kept
+        f"{numbers[position]}:" if position in numbers else numbered(position) for position in kept
     ]
 
 
