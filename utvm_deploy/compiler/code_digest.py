@@ -154,10 +154,8 @@ def _numbered_labels(lines: Sequence[str]) -> list[str]:
     targets: dict[tuple[int, int], int] = {}
     for position, line in enumerate(lines):
         for target in _LOCAL_TARGET.finditer(line):
-            if target[2] == "b":
-                places = range(position, -1, -1)
-            else:
-                places = range(position, len(lines))
+            is_back = target[2] == "b"
+            places = range(position, -1, -1) if is_back else range(position, len(lines))
             place = next((one for one in places if labels[one] == target[1]), None)
             if place is not None:
                 targets[position, target.start()] = place
