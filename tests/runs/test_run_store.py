@@ -157,3 +157,35 @@ def test_writers_at_once_lose_nothing_and_a_killed_one_leaves_whole_runs(path: P
             numbers = sorted(int(r.key, 16) for r in found if 0 <= int(r.key, 16) - start < 10_000)
             assert numbers == list(range(start, start + len(numbers)))
         assert all(run.models and store.get(run.key).result for run in found)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "result = x'0102'",
+        "result = 'text'",
+        "options = '{'",
+        "started = 'yesterday'",
+        "board = CAST(x'ff' AS TEXT)",
+    ],
+)
+def test_a_run_that_something_else_has_written_is_one_sentence(path: Path, change: str) -> None:
+    with RunStore(path) as store:
+        store.add(a_run())
+        store._database.execute(f"UPDATE runs SET {change}")
+        with pytest.raises(UtvmError, match=r"cannot be used: .*; name another file"):
+            store.get(a_run().key)
+
+
+def test_text_that_is_not_unicode_is_refused(path: Path) -> None:
+    with RunStore(path) as store, pytest.raises(UtvmError, match="surrogates not allowed"):
+        store.add(a_run(model="\udcff"))
+
+
+def test_a_full_disk_is_told_and_loses_no_run(path: Path) -> None:
+    with RunStore(path) as store:
+        store.add(a_run(1))
+        store._database.execute("PRAGMA max_page_count = 12")
+        with pytest.raises(UtvmError, match="disk is full"):
+            store.add(a_run(2, size=200_000))
+        assert [run.started for run in store.find(most=10**30)] == [1.0]

@@ -85,5 +85,7 @@ def _migrate(database: sqlite3.Connection, path: Path) -> None:
                 database.execute(f"PRAGMA user_version = {version + 1}")
             database.execute("COMMIT")
         except BaseException:
-            database.execute("ROLLBACK")
+            # SQLite itself has rolled back where the disk was full.
+            if database.in_transaction:
+                database.execute("ROLLBACK")
             raise

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +28,8 @@ from utvm_deploy.runs.schema import open_database
 MOST_BYTES = 256 << 20
 #: A part of a digest or a key that is this long or longer may stand for the whole.
 LEAST_PREFIX = 4
+#: What a database that something else has written may raise.
+_UNREADABLE = (ValueError, TypeError, OverflowError, RecursionError, zlib.error)
 _COLUMNS = "key, verb, started, seconds, exit_code, board, git, options, versions"
 
 
@@ -83,8 +86,9 @@ class RunStore:
             raise UtvmError(f"{self.path} has no run {key}; `utvm history` lists its runs")
         if len(rows) > 1:
             raise UtvmError(f"{len(rows)} runs begin with {key}; give more digits")
-        result = json.loads(zlib.decompress(rows[0][-1]))
-        return self._run(rows[0][:-1], result)
+        with self._told():
+            result = json.loads(zlib.decompress(rows[0][-1]))
+            return self._run(rows[0][:-1], dict(result))
 
     def find(
         self, *, model: str = "", board: str = "", verb: str = "", most: int | None = None
@@ -103,11 +107,12 @@ class RunStore:
             start = " OR substr(sha256, 1, ?) = ?" if is_digest else ""
             where.append(f"key IN (SELECT run FROM models WHERE name = ?{start})")
             values += [model, *([len(model), model] if is_digest else [])]
-        limit = "" if most is None else f" LIMIT {most}"
+        # A negative limit is none; SQLite knows no numbers of more than 64 bits.
+        values.append(-1 if most is None else min(most, sys.maxsize))
         with self._told():
             rows = self._database.execute(
                 f"SELECT {_COLUMNS} FROM runs WHERE {' AND '.join(where)} "
-                f"ORDER BY started DESC, key{limit}",
+                "ORDER BY started DESC, key LIMIT ?",
                 values,
             ).fetchall()
             return [self._run(row, {}) for row in rows]
@@ -119,7 +124,7 @@ class RunStore:
             (key,),
         )
         figures = tuple(ModelFigures(*one) for one in models)
-        facts = key, verb, started, seconds, exit_code, board, git
+        facts = key, verb, float(started), float(seconds), int(exit_code), board, git
         return Run(*facts, figures, json.loads(options), json.loads(versions), result)
 
     def _trim(self) -> None:
@@ -147,7 +152,9 @@ class RunStore:
             yield
             self._database.execute("COMMIT")
         except BaseException:
-            self._database.execute("ROLLBACK")
+            # SQLite itself has rolled back where the disk was full.
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")
             raise
 
     @contextmanager
@@ -155,7 +162,7 @@ class RunStore:
         """Errors of the database as one sentence."""
         try:
             yield
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, *_UNREADABLE) as error:
             raise UtvmError(
                 f"the runs in {self.path} cannot be used: {error}; name another file in UTVM_RUNS"
             ) from error
