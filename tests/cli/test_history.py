@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
+from utvm_deploy.base.paths import runs_file
+from utvm_deploy.cli.keep_run import keep_run
 from utvm_deploy.cli.main import main
+from utvm_deploy.runs.run import ModelFigures, Run, file_digest
+from utvm_deploy.runs.store import RunStore
 
 MODEL = Path(__file__).resolve().parents[2] / "models" / "digits.tflite"
 pytestmark = pytest.mark.tools
@@ -47,6 +51,37 @@ def test_profiles_are_kept_and_compared(capsys: pytest.CaptureFixture[str], tmp_
     assert page.count("<rect") == 2 * len(compared["models"][0]["changes"])
     assert main(["compare", verify["run"], kept["run"]]) == 1
     assert "is of verify" in capsys.readouterr().err
+
+
+def test_a_model_that_goes_while_a_verb_runs_is_kept_as_it_was(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tmp_path / "short lived.tflite"
+    model.write_bytes(MODEL.read_bytes())
+
+    def keep(*arguments: Any) -> None:
+        model.unlink()
+        keep_run(*arguments)
+
+    monkeypatch.setattr("utvm_deploy.cli.main.keep_run", keep)
+    assert main(["verify", str(model), "--board", "host", "--samples", "1"]) == 0
+    _, found = result(capsys, "history")
+    kept = found["runs"][0]["models"][0]
+    assert (kept["name"], kept["sha256"]) == ("short_lived", file_digest(MODEL))
+
+
+def test_a_result_that_cannot_be_compared_is_one_sentence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    figures = (ModelFigures("digits", "da2236d2"),)
+    facts = "profile", 1e300, 1.0, 0, "host", "", figures
+    with RunStore(runs_file()) as store:
+        store.add(Run("aaaaaaaaaaaa", *facts, result={"model": "digits"}))
+    assert main(["compare", "aaaa", "aaaa"]) == 1
+    assert "the result of run aaaaaaaaaaaa cannot be read" in capsys.readouterr().err
+    # Nor does a clock that was wrong prevent the list.
+    assert main(["history"]) == 0
+    assert "aaaaaaaaaaaa" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

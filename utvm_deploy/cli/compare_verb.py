@@ -91,7 +91,13 @@ def _figures(name: str) -> tuple[Ours, ...]:
             f"run {kept.key} is of {kept.verb}, which has no figures to compare; give runs of "
             f"{' or '.join(_COMPARABLE)}"
         )
-    return ours_of(kept.result, _COMPARABLE[kept.verb])
+    try:
+        return ours_of(kept.result, _COMPARABLE[kept.verb])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BenchError(
+            f"the result of run {kept.key} cannot be read: {type(error).__name__}: {error}; "
+            "do the run again"
+        ) from error
 
 
 def _report(found: Difference, out: Output) -> None:

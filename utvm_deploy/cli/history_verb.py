@@ -87,4 +87,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
 
 
 def _when(started: float) -> str:
-    return datetime.fromtimestamp(started).strftime("%Y-%m-%d %H:%M")
+    try:
+        return datetime.fromtimestamp(started).strftime("%Y-%m-%d %H:%M")
+    except (ValueError, OverflowError, OSError):
+        return ""  # a clock was wrong

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from utvm_deploy.base.errors import UtvmError
+from utvm_deploy.base.files import check_regular
 from utvm_deploy.base.paths import runs_file
 from utvm_deploy.cli.output import Output
 from utvm_deploy.compiler.c_text import prefix_from_path
@@ -32,23 +34,44 @@ def add_store(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def model_digests(args: argparse.Namespace) -> dict[str, str]:
+    """SHA-256 of each model's file by the model's name; none of a file that cannot be read.
+
+    Take them before the verb: a file may change while the verb runs.
+    """
+    from utvm_deploy.runs.run import file_digest
+
+    paths: list[Path] = args.models if "models" in args else [args.model]
+    found = {}
+    for path in paths:
+        # The verb says what is wrong with a file.
+        with contextlib.suppress(OSError, UtvmError):
+            check_regular(path)
+            found[getattr(args, "name", None) or prefix_from_path(path)] = file_digest(path)
+    return found
+
+
 def keep_run(
-    args: argparse.Namespace, out: Output, exit_code: int, started: float, seconds: float
+    args: argparse.Namespace,
+    out: Output,
+    digests: Mapping[str, str],
+    exit_code: int,
+    started: float,
+    seconds: float,
 ) -> None:
     """Keep the verb's result; what prevents it is a line on stderr and not a failure."""
     if out.last_result is None or out.last_result[0] not in SCHEMAS:
         return
     # Verbs that keep nothing need not load these.
     from utvm_deploy.runs.origin import git_revision, versions
-    from utvm_deploy.runs.run import Run, figures_of, file_digest
+    from utvm_deploy.runs.run import Run, figures_of
     from utvm_deploy.runs.store import RunStore
 
     _, result = out.last_result
-    paths: list[Path] = args.models if "models" in args else [args.model]
+    if not digests:
+        out.note("this run is not kept: the model's file could not be read before it")
+        return
     try:
-        digests = {
-            getattr(args, "name", None) or prefix_from_path(p): file_digest(p) for p in paths
-        }
         run = Run(
             secrets.token_hex(_KEY_BYTES),
             args.verb,

@@ -19,7 +19,7 @@ from utvm_deploy import __version__
 from utvm_deploy.base import process
 from utvm_deploy.base.errors import UsageError, UtvmError
 from utvm_deploy.cli.entry import EXIT_INTERRUPTED, EXIT_USAGE, discard_stdout, loaded
-from utvm_deploy.cli.keep_run import keep_run
+from utvm_deploy.cli.keep_run import keep_run, model_digests
 from utvm_deploy.cli.output import Output
 
 #: Each verb and the module of this package with its arguments and its work.
@@ -105,9 +105,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             if args.dry_run:
                 stack.enter_context(process.dry_run(lambda command: out.line(shlex.join(command))))
             started, begin = time.time(), time.monotonic()
+            is_kept = getattr(args, "store", False) and not args.dry_run
+            digests = model_digests(args) if is_kept else {}
             code = int(args.run(args, out))
-            if getattr(args, "store", False) and not args.dry_run:
-                keep_run(args, out, code, started, time.monotonic() - begin)
+            if is_kept:
+                keep_run(args, out, digests, code, started, time.monotonic() - begin)
             return code
 
     return reported(work, out, verbose=args.verbosity > 0)
