@@ -19,7 +19,7 @@ from utvm_deploy.device import INSTRUCTIONS, Device
 from utvm_deploy.emulator.fence import Fence
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.choose.lowering import lower
-from utvm_deploy.kernels.native.dsp.transpose_conv import DspTransposeConv
+from utvm_deploy.kernels.native.dsp.patches import DspTransposeConv
 from utvm_deploy.kernels.native.mve.transpose_conv import MveTransposeConv
 
 # batch, height, width, inputs, outputs, window, strides, padding (0: SAME)

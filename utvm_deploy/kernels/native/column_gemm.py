@@ -234,7 +234,8 @@ class ColumnConv2D:
         columns, part = self._columns.at(), self._part.at()
         weights, scaling, limits = self.tables
         image, output = self._image, self._output
-        y, x = self._start(one, number)
+        first = number * (one.width if self.is_one_row else one.rows) + one.first
+        y, x = (0, first) if self.is_one_row else (first, 0)
         width = self.columns_of(one.width)
         # The border stays from block to block, unless another phase or group was there in between.
         is_first = 1 if self.phases or self.groups > 1 else Index.of(number).is_zero()
@@ -266,12 +267,6 @@ class ColumnConv2D:
     def is_slice(self) -> bool:
         """Whether the product stores among the channels of other groups."""
         return self.groups > 1 and not self.phases
-
-    def _start(self, one: Block, number: Number) -> tuple[Number, Number]:
-        """Row and pixel of the output where a block begins."""
-        if self.is_one_row:
-            return 0, number * one.width + one.first
-        return number * one.rows + one.first, 0
 
     @property
     def _image(self) -> Operand:

@@ -17,7 +17,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from utvm_deploy.cores.timing import Timing
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
@@ -104,7 +103,7 @@ class DspPixels(RowDepthwise):
         if w.kernel != UNROLLED:
             pixel = _TAP * taps + _ROW_OF_TAPS * w.kernel[0] + _LOOPED_PIXEL
         groups = self.pitch // GROUP
-        lines = groups * 4 * _group_words(taps) / CACHE_LINE_BYTES
+        lines = groups * (8 * taps + _SCALING_BYTES) / CACHE_LINE_BYTES
         row = w.output_width * groups * pixel + lines * _LINE
         if self.is_copied:
             byte = _COPIED_BYTE if self.repeats == 1 else _REPEATED_BYTE
@@ -137,11 +136,6 @@ def pack_table(weights: Array, scaling: Scaling) -> Array:
     return np.concatenate(parts, axis=1).reshape(-1)
 
 
-def _group_words(taps: int) -> int:
-    """Words of the table for a group."""
-    return (8 * taps + _SCALING_BYTES) // 4
-
-
 class _Slots(Frame):
     """What the routine keeps on the stack."""
 
@@ -169,13 +163,7 @@ class _Slots(Frame):
 @lru_cache(maxsize=8)
 def _text(core: str, product: DspRowProduct) -> str:
     """The C text of the function for a window, ordered for a core."""
-    is_unrolled = product.window == UNROLLED
-    routine = _routine(timing_of(core), is_unrolled)
-    return function_text(product.function, routine, portable="utvm_depthwise")
-
-
-def _routine(timing: Timing, is_unrolled: bool) -> Assembler:
-    a = Assembler(timing, PARAMETERS)
+    a, is_unrolled = Assembler(timing_of(core), PARAMETERS), product.window == UNROLLED
     special, group_done = Label(), Label()
     _begin(a)
     with a.loop("gt"):  # four more channels
@@ -198,7 +186,7 @@ def _routine(timing: Timing, is_unrolled: bool) -> Assembler:
     a.leave()
     a.place(special)
     _store_special(a, pixel, group_done)
-    return a
+    return function_text(product.function, a, portable="utvm_depthwise")
 
 
 def _begin(a: Assembler) -> None:

@@ -1,4 +1,7 @@
-"""CONV_2D over patches for cores with the DSP extension: gathered windows of int16."""
+"""Convolutions over patches, which are gathered windows of int16, with the DSP extension.
+
+TRANSPOSE_CONV is such a convolution by blocks of output pixels.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ from utvm_deploy.kernels.native.dsp import patches_code as code
 from utvm_deploy.kernels.native.dsp import tile
 from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D, gathered_conv2d_call
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
+from utvm_deploy.kernels.native.micro_kernel import table_arguments
 from utvm_deploy.kernels.native.scaling import Scaling
+from utvm_deploy.kernels.native.transpose_conv import BlockConv, as_convolution, block_conv_call
 from utvm_deploy.records.candidate import COMPACT_MOST
 
 #: Pixels of a block: by default, and those that the choice is from.
@@ -157,3 +162,31 @@ def patches_kernels(
         most = window.output_height * window.output_width + tile.PIXELS
         # A block with all outputs is the last that makes a difference.
         yield from (replace(plain, pixels=pixels) for pixels in _SIZES if pixels < most)
+
+
+@dataclass(frozen=True)
+class DspTransposeConv(BlockConv):
+    """All rows of a block are channels of one product."""
+
+    family = "dsp"
+    driver = "utvm_transpose_conv"
+    helpers = "utvm_bytes", "utvm_scatter_blocks"
+
+
+def dsp_transpose_conv_call(call: KernelCall) -> KernelCall | str:
+    """The call instead of the portable one, or why there is none."""
+    found = as_convolution(call)
+    if isinstance(found, str):
+        return found
+    kernel, tables, first = found
+    scaling = tables.short_scaling()
+    if isinstance(scaling, str):
+        return scaling
+    outputs = tables.weights.shape[0]
+    conv = patches_kernel(tables.window, tables.inputs, outputs, 1, PatchesChoices())
+    if isinstance(conv, str):
+        return conv
+    made = DspTransposeConv(conv, kernel.strides, first, kernel.output, conv.pixels)
+    rows = np.array(scaling, dtype=np.int32)
+    packed = conv.product.pack(tables.weights.reshape(outputs, -1), rows)
+    return block_conv_call(call, made, table_arguments([packed], tables.limits), tables.border)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from utvm_deploy.cores.timing import Timing
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame
 from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
@@ -12,13 +11,11 @@ from utvm_deploy.kernels.native.dsp.code import function_text, helper
 
 #: Channels whose bytes are widened together.
 QUAD = 4
-WIDEN = "utvm_widen_planes"
-WIDEN_PARAMETERS = """
+_WIDEN_PARAMETERS = """
 const int8_t *from, int16_t *to, int32_t pixels, int32_t quads, int32_t pitch, int32_t plane_bytes,
 int32_t border
 """
-MOVE = "utvm_move_rows"
-MOVE_PARAMETERS = (
+_MOVE_PARAMETERS = (
     "int16_t *planes, int32_t channels, int32_t words, int32_t from_bytes, int32_t plane_bytes"
 )
 
@@ -36,17 +33,19 @@ class _Slots(Frame):
 @lru_cache(maxsize=8)
 def ring_text(core: str) -> str:
     """The C text of ``utvm_slide`` and what it calls, ordered for a core."""
-    widen = function_text(WIDEN, _widen_routine(timing_of(core)))
-    move = function_text(MOVE, _move_routine(timing_of(core)))
-    return "\n".join([widen, move, helper("utvm_slide")])
+    widen = Assembler(timing_of(core), _WIDEN_PARAMETERS)
+    _widen_row(widen)
+    move = Assembler(timing_of(core), _MOVE_PARAMETERS)
+    _move_rows(move)
+    texts = function_text("utvm_widen_planes", widen), function_text("utvm_move_rows", move)
+    return "\n".join([*texts, helper("utvm_slide")])
 
 
-def _widen_routine(timing: Timing) -> Assembler:
+def _widen_row(a: Assembler) -> None:
     """Widen a row of the image: each turn does two pixels of four channels.
 
     They become one word of each of four planes. An odd number of pixels ends with the border.
     """
-    a = Assembler(timing, WIDEN_PARAMETERS)
     a.enter(frame=_Slots)
     a.ldr("r10", a.stack_argument("pitch"))
     a.ldr("lr", a.stack_argument("plane_bytes"))
@@ -80,7 +79,6 @@ def _widen_routine(timing: Timing) -> Assembler:
         a.subs("r2", "r2", 1)
         a.str("r2", _Slots.quads_left)
     a.leave()
-    return a
 
 
 def _transpose_pixels(a: Assembler) -> None:
@@ -99,9 +97,8 @@ def _transpose_pixels(a: Assembler) -> None:
     a.str("r7", post("r3", 4))
 
 
-def _move_routine(timing: Timing) -> Assembler:
+def _move_rows(a: Assembler) -> None:
     """In each plane, move words from ``from_bytes`` behind its start to the start."""
-    a = Assembler(timing, MOVE_PARAMETERS)
     a.enter(("r4-r10", "lr"))
     a.ldr("lr", a.stack_argument("plane_bytes"))
     with a.loop("gt"):
@@ -119,7 +116,6 @@ def _move_routine(timing: Timing) -> Assembler:
         a.add("r0", "r0", "lr")
         a.subs("r1", "r1", 1)
     a.leave()
-    return a
 
 
 def _move_words(a: Assembler, words: int) -> None:

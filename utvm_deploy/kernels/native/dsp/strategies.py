@@ -8,8 +8,8 @@ from utvm_deploy.kernels.contract.strategy import Strategy, candidates_of, of_po
 from utvm_deploy.kernels.native.dsp.convolution import build_convolution, convolution_choices
 from utvm_deploy.kernels.native.dsp.dense import build_dense, dense_choices
 from utvm_deploy.kernels.native.dsp.elementwise import build_elementwise, int16_multiply_call
+from utvm_deploy.kernels.native.dsp.patches import dsp_transpose_conv_call
 from utvm_deploy.kernels.native.dsp.pool import DspPool
-from utvm_deploy.kernels.native.dsp.transpose_conv import dsp_transpose_conv_call
 from utvm_deploy.kernels.native.pool import pool_call
 
 FAMILY = "dsp"
