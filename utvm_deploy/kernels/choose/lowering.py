@@ -5,11 +5,10 @@ Each module of portable kernels and of C routines has a table of the operators t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pkgutil import iter_modules
-from types import ModuleType
 
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.cores.core import CORES, Core
@@ -26,21 +25,15 @@ from utvm_deploy.kernels.portable.loop_shapes import PORTABLE_STRATEGY
 from utvm_deploy.records.candidate import GENERIC, Candidate
 
 
-def _modules() -> Iterator[ModuleType]:
-    """Every module of portable kernels and of C routines."""
-    for package in (portable, routines):
-        for one in iter_modules(package.__path__):
-            yield import_module(f"{package.__name__}.{one.name}")
-
-
 def _rows(table: str) -> dict[str, Lowering]:
     """The rows of all modules that have this table; an operator is in one module."""
     found: dict[str, Lowering] = {}
-    for module in _modules():
-        rows: Mapping[str, Lowering] = getattr(module, table, {})
-        twice = ", ".join(sorted(found.keys() & rows.keys()))
-        assert not twice, f"{module.__name__} lowers {twice}, and so does another module"
-        found.update(rows)
+    for package in (portable, routines):
+        for one in iter_modules(package.__path__, f"{package.__name__}."):
+            rows: Mapping[str, Lowering] = getattr(import_module(one.name), table, {})
+            twice = ", ".join(sorted(found.keys() & rows.keys()))
+            assert not twice, f"{one.name} lowers {twice}, and so does another module"
+            found.update(rows)
     return dict(sorted(found.items()))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,6 @@ from utvm_deploy.kernels.contract.operands import element_count, quantization_of
 from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.requantization import INT8_MAX, INT8_MIN, clamped, requantize
 from utvm_deploy.kernels.portable.skeletons import compute_per_output, initialize_apart
-from utvm_deploy.kernels.portable.tensor_ir import import_c
 
 # The output's scale is 1/128.
 _OUTPUT_BITS = 7
@@ -38,16 +38,13 @@ class L2NormalizedRows:
         def value(r: Any, i: Any) -> Any:
             return source[r, i].astype("int32") - zero_point
 
-        squares = te.compute(
-            (self.rows,), lambda r: te.sum(value(r, k) * value(r, k), axis=k), name="squares"
-        )
+        def per_row(name: str, of_row: Callable[[Any], Any]) -> Any:
+            return te.compute((self.rows,), of_row, name=name)
+
+        squares = per_row("squares", lambda r: te.sum(value(r, k) * value(r, k), axis=k))
 
         def of_squares(name: str) -> Any:
-            return te.compute(
-                (self.rows,),
-                lambda r: tirx.call_pure_extern("int32", name, squares[r]),
-                name=name,
-            )
+            return per_row(name, lambda r: tirx.call_pure_extern("int32", name, squares[r]))
 
         inverse, shift = of_squares("utvm_inverse_root"), of_squares("utvm_inverse_root_shift")
         output = te.compute(
@@ -60,7 +57,7 @@ class L2NormalizedRows:
         return te.create_prim_func([source, zero_point, output])
 
     def schedule(self, sch: Any, core: str) -> str:
-        import_c(sch, shared_text("utvm_inverse_root"))
+        sch.annotate(sch.get_sblock("root"), "pragma_import_c", shared_text("utvm_inverse_root"))
         row, _ = sch.get_loops(sch.get_sblock("l2_normalization"))
         compute_per_output(sch, row, "utvm_inverse_root_shift", "utvm_inverse_root", "squares")
         initialize_apart(sch, "squares")

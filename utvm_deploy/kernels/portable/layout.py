@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,6 +74,8 @@ class Transposed:
     rearranged: Rearranged
     run: int
 
+    scratch: ClassVar[tuple[Operand, ...]] = ()
+
     @property
     def name(self) -> str:
         return self.rearranged.name
@@ -87,25 +89,18 @@ class Transposed:
     def parameters(self) -> tuple[Operand | str, ...]:
         return self._source, "start", self._output
 
-    @property
-    def scratch(self) -> tuple[Operand, ...]:
-        return ()
-
     def texts(self, core: str) -> tuple[str, ...]:
         return (shared_text("utvm_transpose"),)
 
     def drive(self, c: Driver) -> None:
-        extents, steps, output = self.rearranged.extents, self._steps, self._output
+        extents, output = self.rearranged.extents, self._output
+        steps = [step for step in self.rearranged.steps if step is not None]
         outer = [1 if axis == self.run else extent for axis, extent in enumerate(extents[:-1])]
         with c.loops("axis", outer) as index:
             first = sum((one * step for one, step in zip(index, steps, strict=False)), Index())
             places = self._source.at(first + Index.named("start")), output.at(*index)
             sizes = extents[-1], extents[self.run], steps[-1], output.stride(self.run)
             c.call("utvm_transpose", *places, *sizes)
-
-    @property
-    def _steps(self) -> list[int]:
-        return [step for step in self.rearranged.steps if step is not None]
 
     @property
     def _source(self) -> Operand:

@@ -15,12 +15,12 @@ from utvm_deploy.graph.constant_folding import fill_of
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.extents import label, type_label
-from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
+from utvm_deploy.kernels.contract.lazy_tvm import script, te, tirx
 from utvm_deploy.kernels.contract.operands import element_count, stored
 from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.portable.layout import lower_rearrange
 from utvm_deploy.kernels.portable.skeletons import Unary
-from utvm_deploy.kernels.portable.tensor_ir import Buffers, block, prim_func, script
+from utvm_deploy.kernels.portable.tensor_ir import Buffers, block, prim_func
 
 
 @dataclass(frozen=True)

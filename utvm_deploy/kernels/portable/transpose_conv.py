@@ -44,18 +44,16 @@ class TransposeConv2D(DefaultLoops):
     strides: tuple[int, int]
     padding: tuple[int, int]  # top and left
 
-    dtype: ClassVar[str] = "int8"
+    dtype: str = "int8"
+    sum_type: str = "int32"  # of the accumulator and of the bias; int64 only for int16
+
     why: ClassVar[str] = "generic C, one output at a time"
 
     @property
     def name(self) -> str:
         window = f"{label(self.kernel)}_s{label(self.strides)}_p{label(self.padding)}"
-        return f"transpose_conv_{window}_{label(self.image)}_{label(self.output)}"
-
-    @property
-    def sum_type(self) -> str:
-        """The type of the accumulator and of the bias."""
-        return "int32"
+        bits = f"_int16_{self.sum_type[3:]}" if self.dtype == "int16" else ""
+        return f"transpose_conv_{window}_{label(self.image)}_{label(self.output)}{bits}"
 
     def prim_func(self) -> Any:
         _, height, width, inputs = self.image
@@ -94,38 +92,24 @@ class TransposeConv2D(DefaultLoops):
         return source, tirx.all(place >= 0, divides, source < extent)
 
 
-@dataclass(frozen=True)
-class Int16TransposeConv2D(TransposeConv2D):
-    """TRANSPOSE_CONV of int16 with sums of 64 bits, or of 32 as a bias of int32 asks for."""
-
-    bits: int = 64
-
-    dtype: ClassVar[str] = "int16"
-
-    @property
-    def name(self) -> str:
-        return f"{super().name}_int16_{self.bits}"
-
-    @property
-    def sum_type(self) -> str:
-        return f"int{self.bits}"
-
-
 def lower_transpose_conv(op: Operation) -> KernelCall:
-    """TRANSPOSE_CONV."""
+    """TRANSPOSE_CONV; sums of int16 have 64 bits, or 32 as a bias of int32 asks for."""
     attributes, source, weights = op.attributes(TransposeConvolution), op.source, op.constant(1)
     outputs, rows, columns, _ = weights.shape
-    window = (rows, columns), attributes.strides, attributes.padding
-    shapes = source.shape, op.result.shape, *window
-    kernel = TransposeConv2D(*shapes)
+    is_wide = source.dtype == "int16" and not attributes.sums_in_32_bits
+    kernel = TransposeConv2D(
+        source.shape,
+        op.result.shape,
+        (rows, columns),
+        attributes.strides,
+        attributes.padding,
+        source.dtype,
+        "int64" if is_wide else "int32",
+    )
+    bias = op.bias(outputs).astype(kernel.sum_type)
     multiplier, shift = quantize_multipliers(op.scales(outputs))
-    bias = op.bias(outputs)
-    if source.dtype == "int16":
-        bits = 32 if attributes.sums_in_32_bits else 64
-        kernel = Int16TransposeConv2D(*shapes, bits)
-        bias = bias.astype(f"int{bits}")
-        if bits == 64:
-            multiplier = np.array([short_multiplier(int(m)) for m in multiplier], np.int32)
+    if is_wide:
+        multiplier = np.array([short_multiplier(int(m)) for m in multiplier], np.int32)
     tables = {"weights": weights, "bias": bias, "multiplier": multiplier, "shift": shift}
     scalars = {"input_zero_point": quantization_of(source).zero_point}
     scalars |= op.output_parameters(attributes.clamp)
