@@ -15,8 +15,7 @@ from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.portable.convolution import (
     convolution_call,
-    int8_scalars,
-    padded_image,
+    int8_image,
     requantized_func,
     window_of,
 )
@@ -45,10 +44,8 @@ class Conv2D:
 
     def prim_func(self) -> Any:
         w, depth = self.window, self.input_channels // self.groups
-        image = te.placeholder(w.input_shape(self.input_channels), "int8", "input")
+        image, padded, scalars = int8_image(w, self.input_channels)
         weights = te.placeholder((self.output_channels, *w.kernel, depth), "int8", "weights")
-        scalars = int8_scalars(w)
-        padded = padded_image(w, image, scalars)
         ky, kx = w.taps()
         ci = te.reduce_axis((0, depth), "ci")
 

@@ -67,17 +67,17 @@ def requantized_func(
     return te.create_prim_func([*inputs, bias, multiplier, shift, *scalars.values(), output])
 
 
-def int8_scalars(window: Window) -> dict[str, Any]:
-    """The int32 parameters of an int8 convolution; only borders need the input's zero point."""
+def int8_image(window: Window, channels: int) -> tuple[Any, Any, dict[str, Any]]:
+    """The input of an int8 convolution, that image with its borders, and the int32 parameters.
+
+    Borders hold the input's zero point. It is a parameter only if there are borders.
+    """
+    image = te.placeholder(window.input_shape(channels), "int8", "input")
     border = ("input_zero_point",) if window.is_padded else ()
-    return int32s((*border, "output_zero_point", "low", "high"))
-
-
-def padded_image(window: Window, image: Any, scalars: Mapping[str, Any]) -> Any:
-    """The image with its borders, which hold the input's zero point."""
+    scalars = int32s((*border, "output_zero_point", "low", "high"))
     if not window.is_padded:
-        return image
-    return window.pad(image, scalars["input_zero_point"].astype("int8"))
+        return image, image, scalars
+    return image, window.pad(image, scalars["input_zero_point"].astype("int8")), scalars
 
 
 def convolution_call(

@@ -16,8 +16,7 @@ from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.portable.convolution import (
     convolution_call,
-    int8_scalars,
-    padded_image,
+    int8_image,
     requantized_func,
     window_of,
 )
@@ -42,10 +41,8 @@ class DepthwiseConv2D:
 
     def prim_func(self) -> Any:
         w, outputs = self.window, self.channels * self.depth_multiplier
-        image = te.placeholder(w.input_shape(self.channels), "int8", "input")
+        image, padded, scalars = int8_image(w, self.channels)
         weights = te.placeholder((*w.kernel, outputs), "int8", "weights")
-        scalars = int8_scalars(w)
-        padded = padded_image(w, image, scalars)
         ky, kx = w.taps()
 
         def product(n: Any, y: Any, x: Any, c: Any) -> Any:

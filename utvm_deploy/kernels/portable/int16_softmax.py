@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,22 +45,21 @@ class SoftmaxRows16:
         tables = tables_of(INTERVALS + 1, "exponentials", "inverses", dtype="int16")
         scalars = list(int32s(("multiplier", "shift")).values())
         (exponentials, inverses), (multiplier, shift) = tables, scalars
-        i = te.reduce_axis((0, self.depth), "i")
-        largest = te.compute(
-            (self.rows,), lambda r: te.max(source[r, i].astype("int32"), axis=i), name="largest"
-        )
+        i, j = (te.reduce_axis((0, self.depth), name) for name in "ij")
+
+        def per_row(name: str, of_row: Callable[[Any], Any]) -> Any:
+            return te.compute((self.rows,), of_row, name=name)
+
+        largest = per_row("largest", lambda r: te.max(source[r, i].astype("int32"), axis=i))
 
         def exponent(r: Any, k: Any) -> Any:
             difference = source[r, k].astype("int32") - largest[r]
             return _looked_up(exponentials, requantize(difference, multiplier, shift) + 32767)
 
         exponential = te.compute(shape, exponent, name="exponential")
-        j = te.reduce_axis((0, self.depth), "j")
-        total = te.compute((self.rows,), lambda r: te.sum(exponential[r, j], axis=j), name="total")
-        zeros = te.compute(
-            (self.rows,),
-            lambda r: tirx.call_pure_extern("int32", "utvm_leading_zeros", total[r]),
-            name="zeros",
+        total = per_row("total", lambda r: te.sum(exponential[r, j], axis=j))
+        zeros = per_row(
+            "zeros", lambda r: tirx.call_pure_extern("int32", "utvm_leading_zeros", total[r])
         )
 
         def inverse(r: Any) -> Any:
@@ -67,7 +67,7 @@ class SoftmaxRows16:
             rounded = ((raised >> 13) + 1) >> 1
             return _looked_up(inverses, rounded - ((1 << 15) + (1 << 16)))
 
-        reciprocal = te.compute((self.rows,), inverse, name="reciprocal")
+        reciprocal = per_row("reciprocal", inverse)
 
         def share(r: Any, k: Any) -> Any:
             bits = 31 - zeros[r]

@@ -44,20 +44,20 @@ class TransposeConv2D(DefaultLoops):
     strides: tuple[int, int]
     padding: tuple[int, int]  # top and left
 
-    dtype: str = "int8"
-    sum_type: str = "int32"  # of the accumulator and of the bias; int64 only for int16
+    bits: int | None = None  # of the sums of int16; None: int8, whose sums have 32 bits
 
     why: ClassVar[str] = "generic C, one output at a time"
 
     @property
     def name(self) -> str:
         window = f"{label(self.kernel)}_s{label(self.strides)}_p{label(self.padding)}"
-        bits = f"_int16_{self.sum_type[3:]}" if self.dtype == "int16" else ""
+        bits = f"_int16_{self.bits}" if self.bits else ""
         return f"transpose_conv_{window}_{label(self.image)}_{label(self.output)}{bits}"
 
     def prim_func(self) -> Any:
         _, height, width, inputs = self.image
-        image = te.placeholder(self.image, self.dtype, "input")
+        dtype, sum_type = "int16" if self.bits else "int8", f"int{self.bits or 32}"
+        image = te.placeholder(self.image, dtype, "input")
         weights = te.placeholder((self.output[3], *self.kernel, inputs), "int8", "weights")
         scalars = int32s(("input_zero_point", "output_zero_point", "low", "high"))
         ky = te.reduce_axis((0, self.kernel[0]), "ky")
@@ -71,11 +71,11 @@ class TransposeConv2D(DefaultLoops):
             weight = weights[o, ky, kx, ci].astype("int32")
             reaches = tirx.all(reaches_row, reaches_column)
             term = tirx.if_then_else(reaches, pixel * weight, 0)
-            return te.sum(term.astype(self.sum_type), axis=[ky, kx, ci])
+            return te.sum(term.astype(sum_type), axis=[ky, kx, ci])
 
         sums = te.compute(self.output, product, name="transpose_conv")
-        add = add_wrapping if self.sum_type == "int32" else operators.add
-        return requantized_func([image, weights], sums, scalars, self.dtype, self.sum_type, add)
+        add = add_wrapping if sum_type == "int32" else operators.add
+        return requantized_func([image, weights], sums, scalars, dtype, sum_type, add)
 
     def schedule(self, sch: Any, core: str) -> str:
         *_, o = sch.get_loops(sch.get_sblock("requantize"))
@@ -96,19 +96,13 @@ def lower_transpose_conv(op: Operation) -> KernelCall:
     """TRANSPOSE_CONV; sums of int16 have 64 bits, or 32 as a bias of int32 asks for."""
     attributes, source, weights = op.attributes(TransposeConvolution), op.source, op.constant(1)
     outputs, rows, columns, _ = weights.shape
-    is_wide = source.dtype == "int16" and not attributes.sums_in_32_bits
-    kernel = TransposeConv2D(
-        source.shape,
-        op.result.shape,
-        (rows, columns),
-        attributes.strides,
-        attributes.padding,
-        source.dtype,
-        "int64" if is_wide else "int32",
-    )
-    bias = op.bias(outputs).astype(kernel.sum_type)
+    sum_bits = 32 if attributes.sums_in_32_bits else 64
+    bits = sum_bits if source.dtype == "int16" else None
+    window = (rows, columns), attributes.strides, attributes.padding
+    kernel = TransposeConv2D(source.shape, op.result.shape, *window, bits)
+    bias = op.bias(outputs).astype(f"int{bits or 32}")
     multiplier, shift = quantize_multipliers(op.scales(outputs))
-    if is_wide:
+    if bits == 64:
         multiplier = np.array([short_multiplier(int(m)) for m in multiplier], np.int32)
     tables = {"weights": weights, "bias": bias, "multiplier": multiplier, "shift": shift}
     scalars = {"input_zero_point": quantization_of(source).zero_point}
