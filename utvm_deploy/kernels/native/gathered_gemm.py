@@ -30,21 +30,14 @@ from utvm_deploy.kernels.native.micro_kernel import (
     windows_call,
 )
 
-#: Windows of so many bytes are gathered at a time, unless those of one tile alone need more.
+#: Bytes of the windows that are gathered at a time, unless those of one tile need more.
 _WINDOWS_BYTES = 2048
 _MOST_PIXELS = 24
 #: What the function of a ``Product`` takes, where its tables are weights, scaling and limits.
-PRODUCT_PARAMETERS = (
-    "const int8_t *pixels",
-    "const int8_t *weights",
-    "const int32_t *scaling",
-    "const int32_t *limits",
-    "int8_t *output",
-    "int32_t count",
-    "int32_t channels",
-    "int32_t depth",
-    "int32_t pitch",
-)
+PRODUCT_PARAMETERS = """
+const int8_t *pixels, const int8_t *weights, const int32_t *scaling, const int32_t *limits,
+int8_t *output, int32_t count, int32_t channels, int32_t depth, int32_t pitch
+"""
 
 
 class Product(MicroKernel, Protocol):

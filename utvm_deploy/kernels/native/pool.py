@@ -27,18 +27,16 @@ from utvm_deploy.kernels.portable.pool import Pool2D
 MOST_POSITIONS = 255
 
 
-def pixel_parameters(dtype: str) -> tuple[str, ...]:
+def pixel_parameters(dtype: str) -> str:
     """The C parameters of a pixel routine.
 
     Rows and columns are those inside the image, ``row_bytes`` is the distance of two rows in
     elements, and the routine limits its results to ``low`` and ``high``.
     """
-    return (
-        f"const {dtype}_t *from",
-        f"{dtype}_t *to",
-        *("int32_t rows", "int32_t columns", "int32_t row_bytes", "int32_t channels"),
-        *("int32_t low", "int32_t high"),
-    )
+    return f"""
+    const {dtype}_t *from, {dtype}_t *to, int32_t rows, int32_t columns, int32_t row_bytes,
+    int32_t channels, int32_t low, int32_t high
+    """
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ Layouts, for channel o = 4 quad + 2 slot + pair and depth k = 16 block + byte:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
@@ -126,13 +125,11 @@ class MveProduct:
 @lru_cache(maxsize=4)
 def _text(product: MveProduct) -> str:
     """The C text of the function."""
-    parameters: Sequence[str] = PRODUCT_PARAMETERS
+    parameters = PRODUCT_PARAMETERS
     if product.by is INT16:
         body = family_text("mve", product.function)
-        parameters = [
-            replaced(one, ("int8_t", "int16_t", 1)) if one.endswith(("*pixels", "*output")) else one
-            for one in parameters
-        ]
+        wide = (("int8_t " + name, "int16_t " + name, 1) for name in ("*pixels", "*output"))
+        parameters = replaced(parameters, *wide)
     else:
         body = replaced(
             family_text("mve", "utvm_mve_gemm"),

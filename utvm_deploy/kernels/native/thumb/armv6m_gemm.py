@@ -64,12 +64,11 @@ class Armv6mProduct(ThumbProduct):
             ("SCALED", _SCALED[self.tile.rounding], 1),
             ("ROWS", str(self.tile.rows), 1),
         )
-        declared = ",\n    ".join(PRODUCT_PARAMETERS)
         dot = family_text("thumb", "utvm_plain_dot")
         return (
             family_text("thumb", "utvm_plain_scale"),
             _dot().c_function("utvm_plain_dot", dot, ARMV6M_CONDITION),
-            f"static void {self.function}(\n    {declared}) {{\n{body}}}\n",
+            f"static void {self.function}({PRODUCT_PARAMETERS}) {{\n{body}}}\n",
         )  # fmt: skip
 
     def pack(self, weights: Array, rows: Array) -> tuple[Array, Array]:
