@@ -1,7 +1,7 @@
 """Requantization in five instructions, and the proof that a layer may use it.
 
-The reference requantizes a sum a by a multiplier m and a right shift s, and rounds twice:
-q = round_half_up(a * m / 2**31), then q / 2**s, with halves away from zero.
+The reference requantizes a sum a by a multiplier m and a right shift s. It rounds twice.
+First, q is round_half_up(a * m / 2**31). Then it rounds q / 2**s, with halves away from zero.
 
 SMMLAR of x = 2 a gives round_half_up(x * m / 2**32), the same q, and adds an offset t. The second
 rounding is (q + t) >> s with t = 2**(s - 1) + (zero point << s) - [a < 0]. It takes the sign of a,

@@ -43,7 +43,7 @@ def without_dilation(window: Window) -> Window | None:
 
 
 def _without_unseen_taps(window: Window, weights: Array, axis: int) -> tuple[Window, Array]:
-    """Without taps that are beside the image for every output: the reference leaves them out."""
+    """Without taps that are outside the image for every output: the reference leaves them out."""
     step, dilation = window.strides[axis], window.dilations[axis]
     size, outputs, before = (
         (window.height, window.output_height, window.top),

@@ -27,7 +27,7 @@ PIXELS = (3, 6, 12, 24, 36, 48, 72, 96, 144)
 # Cycles.
 _QUAD, _UNALIGNED_QUAD = 2.6, 2.6
 _BYTE = 4.5
-_PUT_PIXEL = 8.0  # of a phase, beside one for each channel
+_PUT_PIXEL = 8.0  # of a phase, in addition to one for each channel
 _BORDER_VALUE = 0.6
 
 

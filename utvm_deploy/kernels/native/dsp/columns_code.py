@@ -28,7 +28,7 @@ from utvm_deploy.kernels.native.dsp.tile import CHANNELS, PIXELS, SUMS, TileSlot
 #: Depths up to the first are written out, without a loop. Others take one of the steps.
 _WHOLE_DEPTH = 64
 _STEPS = (36, 32, 28, 24, 20, 16, 12, 8)
-#: The same for code that is to take few bytes: the largest depth, and the longest step.
+#: The same for code that must be small: the largest depth, and the longest step.
 _COMPACT_WHOLE_DEPTH, _COMPACT_STEP = 32, 20
 #: Bytes from window to window at most: the reach of loads.
 LONGEST_PITCH = 1920
