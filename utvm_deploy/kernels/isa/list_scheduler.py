@@ -1,12 +1,13 @@
 """A list scheduler: orders straight code for a core by its timing table.
 
-Dependences are taken from the order that is given; any order that keeps them is right. The greedy
-choice (longest path to the end first) is made cycle by cycle by the rules of ``cores.timing``.
+Dependences are taken from the order that is given; any order that keeps them is right. No load
+moves behind a store, because outputs may lie on inputs that were read before. The greedy choice
+(longest path to the end first) is made cycle by cycle by the rules of ``cores.timing``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -190,6 +191,8 @@ def _ordered(given: tuple[Instruction, ...], core: str, is_loop: bool) -> tuple[
     code = [_Timed(i, table) for i in given]
     followers = _followers(code)
     priority = _priorities(followers)
+    for load, store in _loads_before_stores(code):
+        followers[load].setdefault(store, 0)
     start = _Pipeline(table)
     best = code
     best_cycles = _cycles(code, table, repeat=4)
@@ -232,6 +235,19 @@ def _followers(code: Sequence[_Timed]) -> list[dict[int, int]]:
         for register in one.results:
             makers.setdefault(register, []).append(late)
     return followers
+
+
+def _loads_before_stores(code: Sequence[_Timed]) -> Iterator[tuple[int, int]]:
+    """Positions of loads and of the stores behind them, apart from slots of the stack."""
+    loads: list[int] = []
+    for position, one in enumerate(code):
+        i = one.instruction
+        if not i.address or i.address[0] == "sp":
+            continue
+        if i.stored:
+            yield from ((load, position) for load in loads)
+        elif i.writes:
+            loads.append(position)
 
 
 def _priorities(followers: Sequence[dict[int, int]]) -> list[float]:
