@@ -81,8 +81,10 @@ def test_the_oldest_runs_go_when_the_database_is_too_large(path: Path) -> None:
         for number in range(1, 41):
             store.add(a_run(number, size=20_000))
         kept = [run.started for run in store.find()]
+        models = store._database.execute("SELECT count(*) FROM models").fetchone()
     assert kept[0] == 40.0
     assert kept == sorted(kept, reverse=True)
+    assert models == (len(kept),)
     assert 2 < len(kept) < 20
     assert path.stat().st_size <= 260_000
 
