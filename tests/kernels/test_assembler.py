@@ -139,6 +139,18 @@ def test_scheduled_code_keeps_its_dependences() -> None:
     assert lines[1].startswith("ldr")  # not behind a product that waits for the first load
 
 
+def test_no_load_is_scheduled_behind_a_store_to_other_memory() -> None:
+    """An output may lie on the input that the load reads."""
+    a = Assembler(CORTEX_M7)
+    with a.scheduled():
+        a.ldr("r4", at("r0"))
+        a.str("r5", post("r1", 4))
+        # Nothing waits for the load, and much for the store's new address.
+        for _ in range(4):
+            a.mul("r1", "r1", "r1")
+    assert a.lines.index("ldr r4, [r0]") < a.lines.index("str r5, [r1], #4")
+
+
 @pytest.mark.parametrize(
     ("made", "reads", "writes"),
     [
@@ -155,6 +167,7 @@ def test_scheduled_code_keeps_its_dependences() -> None:
         (instruction("vmov", "q4[2]", "q4[0]", "r0", "r2"), {"q4", "r0", "r2"}, {"q4"}),
         (instruction("vmla.s32", "q0", "q1", "r7"), {"q0", "q1", "r7"}, {"q0"}),
         (instruction("vctp.32", "r8"), {"r8"}, {"p0"}),
+        (instruction("vcmp.s32", "gt", "q0", "q1"), {"q0", "q1"}, {"p0"}),
     ],
     ids=lambda one: getattr(one, "text", ""),
 )
@@ -185,8 +198,19 @@ def test_mistakes_are_told() -> None:
         a.stack_argument("count")
     with pytest.raises(ValueError, match="xx is not a condition"):
         a.b(Label(), "xx")
-    with pytest.raises(ValueError, match="block cannot hold a branch"), a.scheduled():
+    with pytest.raises(ValueError, match="scheduled block cannot hold a branch"), a.scheduled():
         a.b(Label())
+
+
+def test_a_conditional_block_holds_instructions_only() -> None:
+    with pytest.raises(ValueError, match="conditional block cannot hold a label"):
+        a = Assembler(CORTEX_M7)
+        with a.when("eq"):
+            a.here()
+    with pytest.raises(ValueError, match="conditional block cannot hold a scheduled block"):
+        a = Assembler(CORTEX_M7)
+        with a.when("eq"), a.scheduled():
+            a.mov("r0", 0)
 
 
 def test_a_label_has_one_place() -> None:

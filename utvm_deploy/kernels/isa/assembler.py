@@ -145,8 +145,7 @@ class Assembler:
         """Straight code, which the list scheduler orders; ``is_loop``: it follows itself."""
         if self.timing is None:
             raise ValueError("scheduled code needs the timing of a core")
-        if self._pending is not None:
-            raise ValueError("a scheduled block cannot hold a scheduled block")
+        self._straight_only("a scheduled block")
         self._pending = []
         yield
         code, self._pending = self._pending, None
@@ -276,6 +275,8 @@ class Assembler:
     def _straight_only(self, what: str) -> None:
         if self._pending is not None:
             raise ValueError(f"a scheduled block cannot hold {what}")
+        if self._condition:
+            raise ValueError(f"a conditional block cannot hold {what}")
 
     # The frame and the arguments.
 

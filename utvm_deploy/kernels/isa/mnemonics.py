@@ -133,7 +133,7 @@ _ROWS: tuple[tuple[AnyKind, str, str], ...] = (
     (VectorKind.VECTOR_SIMPLE, "wfs", "vadd vsub vhadd vand vorr veor vbic vmax vmin vshl vshr"),
     (VectorKind.VECTOR_SIMPLE, "ws", "vdup vneg vabs vmvn vcls vclz"),
     (VectorKind.VECTOR_SIMPLE, "", "vmov"),  # see instruction() for its roles
-    (VectorKind.VECTOR_SIMPLE, "fs", "vcmp"),
+    (VectorKind.VECTOR_SIMPLE, ".fs", "vcmp"),
     (VectorKind.VECTOR_SIMPLE, "wfs", "vpsel"),
     (VectorKind.VECTOR_SIMPLE, "wxs", "vddup vidup"),
     (VectorKind.VECTOR_SHIFT, "wfs", "vrshl vrshr vqshl vqadd vqsub"),
