@@ -97,7 +97,7 @@ def graphs_of(models: Sequence[Path]) -> list[Any]:
 def operators_by_key(models: tuple[Path, ...]) -> Mapping[str, tuple[Any, Any]]:
     """Key of each kernel of the models and of the zoo -> a graph and its operator that need it."""
     from utvm_deploy.compiler.plan import is_view
-    from utvm_deploy.kernels.choose.identity import identity_of
+    from utvm_deploy.kernels.choose.space import identity_of
 
     found: dict[str, tuple[Any, Any]] = {}
     for graph in graphs_of(models):

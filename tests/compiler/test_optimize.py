@@ -28,8 +28,8 @@ from utvm_deploy.compiler.scratch_limit import Spare, within_memory
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.kernels.choose.identity import identity_of
 from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.choose.space import identity_of
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.project import build_image
 from utvm_deploy.project.tree import project_files

@@ -23,8 +23,7 @@ from utvm_deploy.kernels.contract.c_function import CFunction
 from utvm_deploy.kernels.contract.call import Kernel, TensorArgument
 from utvm_deploy.kernels.contract.extents import merge
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.portable.conv2d import Conv2D
-from utvm_deploy.kernels.portable.depthwise import DepthwiseConv2D
+from utvm_deploy.kernels.portable.conv2d import Conv2D, DepthwiseConv2D
 from utvm_deploy.kernels.portable.fully_connected import Dense
 from utvm_deploy.kernels.portable.pool import Pool2D
 from utvm_deploy.kernels.portable.tiling import MAX_ACCUMULATORS, RegisterTile, choose_tile

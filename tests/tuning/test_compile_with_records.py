@@ -23,7 +23,7 @@ from utvm_deploy.device import connect
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.kernels.choose.identity import identity_of
+from utvm_deploy.kernels.choose.space import identity_of
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.records import (
     DEFAULT,

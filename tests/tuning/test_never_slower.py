@@ -35,8 +35,8 @@ from utvm_deploy.compiler.plan import Step, View
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.kernels.choose.identity import identity_of
 from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.choose.space import identity_of
 from utvm_deploy.records import Measurement, ModelRecord, Record, Records, Setting
 from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.records.code import CODES_OF_0_2_0

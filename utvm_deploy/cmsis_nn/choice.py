@@ -12,8 +12,8 @@ from dataclasses import replace
 from utvm_deploy.cmsis_nn.library import CmsisNn
 from utvm_deploy.cmsis_nn.lower import lower_cmsis_nn
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.choose.identity import identity_of
 from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.choose.space import identity_of
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel
 from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.records import RECORD, Record, Records

@@ -26,8 +26,8 @@ from utvm_deploy.compiler.options import (
     SIZE,
 )
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.choose.identity import identity_of
 from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.choose.space import identity_of
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.records import (
     DEFAULT,

@@ -29,8 +29,8 @@ from utvm_deploy.compiler.options import OPTIMIZATION_FLAGS, SIZE, STACK
 from utvm_deploy.compiler.plan import Step, View
 from utvm_deploy.emulator import cycle_model_digest
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.kernels.choose.identity import identity_of
 from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.choose.space import identity_of
 from utvm_deploy.records import (
     DEFAULT,
     RECORD,

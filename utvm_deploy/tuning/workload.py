@@ -10,9 +10,8 @@ from utvm_deploy.cmsis_nn import CmsisNn
 from utvm_deploy.cmsis_nn.lower import lower_cmsis_nn
 from utvm_deploy.compiler.plan import is_view
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.choose.identity import identity_of
 from utvm_deploy.kernels.choose.lowering import lower
-from utvm_deploy.kernels.choose.space import free_kernel, space
+from utvm_deploy.kernels.choose.space import free_kernel, identity_of, space
 from utvm_deploy.kernels.contract.call import KernelCall, OwnKernel
 from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.portable.template_free import Traced, traced

@@ -1,14 +1,17 @@
-"""The candidates of an operator on a core, from which the tuner chooses."""
+"""The candidates of an operator on a core, and the identity under which records keep them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
 
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.choose.lowering import candidates_in, families_for, lower
 from utvm_deploy.kernels.contract.call import LibraryKernel, OwnKernel
 from utvm_deploy.kernels.contract.strategy import Layer
 from utvm_deploy.kernels.portable.template_free import sketches
+from utvm_deploy.records import KernelIdentity
 from utvm_deploy.records.candidate import GENERIC, Candidate
 
 
@@ -34,3 +37,29 @@ def free_kernel(
     kernel = lower(graph, operator).kernel
     assert not isinstance(kernel, LibraryKernel)
     return kernel if sketches(kernel) else None
+
+
+def identity_of(graph: Graph, operator: Operator) -> KernelIdentity:
+    """The portable kernel's name and shape, and the type of the first input."""
+    call = lower(graph, operator)
+    source = next(position for position in operator.inputs if position is not None)
+    return KernelIdentity(
+        call.kernel.name,
+        graph.tensors[source].dtype,
+        operator.kind,
+        tuple(sorted(_extents(call.kernel, ""))),
+        call.macs,
+    )
+
+
+def _extents(value: Any, name: str) -> Iterator[tuple[str, int]]:
+    """A kernel's integers and booleans, by dotted names such as ``window.kernel.0``."""
+    if is_dataclass(value):
+        for field in fields(value):
+            path = f"{name}.{field.name}" if name else field.name
+            yield from _extents(getattr(value, field.name), path)
+    elif isinstance(value, tuple):
+        for index, item in enumerate(value):
+            yield from _extents(item, f"{name}.{index}")
+    elif isinstance(value, bool | int):
+        yield name, int(value)

@@ -19,8 +19,7 @@ from utvm_deploy.kernels.native.scaling import (
     wide_scaling,
 )
 from utvm_deploy.kernels.native.window_rewrites import simplified
-from utvm_deploy.kernels.portable.conv2d import Conv2D
-from utvm_deploy.kernels.portable.depthwise import DepthwiseConv2D
+from utvm_deploy.kernels.portable.conv2d import Conv2D, DepthwiseConv2D
 from utvm_deploy.kernels.portable.fully_connected import Dense
 
 

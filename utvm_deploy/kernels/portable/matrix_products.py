@@ -57,7 +57,7 @@ class Products:
         batches = followed_extents(self.batches, self.left_follows)
         left = te.placeholder((*batches, *left_shape), self.dtype, "left")
         batches = followed_extents(self.batches, self.right_follows)
-        right = te.placeholder((*batches, *right_shape), self._right_type, "right")
+        right = te.placeholder((*batches, *right_shape), self.right_type, "right")
         scalars = list(int32s(SCALARS).values())
         left_zero_point, right_zero_point, multiplier, shift, zero_point, low, high = scalars
         k = te.reduce_axis((0, depth), "k")
@@ -82,7 +82,8 @@ class Products:
         return te.create_prim_func([left, right, *scalars, output])
 
     @property
-    def _right_type(self) -> str:
+    def right_type(self) -> str:
+        """The type of right."""
         return self.dtype
 
 
@@ -112,7 +113,3 @@ class Int16MatrixProducts(DeepMatrixProducts):
     @property
     def name(self) -> str:
         return f"{super().name}_int16_{self.right_type}"
-
-    @property
-    def _right_type(self) -> str:
-        return self.right_type

@@ -149,20 +149,16 @@ class ArgumentOfExtremum(DefaultLoops):
         source = te.placeholder(self.extents, self.dtype, "input")
         k = te.reduce_axis((0, length), "k")
         reduce = te.max if self.takes_largest else te.min
-        extremum = te.compute(
-            (outer, inner), lambda i, j: reduce(source[i, k, j], axis=k), name="extremum"
-        )
+        shape = (outer, inner)
+        extremum = te.compute(shape, lambda i, j: reduce(source[i, k, j], axis=k), name="extremum")
         at = te.reduce_axis((0, length), "at")
-        position = te.compute(
-            (outer, inner),
-            lambda i, j: te.min(
-                tirx.if_then_else(source[i, at, j] == extremum[i, j], at, length), axis=at
-            ),
-            name="position",
-        )
-        output = te.compute(
-            (outer, inner), lambda i, j: position[i, j].astype(self.result), name="argument"
-        )
+
+        def first(i: Any, j: Any) -> Any:
+            is_extremum = source[i, at, j] == extremum[i, j]
+            return te.min(tirx.if_then_else(is_extremum, at, length), axis=at)
+
+        position = te.compute(shape, first, name="position")
+        output = te.compute(shape, lambda i, j: position[i, j].astype(self.result), name="argument")
         return te.create_prim_func([source, output])
 
     def schedule(self, sch: Any, core: str) -> str:

@@ -32,8 +32,7 @@ from utvm_deploy.kernels.native.thumb.conv2d import (
 from utvm_deploy.kernels.native.thumb.depthwise import thumb_depthwise_call, thumb_row_product
 from utvm_deploy.kernels.native.thumb.estimate import is_plain_faster
 from utvm_deploy.kernels.native.thumb.gemm import TILES
-from utvm_deploy.kernels.portable.conv2d import Conv2D
-from utvm_deploy.kernels.portable.depthwise import DepthwiseConv2D
+from utvm_deploy.kernels.portable.conv2d import Conv2D, DepthwiseConv2D
 from utvm_deploy.kernels.portable.fully_connected import Dense
 
 #: Pixels whose windows are gathered at a time: whole tiles of every kind.

@@ -1,4 +1,4 @@
-"""SOFTMAX of int16: straight lines between the entries of two tables, as in the reference."""
+"""Operators that normalize each row of the last dimension: SOFTMAX of int16, L2_NORMALIZATION."""
 
 from __future__ import annotations
 
@@ -10,11 +10,18 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.graph.attributes import Softmax
+from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 from utvm_deploy.kernels.contract.operands import element_count, quantization_of
 from utvm_deploy.kernels.contract.operation import Operation, Parameters
-from utvm_deploy.kernels.contract.requantization import clamped, quantize_multiplier, requantize
+from utvm_deploy.kernels.contract.requantization import (
+    INT8_MAX,
+    INT8_MIN,
+    clamped,
+    quantize_multiplier,
+    requantize,
+)
 from utvm_deploy.kernels.portable.int16_unary import INTERVALS, line_table
 from utvm_deploy.kernels.portable.skeletons import (
     compute_per_output,
@@ -26,14 +33,28 @@ from utvm_deploy.kernels.portable.skeletons import (
 # The steps of an int16, and the range of the exponents in the table.
 _STEPS = 65535
 _EXPONENTS = 10.0
+# The output's scale of L2_NORMALIZATION is 1/128.
+_OUTPUT_BITS = 7
 
 
 @dataclass(frozen=True)
-class SoftmaxRows16:
-    """SOFTMAX of each row of int16, with tables of exp(x) and 1 / (1 + x) in 1/2**15."""
+class _Rows:
+    """A base of kernels that have rows of ``depth`` elements."""
 
     rows: int
     depth: int
+
+    def per_row(self, name: str, of_row: Callable[[Any], Any]) -> Any:
+        """The stage that computes one value for each row."""
+        return te.compute((self.rows,), of_row, name=name)
+
+
+@dataclass(frozen=True)
+class SoftmaxRows16(_Rows):
+    """SOFTMAX of int16: straight lines between the entries of two tables, as in the reference.
+
+    The tables are exp(x) and 1 / (1 + x) in 1/2**15.
+    """
 
     @property
     def name(self) -> str:
@@ -46,19 +67,15 @@ class SoftmaxRows16:
         scalars = list(int32s(("multiplier", "shift")).values())
         (exponentials, inverses), (multiplier, shift) = tables, scalars
         i, j = (te.reduce_axis((0, self.depth), name) for name in "ij")
-
-        def per_row(name: str, of_row: Callable[[Any], Any]) -> Any:
-            return te.compute((self.rows,), of_row, name=name)
-
-        largest = per_row("largest", lambda r: te.max(source[r, i].astype("int32"), axis=i))
+        largest = self.per_row("largest", lambda r: te.max(source[r, i].astype("int32"), axis=i))
 
         def exponent(r: Any, k: Any) -> Any:
             difference = source[r, k].astype("int32") - largest[r]
             return _looked_up(exponentials, requantize(difference, multiplier, shift) + 32767)
 
         exponential = te.compute(shape, exponent, name="exponential")
-        total = per_row("total", lambda r: te.sum(exponential[r, j], axis=j))
-        zeros = per_row(
+        total = self.per_row("total", lambda r: te.sum(exponential[r, j], axis=j))
+        zeros = self.per_row(
             "zeros", lambda r: tirx.call_pure_extern("int32", "utvm_leading_zeros", total[r])
         )
 
@@ -67,7 +84,7 @@ class SoftmaxRows16:
             rounded = ((raised >> 13) + 1) >> 1
             return _looked_up(inverses, rounded - ((1 << 15) + (1 << 16)))
 
-        reciprocal = per_row("reciprocal", inverse)
+        reciprocal = self.per_row("reciprocal", inverse)
 
         def share(r: Any, k: Any) -> Any:
             bits = 31 - zeros[r]
@@ -82,6 +99,46 @@ class SoftmaxRows16:
         compute_per_output(sch, row, "reciprocal", "zeros", "total", "exponential", "largest")
         initialize_apart(sch, "total", "largest")
         return "integers only, between entries of tables"
+
+
+@dataclass(frozen=True)
+class L2NormalizedRows(_Rows):
+    """L2_NORMALIZATION of int8: each row is divided by the root of the sum of its squares."""
+
+    @property
+    def name(self) -> str:
+        return f"l2_normalization_{self.rows}x{self.depth}"
+
+    def prim_func(self) -> Any:
+        shape = (self.rows, self.depth)
+        source = te.placeholder(shape, "int8", "input")
+        zero_point = te.var("zero_point", "int32")
+        k = te.reduce_axis((0, self.depth), "k")
+
+        def value(r: Any, i: Any) -> Any:
+            return source[r, i].astype("int32") - zero_point
+
+        squares = self.per_row("squares", lambda r: te.sum(value(r, k) * value(r, k), axis=k))
+
+        def of_squares(name: str) -> Any:
+            return self.per_row(name, lambda r: tirx.call_pure_extern("int32", name, squares[r]))
+
+        inverse, shift = of_squares("utvm_inverse_root"), of_squares("utvm_inverse_root_shift")
+        output = te.compute(
+            shape,
+            lambda r, i: clamped(
+                requantize(value(r, i), inverse[r], shift[r] + _OUTPUT_BITS), INT8_MIN, INT8_MAX
+            ),
+            name="l2_normalization",
+        )
+        return te.create_prim_func([source, zero_point, output])
+
+    def schedule(self, sch: Any, core: str) -> str:
+        sch.annotate(sch.get_sblock("root"), "pragma_import_c", shared_text("utvm_inverse_root"))
+        row, _ = sch.get_loops(sch.get_sblock("l2_normalization"))
+        compute_per_output(sch, row, "utvm_inverse_root_shift", "utvm_inverse_root", "squares")
+        initialize_apart(sch, "squares")
+        return "integers only, one row at a time"
 
 
 def lower_softmax_int16(op: Operation) -> KernelCall:
@@ -103,6 +160,16 @@ def lower_softmax_int16(op: Operation) -> KernelCall:
     return op.call(kernel, parameters, in_place=[0])
 
 
+def lower_l2_normalization(op: Operation) -> KernelCall:
+    """L2_NORMALIZATION along the last dimension."""
+    source = op.source
+    depth = source.shape[-1]
+    kernel = L2NormalizedRows(element_count(source) // depth, depth)
+    zero_point = quantization_of(source).zero_point
+    # A row is summed up before its first element is written.
+    return op.call(kernel, {"zero_point": zero_point}, in_place=[0])
+
+
 def _looked_up(table: Any, value: Any) -> Any:
     """TIR: between the entries of a table over int16; ``value`` is saturated."""
     limited = tirx.call_pure_extern("int32", "utvm_clamp", value, -32768, 32767)
@@ -113,4 +180,5 @@ def _looked_up(table: Any, value: Any) -> Any:
     return tirx.Let(place, limited, base + ((slope * (place & 0x7F) + 64) >> 7))
 
 
+LOWERINGS = {"L2_NORMALIZATION": lower_l2_normalization}
 INT16_LOWERINGS = {"SOFTMAX": lower_softmax_int16}
