@@ -140,15 +140,16 @@ def test_scheduled_code_keeps_its_dependences() -> None:
 
 
 def test_no_load_is_scheduled_behind_a_store_to_other_memory() -> None:
-    """An output may lie on the input that the load reads."""
+    """An output may share bytes with the input that the load reads."""
     a = Assembler(CORTEX_M7)
     with a.scheduled():
-        a.ldr("r4", at("r0"))
-        a.str("r5", post("r1", 4))
-        # Nothing waits for the load, and much for the store's new address.
+        for number in range(4):
+            a.ldr(f"r{4 + number}", at("r0", 8 * number))
+        a.str("r8", post("r1", 4))
+        # Nothing waits for the loads, and much for the store's new address.
         for _ in range(4):
             a.mul("r1", "r1", "r1")
-    assert a.lines.index("ldr r4, [r0]") < a.lines.index("str r5, [r1], #4")
+    assert all(line.startswith("ldr") for line in a.lines[:4])
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """A list scheduler: orders straight code for a core by its timing table.
 
 Dependences are taken from the order that is given; any order that keeps them is right. No load
-moves behind a store, because outputs may lie on inputs that were read before. The greedy choice
+moves behind a store, because an output may overwrite an input that was read. The greedy choice
 (longest path to the end first) is made cycle by cycle by the rules of ``cores.timing``.
 """
 
