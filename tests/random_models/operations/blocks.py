@@ -116,7 +116,7 @@ def _one_hot(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ..
     on, off = (m.constant(value.astype(dtype)) for value in drawn[:2])
     options = ("OneHotOptions", {"Axis": axis})
     operands = [most, *_constants(m, depth), on, off]
-    scale = 0.05 if dtype == "int8" else None
+    scale = 0.05 if dtype in ("int8", "uint8") else None
     return (m.node("ONE_HOT", operands, shape, options, scale=scale, dtype=dtype),)
 
 
