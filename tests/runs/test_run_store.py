@@ -12,7 +12,7 @@ import pytest
 
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.runs import schema
-from utvm_deploy.runs.run import ModelFigures, Run
+from utvm_deploy.runs.run import ModelFigures, Run, figures_of
 from utvm_deploy.runs.store import RunStore
 
 DIGEST = "da2236d2" + 56 * "0"
@@ -24,6 +24,13 @@ def a_run(number: int = 1, *, model: str = "digits", verb: str = "profile", size
         *(f"{number:012x}", verb, float(number), 1.5, 0, "mps2_an500", "abc", (figures,)),
         *({"optimize": "time"}, {"utvm": "0.2.0"}, {"text": os.urandom(size).hex()}),
     )
+
+
+def test_a_model_that_bench_could_not_compare_has_no_figures() -> None:
+    sizes = {"ram_bytes": 10, "flash_bytes": 20}
+    good = {"name": "good", "ours": {"cycles": 5, "instructions": 4}, "size": {"ours": sizes}}
+    found = figures_of("bench", {"models": [good]}, {"bad": "1", "good": "2"})
+    assert found == (ModelFigures("bad", "1"), ModelFigures("good", "2", "cycles", 5, 10, 20))
 
 
 @pytest.fixture

@@ -67,10 +67,11 @@ def figures_of(
             ),
         )
     if verb == "bench":
+        # Models that could not be compared have no figures.
+        compared = {str(one["name"]): one for one in result["models"]}
         return tuple(
-            _of_bench(one, digests[str(one["name"])])
-            for one in result["models"]
-            if str(one["name"]) in digests
+            _of_bench(compared[name], digest) if name in compared else ModelFigures(name, digest)
+            for name, digest in digests.items()
         )
     return tuple(ModelFigures(name, digest) for name, digest in digests.items())
 
