@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from utvm_deploy.base.paths import runs_file
-from utvm_deploy.cli.keep_run import keep_run
+from utvm_deploy.cli.keep_run import keep_run, model_digests
 from utvm_deploy.cli.main import main
 from utvm_deploy.runs.run import ModelFigures, Run, file_digest
 from utvm_deploy.runs.store import RunStore
@@ -68,6 +69,15 @@ def test_a_model_that_goes_while_a_verb_runs_is_kept_as_it_was(
     _, found = result(capsys, "history")
     kept = found["runs"][0]["models"][0]
     assert (kept["name"], kept["sha256"]) == ("short_lived", file_digest(MODEL))
+
+
+def test_two_files_of_one_name_are_two_models(tmp_path: Path) -> None:
+    paths = [tmp_path / folder / "kws.tflite" for folder in ("a", "b")]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_text(str(path))
+    found = model_digests(argparse.Namespace(models=[*paths, tmp_path / "absent.tflite"]))
+    assert found == {"kws": file_digest(paths[0]), f"kws ({paths[1]})": file_digest(paths[1])}
 
 
 def test_a_result_that_cannot_be_compared_is_one_sentence(

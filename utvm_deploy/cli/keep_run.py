@@ -47,7 +47,9 @@ def model_digests(args: argparse.Namespace) -> dict[str, str]:
         # The verb says what is wrong with a file.
         with contextlib.suppress(OSError, UtvmError):
             check_regular(path)
-            found[getattr(args, "name", None) or prefix_from_path(path)] = file_digest(path)
+            name = getattr(args, "name", None) or prefix_from_path(path)
+            # tune takes files of one name in several folders.
+            found[f"{name} ({path})" if name in found else name] = file_digest(path)
     return found
 
 
