@@ -34,7 +34,7 @@ from typing import ClassVar
 
 from utvm_deploy.cores.timing import Kind, Timing
 from utvm_deploy.kernels.isa.instructions import FLAGS, Instruction
-from utvm_deploy.kernels.isa.list_scheduler import ordered
+from utvm_deploy.kernels.isa.list_scheduler import ordered, timing_of
 from utvm_deploy.kernels.isa.mnemonics import PREDICATE, Operand, Slot, instruction, registers_of
 from utvm_deploy.kernels.isa.naked_function import naked_function
 
@@ -85,19 +85,19 @@ class Assembler:
 
     def __init__(
         self,
-        timing: Timing | None = None,
+        timing: Timing | str | None = None,
         parameters: str | Sequence[str] = (),
         *,
         has_thumb2: bool = True,
     ) -> None:
-        """``timing`` orders ``scheduled`` blocks.
+        """``timing`` orders ``scheduled`` blocks: that of a core, or the name of a core.
 
         ``parameters`` are those of the C function: a list as C has it, or each as a text.
 
         Without Thumb-2 (Armv6-M), PUSH and POP reach only r0 to r7, and a conditional branch only
         254 bytes. ``enter``, ``leave`` and ``b`` take more instructions then.
         """
-        self.timing = timing
+        self.timing = timing_of(timing) if isinstance(timing, str) else timing
         self.has_thumb2 = has_thumb2
         texts = parameters.split(",") if isinstance(parameters, str) else parameters
         self.parameters = tuple(one.strip() for one in texts)

@@ -19,7 +19,6 @@ from typing import NamedTuple
 from utvm_deploy.kernels.contract.c_texts import replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, Label
 from utvm_deploy.kernels.isa.dsp import CONDITION
-from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.native.dsp import tile
 from utvm_deploy.kernels.native.dsp.code import function_text, helper, load_limits
@@ -89,7 +88,7 @@ def columns_text(core: str, form: ColumnsForm) -> str:
     if form.is_slice:
         parameters += _OUTPUT_PITCH
         portable = replaced(portable, ("p * channels", "p * output_pitch", 1))
-    a = Assembler(timing_of(core), parameters)
+    a = Assembler(core, parameters)
     _begin(a, form)
     specials = []  # pixels of a tile, and the label where a special one is stored and goes back to
     with a.loop("gt"):  # two channels
@@ -239,7 +238,7 @@ def _store(a: Assembler, pixels: int) -> None:
 @lru_cache(maxsize=8)
 def fill_text(core: str) -> str:
     """The C text of ``utvm_fill_columns`` and what it calls, ordered for a core."""
-    a = Assembler(timing_of(core), _WIDEN_PARAMETERS)
+    a = Assembler(core, _WIDEN_PARAMETERS)
     a.enter()
     a.load(r10=a.stack_argument("from_step"), r11=a.stack_argument("to_step"))
     a.cmp("r3", 1)

@@ -17,7 +17,6 @@ import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame
-from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.native.dense import SCALE_WORDS, DenseRoutine, pack_scales
 from utvm_deploy.kernels.native.dsp.code import function_text, load_last_bytes, scale_wide
@@ -62,7 +61,7 @@ class FewOutputs(DenseRoutine):
         return f"utvm_narrow_{self.outputs}{'_channels' if self.per_channel else ''}"
 
     def text(self, core: str) -> str:
-        a = Assembler(timing_of(core), self.parameters)
+        a = Assembler(core, self.parameters)
         sums = _SUMS[: self.outputs]
         _begin(a, sums)
         a.cmp("r11", 0)

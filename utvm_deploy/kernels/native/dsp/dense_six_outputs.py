@@ -26,7 +26,6 @@ import numpy as np
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label, words
-from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post, pre
 from utvm_deploy.kernels.native.dense import SCALE_WORDS, DenseRoutine, pack_scales
 from utvm_deploy.kernels.native.dsp.code import (
@@ -87,7 +86,7 @@ class SixOutputs(DenseRoutine):
         return f"utvm_dense_{self.step}{channels}{'_preload' if self.preload else ''}{tail}"
 
     def text(self, core: str) -> str:
-        a = Assembler(timing_of(core), self.parameters)
+        a = Assembler(core, self.parameters)
         _begin(a)
         _widen(a)
         a.sub("r1", "r2", 4)  # the inner loop's offsets count from one word before

@@ -24,7 +24,6 @@ from utvm_deploy.kernels.contract.driver import Buffer, buffers
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label
-from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, instruction, post
 from utvm_deploy.kernels.native.dsp.code import (
     CACHE_LINE_BYTES,
@@ -163,7 +162,7 @@ class _Slots(Frame):
 @lru_cache(maxsize=8)
 def _text(core: str, product: DspRowProduct) -> str:
     """The C text of the function for a window, ordered for a core."""
-    a, is_unrolled = Assembler(timing_of(core), PARAMETERS), product.window == UNROLLED
+    a, is_unrolled = Assembler(core, PARAMETERS), product.window == UNROLLED
     special, group_done = Label(), Label()
     _begin(a)
     with a.loop("gt"):  # four more channels

@@ -12,7 +12,6 @@ from functools import lru_cache
 from itertools import cycle
 
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label
-from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, instruction
 from utvm_deploy.kernels.native.dsp.code import clamp, function_text, load_limits, scale
 from utvm_deploy.kernels.native.dsp.depthwise_planes_table import PARTIAL, SINGLE, Variant
@@ -77,7 +76,7 @@ class _Routine:
 @lru_cache(maxsize=32)
 def planes_text(core: str, variant: Variant) -> str:
     """The C text of the function, ordered for a core."""
-    r = _Routine(Assembler(timing_of(core), PARAMETERS), variant)
+    r = _Routine(Assembler(core, PARAMETERS), variant)
     _begin(r)
     if variant.tail == SINGLE:
         _compute_single_blocks(r)

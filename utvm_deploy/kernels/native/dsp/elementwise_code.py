@@ -12,7 +12,6 @@ from functools import lru_cache
 from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label
 from utvm_deploy.kernels.isa.dsp import CONDITION
-from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 from utvm_deploy.kernels.native.dsp.code import clamp, function_text, helper, scale, store_limits
 from utvm_deploy.kernels.native.elementwise import loop_parameters
@@ -48,7 +47,7 @@ def loop_texts(core: str, operation: str) -> tuple[str, ...]:
 
 def _routine(core: str, operation: str) -> Assembler:
     """``count`` elements, a multiple of 4."""
-    a = Assembler(timing_of(core), loop_parameters("int8"))
+    a = Assembler(core, loop_parameters("int8"))
     a.enter(frame=_Slots)
     for number, register in enumerate(("r4", "r5", "r6")):
         a.ldr(register, at("r2", 4 * number))
@@ -141,7 +140,7 @@ def int16_multiply_texts(core: str) -> tuple[str, ...]:
     It doubles products, so that the upper words of products with the multiplier are what the
     reference rounds to.
     """
-    a = Assembler(timing_of(core), loop_parameters("int16"))
+    a = Assembler(core, loop_parameters("int16"))
     a.enter()
     a.ldm("r2", ("r4", "r5", "r6", "r8", "r9"))
     a.ldr("r2", a.stack_argument("count"))

@@ -13,7 +13,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 from utvm_deploy.kernels.isa.assembler import Assembler, Label
-from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.native.dsp import tile
 from utvm_deploy.kernels.native.dsp.code import function_text, helper, load_limits
@@ -66,7 +65,7 @@ def name_of(step: int, depth: int) -> str:
 @lru_cache(maxsize=16)
 def gemm_text(core: str, step: int, depth: int) -> str:
     """The C text of the function with this step, ordered for a core."""
-    a = Assembler(timing_of(core), _PARAMETERS)
+    a = Assembler(core, _PARAMETERS)
     _begin(a)
     tiles, channels_done, special = Label(), Label(), Label()
     with a.loop("gt"):  # two channels
@@ -197,9 +196,9 @@ def _store_special(a: Assembler, tiles: Label, channels_done: Label) -> None:
 @lru_cache(maxsize=8)
 def gather_text(core: str) -> str:
     """The C text of ``utvm_gather`` and what it calls, ordered for a core."""
-    rows = Assembler(timing_of(core), _WIDEN_PARAMETERS)
+    rows = Assembler(core, _WIDEN_PARAMETERS)
     _widen_rows(rows)
-    line = Assembler(timing_of(core), _LINE_PARAMETERS)
+    line = Assembler(core, _LINE_PARAMETERS)
     _widen_line(line)
     texts = function_text("utvm_widen", rows), function_text("utvm_widen_line", line)
     return "\n".join([*texts, helper("utvm_gather")])

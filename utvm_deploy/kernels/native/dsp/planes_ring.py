@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame
-from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 from utvm_deploy.kernels.native.dsp.code import function_text, helper
 
@@ -33,9 +32,9 @@ class _Slots(Frame):
 @lru_cache(maxsize=8)
 def ring_text(core: str) -> str:
     """The C text of ``utvm_slide`` and what it calls, ordered for a core."""
-    widen = Assembler(timing_of(core), _WIDEN_PARAMETERS)
+    widen = Assembler(core, _WIDEN_PARAMETERS)
     _widen_row(widen)
-    move = Assembler(timing_of(core), _MOVE_PARAMETERS)
+    move = Assembler(core, _MOVE_PARAMETERS)
     _move_rows(move)
     texts = function_text("utvm_widen_planes", widen), function_text("utvm_move_rows", move)
     return "\n".join([*texts, helper("utvm_slide")])

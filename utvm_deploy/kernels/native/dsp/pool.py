@@ -15,7 +15,6 @@ from typing import ClassVar
 
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label
 from utvm_deploy.kernels.isa.dsp import CONDITION, select
-from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 from utvm_deploy.kernels.native.dsp.code import clamp, store_limits
 from utvm_deploy.kernels.native.pool import NativePool, load_reciprocal, pixel_parameters
@@ -59,7 +58,7 @@ class _Slots(Frame):
 
 @lru_cache(maxsize=8)
 def _pixel(core: str, is_average: bool) -> Assembler:
-    a = Assembler(timing_of(core), pixel_parameters("int8"))
+    a = Assembler(core, pixel_parameters("int8"))
     a.enter(frame=_Slots)
     a.strd("r0", "r1", _Slots.image)
     a.strd("r2", "r3", _Slots.rows)

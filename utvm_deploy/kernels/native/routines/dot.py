@@ -13,7 +13,6 @@ from itertools import pairwise
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.isa.assembler import Assembler
 from utvm_deploy.kernels.isa.dsp import CONDITION
-from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, post
 
 ROWS = 4
@@ -26,7 +25,7 @@ _PITCH, _COUNT = Slot(0), Slot(4)
 @lru_cache(maxsize=8)
 def dot_texts(core: str) -> tuple[str, ...]:
     """The C texts of ``utvm_dot_rows``, of a vector of int8, ordered for a core."""
-    a = Assembler(timing_of(core), (*_parameters("int8_t"), "int32_t fours"))
+    a = Assembler(core, (*_parameters("int8_t"), "int32_t fours"))
     a.enter(("r2-r11", "lr"))
     a.add("r3", "r0", "r3")
 
@@ -60,7 +59,7 @@ def wide_dot_texts(core: str) -> tuple[str, ...]:
 
     The assembly does four rows, of a multiple of four products.
     """
-    a = Assembler(timing_of(core), _parameters("int16_t"))
+    a = Assembler(core, _parameters("int16_t"))
     a.enter()
     a.add("r3", "r0", "r3", "lsl #1")
 

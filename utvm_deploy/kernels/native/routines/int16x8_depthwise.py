@@ -21,7 +21,6 @@ from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame
 from utvm_deploy.kernels.isa.dsp import CONDITION, select
-from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 from utvm_deploy.kernels.native.micro_kernel import by_groups
 
@@ -103,7 +102,7 @@ class Int16x8Depthwise(RoutineKernel):
 
 @lru_cache(maxsize=8)
 def _fours_text(core: str) -> str:
-    a = Assembler(timing_of(core), PARAMETERS)
+    a = Assembler(core, PARAMETERS)
     a.enter(frame=_Slots)
     walk = a.stack_argument("walk")
     a.strd("r2", "r3", _Slots.scaling)
