@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
@@ -35,7 +34,7 @@ _BORDER_VALUE = 0.6
 class ColumnsChoices(Choices):
     """Output rows of a block, or pixels of an image that is one row; and ``is_packed``."""
 
-    method: ClassVar[str] = "columns"
+    method = "columns"
     rows: int | None = None
     pixels: int | None = None
     packed: bool = False

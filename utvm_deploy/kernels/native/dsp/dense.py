@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import ClassVar
 
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.strategy import Choices, Layer, Wish
@@ -22,7 +21,7 @@ _MOST_WITH_TAIL = 36
 class FewOutputsChoices(Choices):
     """All outputs at a time, which leaves nothing to choose."""
 
-    method: ClassVar[str] = "narrow"
+    method = "narrow"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -46,8 +45,8 @@ class FewOutputs(DenseRoutine):
 
     outputs: int  # of the layer
 
-    labels: ClassVar[tuple[str, str]] = ("dsp", "per_channel_dsp")
-    parameters: ClassVar[str] = """
+    labels = ("dsp", "per_channel_dsp")
+    parameters = """
         const int8_t *vector, const int8_t *weights, const int32_t *bias, const int32_t *scaling,
         const int32_t *limits, int8_t *output, int32_t inputs, int32_t outputs, int32_t scaling_step
     """

@@ -19,7 +19,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -71,13 +70,13 @@ class SixOutputs(DenseRoutine):
     preload: bool  # weights are preloaded into the cache
     tail: int = 0  # outputs of the last group; 0: what does not fill six is done in pairs
 
-    labels: ClassVar[tuple[str, str]] = ("dsp", "per_channel_dsp")
-    parameters: ClassVar[str] = """
+    labels = ("dsp", "per_channel_dsp")
+    parameters = """
         const int8_t *vector, int16_t *wide, const int8_t *weights, const int32_t *bias,
         const int32_t *scaling, int32_t scaling_step, const int32_t *limits, int8_t *output,
         int32_t inputs, int32_t padded, int32_t outputs
     """
-    why: ClassVar[str] = f"DSP assembly, {OUTPUTS} outputs in registers, weights streamed once"
+    why = f"DSP assembly, {OUTPUTS} outputs in registers, weights streamed once"
 
     @property
     def function(self) -> str:

@@ -13,14 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import cycle
-from typing import ClassVar
 
 import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
-from utvm_deploy.kernels.contract.driver import Buffer, buffers
+from utvm_deploy.kernels.contract.driver import buffers
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label
@@ -62,7 +61,7 @@ _LINE, _FIRST_LINE, _ONLY_LINE = 3.3, 48.0, 27.0
 class PixelsChoices(Choices):
     """Nothing to choose but the method."""
 
-    method: ClassVar[str] = "pixels"
+    method = "pixels"
 
 
 @dataclass(frozen=True)
@@ -71,10 +70,10 @@ class DspRowProduct:
 
     window: tuple[int, int]  # rows, columns
 
-    label: ClassVar[str] = "dsp"
-    group: ClassVar[int] = GROUP
-    why: ClassVar[str] = f"DSP assembly, {GROUP} channels in registers along a row"
-    tables: ClassVar[tuple[Buffer, ...]] = buffers(table="int32", limits="int32")
+    label = "dsp"
+    group = GROUP
+    why = f"DSP assembly, {GROUP} channels in registers along a row"
+    tables = buffers(table="int32", limits="int32")
 
     @property
     def function(self) -> str:
@@ -91,7 +90,7 @@ class DspRowProduct:
 class DspPixels(RowDepthwise):
     """Shape parameters of a depthwise convolution that is done by pixels."""
 
-    choices: ClassVar[PixelsChoices] = PixelsChoices()
+    choices = PixelsChoices()
 
     @property
     def estimated_cycles(self) -> float:

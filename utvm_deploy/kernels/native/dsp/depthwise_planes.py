@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
-from typing import ClassVar
 
 import numpy as np
 
@@ -52,7 +51,7 @@ _LINE, _FIRST_LINE, _ONLY_LINE = 2.2, 20.0, 33.0
 class PlanesChoices(Choices):
     """Channels of a block, outputs and rows at a time, and taps at a time of a long row."""
 
-    method: ClassVar[str] = "planes"
+    method = "planes"
     channels: int | None = None
     outputs: int | None = None
     period: int | None = None

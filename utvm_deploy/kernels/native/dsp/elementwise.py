@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 
@@ -51,7 +50,7 @@ class DspElementwise(ElementwiseKernel):
 
     is_compact: bool = False  # the table of a sum is made in scratch
 
-    family: ClassVar[str] = "dsp"
+    family = "dsp"
 
     @property
     def loop(self) -> Loop:

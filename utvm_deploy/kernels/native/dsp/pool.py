@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
 
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label
 from utvm_deploy.kernels.isa.dsp import CONDITION, select
@@ -27,10 +26,10 @@ _ACCUMULATORS = tuple(f"r{n}" for n in range(4, 12))
 class DspPool(NativePool):
     """Shape parameters of a pooling layer."""
 
-    family: ClassVar[str] = "dsp"
-    condition: ClassVar[str] = CONDITION
-    prefix: ClassVar[str] = "utvm"
-    least_channels: ClassVar[int] = _WORD
+    family = "dsp"
+    condition = CONDITION
+    prefix = "utvm"
+    least_channels = _WORD
 
     @property
     def why(self) -> str:
