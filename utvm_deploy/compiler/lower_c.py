@@ -24,8 +24,6 @@ from utvm_deploy.kernels.contract.driver import Operand
 # CodeGenC puts this in front of every declaration and definition.
 _DECLARATION = '#ifdef __cplusplus\nextern "C"\n#endif\nTVM_DLL '
 _IMPORT_KEY = "pragma_import_c"
-#: Between several texts that one pragma imports.
-IMPORT_SEPARATOR = "\f"
 
 
 def lower_to_c(
@@ -159,9 +157,9 @@ class _Extractor:
             return tir.AttrStmt(
                 statement.node, statement.attr_key, statement.value, self.visit(statement.body)
             )
-        for text in str(statement.value.value).split(IMPORT_SEPARATOR):
-            if text not in self.imports:
-                self.imports.append(text)
+        text = str(statement.value.value)
+        if text not in self.imports:
+            self.imports.append(text)
         return self.visit(statement.body)
 
 

@@ -95,20 +95,16 @@ class Selected(_OfSides):
 class Converted(Unary):
     """CAST to another type or to a boolean, and LOGICAL_NOT."""
 
-    function: str = "cast"  # or "truth", or "not"
-
-    @property
-    def what(self) -> str:
-        return self.function
+    what: str = "cast"  # or "truth", or "not"
 
     @property
     def name(self) -> str:
-        return f"{self.function}_{self.count}_{self.source}_{self.result}"
+        return f"{self.what}_{self.count}_{self.source}_{self.result}"
 
     def element(self, value: Any, given: Mapping[str, Any]) -> Any:
-        if self.function == "cast":
+        if self.what == "cast":
             return value.astype(self.result)
-        is_true = value != 0 if self.function == "truth" else value.equal(0)
+        is_true = value != 0 if self.what == "truth" else value.equal(0)
         return is_true.astype(self.result)
 
 

@@ -11,8 +11,7 @@ from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.extents import around_axis, label
 from utvm_deploy.kernels.contract.lazy_tvm import script, tirx
 from utvm_deploy.kernels.contract.operation import Operation
-from utvm_deploy.kernels.portable.skeletons import DefaultLoops
-from utvm_deploy.kernels.portable.tensor_ir import Buffers, block, prim_func
+from utvm_deploy.kernels.portable.skeletons import Buffers, DefaultLoops, block, prim_func
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ class Products:
         shape = label((self.rows, self.depth, self.columns))
         return f"matmul_{label(self.batches)}_{sides}_{shape}_{turned}"
 
-    def loops(self) -> Any:
+    def prim_func(self) -> Any:
         """The PrimFunc that a search may reorder, also of subclasses that are C routines."""
         m, depth, n = self.rows, self.depth, self.columns
         left_shape = (depth, m) if self.left_turned else (m, depth)
@@ -90,9 +90,6 @@ class Products:
 @dataclass(frozen=True)
 class DeepMatrixProducts(Products, DefaultLoops):
     """Products of int8 that are so deep that the sum of a row may exceed 32 bits."""
-
-    def prim_func(self) -> Any:
-        return self.loops()
 
     def schedule(self, sch: Any, core: str) -> str:
         *_, j = sch.get_loops(sch.get_sblock("requantize"))

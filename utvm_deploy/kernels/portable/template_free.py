@@ -20,7 +20,7 @@ from functools import lru_cache
 from math import prod
 from typing import Any
 
-from utvm_deploy.kernels.contract.call import OwnKernel, is_native
+from utvm_deploy.kernels.contract.call import OwnKernel
 from utvm_deploy.kernels.contract.lazy_tvm import meta_schedule as ms
 from utvm_deploy.kernels.contract.lazy_tvm import s_tir, tirx, tvm
 from utvm_deploy.kernels.contract.strategy import Choices
@@ -223,14 +223,12 @@ def _context(func: Any, strategy: Any, seed: int) -> Any:
 
 
 def _loops(kernel: OwnKernel) -> Any:
-    """The PrimFunc to search: ``loops`` of a kernel that has this method; None if there is none.
+    """The PrimFunc to search; None if there is none.
 
-    A native kernel may have ``loops``, too: TensorIR with the same parameters as its driver.
+    A native kernel may have a PrimFunc, too, with the same parameters as its driver.
     """
-    loops = getattr(kernel, "loops", None)
-    if loops is not None:
-        return loops()
-    return None if is_native(kernel) else kernel.prim_func()
+    make = getattr(kernel, "prim_func", None)
+    return make() if make else None
 
 
 def _postprocs() -> list[Any]:
