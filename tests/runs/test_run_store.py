@@ -198,3 +198,9 @@ def test_a_full_disk_is_told_and_loses_no_run(path: Path) -> None:
         with pytest.raises(UtvmError, match="disk is full"):
             store.add(a_run(2, size=200_000))
         assert [run.started for run in store.find(most=10**30)] == [1.0]
+
+
+def test_hosts_that_share_a_folder_can_share_the_database(path: Path) -> None:
+    with RunStore(path) as store:
+        store.add(a_run())
+        assert sorted(one.name for one in path.parent.iterdir()) == [path.name]

@@ -55,7 +55,8 @@ def open_database(path: Path) -> sqlite3.Connection:
         if _version(database) == 0:
             # Only an empty database can get these.
             database.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        database.execute("PRAGMA journal_mode = WAL")
+        # The rollback journal, SQLite's default: a write-ahead log needs memory that processes
+        # share, which those on several hosts with one home folder do not have.
         database.execute("PRAGMA foreign_keys = ON")
         _migrate(database, path)
     except BaseException:
