@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
 import numpy as np
 
 from utvm_deploy.graph.attributes import ResizeBilinear
@@ -9,11 +12,56 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.extents import label
+from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.routine_call import CRoutine, parameters_of
-from utvm_deploy.kernels.portable.int16_resize import ONE, Int16Bilinear
+from utvm_deploy.kernels.portable.skeletons import DefaultLoops
 
 _WORD = 4
+# The shares of two neighbours add up to this.
+_ONE = 1 << 10
+
+
+@dataclass(frozen=True)
+class Int16Bilinear(DefaultLoops):
+    """RESIZE_BILINEAR of int16 in 64 bits; a table has an entry for each output row or column.
+
+    The entry is both neighbours in the input, and the share of the second one.
+    """
+
+    image: tuple[int, int, int, int]
+    rows: int
+    columns: int
+
+    why: ClassVar[str] = "generic C, neighbours and shares from tables, in 64 bits"
+
+    @property
+    def name(self) -> str:
+        return f"resize_bilinear_{label(self.image)}_{self.rows}x{self.columns}_int16"
+
+    def prim_func(self) -> Any:
+        batch, _, _, channels = self.image
+        image = te.placeholder(self.image, "int16", "input")
+        rows = te.placeholder((self.rows, 3), "int32", "rows")
+        columns = te.placeholder((self.columns, 3), "int32", "columns")
+
+        def element(n: Any, y: Any, x: Any, c: Any) -> Any:
+            def pixel(row: int, column: int) -> Any:
+                share_y = rows[y, 2] if row else _ONE - rows[y, 2]
+                share_x = columns[x, 2] if column else _ONE - columns[x, 2]
+                value = image[n, rows[y, row], columns[x, column], c].astype("int64")
+                return value * (share_y * share_x).astype("int64")
+
+            total = pixel(0, 0) + pixel(1, 0) + pixel(0, 1) + pixel(1, 1)
+            place = tirx.Var("place", "int64")
+            half = tirx.const(_ONE * _ONE // 2, "int64")
+            nearest = tirx.if_then_else(place > 0, place + half, place - half)
+            return tirx.Let(place, total, tirx.truncdiv(nearest, _ONE * _ONE)).astype("int16")
+
+        output = te.compute(
+            (batch, self.rows, self.columns, channels), element, name="resize_bilinear"
+        )
+        return te.create_prim_func([image, rows, columns, output])
 
 
 def lower_resize_bilinear(op: Operation) -> KernelCall:
@@ -31,7 +79,7 @@ def lower_resize_bilinear(op: Operation) -> KernelCall:
     function, routine = "utvm_bilinear", shared_text("utvm_bilinear")
     texts = ["utvm_word", "utvm_blend"]
     # All shares are multiples of 1/16, as when sizes are doubled.
-    is_coarse = not any((table[:, 2] % (ONE // 16)).any() for table in tables.values())
+    is_coarse = not any((table[:, 2] % (_ONE // 16)).any() for table in tables.values())
     if is_coarse and channels >= _WORD:
         name, why = f"{name}_coarse", f"{why}, two elements at a time"
         function = "utvm_bilinear_coarse"
@@ -51,18 +99,18 @@ def lower_resize_bilinear(op: Operation) -> KernelCall:
 
 def neighbours(size: int, count: int, a: ResizeBilinear) -> Array:
     """For each output position: the neighbour below, the one above, and the latter's share."""
-    scale = (ONE * size + count // 2) // count
+    scale = (_ONE * size + count // 2) // count
     if a.align_corners and count > 1:
-        scale = (ONE * (size - 1) + (count - 1) // 2) // (count - 1)
+        scale = (_ONE * (size - 1) + (count - 1) // 2) // (count - 1)
     table = np.zeros((count, 3), np.int32)
     for position in range(count):
         place = position * scale
         if a.half_pixel_centers:
-            place += scale // 2 - ONE // 2
+            place += scale // 2 - _ONE // 2
         # Divisions of the reference round towards zero.
-        lower = max(int(place / ONE), 0)
-        upper = min(int((place + ONE - 1) / ONE), size - 1)
-        table[position] = (min(lower, size - 1), upper, place - ONE * lower)
+        lower = max(int(place / _ONE), 0)
+        upper = min(int((place + _ONE - 1) / _ONE), size - 1)
+        table[position] = (min(lower, size - 1), upper, place - _ONE * lower)
     return table
 
 
