@@ -22,7 +22,7 @@ from utvm_deploy.kernels.native.dsp.columns import (
     columns_kernel,
     columns_kernels,
 )
-from utvm_deploy.kernels.native.dsp.depthwise_pixels import DspPixels, PixelsChoices, pixels_kernel
+from utvm_deploy.kernels.native.dsp.depthwise_pixels import DspPixels, DspRowProduct, PixelsChoices
 from utvm_deploy.kernels.native.dsp.depthwise_planes import DspPlanes, PlanesChoices, planes_kernels
 from utvm_deploy.kernels.native.dsp.patches import (
     DspPatches,
@@ -100,13 +100,14 @@ def _depthwise_kernel(tables: ConvolutionTables, wish: Wish) -> DspPlanes | DspP
     pixels = PixelsChoices() if wish.is_open else PixelsChoices.read(wish.candidate)
     if isinstance(planes, str) and isinstance(pixels, str):
         return planes
-    sizes = tables.window, tables.inputs, tables.weights.shape[0] // tables.inputs
+    window, outputs = tables.window, tables.weights.shape[0]
+    multiplier = outputs // tables.inputs
     kernels: list[DspPlanes | DspPixels] = []
     if isinstance(planes, PlanesChoices):
-        found = planes_kernels(*sizes, planes)
+        found = planes_kernels(window, tables.inputs, multiplier, planes)
         kernels += (replace(kernel, is_compact=wish.compact > 0) for kernel in found)
     if isinstance(pixels, PixelsChoices):
-        kernels.append(pixels_kernel(*sizes))
+        kernels.append(DspPixels(window, outputs, DspRowProduct(window.kernel), multiplier))
     return best_kernel(kernels, wish) or "a window that is dilated, or too large for planes"
 
 

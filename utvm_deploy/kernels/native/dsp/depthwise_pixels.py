@@ -21,7 +21,6 @@ from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import buffers
 from utvm_deploy.kernels.contract.strategy import Choices
-from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, instruction, post
 from utvm_deploy.kernels.native.dsp.code import (
@@ -118,11 +117,6 @@ class DspPixels(RowDepthwise):
         table = pack_table(tables.weights.reshape(self.channels, -1).T, scaling)
         limits = np.array(tables.limits, dtype=np.int32)
         return row_depthwise_call(call, self, tables.border, weights=table, limits=limits)
-
-
-def pixels_kernel(window: Window, channels: int, multiplier: int) -> DspPixels:
-    """The kernel for ``channels`` of the input, with ``multiplier`` outputs each."""
-    return DspPixels(window, channels * multiplier, DspRowProduct(window.kernel), multiplier)
 
 
 def pack_table(weights: Array, scaling: Scaling) -> Array:
