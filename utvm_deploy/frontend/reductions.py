@@ -108,7 +108,7 @@ def import_cumsum(op: SourceOperator) -> Operator:
     if x.dtype not in _CUMULATED or out.dtype != x.dtype:
         raise op.unsupported(
             f"it makes {out.dtype} of {x.dtype}; only {' and '.join(_CUMULATED)} are supported, "
-            "input and output alike"
+            "of one type for input and output"
         )
     axis = axis_of(op, scalar_parameter(op, 1, "axis"), len(x.shape))
     exclusive, reverse = bool(op.option("Exclusive")), bool(op.option("Reverse"))

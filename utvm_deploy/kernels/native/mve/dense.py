@@ -1,6 +1,6 @@
 """FULLY_CONNECTED for cores with Helium: four outputs at once, one rounding in 64 bits.
 
-The vector is read in place, whatever its length. Weights lie as in ``gemm.py``.
+The vector is read in place and can have any length. Weights have the layout of ``gemm.py``.
 
     bias     int32 [four outputs][bias][pair][slot]
     scaling  int32 [multiplier, low and high word of the offset, shift - 32, low, high]

@@ -109,7 +109,7 @@ def _own(kernel: GatheredConv2D, has_thumb2: bool) -> float:
 
 
 def _inside(w: Window) -> int:
-    """Windows of an image that lie in it and are copied together."""
+    """The number of windows of an image that need no border and are copied in one piece."""
     if w.dilations[1] > 1:
         return 0
     sides = (

@@ -158,7 +158,7 @@ def gemm_text(tile: ThumbTile) -> str:
 
 
 def _registers(tile: ThumbTile) -> tuple[tuple[str, ...], list[list[str]], list[str]]:
-    """Pointers to pixels, sums by pixel and channel, and what is left for bytes.
+    """Pointers to pixels, sums by pixel and channel, and registers that are free for bytes.
 
     r0 and, with more than one pixel, r2 and r3 point at pixels; r1 at weights.
     """
