@@ -16,7 +16,7 @@ from utvm_deploy.compiler.lowered_kernel import lower_kernel
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import space
-from utvm_deploy.kernels.contract.c_texts import bytes_text, family_text, shared_text
+from utvm_deploy.kernels.contract.c_texts import bytes_texts, family_text, shared_text
 from utvm_deploy.kernels.native.row_depthwise import RowDepthwise
 from utvm_deploy.kernels.native.thumb.armv6m_depthwise import (
     Armv6mRowProduct,
@@ -104,7 +104,9 @@ def test_products_of_halves(tmp_path: Path) -> None:
         PREAMBLE
         + shared_text("utvm_scale")
         + shared_text("utvm_scale_wide")
+        + family_text("thumb", "utvm_plain_multiply")
         + family_text("thumb", "utvm_plain_scale")
+        + family_text("thumb", "utvm_plain_scale_wide")
         + """
 int32_t both(int32_t value, int32_t multiplier, int32_t low, int32_t high, int32_t shift) {
     int32_t top;
@@ -154,7 +156,7 @@ def test_bytes_are_copied_and_set_wherever_they_lie(core: str, tmp_path: Path) -
     source = tmp_path / "bytes.c"
     source.write_text(
         PREAMBLE
-        + bytes_text(core)
+        + "".join(bytes_texts(core))
         + """
 int8_t *copy(int8_t *to, const int8_t *from, int32_t n) { return utvm_bytes_copy(to, from, n); }
 int8_t *fill(int8_t *to, int32_t value, int32_t n) { return utvm_bytes_fill(to, value, n); }
@@ -177,6 +179,6 @@ int8_t *fill(int8_t *to, int32_t value, int32_t n) { return utvm_bytes_fill(to, 
 
 
 def test_a_core_without_thumb2_never_copies_words_from_odd_places() -> None:
-    assert "assume_aligned" in bytes_text("cortex-m0")
-    assert "assume_aligned" in bytes_text(SMALL_CORE)
-    assert "assume_aligned" not in bytes_text(CORE)
+    assert "assume_aligned" in "".join(bytes_texts("cortex-m0"))
+    assert "assume_aligned" in "".join(bytes_texts(SMALL_CORE))
+    assert "assume_aligned" not in "".join(bytes_texts(CORE))

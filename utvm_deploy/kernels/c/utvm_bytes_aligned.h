@@ -1,5 +1,5 @@
-// utvm_bytes.h for cores that load and store words at multiples of four only. There, GCC calls
-// memcpy for each copy of several bytes, and memcpy goes byte by byte.
+// utvm_bytes_copy.h and utvm_bytes_fill.h for cores that load and store words at multiples of four
+// only. There, GCC calls memcpy for each copy of several bytes, and memcpy goes byte by byte.
 #if !defined(UTVM_IN_PLACE) && defined(__GNUC__)
 #define UTVM_IN_PLACE __asm__ volatile("")
 #elif !defined(UTVM_IN_PLACE)

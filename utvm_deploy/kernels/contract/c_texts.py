@@ -19,10 +19,11 @@ def shared_text(name: str) -> str:
     return _read(_KERNELS, name)
 
 
-def bytes_text(core: str) -> str:
+def bytes_texts(core: str) -> tuple[str, ...]:
     """The C that copies and fills bytes, by words where the core can."""
-    is_aligned = core in CORES and CORES[core].is_armv6m
-    return shared_text("utvm_bytes_aligned" if is_aligned else "utvm_bytes")
+    if core in CORES and CORES[core].is_armv6m:
+        return (shared_text("utvm_bytes_aligned"),)
+    return shared_text("utvm_bytes_copy"), shared_text("utvm_bytes_fill")
 
 
 def replaced(text: str, *replacements: tuple[str, str, int]) -> str:

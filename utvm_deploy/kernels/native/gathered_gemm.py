@@ -18,7 +18,7 @@ from typing import Protocol
 import numpy as np
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.contract.c_texts import bytes_text, shared_text
+from utvm_deploy.kernels.contract.c_texts import bytes_texts, shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Address, Driver, Index, Operand
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
@@ -142,7 +142,7 @@ class GatheredConv2D:
     def texts(self, core: str) -> tuple[str, ...]:
         texts = self.product.texts(core)
         if self.is_gathered:
-            texts = *texts, bytes_text(core), shared_text("utvm_windows")
+            texts = *texts, *bytes_texts(core), shared_text("utvm_windows")
         return (*texts, shared_text("utvm_put_pixels")) if self.groups > 1 else texts
 
     def drive(self, c: Driver) -> None:

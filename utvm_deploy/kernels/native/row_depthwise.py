@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.contract.c_texts import bytes_text, shared_text
+from utvm_deploy.kernels.contract.c_texts import bytes_texts, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
 from utvm_deploy.kernels.contract.driver import Buffer, Driver, KernelParameter, Operand
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
@@ -102,7 +102,7 @@ class RowDepthwise:
         return (self._rows,) if self.is_copied else ()
 
     def texts(self, core: str) -> tuple[str, ...]:
-        copied = (bytes_text(core), shared_text("utvm_rows")) if self.is_copied else ()
+        copied = (*bytes_texts(core), shared_text("utvm_rows")) if self.is_copied else ()
         return (*self.product.texts(core), *copied)
 
     def drive(self, c: Driver) -> None:

@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 
 from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.c_texts import bytes_texts
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.contract.requantization import requantized
@@ -67,7 +68,9 @@ class DspElementwise(ElementwiseKernel):
     def loop_texts(self, core: str) -> tuple[str, ...]:
         if self.dtype == "int16":
             return code.int16_multiply_texts(core)
-        texts = code.loop_texts(core, self.operation)
+        # Runs of a side that is repeated are copied and filled.
+        copied = bytes_texts(core) if self.is_broadcast else ()
+        texts = (*copied, *code.loop_texts(core, self.operation))
         return (*texts, helper("utvm_tabulate_sum")) if self.is_compact else texts
 
     @property

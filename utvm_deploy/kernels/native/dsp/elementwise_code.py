@@ -35,7 +35,7 @@ class _Slots(Frame):
 @lru_cache(maxsize=16)
 def loop_texts(core: str, operation: str) -> tuple[str, ...]:
     """The C texts of ``utvm_OPERATION_all`` of int8 and what it calls, ordered for a core."""
-    texts = [shared_text("utvm_word"), shared_text("utvm_bytes"), shared_text("utvm_scale")]
+    texts = [shared_text("utvm_word"), shared_text("utvm_scale")]
     # PRELU multiplies negative values.
     assembled = {EXTREMUM: None, PRELU: MULTIPLY}.get(operation, operation)
     if assembled:

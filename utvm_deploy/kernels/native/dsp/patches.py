@@ -170,7 +170,7 @@ class DspTransposeConv(BlockConv):
 
     family = "dsp"
     driver = "utvm_transpose_conv"
-    helpers = "utvm_bytes", "utvm_scatter_blocks"
+    helpers = "utvm_bytes_copy", "utvm_scatter_blocks"
 
 
 def dsp_transpose_conv_call(call: KernelCall) -> KernelCall | str:

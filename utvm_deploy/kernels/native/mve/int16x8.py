@@ -81,7 +81,8 @@ def mve_int16x8_conv_call(layer: Layer, wish: Wish) -> KernelCall | str:
         name=f"conv2d_{window.label}_{channels}x{outputs}_16x8_mve{length}",
         why=f"{_HOW}, summed up in {bits} bits",
         c_texts=(
-            *(shared_text("utvm_bytes"), shared_text("utvm_windows"), *products),
+            *map(shared_text, ("utvm_bytes_copy", "utvm_bytes_fill", "utvm_windows")),
+            *products,
             replaced(family_text("mve", "utvm_mve_wide_conv"), *names),
         ),
     )

@@ -65,8 +65,11 @@ class Armv6mProduct(ThumbProduct):
             ("ROWS", str(self.tile.rows), 1),
         )
         dot = family_text("thumb", "utvm_plain_dot")
+        is_short = self.tile.rounding == gemm.SHORT
+        scale = "utvm_plain_scale" if is_short else "utvm_plain_scale_wide"
         return (
-            family_text("thumb", "utvm_plain_scale"),
+            family_text("thumb", "utvm_plain_multiply"),
+            family_text("thumb", scale),
             _dot().c_function("utvm_plain_dot", dot, ARMV6M_CONDITION),
             f"static void {self.function}({PRODUCT_PARAMETERS}) {{\n{body}}}\n",
         )  # fmt: skip

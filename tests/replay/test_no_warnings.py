@@ -1,0 +1,40 @@
+"""The emitted C of networks on every core: no compiler warns, such as of functions nobody calls."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "benchmarks" / name) for name in ("replay", "cmsis_nn")]
+
+from emission import board_of, cores  # noqa: E402
+from networks import NETWORKS  # noqa: E402
+
+from utvm_deploy.compiler.pipeline import compile_model  # noqa: E402
+from utvm_deploy.frontend.tflite import load_model  # noqa: E402
+
+STRICT = ("-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-Wmissing-prototypes")
+TIMEOUT_S = 120
+#: Networks with most kinds of layers; clang names unused functions, which GCC does not if inline.
+CHOSEN = ("u_net", "shufflenet", "transformer", "svdf_words")
+COMPILER = "clang"
+
+
+@pytest.mark.tools
+@pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"{COMPILER} is not installed")
+@pytest.mark.parametrize("core", cores())
+def test_no_compiler_warns(core: str, tmp_path: Path) -> None:
+    for name in CHOSEN:
+        model, folder = tmp_path / f"{name}.tflite", tmp_path / name
+        model.write_bytes(NETWORKS[name]())
+        folder.mkdir()
+        sources = compile_model(load_model(model), board_of(core), name="some").sources
+        for file, text in sources.items():
+            (folder / file).write_text(text)
+        command = [COMPILER, *STRICT, "-fsyntax-only", str(folder / "some_kernels.c")]
+        subprocess.run(command, check=True, timeout=TIMEOUT_S)
