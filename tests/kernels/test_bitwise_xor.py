@@ -8,31 +8,12 @@ import numpy as np
 import pytest
 from kernel_harness import check
 from tflite_writer import ModelWriter
+from typed_inputs import SHAPES, scale_of, typed
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
 
 TYPES = ("int8", "int16", "int32")
-SHAPES = (
-    ((5,), (5,)),
-    ((1, 4, 4, 3), (3,)),
-    ((), (7, 9)),
-    ((7, 9), ()),
-    ((4, 1, 3), (1, 5, 1)),
-    ((2, 1, 3, 1, 2), (1, 4, 1, 5, 2)),
-    ((2, 1, 2, 1, 3, 1, 2, 1), (1, 2, 1, 2, 1, 3, 1, 2)),  # the largest rank
-)
-
-
-def typed(m: ModelWriter, shape: tuple[int, ...], dtype: str, zero_point: int = 0) -> int:
-    """A model input."""
-    m.inputs.append(m.tensor(shape, dtype, _scale(dtype), zero_point))
-    return m.inputs[-1]
-
-
-def _scale(dtype: str) -> float | None:
-    """One for int8, which a model takes and makes with a scale only."""
-    return 0.1 if dtype == "int8" else None
 
 
 def xor(m: ModelWriter, x: int, y: int, dtype: str | None = None) -> int:
@@ -49,7 +30,7 @@ def test_every_type_broadcasts(dtype: str, tmp_path: Path) -> None:
         x, y = typed(m, left, dtype), typed(m, right, dtype)
         m.output(xor(m, x, y), xor(m, x, x))
         drawn = rng.integers(limits.min, limits.max, right, dtype=dtype, endpoint=True)
-        known = m.constant(np.array(drawn), _scale(dtype))
+        known = m.constant(np.array(drawn), scale_of(dtype))
         m.output(xor(m, x, known), xor(m, known, x))
         # Turns every bit.
         m.output(xor(m, x, m.constant(np.array([-1], dtype))))

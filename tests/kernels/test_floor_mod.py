@@ -8,33 +8,14 @@ import numpy as np
 import pytest
 from kernel_harness import Compiled, call_of, check_model
 from tflite_writer import ModelWriter
+from typed_inputs import SHAPES, scale_of, typed
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array
 
 TYPES = ("int8", "int16", "int32", "int64")
-SHAPES = (
-    ((300,), (300,)),
-    ((1, 4, 4, 3), (3,)),
-    ((), (7, 9)),
-    ((7, 9), ()),
-    ((4, 1, 3), (1, 5, 1)),
-    ((2, 1, 3, 1, 2), (1, 4, 1, 5, 2)),
-    ((2, 1, 2, 1, 3, 1, 2, 1), (1, 2, 1, 2, 1, 3, 1, 2)),  # the largest rank
-)
 OPTIONS = ("FloorModOptions", {})
-
-
-def typed(m: ModelWriter, shape: tuple[int, ...], dtype: str, zero_point: int = 0) -> int:
-    """A model input."""
-    m.inputs.append(m.tensor(shape, dtype, _scale(dtype), zero_point))
-    return m.inputs[-1]
-
-
-def _scale(dtype: str) -> float | None:
-    """One for int8, which a model takes and makes with a scale only."""
-    return 0.1 if dtype == "int8" else None
 
 
 def floor_mod(m: ModelWriter, x: int, y: int, dtype: str | None = None) -> int:
@@ -67,13 +48,13 @@ def test_every_type_broadcasts(dtype: str, tmp_path: Path) -> None:
     m, rng = ModelWriter(), np.random.default_rng(7)
     for left, right in SHAPES:
         x, y = typed(m, left, dtype), typed(m, right, dtype)
-        known = m.constant(divisors(rng, right, dtype, 2), _scale(dtype))
-        divided = m.constant(drawn(rng, left, dtype, 0), _scale(dtype))
+        known = m.constant(divisors(rng, right, dtype, 2), scale_of(dtype))
+        divided = m.constant(drawn(rng, left, dtype, 0), scale_of(dtype))
         m.output(floor_mod(m, x, y), floor_mod(m, y, y))
         m.output(floor_mod(m, x, known), floor_mod(m, divided, y))
         # A table of int8, by either side.
         for value in (7, -3):
-            one = m.constant(np.array([value], dtype), _scale(dtype))
+            one = m.constant(np.array([value], dtype), scale_of(dtype))
             m.output(floor_mod(m, x, one), floor_mod(m, one, y))
     shapes = [m.tensors[i].shape for i in m.inputs]
     samples = [
@@ -105,7 +86,7 @@ def test_what_stops_the_reference_makes_zero(dtype: str, tmp_path: Path) -> None
     """A computed divisor of 0, and the least value by -1."""
     m, limits = ModelWriter(), np.iinfo(dtype)
     x, y = typed(m, (6,), dtype), typed(m, (6,), dtype)
-    one = m.constant(np.array([5], dtype), _scale(dtype))
+    one = m.constant(np.array([5], dtype), scale_of(dtype))
     m.output(floor_mod(m, x, y), floor_mod(m, x, x), floor_mod(m, one, y))
     graph = load_model(m.save(tmp_path / "model.tflite"))
     compiled = Compiled()
@@ -123,7 +104,7 @@ def test_what_stops_the_reference_makes_zero(dtype: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("dtype", TYPES)
 def test_a_constant_divisor_of_zero_is_refused(dtype: str, tmp_path: Path) -> None:
     m = ModelWriter()
-    divisor = m.constant(np.array([1, 0], dtype), _scale(dtype))
+    divisor = m.constant(np.array([1, 0], dtype), scale_of(dtype))
     m.output(floor_mod(m, typed(m, (2,), dtype), divisor))
     with pytest.raises(UnsupportedOperator, match=r"constant divisor '.*' has a 0"):
         load_model(m.save(tmp_path / "model.tflite"))

@@ -8,31 +8,12 @@ import numpy as np
 import pytest
 from kernel_harness import check, check_model
 from tflite_writer import ModelWriter
+from typed_inputs import SHAPES, scale_of, typed
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
 
 TYPES = ("int8", "uint8", "int16", "int32")
-SHAPES = (
-    ((5,), (5,)),
-    ((1, 4, 4, 3), (3,)),
-    ((), (7, 9)),
-    ((7, 9), ()),
-    ((4, 1, 3), (1, 5, 1)),
-    ((2, 1, 3, 1, 2), (1, 4, 1, 5, 2)),
-    ((2, 1, 2, 1, 3, 1, 2, 1), (1, 2, 1, 2, 1, 3, 1, 2)),  # the largest rank
-)
-
-
-def typed(m: ModelWriter, shape: tuple[int, ...], dtype: str, zero_point: int = 0) -> int:
-    """A model input."""
-    m.inputs.append(m.tensor(shape, dtype, _scale(dtype), zero_point))
-    return m.inputs[-1]
-
-
-def _scale(dtype: str) -> float | None:
-    """One for int8, which a model takes and makes with a scale only."""
-    return 0.1 if dtype == "int8" else None
 
 
 def shifted(m: ModelWriter, x: int, y: int, dtype: str | None = None) -> int:
@@ -56,10 +37,10 @@ def test_every_type_broadcasts(dtype: str, tmp_path: Path) -> None:
         x, y = typed(m, left, dtype), typed(m, right, dtype)
         m.output(shifted(m, x, y), shifted(m, x, x))
         drawn = rng.integers(limits.min, limits.max, right, dtype=dtype, endpoint=True)
-        known = m.constant(np.array(drawn), _scale(dtype))
+        known = m.constant(np.array(drawn), scale_of(dtype))
         m.output(shifted(m, x, known), shifted(m, known, x))
         few = np.array(rng.integers(0, limits.bits, right)).astype(dtype)
-        m.output(shifted(m, x, m.constant(few, _scale(dtype))))
+        m.output(shifted(m, x, m.constant(few, scale_of(dtype))))
     assert check(m, tmp_path) == 5 * len(SHAPES)
 
 
@@ -72,11 +53,11 @@ def test_every_shift_of_many_values(dtype: str, tmp_path: Path) -> None:
     ends = np.array([[limits.min], [limits.max], [0], [1]], dtype)
     values = np.concatenate([drawn, ends])
     x, y = typed(m, values.shape, dtype), typed(m, by.shape, dtype)
-    m.output(shifted(m, x, y), shifted(m, x, m.constant(by, _scale(dtype))))
-    m.output(shifted(m, m.constant(values, _scale(dtype)), y))
+    m.output(shifted(m, x, y), shifted(m, x, m.constant(by, scale_of(dtype))))
+    m.output(shifted(m, m.constant(values, scale_of(dtype)), y))
     # Of int8, these are tables.
     for count in by[:: max(1, by.size // 12)]:
-        m.output(shifted(m, x, m.constant(np.array(count), _scale(dtype))))
+        m.output(shifted(m, x, m.constant(np.array(count), scale_of(dtype))))
     path = m.save(tmp_path / "model.tflite")
     assert check_model(path, [[values, by]], tmp_path) > 10
 
