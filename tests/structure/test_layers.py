@@ -13,10 +13,13 @@ PACKAGE = Path(__file__).resolve().parents[2] / "utvm_deploy"
 #: From the top down; units in one row do not import each other.
 LAYERS = (
     ("cli",),
+    ("service",),
+    ("cluster",),
     ("tuning", "silicon_kit", "runs"),
     ("comparing",),
     ("profiling", "verifying", "inspecting", "bundling"),
     ("device", "doctor"),
+    ("client",),
     ("probe",),
     ("project",),
     ("compiler", "link", "oracle"),
@@ -41,8 +44,16 @@ DOORS = {
     "serial": {"link.stream"},
     "elftools": {"project"},
     "rich": {"cli.output"},
-    "sqlite3": {"runs"},
+    "sqlite3": {"base.database", "runs", "service"},
     "jinja2": {"pages"},
+    "distributed": {"cluster"},
+    "dask": {"cluster"},
+    "cryptography": {"cluster"},
+    "fastapi": {"service"},
+    "starlette": {"service"},
+    "uvicorn": {"service"},
+    "httpx": {"client"},
+    "websockets": {"client"},
 }
 
 #: Functions of ``utvm_deploy``, today's and those to come. Importing a module of such a name would
