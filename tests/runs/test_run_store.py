@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from utvm_deploy.base.errors import UtvmError
-from utvm_deploy.runs import schema
+from utvm_deploy.runs import store as store_module
 from utvm_deploy.runs.run import ModelFigures, Run, figures_of
+from utvm_deploy.runs.schema import MIGRATIONS
 from utvm_deploy.runs.store import RunStore
 
 DIGEST = "da2236d2" + 56 * "0"
@@ -100,7 +101,7 @@ def test_a_newer_database_is_refused(path: Path) -> None:
     with RunStore(path):
         pass
     with sqlite3.connect(path) as database:
-        database.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
+        database.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
     database.close()
     with pytest.raises(UtvmError, match="newer utvm"), RunStore(path):
         pass
@@ -109,9 +110,8 @@ def test_a_newer_database_is_refused(path: Path) -> None:
 def test_an_older_database_gets_todays_tables(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with RunStore(path) as store:
         store.add(a_run())
-    later = (*schema._MIGRATIONS, "ALTER TABLE runs ADD COLUMN note TEXT NOT NULL DEFAULT ''")
-    monkeypatch.setattr(schema, "_MIGRATIONS", later)
-    monkeypatch.setattr(schema, "VERSION", len(later))
+    later = (*MIGRATIONS, "ALTER TABLE runs ADD COLUMN note TEXT NOT NULL DEFAULT ''")
+    monkeypatch.setattr(store_module, "MIGRATIONS", later)
     with RunStore(path) as store:
         assert store.get(a_run().key).models == a_run().models
     with sqlite3.connect(path) as database:
@@ -124,10 +124,9 @@ def test_a_step_that_fails_leaves_the_version_before_it(
 ) -> None:
     with RunStore(path) as store:
         store.add(a_run())
-    broken = (*schema._MIGRATIONS, "CREATE TABLE notes (text TEXT); CREATE TABLE runs (key TEXT)")
+    broken = (*MIGRATIONS, "CREATE TABLE notes (text TEXT); CREATE TABLE runs (key TEXT)")
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "_MIGRATIONS", broken)
-        patch.setattr(schema, "VERSION", len(broken))
+        patch.setattr(store_module, "MIGRATIONS", broken)
         with pytest.raises(UtvmError, match="already exists"), RunStore(path):
             pass
     with RunStore(path) as store:

@@ -20,9 +20,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from utvm_deploy.base.database import open_database, transaction
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.runs.run import ModelFigures, Run
-from utvm_deploy.runs.schema import open_database
+from utvm_deploy.runs.schema import MIGRATIONS
 
 #: The database is cut back to this size: the oldest runs go first.
 MOST_BYTES = 256 << 20
@@ -43,7 +44,9 @@ class RunStore:
 
     def __enter__(self) -> RunStore:
         with self._told():
-            self._database = open_database(self.path)
+            self._database = open_database(
+                self.path, MIGRATIONS, advice="name another file in UTVM_RUNS"
+            )
         return self
 
     def __exit__(
@@ -61,7 +64,7 @@ class RunStore:
             *(_json(run.options), _json(run.versions)),
             zlib.compress(_json(run.result).encode()),
         )
-        with self._told(), self._transaction():
+        with self._told(), transaction(self._database):
             marks = ", ".join("?" * len(values))
             self._database.execute(f"INSERT INTO runs VALUES ({marks})", values)
             self._database.executemany(
@@ -144,18 +147,6 @@ class RunStore:
             for name in ("page_count", "page_size")
         )
         return int(pages) * int(size)
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._database.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._database.execute("COMMIT")
-        except BaseException:
-            # SQLite itself has rolled back where the disk was full.
-            if self._database.in_transaction:
-                self._database.execute("ROLLBACK")
-            raise
 
     @contextmanager
     def _told(self) -> Iterator[None]:
