@@ -22,6 +22,7 @@
     ├── BenchError               two results cannot be compared
     ├── TuneError                there is nothing to tune, or nowhere to measure
     │   └── RecordsError         a records file cannot be read or written
+    ├── ServerError              a server cannot be reached, or refuses
     └── BundleError              a bundle is damaged or cannot be written
 
 The text of an error is one sentence: what failed, with which value, what to do next.
@@ -180,6 +181,10 @@ class RecordsError(TuneError):
 
 class BenchError(UtvmError):
     """Two engines, or two results, cannot be compared."""
+
+
+class ServerError(UtvmError):
+    """A server of utvm_deploy cannot be reached, or refuses a request."""
 
 
 class BundleError(UtvmError):

@@ -46,6 +46,12 @@ def runs_file() -> Path:
     return folder / "runs.sqlite"
 
 
+def token_file() -> Path:
+    """The file with the token for servers, in the user's folder of settings."""
+    folder = _user_folder("XDG_CONFIG_HOME", ".config", "UTVM_TOKEN", "find the token in")
+    return folder / "token"
+
+
 def _user_folder(variable: str, default: str, ours: str, purpose: str) -> Path:
     """Our folder in one of the user's folders, which a variable of the XDG standard may name."""
     base = os.environ.get(variable)

@@ -1,0 +1,1 @@
+"""Speaks to a server that ``utvm serve`` started."""
