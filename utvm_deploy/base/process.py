@@ -249,23 +249,26 @@ def start(
     env: Mapping[str, str] | None = None,
     pass_fds: Sequence[int] = (),
     merges_output: bool = False,
+    output: IO[bytes] | None = None,
+    log: IO[bytes] | None = None,
 ) -> Child:
     """Start a program that keeps running; the caller closes it.
 
     The descriptors ``pass_fds`` stay open in it, under the same numbers. ``merges_output`` sends
-    its standard output to its standard error, for programs whose pipes nobody reads.
+    its standard output to its standard error, for programs whose pipes nobody reads. ``output``
+    and ``log`` are files for the two instead; closing the child closes ``log``.
     """
     # In a dry run, start a program that does nothing, so that callers need no special case.
     actual = [sys.executable, "-c", ""] if _is_dry(argv) else argv
     # Not a ``with``: the file lives as long as the child, and Child.close closes it.
-    err = tempfile.TemporaryFile()  # noqa: SIM115
+    err = tempfile.TemporaryFile() if log is None else log  # noqa: SIM115
     try:
         popen = _popen(
             actual,
             cwd,
             env,
             stdin=subprocess.PIPE,
-            stdout=err if merges_output else subprocess.PIPE,
+            stdout=output or (err if merges_output else subprocess.PIPE),
             stderr=err,
             pass_fds=pass_fds,
         )

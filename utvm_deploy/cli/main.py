@@ -41,6 +41,7 @@ VERBS = {
         "silicon",
         "history",
         "compare",
+        "serve",
     )
 }
 

@@ -19,6 +19,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from utvm_deploy.base.progress import Progress
+from utvm_deploy.cli.events import write_event
 
 #: Without a terminal, each new step is a line, and a long step is one more this often.
 PLAIN_PROGRESS_INTERVAL_S = 5.0
@@ -84,6 +85,10 @@ class Output:
         else:
             yield self._plain_progress
 
+    def event(self, kind: str, **facts: Any) -> None:
+        """Something that a program which follows this one may want to know at once."""
+        write_event(kind, facts)
+
     @contextmanager
     def live_table(self, columns: Sequence[str]) -> Iterator[LiveTable]:
         """Gives a ``LiveTable``: on a terminal a table on stderr that changes, else its caption."""
@@ -109,6 +114,7 @@ class Output:
         self._stderr.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _plain_progress(self, what: str, done: int, total: int) -> None:
+        write_event("progress", {"what": what, "done": done, "total": total})
         what_before, then = self._last_plain
         now = time.monotonic()
         if what != what_before or now - then >= PLAIN_PROGRESS_INTERVAL_S:

@@ -213,6 +213,13 @@ def _tune(
         def watch(tuning: Tuning) -> None:
             rows[:] = _rows(tuning)
             show(rows, _caption(tuning))
+            out.event(
+                "tuning",
+                trials=tuning.trials,
+                wanted=tuning.trials_wanted,
+                before=tuning.total(tuned=False),
+                best=tuning.total(tuned=True),
+            )
 
         trials = args.trials or sum(work.trials for work in works)
         options = {"level": args.optimize, "library": library}

@@ -1,0 +1,1 @@
+"""Several machines with boards, on Dask distributed: workers, leases, certificates, jobs."""

@@ -1,0 +1,72 @@
+"""Facts that the server keeps: models, jobs and their files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+QUEUED, RUNNING, DONE, FAILED, CANCELED = STATES = (
+    "queued",
+    "running",
+    "done",
+    "failed",
+    "canceled",
+)
+#: States in which nothing happens any more.
+ENDED = (DONE, FAILED, CANCELED)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model file that somebody uploaded."""
+
+    sha256: str
+    name: str  # the file's name, such as "kws.tflite"
+    size: int  # bytes
+    uploaded: float  # seconds since 1970
+
+
+@dataclass(frozen=True)
+class JobFile:
+    """A file that a job made."""
+
+    name: str
+    sha256: str
+    size: int  # bytes
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a job does, and how far it is."""
+
+    what: str = ""
+    done: int = 0
+    total: int = 0
+
+
+@dataclass(frozen=True)
+class Job:
+    """One verb on one board. Times are seconds since 1970; None before they are known."""
+
+    key: str  # 12 hexadecimal digits
+    verb: str
+    board: str
+    models: tuple[Model, ...]
+    options: Mapping[str, Any]
+    state: str
+    created: float
+    started: float | None = None
+    finished: float | None = None
+    attempt: int = 0  # how often it was started
+    exit_code: int | None = None
+    reason: str = ""  # one sentence: why it failed, was canceled or was started again
+    worker: str = ""
+    progress: Progress = field(default_factory=Progress)
+    run: str = ""  # the key of its run in the store of runs
+    files: tuple[JobFile, ...] = ()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing happens any more."""
+        return self.state in ENDED
