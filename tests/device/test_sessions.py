@@ -58,9 +58,9 @@ def test_a_new_image_takes_everything_away(host: Device) -> None:
 def test_a_restart_that_nobody_asked_for(host: Device) -> None:
     x = host.tensor(np.zeros(1, np.int32), name="x")
     waiting = host.load_module(CODE)["inc"](x)
-    running = host._running
-    assert running is not None
-    running.reset()
+    started = host._started
+    assert started is not None
+    started.reset()
     with pytest.raises(DeviceReset):
         host.read(host.hello.workspace_address, 4)
     with pytest.raises(DeviceReset, match=r"did not run|restarted"):
@@ -72,9 +72,9 @@ def test_a_restart_that_nobody_asked_for(host: Device) -> None:
 
 def test_a_process_that_died(host: Device) -> None:
     x = host.tensor(np.zeros(1, np.int32), name="x")
-    running = host._running
-    assert running is not None
-    running.close()
+    started = host._started
+    assert started is not None
+    started.close()
     with pytest.raises(LinkError):
         host.read(x.address, 4)
     with pytest.raises(DeviceReset, match=r"tensor x .* did not answer any more"):

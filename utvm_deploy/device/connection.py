@@ -1,33 +1,23 @@
 """What runs on a board and how it is reached: started on first use, and again after it was lost.
 
-``probe`` knows how an image gets there. ``session`` owns what is lost at a reset.
+A launcher knows how an image gets there. ``session`` owns what is lost at a reset.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from typing import Any
 
-from utvm_deploy.base.errors import BoardError, DeviceReset, LinkError, UtvmError
+from utvm_deploy.base.errors import DeviceReset, LinkError, UtvmError
 from utvm_deploy.boards.board import Board
-from utvm_deploy.device.counts import Figures, counted_figures, final_report
+from utvm_deploy.device.counts import Figures, named_figures
 from utvm_deploy.device.fault_record import take_fault_words
 from utvm_deploy.device.session import Session
 from utvm_deploy.device.trace import trace_if_asked
 from utvm_deploy.link.base import Hello, Link
 from utvm_deploy.link.fault import nearest_symbol
-from utvm_deploy.probe import (
-    RunningBoard,
-    check_place,
-    check_ready,
-    choose_link,
-    needs_debugger,
-    needs_line,
-    open_link,
-)
-from utvm_deploy.probe import start as start_board
+from utvm_deploy.probe import Launcher, StartedBoard
 from utvm_deploy.project import Image, build_image
 
 log = logging.getLogger("utvm_deploy.device")
@@ -39,48 +29,27 @@ CYCLES, INSTRUCTIONS = TIMINGS = ("cycles", "instructions")
 class Connection:
     """A board, the image on it and the session with that."""
 
-    def __init__(
-        self,
-        board: Board,
-        *,
-        port: str | None = None,
-        probe: str | None = None,
-        serial: str | None = None,
-        link: str | None = None,
-        strict: bool = False,
-        timing: str = CYCLES,
-    ) -> None:
-        if timing not in TIMINGS:
-            raise BoardError(f"no timing {timing!r}; there are {' and '.join(TIMINGS)}")
-        check_place(board, port=port, probe=probe, serial=serial)
+    def __init__(self, board: Board, launcher: Launcher, *, strict: bool = False) -> None:
         self.board = board
-        self._timing = timing
-        self._port, self._probe, self._serial = port, probe, serial
-        self._link_kind = choose_link(board, link)
+        self._launcher = launcher
         self._is_strict = strict
-        self._resources = ExitStack()
-        self._running: RunningBoard | None = None
-        self._link: Link | None = None
+        self._started: StartedBoard | None = None
         self._image: Image | None = None
         self._session: Session | None = None
 
     def close(self) -> None:
-        """End the child process or let go of the port. May be called again."""
+        """Let go of the board. May be called again."""
         if self._session is not None:
             self._session.end("the device was closed")
-        self._session = self._link = self._running = self._image = None
-        self._resources.close()
+        started, self._started = self._started, None
+        self._session = self._image = None
+        if started is not None:
+            started.close()
 
     def check_ready(self) -> None:
-        """Raise an error, before an image is built, if the board could not be started here."""
-        if self._running is None:
-            check_ready(
-                self.board,
-                self._link_kind,
-                port=self._port,
-                probe=self._probe,
-                serial=self._serial,
-            )
+        """Raise an error, before an image is built, if the board could not be started."""
+        if self._started is None:
+            self._launcher.check_ready()
 
     def start(self, image: Image) -> Hello:
         """Put ``image`` on the board and greet it; the program that ran there before is lost."""
@@ -91,45 +60,30 @@ class Connection:
                 self._session.end(f"{image.elf.name} was started on {self.board.name}")
             self.close()
         trace_if_asked()
-        resources = ExitStack()
         # Already now: a core that hangs in start-up must be found there.
         self._image = image
+        started = self._launcher.start(image, self._place_of)
         try:
-            running = resources.enter_context(
-                start_board(
-                    self.board,
-                    image,
-                    port=self._port,
-                    probe=self._probe,
-                    serial=self._serial,
-                    has_line=needs_line(self._link_kind),
-                    has_debug_stream=needs_debugger(self._link_kind),
-                    with_cycle_model=self._timing == CYCLES,
-                )
-            )
-            link = open_link(running, self._link_kind, self._place_of)
-            resources.callback(link.close)
-            session = self._greet(link, running, image)
+            session = self._greet(started, image)
         except BaseException:
-            resources.close()
+            started.close()
             raise
-        self._resources, self._running = resources, running
-        self._link = link
+        self._started = started
         self._begin(session)
         return session.hello
 
     @property
     def session(self) -> Session:
         """What is valid until the device restarts; begins the next one if it did."""
-        if self._link is None:
+        if self._started is None:
             self.check_ready()
             self.start(build_image(None, self.board))
-        assert self._link is not None and self._image is not None and self._running is not None
+        assert self._started is not None and self._image is not None
         if self._session is None or self._session.ended:
             if self._session is not None and self._session.is_silent:
                 log.info("%s; restarting it", self._session.ended)
-                self._running.reset()
-            self._begin(self._greet(self._link, self._running, self._image))
+                self._started.reset()
+            self._begin(self._greet(self._started, self._image))
         assert self._session is not None
         return self._session
 
@@ -138,15 +92,14 @@ class Connection:
         self._session = session
         log.info("%s runs %s: %s", self.board.name, session.image.elf.name, session.hello)
 
-    def _greet(self, link: Link, running: RunningBoard, image: Image) -> Session:
+    def _greet(self, started: StartedBoard, image: Image) -> Session:
         """A session with what runs on the board; if it died, the error says what of."""
+        link = started.link
 
         def explain(error: UtvmError) -> str:
             if isinstance(error, DeviceReset):
                 return take_fault_words(link, image)
-            words = running.last_words()
-            notes = [f"the board's last words: {words}" if words else "", running.other_listeners()]
-            return "; ".join(note for note in notes if note)
+            return started.notes()
 
         try:
             return Session(link, image, link.hello(), explain)
@@ -205,8 +158,8 @@ class Connection:
         unit = self.hello.tick_unit
         if not self.is_modelled:
             return [{unit: count} for count in ticks]
-        assert self._running is not None
-        return counted_figures(self._running, ticks, unit)
+        assert self._started is not None
+        return [named_figures(counted, unit) for counted in self._started.counted(ticks)]
 
     def cycle_report(self) -> Mapping[str, Any] | None:
         """The cycle model's report on all that ran since the start; None where no model counts.
@@ -216,8 +169,8 @@ class Connection:
         if not self.is_modelled:
             return None
         self.sync()
-        assert self._running is not None
-        report = final_report(self._running)
+        assert self._started is not None
+        report = self._started.report()
         self.close()
         return report
 

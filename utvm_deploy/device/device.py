@@ -23,7 +23,7 @@ from utvm_deploy.base.errors import BoardError, DeviceError
 from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.device.calls import Argument, Call
-from utvm_deploy.device.connection import CYCLES, Connection
+from utvm_deploy.device.connection import CYCLES, TIMINGS, Connection
 from utvm_deploy.device.kernels import load_kernels
 from utvm_deploy.device.model import DeviceModel
 from utvm_deploy.device.module import Module, load_module
@@ -36,6 +36,7 @@ from utvm_deploy.device.tensor import (
     tensor_shape,
 )
 from utvm_deploy.link.base import Task
+from utvm_deploy.probe import LocalLauncher, check_place, choose_link
 from utvm_deploy.project import build_image
 from utvm_deploy.project.link_module import Sources, compile_module
 
@@ -230,7 +231,11 @@ def connect(
     runs an emulated board without its cycle model, about twice as fast. Nothing is started until
     the device is used.
     """
+    if timing not in TIMINGS:
+        raise BoardError(f"no timing {timing!r}; there are {' and '.join(TIMINGS)}")
     found = board if isinstance(board, Board) else load_board(board)
-    return Device(
-        found, port=port, probe=probe, serial=serial, link=link, strict=strict, timing=timing
+    check_place(found, port=port, probe=probe, serial=serial)
+    launcher = LocalLauncher(
+        found, choose_link(found, link), port, probe, serial, with_cycle_model=timing == CYCLES
     )
+    return Device(found, launcher, strict=strict)

@@ -3,6 +3,7 @@
 from utvm_deploy.probe.detect import Connected, check_place, connected_boards
 from utvm_deploy.probe.fault import FAULT_BYTES, FAULT_SYMBOL, describe_fault
 from utvm_deploy.probe.flash import flash_image
+from utvm_deploy.probe.launcher import Launcher, LocalLauncher, PlaceOf, StartedBoard
 from utvm_deploy.probe.links import check_link, choose_link, needs_debugger, needs_line, open_link
 from utvm_deploy.probe.ready import check_programmer, check_ready
 from utvm_deploy.probe.running import RunningBoard, start
@@ -11,7 +12,11 @@ __all__ = [
     "FAULT_BYTES",
     "FAULT_SYMBOL",
     "Connected",
+    "Launcher",
+    "LocalLauncher",
+    "PlaceOf",
     "RunningBoard",
+    "StartedBoard",
     "check_link",
     "check_place",
     "check_programmer",
