@@ -21,6 +21,7 @@ from utvm_deploy.records.candidate import GENERIC, Candidate
 from utvm_deploy.tuning import inputs, tuner
 from utvm_deploy.tuning.build import Builder
 from utvm_deploy.tuning.inputs import Job
+from utvm_deploy.tuning.loading import Loader
 from utvm_deploy.tuning.measure import Measurer
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.tuner import check_tunable, fastest_link, tune
@@ -151,7 +152,7 @@ def test_a_kernel_that_does_not_fit_spoils_no_other(
     has_flash: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not has_flash:
-        monkeypatch.setattr(Measurer, "_store_tables", lambda *_: False)
+        monkeypatch.setattr(Loader, "store_tables", lambda *_: False)
     board = load_board("mps2_an500")
     m = ModelWriter()
     x = m.input((1, 4000), 0.1, 5)
