@@ -37,7 +37,7 @@ def count(core: str, candidates: Sequence[tuple[str, Any]]) -> Iterator[Counted 
     from utvm_deploy.tuning.build import Builder
     from utvm_deploy.tuning.inputs import Job
     from utvm_deploy.tuning.measure import Measurer
-    from utvm_deploy.tuning.tuner import fastest_link
+    from utvm_deploy.tuning.place import fastest_link
     from utvm_deploy.tuning.workload import workload
 
     works = {work.kernel.key: work for work in workload(graphs_of(model_files()), core)}

@@ -29,9 +29,10 @@ from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.records import Record, Records, is_modelled
 from utvm_deploy.tuning.current import current
+from utvm_deploy.tuning.place import fastest_link
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.shipping import worth_shipping
-from utvm_deploy.tuning.tuner import Tuning, fastest_link, tune
+from utvm_deploy.tuning.tuner import Tuning, tune
 from utvm_deploy.tuning.workload import Work, workload
 
 #: Kernels have as many layers as make so many operations, and no fewer operations than these.

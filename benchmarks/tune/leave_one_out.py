@@ -25,8 +25,9 @@ from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.records import Record, Records, Setting
 from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.tuning.current import current
+from utvm_deploy.tuning.place import fastest_link
 from utvm_deploy.tuning.records_file import RecordsFile
-from utvm_deploy.tuning.tuner import fastest_link, tune
+from utvm_deploy.tuning.tuner import tune
 from utvm_deploy.tuning.workload import Work, workload
 
 #: What is slower than the default by more is a fault of the rule.

@@ -28,8 +28,9 @@ from utvm_deploy.graph.passes import simplify
 from utvm_deploy.oracle.samples import random_samples
 from utvm_deploy.project import find_cmsis_nn_builds
 from utvm_deploy.records.candidate import CMSIS_NN
+from utvm_deploy.tuning.place import fastest_link
 from utvm_deploy.tuning.records_file import RecordsFile
-from utvm_deploy.tuning.tuner import Tuning, fastest_link, tune
+from utvm_deploy.tuning.tuner import Tuning, tune
 from utvm_deploy.tuning.workload import workload
 
 #: Shares of the tuning's time at which the curve is told.

@@ -24,8 +24,9 @@ from utvm_deploy.kernels.choose.lowering import candidates_in, lower
 from utvm_deploy.kernels.contract.strategy import Layer
 from utvm_deploy.project import build_image
 from utvm_deploy.records.candidate import GENERIC
+from utvm_deploy.tuning.place import fastest_link
 from utvm_deploy.tuning.records_file import RecordsFile
-from utvm_deploy.tuning.tuner import Tuning, fastest_link, tune
+from utvm_deploy.tuning.tuner import Tuning, tune
 from utvm_deploy.tuning.workload import Work, workload
 
 

@@ -12,9 +12,10 @@ from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.device import Device, connect
 from utvm_deploy.project.image import Image
 from utvm_deploy.records.candidate import Candidate
-from utvm_deploy.tuning import tuner
+from utvm_deploy.tuning import place
+from utvm_deploy.tuning.place import fastest_link
 from utvm_deploy.tuning.records_file import RecordsFile
-from utvm_deploy.tuning.tuner import fastest_link, tune
+from utvm_deploy.tuning.tuner import tune
 
 
 def rom_only(folder: Path) -> Board:
@@ -39,7 +40,7 @@ def test_a_batch_is_flashed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         started.append(image)
         return start(device, image)
 
-    monkeypatch.setattr(tuner, "Builder", SabotagedBuilder)
+    monkeypatch.setattr(place, "Builder", SabotagedBuilder)
     works = small_works(tmp_path, board.cpu.core)
     first = sabotaged(replace(works[0], candidates=works[0].candidates[:6]), "wrong")
     works = (first, *(replace(work, free=None) for work in works[1:]))

@@ -18,13 +18,14 @@ from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.contract.call import TensorArgument
 from utvm_deploy.records import Measurement, Record, read_records
 from utvm_deploy.records.candidate import GENERIC, Candidate
-from utvm_deploy.tuning import inputs, tuner
+from utvm_deploy.tuning import inputs, place
 from utvm_deploy.tuning.build import Builder
 from utvm_deploy.tuning.inputs import Job
 from utvm_deploy.tuning.loading import Loader
 from utvm_deploy.tuning.measure import Measurer
+from utvm_deploy.tuning.place import check_tunable, fastest_link
 from utvm_deploy.tuning.records_file import RecordsFile
-from utvm_deploy.tuning.tuner import check_tunable, fastest_link, tune
+from utvm_deploy.tuning.tuner import tune
 from utvm_deploy.tuning.workload import workload
 
 pytestmark = pytest.mark.tools
@@ -78,7 +79,7 @@ def test_modelled_ticks_repeat_exactly(tmp_path: Path) -> None:
 def test_a_candidate_that_goes_wrong_spoils_no_other(
     name: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tuner, "Builder", SabotagedBuilder)
+    monkeypatch.setattr(place, "Builder", SabotagedBuilder)
     board = load_board(name)
     first, *_ = small_works(tmp_path, board.cpu.core)
     candidates = (*first.candidates[:2], Candidate(GENERIC))

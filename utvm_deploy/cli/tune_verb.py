@@ -103,7 +103,7 @@ def _minutes(text: str) -> float:
 def run(args: argparse.Namespace, out: Output) -> int:
     """Tune, or show what there is to choose from."""
     # TVM takes a second to load, which other verbs need not wait for.
-    from utvm_deploy.tuning.tuner import check_tunable
+    from utvm_deploy.tuning.place import check_tunable
     from utvm_deploy.tuning.workload import workload
 
     board = board_of(args)
@@ -189,8 +189,9 @@ def _tune(
     out: Output,
 ) -> int:
     from utvm_deploy.tuning.model_runs import run_model
+    from utvm_deploy.tuning.place import fastest_link
     from utvm_deploy.tuning.records_file import RecordsFile
-    from utvm_deploy.tuning.tuner import Tuning, fastest_link, tune
+    from utvm_deploy.tuning.tuner import Tuning, tune
 
     columns = [
         "kernel",

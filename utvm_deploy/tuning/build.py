@@ -85,13 +85,15 @@ class Builder:
         self._flags = flags_for(level)
         self._stack_bytes = stack_bytes
         self._pool = ThreadPoolExecutor(jobs, thread_name_prefix="compile")
-        #: Seconds spent in this process on turning candidates into C.
-        self.lower_s = 0.0
 
     def __enter__(self) -> Builder:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the compilers."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def start(self, graph: Graph, operator: Operator, candidate: Candidate) -> Future[Built]:

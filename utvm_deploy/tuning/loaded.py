@@ -12,6 +12,7 @@ from utvm_deploy.device import Module, Tensor
 class Spent:
     """Seconds by what they went into."""
 
+    lower_s: float = 0.0
     load_s: float = 0.0
     run_s: float = 0.0
 

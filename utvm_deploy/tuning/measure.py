@@ -20,9 +20,7 @@ from utvm_deploy.device import Call, Device
 from utvm_deploy.records import Measurement
 from utvm_deploy.records.candidate import GENERIC
 from utvm_deploy.tuning.flights import Flights
-from utvm_deploy.tuning.inputs import (
-    Job,
-)
+from utvm_deploy.tuning.inputs import Job
 from utvm_deploy.tuning.loaded import Loaded, Spent
 from utvm_deploy.tuning.loading import Loader, NoRoom, Stopped
 from utvm_deploy.tuning.workload import Work
@@ -44,8 +42,8 @@ class Measurer:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        # Checksum of the generic kernel's output, by kernel.
-        self._expected: dict[str, int] = {}
+        #: Checksum of the generic kernel's output, by kernel.
+        self.expected: dict[str, int] = {}
         self.spent = Spent()
         self._stopping = threading.Event()
         self._loader = Loader(device, self.spent, self._stopping.is_set)
@@ -108,12 +106,12 @@ class Measurer:
             job = jobs[index]
             candidate = job.built.candidate
             if candidate.family == GENERIC and not candidate.choices and measurement.is_ok:
-                self._expected.setdefault(job.work.kernel.key, checksum)
+                self.expected.setdefault(job.work.kernel.key, checksum)
 
     def _judged(self, job: Job, measurement: Measurement, checksum: int) -> Measurement | None:
         if not measurement.is_ok:
             return measurement
-        expected = self._expected.get(job.work.kernel.key)
+        expected = self.expected.get(job.work.kernel.key)
         if expected is None and self._stopping.is_set():
             return None
         if expected is None:

@@ -37,7 +37,7 @@ from utvm_deploy.records.candidate import GENERIC, Candidate
 from utvm_deploy.tuning.build import Built, flags_for, kernel_text, wrapper_text
 from utvm_deploy.tuning.inputs import Job
 from utvm_deploy.tuning.measure import Measurer
-from utvm_deploy.tuning.tuner import check_tunable
+from utvm_deploy.tuning.place import check_tunable
 from utvm_deploy.tuning.workload import Work
 
 # The first use of meta_schedule imports TVM's tensor intrinsics for GPUs and servers, which takes

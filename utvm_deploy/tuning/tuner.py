@@ -1,6 +1,6 @@
 """The tuning loop: search, build, measure, record, until trials or time run out.
 
-While one batch runs on the device, in a separate thread, the next one is compiled.
+``Places`` build and measure. While one batch runs on a device, the next one is compiled.
 """
 
 from __future__ import annotations
@@ -9,37 +9,23 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from utvm_deploy import __version__
-from utvm_deploy.base.errors import MissingTool, TuneError, UtvmError
-from utvm_deploy.boards.board import Board
 from utvm_deploy.cmsis_nn import CmsisNn
 from utvm_deploy.cmsis_nn.choice import library_code
-from utvm_deploy.compiler.decision import model_of, models_of_today, shipped_records
-from utvm_deploy.compiler.kernel_function import record_code
-from utvm_deploy.compiler.options import (
-    AUTO,
-    STACK,
-    TIME,
-    max_stack_scratch,
-    scratch_place,
-)
+from utvm_deploy.compiler.decision import models_of_today, shipped_records
+from utvm_deploy.compiler.options import TIME
 from utvm_deploy.device import Device
-from utvm_deploy.project.build import build_image, compiler_version
-from utvm_deploy.project.fit import with_larger_stack
-from utvm_deploy.project.zephyr import is_zephyr
-from utvm_deploy.records import Measurement, Record, Records, Setting, is_modelled, now
-from utvm_deploy.records.candidate import CMSIS_NN, GENERIC, Candidate
-from utvm_deploy.tuning.build import Builder, Built, flags_for
-from utvm_deploy.tuning.current import code_of, current
+from utvm_deploy.records import Record, Records, Setting, now
+from utvm_deploy.records.candidate import CMSIS_NN, Candidate
+from utvm_deploy.tuning.current import current
 from utvm_deploy.tuning.evolution import Evolution
-from utvm_deploy.tuning.inputs import Job
 from utvm_deploy.tuning.interrupts import Interrupts
-from utvm_deploy.tuning.measure import Measurer
 from utvm_deploy.tuning.model_runs import first_candidates
+from utvm_deploy.tuning.place import Place
+from utvm_deploy.tuning.places import Outcome, Outcomes, Places, Trial
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.search import KernelState, Search
 from utvm_deploy.tuning.workload import Work
@@ -55,10 +41,12 @@ BATCH_GROWTH = 4
 SLOW_BATCH = 32
 SLOW_IN_A_ROW = 8
 SLOW_SHARE = 0.6
+#: Batches for each slot: one is measured, and the next one is built or on its way.
+BATCHES_EACH = 2
+#: How often the loop looks whether the places are still there, at least.
+CHECK_S = 0.5
 #: Winners of similar shapes that are tried early.
 HINTS = 3
-
-PLAIN = Candidate(GENERIC)
 
 
 @dataclass(frozen=True)
@@ -112,36 +100,6 @@ Watch = Callable[[Tuning], None]
 _Results = list[tuple[KernelState, Record]]
 
 
-def check_tunable(board: Board) -> None:
-    """TuneError where candidates can neither be loaded nor flashed."""
-    if board.main_ram.executable:
-        return
-    if board.is_host or is_zephyr(board):
-        raise TuneError(
-            f"{board.name} runs no code from its RAM (region {board.main_ram.name} is not "
-            f"executable in the board's file). Only bare-metal images can be flashed with "
-            f"candidates. Tune on a board with the same core, and compile for this one "
-            f"with its records"
-        )
-
-
-def fastest_link(board: Board) -> str | None:
-    """Which link to measure over: an emulator's debugger moves memory at once; else the default."""
-    return "debug" if board.emulator is not None and "debug" in board.link.kinds else None
-
-
-def setting_of(board: Board, unit: str, level: str = TIME) -> Setting:
-    """Under which circumstances candidates are measured for a board."""
-    return Setting(
-        board.cpu.kernel_core,
-        compiler_version(board).partition("\n")[0],
-        " ".join((*board.cpu.compiler_flags, *board.project.compiler_flags, *flags_for(level))),
-        __version__,
-        unit,
-        model_of(board) if is_modelled(unit) else "",
-    )
-
-
 def tune(
     works: Sequence[Work],
     device: Device,
@@ -160,30 +118,44 @@ def tune(
     compiled as for ``level``, one of ``options.LEVELS``. ``watch`` is called after each batch.
     ``library`` is the one that ``works`` were made with.
     """
-    board = device.board
-    check_tunable(board)
-    # The scratch of compiled models is there, too, if that is the better place.
-    stack = 0
-    if scratch_place(board, AUTO) == STACK and not board.is_host:
-        stack = max_stack_scratch(board)
-        device.check_ready()
-        device.start(build_image(None, with_larger_stack(board, stack)))
-    measurer = Measurer(device)
-    setting = setting_of(board, measurer.unit, level)
+    with Place(device, jobs=os.cpu_count() or 1, level=level, library=library) as place:
+        return tune_on(
+            works,
+            place,
+            file,
+            trials=trials,
+            minutes=minutes,
+            seed=seed,
+            level=level,
+            watch=watch,
+            library=library,
+        )
+
+
+def tune_on(
+    works: Sequence[Work],
+    places: Places,
+    file: RecordsFile,
+    *,
+    trials: int,
+    minutes: float | None = None,
+    seed: int = 0,
+    level: str = TIME,
+    watch: Watch = lambda tuning: None,
+    library: CmsisNn | None = None,
+) -> Tuning:
+    """The same at any places; they measure as for ``level`` and with ``library``."""
     code = "" if library is None else library_code(library)
-    first = first_candidates(works, board, level, library)
-    loop = _Loop(works, measurer, file, setting, code, first, trials, minutes, seed, watch)
-    with Builder(board, stack, os.cpu_count() or 1, level, library) as builder:
-        return loop.run(builder)
+    first = first_candidates(works, places.board, level, library)
+    return _Loop(works, places, file, code, first, trials, minutes, seed, watch).run()
 
 
 class _Loop:
     def __init__(
         self,
         works: Sequence[Work],
-        measurer: Measurer,
+        places: Places,
         file: RecordsFile,
-        setting: Setting,
         library_code: str,
         first: Mapping[str, Candidate],
         trials: int,
@@ -191,9 +163,9 @@ class _Loop:
         seed: int,
         watch: Watch,
     ) -> None:
-        self._measurer = measurer
+        self._places = places
         self._file = file
-        self._setting = setting
+        self._setting = places.setting
         self._library_code = library_code
         self._first = first
         self._batches = 0
@@ -202,15 +174,12 @@ class _Loop:
         self._until = None if minutes is None else self._begin + 60 * minutes
         self._watch = watch
         # Of whichever code: all are worth a try.
-        known = [*shipped_records(setting.core), *file.records]
-        self._known = Records(known, models=models_of_today(measurer.board, known))
+        known = [*shipped_records(self._setting.core), *file.records]
+        self._known = Records(known, models=models_of_today(places.board, known))
         self._states = tuple(self._state(work, seed) for work in works)
         self._search = Search(self._states, seed)
         self._trials_before = self._trials
         self._started = self._trials
-        self._lower_s = 0.0
-        # Whose right output is known, or about to be.
-        self._referenced: set[Work] = set()
 
     def _state(self, work: Work, seed: int) -> KernelState:
         free = None if work.free is None else Evolution(work.free, seed)
@@ -243,7 +212,7 @@ class _Loop:
         if self._until is not None:
             limit = max(self._until - time.monotonic(), 0.0)
             ahead = limit if ahead is None else min(ahead, limit)
-        spent = self._measurer.spent
+        spent = self._places.spent
         return Tuning(
             self._setting,
             self._states,
@@ -252,42 +221,58 @@ class _Loop:
             self._wanted,
             seconds,
             ahead,
-            self._lower_s,
+            spent.lower_s,
             spent.load_s,
             spent.run_s,
             {(one.kernel.key, one.candidate): one.scratch_bytes for one in self._file.records},
         )
 
-    def run(self, builder: Builder) -> Tuning:
-        """Search, build, measure and record, until trials or time run out."""
+    def run(self) -> Tuning:
+        """Search, measure and record, until trials or time run out."""
         self._watch(self.tuning())
-        with (
-            Interrupts(self._measurer.stop) as interrupts,
-            ThreadPoolExecutor(1, thread_name_prefix="measure") as runner,
-        ):
-            running: Future[_Results] | None = None
+        places = self._places
+        under_way: list[Future[_Results]] = []
+        with Interrupts(places.stop) as interrupts:
             try:
                 while True:
-                    batch = self._next_batch()
-                    # Lowering takes this thread; the device has a separate one.
-                    jobs = self._built(builder, batch, interrupts) if batch else None
-                    if running is not None:
-                        results, running = running.result(), None
-                        self._learn(results)
-                    interrupts.check()
-                    if jobs is None:
-                        if self._may_go_on():
-                            continue
+                    while len(under_way) < BATCHES_EACH * places.slots:
+                        batch = self._next_batch()
+                        if not batch:
+                            break
+                        under_way.append(self._start(batch, interrupts))
+                        interrupts.check()
+                    if under_way:
+                        self._learn_some(under_way)
+                    elif not self._may_go_on():
                         break
-                    running = runner.submit(self._measure, *jobs)
+                    places.check()
+                    interrupts.check()
             except BaseException:
-                self._measurer.stop()
+                places.stop()
                 raise
             finally:
-                # What runs on the device is worth recording, even after Ctrl-C.
-                if running is not None:
-                    self._learn(running.result())
+                # What runs on the devices is worth recording, even after Ctrl-C.
+                for future in under_way:
+                    self._learn(future.result())
         return self.tuning()
+
+    def _start(
+        self, batch: Sequence[tuple[KernelState, Candidate]], interrupts: Interrupts
+    ) -> Future[_Results]:
+        def then(outcomes: Outcomes) -> _Results:
+            return self._written(batch, outcomes)
+
+        trials = [Trial(state.work, candidate) for state, candidate in batch]
+        return self._places.start(trials, then, interrupts.check)
+
+    def _learn_some(self, under_way: list[Future[_Results]]) -> None:
+        """Wait a while for batches, and learn from those that are done."""
+        # With one slot in the order in which they began, so that equal seeds give equal searches.
+        waited_for = under_way if self._places.slots > 1 else under_way[:1]
+        done, _ = wait(waited_for, CHECK_S, FIRST_COMPLETED)
+        for future in [one for one in under_way if one in done]:
+            under_way.remove(future)
+            self._learn(future.result())
 
     def _learn(self, results: _Results) -> None:
         for state, record in results:
@@ -305,98 +290,47 @@ class _Loop:
     def _next_batch(self) -> list[tuple[KernelState, Candidate]]:
         if not self._may_go_on():
             return []
-        is_slow = self._measurer.flashes or self._measurer.spent.load_s > SLOW_SHARE * (
-            time.monotonic() - self._begin
-        )
+        places = self._places
+        elapsed = (time.monotonic() - self._begin) * places.slots
+        is_slow = places.flashes or places.spent.load_s > SLOW_SHARE * elapsed
         size, in_a_row = (SLOW_BATCH, SLOW_IN_A_ROW) if is_slow else (BATCH, 1)
         # The first batches are small, so that the user soon sees something. If each batch is
         # flashed, only the first is small.
-        if not self._batches or not self._measurer.flashes:
+        if not self._batches or not places.flashes:
             size = min(size, BATCH_GROWTH**self._batches)
         self._batches += 1
-        batch = self._search.next_batch(min(size, self._wanted - self._started), in_a_row)
+        left = self._wanted - self._started
+        if places.slots > 1:
+            # Small batches at the end, so that all slots end at about the same time.
+            size = min(size, -(-left // (BATCHES_EACH * places.slots)))
+        batch = self._search.next_batch(min(size, left), in_a_row)
         self._started += len(batch)
         return batch
 
-    def _built(
-        self,
-        builder: Builder,
-        batch: Sequence[tuple[KernelState, Candidate]],
-        interrupts: Interrupts,
-    ) -> tuple[list[tuple[KernelState | None, Job]], list[tuple[KernelState, Record]]]:
-        """Jobs, with those in front that give the right outputs; and what does not compile."""
-        begin = time.perf_counter()
-        # Outputs are compared with the plain kernel's, which need not be a trial any more.
-        wanted: list[tuple[KernelState, Candidate, bool]] = []
-        for state in dict.fromkeys(state for state, _ in batch):
-            if (state, PLAIN) not in batch and state.work not in self._referenced:
-                wanted.append((state, PLAIN, False))
-            self._referenced.add(state.work)
-        wanted += [(state, candidate, True) for state, candidate in batch]
-        futures = []
-        for state, candidate, _ in wanted:
-            interrupts.check()
-            futures.append(builder.start(state.work.graph, state.work.operator, candidate))
-        self._lower_s += time.perf_counter() - begin
-        jobs: list[tuple[KernelState | None, Job]] = []
-        failed: list[tuple[KernelState, Record]] = []
-        for (state, candidate, is_trial), future in zip(wanted, futures, strict=True):
-            interrupts.check()
-            built = _result(future)
-            if isinstance(built, Built):
-                jobs.append((state if is_trial else None, Job(state.work, built)))
-            elif is_trial:
-                failed.append((state, self._record(state, candidate, built, None)))
-        return jobs, failed
-
-    def _measure(
-        self,
-        jobs: Sequence[tuple[KernelState | None, Job]],
-        failed: Sequence[tuple[KernelState, Record]],
+    def _written(
+        self, batch: Sequence[tuple[KernelState, Candidate]], outcomes: Outcomes
     ) -> _Results:
-        """In the device's thread: run, and write down."""
-        measured = self._measurer.measure_some([job for _, job in jobs])
-        done = list(failed)
-        for (state, job), measurement in zip(jobs, measured, strict=True):
-            if state is not None and measurement is not None:
-                candidate = job.built.candidate
-                done.append((state, self._record(state, candidate, measurement, job.built)))
-        self._file.extend([record for _, record in done])
+        """Write down what was measured; in whichever thread got it."""
+        done = [
+            (state, self._record(state, candidate, outcome))
+            for (state, candidate), outcome in zip(batch, outcomes, strict=True)
+            if outcome is not None
+        ]
+        if done:
+            self._file.extend([record for _, record in done])
         return done
 
-    def _record(
-        self,
-        state: KernelState,
-        candidate: Candidate,
-        measurement: Measurement,
-        built: Built | None,
-    ) -> Record:
+    def _record(self, state: KernelState, candidate: Candidate, outcome: Outcome) -> Record:
+        measurement = outcome.measurement
         return Record(
             state.work.kernel,
             self._setting,
             candidate,
             replace(measurement, detail=measurement.detail[:200]),
-            self._measurer.board.name,
+            self._places.board.name,
             candidate == state.work.default,
-            self._code_of(state.work, candidate, built),
-            built.module.size_bytes if built is not None else 0,
-            built.function.scratch_bytes if built is not None else 0,
+            outcome.code,
+            outcome.code_bytes,
+            outcome.scratch_bytes,
             now(),
         )
-
-    def _code_of(self, work: Work, candidate: Candidate, built: Built | None) -> str:
-        if candidate.family == CMSIS_NN:
-            return self._library_code
-        if built is not None:
-            return record_code(built.function)
-        return code_of(work, self._setting.core, candidate)
-
-
-def _result(future: Future[Built]) -> Built | Measurement:
-    """What was built, or the error that it met; a missing tool is everybody's."""
-    try:
-        return future.result()
-    except MissingTool:
-        raise
-    except UtvmError as error:
-        return Measurement(error="compile error", detail=str(error))
