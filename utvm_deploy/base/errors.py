@@ -23,6 +23,7 @@
     ├── TuneError                there is nothing to tune, or nowhere to measure
     │   └── RecordsError         a records file cannot be read or written
     ├── ServerError              a server cannot be reached, or refuses
+    ├── ClusterError             a scheduler, a worker, a certificate or the lease of a board
     └── BundleError              a bundle is damaged or cannot be written
 
 The text of an error is one sentence: what failed, with which value, what to do next.
@@ -185,6 +186,10 @@ class BenchError(UtvmError):
 
 class ServerError(UtvmError):
     """A server of utvm_deploy cannot be reached, or refuses a request."""
+
+
+class ClusterError(UtvmError):
+    """Other machines cannot be reached or trusted, or a board of theirs is in use."""
 
 
 class BundleError(UtvmError):

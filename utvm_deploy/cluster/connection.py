@@ -1,37 +1,174 @@
-"""Opens a cluster: one inside this process, or a scheduler's elsewhere."""
+"""Opens a cluster: one inside this process, or one that a scheduler elsewhere has."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import contextlib
+import logging
+import socket
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from distributed import Client, LocalCluster
+from utvm_deploy import __version__
+from utvm_deploy.base.errors import ClusterError
+from utvm_deploy.base.temporary import TemporaryFolder
+from utvm_deploy.cluster.addresses import Place, check_address, check_listen
+from utvm_deploy.cluster.certificates import private_security, security
+from utvm_deploy.cluster.dask_settings import CONNECT_TIMEOUT_S, load_distributed, starting
+from utvm_deploy.cluster.facts import KEY, Told, machine_facts
+from utvm_deploy.cluster.offers import Offer, offers, resources, usable_cores
 
-from utvm_deploy.boards.board import board_names
+logger = logging.getLogger("utvm_deploy.cluster.connection")
 
-_THREADS = 64
+LOOPBACK = "127.0.0.1"
+#: A worker's threads wait for jobs, which are processes. Resources say how many jobs there may be.
+THREADS = 64
+#: How long the cluster inside may take to start: its worker's process loads Dask.
+START_TIMEOUT_S = 60
+#: How long the cluster inside may take to end before its worker is killed.
+CLOSE_TIMEOUT_S = 10
 
 
-@contextmanager
-def open_cluster(address: str | None, certificates: Path | None) -> Iterator[Client]:
-    """A client of the scheduler at ``address``; None starts a cluster on this computer."""
+@contextlib.contextmanager
+def open_cluster(
+    address: str | None = None,
+    certificates: Path | None = None,
+    *,
+    listen: str | None = None,
+    offered: Sequence[Offer] | None = None,
+    cores: int | None = None,
+    dashboard_port: int | None = None,
+) -> Iterator[Any]:
+    """A ``distributed.Client`` of a cluster, which ends with the block.
+
+    With ``address``, the cluster is that scheduler's. Without, it is inside this process, with one
+    worker that offers this machine's boards (``offered``, if given) and cores. Nobody else can join
+    it, unless ``listen`` says where: HOST or HOST:PORT. ``certificates`` is the folder that
+    ``make_certificates`` made; beyond this machine it is needed.
+    """
     if address is not None:
-        with Client(address) as client:
+        check_address(address, certificates)
+        with _client_of(address, certificates) as client:
             yield client
         return
-    cores = os.cpu_count() or 1
-    resources: dict[str, Any] = {"core": cores}
-    resources |= {f"board:{name}": cores for name in board_names()}
+    place = check_listen(listen, certificates) if listen is not None else None
     with (
-        LocalCluster(
-            n_workers=1,
-            threads_per_worker=_THREADS,
-            dashboard_address=None,
-            resources=resources,
-        ) as cluster,
-        Client(cluster) as client,
+        TemporaryFolder("cluster") as scratch,
+        _inside(certificates, place, offered, cores, dashboard_port, scratch) as client,
     ):
         yield client
+
+
+@contextlib.contextmanager
+def _inside(
+    certificates: Path | None,
+    place: Place | None,
+    offered: Sequence[Offer] | None,
+    cores: int | None,
+    dashboard_port: int | None,
+    scratch: Path,
+) -> Iterator[Any]:
+    distributed = load_distributed()
+    offered = offers() if offered is None else tuple(offered)
+    cores = usable_cores() if cores is None else cores
+    if dashboard_port is not None:
+        _check_free(dashboard_port)
+    if certificates is not None:
+        keys = security(certificates)
+    else:
+        # Other users of this machine reach its ports, too. Who may join is asked for by `listen`.
+        keys = private_security() if place is None else distributed.Security()
+    try:
+        # The pages have no password: they are for this machine, and only if they are asked for.
+        with starting(scratch, has_pages=dashboard_port is not None):
+            cluster = distributed.LocalCluster(
+                n_workers=1,
+                threads_per_worker=THREADS,
+                processes=True,
+                host=place.host if place else LOOPBACK,
+                scheduler_port=place.port if place else 0,
+                dashboard_address=f"{LOOPBACK}:{dashboard_port or 0}",
+                scheduler_kwargs={"dashboard": dashboard_port is not None},
+                security=keys,
+                silence_logs=logging.CRITICAL,
+                resources=resources(offered, cores),
+                startup_information={KEY: Told(machine_facts(offered))},
+                memory_limit=0,  # jobs are other processes
+                local_directory=str(scratch),
+                preload=["utvm_deploy.cluster.dask_settings"],
+            )
+    except OSError as error:
+        where = f"{place.host}:{place.port}" if place else "this machine"
+        raise ClusterError(
+            f"the scheduler cannot listen on {where}: {error.strerror or error}; name another host "
+            "or port"
+        ) from error
+    except RuntimeError as error:
+        raise ClusterError(f"the cluster inside did not start: {error}") from error
+    try:
+        with distributed.Client(cluster, timeout=START_TIMEOUT_S, set_as_default=False) as client:
+            yield client
+    finally:
+        cluster.close(timeout=CLOSE_TIMEOUT_S)
+
+
+def _check_free(port: int) -> None:
+    """Raise ClusterError if the dashboard cannot have this port: Dask would take another."""
+    try:
+        socket.create_server((LOOPBACK, port)).close()
+    except (OSError, OverflowError) as error:
+        raise ClusterError(
+            f"the dashboard cannot have port {port}: {error}; name another port"
+        ) from error
+
+
+@contextlib.contextmanager
+def _client_of(address: str, certificates: Path | None) -> Iterator[Any]:
+    distributed = load_distributed()
+    keys = security(certificates) if certificates is not None else None
+    try:
+        client = distributed.Client(
+            address, security=keys, timeout=CONNECT_TIMEOUT_S, set_as_default=False
+        )
+    except (OSError, TimeoutError) as error:
+        raise ClusterError(unreachable(address, certificates)) from error
+    with client:
+        check_scheduler(client)
+        yield client
+
+
+def unreachable(address: str, certificates: Path | None) -> str:
+    """The sentence about a scheduler that does not answer, or refuses."""
+    advice = "check that it runs there"
+    if certificates is not None:
+        advice += f" and has the certificates of {certificates}"
+    return f"no scheduler answers at {address} within {CONNECT_TIMEOUT_S} s; {advice}"
+
+
+def check_scheduler(client: Any) -> None:
+    """Raise ClusterError if the scheduler has another version of what both sides must share."""
+    theirs = client.sync(client.scheduler.versions, packages=["utvm-deploy"])
+    mine = software()
+    found = {
+        "python": ".".join(theirs["host"]["python"].split(".")[:2]),
+        "distributed": theirs["packages"].get("distributed"),
+        "utvm-deploy": theirs["packages"].get("utvm-deploy"),
+    }
+    for name, version in mine.items():
+        # A scheduler without utvm-deploy only passes work on.
+        if found[name] is not None and found[name] != version:
+            raise ClusterError(
+                f"the scheduler has {name} {found[name]}, and this machine {version}; install the "
+                "same version on both"
+            )
+
+
+def software() -> dict[str, str]:
+    """The versions that must be equal on all machines: they exchange Python objects."""
+    distributed = load_distributed()
+    return {
+        "python": f"{sys.version_info.major}.{sys.version_info.minor}",
+        "distributed": distributed.__version__,
+        "utvm-deploy": __version__,
+    }

@@ -87,8 +87,13 @@ def _programs(board: Board | None) -> list[Check]:
     for program in wanted:
         purpose, install = process.TOOLS.get(program, ("reach this board", f"install {program}"))
         needed = board is not None and program not in _optional_programs(board)
-        checks.append(Check(program, purpose, _version(program), install, needed))
+        checks.append(Check(program, purpose, program_version(program), install, needed))
     return checks
+
+
+def needed_programs(board: Board) -> list[str]:
+    """The programs without which nothing can be built for the board, or run on it."""
+    return [one for one in _programs_of(board) if one not in _optional_programs(board)]
 
 
 def _programs_of(board: Board) -> Sequence[str]:
@@ -120,7 +125,8 @@ def _probe_programs(board: Board) -> list[str]:
     return [program for one in board.probe.commands for program in one.programs]
 
 
-def _version(program: str) -> str | None:
+def program_version(program: str) -> str | None:
+    """The version that a program prints, "present" if it prints none; None if it is missing."""
     path = shutil.which(program)
     if path is None:
         return None

@@ -1,0 +1,71 @@
+"""What a worker tells about itself when it joins a cluster, and what a client reads of it."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from utvm_deploy.boards.board import load_board
+from utvm_deploy.cluster.offers import Offer
+from utvm_deploy.doctor.installed import needed_programs, program_version
+from utvm_deploy.runs.origin import versions
+
+#: The key of our facts among what Dask's scheduler knows of a worker.
+KEY = "utvm"
+
+
+@dataclass(frozen=True)
+class WorkerFacts:
+    """One worker of a cluster: a machine and its boards."""
+
+    name: str
+    address: str
+    offers: tuple[Offer, ...]
+    versions: Mapping[str, str]  # packages and programs, by name
+    last_seen: float  # seconds since the epoch; by the scheduler's clock
+
+
+class Told:
+    """Gives facts to Dask, which asks for them when a worker registers."""
+
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        self._facts = dict(facts)
+
+    def __call__(self, _worker: object) -> Mapping[str, Any]:
+        return self._facts
+
+
+def machine_facts(offered: Sequence[Offer]) -> dict[str, Any]:
+    """The facts of this machine, as a worker tells them."""
+    return {
+        "host": platform.node(),
+        "offers": [asdict(offer) for offer in offered],
+        "versions": {**versions(), **program_versions(offered)},
+    }
+
+
+def program_versions(offered: Sequence[Offer]) -> dict[str, str]:
+    """The versions of the programs that jobs on these boards run."""
+    programs = {one for offer in offered for one in needed_programs(load_board(offer.board))}
+    found = {program: program_version(program) for program in sorted(programs)}
+    return {program: version for program, version in found.items() if version is not None}
+
+
+def worker_facts(client: Any) -> list[WorkerFacts]:
+    """The workers that a cluster has now, sorted by name; without those of other software."""
+    identity = client.sync(client.scheduler.identity, n_workers=-1)
+    found = [
+        WorkerFacts(
+            # Dask numbers the workers that it starts itself.
+            worker["name"] if isinstance(worker["name"], str) else worker[KEY]["host"],
+            address,
+            tuple(Offer(**offer) for offer in worker[KEY]["offers"]),
+            worker[KEY]["versions"],
+            worker["last_seen"],
+        )
+        for address, worker in identity["workers"].items()
+        if KEY in worker
+    ]
+    return sorted(found, key=lambda one: (one.name, one.address))
