@@ -27,6 +27,7 @@ FIXTURES = frozenset(
         "host_program",
         "link",
         "plugin",
+        "server",
         "start_device",
         "unit_program",
         "wheel",

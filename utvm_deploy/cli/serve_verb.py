@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from utvm_deploy.base.paths import runs_file
-from utvm_deploy.cli.arguments import Verbs, add_verb, positive
+from utvm_deploy.cli.arguments import Verbs, add_verb
 from utvm_deploy.cli.output import Output
+from utvm_deploy.client.settings import DEFAULT_PORT
 
-_PORT = 8086
+_MOST_PORT = 65535
 
 
 def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
@@ -22,7 +24,12 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         help="where everything is kept; default: beside the runs",
     )
     parser.add_argument("--host", default="127.0.0.1", help="default: %(default)s")
-    parser.add_argument("--port", type=positive, default=_PORT, help="default: %(default)s")
+    parser.add_argument(
+        "--port",
+        type=_port,
+        default=DEFAULT_PORT,
+        help="default: %(default)s; 0 takes one that is free",
+    )
     parser.add_argument(
         "--scheduler", metavar="ADDRESS", help="a Dask scheduler; default: one inside"
     )
@@ -33,9 +40,20 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, out: Output) -> int:
     """Serve until Ctrl-C."""
-    from utvm_deploy.service.server import Settings, serve
+    from utvm_deploy.service.server import serve
+    from utvm_deploy.service.settings import Settings
 
     data = args.data or runs_file().parent / "service"
-    out.line(f"http://{args.host}:{args.port}/ serves {data}; Ctrl-C ends it")
-    serve(Settings(data, args.host, args.port, args.scheduler, args.certificates))
+
+    def told(url: str) -> None:
+        out.line(f"{url} serves {data}; Ctrl-C ends it")
+        sys.stdout.flush()  # who reads a pipe waits for this line
+
+    serve(Settings(data, args.host, args.port, args.scheduler, args.certificates), told)
     return 0
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > _MOST_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port; give a number up to {_MOST_PORT}")
+    return int(text)

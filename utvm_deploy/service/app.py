@@ -17,19 +17,17 @@ from utvm_deploy import __version__
 from utvm_deploy.base.errors import UsageError, UtvmError
 from utvm_deploy.boards.board import board_names
 from utvm_deploy.service.database import Database
-from utvm_deploy.service.dispatcher import Dispatcher
 from utvm_deploy.service.facts import QUEUED, Job, Model
-from utvm_deploy.service.files import Files
+from utvm_deploy.service.parts import Parts
 from utvm_deploy.service.verbs import command_line, verb_of
 
 _CHUNK_BYTES = 1 << 20
 _LOOK_S = 0.5
 
 
-def make_app(
-    database: Database, files: Files, dispatcher: Dispatcher, jobs_folder: Path
-) -> FastAPI:
-    """The application; who makes it opens and closes what it uses."""
+def make_app(parts: Parts) -> FastAPI:
+    """The application."""
+    database, files, dispatcher = parts.database, parts.files, parts.dispatcher
     app = FastAPI(title="utvm_deploy", version=__version__)
 
     @app.exception_handler(UtvmError)

@@ -1,0 +1,45 @@
+"""A cluster without Dask: jobs are calls of a function in threads of this process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from utvm_deploy.cluster.job import JobSpec, Outcome
+
+
+def succeed(spec: JobSpec) -> Outcome:
+    """What most tests need a job to do: it ends, and makes each of its files."""
+    files = {name: f"{name} of {spec.key}".encode() for name in spec.outputs}
+    return Outcome(0, b'{"schema": "utvm.fake/1"}', b"a log\n", files, worker="fake")
+
+
+class FakeCluster:
+    """Has what the server uses of ``distributed.Client``."""
+
+    def __init__(self) -> None:
+        #: What a job does. Tests replace it.
+        self.run: Callable[[JobSpec], Outcome | None] = succeed
+        self.started: list[JobSpec] = []
+        self._pool = ThreadPoolExecutor(8)
+        self._told: list[Callable[[Any], object]] = []
+        self.closing = threading.Event()
+
+    def submit(self, _run_job: Any, spec: JobSpec, **_options: Any) -> Future[Outcome | None]:
+        self.started.append(spec)
+        return self._pool.submit(lambda: self.run(spec))
+
+    def subscribe_topic(self, _topic: str, handler: Callable[[Any], object]) -> None:
+        self._told.append(handler)
+
+    def tell(self, spec: JobSpec, news: Mapping[str, Any]) -> None:
+        """What a worker reports while a job runs."""
+        for handler in self._told:
+            handler((0.0, {"job": spec.key, "attempt": spec.attempt, **news}))
+
+    def close(self) -> None:
+        """Jobs that wait for ``closing`` end."""
+        self.closing.set()
+        self._pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,26 @@
+"""What a running server consists of. Routers take what they need from here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from utvm_deploy.service.database import Database
+from utvm_deploy.service.dispatcher import Dispatcher
+from utvm_deploy.service.files import Files
+from utvm_deploy.service.settings import Settings
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Who makes the parts opens and closes them."""
+
+    settings: Settings
+    database: Database
+    files: Files
+    dispatcher: Dispatcher
+    #: A folder for each job that runs, with its log, its events and its records so far.
+    jobs: Path
+    #: Dask's client.
+    cluster: Any
