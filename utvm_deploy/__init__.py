@@ -102,10 +102,21 @@ def connect(
     link: str | None = None,
     strict: bool = False,
     timing: str = "cycles",
+    server: str | None = None,
 ) -> Device:
-    """A device on ``board``: a name, a board file or a ``Board``. See ``device.connect``."""
+    """A device on ``board``: a name, a board file, a ``Board`` or ``utvm://HOST[:PORT]/BOARD``.
+
+    See ``device.connect``.
+    """
     from utvm_deploy.device import connect as connect_device
 
     return connect_device(
-        board, port=port, probe=probe, serial=serial, link=link, strict=strict, timing=timing
+        board,
+        port=port,
+        probe=probe,
+        serial=serial,
+        link=link,
+        strict=strict,
+        timing=timing,
+        server=server,
     )

@@ -9,7 +9,7 @@ import pytest
 from utvm_deploy.base.errors import ServerError
 from utvm_deploy.client.settings import ServerSettings, server_settings
 
-BEYOND = "https://bench.example.org:8765"
+BEYOND = "https://bench.example.org:8086"
 
 
 @pytest.fixture(autouse=True)

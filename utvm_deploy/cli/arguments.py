@@ -11,6 +11,7 @@ from typing import Any, TypedDict
 from utvm_deploy.base.errors import BoardError, CompileError, UtvmError
 from utvm_deploy.base.files import check_writable
 from utvm_deploy.boards.board import Board, load_board, with_template
+from utvm_deploy.client.session_server import SCHEME, board_address, check_no_place
 from utvm_deploy.compiler.c_text import check_prefix
 from utvm_deploy.probe import check_link, check_place, choose_link
 
@@ -90,7 +91,8 @@ def add_board(parser: argparse.ArgumentParser, *, port: bool = False, needed: bo
         metavar="B",
         default=default,
         required=needed and default is None,
-        help="a board's name (`utvm boards` lists them) or a board file; default: $UTVM_BOARD",
+        help="a board's name (`utvm boards` lists them), a board file, or utvm://HOST/BOARD for a "
+        "server's; default: $UTVM_BOARD",
     )
     add_trust(parser)
     if port:
@@ -137,17 +139,25 @@ class Connection(TypedDict):
     probe: str | None
     serial: str | None
     link: str | None
+    server: str | None
 
 
 def connection(args: argparse.Namespace) -> Connection:
     """What ``add_board`` with a port asked for; of a real board, else what the environment has."""
-    settings = {} if board_of(args).runs_here else os.environ
+    server, _ = _server_and_board(args.board)
+    settings = {} if server or board_of(args).runs_here else os.environ
     return Connection(
         port=args.port or settings.get("UTVM_PORT"),
         probe=args.probe or settings.get("UTVM_PROBE"),
         serial=args.serial or settings.get("UTVM_SERIAL"),
         link=args.link,
+        server=server,
     )
+
+
+def _server_and_board(given: str) -> tuple[str | None, str]:
+    """The server's URL, if the board is one of a server, and the board's name or file."""
+    return board_address(given) if given.startswith(SCHEME) else (None, given)
 
 
 def add_name(parser: argparse.ArgumentParser) -> None:
@@ -179,8 +189,10 @@ def board_of(args: argparse.Namespace) -> Board:
     """The board that the command line names, with the template that it asks for, if it has both
     that and the link.
     """
-    board = load_board(args.board, trust=args.trust_board)
+    server, name = _server_and_board(args.board)
+    board = load_board(name, trust=args.trust_board)
     board = with_template(board, getattr(args, "template", None))
-    check_place(board, **{name: getattr(args, name, None) for name in ("port", "probe", "serial")})
+    check = check_place if server is None else check_no_place
+    check(board, **{name: getattr(args, name, None) for name in ("port", "probe", "serial")})
     choose_link(board, getattr(args, "link", None))
     return board

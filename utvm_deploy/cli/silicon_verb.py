@@ -106,12 +106,18 @@ def run(args: argparse.Namespace, out: Output) -> int:
 
 
 def _wanted(args: argparse.Namespace, board: Board) -> Wanted:
+    where = connection(args)
+    if where["server"]:
+        raise UsageError(
+            "utvm silicon measures boards that are connected to this computer; run it where "
+            f"{board.name} is"
+        )
     paths = [*shipped_models(), *(models_in(args.models) if args.models else ())]
     for path in paths:
         check_outputs(path, args.output)
     return Wanted(
         board=board,
-        place=Place(**connection(args)),
+        place=Place(where["port"], where["probe"], where["serial"], where["link"]),
         output=args.output,
         models=tuple(ModelFile.at(path) for path in paths),
         cases=cases_named(board, args.cases),

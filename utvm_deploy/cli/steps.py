@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import utvm_deploy
 import utvm_deploy.compiler.pipeline  # here, before Ctrl-C becomes an exception
+from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.progress import Progress
 from utvm_deploy.boards.board import Board
 from utvm_deploy.cli.arguments import connection
@@ -15,15 +16,13 @@ from utvm_deploy.cli.compile_options import compile_options
 from utvm_deploy.compiler.memory_needs import MemoryNeeds
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.device import CYCLES, DeviceModel
-from utvm_deploy.probe import check_ready, choose_link, needs_debugger, needs_line, start
+from utvm_deploy.probe import choose_link, needs_debugger, needs_line, start
 from utvm_deploy.project import build_image, check_fits
 
 
 def check_board(args: argparse.Namespace, board: Board) -> None:
     """Refuse a board that cannot be reached before anything is compiled or built for it."""
-    where = connection(args)
-    link = choose_link(board, where["link"])
-    check_ready(board, link, port=where["port"], probe=where["probe"], serial=where["serial"])
+    utvm_deploy.connect(board, **connection(args)).check_ready()
 
 
 #: Raises CompileError for a model that does not fit a board.
@@ -59,6 +58,11 @@ def compile_step(
 def dry_run_step(args: argparse.Namespace, board: Board, compiled: CompiledModel) -> int:
     """Go through building and starting while ``process`` prints the commands and runs none."""
     where = connection(args)
+    if where["server"]:
+        raise UsageError(
+            f"--dry-run shows commands of this computer, and none of {where['server']}; "
+            f"give --board {board.name}"
+        )
     kind = choose_link(board, where["link"])
     with start(
         board,

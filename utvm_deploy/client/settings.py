@@ -17,11 +17,11 @@ from utvm_deploy.base.errors import ServerError
 from utvm_deploy.base.paths import token_file
 
 #: What ``utvm serve`` listens on, and what an address without a port means.
-DEFAULT_PORT = 8765
+DEFAULT_PORT = 8086
 #: The certificate of the authority, in the folder that ``serve --make-certificates`` fills.
 AUTHORITY_FILE = "authority.pem"
 
-_EXAMPLE = "https://bench.example.org:8765"
+_EXAMPLE = "https://bench.example.org:8086"
 #: A longer file is none that holds a token.
 _LONGEST_TOKEN = 4096
 

@@ -21,6 +21,8 @@ import numpy as np
 
 from utvm_deploy.base.errors import BoardError, DeviceError
 from utvm_deploy.boards.board import Board, load_board
+from utvm_deploy.client.remote_board import RemoteLauncher
+from utvm_deploy.client.session_server import SCHEME, board_address, check_no_place, http_server
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.device.calls import Argument, Call
 from utvm_deploy.device.connection import CYCLES, TIMINGS, Connection
@@ -36,7 +38,7 @@ from utvm_deploy.device.tensor import (
     tensor_shape,
 )
 from utvm_deploy.link.base import Task
-from utvm_deploy.probe import LocalLauncher, check_place, choose_link
+from utvm_deploy.probe import Launcher, LocalLauncher, check_place, choose_link
 from utvm_deploy.project import build_image
 from utvm_deploy.project.link_module import Sources, compile_module
 
@@ -220,22 +222,29 @@ def connect(
     link: str | None = None,
     strict: bool = False,
     timing: str = CYCLES,
+    server: str | None = None,
 ) -> Device:
-    """A device on ``board`` (a name, a board file or a ``Board``).
+    """A device on ``board`` (a name, a board file, a ``Board`` or ``utvm://HOST[:PORT]/BOARD``).
 
     ``port`` is where a real board's link is (``/dev/ttyACM0``, ``socket://host:port``). ``probe``
     names one of the file's probes, and ``serial`` its serial number if there are several. If these
     are None, ``bench.toml`` decides, then USB. ``link`` is ``monitor``, ``debug`` or
     ``monitor+debug`` (batches over the monitor, much memory through the debugger). Without it, the
     board file decides. ``strict`` runs each call at once, to find errors. ``timing`` "instructions"
-    runs an emulated board without its cycle model, about twice as fast. Nothing is started until
-    the device is used.
+    runs an emulated board without its cycle model, about twice as fast. ``server`` is the URL of
+    the server that the board is connected to. Nothing is started until the device is used.
     """
     if timing not in TIMINGS:
         raise BoardError(f"no timing {timing!r}; there are {' and '.join(TIMINGS)}")
+    if isinstance(board, str) and board.startswith(SCHEME):
+        server, board = board_address(board)
     found = board if isinstance(board, Board) else load_board(board)
-    check_place(found, port=port, probe=probe, serial=serial)
-    launcher = LocalLauncher(
-        found, choose_link(found, link), port, probe, serial, with_cycle_model=timing == CYCLES
-    )
+    kind, has_model = choose_link(found, link), timing == CYCLES
+    launcher: Launcher
+    if server is None:
+        check_place(found, port=port, probe=probe, serial=serial)
+        launcher = LocalLauncher(found, kind, port, probe, serial, has_model)
+    else:
+        check_no_place(found, port=port, probe=probe, serial=serial)
+        launcher = RemoteLauncher(found, http_server(server), kind, has_model)
     return Device(found, launcher, strict=strict)
