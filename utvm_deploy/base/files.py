@@ -6,6 +6,7 @@ It also refuses to read pipes and devices, which look like files and may never e
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import IO, Any
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.base.temporary import temporary_file
 
+_CHUNK_BYTES = 1 << 20
 _CANNOT_SYNC = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EROFS)
 
 
@@ -106,3 +108,12 @@ def check_regular(path: Path) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a text file in UTF-8, atomically."""
     write_atomically(path, lambda file: file.write(text.encode()))
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file in hexadecimal digits. Raises OSError."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()

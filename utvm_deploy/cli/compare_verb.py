@@ -1,8 +1,9 @@
-"""utvm compare: two runs side by side."""
+"""utvm compare: two runs, files or jobs side by side."""
 
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from utvm_deploy.base.errors import BenchError
@@ -11,11 +12,14 @@ from utvm_deploy.base.paths import runs_file
 from utvm_deploy.cli.arguments import Verbs, add_verb
 from utvm_deploy.cli.gate import percent
 from utvm_deploy.cli.output import Output
-from utvm_deploy.comparing.gate import Ours, growths, ours_of, read_baseline
+from utvm_deploy.cli.server_arguments import RESULT, add_server, open_server
+from utvm_deploy.comparing.gate import Ours, baseline_of, growths, ours_of, read_baseline
 from utvm_deploy.runs.difference import Difference, differences
 from utvm_deploy.runs.page import compare_html
-from utvm_deploy.runs.store import RunStore
+from utvm_deploy.runs.store import KEY_DIGITS, RunStore
 
+#: Before the digits of a job.
+_JOB = "job:"
 _COMPARABLE = {"profile": "utvm.profile/1", "bench": "utvm.bench/1"}
 
 
@@ -26,7 +30,8 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         parser.add_argument(
             name,
             metavar=name.upper(),
-            help=f"{what} run: its digits from `utvm history`, or a file with its --json result",
+            help=f"{what} run: its digits from `utvm history`, a file with its --json result, or "
+            "a server's job (job:DIGITS)",
         )
     parser.add_argument(
         "--fail-over",
@@ -37,13 +42,14 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--html", metavar="FILE", type=Path, help="also write a page with tables and bars"
     )
+    add_server(parser)
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
     """A table for each model; exit code 1 if --fail-over is exceeded."""
     if args.html is not None:
         check_writable(args.html)
-    before, now = (_figures(one) for one in (args.before, args.now))
+    before, now = (_figures(one, args, out) for one in (args.before, args.now))
     found = differences(before, now)
     for one in found:
         _report(one, out)
@@ -75,16 +81,22 @@ def run(args: argparse.Namespace, out: Output) -> int:
     return 1 if grown else 0
 
 
-def _figures(name: str) -> tuple[Ours, ...]:
-    """Our figures of a run, by its file or its digits."""
+def _figures(name: str, args: argparse.Namespace, out: Output) -> tuple[Ours, ...]:
+    """Our figures of a file, a run or a job."""
     if Path(name).is_file():
         return read_baseline(Path(name))
+    if name.startswith(_JOB):
+        return _figures_of_job(name.removeprefix(_JOB), args, out)
     if not set(name) <= set("0123456789abcdef"):
         raise BenchError(
-            f"{name} is neither a file nor a run; give a file that --json wrote, or a run's digits "
-            "from `utvm history`"
+            f"{name} is neither a file nor a run; give a file that --json wrote, a run's digits "
+            "from `utvm history`, or job:DIGITS"
         )
+    has_server = bool(args.server or os.environ.get("UTVM_SERVER"))
     with RunStore(runs_file()) as store:
+        # The digits of a run and of a job look alike.
+        if has_server and len(name) == KEY_DIGITS and not store.has(name):
+            return _figures_of_job(name, args, out)
         kept = store.get(name)
     if kept.verb not in _COMPARABLE:
         raise BenchError(
@@ -98,6 +110,19 @@ def _figures(name: str) -> tuple[Ours, ...]:
             f"the result of run {kept.key} cannot be read: {type(error).__name__}: {error}; "
             "do the run again"
         ) from error
+
+
+def _figures_of_job(key: str, args: argparse.Namespace, out: Output) -> tuple[Ours, ...]:
+    with open_server(args, out) as server:
+        from utvm_deploy.client.download import content
+
+        job = server.job(key)
+        if job.verb not in _COMPARABLE:
+            raise BenchError(
+                f"job {job.key} is of {job.verb}, which has no figures to compare; give jobs of "
+                f"{' or '.join(_COMPARABLE)}"
+            )
+        return baseline_of(content(server, job, RESULT), f"the result of job {job.key}")
 
 
 def _report(found: Difference, out: Output) -> None:

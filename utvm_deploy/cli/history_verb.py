@@ -6,6 +6,7 @@ import argparse
 from datetime import datetime
 from pathlib import Path
 
+from utvm_deploy.base.files import file_digest
 from utvm_deploy.base.paths import runs_file
 from utvm_deploy.cli.arguments import Verbs, add_verb, positive
 from utvm_deploy.cli.output import Output
@@ -38,7 +39,6 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, out: Output) -> int:
     """A line for each run, the newest first."""
-    from utvm_deploy.runs.run import file_digest
     from utvm_deploy.runs.store import RunStore
 
     model = args.model or ""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from utvm_deploy.base.errors import UtvmError
-from utvm_deploy.base.files import check_regular
+from utvm_deploy.base.files import check_regular, file_digest
 from utvm_deploy.base.paths import runs_file
 from utvm_deploy.cli.output import Output
 from utvm_deploy.compiler.c_text import prefix_from_path
@@ -39,7 +39,6 @@ def model_digests(args: argparse.Namespace) -> dict[str, str]:
 
     Take them before the verb: a file may change while the verb runs.
     """
-    from utvm_deploy.runs.run import file_digest
 
     paths: list[Path] = args.models if "models" in args else [args.model]
     found = {}

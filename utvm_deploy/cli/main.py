@@ -42,6 +42,9 @@ VERBS = {
         "history",
         "compare",
         "serve",
+        "submit",
+        "jobs",
+        "fetch",
     )
 }
 

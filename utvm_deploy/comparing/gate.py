@@ -120,19 +120,26 @@ def read_baseline(path: Path) -> tuple[Ours, ...]:
     """An earlier result; BenchError if the file is none."""
     try:
         check_regular(path)
-        result = json.loads(path.read_text(encoding="utf-8"))
-        schema = result["schema"]
-        if schema not in (_PROFILE, _BENCH):
-            raise ValueError(f"schema {schema!r}")
-        return ours_of(result, schema)
+        text = path.read_bytes()
     except OSError as exc:
         raise BenchError(
             f"cannot read the baseline {path}: {exc.strerror or exc}; give what `utvm profile "
             "--json` or `utvm bench --json` printed"
         ) from exc
+    return baseline_of(text, str(path))
+
+
+def baseline_of(text: bytes, name: str) -> tuple[Ours, ...]:
+    """The models of what ``--json`` printed; BenchError, with ``name``, if it is something else."""
+    try:
+        result = json.loads(text)
+        schema = result["schema"]
+        if schema not in (_PROFILE, _BENCH):
+            raise ValueError(f"schema {schema!r}")
+        return ours_of(result, schema)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
         raise BenchError(
-            f"{path} is not a baseline; give the output of `utvm profile --json` or "
+            f"{name} is not a baseline; give the output of `utvm profile --json` or "
             "of `utvm bench --json`"
         ) from exc
 

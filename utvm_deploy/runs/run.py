@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-
-_CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -43,15 +39,6 @@ class Run:
     def is_good(self) -> bool:
         """Whether the verb succeeded."""
         return self.exit_code == 0
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file in hexadecimal digits. Raises OSError."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def figures_of(

@@ -29,6 +29,8 @@ from utvm_deploy.runs.schema import MIGRATIONS
 MOST_BYTES = 256 << 20
 #: A part of a digest or a key that is this long or longer may stand for the whole.
 LEAST_PREFIX = 4
+#: Of a whole key.
+KEY_DIGITS = 12
 #: What a database that something else has written may raise.
 _UNREADABLE = (ValueError, TypeError, OverflowError, RecursionError, zlib.error)
 _COLUMNS = "key, verb, started, seconds, exit_code, board, git, options, versions"
@@ -76,6 +78,12 @@ class RunStore:
             )
         with self._told():
             self._trim()
+
+    def has(self, key: str) -> bool:
+        """Whether there is a run with this whole key."""
+        with self._told():
+            found = self._database.execute("SELECT 1 FROM runs WHERE key = ?", (key,))
+            return found.fetchone() is not None
 
     def get(self, key: str) -> Run:
         """The run with this key, or whose key begins so."""

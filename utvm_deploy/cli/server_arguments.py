@@ -1,0 +1,89 @@
+"""What the verbs that speak to a server share."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from utvm_deploy.base.errors import UtvmError
+from utvm_deploy.cli.output import Output
+
+if TYPE_CHECKING:
+    from utvm_deploy.client.api import Server
+    from utvm_deploy.client.facts import RemoteJob
+
+#: The files of a job that every verb has: what it printed with --json, and what it wrote to stderr.
+RESULT, LOG = "result.json", "log.txt"
+
+
+def add_server(parser: argparse.ArgumentParser) -> None:
+    """--server."""
+    parser.add_argument(
+        "--server",
+        metavar="URL",
+        help="such as https://bench.example.org:8765; default: $UTVM_SERVER. Its token is in "
+        "$UTVM_TOKEN or a file",
+    )
+
+
+def open_server(args: argparse.Namespace, out: Output) -> Server:
+    """The server that the command line or the environment names."""
+    from utvm_deploy.client.settings import server_settings
+
+    try:
+        from utvm_deploy.client.api import Server
+    except ModuleNotFoundError as error:
+        raise UtvmError(
+            f"{error.name} is not installed, which speaks to servers; "
+            "run pip install 'utvm-deploy[client]'"
+        ) from error
+    return Server(server_settings(args.server), waiting=out.note)
+
+
+def folder_for(path: Path) -> Path:
+    """The folder, made if it is not there. Raises UtvmError."""
+    try:
+        path.mkdir(exist_ok=True)
+    except FileExistsError:
+        raise UtvmError(f"{path} is a file; name a folder for what is fetched") from None
+    except FileNotFoundError:
+        raise UtvmError(f"there is no folder {path.parent}; make it first") from None
+    except OSError as error:
+        raise UtvmError(f"{path} cannot be made: {error.strerror}; name another folder") from error
+    return path
+
+
+def facts(job: RemoteJob) -> dict[str, Any]:
+    """A job as the JSON results of the verbs have it."""
+    return {
+        "job": job.key,
+        "verb": job.verb,
+        "board": job.board,
+        "models": job.models,
+        "state": job.state,
+        "exit_code": job.exit_code,
+        "reason": job.reason,
+        "run": job.run,
+        "files": [
+            {"name": file.name, "sha256": file.sha256, "bytes": file.size} for file in job.files
+        ],
+    }
+
+
+def label(job: RemoteJob) -> str:
+    """Which job of several: its models and its board."""
+    models = ", ".join(job.models)
+    return f"{models} on {job.board}" if job.board else models
+
+
+def typed(text: str) -> bool | int | str:
+    """A value of an option, as JSON has it."""
+    words: Mapping[str, bool] = {"true": True, "false": False}
+    if text in words:
+        return words[text]
+    try:
+        return int(text)
+    except ValueError:
+        return text

@@ -1,0 +1,209 @@
+"""utvm submit: let a server do a verb, on its boards."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from utvm_deploy.base.errors import ServerError, UsageError, UtvmError
+from utvm_deploy.base.files import check_regular
+from utvm_deploy.cli.arguments import Verbs, add_verb, positive
+from utvm_deploy.cli.output import Output
+from utvm_deploy.cli.server_arguments import (
+    add_server,
+    facts,
+    folder_for,
+    label,
+    open_server,
+    typed,
+)
+from utvm_deploy.service.verbs import VERBS, Option
+
+if TYPE_CHECKING:
+    from utvm_deploy.client.api import Server
+    from utvm_deploy.client.facts import RemoteJob
+
+_WAIT_MINUTES = 24 * 60
+#: Arguments of this verb. An option of a job with such a name is given by --option.
+_OURS = frozenset({"board", "job", "option", "wait", "wait-minutes", "output", "server", "json"})
+
+
+def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the command line."""
+    parser = add_verb(verbs, common, "submit", "let a server do a verb, on its boards", run)
+    parser.add_argument(
+        "models", metavar="MODEL", type=Path, nargs="+", help="int8 models: .tflite, .onnx or .pt2"
+    )
+    parser.add_argument(
+        "--board",
+        metavar="B",
+        action="append",
+        default=[],
+        help="a board of the server; may be repeated; default: $UTVM_BOARD",
+    )
+    parser.add_argument(
+        "--job", metavar="VERB", required=True, help=f"what to do: {', '.join(VERBS)}"
+    )
+    parser.add_argument(
+        "--wait", action="store_true", help="wait for the jobs; the exit code is the verb's"
+    )
+    parser.add_argument(
+        "--wait-minutes",
+        metavar="N",
+        type=positive,
+        help=f"wait so long at most; default {_WAIT_MINUTES}. The jobs go on after it",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="DIR",
+        type=Path,
+        help="wait, and write the jobs' files there; of several jobs into a folder each",
+    )
+    add_server(parser)
+    group = parser.add_argument_group("options of the verb")
+    group.add_argument(
+        "--option",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="any option that the server's jobs have",
+    )
+    for option, of in _options().items():
+        _add_option(group, option, of)
+
+
+def _options() -> dict[Option, list[str]]:
+    """The options of all verbs, each name once, with the verbs that have it."""
+    first: dict[str, Option] = {}
+    found: dict[Option, list[str]] = {}
+    for verb in VERBS.values():
+        for option in verb.options:
+            if option.name not in _OURS:
+                found.setdefault(first.setdefault(option.name, option), []).append(verb.name)
+    return found
+
+
+def _add_option(group: Any, option: Option, of: Sequence[str]) -> None:
+    shared: dict[str, Any] = {
+        "dest": f"option_{option.name}",
+        "help": f"{option.help} ({', '.join(of)})".replace("%", "%%"),
+    }
+    if option.is_flag:
+        group.add_argument(f"--{option.name}", action="store_true", default=None, **shared)
+    elif option.choices:
+        group.add_argument(f"--{option.name}", choices=option.choices, **shared)
+    else:
+        group.add_argument(f"--{option.name}", metavar="N", type=typed, **shared)
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    """The exit code of the worst job with --wait, else 0 if the server took them."""
+    verb, boards, options = _request(args)
+    for path in args.models:
+        _check_model(path)
+    if args.dry_run:
+        out.line(
+            f"would submit {verb} of {', '.join(map(str, args.models))} on {', '.join(boards)}"
+        )
+        return 0
+    folder = None if args.output is None else folder_for(args.output)
+    waits = args.wait or folder is not None or args.wait_minutes is not None
+    results: dict[str, Any] = {}
+    with open_server(args, out) as server:
+        jobs = _start(server, args.models, verb, boards, options, out)
+        if waits:
+            from utvm_deploy.cli.wait_for_jobs import ended, going_on, told
+
+            with going_on(jobs):
+                jobs = ended(server, jobs, (args.wait_minutes or _WAIT_MINUTES) * 60, out)
+                for job, name in zip(jobs, _folders(jobs), strict=True):
+                    results[job.key] = told(server, job, out)
+                    if folder is not None:
+                        _fetch(server, job, folder / name if len(jobs) > 1 else folder, out)
+    out.result(
+        "utvm.submit/1",
+        {
+            "server": server.url,
+            "jobs": [facts(job) | {"result": results.get(job.key)} for job in jobs],
+        },
+    )
+    return max(job.status for job in jobs) if waits else 0
+
+
+def _request(args: argparse.Namespace) -> tuple[str, list[str], dict[str, Any]]:
+    """The verb, the boards and the options."""
+    boards = list(dict.fromkeys(args.board or [os.environ.get("UTVM_BOARD") or ""]))
+    has_board = args.job not in VERBS or VERBS[args.job].has_board
+    if has_board and not boards[0]:
+        raise UsageError(f"{args.job} runs on a board; give --board B, or several")
+    options = {
+        name.removeprefix("option_"): value
+        for name, value in vars(args).items()
+        if name.startswith("option_") and value is not None
+    }
+    for text in args.option:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise UsageError(f"--option {text!r} is not NAME=VALUE, such as trials=200")
+        options[name] = typed(value)
+    return args.job, boards if has_board else [], options
+
+
+def _check_model(path: Path) -> None:
+    try:
+        check_regular(path)
+        with path.open("rb"):
+            pass
+    except OSError as error:
+        raise UtvmError(f"cannot read the model {path}: {error.strerror}") from error
+
+
+def _start(
+    server: Server,
+    models: Sequence[Path],
+    verb: str,
+    boards: Sequence[str],
+    options: Mapping[str, Any],
+    out: Output,
+) -> list[RemoteJob]:
+    """A job for each model and board."""
+    digests = []
+    with out.progress() as progress:
+        for number, path in enumerate(models):
+            progress(f"upload {path.name}", number, len(models))
+            digests.append(server.upload(path))
+    together = [digests] if verb == "tune" else [[digest] for digest in digests]
+    jobs = [job for some in together for job in server.start(verb, some, boards or [""], options)]
+    if not jobs:
+        raise ServerError("the server started no job; see its page")
+    for job in jobs:
+        out.line(f"job {job.key}: {job.verb} of {label(job)}")
+    return jobs
+
+
+def _folders(jobs: Sequence[RemoteJob]) -> list[str]:
+    """A folder's name for each of several jobs: its model and board; its digits if those repeat."""
+    from utvm_deploy.client.download import safe_name
+
+    names = [
+        "-".join(filter(None, (Path(job.models[0]).stem if job.models else "", job.board)))
+        for job in jobs
+    ]
+    return [
+        safe_name(name if names.count(name) == 1 else f"{name}-{job.key}")
+        for name, job in zip(names, jobs, strict=True)
+    ]
+
+
+def _fetch(server: Server, job: RemoteJob, folder: Path, out: Output) -> None:
+    from utvm_deploy.client.download import download, safe_name
+
+    for file in job.files:
+        safe_name(file.name)
+    for file in job.files:
+        path = download(server, job, file, folder_for(folder))
+        out.line(f"wrote {path} ({file.size:,} bytes)")
