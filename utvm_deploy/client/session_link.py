@@ -8,7 +8,7 @@ from typing import Any
 
 from utvm_deploy.base.errors import LinkError
 from utvm_deploy.client.session_exchange import Exchange
-from utvm_deploy.client.session_messages import PART_BYTES, Message, unpack_words
+from utvm_deploy.client.session_messages import LONGEST_TIMEOUT_S, PART_BYTES, Message, unpack_words
 from utvm_deploy.link.base import Hello, Region, Task
 from utvm_deploy.link.deadlines import Speeds
 
@@ -66,7 +66,11 @@ class RemoteLink:
 
     def execute(self, tasks: Sequence[Task], timeout_s: float) -> list[tuple[int, ...]]:
         """Run ``tasks`` in order, all in one round trip."""
-        rows = [[task.function, list(task.args), task.repeat, task.deadline_s] for task in tasks]
+        rows = [
+            [task.function, list(task.args), task.repeat, _seconds(task.deadline_s)]
+            for task in tasks
+        ]
+        timeout_s = min(timeout_s, LONGEST_TIMEOUT_S)
         reply = self._exchange.ask("execute", timeout_s + WAY_S, tasks=rows, timeout_s=timeout_s)
         words = unpack_words(reply.body)
         if len(words) != sum(task.repeat for task in tasks):
@@ -94,6 +98,10 @@ class RemoteLink:
     def _moving_s(self, size: int) -> float:
         exchanges = -(-size // _CHUNK_BYTES)
         return WAY_S + self._speeds.host_s(line_bytes=size + 64 * exchanges, exchanges=exchanges)
+
+
+def _seconds(deadline_s: float | None) -> float | None:
+    return None if deadline_s is None else min(deadline_s, LONGEST_TIMEOUT_S)
 
 
 def integer(reply: Message, name: str) -> int:

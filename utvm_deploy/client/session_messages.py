@@ -28,13 +28,14 @@ IMAGE_BYTES = 256 << 20
 #: The least often that a client says that it is there, and how long it may be silent.
 HEARTBEAT_S = 5.0
 SILENCE_S = 30.0
+#: No deadline in a request is longer; a session is over earlier.
+LONGEST_TIMEOUT_S = 7 * 86_400.0
 #: The empty message.
 ALIVE = b""
 
 _LENGTH = struct.Struct("<I")
 _MOST_ADDRESS = (1 << 64) - 1
 _MOST_TASKS = 4096
-_LONGEST_TIMEOUT_S = 7 * 86_400.0
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def _is_flag(value: object) -> bool:
 
 def _is_seconds(value: object) -> bool:
     is_number = type(value) in (int, float)
-    return is_number and math.isfinite(value) and 0 <= value <= _LONGEST_TIMEOUT_S  # type: ignore[arg-type, operator]
+    return is_number and math.isfinite(value) and 0 <= value <= LONGEST_TIMEOUT_S  # type: ignore[arg-type, operator]
 
 
 def _is_task(value: object) -> bool:

@@ -11,6 +11,7 @@ import ssl
 import struct
 import threading
 import time
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -38,8 +39,9 @@ CLOSE_S = 2.0
 class SocketTransport:
     """A ``Transport``. A thread tells the server every few seconds that this client is there."""
 
-    def __init__(self, connection: ClientConnection, url: str) -> None:
-        self._connection = connection
+    def __init__(self, connecting: AbstractContextManager[ClientConnection], url: str) -> None:
+        self._resources = contextlib.ExitStack()
+        self._connection = connection = self._resources.enter_context(connecting)
         self._url = url
         self._is_closed = threading.Event()
         # A server that takes nothing more must not hold us for ever.
@@ -76,7 +78,7 @@ class SocketTransport:
     def close(self) -> None:
         self._is_closed.set()
         with contextlib.suppress(OSError):
-            self._connection.close()
+            self._resources.close()
         if threading.current_thread() is not self._thread:
             self._thread.join(CLOSE_S)
 
@@ -108,7 +110,7 @@ def open_session(settings: ServerSettings, board: str, wait_s: float) -> SocketT
 
     ServerError if the server refuses, or if the board is not free within ``wait_s``.
     """
-    transport = SocketTransport(_connect(settings, board, wait_s), settings.url)
+    transport = _connect(settings, board, wait_s)
     try:
         _wait_for_board(transport, settings, board, wait_s)
     except BaseException:
@@ -137,7 +139,7 @@ def _wait_for_board(
             holder = now
 
 
-def _connect(settings: ServerSettings, board: str, wait_s: float) -> ClientConnection:
+def _connect(settings: ServerSettings, board: str, wait_s: float) -> SocketTransport:
     try:
         from websockets.exceptions import InvalidHandshake, InvalidStatus, InvalidURI
         from websockets.sync.client import connect
@@ -152,7 +154,7 @@ def _connect(settings: ServerSettings, board: str, wait_s: float) -> ClientConne
     path = f"{url.path}/api/v1/boards/{quote(board, safe='')}/session?{query}"
     options: dict[str, Any] = {} if not is_loopback(url.hostname) else {"proxy": None}
     try:
-        connection: ClientConnection = connect(
+        connecting = connect(
             f"{'wss' if url.scheme == 'https' else 'ws'}://{url.netloc}{path}",
             ssl=settings.tls_context(),
             additional_headers=settings.headers,
@@ -164,7 +166,7 @@ def _connect(settings: ServerSettings, board: str, wait_s: float) -> ClientConne
             max_size=MESSAGE_BYTES,
             **options,
         )
-        return connection
+        return SocketTransport(connecting, settings.url)
     except InvalidStatus as error:
         raise _refused(settings, board, error) from error
     except ssl.SSLCertVerificationError as error:

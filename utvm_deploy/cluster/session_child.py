@@ -2,20 +2,22 @@
 
     length (4 bytes, little-endian) │ message of client.session_messages
 
-It is started with the board's name, and reads its standard input. Its end is the session's end.
+It is started with a socket and the board's name. Its end is the session's end.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
-import os
+import socket
 import struct
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from utvm_deploy import __version__
 from utvm_deploy.base.errors import BoardError, DeviceError, LinkError, UtvmError
@@ -202,36 +204,39 @@ class BoardService:
     }
 
 
-def serve(service: BoardService, requests: IO[bytes], replies: IO[bytes]) -> None:
+def serve(service: BoardService, stream: io.BufferedRWPair) -> None:
     """Answer until the requests end, or until one makes no sense."""
     while True:
-        head = requests.read(LENGTH.size)
+        head = stream.read(LENGTH.size)
         if len(head) < LENGTH.size:
             return
         (length,) = LENGTH.unpack(head)
         if length > MESSAGE_BYTES:
             raise LinkError(f"a message of {length} bytes is too long")
-        reply = service.answer(requests.read(length))
-        replies.write(LENGTH.pack(len(reply)) + reply)
-        replies.flush()
+        _send(stream, service.answer(stream.read(length)))
+
+
+def _send(stream: io.BufferedRWPair, reply: bytes) -> None:
+    stream.write(LENGTH.pack(len(reply)) + reply)
+    stream.flush()
 
 
 def main(arguments: list[str]) -> int:
-    """``BOARD [SERIAL]``."""
-    board, *rest = arguments
-    # Nothing but replies may come out there, whatever a library prints.
-    replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    """``DESCRIPTOR BOARD [SERIAL]``: the descriptor is a socket's."""
+    descriptor, board, *rest = arguments
     with ExitStack() as stack:
+        line = stack.enter_context(socket.socket(fileno=int(descriptor)))
+        stream = stack.enter_context(line.makefile("rwb"))
         try:
             service = BoardService(load_board(board), rest[0] if rest else None)
             stack.callback(service.close)
-            serve(service, sys.stdin.buffer, replies)
+            serve(service, stream)
         except UtvmError as error:
-            reply = encode({"session": "ended", "reason": str(error)})
-            replies.write(LENGTH.pack(len(reply)) + reply)
-            replies.flush()
+            with contextlib.suppress(OSError):
+                _send(stream, encode({"session": "ended", "reason": str(error)}))
             return 1
+        except ConnectionError:
+            return 0  # the other end closed the session
     return 0
 
 

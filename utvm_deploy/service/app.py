@@ -19,6 +19,7 @@ from utvm_deploy.boards.board import board_names
 from utvm_deploy.service.database import Database
 from utvm_deploy.service.facts import QUEUED, Job, Model
 from utvm_deploy.service.parts import Parts
+from utvm_deploy.service.session_routes import sessions_of
 from utvm_deploy.service.verbs import command_line, verb_of
 
 _CHUNK_BYTES = 1 << 20
@@ -34,6 +35,8 @@ def make_app(parts: Parts) -> FastAPI:
     def refused(_request: Request, error: UtvmError) -> JSONResponse:
         status = 400 if isinstance(error, UsageError) else 500
         return JSONResponse({"kind": type(error).__name__, "error": str(error)}, status)
+
+    app.include_router(sessions_of(parts))
 
     @app.post("/api/v1/models", status_code=201)
     def upload(file: UploadFile) -> dict[str, Any]:
