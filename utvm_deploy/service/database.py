@@ -1,33 +1,37 @@
 """The server's database: models, jobs and the names of their files.
 
     with Database(data / "service.sqlite") as database:
-        database.add_job(job)
+        database.add_jobs([job])
         for job in database.jobs(state="queued"):
             ...
 
-Threads may share it. A change is in it whole, or not at all.
+Threads may share it. A change is in it whole, or not at all. A list takes the same few queries for
+one job and for a hundred.
 """
 
 from __future__ import annotations
 
 import json
-import sqlite3
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from utvm_deploy.base.database import open_database, transaction
-from utvm_deploy.base.errors import UtvmError
-from utvm_deploy.service.facts import Job, JobFile, Model, Progress
+from utvm_deploy.base.errors import UsageError
+from utvm_deploy.service.connections import Connections
+from utvm_deploy.service.facts import Job, JobFile, Model, ModelUse
+from utvm_deploy.service.rows import (
+    JOB_COLUMNS,
+    MODEL_COLUMNS,
+    grouped,
+    job_of,
+    many,
+    marks,
+    model_of,
+    parts,
+)
 from utvm_deploy.service.schema import MIGRATIONS
 
-_JOB_COLUMNS = (
-    "key, verb, board, options, state, created, started, finished, attempt, exit_code, reason, "
-    "worker, what, done, total, run"
-)
 #: Columns that ``change_job`` may set.
 _CHANGING = frozenset(
     {"state", "started", "finished", "attempt", "exit_code", "reason", "worker"}
@@ -36,20 +40,17 @@ _CHANGING = frozenset(
 
 
 class Database:
-    """A context manager. All methods raise UtvmError if the database cannot be used."""
+    """A context manager. All methods raise UtvmError if the database cannot be used, and NoRoom
+    if the disk is full."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = threading.RLock()
-        self._connection: sqlite3.Connection
+        self._connections = Connections(
+            path, MIGRATIONS, advice="make room, or name another folder with --data"
+        )
 
     def __enter__(self) -> Database:
-        with self._told():
-            self._connection = open_database(
-                self.path, MIGRATIONS, advice="name another folder with --data", write_ahead=True
-            )
-            # A power cut may not lose what a client was told is stored.
-            self._connection.execute("PRAGMA synchronous = FULL")
+        self._connections.__enter__()
         return self
 
     def __exit__(
@@ -58,47 +59,115 @@ class Database:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with self._lock:
-            self._connection.close()
+        self._connections.__exit__(kind, error, trace)
 
     # Models.
 
-    def add_model(self, model: Model) -> None:
-        """Keep a model; of one that is there already, the name changes."""
-        with self._changing() as connection:
+    def add_model(self, model: Model, files: Sequence[JobFile] = ()) -> None:
+        """Keep a model and what was made of it.
+
+        Of a model that is there already, all but the content may change. Jobs keep the name that
+        the model had when they were made.
+        """
+        with self._connections.changing() as connection:
             connection.execute(
-                "INSERT INTO models VALUES (?, ?, ?, ?) "
-                "ON CONFLICT (sha256) DO UPDATE SET name = excluded.name",
-                (model.sha256, model.name, model.size, model.uploaded),
+                f"INSERT INTO models ({MODEL_COLUMNS}) VALUES (?, ?, ?, ?, ?) "
+                "ON CONFLICT (sha256) DO UPDATE SET name = excluded.name, "
+                "uploaded = excluded.uploaded, facts = excluded.facts",
+                (
+                    *(model.sha256, model.name, model.size, model.uploaded),
+                    json.dumps(dict(model.facts)),
+                ),
+            )
+            connection.execute("DELETE FROM model_files WHERE model = ?", (model.sha256,))
+            connection.executemany(
+                "INSERT INTO model_files VALUES (?, ?, ?, ?)",
+                [(model.sha256, file.name, file.sha256, file.size) for file in files],
             )
 
     def model(self, sha256: str) -> Model | None:
         """The model with this digest."""
-        rows = self._rows("SELECT * FROM models WHERE sha256 = ?", sha256)
-        return Model(*rows[0]) if rows else None
+        rows = self._connections.rows(
+            f"SELECT {MODEL_COLUMNS} FROM models WHERE sha256 = ?", sha256
+        )
+        return model_of(rows[0]) if rows else None
 
-    def models(self, *, most: int = 100, skip: int = 0) -> list[Model]:
-        """Models, the newest first."""
-        sql = "SELECT * FROM models ORDER BY uploaded DESC LIMIT ? OFFSET ?"
-        return [Model(*row) for row in self._rows(sql, most, skip)]
+    def models(self, *, before: str = "", most: int = 100) -> list[Model]:
+        """Models, the newest first; with ``before``, those that follow this digest in the list.
+
+        Raises UsageError if there is no such model.
+        """
+        where, values = "", list[object]()
+        if before:
+            last = self.model(before)
+            if last is None:
+                raise UsageError(f"there is no model {before!r}; begin the list again")
+            where, values = "WHERE (uploaded, sha256) < (?, ?)", [last.uploaded, before]
+        rows = self._connections.rows(
+            f"SELECT {MODEL_COLUMNS} FROM models {where} "
+            "ORDER BY uploaded DESC, sha256 DESC LIMIT ?",
+            *values,
+            most,
+        )
+        return [model_of(row) for row in rows]
+
+    def model_files(self, sha256: str) -> tuple[JobFile, ...]:
+        """What was made of a model when it was uploaded."""
+        rows = self._connections.rows(
+            "SELECT name, sha256, size FROM model_files WHERE model = ? ORDER BY name", sha256
+        )
+        return tuple(JobFile(*row) for row in rows)
+
+    def model_uses(self, digests: Collection[str]) -> dict[str, ModelUse]:
+        """The jobs of these models; those without jobs are left out."""
+        found = {}
+        with self._connections.reading() as connection:
+            for digest, jobs, latest in many(
+                connection,
+                "SELECT sha256, count(DISTINCT job), max(created) FROM job_models "
+                "WHERE sha256 IN ({}) GROUP BY sha256",
+                digests,
+            ):
+                found[digest] = ModelUse(jobs, latest)
+        return found
+
+    def count_models(self) -> int:
+        """How many models there are."""
+        return int(self._connections.rows("SELECT count(*) FROM models")[0][0])
 
     # Jobs.
 
     def add_job(self, job: Job) -> None:
         """Keep a new job; its models must be there."""
-        with self._changing() as connection:
-            connection.execute(
-                "INSERT INTO jobs (key, verb, board, options, state, created, reason) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (
-                    *(job.key, job.verb, job.board, json.dumps(dict(job.options)), job.state),
-                    *(job.created, job.reason),
-                ),
-            )
-            connection.executemany(
-                "INSERT INTO job_models VALUES (?, ?, ?)",
-                [(job.key, place, model.sha256) for place, model in enumerate(job.models)],
-            )
+        self.add_jobs([job])
+
+    def add_jobs(self, jobs: Sequence[Job]) -> list[Job]:
+        """Keep new jobs, all or none; their models must be there.
+
+        If there are jobs of the same request already, nothing is added, and those are returned. So
+        a client that did not get its answer may ask again.
+        """
+        with self._connections.changing() as connection:
+            if jobs and jobs[0].request and (earlier := self.jobs(request=jobs[0].request)):
+                return earlier[::-1]
+            for job in jobs:
+                connection.execute(
+                    "INSERT INTO jobs (key, verb, board, options, state, created, reason, request) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    (
+                        *(job.key, job.verb, job.board, json.dumps(dict(job.options)), job.state),
+                        *(job.created, job.reason, job.request),
+                    ),
+                )
+                connection.executemany(
+                    "INSERT INTO job_models (job, place, sha256, name, created) "
+                    "VALUES (?, ?, ?, ?, ?)",
+                    [
+                        (job.key, place, model.sha256, model.name, job.created)
+                        for place, model in enumerate(job.models)
+                    ],
+                )
+        return list(jobs)
 
     def change_job(self, key: str, *, at_attempt: int | None = None, **changes: Any) -> bool:
         """Set columns of a job that has not ended; returns whether there is such a job.
@@ -113,12 +182,12 @@ class Database:
         if at_attempt is not None:
             where += " AND attempt = ?"
             values.append(at_attempt)
-        with self._changing() as connection:
+        with self._connections.changing() as connection:
             return connection.execute(f"UPDATE jobs SET {sets} WHERE {where}", values).rowcount > 0
 
     def finish_job(self, key: str, attempt: int, files: Sequence[JobFile], **changes: Any) -> bool:
         """The end of a job with its files; False if it had ended or is at another attempt."""
-        with self._changing() as connection:
+        with self._connections.changing() as connection:
             if not self.change_job(key, at_attempt=attempt, **changes):
                 return False
             connection.executemany(
@@ -129,83 +198,181 @@ class Database:
 
     def job(self, key: str) -> Job | None:
         """The job with this key."""
-        found = self._rows(f"SELECT {_JOB_COLUMNS} FROM jobs WHERE key = ?", key)
-        return self._job(found[0]) if found else None
+        found = self._jobs(f"SELECT {JOB_COLUMNS} FROM jobs WHERE key = ?", key)
+        return found[0] if found else None
 
     def jobs(
-        self, *, state: str = "", board: str = "", model: str = "", most: int = 100, skip: int = 0
+        self,
+        *,
+        state: str = "",
+        board: str = "",
+        verb: str = "",
+        model: str = "",
+        request: str = "",
+        since: float | None = None,
+        before: str = "",
+        most: int = 100,
     ) -> list[Job]:
-        """Jobs, the newest first. An empty word leaves its column open."""
+        """Jobs, the newest first. An empty word leaves its column open.
+
+        ``since`` is the earliest time of creation. With ``before``, only the jobs that follow this
+        key in the list. Raises UsageError if there is no such job.
+        """
         where, values = ["1"], list[object]()
-        for column, value in (("state", state), ("board", board)):
+        facts = {"state": state, "board": board, "verb": verb, "request": request}
+        for column, value in facts.items():
             if value:
                 where.append(f"{column} = ?")
                 values.append(value)
+        table, created, key = "jobs", "jobs.created", "jobs.key"
         if model:
-            where.append("key IN (SELECT job FROM job_models WHERE sha256 = ?)")
+            # In this order: most models have few jobs.
+            table = "job_models CROSS JOIN jobs ON key = job"
+            created, key = "job_models.created", "job_models.job"
+            where.append("job_models.sha256 = ?")
             values.append(model)
-        rows = self._rows(
-            f"SELECT {_JOB_COLUMNS} FROM jobs WHERE {' AND '.join(where)} "
-            "ORDER BY created DESC, key LIMIT ? OFFSET ?",
+        if request:
+            where.append("request != ''")  # the index on requests needs to be told
+        if since is not None:
+            where.append(f"{created} >= ?")
+            values.append(since)
+        if before:
+            rows = self._connections.rows("SELECT created FROM jobs WHERE key = ?", before)
+            if not rows:
+                raise UsageError(f"there is no job {before!r}; begin the list again")
+            where.append(f"({created}, {key}) < (?, ?)")
+            values += [rows[0][0], before]
+        columns = ", ".join(f"jobs.{name}" for name in JOB_COLUMNS.split(", "))
+        return self._jobs(
+            f"SELECT {columns} FROM {table} WHERE {' AND '.join(where)} "
+            f"ORDER BY {created} DESC, {key} DESC LIMIT ?",
             *values,
             most,
-            skip,
         )
-        return [self._job(row) for row in rows]
 
-    def oldest_jobs(self, state: str, most: int) -> list[Job]:
-        """Jobs in a state, the oldest first."""
-        rows = self._rows(
-            f"SELECT {_JOB_COLUMNS} FROM jobs WHERE state = ? ORDER BY created, key LIMIT ?",
-            state,
+    def oldest_jobs(self, state: str, most: int, *, board: str | None = None) -> list[Job]:
+        """Jobs in a state, the oldest first; of one board, or of all."""
+        where, values = "state = ?", list[object]([state])
+        if board is not None:
+            where += " AND board = ?"
+            values.append(board)
+        return self._jobs(
+            f"SELECT {JOB_COLUMNS} FROM jobs WHERE {where} ORDER BY created, key LIMIT ?",
+            *values,
             most,
         )
-        return [self._job(row) for row in rows]
+
+    def ended_jobs(self, before: float, most: int) -> list[Job]:
+        """Jobs that ended before this time, those that ended first in front."""
+        return self._jobs(
+            f"SELECT {JOB_COLUMNS} FROM jobs WHERE finished < ? ORDER BY finished LIMIT ?",
+            before,
+            most,
+        )
 
     def counts(self) -> dict[str, int]:
         """How many jobs there are in each state."""
-        return dict(self._rows("SELECT state, count(*) FROM jobs GROUP BY state"))
+        rows = self._connections.rows("SELECT state, count(*) FROM jobs GROUP BY state")
+        return {state: count for state, count in rows}
 
-    def _job(self, row: Sequence[Any]) -> Job:
-        facts = dict(zip(_JOB_COLUMNS.split(", "), row, strict=True))
-        key = facts["key"]
-        progress = Progress(facts.pop("what"), facts.pop("done"), facts.pop("total"))
-        facts["options"] = json.loads(facts["options"])
-        models = self._rows(
-            "SELECT models.* FROM job_models JOIN models USING (sha256) WHERE job = ? "
-            "ORDER BY place",
-            key,
+    def board_counts(
+        self, states: Collection[str] = ("queued", "running")
+    ) -> dict[str, dict[str, int]]:
+        """For each board, how many jobs there are in each of these states."""
+        found: dict[str, dict[str, int]] = {}
+        with self._connections.reading() as connection:
+            for board, state, count in many(
+                connection,
+                "SELECT board, state, count(*) FROM jobs WHERE state IN ({}) GROUP BY state, board",
+                states,
+            ):
+                found.setdefault(board, {})[state] = count
+        return found
+
+    # What retention needs.
+
+    def unused_models(self, before: float, most: int) -> list[Model]:
+        """Models of no job that were uploaded before this time, the oldest first."""
+        rows = self._connections.rows(
+            f"SELECT {MODEL_COLUMNS} FROM models WHERE uploaded < ? AND NOT EXISTS "
+            "(SELECT 1 FROM job_models WHERE job_models.sha256 = models.sha256) "
+            "ORDER BY uploaded LIMIT ?",
+            before,
+            most,
         )
-        files = self._rows(
-            "SELECT name, sha256, size FROM job_files WHERE job = ? ORDER BY name", key
+        return [model_of(row) for row in rows]
+
+    def remove_jobs(self, keys: Collection[str]) -> set[str]:
+        """Remove jobs that have ended. Returns the digests of the files that they had."""
+        digests: set[str] = set()
+        with self._connections.changing() as connection:
+            ended = [
+                row[0]
+                for row in many(
+                    connection,
+                    "SELECT key FROM jobs WHERE key IN ({}) AND state NOT IN ('queued', 'running')",
+                    keys,
+                )
+            ]
+            digests |= {
+                row[0]
+                for row in many(connection, "SELECT sha256 FROM job_files WHERE job IN ({})", ended)
+            }
+            for part in parts(ended):
+                connection.execute(f"DELETE FROM jobs WHERE key IN ({marks(part)})", part)
+        return digests
+
+    def remove_model(self, sha256: str) -> set[str]:
+        """Remove a model that no job uses; otherwise nothing. Returns the digests of its files."""
+        with self._connections.changing() as connection:
+            files = connection.execute(
+                "SELECT sha256 FROM model_files WHERE model = ?", (sha256,)
+            ).fetchall()
+            removed = connection.execute(
+                "DELETE FROM models WHERE sha256 = ? AND NOT EXISTS "
+                "(SELECT 1 FROM job_models WHERE job_models.sha256 = models.sha256)",
+                (sha256,),
+            ).rowcount
+            return {sha256, *(row[0] for row in files)} if removed else set()
+
+    def is_file_used(self, sha256: str) -> bool:
+        """Whether a model, a job or an option of a job that has not ended needs this file."""
+        found = self._connections.rows(
+            "SELECT 1 WHERE EXISTS (SELECT 1 FROM models WHERE sha256 = ?1) "
+            "OR EXISTS (SELECT 1 FROM model_files WHERE sha256 = ?1) "
+            "OR EXISTS (SELECT 1 FROM job_files WHERE sha256 = ?1) "
+            "OR EXISTS (SELECT 1 FROM jobs WHERE state IN ('queued', 'running') "
+            "AND instr(options, ?1))",
+            sha256,
         )
-        return Job(
-            **facts,
-            models=tuple(Model(*one) for one in models),
-            files=tuple(JobFile(*one) for one in files),
-            progress=progress,
-        )
+        return bool(found)
 
-    def _rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        with self._told(), self._lock:
-            return self._connection.execute(sql, values).fetchall()
+    def compact(self) -> None:
+        """Give room that nothing uses any more back to the disk."""
+        self._connections.compact()
 
-    @contextmanager
-    def _changing(self) -> Iterator[sqlite3.Connection]:
-        with self._told(), self._lock:
-            if self._connection.in_transaction:
-                yield self._connection
-                return
-            with transaction(self._connection):
-                yield self._connection
-
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Errors of the database as one sentence."""
-        try:
-            yield
-        except (sqlite3.Error, OSError) as error:
-            raise UtvmError(
-                f"the server's database {self.path} cannot be used: {error}; make room, or name "
-                "another folder with --data"
-            ) from error
+    def _jobs(self, sql: str, *values: object) -> list[Job]:
+        """The jobs of a query for ``JOB_COLUMNS``, with their models and files."""
+        with self._connections.reading() as connection:
+            rows = connection.execute(sql, values).fetchall()
+            keys = [row[0] for row in rows]
+            models = grouped(
+                many(
+                    connection,
+                    "SELECT job, models.sha256, job_models.name, size, uploaded, facts "
+                    "FROM job_models JOIN models USING (sha256) WHERE job IN ({}) "
+                    "ORDER BY job, place",
+                    keys,
+                ),
+                model_of,
+            )
+            files = grouped(
+                many(
+                    connection,
+                    "SELECT job, name, sha256, size FROM job_files WHERE job IN ({}) "
+                    "ORDER BY job, name",
+                    keys,
+                ),
+                lambda row: JobFile(*row),
+            )
+        return [job_of(row, models.get(row[0], ()), files.get(row[0], ())) for row in rows]

@@ -24,12 +24,22 @@ class Model:
     sha256: str
     name: str  # the file's name, such as "kws.tflite"
     size: int  # bytes
-    uploaded: float  # seconds since 1970
+    uploaded: float  # seconds since 1970; of the latest upload
+    #: What is in it: the fields of ``ModelFacts``. Empty if it was uploaded to an earlier version.
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ModelUse:
+    """The jobs of a model."""
+
+    jobs: int
+    latest: float  # when the newest was created
 
 
 @dataclass(frozen=True)
 class JobFile:
-    """A file that a job made."""
+    """A file that a job made, or that was made of a model."""
 
     name: str
     sha256: str
@@ -64,6 +74,8 @@ class Job:
     worker: str = ""
     progress: Progress = field(default_factory=Progress)
     run: str = ""  # the key of its run in the store of runs
+    #: Jobs that were started together have the same; a client may choose it. At most 100 signs.
+    request: str = ""
     files: tuple[JobFile, ...] = ()
 
     @property

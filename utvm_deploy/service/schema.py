@@ -46,4 +46,27 @@ MIGRATIONS = (
     ) WITHOUT ROWID;
     CREATE INDEX files_by_digest ON job_files (sha256);
     """,
+    """
+    ALTER TABLE models ADD COLUMN facts TEXT NOT NULL DEFAULT '{}';
+    CREATE TABLE model_files (
+        model TEXT NOT NULL REFERENCES models (sha256) ON DELETE CASCADE,
+        name TEXT NOT NULL,
+        sha256 TEXT NOT NULL,
+        size INTEGER NOT NULL,
+        PRIMARY KEY (model, name)
+    ) WITHOUT ROWID;
+    CREATE INDEX model_files_by_digest ON model_files (sha256);
+    ALTER TABLE jobs ADD COLUMN request TEXT NOT NULL DEFAULT '';
+    CREATE INDEX jobs_by_request ON jobs (request, created) WHERE request != '';
+    CREATE INDEX jobs_by_verb ON jobs (verb, created);
+    CREATE INDEX jobs_by_state_and_board ON jobs (state, board, created);
+    CREATE INDEX jobs_by_end ON jobs (finished) WHERE finished IS NOT NULL;
+    ALTER TABLE job_models ADD COLUMN name TEXT NOT NULL DEFAULT '';
+    ALTER TABLE job_models ADD COLUMN created REAL NOT NULL DEFAULT 0;
+    UPDATE job_models SET
+        name = (SELECT name FROM models WHERE models.sha256 = job_models.sha256),
+        created = (SELECT created FROM jobs WHERE jobs.key = job_models.job);
+    DROP INDEX jobs_by_model;
+    CREATE INDEX jobs_by_model ON job_models (sha256, created, job);
+    """,
 )

@@ -1,0 +1,13 @@
+"""What the server refuses, so that the HTTP interface can give each the right status."""
+
+from __future__ import annotations
+
+from utvm_deploy.base.errors import UtvmError
+
+
+class NoRoom(UtvmError):
+    """The disk is full, or the data folder has reached its limit."""
+
+
+class UploadRefused(UtvmError):
+    """A file that was uploaded is no model, too large, or not allowed here."""
