@@ -8,22 +8,27 @@ arena. The text is the same on every run.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import s_tir, tirx
-from tvm.ir import PointerType, PrimType
+from tvm.ir import PointerType, PrimType, TensorLoad
 from tvm.tirx import stmt as tir
 
 from utvm_deploy.base.errors import CompileError
+from utvm_deploy.compiler.float_literals import with_marks, without_marks
 from utvm_deploy.kernels.contract.c_function import CFunction, Parameter, signature_and_text
 from utvm_deploy.kernels.contract.driver import Operand
 
 # CodeGenC puts this in front of every declaration and definition.
 _DECLARATION = '#ifdef __cplusplus\nextern "C"\n#endif\nTVM_DLL '
 _IMPORT_KEY = "pragma_import_c"
+#: Types of buffers that C has, or that <stdint.h> and <stdbool.h> give it.
+_TYPES = re.compile(r"u?int(8|16|32|64)|float(32|64)|bool")
 
 
 def lower_to_c(
@@ -36,12 +41,12 @@ def lower_to_c(
     """
     lowered = _lowering_passes(core)(tvm.IRModule({name: func.with_attr("global_symbol", name)}))
     flat = lowered[name]
-    extracted = _Extractor()
+    buffers = [p for p in flat.params if _is_buffer(p)]
+    extracted = _Extractor(buffers[: len(buffers) - outputs])
     body = extracted.visit(flat.body)
     parameters: list[Any] = []
     declarations: list[Any] = []
     writable: list[bool] = []
-    buffers = [p for p in flat.params if _is_buffer(p)]
     written = buffers[len(buffers) - outputs :] + extracted.lifted
     for parameter in [*flat.params, *extracted.lifted]:
         if not _is_buffer(parameter):
@@ -52,7 +57,14 @@ def lower_to_c(
         parameters.append(pointer)
         declarations.append(tir.DeclBuffer(parameter, data=pointer))
         writable.append(any(parameter.same_as(w) for w in written))
-    plain = tirx.PrimFunc(parameters, tir.SeqStmt([*declarations, body]), flat.ret_type, flat.attrs)
+        if not _TYPES.fullmatch(str(parameter.dtype)):
+            raise CompileError(
+                f"{name}: buffer {parameter.name} is of type {parameter.dtype}, which C does not "
+                "have; convert the model to float32"
+            )
+    plain = tirx.PrimFunc(
+        parameters, tir.SeqStmt([*declarations, with_marks(body)]), flat.ret_type, flat.attrs
+    )
     text = _generate(tvm.IRModule({name: plain}), name)
     signature, text = _finish(text, name, writable, may_alias)
     return CFunction(name, tuple(extracted.imports), signature, text, tuple(extracted.scratch))
@@ -61,6 +73,7 @@ def lower_to_c(
 @lru_cache(maxsize=8)
 def _lowering_passes(core: str) -> Any:
     """TVM's lowering without the steps that make packed functions (see the module's docstring)."""
+    _register_fabs()
     host = tvm.target.Target("c")
     kind = {"kind": "c"} if core in ("host", "generic") else {"kind": "c", "mcpu": core}
     target = tvm.target.Target(kind).with_host(host)
@@ -92,17 +105,30 @@ def _lowering_passes(core: str) -> Any:
     )
 
 
+@cache
+def _register_fabs() -> None:
+    """Register C's function for an intrinsic without one. A process may do so once."""
+    tirx.op.register_intrin_lowering("tirx.fabs", target="c", f=_fabs, level=99)
+
+
+def _fabs(call: Any) -> Any:
+    name = {"float32": "fabsf", "float64": "fabs"}[str(call.ty)]
+    return tirx.call_pure_extern(str(call.ty), name, *call.args)
+
+
 def _is_buffer(parameter: Any) -> bool:
     return type(parameter.ty).__name__ == "BufferType"
 
 
 class _Extractor:
-    """Takes allocations and imported C text out of a statement.
+    """Takes allocations and imported C text out of a statement, and keeps loads in their place.
 
     TVM 0.27 has no statement visitor in Python, and only these few statements hold others.
+    ``constant`` are the buffers that the function does not write.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, constant: Sequence[Any]) -> None:
+        self._constant = constant
         self.lifted: list[Any] = []
         self.scratch: list[Operand] = []
         self.imports: list[str] = []
@@ -110,6 +136,7 @@ class _Extractor:
     def visit(self, statement: Any) -> Any:
         if isinstance(statement, tir.SeqStmt):
             kept = [s for s in map(self.visit, statement.seq) if s is not None]
+            self._forget_loads(kept)
             return tir.SeqStmt(kept) if len(kept) != 1 else kept[0]
         if isinstance(statement, tir.AllocBuffer):
             return self._allocation(statement)
@@ -136,6 +163,37 @@ class _Extractor:
         if isinstance(statement, tir.While):
             return tir.While(statement.condition, self.visit(statement.body))
         return statement
+
+    def _forget_loads(self, statements: list[Any]) -> None:
+        """Give a store a separate scope, if statements behind it would take its old loads.
+
+        TVM's C generator keeps operands of max and min in variables. It takes the same variable
+        for the same load later in the scope, even if a store has changed the buffer meanwhile.
+        """
+        later: set[Any] = set()
+        for index in reversed(range(len(statements))):
+            statement = statements[index]
+            loads = self._kept_loads(statement)
+            if isinstance(statement, tir.BufferStore) and loads & later:
+                zero, one = tirx.IntImm("int32", 0), tirx.IntImm("int32", 1)
+                once = tirx.Var("once", "int32")
+                statements[index] = tir.For(once, zero, one, tir.ForKind.SERIAL, statement)
+            later |= loads
+
+    def _kept_loads(self, statement: Any) -> set[Any]:
+        """The loads in operands of max and min whose buffer may change."""
+        found: set[Any] = set()
+
+        def load(node: Any) -> None:
+            if not any(node.source.same_as(constant) for constant in self._constant):
+                found.add(tvm_ffi.StructuralKey(node))  # type: ignore[call-arg]
+
+        def operands(node: Any) -> None:
+            for side in (node.a, node.b):
+                tvm_ffi.structural_walk(side, (TensorLoad, load))
+
+        tvm_ffi.structural_walk(statement, ((tirx.Max, tirx.Min), operands))
+        return found
 
     def _allocation(self, statement: Any) -> Any | None:
         buffer = statement.buffer
@@ -169,7 +227,7 @@ def _generate(module: Any, name: str) -> str:
     text = str(generated.inspect_source()).split(_DECLARATION)[-1].rstrip() + "\n"
     if not text.startswith(f"void {name}("):
         raise CompileError(f"TVM's C generator returned no function {name}")
-    return text
+    return without_marks(text)
 
 
 def _finish(text: str, name: str, writable: Sequence[bool], may_alias: bool) -> tuple[str, str]:

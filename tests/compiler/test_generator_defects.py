@@ -1,0 +1,166 @@
+"""What TVM's C generator gets wrong, and lower_c mends (docs/internals/tvm.md)."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import random
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tvm import s_tir, te, tirx
+
+from utvm_deploy.base.errors import CompileError
+from utvm_deploy.compiler.lower_c import lower_to_c
+from utvm_deploy.kernels.contract.c_function import CFunction
+
+_SIDE = 8
+_TIMEOUT_S = 120
+
+
+def reduction(kind: str) -> Any:
+    """The largest or smallest of each row, or where the largest is."""
+    given = te.placeholder((_SIDE, _SIDE), "int32", name="given")
+    axis = te.reduce_axis((0, _SIDE), name="axis")
+    if kind == "argmax":
+        largest = te.comm_reducer(
+            lambda x, y: (
+                tirx.Select(x[1] >= y[1], x[0], y[0]),
+                tirx.Select(x[1] >= y[1], x[1], y[1]),
+            ),
+            lambda index, value: (tirx.const(-1, index), tirx.min_value(value)),
+        )
+        places, values = te.compute(
+            (_SIDE,), lambda i: largest((axis, given[i, axis]), axis=axis), name="found"
+        )
+        return te.create_prim_func([given, places, values])
+    reduce = te.max if kind == "max" else te.min
+    found = te.compute((_SIDE,), lambda i: reduce(given[i, axis], axis=axis), name="found")
+    return te.create_prim_func([given, found])
+
+
+def scheduled(kind: str, seed: int) -> Any:
+    """The reduction with its loops split, reordered and unrolled at random."""
+    chance = random.Random(seed)
+    schedule = s_tir.Schedule(reduction(kind))
+    block = schedule.get_sblock("found")
+    row, axis = schedule.get_loops(block)
+    loops = [
+        *schedule.split(row, [None, chance.choice([1, 2, 4])]),
+        *schedule.split(axis, [None, chance.choice([1, 2, 4, 8])]),
+    ]
+    chance.shuffle(loops)
+    schedule.reorder(*loops)
+    for loop in loops:
+        if chance.random() < 0.5:
+            schedule.unroll(loop)
+    if kind != "argmax" and chance.random() < 0.5:
+        schedule.decompose_reduction(block, loops[0])
+    return schedule.mod["main"]
+
+
+def shared(functions: Sequence[CFunction], folder: Path) -> ctypes.CDLL:
+    source, library = folder / "kernels.c", folder / "kernels.so"
+    texts = [f"{function.prototype}\n{function.text}" for function in functions]
+    head = "#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n"
+    source.write_text(head + "".join(texts))
+    flags = ["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-O1", "-shared", "-fPIC"]
+    subprocess.run(["gcc", *flags, "-o", str(library), str(source)], check=True, timeout=_TIMEOUT_S)
+    return ctypes.CDLL(str(library))
+
+
+def check_schedules(count: int, folder: Path) -> None:
+    kinds = ["max", "min", "argmax"]
+    functions = [
+        lower_to_c(
+            scheduled(kinds[seed % 3], seed),
+            f"kernel_{seed}",
+            "generic",
+            outputs=1 + (seed % 3 == 2),
+        )
+        for seed in range(count)
+    ]
+    library = shared(functions, folder)
+    for seed in range(count):
+        kind = kinds[seed % 3]
+        given = np.random.default_rng(seed).integers(-99, 99, (_SIDE, _SIDE), dtype=np.int32)
+        results = [np.zeros(_SIDE, np.int32) for _ in range(1 + (kind == "argmax"))]
+        kernel = getattr(library, f"kernel_{seed}")
+        kernel(*(ctypes.c_void_p(array.ctypes.data) for array in (given, *results)))
+        largest = given.min(1) if kind == "min" else given.max(1)
+        np.testing.assert_array_equal(results[-1], largest, f"{kind}, seed {seed}")
+        if kind == "argmax":
+            np.testing.assert_array_equal(given[np.arange(_SIDE), results[0]], largest)
+
+
+@pytest.mark.tools
+def test_max_min_and_argmax_of_random_schedules_are_right(tmp_path: Path) -> None:
+    check_schedules(24, tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.tools
+def test_max_min_and_argmax_of_many_random_schedules_are_right(tmp_path: Path) -> None:
+    check_schedules(200, tmp_path)
+
+
+def elementwise(make: Any, kind: str = "float32") -> CFunction:
+    given = te.placeholder((_SIDE,), kind, name="given")
+    found = te.compute((_SIDE,), lambda i: make(given[i]), name="found")
+    return lower_to_c(te.create_prim_func([given, found]), "kernel", "generic")
+
+
+#: Values that seven digits do not hold, the limits, and what C has no literal for.
+_VALUES = {
+    "float32": [1 / 3, -0.1234567891, 3.4028235e38, 1.4e-45, 16777217.0, math.inf, -math.inf],
+    "float64": [1 / 3, -0.1234567890123456789, 1.7976931348623157e308, 5e-324, math.inf],
+}
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("kind", sorted(_VALUES))
+def test_constants_keep_every_bit(kind: str, tmp_path: Path) -> None:
+    for number, value in enumerate(_VALUES[kind]):
+        function = elementwise(
+            lambda _, v=value: tirx.const(float(np.dtype(kind).type(v)), kind), kind
+        )
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        given, found = np.zeros(_SIDE, kind), np.ones(_SIDE, kind)
+        shared([function], folder).kernel(
+            *(ctypes.c_void_p(array.ctypes.data) for array in (given, found))
+        )
+        np.testing.assert_array_equal(
+            found.view(np.uint8), np.full(_SIDE, value, kind).view(np.uint8)
+        )
+
+
+@pytest.mark.tools
+def test_not_a_number_is_a_constant(tmp_path: Path) -> None:
+    function = elementwise(lambda _: tirx.const(math.nan, "float32"))
+    found = np.zeros(_SIDE, np.float32)
+    shared([function], tmp_path).kernel(
+        *(ctypes.c_void_p(array.ctypes.data) for array in (found.copy(), found))
+    )
+    assert np.isnan(found).all()
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_abs_is_a_call_of_fabs(kind: str, tmp_path: Path) -> None:
+    function = elementwise(tirx.abs, kind)
+    given = np.linspace(-3, 3, _SIDE).astype(kind)
+    found = np.zeros_like(given)
+    shared([function], tmp_path).kernel(
+        *(ctypes.c_void_p(array.ctypes.data) for array in (given, found))
+    )
+    np.testing.assert_array_equal(found, np.abs(given))
+
+
+def test_a_type_that_c_does_not_have_is_one_sentence() -> None:
+    with pytest.raises(CompileError, match="is of type float16, which C does not have"):
+        elementwise(lambda x: x * tirx.const(0.5, "float16"), "float16")
