@@ -23,6 +23,8 @@ from utvm_deploy.cluster.connection import open_cluster
 from utvm_deploy.cluster.facts import worker_facts
 from utvm_deploy.cluster.offers import Offer
 
+pytestmark = pytest.mark.tools
+
 PATIENCE_S = 60.0
 OFFERED = (Offer("host", 2, "host"), Offer("nucleo_f746zg", 1, "desk"))
 

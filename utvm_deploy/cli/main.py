@@ -45,6 +45,7 @@ VERBS = {
         "submit",
         "jobs",
         "fetch",
+        "worker",
     )
 }
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
-import sys
+import ssl
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from utvm_deploy import __version__
-from utvm_deploy.base.errors import ClusterError
+from utvm_deploy.base.errors import ClusterError, UtvmError
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.cluster.addresses import Place, check_address, check_listen
 from utvm_deploy.cluster.certificates import private_security, security
 from utvm_deploy.cluster.dask_settings import CONNECT_TIMEOUT_S, load_distributed, starting
-from utvm_deploy.cluster.facts import KEY, Told, machine_facts
+from utvm_deploy.cluster.facts import KEY, Told, check_software, machine_facts
 from utvm_deploy.cluster.offers import Offer, offers, resources, usable_cores
 
 logger = logging.getLogger("utvm_deploy.cluster.connection")
@@ -46,6 +45,8 @@ def open_cluster(
     worker that offers this machine's boards (``offered``, if given) and cores. Nobody else can join
     it, unless ``listen`` says where: HOST or HOST:PORT. ``certificates`` is the folder that
     ``make_certificates`` made; beyond this machine it is needed.
+
+    If the scheduler elsewhere is lost, what the block raises for it becomes one ClusterError.
     """
     if address is not None:
         check_address(address, certificates)
@@ -132,43 +133,49 @@ def _client_of(address: str, certificates: Path | None) -> Iterator[Any]:
             address, security=keys, timeout=CONNECT_TIMEOUT_S, set_as_default=False
         )
     except (OSError, TimeoutError) as error:
-        raise ClusterError(unreachable(address, certificates)) from error
+        check_trusted(error, address, certificates)
+        raise ClusterError(unreachable(address, certificates, CONNECT_TIMEOUT_S)) from error
     with client:
-        check_scheduler(client)
-        yield client
+        theirs = client.sync(client.scheduler.versions, packages=["utvm-deploy"])
+        check_software("scheduler", theirs)
+        try:
+            yield client
+        except UtvmError:
+            raise
+        except Exception as error:
+            # Dask tells the loss of its scheduler by several exceptions, and as a canceled task.
+            if is_lost(client):
+                raise ClusterError(
+                    f"the scheduler at {address} is gone; start it again, and repeat this"
+                ) from error
+            raise
 
 
-def unreachable(address: str, certificates: Path | None) -> str:
+def is_lost(client: Any) -> bool:
+    """Whether the client has no connection to its scheduler; then its tasks are canceled.
+
+    It tries to reconnect for a while (``CONNECT_TIMEOUT_S``). After that, a new one is needed.
+    """
+    return bool(client.status != "running")
+
+
+def check_trusted(error: BaseException, address: str, certificates: Path | None) -> None:
+    """Raise ClusterError if the certificates are why the scheduler could not be reached."""
+    from distributed.comm.core import FatalCommClosedError
+
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLError | FatalCommClosedError):
+            raise ClusterError(
+                f"the scheduler at {address} has other certificates than {certificates}; copy the "
+                "folder that it uses"
+            ) from error
+        cause = cause.__cause__ or cause.__context__
+
+
+def unreachable(address: str, certificates: Path | None, waited_s: float) -> str:
     """The sentence about a scheduler that does not answer, or refuses."""
     advice = "check that it runs there"
     if certificates is not None:
         advice += f" and has the certificates of {certificates}"
-    return f"no scheduler answers at {address} within {CONNECT_TIMEOUT_S} s; {advice}"
-
-
-def check_scheduler(client: Any) -> None:
-    """Raise ClusterError if the scheduler has another version of what both sides must share."""
-    theirs = client.sync(client.scheduler.versions, packages=["utvm-deploy"])
-    mine = software()
-    found = {
-        "python": ".".join(theirs["host"]["python"].split(".")[:2]),
-        "distributed": theirs["packages"].get("distributed"),
-        "utvm-deploy": theirs["packages"].get("utvm-deploy"),
-    }
-    for name, version in mine.items():
-        # A scheduler without utvm-deploy only passes work on.
-        if found[name] is not None and found[name] != version:
-            raise ClusterError(
-                f"the scheduler has {name} {found[name]}, and this machine {version}; install the "
-                "same version on both"
-            )
-
-
-def software() -> dict[str, str]:
-    """The versions that must be equal on all machines: they exchange Python objects."""
-    distributed = load_distributed()
-    return {
-        "python": f"{sys.version_info.major}.{sys.version_info.minor}",
-        "distributed": distributed.__version__,
-        "utvm-deploy": __version__,
-    }
+    return f"no scheduler answers at {address} within {waited_s:g} s; {advice}"

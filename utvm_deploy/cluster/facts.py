@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import platform
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from utvm_deploy import __version__
+from utvm_deploy.base.errors import ClusterError
 from utvm_deploy.boards.board import load_board
+from utvm_deploy.cluster.dask_settings import load_distributed
 from utvm_deploy.cluster.offers import Offer
 from utvm_deploy.doctor.installed import needed_programs, program_version
 from utvm_deploy.runs.origin import versions
@@ -69,3 +73,27 @@ def worker_facts(client: Any) -> list[WorkerFacts]:
         if KEY in worker
     ]
     return sorted(found, key=lambda one: (one.name, one.address))
+
+
+def software() -> dict[str, str]:
+    """The versions that must be equal on all machines: they exchange Python objects."""
+    return {
+        "python": f"{sys.version_info.major}.{sys.version_info.minor}",
+        "distributed": str(load_distributed().__version__),
+        "utvm-deploy": __version__,
+    }
+
+
+def check_software(who: str, theirs: Mapping[str, Any]) -> None:
+    """Raise ClusterError if the versions that Dask tells of ``who`` are not this machine's."""
+    found = {
+        **theirs["packages"],
+        "python": ".".join(theirs["host"]["python"].split(".")[:2]),
+    }
+    for name, version in software().items():
+        # The scheduler reads the Python objects of jobs, too.
+        if found.get(name) != version:
+            raise ClusterError(
+                f"the {who} has {name} {found.get(name) or 'not installed'}, and this machine "
+                f"{version}; install the same version on both"
+            )

@@ -1,0 +1,99 @@
+"""utvm worker: offers this machine and its boards to a cluster."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import threading
+from dataclasses import asdict
+from pathlib import Path
+
+from utvm_deploy.base.errors import UsageError
+from utvm_deploy.cli.arguments import Verbs, add_verb, positive
+from utvm_deploy.cli.output import Output
+
+_PATIENCE_S = 600
+
+
+def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the command line."""
+    parser = add_verb(
+        verbs, common, "worker", "offer this computer and its boards to a cluster", run
+    )
+    parser.add_argument(
+        "address",
+        metavar="ADDRESS",
+        nargs="?",
+        help="the scheduler's: tls://HOST:PORT, or tcp://HOST:PORT on this computer",
+    )
+    parser.add_argument(
+        "--listen",
+        metavar="HOST[:PORT]",
+        help="instead of ADDRESS: start a scheduler here, which others join; default port: 8786",
+    )
+    parser.add_argument(
+        "--certificates",
+        metavar="DIR",
+        type=Path,
+        help="the scheduler's certificates (utvm serve --make-certificates DIR)",
+    )
+    parser.add_argument("--name", metavar="N", default=platform.node(), help="default: %(default)s")
+    parser.add_argument(
+        "--patience",
+        metavar="S",
+        type=positive,
+        default=_PATIENCE_S,
+        help="wait S seconds for a scheduler that does not answer; default: %(default)s",
+    )
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    """Offer the boards until Ctrl-C."""
+    from utvm_deploy.cluster.addresses import check_address, check_listen
+    from utvm_deploy.cluster.offers import inventory
+    from utvm_deploy.cluster.worker import WorkerSettings, run_worker
+
+    if (args.address is None) == (args.listen is None):
+        raise UsageError("give the ADDRESS of a scheduler, or --listen HOST to start one")
+    if args.address is not None:
+        check_address(args.address, args.certificates)
+    else:
+        check_listen(args.listen, args.certificates)
+    found = inventory()
+    out.table(
+        ["board", ">jobs at a time", "what it is"],
+        [(offer.board, offer.count, offer.kind) for offer in found.offers],
+    )
+    for board, reason in found.missing.items():
+        out.line(f"{board} is not offered: {reason}")
+    if not found.offers:
+        out.line("no board is offered; this worker takes only jobs that need none")
+    out.result(
+        "utvm.worker/1",
+        {
+            "name": args.name,
+            "scheduler": args.address,
+            "offers": [asdict(offer) for offer in found.offers],
+            "missing": dict(found.missing),
+        },
+    )
+    if args.listen is not None:
+        return _schedule(args, out)
+    settings = WorkerSettings(
+        args.address, args.name, found.offers, args.certificates, args.patience
+    )
+    run_worker(settings, out.note)
+    return 0
+
+
+def _schedule(args: argparse.Namespace, out: Output) -> int:
+    """A scheduler with a worker, until Ctrl-C."""
+    from utvm_deploy.base.process import is_dry_run
+    from utvm_deploy.cluster.connection import open_cluster
+
+    if is_dry_run():
+        return 0
+    with open_cluster(certificates=args.certificates, listen=args.listen) as client:
+        out.note(f"the scheduler is {client.scheduler.address}; Ctrl-C ends it")
+        threading.Event().wait()
+    return 0
