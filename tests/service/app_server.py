@@ -17,6 +17,7 @@ from utvm_deploy.service.database import Database
 from utvm_deploy.service.dispatcher import Dispatcher
 from utvm_deploy.service.files import Files
 from utvm_deploy.service.parts import Parts
+from utvm_deploy.service.security import access_of
 from utvm_deploy.service.server import http_server, listening, url_of
 from utvm_deploy.service.settings import Settings
 
@@ -60,10 +61,12 @@ def app_running(settings: Settings) -> Iterator[App]:
         dispatcher = stack.enter_context(Dispatcher(database, files, jobs, cluster))
         # Jobs end before the dispatcher that waits for them.
         stack.callback(cluster.close)
-        parts = Parts(settings, database, files, dispatcher, jobs, cluster)
-        listener = stack.enter_context(listening(settings.host, settings.port))
+        access = access_of(settings.token, settings.host, is_encrypted=False)
+        parts = Parts(settings, database, files, dispatcher, jobs, cluster, access)
+        listener = stack.enter_context(listening(settings))
         url = url_of(listener, settings).rstrip("/")
-        http_of_app = http_server(make_app(parts))
+        closing = threading.Event()
+        http_of_app = http_server(make_app(parts, closing), closing)
         thread = threading.Thread(target=http_of_app.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from utvm_deploy.service.database import Database
 from utvm_deploy.service.dispatcher import Dispatcher
 from utvm_deploy.service.files import Files
+from utvm_deploy.service.security import Access
 from utvm_deploy.service.settings import Settings
 
 
@@ -24,3 +25,5 @@ class Parts:
     jobs: Path
     #: Dask's client.
     cluster: Any
+    #: What requests must show.
+    access: Access = field(default_factory=Access)

@@ -11,3 +11,11 @@ class NoRoom(UtvmError):
 
 class UploadRefused(UtvmError):
     """A file that was uploaded is no model, too large, or not allowed here."""
+
+
+class NotFound(UtvmError):
+    """There is nothing of this name."""
+
+
+class Conflict(UtvmError):
+    """A request contradicts what the server has."""

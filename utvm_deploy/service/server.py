@@ -2,51 +2,64 @@
 
 from __future__ import annotations
 
+import ipaddress
+import logging
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from threading import Event
 from typing import TYPE_CHECKING
 
-from utvm_deploy.base.errors import UtvmError
-from utvm_deploy.service.settings import Settings
+from utvm_deploy.base.errors import UsageError, UtvmError
+from utvm_deploy.service.settings import Settings, Tls
 
 if TYPE_CHECKING:
     import uvicorn
-    from fastapi import FastAPI
+    from starlette.types import ASGIApp
 
     from utvm_deploy.service.parts import Parts
 
 #: How long answers that are on their way may take after Ctrl-C.
 _GRACE_S = 2
 _BACKLOG = 128
+#: Messages of a WebSocket that wait until they are read.
+_MOST_MESSAGES = 4
 
 
 @contextmanager
 def open_parts(settings: Settings) -> Iterator[Parts]:
     """The database, the files, the cluster and the dispatcher."""
     from utvm_deploy.cluster.connection import open_cluster
+    from utvm_deploy.service.data_folder import held_folder
     from utvm_deploy.service.database import Database
     from utvm_deploy.service.dispatcher import Dispatcher
     from utvm_deploy.service.files import Files
     from utvm_deploy.service.parts import Parts
+    from utvm_deploy.service.security import access_of
 
-    settings.data.mkdir(parents=True, exist_ok=True)
     jobs = settings.data / "jobs"
+    access = access_of(settings.token, settings.host, is_encrypted=settings.tls is not None)
     with ExitStack() as stack:
+        stack.enter_context(held_folder(settings.data))
         database = stack.enter_context(Database(settings.data / "service.sqlite"))
         files = Files(settings.data / "files")
         cluster = stack.enter_context(open_cluster(settings.scheduler, settings.certificates))
         dispatcher = stack.enter_context(Dispatcher(database, files, jobs, cluster))
-        yield Parts(settings, database, files, dispatcher, jobs, cluster)
+        yield Parts(settings, database, files, dispatcher, jobs, cluster, access)
 
 
 @contextmanager
-def listening(host: str, port: int) -> Iterator[socket.socket]:
-    """A socket that listens. Raises UtvmError if the address cannot be had."""
+def listening(settings: Settings) -> Iterator[socket.socket]:
+    """A socket that listens.
+
+    Raises UtvmError if the address cannot be had, and UsageError if other computers would reach the
+    server without a token or TLS.
+    """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
+        _check_reach(settings, str(address[0]))
         with socket.socket(family, kind, protocol) as listener:
             # After a restart, connections of the earlier server may still be closing.
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -55,37 +68,69 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
             yield listener
     except OSError as error:
         raise UtvmError(
-            f"cannot listen at {host} port {port}: {error.strerror or error}; give another --port "
-            "or --host"
+            f"cannot listen at {settings.host} port {settings.port}: {error.strerror or error}; "
+            "give another --port or --host"
         ) from error
+
+
+def _check_reach(settings: Settings, address: str) -> None:
+    is_loopback = ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    if is_loopback or (settings.token is not None and settings.tls is not None):
+        return
+    raise UsageError(
+        f"other computers reach {settings.host}, so the server needs a token and TLS: run `utvm "
+        f"serve --make-certificates DIR --host {settings.host}` once, then add --certificates DIR"
+    )
 
 
 def url_of(listener: socket.socket, settings: Settings) -> str:
     """Where a browser finds the server."""
     port = listener.getsockname()[1]
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    return f"http://{host}:{port}/"
+    return f"{'https' if settings.tls else 'http'}://{host}:{port}/"
 
 
-def http_server(app: FastAPI) -> uvicorn.Server:
-    """Serves the application on a socket: ``run(sockets=[...])``."""
+def http_server(app: ASGIApp, closing: Event, tls: Tls | None = None) -> uvicorn.Server:
+    """Serves the application on a socket: ``run(sockets=[...])``. Sets ``closing`` at its end."""
     import uvicorn
 
-    return uvicorn.Server(
-        uvicorn.Config(
-            app,
-            http="h11",
-            log_config=None,
-            access_log=False,
-            timeout_graceful_shutdown=_GRACE_S,
-        )
+    from utvm_deploy.client.session_messages import MESSAGE_BYTES
+    from utvm_deploy.service.security_guard import MOST_HEADER_BYTES
+    from utvm_deploy.service.security_protocol import GuardedProtocol
+
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            closing.set()
+            await super().shutdown(sockets)
+
+    # It warns of each malformed request, and of what it cuts off at the end.
+    logging.getLogger("uvicorn.error").addFilter(_is_bug)
+    config = uvicorn.Config(
+        app,
+        http=GuardedProtocol,
+        log_config=None,
+        access_log=False,
+        # Nobody else may say where a request comes from.
+        proxy_headers=False,
+        server_header=False,
+        h11_max_incomplete_event_size=MOST_HEADER_BYTES,
+        ws_max_size=MESSAGE_BYTES,
+        ws_max_queue=_MOST_MESSAGES,
+        timeout_graceful_shutdown=_GRACE_S,
+        ssl_certfile=tls.certificate if tls else None,
+        ssl_keyfile=tls.key if tls else None,
     )
+    return Server(config)
+
+
+def _is_bug(record: logging.LogRecord) -> bool:
+    return record.exc_info is not None
 
 
 def serve(settings: Settings, told: Callable[[str], None]) -> None:
     """Serve until Ctrl-C or SIGTERM. ``told`` gets the address when the server answers.
 
-    Raises UtvmError where a package is missing or the port is taken.
+    Raises UtvmError where a package is missing, the port is taken or another server has the data.
     """
     try:
         import fastapi  # noqa: F401
@@ -97,7 +142,8 @@ def serve(settings: Settings, told: Callable[[str], None]) -> None:
         ) from error
     from utvm_deploy.service.app import make_app
 
-    with listening(settings.host, settings.port) as listener, open_parts(settings) as parts:
-        server = http_server(make_app(parts))
+    with listening(settings) as listener, open_parts(settings) as parts:
+        closing = Event()
+        server = http_server(make_app(parts, closing), closing, settings.tls)
         told(url_of(listener, settings))
         server.run(sockets=[listener])

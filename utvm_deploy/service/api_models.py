@@ -1,0 +1,93 @@
+"""/api/v1/models: what was uploaded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import PurePosixPath
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import UploadFile
+
+from utvm_deploy.base.errors import UsageError
+from utvm_deploy.service.api_errors import PROBLEMS, next_page
+from utvm_deploy.service.facts import Model
+from utvm_deploy.service.parts import Parts
+from utvm_deploy.service.starting import find_model
+
+#: The path that takes files.
+UPLOAD = "/api/v1/models"
+#: Of a form with a file.
+_MOST_FIELDS, _MOST_FIELD_BYTES = 4, 4096
+_CHUNK_BYTES = 1 << 20
+_FORM = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file"],
+                    "properties": {"file": {"type": "string", "format": "binary"}},
+                }
+            }
+        },
+    }
+}
+
+
+@asynccontextmanager
+async def uploaded_file(request: Request) -> AsyncIterator[UploadFile]:
+    """The one file of a form, in a temporary file. Raises UsageError if there is none."""
+    async with request.form(
+        max_files=1, max_fields=_MOST_FIELDS, max_part_size=_MOST_FIELD_BYTES
+    ) as form:
+        file = form.get("file")
+        if not isinstance(file, UploadFile):
+            raise UsageError("file: send the model as the file of a form (multipart/form-data)")
+        yield file
+
+
+def keep_model(parts: Parts, file: UploadFile) -> Model:
+    """Keep an uploaded model; the same content again is the same model."""
+    with parts.files.writing() as kept:
+        while chunk := file.file.read(_CHUNK_BYTES):
+            kept.write(chunk)
+    name = PurePosixPath(file.filename or "model.tflite").name
+    model = Model(kept.sha256, name, kept.size, time.time())
+    parts.database.add_model(model)
+    return model
+
+
+def model_routes(parts: Parts) -> APIRouter:
+    """The routes."""
+    routes = APIRouter(tags=["models"], responses=PROBLEMS)
+
+    @routes.post(UPLOAD, status_code=201, openapi_extra=_FORM)
+    async def upload(request: Request) -> Model:
+        """Keep a model file. The same content again is the same model."""
+        async with uploaded_file(request) as file:
+            return await run_in_threadpool(keep_model, parts, file)
+
+    @routes.get("/api/v1/models")
+    def models(
+        request: Request,
+        response: Response,
+        before: Annotated[str, Query(max_length=64)] = "",
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    ) -> list[Model]:
+        """Models, the newest first. The header Link has the address of the next page."""
+        found = parts.database.models(before=before, most=limit)
+        if len(found) == limit:
+            response.headers["link"] = next_page(request, found[-1].sha256)
+        return found
+
+    @routes.get("/api/v1/models/{sha256}")
+    def model(sha256: str) -> Model:
+        """One model."""
+        return find_model(parts, sha256)
+
+    return routes

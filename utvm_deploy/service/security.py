@@ -1,0 +1,114 @@
+"""Who may use the server: the token, sessions of browsers, names of hosts, wrong attempts."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+#: How long a browser stays logged in.
+SESSION_S = 7 * 24 * 3600
+#: An address may give so many wrong tokens in so many seconds.
+MOST_WRONG = 10
+WRONG_WINDOW_S = 60.0
+#: Addresses whose wrong tokens are remembered; the oldest are forgotten.
+_MOST_ADDRESSES = 4096
+#: Names of this computer that need no look-up elsewhere.
+_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+@dataclass(frozen=True)
+class Access:
+    """What a request must show."""
+
+    token: str | None = field(default=None, repr=False)  # None: nothing
+    is_encrypted: bool = False
+    #: Hosts that requests may be addressed to; None: TLS proves the server's name.
+    hosts: frozenset[str] | None = _LOOPBACK_NAMES
+
+    def is_token(self, given: str) -> bool:
+        """Whether this is the token. The time that it takes says nothing about the token."""
+        return self.token is not None and _equal(given, self.token)
+
+    def session(self) -> str:
+        """A new cookie for a browser that gave the token."""
+        facts = f"{int(time.time()) + SESSION_S}.{secrets.token_hex(16)}"
+        return f"{facts}.{self._mark(facts)}"
+
+    def is_session(self, cookie: str) -> bool:
+        """Whether the server gave this cookie, for the token of today, and it has not expired."""
+        facts, _, mark = cookie.rpartition(".")
+        if self.token is None or not _equal(mark, self._mark(facts)):
+            return False
+        return int(facts.partition(".")[0]) > time.time()
+
+    def is_here(self, host: str) -> bool:
+        """Whether the Host header names this server.
+
+        A page of somebody else's may let its own name lead to this computer. Then the browser
+        takes the server for a part of that page, but the header has the name.
+        """
+        if self.hosts is None:
+            return True
+        try:
+            return urlsplit(f"//{host}").hostname in self.hosts
+        except ValueError:
+            return False
+
+    def _mark(self, facts: str) -> str:
+        key = f"session of {self.token}".encode()
+        return hmac.new(key, facts.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+
+
+def access_of(token: str | None, host: str, *, is_encrypted: bool) -> Access:
+    """What requests to a server at ``host`` must show."""
+    hosts = None if is_encrypted else _LOOPBACK_NAMES | {host.lower()}
+    return Access(token, is_encrypted, hosts)
+
+
+def _equal(given: str, known: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), known.encode())
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a request goes no further."""
+
+    status: int
+    kind: str
+    error: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Judge:
+    """Looks at tokens, and counts the wrong ones by address, so that nobody tries many."""
+
+    def __init__(self, access: Access, clock: Callable[[], float] = time.monotonic) -> None:
+        self._access = access
+        self._clock = clock
+        self._wrong: OrderedDict[str, list[float]] = OrderedDict()
+
+    def look(self, token: str, address: str) -> Refusal | None:
+        """What is wrong with a token from an address; None if it is right."""
+        recent = self._recent(address)
+        if len(recent) >= MOST_WRONG:
+            wait_s = int(recent[0] + WRONG_WINDOW_S - self._clock()) + 1
+            text = f"too many wrong tokens came from {address}; wait {wait_s} s"
+            return Refusal(429, "TooManyWrongTokens", text, {"retry-after": str(wait_s)})
+        if self._access.is_token(token):
+            return None
+        self._wrong[address] = [*recent, self._clock()]
+        self._wrong.move_to_end(address)
+        while len(self._wrong) > _MOST_ADDRESSES:
+            self._wrong.popitem(last=False)
+        text = "the token is wrong; take the one of this server"
+        return Refusal(401, "WrongToken", text, {"www-authenticate": "Bearer"})
+
+    def _recent(self, address: str) -> list[float]:
+        start = self._clock() - WRONG_WINDOW_S
+        return [at for at in self._wrong.get(address, ()) if at > start]

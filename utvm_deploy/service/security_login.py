@@ -1,0 +1,73 @@
+"""/login and /logout: a browser shows the token once and gets a cookie."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, Form, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from utvm_deploy.service.security import SESSION_S, Access, Judge
+from utvm_deploy.service.security_guard import COOKIE, LOGIN
+
+_LONGEST = 4096
+
+
+def login_routes(access: Access, judge: Judge) -> APIRouter:
+    """The routes."""
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.get(LOGIN)
+    def ask(next: str = "/") -> Response:
+        if access.token is None:
+            return RedirectResponse("/", 303)
+        return _page(next)
+
+    @routes.post(LOGIN)
+    def check(
+        request: Request,
+        token: Annotated[str, Form(max_length=_LONGEST)],
+        next: Annotated[str, Form(max_length=_LONGEST)] = "/",
+    ) -> Response:
+        refusal = judge.look(token.strip(), request.client.host if request.client else "")
+        if refusal is not None:
+            return _page(next, refusal.error, refusal.status)
+        answer = RedirectResponse(_own(next), 303)
+        answer.set_cookie(
+            COOKIE,
+            access.session(),
+            max_age=SESSION_S,
+            secure=access.is_encrypted,
+            httponly=True,
+            samesite="strict",
+        )
+        return answer
+
+    @routes.post("/logout")
+    def leave() -> Response:
+        answer = RedirectResponse(LOGIN, 303)
+        answer.delete_cookie(COOKIE, secure=access.is_encrypted, httponly=True, samesite="strict")
+        return answer
+
+    return routes
+
+
+def _page(target: str, error: str = "", status: int = 200) -> Response:
+    page = (
+        f"<!doctype html><title>Log in</title><p>{escape(error)}</p>"
+        '<form method="post" action="/login"><label>Token <input type="password" name="token">'
+        f'</label><input type="hidden" name="next" value="{escape(_own(target))}">'
+        "<button>Log in</button></form>"
+    )
+    return HTMLResponse(page, status)
+
+
+def _own(target: str) -> str:
+    """The page to show next, which must be one of this server's."""
+    parts = urlsplit(target)
+    is_own = not parts.scheme and not parts.netloc and target.startswith("/")
+    # Browsers take a backslash for a slash.
+    is_own = is_own and not target.startswith(("//", "/\\")) and target.isprintable()
+    return target if is_own else "/"

@@ -1,0 +1,68 @@
+"""The HTTP protocol of uvicorn, with a deadline for a request's headers and a limit of connections.
+
+uvicorn alone waits for the headers for ever, so that clients that send nothing would use up all
+connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+#: From the start of a connection, or of its next request, until all headers are there.
+HEADER_TIMEOUT_S = 15.0
+#: More are closed at once. Pages that follow a job hold one each.
+MOST_CONNECTIONS = 512
+
+
+class GuardedProtocol(H11Protocol):
+    """One connection."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Start the deadline, or refuse the connection."""
+        super().connection_made(transport)
+        if len(self.connections) > MOST_CONNECTIONS:
+            transport.abort()
+            return
+        self._arm()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing is waited for any more."""
+        self._disarm()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes end the deadline only if they end the headers."""
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._disarm()
+        elif self._deadline is None:
+            self._arm()
+
+    def on_response_complete(self) -> None:
+        """A client that was answered early may send the rest of its body, for a while."""
+        super().on_response_complete()
+        if self.conn.their_state is h11.SEND_BODY and self._deadline is None:
+            self._arm()
+
+    def handle_websocket_upgrade(self, event: Any) -> None:
+        """From here on another protocol has the connection."""
+        self._disarm()
+        super().handle_websocket_upgrade(event)
+
+    def _arm(self) -> None:
+        self._deadline = self.loop.call_later(HEADER_TIMEOUT_S, self._late)
+
+    def _disarm(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _late(self) -> None:
+        self._deadline = None
+        self.transport.abort()

@@ -1,0 +1,102 @@
+"""Checks what somebody wants to run, and makes its jobs: all of them, or none."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from utvm_deploy.base.errors import UsageError
+from utvm_deploy.boards.board import board_names
+from utvm_deploy.service.refusals import Conflict, NotFound
+from utvm_deploy.service.facts import QUEUED, Job, Model
+from utvm_deploy.service.parts import Parts
+from utvm_deploy.service.verbs import Verb, command_line, verb_of
+
+#: In one request.
+MOST_MODELS, MOST_BOARDS, MOST_OPTIONS = 16, 32, 32
+_KEY_BYTES = 6
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A verb for models on one or several boards."""
+
+    verb: str
+    models: Sequence[str]  # digests
+    boards: Sequence[str] = ()
+    options: Mapping[str, Any] | None = None
+
+
+def start_jobs(parts: Parts, wanted: Wanted, idempotency_key: str = "") -> list[Job]:
+    """A job for each board.
+
+    The same ``idempotency_key`` gives the same jobs again, for a client that missed an answer.
+    Raises UsageError, NotFound or Conflict; then nothing was started.
+    """
+    verb = verb_of(wanted.verb)
+    models = _models(parts, wanted.models)
+    options = dict(wanted.options or {})
+    request = idempotency_key or secrets.token_hex(_KEY_BYTES)
+    made = []
+    for board in _boards(verb, wanted.boards):
+        command_line(verb, [model.name for model in models], board, options)
+        key, now = secrets.token_hex(_KEY_BYTES), time.time()
+        made.append(
+            Job(key, verb.name, board, models, options, state=QUEUED, created=now, request=request)
+        )
+    jobs = parts.database.add_jobs(made)
+    if [_facts(job) for job in jobs] != [_facts(job) for job in made]:
+        raise Conflict("another request had this Idempotency-Key; take a new one for each request")
+    parts.dispatcher.wake()
+    return jobs
+
+
+def _facts(job: Job) -> tuple[object, ...]:
+    """What was asked for."""
+    return job.verb, job.board, [model.sha256 for model in job.models], dict(job.options)
+
+
+def _models(parts: Parts, digests: Sequence[str]) -> tuple[Model, ...]:
+    if not 1 <= len(digests) <= MOST_MODELS:
+        raise UsageError(f"models: {len(digests)} are named; name from 1 to {MOST_MODELS}")
+    _check_once("models", digests)
+    return tuple(find_model(parts, digest) for digest in digests)
+
+
+def _boards(verb: Verb, boards: Sequence[str]) -> Sequence[str]:
+    if not verb.has_board:
+        if boards:
+            raise UsageError(f"boards: {verb.name} needs no board; leave boards out")
+        return [""]
+    if not 1 <= len(boards) <= MOST_BOARDS:
+        raise UsageError(f"boards: {len(boards)} are named; name from 1 to {MOST_BOARDS}")
+    _check_once("boards", boards)
+    known = set(board_names())
+    for board in boards:
+        if board not in known:
+            raise UsageError(f"boards: there is no board {board!r}; see /api/v1/boards")
+    return boards
+
+
+def _check_once(what: str, names: Sequence[str]) -> None:
+    if len(set(names)) != len(names):
+        raise UsageError(f"{what}: {max(names, key=list(names).count)!r} is named twice")
+
+
+def find_model(parts: Parts, digest: str) -> Model:
+    """The model with this digest. Raises NotFound."""
+    model = parts.database.model(digest)
+    if model is None:
+        raise NotFound(f"there is no model {digest!r}; upload it first")
+    return model
+
+
+def find_job(parts: Parts, key: str) -> Job:
+    """The job with this key. Raises NotFound."""
+    job = parts.database.job(key)
+    if job is None:
+        raise NotFound(f"there is no job {key!r}; it may have been removed")
+    return job
