@@ -284,3 +284,19 @@ def test_listeners_need_no_thread_each(app: App) -> None:
         for answer in answers:
             *_, last = events(answer.iter_lines())
             assert json.loads(last["data"])["state"] == "done"
+
+
+def test_lists_lead_to_their_next_page(app: App) -> None:
+    digest = app.upload()
+    for _ in range(5):
+        app.http.post("/api/v1/jobs", json={"verb": "inspect", "models": [digest]})
+    found, path = [], "/api/v1/jobs?limit=2&verb=inspect"
+    while path:
+        answer = app.http.get(path)
+        found += [job["key"] for job in answer.json()]
+        path = answer.links["next"]["url"] if "next" in answer.links else ""
+    assert len(found) == len(set(found)) == 5
+    assert app.http.get("/api/v1/jobs?verb=tune").json() == []
+    assert app.http.get("/api/v1/jobs?since=9e12").json() == []
+    answer = app.http.get("/api/v1/jobs?before=ffffffffffff")
+    assert (answer.status_code, answer.json()["kind"]) == (400, "UsageError")

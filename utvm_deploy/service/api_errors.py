@@ -111,4 +111,3 @@ def _told(problem: Any) -> str:
     sentence = f"{place or 'the request'}: {text}"[:_LONGEST_TOLD]
     # Names of fields come from the request.
     return "".join(sign if sign.isprintable() else "\ufffd" for sign in sentence)
-

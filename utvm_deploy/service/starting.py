@@ -10,9 +10,9 @@ from typing import Any
 
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.boards.board import board_names
-from utvm_deploy.service.refusals import Conflict, NotFound
 from utvm_deploy.service.facts import QUEUED, Job, Model
 from utvm_deploy.service.parts import Parts
+from utvm_deploy.service.refusals import Conflict, NotFound
 from utvm_deploy.service.verbs import Verb, command_line, verb_of
 
 #: In one request.
