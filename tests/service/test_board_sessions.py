@@ -18,7 +18,7 @@ import pytest
 from server_process import PATIENCE_S, ROOT, Server
 
 import utvm_deploy
-from utvm_deploy.base.errors import LinkError, ServerError, UtvmError
+from utvm_deploy.base.errors import DeviceReset, LinkError, ServerError, UtvmError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
@@ -170,6 +170,26 @@ def test_a_killed_client_gives_its_board_back(
     client.kill()
     until(lambda: not held_by(server), "the board stays with a dead client")
     until(lambda: not emulators(server), "the emulator of a dead client is left")
+
+
+def test_a_killed_process_of_the_board_is_told_and_the_next_use_works(
+    server: Server, address: str
+) -> None:
+    with utvm_deploy.connect(address) as device:
+        x = device.tensor(np.ones(1, np.int32), name="x")
+        (emulator,) = emulators(server)
+        emulator.parent().kill()
+        with pytest.raises(LinkError, match="the process that owns the board ended"):
+            device.read(x.address, 4)
+        with pytest.raises(DeviceReset, match=r"tensor x .* is lost"):
+            x.numpy()
+        assert is_usable(device)
+        # Only the emulator: as on this computer, the session goes on with another one.
+        (emulator,) = emulators(server)
+        emulator.kill()
+        with pytest.raises(LinkError):
+            device.read(device.hello.workspace_address, 4)
+        assert is_usable(device)
 
 
 def test_a_killed_worker_is_told_and_the_next_use_works(server: Server, address: str) -> None:

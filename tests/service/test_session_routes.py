@@ -1,0 +1,253 @@
+"""The server's end of sessions: who gets a board, what ends a session, and what is said then."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from server_process import PATIENCE_S
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from utvm_deploy.base.errors import ClusterError
+from utvm_deploy.client.session_messages import ALIVE, MESSAGE_BYTES, decode, encode
+from utvm_deploy.cluster import session_line
+from utvm_deploy.cluster.offers import EMULATOR, HOST
+from utvm_deploy.service.server import http_server, listening
+from utvm_deploy.service.session_routes import Limits, Sessions, session_router
+
+PATH = "/api/v1/boards/mps2_an500/session"
+
+
+class EchoLine:
+    """A board that answers each message with itself."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+        self.has_died = False
+        self._replies: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def send(self, data: bytes) -> None:
+        self.sent.append(data)
+        if data == b"die":
+            self.has_died = True
+            self._replies.put_nowait(b"")
+        elif data not in (ALIVE, b"silence"):
+            self._replies.put_nowait(data)
+
+    async def receive(self) -> bytes:
+        data = await self._replies.get()
+        if self.has_died:
+            raise ClusterError("the worker that had the board is gone")
+        return data
+
+
+class Desk:
+    """Boards that the routes find in the cluster."""
+
+    def __init__(self) -> None:
+        self.kinds = {"mps2_an500": EMULATOR, "host": HOST}
+        self.lines: list[EchoLine] = []
+        self.is_free = True
+        self.refusal = ""
+        self.given_back = 0
+
+    async def offered_kinds(self, _client: Any, board: str) -> frozenset[str]:
+        return frozenset({self.kinds[board]} if board in self.kinds else ())
+
+    @contextlib.asynccontextmanager
+    async def board_line(self, _client: Any, _board: str, _who: str) -> AsyncIterator[EchoLine]:
+        try:
+            if self.refusal:
+                raise ClusterError(self.refusal)
+            while not self.is_free:
+                await asyncio.sleep(0.01)
+            self.lines.append(EchoLine())
+            yield self.lines[-1]
+        finally:
+            self.given_back += 1
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
+    made = Desk()
+    monkeypatch.setattr(session_line, "offered_kinds", made.offered_kinds)
+    monkeypatch.setattr(session_line, "board_line", made.board_line)
+    return made
+
+
+class Door:
+    """The routes on a port of this process."""
+
+    def __init__(self, port: int) -> None:
+        self._place = f"127.0.0.1:{port}"
+
+    def open(
+        self, path: str = PATH, headers: dict[str, str] | None = None
+    ) -> contextlib.AbstractContextManager[ClientConnection]:
+        return connect(f"ws://{self._place}{path}", additional_headers=headers, proxy=None)
+
+    def held_by(self) -> list[str]:
+        answer = httpx.get(f"http://{self._place}{PATH}", trust_env=False)
+        found: list[str] = answer.json()["held_by"]
+        return found
+
+
+Start = Callable[..., Door]
+
+
+@pytest.fixture
+def start(desk: Desk) -> Iterator[Start]:
+    with contextlib.ExitStack() as stack:
+
+        def started(*, allow_code: bool = False, **limits: float) -> Door:
+            app = FastAPI()
+            app.include_router(
+                session_router(
+                    None,
+                    Sessions(),
+                    lambda _board: ["the job 17 (tune)"],
+                    allow_code=allow_code,
+                    limits=Limits(**limits),
+                )
+            )
+            listener = stack.enter_context(listening("127.0.0.1", 0))
+            server = http_server(app)
+            thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+            thread.start()
+            stack.callback(thread.join, PATIENCE_S)
+            stack.callback(setattr, server, "should_exit", True)
+            return Door(listener.getsockname()[1])
+
+        yield started
+
+
+def until(is_so: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
+def state(socket: ClientConnection) -> str:
+    return str(decode(socket.recv()).fields["session"])
+
+
+def reason(socket: ClientConnection) -> str:
+    """Why the session ends, which is the last that is said."""
+    while True:
+        fields = decode(socket.recv()).fields
+        if fields.get("session") == "ended":
+            return str(fields["reason"])
+
+
+def test_messages_pass_both_ways_and_the_board_is_given_back(start: Start, desk: Desk) -> None:
+    with start().open() as socket:
+        assert state(socket) == "ready"
+        for message in (encode({"op": "hello"}), bytes(1 << 20)):
+            socket.send(message)
+            assert socket.recv() == message
+        socket.send(ALIVE)
+        assert desk.given_back == 0
+    until(lambda: desk.given_back == 1, "the board stays with a client that left")
+
+
+@pytest.mark.parametrize(
+    ("send", "says"),
+    [
+        (lambda socket: socket.send("{}"), "the client sent text"),
+        (lambda socket: socket.send(bytes(MESSAGE_BYTES + 1)), "bytes at once"),
+        (lambda socket: socket.send(b"die"), "the worker that had the board is gone"),
+        (lambda socket: None, r"nothing was heard of the client for 0\.3 s"),
+    ],
+    ids=["text", "too long", "dead worker", "silence"],
+)
+def test_what_ends_a_session(
+    start: Start, desk: Desk, send: Callable[[ClientConnection], None], says: str
+) -> None:
+    with start(silence_s=0.3).open() as socket:
+        assert state(socket) == "ready"
+        send(socket)
+        with pytest.raises(AssertionError, match=says):
+            raise AssertionError(reason(socket))
+    until(lambda: desk.given_back == 1, "the board is not given back")
+
+
+def test_an_idle_client_loses_the_board_and_a_waiting_one_does_not(
+    start: Start, desk: Desk
+) -> None:
+    with start(idle_s=0.0).open() as socket:
+        assert state(socket) == "ready"
+        # While a request runs, signs of life are enough.
+        socket.send(b"silence")
+        for _ in range(3):
+            socket.send(ALIVE)
+        socket.send(b"an answer")
+        assert socket.recv() == b"an answer"
+        socket.send(ALIVE)
+        assert "asked for nothing for 0 s" in reason(socket)
+    assert desk.lines[0].sent.count(ALIVE) >= 3
+
+
+def test_a_client_that_waits_is_told_who_has_the_board(start: Start, desk: Desk) -> None:
+    door = start()
+    with door.open(f"{PATH}?name=ann%40desk") as first:
+        assert state(first) == "ready"
+        desk.is_free = False
+        with door.open(f"{PATH}?wait_s=0.2") as second:
+            said = reason(second)
+        assert said.startswith("mps2_an500 was not free within 0.2 s: a session of ann@desk for ")
+        assert said.endswith("and the job 17 (tune)")
+        held = door.held_by()
+        assert len(held) == 2 and held[0].startswith("a session of ann@desk")
+
+
+def test_a_client_that_leaves_while_it_waits_is_forgotten(start: Start, desk: Desk) -> None:
+    desk.is_free = False
+    door = start()
+    with door.open():
+        pass
+    until(lambda: desk.given_back == 1, "the wait goes on without a client")
+    assert not desk.lines and door.held_by() == ["the job 17 (tune)"]
+
+
+def test_a_refusal_of_the_worker_is_told(start: Start, desk: Desk) -> None:
+    desk.refusal = "nucleo is in use by process 7; wait"
+    with start().open() as socket:
+        assert reason(socket) == desk.refusal
+
+
+@pytest.mark.parametrize(
+    ("name", "headers", "says"),
+    [
+        ("mps2_an500", {"origin": "http://evil.example"}, "sessions are for programs"),
+        ("nowhere", {}, "no worker of this server offers a board 'nowhere' now"),
+        ("host", {}, "is a program that would run on the server"),
+    ],
+)
+def test_who_gets_no_session(
+    start: Start, desk: Desk, name: str, headers: dict[str, str], says: str
+) -> None:
+    path = PATH.replace("mps2_an500", name)
+    with (
+        pytest.raises(InvalidStatus) as refused,
+        start().open(path, headers),
+    ):
+        pass
+    response = refused.value.response
+    assert response.status_code == 403 and says in json.loads(response.body)["error"]
+    assert not desk.lines
+
+
+def test_programs_run_where_code_is_allowed(start: Start, desk: Desk) -> None:
+    path = PATH.replace("mps2_an500", "host")
+    with start(allow_code=True).open(path) as socket:
+        assert state(socket) == "ready"
