@@ -7,6 +7,7 @@ tests/service/test_board_sessions.py.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,7 @@ from utvm_deploy.boards.board import load_board
 from utvm_deploy.boards.digest import facts_digest
 from utvm_deploy.client.session_messages import encode
 from utvm_deploy.device import Device
+from utvm_deploy.link.base import Task
 
 pytestmark = pytest.mark.tools
 
@@ -272,9 +274,10 @@ def test_requests_out_of_order_are_refused(server: DirectServer) -> None:
 
 
 def test_too_many_calls_at_once_are_refused(server: DirectServer) -> None:
-    from utvm_deploy.link.base import Task
-
     with remote_device(server, "host") as device:
+        task = Task(device.symbol("utvm_fill"), (0, 0, 0), repeat=200_000)
         with pytest.raises(DeviceError, match="do not fit one message; run fewer"):
-            device.execute([Task(device.symbol("utvm_fill"), (0, 0, 0), repeat=200_000)], 1.0)
+            device.execute([task], 1.0)
+        with pytest.raises(DeviceError, match=r"too long for a session, .* run fewer calls"):
+            device.execute([replace(task, repeat=1)] * 100_000, 1.0)
         assert use(device)

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from utvm_deploy.base.errors import LinkClosed, LinkError, LinkTimeout
+from utvm_deploy.base.errors import DeviceError, LinkClosed, LinkError, LinkTimeout
 from utvm_deploy.client.session_errors import error_of
-from utvm_deploy.client.session_messages import Message, decode, encode
+from utvm_deploy.client.session_messages import MESSAGE_BYTES, Message, decode, encode
 
 
 class Transport(Protocol):
@@ -58,12 +58,18 @@ class Exchange:
         """The reply to a request; raises the error that the reply describes."""
         if self._transport is None:
             raise LinkClosed(f"the session with {self.where} has ended; connect again")
+        number = self.round_trips + 1
+        request = encode({"op": op, "id": number, **fields}, body)
+        if len(request) > MESSAGE_BYTES:
+            raise DeviceError(
+                f"a request of {len(request):,} bytes is too long for a session, which takes "
+                f"{MESSAGE_BYTES:,}; run fewer calls at once"
+            )
         now_s = time.monotonic()
         end_s = max(now_s, self._busy_until_s) + wait_s
-        self.round_trips += 1
-        number = self.round_trips
+        self.round_trips = number
         try:
-            self._transport.send(encode({"op": op, "id": number, **fields}, body))
+            self._transport.send(request)
             reply = self._reply(self._transport, number, end_s)
         except LinkError:
             # What was asked before cannot be told from what is asked next.

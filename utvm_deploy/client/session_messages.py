@@ -35,7 +35,6 @@ ALIVE = b""
 
 _LENGTH = struct.Struct("<I")
 _MOST_ADDRESS = (1 << 64) - 1
-_MOST_TASKS = 4096
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ def _is_task(value: object) -> bool:
 
 
 def _are_tasks(value: object) -> bool:
-    return isinstance(value, list) and len(value) <= _MOST_TASKS and all(map(_is_task, value))
+    return isinstance(value, list) and all(map(_is_task, value))
 
 
 #: Requests, and what their headers hold besides the id.

@@ -1,7 +1,7 @@
 """Sessions on boards: a WebSocket of the client's, connected with the process that owns the board.
 
-The messages are those of ``client.session_messages``. They pass through here unread, but for their
-size. The board's process checks them.
+The messages are those of ``client.session_messages``. They pass through here unread: the server
+limits their size, and the board's process checks what they hold.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from utvm_deploy import __version__
 from utvm_deploy.base.errors import ClusterError, UtvmError
 from utvm_deploy.boards.board import board_names, load_board, with_template
 from utvm_deploy.boards.digest import facts_digest
-from utvm_deploy.client.session_messages import ALIVE, MESSAGE_BYTES, SILENCE_S, encode
+from utvm_deploy.client.session_messages import ALIVE, SILENCE_S, encode
 from utvm_deploy.service.facts import RUNNING
 from utvm_deploy.service.parts import Parts
 
@@ -294,9 +294,6 @@ class _Client:
             self._is_waiting = True
         elif not self._is_waiting and time.monotonic() - self._active_s > idle_s:
             self.why = f"the client asked for nothing for {idle_s:g} s, and the board is for all"
-            return None
-        if len(data) > MESSAGE_BYTES:
-            self.why = f"the client sent {len(data)} bytes at once"
             return None
         return data
 
