@@ -14,6 +14,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import os
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from typing import Any
 
 from utvm_deploy.base.errors import ClusterError
 from utvm_deploy.base.files import sync
+from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.cluster.dask_settings import INSTALL, load_distributed
 
 AUTHORITY = "authority.pem"
@@ -31,6 +33,9 @@ TOKEN = "token"
 
 _VALID_DAYS = 825  # the longest that browsers take
 _TOKEN_BYTES = 32
+_LONGEST_NAME = 253
+_LABEL = "[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 #: A clock that is late shall not refuse a new certificate.
 _CLOCK_SKEW = datetime.timedelta(hours=1)
 
@@ -57,22 +62,26 @@ class _Issued:
 def make_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
     """Make an authority, a certificate for ``hosts`` (names and addresses), its key and a token.
 
-    Raises ClusterError if one of the files exists: whoever uses it would be locked out.
+    Raises ClusterError if the folder has any file.
     """
-    existing = [name for name in (AUTHORITY, CERTIFICATE, KEY, TOKEN) if (folder / name).exists()]
-    if existing:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ClusterError(
-            f"{folder / existing[0]} exists, and would become useless; name an empty folder"
+            f"{folder} is not empty; name an empty folder, because whoever uses certificates in "
+            "this one would be locked out"
         )
     issued = _issue(hosts)
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _write(folder / AUTHORITY, issued.authority, 0o644)
-        _write(folder / CERTIFICATE, issued.certificate, 0o644)
-        _write(folder / KEY, issued.key, 0o600)
-        _write(folder / TOKEN, f"{token}\n", 0o600)
-        sync(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        # All files at once: a folder with some of them is of no use, and in the way.
+        with TemporaryFolder(folder.name, folder.parent, hidden=True) as fresh:
+            _write(fresh / AUTHORITY, issued.authority, 0o644)
+            _write(fresh / CERTIFICATE, issued.certificate, 0o644)
+            _write(fresh / KEY, issued.key, 0o600)
+            _write(fresh / TOKEN, f"{token}\n", 0o600)
+            sync(fresh)
+            fresh.rename(folder)
+        sync(folder.parent)
     except OSError as error:
         raise ClusterError(
             f"cannot write certificates to {folder}: {error.strerror}; name another folder"
@@ -229,12 +238,13 @@ def _issue(hosts: Sequence[str]) -> _Issued:
 
 def _general_name(x509: Any, host: str) -> Any:
     try:
-        return x509.IPAddress(ipaddress.ip_address(host))
+        address = ipaddress.ip_address(host)
     except ValueError:
-        pass
-    try:
-        return x509.DNSName(host)
-    except ValueError as error:
-        raise ClusterError(
-            f"{host!r} is neither a name nor an address of a machine; give it as users type it"
-        ) from error
+        if len(host) <= _LONGEST_NAME and _NAME.fullmatch(host):
+            return x509.DNSName(host)
+    else:
+        if not address.is_unspecified:  # 0.0.0.0 is where to listen, and not what users type
+            return x509.IPAddress(address)
+    raise ClusterError(
+        f"{host!r} is neither a name nor an address of a machine; give it as users type it"
+    )
