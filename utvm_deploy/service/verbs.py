@@ -2,42 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from utvm_deploy.base.errors import UsageError
-
-#: The file of a tune job's records.
-RECORDS = "records.jsonl"
-
-
-@dataclass(frozen=True)
-class Option:
-    """An option that a job may have; ``choices`` or the range of an integer limit it."""
-
-    name: str  # "trials" becomes --trials
-    help: str
-    choices: tuple[str, ...] = ()
-    least: int = 0
-    most: int = 0
-    is_flag: bool = False
-
-    def arguments(self, value: object) -> list[str]:
-        """Of the command line. Raises UsageError, with what would be right."""
-        if self.is_flag:
-            if not isinstance(value, bool):
-                raise UsageError(f"{self.name}: {value!r} is not true or false")
-            return [f"--{self.name}"] if value else []
-        if self.choices:
-            if value not in self.choices:
-                raise UsageError(f"{self.name}: {value!r} is not one of {', '.join(self.choices)}")
-            return [f"--{self.name}", str(value)]
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise UsageError(f"{self.name}: {value!r} is not an integer")
-        if not self.least <= value <= self.most:
-            raise UsageError(f"{self.name}: {value} is not from {self.least} to {self.most}")
-        return [f"--{self.name}", str(value)]
+from utvm_deploy.service.facts import Model
+from utvm_deploy.service.options import (
+    BASELINE,
+    EARLIER,
+    FAIL_OVER,
+    FORMAT,
+    GOLDEN,
+    HOT,
+    KERNELS,
+    LINK,
+    MAX_FLASH,
+    MAX_RAM,
+    MINUTES,
+    NAME,
+    NO_LATENCY,
+    OPTIMIZE,
+    RECORDS,
+    SAMPLES,
+    SCRATCH,
+    SEED,
+    START_RECORDS,
+    TEMPLATE,
+    TIME_LIMIT,
+    TRIALS,
+    TUNED_KERNELS,
+    Option,
+)
 
 
 @dataclass(frozen=True)
@@ -53,57 +49,82 @@ class Verb:
     outputs: tuple[str, ...] = ()
     #: The file whose lines are kept while it runs.
     followed: str = ""
+    #: Whether it has the option --board.
     has_board: bool = True
+    #: Whether it runs on the board, so that nobody else may use the board meanwhile.
+    runs_on_board: bool = True
+    most_models: int = 1
+    #: Of each group, at least one option must be there.
+    needed: tuple[tuple[Option, ...], ...] = ()
+    #: Of each pair, the first excludes the second.
+    exclusive: tuple[tuple[Option, Option], ...] = ()
+    #: Of each pair, the first means nothing without the second.
+    bound: tuple[tuple[Option, Option], ...] = ()
 
 
-_OPTIMIZE = Option("optimize", "what to compile for", ("time", "balanced", "size"))
-_SAMPLES = Option("samples", "random samples", least=1, most=1000)
+_COMPILED = (OPTIMIZE, KERNELS, SCRATCH, NAME, EARLIER)
+_CONNECTED = (TEMPLATE, LINK)
+_GATE = (BASELINE, FAIL_OVER, MAX_RAM, MAX_FLASH)
+_MOST_MODELS = 16
 
 VERBS = {
     verb.name: verb
     for verb in (
         Verb(
             *("inspect", "what the file holds"),
-            fixed=("--svg", "graph.svg"),
-            outputs=("graph.svg",),
+            (TIME_LIMIT,),
+            ("--svg", "graph.svg"),
+            ("graph.svg",),
             has_board=False,
+            runs_on_board=False,
         ),
         Verb(
             *("compile", "C sources"),
-            (_OPTIMIZE,),
+            (*_COMPILED, TIME_LIMIT),
             ("-o", "model.tar"),
             ("model.tar",),
+            runs_on_board=False,
         ),
-        Verb(*("verify", "every byte, against the reference interpreter"), (_OPTIMIZE, _SAMPLES)),
+        Verb(
+            *("verify", "every byte, against the reference interpreter"),
+            (*_COMPILED, SAMPLES, GOLDEN, *_CONNECTED, TIME_LIMIT),
+            exclusive=((SAMPLES, GOLDEN),),
+        ),
         Verb(
             *("profile", "cycles of each layer"),
-            (_OPTIMIZE,),
+            (*_COMPILED, HOT, *_CONNECTED, *_GATE, TIME_LIMIT),
             ("--html", "profile.html"),
             ("profile.html",),
+            bound=((FAIL_OVER, BASELINE),),
         ),
         Verb(
             *("tune", "the fastest kernels, by running them"),
             (
-                _OPTIMIZE,
-                Option("trials", "candidates in all", least=1, most=1_000_000),
-                Option("minutes", "stop after this time", least=1, most=10_000),
-                Option("seed", "of the search", least=0, most=2**31 - 1),
+                *(OPTIMIZE, TRIALS, MINUTES, SEED, START_RECORDS, TUNED_KERNELS),
+                *(*_CONNECTED, TIME_LIMIT),
             ),
             ("--records", RECORDS),
             (RECORDS,),
             RECORDS,
+            most_models=_MOST_MODELS,
+            needed=((TRIALS, MINUTES),),
         ),
         Verb(
             *("bench", "beside another engine"),
-            (_OPTIMIZE,),
+            (EARLIER, *_CONNECTED, *_GATE, TIME_LIMIT),
             ("--html", "bench.html"),
             ("bench.html",),
+            most_models=_MOST_MODELS,
+            bound=((FAIL_OVER, BASELINE),),
         ),
         Verb(
             *("bundle", "a library for your firmware"),
-            (_OPTIMIZE, _SAMPLES),
+            (*_COMPILED, FORMAT, SAMPLES, GOLDEN, NO_LATENCY, TIME_LIMIT),
             ("-o", "bundle.zip"),
             ("bundle.zip",),
+            # It flashes nothing; its latency report comes from an emulator.
+            runs_on_board=False,
+            exclusive=((SAMPLES, GOLDEN),),
         ),
     )
 }
@@ -121,16 +142,50 @@ def command_line(
     verb: Verb, models: Sequence[str], board: str, options: Mapping[str, Any]
 ) -> list[str]:
     """The arguments of ``utvm``. ``models`` are names of files. Raises UsageError."""
-    known = {option.name: option for option in verb.options}
-    unknown = options.keys() - known.keys()
-    if unknown:
-        raise UsageError(
-            f"{verb.name} has no option {min(unknown)!r} in a job; "
-            f"it has {', '.join(known) or 'none'}"
-        )
-    arguments = [verb.name, *models]
+    if not 1 <= len(models) <= verb.most_models:
+        most = f"1 to {verb.most_models} models" if verb.most_models > 1 else "one model"
+        raise UsageError(f"a {verb.name} job takes {most}, not {len(models)}")
+    _check_together(verb, options)
+    arguments = [verb.name]
     if verb.has_board:
-        arguments += ["--board", board]
+        arguments.append(f"--board={board}")
+    for option, value in given_options(verb, options):
+        arguments += option.arguments(value)
+    # A name that begins with a hyphen is no option.
+    return [*arguments, *verb.fixed, "--json", *(f"./{name}" for name in models)]
+
+
+def given_options(verb: Verb, options: Mapping[str, Any]) -> Iterator[tuple[Option, Any]]:
+    """The rows of a job's options, with their values. Raises UsageError if there is no such."""
+    known = {option.name: option for option in verb.options}
     for name, value in options.items():
-        arguments += known[name].arguments(value)
-    return [*arguments, *verb.fixed, "--json"]
+        if name not in known:
+            raise UsageError(
+                f"{verb.name} has no option {name!r} in a job; it has {', '.join(known)}"
+            )
+        yield known[name], value
+
+
+def _check_together(verb: Verb, options: Mapping[str, Any]) -> None:
+    for group in verb.needed:
+        if not any(option.name in options for option in group):
+            names = " or ".join(option.name for option in group)
+            raise UsageError(f"a {verb.name} job needs {names}")
+    for one, other in verb.exclusive:
+        if one.name in options and other.name in options:
+            raise UsageError(f"{one.name} and {other.name} exclude each other; give one of them")
+    for one, other in verb.bound:
+        if one.name in options and other.name not in options:
+            raise UsageError(f"{one.name} means nothing without {other.name}; give that, too")
+
+
+def file_names(models: Sequence[Model]) -> list[str]:
+    """The name of each model's file in the job's folder: its own, if no other model has it."""
+    names: list[str] = []
+    for model in models:
+        name = model.name
+        if name in names:
+            stem, dot, ending = name.rpartition(".")
+            name = f"{stem}-{model.sha256[:8]}{dot}{ending}"
+        names.append(name)
+    return names

@@ -1,0 +1,151 @@
+"""Options that a job may have: each becomes arguments of ``utvm``, or says how the job is run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from utvm_deploy.base.errors import UsageError
+
+#: The file of a tune job's records, and the one that other jobs compile by.
+RECORDS, EARLIER_RECORDS = "records.jsonl", "earlier-records.jsonl"
+#: The name of a job's file that holds the verb's JSON object.
+RESULT = "result.json"
+#: Minutes after which a job is ended, if it does not say how many.
+DEFAULT_TIME_LIMIT = 6 * 60
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_JOB_KEY = re.compile(r"[0-9a-f]{12}")
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option that a job may have.
+
+    It is one of several kinds: a flag, a choice, a file, a text that matches a pattern, or an
+    integer in a range.
+    """
+
+    name: str  # "trials" becomes --trials
+    help: str
+    choices: tuple[str, ...] = ()
+    least: int = 0
+    most: int = 0
+    is_flag: bool = False
+    #: A text must match this regular expression as a whole.
+    pattern: str = ""
+    #: The file has this name in the folder of the job. The value is the SHA-256 of a stored file.
+    file: str = ""
+    #: The value may also be the key of an earlier job, which made this file.
+    member: str = ""
+    #: Whether ``utvm`` has an option of this name. The others say how the job is run.
+    is_argument: bool = True
+
+    @property
+    def kind(self) -> str:
+        """``flag``, ``choice``, ``file``, ``text`` or ``integer``."""
+        if self.is_flag:
+            return "flag"
+        if self.choices:
+            return "choice"
+        if self.file:
+            return "file"
+        return "text" if self.pattern else "integer"
+
+    def check(self, value: object) -> None:
+        """Raise UsageError, with what would be right, if this option cannot have this value."""
+        if (problem := self._problem(value)) is not None:
+            raise UsageError(f"{self.name}: {_shown(value)} is not {problem}")
+
+    def arguments(self, value: object) -> list[str]:
+        """Of the command line. Raises UsageError, with what would be right."""
+        self.check(value)
+        if not self.is_argument:
+            return []
+        if self.is_flag:
+            return [f"--{self.name}"] if value else []
+        # In one word, so that a value that begins with a hyphen is no option.
+        return [f"--{self.name}={self.file or value}"]
+
+    def _problem(self, value: object) -> str | None:
+        """What the value should be, but is not."""
+        match self.kind:
+            case "flag":
+                return None if isinstance(value, bool) else "true or false"
+            case "choice":
+                is_good = isinstance(value, str) and value in self.choices
+                return None if is_good else f"one of {', '.join(self.choices)}"
+            case "file":
+                or_job = f", or the key of a job that made {self.member}" if self.member else ""
+                is_good = isinstance(value, str) and bool(
+                    _DIGEST.fullmatch(value) or (self.member and _JOB_KEY.fullmatch(value))
+                )
+                return None if is_good else f"the SHA-256 of a stored file{or_job}"
+            case "text":
+                is_good = isinstance(value, str) and re.fullmatch(self.pattern, value) is not None
+                return None if is_good else f"a text of the form {self.pattern}"
+        if isinstance(value, bool) or not isinstance(value, int):
+            return "an integer"
+        is_good = self.least <= value <= self.most
+        return None if is_good else f"from {self.least} to {self.most}"
+
+
+def names_a_job(value: object) -> bool:
+    """Whether a file option's value is the key of a job, and not a digest."""
+    return isinstance(value, str) and _JOB_KEY.fullmatch(value) is not None
+
+
+def time_limit_s(options: Mapping[str, Any]) -> float:
+    """Seconds after which a job with these options is ended."""
+    return 60.0 * float(options.get(TIME_LIMIT.name, DEFAULT_TIME_LIMIT))
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+OPTIMIZE = Option("optimize", "what to compile for", ("time", "balanced", "size"))
+KERNELS = Option("kernels", "whose kernels", ("best", "generic", "cmsis-nn"))
+TUNED_KERNELS = Option("kernels", "whose kernels are candidates", ("best", "cmsis-nn"))
+SCRATCH = Option("scratch", "where layers have their scratch", ("auto", "arena", "stack"))
+NAME = Option("name", "prefix of every C symbol", pattern="[A-Za-z][A-Za-z0-9_]{0,62}")
+EARLIER = Option(
+    *("records", "a tune job, or the SHA-256 of its records: compile by what it measured"),
+    file=EARLIER_RECORDS,
+    member=RECORDS,
+)
+START_RECORDS = Option(
+    *("records", "a tune job, or the SHA-256 of its records: continue from there"),
+    file=RECORDS,
+    member=RECORDS,
+    is_argument=False,
+)
+SAMPLES = Option("samples", "random samples", least=1, most=1000)
+GOLDEN = Option("golden", "the SHA-256 of a file with recorded outputs", file="golden.npz")
+TEMPLATE = Option(
+    *("template", "what the image is made from"), choices=("host", "baremetal", "zephyr")
+)
+LINK = Option("link", "how the board is reached", ("monitor", "debug", "monitor+debug"))
+TRIALS = Option("trials", "candidates in all", least=1, most=1_000_000)
+MINUTES = Option("minutes", "stop after this time", least=1, most=10_000)
+SEED = Option("seed", "of the search", least=0, most=2**31 - 1)
+HOT = Option("hot", "list this many of the hottest blocks of code", least=1, most=1000)
+BASELINE = Option(
+    *("baseline", "an earlier job, or the SHA-256 of its result: fail where this one is slower"),
+    file="baseline.json",
+    member=RESULT,
+)
+FAIL_OVER = Option("fail-over", "percent that a layer may grow", least=0, most=1000)
+MAX_RAM = Option("max-ram", "fail if the model takes more bytes of RAM", least=1, most=2**32)
+MAX_FLASH = Option("max-flash", "fail if its image takes more bytes of flash", least=1, most=2**32)
+FORMAT = Option("format", "of the bundle", ("cmake", "arduino", "platformio", "zephyr"))
+NO_LATENCY = Option("no-latency", "leave the latency report out", is_flag=True)
+TIME_LIMIT = Option(
+    *("time-limit", f"minutes after which the job is ended; default {DEFAULT_TIME_LIMIT}"),
+    least=1,
+    most=7 * 24 * 60,
+    is_argument=False,
+)
