@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from utvm_deploy.boards.board import board_names
 from utvm_deploy.cluster.job import JobSpec, Outcome
 
 
@@ -23,6 +24,8 @@ class FakeCluster:
         #: What a job does. Tests replace it.
         self.run: Callable[[JobSpec], Outcome | None] = succeed
         self.started: list[JobSpec] = []
+        boards = {f"board:{name}": 8.0 for name in board_names()}
+        self.workers: dict[str, Any] = {"fake": ({"core": 8.0, **boards}, {}, frozenset())}
         self._pool = ThreadPoolExecutor(8)
         self._told: list[Callable[[Any], object]] = []
         self.closing = threading.Event()
@@ -30,6 +33,14 @@ class FakeCluster:
     def submit(self, _run_job: Any, spec: JobSpec, **_options: Any) -> Future[Outcome | None]:
         self.started.append(spec)
         return self._pool.submit(lambda: self.run(spec))
+
+    def run_on_scheduler(self, _function: Any) -> dict[str, Any]:
+        """Workers with their resources, those in use, and their tasks."""
+        return self.workers
+
+    def renew(self, *, has_workers: bool) -> bool:
+        """Whether what was started is lost."""
+        return False
 
     def subscribe_topic(self, _topic: str, handler: Callable[[Any], object]) -> None:
         self._told.append(handler)

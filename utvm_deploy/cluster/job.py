@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 #: The topic of Dask's structured events that workers write and servers read.
 TOPIC = "utvm-jobs"
+
+#: Signals that a program does not send itself: somebody else, or the kernel for want of memory.
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 @dataclass(frozen=True)
@@ -24,11 +28,15 @@ class JobSpec:
     outputs: tuple[str, ...] = ()
     #: Of ``outputs``, the file whose lines reach the server while the job runs.
     followed: str = ""
+    #: Whether nobody else may use the board meanwhile.
+    runs_on_board: bool = False
+    #: The job is ended after this time.
+    time_limit_s: float = 6 * 3600.0
 
     @property
     def task(self) -> str:
         """The key of the Dask task."""
-        return f"job-{self.key}-{self.attempt}"
+        return task_key(self.key, self.attempt)
 
 
 @dataclass(frozen=True)
@@ -42,3 +50,15 @@ class Outcome:
     #: A ``runs.sqlite`` with the verb's run; empty if it kept none.
     runs: bytes = b""
     worker: str = ""
+    #: One sentence, if the worker ended the job or could not keep its files.
+    reason: str = ""
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether somebody else ended the verb, so that another attempt may succeed."""
+        return not self.reason and -self.exit_code in _FROM_OUTSIDE
+
+
+def task_key(key: str, attempt: int) -> str:
+    """The key of the Dask task for an attempt of a job."""
+    return f"job-{key}-{attempt}"

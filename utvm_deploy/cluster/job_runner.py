@@ -1,62 +1,143 @@
 """Runs one job on a worker: the verb as a child process in a folder of its own.
 
 What the child writes is forwarded as Dask events while it runs, so that a server follows it. The
-child ends when the job is canceled, when its server is gone and when the worker dies.
+child ends when the job is canceled, when its time is over, when its server is gone and when the
+worker ends or dies.
 """
 
 from __future__ import annotations
 
-import io
-import json
+import contextlib
 import os
+import platform
 import sys
 import time
-import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from distributed import Worker, get_worker
 
 from utvm_deploy.base import process
+from utvm_deploy.base.errors import ClusterError, UtvmError
 from utvm_deploy.base.temporary import TemporaryFolder
+from utvm_deploy.boards.desk_file import load_bench
 from utvm_deploy.cluster.job import TOPIC, JobSpec, Outcome
+from utvm_deploy.cluster.job_output import RESULT_BYTES, Log, Tail, files_of, news_of
+from utvm_deploy.cluster.lease import held_entry
 
-#: How often the child's files are looked at.
-_LOOK_S = 0.2
-#: The most of a log that is kept, and that one event carries.
-_LOG_BYTES, _EVENT_BYTES = 1 << 20, 1 << 16
+#: How often the child is looked at, and how often the server is told.
+_LOOK_S, _TELL_S = 0.1, 0.5
+#: How long a board of the desk may be in use by somebody who did not ask the cluster.
+_LEASE_S, _LEASE_LOOK_S = 600.0, 1.0
+#: How many messages carry the lines that are left when the child has ended.
+_LAST_MESSAGES = 100
 _RESULT, _LOG, _EVENTS, _RUNS = "result.json", "log.txt", "events.jsonl", "runs.sqlite"
+
+
+class _Unwanted(Exception):
+    """The job was canceled, or nobody waits for it any more."""
+
+
+@dataclass(frozen=True)
+class _Ended:
+    exit_code: int
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A job on its worker."""
+
+    spec: JobSpec
+    worker: Worker
+    deadline: float
+
+    def check_wanted(self) -> None:
+        """Raise _Unwanted if nobody waits for the job."""
+        task = self.worker.state.tasks.get(self.spec.task)
+        is_ending = self.worker.status.name not in ("running", "paused")
+        if is_ending or task is None or task.state == "cancelled":
+            raise _Unwanted
+
+    def tell(self, news: Mapping[str, Any]) -> None:
+        """Tell the server."""
+        about = {"job": self.spec.key, "attempt": self.spec.attempt}
+        self.worker.log_event(TOPIC, {**about, **news})
 
 
 def run_job(spec: JobSpec) -> Outcome | None:
     """The Dask task. None if the job was canceled, or nobody waits for it any more."""
     worker = get_worker()
+    # Dask numbers the workers that it starts itself.
+    name = worker.name if isinstance(worker.name, str) else platform.node()
+    run = _Run(spec, worker, time.monotonic() + spec.time_limit_s)
+    try:
+        with _board(run) as chosen:
+            run.tell({"started": time.time(), "worker": name})
+            return _in_folder(run, name, chosen)
+    except _Unwanted:
+        return None
+    except UtvmError as error:
+        return Outcome(1, b"", b"", worker=name, reason=str(error))
+    except OSError as error:
+        reason = (
+            f"{name} could not keep the job's files: {error.strerror or error}; make room there"
+        )
+        return Outcome(1, b"", b"", worker=name, reason=reason)
+
+
+@contextlib.contextmanager
+def _board(run: _Run) -> Iterator[Mapping[str, str]]:
+    """Hold a board of the desk; gives the environment that chooses it."""
+    spec = run.spec
+    if not spec.runs_on_board or spec.board not in load_bench():
+        yield {}
+        return
+    deadline = min(run.deadline, time.monotonic() + _LEASE_S)
+    with contextlib.ExitStack() as stack:
+        while True:
+            run.check_wanted()
+            try:
+                lease = held_entry(spec.board, _LEASE_LOOK_S, f"job {spec.key}")
+                entry = stack.enter_context(lease)
+                break
+            except ClusterError:
+                if time.monotonic() > deadline:
+                    raise
+        yield {"UTVM_SERIAL": entry.probe_serial} if entry.probe_serial else {}
+
+
+def _in_folder(run: _Run, name: str, chosen: Mapping[str, str]) -> Outcome:
+    spec = run.spec
     with TemporaryFolder("utvm-job") as folder:
         work, facts = folder / "work", folder / "facts"
         work.mkdir()
         facts.mkdir()
-        for name, content in spec.files.items():
-            (work / name).write_bytes(content)
-        code = _run(spec, worker, work, facts)
-        if code is None:
-            return None
-        log = (facts / _LOG).read_bytes()[-_LOG_BYTES:]
-        runs = facts / _RUNS
+        for file, content in spec.files.items():
+            (work / file).write_bytes(content)
+        log = Log(facts / _LOG)
+        log.path.touch()
+        ended = _run(run, work, facts, log, chosen)
+        result, runs = facts / _RESULT, facts / _RUNS
+        files, too_large = files_of(work, spec.outputs)
         return Outcome(
-            code,
-            (facts / _RESULT).read_bytes(),
-            log,
-            dict(_outputs(work, spec.outputs)),
+            ended.exit_code,
+            result.read_bytes() if result.stat().st_size <= RESULT_BYTES else b"",
+            log.end(),
+            files,
             runs.read_bytes() if runs.exists() else b"",
-            worker.name if isinstance(worker.name, str) else worker.address,
+            name,
+            ended.reason or too_large,
         )
 
 
-def _run(spec: JobSpec, worker: Worker, work: Path, facts: Path) -> int | None:
-    """The exit code; None if nobody wants it any more."""
+def _run(run: _Run, work: Path, facts: Path, log: Log, chosen: Mapping[str, str]) -> _Ended:
+    spec = run.spec
     environment = {
         **process.child_environment(),
+        **chosen,
         "UTVM_EVENTS": str(facts / _EVENTS),
         "UTVM_RUNS": str(facts / _RUNS),
         "UTVM_BENCH": os.environ.get("UTVM_BENCH") or str(Path("bench.toml").absolute()),
@@ -64,78 +145,45 @@ def _run(spec: JobSpec, worker: Worker, work: Path, facts: Path) -> int | None:
     if not Path(environment["UTVM_BENCH"]).is_file():
         environment["UTVM_BENCH"] = ""
     argv = [sys.executable, "-m", "utvm_deploy", *spec.arguments]
-    with (facts / _RESULT).open("wb") as output, (facts / _LOG).open("w+b") as log:
-        followed = {"log": facts / _LOG, "events": facts / _EVENTS}
-        if spec.followed:
-            followed["lines"] = work / spec.followed
-        tails = {kind: _Tail(path) for kind, path in followed.items()}
-        _tell(worker, spec, {"started": time.time(), "worker": str(worker.name)})
-        with process.start(argv, cwd=work, env=environment, output=output, log=log) as child:
-            while child.is_alive():
-                if _is_unwanted(worker, spec.task):
-                    return None
-                time.sleep(_LOOK_S)
-                _forward(worker, spec, tails)
-            code = child.returncode
-        _forward(worker, spec, tails)
-    return code
+    tails = {"log": log.tail, "events": Tail(facts / _EVENTS, may_skip=True)}
+    if spec.followed:
+        # The server has what was there before.
+        known = len(spec.files.get(spec.followed, b""))
+        tails["lines"] = Tail(work / spec.followed, at=known)
+    with (
+        (facts / _RESULT).open("wb") as output,
+        log.path.open("a+b") as log_file,
+        process.start(argv, cwd=work, env=environment, output=output, log=log_file) as child,
+    ):
+        ended = _follow(run, child, facts / _RESULT, log, tails)
+    for _ in range(_LAST_MESSAGES):
+        if not (news := news_of(tails)):
+            break
+        run.tell(news)
+    return ended
 
 
-def _is_unwanted(worker: Worker, task: str) -> bool:
-    """Whether the job was canceled, or the client that wanted it is gone."""
-    state = worker.state.tasks.get(task)
-    return state is None or state.state == "cancelled"
-
-
-class _Tail:
-    """Whole lines that were added to a file."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._at = 0
-
-    def read(self) -> str:
-        """The new lines, as far as one event carries them."""
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._at)
-                new = file.read(_EVENT_BYTES)
-        except OSError:
-            return ""
-        whole = new[: new.rfind(b"\n") + 1] or (new if len(new) == _EVENT_BYTES else b"")
-        self._at += len(whole)
-        return whole.decode("utf-8", "replace")
-
-
-def _forward(worker: Worker, spec: JobSpec, tails: Mapping[str, _Tail]) -> None:
-    while True:
-        news: dict[str, Any] = {kind: text for kind, tail in tails.items() if (text := tail.read())}
-        if not news:
-            return
-        if "events" in news:
-            news["events"] = [json.loads(line) for line in news["events"].splitlines()]
-        _tell(worker, spec, news)
-
-
-def _tell(worker: Worker, spec: JobSpec, news: Mapping[str, Any]) -> None:
-    worker.log_event(TOPIC, {"job": spec.key, "attempt": spec.attempt, **news})
-
-
-def _outputs(work: Path, names: tuple[str, ...]) -> Mapping[str, bytes]:
-    """The files that are there, by name; a failed verb may have made none."""
-    found = {}
-    for name in names:
-        path = work / name
-        if path.is_dir():
-            found[f"{name}.zip"] = _zipped(path)
-        elif path.is_file():
-            found[name] = path.read_bytes()
-    return found
-
-
-def _zipped(folder: Path) -> bytes:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(folder.rglob("*")):
-            archive.write(path, Path(folder.name) / path.relative_to(folder))
-    return packed.getvalue()
+def _follow(
+    run: _Run, child: process.Child, result: Path, log: Log, tails: Mapping[str, Tail]
+) -> _Ended:
+    """Wait for the child, and end it where that is due."""
+    told = 0.0
+    while child.is_alive():
+        run.check_wanted()
+        now = time.monotonic()
+        if now > run.deadline:
+            minutes = run.spec.time_limit_s / 60
+            child.close()
+            return _Ended(1, f"it took longer than its time limit of {minutes:g} minutes")
+        if result.stat().st_size > RESULT_BYTES:
+            child.close()
+            return _Ended(1, f"it printed more than {RESULT_BYTES:,} bytes")
+        if now - told > _TELL_S:
+            told = now
+            log.bound()
+            if news := news_of(tails):
+                run.tell(news)
+        time.sleep(_LOOK_S)
+    code = child.returncode
+    assert code is not None
+    return _Ended(code)

@@ -60,7 +60,10 @@ class RunStore:
         self._database.close()
 
     def add(self, run: Run) -> None:
-        """Keep a run. The oldest runs are removed if the database becomes too large."""
+        """Keep a run, unless one with its key is there.
+
+        The oldest runs are removed if the database becomes too large.
+        """
         values = (
             *(run.key, run.verb, run.started, run.seconds, run.exit_code, run.board, run.git),
             *(_json(run.options), _json(run.versions)),
@@ -68,7 +71,9 @@ class RunStore:
         )
         with self._told(), transaction(self._database):
             marks = ", ".join("?" * len(values))
-            self._database.execute(f"INSERT INTO runs VALUES ({marks})", values)
+            sql = f"INSERT OR IGNORE INTO runs VALUES ({marks})"
+            if self._database.execute(sql, values).rowcount < 1:
+                return
             self._database.executemany(
                 "INSERT INTO models VALUES (?, ?, ?, ?, ?, ?, ?)",
                 [

@@ -20,6 +20,7 @@ from typing import Any
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.service.connections import Connections
 from utvm_deploy.service.facts import Job, JobFile, Model, ModelUse
+from utvm_deploy.service.job_queue import JobQueue
 from utvm_deploy.service.rows import (
     JOB_COLUMNS,
     MODEL_COLUMNS,
@@ -48,6 +49,7 @@ class Database:
         self._connections = Connections(
             path, MIGRATIONS, advice="make room, or name another folder with --data"
         )
+        self.queue = JobQueue(self._connections)
 
     def __enter__(self) -> Database:
         self._connections.__enter__()

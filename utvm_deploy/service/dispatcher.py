@@ -2,136 +2,300 @@
 
 The database is the queue: a job is in it before anybody is told, and its end is in it before its
 task is forgotten. So a server that was killed goes on where it was.
+
+A job is sent when a worker has room for it, and not before: Dask's workers take their tasks in
+order, so that a task that waits for a board would hold up those behind it.
+
+Jobs of one board start in the order in which they came, whatever their verb. Boards take turns. So
+do the verbs that need no board, as one more queue.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
-import tempfile
+import queue
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from utvm_deploy.base.errors import UtvmError
-from utvm_deploy.base.paths import runs_file
-from utvm_deploy.cluster.job import JobSpec, Outcome
-from utvm_deploy.runs.store import RunStore
+from utvm_deploy.base.errors import ClusterError, UtvmError
+from utvm_deploy.cluster.job import Outcome, task_key
 from utvm_deploy.service.database import Database
-from utvm_deploy.service.facts import CANCELED, DONE, FAILED, QUEUED, RUNNING, Job, JobFile
+from utvm_deploy.service.endings import Endings
+from utvm_deploy.service.facts import CANCELED, QUEUED, RUNNING, Job, Progress
 from utvm_deploy.service.files import Files
-from utvm_deploy.service.verbs import command_line, verb_of
+from utvm_deploy.service.inputs import make_spec
+from utvm_deploy.service.live import FOLLOWED, LOG, Live
+from utvm_deploy.service.verbs import VERBS, verb_of
+
+if TYPE_CHECKING:
+    from utvm_deploy.cluster.jobs import JobClient, Room
 
 log = logging.getLogger(__name__)
 
-#: Jobs that the cluster has at a time; the others wait in the database.
-IN_FLIGHT = 64
-_LOOK_S = 1.0
+#: How often the dispatcher looks at the queue and the workers, if nobody wakes it.
+_TURN_S = 1.0
+#: How often progress is written.
+_PROGRESS_S = 0.5
+#: A job that its worker does not start within this time is sent again: somebody else was faster.
+_START_S = 30.0
+#: A job that ended so often with its worker is not started again.
+MOST_DEATHS = 3
+#: How long running jobs may take to be put back into the queue when the server ends.
+_END_S = 20.0
+
+_RESTARTED = "the server was restarted while this job ran; it starts again"
+_ENDED = "the server was ended while this job ran; it starts again with the server"
+
+
+@dataclass
+class _Flight:
+    """An attempt that the cluster has."""
+
+    job: Job
+    attempt: int
+    needs: Mapping[str, float]
+    worker: str
+    sent: float  # by the monotonic clock
+    future: Any = None
+    is_running: bool = False
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True)
+class _Message:
+    """What other threads tell the dispatcher's."""
+
+    news: Mapping[str, Any] = field(default_factory=dict)
+    done: tuple[str, int] | None = None
+    canceled: str = ""
 
 
 class Dispatcher:
     """A thread that sends jobs; a context manager."""
 
-    def __init__(self, database: Database, files: Files, jobs: Path, client: Any) -> None:
+    def __init__(self, database: Database, files: Files, jobs: Path, client: JobClient) -> None:
         self._database = database
         self._files = files
-        self._jobs = jobs  # a folder a job, with what came while it ran
         self._client = client
-        self._futures: dict[str, Any] = {}
-        self._lock = threading.RLock()
-        self._wake = threading.Event()
-        self._is_closing = False
-        self._thread = threading.Thread(target=self._feed, name="dispatcher", daemon=True)
+        self._live = Live(jobs)
+        self._endings = Endings(database, files, self._live)
+        self._flights: dict[str, _Flight] = {}
+        self._served: dict[str | None, float] = {}  # when a queue had its last turn
+        self._messages: queue.SimpleQueue[_Message] = queue.SimpleQueue()
+        self._is_closing = threading.Event()
+        self._written = 0.0
+        self._thread = threading.Thread(target=self._work, name="dispatcher", daemon=True)
 
     def __enter__(self) -> Dispatcher:
-        from utvm_deploy.cluster.jobs import follow
-
-        follow(self._client, self._told)
-        # What ran when an earlier server ended starts again.
-        for job in self._database.oldest_jobs(RUNNING, -1):
-            self._database.change_job(
-                job.key, state=QUEUED, reason="the server was restarted while this job ran"
-            )
+        self._live.keep_only(self._database.queue.unended())
+        self._put_back(_RESTARTED)
+        self._follow()
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._is_closing = True
-        self._wake.set()
-        self._thread.join()
-        with self._lock:
-            for future in self._futures.values():
-                future.cancel()
+        self._is_closing.set()
+        self.wake()
+        self._thread.join(_END_S)
 
     def wake(self) -> None:
         """There are new jobs."""
-        self._wake.set()
+        self._messages.put(_Message())
 
     def cancel(self, key: str, reason: str) -> bool:
-        """End a job; False if it had ended before."""
+        """End a job; False if it had ended before. What it made before is kept."""
         now = time.time()
-        is_changed = self._database.change_job(key, state=CANCELED, reason=reason, finished=now)
-        with self._lock:
-            future = self._futures.pop(key, None)
-        if future is not None:
-            future.cancel()
-        self._wake.set()
-        return is_changed
+        if not self._database.change_job(key, state=CANCELED, reason=reason, finished=now):
+            return False
+        self._messages.put(_Message(canceled=key))
+        return True
 
-    def _feed(self) -> None:
-        while not self._is_closing:
-            with contextlib.suppress(UtvmError):
-                self._send()
-            self._wake.wait(_LOOK_S)
-            self._wake.clear()
+    # The thread.
 
-    def _send(self) -> None:
-        with self._lock:
-            room = IN_FLIGHT - len(self._futures)
-        for job in self._database.oldest_jobs(QUEUED, room) if room > 0 else ():
-            if job.key in self._futures:
-                continue
+    def _work(self) -> None:
+        while not self._is_closing.is_set():
             try:
-                self._start(job)
+                self._hear(time.monotonic() + _TURN_S)
+                self._turn()
             except (UtvmError, OSError) as error:
-                self._end(job.key, job.attempt, FAILED, reason=str(error))
+                log.warning("jobs wait: %s", error)
+                self._is_closing.wait(_TURN_S)
+            except Exception:
+                # A bug with one job may not stop the others.
+                log.exception("the dispatcher failed; it goes on")
+                self._is_closing.wait(_TURN_S)
+        with contextlib.suppress(UtvmError, OSError):
+            self._leave()
 
-    def _start(self, job: Job) -> None:
+    def _hear(self, until: float) -> None:
+        """Take what others tell until somebody wants a turn, but no longer than ``until``."""
+        is_due = False
+        while True:
+            left = 0.0 if is_due else max(0.0, min(until, self._written + _PROGRESS_S) - _now())
+            try:
+                message = self._messages.get(timeout=left) if left else self._messages.get_nowait()
+            except queue.Empty:
+                self._write_progress()
+                if is_due or _now() >= until:
+                    return
+                continue
+            if message.news:
+                is_due |= self._told(message.news)
+                continue
+            is_due = True
+            if message.canceled:
+                self._canceled(message.canceled)
+            elif message.done is not None:
+                self._done(*message.done)
+
+    def _turn(self) -> None:
+        from utvm_deploy.cluster.jobs import room
+
+        self._live.flush()
+        self._endings.store()
+        self._put_back("its state was unknown to the server; it starts again")
+        try:
+            rooms = room(self._client)
+        except ClusterError:
+            rooms = []
+        try:
+            is_new = self._client.renew(has_workers=bool(rooms))
+        except ClusterError:
+            self._lose_all()
+            raise
+        if is_new:
+            self._lose_all()
+            self._follow()
+            return
+        self._look_after(rooms)
+        # While there is no room for results, there is none for more of them.
+        if not self._endings.keys:
+            self._send(rooms)
+
+    def _follow(self) -> None:
+        from utvm_deploy.cluster.jobs import follow
+
+        follow(self._client, lambda news: self._messages.put(_Message(news=news)))
+
+    def _lose_all(self) -> None:
+        for key in list(self._flights):
+            self._lost(key, "the cluster's scheduler was lost; it starts again")
+
+    def _put_back(self, reason: str) -> None:
+        """Jobs that nobody runs are queued again."""
+        for job in self._database.oldest_jobs(RUNNING, -1):
+            if job.key not in self._flights and job.key not in self._endings.keys:
+                self._database.change_job(
+                    job.key, at_attempt=job.attempt, state=QUEUED, reason=reason
+                )
+
+    def _look_after(self, rooms: Iterable[Room]) -> None:
+        """Find attempts whose worker is gone, and those that it did not start."""
+        tasks = {one.worker: one.tasks for one in rooms}
+        for key, flight in list(self._flights.items()):
+            if flight.worker not in tasks:
+                # Its end may be on the way.
+                if not flight.future.done():
+                    self._lost(key, f"its worker {flight.worker} was lost; it starts again")
+            elif not flight.is_running and _now() - flight.sent > _START_S:
+                self._lost(key, "its worker did not start it; it is sent again")
+
+    # Sending.
+
+    def _send(self, rooms: list[Room]) -> None:
+        queues = self._queues()
+        free = {one.worker: self._free(one) for one in rooms}
+        waiting = sorted(queues, key=lambda board: (self._served.get(board, 0.0), board or ""))
+        while waiting:
+            board = waiting.pop(0)
+            needs = _needs(board)
+            worker = _best(free, needs)
+            self._say_whether_offered(board, queues[board], rooms, needs)
+            if worker is None:
+                continue
+            # Those in flight are queued until their worker starts them.
+            keys = self._database.queue.oldest(board, queues[board], 1 + len(self._flights))
+            key = next((key for key in keys if key not in self._flights), None)
+            job = None if key is None else self._database.job(key)
+            if job is None:
+                continue
+            self._served[board] = _now()
+            if self._start(job, needs, worker):
+                for name, amount in needs.items():
+                    free[worker][name] -= amount
+            waiting.append(board)
+
+    def _queues(self) -> dict[str | None, list[str]]:
+        """The boards for which jobs wait, with their verbs; None: those that need no board."""
+        found: dict[str | None, list[str]] = {}
+        for board, verb in self._database.queue.waiting():
+            if verb not in VERBS:
+                continue
+            verbs = found.setdefault(board if verb_of(verb).runs_on_board else None, [])
+            if verb not in verbs:
+                verbs.append(verb)
+        return found
+
+    def _free(self, room: Room) -> dict[str, float]:
+        """What is free on a worker after those that were sent and that it does not know yet."""
+        free = dict(room.free)
+        for key, flight in self._flights.items():
+            is_known = task_key(key, flight.attempt) in room.tasks or flight.is_running
+            if flight.worker == room.worker and not is_known:
+                for name, amount in flight.needs.items():
+                    free[name] = free.get(name, 0.0) - amount
+        return free
+
+    def _say_whether_offered(
+        self, board: str | None, verbs: list[str], rooms: list[Room], needs: Mapping[str, float]
+    ) -> None:
+        """A job that waits for a board that nobody has says so."""
+        is_offered = any(
+            all(one.total.get(name, 0.0) >= amount for name, amount in needs.items())
+            for one in rooms
+        )
+        absent = "no worker is connected now"
+        if board is not None:
+            absent = f"no worker offers the board {board} now"
+        before, now = (absent, "") if is_offered else ("", absent)
+        self._database.queue.change_reason(board, verbs, before, now)
+
+    def _start(self, job: Job, needs: Mapping[str, float], worker: str) -> bool:
         from utvm_deploy.cluster.jobs import start_job
 
         attempt = job.attempt + 1
-        spec = self._spec(job, attempt)
         # Canceled meanwhile?
         if not self._database.change_job(job.key, at_attempt=job.attempt, attempt=attempt):
-            return
-        resources = {"core": 1.0}
-        if verb_of(job.verb).has_board:
-            resources[f"board:{job.board}"] = 1.0
-        with self._lock:
-            future = start_job(self._client, spec, resources)
-            self._futures[job.key] = future
-        future.add_done_callback(lambda done: self._done(job.key, attempt, done))
-
-    def _spec(self, job: Job, attempt: int) -> JobSpec:
-        verb = verb_of(job.verb)
-        names = [model.name for model in job.models]
-        files = {model.name: self._files.path(model.sha256).read_bytes() for model in job.models}
-        followed = self._jobs / job.key / "followed"
-        if verb.followed and followed.exists():
-            files[verb.followed] = followed.read_bytes()
-        arguments = command_line(verb, names, job.board, job.options)
-        return JobSpec(
-            *(job.key, attempt, job.board, tuple(arguments), files, verb.outputs, verb.followed)
-        )
-
-    def _told(self, news: Mapping[str, Any]) -> None:
-        """In the cluster's thread: what a worker reports while a job runs."""
-        key, attempt = str(news["job"]), int(news["attempt"])
+            return False
         try:
+            followed = self._live.read(job.key, FOLLOWED)
+            spec = make_spec(job, attempt, self._files, followed)
+        except (UtvmError, OSError) as error:
+            self._endings.add(job.key, attempt, None, str(error))
+            return False
+        flight = _Flight(job, attempt, needs, worker, _now())
+        self._flights[job.key] = flight
+        flight.future = start_job(self._client, spec, needs, worker)
+        done = _Message(done=(job.key, attempt))
+        flight.future.add_done_callback(lambda _future: self._messages.put(done))
+        return True
+
+    # What others tell.
+
+    def _told(self, news: Mapping[str, Any]) -> bool:
+        """What a worker reports while a job runs; whether there may be room for another job."""
+        try:
+            key, attempt = str(news["job"]), int(news["attempt"])
+            flight = self._flights.get(key)
+            if flight is None or flight.attempt != attempt:
+                return False  # an earlier attempt
             if "started" in news:
+                flight.is_running = True
                 self._database.change_job(
                     key,
                     at_attempt=attempt,
@@ -139,81 +303,106 @@ class Dispatcher:
                     started=float(news["started"]),
                     worker=str(news["worker"]),
                 )
-            folder = self._jobs / key
-            folder.mkdir(parents=True, exist_ok=True)
-            for kind, name in (("log", "log"), ("lines", "followed")):
-                if kind in news:
-                    with (folder / name).open("a", encoding="utf-8") as file:
-                        file.write(news[kind])
-            for event in news.get("events", ()):
+            self._live.add_lines(key, LOG, str(news.get("log", "")))
+            self._live.add_lines(key, FOLLOWED, str(news.get("lines", "")))
+            events = list(news.get("events", ()))
+            self._live.add_events(key, events)
+            for event in events:
                 if event["event"] == "progress":
-                    facts = {name: event[name] for name in ("what", "done", "total")}
-                    self._database.change_job(key, **facts)
-                with (folder / "events").open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(event) + "\n")
-        except (UtvmError, OSError, KeyError, TypeError, ValueError):
-            log.warning("what a worker said of job %s is lost", key, exc_info=True)
+                    flight.progress = Progress(
+                        str(event["what"]), int(event["done"]), int(event["total"])
+                    )
+        except (KeyError, TypeError, ValueError):
+            log.warning("what a worker said of a job is not understood", exc_info=True)
+            return False
+        return "started" in news
 
-    def _done(self, key: str, attempt: int, future: Any) -> None:
-        """In a thread of the cluster's client: a task ended."""
+    def _write_progress(self) -> None:
+        self._written = _now()
+        changed = {
+            (key, flight.attempt): flight.progress
+            for key, flight in self._flights.items()
+            if flight.progress is not None
+        }
+        if changed:
+            self._database.queue.change_progress(changed)
+            for flight in self._flights.values():
+                flight.progress = None
+
+    def _canceled(self, key: str) -> None:
+        self._forget(key)
+        self._endings.add_canceled(key)
+
+    def _done(self, key: str, attempt: int) -> None:
+        """A task ended."""
         from utvm_deploy.cluster.jobs import outcome_of
 
-        if self._is_closing:
+        flight = self._flights.get(key)
+        if flight is None or flight.attempt != attempt:
             return
-        outcome = outcome_of(future)
-        if isinstance(outcome, str):
-            self._end(key, attempt, FAILED, reason=outcome)
-        elif outcome is not None:
-            self._keep(key, attempt, outcome)
-        with self._lock:
-            self._futures.pop(key, None)
-        self._wake.set()
+        outcome = outcome_of(flight.future)
+        if outcome is None:
+            self._lost(key, f"its worker {flight.worker} was lost; it starts again")
+        elif isinstance(outcome, Outcome) and outcome.was_killed:
+            signal = -outcome.exit_code
+            self._lost(key, f"signal {signal} ended it on {outcome.worker}; it starts again")
+        else:
+            self._write_progress()
+            self._forget(key)
+            if isinstance(outcome, Outcome):
+                self._endings.add(key, attempt, outcome)
+            else:
+                self._endings.add(key, attempt, None, outcome)
 
-    def _keep(self, key: str, attempt: int, outcome: Outcome) -> None:
-        try:
-            kept = [("result.json", outcome.result), ("log.txt", outcome.log)]
-            kept += list(outcome.files.items())
-            files = [JobFile(name, self._files.add(data), len(data)) for name, data in kept]
-            run = self._keep_run(outcome.runs)
-        except (UtvmError, OSError) as error:
-            self._end(key, attempt, FAILED, reason=f"the results could not be stored: {error}")
-            return
-        state, reason = (DONE, "") if outcome.exit_code == 0 else (FAILED, _reason(outcome))
-        changes = {"exit_code": outcome.exit_code, "run": run, "worker": outcome.worker}
-        self._end(key, attempt, state, files, reason=reason, **changes)
+    def _lost(self, key: str, reason: str) -> None:
+        """An attempt ended without an end: another one, if it was not the job's fault."""
+        flight = self._flights[key]
+        self._forget(key)
+        if flight.is_running:
+            deaths = self._live.add_death(key, reason)
+            self._live.add_lines(key, LOG, f"[attempt {flight.attempt}: {reason}]\n")
+            if deaths >= MOST_DEATHS:
+                why = reason.partition(";")[0]
+                self._endings.add(
+                    key, flight.attempt, None, f"it was lost {deaths} times; the last time: {why}"
+                )
+                return
+        self._database.change_job(key, at_attempt=flight.attempt, state=QUEUED, reason=reason)
 
-    def _keep_run(self, runs: bytes) -> str:
-        """Copy the job's run into this computer's store; returns its key."""
-        if not runs:
-            return ""
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "runs.sqlite"
-            path.write_bytes(runs)
-            with RunStore(path) as store:
-                found = [store.get(run.key) for run in store.find()]
-        with RunStore(runs_file()) as store:
-            for run in found:
-                store.add(run)
-        return found[0].key if found else ""
+    def _forget(self, key: str) -> None:
+        """Release the task, which ends its process if it still runs."""
+        flight = self._flights.pop(key, None)
+        if flight is not None and flight.future is not None:
+            # What is lost already cannot be canceled.
+            with contextlib.suppress(OSError, TimeoutError, RuntimeError, UtvmError):
+                flight.future.cancel()
 
-    def _end(
-        self,
-        key: str,
-        attempt: int,
-        state: str,
-        files: list[JobFile] | None = None,
-        **changes: Any,
-    ) -> None:
-        now = time.time()
-        self._database.finish_job(key, attempt, files or [], state=state, finished=now, **changes)
+    def _leave(self) -> None:
+        """Put running jobs back into the queue, and end their processes."""
+        self._hear(0.0)
+        self._live.flush()
+        for key in list(self._flights):
+            self._forget(key)
+        self._put_back(_ENDED)
 
 
-def _reason(outcome: Outcome) -> str:
-    """Why the verb failed: its error, or what ended it."""
-    with contextlib.suppress(ValueError):
-        result = json.loads(outcome.result)
-        if isinstance(result, dict) and "error" in result:
-            return str(result["error"])
-    if outcome.exit_code < 0:
-        return f"signal {-outcome.exit_code} ended it"
-    return f"it ended with status {outcome.exit_code}; the log says more"
+def _needs(board: str | None) -> dict[str, float]:
+    """The resources of a job in a board's queue."""
+    needs = {"core": 1.0}
+    if board is not None:
+        needs[f"board:{board}"] = 1.0
+    return needs
+
+
+def _best(free: Mapping[str, Mapping[str, float]], needs: Mapping[str, float]) -> str | None:
+    """The worker that has room, and of several the one with the most free cores."""
+    found = [
+        worker
+        for worker, has in free.items()
+        if all(has.get(name, 0.0) >= amount for name, amount in needs.items())
+    ]
+    return max(found, key=lambda worker: free[worker]["core"], default=None)
+
+
+def _now() -> float:
+    return time.monotonic()

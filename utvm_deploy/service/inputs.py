@@ -47,8 +47,7 @@ def make_spec(job: Job, attempt: int, files: Files, followed: bytes) -> JobSpec:
     verb = verb_of(job.verb)
     names = file_names(job.models)
     given = {
-        name: _content(files, model.sha256)
-        for name, model in zip(names, job.models, strict=True)
+        name: _content(files, model.sha256) for name, model in zip(names, job.models, strict=True)
     }
     for option, value in given_options(verb, job.options):
         if option.file:
@@ -66,6 +65,16 @@ def make_spec(job: Job, attempt: int, files: Files, followed: bytes) -> JobSpec:
         runs_on_board=verb.runs_on_board,
         time_limit_s=time_limit_s(job.options),
     )
+
+
+def lines_so_far(job: Job, files: Files, followed: bytes) -> bytes:
+    """The file that the verb grows: what it started with, and the lines that it told."""
+    verb = verb_of(job.verb)
+    before = b""
+    for option, value in given_options(verb, job.options):
+        if option.file == verb.followed:
+            before = _content(files, str(value))
+    return _with_lines(before, followed)
 
 
 def _content(files: Files, sha256: str) -> bytes:

@@ -30,6 +30,7 @@ _MOST_MESSAGES = 4
 def open_parts(settings: Settings) -> Iterator[Parts]:
     """The database, the files, the cluster and the dispatcher."""
     from utvm_deploy.cluster.connection import open_cluster
+    from utvm_deploy.cluster.kept_client import KeptClient
     from utvm_deploy.service.data_folder import held_folder
     from utvm_deploy.service.database import Database
     from utvm_deploy.service.dispatcher import Dispatcher
@@ -43,7 +44,12 @@ def open_parts(settings: Settings) -> Iterator[Parts]:
         stack.enter_context(held_folder(settings.data))
         database = stack.enter_context(Database(settings.data / "service.sqlite"))
         files = Files(settings.data / "files")
-        cluster = stack.enter_context(open_cluster(settings.scheduler, settings.certificates))
+        cluster = stack.enter_context(
+            KeptClient(
+                lambda: open_cluster(settings.scheduler, settings.certificates),
+                is_inside=settings.scheduler is None,
+            )
+        )
         dispatcher = stack.enter_context(Dispatcher(database, files, jobs, cluster))
         yield Parts(settings, database, files, dispatcher, jobs, cluster, access)
 

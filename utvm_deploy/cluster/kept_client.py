@@ -1,0 +1,76 @@
+"""A client of a cluster that is opened again when the cluster was lost."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from utvm_deploy.base.errors import ClusterError
+
+#: How long a cluster of this process may be without a worker: a killed one is started again.
+_WORKER_RESTART_S = 30.0
+
+
+class KeptClient:
+    """A context manager that stands for ``distributed.Client``: it has what that has.
+
+    ``renew`` is called now and then. It opens the cluster again with ``opens`` if the connection
+    was lost, or if ``is_inside`` and its worker does not come back.
+    """
+
+    def __init__(
+        self, opens: Callable[[], AbstractContextManager[Any]], *, is_inside: bool
+    ) -> None:
+        self._opens = opens
+        self._is_inside = is_inside
+        self._stack = contextlib.ExitStack()
+        self._client: Any = None
+        self._connection: Any = None
+        self._seen_worker = time.monotonic()
+
+    def __enter__(self) -> KeptClient:
+        self._open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client = None
+        self._stack.close()
+
+    def __getattr__(self, name: str) -> Any:
+        client = self._client
+        if client is None:
+            raise ClusterError(
+                "the scheduler does not answer; the server tries again until it comes back"
+            )
+        return getattr(client, name)
+
+    def renew(self, *, has_workers: bool) -> bool:
+        """Open the cluster again if it was lost; whether what was started there is lost.
+
+        Raises ClusterError if it cannot be opened now.
+        """
+        now = time.monotonic()
+        if has_workers:
+            self._seen_worker = now
+        is_dead = self._is_inside and now - self._seen_worker > _WORKER_RESTART_S
+        client = self._client
+        if client is not None and client.status == "running" and not is_dead:
+            # Dask itself may have connected again, and then has forgotten what was started.
+            is_new = client.scheduler_comm is not self._connection
+            self._connection = client.scheduler_comm
+            return is_new
+        self._client = None
+        # A cluster that is lost may not close well.
+        with contextlib.suppress(OSError, RuntimeError):
+            self._stack.close()
+        self._open()
+        return True
+
+    def _open(self) -> None:
+        self._seen_worker = time.monotonic()
+        client = self._stack.enter_context(self._opens())
+        self._connection = client.scheduler_comm
+        self._client = client

@@ -1,0 +1,174 @@
+"""Stores how jobs ended: their files, their run, and then the row that says so.
+
+What cannot be stored because the disk is full is kept in memory and tried again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from utvm_deploy.base.errors import UtvmError
+from utvm_deploy.base.paths import runs_file
+from utvm_deploy.cluster.job import Outcome
+from utvm_deploy.runs.store import RunStore
+from utvm_deploy.service.database import Database
+from utvm_deploy.service.facts import DONE, FAILED, Job, JobFile
+from utvm_deploy.service.files import Files
+from utvm_deploy.service.inputs import lines_so_far
+from utvm_deploy.service.live import EVENTS, FOLLOWED, LOG, Live
+from utvm_deploy.service.options import RESULT
+from utvm_deploy.service.refusals import NoRoom
+from utvm_deploy.service.verbs import verb_of
+
+log = logging.getLogger(__name__)
+
+LOG_FILE, EVENTS_FILE = "log.txt", "events.jsonl"
+#: How long results wait for room on the server's disk.
+_PATIENCE_S = 600.0
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How an attempt ended."""
+
+    key: str
+    attempt: int
+    outcome: Outcome | None  # None if no worker says it
+    reason: str
+    since: float  # by the monotonic clock
+    is_canceled: bool = False  # the row says that it ended; what it made before is to be added
+
+
+class Endings:
+    """Those that are not stored yet."""
+
+    def __init__(self, database: Database, files: Files, live: Live) -> None:
+        self._database = database
+        self._files = files
+        self._live = live
+        self._waiting: dict[str, Ending] = {}
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The jobs whose ending waits for room on the disk."""
+        return frozenset(self._waiting)
+
+    def add(self, key: str, attempt: int, outcome: Outcome | None, reason: str = "") -> None:
+        """Store an ending, now or later."""
+        self._waiting[key] = Ending(key, attempt, outcome, reason, time.monotonic())
+        self.store()
+
+    def add_canceled(self, key: str) -> None:
+        """Store what a canceled job made before, now or later."""
+        self._waiting[key] = Ending(key, 0, None, "", time.monotonic(), is_canceled=True)
+        self.store()
+
+    def store(self) -> None:
+        """Try to store what waits."""
+        for key, ending in list(self._waiting.items()):
+            try:
+                self._store(ending)
+            except (UtvmError, OSError) as error:
+                log.warning("the end of job %s is not stored yet: %s", key, error)
+                continue
+            del self._waiting[key]
+            self._live.end(key)
+
+    def _store(self, ending: Ending) -> None:
+        outcome = ending.outcome
+        job = self._database.job(ending.key)
+        if job is None:
+            return
+        if ending.is_canceled:
+            self._database.queue.add_files(job.key, self._partial(job))
+            return
+        if job.has_ended or job.attempt != ending.attempt:
+            return
+        changes: dict[str, Any] = {"state": FAILED, "reason": ending.reason}
+        try:
+            if outcome is None:
+                kept = self._partial(job)
+            else:
+                kept = self._whole(job, outcome)
+                changes = _judged(outcome)
+        except (UtvmError, OSError) as error:
+            # There may be room again soon.
+            is_full = isinstance(error, (NoRoom, OSError))
+            if is_full and time.monotonic() - ending.since < _PATIENCE_S:
+                raise
+            kept, changes["reason"] = [], f"the results could not be stored: {error}"
+        if outcome is not None and outcome.runs:
+            try:
+                changes["run"] = _keep_run(job.key, outcome.runs)
+            except (UtvmError, OSError) as error:
+                log.warning("the run of job %s is not kept: %s", job.key, error)
+        self._database.finish_job(ending.key, ending.attempt, kept, finished=time.time(), **changes)
+
+    def _whole(self, job: Job, outcome: Outcome) -> list[JobFile]:
+        contents = {**outcome.files, RESULT: outcome.result, LOG_FILE: outcome.log}
+        if not outcome.log:
+            contents[LOG_FILE] = self._live.read(job.key, LOG)
+        return self._stored({**contents, EVENTS_FILE: self._live.read(job.key, EVENTS)})
+
+    def _partial(self, job: Job) -> list[JobFile]:
+        verb = verb_of(job.verb)
+        contents = {
+            LOG_FILE: self._live.read(job.key, LOG),
+            EVENTS_FILE: self._live.read(job.key, EVENTS),
+        }
+        followed = self._live.read(job.key, FOLLOWED)
+        if verb.followed and followed:
+            contents[verb.followed] = lines_so_far(job, self._files, followed)
+        return self._stored(contents)
+
+    def _stored(self, contents: Mapping[str, bytes]) -> list[JobFile]:
+        return [
+            JobFile(name, self._files.add(content), len(content))
+            for name, content in contents.items()
+            if content or name in (RESULT, LOG_FILE)
+        ]
+
+
+def _judged(outcome: Outcome) -> dict[str, Any]:
+    """The columns of a job that ran to its end."""
+    changes = {"exit_code": outcome.exit_code, "worker": outcome.worker}
+    if outcome.exit_code == 0 and not outcome.reason:
+        return {**changes, "state": DONE, "reason": ""}
+    return {**changes, "state": FAILED, "reason": outcome.reason or _reason(outcome)}
+
+
+def _reason(outcome: Outcome) -> str:
+    """Why the verb failed: its error, or what ended it."""
+    with contextlib.suppress(ValueError):
+        result = json.loads(outcome.result)
+        if isinstance(result, dict) and "error" in result:
+            return str(result["error"])
+    if outcome.exit_code < 0:
+        return f"signal {-outcome.exit_code} ended it"
+    return f"it ended with status {outcome.exit_code}; the log says more"
+
+
+def _keep_run(job: str, runs: bytes) -> str:
+    """Copy the job's run into this computer's store; returns its key.
+
+    It gets the key of the job: if the server is killed here, the next attempt's run is the same.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "runs.sqlite"
+        path.write_bytes(runs)
+        with RunStore(path) as store:
+            found = store.find()
+            if not found:
+                return ""
+            run = replace(store.get(found[0].key), key=job)
+    with RunStore(runs_file()) as store:
+        store.add(run)
+    return job
