@@ -20,7 +20,8 @@ from utvm_deploy.cli.server_arguments import (
     open_server,
     typed,
 )
-from utvm_deploy.service.verbs import VERBS, Option
+from utvm_deploy.service.options import Option
+from utvm_deploy.service.verbs import VERBS
 
 if TYPE_CHECKING:
     from utvm_deploy.client.api import Server
@@ -96,6 +97,11 @@ def _add_option(group: Any, option: Option, of: Sequence[str]) -> None:
         group.add_argument(f"--{option.name}", action="store_true", default=None, **shared)
     elif option.choices:
         group.add_argument(f"--{option.name}", choices=option.choices, **shared)
+    elif option.kind == "file":
+        # The key of a job may consist of digits, and is no number.
+        group.add_argument(f"--{option.name}", metavar="JOB", **shared)
+    elif option.kind == "text":
+        group.add_argument(f"--{option.name}", metavar="TEXT", **shared)
     else:
         group.add_argument(f"--{option.name}", metavar="N", type=typed, **shared)
 
