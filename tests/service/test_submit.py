@@ -74,8 +74,8 @@ def test_a_job_on_two_boards_and_its_files(shell: App, capsys: Capture, tmp_path
         )
         bundle = folder / "bundle.zip"
         assert bundle.read_bytes() == f"bundle.zip of {job['job']}".encode()
-    assert shell.cluster.started[0].arguments[:6] == (
-        *("bundle", "digits.tflite", "--board", "mps2_an500", "--samples", "2"),
+    assert shell.cluster.started[0].arguments[:3] == (
+        *("bundle", "--board=mps2_an500", "--samples=2"),
     )
 
 
@@ -121,11 +121,16 @@ def test_models_are_jobs_of_their_own_except_for_tune(shell: App, tmp_path: Path
     other.write_bytes((ROOT / "models" / "cifar10_cnn.tflite").read_bytes())
     models = DIGITS, str(other)
     assert main(["submit", *models, "--board", "host", "--job", "verify", "--wait"]) == 0
-    assert [spec.arguments[1] for spec in shell.cluster.started] == ["digits.tflite", other.name]
+    assert [spec.arguments[-1] for spec in shell.cluster.started] == [
+        *("./digits.tflite", f"./{other.name}")
+    ]
     shell.cluster.started.clear()
-    assert main(["submit", *models, "--board", "host", "--job", "tune", "--wait"]) == 0
+    assert (
+        main(["submit", *models, "--board", "host", "--job", "tune", "--trials", "4", "--wait"])
+        == 0
+    )
     (spec,) = shell.cluster.started
-    assert spec.arguments[1:3] == ("digits.tflite", other.name)
+    assert spec.arguments[-2:] == ("./digits.tflite", f"./{other.name}")
 
 
 def test_interrupted_while_it_waits(

@@ -85,6 +85,9 @@ def start_job(
         workers=[worker],
         allow_other_workers=False,
         pure=False,
+        # A worker takes its tasks in order of priority. A session that waits for a board holds up
+        # those behind it; a job is sent only where there is room, and so holds up nobody.
+        priority=1,
     )
 
 
