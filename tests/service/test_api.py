@@ -229,7 +229,7 @@ def test_events_follow_a_job_to_its_end(app: App) -> None:
         return Outcome(0, b"{}", b"first\nsecond\nthird\n", {})
 
     app.cluster.run = held
-    (job,) = start(app, verb="tune").json()
+    (job,) = start(app, verb="tune", options={"trials": 40}).json()
     deadline = time.monotonic() + PATIENCE_S
     while not specs:
         assert time.monotonic() < deadline
@@ -238,6 +238,9 @@ def test_events_follow_a_job_to_its_end(app: App) -> None:
     point = {"event": "tuning", "trials": 40, "best": 7}
     app.cluster.tell(spec, {"started": 5.0, "worker": "w"})
     app.cluster.tell(spec, {"log": "first\n", "events": [point]})
+    while app.http.get(f"/api/v1/jobs/{job['key']}/log").text != "first\n":
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     url = f"/api/v1/jobs/{job['key']}/events"
     with app.http.stream("GET", url) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")

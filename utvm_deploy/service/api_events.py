@@ -76,12 +76,14 @@ class _News:
     def _written(self, job: Job) -> Generator[str, None, bool]:
         """New lines of the log and of the verb's events; returns whether nothing is left."""
         folder = self._parts.jobs / self._key
-        new = _tail(self._log_of(job, folder), self._log_at)
+        new = _tail(self._file_of(job, "log.txt", folder / "log"), self._log_at)
         is_read = len(new) < _MOST_BYTES
         if new := _whole_lines(new) or new:
             self._log_at += len(new)
             yield self._event("log", json.dumps({"text": new.decode("utf-8", "replace")}))
-        new = _whole_lines(_tail(folder / "events", self._events_at))
+        new = _whole_lines(
+            _tail(self._file_of(job, "events.jsonl", folder / "events"), self._events_at)
+        )
         for line in new.splitlines(keepends=True):
             self._events_at += len(line)
             kind = _kind(line)
@@ -89,12 +91,12 @@ class _News:
                 yield self._event(kind, line.decode("utf-8", "replace").strip())
         return is_read and len(new) < _MOST_BYTES
 
-    def _log_of(self, job: Job, folder: Path) -> Path:
-        """The log that grows; of a job that has ended, the one that is kept."""
+    def _file_of(self, job: Job, name: str, growing: Path) -> Path:
+        """The file that grows; of a job that has ended, the one that is kept."""
         for file in job.files:
-            if file.name == "log.txt":
+            if file.name == name:
                 return self._parts.files.path(file.sha256)
-        return folder / "log"
+        return growing
 
     def _event(self, kind: str, data: str) -> str:
         return f"id: {self._log_at}-{self._events_at}\nevent: {kind}\ndata: {data}\n\n"

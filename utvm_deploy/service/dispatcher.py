@@ -61,6 +61,7 @@ class _Flight:
     needs: Mapping[str, float]
     worker: str
     sent: float  # by the monotonic clock
+    log_bytes: int  # of the attempts before
     future: Any = None
     is_running: bool = False
     progress: Progress | None = None
@@ -276,9 +277,10 @@ class Dispatcher:
             followed = self._live.read(job.key, FOLLOWED)
             spec = make_spec(job, attempt, self._files, followed)
         except (UtvmError, OSError) as error:
-            self._endings.add(job.key, attempt, None, str(error))
+            self._endings.add_failure(job.key, attempt, str(error))
             return False
-        flight = _Flight(job, attempt, needs, worker, _now())
+        log_bytes = len(self._live.read(job.key, LOG))
+        flight = _Flight(job, attempt, needs, worker, _now(), log_bytes)
         self._flights[job.key] = flight
         flight.future = start_job(self._client, spec, needs, worker)
         done = _Message(done=(job.key, attempt))
@@ -350,9 +352,10 @@ class Dispatcher:
             self._write_progress()
             self._forget(key)
             if isinstance(outcome, Outcome):
-                self._endings.add(key, attempt, outcome)
+                earlier = self._live.read(key, LOG)[: flight.log_bytes]
+                self._endings.add(key, attempt, outcome, earlier)
             else:
-                self._endings.add(key, attempt, None, outcome)
+                self._endings.add_failure(key, attempt, outcome)
 
     def _lost(self, key: str, reason: str) -> None:
         """An attempt ended without an end: another one, if it was not the job's fault."""
@@ -363,8 +366,8 @@ class Dispatcher:
             self._live.add_lines(key, LOG, f"[attempt {flight.attempt}: {reason}]\n")
             if deaths >= MOST_DEATHS:
                 why = reason.partition(";")[0]
-                self._endings.add(
-                    key, flight.attempt, None, f"it was lost {deaths} times; the last time: {why}"
+                self._endings.add_failure(
+                    key, flight.attempt, f"it was lost {deaths} times; the last time: {why}"
                 )
                 return
         self._database.change_job(key, at_attempt=flight.attempt, state=QUEUED, reason=reason)

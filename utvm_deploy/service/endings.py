@@ -44,6 +44,7 @@ class Ending:
     outcome: Outcome | None  # None if no worker says it
     reason: str
     since: float  # by the monotonic clock
+    earlier_log: bytes = b""  # of the attempts before
     is_canceled: bool = False  # the row says that it ended; what it made before is to be added
 
 
@@ -61,9 +62,14 @@ class Endings:
         """The jobs whose ending waits for room on the disk."""
         return frozenset(self._waiting)
 
-    def add(self, key: str, attempt: int, outcome: Outcome | None, reason: str = "") -> None:
-        """Store an ending, now or later."""
-        self._waiting[key] = Ending(key, attempt, outcome, reason, time.monotonic())
+    def add(self, key: str, attempt: int, outcome: Outcome, earlier_log: bytes = b"") -> None:
+        """Store how a job ended, now or later."""
+        self._waiting[key] = Ending(key, attempt, outcome, "", time.monotonic(), earlier_log)
+        self.store()
+
+    def add_failure(self, key: str, attempt: int, reason: str) -> None:
+        """Store, now or later, that a job failed without an outcome."""
+        self._waiting[key] = Ending(key, attempt, None, reason, time.monotonic())
         self.store()
 
     def add_canceled(self, key: str) -> None:
@@ -97,7 +103,7 @@ class Endings:
             if outcome is None:
                 kept = self._partial(job)
             else:
-                kept = self._whole(job, outcome)
+                kept = self._whole(job, outcome, ending.earlier_log)
                 changes = _judged(outcome)
         except (UtvmError, OSError) as error:
             # There may be room again soon.
@@ -112,11 +118,17 @@ class Endings:
                 log.warning("the run of job %s is not kept: %s", job.key, error)
         self._database.finish_job(ending.key, ending.attempt, kept, finished=time.time(), **changes)
 
-    def _whole(self, job: Job, outcome: Outcome) -> list[JobFile]:
-        contents = {**outcome.files, RESULT: outcome.result, LOG_FILE: outcome.log}
-        if not outcome.log:
-            contents[LOG_FILE] = self._live.read(job.key, LOG)
-        return self._stored({**contents, EVENTS_FILE: self._live.read(job.key, EVENTS)})
+    def _whole(self, job: Job, outcome: Outcome, earlier_log: bytes) -> list[JobFile]:
+        # Who follows the log goes on in the file where he was in the one that grew.
+        whole_log = earlier_log + outcome.log or self._live.read(job.key, LOG)
+        return self._stored(
+            {
+                **outcome.files,
+                RESULT: outcome.result,
+                LOG_FILE: whole_log,
+                EVENTS_FILE: self._live.read(job.key, EVENTS),
+            }
+        )
 
     def _partial(self, job: Job) -> list[JobFile]:
         verb = verb_of(job.verb)

@@ -11,9 +11,10 @@ from typing import Any
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.boards.board import board_names
 from utvm_deploy.service.facts import QUEUED, Job, Model
+from utvm_deploy.service.inputs import checked_options
 from utvm_deploy.service.parts import Parts
 from utvm_deploy.service.refusals import Conflict, NotFound
-from utvm_deploy.service.verbs import Verb, command_line, verb_of
+from utvm_deploy.service.verbs import Verb, verb_of
 
 #: In one request.
 MOST_MODELS, MOST_BOARDS, MOST_OPTIONS = 16, 32, 32
@@ -42,10 +43,10 @@ def start_jobs(parts: Parts, wanted: Wanted, idempotency_key: str = "") -> list[
     request = idempotency_key or secrets.token_hex(_KEY_BYTES)
     made = []
     for board in _boards(verb, wanted.boards):
-        command_line(verb, [model.name for model in models], board, options)
+        settled = checked_options(parts.database, verb, models, board, options)
         key, now = secrets.token_hex(_KEY_BYTES), time.time()
         made.append(
-            Job(key, verb.name, board, models, options, state=QUEUED, created=now, request=request)
+            Job(key, verb.name, board, models, settled, state=QUEUED, created=now, request=request)
         )
     jobs = parts.database.add_jobs(made)
     if [_facts(job) for job in jobs] != [_facts(job) for job in made]:
