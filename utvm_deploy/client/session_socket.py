@@ -46,7 +46,9 @@ class SocketTransport:
         self._is_closed = threading.Event()
         # A server that takes nothing more must not hold us for ever.
         limit = struct.pack("ll", int(SILENCE_S), 0)
-        connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        # It may have closed the connection already; the next message says so.
+        with contextlib.suppress(OSError):
+            connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
         self._thread.start()
 
