@@ -19,13 +19,18 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import CloseCode
 from websockets.sync.client import ClientConnection, connect
 
-from utvm_deploy.base.errors import ClusterError
+from utvm_deploy.base.errors import BoardError, ClusterError, ServerError
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.client.session_messages import ALIVE, MESSAGE_BYTES, decode, encode
+from utvm_deploy.client.session_server import http_server as http_server_of
 from utvm_deploy.cluster import session_line
+from utvm_deploy.cluster.certificates import Certificates, make_certificates
 from utvm_deploy.cluster.offers import EMULATOR, HOST
+from utvm_deploy.service.security import access_of
+from utvm_deploy.service.security_guard import Guard, Judge
 from utvm_deploy.service.server import http_server, listening
 from utvm_deploy.service.session_routes import Limits, Sessions, session_router
-from utvm_deploy.service.settings import Settings
+from utvm_deploy.service.settings import Settings, Tls
 
 PATH = "/api/v1/boards/mps2_an500/session"
 
@@ -91,6 +96,7 @@ class Door:
     """The routes on a port of this process."""
 
     def __init__(self, port: int) -> None:
+        self.port = port
         self._place = f"127.0.0.1:{port}"
 
     def open(
@@ -111,7 +117,9 @@ Start = Callable[..., Door]
 def start(desk: Desk) -> Iterator[Start]:
     with contextlib.ExitStack() as stack:
 
-        def started(*, allow_code: bool = False, **limits: float) -> Door:
+        def started(
+            *, allow_code: bool = False, keys: Certificates | None = None, **limits: float
+        ) -> Door:
             app = FastAPI()
             app.include_router(
                 session_router(
@@ -124,6 +132,10 @@ def start(desk: Desk) -> Iterator[Start]:
             )
             listener = stack.enter_context(listening(Settings(Path())))
             server = http_server(app, threading.Event())
+            if keys:
+                access = access_of(keys.token, "localhost", is_encrypted=True)
+                guarded = Guard(app, access, Judge(access))
+                server = http_server(guarded, threading.Event(), Tls(keys.certificate, keys.key))
             thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
             thread.start()
             stack.callback(thread.join, PATIENCE_S)
@@ -264,3 +276,44 @@ def test_programs_run_where_code_is_allowed(start: Start, desk: Desk) -> None:
     path = PATH.replace("mps2_an500", "host")
     with start(allow_code=True).open(path) as socket:
         assert state(socket) == "ready"
+
+
+def test_over_tls_with_the_token_of_the_server(
+    start: Start, desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = make_certificates(tmp_path / "keys", ["localhost"])
+    url = f"https://localhost:{start(keys=keys).port}"
+    board = load_board("mps2_an500")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+    with pytest.raises(ServerError, match=r"certificate .* set UTVM_CERTIFICATES to the folder"):
+        http_server_of(url).open(board)
+    with pytest.raises(ServerError, match=r"certificate .* set UTVM_CERTIFICATES to the folder"):
+        http_server_of(url).check_board(board)
+    monkeypatch.setenv("UTVM_CERTIFICATES", str(tmp_path / "keys"))
+    for token, says in (("", "wants a token; set UTVM_TOKEN"), ("wrong", "the token is wrong")):
+        monkeypatch.setenv("UTVM_TOKEN", token)
+        with pytest.raises(ServerError, match=says):
+            http_server_of(url).open(board)
+        with pytest.raises(ServerError, match=says):
+            http_server_of(url).check_board(board)
+    assert not desk.lines
+    monkeypatch.setenv("UTVM_TOKEN", keys.token)
+    server = http_server_of(url)
+    server.check_board(board)
+    with contextlib.closing(server.open(board)) as session:
+        session.send(b"a request")
+        assert session.receive(10) == b"a request"
+
+
+def test_another_board_of_the_same_name_is_refused_before_anything_is_built(
+    start: Start, desk: Desk, tmp_path: Path
+) -> None:
+    server = http_server_of(f"http://127.0.0.1:{start().port}")
+    source = load_board("mps2_an500").source
+    (tmp_path / "mps2_an500.toml").write_text(
+        source.replace("stack_bytes", "# ours\nstack_bytes", 1)
+    )
+    server.check_board(load_board(tmp_path / "mps2_an500.toml"))
+    (tmp_path / "mps2_an500.toml").write_text(source.replace("clock_hz = ", "clock_hz = 1", 1))
+    with pytest.raises(BoardError, match="has other facts of the board mps2_an500"):
+        server.check_board(load_board(tmp_path / "mps2_an500.toml"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -11,7 +12,7 @@ from utvm_deploy.base.errors import BoardError, ServerError
 from utvm_deploy.boards.digest import facts_digest
 from utvm_deploy.boards.facts import Board
 from utvm_deploy.client.session_exchange import Transport
-from utvm_deploy.client.session_socket import OPEN_S, open_session
+from utvm_deploy.client.session_socket import OPEN_S, open_session, untrusted
 from utvm_deploy.client.settings import (
     DEFAULT_PORT,
     ServerSettings,
@@ -110,6 +111,11 @@ def _get(settings: ServerSettings, board: Board) -> dict[str, Any]:
         ) as client:
             response = client.get(url, params={"template": board.template})
     except httpx.HTTPError as error:
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, ssl.SSLCertVerificationError):
+                raise ServerError(untrusted(settings, cause)) from error
+            cause = cause.__cause__ or cause.__context__
         raise ServerError(
             f"no server answers at {settings.url} ({error}); is `utvm serve` running there?"
         ) from error

@@ -172,10 +172,7 @@ def _connect(settings: ServerSettings, board: str, wait_s: float) -> SocketTrans
     except InvalidStatus as error:
         raise _refused(settings, board, error) from error
     except ssl.SSLCertVerificationError as error:
-        raise ServerError(
-            f"the certificate of {settings.url} is not trusted ({error.verify_message}); set "
-            "UTVM_CERTIFICATES to the folder with the server's authority.pem"
-        ) from error
+        raise ServerError(untrusted(settings, error)) from error
     except (InvalidHandshake, InvalidURI, EOFError) as error:
         raise ServerError(f"{settings.url} is no server of utvm_deploy ({error})") from error
     except OSError as error:  # TimeoutError included
@@ -183,6 +180,14 @@ def _connect(settings: ServerSettings, board: str, wait_s: float) -> SocketTrans
             f"no server answers at {settings.url} ({error or 'no answer'}); is `utvm serve` "
             "running there?"
         ) from error
+
+
+def untrusted(settings: ServerSettings, error: ssl.SSLCertVerificationError) -> str:
+    """What is said of a server whose certificate nobody vouches for."""
+    return (
+        f"the certificate of {settings.url} is not trusted ({error.verify_message}); set "
+        "UTVM_CERTIFICATES to the folder with the server's authority.pem"
+    )
 
 
 def _refused(settings: ServerSettings, board: str, error: Any) -> ServerError:
