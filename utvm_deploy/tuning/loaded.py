@@ -16,6 +16,18 @@ class Spent:
     load_s: float = 0.0
     run_s: float = 0.0
 
+    def since(self, before: Spent) -> Spent:
+        """What was spent after ``before``."""
+        return Spent(
+            self.lower_s - before.lower_s, self.load_s - before.load_s, self.run_s - before.run_s
+        )
+
+    def add(self, more: Spent) -> None:
+        """Count what another device spent, too."""
+        self.lower_s += more.lower_s
+        self.load_s += more.load_s
+        self.run_s += more.run_s
+
 
 @dataclass
 class Loaded:

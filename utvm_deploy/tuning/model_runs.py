@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.boards.board import Board
@@ -33,7 +34,6 @@ from utvm_deploy.profiling.layer_costs import profile
 from utvm_deploy.project import check_fits
 from utvm_deploy.records import Measurement, ModelRecord, Records, Setting, now
 from utvm_deploy.records.candidate import CMSIS_NN, Candidate
-from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.workload import Work
 
 log = logging.getLogger(__name__)
@@ -43,6 +43,17 @@ ROUNDS = 4
 
 Candidates = tuple[tuple[str, Candidate], ...]
 Tell = Callable[[str], None]
+
+
+class KeptRecords(Protocol):
+    """Records that more can be added to, such as a ``RecordsFile``."""
+
+    @property
+    def records(self) -> Records:
+        """All of them."""
+
+    def append(self, record: ModelRecord) -> None:
+        """Keep one more."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +103,7 @@ def first_candidates(
 def run_model(
     graph: Graph,
     device: Device,
-    file: RecordsFile,
+    file: KeptRecords,
     setting: Setting,
     *,
     level: str,
@@ -108,7 +119,7 @@ class _ModelRunner:
         self,
         graph: Graph,
         device: Device,
-        file: RecordsFile,
+        file: KeptRecords,
         setting: Setting,
         level: str,
         library: CmsisNn | None,
