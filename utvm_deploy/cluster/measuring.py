@@ -35,7 +35,7 @@ from utvm_deploy.cluster.measuring_tasks import (
     open_session,
     run_whole_models,
 )
-from utvm_deploy.cluster.members import Members
+from utvm_deploy.cluster.members import ANSWER_S, Members
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.records import Setting
 from utvm_deploy.tuning.loaded import Spent
@@ -184,9 +184,7 @@ class ClusterPlaces:
             # Not in a signal's handler, which may have interrupted who has the lock.
             threading.Thread(target=self._cancel, name="cancel", daemon=True).start()
 
-    def run_whole(
-        self, graphs: Sequence[Graph], file: RecordsFile, check: Callable[[], None]
-    ) -> list[ModelRun]:
+    def run_whole(self, graphs: Sequence[Graph], file: RecordsFile) -> list[ModelRun]:
         """Run models with the records and without them at one worker, and keep the records."""
         models = WholeModels(tuple(graphs), tuple(file.records), self.setting)
         content = packed(models)
@@ -202,7 +200,6 @@ class ClusterPlaces:
             )
             try:
                 while not task.done():
-                    check()
                     self.members.check()
                     time.sleep(0.05)
                 ran = unpacked(task.result(timeout=GATHER_S))
@@ -335,17 +332,15 @@ def cluster_places(
     level: str,
     *,
     tell: Callable[[str], None],
-    check: Callable[[], None] = lambda: None,
 ) -> Iterator[ClusterPlaces]:
     """The workers that have a board, as soon as there is one.
 
-    ``tell`` gets a line for each worker that is left out or gone. ``check`` is called while it
-    waits, and may raise.
+    ``tell`` gets a line for each worker that is left out or gone.
     """
     places = ClusterPlaces(client, board, works, level, tell)
     try:
         with places.members:
-            places.members.wait(check)
+            places.members.wait()
             yield places
     finally:
         places.close()

@@ -112,12 +112,11 @@ class Members:
         with self._lock:
             return frozenset(one.address for one in self._members.values() if one.is_ready)
 
-    def wait(self, check: Callable[[], None]) -> None:
+    def wait(self) -> None:
         """Wait until there are workers with one setting; TuneError if none comes."""
         begin = time.monotonic()
         first: float | None = None
         while True:
-            check()
             now = time.monotonic()
             with self._lock:
                 asked = list(self._members.values())
