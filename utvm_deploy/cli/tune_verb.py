@@ -305,17 +305,17 @@ def _tuned_on_cluster(
 ) -> tuple[Any, Sequence[Any]]:
     """The same on the boards of a cluster's workers."""
     from utvm_deploy.cluster.connection import open_cluster
-    from utvm_deploy.cluster.measuring import cluster_places
     from utvm_deploy.tuning.tuner import tune_on
 
     tell(f"looking for workers with {board.name} at {args.cluster}")
-    with (
-        open_cluster(args.cluster, args.certificates) as client,
-        cluster_places(client, board, works, options["level"], tell=note) as places,
-    ):
-        found = tune_on(works, places, file, **options)
-        tell("running whole models at a worker")
-        return found, places.run_whole(graphs, file)
+    with open_cluster(args.cluster, args.certificates) as client:
+        # Only now: it needs the library whose absence opening a cluster tells.
+        from utvm_deploy.cluster.measuring import cluster_places
+
+        with cluster_places(client, board, works, options["level"], tell=note) as places:
+            found = tune_on(works, places, file, **options)
+            tell("running whole models at a worker")
+            return found, places.run_whole(graphs, file)
 
 
 def _kept(path: Path, before: int, after: int) -> str:

@@ -29,13 +29,13 @@ from utvm_deploy.cluster.measuring_tasks import (
     HALF,
     MeasuringFailed,
     MeasuringSession,
-    board_resource,
     end_session,
     measure_batch,
     open_session,
     run_whole_models,
 )
 from utvm_deploy.cluster.members import ANSWER_S, Members
+from utvm_deploy.cluster.offers import CORE, board_resource
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.records import Setting
 from utvm_deploy.tuning.loaded import Spent
@@ -109,7 +109,7 @@ class ClusterPlaces:
         self._session = session
         # A task, because Dask can make its result again if the worker that has it dies.
         self._session_task = client.submit(_same, session, key=f"{self._key}-session", pure=False)
-        self._board = {"core": HALF, board_resource(board.name): HALF}
+        self._board = {CORE: HALF, board_resource(board.name): HALF}
         self.members = Members(client, board.name, self._ask, tell, _setting_here(board, level))
         self._numbers = itertools.count()
         self._asked = itertools.count()
@@ -194,7 +194,7 @@ class ClusterPlaces:
                 self._session_task,
                 content,
                 key=f"{self._key}-models-{attempt}",
-                resources={"core": 1, board_resource(self.board.name): 1},
+                resources={CORE: 1, board_resource(self.board.name): 1},
                 workers=sorted(self.members.addresses),
                 pure=False,
             )

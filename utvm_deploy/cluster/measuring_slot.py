@@ -15,23 +15,36 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO
 
 from utvm_deploy.base import process
 from utvm_deploy.base.errors import TuneError
-from utvm_deploy.boards.desk_file import load_bench
+from utvm_deploy.boards.board import load_board
+from utvm_deploy.cluster.lease import held_entry
 from utvm_deploy.tuning.frames import DONE, OPEN, Opening, read_frame, write_frame
 
 #: Batches that one process has at a time.
 LOAD = 2
 #: How long a process may be without a batch before it ends.
 IDLE_S = 10.0
+#: How long to wait for a board of the desk that another process has.
+LEASE_S = 60.0
 #: How long opening a device, a batch, and the runs of whole models may take. Each candidate has a
 #: deadline of its own, much shorter; these are for a process that hangs.
 OPEN_TIMEOUT_S = 300.0
 BATCH_TIMEOUT_S = 1800.0
 MODELS_TIMEOUT_S = 7200.0
+
+
+@contextmanager
+def _one_of_the_desk(name: str) -> Iterator[str | None]:
+    """Hold a board of ``bench.toml`` and give its serial number; None for what runs here."""
+    if load_board(name).runs_here:
+        yield None
+        return
+    with held_entry(name, LEASE_S, "utvm tune --cluster") as entry:
+        yield entry.probe_serial
 
 
 class Slot:
@@ -40,7 +53,6 @@ class Slot:
     def __init__(self, board: str, key: str, opening: Opening) -> None:
         self.board = board
         self.key = key
-        self.serial = opening.serial
         self.load = 0
         self.idle_since = time.monotonic()
         self._opening = opening
@@ -97,11 +109,14 @@ class Slot:
         argv = [sys.executable, "-m", "utvm_deploy.tuning.measuring_process"]
         why = ""
         try:
-            with process.start(argv, env=process.child_environment()) as child:
+            with (
+                _one_of_the_desk(self.board) as serial,
+                process.start(argv, env=process.child_environment()) as child,
+            ):
                 assert child.popen.stdin is not None and child.popen.stdout is not None
                 requests = io.BufferedWriter(child.popen.stdin)
                 answers = io.BufferedReader(child.popen.stdout)  # type: ignore[type-var]
-                write_frame(requests, OPEN, self._opening)
+                write_frame(requests, OPEN, replace(self._opening, serial=serial))
                 with self._lock:
                     self._child, self._requests = child, requests
                 if not self._ended:
@@ -194,18 +209,11 @@ class Slots:
         return self._started(key, session, models)
 
     def _started(self, key: str, session: bytes, models: bytes) -> Slot:
-        slot = Slot(self.board, key, Opening(session, self.jobs, self._serial(), models))
+        slot = Slot(self.board, key, Opening(session, self.jobs, models=models))
         if not self._slots:
             threading.Thread(target=self._end_idle, name="idle slots", daemon=True).start()
         self._slots.append(slot)
         return slot
-
-    def _serial(self) -> str | None:
-        """The serial number of a board of the desk that no process has."""
-        entries = load_bench().get(self.board, ())
-        taken = [one.serial for one in self._slots]
-        free = [one.probe_serial for one in entries if one.probe_serial not in taken]
-        return free[0] if free else None
 
     def _end_idle(self) -> None:
         """End processes that had no batch for a while; ends with the last of them."""

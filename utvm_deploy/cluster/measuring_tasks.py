@@ -5,7 +5,6 @@ They carry messages of ``tuning.messages`` as bytes, and need not import TVM.
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from dataclasses import dataclass
@@ -15,17 +14,13 @@ from distributed import Worker, get_worker
 from utvm_deploy import __version__
 from utvm_deploy.base.errors import TuneError, UtvmError
 from utvm_deploy.cluster.measuring_slot import MODELS_TIMEOUT_S, Slots
+from utvm_deploy.cluster.offers import board_resource, usable_cores
 
 #: What one batch takes of a worker's core and board: two fit, of which one is built.
 HALF = 0.5
 
 _slots: weakref.WeakKeyDictionary[Worker, dict[str, Slots]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
-
-
-def board_resource(board: str) -> str:
-    """The name of a board among a worker's resources."""
-    return f"board:{board}"
 
 
 @dataclass(frozen=True)
@@ -95,6 +90,6 @@ def _slots_of(worker: Worker, session: MeasuringSession) -> Slots:
         boards = _slots.setdefault(worker, {})
         if session.board not in boards:
             count = int(worker.state.total_resources.get(board_resource(session.board), 1))
-            jobs = max(1, (os.cpu_count() or 1) // count)
+            jobs = max(1, usable_cores() // count)
             boards[session.board] = Slots(session.board, count, jobs)
         return boards[session.board]

@@ -17,7 +17,7 @@ from typing import Any
 from distributed import Client, Future
 
 from utvm_deploy.base.errors import TuneError
-from utvm_deploy.cluster.measuring_tasks import board_resource
+from utvm_deploy.cluster.offers import board_resource
 from utvm_deploy.records import Setting
 from utvm_deploy.tuning.messages import unpacked
 

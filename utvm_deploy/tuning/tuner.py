@@ -302,7 +302,10 @@ class _Loop:
         left = self._wanted - self._started
         if places.slots > 1:
             # Small batches at the end, so that all slots end at about the same time.
-            size = min(size, -(-left // (BATCHES_EACH * places.slots)))
+            untried = left
+            if all(state.free is None for state in self._states):
+                untried = min(left, sum(len(state.untried()) for state in self._states))
+            size = min(size, max(1, -(-untried // (BATCHES_EACH * places.slots))))
         batch = self._search.next_batch(min(size, left), in_a_row)
         self._started += len(batch)
         return batch
