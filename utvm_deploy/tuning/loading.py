@@ -78,9 +78,22 @@ class Loader:
         """Whether code is written into flash, a group at a time, as RAM executes none."""
         return not self._device.board.main_ram.executable
 
+    @property
+    def _is_alone(self) -> bool:
+        """Whether each candidate is loaded alone, always to the same addresses.
+
+        What a modelled cache misses depends on addresses. So ticks depend on the candidate alone,
+        in whichever order and on however many devices candidates are measured.
+        """
+        cpu = self._device.board.cpu
+        has_caches = bool(cpu.icache_bytes or cpu.dcache_bytes)
+        return has_caches and self._device.is_modelled and not self.flashes
+
     def fitting(self, jobs: Sequence[Job], waiting: Sequence[int]) -> list[int]:
         """The first of those that wait, as many as there is room for; at least one."""
         self._check_session()
+        if self._is_alone:
+            return list(waiting[:1])
         room = self.session.memory.size * 7 // 8
         taken: set[bytes] = set()
         group: list[int] = []
@@ -103,6 +116,8 @@ class Loader:
             self._flash(jobs)
         self._check_session()
         self._wanted = {key for job in jobs for key, _ in contents_of(job)}
+        if self._is_alone:
+            self.forget_all()
         try:
             return self._load_beside_others(jobs)
         except NoRoom:
@@ -207,6 +222,8 @@ class Loader:
 
     def _module(self, jobs: Sequence[Job]) -> Module:
         unique = _modules(jobs)
+        if len(unique) == 1 and not unique[0].libraries:
+            return self._allocated(lambda: load_module(self.session, unique[0]))
         with TemporaryFolder("utvm-tune") as folder:
             merged = merge_modules(unique, "candidates", Path(folder))
             return self._allocated(lambda: load_module(self.session, merged))
