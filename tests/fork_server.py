@@ -1,4 +1,4 @@
-"""A process that has LiteRT (or onnx) loaded, and forks for each run that a test asks for.
+"""A process that has a program's packages loaded, and forks for each run that a test asks for.
 
 Loading takes 0.3 s, and the tests ask hundreds of times. Each run still has its own process and
 its own limit of memory. A crash in it is reported as it is to users.
@@ -19,6 +19,7 @@ from types import ModuleType, SimpleNamespace
 from utvm_deploy.base import process
 from utvm_deploy.frontend import formats
 from utvm_deploy.oracle import reference
+from utvm_deploy.service import upload_check
 
 #: What the server itself may take beside a run: its start on a loaded machine, and a fork.
 PATIENCE_S = 60.0
@@ -88,8 +89,12 @@ def _formats() -> Callable[[str, Path], int]:
     return lambda model, folder: formats.main(Path(model), folder)
 
 
+def _uploads() -> Callable[[str, Path], int]:
+    return lambda model, folder: upload_check.main(Path(model), folder)
+
+
 #: Module -> loads what its runs need, and gives the function that does the work of a run.
-PROGRAMS = {reference: _oracle, formats: _formats}
+PROGRAMS = {reference: _oracle, formats: _formats, upload_check: _uploads}
 
 
 def _serve(module: str) -> None:

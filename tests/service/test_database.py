@@ -19,12 +19,25 @@ from stored_jobs import BEGIN, BOARDS, VERBS, digest, fill, key_of
 
 from utvm_deploy.base.errors import UsageError, UtvmError
 from utvm_deploy.service.database import Database
-from utvm_deploy.service.facts import DONE, FAILED, QUEUED, RUNNING, Job, JobFile, Model, ModelUse
+from utvm_deploy.service.facts import (
+    DONE,
+    FAILED,
+    QUEUED,
+    RUNNING,
+    Job,
+    JobFile,
+    Model,
+    ModelFacts,
+    ModelUse,
+    TensorSummary,
+)
 from utvm_deploy.service.refusals import NoRoom
 
 HERE = Path(__file__).parent
 JOBS, MODELS = 2_000, 40
-MODEL = Model(digest(1), "kws.tflite", 5, BEGIN, {"macs": 7})
+TENSORS = (TensorSummary("x", "int8", (1, 49, 10)),)
+FACTS = ModelFacts(3, {"CONV_2D": 2, "SOFTMAX": 1}, 7, 8, 9, TENSORS, TENSORS)
+MODEL = Model(digest(1), "kws.tflite", 5, BEGIN, FACTS)
 JOB = Job(key_of(1), "tune", "host", (MODEL,), {"trials": 4}, QUEUED, BEGIN)
 
 
@@ -249,7 +262,7 @@ def test_a_file_of_version_1_is_brought_to_today(tmp_path: Path) -> None:
         assert done.run == "0123456789abcdef" and found["3"].reason == "it's broken"
         assert {job.key[-1] for job in database.jobs(model="b2" * 32)} == {"1", "3", "4"}
         assert [model.name for model in database.models()] == ["digits.tflite", "kws.tflite"]
-        assert database.models()[0].facts == {}
+        assert database.models()[0].facts is None
         # It is used as any other.
         database.add_job(replace(JOB, models=tuple(database.models()), key="f" * 12))
         assert database.jobs(model="b2" * 32)[-1].key == "f" * 12

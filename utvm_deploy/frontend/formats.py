@@ -78,7 +78,7 @@ def _converted(path: Path, _content: str) -> bytes:
         if (folder / _REFUSAL).exists():
             kind, _, text = (folder / _REFUSAL).read_text("utf-8").partition("\n")
             raise _REFUSALS[kind](text)
-        raise ModelError(f"{path} cannot be imported: {_explanation(done)}")
+        raise ModelError(f"{path} cannot be imported: {explanation(done)}")
 
 
 def model_bytes(path: Path) -> bytes:
@@ -104,7 +104,8 @@ def unreadable(path: Path, error: OSError) -> ModelError:
     )
 
 
-def _explanation(done: process.Completed) -> str:
+def explanation(done: process.Completed) -> str:
+    """Why a child that reads a file ended without a result."""
     if done.timed_out or done.returncode == -signal.SIGPROF:
         return f"it takes more than {IMPORT_SECONDS} s; choose a model for microcontrollers"
     if done.returncode < 0:
@@ -119,27 +120,32 @@ def main(path: Path, folder: Path) -> int:
     converter = CONVERTERS[path.suffix.lower()]
     try:
         converter.load(path)
-        _limit()
+        limit_import()
         (folder / _RESULT).write_bytes(converter.convert(path))
         return 0
-    except ModelError as exc:
-        refusal = f"{type(exc).__name__}\n{exc}"
-    except MemoryError:
-        most = IMPORT_BYTES >> 20
-        refusal = f"ModelError\n{path}: its import takes more than {most:,} MiB of memory"
-    except Exception as exc:  # our bug; the caller still gets a sentence
-        where = traceback.extract_tb(exc.__traceback__)[-1]
-        said = " ".join(f"{type(exc).__name__}: {exc}".split())
-        refusal = (
-            f"ModelError\n{path}: its import failed with {said} ({Path(where.filename).name}:"
-            f"{where.lineno}), which is a bug of utvm_deploy or the file is damaged; report it"
-        )
-    (folder / _REFUSAL).write_text(refusal, encoding="utf-8")
+    except Exception as exc:
+        (folder / _REFUSAL).write_text("\n".join(refusal(path, exc)), encoding="utf-8")
     return 1
 
 
-def _limit() -> None:
-    """From here on: so much memory on top of what is there, and so much time of the processor."""
+def refusal(path: Path, error: Exception) -> tuple[str, str]:
+    """What came of the import of a file, as the name of a ModelError and its sentence."""
+    if isinstance(error, ModelError):
+        return type(error).__name__, str(error)
+    if isinstance(error, MemoryError):
+        most = IMPORT_BYTES >> 20
+        return "ModelError", f"{path}: its import takes more than {most:,} MiB of memory"
+    # Our bug; the caller still gets a sentence.
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    said = " ".join(f"{type(error).__name__}: {error}".split())
+    return "ModelError", (
+        f"{path}: its import failed with {said} ({Path(where.filename).name}:{where.lineno}), "
+        "which is a bug of utvm_deploy or the file is damaged; report it"
+    )
+
+
+def limit_import() -> None:
+    """In a child, from here on: so much more memory, and so much time of the processor."""
     import resource
 
     signal.setitimer(signal.ITIMER_PROF, IMPORT_SECONDS)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -78,7 +79,7 @@ class Database:
                 "uploaded = excluded.uploaded, facts = excluded.facts",
                 (
                     *(model.sha256, model.name, model.size, model.uploaded),
-                    json.dumps(dict(model.facts)),
+                    json.dumps(asdict(model.facts) if model.facts else {}),
                 ),
             )
             connection.execute("DELETE FROM model_files WHERE model = ?", (model.sha256,))

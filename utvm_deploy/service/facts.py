@@ -18,6 +18,29 @@ ENDED = (DONE, FAILED, CANCELED)
 
 
 @dataclass(frozen=True)
+class TensorSummary:
+    """An input or output of a model."""
+
+    name: str  # shortened, if it is long
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What a model holds, in a few figures."""
+
+    operators: int
+    kinds: Mapping[str, int]  # operators of each kind
+    macs: int
+    weights_bytes: int
+    peak_activation_bytes: int
+    #: The first of each; files with thousands are possible.
+    inputs: tuple[TensorSummary, ...]
+    outputs: tuple[TensorSummary, ...]
+
+
+@dataclass(frozen=True)
 class Model:
     """A model file that somebody uploaded."""
 
@@ -25,8 +48,7 @@ class Model:
     name: str  # the file's name, such as "kws.tflite"
     size: int  # bytes
     uploaded: float  # seconds since 1970; of the latest upload
-    #: What is in it: the fields of ``ModelFacts``. Empty if it was uploaded to an earlier version.
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: ModelFacts | None = None  # None if it was uploaded to an earlier version
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from utvm_deploy.service.connections import Row
-from utvm_deploy.service.facts import Job, JobFile, Model, Progress
+from utvm_deploy.service.facts import Job, JobFile, Model, ModelFacts, Progress, TensorSummary
 
 T = TypeVar("T")
 
@@ -32,7 +32,20 @@ def job_of(row: Row, models: Iterable[Model], files: Iterable[JobFile]) -> Job:
 def model_of(row: Row) -> Model:
     """The model of a row of ``MODEL_COLUMNS``."""
     sha256, name, size, uploaded, facts = row
-    return Model(sha256, name, size, uploaded, json.loads(facts))
+    return Model(sha256, name, size, uploaded, facts_of(json.loads(facts)))
+
+
+def facts_of(fields: Mapping[str, Any]) -> ModelFacts | None:
+    """The facts of a model of ``asdict(facts)`` as JSON; None if there are none."""
+    if not fields:
+        return None
+    tensors = {
+        name: tuple(
+            TensorSummary(one["name"], one["dtype"], tuple(one["shape"])) for one in fields[name]
+        )
+        for name in ("inputs", "outputs")
+    }
+    return ModelFacts(**{**fields, **tensors})
 
 
 def grouped(rows: Iterable[Row], make: Callable[[Row], T]) -> dict[str, list[T]]:
