@@ -11,6 +11,7 @@ import os
 import select
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -37,6 +38,7 @@ class ForkServer:
         assert module in PROGRAMS
         self._module = module
         self._child: process.Child | None = None
+        self._lock = threading.Lock()
 
     def __enter__(self) -> ForkServer:
         return self
@@ -60,10 +62,21 @@ class ForkServer:
         model, folder = argv[3:]
         if process.is_dry_run():
             return process.run(argv, timeout_s=timeout_s, env=env)
+        with self._lock:
+            return self._ask(tuple(argv), model, folder, timeout_s)
+
+    def start(self) -> process.Child:
+        """Start the server; it ends with the thread that does this."""
         if self._child is None or not self._child.is_alive():
             command = [sys.executable, __file__, self._module.__name__]
             self._child = process.start(command, env=process.child_environment())
-        pipes = self._child.popen
+        return self._child
+
+    def _ask(
+        self, argv: tuple[str, ...], model: str, folder: str, timeout_s: float
+    ) -> process.Completed:
+        child = self.start()
+        pipes = child.popen
         assert pipes.stdin is not None and pipes.stdout is not None
         words = Path(folder, _WORDS)
         words.touch()
@@ -72,10 +85,10 @@ class ForkServer:
         pipes.stdin.flush()
         ready, _, _ = select.select([pipes.stdout], [], [], timeout_s + PATIENCE_S)
         answer = pipes.stdout.readline() if ready else b""
-        assert answer, f"the fork server is silent: {self._child.last_words()}"
+        assert answer, f"the fork server is silent: {child.last_words()}"
         status, timed_out = json.loads(answer)
         output = words.read_text(errors="replace")
-        return process.Completed(tuple(argv), status, output, "", timed_out)
+        return process.Completed(argv, status, output, "", timed_out)
 
 
 def _oracle() -> Callable[[str, Path], int]:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from app_server import App, app_running
+from fork_server import ForkServer
 from server_process import Server, serving
 
+from utvm_deploy.service import upload_check, uploads
 from utvm_deploy.service.settings import Settings
 
 
@@ -20,8 +22,22 @@ def server(tmp_path_factory: pytest.TempPathFactory, image_cache: Path) -> Itera
         yield started
 
 
+@pytest.fixture(scope="session")
+def reader() -> Iterator[ForkServer]:
+    """A process that has everything loaded which reads uploaded files."""
+    with ForkServer(upload_check) as started:
+        started.start()
+        yield started
+
+
 @pytest.fixture
-def app(tmp_path: Path) -> Iterator[App]:
+def quick_uploads(reader: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The children that read uploads of this process are forks of ``reader``."""
+    monkeypatch.setattr(uploads, "process", reader.stand_in())
+
+
+@pytest.fixture
+def app(tmp_path: Path, quick_uploads: None) -> Iterator[App]:
     """A server whose jobs are calls of ``app.cluster.run``."""
     with app_running(Settings(tmp_path / "data")) as running:
         yield running

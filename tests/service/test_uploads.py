@@ -16,10 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fork_server import ForkServer
 
 from utvm_deploy.base.process import Completed
-from utvm_deploy.service import upload_check, uploads
+from utvm_deploy.service import uploads
 from utvm_deploy.service.database import Database
 from utvm_deploy.service.facts import Model, TensorSummary
 from utvm_deploy.service.files import Files
@@ -69,18 +68,6 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
         yield Desk(tmp_path, database)
 
 
-@pytest.fixture(scope="module")
-def fork_server() -> Iterator[ForkServer]:
-    with ForkServer(upload_check) as server:
-        yield server
-
-
-@pytest.fixture
-def quick(fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Children are forks of one that has everything loaded."""
-    monkeypatch.setattr(uploads, "process", fork_server.stand_in())
-
-
 def test_a_model_is_kept_with_its_facts(desk: Desk) -> None:
     model = desk.keep(DIGITS, "C:\\models\\digits.tflite")
     assert model.name == "digits.tflite" and model.size == len(DIGITS)
@@ -96,7 +83,7 @@ def test_a_model_is_kept_with_its_facts(desk: Desk) -> None:
     assert desk.files.path(made["graph.svg"].sha256).read_bytes().startswith(b"<svg")
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("quick_uploads")
 def test_the_same_content_is_checked_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     first = desk.keep(DIGITS, "a.tflite")
     monkeypatch.setattr(uploads, "check_upload", None)
@@ -170,13 +157,13 @@ def zip_of(name: str, size: int) -> bytes:
     ],
     ids=["empty", "identifier", "cut", "tar", "zip", "pdf"],
 )
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("quick_uploads")
 def test_what_is_no_model_is_refused(desk: Desk, content: bytes, said: str) -> None:
     assert said in desk.refusal(content)
     assert desk.database.models() == []
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("quick_uploads")
 def test_an_archive_as_onnx_is_refused(desk: Desk) -> None:
     desk.refusal(tar_of(bytes(1 << 20)), "m.onnx")
     assert not Path("/tmp/escaped").exists()
@@ -288,12 +275,12 @@ def check_mutants(desk: Desk, first: int, count: int) -> None:
     assert set(desk.files.digests()) == used | {model.sha256 for model in stored}
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("quick_uploads")
 def test_mutated_models(desk: Desk) -> None:
     check_mutants(desk, 20_000, QUICK)
 
 
 @pytest.mark.soak
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("quick_uploads")
 def test_many_mutated_models(desk: Desk) -> None:
     check_mutants(desk, 30_000, LONG)

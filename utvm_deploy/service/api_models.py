@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import PurePosixPath
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -17,12 +15,12 @@ from utvm_deploy.service.api_errors import PROBLEMS, next_page
 from utvm_deploy.service.facts import Model
 from utvm_deploy.service.parts import Parts
 from utvm_deploy.service.starting import find_model
+from utvm_deploy.service.uploads import keep_upload
 
 #: The path that takes files.
 UPLOAD = "/api/v1/models"
 #: Of a form with a file.
 _MOST_FIELDS, _MOST_FIELD_BYTES = 4, 4096
-_CHUNK_BYTES = 1 << 20
 _FORM = {
     "requestBody": {
         "required": True,
@@ -52,14 +50,14 @@ async def uploaded_file(request: Request) -> AsyncIterator[UploadFile]:
 
 
 def keep_model(parts: Parts, file: UploadFile) -> Model:
-    """Keep an uploaded model; the same content again is the same model."""
-    with parts.files.writing() as kept:
-        while chunk := file.file.read(_CHUNK_BYTES):
-            kept.write(chunk)
-    name = PurePosixPath(file.filename or "model.tflite").name
-    model = Model(kept.sha256, name, kept.size, time.time())
-    parts.database.add_model(model)
-    return model
+    """Check and keep an uploaded model; the same content again is the same model."""
+    return keep_upload(
+        file.file,
+        file.filename or "",
+        database=parts.database,
+        files=parts.files,
+        allow_code=parts.settings.allow_code,
+    )
 
 
 def model_routes(parts: Parts) -> APIRouter:
