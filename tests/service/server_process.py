@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -43,7 +44,12 @@ def environment(data: Path, more: Mapping[str, str] = {}) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def serving(data: Path, *arguments: str, env: Mapping[str, str] = {}) -> Iterator[Server]:
+def serving(
+    data: Path,
+    *arguments: str,
+    env: Mapping[str, str] = {},
+    verify: ssl.SSLContext | bool = False,
+) -> Iterator[Server]:
     """`utvm serve` on a free port; it is ended with the block."""
     argv = [sys.executable, "-m", "utvm_deploy", "serve", "--data", str(data), "--port", "0"]
     with subprocess.Popen(
@@ -59,10 +65,11 @@ def serving(data: Path, *arguments: str, env: Mapping[str, str] = {}) -> Iterato
             line = process.stdout.readline()
             assert line.startswith("http"), f"the server said {line!r}"
             url = line.split()[0].rstrip("/")
-            with httpx.Client(base_url=url, timeout=PATIENCE_S) as http:
+            with httpx.Client(base_url=url, timeout=PATIENCE_S, verify=verify) as http:
                 yield Server(url, data, process, http)
         finally:
-            process.send_signal(signal.SIGINT)
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
             try:
                 process.wait(PATIENCE_S)
             finally:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from threading import Event
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from utvm_deploy.base.errors import UsageError, UtvmError
@@ -46,7 +49,9 @@ def open_parts(settings: Settings) -> Iterator[Parts]:
         files = Files(settings.data / "files")
         cluster = stack.enter_context(
             KeptClient(
-                lambda: open_cluster(settings.scheduler, settings.certificates),
+                lambda: open_cluster(
+                    settings.scheduler, settings.certificates, listen=settings.listen
+                ),
                 is_inside=settings.scheduler is None,
             )
         )
@@ -62,21 +67,31 @@ def listening(settings: Settings) -> Iterator[socket.socket]:
     server without a token or TLS.
     """
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        _check_reach(settings, str(address[0]))
-        with socket.socket(family, kind, protocol) as listener:
-            # After a restart, connections of the earlier server may still be closing.
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
-            listener.listen(_BACKLOG)
-            yield listener
+        listener = _listen(settings)
     except OSError as error:
         raise UtvmError(
             f"cannot listen at {settings.host} port {settings.port}: {error.strerror or error}; "
             "give another --port or --host"
         ) from error
+    with listener:
+        yield listener
+
+
+def _listen(settings: Settings) -> socket.socket:
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    _check_reach(settings, str(address[0]))
+    listener = socket.socket(family, kind, protocol)
+    try:
+        # After a restart, connections of the earlier server may still be closing.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
 
 
 def _check_reach(settings: Settings, address: str) -> None:
@@ -91,8 +106,10 @@ def _check_reach(settings: Settings, address: str) -> None:
 
 def url_of(listener: socket.socket, settings: Settings) -> str:
     """Where a browser finds the server."""
-    port = listener.getsockname()[1]
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    address, port = listener.getsockname()[:2]
+    is_any = ipaddress.ip_address(address.partition("%")[0]).is_unspecified
+    host = socket.gethostname() if is_any else settings.host
+    host = f"[{host}]" if ":" in host else host
     return f"{'https' if settings.tls else 'http'}://{host}:{port}/"
 
 
@@ -105,6 +122,12 @@ def http_server(app: ASGIApp, closing: Event, tls: Tls | None = None) -> uvicorn
     from utvm_deploy.service.security_protocol import GuardedProtocol
 
     class Server(uvicorn.Server):
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            """A closed terminal ends the server in the same way as Ctrl-C."""
+            with super().capture_signals(), _hangups(self.handle_exit):
+                yield
+
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             closing.set()
             await super().shutdown(sockets)
@@ -127,6 +150,20 @@ def http_server(app: ASGIApp, closing: Event, tls: Tls | None = None) -> uvicorn
         ssl_keyfile=tls.key if tls else None,
     )
     return Server(config)
+
+
+@contextmanager
+def _hangups(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """SIGHUP goes to ``handler``, unless it is ignored, as `nohup` has it."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        yield
+        return
+    earlier = signal.signal(signal.SIGHUP, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, earlier)
 
 
 def _is_bug(record: logging.LogRecord) -> bool:
