@@ -100,17 +100,23 @@ def _check_reach(settings: Settings, address: str) -> None:
         return
     raise UsageError(
         f"other computers reach {settings.host}, so the server needs a token and TLS: run `utvm "
-        f"serve --make-certificates DIR --host {settings.host}` once, then add --certificates DIR"
+        f"serve --make-certificates DIR --host {_name_of(address, settings)}` once, then add "
+        "--certificates DIR"
     )
 
 
 def url_of(listener: socket.socket, settings: Settings) -> str:
     """Where a browser finds the server."""
     address, port = listener.getsockname()[:2]
-    is_any = ipaddress.ip_address(address.partition("%")[0]).is_unspecified
-    host = socket.gethostname() if is_any else settings.host
+    host = _name_of(address, settings)
     host = f"[{host}]" if ":" in host else host
     return f"{'https' if settings.tls else 'http'}://{host}:{port}/"
+
+
+def _name_of(address: str, settings: Settings) -> str:
+    """What others call this computer: at all its addresses it has its own name."""
+    is_any = ipaddress.ip_address(address.partition("%")[0]).is_unspecified
+    return socket.gethostname() if is_any else settings.host
 
 
 def http_server(app: ASGIApp, closing: Event, tls: Tls | None = None) -> uvicorn.Server:
