@@ -100,12 +100,12 @@ def run(args: argparse.Namespace, out: Output) -> int:
     _report(found, bounds, args.wide, out)
     for block in hotspots:
         _report_block(block, out)
-    if args.html is not None:
-        write_text(args.html, profile_html(found, bounds, hotspots))
-        out.line(f"wrote {args.html}")
     result = profile_summary(found, bounds)
     if hotspots:
         result |= {"hot": list(map(asdict, hotspots))}
+    if args.html is not None:
+        write_text(args.html, profile_html(result))
+        out.line(f"wrote {args.html}")
     gate = judge(args, out, SCHEMA, result)
     out.result(SCHEMA, result | gate)
     return exit_code(gate)

@@ -47,6 +47,17 @@ def compiled_summary(compiled: CompiledModel) -> dict[str, Any]:
             }
             for layer in compiled.layers
         ],
+        "memory": [
+            {
+                "name": use.name,
+                "kind": use.kind,
+                "offset": use.offset,
+                "bytes": use.size_bytes,
+                "first": use.first,
+                "last": use.last,
+            }
+            for use in compiled.memory
+        ],
         "seconds": dict(compiled.seconds),
     }
 

@@ -15,6 +15,7 @@ import numpy as np
 from utvm_deploy.compiler.c_text import c_type, comment, integer
 from utvm_deploy.compiler.constants import TABLE_ALIGNMENT, ConstantTables
 from utvm_deploy.compiler.emit_header import emit_header
+from utvm_deploy.compiler.memory_map import memory_map
 from utvm_deploy.compiler.model import Buffer, CompiledModel, Layer, Span, first_bytes
 from utvm_deploy.compiler.plan import ARENA_ALIGNMENT
 from utvm_deploy.compiler.program import Program, ScheduledStep
@@ -77,6 +78,7 @@ def emit(program: Program) -> CompiledModel:
         external=program.library,
         status_offset=status,
         states=tuple(_buffer(program, found) for found, _ in program.graph.states),
+        memory=memory_map(program.plan),
         stack_bytes=max(
             (sum(_on_stack(program, i, layer)) for i, layer in enumerate(program.layers)), default=0
         ),

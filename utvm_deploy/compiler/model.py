@@ -45,6 +45,18 @@ class Span:
 
 
 @dataclass(frozen=True)
+class ArenaUse:
+    """Bytes of the arena that hold one thing from layer ``first`` to layer ``last``."""
+
+    name: str  # of the tensor; several that share bytes have the name of one
+    kind: str  # "input", "output", "activation", "state" or "scratch"
+    offset: int
+    size_bytes: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
 class Layer:
     """One call of one kernel; ``NAME_run_layer(index, arena)`` runs it."""
 
@@ -100,6 +112,8 @@ class CompiledModel:
     stack_bytes: int = 0
     # Kept in the arena between runs; ``NAME_reset`` fills each with its zero point.
     states: tuple[Buffer, ...] = ()
+    # What the arena holds in which layers; empty if read from an archive.
+    memory: tuple[ArenaUse, ...] = field(default=(), compare=False)
     # One of ``options.LEVELS``; an archive stores it under this name.
     optimize: str = TIME
 

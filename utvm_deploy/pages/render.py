@@ -5,6 +5,8 @@ A page is one file: it loads nothing, and works without a network. Values are es
 
 from __future__ import annotations
 
+import time
+from datetime import datetime, timezone
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +37,66 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters["number"] = number
+    made.filters |= {
+        "number": number,
+        "size": size,
+        "duration": duration,
+        "ago": ago,
+        "moment": moment,
+    }
     return made
+
+
+def size(value: int | None) -> str:
+    """Bytes with the unit that leaves few digits; nothing for None."""
+    if value is None:
+        return ""
+    if value < 10_000:
+        return f"{value:,} bytes"
+    amount, unit = next(
+        (value / (1 << bits), unit)
+        for bits, unit in ((10, "KiB"), (20, "MiB"), (30, "GiB"))
+        if value < 10_000 << bits or unit == "GiB"
+    )
+    return f"{amount:,.1f} {unit}"
+
+
+def duration(seconds: float | None) -> str:
+    """A time span as people say it: "45 s", "3 min 20 s", "2 h 5 min", "4 days"."""
+    if seconds is None:
+        return ""
+    whole = max(round(seconds), 0)
+    if whole < 1:
+        return f"{max(seconds, 0):.1f} s"
+    minutes, hours = whole // 60, whole // 3600
+    if whole < 60:
+        return f"{whole} s"
+    if hours < 1:
+        return f"{minutes} min {whole % 60} s" if whole % 60 else f"{minutes} min"
+    if hours < 48:
+        return f"{hours} h {minutes % 60} min" if minutes % 60 else f"{hours} h"
+    return f"{hours // 24} days"
+
+
+def ago(moment_s: float | None) -> str:
+    """How long ago a moment was, in one unit; a moment is in seconds since 1970."""
+    if moment_s is None:
+        return ""
+    whole = max(round(time.time() - moment_s), 0)
+    for unit, length in (("day", 86_400), ("h", 3600), ("min", 60)):
+        count = whole // length
+        if count:
+            return f"{count} {unit}{'s' if unit == 'day' and count > 1 else ''} ago"
+    return f"{whole} s ago" if whole else "now"
+
+
+def moment(moment_s: float | None) -> str:
+    """Date and time in UTC, such as "2026-05-01 12:30:05 UTC"; nothing if there is none."""
+    try:
+        found = datetime.fromtimestamp(moment_s or 0.0, timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        return ""  # a clock was wrong
+    return found.strftime("%Y-%m-%d %H:%M:%S UTC") if moment_s else ""
 
 
 def number(value: float | None, digits: int = 0) -> str:

@@ -1,15 +1,16 @@
-"""A profile as one HTML page: bars and figures per layer, hotspots."""
+"""A profile as one HTML page: bars and figures per layer, hotspots.
+
+It is made from the result that ``utvm profile --json`` prints, so that a stored result has the same
+page as a new one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from utvm_deploy.pages.chart import bar
 from utvm_deploy.pages.render import number, render
-from utvm_deploy.profiling.bound import Bound
-from utvm_deploy.profiling.hotspots import Hotspot
-from utvm_deploy.profiling.layer_costs import LayerProfile, Profile
 
 #: Columns of figures next to the bars, if they were counted.
 _FIGURES = {
@@ -23,41 +24,51 @@ _FIGURES = {
 }
 
 
-def profile_html(
-    found: Profile, bounds: Sequence[Bound | None] | None, hotspots: Sequence[Hotspot] = ()
-) -> str:
+def profile_html(result: Mapping[str, Any]) -> str:
     """The whole page."""
-    named = {key: name for key, name in _FIGURES.items() if key in found.figures}
-    each = bounds or [None] * len(found.layers)
-    longest = max((item.ticks for item in found.layers), default=0)
-    heads = [">layer", "operator", "time", f">{found.unit_label}", ">per MAC"]
-    heads += [f">{name}" for name in named.values()] + ([">bound"] if any(each) else [])
-    rows = [
-        _row(found, item, bound, longest, list(named), has_bounds=any(each))
-        for item, bound in zip(found.layers, each, strict=True)
-    ]
-    return render("profile.html", found=found, heads=heads, rows=rows, hotspots=hotspots)
+    return render("profile.html", **profile_values(result))
+
+
+def profile_values(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What ``profile_body.html`` shows."""
+    layers = result["layers"]
+    named = {key: name for key, name in _FIGURES.items() if key in result["figures"]}
+    unit = str(result["tick_unit"])
+    unit_label = f"modelled {unit}" if result["is_modelled"] else unit
+    has_bounds = any(layer["bound"] for layer in layers)
+    longest = max((layer["ticks"] for layer in layers), default=0)
+    heads = [">layer", "operator", "time", f">{unit_label}", ">per MAC"]
+    heads += [f">{name}" for name in named.values()] + ([">bound"] if has_bounds else [])
+    prefix = f"{result['model']}_"
+    return {
+        "found": result,
+        "unit_label": unit_label,
+        "heads": heads,
+        "rows": [_row(layer, prefix, longest, list(named), has_bounds) for layer in layers],
+        "hotspots": result.get("hot", ()),
+    }
 
 
 def _row(
-    found: Profile,
-    item: LayerProfile,
-    bound: Bound | None,
+    layer: Mapping[str, Any],
+    prefix: str,
     longest: int,
     figures: Sequence[str],
-    *,
     has_bounds: bool,
 ) -> dict[str, Any]:
-    core = item.figures.get("core", item.ticks)
-    bars = bar(item.ticks, longest, "two", "ticks"), bar(core, longest, "one", "core")
+    ticks, bound = layer["ticks"], layer["bound"]
+    core = layer["figures"].get("core", ticks)
+    bars = bar(ticks, longest, "two", "ticks"), bar(core, longest, "one", "core")
     return {
-        "item": item,
-        "kernel": item.layer.kernel.removeprefix(f"{found.model}_"),
-        "bars": bars if core != item.ticks else bars[1:],
-        "mark": None if bound is None else bar(bound.memory, longest, "three", "bound"),
+        "index": layer["index"],
+        "operator": layer["operator"],
+        "kernel": str(layer["kernel"]).removeprefix(prefix),
+        "why": layer["why"],
+        "bars": bars if core != ticks else bars[1:],
+        "mark": None if bound is None else bar(bound["memory"], longest, "three", "bound"),
         "cells": [
-            *(number(item.ticks), number(item.ticks_per_mac, 2)),
-            *(number(item.figures[key]) for key in figures),
-            *([number(None if bound is None else bound.memory)] if has_bounds else []),
+            *(number(ticks), number(layer["ticks_per_mac"], 2)),
+            *(number(layer["figures"].get(key)) for key in figures),
+            *([number(None if bound is None else bound["memory"])] if has_bounds else []),
         ],
     }

@@ -15,10 +15,15 @@ _MARKED_PERCENT = 1.0
 
 def compare_html(found: Sequence[Difference], before: str, now: str) -> str:
     """The whole page; ``before`` and ``now`` name the two runs."""
+    return render("compare.html", **compare_values(found), before=before, now=now)
+
+
+def compare_values(found: Sequence[Difference]) -> dict[str, Any]:
+    """What ``compare_body.html`` shows."""
     models = [
         {"found": one, "boards": dict.fromkeys(one.boards), "rows": _rows(one)} for one in found
     ]
-    return render("compare.html", models=models, before=before, now=now)
+    return {"models": models}
 
 
 def _rows(found: Difference) -> list[dict[str, Any]]:

@@ -107,15 +107,18 @@ def total_curve(found: Sequence[KernelHistory]) -> list[tuple[int, float]]:
 
 def tuning_html(records: Records, title: str) -> str:
     """The whole page."""
-    return render(
-        "tuning.html",
-        title=title,
-        settings=[_section(setting, found) for setting, found in histories(records).items()],
-        width=CURVE_WIDTH,
-        height=CURVE_HEIGHT,
-        spark_width=SPARK_WIDTH,
-        spark_height=SPARK_HEIGHT,
-    )
+    return render("tuning.html", title=title, **tuning_values(records))
+
+
+def tuning_values(records: Records) -> dict[str, Any]:
+    """What ``tuning_body.html`` shows."""
+    return {
+        "settings": [_section(setting, found) for setting, found in histories(records).items()],
+        "width": CURVE_WIDTH,
+        "height": CURVE_HEIGHT,
+        "spark_width": SPARK_WIDTH,
+        "spark_height": SPARK_HEIGHT,
+    }
 
 
 def _section(setting: Setting, found: Sequence[KernelHistory]) -> dict[str, Any]:

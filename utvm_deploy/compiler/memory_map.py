@@ -1,0 +1,29 @@
+"""Which bytes of the arena hold what, and from which layer to which."""
+
+from __future__ import annotations
+
+from utvm_deploy.compiler.model import ArenaUse
+from utvm_deploy.compiler.plan import ArenaPlan
+
+
+def memory_map(plan: ArenaPlan) -> tuple[ArenaUse, ...]:
+    """Every block of the plan, in the order in which it is first used."""
+    steps = len(plan.scratch)
+    tensors = len(plan.blocks) - sum(map(len, plan.scratch))  # scratch comes behind them
+    found = []
+    for place, (block, offset) in enumerate(
+        zip(plan.blocks, plan.placement.offsets, strict=True)
+    ):
+        # Inputs are there before the first layer, outputs after the last one, states both.
+        is_early, is_late = block.first < 0, block.last >= steps
+        if place >= tensors:
+            kind = "scratch"
+        elif is_early and is_late:
+            kind = "state"
+        elif is_early or is_late:
+            kind = "input" if is_early else "output"
+        else:
+            kind = "activation"
+        first, last = max(block.first, 0), min(block.last, steps - 1)
+        found.append(ArenaUse(block.name, kind, offset, block.size_bytes, first, last))
+    return tuple(sorted(found, key=lambda use: (use.first, use.offset)))
