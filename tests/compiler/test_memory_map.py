@@ -25,7 +25,10 @@ def test_the_map_of_a_model_fills_its_arena_and_nothing_overlaps_unintended() ->
                 use.offset + use.size_bytes, other.offset + other.size_bytes
             )
             if use is not other and shared and len(together):
-                assert together in (range(use.last, use.last + 1), range(other.last, other.last + 1))
+                assert together in (
+                    range(use.last, use.last + 1),
+                    range(other.last, other.last + 1),
+                )
 
 
 def test_the_scratch_of_each_layer_is_in_the_map() -> None:

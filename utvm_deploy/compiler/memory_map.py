@@ -11,9 +11,7 @@ def memory_map(plan: ArenaPlan) -> tuple[ArenaUse, ...]:
     steps = len(plan.scratch)
     tensors = len(plan.blocks) - sum(map(len, plan.scratch))  # scratch comes behind them
     found = []
-    for place, (block, offset) in enumerate(
-        zip(plan.blocks, plan.placement.offsets, strict=True)
-    ):
+    for place, (block, offset) in enumerate(zip(plan.blocks, plan.placement.offsets, strict=True)):
         # Inputs are there before the first layer, outputs after the last one, states both.
         is_early, is_late = block.first < 0, block.last >= steps
         if place >= tensors:

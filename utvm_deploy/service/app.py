@@ -18,6 +18,7 @@ from utvm_deploy.service.security_bodies import BodyGuard
 from utvm_deploy.service.security_guard import Guard
 from utvm_deploy.service.security_login import login_routes
 from utvm_deploy.service.session_routes import sessions_of
+from utvm_deploy.service.web import START, pages
 
 
 def make_app(parts: Parts, closing: Event | None = None) -> ASGIApp:
@@ -34,6 +35,6 @@ def make_app(parts: Parts, closing: Event | None = None) -> ASGIApp:
     add_handlers(app, (parts.settings.data, runs_file().parent))
     judge = Judge(parts.access)
     app.include_router(login_routes(parts.access, judge))
-    for routes in (model_routes, job_routes, sessions_of):
+    for routes in (model_routes, job_routes, sessions_of, pages):
         app.include_router(routes(parts))
-    return Guard(BodyGuard(app, [UPLOAD]), parts.access, judge)
+    return Guard(BodyGuard(app, [UPLOAD, START]), parts.access, judge)

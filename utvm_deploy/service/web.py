@@ -1,0 +1,194 @@
+"""The pages of the server for browsers.
+
+They are made here, from templates of ``pages``, and work without scripts. Scripts fetch the parts
+of a page that change (``?part=live``), which are made from the same templates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any
+
+from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from fastapi.routing import APIRoute
+
+from utvm_deploy.base.errors import UsageError, UtvmError
+from utvm_deploy.boards.board import board_names
+from utvm_deploy.pages.assets import assets
+from utvm_deploy.pages.render import render
+from utvm_deploy.service.facts import STATES, Job, Model
+from utvm_deploy.service.parts import Parts
+from utvm_deploy.service.verbs import VERBS
+from utvm_deploy.service.web_boards import board_values, boards_now
+from utvm_deploy.service.web_compare import comparison_values
+from utvm_deploy.service.web_forms import form_values, start_from_form
+from utvm_deploy.service.web_jobs import job_values, live_values
+from utvm_deploy.service.web_models import graph_picture, model_values
+from utvm_deploy.service.web_overview import now_values
+
+#: Jobs and models on one page.
+_PAGE = 50
+_MOST_SKIPPED = 1_000_000
+_FOREVER = "public, max-age=31536000, immutable"
+#: A picture that a browser opens alone may not run scripts.
+_PICTURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+
+
+def page(template: str, status: int = 200, /, **values: Any) -> HTMLResponse:
+    """A page of the server."""
+    text = render(f"service/{template}", asset=lambda name: assets()[name].path, **values)
+    return HTMLResponse(text, status)
+
+
+def error_page(status: int, sentence: str) -> HTMLResponse:
+    """What a browser shows instead of a page."""
+    title = "Not found" if status == 404 else "That did not work"
+    return page("error.html", status, title=title, sentence=sentence)
+
+
+class _PageRoute(APIRoute):
+    """A route whose errors are pages."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        answer = super().get_route_handler()
+
+        async def told(request: Request) -> Response:
+            try:
+                return await answer(request)
+            except UtvmError as error:
+                return error_page(400 if isinstance(error, UsageError) else 500, str(error))
+            except HTTPException as error:
+                return error_page(error.status_code, str(error.detail))
+
+        return told
+
+
+def pages(parts: Parts) -> APIRouter:
+    """The routes."""
+    router = APIRouter(route_class=_PageRoute, include_in_schema=False)
+    database = parts.database
+
+    def job_of(key: str) -> Job:
+        job = database.job(key)
+        if job is None:
+            raise HTTPException(404, f"there is no job {key!r}")
+        return job
+
+    def model_of(sha256: str) -> Model:
+        model = database.model(sha256)
+        if model is None:
+            raise HTTPException(404, f"there is no model {sha256!r}")
+        return model
+
+    @router.get("/")
+    def overview(part: str = "", model: str = "", board: str = "", verb: str = "") -> HTMLResponse:
+        if part == "live":
+            return page("overview_live.html", now=now_values(parts))
+        form = form_values(parts, model, board, verb)
+        return page("overview.html", now=now_values(parts), form=form, error="")
+
+    @router.post("/start")
+    async def start(request: Request) -> Response:
+        form = await request.form()
+        try:
+            jobs = await start_from_form(parts, form)
+        except UtvmError as error:
+            chosen = {name: str(form.get(name) or "") for name in ("model", "board", "verb")}
+            values = form_values(parts, **chosen)
+            return page(
+                *("overview.html", 400), now=now_values(parts), form=values, error=str(error)
+            )
+        finally:
+            await form.close()
+        where = f"/jobs/{jobs[0].key}" if len(jobs) == 1 else f"/models/{jobs[0].models[0].sha256}"
+        return RedirectResponse(where, 303)
+
+    @router.get("/jobs")
+    def jobs(
+        request: Request,
+        state: str = "",
+        board: str = "",
+        verb: str = "",
+        model: str = "",
+        skip: Annotated[int, Query(ge=0, le=_MOST_SKIPPED)] = 0,
+    ) -> HTMLResponse:
+        found = database.jobs(state=state, board=board, model=model, most=_PAGE + 1, skip=skip)
+        chosen = {"state": state, "board": board, "verb": verb, "model": model}
+        filters = [
+            ("state", "State", STATES),
+            ("board", "Board", board_names()),
+            ("verb", "Job", list(VERBS)),
+        ]
+        turns = _turns(request, len(found), skip)
+        return page("jobs.html", found=found[:_PAGE], chosen=chosen, filters=filters, **turns)
+
+    @router.get("/jobs/{key}")
+    def job(key: str, part: str = "") -> HTMLResponse:
+        found = job_of(key)
+        if part == "live":
+            return page("job_live.html", **live_values(parts, found))
+        return page("job.html", **job_values(parts, found))
+
+    @router.post("/jobs/{key}/cancel")
+    def cancel(key: str) -> Response:
+        parts.dispatcher.cancel(job_of(key).key, "somebody canceled it")
+        return RedirectResponse(f"/jobs/{key}", 303)
+
+    @router.get("/models")
+    def models(
+        request: Request, skip: Annotated[int, Query(ge=0, le=_MOST_SKIPPED)] = 0
+    ) -> HTMLResponse:
+        found = database.models(most=_PAGE + 1, skip=skip)
+        return page("models.html", models=found[:_PAGE], **_turns(request, len(found), skip))
+
+    @router.get("/models/{sha256}")
+    def model(sha256: str) -> HTMLResponse:
+        return page("model.html", **model_values(parts, model_of(sha256)))
+
+    @router.get("/models/{sha256}/graph.svg")
+    def graph(sha256: str) -> Response:
+        path = graph_picture(parts, database.jobs(model=model_of(sha256).sha256))
+        if path is None:
+            raise HTTPException(404, "the graph of this model is not drawn yet; inspect the model")
+        headers = {"Content-Security-Policy": _PICTURE_POLICY}
+        return FileResponse(path, media_type="image/svg+xml", headers=headers)
+
+    @router.get("/boards")
+    def boards(part: str = "") -> HTMLResponse:
+        template = "boards_live.html" if part == "live" else "boards.html"
+        return page(template, boards=boards_now(parts))
+
+    @router.get("/boards/{name}")
+    def board(name: str) -> HTMLResponse:
+        if name not in board_names():
+            raise HTTPException(404, f"no board {name!r} is known here")
+        return page("board.html", **board_values(parts, name))
+
+    @router.get("/compare")
+    def compare(before: str = "", now: str = "") -> HTMLResponse:
+        try:
+            return page("compare.html", error="", **comparison_values(parts, before, now))
+        except UtvmError as error:
+            values = comparison_values(parts, "", "")
+            return page("compare.html", 400, error=str(error), **values)
+
+    @router.get("/static/{digest}/{name}")
+    def static(digest: str, name: str) -> Response:
+        asset = assets().get(name)
+        if asset is None or asset.digest != digest:
+            raise HTTPException(404, f"there is no file {name!r}")
+        headers = {"Cache-Control": _FOREVER}
+        return Response(asset.content, media_type=asset.media_type, headers=headers)
+
+    return router
+
+
+def _turns(request: Request, count: int, skip: int) -> dict[str, Any]:
+    """Where the buttons below a list lead; empty if there is nothing there."""
+    older = request.url.include_query_params(skip=skip + _PAGE)
+    newest = request.url.remove_query_params("skip")
+    return {
+        "older": f"{older.path}?{older.query}" if count > _PAGE else "",
+        "newest": f"{newest.path}?{newest.query}" if skip else "",
+    }

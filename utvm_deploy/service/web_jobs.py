@@ -1,0 +1,201 @@
+"""What the page of a job shows: its progress, and its result as the verb's kind asks."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from utvm_deploy.base.errors import UtvmError
+from utvm_deploy.base.paths import runs_file
+from utvm_deploy.pages.chart import CURVE_HEIGHT, CURVE_WIDTH, steps
+from utvm_deploy.pages.memory_picture import memory_values
+from utvm_deploy.profiling.page import profile_values
+from utvm_deploy.records import read_records
+from utvm_deploy.runs.run import Run
+from utvm_deploy.runs.store import RunStore
+from utvm_deploy.service.facts import Job, JobFile
+from utvm_deploy.service.parts import Parts
+from utvm_deploy.service.verbs import RECORDS
+from utvm_deploy.service.web_boards import boards_now
+from utvm_deploy.tuning.report import tuning_values
+
+RESULT, LOG = "result.json", "log.txt"
+#: The most of a file that a page reads.
+_RESULT_BYTES, _LOG_BYTES, _EVENT_BYTES, _RECORDS_BYTES = 8 << 20, 16 << 10, 4 << 20, 16 << 20
+#: What reading a result of another version may raise.
+_UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
+#: Verbs whose runs have figures to compare.
+COMPARED = ("profile", "bench")
+
+
+def live_values(parts: Parts, job: Job) -> dict[str, Any]:
+    """What ``job_live.html`` shows of a job that may still run."""
+    return {
+        "job": job,
+        "clock": time.time(),
+        "log": log_of(parts, job),
+        "curve": _curve(parts, job) if job.verb == "tune" else None,
+        "ahead": _ahead(parts, job) if job.state == "queued" else None,
+    }
+
+
+def job_values(parts: Parts, job: Job) -> dict[str, Any]:
+    """What ``job.html`` shows."""
+    run, before = runs_of(job)
+    return {
+        **live_values(parts, job),
+        "files": [file for file in job.files if file.name not in (RESULT, LOG)],
+        "more_files": [file for file in job.files if file.name in (RESULT, LOG)],
+        "boards": boards_now(parts),
+        "run": run,
+        "before": before,
+        "changes": _changes(before, run),
+        **_result_values(parts, job),
+    }
+
+
+def file_of(job: Job, name: str) -> JobFile | None:
+    """The job's file of that name."""
+    return next((file for file in job.files if file.name == name), None)
+
+
+def result_of(parts: Parts, job: Job) -> Mapping[str, Any]:
+    """What the verb printed; empty if it printed nothing that a page can show."""
+    file = file_of(job, RESULT)
+    if file is None or file.size > _RESULT_BYTES:
+        return {}
+    try:
+        found = json.loads(parts.files.path(file.sha256).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _result_values(parts: Parts, job: Job) -> dict[str, Any]:
+    """``shown`` names the template of the result; empty if there is none."""
+    result = result_of(parts, job) if job.has_ended else {}
+    schema = str(result.get("schema", ""))
+    values: dict[str, Any] = {"shown": "", "result": result}
+    # A result that another version wrote costs its table, not the page.
+    try:
+        if schema.startswith("utvm.profile/"):
+            values |= {"shown": "profile_body.html", **profile_values(result)}
+        elif schema.startswith("utvm.tune/"):
+            values |= {"shown": "service/result_tune.html", **_tuning(parts, job)}
+        elif schema.startswith("utvm.compile/"):
+            values["map"] = memory_of(result)
+            values["shown"] = "service/result_compile.html"
+        else:
+            kind = schema.removeprefix("utvm.").partition("/")[0]
+            if kind in ("verify", "bench", "bundle", "inspect"):
+                values["shown"] = f"service/result_{kind}.html"
+    except (UtvmError, *_UNREADABLE):
+        values["shown"] = ""
+    return values
+
+
+def memory_of(result: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The map of the arena of a compiled model; None if the result has none."""
+    uses, layers = result.get("memory"), result.get("layers")
+    if not uses or not layers:
+        return None
+    return memory_values(uses, int(result["arena_bytes"]), len(layers))
+
+
+def _tuning(parts: Parts, job: Job) -> dict[str, Any]:
+    file = file_of(job, RECORDS)
+    if file is None or file.size > _RECORDS_BYTES:
+        return {"settings": []}
+    return tuning_values(read_records(parts.files.path(file.sha256)))
+
+
+def log_of(parts: Parts, job: Job) -> str:
+    """The end of what the job wrote to stderr."""
+    file = file_of(job, LOG)
+    return _tail(parts.files.path(file.sha256) if file else parts.jobs / job.key / "log")
+
+
+def _tail(path: Path) -> str:
+    try:
+        with path.open("rb") as log:
+            size = log.seek(0, 2)
+            log.seek(max(size - _LOG_BYTES, 0))
+            text = log.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+    return text if size <= _LOG_BYTES else text.partition("\n")[2]
+
+
+def _curve(parts: Parts, job: Job) -> dict[str, Any] | None:
+    """The best of all kernels by trials, as the events of a tune job tell it."""
+    points, wanted = [], 0
+    for event in _events(parts.jobs / job.key / "events"):
+        if event.get("event") != "tuning" or not event.get("before") or not event.get("best"):
+            continue
+        wanted = int(event["wanted"])
+        points.append((int(event["trials"]), event["best"] / event["before"]))
+    if not points:
+        return None
+    whole = [(0, 1.0), *points]
+    last = points[-1]
+    # The curve ends where the trials are, so that it grows to the right.
+    share = CURVE_WIDTH * min(last[0] / wanted, 1.0) if wanted else CURVE_WIDTH
+    return {
+        "path": steps(whole, share, CURVE_HEIGHT, max(y for _, y in whole)),
+        "width": CURVE_WIDTH,
+        "height": CURVE_HEIGHT,
+        "trials": last[0],
+        "wanted": wanted,
+        "share": last[1],
+    }
+
+
+def _events(path: Path) -> list[Mapping[str, Any]]:
+    try:
+        if path.stat().st_size > _EVENT_BYTES:
+            return []
+        lines = path.read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines]
+    except (OSError, ValueError):
+        return []
+
+
+def _ahead(parts: Parts, job: Job) -> int:
+    """How many jobs wait for the same board and came before."""
+    waiting = parts.database.oldest_jobs("queued", 500)
+    return sum(one.board == job.board and one.created < job.created for one in waiting)
+
+
+def runs_of(job: Job) -> tuple[Run | None, Run | None]:
+    """The run of a job, and the one before it of the same model, board and verb."""
+    if not job.run or job.verb not in COMPARED:
+        return None, None
+    try:
+        with RunStore(runs_file()) as store:
+            run = store.get(job.run)
+            name = run.models[0].name
+            earlier = store.find(model=name, board=run.board, verb=run.verb, most=50)
+    except (UtvmError, IndexError):
+        return None, None
+    before = (one for one in earlier if one.started < run.started and one.is_good)
+    return run, next(before, None)
+
+
+def _changes(before: Run | None, run: Run | None) -> list[dict[str, Any]]:
+    """Ticks, RAM and flash beside those of the run before."""
+    if before is None or run is None:
+        return []
+    old, new = before.models[0], run.models[0]
+    sides = [
+        (new.unit or "ticks", old.ticks if old.unit == new.unit else None, new.ticks),
+        ("bytes of RAM", old.ram_bytes, new.ram_bytes),
+        ("bytes of flash", old.flash_bytes, new.flash_bytes),
+    ]
+    return [
+        {"what": what, "now": now, "percent": 100 * (now / was - 1) if was else None}
+        for what, was, now in sides
+        if now is not None
+    ]

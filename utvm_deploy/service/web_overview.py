@@ -1,0 +1,30 @@
+"""What the first page shows: what runs, what waits, what failed, what is free."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from utvm_deploy.service.facts import CANCELED, DONE, FAILED, QUEUED, RUNNING
+from utvm_deploy.service.parts import Parts
+from utvm_deploy.service.web_boards import boards_now
+
+#: Jobs of each list.
+_RUNNING, _QUEUED, _FAILED, _DONE = 20, 10, 5, 8
+
+
+def now_values(parts: Parts) -> dict[str, Any]:
+    """What ``overview_live.html`` shows."""
+    database = parts.database
+    counts = database.counts()
+    boards = boards_now(parts)
+    return {
+        "counts": {state: counts.get(state, 0) for state in (RUNNING, QUEUED, DONE, FAILED)},
+        "is_new": not any(counts.values()),
+        "canceled": counts.get(CANCELED, 0),
+        "running": database.jobs(state=RUNNING, most=_RUNNING),
+        "queued": database.oldest_jobs(QUEUED, _QUEUED),
+        "failed": database.jobs(state=FAILED, most=_FAILED),
+        "done": database.jobs(state=DONE, most=_DONE),
+        "boards": boards,
+        "free_boards": sum(board.is_free for board in boards),
+    }
