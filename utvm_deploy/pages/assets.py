@@ -7,12 +7,17 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-_TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
+_TYPES = {
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
 #: Name -> the file in ``templates``.
 _FILES = {
     "style.css": "style.css",
     "table.js": "table.js",
     "service.css": "service/service.css",
+    "icon.svg": "service/icon.svg",
     "live.js": "service/live.js",
     "start.js": "service/start.js",
 }

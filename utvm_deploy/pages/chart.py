@@ -9,7 +9,8 @@ from dataclasses import dataclass
 CURVE_WIDTH, CURVE_HEIGHT = 720, 260
 SPARK_WIDTH, SPARK_HEIGHT = 120, 28
 #: Of a map of memory: layers from left to right, bytes from the top down.
-MAP_WIDTH, MAP_HEIGHT = 720, 320
+MAP_WIDTH, MAP_HEIGHT = 720, 400
+_LEAST_HEIGHT = 2.0  # that is seen
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ def block(
     (first, last), (start, end) = columns, rows
     x, y = round(first * across, 2), round(start * down, 2)
     width, height = round((last - first + 1) * across, 2), round((end - start) * down, 2)
+    height = max(height, _LEAST_HEIGHT)
     return Block(x, y, width, height, kind, label)
 
 

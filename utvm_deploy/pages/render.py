@@ -53,12 +53,12 @@ def size(value: int | None) -> str:
         return ""
     if value < 10_000:
         return f"{value:,} bytes"
-    amount, unit = next(
-        (value / (1 << bits), unit)
+    bits, unit = next(
+        (bits, unit)
         for bits, unit in ((10, "KiB"), (20, "MiB"), (30, "GiB"))
-        if value < 10_000 << bits or unit == "GiB"
+        if value < 1 << (bits + 10) or unit == "GiB"
     )
-    return f"{amount:,.1f} {unit}"
+    return f"{value / (1 << bits):,.{1 if value % (1 << bits) else 0}f} {unit}"
 
 
 def duration(seconds: float | None) -> str:
