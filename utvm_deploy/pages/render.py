@@ -14,6 +14,7 @@ from utvm_deploy import __version__
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
 
 def render(template: str, **values: Any) -> str:
@@ -22,6 +23,20 @@ def render(template: str, **values: Any) -> str:
     Raises jinja2.UndefinedError if the template uses a value that is not given.
     """
     return _environment().get_template(template).render(version=__version__, **values)
+
+
+def render_stored(template: str, **values: Any) -> Markup:
+    """A part of a page from a stored result; nothing if the result is not as it is today.
+
+    Another version may have written it.
+    """
+    from jinja2 import UndefinedError
+    from markupsafe import Markup
+
+    try:
+        return Markup(render(template, **values))
+    except (UndefinedError, KeyError, TypeError, ValueError, AttributeError, IndexError):
+        return Markup("")
 
 
 @cache

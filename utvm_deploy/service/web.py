@@ -6,10 +6,10 @@ of a page that change (``?part=live``), which are made from the same templates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Annotated, Any
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
-from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from fastapi.routing import APIRoute
 
@@ -29,7 +29,6 @@ from utvm_deploy.service.web_overview import now_values
 
 #: Jobs and models on one page.
 _PAGE = 50
-_MOST_SKIPPED = 1_000_000
 _FOREVER = "public, max-age=31536000, immutable"
 #: A picture that a browser opens alone may not run scripts.
 _PICTURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
@@ -111,16 +110,18 @@ def pages(parts: Parts) -> APIRouter:
         board: str = "",
         verb: str = "",
         model: str = "",
-        skip: Annotated[int, Query(ge=0, le=_MOST_SKIPPED)] = 0,
+        before: str = "",
     ) -> HTMLResponse:
-        found = database.jobs(state=state, board=board, model=model, most=_PAGE + 1, skip=skip)
         chosen = {"state": state, "board": board, "verb": verb, "model": model}
+        found = database.jobs(
+            state=state, board=board, verb=verb, model=model, before=before, most=_PAGE + 1
+        )
         filters = [
             ("state", "State", STATES),
             ("board", "Board", board_names()),
             ("verb", "Job", list(VERBS)),
         ]
-        turns = _turns(request, len(found), skip)
+        turns = _turns(request, [job.key for job in found])
         return page("jobs.html", found=found[:_PAGE], chosen=chosen, filters=filters, **turns)
 
     @router.get("/jobs/{key}")
@@ -136,11 +137,11 @@ def pages(parts: Parts) -> APIRouter:
         return RedirectResponse(f"/jobs/{key}", 303)
 
     @router.get("/models")
-    def models(
-        request: Request, skip: Annotated[int, Query(ge=0, le=_MOST_SKIPPED)] = 0
-    ) -> HTMLResponse:
-        found = database.models(most=_PAGE + 1, skip=skip)
-        return page("models.html", models=found[:_PAGE], **_turns(request, len(found), skip))
+    def models(request: Request, before: str = "") -> HTMLResponse:
+        found = database.models(before=before, most=_PAGE + 1)
+        uses = database.model_uses([model.sha256 for model in found])
+        turns = _turns(request, [model.sha256 for model in found])
+        return page("models.html", models=found[:_PAGE], uses=uses, **turns)
 
     @router.get("/models/{sha256}")
     def model(sha256: str) -> HTMLResponse:
@@ -184,11 +185,12 @@ def pages(parts: Parts) -> APIRouter:
     return router
 
 
-def _turns(request: Request, count: int, skip: int) -> dict[str, Any]:
+def _turns(request: Request, keys: Sequence[str]) -> dict[str, Any]:
     """Where the buttons below a list lead; empty if there is nothing there."""
-    older = request.url.include_query_params(skip=skip + _PAGE)
-    newest = request.url.remove_query_params("skip")
+    is_first = "before" not in request.query_params
+    newest = request.url.remove_query_params("before")
+    older = request.url.include_query_params(before=keys[_PAGE - 1]) if keys[_PAGE:] else None
     return {
-        "older": f"{older.path}?{older.query}" if count > _PAGE else "",
-        "newest": f"{newest.path}?{newest.query}" if skip else "",
+        "older": f"{older.path}?{older.query}" if older else "",
+        "newest": "" if is_first else f"{newest.path}?{newest.query}",
     }

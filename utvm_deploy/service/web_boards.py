@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -12,8 +11,9 @@ from utvm_deploy.boards.board import Board, board_names, load_board
 from utvm_deploy.service.facts import QUEUED, RUNNING, Job
 from utvm_deploy.service.parts import Parts
 
-#: Jobs that are looked at to say who has a board and who waits.
+#: Running jobs that are looked at to say who has a board, and jobs of a list.
 _MOST_JOBS = 500
+_LISTED = 20
 
 
 @dataclass(frozen=True)
@@ -59,15 +59,15 @@ def boards_now(parts: Parts) -> list[BoardNow]:
     running: dict[str, list[Job]] = {}
     for job in parts.database.jobs(state=RUNNING, most=_MOST_JOBS):
         running.setdefault(job.board, []).append(job)
-    waiting = Counter(job.board for job in parts.database.oldest_jobs(QUEUED, _MOST_JOBS))
+    counts = parts.database.board_counts((QUEUED,))
     found = []
     for name in board_names():
         try:
             board = _board(name)
         except UtvmError:
             continue  # a file of the user's that cannot be read
-        held = tuple(running.get(name, ()))
-        found.append(BoardNow(name, board.description, board.cpu.core, held, waiting[name], None))
+        held, waiting = tuple(running.get(name, ())), counts.get(name, {}).get(QUEUED, 0)
+        found.append(BoardNow(name, board.description, board.cpu.core, held, waiting, None))
     return found
 
 
@@ -83,6 +83,6 @@ def board_values(parts: Parts, name: str) -> dict[str, Any]:
         "time": "modelled cycles, or instructions" if board.has_cycle_model else unit,
         "workers": [],
         "now": now,
-        "queued": [job for job in database.oldest_jobs(QUEUED, _MOST_JOBS) if job.board == name],
-        "recent": [job for job in database.jobs(board=name, most=20) if job.has_ended],
+        "queued": database.oldest_jobs(QUEUED, _LISTED, board=name),
+        "recent": [job for job in database.jobs(board=name, most=_LISTED) if job.has_ended],
     }

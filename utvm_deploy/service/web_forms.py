@@ -24,6 +24,7 @@ from utvm_deploy.service.web_boards import boards_now
 _MOST_MODELS = 50
 #: What the fields of options begin with.
 _OPTION = "option."
+_REQUEST_LENGTH = 32
 #: What is chosen in a new form.
 _FIRST_VERBS = ("verify", "bundle")
 
@@ -40,6 +41,7 @@ def form_values(parts: Parts, model: str = "", board: str = "", verb: str = "") 
         "verbs": list(VERBS.values()),
         "boards": boards_now(parts),
         "options": [{"option": option, "verbs": verbs} for option, verbs in options.values()],
+        "request": secrets.token_hex(_REQUEST_LENGTH // 2),
         "model": model,
         "board": board,
         "chosen": (verb,) if verb in VERBS else _FIRST_VERBS,
@@ -61,13 +63,14 @@ def _start(parts: Parts, form: FormData) -> list[Job]:
         if not any(name == option.name for verb in verbs for option in verb.options):
             raise UsageError(f"none of the chosen jobs has an option {name!r}; leave it empty")
     model = _model(parts, form)
+    request = str(form.get("request") or "")[:_REQUEST_LENGTH]
     jobs = [
-        _job(model, verb, board, options)
+        _job(model, verb, board, options, request)
         for verb in verbs
         for board in (_boards_of(verb, boards) if verb.has_board else [""])
     ]
-    for job in jobs:
-        parts.database.add_job(job)
+    # Who sends a form twice gets the jobs of the first time.
+    jobs = parts.database.add_jobs(jobs)
     parts.dispatcher.wake()
     return jobs
 
@@ -81,12 +84,12 @@ def _boards_of(verb: Verb, boards: list[str]) -> list[str]:
     return boards
 
 
-def _job(model: Model, verb: Verb, board: str, options: Mapping[str, Any]) -> Job:
+def _job(model: Model, verb: Verb, board: str, options: Mapping[str, Any], request: str) -> Job:
     own = {option.name for option in verb.options}
     of_verb = {name: value for name, value in options.items() if name in own}
     command_line(verb, [model.name], board, of_verb)
     facts = secrets.token_hex(6), verb.name, board, (model,), of_verb
-    return Job(*facts, QUEUED, time.time())
+    return Job(*facts, QUEUED, time.time(), request=request)
 
 
 def _options(form: FormData) -> dict[str, Any]:

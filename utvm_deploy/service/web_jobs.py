@@ -12,11 +12,12 @@ from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.base.paths import runs_file
 from utvm_deploy.pages.chart import CURVE_HEIGHT, CURVE_WIDTH, steps
 from utvm_deploy.pages.memory_picture import memory_values
+from utvm_deploy.pages.render import render_stored
 from utvm_deploy.profiling.page import profile_values
 from utvm_deploy.records import read_records
 from utvm_deploy.runs.run import Run
 from utvm_deploy.runs.store import RunStore
-from utvm_deploy.service.facts import Job, JobFile
+from utvm_deploy.service.facts import QUEUED, Job, JobFile
 from utvm_deploy.service.parts import Parts
 from utvm_deploy.service.verbs import RECORDS
 from utvm_deploy.service.web_boards import boards_now
@@ -26,7 +27,9 @@ RESULT, LOG = "result.json", "log.txt"
 #: The most of a file that a page reads.
 _RESULT_BYTES, _LOG_BYTES, _EVENT_BYTES, _RECORDS_BYTES = 8 << 20, 16 << 10, 4 << 20, 16 << 20
 #: What reading a result of another version may raise.
-_UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
+UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
+#: Waiting jobs that are counted.
+_MOST_WAITING = 200
 #: Verbs whose runs have figures to compare.
 COMPARED = ("profile", "bench")
 
@@ -38,7 +41,7 @@ def live_values(parts: Parts, job: Job) -> dict[str, Any]:
         "clock": time.time(),
         "log": log_of(parts, job),
         "curve": _curve(parts, job) if job.verb == "tune" else None,
-        "ahead": _ahead(parts, job) if job.state == "queued" else None,
+        "ahead": _ahead(parts, job) if job.state == QUEUED else None,
     }
 
 
@@ -53,7 +56,7 @@ def job_values(parts: Parts, job: Job) -> dict[str, Any]:
         "run": run,
         "before": before,
         "changes": _changes(before, run),
-        **_result_values(parts, job),
+        "shown": _shown(parts, job),
     }
 
 
@@ -74,27 +77,27 @@ def result_of(parts: Parts, job: Job) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _result_values(parts: Parts, job: Job) -> dict[str, Any]:
-    """``shown`` names the template of the result; empty if there is none."""
+def _shown(parts: Parts, job: Job) -> str:
+    """The result as a part of the page; empty if there is none."""
     result = result_of(parts, job) if job.has_ended else {}
-    schema = str(result.get("schema", ""))
-    values: dict[str, Any] = {"shown": "", "result": result}
-    # A result that another version wrote costs its table, not the page.
+    kind = str(result.get("schema", "")).removeprefix("utvm.").partition("/")[0]
     try:
-        if schema.startswith("utvm.profile/"):
-            values |= {"shown": "profile_body.html", **profile_values(result)}
-        elif schema.startswith("utvm.tune/"):
-            values |= {"shown": "service/result_tune.html", **_tuning(parts, job)}
-        elif schema.startswith("utvm.compile/"):
-            values["map"] = memory_of(result)
-            values["shown"] = "service/result_compile.html"
-        else:
-            kind = schema.removeprefix("utvm.").partition("/")[0]
-            if kind in ("verify", "bench", "bundle", "inspect"):
-                values["shown"] = f"service/result_{kind}.html"
-    except (UtvmError, *_UNREADABLE):
-        values["shown"] = ""
-    return values
+        if kind == "profile":
+            return render_stored("profile_body.html", **profile_values(result))
+        if kind == "tune":
+            values = _tuning(parts, job)
+            return render_stored("service/result_tune.html", result=result, **values)
+        if kind == "compile":
+            found = memory_of(result)
+            return render_stored("service/result_compile.html", result=result, map=found)
+        if kind == "inspect":
+            figures = render_stored("service/model_facts.html", result=result)
+            return figures + render_stored("service/result_inspect.html", result=result)
+        if kind in ("verify", "bench", "bundle"):
+            return render_stored(f"service/result_{kind}.html", result=result)
+    except (UtvmError, *UNREADABLE):
+        pass  # of another version: it costs this part, not the page
+    return ""
 
 
 def memory_of(result: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -165,8 +168,8 @@ def _events(path: Path) -> list[Mapping[str, Any]]:
 
 def _ahead(parts: Parts, job: Job) -> int:
     """How many jobs wait for the same board and came before."""
-    waiting = parts.database.oldest_jobs("queued", 500)
-    return sum(one.board == job.board and one.created < job.created for one in waiting)
+    waiting = parts.database.oldest_jobs(QUEUED, _MOST_WAITING, board=job.board)
+    return sum(one.created < job.created for one in waiting)
 
 
 def runs_of(job: Job) -> tuple[Run | None, Run | None]:

@@ -10,17 +10,17 @@ from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.base.paths import runs_file
 from utvm_deploy.compiler.c_text import prefix_from_path
 from utvm_deploy.pages.chart import SPARK_HEIGHT, SPARK_WIDTH, line
+from utvm_deploy.pages.render import render_stored
 from utvm_deploy.runs.run import ModelFigures, Run
 from utvm_deploy.runs.store import RunStore
 from utvm_deploy.service.facts import DONE, Job, Model
 from utvm_deploy.service.parts import Parts
-from utvm_deploy.service.web_jobs import file_of, memory_of, result_of
+from utvm_deploy.service.web_jobs import UNREADABLE, file_of, memory_of, result_of
 
 GRAPH = "graph.svg"
 _MOST_JOBS, _MOST_RUNS, _MOST_POINTS = 50, 200, 40
 #: Changes of so many percent are marked.
 _MARKED_PERCENT = 1.0
-_UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 
 
 def model_values(parts: Parts, model: Model) -> dict[str, Any]:
@@ -32,14 +32,15 @@ def model_values(parts: Parts, model: Model) -> dict[str, Any]:
     runs = _runs(model)
     try:
         found_map = memory_of(compiled)
-    except _UNREADABLE:
+    except UNREADABLE:
         found_map = None
     return {
         "model": model,
         "jobs_here": jobs,
-        "facts": inspected,
+        "facts": render_stored("service/model_facts.html", result=inspected),
+        "layers": render_stored("service/result_inspect.html", result=inspected),
         "has_picture": graph_picture(parts, jobs) is not None,
-        "compiled": compiled,
+        "compiled_for": compiled_job.board if compiled_job else "",
         "compiled_job": compiled_job,
         "map": found_map,
         "history": _history(runs),

@@ -1,0 +1,261 @@
+"""The pages of the server for browsers."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import httpx
+import pytest
+from app_server import App
+
+from utvm_deploy.cluster.job import JobSpec, Outcome
+
+HOSTILE = "<img src=x onerror=alert(1)>\"'&.tflite"
+
+
+class Page(HTMLParser):
+    """What a page consists of: tags with attributes, and the text of each ``h1``."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+
+    def all(self, tag: str, attribute: str) -> list[str]:
+        """The values of an attribute of all tags that have it."""
+        return [facts[attribute] for name, facts in self.tags if name == tag and attribute in facts]
+
+
+def page(app: App, path: str, status: int = 200) -> str:
+    answer = app.http.get(path)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    return answer.text
+
+
+def start(app: App, name: str = "digits.tflite", **fields: object) -> httpx.Response:
+    """Send the form as a browser does."""
+    content = (Path(__file__).parents[2] / "models" / "digits.tflite").read_bytes()
+    data = {"verb": ["verify"], "board": ["host"], **fields}
+    return app.http.post("/start", data=data, files={"file": (name, content)})
+
+
+def key_of(answer: httpx.Response) -> str:
+    assert answer.status_code == 303, answer.text
+    return answer.headers["location"].rpartition("/")[2]
+
+
+def finish_with(app: App, result: dict[str, object], **files: bytes) -> None:
+    """Jobs end well with this result and these files."""
+
+    def run(spec: JobSpec) -> Outcome:
+        return Outcome(0, json.dumps(result).encode(), b"a line of the log\n", files)
+
+    app.cluster.run = run
+
+
+def test_a_new_server_shows_a_form_and_says_what_to_do(app: App) -> None:
+    text = page(app, "/")
+    assert "Nothing runs. Choose a model file" in text
+    found = Page(text)
+    assert {"verify", "bundle", "tune"} <= set(found.all("input", "value"))
+    assert "/start" in found.all("form", "action")
+
+
+def test_a_form_starts_a_job_for_each_verb_and_board(app: App) -> None:
+    answer = start(app, verb=["verify", "inspect"], board=["host", "mps2_an500"])
+    digest = key_of(answer)
+    found = app.http.get("/api/v1/jobs").json()
+    jobs = {(job["verb"], job["board"]) for job in found}
+    assert jobs == {("verify", "host"), ("verify", "mps2_an500"), ("inspect", "")}
+    for job in found:
+        app.wait(job["key"])
+    assert page(app, f"/models/{digest}").count('href="/jobs/') >= 3
+
+
+def test_a_form_that_is_sent_twice_starts_its_jobs_once(app: App) -> None:
+    (request,) = re.findall(r'name="request" value="([0-9a-f]+)"', page(app, "/"))
+    assert key_of(start(app, request=request)) == key_of(start(app, request=request))
+    assert len(app.http.get("/api/v1/jobs").json()) == 1
+
+
+def test_options_of_a_form_reach_the_verb(app: App) -> None:
+    fields = {"option.samples": "3", "option.optimize": "size", "option.trials": ""}
+    key = key_of(start(app, **fields))
+    app.wait(key)
+    assert app.http.get(f"/api/v1/jobs/{key}").json()["options"] == {
+        "samples": 3,
+        "optimize": "size",
+    }
+    text = page(app, f"/jobs/{key}")
+    assert 'name="option.samples" value="3"' in text  # for "Run again"
+
+
+@pytest.mark.parametrize(
+    "fields, sentence",
+    [
+        ({"verb": []}, "choose what to do with the model"),
+        ({"board": []}, "verify runs on a board; choose one or several"),
+        ({"board": ["nowhere"]}, "no board &#39;nowhere&#39;"),
+        ({"verb": ["dance"]}, "no job runs &#39;dance&#39;"),
+        ({"option.samples": "many"}, "samples: &#39;many&#39; is not an integer"),
+        ({"option.samples": "0"}, "samples: 0 is not from 1"),
+        ({"option.trials": "5"}, "none of the chosen jobs has an option &#39;trials&#39;"),
+    ],
+)
+def test_a_form_that_is_wrong_is_shown_again_with_one_sentence(
+    app: App, fields: dict[str, object], sentence: str
+) -> None:
+    answer = start(app, **fields)
+    assert answer.status_code == 400
+    assert "Nothing was started." in answer.text
+    assert sentence in answer.text
+    assert app.http.get("/api/v1/jobs").json() == []
+
+
+def test_a_form_without_a_model_is_refused(app: App) -> None:
+    data = {"verb": "verify", "board": "host"}
+    answer = app.http.post("/start", data=data, files={"file": ("", b"")})
+    assert answer.status_code == 400
+    assert "choose a model file, or a model of the list" in answer.text
+
+
+def test_hostile_names_and_results_are_text(app: App) -> None:
+    result = {
+        "schema": "utvm.verify/1",
+        "ok": False,
+        "reference": HOSTILE,
+        "samples": 1,
+        "samples_from": HOSTILE,
+        "mismatches": [1],
+        "layers": [{"index": 0, "operator": HOSTILE, "name": HOSTILE, "mismatch": HOSTILE}],
+    }
+    finish_with(app, result, **{HOSTILE: b"x"})
+    # The parser of uploads does not take such a name; an older database may have it.
+    digest = app.upload()
+    model = app.parts.database.model(digest)
+    assert model is not None
+    from dataclasses import replace
+
+    app.parts.database.add_model(replace(model, name=HOSTILE))
+    answer = app.http.post("/start", data={"verb": "verify", "board": "host", "model": digest})
+    key = key_of(answer)
+    app.wait(key)
+    for path in ("/", "/jobs", "/models", f"/models/{digest}", f"/jobs/{key}", "/compare"):
+        found = Page(page(app, path))
+        assert not [facts for tag, facts in found.tags if "onerror" in facts]
+        assert "x" not in found.all("img", "src")
+    assert "&lt;img src=x onerror=alert(1)&gt;" in page(app, f"/jobs/{key}")
+
+
+def test_pages_have_no_inline_scripts_and_no_styles_of_elements(app: App) -> None:
+    key = key_of(start(app))
+    app.wait(key)
+    for path in ("/", "/jobs", f"/jobs/{key}", "/models", "/boards", "/boards/host", "/compare"):
+        found = Page(page(app, path))
+        assert all("src" in facts for tag, facts in found.tags if tag == "script"), path
+        assert not [facts for _, facts in found.tags if any(n.startswith("on") for n in facts)]
+        assert not [facts for _, facts in found.tags if "style" in facts], path
+        # Everything comes from this server, by a name that changes with the content.
+        for place in found.all("script", "src") + found.all("link", "href"):
+            assert place.startswith("/static/")
+            answer = app.http.get(place)
+            assert answer.status_code == 200
+            assert "immutable" in answer.headers["cache-control"]
+
+
+def test_what_is_not_there_is_a_page_that_says_so(app: App) -> None:
+    assert "there is no job" in page(app, "/jobs/000000000000", 404)
+    assert "there is no model" in page(app, f"/models/{'0' * 64}", 404)
+    assert "no board" in page(app, "/boards/nowhere", 404)
+    assert "begin the list again" in page(app, "/jobs?before=nothing", 400)
+    assert app.http.get("/static/0000000000000000/style.css").status_code == 404
+
+
+def test_a_job_that_runs_shows_progress_log_and_curve_and_can_be_canceled(app: App) -> None:
+    app.cluster.run = lambda spec: app.cluster.closing.wait() and None
+    key = key_of(start(app, verb=["tune"]))
+    while not app.cluster.started:
+        pass
+    spec = app.cluster.started[0]
+    app.cluster.tell(spec, {"started": 1e9, "worker": "desk"})
+    events = [
+        {"event": "progress", "what": "tuning: 5 of 20 trials", "done": 5, "total": 20},
+        {"event": "tuning", "trials": 5, "wanted": 20, "before": 1000, "best": 800},
+    ]
+    app.cluster.tell(spec, {"events": events, "log": "measuring\n"})
+    deadline = 200
+    while "0.800 after 5 trials" not in page(app, f"/jobs/{key}?part=live") and deadline:
+        deadline -= 1
+    text = page(app, f"/jobs/{key}")
+    for expected in ("0.800 after 5 trials", "tuning: 5 of 20", "desk", "measuring"):
+        assert expected in text
+    assert 'value="5" max="20"' in text
+    assert "tuning: 5 of 20" in page(app, "/?part=live")
+    assert app.http.post(f"/jobs/{key}/cancel").status_code == 303
+    assert "It was canceled." in page(app, f"/jobs/{key}")
+    assert "data-ended" in page(app, f"/jobs/{key}?part=live")
+
+
+def test_a_job_that_failed_says_why_on_the_first_page(app: App) -> None:
+    error = b'{"schema": "utvm.error/1", "kind": "X", "error": "the board does not answer"}'
+    app.cluster.run = lambda spec: Outcome(1, error, b"")
+    key = key_of(start(app))
+    app.wait(key)
+    assert "the board does not answer" in page(app, "/")
+    assert "the board does not answer" in page(app, f"/jobs/{key}")
+
+
+def test_a_result_of_another_version_costs_its_table_only(app: App) -> None:
+    finish_with(app, {"schema": "utvm.profile/1", "layers": "of another kind"})
+    key = key_of(start(app, verb=["profile"]))
+    app.wait(key)
+    assert "Result" not in page(app, f"/jobs/{key}")
+
+
+def test_the_memory_map_of_a_compiled_model_is_drawn(app: App) -> None:
+    use = {"name": "x", "kind": "input", "offset": 0, "bytes": 64, "first": 0, "last": 1}
+    layer = {"index": 0, "operator": "ADD", "macs": 0, "weights_bytes": 0, "scratch_bytes": 0}
+    result = {
+        "schema": "utvm.compile/1",
+        "board": "host",
+        "arena_bytes": 128,
+        "weights_bytes": 5,
+        "macs": 0,
+        "memory": [use],
+        "layers": [{**layer, "engine": "generic", "why": ""}] * 2,
+    }
+    finish_with(app, result)
+    key = key_of(start(app, verb=["compile"]))
+    app.wait(key)
+    text = page(app, f"/jobs/{key}")
+    assert '<rect x="0.0" y="0.0" width="720.0" height="200.0"' in text
+    assert "input x: 64 bytes at 0, layers 0 to 1" in text
+    digest = app.http.get(f"/api/v1/jobs/{key}").json()["models"][0]["sha256"]
+    assert "input x: 64 bytes at 0" in page(app, f"/models/{digest}")
+
+
+def test_lists_have_pages_and_filters(app: App) -> None:
+    digest = app.upload()
+    (model,) = (app.parts.database.model(digest),)
+    assert model is not None
+    from utvm_deploy.service.facts import FAILED, Job
+
+    for number in range(120):
+        board = "host" if number % 2 else "mps2_an500"
+        facts = (f"{number:012x}", "verify", board, (model,), {}, FAILED, float(number))
+        app.parts.database.add_job(Job(*facts))
+    seen: list[str] = []
+    path = "/jobs?board=host"
+    while path:
+        text = page(app, path)
+        seen += re.findall(r'<div class="what"><a href="/jobs/(\w+)"', text)
+        path = next(iter(re.findall(r'href="([^"]+)">Older', text)), "").replace("&amp;", "&")
+    assert seen == [f"{number:012x}" for number in range(119, 0, -2)]
+    assert "No jobs like that" in page(app, "/jobs?state=done")
