@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,6 +15,7 @@ import pytest
 from app_server import App
 
 from utvm_deploy.cluster.job import JobSpec, Outcome
+from utvm_deploy.service.facts import FAILED, Job
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'&.tflite"
 
@@ -49,6 +53,13 @@ def start(app: App, name: str = "digits.tflite", **fields: object) -> httpx.Resp
 def key_of(answer: httpx.Response) -> str:
     assert answer.status_code == 303, answer.text
     return answer.headers["location"].rpartition("/")[2]
+
+
+def wait_until(happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def finish_with(app: App, result: dict[str, object], **files: bytes) -> None:
@@ -101,8 +112,8 @@ def test_options_of_a_form_reach_the_verb(app: App) -> None:
     "fields, sentence",
     [
         ({"verb": []}, "choose what to do with the model"),
-        ({"board": []}, "verify runs on a board; choose one or several"),
-        ({"board": ["nowhere"]}, "no board &#39;nowhere&#39;"),
+        ({"board": []}, "choose one or several boards"),
+        ({"board": ["nowhere"]}, "there is no board &#39;nowhere&#39;"),
         ({"verb": ["dance"]}, "no job runs &#39;dance&#39;"),
         ({"option.samples": "many"}, "samples: &#39;many&#39; is not an integer"),
         ({"option.samples": "0"}, "samples: 0 is not from 1"),
@@ -117,6 +128,8 @@ def test_a_form_that_is_wrong_is_shown_again_with_one_sentence(
     assert "Nothing was started." in answer.text
     assert sentence in answer.text
     assert app.http.get("/api/v1/jobs").json() == []
+    # The model came; nobody need choose its file again.
+    assert re.search(r'<option value="[0-9a-f]{64}" selected>digits', answer.text)
 
 
 def test_a_form_without_a_model_is_refused(app: App) -> None:
@@ -141,8 +154,6 @@ def test_hostile_names_and_results_are_text(app: App) -> None:
     digest = app.upload()
     model = app.parts.database.model(digest)
     assert model is not None
-    from dataclasses import replace
-
     app.parts.database.add_model(replace(model, name=HOSTILE))
     answer = app.http.post("/start", data={"verb": "verify", "board": "host", "model": digest})
     key = key_of(answer)
@@ -174,6 +185,7 @@ def test_what_is_not_there_is_a_page_that_says_so(app: App) -> None:
     assert "there is no job" in page(app, "/jobs/000000000000", 404)
     assert "there is no model" in page(app, f"/models/{'0' * 64}", 404)
     assert "no board" in page(app, "/boards/nowhere", 404)
+    assert "there is no such page" in page(app, "/nothing", 404)
     assert "begin the list again" in page(app, "/jobs?before=nothing", 400)
     assert app.http.get("/static/0000000000000000/style.css").status_code == 404
 
@@ -181,8 +193,7 @@ def test_what_is_not_there_is_a_page_that_says_so(app: App) -> None:
 def test_a_job_that_runs_shows_progress_log_and_curve_and_can_be_canceled(app: App) -> None:
     app.cluster.run = lambda spec: app.cluster.closing.wait() and None
     key = key_of(start(app, verb=["tune"]))
-    while not app.cluster.started:
-        pass
+    wait_until(lambda: bool(app.cluster.started))
     spec = app.cluster.started[0]
     app.cluster.tell(spec, {"started": 1e9, "worker": "desk"})
     events = [
@@ -190,9 +201,7 @@ def test_a_job_that_runs_shows_progress_log_and_curve_and_can_be_canceled(app: A
         {"event": "tuning", "trials": 5, "wanted": 20, "before": 1000, "best": 800},
     ]
     app.cluster.tell(spec, {"events": events, "log": "measuring\n"})
-    deadline = 200
-    while "0.800 after 5 trials" not in page(app, f"/jobs/{key}?part=live") and deadline:
-        deadline -= 1
+    wait_until(lambda: "0.800 after 5 trials" in page(app, f"/jobs/{key}?part=live"))
     text = page(app, f"/jobs/{key}")
     for expected in ("0.800 after 5 trials", "tuning: 5 of 20", "desk", "measuring"):
         assert expected in text
@@ -245,8 +254,6 @@ def test_lists_have_pages_and_filters(app: App) -> None:
     digest = app.upload()
     (model,) = (app.parts.database.model(digest),)
     assert model is not None
-    from utvm_deploy.service.facts import FAILED, Job
-
     for number in range(120):
         board = "host" if number % 2 else "mps2_an500"
         facts = (f"{number:012x}", "verify", board, (model,), {}, FAILED, float(number))

@@ -1,4 +1,4 @@
-"""Errors of the JSON interface: ``{"kind": ..., "error": one sentence}`` and a fitting status."""
+"""Errors as answers of a fitting status: ``{"kind": ..., "error": one sentence}``, or a page."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from utvm_deploy.base.errors import UsageError, UtvmError
 from utvm_deploy.service.refusals import Conflict, NoRoom, NotFound, UploadRefused
+from utvm_deploy.service.web_page import error_page
 
 log = logging.getLogger(__name__)
 
+#: Paths for programs; the others are for browsers.
+_PROGRAMS = "/api/"
 #: Problems of a request that are told; the rest are counted.
 _MOST_TOLD = 3
 _LONGEST_TOLD = 200
@@ -64,34 +67,34 @@ def add_handlers(app: FastAPI, folders: tuple[Path, ...]) -> None:
         return text
 
     @app.exception_handler(UtvmError)
-    def expected(_request: Request, error: UtvmError) -> Response:
+    def expected(request: Request, error: UtvmError) -> Response:
         status = status_of(error)
         if status >= 500:
             log.warning("%s", error)
-        return _answer(status, type(error).__name__, without_paths(str(error)))
+        return _answer(request, status, type(error).__name__, without_paths(str(error)))
 
     @app.exception_handler(StarletteHTTPException)
-    def plain(_request: Request, error: StarletteHTTPException) -> Response:
+    def plain(request: Request, error: StarletteHTTPException) -> Response:
         phrase = HTTPStatus(error.status_code).phrase
         sentence = (
             str(error.detail)
             if error.detail != phrase
             else _SENTENCES.get(error.status_code, phrase.lower())
         )
-        return _answer(error.status_code, phrase.replace(" ", ""), sentence, error.headers)
+        return _answer(request, error.status_code, phrase.replace(" ", ""), sentence, error.headers)
 
     @app.exception_handler(RequestValidationError)
-    def invalid(_request: Request, error: RequestValidationError) -> Response:
+    def invalid(request: Request, error: RequestValidationError) -> Response:
         found = error.errors()
         told = [_told(one) for one in found[:_MOST_TOLD]]
         if len(found) > _MOST_TOLD:
             told.append(f"{len(found) - _MOST_TOLD} more")
-        return _answer(400, "UsageError", "; ".join(told))
+        return _answer(request, 400, "UsageError", "; ".join(told))
 
     @app.exception_handler(Exception)
-    def unexpected(_request: Request, error: Exception) -> Response:
+    def unexpected(request: Request, error: Exception) -> Response:
         text = f"the server met {type(error).__name__}, which is a bug; its output says where"
-        return _answer(500, "Bug", text)
+        return _answer(request, 500, "Bug", text)
 
 
 _SENTENCES = {
@@ -100,7 +103,9 @@ _SENTENCES = {
 }
 
 
-def _answer(status: int, kind: str, error: str, headers: Any = None) -> Response:
+def _answer(request: Request, status: int, kind: str, error: str, headers: Any = None) -> Response:
+    if not request.url.path.startswith(_PROGRAMS):
+        return error_page(status, error)
     return JSONResponse({"kind": kind, "error": error}, status, headers)
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import Annotated
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Form, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import RedirectResponse, Response
 
 from utvm_deploy.service.security import SESSION_S, Access, Judge
 from utvm_deploy.service.security_guard import COOKIE, LOGIN
+from utvm_deploy.service.web_page import page
 
 _LONGEST = 4096
 
@@ -55,13 +55,7 @@ def login_routes(access: Access, judge: Judge) -> APIRouter:
 
 
 def _page(target: str, error: str = "", status: int = 200) -> Response:
-    page = (
-        f"<!doctype html><title>Log in</title><p>{escape(error)}</p>"
-        '<form method="post" action="/login"><label>Token <input type="password" name="token">'
-        f'</label><input type="hidden" name="next" value="{escape(_own(target))}">'
-        "<button>Log in</button></form>"
-    )
-    return HTMLResponse(page, status)
+    return page("login.html", status, next=_own(target), error=error)
 
 
 def _own(target: str) -> str:

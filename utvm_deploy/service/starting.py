@@ -37,10 +37,24 @@ def start_jobs(parts: Parts, wanted: Wanted, idempotency_key: str = "") -> list[
     The same ``idempotency_key`` gives the same jobs again, for a client that missed an answer.
     Raises UsageError, NotFound or Conflict; then nothing was started.
     """
+    return start_all(parts, [wanted], idempotency_key)
+
+
+def start_all(parts: Parts, wanted: Sequence[Wanted], idempotency_key: str = "") -> list[Job]:
+    """The jobs of several verbs, all or none, as ``start_jobs`` does it."""
+    request = idempotency_key or secrets.token_hex(_KEY_BYTES)
+    made = [job for one in wanted for job in _jobs(parts, one, request)]
+    jobs = parts.database.add_jobs(made)
+    if [_facts(job) for job in jobs] != [_facts(job) for job in made]:
+        raise Conflict("another request had this Idempotency-Key; take a new one for each request")
+    parts.dispatcher.wake()
+    return jobs
+
+
+def _jobs(parts: Parts, wanted: Wanted, request: str) -> list[Job]:
     verb = verb_of(wanted.verb)
     models = _models(parts, wanted.models)
     options = dict(wanted.options or {})
-    request = idempotency_key or secrets.token_hex(_KEY_BYTES)
     made = []
     for board in _boards(verb, wanted.boards):
         settled = checked_options(parts.database, verb, models, board, options)
@@ -48,11 +62,7 @@ def start_jobs(parts: Parts, wanted: Wanted, idempotency_key: str = "") -> list[
         made.append(
             Job(key, verb.name, board, models, settled, state=QUEUED, created=now, request=request)
         )
-    jobs = parts.database.add_jobs(made)
-    if [_facts(job) for job in jobs] != [_facts(job) for job in made]:
-        raise Conflict("another request had this Idempotency-Key; take a new one for each request")
-    parts.dispatcher.wake()
-    return jobs
+    return made
 
 
 def _facts(job: Job) -> tuple[object, ...]:

@@ -6,27 +6,33 @@ of a page that change (``?part=live``), which are made from the same templates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from fastapi import APIRouter, HTTPException, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
-from fastapi.routing import APIRoute
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import FormData
 
-from utvm_deploy.base.errors import UsageError, UtvmError
+from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.boards.board import board_names
 from utvm_deploy.pages.assets import assets
-from utvm_deploy.pages.render import render
-from utvm_deploy.service.facts import STATES, Job, Model
+from utvm_deploy.service.api_errors import status_of
+from utvm_deploy.service.facts import STATES
 from utvm_deploy.service.parts import Parts
+from utvm_deploy.service.refusals import NotFound
+from utvm_deploy.service.starting import find_job, find_model
 from utvm_deploy.service.verbs import VERBS
 from utvm_deploy.service.web_boards import board_values, boards_now
 from utvm_deploy.service.web_compare import comparison_values
-from utvm_deploy.service.web_forms import form_values, start_from_form
+from utvm_deploy.service.web_forms import form_values, model_of_form, read_form, start_from_form
 from utvm_deploy.service.web_jobs import job_values, live_values
 from utvm_deploy.service.web_models import graph_picture, model_values
 from utvm_deploy.service.web_overview import now_values
+from utvm_deploy.service.web_page import page
 
+#: The path that takes the form with a model and its jobs.
+START = "/start"
 #: Jobs and models on one page.
 _PAGE = 50
 _FOREVER = "public, max-age=31536000, immutable"
@@ -34,51 +40,10 @@ _FOREVER = "public, max-age=31536000, immutable"
 _PICTURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 
 
-def page(template: str, status: int = 200, /, **values: Any) -> HTMLResponse:
-    """A page of the server."""
-    text = render(f"service/{template}", asset=lambda name: assets()[name].path, **values)
-    return HTMLResponse(text, status)
-
-
-def error_page(status: int, sentence: str) -> HTMLResponse:
-    """What a browser shows instead of a page."""
-    title = "Not found" if status == 404 else "That did not work"
-    return page("error.html", status, title=title, sentence=sentence)
-
-
-class _PageRoute(APIRoute):
-    """A route whose errors are pages."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        answer = super().get_route_handler()
-
-        async def told(request: Request) -> Response:
-            try:
-                return await answer(request)
-            except UtvmError as error:
-                return error_page(400 if isinstance(error, UsageError) else 500, str(error))
-            except HTTPException as error:
-                return error_page(error.status_code, str(error.detail))
-
-        return told
-
-
 def pages(parts: Parts) -> APIRouter:
     """The routes."""
-    router = APIRouter(route_class=_PageRoute, include_in_schema=False)
+    router = APIRouter(include_in_schema=False)
     database = parts.database
-
-    def job_of(key: str) -> Job:
-        job = database.job(key)
-        if job is None:
-            raise HTTPException(404, f"there is no job {key!r}")
-        return job
-
-    def model_of(sha256: str) -> Model:
-        model = database.model(sha256)
-        if model is None:
-            raise HTTPException(404, f"there is no model {sha256!r}")
-        return model
 
     @router.get("/")
     def overview(part: str = "", model: str = "", board: str = "", verb: str = "") -> HTMLResponse:
@@ -87,20 +52,23 @@ def pages(parts: Parts) -> APIRouter:
         form = form_values(parts, model, board, verb)
         return page("overview.html", now=now_values(parts), form=form, error="")
 
-    @router.post("/start")
+    @router.post(START)
     async def start(request: Request) -> Response:
-        form = await request.form()
+        """Upload a model, or take one that is here, and start jobs."""
+        async with read_form(request) as form:
+            return await run_in_threadpool(started, form)
+
+    def started(form: FormData) -> Response:
+        chosen = str(form.get("model") or "")
         try:
-            jobs = await start_from_form(parts, form)
+            chosen = model_of_form(parts, form)
+            jobs = start_from_form(parts, form, chosen)
         except UtvmError as error:
-            chosen = {name: str(form.get(name) or "") for name in ("model", "board", "verb")}
-            values = form_values(parts, **chosen)
-            return page(
-                *("overview.html", 400), now=now_values(parts), form=values, error=str(error)
-            )
-        finally:
-            await form.close()
-        where = f"/jobs/{jobs[0].key}" if len(jobs) == 1 else f"/models/{jobs[0].models[0].sha256}"
+            # A model that came stays here, and is chosen in the form that is shown again.
+            values = form_values(parts, chosen, str(form.get("board") or ""))
+            status, sentence = status_of(error), str(error)
+            return page("overview.html", status, now=now_values(parts), form=values, error=sentence)
+        where = f"/jobs/{jobs[0].key}" if len(jobs) == 1 else f"/models/{chosen}"
         return RedirectResponse(where, 303)
 
     @router.get("/jobs")
@@ -126,14 +94,14 @@ def pages(parts: Parts) -> APIRouter:
 
     @router.get("/jobs/{key}")
     def job(key: str, part: str = "") -> HTMLResponse:
-        found = job_of(key)
+        found = find_job(parts, key)
         if part == "live":
             return page("job_live.html", **live_values(parts, found))
         return page("job.html", **job_values(parts, found))
 
     @router.post("/jobs/{key}/cancel")
     def cancel(key: str) -> Response:
-        parts.dispatcher.cancel(job_of(key).key, "somebody canceled it")
+        parts.dispatcher.cancel(find_job(parts, key).key, "somebody canceled it")
         return RedirectResponse(f"/jobs/{key}", 303)
 
     @router.get("/models")
@@ -145,13 +113,13 @@ def pages(parts: Parts) -> APIRouter:
 
     @router.get("/models/{sha256}")
     def model(sha256: str) -> HTMLResponse:
-        return page("model.html", **model_values(parts, model_of(sha256)))
+        return page("model.html", **model_values(parts, find_model(parts, sha256)))
 
     @router.get("/models/{sha256}/graph.svg")
     def graph(sha256: str) -> Response:
-        path = graph_picture(parts, database.jobs(model=model_of(sha256).sha256))
+        path = graph_picture(parts, database.jobs(model=find_model(parts, sha256).sha256))
         if path is None:
-            raise HTTPException(404, "the graph of this model is not drawn yet; inspect the model")
+            raise NotFound("the graph of this model is not drawn yet; inspect the model")
         headers = {"Content-Security-Policy": _PICTURE_POLICY}
         return FileResponse(path, media_type="image/svg+xml", headers=headers)
 
@@ -163,7 +131,7 @@ def pages(parts: Parts) -> APIRouter:
     @router.get("/boards/{name}")
     def board(name: str) -> HTMLResponse:
         if name not in board_names():
-            raise HTTPException(404, f"no board {name!r} is known here")
+            raise NotFound(f"no board {name!r} is known here")
         return page("board.html", **board_values(parts, name))
 
     @router.get("/compare")
@@ -178,7 +146,7 @@ def pages(parts: Parts) -> APIRouter:
     def static(digest: str, name: str) -> Response:
         asset = assets().get(name)
         if asset is None or asset.digest != digest:
-            raise HTTPException(404, f"there is no file {name!r}")
+            raise NotFound(f"there is no file {name!r}")
         headers = {"Cache-Control": _FOREVER}
         return Response(asset.content, media_type=asset.media_type, headers=headers)
 

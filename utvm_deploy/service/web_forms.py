@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import secrets
-import time
-from collections.abc import Mapping
-from pathlib import Path
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from fastapi import UploadFile
-from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import FormData
-from starlette.datastructures import UploadFile as FormFile
+from fastapi import Request
+from starlette.datastructures import FormData, UploadFile
 
 from utvm_deploy.base.errors import UsageError
-from utvm_deploy.boards.board import board_names
-from utvm_deploy.service.facts import QUEUED, Job, Model
+from utvm_deploy.service.api_models import keep_model
+from utvm_deploy.service.facts import Job
 from utvm_deploy.service.parts import Parts
-from utvm_deploy.service.verbs import VERBS, Option, Verb, command_line, verb_of
+from utvm_deploy.service.starting import Wanted, find_model, start_all
+from utvm_deploy.service.verbs import VERBS, Option, verb_of
 from utvm_deploy.service.web_boards import boards_now
 
 #: Models that the form lists.
@@ -25,6 +22,7 @@ _MOST_MODELS = 50
 #: What the fields of options begin with.
 _OPTION = "option."
 _REQUEST_LENGTH = 32
+_MOST_FIELDS, _MOST_FIELD_BYTES = 200, 4096
 #: What is chosen in a new form.
 _FIRST_VERBS = ("verify", "bundle")
 
@@ -48,48 +46,48 @@ def form_values(parts: Parts, model: str = "", board: str = "", verb: str = "") 
     }
 
 
-async def start_from_form(parts: Parts, form: FormData) -> list[Job]:
-    """Keep the uploaded model and start its jobs. Raises UtvmError; then no job is started."""
-    return await run_in_threadpool(_start, parts, form)
+def read_form(request: Request) -> AbstractAsyncContextManager[FormData]:
+    """The form with its file, in a temporary file. Raises an error of HTTP if it has more parts."""
+    return request.form(max_files=1, max_fields=_MOST_FIELDS, max_part_size=_MOST_FIELD_BYTES)
 
 
-def _start(parts: Parts, form: FormData) -> list[Job]:
+def model_of_form(parts: Parts, form: FormData) -> str:
+    """The digest of the uploaded file, which is kept, or of the model that was chosen."""
+    file = form.get("file")
+    if isinstance(file, UploadFile) and file.filename:
+        return keep_model(parts, file).sha256
+    sha256 = str(form.get("model") or "")
+    if not sha256:
+        raise UsageError("choose a model file, or a model of the list")
+    return find_model(parts, sha256).sha256
+
+
+def start_from_form(parts: Parts, form: FormData, sha256: str) -> list[Job]:
+    """Start the form's jobs, all or none. Raises UtvmError; then no job is started."""
     verbs = [verb_of(str(name)) for name in form.getlist("verb")]
     if not verbs:
         raise UsageError("choose what to do with the model")
     boards = [str(name) for name in form.getlist("board") if name]
+    if not boards and any(verb.has_board for verb in verbs):
+        raise UsageError("choose one or several boards")
     options = _options(form)
     for name in options:
         if not any(name == option.name for verb in verbs for option in verb.options):
             raise UsageError(f"none of the chosen jobs has an option {name!r}; leave it empty")
-    model = _model(parts, form)
-    request = str(form.get("request") or "")[:_REQUEST_LENGTH]
-    jobs = [
-        _job(model, verb, board, options, request)
-        for verb in verbs
-        for board in (_boards_of(verb, boards) if verb.has_board else [""])
-    ]
-    # Who sends a form twice gets the jobs of the first time.
-    jobs = parts.database.add_jobs(jobs)
-    parts.dispatcher.wake()
-    return jobs
-
-
-def _boards_of(verb: Verb, boards: list[str]) -> list[str]:
-    if not boards:
-        raise UsageError(f"{verb.name} runs on a board; choose one or several")
-    for board in boards:
-        if board not in board_names():
-            raise UsageError(f"no board {board!r} is known here")
-    return boards
-
-
-def _job(model: Model, verb: Verb, board: str, options: Mapping[str, Any], request: str) -> Job:
-    own = {option.name for option in verb.options}
-    of_verb = {name: value for name, value in options.items() if name in own}
-    command_line(verb, [model.name], board, of_verb)
-    facts = secrets.token_hex(6), verb.name, board, (model,), of_verb
-    return Job(*facts, QUEUED, time.time(), request=request)
+    models = [sha256, *(str(one) for one in form.getlist("model") if one and one != sha256)]
+    return start_all(
+        parts,
+        [
+            Wanted(
+                verb.name,
+                models,
+                boards if verb.has_board else (),
+                {o.name: options[o.name] for o in verb.options if o.name in options},
+            )
+            for verb in verbs
+        ],
+        str(form.get("request") or "")[:_REQUEST_LENGTH],
+    )
 
 
 def _options(form: FormData) -> dict[str, Any]:
@@ -111,25 +109,3 @@ def _options(form: FormData) -> dict[str, Any]:
             except ValueError:
                 raise UsageError(f"{name}: {str(text)!r} is not an integer") from None
     return found
-
-
-def _model(parts: Parts, form: FormData) -> Model:
-    """The uploaded file, or the model that was chosen from the list."""
-    file = form.get("file")
-    if isinstance(file, FormFile) and file.filename:
-        return _keep(parts, file)
-    sha256 = str(form.get("model") or "")
-    model = parts.database.model(sha256) if sha256 else None
-    if model is None:
-        raise UsageError("choose a model file, or a model of the list")
-    return model
-
-
-def _keep(parts: Parts, file: UploadFile | FormFile) -> Model:
-    with parts.files.writing() as kept:
-        while chunk := file.file.read(1 << 20):
-            kept.write(chunk)
-    name = Path(file.filename or "model.tflite").name
-    model = Model(kept.sha256, name, kept.size, time.time())
-    parts.database.add_model(model)
-    return model
