@@ -117,7 +117,7 @@ def test_options_of_a_form_reach_the_verb(app: App) -> None:
         ({"verb": ["dance"]}, "no job runs &#39;dance&#39;"),
         ({"option.samples": "many"}, "samples: &#39;many&#39; is not an integer"),
         ({"option.samples": "0"}, "samples: 0 is not from 1"),
-        ({"option.trials": "5"}, "none of the chosen jobs has an option &#39;trials&#39;"),
+        ({"option.seed": "5"}, "none of the chosen jobs has an option &#39;seed&#39;"),
     ],
 )
 def test_a_form_that_is_wrong_is_shown_again_with_one_sentence(
@@ -192,7 +192,7 @@ def test_what_is_not_there_is_a_page_that_says_so(app: App) -> None:
 
 def test_a_job_that_runs_shows_progress_log_and_curve_and_can_be_canceled(app: App) -> None:
     app.cluster.run = lambda spec: app.cluster.closing.wait() and None
-    key = key_of(start(app, verb=["tune"]))
+    key = key_of(start(app, verb=["tune"], **{"option.trials": "20"}))
     wait_until(lambda: bool(app.cluster.started))
     spec = app.cluster.started[0]
     app.cluster.tell(spec, {"started": 1e9, "worker": "desk"})

@@ -10,6 +10,7 @@ from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.boards.board import Board, board_names, load_board
 from utvm_deploy.service.facts import QUEUED, RUNNING, Job
 from utvm_deploy.service.parts import Parts
+from utvm_deploy.service.verbs import verb_of
 
 #: Running jobs that are looked at to say who has a board, and jobs of a list.
 _MOST_JOBS = 500
@@ -58,7 +59,8 @@ def boards_now(parts: Parts) -> list[BoardNow]:
     """All boards that jobs may name."""
     running: dict[str, list[Job]] = {}
     for job in parts.database.jobs(state=RUNNING, most=_MOST_JOBS):
-        running.setdefault(job.board, []).append(job)
+        if verb_of(job.verb).runs_on_board:
+            running.setdefault(job.board, []).append(job)
     counts = parts.database.board_counts((QUEUED,))
     found = []
     for name in board_names():

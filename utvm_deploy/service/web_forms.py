@@ -12,9 +12,10 @@ from starlette.datastructures import FormData, UploadFile
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.service.api_models import keep_model
 from utvm_deploy.service.facts import Job
+from utvm_deploy.service.options import TRIALS
 from utvm_deploy.service.parts import Parts
 from utvm_deploy.service.starting import Wanted, find_model, start_all
-from utvm_deploy.service.verbs import VERBS, Option, verb_of
+from utvm_deploy.service.verbs import VERBS, verb_of
 from utvm_deploy.service.web_boards import boards_now
 
 #: Models that the form lists.
@@ -25,20 +26,26 @@ _REQUEST_LENGTH = 32
 _MOST_FIELDS, _MOST_FIELD_BYTES = 200, 4096
 #: What is chosen in a new form.
 _FIRST_VERBS = ("verify", "bundle")
+#: What options have in a new form. Verbs without them do without.
+_FIRST_VALUES = {TRIALS.name: 200}
 
 
 def form_values(parts: Parts, model: str = "", board: str = "", verb: str = "") -> dict[str, Any]:
     """What ``start_form.html`` shows; the words are what is chosen at first."""
     models = parts.database.models(most=_MOST_MODELS)
-    options: dict[str, tuple[Option, list[str]]] = {}
+    fields: dict[str, dict[str, Any]] = {}
     for row in VERBS.values():
         for option in row.options:
-            options.setdefault(option.name, (option, []))[1].append(row.name)
+            field = fields.setdefault(option.name, {"option": option, "verbs": [], "choices": {}})
+            field["verbs"].append(row.name)
+            # Verbs may have other choices of one name.
+            field["choices"] |= dict.fromkeys(option.choices)
     return {
         "models": models,
         "verbs": list(VERBS.values()),
         "boards": boards_now(parts),
-        "options": [{"option": option, "verbs": verbs} for option, verbs in options.values()],
+        "fields": list(fields.values()),
+        "values": _FIRST_VALUES,
         "request": secrets.token_hex(_REQUEST_LENGTH // 2),
         "model": model,
         "board": board,
@@ -72,7 +79,8 @@ def start_from_form(parts: Parts, form: FormData, sha256: str) -> list[Job]:
         raise UsageError("choose one or several boards")
     options = _options(form)
     for name in options:
-        if not any(name == option.name for verb in verbs for option in verb.options):
+        is_known = any(name == option.name for verb in verbs for option in verb.options)
+        if not is_known and name not in _FIRST_VALUES:
             raise UsageError(f"none of the chosen jobs has an option {name!r}; leave it empty")
     models = [sha256, *(str(one) for one in form.getlist("model") if one and one != sha256)]
     return start_all(
@@ -98,14 +106,18 @@ def _options(form: FormData) -> dict[str, Any]:
         name = field.removeprefix(_OPTION)
         if not field.startswith(_OPTION) or not text or name not in known:
             continue
-        option = known[name]
-        if option.is_flag:
+        kind = known[name].kind
+        if kind == "flag":
             found[name] = True
-        elif option.choices:
-            found[name] = str(text)
+        elif kind == "integer":
+            found[name] = _integer(name, str(text))
         else:
-            try:
-                found[name] = int(str(text))
-            except ValueError:
-                raise UsageError(f"{name}: {str(text)!r} is not an integer") from None
+            found[name] = str(text).strip()
     return found
+
+
+def _integer(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise UsageError(f"{name}: {text!r} is not an integer") from None

@@ -17,13 +17,16 @@ from utvm_deploy.profiling.page import profile_values
 from utvm_deploy.records import read_records
 from utvm_deploy.runs.run import Run
 from utvm_deploy.runs.store import RunStore
+from utvm_deploy.service.endings import EVENTS_FILE, LOG_FILE
 from utvm_deploy.service.facts import QUEUED, Job, JobFile
+from utvm_deploy.service.live import EVENTS, LOG
+from utvm_deploy.service.options import RECORDS, RESULT
 from utvm_deploy.service.parts import Parts
-from utvm_deploy.service.verbs import RECORDS
 from utvm_deploy.service.web_boards import boards_now
 from utvm_deploy.tuning.report import tuning_values
 
-RESULT, LOG = "result.json", "log.txt"
+#: Files of every job, which are not what it was started for.
+_BESIDES = (RESULT, LOG_FILE, EVENTS_FILE)
 #: The most of a file that a page reads.
 _RESULT_BYTES, _LOG_BYTES, _EVENT_BYTES, _RECORDS_BYTES = 8 << 20, 16 << 10, 4 << 20, 16 << 20
 #: What reading a result of another version may raise.
@@ -50,8 +53,8 @@ def job_values(parts: Parts, job: Job) -> dict[str, Any]:
     run, before = runs_of(job)
     return {
         **live_values(parts, job),
-        "files": [file for file in job.files if file.name not in (RESULT, LOG)],
-        "more_files": [file for file in job.files if file.name in (RESULT, LOG)],
+        "files": [file for file in job.files if file.name not in _BESIDES],
+        "more_files": [file for file in job.files if file.name in _BESIDES],
         "boards": boards_now(parts),
         "run": run,
         "before": before,
@@ -117,8 +120,8 @@ def _tuning(parts: Parts, job: Job) -> dict[str, Any]:
 
 def log_of(parts: Parts, job: Job) -> str:
     """The end of what the job wrote to stderr."""
-    file = file_of(job, LOG)
-    return _tail(parts.files.path(file.sha256) if file else parts.jobs / job.key / "log")
+    file = file_of(job, LOG_FILE)
+    return _tail(parts.files.path(file.sha256) if file else parts.jobs / job.key / LOG)
 
 
 def _tail(path: Path) -> str:
@@ -135,7 +138,7 @@ def _tail(path: Path) -> str:
 def _curve(parts: Parts, job: Job) -> dict[str, Any] | None:
     """The best of all kernels by trials, as the events of a tune job tell it."""
     points, wanted = [], 0
-    for event in _events(parts.jobs / job.key / "events"):
+    for event in _events(parts.jobs / job.key / EVENTS):
         if event.get("event") != "tuning" or not event.get("before") or not event.get("best"):
             continue
         wanted = int(event["wanted"])
