@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from killed_server import KilledServer
-from server_process import PATIENCE_S, ROOT
+from server_process import ROOT
 
 from utvm_deploy.runs.store import RunStore
 

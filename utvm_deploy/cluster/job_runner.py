@@ -27,6 +27,7 @@ from utvm_deploy.cluster.job import TOPIC, JobSpec, Outcome
 from utvm_deploy.cluster.job_output import RESULT_BYTES, Log, Tail, files_of, news_of
 from utvm_deploy.cluster.lease import held_entry
 
+COMMAND = (sys.executable, "-m", "utvm_deploy")
 #: How often the child is looked at, and how often the server is told.
 _LOOK_S, _TELL_S = 0.1, 0.5
 #: How long a board of the desk may be in use by somebody who did not ask the cluster.
@@ -144,7 +145,7 @@ def _run(run: _Run, work: Path, facts: Path, log: Log, chosen: Mapping[str, str]
     }
     if not Path(environment["UTVM_BENCH"]).is_file():
         environment["UTVM_BENCH"] = ""
-    argv = [sys.executable, "-m", "utvm_deploy", *spec.arguments]
+    argv = [*COMMAND, *spec.arguments]
     tails = {"log": log.tail, "events": Tail(facts / _EVENTS, may_skip=True)}
     if spec.followed:
         # The server has what was there before.
