@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -137,13 +138,18 @@ def test_nobody_and_somebody_else_at_the_address(monkeypatch: pytest.MonkeyPatch
         pass
     with pytest.raises(ServerError, match=r"no server answers at .* is `utvm serve` running"):
         ask(settings)
-    # One that takes connections and says nothing.
-    import socket
-
+    # One that takes connections and says nothing, and one that is just being killed.
     with socket.create_server(("127.0.0.1", 0)) as dumb:
         where = ServerSettings(f"http://127.0.0.1:{dumb.getsockname()[1]}")
         with pytest.raises(UtvmError, match="no server answers at"):
             ask(where)
+    with socket.create_server(("127.0.0.1", 0)) as dying:
+        where = ServerSettings(f"http://127.0.0.1:{dying.getsockname()[1]}")
+        closing = threading.Thread(target=lambda: dying.accept()[0].close())
+        closing.start()
+        with pytest.raises(ServerError, match="no server answers at"):
+            ask(where)
+        closing.join()
 
 
 @pytest.mark.parametrize(

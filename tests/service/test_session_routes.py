@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from app_server import App
 from fastapi import FastAPI
 from server_process import PATIENCE_S
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -67,6 +68,13 @@ class Desk:
         self.is_free = True
         self.refusal = ""
         self.given_back = 0
+        self.waiting: list[str] = []
+
+    @contextlib.contextmanager
+    def leaving_room(self, board: str) -> Iterator[None]:
+        self.waiting.append(board)
+        yield
+        self.waiting.remove(board)
 
     async def offered_kinds(self, _client: Any, board: str) -> frozenset[str]:
         return frozenset({self.kinds[board]} if board in self.kinds else ())
@@ -126,6 +134,7 @@ def start(desk: Desk) -> Iterator[Start]:
                     None,
                     Sessions(),
                     lambda _board: ["the job 17 (tune)"],
+                    desk.leaving_room,
                     allow_code=allow_code,
                     limits=Limits(**limits),
                 )
@@ -227,7 +236,9 @@ def test_a_client_that_waits_is_told_who_has_the_board(start: Start, desk: Desk)
     with door.open(f"{PATH}?name=ann%40desk") as first:
         assert state(first) == "ready"
         desk.is_free = False
+        assert not desk.waiting
         with door.open(f"{PATH}?wait_s=0.2") as second:
+            until(lambda: desk.waiting == ["mps2_an500"], "jobs leave no room for the session")
             said = reason(second)
         assert said.startswith("mps2_an500 was not free within 0.2 s: a session of ann@desk for ")
         assert said.endswith("and the job 17 (tune)")
@@ -317,3 +328,31 @@ def test_another_board_of_the_same_name_is_refused_before_anything_is_built(
     (tmp_path / "mps2_an500.toml").write_text(source.replace("clock_hz = ", "clock_hz = 1", 1))
     with pytest.raises(BoardError, match="has other facts of the board mps2_an500"):
         server.check_board(load_board(tmp_path / "mps2_an500.toml"))
+
+
+def test_jobs_leave_room_for_a_session_that_waits(app: App) -> None:
+    core = {"core": 1.0, "board:mps2_an500": 1.0, "board:mps3_an547": 1.0}
+    app.cluster.workers = {"fake": (core, {}, frozenset())}
+    digest = app.upload()
+    with app.parts.dispatcher.leaving_room("mps2_an500"):
+        body = {"verb": "verify", "models": [digest], "boards": ["mps2_an500", "mps3_an547"]}
+        jobs = app.http.post("/api/v1/jobs", json=body).json()
+        # The only core is the session's, too. Verbs without a board are another queue.
+        until(lambda: turns(app) > 1, "the dispatcher does not look at its queue")
+        assert not app.cluster.started
+    assert [app.wait(job["key"])["state"] for job in jobs] == ["done", "done"]
+
+
+def turns(app: App) -> int:
+    """How often the dispatcher looked since the first call."""
+    cluster: Any = app.cluster
+    if not hasattr(cluster, "turns"):
+        cluster.turns, look = 0, cluster.run_on_scheduler
+
+        def counted(function: Any) -> Any:
+            cluster.turns += 1
+            return look(function)
+
+        cluster.run_on_scheduler = counted
+        app.parts.dispatcher.wake()
+    return int(cluster.turns)

@@ -174,12 +174,17 @@ def _connect(settings: ServerSettings, board: str, wait_s: float) -> SocketTrans
     except ssl.SSLCertVerificationError as error:
         raise ServerError(untrusted(settings, error)) from error
     except (InvalidHandshake, InvalidURI, EOFError) as error:
+        if isinstance(error.__cause__, EOFError | OSError):
+            raise _absent(settings, "it closed the connection") from error
         raise ServerError(f"{settings.url} is no server of utvm_deploy ({error})") from error
     except OSError as error:  # TimeoutError included
-        raise ServerError(
-            f"no server answers at {settings.url} ({error or 'no answer'}); is `utvm serve` "
-            "running there?"
-        ) from error
+        raise _absent(settings, str(error) or "no answer") from error
+
+
+def _absent(settings: ServerSettings, why: str) -> ServerError:
+    return ServerError(
+        f"no server answers at {settings.url} ({why}); is `utvm serve` running there?"
+    )
 
 
 def untrusted(settings: ServerSettings, error: ssl.SSLCertVerificationError) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,13 +17,14 @@ from distributed.comm import connect
 
 from utvm_deploy.base.errors import ClusterError
 from utvm_deploy.cluster.facts import worker_facts
+from utvm_deploy.cluster.jobs import room
 from utvm_deploy.cluster.offers import CORE, board_resource
 from utvm_deploy.cluster.session_host import OPERATION, hold_board, topic_of
 
 #: How long the worker may take to answer once it has the board.
 CONNECT_S = 15.0
-#: Somebody waits at the other end: before jobs that are queued.
-PRIORITY = 10
+#: How long a worker that has room may take to start the process that owns the board.
+START_S = 60.0
 _LOOK_S = 0.2
 
 
@@ -69,22 +70,27 @@ async def board_line(client: Any, board: str, who: str) -> AsyncIterator[BoardLi
     def told(event: tuple[float, Any]) -> None:  # in the thread of Dask's client
         loop.call_soon_threadsafe(_settle, found, str(event[1]["address"]))
 
+    needs = {CORE: 1.0, board_resource(board): 1.0}
+    worker = await _worker_with_room(client, needs)
     await asyncio.to_thread(client.subscribe_topic, topic_of(key), told)
     task = None
     try:
-        # Not in a thread that could go on after a cancellation; it does not wait for anything.
         task = client.submit(
             hold_board,
             *(key, board, who),
             key=f"session-{key}",
-            resources={CORE: 1.0, board_resource(board): 1.0},
-            priority=PRIORITY,
+            resources=needs,
+            workers=[worker],
+            allow_other_workers=False,
             retries=0,
             pure=False,
         )
+        end_s = loop.time() + START_S
         while not found.done():
             if task.done():
                 raise ClusterError(await asyncio.to_thread(_failure, task))
+            if loop.time() > end_s:
+                raise ClusterError(f"the worker {worker} did not start the session; try it again")
             await asyncio.wait([found], timeout=_LOOK_S)
         async with _connection(client, found.result(), key) as comm:
             yield BoardLine(comm)
@@ -93,6 +99,18 @@ async def board_line(client: Any, board: str, who: str) -> AsyncIterator[BoardLi
             if task is not None:
                 await asyncio.shield(asyncio.to_thread(task.cancel))
             await asyncio.shield(asyncio.to_thread(client.unsubscribe_topic, topic_of(key)))
+
+
+async def _worker_with_room(client: Any, needs: Mapping[str, float]) -> str:
+    """The address of a worker that has the board free, once there is one.
+
+    A task that waits at a worker would hold up those behind it, which may want other boards.
+    """
+    while True:
+        for one in await asyncio.to_thread(room, client):
+            if all(one.free.get(name, 0.0) >= amount for name, amount in needs.items()):
+                return one.worker
+        await asyncio.sleep(_LOOK_S)
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,6 +87,7 @@ class Dispatcher:
         self._endings = Endings(database, files, self._live)
         self._flights: dict[str, _Flight] = {}
         self._served: dict[str | None, float] = {}  # when a queue had its last turn
+        self._sessions: list[str] = []  # the boards that sessions wait for
         self._messages: queue.SimpleQueue[_Message] = queue.SimpleQueue()
         self._is_closing = threading.Event()
         self._written = 0.0
@@ -107,6 +108,16 @@ class Dispatcher:
     def wake(self) -> None:
         """There are new jobs."""
         self._messages.put(_Message())
+
+    @contextlib.contextmanager
+    def leaving_room(self, board: str) -> Iterator[None]:
+        """Within the block, no job takes the last room for a session, which waits for ``board``."""
+        self._sessions.append(board)
+        try:
+            yield
+        finally:
+            self._sessions.remove(board)
+            self.wake()
 
     def cancel(self, key: str, reason: str) -> bool:
         """End a job; False if it had ended before. What it made before is kept."""
@@ -243,13 +254,18 @@ class Dispatcher:
         return found
 
     def _free(self, room: Room) -> dict[str, float]:
-        """What is free on a worker after those that were sent and that it does not know yet."""
+        """What is free on a worker, less what it does not know yet: jobs sent, and sessions."""
         free = dict(room.free)
         for key, flight in self._flights.items():
             is_known = task_key(key, flight.attempt) in room.tasks or flight.is_running
             if flight.worker == room.worker and not is_known:
                 for name, amount in flight.needs.items():
                     free[name] = free.get(name, 0.0) - amount
+        for board in self._sessions.copy():
+            needs = _needs(board)
+            if needs.keys() <= room.total.keys():
+                for name, amount in needs.items():
+                    free[name] -= amount
         return free
 
     def _say_whether_offered(

@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -79,18 +79,29 @@ def sessions_of(parts: Parts) -> APIRouter:
         found = parts.database.jobs(state=RUNNING, board=board)
         return [f"the job {job.key} ({job.verb})" for job in found]
 
-    return session_router(parts.cluster, Sessions(), jobs_on, allow_code=parts.settings.allow_code)
+    return session_router(
+        parts.cluster,
+        Sessions(),
+        jobs_on,
+        parts.dispatcher.leaving_room,
+        allow_code=parts.settings.allow_code,
+    )
 
 
 def session_router(
     cluster: Any,
     sessions: Sessions,
     jobs_on: Callable[[str], Sequence[str]],
+    leaving_room: Callable[[str], AbstractContextManager[None]],
     *,
     allow_code: bool,
     limits: Limits | None = None,
 ) -> APIRouter:
-    """Routes of sessions. ``jobs_on`` gives phrases about the jobs that run on a board."""
+    """Routes of sessions.
+
+    ``jobs_on`` gives phrases about the jobs that run on a board. While a session waits for a board,
+    ``leaving_room`` keeps further jobs from it.
+    """
     router = APIRouter()
     limits = limits or Limits()
 
@@ -131,7 +142,8 @@ def session_router(
                     held = [*sessions.holders(name), *jobs_on(name)]
                     return " and ".join(held) or "it has no free worker"
 
-                reason = await _serve(client, cluster, sessions, name, shown, wait_s, holder)
+                opening = _line_of(cluster, name, shown, leaving_room)
+                reason = await _serve(client, opening, sessions, name, shown, wait_s, holder)
                 await client.send(encode({"session": "ended", "reason": reason}))
                 await socket.close()
         except (WebSocketDisconnect, RuntimeError, OSError):
@@ -140,9 +152,25 @@ def session_router(
     return router
 
 
+@asynccontextmanager
+async def _line_of(
+    cluster: Any,
+    board: str,
+    who: str,
+    leaving_room: Callable[[str], AbstractContextManager[None]],
+) -> AsyncIterator[Any]:
+    """A line to the board, before jobs that are queued: somebody waits for it."""
+    from utvm_deploy.cluster.session_line import board_line
+
+    async with contextlib.AsyncExitStack() as stack:
+        with leaving_room(board):
+            line = await stack.enter_async_context(board_line(cluster, board, who))
+        yield line
+
+
 async def _serve(
     client: _Client,
-    cluster: Any,
+    wanted: AbstractAsyncContextManager[Any],
     sessions: Sessions,
     board: str,
     who: str,
@@ -150,13 +178,9 @@ async def _serve(
     holder: Callable[[], str],
 ) -> str:
     """Wait for the board, then carry messages; returns why the session ended."""
-    from utvm_deploy.cluster.session_line import board_line
-
     try:
         async with contextlib.AsyncExitStack() as stack:
-            opening = asyncio.ensure_future(
-                stack.enter_async_context(board_line(cluster, board, who))
-            )
+            opening = asyncio.ensure_future(stack.enter_async_context(wanted))
             try:
                 reason = await _wait_for(opening, client, wait_s, holder)
             finally:
