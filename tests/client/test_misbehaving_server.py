@@ -181,8 +181,8 @@ def test_a_server_that_was_never_there(capsys: pytest.CaptureFixture[str]) -> No
         (says(b"<html>"), ServerError, "not a server of utvm"),
         (says(b"<html>", 404), ServerError, r"not a server of utvm \(status 404\)"),
         (says(b"[" * 100_000), ServerError, "not a server of utvm"),
-        (says([]), ServerError, "is no job"),
-        (says({"key": "../../etc"}), ServerError, "is no job"),
+        (says([]), ServerError, "is not a job"),
+        (says({"key": "../../etc"}), ServerError, "is not a job"),
         (says(b"", 302), ServerError, "not a server of utvm"),
     ],
 )

@@ -157,7 +157,7 @@ def test_waiting_ends(shell: App, capsys: Capture, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(wait_for_jobs, "time", clock)
     wait = "--wait-minutes", "1"
     assert main(["submit", DIGITS, "--board", "host", "--job", "verify", *wait]) == 1
-    assert "after 1 minutes; it goes on" in capsys.readouterr().err
+    assert "after 1 minutes; it continues" in capsys.readouterr().err
 
 
 def test_jobs_are_listed_shown_and_canceled(shell: App, capsys: Capture) -> None:

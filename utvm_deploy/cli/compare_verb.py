@@ -94,7 +94,7 @@ def _figures(name: str, args: argparse.Namespace, out: Output) -> tuple[Ours, ..
         )
     has_server = bool(args.server or os.environ.get("UTVM_SERVER"))
     with RunStore(runs_file()) as store:
-        # The digits of a run and of a job look alike.
+        # The digits of a run and of a job look the same.
         if has_server and len(name) == KEY_DIGITS and not store.has(name):
             return _figures_of_job(name, args, out)
         kept = store.get(name)

@@ -55,7 +55,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         "--wait-minutes",
         metavar="N",
         type=positive,
-        help=f"wait so long at most; default {_WAIT_MINUTES}. The jobs go on after it",
+        help=f"wait so long at most; default {_WAIT_MINUTES}. The jobs continue after it",
     )
     parser.add_argument(
         "-o",

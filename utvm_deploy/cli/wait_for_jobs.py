@@ -24,13 +24,13 @@ _LOG_LINES = 20
 
 @contextmanager
 def going_on(jobs: Sequence[RemoteJob]) -> Iterator[None]:
-    """Ctrl-C ends the waiting, and says how to go on."""
+    """Ctrl-C ends the waiting, and says how to continue."""
     try:
         yield
     except KeyboardInterrupt:
         key = jobs[0].key
         raise KeyboardInterrupt(
-            f"the server goes on: `utvm jobs {key}` shows job {key}, `utvm fetch {key}` gets its "
+            f"the job continues: `utvm jobs {key}` shows job {key}, `utvm fetch {key}` gets its "
             f"files, `utvm jobs --cancel {key}` ends it"
         ) from None
 
@@ -48,7 +48,7 @@ def ended(
             if time.monotonic() >= deadline:
                 raise ServerError(
                     f"job {waiting[0].key} is still {waiting[0].state} after "
-                    f"{timeout_s / 60:,.0f} minutes; it goes on: `utvm jobs {waiting[0].key}`"
+                    f"{timeout_s / 60:,.0f} minutes; it continues: `utvm jobs {waiting[0].key}`"
                 )
             time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
             pause = min(2 * pause, _LONGEST_LOOK_S)

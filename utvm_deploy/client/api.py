@@ -37,14 +37,14 @@ ANSWER_S, _SILENCE_S = 120.0, 30.0
 #: What a request may take for each byte that it moves: 100 kB/s at least.
 BYTES_PER_S = 100_000
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
-#: A longer answer in JSON is no answer to anything here.
+#: Nothing here has a longer answer in JSON.
 _MOST_JSON_BYTES = 64 << 20
 #: What a server, or a proxy before it, says while it is busy or restarts.
 _BUSY = frozenset({429, 502, 503, 504})
 
 
 class Server:
-    """A connection to a server; a context manager. ``waiting`` is told why a request waits."""
+    """A connection to a server; a context manager. ``waiting`` gets the reason for which a request waits."""
 
     def __init__(
         self, settings: ServerSettings, waiting: Callable[[str], None] = lambda text: None
@@ -153,7 +153,7 @@ class Server:
                     self._waiting(f"{self.url} does not answer ({lost}); waiting for it")
                 if now + pause > deadline:
                     raise ServerError(
-                        f"{self.url} has not answered for {PATIENCE_S:.0f} s: {lost}; its jobs go "
+                        f"{self.url} has not answered for {PATIENCE_S:.0f} s: {lost}; its jobs "
                         "on when it is back: see `utvm jobs`"
                     ) from lost
                 time.sleep(pause)
@@ -218,7 +218,7 @@ def _body(answer: httpx.Response, deadline: float) -> bytes:
 
 
 class _Timed:
-    """A file that is uploaded within its time, whatever the receiver's pace."""
+    """A file whose upload has a deadline, also if the receiver is slow."""
 
     def __init__(self, file: IO[bytes], size: int) -> None:
         self._file = file

@@ -63,7 +63,7 @@ def _receive(server: Server, job: RemoteJob, file: RemoteFile, part: IO[bytes]) 
     def attempt() -> None:
         nonlocal digest, have
         with server.reading(job.key, file.name, have) as (start, pieces):
-            if start != have:  # it cannot go on in the middle
+            if start != have:  # it cannot begin in the middle
                 digest, have = hashlib.sha256(), 0
                 part.seek(0)
                 part.truncate()

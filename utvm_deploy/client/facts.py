@@ -59,7 +59,7 @@ class RemoteJob:
 
 
 def job_of(answer: Any) -> RemoteJob:
-    """A job of an answer. Raises ServerError if it is none."""
+    """A job of an answer. Raises ServerError otherwise."""
     try:
         progress = answer.get("progress") or {}
         return RemoteJob(
@@ -80,13 +80,13 @@ def job_of(answer: Any) -> RemoteJob:
         )
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise ServerError(
-            f"the server's answer is no job ({type(error).__name__}: {error}); use the version of "
+            f"the server's answer is not a job ({type(error).__name__}: {error}); use the version of "
             "utvm that the server has"
         ) from error
 
 
 def is_key(key: Any) -> str:
-    """The key of a job. Raises ValueError if it is none."""
+    """The key of a job. Raises ValueError otherwise."""
     if not isinstance(key, str) or not _KEY.fullmatch(key):
         raise ValueError(f"{str(key)[:40]!r} is not 12 hexadecimal digits")
     return key
@@ -107,5 +107,5 @@ def printable_lines(text: str) -> str:
 def _file_of(file: Mapping[str, Any]) -> RemoteFile:
     name, digest, size = file["name"], file["sha256"], int(file["size"])
     if not isinstance(name, str) or not _DIGEST.fullmatch(digest) or size < 0:
-        raise ValueError(f"{str(name)[:40]!r} is no file")
+        raise ValueError(f"{str(name)[:40]!r} is not a file")
     return RemoteFile(name, digest, size)
