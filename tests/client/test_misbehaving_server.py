@@ -163,6 +163,12 @@ def test_waiting_for_a_server_ends() -> None:
     assert len(told) == 1
 
 
+def test_a_server_that_is_busy_at_first_is_waited_for() -> None:
+    busy = says({"kind": "TooManyUploads", "error": "other uploads are running"}, 503)
+    with double(busy, says(job())) as server, Server(ServerSettings(server.url)) as client:
+        assert client.job(KEY).key == KEY
+
+
 def test_a_server_that_was_never_there(capsys: pytest.CaptureFixture[str]) -> None:
     with double(hang_up) as server:
         assert main(["jobs", "--server", server.url]) == 1
@@ -198,7 +204,7 @@ def test_an_answer_that_is_no_job(
 def test_an_endless_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "_MOST_JSON_BYTES", 1000)
     with reached(says(b"[" + b" " * 5000 + b"]")) as (_, client), pytest.raises(ServerError):
-        client.jobs()
+        client.jobs(10)
 
 
 def test_a_download_goes_on_where_it_broke_off(tmp_path: Path) -> None:
@@ -227,7 +233,7 @@ def test_a_download_goes_on_where_it_broke_off(tmp_path: Path) -> None:
         (says(CONTENT + b"more"), "longer than the 102,400 bytes"),
         (says(CONTENT[:-1] + b"x"), "another SHA-256"),
         (says(CONTENT[:-1]), "the file ended early"),
-        (says({"error": "it is gone"}, 404), "it is gone"),
+        (says({"kind": "NotFound", "error": "it is gone"}, 404), "it is gone"),
     ],
 )
 def test_a_file_that_is_not_what_the_server_said(

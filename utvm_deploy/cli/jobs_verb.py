@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import argparse
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from utvm_deploy.base.errors import UsageError
-from utvm_deploy.cli.arguments import Verbs, add_verb
+from utvm_deploy.base.files import file_digest
+from utvm_deploy.cli.arguments import Verbs, add_verb, positive
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.server_arguments import LOG, add_server, facts, open_server
+from utvm_deploy.cli.server_arguments import add_server, facts, open_server
 
 if TYPE_CHECKING:
-    from utvm_deploy.client.api import Server
     from utvm_deploy.client.facts import RemoteJob
 
 _COLUMNS = ("job", "when", "verb", "model", "board", "state", "", "why")
+
+_MOST_JOBS = 30
+#: What a server lists at a time.
+_MOST_LISTED = 1000
 
 
 def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
@@ -24,8 +29,17 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     parser.add_argument("job", metavar="JOB", nargs="?", help="its 12 digits; default: all")
     parser.add_argument("--state", metavar="S", default="", help="such as running or failed")
     parser.add_argument("--board", metavar="B", default="", help="jobs on this board")
+    parser.add_argument("--of", metavar="VERB", default="", help="jobs of this verb")
     parser.add_argument(
-        "--model", metavar="SHA", default="", help="jobs of the model with this SHA-256"
+        "--model", metavar="M", default="", help="jobs of this model file, or of this SHA-256"
+    )
+    parser.add_argument(
+        "-n",
+        "--most",
+        metavar="N",
+        type=positive,
+        default=_MOST_JOBS,
+        help=f"list N jobs at most, up to {_MOST_LISTED:,}; default %(default)s",
     )
     parser.add_argument("--cancel", metavar="JOB", help="end this job")
     parser.add_argument("--log", action="store_true", help="show what JOB wrote")
@@ -38,6 +52,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
         raise UsageError("give one job: either JOB, to look at it, or --cancel JOB")
     if args.log and not args.job:
         raise UsageError("--log shows what one job wrote; give its digits, too")
+    if args.most > _MOST_LISTED:
+        raise UsageError(f"-n {args.most}: a server lists {_MOST_LISTED:,} jobs at a time")
     if args.dry_run and args.cancel:
         out.line(f"would cancel job {args.cancel}")
         return 0
@@ -47,8 +63,9 @@ def run(args: argparse.Namespace, out: Output) -> int:
         elif args.job:
             found = [server.job(args.job)]
         else:
-            found = server.jobs(state=args.state, board=args.board, model=args.model)
-        log = _log(server, found[0]) if args.log else ""
+            wanted = {"state": args.state, "board": args.board, "verb": args.of}
+            found = server.jobs(args.most, model=_digest(args.model), **wanted)
+        log = server.log(args.job) if args.log else ""
     if found:
         out.table(_COLUMNS, [_row(job) for job in found])
     else:
@@ -70,11 +87,8 @@ def _row(job: RemoteJob) -> tuple[object, ...]:
     )
 
 
-def _log(server: Server, job: RemoteJob) -> str:
-    from utvm_deploy.client.download import content
-    from utvm_deploy.client.facts import printable_lines
-
-    return printable_lines(content(server, job, LOG).decode("utf-8", "replace")).rstrip()
+def _digest(model: str) -> str:
+    return file_digest(Path(model)) if model and Path(model).is_file() else model
 
 
 def _when(created: float) -> str:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from utvm_deploy.client.api import Server
     from utvm_deploy.client.facts import RemoteJob
 
-#: The files of a job that every verb has: what it printed with --json, and what it wrote to stderr.
-RESULT, LOG = "result.json", "log.txt"
+#: The file of a job that every verb has: what it printed with --json.
+RESULT = "result.json"
 
 
 def add_server(parser: argparse.ArgumentParser) -> None:

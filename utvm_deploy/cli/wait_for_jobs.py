@@ -11,10 +11,10 @@ from typing import Any
 from utvm_deploy.base.errors import ServerError
 from utvm_deploy.base.progress import Progress
 from utvm_deploy.cli.output import PLAIN_PROGRESS_INTERVAL_S, Output
-from utvm_deploy.cli.server_arguments import LOG, RESULT, label
+from utvm_deploy.cli.server_arguments import RESULT, label
 from utvm_deploy.client.api import Server
 from utvm_deploy.client.download import content
-from utvm_deploy.client.facts import RemoteJob, printable_lines
+from utvm_deploy.client.facts import RemoteJob
 
 #: How often the server is asked for the jobs' states: at first, and later.
 _FIRST_LOOK_S, _LONGEST_LOOK_S = 0.2, 2.0
@@ -90,10 +90,8 @@ def told(server: Server, job: RemoteJob, out: Output) -> Any:
         out.line(f"{label(job)}: done")
     else:
         out.line(f"{label(job)}: {job.state}: {job.reason or 'no reason is known'}")
-        if LOG in names:
-            log = printable_lines(content(server, job, LOG).decode("utf-8", "replace"))
-            for line in log.rstrip().split("\n")[-_LOG_LINES:]:
-                out.line(f"  {line}")
+        for line in server.log(job.key).split("\n")[-_LOG_LINES:]:
+            out.line(f"  {line}")
     if RESULT not in names:
         return None
     try:

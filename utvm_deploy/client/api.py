@@ -27,9 +27,11 @@ import httpx
 
 from utvm_deploy.base.errors import ServerError, UsageError, UtvmError
 from utvm_deploy.base.files import check_regular, file_digest
-from utvm_deploy.client.facts import RemoteJob, is_key, job_of, printable
+from utvm_deploy.client.facts import RemoteJob, is_key, job_of, printable, printable_lines
 from utvm_deploy.client.settings import ServerSettings, is_loopback
 
+#: Makes the arguments of one attempt.
+_Arguments = Callable[[], Mapping[str, Any]]
 #: How long a server that answered before may be away.
 PATIENCE_S = 120.0
 #: How long one answer may take in all, and how long the server may be silent.
@@ -40,11 +42,11 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
 #: Nothing here has a longer answer in JSON.
 _MOST_JSON_BYTES = 64 << 20
 #: What a server, or a proxy before it, says while it is busy or restarts.
-_BUSY = frozenset({429, 502, 503, 504})
+_BUSY = frozenset({502, 503, 504})
 
 
 class Server:
-    """A connection to a server; a context manager. ``waiting`` gets the reason for which a request waits."""
+    """A connection to a server; a context manager. ``waiting`` gets why a request waits."""
 
     def __init__(
         self, settings: ServerSettings, waiting: Callable[[str], None] = lambda text: None
@@ -76,7 +78,9 @@ class Server:
         """Give the server a model, unless it has it; returns its SHA-256. Raises OSError, too."""
         check_regular(path)
         digest, size = file_digest(path), path.stat().st_size
-        known = self._get(f"models/{digest}", absent={})
+        status, body = self._answer("GET", f"models/{digest}", absent_status=404)
+        known = _object(body) if status < 300 else None
+        # The name of a file becomes the prefix of its C symbols.
         if isinstance(known, dict) and known.get("name") == path.name:
             return digest
 
@@ -105,11 +109,15 @@ class Server:
         """The job with this key."""
         return job_of(self._get(f"jobs/{_checked(key)}"))
 
-    def jobs(self, **wanted: str) -> list[RemoteJob]:
-        """Jobs, the newest first. ``wanted``: state, board, model."""
+    def jobs(self, most: int, **wanted: str) -> list[RemoteJob]:
+        """The newest jobs, the newest first. ``wanted``: state, board, verb, a model's SHA-256."""
         query = {name: value for name, value in wanted.items() if value}
-        answer = self._json("GET", "jobs", lambda: {"params": query})
-        return [job_of(job) for job in _list(answer)]
+        return [job_of(job) for job in _list(self._get("jobs", limit=str(most), **query))]
+
+    def log(self, key: str) -> str:
+        """What a job wrote to stderr: of a job that runs, so far."""
+        _, body = self._answer("GET", f"jobs/{_checked(key)}/log")
+        return printable_lines(body.decode("utf-8", "replace")).rstrip()
 
     def cancel(self, key: str) -> RemoteJob:
         """End a job. One that has ended stays as it is."""
@@ -124,10 +132,9 @@ class Server:
         url = f"{self.url}/api/v1/jobs/{_checked(key)}/files/{quote(name, safe='')}"
         headers = {"Range": f"bytes={start}-"} if start else {}
         with _lost(), self._http.stream("GET", url, headers=headers) as answer:
-            if answer.status_code in _BUSY:
-                raise LostAnswer(f"it is busy (status {answer.status_code})")
             if answer.status_code >= 400:
-                raise _refusal(answer.status_code, _body(answer, time.monotonic() + ANSWER_S))
+                body = _body(answer, time.monotonic() + ANSWER_S)
+                raise self._failure(answer.status_code, body)
             self._was_reached = True
             yield (start if answer.status_code == 206 else 0), answer.iter_raw()
 
@@ -154,44 +161,47 @@ class Server:
                 if now + pause > deadline:
                     raise ServerError(
                         f"{self.url} has not answered for {PATIENCE_S:.0f} s: {lost}; its jobs "
-                        "on when it is back: see `utvm jobs`"
+                        "continue when it is back; `utvm jobs` shows them"
                     ) from lost
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
 
-    def _get(self, path: str, *, absent: Any = None) -> Any:
-        return self._json("GET", path, dict, absent=absent)
+    def _get(self, path: str, **query: str) -> Any:
+        return self._json("GET", path, lambda: {"params": query})
 
-    def _json(
+    def _json(self, method: str, path: str, arguments: _Arguments, *, size: int = 0) -> Any:
+        """The object of an answer."""
+        return _object(self._answer(method, path, arguments, size=size)[1])
+
+    def _answer(
         self,
         method: str,
         path: str,
-        arguments: Callable[[], Mapping[str, Any]],
+        arguments: _Arguments = dict,
         *,
         size: int = 0,
-        absent: Any = None,
-    ) -> Any:
-        """The object of an answer; ``absent`` for status 404, if it is not None."""
+        absent_status: int = 0,
+    ) -> tuple[int, bytes]:
+        """Status and body of an answer that is good, or has ``absent_status``."""
 
         def attempt() -> tuple[int, bytes]:
             deadline = time.monotonic() + ANSWER_S + size / BYTES_PER_S
             url = f"{self.url}/api/v1/{path}"
             with _lost(), self._http.stream(method, url, **arguments()) as answer:
                 body = _body(answer, deadline)
-                if answer.status_code in _BUSY:
-                    raise LostAnswer(f"it is busy (status {answer.status_code})")
-                return answer.status_code, body
+            if answer.status_code >= 300 and answer.status_code != absent_status:
+                raise self._failure(answer.status_code, body)
+            self._was_reached = True
+            return answer.status_code, body
 
         status, body = self.repeated(attempt)
-        self._was_reached = True
-        if status == 404 and absent is not None:
-            return absent
-        if status >= 300:
-            raise _refusal(status, body)
-        try:
-            return json.loads(body)
-        except (ValueError, RecursionError) as error:
-            raise _stranger() from error
+        return status, body
+
+    def _failure(self, status: int, body: bytes) -> Exception:
+        """LostAnswer if the same request may be answered later."""
+        refusal, is_ours = _refusal(status, body)
+        self._was_reached = self._was_reached or is_ours
+        return LostAnswer(str(refusal)) if status in _BUSY else refusal
 
 
 class LostAnswer(Exception):
@@ -234,20 +244,25 @@ class _Timed:
         return self._file.read(size)
 
 
-def _refusal(status: int, body: bytes) -> UtvmError:
-    """What the server answers instead, as the error that it is here."""
+def _object(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise _stranger() from error
+
+
+def _refusal(status: int, body: bytes) -> tuple[UtvmError, bool]:
+    """What the server answers instead, as the error that it is here; whether utvm says it."""
     try:
         answer = json.loads(body)
-        # A framework's own refusals have a detail.
-        kind = str(answer.get("kind", ""))
-        text = printable(answer.get("error") or answer["detail"])
+        kind, text = str(answer["kind"]), printable(answer["error"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return _stranger(f" (status {status})")
+        return _stranger(f" (status {status})"), False
     if status == 401:
         return ServerError(
-            f"the server refuses the token: {text}; put its token into UTVM_TOKEN or a file"
-        )
-    return UsageError(text) if kind == "UsageError" else ServerError(text)
+            f"the server refuses: {text}; it belongs into UTVM_TOKEN or a file"
+        ), True
+    return UsageError(text) if kind == "UsageError" else ServerError(text), True
 
 
 def _stranger(detail: str = "") -> ServerError:

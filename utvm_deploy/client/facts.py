@@ -80,8 +80,8 @@ def job_of(answer: Any) -> RemoteJob:
         )
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise ServerError(
-            f"the server's answer is not a job ({type(error).__name__}: {error}); use the version of "
-            "utvm that the server has"
+            f"the server's answer is not a job ({type(error).__name__}: {error}); use the "
+            "version of utvm that the server has"
         ) from error
 
 
