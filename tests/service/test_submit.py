@@ -116,7 +116,9 @@ def test_a_wrong_request(
     assert shell.http.get("/api/v1/jobs").json() == []
 
 
-def test_models_are_jobs_of_their_own_except_for_tune(shell: App, tmp_path: Path) -> None:
+def test_models_are_jobs_of_their_own_unless_the_verb_takes_several(
+    shell: App, tmp_path: Path
+) -> None:
     other = tmp_path / "other.tflite"
     other.write_bytes((ROOT / "models" / "cifar10_cnn.tflite").read_bytes())
     models = DIGITS, str(other)

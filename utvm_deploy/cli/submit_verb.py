@@ -176,13 +176,14 @@ def _start(
     options: Mapping[str, Any],
     out: Output,
 ) -> list[RemoteJob]:
-    """A job for each model and board."""
+    """A job for each board; and for each model, unless the verb takes several."""
     digests = []
     with out.progress() as progress:
         for number, path in enumerate(models):
             progress(f"upload {path.name}", number, len(models))
             digests.append(server.upload(path))
-    together = [digests] if verb == "tune" else [[digest] for digest in digests]
+    takes_all = verb in VERBS and VERBS[verb].most_models > 1
+    together = [digests] if takes_all else [[digest] for digest in digests]
     jobs = [job for some in together for job in server.start(verb, some, boards or [""], options)]
     if not jobs:
         raise ServerError("the server started no job; see its page")
