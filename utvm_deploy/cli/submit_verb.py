@@ -98,7 +98,7 @@ def _add_option(group: Any, option: Option, of: Sequence[str]) -> None:
     elif option.choices:
         group.add_argument(f"--{option.name}", choices=option.choices, **shared)
     elif option.kind == "file":
-        # The key of a job may consist of digits, and is no number.
+        # The key of a job may look like a number.
         group.add_argument(f"--{option.name}", metavar="JOB", **shared)
     elif option.kind == "text":
         group.add_argument(f"--{option.name}", metavar="TEXT", **shared)
