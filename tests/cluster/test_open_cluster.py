@@ -76,6 +76,15 @@ def test_what_the_worker_tells(client: Any) -> None:
     assert abs(facts.last_seen - time.time()) < PATIENCE_S
 
 
+def test_a_killed_worker_is_replaced(client: Any) -> None:
+    pid = client.submit(os.getpid, pure=False).result(PATIENCE_S)
+    os.kill(pid, signal.SIGKILL)
+    resources = {"core": 1, "board:nucleo_f746zg": 1}
+    assert client.submit(os.getpid, resources=resources, pure=False).result(PATIENCE_S) != pid
+    (facts,) = worker_facts(client)
+    assert facts.offers == OFFERED
+
+
 def test_jobs_have_the_environment_of_this_process(client: Any) -> None:
     theirs = client.submit(lambda: dict(os.environ), pure=False).result(PATIENCE_S)
     assert {"OMP_NUM_THREADS", "MALLOC_TRIM_THRESHOLD_"}.isdisjoint(theirs.keys() - os.environ)

@@ -170,14 +170,16 @@ def test_a_killed_scheduler_is_told_and_workers_wait_for_the_next(tmp_path: Path
             stack.enter_context(worker(tmp_path, address, "faithful"))
             wait_for_text(log, "connected to")
             with (
-                pytest.raises(ClusterError, match=f"the scheduler at {address} is gone; start it"),
+                pytest.raises(
+                    ClusterError, match=f"the scheduler at {address} does not answer any more"
+                ),
                 open_cluster(address) as client,
             ):
                 future = client.submit(wait_to_go, str(tmp_path), pure=False)
                 wait_until(lambda: len(notes(tmp_path)) == 1, "the job does not run")
                 os.kill(pid, signal.SIGKILL)
                 future.result(PATIENCE_S)
-        wait_for_text(log, "is gone; the worker waits 600 s for it")
+        wait_for_text(log, "does not answer any more; the worker waits 600 s for it")
         # What it did for the scheduler is ended with it.
         wait_until(lambda: not is_running(int(notes(tmp_path)[0].split()[1])), "a job is left")
         with scheduler(tmp_path, port) as (_, address):
@@ -233,6 +235,7 @@ def test_a_worker_with_a_scheduler_of_its_own(tmp_path: Path) -> None:
     [
         ([], "give the ADDRESS of a scheduler, or --listen HOST to start one", 2),
         (["tcp://192.0.2.1:8786"], "start its scheduler with certificates", 1),
+        (["tcp://127.0.0.1:8786", "--dashboard", "8787"], "--dashboard belongs to --listen", 2),
         (["--listen", "0.0.0.0"], "would run what anybody sends it", 1),
     ],
 )

@@ -189,7 +189,7 @@ class ServerError(UtvmError):
 
 
 class ClusterError(UtvmError):
-    """Other machines cannot be reached or trusted, or a board of theirs is in use."""
+    """Other machines cannot be reached or trusted, or one of their boards is in use."""
 
 
 class BundleError(UtvmError):

@@ -37,6 +37,12 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         type=Path,
         help="the scheduler's certificates (utvm serve --make-certificates DIR)",
     )
+    parser.add_argument(
+        "--dashboard",
+        metavar="PORT",
+        type=positive,
+        help="with --listen: show Dask's dashboard to this computer, at http://127.0.0.1:PORT/",
+    )
     parser.add_argument("--name", metavar="N", default=platform.node(), help="default: %(default)s")
     parser.add_argument(
         "--patience",
@@ -55,6 +61,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
 
     if (args.address is None) == (args.listen is None):
         raise UsageError("give the ADDRESS of a scheduler, or --listen HOST to start one")
+    if args.dashboard is not None and args.listen is None:
+        raise UsageError("--dashboard belongs to --listen: the scheduler shows it")
     if args.address is not None:
         check_address(args.address, args.certificates)
     else:
@@ -93,7 +101,9 @@ def _schedule(args: argparse.Namespace, out: Output) -> int:
 
     if is_dry_run():
         return 0
-    with open_cluster(certificates=args.certificates, listen=args.listen) as client:
+    with open_cluster(
+        certificates=args.certificates, listen=args.listen, dashboard_port=args.dashboard
+    ) as client:
         out.note(f"the scheduler is {client.scheduler.address}; Ctrl-C ends it")
         threading.Event().wait()
     return 0

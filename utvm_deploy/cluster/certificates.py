@@ -66,8 +66,8 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ClusterError(
-            f"{folder} is not empty; name an empty folder, because whoever uses certificates in "
-            "this one would be locked out"
+            f"{folder} is not empty; name an empty folder, because anyone who uses the "
+            "certificates in this one would be locked out"
         )
     issued = _issue(hosts)
     token = secrets.token_urlsafe(_TOKEN_BYTES)

@@ -143,10 +143,11 @@ def _client_of(address: str, certificates: Path | None) -> Iterator[Any]:
         except UtvmError:
             raise
         except Exception as error:
-            # Dask tells the loss of its scheduler by several exceptions, and as a canceled task.
+            # Dask reports the loss of its scheduler by several exceptions, and as a canceled task.
             if is_lost(client):
                 raise ClusterError(
-                    f"the scheduler at {address} is gone; start it again, and repeat this"
+                    f"the scheduler at {address} does not answer any more; start it again, and "
+                    "repeat this"
                 ) from error
             raise
 

@@ -29,9 +29,10 @@ SETTINGS = {
     "distributed.scheduler.worker-ttl": f"{WORKER_LIFE_S}s",
     # Jobs inherit a worker's environment: they shall run as they do from a shell.
     "distributed.nanny.pre-spawn-environ": {},
-    # Jobs are processes of their own: profiling the threads that wait for them tells nothing.
+    # Jobs are separate processes: a profile of the threads that wait for them is of no use.
     "distributed.worker.profile.enabled": False,
-    # Another worker's queue is no reason to move a job: boards decide where a job goes.
+    # Jobs are sent where there is room for them. Dask would move one by counting threads, of which
+    # a worker here has many more than room for jobs.
     "distributed.scheduler.work-stealing": False,
     "distributed.admin.event-loop": "asyncio",
     # Each worker has a web server, which nobody here looks at: it has no pages.

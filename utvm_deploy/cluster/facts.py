@@ -1,4 +1,4 @@
-"""What a worker tells about itself when it joins a cluster, and what a client reads of it."""
+"""What a worker reports when it joins a cluster, and what a client reads of it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Told:
 
 
 def machine_facts(offered: Sequence[Offer]) -> dict[str, Any]:
-    """The facts of this machine, as a worker tells them."""
+    """The facts of this machine, as a worker reports them."""
     return {
         "host": platform.node(),
         "offers": [asdict(offer) for offer in offered],
@@ -85,7 +85,7 @@ def software() -> dict[str, str]:
 
 
 def check_software(who: str, theirs: Mapping[str, Any]) -> None:
-    """Raise ClusterError if the versions that Dask tells of ``who`` are not this machine's."""
+    """Raise ClusterError if the versions that Dask reports of ``who`` are not this machine's."""
     found = {
         **theirs["packages"],
         "python": ".".join(theirs["host"]["python"].split(".")[:2]),

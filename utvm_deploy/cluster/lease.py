@@ -28,7 +28,7 @@ _DIGEST_DIGITS = 12
 
 @contextlib.contextmanager
 def held(board: str, serial: str | None, timeout_s: float, what: str = "") -> Iterator[None]:
-    """Hold the board with this serial number during the block; ``what`` is told to others.
+    """Hold the board with this serial number during the block; others are shown ``what``.
 
     Raises ClusterError, which names the holder, if it is not free within ``timeout_s``.
     """
@@ -110,7 +110,7 @@ def _say_who(descriptor: int, what: str) -> None:
 
 
 def _holder(path: Path) -> str:
-    """What the holder said of itself."""
+    """What the holder wrote into the file."""
     with contextlib.suppress(OSError):
         text = path.read_bytes()[:_MOST_BYTES].decode("utf-8", "replace").strip()
         if text:

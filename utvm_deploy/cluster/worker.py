@@ -25,7 +25,7 @@ from utvm_deploy.cluster.worker_news import CONNECTED, DIED, LOST, NAME_TAKEN, R
 
 #: How long a worker waits for a scheduler that does not answer.
 PATIENCE_S = 600.0
-#: How much longer its process may take to say that it waited in vain.
+#: How much longer its process may take to say that nobody answered.
 _MARGIN_S = 60.0
 #: A process that dies at once is not started again without a pause.
 _PAUSE_S = 1.0
@@ -84,7 +84,7 @@ def run_worker(settings: WorkerSettings, told: Callable[[str], None]) -> None:
             told(f"{sentence}; it is started again")
         elif end.news == LOST:
             told(
-                f"the scheduler at {settings.address} is gone; the worker waits "
+                f"the scheduler at {settings.address} does not answer any more; the worker waits "
                 f"{settings.patience_s:g} s for it"
             )
         time.sleep(_PAUSE_S)
@@ -123,7 +123,7 @@ def _one_process(
 
 
 def _news(child: process.Child, patience_s: float) -> Iterator[dict[str, str]]:
-    """What the process tells, to its end; ClusterError if it says nothing for too long.
+    """What the process says, to its end; ClusterError if it says nothing for too long.
 
     Once it is connected it may be silent.
     """
@@ -142,7 +142,7 @@ def _news(child: process.Child, patience_s: float) -> Iterator[dict[str, str]]:
             return
         *lines, pending = (pending + new).split(b"\n")
         for line in lines:
-            # Whatever a task prints is on standard output, too.
+            # What a task prints is on standard output, too.
             if line.startswith(b'{"worker":'):
                 news: dict[str, str] = json.loads(line)
                 if news["worker"] == CONNECTED:

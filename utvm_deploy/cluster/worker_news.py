@@ -1,4 +1,4 @@
-"""What the process of a worker tells the process that started it."""
+"""What the process of a worker says to the process that started it."""
 
 from __future__ import annotations
 

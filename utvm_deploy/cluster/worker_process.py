@@ -1,10 +1,10 @@
-"""The process of one worker: joins a scheduler, runs what it sends, and ends when it is gone.
+"""The process of one worker: joins a scheduler, runs what it sends, and ends when it is lost.
 
-``utvm worker`` starts it, and starts it again (``cluster/worker.py``). A new process for each time
-that the scheduler is reached is the simplest way to leave nothing of the jobs before: they are its
-children, and the kernel ends them with it.
+``utvm worker`` starts it, and starts it again (``cluster/worker.py``). Each connection to
+the scheduler has a new process. The jobs are its children, so the kernel ends them with it, and the
+next connection starts clean.
 
-It takes its settings as a JSON object, and tells what happens by lines of JSON on standard output.
+It takes its settings as a JSON object, and says what happens by lines of JSON on standard output.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _GOODBYE_S = 1.0
 
 
 def main() -> NoReturn:
-    """Run until the scheduler is gone, or until SIGTERM."""
+    """Run until the scheduler is lost, or until SIGTERM."""
     settings = json.loads(sys.argv[1])
     load_distributed()
     code = 0
     try:
         asyncio.run(_run(settings))
-    except BaseException:  # its last line is told by the process that started this one
+    except BaseException:  # the process that started this one shows the last line
         traceback.print_exc()
         code = 1
     sys.stdout.flush()
@@ -66,11 +66,11 @@ async def _run(settings: dict[str, Any]) -> None:
 
 
 async def _joined(settings: dict[str, Any]) -> None:
-    """Join the scheduler and work for it until it is gone."""
+    """Join the scheduler and work for it until it is lost."""
     from distributed import Status, Worker
 
     class QuickWorker(Worker):  # type: ignore[misc]
-        """Does not wait for its jobs when the scheduler is gone: nobody would get their results."""
+        """Does not wait for its jobs when the scheduler is lost: nobody would get their results."""
 
         async def close(self, *arguments: Any, **options: Any) -> Any:
             return await super().close(*arguments, **{**options, "executor_wait": False})
@@ -107,7 +107,7 @@ async def _joined(settings: dict[str, Any]) -> None:
             await asyncio.sleep(_LOOK_S)
         _tell(LOST, "")
     except asyncio.CancelledError:
-        # The scheduler gives its jobs to others without counting this as a failure of theirs.
+        # The scheduler gives its jobs to others without counting this as a failure.
         with contextlib.suppress(OSError, asyncio.TimeoutError):
             await asyncio.wait_for(worker.close(timeout=_GOODBYE_S), _GOODBYE_S)
         raise
