@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 from utvm_deploy.boards.board import board_names
+from utvm_deploy.cluster.facts import KEY
 from utvm_deploy.cluster.job import JobSpec, Outcome
 
 
@@ -26,6 +28,15 @@ class FakeCluster:
         self.started: list[JobSpec] = []
         boards = {f"board:{name}": 8.0 for name in board_names()}
         self.workers: dict[str, Any] = {"fake": ({"core": 8.0, **boards}, {}, frozenset())}
+        offers = [{"board": name, "count": 8, "kind": "emulator"} for name in board_names()]
+        self.identity = {
+            "fake": {
+                "name": "fake",
+                "last_seen": 5.0,
+                KEY: {"host": "fake", "offers": offers, "versions": {}},
+            }
+        }
+        self.scheduler = SimpleNamespace(identity=lambda n_workers: {"workers": self.identity})
         self._pool = ThreadPoolExecutor(8)
         self._told: list[Callable[[Any], object]] = []
         self.closing = threading.Event()
@@ -33,6 +44,10 @@ class FakeCluster:
     def submit(self, _run_job: Any, spec: JobSpec, **_options: Any) -> Future[Outcome | None]:
         self.started.append(spec)
         return self._pool.submit(lambda: self.run(spec))
+
+    def sync(self, function: Callable[..., Any], **arguments: Any) -> Any:
+        """The scheduler's answer to a question."""
+        return function(**arguments)
 
     def run_on_scheduler(self, _function: Any) -> dict[str, Any]:
         """Workers with their resources, those in use, and their tasks."""

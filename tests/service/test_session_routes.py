@@ -30,7 +30,8 @@ from utvm_deploy.cluster.offers import EMULATOR, HOST
 from utvm_deploy.service.security import access_of
 from utvm_deploy.service.security_guard import Guard, Judge
 from utvm_deploy.service.server import http_server, listening
-from utvm_deploy.service.session_routes import Limits, Sessions, session_router
+from utvm_deploy.service.holders import Holders
+from utvm_deploy.service.session_routes import Limits, session_router
 from utvm_deploy.service.settings import Settings, Tls
 
 PATH = "/api/v1/boards/mps2_an500/session"
@@ -132,7 +133,7 @@ def start(desk: Desk) -> Iterator[Start]:
             app.include_router(
                 session_router(
                     None,
-                    Sessions(),
+                    Holders(),
                     lambda _board: ["the job 17 (tune)"],
                     desk.leaving_room,
                     allow_code=allow_code,

@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from utvm_deploy.base.errors import UsageError, UtvmError
+from utvm_deploy.base.errors import BenchError, UsageError, UtvmError
 from utvm_deploy.service.refusals import Conflict, NoRoom, NotFound, UploadRefused
 from utvm_deploy.service.web_page import error_page
 
@@ -42,6 +42,7 @@ _STATUS: tuple[tuple[type[UtvmError], int], ...] = (
     (NotFound, 404),
     (Conflict, 409),
     (UsageError, 400),
+    (BenchError, 400),
     (UploadRefused, 400),
     (NoRoom, 507),
 )

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import FileResponse, PlainTextResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from utvm_deploy.service.api_errors import PROBLEMS, Problem, next_page
+from utvm_deploy.service.api_files import file_answer
 from utvm_deploy.service.api_events import job_events
 from utvm_deploy.service.facts import Job
 from utvm_deploy.service.parts import Parts
-from utvm_deploy.service.refusals import NotFound
+from utvm_deploy.service.refusals import Conflict, NotFound
+from utvm_deploy.service.removal import remove_job
 from utvm_deploy.service.starting import (
     MOST_BOARDS,
     MOST_MODELS,
@@ -24,13 +26,6 @@ from utvm_deploy.service.starting import (
 
 _Name = Annotated[str, Field(max_length=100)]
 _Value = bool | Annotated[int, Field(ge=-(2**63), lt=2**63)] | Annotated[str, Field(max_length=200)]
-
-#: A page that a job made is shown without the rights of this server's own pages.
-_FOREIGN_PAGE = (
-    "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; "
-    "style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'"
-)
-_SHOWN = {"html": "text/html", "svg": "image/svg+xml", "txt": "text/plain", "json": "text/plain"}
 
 
 class WantedJobs(BaseModel):
@@ -95,6 +90,13 @@ def job_routes(parts: Parts) -> APIRouter:
         parts.dispatcher.cancel(find_job(parts, key).key, "somebody canceled it")
         return find_job(parts, key)
 
+    @routes.delete("/{key}", status_code=204, responses={409: {"model": Problem}})
+    def delete(key: str) -> None:
+        """Remove a job that has ended, and its files."""
+        job = find_job(parts, key)
+        if not remove_job(parts, job.key):
+            raise Conflict(f"job {key} is {job.state}; cancel it first")
+
     @routes.get("/{key}/log", response_class=PlainTextResponse)
     def log(key: str) -> str:
         """What the verb wrote to stderr: of a job that runs, so far."""
@@ -112,7 +114,7 @@ def job_routes(parts: Parts) -> APIRouter:
         """A file that the job made. With ``show`` a browser shows it instead of saving it."""
         for one in find_job(parts, key).files:
             if one.name == name:
-                return _file(parts, request, name, one.sha256, show)
+                return file_answer(parts, request, one, show=show)
         raise NotFound(f"job {key} has no file {name!r}")
 
     @routes.get(
@@ -138,22 +140,3 @@ def job_routes(parts: Parts) -> APIRouter:
         )
 
     return routes
-
-
-def _file(parts: Parts, request: Request, name: str, sha256: str, show: bool) -> Response:
-    headers: dict[str, Any] = {"etag": f'"{sha256}"'}
-    if request.headers.get("if-none-match") == headers["etag"]:
-        return Response(status_code=304, headers=headers)
-    kind = _SHOWN.get(name.rpartition(".")[2]) if show else None
-    if kind is not None:
-        headers["content-security-policy"] = _FOREIGN_PAGE
-    path = parts.files.path(sha256)
-    if not path.is_file():
-        raise NotFound(f"the file {name!r} has been removed")
-    return FileResponse(
-        path,
-        filename=name,
-        headers=headers,
-        media_type=kind or "application/octet-stream",
-        content_disposition_type="inline" if kind else "attachment",
-    )

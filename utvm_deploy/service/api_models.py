@@ -7,13 +7,17 @@ from contextlib import asynccontextmanager
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import FileResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 
 from utvm_deploy.base.errors import UsageError
-from utvm_deploy.service.api_errors import PROBLEMS, next_page
-from utvm_deploy.service.facts import Model
+from utvm_deploy.service.api_errors import PROBLEMS, Problem, next_page
+from utvm_deploy.service.api_files import file_answer
+from utvm_deploy.service.facts import JobFile, Model
 from utvm_deploy.service.parts import Parts
+from utvm_deploy.service.refusals import Conflict, NotFound
+from utvm_deploy.service.removal import remove_model
 from utvm_deploy.service.starting import find_model
 from utvm_deploy.service.uploads import keep_upload
 
@@ -87,5 +91,26 @@ def model_routes(parts: Parts) -> APIRouter:
     def model(sha256: str) -> Model:
         """One model."""
         return find_model(parts, sha256)
+
+    @routes.get("/api/v1/models/{sha256}/files")
+    def made(sha256: str) -> list[JobFile]:
+        """What was made of a model when it was uploaded, such as the picture of its graph."""
+        return list(parts.database.model_files(find_model(parts, sha256).sha256))
+
+    @routes.get("/api/v1/models/{sha256}/files/{name}", response_class=FileResponse)
+    def file(request: Request, sha256: str, name: str, show: bool = False) -> Response:
+        """One of those files, or the model itself by its name."""
+        found = find_model(parts, sha256)
+        for one in (JobFile(found.name, found.sha256, found.size), *made(sha256)):
+            if one.name == name:
+                return file_answer(parts, request, one, show=show)
+        raise NotFound(f"model {found.name} has no file {name!r}")
+
+    @routes.delete("/api/v1/models/{sha256}", status_code=204, responses={409: {"model": Problem}})
+    def delete(sha256: str) -> None:
+        """Remove a model that no job has."""
+        found = find_model(parts, sha256)
+        if not remove_model(parts, found.sha256):
+            raise Conflict(f"jobs have the model {found.name}; delete those first")
 
     return routes

@@ -9,9 +9,11 @@ from starlette.types import ASGIApp
 
 from utvm_deploy import __version__
 from utvm_deploy.base.paths import runs_file
+from utvm_deploy.service.api_boards import board_routes
 from utvm_deploy.service.api_errors import add_handlers
 from utvm_deploy.service.api_jobs import job_routes
 from utvm_deploy.service.api_models import UPLOAD, model_routes
+from utvm_deploy.service.api_runs import run_routes
 from utvm_deploy.service.parts import Parts
 from utvm_deploy.service.security import Judge
 from utvm_deploy.service.security_bodies import BodyGuard
@@ -35,6 +37,6 @@ def make_app(parts: Parts, closing: Event | None = None) -> ASGIApp:
     add_handlers(app, (parts.settings.data, runs_file().parent))
     judge = Judge(parts.access)
     app.include_router(login_routes(parts.access, judge))
-    for routes in (model_routes, job_routes, sessions_of, pages):
+    for routes in (model_routes, job_routes, board_routes, run_routes, sessions_of, pages):
         app.include_router(routes(parts))
     return Guard(BodyGuard(app, [UPLOAD, START]), parts.access, judge)

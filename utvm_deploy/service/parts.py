@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from utvm_deploy.service.board_states import Boards
 from utvm_deploy.service.database import Database
 from utvm_deploy.service.dispatcher import Dispatcher
 from utvm_deploy.service.files import Files
+from utvm_deploy.service.holders import Holders
 from utvm_deploy.service.security import Access
 from utvm_deploy.service.settings import Settings
 
@@ -27,3 +30,10 @@ class Parts:
     cluster: Any
     #: What requests must show.
     access: Access = field(default_factory=Access)
+    #: Who has a session on a board.
+    holders: Holders = field(default_factory=Holders)
+
+    @cached_property
+    def boards(self) -> Boards:
+        """The boards of the cluster."""
+        return Boards(self.cluster, self.database, self.holders)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
@@ -25,6 +24,7 @@ from utvm_deploy.boards.board import board_names, load_board, with_template
 from utvm_deploy.boards.digest import facts_digest
 from utvm_deploy.client.session_messages import ALIVE, SILENCE_S, encode
 from utvm_deploy.service.facts import RUNNING
+from utvm_deploy.service.holders import Holders
 from utvm_deploy.service.parts import Parts
 
 #: The longest that a client may wait for a board.
@@ -45,33 +45,6 @@ class Limits:
     idle_s: float = IDLE_S
 
 
-class Sessions:
-    """The sessions that this server has now: who is at which board."""
-
-    def __init__(self) -> None:
-        self._holders: dict[int, tuple[str, str, float]] = {}
-        self._numbers = itertools.count()
-
-    @contextlib.contextmanager
-    def holding(self, board: str, who: str) -> Any:
-        """Within the block, ``who`` has the board."""
-        key = next(self._numbers)
-        self._holders[key] = (board, who, time.time())
-        try:
-            yield
-        finally:
-            del self._holders[key]
-
-    def holders(self, board: str) -> list[str]:
-        """Phrases that say who has a board, and for how long."""
-        now = time.time()
-        return [
-            f"a session of {who} for {now - since:.0f} s"
-            for name, who, since in self._holders.values()
-            if name == board
-        ]
-
-
 def sessions_of(parts: Parts) -> APIRouter:
     """The routes of sessions of a server."""
 
@@ -81,7 +54,7 @@ def sessions_of(parts: Parts) -> APIRouter:
 
     return session_router(
         parts.cluster,
-        Sessions(),
+        parts.holders,
         jobs_on,
         parts.dispatcher.leaving_room,
         allow_code=parts.settings.allow_code,
@@ -90,7 +63,7 @@ def sessions_of(parts: Parts) -> APIRouter:
 
 def session_router(
     cluster: Any,
-    sessions: Sessions,
+    sessions: Holders,
     jobs_on: Callable[[str], Sequence[str]],
     leaving_room: Callable[[str], AbstractContextManager[None]],
     *,
@@ -171,7 +144,7 @@ async def _line_of(
 async def _serve(
     client: _Client,
     wanted: AbstractAsyncContextManager[Any],
-    sessions: Sessions,
+    sessions: Holders,
     board: str,
     who: str,
     wait_s: float,

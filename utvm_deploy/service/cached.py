@@ -1,0 +1,28 @@
+"""A value that is made again at most every so many seconds, whoever asks for it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Cached(Generic[T]):
+    """Threads may share it: one makes the value, the others wait for that."""
+
+    def __init__(self, make: Callable[[], T], seconds: float) -> None:
+        self._make = make
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._value: tuple[float, T] | None = None
+
+    def get(self) -> T:
+        """The value. Raises what making it raises."""
+        with self._lock:
+            now = time.monotonic()
+            if self._value is None or now - self._value[0] >= self._seconds:
+                self._value = now, self._make()
+            return self._value[1]

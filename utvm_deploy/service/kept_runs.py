@@ -1,0 +1,49 @@
+"""Runs of this computer's store, by their own keys or by those of the jobs that did them."""
+
+from __future__ import annotations
+
+from utvm_deploy.base.errors import BenchError, UsageError, UtvmError
+from utvm_deploy.base.paths import runs_file
+from utvm_deploy.comparing.gate import Ours, ours_of
+from utvm_deploy.runs.run import Run
+from utvm_deploy.runs.store import RunStore
+from utvm_deploy.service.parts import Parts
+from utvm_deploy.service.refusals import NotFound
+
+#: Verbs whose results have figures to compare, and the schema of those.
+COMPARED = {"profile": "utvm.profile/1", "bench": "utvm.bench/1"}
+
+
+def find_runs(*, model: str, board: str, verb: str, most: int) -> list[Run]:
+    """Runs, the newest first, without their results."""
+    with RunStore(runs_file()) as store:
+        return store.find(model=model, board=board, verb=verb, most=most)
+
+
+def find_run(parts: Parts, key: str) -> Run:
+    """The run with this key, or the run of the job with it. Raises NotFound."""
+    job = parts.database.job(key)
+    if job is not None and not job.run:
+        raise UsageError(
+            f"job {key} has kept no run; a {job.verb} job that is {job.state} has none"
+        )
+    with RunStore(runs_file()) as store:
+        try:
+            return store.get(key if job is None else job.run)
+        except UtvmError as error:
+            raise NotFound(f"there is no run {key!r}: {error}") from error
+
+
+def figures(run: Run) -> tuple[Ours, ...]:
+    """What can be compared of a run. Raises BenchError if that is nothing."""
+    if run.verb not in COMPARED:
+        raise BenchError(
+            f"run {run.key} is of {run.verb}, which has no figures to compare; give runs of "
+            f"{' or '.join(COMPARED)}"
+        )
+    try:
+        return ours_of(run.result, COMPARED[run.verb])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BenchError(
+            f"the result of run {run.key} cannot be read ({type(error).__name__}); do the run again"
+        ) from error
