@@ -27,10 +27,10 @@ from utvm_deploy.client.session_server import http_server as http_server_of
 from utvm_deploy.cluster import session_line
 from utvm_deploy.cluster.certificates import Certificates, make_certificates
 from utvm_deploy.cluster.offers import EMULATOR, HOST
+from utvm_deploy.service.holders import Holders
 from utvm_deploy.service.security import access_of
 from utvm_deploy.service.security_guard import Guard, Judge
 from utvm_deploy.service.server import http_server, listening
-from utvm_deploy.service.holders import Holders
 from utvm_deploy.service.session_routes import Limits, session_router
 from utvm_deploy.service.settings import Settings, Tls
 

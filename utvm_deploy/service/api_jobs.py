@@ -9,8 +9,8 @@ from fastapi.responses import FileResponse, PlainTextResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from utvm_deploy.service.api_errors import PROBLEMS, Problem, next_page
-from utvm_deploy.service.api_files import file_answer
 from utvm_deploy.service.api_events import job_events
+from utvm_deploy.service.api_files import file_answer
 from utvm_deploy.service.facts import Job
 from utvm_deploy.service.parts import Parts
 from utvm_deploy.service.refusals import Conflict, NotFound
