@@ -94,9 +94,7 @@ class Dispatcher:
         self._thread = threading.Thread(target=self._work, name="dispatcher", daemon=True)
 
     def __enter__(self) -> Dispatcher:
-        self._live.keep_only(self._database.queue.unended())
-        self._put_back(_RESTARTED)
-        self._follow()
+        self.recover()
         self._thread.start()
         return self
 
@@ -129,11 +127,29 @@ class Dispatcher:
 
     # The thread.
 
+    def recover(self) -> None:
+        """Begin where an earlier server ended."""
+        self._live.keep_only(self._database.queue.unended())
+        self._put_back(_RESTARTED)
+        self._follow()
+
+    def step(self, patience_s: float) -> None:
+        """Wait for news, but no longer than this, and do what is due."""
+        self._hear(_now() + patience_s)
+        self._turn()
+
+    def leave(self) -> None:
+        """Put running jobs back into the queue, and end their processes."""
+        self._hear(_now())
+        self._live.flush()
+        for key in list(self._flights):
+            self._forget(key)
+        self._put_back(_ENDED)
+
     def _work(self) -> None:
         while not self._is_closing.is_set():
             try:
-                self._hear(time.monotonic() + _TURN_S)
-                self._turn()
+                self.step(_TURN_S)
             except (UtvmError, OSError) as error:
                 log.warning("jobs wait: %s", error)
                 self._is_closing.wait(_TURN_S)
@@ -142,7 +158,7 @@ class Dispatcher:
                 log.exception("the dispatcher failed; it goes on")
                 self._is_closing.wait(_TURN_S)
         with contextlib.suppress(UtvmError, OSError):
-            self._leave()
+            self.leave()
 
     def _hear(self, until: float) -> None:
         """Take what others tell until somebody wants a turn, but no longer than ``until``."""
@@ -395,14 +411,6 @@ class Dispatcher:
             # What is lost already cannot be canceled.
             with contextlib.suppress(OSError, TimeoutError, RuntimeError, UtvmError):
                 flight.future.cancel()
-
-    def _leave(self) -> None:
-        """Put running jobs back into the queue, and end their processes."""
-        self._hear(0.0)
-        self._live.flush()
-        for key in list(self._flights):
-            self._forget(key)
-        self._put_back(_ENDED)
 
 
 def _needs(board: str | None) -> dict[str, float]:
