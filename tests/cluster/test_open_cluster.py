@@ -33,7 +33,8 @@ import os, subprocess, sys, time
 
 def job(folder):
     from utvm_deploy.base import process
-    with process.start(["sleep", "600"]) as child:
+    from utvm_deploy.base.temporary import TemporaryFolder
+    with TemporaryFolder("job"), process.start(["sleep", "600"]) as child:
         with open(f"{folder}/job", "w") as file:
             file.write(f"{os.getpid()} {child.pid}")
         child.popen.wait()

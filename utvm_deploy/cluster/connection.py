@@ -97,6 +97,8 @@ def _inside(
                 startup_information={KEY: Told(machine_facts(offered))},
                 memory_limit=0,  # jobs are other processes
                 local_directory=str(scratch),
+                # What jobs that are killed leave behind is removed with it.
+                env={"TMPDIR": str(scratch)},
                 preload=["utvm_deploy.cluster.dask_settings"],
             )
     except OSError as error:
