@@ -173,6 +173,11 @@ def test_errors_with_facts_of_the_other_computer_keep_their_text() -> None:
     assert str(error_of(error_fields(BuildError("no", None)), name_of)) == "no"
 
 
+def test_texts_of_the_server_move_no_cursor() -> None:
+    fields = {"kind": "ProbeError", "text": "two\nlines \x1b[2J\x07 and \x0280\x03"}
+    assert str(error_of(fields, name_of)) == "two\nlines [2J and f+128"
+
+
 @given(st.dictionaries(st.sampled_from(["kind", "text", "status", "index", "pc"]), JSON))
 def test_any_fields_are_an_error_of_ours(fields: dict[str, Any]) -> None:
     assert isinstance(error_of(fields, name_of), UtvmError)

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from utvm_deploy.base.errors import BoardError, LinkError, UtvmError
 from utvm_deploy.boards.digest import facts_digest
 from utvm_deploy.boards.facts import Board
+from utvm_deploy.client.session_errors import shown
 from utvm_deploy.client.session_exchange import Exchange, Transport, closing_on_error
 from utvm_deploy.client.session_link import BOOT_S, WAY_S, RemoteLink
 from utvm_deploy.client.session_messages import (
@@ -85,7 +86,7 @@ class RemoteBoard:
             return ""
         with contextlib.suppress(UtvmError):
             words = self.exchange.ask("notes", NOTES_S).fields.get("notes")
-            return words[:10_000] if isinstance(words, str) else ""
+            return shown(words[:10_000]) if isinstance(words, str) else ""
         return ""
 
     def reset(self) -> None:

@@ -29,6 +29,11 @@ def name_places(text: str, place_of: Callable[[int], str]) -> str:
     return _MARKED.sub(lambda found: place_of(int(found[1], 16)), text)
 
 
+def shown(text: str) -> str:
+    """A text of the other end without what would move the cursor of a terminal."""
+    return "".join(letter for letter in text if letter.isprintable() or letter == "\n")
+
+
 def error_fields(error: UtvmError) -> dict[str, Any]:
     """The error for a message."""
     fields: dict[str, Any] = {"kind": _known_kind(type(error)).__name__, "text": str(error)}
@@ -45,7 +50,7 @@ def error_of(fields: Mapping[str, Any], place_of: Callable[[int], str]) -> UtvmE
     kind, text = fields.get("kind"), fields.get("text")
     if not isinstance(kind, str) or kind not in _KINDS or not isinstance(text, str):
         return LinkError("the server sent an error that makes no sense; is it of another version?")
-    text = name_places(text[:_MOST_TEXT], place_of)
+    text = shown(name_places(text[:_MOST_TEXT], place_of))
     made = _KINDS[kind]
     numbers = {name: _number(fields.get(name)) for name in (*_NUMBERS, *_REGISTERS)}
     if not issubclass(made, DeviceError):

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from utvm_deploy.base.errors import DeviceError, LinkClosed, LinkError, LinkTimeout
-from utvm_deploy.client.session_errors import error_of
+from utvm_deploy.client.session_errors import error_of, shown
 from utvm_deploy.client.session_messages import MESSAGE_BYTES, Message, decode, encode
+
+_MOST_REASON = 2000
 
 
 class Transport(Protocol):
@@ -108,8 +110,8 @@ class Exchange:
 def reason_of(message: Message) -> str:
     """Why a session ended, as the server says."""
     reason = message.fields.get("reason")
-    printable = "".join(c for c in reason if c.isprintable()) if isinstance(reason, str) else ""
-    return printable[:2000] or "the server did not say why"
+    text = shown(reason[:_MOST_REASON]) if isinstance(reason, str) else ""
+    return text or "the server did not say why"
 
 
 @contextlib.contextmanager
