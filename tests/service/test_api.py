@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -205,6 +206,16 @@ def test_the_interface_describes_itself(app: App) -> None:
     job = facts["components"]["schemas"][schema.rpartition("/")[2]]
     assert {"key", "verb", "board", "state", "files", "reason"} <= set(job["properties"])
     assert "WantedJobs" in facts["components"]["schemas"]
+    for path in facts["paths"]:
+        assert path.startswith("/api/v1/")
+
+
+def test_the_list_of_the_interface_loads_nothing_from_elsewhere(app: App) -> None:
+    text = app.http.get("/api/docs").text
+    assert "<code>/api/v1/jobs/{key}/cancel</code>" in text
+    assert "Start jobs." in text
+    links = re.findall(r'(?:src|href)="([^"]*)"', text)
+    assert links and all(link.startswith(("/", "#")) for link in links)
 
 
 def events(lines: Iterator[str]) -> Iterator[dict[str, str]]:

@@ -53,9 +53,11 @@ def test_a_board_says_who_has_it_and_who_waits(app: App) -> None:
     while not (board := board_of(app))["holders"]:
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    # This one takes no board: it only compiles.
     with app.parts.holders.holding(BOARD, "ann@desk"):
         board = board_of(app)
+        page = app.http.get(f"/boards/{BOARD}").text
+    assert "a session of ann@desk" in page and "<td>fake</td>" in page and "in use" in page
+    assert "no worker has it" in app.http.get("/boards").text
     assert board["holders"][0] == {
         "job": first, "verb": "verify", "who": "", "worker": "desk 3", "since": 5.0
     }  # fmt: skip

@@ -10,6 +10,7 @@ from starlette.types import ASGIApp
 from utvm_deploy import __version__
 from utvm_deploy.base.paths import runs_file
 from utvm_deploy.service.api_boards import board_routes
+from utvm_deploy.service.api_docs import docs_routes
 from utvm_deploy.service.api_errors import add_handlers
 from utvm_deploy.service.api_jobs import job_routes
 from utvm_deploy.service.api_models import UPLOAD, model_routes
@@ -39,4 +40,5 @@ def make_app(parts: Parts, closing: Event | None = None) -> ASGIApp:
     app.include_router(login_routes(parts.access, judge))
     for routes in (model_routes, job_routes, board_routes, run_routes, sessions_of, pages):
         app.include_router(routes(parts))
+    app.include_router(docs_routes(app))
     return Guard(BodyGuard(app, [UPLOAD, START]), parts.access, judge)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from utvm_deploy.base.errors import UtvmError
-from utvm_deploy.boards.board import Board, board_names, load_board
+from utvm_deploy.boards.board import Board, load_board
+from utvm_deploy.service.board_states import Holder, Offering
 from utvm_deploy.service.facts import QUEUED, RUNNING, Job
 from utvm_deploy.service.parts import Parts
 from utvm_deploy.service.verbs import verb_of
@@ -26,28 +26,30 @@ class BoardNow:
     core: str
     running: tuple[Job, ...]
     waiting: int
-    count: int | None  # how many of it there are; None if nobody said
+    count: int  # how many of it there are: how many jobs may use it at a time
+    sessions: tuple[Holder, ...]
+    offerings: tuple[Offering, ...]
 
     @property
     def is_free(self) -> bool:
         """Whether a job would start at once."""
-        if self.count is None:
-            return not self.running and not self.waiting
-        return len(self.running) + self.waiting < self.count
+        return len(self.running) + len(self.sessions) + self.waiting < self.count
 
     @property
     def state_class(self) -> str:
         """The class of its state in ``service.css``."""
         if self.is_free:
             return "free"
-        return "held" if self.running else "queued"
+        return "held" if self.running or self.sessions else "queued"
 
     @property
     def state_text(self) -> str:
         """Its state in a word or two."""
         if self.is_free:
             return "free"
-        return "in use" if self.running else "waited for"
+        if not self.count:
+            return "no worker has it"
+        return "in use" if self.running or self.sessions else "waited for"
 
 
 @cache
@@ -56,20 +58,19 @@ def _board(name: str) -> Board:
 
 
 def boards_now(parts: Parts) -> list[BoardNow]:
-    """All boards that jobs may name."""
+    """All boards that jobs may name, those that a worker offers first."""
     running: dict[str, list[Job]] = {}
     for job in parts.database.jobs(state=RUNNING, most=_MOST_JOBS):
         if verb_of(job.verb).runs_on_board:
             running.setdefault(job.board, []).append(job)
-    counts = parts.database.board_counts((QUEUED,))
     found = []
-    for name in board_names():
-        try:
-            board = _board(name)
-        except UtvmError:
-            continue  # a file of the user's that cannot be read
-        held, waiting = tuple(running.get(name, ())), counts.get(name, {}).get(QUEUED, 0)
-        found.append(BoardNow(name, board.description, board.cpu.core, held, waiting, None))
+    for state in parts.boards.states():
+        if not state.core:
+            continue  # only a worker knows it, or a file of the user's cannot be read
+        held = tuple(running.get(state.name, ()))
+        sessions = tuple(one for one in state.holders if one.who)
+        facts = state.name, state.description, state.core, held, state.queued, state.count
+        found.append(BoardNow(*facts, sessions, state.offerings))
     return found
 
 
@@ -83,7 +84,6 @@ def board_values(parts: Parts, name: str) -> dict[str, Any]:
     return {
         "board": board,
         "time": "modelled cycles, or instructions" if board.has_cycle_model else unit,
-        "workers": [],
         "now": now,
         "queued": database.oldest_jobs(QUEUED, _LISTED, board=name),
         "recent": [job for job in database.jobs(board=name, most=_LISTED) if job.has_ended],

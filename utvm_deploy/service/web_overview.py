@@ -16,7 +16,7 @@ def now_values(parts: Parts) -> dict[str, Any]:
     """What ``overview_live.html`` shows."""
     database = parts.database
     counts = database.counts()
-    boards = boards_now(parts)
+    boards = [one for one in boards_now(parts) if one.count or one.waiting or one.running]
     return {
         "counts": {state: counts.get(state, 0) for state in (RUNNING, QUEUED, DONE, FAILED)},
         "is_new": not any(counts.values()),
