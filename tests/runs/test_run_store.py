@@ -97,6 +97,15 @@ def test_the_oldest_runs_go_when_the_database_is_too_large(path: Path) -> None:
     assert path.stat().st_size <= 260_000
 
 
+def test_no_more_runs_go_than_one_of_ten(path: Path) -> None:
+    counts = [0]
+    with RunStore(path, most_bytes=1_000_000) as store:
+        while len(counts) < 3 or counts[-1] > counts[-2]:
+            store.add(a_run(len(counts), size=20_000))
+            counts.append(len(store.find()))
+    assert counts[-2] > 20 and counts[-1] >= 0.85 * counts[-2]
+
+
 def test_a_newer_database_is_refused(path: Path) -> None:
     with RunStore(path):
         pass

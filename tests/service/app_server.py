@@ -17,6 +17,7 @@ from utvm_deploy.service.database import Database
 from utvm_deploy.service.dispatcher import Dispatcher
 from utvm_deploy.service.files import Files
 from utvm_deploy.service.parts import Parts
+from utvm_deploy.service.retention import Retention
 from utvm_deploy.service.security import access_of
 from utvm_deploy.service.server import http_server, listening, url_of
 from utvm_deploy.service.settings import Settings
@@ -58,6 +59,7 @@ def app_running(settings: Settings) -> Iterator[App]:
     with contextlib.ExitStack() as stack:
         cluster = FakeCluster()
         database = stack.enter_context(Database(settings.data / "service.sqlite"))
+        stack.enter_context(Retention(database, files, settings))
         dispatcher = stack.enter_context(Dispatcher(database, files, jobs, cluster))
         # Jobs end before the dispatcher that waits for them.
         stack.callback(cluster.close)

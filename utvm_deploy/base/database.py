@@ -61,6 +61,15 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
+def compact(database: sqlite3.Connection, most_pages: int = 0) -> None:
+    """Give pages that hold nothing any more back to the disk; 0: all of them.
+
+    Other threads and processes wait meanwhile.
+    """
+    # ``execute`` takes one step, which frees one page; this takes all steps.
+    database.executescript(f"PRAGMA incremental_vacuum({most_pages})")
+
+
 def _version(database: sqlite3.Connection) -> int:
     return int(database.execute("PRAGMA user_version").fetchone()[0])
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from utvm_deploy.base.database import open_database, transaction
+from utvm_deploy.base.database import compact, open_database, transaction
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.runs.run import ModelFigures, Run
 from utvm_deploy.runs.schema import MIGRATIONS
@@ -150,7 +150,7 @@ class RunStore:
                 "DELETE FROM runs WHERE key IN (SELECT key FROM runs ORDER BY started LIMIT "
                 "(SELECT (count(*) + 9) / 10 FROM runs) )"
             ).rowcount
-            self._database.execute("PRAGMA incremental_vacuum").fetchall()
+            compact(self._database)
             if removed < 1:
                 return
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from utvm_deploy.base.database import BUSY_TIMEOUT_S, open_database, transaction
+from utvm_deploy.base.database import BUSY_TIMEOUT_S, compact, open_database, transaction
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.service.refusals import NoRoom
 
@@ -22,6 +22,8 @@ _SPARE_READERS = 8
 _READER_CACHE_KIB = 1024
 #: The write-ahead log is cut back to this size when it has been copied into the database.
 _LOG_BYTES = 4 << 20
+#: Pages of 4 KiB that ``compact`` frees at a time, while those who write wait.
+_STEP_PAGES = 2048
 
 
 class Connections:
@@ -111,11 +113,12 @@ class Connections:
             finally:
                 self._thread.is_changing = False
 
-    def compact(self, most_pages: int = 1000) -> None:
-        """Give pages that hold nothing any more back to the disk."""
+    def compact(self) -> None:
+        """Give pages that hold nothing any more, and the log, back to the disk."""
         with self._writing, _told():
-            self._open_writer().execute(f"PRAGMA incremental_vacuum({most_pages})").fetchall()
-            self._open_writer().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            connection = self._open_writer()
+            compact(connection, _STEP_PAGES)
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def _open_writer(self) -> sqlite3.Connection:
         if self._writer is None:

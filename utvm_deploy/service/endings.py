@@ -81,7 +81,8 @@ class Endings:
         """Try to store what waits."""
         for key, ending in list(self._waiting.items()):
             try:
-                self._store(ending)
+                with self._files.holding():
+                    self._store(ending)
             except (UtvmError, OSError) as error:
                 log.warning("the end of job %s is not stored yet: %s", key, error)
                 continue

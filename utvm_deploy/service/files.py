@@ -67,7 +67,7 @@ class Files:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._parts = folder / "parts"
         #: Called when the folder grew; raises NoRoom if it may not be as large as it is now.
         self.make_room: Callable[[], None] = lambda: None
@@ -89,13 +89,13 @@ class Files:
         """Where the content with this digest is, if it is here."""
         if not _DIGEST.fullmatch(sha256):
             raise UtvmError(f"{sha256!r} is not a SHA-256; give 64 hexadecimal digits")
-        return self._folder / sha256[:2] / sha256
+        return self.folder / sha256[:2] / sha256
 
     def digests(self) -> list[str]:
         """Of all files."""
         return [
             path.name
-            for path in self._folder.glob("[0-9a-f][0-9a-f]/*")
+            for path in self.folder.glob("[0-9a-f][0-9a-f]/*")
             if _DIGEST.fullmatch(path.name)
         ]
 
@@ -176,7 +176,7 @@ class Files:
             is_new = not place.exists()
             if not place.parent.exists():
                 place.parent.mkdir()
-                sync(self._folder)
+                sync(self.folder)
             # Also if it was there: a damaged disk may have changed it.
             part.replace(place)
         sync(place.parent)

@@ -39,6 +39,7 @@ def open_parts(settings: Settings) -> Iterator[Parts]:
     from utvm_deploy.service.dispatcher import Dispatcher
     from utvm_deploy.service.files import Files
     from utvm_deploy.service.parts import Parts
+    from utvm_deploy.service.retention import Retention
     from utvm_deploy.service.security import access_of
 
     jobs = settings.data / "jobs"
@@ -47,6 +48,7 @@ def open_parts(settings: Settings) -> Iterator[Parts]:
         stack.enter_context(held_folder(settings.data))
         database = stack.enter_context(Database(settings.data / "service.sqlite"))
         files = Files(settings.data / "files")
+        stack.enter_context(Retention(database, files, settings))
         cluster = stack.enter_context(
             KeptClient(
                 lambda: open_cluster(

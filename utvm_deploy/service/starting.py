@@ -35,7 +35,7 @@ def start_jobs(parts: Parts, wanted: Wanted, idempotency_key: str = "") -> list[
     """A job for each board.
 
     The same ``idempotency_key`` gives the same jobs again, for a client that missed an answer.
-    Raises UsageError, NotFound or Conflict; then nothing was started.
+    Raises UsageError, NotFound, Conflict or NoRoom; then nothing was started.
     """
     return start_all(parts, [wanted], idempotency_key)
 
@@ -44,6 +44,7 @@ def start_all(parts: Parts, wanted: Sequence[Wanted], idempotency_key: str = "")
     """The jobs of several verbs, all or none, as ``start_jobs`` does it."""
     request = idempotency_key or secrets.token_hex(_KEY_BYTES)
     made = [job for one in wanted for job in _jobs(parts, one, request)]
+    parts.files.make_room()
     jobs = parts.database.add_jobs(made)
     if [_facts(job) for job in jobs] != [_facts(job) for job in made]:
         raise Conflict("another request had this Idempotency-Key; take a new one for each request")

@@ -1,0 +1,288 @@
+"""The data folder keeps its limits of age and size, whatever ends meanwhile."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from app_server import app_running
+from stored_jobs import digest, fill, key_of
+
+from utvm_deploy.cluster.job import JobSpec, Outcome
+from utvm_deploy.service import retention
+from utvm_deploy.service.database import Database
+from utvm_deploy.service.facts import DONE, QUEUED, RUNNING, Job, JobFile, Model
+from utvm_deploy.service.files import Files
+from utvm_deploy.service.refusals import NoRoom
+from utvm_deploy.service.retention import Retention, remove_jobs, remove_model
+from utvm_deploy.service.settings import Settings
+
+MIB = 1 << 20
+LIMIT = 24 * MIB
+DAY_S = 86_400.0
+
+
+@dataclass
+class Store:
+    """A data folder whose jobs ended long ago, unless a test says otherwise."""
+
+    data: Path
+    database: Database
+    files: Files
+    numbers: Iterator[int] = field(default_factory=lambda: iter(range(10**6)))
+
+    def model(self, size: int = 10, age_s: float = DAY_S) -> Model:
+        content = os.urandom(size)
+        with self.files.holding():
+            kept = self.files.add(content)
+            model = Model(kept, "m.tflite", size, time.time() - age_s)
+            self.database.add_model(model)
+        return model
+
+    def job(
+        self,
+        model: Model,
+        size: int = 0,
+        state: str = DONE,
+        age_s: float = DAY_S,
+        options: Mapping[str, Any] = {},
+    ) -> Job:
+        """A job with a file of random bytes."""
+        created = time.time() - age_s
+        key = key_of(next(self.numbers))
+        job = Job(key, "tune", "host", (model,), options, QUEUED, created)
+        self.database.add_job(job)
+        if state == RUNNING:
+            self.database.change_job(key, state=RUNNING, started=created)
+        elif state == DONE:
+            with self.files.holding():
+                made = [JobFile("a", self.files.add(os.urandom(size)), size)] if size else []
+                self.database.finish_job(key, 0, made, state=DONE, finished=created)
+        kept = self.database.job(key)
+        assert kept is not None
+        return kept
+
+    def job_keys(self) -> set[str]:
+        return {job.key for job in self.database.jobs(most=10**6)}
+
+    def size(self) -> int:
+        return sum(path.stat().st_size for path in self.data.rglob("*") if path.is_file())
+
+    def kept(self, keep_days: int = 90, limit: int = LIMIT) -> AbstractContextManager[Retention]:
+        settings = Settings(self.data, keep_days=keep_days, disk_bytes=limit)
+        return Retention(self.database, self.files, settings)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Database(tmp_path / "service.sqlite") as database:
+        yield Store(tmp_path, database, Files(tmp_path / "files"))
+
+
+def test_the_limit_is_kept_while_jobs_end(store: Store) -> None:
+    """Two hundred jobs end in four threads; the folder is never larger than its limit."""
+    model = store.model()
+    sizes, is_over, lock = list[int](), threading.Event(), threading.Lock()
+
+    def end() -> None:
+        for _ in range(25):
+            with lock:
+                numbers = [key_of(next(store.numbers)) for _ in range(2)]
+            for key in numbers:
+                job = Job(key, "tune", "host", (model,), {}, QUEUED, time.time() - DAY_S)
+                store.database.add_job(job)
+                with store.files.holding():
+                    made = JobFile("a", store.files.add(os.urandom(MIB)), MIB)
+                    ended = time.time() - DAY_S
+                    store.database.finish_job(key, 0, [made], state=DONE, finished=ended)
+
+    with store.kept() as kept:
+
+        def measure() -> None:
+            while not is_over.wait(0.005):
+                sizes.append(kept.used_bytes())
+
+        watcher = threading.Thread(target=measure)
+        enders = [threading.Thread(target=end) for _ in range(4)]
+        for thread in (watcher, *enders):
+            thread.start()
+        for thread in enders:
+            thread.join()
+        is_over.set()
+        watcher.join()
+        assert kept.used_bytes() == store.size() <= LIMIT
+    # A block that is being written is counted before there is room for it.
+    assert max(sizes) <= LIMIT + 4 * MIB and len(sizes) > 10
+    jobs = store.database.jobs(most=1000)
+    assert 10 < len(jobs) < 24
+    for job in jobs:
+        assert all(store.files.path(file.sha256).stat().st_size == MIB for file in job.files)
+
+
+def test_the_oldest_goes_first(store: Store) -> None:
+    model = store.model()
+    jobs = [store.job(model, 4 * MIB, age_s=DAY_S * (10 - n)) for n in range(5)]
+    with store.kept():
+        store.job(model, 4 * MIB)
+        store.job(model, 4 * MIB)
+        gone = {job.key for job in jobs} - store.job_keys()
+        assert gone and gone == {job.key for job in jobs[: len(gone)]}
+        for job in jobs[: len(gone)]:
+            assert not store.files.path(job.files[0].sha256).exists()
+
+
+def test_what_has_not_ended_stays_with_its_inputs(store: Store) -> None:
+    model, other = store.model(4 * MIB), store.model(4 * MIB)
+    tuned = store.job(other, 4 * MIB, age_s=9 * DAY_S)
+    options = {"records": tuned.files[0].sha256}
+    alive = [store.job(model, state=QUEUED, options=options), store.job(model, state=RUNNING)]
+    store.job(other, 4 * MIB)
+    with store.kept():
+        for _ in range(5):
+            store.job(model, 6 * MIB)
+        assert {job.key for job in alive} <= store.job_keys()
+        assert store.files.path(model.sha256).exists()
+        assert tuned.key not in store.job_keys()
+        assert store.files.path(options["records"]).exists()
+        # It is needed no longer.
+        store.database.finish_job(alive[0].key, 0, [], state=DONE, finished=time.time())
+        store.database.finish_job(alive[1].key, 0, [], state=DONE, finished=time.time())
+    with store.kept():
+        assert not store.files.path(options["records"]).exists()
+
+
+def test_models_go_after_jobs(store: Store) -> None:
+    unused, used = store.model(4 * MIB), store.model(4 * MIB)
+    fresh = store.model(4 * MIB, age_s=0)
+    store.job(used, MIB)
+    with store.kept():
+        store.model(14 * MIB)
+        assert {model.sha256 for model in store.database.models()} & {
+            unused.sha256,
+            used.sha256,
+            fresh.sha256,
+        } == {used.sha256, fresh.sha256}
+        assert not store.files.path(unused.sha256).exists()
+        assert not store.job_keys()
+
+
+def test_what_does_not_fit_is_refused_and_fits_later(store: Store) -> None:
+    model = store.model(age_s=0)
+    with store.kept():
+        # Somebody may want to fetch their results.
+        new = [store.job(model, 5 * MIB, age_s=1) for _ in range(4)]
+        before = store.size()
+        for _ in range(3):
+            with pytest.raises(NoRoom, match="--disk-limit"):
+                store.files.add(os.urandom(8 * MIB))
+        assert {job.key for job in new} <= store.job_keys()
+        assert store.size() == before
+        remove_jobs(store.database, store.files, [new[0].key, new[1].key])
+        assert store.files.path(store.files.add(os.urandom(8 * MIB))).exists()
+
+
+def test_what_is_old_goes(store: Store) -> None:
+    model, used = store.model(age_s=9 * DAY_S), store.model(age_s=9 * DAY_S)
+    old = store.job(used, 100, age_s=8 * DAY_S)
+    young = store.job(used, 100, age_s=6 * DAY_S)
+    running = store.job(used, state=RUNNING, age_s=99 * DAY_S)
+    with store.kept(keep_days=7) as kept:
+        assert store.job_keys() == {young.key, running.key}
+        assert store.database.model(model.sha256) is None
+        assert not store.files.path(old.files[0].sha256).exists()
+        kept.expire(time.time() + 30 * DAY_S)
+        assert store.job_keys() == {running.key}
+        assert set(store.files.digests()) == {used.sha256}
+
+
+def test_many_old_jobs_go_and_the_database_shrinks(store: Store) -> None:
+    fill(store.database, 3000, 10)
+    store.database.compact()
+    before = store.size()
+    with store.kept(keep_days=1):
+        assert store.job_keys() == set() and store.database.models() == []
+    assert store.size() < before / 4
+
+
+def test_files_without_a_name_go_at_the_start(store: Store) -> None:
+    """A server that was killed between a file and its row leaves such."""
+    model = store.model()
+    left = store.files.add(b"left")
+    part = store.files.folder / "parts" / "half"
+    part.write_bytes(b"half")
+    files = Files(store.files.folder)
+    with Retention(store.database, files, Settings(store.data)):
+        assert files.digests() == [model.sha256] and not part.exists()
+        assert not store.files.path(left).exists()
+
+
+def test_a_model_of_a_job_is_not_removed(store: Store) -> None:
+    model, unused = store.model(), store.model()
+    job = store.job(model, state=QUEUED)
+    assert not remove_model(store.database, store.files, model.sha256)
+    assert remove_model(store.database, store.files, unused.sha256)
+    remove_jobs(store.database, store.files, [job.key])
+    assert store.job_keys() == {job.key}
+    assert store.files.digests() == [model.sha256]
+    assert not remove_model(store.database, store.files, digest(5))
+
+
+def test_a_file_of_two_jobs_stays_with_the_second(store: Store) -> None:
+    model = store.model()
+    first, second = (store.job(model, state=QUEUED) for _ in range(2))
+    shared = JobFile("a", store.files.add(b"shared"), 6)
+    for job in (first, second):
+        store.database.finish_job(job.key, 0, [shared], state=DONE, finished=1.0)
+    remove_jobs(store.database, store.files, [first.key])
+    assert store.files.path(shared.sha256).exists()
+    remove_jobs(store.database, store.files, [second.key])
+    assert not store.files.path(shared.sha256).exists()
+
+
+def test_a_server_refuses_what_does_not_fit(
+    tmp_path: Path, quick_uploads: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Uploads and jobs get status 507; results wait until there is room."""
+    settings = Settings(tmp_path / "data", disk_bytes=8 * MIB)
+    with app_running(settings) as app:
+
+        def large(spec: JobSpec) -> Outcome:
+            return Outcome(0, b"{}", b"", {"model.tar": os.urandom(5 * MIB)}, worker="fake")
+
+        model = app.upload()
+        app.cluster.run = large
+        wanted = {"verb": "compile", "models": [model], "boards": ["host"]}
+        first, second = (
+            app.http.post("/api/v1/jobs", json=wanted).json()[0]["key"] for _ in range(2)
+        )
+        ended = _first_that_ends(
+            lambda: [app.http.get(f"/api/v1/jobs/{k}").json() for k in (first, second)]
+        )
+        waiting = second if ended["key"] == first else first
+        answer = app.http.post("/api/v1/models", files={"file": ("m.tflite", bytes(5 * MIB))})
+        assert answer.status_code == 507 and answer.json()["kind"] == "NoRoom"
+        assert "--disk-limit" in answer.json()["error"]
+        assert app.http.get(f"/api/v1/jobs/{waiting}").json()["state"] != "done"
+        # The first has been there long enough.
+        monkeypatch.setattr(retention, "FETCH_S", -60.0)
+        assert app.wait(waiting)["state"] == "done"
+        assert app.http.get(f"/api/v1/jobs/{ended['key']}").status_code == 404
+        sizes = [p.stat().st_size for p in settings.data.rglob("*") if p.is_file()]
+        assert sum(sizes) <= settings.disk_bytes
+
+
+def _first_that_ends(look: Callable[[], list[dict[str, Any]]]) -> dict[str, Any]:
+    deadline = time.monotonic() + 60
+    while True:
+        for job in look():
+            if job["state"] == "done":
+                return job
+        assert time.monotonic() < deadline, look()
+        time.sleep(0.02)
