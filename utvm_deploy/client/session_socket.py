@@ -143,7 +143,7 @@ def _wait_for_board(
 
 def _connect(settings: ServerSettings, board: str, wait_s: float) -> SocketTransport:
     try:
-        from websockets.exceptions import InvalidHandshake, InvalidStatus, InvalidURI
+        from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
         from websockets.sync.client import connect
     except ImportError as error:
         raise ServerError(
@@ -173,8 +173,9 @@ def _connect(settings: ServerSettings, board: str, wait_s: float) -> SocketTrans
         raise _refused(settings, board, error) from error
     except ssl.SSLCertVerificationError as error:
         raise ServerError(untrusted(settings, error)) from error
-    except (InvalidHandshake, InvalidURI, EOFError) as error:
-        if isinstance(error.__cause__, EOFError | OSError):
+    except (WebSocketException, EOFError) as error:
+        is_cut = isinstance(error, ConnectionClosed | EOFError)
+        if is_cut or isinstance(error.__cause__, EOFError | OSError):
             raise _absent(settings, "it closed the connection") from error
         raise ServerError(f"{settings.url} is no server of utvm_deploy ({error})") from error
     except OSError as error:  # TimeoutError included
