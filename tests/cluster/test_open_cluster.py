@@ -19,6 +19,7 @@ import pytest
 from utvm_deploy.base.errors import ClusterError
 from utvm_deploy.base.process import child_environment
 from utvm_deploy.cluster import dask_settings
+from utvm_deploy.cluster.addresses import DEFAULT_PORT, Place, check_listen
 from utvm_deploy.cluster.connection import open_cluster
 from utvm_deploy.cluster.facts import worker_facts
 from utvm_deploy.cluster.offers import Offer
@@ -27,6 +28,15 @@ pytestmark = pytest.mark.tools
 
 PATIENCE_S = 60.0
 OFFERED = (Offer("host", 2, "host"), Offer("nucleo_f746zg", 1, "desk"))
+
+
+def has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
 
 PROGRAM = """
 import os, subprocess, sys, time
@@ -112,7 +122,7 @@ def test_a_dashboard_is_served_on_this_machine_and_only_if_asked_for(client: Any
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with (
-            pytest.raises(ClusterError, match=f"cannot have port {port}"),
+            pytest.raises(ClusterError, match=f"the dashboard cannot listen at .* port {port}"),
             open_cluster(offered=(), dashboard_port=port),
         ):
             pass
@@ -156,6 +166,28 @@ def test_beyond_this_machine_only_with_certificates(listen: str) -> None:
 def test_places_that_are_none(listen: str) -> None:
     with pytest.raises(ClusterError, match="is not HOST or HOST:PORT"):
         open_cluster(listen=listen).__enter__()
+
+
+def test_a_place_that_cannot_be_had() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with (
+            pytest.raises(
+                ClusterError, match=rf"cannot listen at 127\.0\.0\.1 port {port}: Address already"
+            ),
+            open_cluster(listen=f"127.0.0.1:{port}", offered=()),
+        ):
+            pass
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this computer has no IPv6")
+def test_ipv6() -> None:
+    with open_cluster(listen="[::1]:0", offered=OFFERED, cores=1) as here:
+        address = here.scheduler.address
+        assert address.startswith("tcp://[::1]:")
+        with open_cluster(address) as there:
+            assert there.submit(pow, 2, 3).result(PATIENCE_S) == 8
+    assert check_listen("::1", None) == Place("::1", DEFAULT_PORT)
 
 
 def test_absent_packages_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,11 @@ class Place:
     host: str
     port: int
 
+    @property
+    def in_address(self) -> str:
+        """The host as it is written before a port: an IPv6 address has brackets."""
+        return f"[{self.host}]" if ":" in self.host else self.host
+
 
 def check_address(address: str, certificates: Path | None) -> None:
     """Raise ClusterError unless the scheduler there may be talked to."""

@@ -74,7 +74,9 @@ def _inside(
     offered = offers() if offered is None else tuple(offered)
     cores = usable_cores() if cores is None else cores
     if dashboard_port is not None:
-        _check_free(dashboard_port)
+        _check_free("the dashboard", Place(LOOPBACK, dashboard_port))
+    if place is not None:
+        _check_free("the scheduler", place)
     if certificates is not None:
         keys = security(certificates)
     else:
@@ -87,7 +89,7 @@ def _inside(
                 n_workers=1,
                 threads_per_worker=THREADS,
                 processes=True,
-                host=place.host if place else LOOPBACK,
+                host=place.in_address if place else LOOPBACK,
                 scheduler_port=place.port if place else 0,
                 dashboard_address=f"{LOOPBACK}:{dashboard_port or 0}",
                 scheduler_kwargs={"dashboard": dashboard_port is not None},
@@ -101,13 +103,7 @@ def _inside(
                 env={"TMPDIR": str(scratch)},
                 preload=["utvm_deploy.cluster.dask_settings"],
             )
-    except OSError as error:
-        where = f"{place.host}:{place.port}" if place else "this machine"
-        raise ClusterError(
-            f"the scheduler cannot listen on {where}: {error.strerror or error}; name another host "
-            "or port"
-        ) from error
-    except RuntimeError as error:
+    except (OSError, RuntimeError) as error:
         raise ClusterError(f"the cluster inside did not start: {error}") from error
     try:
         with distributed.Client(cluster, timeout=START_TIMEOUT_S, set_as_default=False) as client:
@@ -116,13 +112,23 @@ def _inside(
         cluster.close(timeout=CLOSE_TIMEOUT_S)
 
 
-def _check_free(port: int) -> None:
-    """Raise ClusterError if the dashboard cannot have this port: Dask would take another."""
+def _check_free(what: str, place: Place) -> None:
+    """Raise ClusterError if nobody can listen there.
+
+    Dask would take another port for its dashboard, and leave a socket open for a scheduler.
+    """
     try:
-        socket.create_server((LOOPBACK, port)).close()
+        family, *_, address = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family) as trial:
+            # As Dask does: connections of an earlier scheduler may still be closing.
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind(address)
+            trial.listen()
     except (OSError, OverflowError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
         raise ClusterError(
-            f"the dashboard cannot have port {port}: {error}; name another port"
+            f"{what} cannot listen at {place.host} port {place.port}: {reason}; name another host "
+            "or port"
         ) from error
 
 

@@ -6,6 +6,7 @@ Also a preload of Dask's workers (``dask_setup``), which are processes that Dask
 from __future__ import annotations
 
 import logging
+import warnings
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType
@@ -58,6 +59,8 @@ def load_distributed() -> ModuleType:
     except ImportError as error:
         raise ClusterError(f"Dask distributed is not installed; install it: {INSTALL}") from error
     dask.config.set(SETTINGS)
+    # Dask warns its own code of its deprecations.
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"distributed\.")
     for name in _LOGGERS:
         one = logging.getLogger(name)
         one.handlers[:] = [_Forward()]
