@@ -53,7 +53,7 @@ class FakeCluster:
         """Workers with their resources, those in use, and their tasks."""
         return self.workers
 
-    def renew(self, *, has_workers: bool) -> bool:
+    def renew(self, *, has_workers: bool | None) -> bool:
         """Whether what was started is lost."""
         return False
 

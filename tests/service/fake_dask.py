@@ -80,7 +80,7 @@ class FakeDask:
             found[worker] = dict(total), used, frozenset(task.spec.task for task in mine)
         return found
 
-    def renew(self, *, has_workers: bool) -> bool:
+    def renew(self, *, has_workers: bool | None) -> bool:
         if self.is_lost:
             raise ClusterError("no scheduler")
         is_new, self.is_new = self.is_new, False

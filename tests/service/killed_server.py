@@ -6,10 +6,12 @@ import contextlib
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
@@ -118,3 +120,56 @@ class KilledServer:
                     return True
             time.sleep(0.02)
         return False
+
+
+class Program:
+    """A program that may be killed and started again; a context manager."""
+
+    def __init__(self, argv: Sequence[str], folder: Path) -> None:
+        self._argv = argv
+        self._folder = folder
+
+    def __enter__(self) -> Program:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait(PATIENCE_S)
+
+    def start(self) -> None:
+        """Start it, first or again."""
+        with (self._folder / "program.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                self._argv,
+                cwd=self._folder,
+                env=environment(self._folder / "data"),
+                stdout=log,
+                stderr=log,
+            )
+
+    def kill(self) -> None:
+        """kill -9, and see that nothing is left."""
+        assert self._process.poll() is None, (self._folder / "program.log").read_text()
+        below = psutil.Process(self._process.pid).children(recursive=True)
+        self._process.kill()
+        self._process.wait(PATIENCE_S)
+        _, alive = psutil.wait_procs(below, ORPHAN_S)
+        assert not alive, f"left after a program was killed: {alive}"
+
+
+def scheduler_on(port: int) -> list[str]:
+    """The command of Dask's scheduler, as its users start it."""
+    module = (sys.executable, "-W", "ignore", "-m", "distributed.cli.dask_scheduler")
+    return [*module, "--host", f"127.0.0.1:{port}", "--no-dashboard"]
+
+
+def worker_of(port: int) -> list[str]:
+    """The command of a worker for that scheduler."""
+    return [sys.executable, "-m", "utvm_deploy", "worker", f"tcp://127.0.0.1:{port}"]
+
+
+def free_port() -> int:
+    """A port that nobody listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])

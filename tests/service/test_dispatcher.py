@@ -60,6 +60,7 @@ class Desk:
         return [job.key for job in jobs]
 
     def step(self) -> None:
+        self.dispatcher.wake()
         self.dispatcher.step(0.0)
 
     def sent(self) -> list[str]:

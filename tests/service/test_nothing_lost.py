@@ -6,14 +6,15 @@ import hashlib
 import json
 import random
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from killed_server import KilledServer
-from server_process import ROOT
+from killed_server import KilledServer, Program, free_port, scheduler_on, worker_of
+from server_process import PATIENCE_S, ROOT
 
 from utvm_deploy.runs.store import RunStore
 
@@ -31,6 +32,7 @@ class Load:
     kills: int
     wanted: tuple[dict[str, Any], ...]
     targets: tuple[str, ...]
+    pause_s: float  # the longest between two kills
 
 
 _CHEAP = (
@@ -45,8 +47,8 @@ _ALL = (
     {"verb": "profile", "boards": ["mps2_an500"]},
     {"verb": "tune", "boards": ["mps2_an500"], "options": {"trials": 24}},
 )
-SEEDED_TENTH = Load(4, 10, 10, _CHEAP, ("job", "worker", "server"))
-WHOLE = Load(20, 100, 30, _ALL, ("job", "worker", "server", "emulator"))
+SEEDED_TENTH = Load(4, 10, 10, _CHEAP, ("job", "worker", "server"), 1.0)
+WHOLE = Load(20, 100, 30, _ALL, ("job", "worker", "server", "emulator"), 10.0)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +106,7 @@ def _kill(server: KilledServer, load: Load, rng: random.Random) -> int:
     deadline = time.monotonic() + _PATIENCE_FOR_ALL_S
     while kills < load.kills and time.monotonic() < deadline:
         target = load.targets[kills % len(load.targets)]
-        time.sleep(rng.uniform(0.0, 1.0))
+        time.sleep(rng.uniform(0.0, load.pause_s))
         if target == "server":
             server.kill()
             kills += 1
@@ -150,3 +152,45 @@ def _check(server: KilledServer, jobs: list[dict[str, Any]]) -> None:
     assert made, "no job was done"
     # What was killed and made again is the same.
     assert {place: len(digests) for place, digests in made.items()} == dict.fromkeys(made, 1)
+
+
+def test_a_scheduler_and_a_worker_elsewhere_may_die(tmp_path: Path, image_cache: Path) -> None:
+    port = free_port()
+    scheduler, worker = (Program(argv(port), tmp_path) for argv in (scheduler_on, worker_of))
+    address = f"tcp://127.0.0.1:{port}"
+    with (
+        scheduler,
+        worker,
+        KilledServer(tmp_path / "data", image_cache, "--scheduler", address) as server,
+    ):
+        wanted = {"models": [_upload(server)], "verb": "compile", "boards": ["host"]}
+
+        def submitted() -> str:
+            """The key of a job that runs."""
+            (key,) = _submit(server, "", wanted)
+            _wait(server, key, lambda job: job["state"] == "running")
+            return key
+
+        key = submitted()
+        scheduler.kill()
+        scheduler.start()
+        job = _ended(server, key)
+        assert (job["state"], job["attempt"] > 1) == ("done", True), job
+        key = submitted()
+        worker.kill()
+        _wait(server, key, lambda job: job["reason"] == "no worker is connected now")
+        worker.start()
+        job = _ended(server, key)
+        assert (job["state"], job["attempt"] > 1) == ("done", True), job
+
+
+def _wait(
+    server: KilledServer, key: str, is_so: Callable[[dict[str, Any]], bool]
+) -> dict[str, Any]:
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        job: dict[str, Any] = server.request("GET", f"/api/v1/jobs/{key}").json()
+        if is_so(job):
+            return job
+        assert time.monotonic() < deadline, job
+        time.sleep(0.02)

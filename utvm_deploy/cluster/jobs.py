@@ -32,7 +32,7 @@ class JobClient(Protocol):
     def run_on_scheduler(self, function: Any) -> Any:
         """Call a function in the scheduler's process."""
 
-    def renew(self, *, has_workers: bool) -> bool:
+    def renew(self, *, has_workers: bool | None) -> bool:
         """Connect again if necessary; whether what was started is lost."""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from utvm_deploy.base.errors import ClusterError
+from utvm_deploy.base.errors import ClusterError, UtvmError
 
 #: How long a cluster of this process may be without a worker: a killed one is started again.
 _WORKER_RESTART_S = 30.0
@@ -29,7 +29,7 @@ class KeptClient:
         self._stack = contextlib.ExitStack()
         self._client: Any = None
         self._connection: Any = None
-        self._seen_worker = time.monotonic()
+        self._absent_since: float | None = None  # the workers
 
     def __enter__(self) -> KeptClient:
         self._open()
@@ -47,30 +47,37 @@ class KeptClient:
             )
         return getattr(client, name)
 
-    def renew(self, *, has_workers: bool) -> bool:
+    def renew(self, *, has_workers: bool | None) -> bool:
         """Open the cluster again if it was lost; whether what was started there is lost.
 
-        Raises ClusterError if it cannot be opened now.
+        ``has_workers`` is None if the caller did not ask. Raises ClusterError if the cluster
+        cannot be opened now.
         """
-        now = time.monotonic()
-        if has_workers:
-            self._seen_worker = now
-        is_dead = self._is_inside and now - self._seen_worker > _WORKER_RESTART_S
         client = self._client
-        if client is not None and client.status == "running" and not is_dead:
+        if client is not None and client.status == "running" and not self._is_empty(has_workers):
             # Dask itself may have connected again, and then has forgotten what was started.
             is_new = client.scheduler_comm is not self._connection
             self._connection = client.scheduler_comm
             return is_new
         self._client = None
         # A cluster that is lost may not close well.
-        with contextlib.suppress(OSError, RuntimeError):
+        with contextlib.suppress(OSError, RuntimeError, UtvmError):
             self._stack.close()
         self._open()
         return True
 
+    def _is_empty(self, has_workers: bool | None) -> bool:
+        """Whether this process's cluster has been without a worker for too long."""
+        if has_workers is not None:
+            now = time.monotonic()
+            self._absent_since = None if has_workers else self._absent_since or now
+        absent_since = self._absent_since
+        if not self._is_inside or absent_since is None:
+            return False
+        return time.monotonic() - absent_since > _WORKER_RESTART_S
+
     def _open(self) -> None:
-        self._seen_worker = time.monotonic()
+        self._absent_since = None
         client = self._stack.enter_context(self._opens())
         self._connection = client.scheduler_comm
         self._client = client

@@ -37,8 +37,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: How often the dispatcher looks at the queue and the workers, if nobody wakes it.
+#: How often the dispatcher looks at the queue, if nobody wakes it.
 _TURN_S = 1.0
+#: How often it looks at the workers while no job waits: if some run, and if none does.
+_LOOK_S, _IDLE_S = 5.0, 30.0
 #: How often progress is written.
 _PROGRESS_S = 0.5
 #: A job that its worker does not start within this time is sent again: somebody else was faster.
@@ -90,7 +92,7 @@ class Dispatcher:
         self._sessions: list[str] = []  # the boards that sessions wait for
         self._messages: queue.SimpleQueue[_Message] = queue.SimpleQueue()
         self._is_closing = threading.Event()
-        self._written = 0.0
+        self._written = self._asked = 0.0
         self._thread = threading.Thread(target=self._work, name="dispatcher", daemon=True)
 
     def __enter__(self) -> Dispatcher:
@@ -135,8 +137,8 @@ class Dispatcher:
 
     def step(self, patience_s: float) -> None:
         """Wait for news, but no longer than this, and do what is due."""
-        self._hear(_now() + patience_s)
-        self._turn()
+        is_woken = self._hear(_now() + patience_s)
+        self._turn(is_woken)
 
     def leave(self) -> None:
         """Put running jobs back into the queue, and end their processes."""
@@ -160,8 +162,11 @@ class Dispatcher:
         with contextlib.suppress(UtvmError, OSError):
             self.leave()
 
-    def _hear(self, until: float) -> None:
-        """Take what others tell until somebody wants a turn, but no longer than ``until``."""
+    def _hear(self, until: float) -> bool:
+        """Take what others tell until somebody wants a turn, but no longer than ``until``.
+
+        Returns whether somebody does.
+        """
         is_due = False
         while True:
             left = 0.0 if is_due else max(0.0, min(until, self._written + _PROGRESS_S) - _now())
@@ -170,7 +175,7 @@ class Dispatcher:
             except queue.Empty:
                 self._write_progress()
                 if is_due or _now() >= until:
-                    return
+                    return is_due
                 continue
             if message.news:
                 is_due |= self._told(message.news)
@@ -181,29 +186,38 @@ class Dispatcher:
             elif message.done is not None:
                 self._done(*message.done)
 
-    def _turn(self) -> None:
-        from utvm_deploy.cluster.jobs import room
-
+    def _turn(self, is_woken: bool) -> None:
         self._live.flush()
         self._endings.store()
         self._put_back("its state was unknown to the server; it starts again")
+        queues = self._queues()
+        rooms = self._rooms(is_woken or bool(queues))
         try:
-            rooms = room(self._client)
-        except ClusterError:
-            rooms = []
-        try:
-            is_new = self._client.renew(has_workers=bool(rooms))
+            is_new = self._client.renew(has_workers=None if rooms is None else bool(rooms))
         except ClusterError:
             self._lose_all()
             raise
         if is_new:
             self._lose_all()
             self._follow()
-            return
-        self._look_after(rooms)
-        # While there is no room for results, there is none for more of them.
-        if not self._endings.keys:
-            self._send(rooms)
+        elif rooms is not None:
+            self._look_after(rooms)
+            # While there is no room for results, there is none for more of them.
+            if not self._endings.keys:
+                self._send(queues, rooms)
+
+    def _rooms(self, is_due: bool) -> list[Room] | None:
+        """The workers; None if nobody needs to know. The scheduler logs each question."""
+        from utvm_deploy.cluster.jobs import room
+
+        interval = _LOOK_S if self._flights else _IDLE_S
+        if not is_due and _now() - self._asked < interval:
+            return None
+        self._asked = _now()
+        try:
+            return room(self._client)
+        except ClusterError:
+            return []
 
     def _follow(self) -> None:
         from utvm_deploy.cluster.jobs import follow
@@ -235,8 +249,7 @@ class Dispatcher:
 
     # Sending.
 
-    def _send(self, rooms: list[Room]) -> None:
-        queues = self._queues()
+    def _send(self, queues: Mapping[str | None, list[str]], rooms: list[Room]) -> None:
         free = {one.worker: self._free(one) for one in rooms}
         waiting = sorted(queues, key=lambda board: (self._served.get(board, 0.0), board or ""))
         while waiting:
@@ -295,8 +308,8 @@ class Dispatcher:
         absent = "no worker is connected now"
         if board is not None:
             absent = f"no worker offers the board {board} now"
-        before, now = (absent, "") if is_offered else ("", absent)
-        self._database.queue.change_reason(board, verbs, before, now)
+        change = self._database.queue.unsay if is_offered else self._database.queue.say
+        change(board, verbs, absent)
 
     def _start(self, job: Job, needs: Mapping[str, float], worker: str) -> bool:
         from utvm_deploy.cluster.jobs import start_job

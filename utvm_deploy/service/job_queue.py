@@ -35,12 +35,19 @@ class JobQueue:
         rows = self._connections.rows("SELECT key FROM jobs WHERE state IN ('queued', 'running')")
         return [key for (key,) in rows]
 
-    def change_reason(
-        self, board: str | None, verbs: Sequence[str], before: str, reason: str
+    def say(self, board: str | None, verbs: Sequence[str], reason: str) -> None:
+        """Give a board's queued jobs this reason; None: those of all boards."""
+        self._change_reasons(board, verbs, "reason != ?", reason, reason)
+
+    def unsay(self, board: str | None, verbs: Sequence[str], reason: str) -> None:
+        """Take this reason from a board's queued jobs; None: from those of all boards."""
+        self._change_reasons(board, verbs, "reason = ?", reason, "")
+
+    def _change_reasons(
+        self, board: str | None, verbs: Sequence[str], condition: str, value: str, reason: str
     ) -> None:
-        """Give queued jobs of a board another reason than ``before``; None: of all boards."""
         where, values = _queued(board, verbs)
-        where, values = f"{where} AND reason = ?", [*values, before]
+        where, values = f"{where} AND {condition}", [*values, value]
         # Most often there is none, and a change locks the database.
         if self._connections.rows(f"SELECT 1 FROM jobs WHERE {where} LIMIT 1", *values):
             with self._connections.changing() as connection:
