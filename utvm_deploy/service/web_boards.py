@@ -57,6 +57,15 @@ def _board(name: str) -> Board:
     return load_board(name)
 
 
+def unit_label(board: str, unit: str | None) -> str:
+    """A unit of ticks as a text for people: cycles of an emulated board are modelled."""
+    try:
+        is_emulated = _board(board).emulator is not None
+    except UtvmError:
+        is_emulated = False  # a board file that is no longer here
+    return f"modelled {unit}" if is_emulated and unit == "cycles" else unit or "ticks"
+
+
 def boards_now(parts: Parts) -> list[BoardNow]:
     """All boards that jobs may name, those that a worker offers first."""
     running: dict[str, list[Job]] = {}

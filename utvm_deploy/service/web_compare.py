@@ -45,8 +45,21 @@ def comparison_values(parts: Parts, before: str, now: str) -> dict[str, Any]:
     found = differences(*(ours_of(run.result, _SCHEMAS[run.verb]) for run in sides))
     compared = compare_values(found)
     grown = sum(row["verdict"] == "bad" for model in compared["models"] for row in model["rows"])
+    is_modelled = any(map(_is_modelled, sides))
     keys = {"before": sides[0].key, "now": sides[1].key}
-    return {**values, **keys, "sides": sides, "grown": grown, **compared}
+    return {
+        **values,
+        **keys,
+        "sides": sides,
+        "grown": grown,
+        "is_modelled": is_modelled,
+        **compared,
+    }
+
+
+def _is_modelled(run: Run) -> bool:
+    models = [run.result, *run.result.get("models", ())]
+    return any(model.get("is_modelled") for model in models)
 
 
 def _run(parts: Parts, store: RunStore, key: str) -> Run:

@@ -22,7 +22,7 @@ from utvm_deploy.service.facts import QUEUED, Job, JobFile
 from utvm_deploy.service.live import EVENTS, LOG
 from utvm_deploy.service.options import RECORDS, RESULT
 from utvm_deploy.service.parts import Parts
-from utvm_deploy.service.web_boards import boards_now
+from utvm_deploy.service.web_boards import boards_now, unit_label
 from utvm_deploy.tuning.report import tuning_values
 
 #: Files of every job, which are not what it was started for.
@@ -196,7 +196,7 @@ def _changes(before: Run | None, run: Run | None) -> list[dict[str, Any]]:
         return []
     old, new = before.models[0], run.models[0]
     sides = [
-        (new.unit or "ticks", old.ticks if old.unit == new.unit else None, new.ticks),
+        (unit_label(run.board, new.unit), old.ticks if old.unit == new.unit else None, new.ticks),
         ("bytes of RAM", old.ram_bytes, new.ram_bytes),
         ("bytes of flash", old.flash_bytes, new.flash_bytes),
     ]

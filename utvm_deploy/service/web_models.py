@@ -15,6 +15,7 @@ from utvm_deploy.runs.run import ModelFigures, Run
 from utvm_deploy.runs.store import RunStore
 from utvm_deploy.service.facts import DONE, Job, Model
 from utvm_deploy.service.parts import Parts
+from utvm_deploy.service.web_boards import unit_label
 from utvm_deploy.service.web_jobs import UNREADABLE, file_of, memory_of, result_of
 
 GRAPH = "graph.svg"
@@ -44,7 +45,10 @@ def model_values(parts: Parts, model: Model) -> dict[str, Any]:
         "compiled_job": compiled_job,
         "map": found_map,
         "history": _history(runs),
-        "runs": runs[:_MOST_POINTS],
+        "runs": [
+            (run, one, unit_label(run.board, one.unit) if one.unit else "")
+            for run, one in runs[:_MOST_POINTS]
+        ],
         "jobs_of_runs": {job.run: job.key for job in jobs if job.run},
         "prefix": prefix_from_path(model.name),
         "spark_width": SPARK_WIDTH,
@@ -89,7 +93,7 @@ def _history(runs: Sequence[tuple[Run, ModelFigures]]) -> list[dict[str, Any]]:
     for (board, unit), all_of_it in sorted(groups.items()):
         shown = all_of_it[-_MOST_POINTS:]
         columns = [
-            _curve(unit, [one.ticks for _, one in shown]),
+            _curve(unit_label(board, unit), [one.ticks for _, one in shown]),
             _curve("bytes of RAM", [one.ram_bytes for _, one in shown]),
             _curve("bytes of flash", [one.flash_bytes for _, one in shown]),
         ]

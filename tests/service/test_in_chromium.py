@@ -1,0 +1,200 @@
+"""The server's pages in headless Chromium: from a model file to the bundle, and how pages look."""
+
+from __future__ import annotations
+
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from server_process import ROOT, Server
+
+pytest.importorskip("selenium", reason="selenium is not installed (pip install '.[test]')")
+sys.path.insert(0, str(ROOT / "scripts" / "screenshots"))
+from chromium import chromium, look_as, missing
+from selenium.webdriver import ActionChains, Chrome
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+pytestmark = [
+    pytest.mark.tools,
+    pytest.mark.emulator,
+    pytest.mark.skipif(bool(missing()), reason=missing()),
+]
+
+BOARD = "mps2_an500"
+MODEL = ROOT / "models" / "digits.tflite"
+PATIENCE_S = 120.0
+LOOKS = [(360, "light"), (360, "dark"), (1280, "light"), (1280, "dark"), (2560, "light")]
+
+#: Texts whose contrast to what is behind them is below that of WCAG AA.
+PALE_TEXTS = r"""
+const rgba = (text) => (text.match(/[\d.]+/g) ?? [0, 0, 0, 0]).map(Number);
+const over = (top, below) => {
+  const alpha = top[3] ?? 1;
+  return [0, 1, 2].map((i) => alpha * top[i] + (1 - alpha) * below[i]);
+};
+const light = (colour) => {
+  const [r, g, b] = colour.map((v) => v / 255)
+    .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
+const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+const ground = (element) => {
+  if (!element) return dark ? [18, 18, 18] : [255, 255, 255];
+  const own = rgba(getComputedStyle(element).backgroundColor);
+  return (own[3] ?? 1) === 1 ? own.slice(0, 3) : over(own, ground(element.parentElement));
+};
+const pale = [];
+for (const element of document.querySelectorAll("body *")) {
+  const texts = [...element.childNodes].filter((n) => n.nodeType === 3 && n.data.trim());
+  if (!texts.length || !element.checkVisibility()) continue;
+  if (element.closest("svg, option, noscript")) continue;
+  const style = getComputedStyle(element);
+  const behind = ground(element);
+  const pair = [light(over(rgba(style.color), behind)), light(behind)].sort((a, b) => b - a);
+  const ratio = (pair[0] + 0.05) / (pair[1] + 0.05);
+  const size = parseFloat(style.fontSize);
+  const isLarge = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700);
+  if (ratio < (isLarge ? 3 : 4.5)) pale.push(`${texts[0].data.trim()}: ${ratio.toFixed(2)}`);
+}
+return pale;
+"""
+#: What is wider than the page, and does not scroll by itself.
+WIDE = """
+const root = document.documentElement;
+if (root.scrollWidth <= innerWidth) return [];
+return [...document.querySelectorAll("body *")]
+  .filter((e) => e.getBoundingClientRect().right > innerWidth && !e.closest(".scroll, .log"))
+  .map((e) => `${e.tagName}.${e.className}`).slice(0, 5);
+"""
+T = TypeVar("T")
+
+
+@pytest.fixture(scope="module")
+def downloads(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("downloads")
+
+
+@pytest.fixture(scope="module")
+def browser(downloads: Path) -> Iterator[Chrome]:
+    with chromium(downloads) as driver:
+        yield driver
+
+
+def wait_for(found: Callable[[], T]) -> T:
+    """What a function finds once it finds something; pages may change while it looks."""
+    from selenium.common.exceptions import WebDriverException
+
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            if value := found():
+                return value
+        except WebDriverException:
+            pass
+        assert time.monotonic() < deadline, "it does not happen"
+        time.sleep(0.1)
+
+
+def press(driver: Chrome, key: str) -> None:
+    ActionChains(driver).send_keys(key).perform()
+
+
+def text_of(driver: Chrome, selector: str) -> str:
+    return driver.find_element(By.CSS_SELECTOR, selector).text
+
+
+def log_of(driver: Chrome) -> list[Any]:
+    """What the browser complained about since the last time."""
+    return [entry["message"] for entry in driver.get_log("browser")]
+
+
+def test_from_a_model_file_to_its_bundle(server: Server, browser: Chrome, downloads: Path) -> None:
+    look_as(browser, 1280, "light")
+    browser.get(server.url)
+    browser.find_element(By.NAME, "file").send_keys(str(MODEL))
+    for box in browser.find_elements(By.NAME, "verb"):
+        if box.is_selected() != (box.get_attribute("value") == "bundle"):
+            box.click()
+    browser.find_element(By.CSS_SELECTOR, f"input[value={BOARD}]").click()
+    browser.find_element(By.CSS_SELECTOR, "button.main").click()
+    wait_for(lambda: text_of(browser, "h1") == f"bundle {MODEL.name} on {BOARD}")
+    # The page follows the job by itself.
+    link = wait_for(lambda: browser.find_element(By.PARTIAL_LINK_TEXT, "bundle.zip"))
+    assert text_of(browser, ".verdict").startswith("done")
+    link.click()
+    bundle = downloads / "bundle.zip"
+    wait_for(bundle.exists)
+    with zipfile.ZipFile(bundle) as archive:
+        assert archive.testzip() is None
+        assert "digits/include/digits.h" in archive.namelist()
+    assert log_of(browser) == []
+
+
+def test_a_job_is_started_with_the_keyboard_alone(server: Server, browser: Chrome) -> None:
+    server.upload(MODEL)
+    look_as(browser, 360, "dark")
+    browser.get(server.url)
+    wait_for(lambda: browser.find_element(By.NAME, "model"))
+    seen = []
+    for _ in range(80):
+        press(browser, Keys.TAB)
+        now = browser.switch_to.active_element
+        seen.append(now.get_attribute("name") or now.text)
+        ring = browser.execute_script(
+            "const s = getComputedStyle(arguments[0]);"
+            "return s.outlineStyle === 'none' ? 0 : parseFloat(s.outlineWidth)",
+            now,
+        )
+        assert ring > 0, f"nobody sees that {seen[-1]!r} has the focus"
+        if seen[-1] == "model":
+            press(browser, Keys.ARROW_DOWN)
+        elif seen[-1] == "verb":
+            if now.is_selected() != (now.get_attribute("value") == "inspect"):
+                press(browser, Keys.SPACE)
+        elif seen[-1] == "Start":
+            press(browser, Keys.ENTER)
+            break
+    assert {"Skip to the content", "Jobs", "file", "model", "verb", "board"} <= set(seen)
+    wait_for(lambda: text_of(browser, "h1") == f"inspect {MODEL.name}")
+    wait_for(lambda: text_of(browser, ".verdict").startswith("done"))
+    assert log_of(browser) == []
+
+
+def test_pages_fit_all_widths_and_are_legible_in_both_schemes(
+    server: Server, browser: Chrome
+) -> None:
+    digest = server.upload(MODEL)
+    keys = [start(server, digest, verb) for verb in ("inspect", "profile", "profile")]
+    paths = ["/", "/jobs", "/models", f"/models/{digest}", "/boards", f"/boards/{BOARD}"]
+    paths += [f"/jobs/{keys[0]}", f"/jobs/{keys[1]}"]
+    paths += [f"/compare?before={keys[1]}&now={keys[2]}", "/nothing/is/here"]
+    wrong = []
+    for path in paths:
+        browser.get(server.url + path)
+        for width, scheme in LOOKS:
+            look_as(browser, width, scheme)
+            place = f"{path} at {width} px, {scheme}"
+            wrong += [f"{place}: too wide: {one}" for one in browser.execute_script(WIDE)]
+            wrong += [f"{place}: too pale: {one}" for one in browser.execute_script(PALE_TEXTS)]
+        complaints = [text for text in log_of(browser) if "404" not in text or path != paths[-1]]
+        wrong += [f"{path}: {text}" for text in complaints]
+    assert wrong == []
+
+
+def start(server: Server, digest: str, verb: str) -> str:
+    """A job that has ended well."""
+    boards = [] if verb == "inspect" else [BOARD]
+    wanted = {"verb": verb, "models": [digest], "boards": boards}
+    answer = server.http.post("/api/v1/jobs", json=wanted)
+    assert answer.status_code == 201, answer.text
+    key = str(answer.json()[0]["key"])
+    job = wait_for(
+        lambda: (job := server.http.get(f"/api/v1/jobs/{key}").json())["finished"] and job
+    )
+    assert job["state"] == "done", job["reason"]
+    return key
