@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData
 
@@ -27,7 +27,7 @@ from utvm_deploy.service.web_boards import board_values, boards_now
 from utvm_deploy.service.web_compare import comparison_values
 from utvm_deploy.service.web_forms import form_values, model_of_form, read_form, start_from_form
 from utvm_deploy.service.web_jobs import job_values, live_values
-from utvm_deploy.service.web_models import graph_picture, model_values
+from utvm_deploy.service.web_models import model_values
 from utvm_deploy.service.web_overview import now_values
 from utvm_deploy.service.web_page import page
 
@@ -36,8 +36,6 @@ START = "/start"
 #: Jobs and models on one page.
 _PAGE = 50
 _FOREVER = "public, max-age=31536000, immutable"
-#: A picture that a browser opens alone may not run scripts.
-_PICTURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 
 
 def pages(parts: Parts) -> APIRouter:
@@ -115,14 +113,6 @@ def pages(parts: Parts) -> APIRouter:
     def model(sha256: str) -> HTMLResponse:
         return page("model.html", **model_values(parts, find_model(parts, sha256)))
 
-    @router.get("/models/{sha256}/graph.svg")
-    def graph(sha256: str) -> Response:
-        path = graph_picture(parts, database.jobs(model=find_model(parts, sha256).sha256))
-        if path is None:
-            raise NotFound("the graph of this model is not drawn yet; inspect the model")
-        headers = {"Content-Security-Policy": _PICTURE_POLICY}
-        return FileResponse(path, media_type="image/svg+xml", headers=headers)
-
     @router.get("/boards")
     def boards(part: str = "") -> HTMLResponse:
         template = "boards_live.html" if part == "live" else "boards.html"
@@ -130,8 +120,6 @@ def pages(parts: Parts) -> APIRouter:
 
     @router.get("/boards/{name}")
     def board(name: str) -> HTMLResponse:
-        if name not in board_names():
-            raise NotFound(f"no board {name!r} is known here")
         return page("board.html", **board_values(parts, name))
 
     @router.get("/compare")

@@ -2,54 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.boards.board import Board, load_board
-from utvm_deploy.service.board_states import Holder, Offering
+from utvm_deploy.service.board_states import BoardState
 from utvm_deploy.service.facts import QUEUED, RUNNING, Job
 from utvm_deploy.service.parts import Parts
-from utvm_deploy.service.verbs import verb_of
+from utvm_deploy.service.refusals import NotFound
 
-#: Running jobs that are looked at to say who has a board, and jobs of a list.
-_MOST_JOBS = 500
-_LISTED = 20
+#: Running jobs whose models are named, and jobs of a list.
+_MOST_JOBS, _LISTED = 200, 20
 
 
 @dataclass(frozen=True)
 class BoardNow:
-    """A kind of board, and what happens with it."""
+    """A kind of board as a page shows it."""
 
-    name: str
-    description: str
-    core: str
-    running: tuple[Job, ...]
-    waiting: int
-    count: int  # how many of it there are: how many jobs may use it at a time
-    sessions: tuple[Holder, ...]
-    offerings: tuple[Offering, ...]
+    state: BoardState
+    #: Of the jobs that have it: key, and what they do.
+    jobs: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """Of the board."""
+        return self.state.name
 
     @property
     def is_free(self) -> bool:
         """Whether a job would start at once."""
-        return len(self.running) + len(self.sessions) + self.waiting < self.count
+        return self.state.free > self.state.queued
 
     @property
     def state_class(self) -> str:
         """The class of its state in ``service.css``."""
         if self.is_free:
             return "free"
-        return "held" if self.running or self.sessions else "queued"
+        return "held" if self.state.holders else "queued"
 
     @property
     def state_text(self) -> str:
         """Its state in a word or two."""
-        if self.is_free:
-            return "free"
-        if not self.count:
-            return "no worker has it"
-        return "in use" if self.running or self.sessions else "waited for"
+        state = self.state
+        if not state.count:
+            return "waited for" if state.queued else "no worker has it"
+        if state.free and state.count > 1:
+            return f"{state.free} of {state.count} free"
+        return "free" if state.free else "in use"
 
 
 @cache
@@ -67,33 +69,40 @@ def unit_label(board: str, unit: str | None) -> str:
 
 
 def boards_now(parts: Parts) -> list[BoardNow]:
-    """All boards that jobs may name, those that a worker offers first."""
-    running: dict[str, list[Job]] = {}
-    for job in parts.database.jobs(state=RUNNING, most=_MOST_JOBS):
-        if verb_of(job.verb).runs_on_board:
-            running.setdefault(job.board, []).append(job)
-    found = []
-    for state in parts.boards.states():
-        if not state.core:
-            continue  # only a worker knows it, or a file of the user's cannot be read
-        held = tuple(running.get(state.name, ()))
-        sessions = tuple(one for one in state.holders if one.who)
-        facts = state.name, state.description, state.core, held, state.queued, state.count
-        found.append(BoardNow(*facts, sessions, state.offerings))
-    return found
+    """All boards that jobs may name, those on offer first."""
+    jobs = parts.database.jobs(state=RUNNING, most=_MOST_JOBS)
+    return [BoardNow(state, _jobs_on(state, jobs)) for state in parts.boards.states()]
+
+
+def _jobs_on(state: BoardState, jobs: list[Job]) -> dict[str, str]:
+    titles = {job.key: f"{job.verb} {job.models[0].name}" for job in jobs}
+    return {one.job: titles.get(one.job, one.verb) for one in state.holders if one.job}
 
 
 def board_values(parts: Parts, name: str) -> dict[str, Any]:
-    """What ``board.html`` shows. Raises UtvmError if no board is called so."""
-    board = _board(name)
+    """What ``board.html`` shows. Raises NotFound if no board is called so."""
+    state = parts.boards.state(name)
+    if state is None:
+        raise NotFound(f"there is no board {name!r}")
     database = parts.database
-    (now,) = (one for one in boards_now(parts) if one.name == name)
-    timer = board.project.timer
-    unit = "nanoseconds" if timer is None else timer.unit
+    running = database.jobs(state=RUNNING, board=name, most=_LISTED)
+    holding = {one.job for one in state.holders}
     return {
-        "board": board,
-        "time": "modelled cycles, or instructions" if board.has_cycle_model else unit,
-        "now": now,
+        "now": BoardNow(state, {}),
+        "running": [job for job in running if job.key in holding],
         "queued": database.oldest_jobs(QUEUED, _LISTED, board=name),
         "recent": [job for job in database.jobs(board=name, most=_LISTED) if job.has_ended],
+        **_facts(name),
     }
+
+
+def _facts(name: str) -> dict[str, Any]:
+    """The board's file; None of a board that only a worker knows."""
+    try:
+        board = _board(name)
+    except UtvmError:
+        return {"board": None, "time": ""}
+    timer = board.project.timer
+    unit = "nanoseconds" if timer is None else timer.unit
+    time = "modelled cycles, or instructions" if board.has_cycle_model else unit
+    return {"board": board, "time": time}

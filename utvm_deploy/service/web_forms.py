@@ -15,6 +15,7 @@ from utvm_deploy.service.facts import Job
 from utvm_deploy.service.options import TRIALS
 from utvm_deploy.service.parts import Parts
 from utvm_deploy.service.starting import Wanted, find_model, start_all
+from utvm_deploy.service.uploads import CODE, ENDINGS
 from utvm_deploy.service.verbs import VERBS, verb_of
 from utvm_deploy.service.web_boards import boards_now
 
@@ -44,6 +45,7 @@ def form_values(parts: Parts, model: str = "", board: str = "", verb: str = "") 
         "models": models,
         "verbs": list(VERBS.values()),
         "boards": boards_now(parts),
+        "endings": [one for one in ENDINGS if parts.settings.allow_code or one not in CODE],
         "fields": list(fields.values()),
         "values": _FIRST_VALUES,
         "request": secrets.token_hex(_REQUEST_LENGTH // 2),

@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from utvm_deploy.base.errors import UtvmError
-from utvm_deploy.base.paths import runs_file
 from utvm_deploy.pages.chart import CURVE_HEIGHT, CURVE_WIDTH, steps
 from utvm_deploy.pages.memory_picture import memory_values
 from utvm_deploy.pages.render import render_stored
 from utvm_deploy.profiling.page import profile_values
 from utvm_deploy.records import read_records
 from utvm_deploy.runs.run import Run
-from utvm_deploy.runs.store import RunStore
 from utvm_deploy.service.endings import EVENTS_FILE, LOG_FILE
 from utvm_deploy.service.facts import QUEUED, Job, JobFile
+from utvm_deploy.service.kept_runs import COMPARED, find_run, find_runs
 from utvm_deploy.service.live import EVENTS, LOG
 from utvm_deploy.service.options import RECORDS, RESULT
 from utvm_deploy.service.parts import Parts
@@ -33,8 +32,6 @@ _RESULT_BYTES, _LOG_BYTES, _EVENT_BYTES, _RECORDS_BYTES = 8 << 20, 16 << 10, 4 <
 UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 #: Waiting jobs that are counted.
 _MOST_WAITING = 200
-#: Verbs whose runs have figures to compare.
-COMPARED = ("profile", "bench")
 
 
 def live_values(parts: Parts, job: Job) -> dict[str, Any]:
@@ -50,7 +47,7 @@ def live_values(parts: Parts, job: Job) -> dict[str, Any]:
 
 def job_values(parts: Parts, job: Job) -> dict[str, Any]:
     """What ``job.html`` shows."""
-    run, before = runs_of(job)
+    run, before = runs_of(parts, job)
     return {
         **live_values(parts, job),
         "files": [file for file in job.files if file.name not in _BESIDES],
@@ -71,7 +68,12 @@ def file_of(job: Job, name: str) -> JobFile | None:
 def result_of(parts: Parts, job: Job) -> Mapping[str, Any]:
     """What the verb printed; empty if it printed nothing that a page can show."""
     file = file_of(job, RESULT)
-    if file is None or file.size > _RESULT_BYTES:
+    return {} if file is None else json_of(parts, file)
+
+
+def json_of(parts: Parts, file: JobFile) -> Mapping[str, Any]:
+    """The object that a stored file holds; empty if it is none, or too large for a page."""
+    if file.size > _RESULT_BYTES:
         return {}
     try:
         found = json.loads(parts.files.path(file.sha256).read_bytes())
@@ -175,15 +177,14 @@ def _ahead(parts: Parts, job: Job) -> int:
     return sum(one.created < job.created for one in waiting)
 
 
-def runs_of(job: Job) -> tuple[Run | None, Run | None]:
+def runs_of(parts: Parts, job: Job) -> tuple[Run | None, Run | None]:
     """The run of a job, and the one before it of the same model, board and verb."""
     if not job.run or job.verb not in COMPARED:
         return None, None
     try:
-        with RunStore(runs_file()) as store:
-            run = store.get(job.run)
-            name = run.models[0].name
-            earlier = store.find(model=name, board=run.board, verb=run.verb, most=50)
+        run = find_run(parts, job.key)
+        name = run.models[0].name
+        earlier = find_runs(model=name, board=run.board, verb=run.verb, most=50)
     except (UtvmError, IndexError):
         return None, None
     before = (one for one in earlier if one.started < run.started and one.is_good)

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from utvm_deploy.base.errors import UtvmError
-from utvm_deploy.base.paths import runs_file
 from utvm_deploy.compiler.c_text import prefix_from_path
 from utvm_deploy.pages.chart import SPARK_HEIGHT, SPARK_WIDTH, line
 from utvm_deploy.pages.render import render_stored
 from utvm_deploy.runs.run import ModelFigures, Run
-from utvm_deploy.runs.store import RunStore
 from utvm_deploy.service.facts import DONE, Job, Model
+from utvm_deploy.service.kept_runs import find_runs
 from utvm_deploy.service.parts import Parts
+from utvm_deploy.service.upload_check import INSPECTION, PICTURE
 from utvm_deploy.service.web_boards import unit_label
-from utvm_deploy.service.web_jobs import UNREADABLE, file_of, memory_of, result_of
+from utvm_deploy.service.web_jobs import UNREADABLE, json_of, memory_of, result_of
 
-GRAPH = "graph.svg"
 _MOST_JOBS, _MOST_RUNS, _MOST_POINTS = 50, 200, 40
 #: Changes of so many percent are marked.
 _MARKED_PERCENT = 1.0
@@ -27,7 +25,8 @@ _MARKED_PERCENT = 1.0
 def model_values(parts: Parts, model: Model) -> dict[str, Any]:
     """What ``model.html`` shows."""
     jobs = parts.database.jobs(model=model.sha256, most=_MOST_JOBS)
-    inspected = _result(parts, jobs, "inspect")
+    made = {file.name: file for file in parts.database.model_files(model.sha256)}
+    inspected = json_of(parts, made[INSPECTION]) if INSPECTION in made else {}
     compiled_job = _newest(jobs, "compile")
     compiled = _result(parts, jobs, "compile")
     runs = _runs(model)
@@ -40,7 +39,7 @@ def model_values(parts: Parts, model: Model) -> dict[str, Any]:
         "jobs_here": jobs,
         "facts": render_stored("service/model_facts.html", result=inspected),
         "layers": render_stored("service/result_inspect.html", result=inspected),
-        "has_picture": graph_picture(parts, jobs) is not None,
+        "picture": PICTURE if PICTURE in made else "",
         "compiled_for": compiled_job.board if compiled_job else "",
         "compiled_job": compiled_job,
         "map": found_map,
@@ -56,13 +55,6 @@ def model_values(parts: Parts, model: Model) -> dict[str, Any]:
     }
 
 
-def graph_picture(parts: Parts, jobs: Sequence[Job]) -> Path | None:
-    """The picture of a model's graph, if a job has drawn it."""
-    job = _newest(jobs, "inspect")
-    file = None if job is None else file_of(job, GRAPH)
-    return None if file is None else parts.files.path(file.sha256)
-
-
 def _newest(jobs: Sequence[Job], verb: str) -> Job | None:
     return next((job for job in jobs if job.verb == verb and job.state == DONE), None)
 
@@ -76,8 +68,7 @@ def _runs(model: Model) -> list[tuple[Run, ModelFigures]]:
     """Runs of files of this name, the newest first: another version of a model is another file."""
     name = prefix_from_path(model.name)
     try:
-        with RunStore(runs_file()) as store:
-            found = store.find(model=name, most=_MOST_RUNS)
+        found = find_runs(model=name, board="", verb="", most=_MOST_RUNS)
     except UtvmError:
         return []
     return [(run, one) for run in found for one in run.models if one.name == name]

@@ -16,7 +16,7 @@ def now_values(parts: Parts) -> dict[str, Any]:
     """What ``overview_live.html`` shows."""
     database = parts.database
     counts = database.counts()
-    boards = [one for one in boards_now(parts) if one.count or one.waiting or one.running]
+    boards = boards_now(parts)
     return {
         "counts": {state: counts.get(state, 0) for state in (RUNNING, QUEUED, DONE, FAILED)},
         "is_new": not any(counts.values()),
@@ -26,5 +26,6 @@ def now_values(parts: Parts) -> dict[str, Any]:
         "failed": database.jobs(state=FAILED, most=_FAILED),
         "done": database.jobs(state=DONE, most=_DONE),
         "boards": boards,
+        "offered_boards": sum(board.state.count > 0 for board in boards),
         "free_boards": sum(board.is_free for board in boards),
     }

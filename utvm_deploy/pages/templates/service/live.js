@@ -40,7 +40,7 @@ for (const part of document.querySelectorAll("[data-live]")) {
     let soon = 0;
     const told = () => { soon ||= setTimeout(() => { soon = 0; look(); }, 250); };
     source.onmessage = told;
-    for (const kind of ["job", "log", "tuning"]) source.addEventListener(kind, told);
+    for (const kind of ["job", "log", "tuning", "counts", "boards"]) source.addEventListener(kind, told);
     addEventListener("pagehide", () => source.close());
   }
   look();
