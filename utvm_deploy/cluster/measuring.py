@@ -107,7 +107,8 @@ class ClusterPlaces:
         content = packed(session_of(board, works, level))
         session = MeasuringSession(__version__, board.name, self._key, content)
         self._session = session
-        # A task, because Dask can make its result again if the worker that has it dies.
+        # A task, because Dask can make its result again if the worker that has it dies. Only the
+        # question to each worker depends on it: Dask sends a task to where what it needs is.
         self._session_task = client.submit(_same, session, key=f"{self._key}-session", pure=False)
         self._board = {CORE: HALF, board_resource(board.name): HALF}
         self.members = Members(client, board.name, self._ask, tell, _setting_here(board, level))
@@ -191,7 +192,7 @@ class ClusterPlaces:
         for attempt in range(1, MODEL_ATTEMPTS + 1):
             task = self._client.submit(
                 run_whole_models,
-                self._session_task,
+                self._key,
                 content,
                 key=f"{self._key}-models-{attempt}",
                 resources={CORE: 1, board_resource(self.board.name): 1},
@@ -236,7 +237,7 @@ class ClusterPlaces:
         batch.workers = workers
         batch.task = self._client.submit(
             measure_batch,
-            self._session_task,
+            self._key,
             packed(Batch(batch.content, dict(self._expected))),
             key=f"{self._key}-{batch.number}-{batch.attempt}",
             resources=self._board,
