@@ -1,4 +1,4 @@
-"""Tests of devices, taken from tests/device, over a session with an emulated board of a server."""
+"""Tests of devices, taken from tests/device, over sessions with boards of a server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from server_process import Server
+from server_process import Server, serving
 
 import utvm_deploy
 from utvm_deploy.base.paths import data_dir
@@ -26,6 +26,9 @@ from test_modules import (
 )
 from test_red_zones import test_a_write_beside_a_tensor
 from test_sessions import (
+    test_a_new_image_takes_everything_away,
+    test_a_process_that_died,
+    test_a_restart_that_nobody_asked_for,
     test_a_wild_write_is_an_error_on_that_call,
     test_an_endless_loop_is_an_error_on_that_call,
     test_everything_is_lost_at_a_reset,
@@ -34,6 +37,9 @@ from test_sessions import (
 __all__ = [
     "test_a_call_may_be_given_any_time",
     "test_a_model_in_ram",
+    "test_a_new_image_takes_everything_away",
+    "test_a_process_that_died",
+    "test_a_restart_that_nobody_asked_for",
     "test_a_wild_write_is_an_error_on_that_call",
     "test_a_write_beside_a_tensor",
     "test_an_endless_loop_is_an_error_on_that_call",
@@ -47,12 +53,30 @@ __all__ = [
 pytestmark = [pytest.mark.tools, pytest.mark.emulator]
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, image_cache: Path) -> Iterator[Server]:
+    """A server that runs programs of its clients, too."""
+    data, env = tmp_path_factory.mktemp("server") / "data", {"UTVM_CACHE": str(image_cache)}
+    with serving(data, "--allow-code", env=env) as started:
+        yield started
+
+
+def connected(server: Server, board: str) -> Device:
+    return utvm_deploy.connect(f"utvm://{server.url.removeprefix('http://')}/{board}")
+
+
 @pytest.fixture
 def device(server: Server) -> Iterator[Device]:
     """In place of the boards of this computer."""
-    where = server.url.removeprefix("http://")
-    with utvm_deploy.connect(f"utvm://{where}/mps2_an500") as connected:
-        yield connected
+    with connected(server, "mps2_an500") as found:
+        yield found
+
+
+@pytest.fixture
+def host(server: Server) -> Iterator[Device]:
+    """A process on the server's computer."""
+    with connected(server, "host") as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
