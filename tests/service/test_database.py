@@ -196,6 +196,10 @@ def test_no_query_reads_a_whole_table(full: Database, monkeypatch: pytest.Monkey
     full.oldest_jobs(QUEUED, 5)
     full.oldest_jobs(QUEUED, 5, board=BOARDS[0])
     full.ended_jobs(BEGIN + 9, 5)
+    full.queue.waiting()
+    full.queue.oldest(BOARDS[0], VERBS, 5)
+    full.queue.oldest(None, ["inspect"], 5)
+    full.queue.unended()
     full.counts()
     full.board_counts()
     full.models()
@@ -213,7 +217,9 @@ def test_no_query_reads_a_whole_table(full: Database, monkeypatch: pytest.Monkey
                 is_whole = (
                     step.startswith("SCAN") and "INDEX" not in step and "CONSTANT" not in step
                 )
-                assert not is_whole and "B-TREE FOR ORDER BY" not in step, (query, plan)
+                # The few queued jobs of the verbs that need no board are sorted.
+                is_sorted = "B-TREE FOR ORDER BY" in step and "jobs_queued" not in plan[0]
+                assert not is_whole and not is_sorted, (query, plan)
 
 
 def test_readers_see_whole_changes_and_do_not_wait(database: Database) -> None:

@@ -21,7 +21,8 @@ from utvm_deploy.service.database import Database
 from utvm_deploy.service.facts import DONE, QUEUED, RUNNING, Job, JobFile, Model
 from utvm_deploy.service.files import Files
 from utvm_deploy.service.refusals import NoRoom
-from utvm_deploy.service.retention import Retention, remove_jobs, remove_model
+from utvm_deploy.service.removal import remove_jobs, remove_model
+from utvm_deploy.service.retention import Retention
 from utvm_deploy.service.settings import Settings
 
 MIB = 1 << 20

@@ -14,7 +14,7 @@ from utvm_deploy.service.api_files import file_answer
 from utvm_deploy.service.facts import Job
 from utvm_deploy.service.parts import Parts
 from utvm_deploy.service.refusals import Conflict, NotFound
-from utvm_deploy.service.removal import remove_job
+from utvm_deploy.service.removal import remove_jobs
 from utvm_deploy.service.starting import (
     MOST_BOARDS,
     MOST_MODELS,
@@ -94,7 +94,8 @@ def job_routes(parts: Parts) -> APIRouter:
     def delete(key: str) -> None:
         """Remove a job that has ended, and its files."""
         job = find_job(parts, key)
-        if not remove_job(parts, job.key):
+        remove_jobs(parts.database, parts.files, [job.key])
+        if parts.database.job(job.key) is not None:
             raise Conflict(f"job {key} is {job.state}; cancel it first")
 
     @routes.get("/{key}/log", response_class=PlainTextResponse)

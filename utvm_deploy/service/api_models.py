@@ -110,7 +110,7 @@ def model_routes(parts: Parts) -> APIRouter:
     def delete(sha256: str) -> None:
         """Remove a model that no job has."""
         found = find_model(parts, sha256)
-        if not remove_model(parts, found.sha256):
+        if not remove_model(parts.database, parts.files, found.sha256):
             raise Conflict(f"jobs have the model {found.name}; delete those first")
 
     return routes

@@ -18,7 +18,7 @@ class JobQueue:
     def waiting(self) -> list[tuple[str, str]]:
         """The boards and verbs of queued jobs, without repetition."""
         rows = self._connections.rows(
-            "SELECT DISTINCT board, verb FROM jobs WHERE state = 'queued'"
+            "SELECT DISTINCT board, verb FROM jobs INDEXED BY jobs_queued WHERE state = 'queued'"
         )
         return [(board, verb) for board, verb in rows]
 

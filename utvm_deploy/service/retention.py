@@ -11,13 +11,14 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.service.database import Database
 from utvm_deploy.service.files import Files
 from utvm_deploy.service.refusals import NoRoom
+from utvm_deploy.service.removal import remove_jobs, remove_model
 from utvm_deploy.service.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -31,18 +32,6 @@ START_S = 3600.0
 _LOOK_S, _SWEEP_S = 60.0, 3600.0
 #: The most jobs, or models, that are looked at in one step.
 _STEP = 256
-
-
-def remove_jobs(database: Database, files: Files, keys: Collection[str]) -> None:
-    """Remove jobs that have ended, and the files that nothing else uses."""
-    files.remove(database.remove_jobs(keys), database.is_file_used)
-
-
-def remove_model(database: Database, files: Files, sha256: str) -> bool:
-    """Remove a model and what was made of it; False, and nothing happens, if a job uses it."""
-    digests = database.remove_model(sha256)
-    files.remove(digests, database.is_file_used)
-    return bool(digests)
 
 
 class Retention:

@@ -60,6 +60,7 @@ MIGRATIONS = (
     CREATE INDEX jobs_by_request ON jobs (request, created) WHERE request != '';
     CREATE INDEX jobs_by_verb ON jobs (verb, created);
     CREATE INDEX jobs_by_state_and_board ON jobs (state, board, created);
+    CREATE INDEX jobs_queued ON jobs (verb, board, created, state) WHERE state = 'queued';
     CREATE INDEX jobs_by_end ON jobs (finished) WHERE finished IS NOT NULL;
     ALTER TABLE job_models ADD COLUMN name TEXT NOT NULL DEFAULT '';
     ALTER TABLE job_models ADD COLUMN created REAL NOT NULL DEFAULT 0;
