@@ -327,7 +327,7 @@ with Database(Path(sys.argv[1])) as database:
 """
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(100, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [10, pytest.param(100, marks=pytest.mark.soak)])
 def test_a_killed_writer_leaves_whole_jobs(tmp_path: Path, kills: int) -> None:
     """Every job that was told to be stored is there, with all of its files."""
     path = tmp_path / "service.sqlite"

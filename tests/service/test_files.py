@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from small_disk import small_disk
 
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.service.files import Files
@@ -111,18 +112,7 @@ def test_a_full_disk_keeps_nothing_by_halves(
 
 
 def test_a_real_full_disk(tmp_path: Path) -> None:
-    """A file system of 256 KiB, where the tests may mount one."""
-    place = tmp_path / "small"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)]
-    try:
-        done = subprocess.run(mount, capture_output=True, text=True)
-        refusal = done.stderr.strip()
-    except FileNotFoundError as error:
-        refusal = str(error)
-    if refusal:
-        pytest.skip(f"these tests may not mount a file system: {refusal}")
-    try:
+    with small_disk(tmp_path / "small", 256 << 10) as place:
         files = Files(place)
         first = files.add(bytes(100_000))
         with pytest.raises(NoRoom, match="make room"):
@@ -130,8 +120,6 @@ def test_a_real_full_disk(tmp_path: Path) -> None:
         assert files.digests() == [first] and files.total_bytes == size_of(place) == 100_000
         files.remove([first], lambda _: False)
         assert files.path(files.add(b"1" * 100_000)).stat().st_size == 100_000
-    finally:
-        subprocess.run(["umount", str(place)], check=True)
 
 
 _WRITER = """

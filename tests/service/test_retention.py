@@ -2,83 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from app_server import app_running
+from small_disk import small_disk
 from stored_jobs import digest, fill, key_of
+from stored_results import DAY_S, LIMIT, MIB, Store
 
 from utvm_deploy.cluster.job import JobSpec, Outcome
 from utvm_deploy.service import retention
 from utvm_deploy.service.database import Database
-from utvm_deploy.service.facts import DONE, QUEUED, RUNNING, Job, JobFile, Model
+from utvm_deploy.service.facts import DONE, QUEUED, RUNNING, Job, JobFile
 from utvm_deploy.service.files import Files
 from utvm_deploy.service.refusals import NoRoom
 from utvm_deploy.service.removal import remove_jobs, remove_model
 from utvm_deploy.service.retention import Retention
 from utvm_deploy.service.settings import Settings
-
-MIB = 1 << 20
-LIMIT = 24 * MIB
-DAY_S = 86_400.0
-
-
-@dataclass
-class Store:
-    """A data folder whose jobs ended long ago, unless a test says otherwise."""
-
-    data: Path
-    database: Database
-    files: Files
-    numbers: Iterator[int] = field(default_factory=lambda: iter(range(10**6)))
-
-    def model(self, size: int = 10, age_s: float = DAY_S) -> Model:
-        content = os.urandom(size)
-        with self.files.holding():
-            kept = self.files.add(content)
-            model = Model(kept, "m.tflite", size, time.time() - age_s)
-            self.database.add_model(model)
-        return model
-
-    def job(
-        self,
-        model: Model,
-        size: int = 0,
-        state: str = DONE,
-        age_s: float = DAY_S,
-        options: Mapping[str, Any] = {},
-    ) -> Job:
-        """A job with a file of random bytes."""
-        created = time.time() - age_s
-        key = key_of(next(self.numbers))
-        job = Job(key, "tune", "host", (model,), options, QUEUED, created)
-        self.database.add_job(job)
-        if state == RUNNING:
-            self.database.change_job(key, state=RUNNING, started=created)
-        elif state == DONE:
-            with self.files.holding():
-                made = [JobFile("a", self.files.add(os.urandom(size)), size)] if size else []
-                self.database.finish_job(key, 0, made, state=DONE, finished=created)
-        kept = self.database.job(key)
-        assert kept is not None
-        return kept
-
-    def job_keys(self) -> set[str]:
-        return {job.key for job in self.database.jobs(most=10**6)}
-
-    def size(self) -> int:
-        return sum(path.stat().st_size for path in self.data.rglob("*") if path.is_file())
-
-    def kept(self, keep_days: int = 90, limit: int = LIMIT) -> AbstractContextManager[Retention]:
-        settings = Settings(self.data, keep_days=keep_days, disk_bytes=limit)
-        return Retention(self.database, self.files, settings)
 
 
 @pytest.fixture
@@ -277,6 +227,86 @@ def test_a_server_refuses_what_does_not_fit(
         assert app.http.get(f"/api/v1/jobs/{ended['key']}").status_code == 404
         sizes = [p.stat().st_size for p in settings.data.rglob("*") if p.is_file()]
         assert sum(sizes) <= settings.disk_bytes
+
+
+def test_a_server_on_a_full_disk_goes_on(tmp_path: Path, quick_uploads: None) -> None:
+    """What does not fit is refused as a whole, and fits when there is room again."""
+    with (
+        small_disk(tmp_path / "small", 6 * MIB) as disk,
+        app_running(Settings(disk / "data")) as app,
+    ):
+        model = app.upload()
+        wanted = {"verb": "compile", "models": [model], "boards": ["host"]}
+        (disk / "other").write_bytes(bytes(5 * MIB))
+        files = {"file": ("m.tflite", bytes(3 * MIB))}
+        answer = app.http.post("/api/v1/models", files=files)
+        assert answer.status_code == 507 and "make room" in answer.json()["error"]
+        # Fill what is left, so that the database cannot grow either.
+        with contextlib.suppress(OSError), (disk / "rest").open("wb", buffering=0) as rest:
+            while True:
+                rest.write(bytes(4096))
+        answers = [app.http.post("/api/v1/jobs", json=wanted) for _ in range(20)]
+        codes = {answer.status_code for answer in answers}
+        assert 507 in codes and codes <= {201, 507}
+        assert app.http.get("/api/v1/jobs").status_code == 200
+        (disk / "other").unlink()
+        (disk / "rest").unlink()
+        answers.append(app.http.post("/api/v1/jobs", json=wanted))
+        assert answers[-1].status_code == 201
+        started = [one.json()[0]["key"] for one in answers if one.status_code == 201]
+        for key in started:
+            assert app.wait(key)["state"] == "done"
+        assert {job["key"] for job in app.http.get("/api/v1/jobs").json()} == set(started)
+        assert [one["sha256"] for one in app.http.get("/api/v1/models").json()] == [model]
+
+
+_SERVER = """
+import os, random, sys
+from pathlib import Path
+from stored_results import *
+data = Path(sys.argv[1])
+with Database(data / "service.sqlite") as database:
+    store = Store(data, database, Files(data / "files"), iter(range(int(sys.argv[2]), 10**9)))
+    with store.kept(limit=MIB):
+        while True:
+            model = store.model(1000)
+            job = store.job(model, random.randrange(1, 100_000))
+            print(job.key, flush=True)
+"""
+
+
+@pytest.mark.parametrize("kills", [10, pytest.param(100, marks=pytest.mark.soak)])
+def test_a_killed_server_keeps_every_file_that_it_names(tmp_path: Path, kills: int) -> None:
+    """It adds jobs and removes the oldest, until it is killed at any moment."""
+    here = Path(__file__)
+    path = os.pathsep.join(
+        str(folder) for folder in (here.parent, here.parents[1], here.parents[2])
+    )
+    told = 0
+    for turn in range(kills):
+        server = subprocess.Popen(
+            [sys.executable, "-c", _SERVER, str(tmp_path), str(told + 1000)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+        with server:
+            assert server.stdout is not None
+            for _ in range(15 + turn % 10):
+                told = int(server.stdout.readline(), 16)
+            server.send_signal(signal.SIGKILL)
+        with Database(tmp_path / "service.sqlite") as database:
+            files = Files(tmp_path / "files")
+            jobs = database.jobs(most=10**6)
+            named = {file.sha256: file.size for job in jobs for file in job.files}
+            named |= {model.sha256: model.size for model in database.models(most=10**6)}
+            for name, size in named.items():
+                content = files.path(name).read_bytes()
+                assert len(content) == size and hashlib.sha256(content).hexdigest() == name
+            assert database.job(key_of(told)) is not None
+            with Retention(database, files, Settings(tmp_path)):
+                assert set(files.digests()) == set(named)
+            told = max(int(job.key, 16) for job in jobs)
 
 
 def _first_that_ends(look: Callable[[], list[dict[str, Any]]]) -> dict[str, Any]:
