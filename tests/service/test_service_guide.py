@@ -16,6 +16,7 @@ import pytest
 from server_process import Server, serving
 
 from utvm_deploy.cli.main import build_parser
+from utvm_deploy.client.settings import DEFAULT_PORT
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "guides"
@@ -73,7 +74,9 @@ def test_five_minutes_and_the_backup(folder: Path, image_cache: Path) -> None:
     env = {"UTVM_CACHE": str(image_cache)}
     with serving(folder / "data", env=env) as server:
         # Of 40 candidates two show the same.
-        lines = client.replace("http://127.0.0.1:8765", server.url).replace("40 --", "2 --")
+        lines = client.replace(f"http://127.0.0.1:{DEFAULT_PORT}", server.url).replace(
+            "40 --", "2 --"
+        )
         done = shell(lines, folder)
     assert done.returncode == 0, done.stderr
     assert (folder / "firmware" / "bundle.zip").stat().st_size > 10_000
@@ -105,7 +108,9 @@ def test_a_user_with_the_authority_and_the_token(folder: Path, encrypted: Server
     keys, mine = folder / "keys", folder / "bench-keys"
     mine.mkdir()
     shutil.copy(keys / "authority.pem", mine)
-    lines = blocks(GUIDE, "sh")[3].replace("https://bench.example.org:8765", encrypted.url)
+    lines = blocks(GUIDE, "sh")[3].replace(
+        f"https://bench.example.org:{DEFAULT_PORT}", encrypted.url
+    )
     done = shell(lines, folder)
     assert done.returncode == 1 and "token" in done.stderr
     settings = folder / ".config" / "utvm_deploy"
@@ -116,6 +121,12 @@ def test_a_user_with_the_authority_and_the_token(folder: Path, encrypted: Server
     # Without the authority nobody is believed.
     done = shell(f"UTVM_SERVER={encrypted.url} utvm jobs", folder)
     assert done.returncode == 1 and "certificate" in done.stderr.lower()
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_the_port_is_the_one_that_servers_have(guide: str) -> None:
+    ports = re.findall(r"https?://[\w.]+:(\d+)", GUIDES[guide])
+    assert ports and set(ports) == {str(DEFAULT_PORT)}
 
 
 def test_the_unit_starts_a_server() -> None:

@@ -23,7 +23,7 @@ def add_server(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--server",
         metavar="URL",
-        help="such as https://bench.example.org:8765; default: $UTVM_SERVER. Its token is in "
+        help="such as https://bench.example.org:8086; default: $UTVM_SERVER. Its token is in "
         "$UTVM_TOKEN or a file",
     )
 
