@@ -138,3 +138,9 @@ def test_the_unit_starts_a_server() -> None:
     args = build_parser(argv[1]).parse_args(argv[1:])
     assert args.verb == "serve" and args.certificates is not None
     assert unit["Service"]["KillSignal"] == "SIGINT"
+
+
+def test_links_lead_somewhere() -> None:
+    for guide in GUIDES.values():
+        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", guide):
+            assert "://" in target or (PAGES / target).exists(), target
