@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_jobs import name_of_worker
-from processes import PATIENCE_S, running, wait_for_text, worker
+from cluster_jobs import name_of_worker, wait_to_go
+from processes import PATIENCE_S, is_running, running, wait_for_text, wait_until, worker
 
 from utvm_deploy.base.errors import ClusterError
 from utvm_deploy.cluster.certificates import make_certificates
@@ -168,3 +168,35 @@ def test_a_worker_at_another_address(tmp_path: Path) -> None:
         assert future.result(PATIENCE_S) == "far"
         (far,) = (one for one in worker_facts(client) if one.name == "far")
         assert far.address.startswith(f"tls://{there}:")
+
+
+@pytest.mark.soak
+def test_a_computer_that_vanishes_and_comes_back(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        name, here, _ = stack.enter_context(other_machine())
+        keys = tmp_path / "keys"
+        make_certificates(keys, [here])
+        client: Any = stack.enter_context(
+            open_cluster(certificates=keys, listen=f"{here}:0", offered=(), cores=1)
+        )
+        log, notes = tmp_path / "far.txt", tmp_path / "notes"
+        argv = [
+            *("ip", "netns", "exec", name, sys.executable, "-m", "utvm_deploy", "worker"),
+            *(client.scheduler.address, "--certificates", str(keys), "--name", "far"),
+        ]
+        stack.enter_context(running(argv, log))
+        wait_for_text(log, "connected to")
+        resources = {"core": 1, "board:host": 1}
+        future = client.submit(wait_to_go, str(tmp_path), resources=resources, pure=False)
+        wait_for_text(notes, "far")
+        # Nobody says goodbye: no packet arrives any more.
+        link = ["ip", "-n", name, "link", "set", f"ui{os.getpid()}"]
+        subprocess.run([*link, "down"], check=True)
+        wait_until(lambda: len(worker_facts(client)) == 1, "the scheduler does not notice")
+        job = int(notes.read_text().split()[1])
+        wait_until(lambda: not is_running(job), "the worker goes on with the job")
+        subprocess.run([*link, "up"], check=True)
+        wait_for_text(log, "connected to", 2)
+        wait_for_text(notes, "far", 2)
+        (tmp_path / "go").touch()
+        assert future.result(PATIENCE_S) == "far"
