@@ -234,3 +234,8 @@ def test_nothing_is_left(ending: signal.Signals, tmp_path: Path) -> None:
         if ending == signal.SIGINT:
             assert (code, parent.stderr.read()) == (130, "")
             assert list(scratch.iterdir()) == []
+
+
+def test_a_large_model_is_sent_without_a_warning(client: Any) -> None:
+    # pytest makes an error of the warning.
+    assert client.submit(len, bytes(11 << 20), pure=False).result(PATIENCE_S) == 11 << 20

@@ -39,9 +39,12 @@ class KilledServer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        below = psutil.Process(self.process.pid).children(recursive=True)
         self.process.send_signal(signal.SIGINT)
         try:
             self.process.wait(PATIENCE_S)
+            _, alive = psutil.wait_procs(below, ORPHAN_S)
+            assert not alive, f"left after the server ended: {alive}"
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)

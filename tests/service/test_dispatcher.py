@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -153,6 +155,13 @@ def test_a_job_for_a_board_that_nobody_has_says_so(desk: Desk) -> None:
     (more,) = desk.add("inspect", "")
     desk.step()
     assert desk.job(more).reason == "no worker is connected now"
+
+
+def test_a_job_of_a_newer_server_waits_and_says_why(desk: Desk) -> None:
+    (strange,) = desk.add("quantize", "host")
+    (key,) = desk.add("compile", "host")
+    assert desk.sent() == [key]
+    assert desk.job(strange).reason == "this server knows no verb quantize"
 
 
 def test_an_attempt_goes_on_with_what_the_lost_one_had_told(desk: Desk) -> None:
@@ -354,6 +363,61 @@ def test_results_wait_for_room_on_the_disk(desk: Desk, monkeypatch: pytest.Monke
     assert desk.content(key, "result.json") == b'{"a": 1}'
     with RunStore(runs_file()) as store:
         assert [run.key for run in store.find()] == [key]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 2 MiB, where the tests may mount one."""
+    place = tmp_path / "small"
+    place.mkdir()
+    try:
+        mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
+        done = subprocess.run(mount, capture_output=True, text=True)
+        refusal = done.stderr.strip()
+    except FileNotFoundError as error:
+        refusal = str(error)
+    if refusal:
+        pytest.skip(f"these tests may not mount a file system: {refusal}")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_real_full_disk(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UTVM_RUNS", str(small_disk / "runs.sqlite"))
+    with Database(small_disk / "service.sqlite") as database:
+        desk = Desk(small_disk, FakeDask(w=TWO_BOARDS), database)
+        tuned, other = desk.add("tune", "mps2_an500", 2, trials=9)
+        desk.step()
+        for task in desk.cluster.running:
+            task.start()
+            task.tell({"lines": f"first of {task.key}\n"})
+        desk.step()
+        ballast = small_disk / "ballast"
+        with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+            while file.write(bytes(4096)):
+                pass
+        records = {"records.jsonl": b"a record\n" * 10_000}
+        run = run_file(desk.folder.parent)
+        for task in desk.cluster.running:
+            task.tell({"lines": f"second of {task.key}\n"})
+        for task in desk.cluster.running:
+            task.end(Outcome(0, b"{}", b"", records, run, "w"))
+        for _ in range(3):
+            with contextlib.suppress(UtvmError):
+                desk.step()
+        states = {desk.job(key).state for key in (tuned, other)}
+        assert states == {"running"}
+        # Somebody makes room.
+        ballast.unlink()
+        desk.step()
+        for key in (tuned, other):
+            job = desk.job(key)
+            assert (job.state, job.attempt, job.run) == ("done", 1, key), job.reason
+            assert desk.content(key, "records.jsonl") == records["records.jsonl"]
+            followed = (small_disk / "jobs" / key / "followed").read_text()
+            assert followed == f"first of {key}\nsecond of {key}\n"
+        with RunStore(runs_file()) as store:
+            assert sorted(one.key for one in store.find()) == sorted([tuned, other])
 
 
 def test_results_that_never_find_room_fail_with_the_reason(

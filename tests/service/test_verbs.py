@@ -7,7 +7,7 @@ import pytest
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.cli.main import build_parser
 from utvm_deploy.service.facts import Model
-from utvm_deploy.service.options import Option
+from utvm_deploy.service.options import Option, time_limit_s
 from utvm_deploy.service.verbs import VERBS, Verb, command_line, file_names, verb_of
 
 DIGEST = "0123456789abcdef" * 4
@@ -107,3 +107,10 @@ def test_an_unknown_verb_is_refused_with_the_known_ones() -> None:
 def test_models_of_one_name_get_files_of_their_own() -> None:
     models = [Model(digit * 64, "kws.tflite", 1, 0.0) for digit in "ab"]
     assert file_names(models) == ["kws.tflite", "kws-bbbbbbbb.tflite"]
+
+
+def test_a_long_tuning_is_not_ended_by_the_default_time_limit() -> None:
+    hour = 3600.0
+    assert time_limit_s({}) == time_limit_s({"minutes": 5}) == 6 * hour
+    assert time_limit_s({"minutes": 6000}) == 101 * hour
+    assert time_limit_s({"minutes": 6000, "time-limit": 60}) == hour

@@ -36,6 +36,10 @@ SETTINGS = {
     # a worker here has many more than room for jobs.
     "distributed.scheduler.work-stealing": False,
     "distributed.admin.event-loop": "asyncio",
+    # Jobs carry their models with them.
+    "distributed.admin.large-graph-warning-threshold": "1 GiB",
+    # The scheduler keeps this many of what jobs told, of which each may have 64 KiB.
+    "distributed.admin.low-level-log-length": 200,
     # Each worker has a web server, which nobody here looks at: it has no pages.
     "distributed.worker.http.routes": [],
 }

@@ -276,6 +276,7 @@ class Dispatcher:
         found: dict[str | None, list[str]] = {}
         for board, verb in self._database.queue.waiting():
             if verb not in VERBS:
+                self._database.queue.say(board, [verb], f"this server knows no verb {verb}")
                 continue
             verbs = found.setdefault(board if verb_of(verb).runs_on_board else None, [])
             if verb not in verbs:

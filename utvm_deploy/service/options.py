@@ -13,8 +13,10 @@ from utvm_deploy.base.errors import UsageError
 RECORDS, EARLIER_RECORDS = "records.jsonl", "earlier-records.jsonl"
 #: The name of a job's file that holds the verb's JSON object.
 RESULT = "result.json"
-#: Minutes after which a job is ended, if it does not say how many.
+#: Minutes after which a job is ended, if it does not say how many. A job that tunes for some time
+#: has an hour more than that, in which it measures whole models.
 DEFAULT_TIME_LIMIT = 6 * 60
+_AFTER_TUNING = 60
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _JOB_KEY = re.compile(r"[0-9a-f]{12}")
@@ -99,7 +101,8 @@ def names_a_job(value: object) -> bool:
 
 def time_limit_s(options: Mapping[str, Any]) -> float:
     """Seconds after which a job with these options is ended."""
-    return 60.0 * float(options.get(TIME_LIMIT.name, DEFAULT_TIME_LIMIT))
+    tuning = options.get(MINUTES.name, 0) + _AFTER_TUNING
+    return 60.0 * float(options.get(TIME_LIMIT.name, max(DEFAULT_TIME_LIMIT, tuning)))
 
 
 def _shown(value: object) -> str:
