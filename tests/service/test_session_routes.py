@@ -163,13 +163,13 @@ def until(is_so: Callable[[], bool], what: str) -> None:
 
 
 def state(socket: ClientConnection) -> str:
-    return str(decode(socket.recv()).fields["session"])
+    return str(decode(socket.recv(PATIENCE_S)).fields["session"])
 
 
 def reason(socket: ClientConnection) -> str:
     """Why the session ends, which is the last that is said."""
     while True:
-        fields = decode(socket.recv()).fields
+        fields = decode(socket.recv(PATIENCE_S)).fields
         if fields.get("session") == "ended":
             return str(fields["reason"])
 

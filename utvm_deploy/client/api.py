@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,7 +29,7 @@ import httpx
 from utvm_deploy.base.errors import ServerError, UsageError, UtvmError
 from utvm_deploy.base.files import check_regular, file_digest
 from utvm_deploy.client.facts import RemoteJob, is_key, job_of, printable, printable_lines
-from utvm_deploy.client.settings import ServerSettings, is_loopback
+from utvm_deploy.client.settings import ServerSettings, is_loopback, untrusted
 
 #: Makes the arguments of one attempt.
 _Arguments = Callable[[], Mapping[str, Any]]
@@ -123,6 +124,13 @@ class Server:
         """End a job. One that has ended stays as it is."""
         return job_of(self._json("POST", f"jobs/{_checked(key)}/cancel", dict))
 
+    def session_facts(self, board: str, template: str) -> Mapping[str, Any]:
+        """What it knows of a board. ServerError if there can be no session on it."""
+        answer = self._get(f"boards/{quote(board, safe='')}/session", template=template)
+        if not isinstance(answer, dict):
+            raise _stranger()
+        return answer
+
     @contextmanager
     def reading(self, key: str, name: str, start: int) -> Iterator[tuple[int, Iterator[bytes]]]:
         """A job's file from a byte on: the byte at which the answer begins, and its pieces.
@@ -213,6 +221,11 @@ def _lost() -> Iterator[None]:
     try:
         yield
     except httpx.TransportError as error:
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, ssl.SSLCertVerificationError):
+                raise untrusted(cause) from error
+            cause = cause.__context__
         raise LostAnswer(printable(str(error)) or type(error).__name__) from error
 
 

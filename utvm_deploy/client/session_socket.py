@@ -24,7 +24,7 @@ from utvm_deploy.client.session_messages import (
     SILENCE_S,
     decode,
 )
-from utvm_deploy.client.settings import ServerSettings, is_loopback
+from utvm_deploy.client.settings import ServerSettings, is_loopback, missing_packages, untrusted
 
 if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection
@@ -146,10 +146,7 @@ def _connect(settings: ServerSettings, board: str, wait_s: float) -> SocketTrans
         from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
         from websockets.sync.client import connect
     except ImportError as error:
-        raise ServerError(
-            "sessions with boards elsewhere need packages that are not installed; "
-            "run pip install 'utvm-deploy[client]'"
-        ) from error
+        raise missing_packages() from error
     url = urlsplit(settings.url)
     assert url.hostname is not None
     query = urlencode({"wait_s": f"{wait_s:g}", "name": client_name()})
@@ -172,7 +169,7 @@ def _connect(settings: ServerSettings, board: str, wait_s: float) -> SocketTrans
     except InvalidStatus as error:
         raise _refused(settings, board, error) from error
     except ssl.SSLCertVerificationError as error:
-        raise ServerError(untrusted(settings, error)) from error
+        raise untrusted(error) from error
     except (WebSocketException, EOFError) as error:
         is_cut = isinstance(error, ConnectionClosed | EOFError)
         if is_cut or isinstance(error.__cause__, EOFError | OSError):
@@ -185,14 +182,6 @@ def _connect(settings: ServerSettings, board: str, wait_s: float) -> SocketTrans
 def _absent(settings: ServerSettings, why: str) -> ServerError:
     return ServerError(
         f"no server answers at {settings.url} ({why}); is `utvm serve` running there?"
-    )
-
-
-def untrusted(settings: ServerSettings, error: ssl.SSLCertVerificationError) -> str:
-    """What is said of a server whose certificate nobody vouches for."""
-    return (
-        f"the certificate of {settings.url} is not trusted ({error.verify_message}); set "
-        "UTVM_CERTIFICATES to the folder with the server's authority.pem"
     )
 
 

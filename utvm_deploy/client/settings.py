@@ -76,6 +76,22 @@ def server_settings(url: str | None = None) -> ServerSettings:
     )
 
 
+def missing_packages() -> ServerError:
+    """What is said where the packages for clients are not installed."""
+    return ServerError(
+        "clients of a server need packages that are not installed; "
+        "run pip install 'utvm-deploy[client]'"
+    )
+
+
+def untrusted(error: ssl.SSLCertVerificationError) -> ServerError:
+    """What is said of a server whose certificate nobody vouches for."""
+    return ServerError(
+        f"the server's certificate is not trusted ({error.verify_message}); set UTVM_CERTIFICATES "
+        "to the folder with its authority.pem"
+    )
+
+
 def is_loopback(host: str) -> bool:
     """Whether what is sent there stays on this computer."""
     if host == "localhost":
