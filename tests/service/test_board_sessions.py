@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -21,10 +23,13 @@ import utvm_deploy
 from utvm_deploy.base.errors import DeviceReset, LinkError, ServerError, UtvmError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import load_board
+from utvm_deploy.boards.digest import facts_digest
 from utvm_deploy.cli.main import main
+from utvm_deploy.client.session_exchange import Exchange
 from utvm_deploy.client.session_server import HttpServer
 from utvm_deploy.client.settings import ServerSettings
 from utvm_deploy.device import Device
+from utvm_deploy.project import build_image
 
 pytestmark = [pytest.mark.tools, pytest.mark.emulator]
 
@@ -137,6 +142,39 @@ def test_who_waits_too_long_is_told_who_has_the_board(server: Server, address: s
     until(lambda: not held_by(server), "the boards stay with clients that left")
     until(lambda: not emulators(server), "emulators of ended sessions are left")
     waiting.open(load_board(BOARD)).close()
+
+
+def damaged(elf: bytes) -> Iterator[bytes]:
+    """Images that nobody built."""
+    rng = random.Random(20261122)
+    yield b"\x7fELF"
+    yield elf[: len(elf) // 2]
+    # The tables that the header leads to are nowhere.
+    yield elf[:28] + b"\xff" * 24 + elf[52:]
+    for _ in range(7):
+        changed = bytearray(elf)
+        for at in rng.choices(range(16, 52), k=2) + rng.choices(range(len(elf)), k=20):
+            changed[at] = rng.randrange(256)
+        yield bytes(changed)
+
+
+def test_damaged_images_end_in_an_error_or_run(server: Server) -> None:
+    board = load_board(BOARD)
+    elf = build_image(None, board).elf.read_bytes()
+    place = HttpServer(ServerSettings(server.url))
+    for image in damaged(elf):
+        exchange = Exchange("the board", str)
+        exchange.open(place.open(board))
+        with contextlib.closing(exchange), contextlib.suppress(UtvmError):
+            facts = {"digest": facts_digest(board), "template": board.template, "link": "monitor"}
+            exchange.ask(
+                *("open", 30.0), version=1, cycle_model=False, image_bytes=len(image), **facts
+            )
+            exchange.ask("image", 30.0, image)
+            exchange.ask("start", 60.0)
+            # It is not asked for a greeting, which would take its deadline of 10 seconds.
+    until(lambda: not emulators(server), "emulators of damaged images are left")
+    assert server.process.poll() is None
 
 
 CLIENT = """

@@ -120,6 +120,7 @@ class BoardService:
         if self._board.is_host:
             self._image.chmod(0o700)
         image = Image(self._image, self._launcher.board)
+        _check_readable(image)
         self._started = self._launcher.start(image, mark_place)
         return {}, b""
 
@@ -202,6 +203,17 @@ class BoardService:
         "counted": _counted,
         "report": _report,
     }
+
+
+def _check_readable(image: Image) -> None:
+    """BoardError for a file that is no ELF file: it comes from somewhere else."""
+    try:
+        _ = image.symbols, image.load_segments
+    except UtvmError:
+        raise
+    except Exception as error:
+        # The reader of ELF files raises whatever its damage leads to.
+        raise BoardError(f"the image is damaged ({type(error).__name__}); send it again") from error
 
 
 def serve(service: BoardService, stream: io.BufferedRWPair) -> None:
