@@ -45,7 +45,9 @@ class FakeCluster:
         self.started.append(spec)
         return self._pool.submit(lambda: self.run(spec))
 
-    def sync(self, function: Callable[..., Any], **arguments: Any) -> Any:
+    def sync(
+        self, function: Callable[..., Any], *, callback_timeout: float, **arguments: Any
+    ) -> Any:
         """The scheduler's answer to a question."""
         return function(**arguments)
 

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from server_process import PATIENCE_S
 
 from utvm_deploy.cluster.job import JobSpec, Outcome
+from utvm_deploy.service import starting
 
 
 def start(app: App, **more: Any) -> httpx.Response:
@@ -160,6 +161,16 @@ def test_a_repeated_request_starts_its_jobs_once(app: App) -> None:
     assert other.status_code == 409
     assert "Idempotency-Key" in other.json()["error"]
     assert len(app.http.get("/api/v1/jobs").json()) == 2
+
+
+def test_jobs_that_wait_are_limited(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(starting, "MOST_WAITING", 3)
+    app.cluster.workers = {}
+    assert start(app, boards=["host", "mps2_an500", "mps2_an386"]).status_code == 201
+    refused = start(app)
+    assert refused.status_code == 503
+    assert "3 jobs wait already" in refused.json()["error"]
+    assert len(app.http.get("/api/v1/jobs").json()) == 3
 
 
 def test_addresses_that_lead_nowhere_are_told(app: App) -> None:

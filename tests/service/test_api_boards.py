@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from app_server import App
 from fake_cluster import succeed
 from server_process import PATIENCE_S
@@ -17,6 +18,7 @@ from utvm_deploy.base.paths import runs_file
 from utvm_deploy.cluster.job import JobSpec, Outcome
 from utvm_deploy.runs.run import ModelFigures, Run
 from utvm_deploy.runs.store import RunStore
+from utvm_deploy.service.cached import Cached
 
 BOARD = "mps2_an500"
 
@@ -106,12 +108,43 @@ def test_the_events_of_all_boards_are_sent_when_something_changes(app: App) -> N
     assert app.wait(key)["state"] == "done"
 
 
-def test_a_cluster_that_is_away_offers_nothing(app: App) -> None:
+def test_a_cluster_that_is_away_offers_what_it_did_before(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app.parts.boards, "_offered", Cached(app.parts.boards._look, 0))
+
     def away(n_workers: int) -> None:
         raise OSError("nobody answers")
 
+    there = app.cluster.scheduler.identity
     app.cluster.scheduler.identity = away
     assert {board["count"] for board in app.http.get("/api/v1/boards").json()} == {0}
+    app.cluster.scheduler.identity = there
+    assert board_of(app)["count"] == 8
+    app.cluster.scheduler.identity = away
+    assert board_of(app)["count"] == 8
+
+
+def test_nobody_waits_for_a_slow_scheduler_twice() -> None:
+    may_answer, is_asked = threading.Event(), threading.Event()
+
+    def slow() -> int:
+        if is_asked.is_set():
+            assert may_answer.wait(PATIENCE_S)
+            return 2
+        is_asked.set()
+        return 1
+
+    cached = Cached(slow, 0)
+    assert cached.get() == 1
+    asking = threading.Thread(target=cached.get)
+    asking.start()
+    while not cached._lock.locked():
+        time.sleep(0.001)
+    assert cached.get() == 1
+    may_answer.set()
+    asking.join(PATIENCE_S)
+    assert cached._value is not None and cached._value[1] == 2
 
 
 RUN = Run(

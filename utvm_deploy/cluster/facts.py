@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,8 @@ from utvm_deploy.runs.origin import versions
 
 #: The key of our facts among what Dask's scheduler knows of a worker.
 KEY = "utvm"
+#: How long a scheduler may take to answer; one that is busy takes milliseconds.
+_ANSWER_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -58,8 +61,18 @@ def program_versions(offered: Sequence[Offer]) -> dict[str, str]:
 
 
 def worker_facts(client: Any) -> list[WorkerFacts]:
-    """The workers that a cluster has now, sorted by name; without those of other software."""
-    identity = client.sync(client.scheduler.identity, n_workers=-1)
+    """The workers that a cluster has now, sorted by name; without those of other software.
+
+    Raises ClusterError if the scheduler does not answer.
+    """
+    try:
+        identity = client.sync(
+            client.scheduler.identity, n_workers=-1, callback_timeout=_ANSWER_TIMEOUT_S
+        )
+    except (OSError, asyncio.TimeoutError) as error:
+        raise ClusterError(
+            f"the scheduler does not say within {_ANSWER_TIMEOUT_S:g} s which workers it has"
+        ) from error
     found = [
         WorkerFacts(
             # Dask numbers the workers that it starts itself.

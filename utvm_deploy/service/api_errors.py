@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from utvm_deploy.base.errors import BenchError, UsageError, UtvmError
-from utvm_deploy.service.refusals import Conflict, NoRoom, NotFound, UploadRefused
+from utvm_deploy.service.refusals import Busy, Conflict, NoRoom, NotFound, UploadRefused
 from utvm_deploy.service.web_page import error_page
 
 log = logging.getLogger(__name__)
@@ -45,6 +45,7 @@ _STATUS: tuple[tuple[type[UtvmError], int], ...] = (
     (BenchError, 400),
     (UploadRefused, 400),
     (NoRoom, 507),
+    (Busy, 503),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.boards.board import Board, board_names, load_board
+from utvm_deploy.cluster.facts import WorkerFacts, worker_facts
 from utvm_deploy.service.cached import Cached
 from utvm_deploy.service.database import Database
 from utvm_deploy.service.facts import QUEUED, RUNNING
@@ -60,13 +62,19 @@ class BoardState:
         return max(self.count - len(self.holders), 0)
 
 
+#: For each board its kinds and workers.
+_Offers = Mapping[str, Sequence[tuple[str, Offering]]]
+
+
 class Boards:
     """The boards of one server."""
 
     def __init__(self, cluster: Any, database: Database, holders: Holders) -> None:
         self._database = database
         self._holders = holders
-        self._offered = Cached(lambda: _offered(cluster), _WORKERS_S)
+        self._cluster = cluster
+        self._known: _Offers = {}
+        self._offered = Cached(self._look, _WORKERS_S)
 
     def states(self) -> list[BoardState]:
         """All boards that are known here or offered by a worker, those on offer first."""
@@ -84,6 +92,12 @@ class Boards:
         """One of them."""
         return next((one for one in self.states() if one.name == name), None)
 
+    def _look(self) -> _Offers:
+        """What workers offer. Of a cluster that is away, what it offered before."""
+        with contextlib.suppress(UtvmError):
+            self._known = _offers_of(worker_facts(self._cluster))
+        return self._known
+
     def _held(self) -> Mapping[str, Sequence[Holder]]:
         found: dict[str, list[Holder]] = defaultdict(list)
         for job in self._database.jobs(state=RUNNING, most=_MOST_RUNNING):
@@ -94,15 +108,8 @@ class Boards:
         return found
 
 
-def _offered(cluster: Any) -> Mapping[str, Sequence[tuple[str, Offering]]]:
-    """For each board its kinds and workers. A cluster that is away offers nothing."""
-    from utvm_deploy.cluster.facts import worker_facts
-
+def _offers_of(workers: Sequence[WorkerFacts]) -> _Offers:
     found: dict[str, list[tuple[str, Offering]]] = defaultdict(list)
-    try:
-        workers = worker_facts(cluster)
-    except (UtvmError, OSError):
-        return {}
     for worker in workers:
         for offer in worker.offers:
             offering = Offering(worker.name, offer.count, worker.last_seen)

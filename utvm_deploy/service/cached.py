@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Cached(Generic[T]):
-    """Threads may share it: one makes the value, the others wait for that."""
+    """Threads may share it: one makes the value, the others take the one before meanwhile."""
 
     def __init__(self, make: Callable[[], T], seconds: float) -> None:
         self._make = make
@@ -21,8 +21,13 @@ class Cached(Generic[T]):
 
     def get(self) -> T:
         """The value. Raises what making it raises."""
-        with self._lock:
-            now = time.monotonic()
-            if self._value is None or now - self._value[0] >= self._seconds:
-                self._value = now, self._make()
-            return self._value[1]
+        # Only the first value is waited for.
+        if self._lock.acquire(blocking=self._value is None):
+            try:
+                if self._value is None or time.monotonic() - self._value[0] >= self._seconds:
+                    made = self._make()
+                    self._value = time.monotonic(), made
+            finally:
+                self._lock.release()
+        assert self._value is not None
+        return self._value[1]

@@ -151,7 +151,9 @@ class Database:
         a client that did not get its answer may ask again.
         """
         with self._connections.changing() as connection:
-            if jobs and jobs[0].request and (earlier := self.jobs(request=jobs[0].request)):
+            request = jobs[0].request if jobs else ""
+            # As many as were asked for at a time, and one that does not belong to them.
+            if request and (earlier := self.jobs(request=request, most=len(jobs) + 1)):
                 return earlier[::-1]
             for job in jobs:
                 connection.execute(

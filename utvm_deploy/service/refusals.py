@@ -19,3 +19,7 @@ class NotFound(UtvmError):
 
 class Conflict(UtvmError):
     """A request contradicts what the server has."""
+
+
+class Busy(UtvmError):
+    """The server has too much to do; the same request may succeed later."""

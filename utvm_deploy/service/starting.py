@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
 from collections.abc import Mapping, Sequence
@@ -13,11 +14,13 @@ from utvm_deploy.boards.board import board_names
 from utvm_deploy.service.facts import QUEUED, Job, Model
 from utvm_deploy.service.inputs import checked_options
 from utvm_deploy.service.parts import Parts
-from utvm_deploy.service.refusals import Conflict, NotFound
+from utvm_deploy.service.refusals import Busy, Conflict, NotFound
 from utvm_deploy.service.verbs import Verb, verb_of
 
 #: In one request.
 MOST_MODELS, MOST_BOARDS, MOST_OPTIONS = 16, 32, 32
+#: Jobs that wait, in all.
+MOST_WAITING = 20_000
 _KEY_BYTES = 6
 
 
@@ -35,7 +38,7 @@ def start_jobs(parts: Parts, wanted: Wanted, idempotency_key: str = "") -> list[
     """A job for each board.
 
     The same ``idempotency_key`` gives the same jobs again, for a client that missed an answer.
-    Raises UsageError, NotFound, Conflict or NoRoom; then nothing was started.
+    Raises UsageError, NotFound, Conflict, Busy or NoRoom; then nothing was started.
     """
     return start_all(parts, [wanted], idempotency_key)
 
@@ -44,9 +47,12 @@ def start_all(parts: Parts, wanted: Sequence[Wanted], idempotency_key: str = "")
     """The jobs of several verbs, all or none, as ``start_jobs`` does it."""
     request = idempotency_key or secrets.token_hex(_KEY_BYTES)
     made = [job for one in wanted for job in _jobs(parts, one, request)]
+    waiting = sum(states[QUEUED] for states in parts.database.board_counts((QUEUED,)).values())
+    if waiting + len(made) > MOST_WAITING:
+        raise Busy(f"{waiting:,} jobs wait already; start yours when some of those have ended")
     parts.files.make_room()
     jobs = parts.database.add_jobs(made)
-    if [_facts(job) for job in jobs] != [_facts(job) for job in made]:
+    if sorted(_facts(job) for job in jobs) != sorted(_facts(job) for job in made):
         raise Conflict("another request had this Idempotency-Key; take a new one for each request")
     parts.dispatcher.wake()
     return jobs
@@ -66,9 +72,10 @@ def _jobs(parts: Parts, wanted: Wanted, request: str) -> list[Job]:
     return made
 
 
-def _facts(job: Job) -> tuple[object, ...]:
+def _facts(job: Job) -> str:
     """What was asked for."""
-    return job.verb, job.board, [model.sha256 for model in job.models], dict(job.options)
+    models = [model.sha256 for model in job.models]
+    return json.dumps([job.verb, job.board, models, dict(job.options)], sort_keys=True)
 
 
 def _models(parts: Parts, digests: Sequence[str]) -> tuple[Model, ...]:
