@@ -14,7 +14,10 @@ import httpx
 import pytest
 from app_server import App
 
+from utvm_deploy.base.paths import runs_file
 from utvm_deploy.cluster.job import JobSpec, Outcome
+from utvm_deploy.runs.run import ModelFigures, Run
+from utvm_deploy.runs.store import RunStore
 from utvm_deploy.service.facts import FAILED, Job
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'&.tflite"
@@ -140,6 +143,7 @@ def test_a_form_without_a_model_is_refused(app: App) -> None:
 
 
 def test_hostile_names_and_results_are_text(app: App) -> None:
+    wrong = {"wrong_elements": 1, "elements": 2, "element": HOSTILE, "got": 1.0, "expected": 2.0}
     result = {
         "schema": "utvm.verify/1",
         "ok": False,
@@ -147,7 +151,7 @@ def test_hostile_names_and_results_are_text(app: App) -> None:
         "samples": 1,
         "samples_from": HOSTILE,
         "mismatches": [1],
-        "layers": [{"index": 0, "operator": HOSTILE, "name": HOSTILE, "mismatch": HOSTILE}],
+        "layers": [{"index": 0, "operator": HOSTILE, "name": HOSTILE, "mismatch": wrong}],
     }
     finish_with(app, result, **{HOSTILE: b"x"})
     # The parser of uploads does not take such a name; an older database may have it.
@@ -266,3 +270,57 @@ def test_lists_have_pages_and_filters(app: App) -> None:
         path = next(iter(re.findall(r'href="([^"]+)">Older', text)), "").replace("&amp;", "&")
     assert seen == [f"{number:012x}" for number in range(119, 0, -2)]
     assert "No jobs like that" in page(app, "/jobs?state=done")
+
+
+def test_jobs_and_models_can_be_deleted(app: App) -> None:
+    key = key_of(start(app))
+    app.wait(key)
+    digest = app.upload()
+    assert f"/jobs/{key}/delete" in page(app, f"/jobs/{key}")
+    assert app.http.post(f"/models/{digest}/delete").status_code == 409
+    assert app.http.post(f"/jobs/{key}/delete").status_code == 303
+    page(app, f"/jobs/{key}", 404)
+    assert f"/models/{digest}/delete" in page(app, f"/models/{digest}")
+    assert app.http.post(f"/models/{digest}/delete").status_code == 303
+    page(app, f"/models/{digest}", 404)
+
+
+def a_profile(key: str, digest: str, layer: int, flash: int) -> Run:
+    """A run of profile on a board whose cycles are modelled."""
+    row = {"index": 0, "operator": "CONV_2D", "name": "conv", "ticks": layer}
+    result = {
+        "schema": "utvm.profile/1",
+        "model": "digits",
+        "board": "mps2_an500",
+        "tick_unit": "cycles",
+        "ticks": layer,
+        "is_modelled": True,
+        "cycle_model": "m",
+        "layers": [row],
+        "ram_bytes": 1000,
+        "flash_bytes": flash,
+    }
+    figures = ModelFigures("digits", digest, "cycles", layer, 1000, flash)
+    facts = key, "profile", float(layer), 1.0, 0, "mps2_an500", "", (figures,)
+    return Run(*facts, {"optimize": f"option of {key}"}, {"utvm": "9"}, result)
+
+
+def test_two_runs_are_compared_with_what_grew_and_whether_outputs_are_right(app: App) -> None:
+    digest = app.upload()
+    with RunStore(runs_file()) as store:
+        store.add(a_profile("aaaaaaaaaaaa", digest, 1000, 5000))
+        store.add(a_profile("bbbbbbbbbbbb", digest, 1100, 4000))
+        models = (ModelFigures("digits", digest),)
+        store.add(Run("cccccccccccc", "verify", 1.0, 1.0, 0, "mps2_an500", "", models))
+    text = page(app, "/compare?before=aaaaaaaaaaaa&now=bbbbbbbbbbbb")
+    assert "2 figures grew" in text  # the layer and the whole model
+    assert text.count(">+10.0 %") == 2
+    assert '<td class="n good">-20.0 %' in text
+    assert "Modelled, never measured on silicon." in text
+    assert text.count("equal to the reference") == 2
+    assert "option of aaaaaaaaaaaa" in text
+    assert "version of utvm" not in text  # it is the same
+    model = page(app, f"/models/{digest}")
+    assert "modelled cycles" in model
+    assert "/compare?before=aaaaaaaaaaaa&amp;now=bbbbbbbbbbbb" in model
+    assert "there is no run" in page(app, "/compare?before=dddddddddddd&now=aaaaaaaaaaaa", 404)

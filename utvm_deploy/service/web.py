@@ -20,7 +20,8 @@ from utvm_deploy.pages.assets import assets
 from utvm_deploy.service.api_errors import status_of
 from utvm_deploy.service.facts import STATES
 from utvm_deploy.service.parts import Parts
-from utvm_deploy.service.refusals import NotFound
+from utvm_deploy.service.refusals import Conflict, NotFound
+from utvm_deploy.service.removal import remove_job, remove_model
 from utvm_deploy.service.starting import find_job, find_model
 from utvm_deploy.service.verbs import VERBS
 from utvm_deploy.service.web_boards import board_values, boards_now
@@ -102,6 +103,12 @@ def pages(parts: Parts) -> APIRouter:
         parts.dispatcher.cancel(find_job(parts, key).key, "somebody canceled it")
         return RedirectResponse(f"/jobs/{key}", 303)
 
+    @router.post("/jobs/{key}/delete")
+    def delete(key: str) -> Response:
+        if not remove_job(parts, find_job(parts, key).key):
+            raise Conflict(f"job {key} has not ended; cancel it first")
+        return RedirectResponse("/jobs", 303)
+
     @router.get("/models")
     def models(request: Request, before: str = "") -> HTMLResponse:
         found = database.models(before=before, most=_PAGE + 1)
@@ -112,6 +119,13 @@ def pages(parts: Parts) -> APIRouter:
     @router.get("/models/{sha256}")
     def model(sha256: str) -> HTMLResponse:
         return page("model.html", **model_values(parts, find_model(parts, sha256)))
+
+    @router.post("/models/{sha256}/delete")
+    def forget(sha256: str) -> Response:
+        found = find_model(parts, sha256)
+        if not remove_model(parts, found.sha256):
+            raise Conflict(f"jobs have the model {found.name}; delete those first")
+        return RedirectResponse("/models", 303)
 
     @router.get("/boards")
     def boards(part: str = "") -> HTMLResponse:
@@ -128,7 +142,7 @@ def pages(parts: Parts) -> APIRouter:
             return page("compare.html", error="", **comparison_values(parts, before, now))
         except UtvmError as error:
             values = comparison_values(parts, "", "")
-            return page("compare.html", 400, error=str(error), **values)
+            return page("compare.html", status_of(error), error=str(error), **values)
 
     @router.get("/static/{digest}/{name}")
     def static(digest: str, name: str) -> Response:

@@ -33,15 +33,15 @@ class BoardNow:
 
     @property
     def is_free(self) -> bool:
-        """Whether a job would start at once."""
-        return self.state.free > self.state.queued
+        """Whether somebody can have one."""
+        return self.state.free > 0
 
     @property
     def state_class(self) -> str:
         """The class of its state in ``service.css``."""
         if self.is_free:
             return "free"
-        return "held" if self.state.holders else "queued"
+        return "held" if self.state.count else "queued"
 
     @property
     def state_text(self) -> str:
@@ -51,7 +51,7 @@ class BoardNow:
             return "waited for" if state.queued else "no worker has it"
         if state.free and state.count > 1:
             return f"{state.free} of {state.count} free"
-        return "free" if state.free else "in use"
+        return "free" if self.is_free else "in use"
 
 
 @cache

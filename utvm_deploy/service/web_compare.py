@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+from utvm_deploy.pages.render import moment
 from utvm_deploy.runs.difference import differences
 from utvm_deploy.runs.page import compare_values
 from utvm_deploy.runs.run import Run
 from utvm_deploy.service.kept_runs import COMPARED, figures, find_run, find_runs
 from utvm_deploy.service.parts import Parts
 
+_WRONG = "verification failed"
 #: Runs that may be chosen.
 _MOST_RUNS = 100
 
@@ -38,18 +41,66 @@ def comparison_values(parts: Parts, before: str, now: str) -> dict[str, Any]:
     found = differences(*map(figures, sides))
     compared = compare_values(found)
     grown = sum(row["verdict"] == "bad" for model in compared["models"] for row in model["rows"])
-    is_modelled = any(map(_is_modelled, sides))
-    keys = {"before": sides[0].key, "now": sides[1].key}
-    return {
-        **values,
-        **keys,
+    values |= {
+        "before": sides[0].key,
+        "now": sides[1].key,
         "sides": sides,
         "grown": grown,
-        "is_modelled": is_modelled,
-        **compared,
+        "is_modelled": any(map(_is_modelled, sides)),
+        "facts": list(_facts(*sides)),
     }
+    return {**values, **compared}
 
 
 def _is_modelled(run: Run) -> bool:
     models = [run.result, *run.result.get("models", ())]
     return any(model.get("is_modelled") for model in models)
+
+
+def _facts(before: Run, now: Run) -> Iterator[dict[str, Any]]:
+    """What the two runs were made with, and whether their outputs are right where that is known."""
+    pairs = [
+        ("run", before.key, now.key),
+        ("when", moment(before.started), moment(now.started)),
+        ("board", before.board, now.board),
+        ("git", before.git, now.git),
+        (
+            "model's file",
+            *(run.models[0].sha256[:16] if run.models else "" for run in (before, now)),
+        ),
+    ]
+    for what, first, second in pairs:
+        if first or second:
+            yield {"what": what, "before": first, "now": second, "is_marked": False}
+    for what, one, other in (
+        ("option", before.options, now.options),
+        ("version of", before.versions, now.versions),
+    ):
+        for name in sorted({*one, *other}):
+            if one.get(name) != other.get(name):
+                sides = {"before": _text(one.get(name)), "now": _text(other.get(name))}
+                yield {"what": f"{what} {name}", **sides, "is_marked": False}
+    exact = [_exactness(run) for run in (before, now)]
+    if any(exact):
+        is_wrong = _WRONG in exact
+        sides = {"before": exact[0] or "not verified", "now": exact[1] or "not verified"}
+        yield {"what": "output bytes", **sides, "is_marked": is_wrong}
+
+
+def _file_of(run: Run) -> str:
+    return run.models[0].sha256[:16] if run.models else ""
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _exactness(run: Run) -> str:
+    """What the newest verification of the same file on the same board said; empty without one."""
+    if not run.models:
+        return ""
+    sha256 = run.models[0].sha256
+    found = find_runs(model=sha256, board=run.board, verb="verify", most=1)
+    if not found:
+        return ""
+    return "equal to the reference" if found[0].is_good else _WRONG
