@@ -21,7 +21,7 @@ from utvm_deploy.service.api_errors import status_of
 from utvm_deploy.service.facts import STATES
 from utvm_deploy.service.parts import Parts
 from utvm_deploy.service.refusals import Conflict, NotFound
-from utvm_deploy.service.removal import remove_job, remove_model
+from utvm_deploy.service.removal import remove_jobs, remove_model
 from utvm_deploy.service.starting import find_job, find_model
 from utvm_deploy.service.verbs import VERBS
 from utvm_deploy.service.web_boards import board_values, boards_now
@@ -105,8 +105,10 @@ def pages(parts: Parts) -> APIRouter:
 
     @router.post("/jobs/{key}/delete")
     def delete(key: str) -> Response:
-        if not remove_job(parts, find_job(parts, key).key):
+        found = find_job(parts, key)
+        if not found.has_ended:
             raise Conflict(f"job {key} has not ended; cancel it first")
+        remove_jobs(database, parts.files, [found.key])
         return RedirectResponse("/jobs", 303)
 
     @router.get("/models")
@@ -123,7 +125,7 @@ def pages(parts: Parts) -> APIRouter:
     @router.post("/models/{sha256}/delete")
     def forget(sha256: str) -> Response:
         found = find_model(parts, sha256)
-        if not remove_model(parts, found.sha256):
+        if not remove_model(database, parts.files, found.sha256):
             raise Conflict(f"jobs have the model {found.name}; delete those first")
         return RedirectResponse("/models", 303)
 
