@@ -27,7 +27,7 @@ class Task:
 
     def start(self) -> None:
         """The worker begins."""
-        self.tell({"started": 5.0, "worker": self.worker})
+        self.tell({"started": 5.0, "worker": f"the desk {self.worker}"})
 
     def tell(self, news: Mapping[str, Any]) -> None:
         """What the worker reports meanwhile."""

@@ -178,7 +178,7 @@ def test_an_attempt_goes_on_with_what_the_lost_one_had_told(desk: Desk) -> None:
     desk.step()
     first.future.cancel()
     job = desk.job(key)
-    assert (job.state, job.reason) == ("queued", "its worker w was lost; it starts again")
+    assert (job.state, job.reason) == ("queued", "its worker the desk w was lost; it starts again")
     second = desk.task()
     assert (second.spec.attempt, second.worker) == (2, "other")
     assert second.spec.files["records.jsonl"] == b"earlier\none\ntwo\n"
@@ -194,7 +194,7 @@ def test_an_attempt_goes_on_with_what_the_lost_one_had_told(desk: Desk) -> None:
     assert (job.state, job.attempt, job.reason) == ("done", 2, "")
     assert desk.content(key, "records.jsonl") == b"earlier\none\ntwo\nthree\n"
     # Who follows the log reads on where he was.
-    lost = b"[attempt 1: its worker w was lost; it starts again]\n"
+    lost = b"[attempt 1: its worker the desk w was lost; it starts again]\n"
     assert desk.content(key, "log.txt") == b"begun\n" + lost + b"again\n"
 
 
@@ -214,7 +214,7 @@ def test_a_job_that_takes_its_worker_along_three_times_fails(desk: Desk) -> None
     assert desk.sent() == []
     job = desk.job(key)
     assert job.state == "failed"
-    assert job.reason == "it was lost 3 times; the last time: its worker w was lost"
+    assert job.reason == "it was lost 3 times; the last time: its worker the desk w was lost"
     assert desk.content(key, "records.jsonl") == b"trial 1\ntrial 2\ntrial 4\n"
     assert desk.content(key, "log.txt").count(b"\n") == 3
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import random
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -75,6 +76,10 @@ def test_no_job_is_lost_or_doubled(load: Load, tmp_path: Path, image_cache: Path
         _check(server, jobs)
         # Nothing waits for a result that nobody has.
         assert not list((tmp_path / "data" / "files" / "parts").iterdir())
+    attempts = sum(job["attempt"] for job in jobs)
+    print(
+        f"{len(jobs)} jobs, {attempts} attempts, {kills} kills:", Counter(j["state"] for j in jobs)
+    )
     # 0 lost, 0 doubled.
     assert sorted(job["key"] for job in listed) == sorted(keys)
     assert kills == load.kills

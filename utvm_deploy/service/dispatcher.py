@@ -61,7 +61,8 @@ class _Flight:
     job: Job
     attempt: int
     needs: Mapping[str, float]
-    worker: str
+    worker: str  # its address
+    worker_name: str  # its address, until it says its name
     sent: float  # by the monotonic clock
     log_bytes: int  # of the attempts before
     future: Any = None
@@ -243,7 +244,7 @@ class Dispatcher:
             if flight.worker not in tasks:
                 # Its end may be on the way.
                 if not flight.future.done():
-                    self._lost(key, f"its worker {flight.worker} was lost; it starts again")
+                    self._lost(key, f"its worker {flight.worker_name} was lost; it starts again")
             elif not flight.is_running and _now() - flight.sent > _START_S:
                 self._lost(key, "its worker did not start it; it is sent again")
 
@@ -326,7 +327,7 @@ class Dispatcher:
             self._endings.add_failure(job.key, attempt, str(error))
             return False
         log_bytes = len(self._live.read(job.key, LOG))
-        flight = _Flight(job, attempt, needs, worker, _now(), log_bytes)
+        flight = _Flight(job, attempt, needs, worker, worker, _now(), log_bytes)
         self._flights[job.key] = flight
         flight.future = start_job(self._client, spec, needs, worker)
         done = _Message(done=(job.key, attempt))
@@ -344,12 +345,13 @@ class Dispatcher:
                 return False  # an earlier attempt
             if "started" in news:
                 flight.is_running = True
+                flight.worker_name = str(news["worker"])
                 self._database.change_job(
                     key,
                     at_attempt=attempt,
                     state=RUNNING,
                     started=float(news["started"]),
-                    worker=str(news["worker"]),
+                    worker=flight.worker_name,
                 )
             self._live.add_lines(key, LOG, str(news.get("log", "")))
             self._live.add_lines(key, FOLLOWED, str(news.get("lines", "")))
@@ -390,7 +392,7 @@ class Dispatcher:
             return
         outcome = outcome_of(flight.future)
         if outcome is None:
-            self._lost(key, f"its worker {flight.worker} was lost; it starts again")
+            self._lost(key, f"its worker {flight.worker_name} was lost; it starts again")
         elif isinstance(outcome, Outcome) and outcome.was_killed:
             signal = -outcome.exit_code
             self._lost(key, f"signal {signal} ended it on {outcome.worker}; it starts again")
