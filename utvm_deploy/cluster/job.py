@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 #: The topic of Dask's structured events that workers write and servers read.
 TOPIC = "utvm-jobs"
 
+#: How the keys of the tasks of `utvm tune --cluster` begin. They take seconds each.
+MEASURING = "tune-"
+
 #: Signals that a program does not send itself: somebody else, or the kernel for want of memory.
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 

@@ -6,15 +6,17 @@ elsewhere: the server makes a new one, which starts with what the dead one had t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from distributed import Future
 
 from utvm_deploy.base.errors import ClusterError
-from utvm_deploy.cluster.job import TOPIC, JobSpec, Outcome
+from utvm_deploy.cluster.job import MEASURING, TOPIC, JobSpec, Outcome
 from utvm_deploy.cluster.job_runner import run_job
+from utvm_deploy.cluster.offers import CORE
 
 #: How long an outcome may take from the worker to the server.
 _FETCH_TIMEOUT_S = 120
@@ -66,12 +68,26 @@ def _used(dask_scheduler: Any) -> dict[str, tuple[dict[str, float], Any, frozens
     return {
         worker.address: (
             dict(worker.resources),
-            dict(worker.used_resources),
+            _used_by(worker.processing),
             frozenset(str(task.key) for task in worker.processing),
         )
         for worker in dask_scheduler.workers.values()
         if worker in dask_scheduler.running
     }
+
+
+def _used_by(tasks: Iterable[Any]) -> dict[str, float]:
+    """The resources that tasks have, or wait for.
+
+    The cores of a search are left out: there is always one more batch, so that a job would wait for
+    the search's end. A job that is sent comes before the next batch. The board is the search's.
+    """
+    used: dict[str, float] = defaultdict(float)
+    for task in tasks:
+        for name, amount in (task.resource_restrictions or {}).items():
+            if name != CORE or not str(task.key).startswith(MEASURING):
+                used[name] += amount
+    return dict(used)
 
 
 def start_job(

@@ -25,6 +25,7 @@ from distributed import Future as DaskFuture
 from utvm_deploy import __version__
 from utvm_deploy.base.errors import TuneError, UtvmError
 from utvm_deploy.boards.board import Board
+from utvm_deploy.cluster.job import MEASURING
 from utvm_deploy.cluster.measuring_tasks import (
     HALF,
     MeasuringFailed,
@@ -103,7 +104,7 @@ class ClusterPlaces:
         self._client = client
         self._tell = tell
         # Unlike the session's content, different for the same tuning done again.
-        self._key = f"tune-{secrets.token_hex(6)}"
+        self._key = f"{MEASURING}{secrets.token_hex(6)}"
         content = packed(session_of(board, works, level))
         session = MeasuringSession(__version__, board.name, self._key, content)
         self._session = session

@@ -44,7 +44,7 @@ _LOOK_S, _IDLE_S = 5.0, 30.0
 #: How often progress is written.
 _PROGRESS_S = 0.5
 #: A job that its worker does not start within this time is sent again: somebody else was faster.
-_START_S = 30.0
+_START_S = 120.0
 #: A job that ended so often with its worker is not started again.
 MOST_DEATHS = 3
 #: How long running jobs may take to be put back into the queue when the server ends.
