@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import ssl
@@ -80,11 +81,14 @@ def test_beyond_loopback_there_are_certificates_and_a_token(
     trusting = ssl.create_default_context(cafile=made / "authority.pem")
     with serving(
         tmp_path / "data",
-        *("--host", "0.0.0.0", "--certificates", str(made)),
+        *("--host", "0.0.0.0", "--certificates", str(made), "--listen", "127.0.0.1:0"),
         env={"UTVM_CACHE": str(image_cache)},
         verify=trusting,
     ) as server:
         assert server.url.startswith("https://")
+        assert server.process.stdout is not None
+        said = server.process.stdout.readline()
+        assert re.search(r"utvm worker tls://127\.0\.0\.1:[0-9]+ --certificates", said)
         url = f"https://localhost:{httpx.URL(server.url).port}"
         server.http.base_url = httpx.URL(url)
         assert server.http.get("/api/v1/jobs").status_code == 401
@@ -139,6 +143,7 @@ def test_a_folder_that_cannot_be_written_is_told(capsys: Capture, tmp_path: Path
         (["--port", "-1"], "'-1' is no port"),
         (["--disk-limit", "5"], "5 is too small; give 256M or more"),
         (["--disk-limit", "lots"], "'lots' is no size; give one such as 500M or 20G"),
+        (["--listen", "0.0.0.0"], "a scheduler on 0.0.0.0 would run what anybody sends it"),
         (["--keep-days", "0"], "0 is not above zero"),
         (["--certificates", "nowhere"], "nowhere has no authority.pem"),
         (["--token-file", "nowhere"], "cannot read the token in nowhere"),

@@ -111,6 +111,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
 
 
 def _serve(args: argparse.Namespace, host: str, out: Output) -> int:
+    from utvm_deploy.cluster.addresses import check_listen
     from utvm_deploy.service.server import serve
     from utvm_deploy.service.settings import Settings, Tls
     from utvm_deploy.service.token_file import read_token
@@ -123,6 +124,8 @@ def _serve(args: argparse.Namespace, host: str, out: Output) -> int:
         token, tls = made.token, Tls(made.certificate, made.key)
     if args.token_file is not None:
         token = read_token(args.token_file)
+    if args.listen is not None:
+        check_listen(args.listen, args.certificates)
     data = args.data or runs_file().parent / "service"
     settings = Settings(
         data=data,
@@ -139,9 +142,12 @@ def _serve(args: argparse.Namespace, host: str, out: Output) -> int:
         disk_bytes=args.disk_limit,
     )
 
-    def told(url: str) -> None:
+    def told(url: str, workers_join: str | None) -> None:
         out.line(f"{url} serves {data}; Ctrl-C ends it")
-        out.result("utvm.serve/1", {"url": url, "data": data})
+        if workers_join is not None:
+            keys = f" --certificates {args.certificates}" if args.certificates else ""
+            out.line(f"others offer their boards by: utvm worker {workers_join}{keys}")
+        out.result("utvm.serve/1", {"url": url, "data": data, "workers_join": workers_join})
         sys.stdout.flush()  # who reads a pipe waits for this line
 
     if not args.dry_run:

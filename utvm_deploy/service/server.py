@@ -178,8 +178,9 @@ def _is_bug(record: logging.LogRecord) -> bool:
     return record.exc_info is not None
 
 
-def serve(settings: Settings, told: Callable[[str], None]) -> None:
-    """Serve until Ctrl-C or SIGTERM. ``told`` gets the address when the server answers.
+def serve(settings: Settings, told: Callable[[str, str | None], None]) -> None:
+    """Serve until Ctrl-C or SIGTERM. ``told`` gets the server's address when it answers,
+    and the address where workers may join, if there is one.
 
     Raises UtvmError where a package is missing, the port is taken or another server has the data.
     """
@@ -196,5 +197,6 @@ def serve(settings: Settings, told: Callable[[str], None]) -> None:
     with listening(settings) as listener, open_parts(settings) as parts:
         closing = Event()
         server = http_server(make_app(parts, closing), closing, settings.tls)
-        told(url_of(listener, settings))
+        workers_join = parts.cluster.scheduler.address if settings.listen else None
+        told(url_of(listener, settings), workers_join)
         server.run(sockets=[listener])
