@@ -13,7 +13,7 @@ from pathlib import Path
 
 from utvm_deploy.base.process import child_environment
 
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import PATIENCE_S, is_running, wait_until
 
 from utvm_deploy.base.errors import ClusterError
 from utvm_deploy.base.process import child_environment
@@ -26,7 +27,6 @@ from utvm_deploy.cluster.offers import Offer
 
 pytestmark = pytest.mark.tools
 
-PATIENCE_S = 60.0
 OFFERED = (Offer("host", 2, "host"), Offer("nucleo_f746zg", 1, "desk"))
 
 
@@ -196,14 +196,6 @@ def test_absent_packages_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
         dask_settings.load_distributed()
 
 
-def is_running(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
-
-
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_is_left(ending: signal.Signals, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
@@ -227,10 +219,7 @@ def test_nothing_is_left(ending: signal.Signals, tmp_path: Path) -> None:
             code = parent.wait(PATIENCE_S)
         finally:
             parent.kill()
-        deadline = time.monotonic() + PATIENCE_S
-        while any(map(is_running, pids)):
-            assert time.monotonic() < deadline, "a process was left"
-            time.sleep(0.02)
+        wait_until(lambda: not any(map(is_running, pids)), "a process was left")
         if ending == signal.SIGINT:
             assert (code, parent.stderr.read()) == (130, "")
             assert list(scratch.iterdir()) == []
