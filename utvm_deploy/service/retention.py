@@ -137,9 +137,7 @@ def _enough(sizes: Sequence[int], wanted: int) -> int:
 def _size(folder: Path, without: Path) -> int:
     total = 0
     for root, folders, names in os.walk(folder):
-        if Path(root) == without:
-            folders.clear()
-            continue
+        folders[:] = [name for name in folders if Path(root, name) != without]
         for name in names:
             # It may be removed at this moment.
             with contextlib.suppress(OSError):
