@@ -30,7 +30,7 @@ _LONGEST_TOKEN = 4096
 class ServerSettings:
     """A server and how to speak to it."""
 
-    url: str  # without a slash at its end, such as "http://127.0.0.1:8765"
+    url: str  # without a slash at its end, such as "http://127.0.0.1:8086"
     # The secret; None on loopback, where a server needs none. Never shown.
     token: str | None = field(default=None, repr=False)
     # Who vouches for the server's certificate; None: whom this computer trusts anyway.
