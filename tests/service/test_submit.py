@@ -135,6 +135,14 @@ def test_models_are_jobs_of_their_own_unless_the_verb_takes_several(
     assert spec.arguments[-2:] == ("./digits.tflite", f"./{other.name}")
 
 
+def test_numbers_are_written_as_for_the_other_verbs(shell: App, capsys: Capture) -> None:
+    profile = "submit", DIGITS, "--board", "host", "--job", "profile", "--max-ram", "64K"
+    assert main([*profile, "--hot", "3", "--wait"]) == 0
+    assert {"--max-ram=65536", "--hot=3"} <= set(shell.cluster.started[0].arguments)
+    assert main([*profile, "--hot", "1000000"]) == 2
+    assert "hot: 1000000 is not from 1 to 1000" in capsys.readouterr().err
+
+
 def test_interrupted_while_it_waits(
     shell: App, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

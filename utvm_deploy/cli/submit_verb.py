@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from utvm_deploy.base.errors import ServerError, UsageError, UtvmError
 from utvm_deploy.base.files import check_regular
 from utvm_deploy.cli.arguments import Verbs, add_verb, positive
+from utvm_deploy.cli.gate import size
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.server_arguments import (
     add_server,
@@ -99,11 +100,20 @@ def _add_option(group: Any, option: Option, of: Sequence[str]) -> None:
         group.add_argument(f"--{option.name}", choices=option.choices, **shared)
     elif option.kind == "file":
         # The key of a job may look like a number.
-        group.add_argument(f"--{option.name}", metavar="JOB", **shared)
+        metavar = "JOB" if option.member else "SHA"
+        group.add_argument(f"--{option.name}", metavar=metavar, **shared)
     elif option.kind == "text":
         group.add_argument(f"--{option.name}", metavar="TEXT", **shared)
     else:
-        group.add_argument(f"--{option.name}", metavar="N", type=typed, **shared)
+        group.add_argument(f"--{option.name}", metavar="N", type=_number, **shared)
+
+
+def _number(text: str) -> bool | int | str:
+    """An integer, also as the other verbs take it: 3%, 64K. The server judges anything else."""
+    try:
+        return size(text.removesuffix("%"))
+    except argparse.ArgumentTypeError:
+        return typed(text)
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
