@@ -70,7 +70,10 @@ class _Shown:
         if len(jobs) == 1:
             progress(_doing(jobs[0]), jobs[0].done, jobs[0].total)
             return
-        text = "; ".join(f"{label(job)}: {_doing(job)}" for job in jobs)
+        has_one_model = len({job.models for job in jobs}) == 1
+        text = "; ".join(
+            f"{(has_one_model and job.board) or label(job)}: {_doing(job)}" for job in jobs
+        )
         before, then = self._last
         if text != before and time.monotonic() - then >= PLAIN_PROGRESS_INTERVAL_S:
             self._last = text, time.monotonic()
