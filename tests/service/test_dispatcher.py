@@ -420,21 +420,32 @@ def test_a_real_full_disk(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> 
             assert sorted(one.key for one in store.find()) == sorted([tuned, other])
 
 
-def test_results_that_never_find_room_fail_with_the_reason(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_canceled", [False, True])
+def test_results_that_never_find_room_are_given_up_with_the_reason(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, is_canceled: bool
 ) -> None:
-    (key,) = desk.add("verify", "mps2_an500")
+    key, later = desk.add("verify", "mps2_an500", 2)
+    desk.cluster.workers["w"] = {**TWO_BOARDS, "core": 1.0}
     task = desk.task()
 
     def full(_content: bytes) -> str:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(desk.files, "add", full)
+    if is_canceled:
+        desk.dispatcher.cancel(key, "somebody canceled it")
+    else:
+        task.end()
+    assert desk.sent() == []
     monkeypatch.setattr("utvm_deploy.service.endings._PATIENCE_S", -1.0)
-    task.end()
-    desk.step()
-    assert desk.job(key).state == "failed"
-    assert "could not be stored: [Errno 28] No space left on device" in desk.job(key).reason
+    # The others go on.
+    assert desk.sent() == [later]
+    job = desk.job(key)
+    if is_canceled:
+        assert (job.state, job.reason) == ("canceled", "somebody canceled it")
+    else:
+        assert job.state == "failed"
+        assert "could not be stored: [Errno 28] No space left on device" in job.reason
 
 
 def test_lines_wait_for_room_on_the_disk(desk: Desk) -> None:

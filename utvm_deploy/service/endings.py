@@ -47,6 +47,11 @@ class Ending:
     earlier_log: bytes = b""  # of the attempts before
     is_canceled: bool = False  # the row says that it ended; what it made before is to be added
 
+    @property
+    def is_late(self) -> bool:
+        """Whether it has waited for room for long enough."""
+        return time.monotonic() - self.since > _PATIENCE_S
+
 
 class Endings:
     """Those that are not stored yet."""
@@ -95,7 +100,8 @@ class Endings:
         if job is None:
             return
         if ending.is_canceled:
-            self._database.queue.add_files(job.key, self._partial(job))
+            if not ending.is_late:
+                self._database.queue.add_files(job.key, self._partial(job))
             return
         if job.has_ended or job.attempt != ending.attempt:
             return
@@ -108,8 +114,7 @@ class Endings:
                 changes = _judged(outcome)
         except (UtvmError, OSError) as error:
             # There may be room again soon.
-            is_full = isinstance(error, (NoRoom, OSError))
-            if is_full and time.monotonic() - ending.since < _PATIENCE_S:
+            if isinstance(error, (NoRoom, OSError)) and not ending.is_late:
                 raise
             kept, changes["reason"] = [], f"the results could not be stored: {error}"
         if outcome is not None and outcome.runs:
