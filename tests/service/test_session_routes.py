@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from socket import create_connection as socket_of
 from typing import Any
 
 import httpx
@@ -27,6 +28,7 @@ from utvm_deploy.client.session_server import http_server as http_server_of
 from utvm_deploy.cluster import session_line
 from utvm_deploy.cluster.certificates import Certificates, make_certificates
 from utvm_deploy.cluster.offers import EMULATOR, HOST
+from utvm_deploy.service import security_protocol
 from utvm_deploy.service.holders import Holders
 from utvm_deploy.service.security import access_of
 from utvm_deploy.service.security_guard import Guard, Judge
@@ -50,6 +52,9 @@ class EchoLine:
         if data == b"die":
             self.has_died = True
             self._replies.put_nowait(b"")
+        elif data == b"flood":
+            for _ in range(200):
+                self._replies.put_nowait(bytes(1 << 20))
         elif data not in (ALIVE, b"silence"):
             self._replies.put_nowait(data)
 
@@ -111,7 +116,9 @@ class Door:
     def open(
         self, path: str = PATH, headers: dict[str, str] | None = None
     ) -> contextlib.AbstractContextManager[ClientConnection]:
-        return connect(f"ws://{self._place}{path}", additional_headers=headers, proxy=None)
+        return connect(
+            f"ws://{self._place}{path}", additional_headers=headers, proxy=None, close_timeout=1
+        )
 
     def held_by(self) -> list[str]:
         answer = httpx.get(f"http://{self._place}{PATH}", trust_env=False)
@@ -203,6 +210,42 @@ def test_what_ends_a_session(
         with pytest.raises(AssertionError, match=says):
             raise AssertionError(reason(socket))
     until(lambda: desk.given_back == 1, "the board is not given back")
+
+
+def frame(message: bytes) -> bytes:
+    """A short message of a WebSocket's client, with a mask of zeros."""
+    return bytes([0x82, 0x80 | len(message), 0, 0, 0, 0]) + message
+
+
+def test_a_client_that_takes_nothing_loses_the_board(start: Start, desk: Desk) -> None:
+    door = start(silence_s=1.0)
+    with socket_of(("127.0.0.1", door.port)) as line:
+        line.sendall(
+            f"GET {PATH} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+            "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".encode()
+        )
+        assert b" 101 " in line.recv(100)
+        line.sendall(frame(b"flood"))
+
+        def is_given_back() -> bool:
+            with contextlib.suppress(OSError):
+                line.sendall(frame(ALIVE))
+            return desk.given_back == 1
+
+        until(is_given_back, "the board stays with a client that takes nothing")
+
+
+def test_a_session_outlives_the_deadline_of_its_request(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(security_protocol, "HEADER_TIMEOUT_S", 0.2)
+    with start().open() as socket:
+        assert state(socket) == "ready"
+        with pytest.raises(TimeoutError):
+            socket.recv(0.6)
+        socket.send(b"still here")
+        assert socket.recv(PATIENCE_S) == b"still here"
 
 
 def test_a_message_that_is_too_long_ends_the_session(start: Start, desk: Desk) -> None:

@@ -22,6 +22,7 @@ class GuardedProtocol(H11Protocol):
     """One connection."""
 
     _deadline: asyncio.TimerHandle | None = None
+    _is_upgraded = False
 
     def connection_made(self, transport: Any) -> None:
         """Start the deadline, or refuse the connection."""
@@ -41,7 +42,7 @@ class GuardedProtocol(H11Protocol):
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:
             self._disarm()
-        elif self._deadline is None:
+        elif self._deadline is None and not self._is_upgraded:
             self._arm()
 
     def on_response_complete(self) -> None:
@@ -52,6 +53,7 @@ class GuardedProtocol(H11Protocol):
 
     def handle_websocket_upgrade(self, event: Any) -> None:
         """From here on another protocol has the connection."""
+        self._is_upgraded = True
         self._disarm()
         super().handle_websocket_upgrade(event)
 

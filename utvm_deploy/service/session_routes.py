@@ -119,8 +119,8 @@ def session_router(
                 reason = await _serve(client, opening, sessions, name, shown, wait_s, holder)
                 await client.send(encode({"session": "ended", "reason": reason}))
                 await socket.close()
-        except (WebSocketDisconnect, RuntimeError, OSError):
-            return  # the client is gone
+        except (WebSocketDisconnect, RuntimeError, OSError, asyncio.TimeoutError):
+            return  # the client is gone, or takes nothing any more
 
     return router
 
