@@ -67,7 +67,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, serving(Path(folder) / "data") as server:
         digest = server.upload(ROOT / "models" / "digits.tflite")
         other = server.upload(ROOT / "models" / "cifar10_cnn.tflite")
-        keys = {verb: run(server, digest, verb) for verb in ("inspect", "compile", "bundle")}
+        keys = {verb: run(server, digest, verb) for verb in ("compile", "verify", "bundle")}
         keys["tune"] = run(server, digest, "tune", trials=60)
         before = run(server, digest, "profile", kernels="generic")
         run(server, digest, "profile", optimize="size")
