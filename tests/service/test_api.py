@@ -142,6 +142,16 @@ def test_what_is_no_json_is_refused_in_a_sentence(app: App) -> None:
         )
         assert answer.status_code == 400, answer.text
         assert answer.json()["error"]
+    answer = app.http.post("/api/v1/jobs", content=b"{}", headers={"content-type": "text/plain"})
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith("send the request's body as JSON, with Content-Type")
+
+
+def test_head_gives_the_headers_alone(app: App) -> None:
+    for path in ("/", "/api/v1/jobs"):
+        answer, whole = app.http.head(path), app.http.get(path)
+        assert (answer.status_code, answer.content) == (200, b"")
+        assert answer.headers["content-type"] == whole.headers["content-type"]
 
 
 def test_a_repeated_request_starts_its_jobs_once(app: App) -> None:

@@ -88,6 +88,10 @@ def add_handlers(app: FastAPI, folders: tuple[Path, ...]) -> None:
     @app.exception_handler(RequestValidationError)
     def invalid(request: Request, error: RequestValidationError) -> Response:
         found = error.errors()
+        is_json = "json" in request.headers.get("content-type", "")
+        if not is_json and any(tuple(one["loc"]) == ("body",) for one in found):
+            text = "send the request's body as JSON, with Content-Type: application/json"
+            return _answer(request, 400, "UsageError", text)
         told = [_told(one) for one in found[:_MOST_TOLD]]
         if len(found) > _MOST_TOLD:
             told.append(f"{len(found) - _MOST_TOLD} more")

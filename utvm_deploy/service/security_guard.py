@@ -58,6 +58,9 @@ class Guard:
         if refusal is not None:
             await refuse(scope, with_headers(send), refusal)
             return
+        if scope["type"] == "http" and scope["method"] == "HEAD":
+            # The HTTP server leaves the body out.
+            scope = {**scope, "method": "GET"}
         await self._app(scope, receive, with_headers(send))
 
     def _refusal(self, scope: Scope) -> Refusal | None:
