@@ -227,8 +227,10 @@ def test_the_interface_describes_itself(app: App) -> None:
     job = facts["components"]["schemas"][schema.rpartition("/")[2]]
     assert {"key", "verb", "board", "state", "files", "reason"} <= set(job["properties"])
     assert "WantedJobs" in facts["components"]["schemas"]
-    for path in facts["paths"]:
+    assert facts["components"]["securitySchemes"] == {"token": {"type": "http", "scheme": "bearer"}}
+    for path, methods in facts["paths"].items():
         assert path.startswith("/api/v1/")
+        assert not any("422" in one["responses"] for one in methods.values())
 
 
 def test_the_list_of_the_interface_loads_nothing_from_elsewhere(app: App) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from threading import Event
+from typing import Any
 
 from fastapi import FastAPI
 from starlette.types import ASGIApp
@@ -24,9 +25,23 @@ from utvm_deploy.service.session_routes import sessions_of
 from utvm_deploy.service.web import START, pages
 
 
+class _Application(FastAPI):
+    def openapi(self) -> dict[str, Any]:
+        """The description of the interface, with the token, and without what never happens."""
+        found = super().openapi()
+        schemes = found.setdefault("components", {}).setdefault("securitySchemes", {})
+        schemes["token"] = {"type": "http", "scheme": "bearer"}
+        found["security"] = [{"token": []}, {}]  # or none, on loopback
+        for methods in found["paths"].values():
+            for facts in methods.values():
+                # Requests of the wrong form are answered with 400.
+                facts["responses"].pop("422", None)
+        return found
+
+
 def make_app(parts: Parts, closing: Event | None = None) -> ASGIApp:
     """The application behind its guards. Streams of events end when ``closing`` is set."""
-    app = FastAPI(
+    app = _Application(
         title="utvm_deploy",
         version=__version__,
         openapi_url="/api/openapi.json",
