@@ -18,6 +18,7 @@ from killed_server import KilledServer, Program, free_port, scheduler_on, worker
 from server_process import PATIENCE_S, ROOT
 
 from utvm_deploy.runs.store import RunStore
+from utvm_deploy.service.database import Database
 
 pytestmark = pytest.mark.tools
 
@@ -76,6 +77,14 @@ def test_no_job_is_lost_or_doubled(load: Load, tmp_path: Path, image_cache: Path
         _check(server, jobs)
         # Nothing waits for a result that nobody has.
         assert not list((tmp_path / "data" / "files" / "parts").iterdir())
+        wanted = {"models": [model], "verb": "compile", "boards": ["host"]}
+        (last,) = _submit(server, "the last", wanted)
+        _wait(server, last, lambda job: job["state"] == "running")
+    # Ctrl-C ended the server, and its processes with it.
+    with Database(tmp_path / "data" / "service.sqlite") as database:
+        job = database.job(last)
+    assert job is not None and (job.state, job.attempt) == ("queued", 1)
+    assert job.reason.startswith("the server was ended while this job ran")
     attempts = sum(job["attempt"] for job in jobs)
     print(
         f"{len(jobs)} jobs, {attempts} attempts, {kills} kills:", Counter(j["state"] for j in jobs)
