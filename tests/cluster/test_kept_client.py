@@ -9,6 +9,7 @@ import pytest
 
 from utvm_deploy.base.errors import ClusterError
 from utvm_deploy.cluster import kept_client
+from utvm_deploy.cluster.jobs import room
 from utvm_deploy.cluster.kept_client import KeptClient
 
 
@@ -19,6 +20,13 @@ class FakeClient:
         self.number = number
         self.status = "running"
         self.scheduler_comm = object()
+        self._run_on_scheduler = object()
+
+    def sync(self, function: object, argument: object, *, callback_timeout: float) -> None:
+        """A scheduler that does not answer; Dask itself would wait for ever."""
+        assert function is self._run_on_scheduler
+        assert 0 < callback_timeout < 60
+        raise TimeoutError("no answer")
 
 
 class Cluster:
@@ -59,6 +67,14 @@ def test_a_lost_client_is_opened_again() -> None:
         assert client.number == 1
         assert not client.renew(has_workers=False)
     assert cluster.closed == 2
+
+
+def test_a_scheduler_that_hangs_does_not_hang_the_server() -> None:
+    with (
+        KeptClient(Cluster().open, is_inside=True) as client,
+        pytest.raises(ClusterError, match="the scheduler does not answer: no answer"),
+    ):
+        room(client)
 
 
 def test_dask_connected_again_by_itself() -> None:

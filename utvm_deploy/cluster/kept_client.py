@@ -12,6 +12,8 @@ from utvm_deploy.base.errors import ClusterError, UtvmError
 
 #: How long a cluster of this process may be without a worker: a killed one is started again.
 _WORKER_RESTART_S = 30.0
+#: How long a scheduler may take for an answer.
+_ANSWER_S = 20.0
 
 
 class KeptClient:
@@ -40,12 +42,22 @@ class KeptClient:
         self._stack.close()
 
     def __getattr__(self, name: str) -> Any:
-        client = self._client
-        if client is None:
+        return getattr(self._client_now(), name)
+
+    def _client_now(self) -> Any:
+        if self._client is None:
             raise ClusterError(
                 "the scheduler does not answer; the server tries again until it comes back"
             )
-        return getattr(client, name)
+        return self._client
+
+    def run_on_scheduler(self, function: Any) -> Any:
+        """Call a function in the scheduler's process.
+
+        Raises TimeoutError if it does not answer: Dask itself would wait for ever.
+        """
+        client = self._client_now()
+        return client.sync(client._run_on_scheduler, function, callback_timeout=_ANSWER_S)
 
     def renew(self, *, has_workers: bool | None) -> bool:
         """Open the cluster again if it was lost; whether what was started there is lost.
