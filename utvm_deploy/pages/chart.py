@@ -70,7 +70,7 @@ def block(
 def line(values: Sequence[float], width: float, height: float) -> list[tuple[float, float]]:
     """The points of a line through values at equal distances, in units of SVG.
 
-    The line takes the whole height; equal values lie in the middle.
+    The line takes the whole height; equal values are in the middle.
     """
     least, most = min(values), max(values)
     across = width / (len(values) - 1) if len(values) > 1 else 0.0

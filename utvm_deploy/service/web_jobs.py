@@ -26,7 +26,7 @@ from utvm_deploy.tuning.report import tuning_values
 
 #: Files of every job, which are not what it was started for.
 _BESIDES = (RESULT, LOG_FILE, EVENTS_FILE)
-#: The most of a file that a page reads.
+#: A page reads this much of a file.
 _RESULT_BYTES, _LOG_BYTES, _EVENT_BYTES, _RECORDS_BYTES = 8 << 20, 16 << 10, 4 << 20, 16 << 20
 #: What reading a result of another version may raise.
 UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
@@ -138,7 +138,7 @@ def _tail(path: Path) -> str:
 
 
 def _curve(parts: Parts, job: Job) -> dict[str, Any] | None:
-    """The best of all kernels by trials, as the events of a tune job tell it."""
+    """The best of all kernels by trials, from the events of a tune job."""
     points, wanted = [], 0
     for event in _events(parts.jobs / job.key / EVENTS):
         if event.get("event") != "tuning" or not event.get("before") or not event.get("best"):
@@ -192,7 +192,7 @@ def runs_of(parts: Parts, job: Job) -> tuple[Run | None, Run | None]:
 
 
 def _changes(before: Run | None, run: Run | None) -> list[dict[str, Any]]:
-    """Ticks, RAM and flash beside those of the run before."""
+    """Ticks, RAM and flash, and their change since the run before."""
     if before is None or run is None:
         return []
     old, new = before.models[0], run.models[0]

@@ -18,7 +18,7 @@ from utvm_deploy.service.web_boards import unit_label
 from utvm_deploy.service.web_jobs import UNREADABLE, json_of, memory_of, result_of
 
 _MOST_JOBS, _MOST_RUNS, _MOST_POINTS = 50, 200, 40
-#: Changes of so many percent are marked.
+#: Changes of this many percent or more are marked.
 _MARKED_PERCENT = 1.0
 
 
