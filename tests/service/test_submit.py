@@ -13,6 +13,7 @@ from app_server import App
 
 from utvm_deploy.cli import wait_for_jobs
 from utvm_deploy.cli.main import main
+from utvm_deploy.client.facts import job_of
 from utvm_deploy.cluster.job import JobSpec, Outcome
 
 ROOT = Path(__file__).parents[2]
@@ -168,6 +169,17 @@ def test_waiting_ends(shell: App, capsys: Capture, monkeypatch: pytest.MonkeyPat
     wait = "--wait-minutes", "1"
     assert main(["submit", DIGITS, "--board", "host", "--job", "verify", *wait]) == 1
     assert "after 1 minutes; it continues" in capsys.readouterr().err
+
+
+def test_a_job_that_waits_for_hours_is_one_line() -> None:
+    lines: list[tuple[str, int, int]] = []
+    shown = wait_for_jobs.Shown(lambda *line: lines.append(line))  # type: ignore[misc]
+    facts = {"key": "0123456789ab", "verb": "tune", "board": "host", "models": [], "created": 0}
+    waiting = job_of({**facts, "state": "queued", "reason": "no worker offers the board"})
+    running = job_of({**facts, "state": "running", "progress": {"what": "trial", "done": 3}})
+    for job in (waiting, waiting, running, running):
+        shown.show([job])
+    assert lines == [("queued, no worker offers the board", 0, 0), ("trial", 3, 0)]
 
 
 def test_jobs_are_listed_shown_and_canceled(shell: App, capsys: Capture) -> None:

@@ -42,8 +42,8 @@ def ended(
     deadline = time.monotonic() + timeout_s
     now = {job.key: job for job in jobs}
     pause = _FIRST_LOOK_S
-    shown = _Shown()
     with out.progress() as progress:
+        shown = Shown(progress)
         while waiting := [job for job in now.values() if not job.has_ended]:
             if time.monotonic() >= deadline:
                 raise ServerError(
@@ -55,29 +55,33 @@ def ended(
             for job in waiting:
                 now[job.key] = server.job(job.key)
             if not all(job.has_ended for job in now.values()):
-                shown.show(list(now.values()), progress)
+                shown.show(list(now.values()))
     return list(now.values())
 
 
-class _Shown:
-    """One line about all jobs: not more often than other verbs show one."""
+class Shown:
+    """One line about all jobs, when it changes; of several, not more often than verbs show one."""
 
-    def __init__(self) -> None:
-        self._last: tuple[str, float] = ("", 0.0)
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._last: tuple[str, int, int] = ("", 0, 0)
+        self._then = 0.0
 
-    def show(self, jobs: Sequence[RemoteJob], progress: Progress) -> None:
-        """Show what the jobs do."""
+    def show(self, jobs: Sequence[RemoteJob]) -> None:
+        """Show what the jobs do. A job that waits for hours is one line in a log."""
+        now = time.monotonic()
         if len(jobs) == 1:
-            progress(_doing(jobs[0]), jobs[0].done, jobs[0].total)
+            line = (_doing(jobs[0]), jobs[0].done, jobs[0].total)
+        elif now - self._then >= PLAIN_PROGRESS_INTERVAL_S:
+            has_one_model = len({job.models for job in jobs}) == 1
+            names = [(has_one_model and job.board) or label(job) for job in jobs]
+            states = [f"{name}: {_doing(job)}" for name, job in zip(names, jobs, strict=True)]
+            line = ("; ".join(states), 0, 1)
+        else:
             return
-        has_one_model = len({job.models for job in jobs}) == 1
-        text = "; ".join(
-            f"{(has_one_model and job.board) or label(job)}: {_doing(job)}" for job in jobs
-        )
-        before, then = self._last
-        if text != before and time.monotonic() - then >= PLAIN_PROGRESS_INTERVAL_S:
-            self._last = text, time.monotonic()
-            progress(text, 0, 1)
+        if line != self._last:
+            self._last, self._then = line, now
+            self._progress(*line)
 
 
 def _doing(job: RemoteJob) -> str:
