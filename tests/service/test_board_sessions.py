@@ -30,6 +30,7 @@ from utvm_deploy.client.session_server import HttpServer
 from utvm_deploy.client.settings import ServerSettings
 from utvm_deploy.device import Device
 from utvm_deploy.project import build_image
+from utvm_deploy.records import read_records
 
 pytestmark = [pytest.mark.tools, pytest.mark.emulator]
 
@@ -95,6 +96,10 @@ def test_verbs_take_a_board_of_a_server(
     assert there.keys() == here.keys()
     assert main(["profile", str(DIGITS), "--board", address, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["board"] == BOARD
+    records = tmp_path / "records.jsonl"
+    options = ["--trials", "3", "--records", str(records)]
+    assert main(["tune", str(DIGITS), "--board", address, *options]) == 0
+    assert [record.board for record in read_records(records)] == [BOARD] * 3
 
 
 @pytest.mark.parametrize(
