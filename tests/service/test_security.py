@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +16,10 @@ from app_server import App, app_running
 from server_process import PATIENCE_S
 
 from utvm_deploy.base.errors import UsageError
+from utvm_deploy.cluster.job import Outcome
 from utvm_deploy.service import security, security_bodies, security_protocol
 from utvm_deploy.service.security import Access, Judge, access_of
+from utvm_deploy.service.security_protocol import GuardedProtocol
 from utvm_deploy.service.server import listening
 from utvm_deploy.service.settings import Settings
 
@@ -316,6 +320,35 @@ def test_the_deadline_of_the_headers_is_not_moved_by_single_bytes(
             for _ in range(1000):
                 client.sendall(b"x")
                 time.sleep(0.05)
+
+
+def test_a_client_that_takes_nothing_is_given_up(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(security_protocol, "WRITE_TIMEOUT_S", 0.3)
+    content = bytes(32 << 20)
+    app.cluster.run = lambda spec: Outcome(0, b"{}", b"", {"large": content})
+    wanted = {"verb": "inspect", "models": [app.upload()]}
+    (job,) = app.http.post("/api/v1/jobs", json=wanted).json()
+    app.wait(job["key"])
+    path = f"/api/v1/jobs/{job['key']}/files/large"
+    lost: dict[int, threading.Event] = defaultdict(threading.Event)
+    loses = GuardedProtocol.connection_lost
+
+    def told(protocol: GuardedProtocol, error: Exception | None) -> None:
+        loses(protocol, error)
+        assert protocol.client is not None
+        lost[protocol.client[1]].set()
+
+    monkeypatch.setattr(GuardedProtocol, "connection_lost", told)
+    with socket.create_connection(("127.0.0.1", httpx.URL(app.url).port or 0)) as client:
+        client.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        assert lost[client.getsockname()[1]].wait(PATIENCE_S)
+        taken = 0
+        with contextlib.suppress(ConnectionResetError):
+            while data := client.recv(1 << 20):
+                taken += len(data)
+        assert taken < len(content)
+    # Who takes it, though slowly, gets all of it.
+    assert app.http.get(path).content == content
 
 
 def test_connections_beyond_the_limit_are_closed(app: App, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
-"""The HTTP protocol of uvicorn, with a deadline for a request's headers and a limit of connections.
+"""The HTTP protocol of uvicorn, with deadlines and a limit of connections.
 
-uvicorn alone waits for the headers for ever, so that clients that send nothing would use up all
-connections.
+uvicorn alone waits for ever for a request's headers, and for a client that takes nothing of its
+answer. So a few clients could use up all connections.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 #: From the start of a connection, or of its next request, until all headers are there.
 HEADER_TIMEOUT_S = 15.0
+#: A client that takes nothing of its answer for so long is given up.
+WRITE_TIMEOUT_S = 60.0
 #: More are closed at once. Pages that follow a job hold one each.
 MOST_CONNECTIONS = 512
 
@@ -22,6 +24,7 @@ class GuardedProtocol(H11Protocol):
     """One connection."""
 
     _deadline: asyncio.TimerHandle | None = None
+    _write_deadline: asyncio.TimerHandle | None = None
     _is_upgraded = False
 
     def connection_made(self, transport: Any) -> None:
@@ -35,6 +38,7 @@ class GuardedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing is waited for any more."""
         self._disarm()
+        self._taken()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -51,6 +55,17 @@ class GuardedProtocol(H11Protocol):
         if self.conn.their_state is h11.SEND_BODY and self._deadline is None:
             self._arm()
 
+    def pause_writing(self) -> None:
+        """The client takes less than it is sent."""
+        super().pause_writing()
+        if self._write_deadline is None:
+            self._write_deadline = self.loop.call_later(WRITE_TIMEOUT_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The client has taken what was sent."""
+        self._taken()
+        super().resume_writing()
+
     def handle_websocket_upgrade(self, event: Any) -> None:
         """From here on another protocol has the connection."""
         self._is_upgraded = True
@@ -64,6 +79,11 @@ class GuardedProtocol(H11Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+    def _taken(self) -> None:
+        if self._write_deadline is not None:
+            self._write_deadline.cancel()
+            self._write_deadline = None
 
     def _late(self) -> None:
         self._deadline = None
