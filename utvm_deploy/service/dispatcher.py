@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from utvm_deploy.base.errors import ClusterError, UtvmError
-from utvm_deploy.cluster.job import Outcome, task_key
+from utvm_deploy.cluster.job import Outcome
+from utvm_deploy.service.admission import Flight, best_worker, free_on, is_offered, needs_of
 from utvm_deploy.service.database import Database
 from utvm_deploy.service.endings import Endings
 from utvm_deploy.service.facts import CANCELED, QUEUED, RUNNING, Job, Progress
@@ -54,22 +55,6 @@ _RESTARTED = "the server was restarted while this job ran; it starts again"
 _ENDED = "the server was ended while this job ran; it starts again with the server"
 
 
-@dataclass
-class _Flight:
-    """An attempt that the cluster has."""
-
-    job: Job
-    attempt: int
-    needs: Mapping[str, float]
-    worker: str  # its address
-    worker_name: str  # its address, until it says its name
-    sent: float  # by the monotonic clock
-    log_bytes: int  # of the attempts before
-    future: Any = None
-    is_running: bool = False
-    progress: Progress | None = None
-
-
 @dataclass(frozen=True)
 class _Message:
     """What other threads tell the dispatcher's."""
@@ -88,7 +73,7 @@ class Dispatcher:
         self._client = client
         self._live = Live(jobs)
         self._endings = Endings(database, files, self._live)
-        self._flights: dict[str, _Flight] = {}
+        self._flights: dict[str, Flight] = {}
         self._served: dict[str | None, float] = {}  # when a queue had its last turn
         self._sessions: list[str] = []  # the boards that sessions wait for
         self._messages: queue.SimpleQueue[_Message] = queue.SimpleQueue()
@@ -251,12 +236,12 @@ class Dispatcher:
     # Sending.
 
     def _send(self, queues: Mapping[str | None, list[str]], rooms: list[Room]) -> None:
-        free = {one.worker: self._free(one) for one in rooms}
+        free = {one.worker: free_on(one, self._flights.values()) for one in rooms}
         waiting = sorted(queues, key=lambda board: (self._served.get(board, 0.0), board or ""))
         while waiting:
             board = waiting.pop(0)
-            needs = _needs(board)
-            worker = _best(free, needs)
+            needs = needs_of(board)
+            worker = best_worker(free, needs)
             self._say_whether_offered(board, queues[board], rooms, needs)
             if worker is None:
                 continue
@@ -284,33 +269,16 @@ class Dispatcher:
                 verbs.append(verb)
         return found
 
-    def _free(self, room: Room) -> dict[str, float]:
-        """What is free on a worker, less what it does not know yet: jobs sent, and sessions."""
-        free = dict(room.free)
-        for key, flight in self._flights.items():
-            is_known = task_key(key, flight.attempt) in room.tasks or flight.is_running
-            if flight.worker == room.worker and not is_known:
-                for name, amount in flight.needs.items():
-                    free[name] = free.get(name, 0.0) - amount
-        for board in self._sessions.copy():
-            needs = _needs(board)
-            if needs.keys() <= room.total.keys():
-                for name, amount in needs.items():
-                    free[name] -= amount
-        return free
-
     def _say_whether_offered(
         self, board: str | None, verbs: list[str], rooms: list[Room], needs: Mapping[str, float]
     ) -> None:
         """A job that waits for a board that nobody has says so."""
-        is_offered = any(
-            all(one.total.get(name, 0.0) >= amount for name, amount in needs.items())
-            for one in rooms
-        )
         absent = "no worker is connected now"
         if board is not None:
             absent = f"no worker offers the board {board} now"
-        change = self._database.queue.unsay if is_offered else self._database.queue.say
+        change = (
+            self._database.queue.unsay if is_offered(rooms, needs) else self._database.queue.say
+        )
         change(board, verbs, absent)
 
     def _start(self, job: Job, needs: Mapping[str, float], worker: str) -> bool:
@@ -327,7 +295,7 @@ class Dispatcher:
             self._endings.add_failure(job.key, attempt, str(error))
             return False
         log_bytes = len(self._live.read(job.key, LOG))
-        flight = _Flight(job, attempt, needs, worker, worker, _now(), log_bytes)
+        flight = Flight(job, attempt, needs, worker, worker, _now(), log_bytes)
         self._flights[job.key] = flight
         flight.future = start_job(self._client, spec, needs, worker)
         done = _Message(done=(job.key, attempt))
@@ -427,24 +395,6 @@ class Dispatcher:
             # What is lost already cannot be canceled.
             with contextlib.suppress(OSError, TimeoutError, RuntimeError, UtvmError):
                 flight.future.cancel()
-
-
-def _needs(board: str | None) -> dict[str, float]:
-    """The resources of a job in a board's queue."""
-    needs = {"core": 1.0}
-    if board is not None:
-        needs[f"board:{board}"] = 1.0
-    return needs
-
-
-def _best(free: Mapping[str, Mapping[str, float]], needs: Mapping[str, float]) -> str | None:
-    """The worker that has room, and of several the one with the most free cores."""
-    found = [
-        worker
-        for worker, has in free.items()
-        if all(has.get(name, 0.0) >= amount for name, amount in needs.items())
-    ]
-    return max(found, key=lambda worker: free[worker]["core"], default=None)
 
 
 def _now() -> float:
