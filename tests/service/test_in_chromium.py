@@ -172,6 +172,8 @@ def test_pages_fit_all_widths_and_are_legible_in_both_schemes(
     keys = [start(server, digest, verb) for verb in ("inspect", "profile", "profile")]
     paths = ["/", "/jobs", "/models", f"/models/{digest}", "/boards", f"/boards/{BOARD}"]
     paths += [f"/jobs/{keys[0]}", f"/jobs/{keys[1]}"]
+    # What `utvm profile --html` wrote has the same style.
+    paths.append(f"/api/v1/jobs/{keys[1]}/files/profile.html?show=true")
     paths += [f"/compare?before={keys[1]}&now={keys[2]}", "/nothing/is/here"]
     wrong = []
     for path in paths:
