@@ -12,13 +12,14 @@ from pathlib import Path
 
 import httpx
 import pytest
-from app_server import App
+from app_server import App, app_running
 
 from utvm_deploy.base.paths import runs_file
 from utvm_deploy.cluster.job import JobSpec, Outcome
 from utvm_deploy.runs.run import ModelFigures, Run
 from utvm_deploy.runs.store import RunStore
 from utvm_deploy.service.facts import FAILED, Job
+from utvm_deploy.service.settings import Settings
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'&.tflite"
 
@@ -324,3 +325,13 @@ def test_two_runs_are_compared_with_what_grew_and_whether_outputs_are_right(app:
     assert "modelled cycles" in model
     assert "/compare?before=aaaaaaaaaaaa&amp;now=bbbbbbbbbbbb" in model
     assert "there is no run" in page(app, "/compare?before=dddddddddddd&now=aaaaaaaaaaaa", 404)
+
+
+def test_who_signed_in_with_a_token_can_sign_out(tmp_path: Path) -> None:
+    token = "a token of a server"
+    with app_running(Settings(tmp_path / "data", token=token)) as app:
+        assert app.http.get("/", headers={"accept": "text/html"}).status_code == 303
+        assert "This server asks for a token" in page(app, "/login?next=/jobs")
+        answer = app.http.post("/login", data={"token": token, "next": "/jobs"})
+        assert answer.headers["location"] == "/jobs"
+        assert 'action="/logout"' in page(app, "/")

@@ -19,6 +19,7 @@ def now_values(parts: Parts) -> dict[str, Any]:
     boards = boards_now(parts)
     return {
         "counts": {state: counts.get(state, 0) for state in (RUNNING, QUEUED, DONE, FAILED)},
+        "can_sign_out": parts.access.token is not None,
         "is_new": not any(counts.values()),
         "canceled": counts.get(CANCELED, 0),
         "running": database.jobs(state=RUNNING, most=_RUNNING),
