@@ -42,6 +42,8 @@ class FakeCluster:
         self.closing = threading.Event()
 
     def submit(self, _run_job: Any, spec: JobSpec, **_options: Any) -> Future[Outcome | None]:
+        if self.closing.is_set():
+            return Future()  # nobody runs it
         self.started.append(spec)
         return self._pool.submit(lambda: self.run(spec))
 

@@ -206,7 +206,8 @@ def test_a_job_that_runs_shows_progress_log_and_curve_and_can_be_canceled(app: A
         {"event": "tuning", "trials": 5, "wanted": 20, "before": 1000, "best": 800},
     ]
     app.cluster.tell(spec, {"events": events, "log": "measuring\n"})
-    wait_until(lambda: "0.800 after 5 trials" in page(app, f"/jobs/{key}?part=live"))
+    for expected in ("0.800 after 5 trials", "tuning: 5 of 20", "desk", "measuring"):
+        wait_until(lambda expected=expected: expected in page(app, f"/jobs/{key}?part=live"))
     text = page(app, f"/jobs/{key}")
     for expected in ("0.800 after 5 trials", "tuning: 5 of 20", "desk", "measuring"):
         assert expected in text
