@@ -80,6 +80,7 @@ class _Sent:
     finish: Callable[[Outcomes], None]
     fail: Callable[[BaseException], None]
     attempt: int = 0
+    failures: int = 0
     workers: frozenset[str] = frozenset()
     # None until it is sent, and after an attempt failed.
     task: DaskFuture | None = None
@@ -126,6 +127,8 @@ class ClusterPlaces:
         """Forget all batches, and end the processes that measured."""
         self._cancel()
         self._gatherers.shutdown(wait=True)
+        if self._client.status != "running":
+            return
         # In a thread, because a worker may not answer. Processes without batches end by themselves.
         ending = threading.Thread(target=self._end_session, name="end session", daemon=True)
         ending.start()
@@ -236,15 +239,20 @@ class ClusterPlaces:
             return
         batch.attempt += 1
         batch.workers = workers
-        batch.task = self._client.submit(
-            measure_batch,
-            self._key,
-            packed(Batch(batch.content, dict(self._expected))),
-            key=f"{self._key}-{batch.number}-{batch.attempt}",
-            resources=self._board,
-            workers=sorted(workers),
-            pure=False,
-        )
+        try:
+            batch.task = self._client.submit(
+                measure_batch,
+                self._key,
+                packed(Batch(batch.content, dict(self._expected))),
+                key=f"{self._key}-{batch.number}-{batch.attempt}",
+                resources=self._board,
+                workers=sorted(workers),
+                pure=False,
+            )
+        except Exception as error:
+            # A scheduler that is gone: ``Members.check`` has the deadline.
+            log.debug("a batch is not sent: %s", error)
+            return
         attempt = batch.attempt
         batch.task.add_done_callback(lambda task: self._came(batch.number, attempt, task))
 
@@ -262,7 +270,8 @@ class ClusterPlaces:
             return
         try:
             if task.cancelled():
-                self._again(batch, attempt, "it was lost with its scheduler")
+                # Its scheduler was lost, which is no failure of the batch.
+                self._again(batch, attempt, "")
                 return
             try:
                 address, answer = task.result(timeout=GATHER_S)
@@ -295,7 +304,8 @@ class ClusterPlaces:
             if batch.attempt != attempt:
                 return
             batch.task = None
-            if attempt < ATTEMPTS or self._batches.pop(batch.number, None) is None:
+            batch.failures += 1 if why else 0
+            if batch.failures < ATTEMPTS or self._batches.pop(batch.number, None) is None:
                 return
             batch.finish([None] * len(batch.content))
         self._tell(f"{len(batch.content)} candidates are left out after {ATTEMPTS} attempts: {why}")

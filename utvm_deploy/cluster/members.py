@@ -92,7 +92,8 @@ class Members:
 
     def __exit__(self, *_: object) -> None:
         self._closing.set()
-        self._thread.join(ANSWER_S)
+        # It may wait for a scheduler that is gone; it is no thread that keeps a process alive.
+        self._thread.join(LOOK_S)
 
     @property
     def setting(self) -> Setting:
