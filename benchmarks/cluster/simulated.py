@@ -31,6 +31,7 @@ from utvm_deploy.cluster.connection import open_cluster
 from utvm_deploy.cluster.dask_settings import load_distributed
 from utvm_deploy.cluster.offers import DESK, Offer, resources
 from utvm_deploy.compiler.options import TIME
+from utvm_deploy.graph.model import Graph
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.tuner import tune_on
 from utvm_deploy.tuning.workload import Work, workload
@@ -38,6 +39,9 @@ from utvm_deploy.tuning.workload import Work, workload
 BOARD = "nucleo_f746zg"
 THREADS = 4
 START_S = 120.0
+#: What a tuning of many kernels without much data consists of.
+SMALL_BYTES = 4096
+CANDIDATES = 5000
 TICKS_OF_CLOCK = os.sysconf("SC_CLK_TCK")
 
 
@@ -149,6 +153,25 @@ def simulate(
     return Simulated(workers, found.trials, found.seconds, mine - before[0], theirs - before[1])
 
 
+def small_kernels(works: Sequence[Work]) -> tuple[Work, ...]:
+    """Copies of those with few weights, by other names, with about 5,000 candidates.
+
+    The weights go to each worker once. Here all workers are in one process, which would do nothing
+    else for a while. What has no template is searched by TVM, and is left out.
+    """
+    small = [work for work in works if weight_bytes(work.graph) <= SMALL_BYTES]
+    copies = CANDIDATES // sum(len(work.candidates) for work in small) + 1
+    return tuple(
+        replace(work, free=None, kernel=replace(work.kernel, name=f"{work.kernel.name}_{copy}"))
+        for copy in range(copies)
+        for work in small
+    )
+
+
+def weight_bytes(graph: Graph) -> int:
+    return sum(tensor.size_bytes for tensor in graph.tensors if tensor.data is not None)
+
+
 def use_doubles() -> None:
     """Send the doubles' tasks instead of those that measure."""
     measuring.open_session = serial_double.open_session
@@ -164,9 +187,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=30)
     options = parser.parse_args()
     use_doubles()
-    works = workload(list(zoo()), load_board(BOARD).cpu.kernel_core)
-    # What has no template is searched by TVM, in this process; here only the lists are.
-    works = tuple(replace(work, free=None) for work in works)
+    works = small_kernels(workload(list(zoo()), load_board(BOARD).cpu.kernel_core))
     count = sum(len(work.candidates) for work in works)
     print(f"{len(works)} kernels with {count} candidates, {os.cpu_count()} cores of this computer")
     print(

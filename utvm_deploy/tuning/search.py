@@ -10,8 +10,9 @@ candidate.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Protocol
 
 from utvm_deploy.records import Measurement
@@ -57,12 +58,17 @@ class KernelState:
     proposed: list[Candidate] = field(default_factory=list)
     # What a compile without the user's records takes; None: the default.
     first: Candidate | None = None
+    _best: tuple[Candidate, int] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._best = self._found_best()
 
     def add(self, candidate: Candidate, measurement: Measurement) -> None:
         """A result."""
         before = self.best
         self.pending.discard(candidate)
         self.measured[candidate] = measurement
+        self._best = self._found_best()
         if self.free is not None:
             self.free.learn(candidate, measurement)
         if not measurement.is_ok or (before and before[1] <= measurement.ticks_min):
@@ -73,6 +79,9 @@ class KernelState:
     @property
     def best(self) -> tuple[Candidate, int] | None:
         """The fastest candidate that computes the right thing, and its ticks."""
+        return self._best
+
+    def _found_best(self) -> tuple[Candidate, int] | None:
         right = [(m.ticks_min, i, c) for i, (c, m) in enumerate(self.measured.items()) if m.is_ok]
         if not right:
             return None
@@ -104,13 +113,22 @@ class KernelState:
 
     def untried(self) -> list[Candidate]:
         """In the order of the space, then additional proposals."""
-        known = (self.before, *self.work.candidates, *self.hints, *self.proposed)
-        return [c for c in dict.fromkeys(known) if c not in self.measured and c not in self.pending]
+        return list(dict.fromkeys(self._untried()))
+
+    def _untried(self) -> Iterator[Candidate]:
+        """The same; some may come twice."""
+        known = chain((self.before,), self.work.candidates, self.hints, self.proposed)
+        return (c for c in known if c not in self.measured and c not in self.pending)
+
+    @property
+    def untried_count(self) -> int:
+        """How many of the list are left, about; for estimates."""
+        return max(len(self.work.candidates) - len(self.measured) - len(self.pending), 0)
 
     @property
     def is_open(self) -> bool:
         """Whether there is, or may be, something left to try."""
-        return self.free is not None or bool(self.untried())
+        return self.free is not None or any(True for _ in self._untried())
 
     def refill(self) -> None:
         """Ask for proposals if none are left."""
@@ -144,11 +162,10 @@ class Search:
         ``in_a_row`` candidates are of one kernel, for devices that load its tables slowly.
         """
         batch: list[tuple[KernelState, Candidate]] = []
-        while len(batch) < count:
-            open_states = [state for state in self.states if state.is_open]
-            if not open_states:
-                break
-            total = sum(s.work.layers * s.best[1] for s in self.states if s.best) or 1.0
+        # No result comes meanwhile.
+        total = sum(s.work.layers * s.best[1] for s in self.states if s.best) or 1.0
+        open_states = [state for state in self.states if state.is_open]
+        while len(batch) < count and open_states:
             state = max(open_states, key=lambda one: one.hope(total))
             for _ in range(min(in_a_row, count - len(batch))):
                 candidate = self._pick(state)
@@ -156,6 +173,8 @@ class Search:
                     break
                 state.pending.add(candidate)
                 batch.append((state, candidate))
+            if not state.is_open:
+                open_states.remove(state)
         return batch
 
     def _pick(self, state: KernelState) -> Candidate | None:

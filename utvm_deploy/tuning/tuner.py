@@ -175,6 +175,9 @@ class _Loop:
         self._watch = watch
         # Of whichever code: all are worth a try.
         known = [*shipped_records(self._setting.core), *file.records]
+        self._scratch_bytes = {
+            (one.kernel.key, one.candidate): one.scratch_bytes for one in file.records
+        }
         self._known = Records(known, models=models_of_today(places.board, known))
         self._states = tuple(self._state(work, seed) for work in works)
         self._search = Search(self._states, seed)
@@ -207,7 +210,7 @@ class _Loop:
         new = done - self._trials_before
         left = max(self._wanted - done, 0)
         if all(state.free is None for state in self._states):
-            left = min(left, sum(len(s.untried()) + len(s.pending) for s in self._states))
+            left = min(left, sum(s.untried_count + len(s.pending) for s in self._states))
         ahead = left * seconds / new if new else None
         if self._until is not None:
             limit = max(self._until - time.monotonic(), 0.0)
@@ -224,7 +227,7 @@ class _Loop:
             spent.lower_s,
             spent.load_s,
             spent.run_s,
-            {(one.kernel.key, one.candidate): one.scratch_bytes for one in self._file.records},
+            self._scratch_bytes,
         )
 
     def run(self) -> Tuning:
@@ -277,6 +280,7 @@ class _Loop:
     def _learn(self, results: _Results) -> None:
         for state, record in results:
             state.add(record.candidate, record.measurement)
+            self._scratch_bytes[record.kernel.key, record.candidate] = record.scratch_bytes
         self._watch(self.tuning())
 
     def _may_go_on(self) -> bool:
@@ -304,7 +308,7 @@ class _Loop:
             # Small batches at the end, so that all slots end at about the same time.
             untried = left
             if all(state.free is None for state in self._states):
-                untried = min(left, sum(len(state.untried()) for state in self._states))
+                untried = min(left, sum(state.untried_count for state in self._states))
             size = min(size, max(1, -(-untried // (BATCHES_EACH * places.slots))))
         batch = self._search.next_batch(min(size, left), in_a_row)
         self._started += len(batch)
