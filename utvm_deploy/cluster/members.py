@@ -17,6 +17,7 @@ from typing import Any
 from distributed import Client, Future
 
 from utvm_deploy.base.errors import TuneError
+from utvm_deploy.cluster.measuring_tasks import MeasuringFailed
 from utvm_deploy.cluster.offers import board_resource
 from utvm_deploy.records import Setting
 from utvm_deploy.tuning.messages import unpacked
@@ -34,6 +35,8 @@ OTHERS_S = 5.0
 LOST_S = 60.0
 #: Failed batches in a row, without one that succeeded, after which a worker is left out.
 FAILURES = 2
+#: How often a worker is asked whose answer does not arrive.
+ASKED = 3
 
 #: What the fields of a ``Setting`` are called for people.
 _NAMES = {"utvm": "version of utvm_deploy", "model": "cycle model", "unit": "unit of ticks"}
@@ -79,6 +82,7 @@ class Members:
         self._tell = tell
         self._here = here
         self._members: dict[str, Member] = {}
+        self._asked: Counter[str] = Counter()
         self._lock = threading.RLock()
         self._expected: Setting | None = None
         # When a worker was ready last, and when the scheduler answered.
@@ -191,6 +195,7 @@ class Members:
             for address, facts in present.items():
                 if address not in self._members:
                     slots = int(facts["resources"][board_resource(self._board)])
+                    self._asked[address] += 1
                     asked = self._ask(address)
                     self._members[address] = Member(address, str(facts["name"]), slots, asked)
             answered = [
@@ -212,7 +217,12 @@ class Members:
             assert isinstance(setting, Setting)
         except Exception as error:
             with self._lock:
-                self._leave_out(member, str(error) or type(error).__name__)
+                asked = self._asked[member.address]
+                if isinstance(error, MeasuringFailed) or asked >= ASKED:
+                    self._leave_out(member, str(error) or type(error).__name__)
+                else:
+                    # A connection that was cut, for example: the worker is asked again.
+                    self._members.pop(member.address, None)
             return
         with self._lock:
             member.setting = setting
