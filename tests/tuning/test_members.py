@@ -1,4 +1,4 @@
-"""Which workers measure for a tuning: those whose settings agree; and those that fail are left out."""
+"""Which workers measure for a tuning: those whose settings agree, unless they fail."""
 
 from __future__ import annotations
 

@@ -309,7 +309,7 @@ def _tuned_on_cluster(
 
     tell(f"looking for workers with {board.name} at {args.cluster}")
     with open_cluster(args.cluster, args.certificates) as client:
-        # Only now: it needs the library whose absence opening a cluster tells.
+        # Only now: it needs Dask, and `open_cluster` reports it if Dask is not installed.
         from utvm_deploy.cluster.measuring import cluster_places
 
         with cluster_places(client, board, works, options["level"], tell=note) as places:

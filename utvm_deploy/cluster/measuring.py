@@ -250,7 +250,7 @@ class ClusterPlaces:
                 pure=False,
             )
         except Exception as error:
-            # A scheduler that is gone: ``Members.check`` has the deadline.
+            # The scheduler has ended: ``Members.check`` has the deadline.
             log.debug("a batch is not sent: %s", error)
             return
         attempt = batch.attempt
@@ -270,7 +270,7 @@ class ClusterPlaces:
             return
         try:
             if task.cancelled():
-                # Its scheduler was lost, which is no failure of the batch.
+                # Its scheduler was lost. The batch did not fail.
                 self._again(batch, attempt, "")
                 return
             try:

@@ -31,7 +31,7 @@ IDLE_S = 10.0
 #: How long to wait for a board of the desk that another process has.
 LEASE_S = 60.0
 #: How long opening a device, a batch, and the runs of whole models may take. Each candidate has a
-#: deadline of its own, much shorter; these are for a process that hangs.
+#: separate deadline, much shorter. These are for a process that hangs.
 OPEN_TIMEOUT_S = 300.0
 BATCH_TIMEOUT_S = 1800.0
 MODELS_TIMEOUT_S = 7200.0
@@ -84,13 +84,13 @@ class Slot:
                 raise TuneError(self._ended)
             number, requests = next(self._numbers), self._requests
             self._answers[number] = answer
-        # If the process is gone, the thread that reads says what became of it.
+        # If the process has ended, the thread that reads gives the reason.
         with self._writing, suppress(OSError):
             write_frame(requests, number, batch)
         return self._answer(answer, BATCH_TIMEOUT_S)
 
     def close(self) -> None:
-        """End the process; whoever waits for it gets an error."""
+        """End the process; all who wait for it get an error."""
         self._ended = self._ended or f"measuring on {self.board} was ended"
         child = self._child
         if child is not None:

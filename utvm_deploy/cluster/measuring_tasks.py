@@ -30,7 +30,7 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True)
 class MeasuringSession:
-    """What tells a worker about a tuning."""
+    """What a worker knows of a tuning."""
 
     version: str  # of utvm_deploy: others do not understand ``content``
     board: str

@@ -96,7 +96,7 @@ class Members:
 
     def __exit__(self, *_: object) -> None:
         self._closing.set()
-        # It may wait for a scheduler that is gone; it is no thread that keeps a process alive.
+        # It may wait for a scheduler that has ended. As a daemon it keeps no process alive.
         self._thread.join(LOOK_S)
 
     @property
@@ -176,7 +176,7 @@ class Members:
             try:
                 self._look(self._present())
             except Exception as error:
-                # A scheduler that is gone: ``check`` has the deadline.
+                # The scheduler has ended: ``check`` has the deadline.
                 log.debug("the scheduler does not answer: %s", error)
             self._closing.wait(LOOK_S)
 
@@ -191,7 +191,7 @@ class Members:
             self._looked = time.monotonic()
             for address in [one for one in self._members if one not in present]:
                 member = self._members.pop(address)
-                self._tell(f"worker {member.name} is gone; its candidates are measured elsewhere")
+                self._tell(f"worker {member.name} has left; its candidates are measured elsewhere")
             for address, facts in present.items():
                 if address not in self._members:
                     slots = int(facts["resources"][board_resource(self._board)])

@@ -1,4 +1,4 @@
-"""What a tuning and the processes that measure for it elsewhere tell each other.
+"""Messages between a tuning and the processes that measure for it elsewhere.
 
 The messages travel as pickles between processes of equal versions of utvm_deploy. Who carries them
 need not know what they hold.
@@ -85,6 +85,6 @@ def packed(message: object) -> bytes:
 
 
 def unpacked(data: bytes) -> object:
-    """The message that ``packed`` made; only of data that a process of ours wrote."""
+    """The message that ``packed`` made. The data must come from our processes."""
     message: object = pickle.loads(zlib.decompress(data))
     return message
