@@ -63,13 +63,20 @@ for (const element of document.querySelectorAll("body *")) {
 }
 return pale;
 """
-#: What is wider than the page, and does not scroll by itself.
+#: What is wider than the page and does not scroll by itself, and what its left edge cuts.
 WIDE = """
 const root = document.documentElement;
-if (root.scrollWidth <= innerWidth) return [];
+const isWide = root.scrollWidth > innerWidth;
 return [...document.querySelectorAll("body *")]
-  .filter((e) => e.getBoundingClientRect().right > innerWidth && !e.closest(".scroll, .log"))
-  .map((e) => `${e.tagName}.${e.className}`).slice(0, 5);
+  .filter((element) => !element.closest(".log"))
+  .filter((element) => {
+    const { left, right } = element.getBoundingClientRect();
+    const hidden = element.closest("thead, .hidden");
+    if (hidden && getComputedStyle(hidden).clipPath !== "none") return false;
+    if (left < -1 && right > 1) return true;
+    return isWide && right > innerWidth && !element.closest(".scroll");
+  })
+  .map((element) => `${element.tagName}.${element.className}`).slice(0, 5);
 """
 T = TypeVar("T")
 
