@@ -38,14 +38,22 @@ def needs_of(board: str | None) -> dict[str, float]:
     return needs
 
 
-def free_on(room: Room, flights: Iterable[Flight]) -> dict[str, float]:
-    """What is free on a worker after those that were sent and that it does not know yet."""
+def free_on(room: Room, flights: Iterable[Flight], sessions: Iterable[str]) -> dict[str, float]:
+    """What is free on a worker, less what it does not know yet: jobs sent, and sessions.
+
+    ``sessions`` are the boards that sessions wait for.
+    """
     free = dict(room.free)
     for flight in flights:
         task = task_key(flight.job.key, flight.attempt)
         if flight.worker == room.worker and not flight.is_running and task not in room.tasks:
             for name, amount in flight.needs.items():
                 free[name] = free.get(name, 0.0) - amount
+    for board in sessions:
+        needs = needs_of(board)
+        if needs.keys() <= room.total.keys():
+            for name, amount in needs.items():
+                free[name] -= amount
     return free
 
 

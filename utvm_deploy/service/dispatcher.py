@@ -236,7 +236,8 @@ class Dispatcher:
     # Sending.
 
     def _send(self, queues: Mapping[str | None, list[str]], rooms: list[Room]) -> None:
-        free = {one.worker: free_on(one, self._flights.values()) for one in rooms}
+        sessions = self._sessions.copy()  # other threads change it
+        free = {one.worker: free_on(one, self._flights.values(), sessions) for one in rooms}
         waiting = sorted(queues, key=lambda board: (self._served.get(board, 0.0), board or ""))
         while waiting:
             board = waiting.pop(0)
