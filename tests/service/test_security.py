@@ -95,6 +95,14 @@ def test_a_browser_logs_in_and_out(locked: App) -> None:
         assert browser.get("/api/v1/jobs").status_code in (303, 401)
 
 
+@pytest.mark.parametrize("other", ['theme={"a": 1}', "a b", "=", 'x="', "é=ü"])
+def test_cookies_of_other_programs_on_the_host_log_nobody_out(locked: App, other: str) -> None:
+    """Cookies belong to a host, and not to one of its ports."""
+    cookie = f"{other}; utvm_session={locked.parts.access.session()}; z={other}"
+    answer = locked.http.get("/api/v1/jobs", headers={"cookie": cookie.encode()})
+    assert answer.status_code == 200
+
+
 def test_the_page_after_the_login_is_one_of_this_server(locked: App) -> None:
     for target in ("https://evil.example/", "//evil.example", "/\\evil.example", "jobs", "/a\r\nb"):
         answer = locked.http.post("/login", data={"token": TOKEN, "next": target})

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import quote
 
+from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from utvm_deploy.service.security import Access, Judge, Refusal
@@ -157,11 +157,8 @@ def _is_foreign(scope: Scope, headers: Mapping[str, str], host: str) -> bool:
 
 
 def _cookie(headers: Mapping[str, str]) -> str:
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return ""
-    return found.value if found is not None else ""
+    # SimpleCookie gives up at cookies of other programs on this host, such as JSON.
+    return cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
 
 
 def _text_headers(scope: Scope) -> dict[str, str]:
