@@ -36,3 +36,13 @@ def wait_to_go(folder: str) -> Any:
 def note(folder: str, text: str) -> None:
     with open(Path(folder, "notes"), "a") as file:
         file.write(f"{text}\n")
+
+
+def web_server_of_worker(dask_worker: Any) -> str:
+    """The address at which a worker's web server listens."""
+    return str(dask_worker.http_server.address)
+
+
+def web_server_of_scheduler(dask_scheduler: Any) -> str:
+    """The same of the scheduler."""
+    return str(dask_scheduler.http_server.address)

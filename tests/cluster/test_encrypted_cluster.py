@@ -15,7 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_jobs import name_of_worker, wait_to_go
+from cluster_jobs import (
+    name_of_worker,
+    wait_to_go,
+    web_server_of_scheduler,
+    web_server_of_worker,
+)
 from processes import PATIENCE_S, is_running, running, wait_for_text, wait_until, worker
 
 from utvm_deploy.base.errors import ClusterError
@@ -58,6 +63,21 @@ def test_who_has_the_certificates_gets_in(address: str, keys: Path, tmp_path: Pa
         wait_for_text(tmp_path / "near.txt", "connected to")
         future = client.submit(name_of_worker, 0, workers=["near"], pure=False)
         assert future.result(PATIENCE_S) == "near"
+
+
+def test_only_what_is_encrypted_listens_beyond_this_machine(keys: Path, tmp_path: Path) -> None:
+    with (
+        open_cluster(certificates=keys, listen="0.0.0.0:0", offered=OFFERED, cores=1) as client,
+        worker(
+            tmp_path,
+            f"tls://127.0.0.1:{client.scheduler.address.rsplit(':')[-1]}",
+            *("beyond", "--certificates", str(keys)),
+        ),
+    ):
+        wait_for_text(tmp_path / "beyond.txt", "connected to")
+        listening = client.run(web_server_of_worker)
+        assert len(listening) == 2 and set(listening.values()) == {"127.0.0.1"}
+        assert client.run_on_scheduler(web_server_of_scheduler) == "127.0.0.1"
 
 
 def test_without_certificates_nobody_gets_in(address: str) -> None:

@@ -93,6 +93,8 @@ def _inside(
                 scheduler_port=place.port if place else 0,
                 dashboard_address=f"{LOOPBACK}:{dashboard_port or 0}",
                 scheduler_kwargs={"dashboard": dashboard_port is not None},
+                # Its web server has no pages, and no encryption.
+                worker_dashboard_address=f"{LOOPBACK}:0",
                 security=keys,
                 silence_logs=logging.CRITICAL,
                 resources=resources(offered, cores),

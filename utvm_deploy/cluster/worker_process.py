@@ -89,6 +89,8 @@ async def _joined(settings: dict[str, Any]) -> None:
         memory_limit=0,  # jobs are other processes
         # A scheduler that only this machine reaches needs no more of its workers.
         host=LOOPBACK if is_loopback(host) and keys is None else None,
+        # Its web server has no pages, and no encryption.
+        dashboard_address=f"{LOOPBACK}:0",
         security=keys,
         local_directory=settings["scratch"],
     )
