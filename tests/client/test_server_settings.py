@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from utvm_deploy.base.errors import ServerError
+from utvm_deploy.cli.main import main
 from utvm_deploy.client.settings import ServerSettings, server_settings
 
 BEYOND = "https://bench.example.org:8086"
@@ -116,3 +118,29 @@ def test_plain_http_has_no_tls() -> None:
     assert ServerSettings("http://127.0.0.1:1").tls_context() is None
     context = ServerSettings(BEYOND).tls_context()
     assert context is not None and context.check_hostname
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["jobs"],
+        ["fetch", "0123456789ab"],
+        ["compare", "job:0123456789ab", "job:0123456789ab"],
+        ["submit", "MODEL", "--job", "inspect"],
+    ],
+)
+def test_without_the_packages_of_clients(
+    command: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    model = tmp_path / "model.tflite"
+    model.write_bytes(b"")
+    for name in [one for one in sys.modules if one.startswith("utvm_deploy.client.")]:
+        if name.rpartition(".")[2] in ("api", "download"):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    server = ["--server", "http://127.0.0.1:9"]
+    assert main([str(model) if one == "MODEL" else one for one in command] + server) == 1
+    assert "run pip install 'utvm-deploy[client]'" in capsys.readouterr().err

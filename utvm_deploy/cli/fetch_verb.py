@@ -31,9 +31,10 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, out: Output) -> int:
     """Each file is written whole, and its SHA-256 is checked."""
-    from utvm_deploy.client.download import download, safe_name
-
     with open_server(args, out) as server:
+        # Only now: opening the server says which packages are not installed.
+        from utvm_deploy.client.download import download, safe_name
+
         job = server.job(args.job)
         names = [file.name for file in job.files]
         absent = [name for name in args.files if name not in names]

@@ -30,15 +30,12 @@ def add_server(parser: argparse.ArgumentParser) -> None:
 
 def open_server(args: argparse.Namespace, out: Output) -> Server:
     """The server that the command line or the environment names."""
-    from utvm_deploy.client.settings import server_settings
+    from utvm_deploy.client.settings import missing_packages, server_settings
 
     try:
         from utvm_deploy.client.api import Server
-    except ModuleNotFoundError as error:
-        raise UtvmError(
-            f"{error.name} is not installed, which speaks to servers; "
-            "run pip install 'utvm-deploy[client]'"
-        ) from error
+    except ImportError as error:
+        raise missing_packages() from error
     return Server(server_settings(args.server), waiting=out.note)
 
 
