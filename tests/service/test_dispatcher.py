@@ -511,15 +511,18 @@ def test_progress_is_written_seldom(desk: Desk, monkeypatch: pytest.MonkeyPatch)
         {"events": [{"event": "progress"}]},
         {"events": [{"event": "progress", "what": "w", "done": None, "total": 1}]},
         {"events": 7},
+        {"events": [{"event": "progress", "what": "w", "done": 2**63, "total": 1}]},
+        {"events": [{"event": "progress", "what": "w", "done": float("inf"), "total": 1}]},
+        {"events": [{"event": "progress", "what": "\ud800", "done": 1, "total": 1}]},
         {"started": "soon", "worker": "w"},
     ],
 )
 def test_news_that_make_no_sense_do_no_harm(desk: Desk, news: dict[str, Any]) -> None:
     (key,) = desk.add("verify", "mps2_an500")
     task = desk.task()
+    task.start()
     task.tell(news)
     desk.step()
-    task.start()
     task.end()
     desk.step()
     assert desk.job(key).state == "done"
@@ -534,7 +537,9 @@ def test_a_job_whose_input_is_gone_says_so(desk: Desk) -> None:
 def test_the_records_of_a_job_become_the_input_of_another(desk: Desk) -> None:
     (tuned,) = desk.add("tune", "mps2_an500", trials=9)
     model = desk.job(tuned).models
-    for key, said in (("f" * 12, "there is no job"), (tuned, "has no file records.jsonl")):
+    refused = {"f" * 12: "there is no job", tuned: "has no file records.jsonl"}
+    refused["f" * 64] = "the server has no file with the SHA-256 ffff"
+    for key, said in refused.items():
         with pytest.raises(UtvmError, match=said):
             checked_options(desk.database, verb_of("compile"), model, "host", {"records": key})
     digest = desk.files.add(b"a record\n")

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import queue
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -328,10 +329,8 @@ class Dispatcher:
             self._live.add_events(key, events)
             for event in events:
                 if event["event"] == "progress":
-                    flight.progress = Progress(
-                        str(event["what"]), int(event["done"]), int(event["total"])
-                    )
-        except (KeyError, TypeError, ValueError):
+                    flight.progress = _progress(event)
+        except (KeyError, TypeError, ValueError, OverflowError):
             log.warning("what a worker said of a job is not understood", exc_info=True)
             return False
         return "started" in news
@@ -396,6 +395,15 @@ class Dispatcher:
             # What is lost already cannot be canceled.
             with contextlib.suppress(OSError, TimeoutError, RuntimeError, UtvmError):
                 flight.future.cancel()
+
+
+def _progress(event: Mapping[str, Any]) -> Progress:
+    """Raises ValueError, among others, for what the database cannot hold."""
+    what = str(event["what"]).encode("utf-8", "replace").decode()
+    done, total = int(event["done"]), int(event["total"])
+    if max(abs(done), abs(total)) > sys.maxsize:
+        raise ValueError(f"progress of {done} of {total}")
+    return Progress(what, done, total)
 
 
 def _now() -> float:

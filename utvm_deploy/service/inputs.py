@@ -24,8 +24,15 @@ def checked_options(
     command_line(verb, file_names(models), board, options)
     found = dict(options)
     for option, value in given_options(verb, options):
-        if option.file and names_a_job(value):
+        if not option.file:
+            continue
+        if names_a_job(value):
             found[option.name] = _digest(database, str(value), option.member)
+        elif not database.is_file_used(str(value)):
+            raise UsageError(
+                f"{option.name}: the server has no file with the SHA-256 {value}; give that of a "
+                "file that a job made"
+            )
     return found
 
 
