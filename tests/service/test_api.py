@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import re
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +22,7 @@ from server_process import PATIENCE_S
 
 from utvm_deploy.cluster.job import JobSpec, Outcome
 from utvm_deploy.service import starting
+from utvm_deploy.service.facts import Model
 
 
 def start(app: App, **more: Any) -> httpx.Response:
@@ -337,3 +340,42 @@ def test_lists_lead_to_their_next_page(app: App) -> None:
     assert app.http.get("/api/v1/jobs?since=9e12").json() == []
     answer = app.http.get("/api/v1/jobs?before=ffffffffffff")
     assert (answer.status_code, answer.json()["kind"]) == (400, "UsageError")
+
+
+def test_what_may_be_code_is_not_run_by_a_server_that_takes_none(app: App) -> None:
+    """It came while the server was started with --allow-code."""
+    digest = app.parts.files.add(b"code")
+    app.parts.database.add_model(Model(digest, "m.pt2", 4, 1.0))
+    answer = app.http.post("/api/v1/jobs", json={"verb": "inspect", "models": [digest]})
+    assert answer.status_code == 400 and "--allow-code" in answer.json()["error"]
+    assert not app.parts.database.jobs()
+
+
+def test_a_model_that_is_deleted_at_this_moment_is_not_there(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = app.upload()
+    make_room = app.parts.files.make_room
+
+    def delete_and_make_room() -> None:
+        app.parts.database.remove_model(digest)
+        make_room()
+
+    monkeypatch.setattr(app.parts.files, "make_room", delete_and_make_room)
+    answer = app.http.post("/api/v1/jobs", json={"verb": "inspect", "models": [digest]})
+    assert (answer.status_code, answer.json()["kind"]) == (404, "NotFound")
+    assert "digits.tflite was deleted" in answer.json()["error"]
+    assert not app.parts.database.jobs()
+
+
+@pytest.mark.parametrize("path", ["/api/v1/models", "/start"])
+def test_a_full_folder_for_temporary_files_is_no_bug(
+    app: App, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    def full(_file: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tempfile.SpooledTemporaryFile, "rollover", full)
+    answer = app.http.post(path, files={"file": ("m.tflite", bytes(3 << 20))})
+    assert answer.status_code == 507
+    assert "takes no upload (No space left on device)" in answer.text

@@ -9,14 +9,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import UploadFile
+from starlette.datastructures import FormData, UploadFile
 
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.service.api_errors import PROBLEMS, Problem, next_page
 from utvm_deploy.service.api_files import file_answer
 from utvm_deploy.service.facts import JobFile, Model
 from utvm_deploy.service.parts import Parts
-from utvm_deploy.service.refusals import Conflict, NotFound
+from utvm_deploy.service.refusals import Conflict, NoRoom, NotFound
 from utvm_deploy.service.removal import remove_model
 from utvm_deploy.service.starting import find_model
 from utvm_deploy.service.uploads import keep_upload
@@ -42,11 +42,27 @@ _FORM = {
 
 
 @asynccontextmanager
+async def received_form(request: Request, most_fields: int) -> AsyncIterator[FormData]:
+    """A form with at most one file. Raises NoRoom if the file cannot be kept for the moment."""
+    try:
+        form = await request.form(
+            max_files=1, max_fields=most_fields, max_part_size=_MOST_FIELD_BYTES
+        )
+    except OSError as error:
+        raise NoRoom(
+            f"the server's folder for temporary files takes no upload ({error.strerror or error}); "
+            "make room there"
+        ) from error
+    try:
+        yield form
+    finally:
+        await form.close()
+
+
+@asynccontextmanager
 async def uploaded_file(request: Request) -> AsyncIterator[UploadFile]:
     """The one file of a form, in a temporary file. Raises UsageError if there is none."""
-    async with request.form(
-        max_files=1, max_fields=_MOST_FIELDS, max_part_size=_MOST_FIELD_BYTES
-    ) as form:
+    async with received_form(request, _MOST_FIELDS) as form:
         file = form.get("file")
         if not isinstance(file, UploadFile):
             raise UsageError("file: send the model as the file of a form (multipart/form-data)")

@@ -12,6 +12,7 @@ one job and for a hundred.
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -22,6 +23,7 @@ from utvm_deploy.base.errors import UsageError
 from utvm_deploy.service.connections import Connections
 from utvm_deploy.service.facts import Job, JobFile, Model, ModelUse
 from utvm_deploy.service.job_queue import JobQueue
+from utvm_deploy.service.refusals import NotFound
 from utvm_deploy.service.rows import (
     JOB_COLUMNS,
     MODEL_COLUMNS,
@@ -145,7 +147,7 @@ class Database:
         self.add_jobs([job])
 
     def add_jobs(self, jobs: Sequence[Job]) -> list[Job]:
-        """Keep new jobs, all or none; their models must be there.
+        """Keep new jobs, all or none. Raises NotFound if a model of theirs is not there.
 
         If there are jobs of the same request already, nothing is added, and those are returned. So
         a client that did not get its answer may ask again.
@@ -164,14 +166,18 @@ class Database:
                         *(job.created, job.reason, job.request),
                     ),
                 )
-                connection.executemany(
-                    "INSERT INTO job_models (job, place, sha256, name, created) "
-                    "VALUES (?, ?, ?, ?, ?)",
-                    [
-                        (job.key, place, model.sha256, model.name, job.created)
-                        for place, model in enumerate(job.models)
-                    ],
-                )
+                try:
+                    connection.executemany(
+                        "INSERT INTO job_models (job, place, sha256, name, created) "
+                        "VALUES (?, ?, ?, ?, ?)",
+                        [
+                            (job.key, place, model.sha256, model.name, job.created)
+                            for place, model in enumerate(job.models)
+                        ],
+                    )
+                except sqlite3.IntegrityError as error:
+                    names = ", ".join(model.name for model in job.models)
+                    raise NotFound(f"{names} was deleted a moment ago; upload it again") from error
         return list(jobs)
 
     def change_job(self, key: str, *, at_attempt: int | None = None, **changes: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -92,9 +93,15 @@ class Judge:
         self._access = access
         self._clock = clock
         self._wrong: OrderedDict[str, list[float]] = OrderedDict()
+        self._lock = threading.Lock()
 
     def look(self, token: str, address: str) -> Refusal | None:
         """What is wrong with a token from an address; None if it is right."""
+        # Attempts at the same time may not count as one.
+        with self._lock:
+            return self._look(token, address)
+
+    def _look(self, token: str, address: str) -> Refusal | None:
         recent = self._recent(address)
         if len(recent) >= MOST_WRONG:
             wait_s = int(recent[0] + WRONG_WINDOW_S - self._clock()) + 1

@@ -15,6 +15,7 @@ from utvm_deploy.service.facts import QUEUED, Job, Model
 from utvm_deploy.service.inputs import checked_options
 from utvm_deploy.service.parts import Parts
 from utvm_deploy.service.refusals import Busy, Conflict, NotFound
+from utvm_deploy.service.uploads import check_allowed
 from utvm_deploy.service.verbs import Verb, verb_of
 
 #: In one request.
@@ -38,7 +39,7 @@ def start_jobs(parts: Parts, wanted: Wanted, idempotency_key: str = "") -> list[
     """A job for each board.
 
     The same ``idempotency_key`` gives the same jobs again, for a client that missed an answer.
-    Raises UsageError, NotFound, Conflict, Busy or NoRoom; then nothing was started.
+    Raises UsageError, UploadRefused, NotFound, Conflict, Busy or NoRoom; then nothing was started.
     """
     return start_all(parts, [wanted], idempotency_key)
 
@@ -61,6 +62,9 @@ def start_all(parts: Parts, wanted: Sequence[Wanted], idempotency_key: str = "")
 def _jobs(parts: Parts, wanted: Wanted, request: str) -> list[Job]:
     verb = verb_of(wanted.verb)
     models = _models(parts, wanted.models)
+    for model in models:
+        # It may have come while the server was started with --allow-code.
+        check_allowed(model.name, allow_code=parts.settings.allow_code)
     options = dict(wanted.options or {})
     made = []
     for board in _boards(verb, wanted.boards):

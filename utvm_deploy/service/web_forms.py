@@ -10,7 +10,7 @@ from fastapi import Request
 from starlette.datastructures import FormData, UploadFile
 
 from utvm_deploy.base.errors import UsageError
-from utvm_deploy.service.api_models import keep_model
+from utvm_deploy.service.api_models import keep_model, received_form
 from utvm_deploy.service.facts import Job
 from utvm_deploy.service.options import TRIALS
 from utvm_deploy.service.parts import Parts
@@ -24,7 +24,7 @@ _MOST_MODELS = 50
 #: What the fields of options begin with.
 _OPTION = "option."
 _REQUEST_LENGTH = 32
-_MOST_FIELDS, _MOST_FIELD_BYTES = 200, 4096
+_MOST_FIELDS = 200
 #: What is chosen in a new form.
 _FIRST_VERBS = ("verify", "bundle")
 #: What options have in a new form. Verbs without them do without.
@@ -57,7 +57,7 @@ def form_values(parts: Parts, model: str = "", board: str = "", verb: str = "") 
 
 def read_form(request: Request) -> AbstractAsyncContextManager[FormData]:
     """The form with its file, in a temporary file. Raises an error of HTTP if it has more parts."""
-    return request.form(max_files=1, max_fields=_MOST_FIELDS, max_part_size=_MOST_FIELD_BYTES)
+    return received_form(request, _MOST_FIELDS)
 
 
 def model_of_form(parts: Parts, form: FormData) -> str:
