@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,8 @@ from utvm_deploy.cluster.dask_settings import load_distributed, starting
 from utvm_deploy.cluster.measuring import cluster_places
 from utvm_deploy.compiler.options import TIME
 from utvm_deploy.device import connect
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.passes import simplify
 from utvm_deploy.records import Record, read_records
 from utvm_deploy.tuning.place import fastest_link
 from utvm_deploy.tuning.records_file import RecordsFile
@@ -166,6 +169,33 @@ def test_a_killed_worker_loses_and_doubles_nothing(tmp_path: Path) -> None:
     assert killed and found.trials == count
     assert len(facts(read_records(path))) == count
     wait_for_end(killed)
+
+
+def test_whole_models_run_again_when_their_worker_comes_back(tmp_path: Path) -> None:
+    """It has another address then, at which Dask would not look."""
+    works = listed(tmp_path, "host")
+    graph = replace(simplify(load_model(write_model(tmp_path / "m.tflite"))), name="m")
+    said: list[str] = []
+    with (
+        ThreadPoolExecutor(1) as thread,
+        workers(1, tmp_path) as cluster,
+        open_cluster(cluster.scheduler_address) as client,
+        RecordsFile(tmp_path / "r.jsonl") as file,
+        cluster_places(client, load_board("host"), works, TIME, tell=said.append) as places,
+    ):
+        tune_on(works, places, file, trials=1)
+        running = thread.submit(places.run_whole, [graph], file)
+        deadline = time.monotonic() + PATIENCE_S
+        while not any(
+            "models" in str(key) for keys in client.processing().values() for key in keys
+        ):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        (pid,) = worker_pids(client).values()
+        os.kill(pid, signal.SIGKILL)
+        (found,) = running.result(PATIENCE_S)
+    assert found.name == "m" and not found.note
+    assert "whole models are run again: the workers were lost" in said
 
 
 def test_a_killed_measuring_process_is_started_again(cluster: Any, tmp_path: Path) -> None:

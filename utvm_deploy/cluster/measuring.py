@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 from distributed import Client
 from distributed import Future as DaskFuture
+from distributed.scheduler import KilledWorker
 
 from utvm_deploy import __version__
 from utvm_deploy.base.errors import TuneError, UtvmError
@@ -69,6 +70,8 @@ _GATHERERS = 4
 STOP_S = 2.0
 #: Whole models are run again at another worker if one fails.
 MODEL_ATTEMPTS = 2
+#: How often it is looked at whether they are done.
+LOOK_S = 0.05
 
 
 @dataclass
@@ -194,31 +197,47 @@ class ClusterPlaces:
         models = WholeModels(tuple(graphs), tuple(file.records), self.setting)
         content = packed(models)
         for attempt in range(1, MODEL_ATTEMPTS + 1):
-            task = self._client.submit(
-                run_whole_models,
-                self._key,
-                content,
-                key=f"{self._key}-models-{attempt}",
-                resources={CORE: 1, board_resource(self.board.name): 1},
-                workers=sorted(self.members.addresses),
-                pure=False,
-            )
             try:
-                while not task.done():
-                    self.members.check()
-                    time.sleep(0.05)
-                ran = unpacked(task.result(timeout=GATHER_S))
+                ran = self._ran_whole(content, attempt)
             except MeasuringFailed as error:
                 if attempt == MODEL_ATTEMPTS:
                     raise TuneError(f"whole models did not run at a worker: {error}") from error
                 self._tell(f"whole models are run again: {error}")
                 continue
-            finally:
-                task.cancel()
-            assert isinstance(ran, RanWhole)
             file.extend(ran.records)
             return list(ran.runs)
         raise AssertionError
+
+    def _ran_whole(self, content: bytes, attempt: int) -> RanWhole:
+        """One attempt; MeasuringFailed if the worker fails or is lost."""
+        workers = self.members.addresses
+        while not workers:
+            self.members.check()
+            time.sleep(LOOK_S)
+            workers = self.members.addresses
+        task = self._client.submit(
+            run_whole_models,
+            self._key,
+            content,
+            key=f"{self._key}-models-{attempt}",
+            resources={CORE: 1, board_resource(self.board.name): 1},
+            workers=sorted(workers),
+            pure=False,
+        )
+        try:
+            while not task.done():
+                self.members.check()
+                # A worker that comes back has another address, and Dask would wait for the old one.
+                if workers.isdisjoint(self.members.addresses):
+                    raise MeasuringFailed("", "the workers were lost")
+                time.sleep(LOOK_S)
+            ran = unpacked(task.result(timeout=GATHER_S))
+        except KilledWorker as error:
+            raise MeasuringFailed("", "the workers were lost") from error
+        finally:
+            task.cancel()
+        assert isinstance(ran, RanWhole)
+        return ran
 
     # Inside, with the lock.
 
@@ -287,7 +306,10 @@ class ClusterPlaces:
                 self._finish(batch, attempt, measured)
         except Exception as error:
             log.debug("a batch failed", exc_info=True)
-            batch.fail(error)
+            with self._lock:
+                is_open = self._batches.pop(number, None) is not None
+            if is_open:
+                batch.fail(error)
 
     def _finish(self, batch: _Sent, attempt: int, measured: Measured) -> None:
         with self._lock:

@@ -17,6 +17,7 @@ from typing import Any
 from distributed import Client, Future
 
 from utvm_deploy.base.errors import TuneError
+from utvm_deploy.cluster.measuring_slot import OPEN_TIMEOUT_S
 from utvm_deploy.cluster.measuring_tasks import MeasuringFailed
 from utvm_deploy.cluster.offers import board_resource
 from utvm_deploy.records import Setting
@@ -27,8 +28,10 @@ log = logging.getLogger(__name__)
 #: How often the scheduler is asked who is there, and how long it may take to answer.
 LOOK_S = 1.0
 ANSWER_S = 10.0
-#: How long the first worker may take to come, and to start its board.
+#: How long the first worker may take to come.
 FIRST_S = 60.0
+#: How long a worker may take to start its board: it builds an image, and others may have the board.
+START_S = OPEN_TIMEOUT_S
 #: How long to wait for other workers after the first one is ready.
 OTHERS_S = 5.0
 #: How long a tuning waits for a worker after it lost the last one.
@@ -54,11 +57,18 @@ class Member:
     #: Why it is left out; empty if it is not.
     why: str = ""
     failed: set[int] = field(default_factory=set)
+    since: float = field(default_factory=time.monotonic)
 
     @property
     def is_ready(self) -> bool:
         """Whether it measures."""
         return self.setting is not None and not self.why
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether it is worth waiting for."""
+        is_open = self.setting is None and not self.why
+        return is_open and time.monotonic() < self.since + START_S
 
 
 class Members:
@@ -129,17 +139,18 @@ class Members:
                 if known and first is None:
                     first = now
                 is_complete = asked and all(one.setting or one.why for one in asked)
+                is_starting = any(one.is_starting for one in asked)
                 if known and (is_complete or (first is not None and now > first + OTHERS_S)):
                     self._agree(known)
                     return
-            if now > begin + FIRST_S:
-                raise TuneError(self._absence(f"within {FIRST_S:.0f} s"))
+            if now > begin + FIRST_S and not is_starting:
+                raise TuneError(self._absence(f"within {now - begin:.0f} s"))
             time.sleep(0.05)
 
     def check(self) -> None:
-        """TuneError if there has been no worker for too long."""
+        """TuneError if there has been no worker, and none that starts, for too long."""
         with self._lock:
-            if any(one.is_ready for one in self._members.values()):
+            if any(one.is_ready or one.is_starting for one in self._members.values()):
                 self._seen = max(self._seen, self._looked)
             is_lost = time.monotonic() > self._seen + LOST_S
         if is_lost:
@@ -155,7 +166,7 @@ class Members:
         """A worker did not; after several it is left out."""
         with self._lock:
             member = self._members.get(address)
-            if member is None:
+            if member is None or member.why:
                 return
             member.failed.add(batch)
             if len(member.failed) >= FAILURES:
@@ -163,7 +174,11 @@ class Members:
 
     def _absence(self, when: str) -> str:
         with self._lock:
-            reasons = [f"{one.name}: {one.why}" for one in self._members.values() if one.why]
+            reasons = [
+                f"{one.name}: {one.why or 'its board did not start'}"
+                for one in self._members.values()
+                if not one.is_ready
+            ]
         why = f" ({'; '.join(reasons)})" if reasons else ""
         return (
             f"no worker measured on {self._board} {when}{why}; start "
