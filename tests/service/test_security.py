@@ -17,7 +17,7 @@ from server_process import PATIENCE_S
 
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.cluster.job import Outcome
-from utvm_deploy.service import security, security_bodies, security_protocol
+from utvm_deploy.service import security, security_bodies, security_listener, security_protocol
 from utvm_deploy.service.security import Access, Judge, access_of
 from utvm_deploy.service.security_protocol import GuardedProtocol
 from utvm_deploy.service.server import listening
@@ -361,10 +361,32 @@ def test_a_client_that_takes_nothing_is_given_up(app: App, monkeypatch: pytest.M
 
 def test_connections_beyond_the_limit_are_closed(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     assert app.http.get("/api/v1/jobs").status_code == 200  # one connection, which is kept
-    monkeypatch.setattr(security_protocol, "MOST_CONNECTIONS", 1)
+    monkeypatch.setattr(security_listener, "MOST_CONNECTIONS", 1)
     with pytest.raises(httpx.TransportError):
         httpx.get(f"{app.url}/api/v1/jobs")
     assert app.http.get("/api/v1/jobs").status_code == 200
+
+
+def test_connections_count_before_they_say_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those that never finish TLS's handshake, of which asyncio tells nobody."""
+    monkeypatch.setattr(security_listener, "MOST_CONNECTIONS", 2)
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(listening(Settings(Path("unused"))))
+        listener.settimeout(PATIENCE_S)
+
+        def connect() -> socket.socket:
+            address = listener.getsockname()
+            return stack.enter_context(socket.create_connection(address, PATIENCE_S))
+
+        connect(), connect()
+        taken = [stack.enter_context(listener.accept()[0]) for _ in range(2)]
+        refused = connect()
+        with pytest.raises(ConnectionAbortedError, match="2 connections are open"):
+            listener.accept()
+        assert refused.recv(1) == b""
+        taken.pop().close()
+        connect()
+        assert stack.enter_context(listener.accept()[0]).fileno() >= 0
 
 
 def test_uploads_at_the_same_time_are_limited(app: App, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The HTTP protocol of uvicorn, with deadlines and a limit of connections.
+"""The HTTP protocol of uvicorn, with deadlines.
 
 uvicorn alone waits for ever for a request's headers, and for a client that takes nothing of its
 answer. So a few clients could use up all connections.
@@ -16,8 +16,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 HEADER_TIMEOUT_S = 15.0
 #: A client that takes nothing of its answer for so long is given up.
 WRITE_TIMEOUT_S = 60.0
-#: More are closed at once. Pages that follow a job hold one each.
-MOST_CONNECTIONS = 512
 
 
 class GuardedProtocol(H11Protocol):
@@ -28,11 +26,8 @@ class GuardedProtocol(H11Protocol):
     _is_upgraded = False
 
     def connection_made(self, transport: Any) -> None:
-        """Start the deadline, or refuse the connection."""
+        """Start the deadline."""
         super().connection_made(transport)
-        if len(self.connections) > MOST_CONNECTIONS:
-            transport.abort()
-            return
         self._arm()
 
     def connection_lost(self, exc: Exception | None) -> None:

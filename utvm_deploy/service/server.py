@@ -14,6 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from utvm_deploy.base.errors import UsageError, UtvmError
+from utvm_deploy.service.security_listener import Listener
 from utvm_deploy.service.settings import Settings, Tls
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def _listen(settings: Settings) -> socket.socket:
         settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
     _check_reach(settings, str(address[0]))
-    listener = socket.socket(family, kind, protocol)
+    listener = Listener(family, kind, protocol)
     try:
         # After a restart, connections of the earlier server may still be closing.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -145,6 +146,8 @@ def http_server(app: ASGIApp, closing: Event, tls: Tls | None = None) -> uvicorn
     config = uvicorn.Config(
         app,
         http=GuardedProtocol,
+        # The others do not ask the listener for connections.
+        loop="asyncio",
         log_config=None,
         access_log=False,
         # Nobody else may say where a request comes from.
