@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import shutil
 from pathlib import Path
@@ -170,3 +171,22 @@ def test_a_port_that_is_named_and_absent(computer: Computer) -> None:
     assert checks_of()["serial port"].fix == "/dev/ttyNOWHERE is not there: plug the board in"
     Path("bench.toml").write_text(f'[boards.{BOARD}]\nport = "socket://lab:1"\n')
     assert checks_of()["serial port"].found == "socket://lab:1 (not tried)"
+
+
+def test_extras_whose_packages_are_absent_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    version = importlib.metadata.version
+
+    def absent(package: str) -> str:
+        if package == "distributed":
+            raise importlib.metadata.PackageNotFoundError(package)
+        return version(package)
+
+    monkeypatch.setattr(importlib.metadata, "version", absent)
+    assert main(["doctor", "--json"]) == 0
+    rows = {row["what"]: row for row in json.loads(capsys.readouterr().out)["checks"]}
+    assert rows["[client]"]["found"] == "installed"
+    for extra in ("cluster", "service"):
+        assert rows[f"[{extra}]"]["found"] is None
+        assert rows[f"[{extra}]"]["fix"] == f"pip install 'utvm-deploy[{extra}]'"

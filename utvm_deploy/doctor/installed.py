@@ -21,11 +21,21 @@ from utvm_deploy.project.zephyr_build import find_zephyr
 VERSION_TIMEOUT_S = 10.0
 #: Every Python package that utvm_deploy itself needs; versions are those that it was built with.
 _DISTRIBUTION = "utvm-deploy"
+#: Packages that only some work needs: the name of the extra, and the work.
+_EXTRAS = {
+    "client": "use a server: submit, jobs, fetch, utvm://",
+    "cluster": "use several computers: worker, tune --cluster",
+    "service": "serve a team: serve",
+    "onnx": "read ONNX models",
+    "torch": "read PyTorch models",
+}
 
 
 def installed_checks(board: Board | None) -> list[Check]:
     """What is installed of what ``board`` needs, or of what any board needs."""
     checks = [_python(), *_packages(), *_programs(board), _cache()]
+    if board is None:
+        checks += _extras()
     if board is not None and "zephyr" in board.project.templates:
         checks.append(_zephyr(is_needed=board.template == "zephyr"))
     return checks
@@ -79,6 +89,35 @@ def _packages() -> list[Check]:
             Check(name, "Python package", found, f"pip install '{specification.strip()}'", True)
         )
     return checks
+
+
+def _extras() -> list[Check]:
+    """One check for each extra; it is there if all its packages are."""
+    wanted: dict[str, list[str]] = {extra: [] for extra in _EXTRAS}
+    for requirement in importlib.metadata.requires(_DISTRIBUTION) or []:
+        specification, _, marker = requirement.partition(";")
+        match = re.match(r"[A-Za-z0-9._-]+", specification)
+        extra = re.search(r"extra *== *['\"]([a-z]+)['\"]", marker)
+        if match and extra and extra[1] in wanted and match.group() != _DISTRIBUTION:
+            wanted[extra[1]].append(match.group())
+    return [
+        Check(
+            f"[{extra}]",
+            _EXTRAS[extra],
+            "installed" if all(map(_is_installed, packages)) else None,
+            f"pip install '{_DISTRIBUTION}[{extra}]'",
+            False,
+        )
+        for extra, packages in wanted.items()
+    ]
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def _programs(board: Board | None) -> list[Check]:
