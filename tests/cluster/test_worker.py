@@ -236,6 +236,8 @@ def test_a_worker_with_a_scheduler_of_its_own(tmp_path: Path) -> None:
         ([], "give the ADDRESS of a scheduler, or --listen HOST to start one", 2),
         (["tcp://192.0.2.1:8786"], "start its scheduler with certificates", 1),
         (["tcp://127.0.0.1:8786", "--dashboard", "8787"], "--dashboard belongs to --listen", 2),
+        (["--listen", "127.0.0.1", "--name", "b"], "--name belongs to ADDRESS", 2),
+        (["--listen", "127.0.0.1", "--patience", "5"], "--patience belongs to ADDRESS", 2),
         (["--listen", "0.0.0.0"], "would run what anybody sends it", 1),
     ],
 )

@@ -348,6 +348,10 @@ def test_ctrl_c_keeps_what_came_back(cluster: Any, tmp_path: Path) -> None:
             ["--cluster", "tcp://127.0.0.1:8786", "--kernels", "cmsis-nn", "--cmsis-nn", "x"],
             "workers of a cluster have no CMSIS-NN of yours",
         ),
+        (
+            ["--cluster", "tcp://127.0.0.1:8786", "--board", "utvm://127.0.0.1/host"],
+            "--board utvm://127.0.0.1/host is a board of a server",
+        ),
         (["--certificates", "certificates"], "--certificates is of a cluster; give --cluster"),
     ],
 )

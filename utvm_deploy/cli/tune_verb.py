@@ -24,6 +24,7 @@ from utvm_deploy.cli.keep_run import add_store
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import check_board
 from utvm_deploy.cli.tune_text import caption, kernel_rows, report
+from utvm_deploy.client.session_server import SCHEME
 from utvm_deploy.cmsis_nn import CmsisNn
 from utvm_deploy.compiler.options import KERNELS
 from utvm_deploy.device import connect
@@ -153,6 +154,11 @@ def _check_cluster(args: argparse.Namespace) -> None:
         if args.certificates is not None:
             raise UsageError("--certificates is of a cluster; give --cluster ADDRESS, too")
         return
+    if args.board.startswith(SCHEME):
+        raise UsageError(
+            f"--board {args.board} is a board of a server, and --cluster measures on the boards of "
+            "a scheduler's workers; leave one of them out"
+        )
     for name in ("port", "probe", "serial", "link"):
         if getattr(args, name) is not None:
             raise UsageError(

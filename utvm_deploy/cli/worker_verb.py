@@ -5,12 +5,17 @@ from __future__ import annotations
 import argparse
 import platform
 import threading
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.cli.arguments import Verbs, add_verb, positive
 from utvm_deploy.cli.output import Output
+
+if TYPE_CHECKING:
+    from utvm_deploy.cluster.offers import Offer
 
 _PATIENCE_S = 600
 
@@ -43,13 +48,17 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         type=positive,
         help="with --listen: show Dask's dashboard to this computer, at http://127.0.0.1:PORT/",
     )
-    parser.add_argument("--name", metavar="N", default=platform.node(), help="default: %(default)s")
+    parser.add_argument(
+        "--name",
+        metavar="N",
+        help="with ADDRESS: what the cluster calls this worker; default: this computer's name",
+    )
     parser.add_argument(
         "--patience",
         metavar="S",
         type=positive,
-        default=_PATIENCE_S,
-        help="wait S seconds for a scheduler that does not answer; default: %(default)s",
+        help="with ADDRESS: wait S seconds for a scheduler that does not answer; default: "
+        f"{_PATIENCE_S}",
     )
 
 
@@ -63,10 +72,14 @@ def run(args: argparse.Namespace, out: Output) -> int:
         raise UsageError("give the ADDRESS of a scheduler, or --listen HOST to start one")
     if args.dashboard is not None and args.listen is None:
         raise UsageError("--dashboard belongs to --listen: the scheduler shows it")
+    for option in ("name", "patience"):
+        if args.listen is not None and getattr(args, option) is not None:
+            raise UsageError(f"--{option} belongs to ADDRESS; leave it out with --listen")
     if args.address is not None:
         check_address(args.address, args.certificates)
     else:
         check_listen(args.listen, args.certificates)
+    name = args.name or platform.node()
     found = inventory()
     out.table(
         ["board", ">jobs at a time", "what it is"],
@@ -79,22 +92,22 @@ def run(args: argparse.Namespace, out: Output) -> int:
     out.result(
         "utvm.worker/1",
         {
-            "name": args.name,
+            "name": name,
             "scheduler": args.address,
             "offers": [asdict(offer) for offer in found.offers],
             "missing": dict(found.missing),
         },
     )
     if args.listen is not None:
-        return _schedule(args, out)
+        return _schedule(args, found.offers, out)
     settings = WorkerSettings(
-        args.address, args.name, found.offers, args.certificates, args.patience
+        args.address, name, found.offers, args.certificates, args.patience or _PATIENCE_S
     )
     run_worker(settings, out.note)
     return 0
 
 
-def _schedule(args: argparse.Namespace, out: Output) -> int:
+def _schedule(args: argparse.Namespace, offered: Sequence[Offer], out: Output) -> int:
     """A scheduler with a worker, until Ctrl-C."""
     from utvm_deploy.base.process import is_dry_run
     from utvm_deploy.cluster.connection import open_cluster
@@ -102,7 +115,10 @@ def _schedule(args: argparse.Namespace, out: Output) -> int:
     if is_dry_run():
         return 0
     with open_cluster(
-        certificates=args.certificates, listen=args.listen, dashboard_port=args.dashboard
+        certificates=args.certificates,
+        listen=args.listen,
+        offered=offered,
+        dashboard_port=args.dashboard,
     ) as client:
         out.note(f"the scheduler is {client.scheduler.address}; Ctrl-C ends it")
         threading.Event().wait()

@@ -6,6 +6,7 @@ elsewhere: the server makes a new one, which starts with what the dead one had t
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -55,7 +56,7 @@ def room(client: JobClient) -> list[Room]:
 
     try:
         workers = client.run_on_scheduler(_used)
-    except (OSError, TimeoutError, RuntimeError, ClosedClientError) as error:
+    except (OSError, asyncio.TimeoutError, RuntimeError, ClosedClientError) as error:
         raise ClusterError(f"the scheduler does not answer: {error}") from error
     return [
         Room(worker, total, {name: total[name] - used.get(name, 0.0) for name in total}, tasks)
@@ -119,7 +120,7 @@ def outcome_of(future: Future) -> Outcome | str | None:
         return None
     try:
         outcome: Outcome | None = future.result(timeout=_FETCH_TIMEOUT_S)
-    except (OSError, TimeoutError, CancelledError, KilledWorker):
+    except (OSError, asyncio.TimeoutError, CancelledError, KilledWorker):
         return None
     except Exception as error:
         # Whatever the task raised on the worker.
