@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import weakref
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -25,7 +26,11 @@ from utvm_deploy.cluster.session_host import OPERATION, hold_board, topic_of
 CONNECT_S = 15.0
 #: How long a worker that has room may take to start the process that owns the board.
 START_S = 60.0
-_LOOK_S = 0.2
+_LOOK_S, _COUNT_S = 0.2, 0.01
+
+_choosing: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 class BoardLine:
@@ -70,21 +75,10 @@ async def board_line(client: Any, board: str, who: str) -> AsyncIterator[BoardLi
     def told(event: tuple[float, Any]) -> None:  # in the thread of Dask's client
         loop.call_soon_threadsafe(_settle, found, str(event[1]["address"]))
 
-    needs = {CORE: 1.0, board_resource(board): 1.0}
-    worker = await _worker_with_room(client, needs)
     await asyncio.to_thread(client.subscribe_topic, topic_of(key), told)
     task = None
     try:
-        task = client.submit(
-            hold_board,
-            *(key, board, who),
-            key=f"session-{key}",
-            resources=needs,
-            workers=[worker],
-            allow_other_workers=False,
-            retries=0,
-            pure=False,
-        )
+        worker, task = await _held(client, key, board, who)
         end_s = loop.time() + START_S
         while not found.done():
             if task.done():
@@ -101,16 +95,53 @@ async def board_line(client: Any, board: str, who: str) -> AsyncIterator[BoardLi
             await asyncio.shield(asyncio.to_thread(client.unsubscribe_topic, topic_of(key)))
 
 
-async def _worker_with_room(client: Any, needs: Mapping[str, float]) -> str:
-    """The address of a worker that has the board free, once there is one.
+async def _held(client: Any, key: str, board: str, who: str) -> tuple[str, Any]:
+    """The worker that has the board free, once there is one, and the task that holds the board.
 
     A task that waits at a worker would hold up those behind it, which may want other boards.
     """
+    needs = {CORE: 1.0, board_resource(board): 1.0}
+    choosing = _choosing.setdefault(asyncio.get_running_loop(), asyncio.Lock())
     while True:
-        for one in await asyncio.to_thread(room, client):
-            if all(one.free.get(name, 0.0) >= amount for name, amount in needs.items()):
-                return one.worker
+        # One session at a time: two would choose the same board.
+        async with choosing:
+            worker = await _worker_with_room(client, needs)
+            if worker is not None:
+                task = client.submit(
+                    hold_board,
+                    *(key, board, who),
+                    key=f"session-{key}",
+                    resources=needs,
+                    workers=[worker],
+                    allow_other_workers=False,
+                    retries=0,
+                    pure=False,
+                )
+                try:
+                    await _counted(client, task)
+                except BaseException:
+                    await asyncio.shield(asyncio.to_thread(task.cancel))
+                    raise
+                return worker, task
         await asyncio.sleep(_LOOK_S)
+
+
+async def _worker_with_room(client: Any, needs: Mapping[str, float]) -> str | None:
+    """The address of a worker that has room now."""
+    for one in await asyncio.to_thread(room, client):
+        if all(one.free.get(name, 0.0) >= amount for name, amount in needs.items()):
+            return one.worker
+    return None
+
+
+async def _counted(client: Any, task: Any) -> None:
+    """Wait until the scheduler counts what the task takes; it gets it a moment after us."""
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + CONNECT_S
+    while not task.done() and loop.time() < end_s:
+        if any(task.key in one.tasks for one in await asyncio.to_thread(room, client)):
+            return
+        await asyncio.sleep(_COUNT_S)
 
 
 @asynccontextmanager
