@@ -198,6 +198,7 @@ def test_addresses_that_lead_nowhere_are_told(app: App) -> None:
         ("GET", f"/api/v1/models/{'ab' * 32}", 404),
         ("PATCH", "/api/v1/jobs", 405),
         ("GET", "/api/v1/jobs?limit=0", 400),
+        ("GET", "/api/v1/jobs?state=nothing", 400),
         ("GET", "/api/v1/jobs?limit=9999999", 400),
     ):
         answer = app.http.request(method, path)

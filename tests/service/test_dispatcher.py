@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 from fake_dask import FakeDask, Task
+from small_disk import small_disk
 
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.base.paths import runs_file
@@ -331,7 +331,9 @@ def run_file(folder: Path) -> bytes:
     return path.read_bytes()
 
 
-def test_results_wait_for_room_on_the_disk(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_wait_for_room_on_the_disk(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     key, later = desk.add("verify", "mps2_an500", 2)
     desk.cluster.workers["w"] = {**TWO_BOARDS, "core": 1.0}
     task = desk.task()
@@ -345,7 +347,10 @@ def test_results_wait_for_room_on_the_disk(desk: Desk, monkeypatch: pytest.Monke
     task.end(Outcome(0, b'{"a": 1}', b"log\n", {}, run_file(desk.folder), "w"))
     # Nothing more is run whose results could not be stored, either.
     assert desk.sent() == []
+    assert desk.sent() == []
     assert desk.job(key).state == "running"
+    # It is tried again and again, but said once.
+    assert caplog.text.count(f"the end of job {key} is not stored yet") == 1
     monkeypatch.undo()
     monkeypatch.setenv("UTVM_RUNS", str(desk.folder / "runs.sqlite"))
     # Now the database has no room.
@@ -366,33 +371,23 @@ def test_results_wait_for_room_on_the_disk(desk: Desk, monkeypatch: pytest.Monke
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def small(tmp_path: Path) -> Iterator[Path]:
     """A file system of 2 MiB, where the tests may mount one."""
-    place = tmp_path / "small"
-    place.mkdir()
-    try:
-        mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
-        done = subprocess.run(mount, capture_output=True, text=True)
-        refusal = done.stderr.strip()
-    except FileNotFoundError as error:
-        refusal = str(error)
-    if refusal:
-        pytest.skip(f"these tests may not mount a file system: {refusal}")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
+    with small_disk(tmp_path / "small", 2 << 20) as place:
+        yield place
 
 
-def test_a_real_full_disk(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("UTVM_RUNS", str(small_disk / "runs.sqlite"))
-    with Database(small_disk / "service.sqlite") as database:
-        desk = Desk(small_disk, FakeDask(w=TWO_BOARDS), database)
+def test_a_real_full_disk(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UTVM_RUNS", str(small / "runs.sqlite"))
+    with Database(small / "service.sqlite") as database:
+        desk = Desk(small, FakeDask(w=TWO_BOARDS), database)
         tuned, other = desk.add("tune", "mps2_an500", 2, trials=9)
         desk.step()
         for task in desk.cluster.running:
             task.start()
             task.tell({"lines": f"first of {task.key}\n"})
         desk.step()
-        ballast = small_disk / "ballast"
+        ballast = small / "ballast"
         with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
             while file.write(bytes(4096)):
                 pass
@@ -414,7 +409,7 @@ def test_a_real_full_disk(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> 
             job = desk.job(key)
             assert (job.state, job.attempt, job.run) == ("done", 1, key), job.reason
             assert desk.content(key, "records.jsonl") == records["records.jsonl"]
-            followed = (small_disk / "jobs" / key / "followed").read_text()
+            followed = (small / "jobs" / key / "followed").read_text()
             assert followed == f"first of {key}\nsecond of {key}\n"
         with RunStore(runs_file()) as store:
             assert sorted(one.key for one in store.find()) == sorted([tuned, other])

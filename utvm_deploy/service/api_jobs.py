@@ -8,10 +8,11 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import FileResponse, PlainTextResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from utvm_deploy.base.errors import UsageError
 from utvm_deploy.service.api_errors import PROBLEMS, Problem, next_page
 from utvm_deploy.service.api_events import job_events
 from utvm_deploy.service.api_files import file_answer
-from utvm_deploy.service.facts import Job
+from utvm_deploy.service.facts import STATES, Job
 from utvm_deploy.service.parts import Parts
 from utvm_deploy.service.refusals import Conflict, NotFound
 from utvm_deploy.service.removal import remove_jobs
@@ -66,6 +67,8 @@ def job_routes(parts: Parts) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> list[Job]:
         """Jobs, the newest first. The header Link has the address of the next page."""
+        if state and state not in STATES:
+            raise UsageError(f"state: {state!r} is not one of {', '.join(STATES)}")
         found = database.jobs(
             state=state,
             board=board,

@@ -61,6 +61,7 @@ class Endings:
         self._files = files
         self._live = live
         self._waiting: dict[str, Ending] = {}
+        self._said: set[str] = set()  # the jobs that the server's output names as waiting
 
     @property
     def keys(self) -> frozenset[str]:
@@ -89,9 +90,13 @@ class Endings:
                 with self._files.holding():
                     self._store(ending)
             except (UtvmError, OSError) as error:
-                log.warning("the end of job %s is not stored yet: %s", key, error)
+                # It is tried every second, which fills no log.
+                if key not in self._said:
+                    self._said.add(key)
+                    log.warning("the end of job %s is not stored yet: %s", key, error)
                 continue
             del self._waiting[key]
+            self._said.discard(key)
             self._live.end(key)
 
     def _store(self, ending: Ending) -> None:
