@@ -480,6 +480,32 @@ def test_a_canceled_job_keeps_what_it_made(desk: Desk) -> None:
     assert desk.sent() == []
 
 
+def test_what_a_canceled_job_made_outlives_a_killed_server(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (key,) = desk.add("tune", "mps2_an500", trials=9)
+    task = desk.task()
+    task.start()
+    task.tell({"lines": "one\n", "log": "said\n"})
+    desk.step()
+    assert desk.dispatcher.cancel(key, "somebody canceled it")
+
+    def full(_content: bytes) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    # Killed before it stored that, twice: the second time its disk is full, too.
+    with monkeypatch.context() as patch:
+        patch.setattr(desk.files, "add", full)
+        desk.start_server()
+    desk.start_server()
+    assert desk.job(key).state == "canceled"
+    assert desk.content(key, "records.jsonl") == b"one\n"
+    assert desk.content(key, "log.txt") == b"said\n"
+    # Nothing is left of it in the folder of jobs.
+    desk.start_server()
+    assert not (desk.folder / "jobs" / key).exists()
+
+
 def test_progress_is_written_seldom(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     (key,) = desk.add("verify", "mps2_an500")
     task = desk.task()

@@ -118,7 +118,8 @@ class Dispatcher:
 
     def recover(self) -> None:
         """Begin where an earlier server ended."""
-        self._live.keep_only(self._database.queue.unended())
+        self._endings.recover()
+        self._live.keep_only([*self._database.queue.unended(), *self._endings.keys])
         self._put_back(_RESTARTED)
         self._follow()
 

@@ -20,7 +20,7 @@ from utvm_deploy.base.paths import runs_file
 from utvm_deploy.cluster.job import Outcome
 from utvm_deploy.runs.store import RunStore
 from utvm_deploy.service.database import Database
-from utvm_deploy.service.facts import DONE, FAILED, Job, JobFile
+from utvm_deploy.service.facts import CANCELED, DONE, FAILED, Job, JobFile
 from utvm_deploy.service.files import Files
 from utvm_deploy.service.inputs import lines_so_far
 from utvm_deploy.service.live import EVENTS, FOLLOWED, LOG, Live
@@ -82,6 +82,14 @@ class Endings:
         """Store what a canceled job made before, now or later."""
         self._waiting[key] = Ending(key, 0, None, "", time.monotonic(), is_canceled=True)
         self.store()
+
+    def recover(self) -> None:
+        """Store what canceled jobs made whose server was killed before it did that."""
+        for key in self._live.jobs():
+            job = self._database.job(key)
+            # What is stored of a job has at least its log.
+            if job is not None and job.state == CANCELED and not job.files:
+                self.add_canceled(key)
 
     def store(self) -> None:
         """Try to store what waits."""

@@ -80,13 +80,16 @@ class Live:
         self._seen = {place for place in self._seen if place[0] != key}
         self._ended.append((time.monotonic(), key))
 
+    def jobs(self) -> list[str]:
+        """The jobs that have a folder."""
+        with contextlib.suppress(OSError):
+            return [path.name for path in self._folder.iterdir()]
+        return []
+
     def keep_only(self, keys: Iterable[str]) -> None:
         """Remove the folders of all other jobs: an earlier server was killed before it did."""
-        kept = set(keys)
-        with contextlib.suppress(OSError):
-            for path in self._folder.iterdir():
-                if path.name not in kept:
-                    self._remove(path.name)
+        for key in set(self.jobs()).difference(keys):
+            self._remove(key)
 
     def _write(self, place: tuple[str, str]) -> None:
         key, name = place
