@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 from distributed import Client
 from distributed import Future as DaskFuture
+from distributed.client import CancelledError
 from distributed.scheduler import KilledWorker
 
 from utvm_deploy import __version__
@@ -232,8 +233,8 @@ class ClusterPlaces:
                     raise MeasuringFailed("", "the workers were lost")
                 time.sleep(LOOK_S)
             ran = unpacked(task.result(timeout=GATHER_S))
-        except KilledWorker as error:
-            raise MeasuringFailed("", "the workers were lost") from error
+        except (KilledWorker, CancelledError) as error:
+            raise MeasuringFailed("", "the workers or their scheduler were lost") from error
         finally:
             task.cancel()
         assert isinstance(ran, RanWhole)
