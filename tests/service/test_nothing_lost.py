@@ -49,7 +49,7 @@ _ALL = (
     {"verb": "profile", "boards": ["mps2_an500"]},
     {"verb": "tune", "boards": ["mps2_an500"], "options": {"trials": 24}},
 )
-SEEDED_TENTH = Load(4, 10, 10, _CHEAP, ("job", "worker", "server"), 1.0)
+SEEDED_TENTH = Load(4, 20, 10, _CHEAP, ("job", "worker", "server"), 1.0)
 WHOLE = Load(20, 100, 30, _ALL, ("job", "worker", "server", "emulator"), 10.0)
 
 
