@@ -144,3 +144,9 @@ def test_without_the_packages_of_clients(
     server = ["--server", "http://127.0.0.1:9"]
     assert main([str(model) if one == "MODEL" else one for one in command] + server) == 1
     assert "run pip install 'utvm-deploy[client]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("host", ["bench..org", "☃.example", "a" * 300, "a\x01b", "xn--"])
+def test_names_that_no_host_can_have(host: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["jobs", "--server", f"http://{host}"]) == 1
+    assert "the server's address cannot be used" in capsys.readouterr().err

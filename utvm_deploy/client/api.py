@@ -29,7 +29,7 @@ import httpx
 from utvm_deploy.base.errors import ServerError, UsageError, UtvmError
 from utvm_deploy.base.files import check_regular, file_digest
 from utvm_deploy.client.facts import RemoteJob, is_key, job_of, printable, printable_lines
-from utvm_deploy.client.settings import ServerSettings, is_loopback, untrusted
+from utvm_deploy.client.settings import EXAMPLE, ServerSettings, is_loopback, untrusted
 
 #: Makes the arguments of one attempt.
 _Arguments = Callable[[], Mapping[str, Any]]
@@ -227,6 +227,11 @@ def _lost() -> Iterator[None]:
                 raise untrusted(cause) from error
             cause = cause.__context__
         raise LostAnswer(printable(str(error)) or type(error).__name__) from error
+    except (httpx.InvalidURL, UnicodeError) as error:  # of names that no host can have
+        raise ServerError(
+            f"the server's address cannot be used: {printable(str(error))}; give one such as "
+            f"{EXAMPLE}"
+        ) from error
 
 
 def _body(answer: httpx.Response, deadline: float) -> bytes:

@@ -21,7 +21,8 @@ DEFAULT_PORT = 8086
 #: The certificate of the authority, in the folder that ``serve --make-certificates`` fills.
 AUTHORITY_FILE = "authority.pem"
 
-_EXAMPLE = "https://bench.example.org:8086"
+#: An address of a server, for messages.
+EXAMPLE = "https://bench.example.org:8086"
 #: A longer file is none that holds a token.
 _LONGEST_TOKEN = 4096
 
@@ -64,7 +65,7 @@ def server_settings(url: str | None = None) -> ServerSettings:
     text = url or os.environ.get("UTVM_SERVER")
     if not text:
         raise ServerError(
-            f"no server is named; give --server URL or set UTVM_SERVER, such as {_EXAMPLE}"
+            f"no server is named; give --server URL or set UTVM_SERVER, such as {EXAMPLE}"
         )
     parts = _parsed(text)
     assert parts.hostname is not None
@@ -109,7 +110,7 @@ def _parsed(text: str) -> SplitResult:
     except ValueError as error:
         raise ServerError(f"{text!r} is no server's address ({error})") from error
     if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
-        raise ServerError(f"{text!r} is no server's address; give one such as {_EXAMPLE}")
+        raise ServerError(f"{text!r} is no server's address; give one such as {EXAMPLE}")
     if "@" in parts.netloc:
         raise ServerError(
             "the server's address has a user or password in it; leave that out and put the token "
