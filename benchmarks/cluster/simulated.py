@@ -137,7 +137,7 @@ def processor_s(pid: int) -> float:
 def simulate(
     works: Sequence[Work], workers: int, seconds: float | None, trials: int, records: Path
 ) -> Simulated:
-    """A tuning that ends after so many seconds or trials."""
+    """A tuning that ends after ``seconds`` or ``trials``."""
     with (
         tempfile.TemporaryDirectory() as folder,
         simulated_cluster(workers, Path(folder)) as (address, scheduler),

@@ -37,7 +37,7 @@ THREADS = 8
 
 @contextmanager
 def local_workers(count: int, board: str, folder: Path) -> Iterator[str]:
-    """The address of a scheduler with so many workers, each with one board."""
+    """The address of a scheduler with ``count`` workers, each with one board."""
     distributed = load_distributed()
     with (
         starting(folder, has_pages=False),

@@ -3,9 +3,9 @@
     python benchmarks/tune/default_records.py --board BOARD [MODEL.tflite...] --keep TRIALS.jsonl
 
 Writes utvm_deploy/kernels/data/CORE.jsonl: of every kernel the fastest few and the default. The
-same command with the same ``--keep`` goes on where an interrupted one was, and repeats only trials
-of kernels whose code, or cycle model, has changed; Ctrl-C and the end of ``--minutes`` write what
-there is.
+same command with the same ``--keep`` continues an interrupted run. It repeats only trials of
+kernels whose code or cycle model has changed. Ctrl-C and the end of ``--minutes`` write the records
+that exist by then.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from utvm_deploy.tuning.shipping import worth_shipping
 from utvm_deploy.tuning.tuner import Tuning, tune
 from utvm_deploy.tuning.workload import Work, workload
 
-#: Kernels have as many layers as make so many operations, and no fewer operations than these.
+#: Each kernel gets the number of layers that together have ``EVEN_MACS`` operations.
+#: A layer with fewer operations than ``LEAST_MACS`` counts as one with that many.
 EVEN_MACS = 10**10
 LEAST_MACS = 10**5
 PROGRESS_S = 10.0

@@ -107,7 +107,7 @@ def main() -> int:
             print(f"there are no records in {options.trials}")
             return 1
         setting = max(set(settings), key=settings.count)
-        # Ticks of another unit or cycle model say nothing beside these.
+        # Ticks of another unit or cycle model cannot be compared with these.
         records = [record for record in records if record.setting.scale == setting.scale]
         graphs = [*(simplify(load_model(path)) for path in options.models), *zoo()]
         keys = {record.kernel.key for record in records}

@@ -2,8 +2,8 @@
 
     python benchmarks/tune/models.py MODEL.tflite... --board BOARD [--minutes 5] [--cmsis-nn DIR]
 
-Each model is tuned from an empty records file (with the shipped records as hints, as everybody has
-them), and runs whole with the shipped records, with its own, and by CMSIS-NN if that is given.
+Each model is tuned from an empty records file, with the shipped records as hints. Then the whole
+model runs with the shipped records, with its own records, and with CMSIS-NN if that is given.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.tuner import Tuning, tune
 from utvm_deploy.tuning.workload import workload
 
-#: Shares of the tuning's time at which the curve is told.
+#: Shares of the tuning's time at which the curve is printed.
 STEPS = (0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
 
 
@@ -52,7 +52,7 @@ class Curve:
         print(f"\r{tuning.trials} trials, {tuning.seconds:.0f} s ", end="", file=sys.stderr)
 
     def at(self, seconds: float) -> tuple[int, int] | None:
-        """Trials and ticks when so many seconds had passed."""
+        """Trials and ticks after this many seconds."""
         past = [point for point in self.points if point[0] <= seconds]
         return past[-1][1:] if past else None
 
@@ -149,7 +149,7 @@ def main() -> int:
                     "curve": curve.points,
                 }
             )
-    print("\nAll layers against their families' own choices, as tuning goes on:")
+    print("\nAll layers against their families' own choices, while tuning runs:")
     print("\n".join(curves))
     if options.json is not None:
         options.json.write_text(json.dumps({"board": board.name, "models": rows}, indent=1) + "\n")

@@ -66,7 +66,7 @@ def test_token_never_crosses_a_network_unencrypted(
     ],
 )
 def test_what_is_no_address_is_refused(url: str) -> None:
-    with pytest.raises(ServerError, match="is no server's address"):
+    with pytest.raises(ServerError, match="is not a server's address"):
         server_settings(url)
 
 
@@ -110,7 +110,7 @@ def test_authority_is_read_from_the_folder_of_certificates(
     (tmp_path / "authority.pem").write_text("nonsense")
     settings = server_settings(BEYOND)
     assert settings.authority == tmp_path / "authority.pem"
-    with pytest.raises(ServerError, match="is no certificate of an authority"):
+    with pytest.raises(ServerError, match="is not a certificate of an authority"):
         settings.tls_context()
 
 

@@ -105,7 +105,7 @@ def test_a_server_that_vanished_ends_the_session(
 
 @pytest.mark.parametrize("message", ["text", {"op": 1}, bytes(MESSAGE_BYTES + 1)])
 def test_what_is_no_message_ends_the_session(made: Made, message: object) -> None:
-    assert carried(FakeComm(message)) == "the server sent something that is no message"
+    assert carried(FakeComm(message)) == "the server sent something that is not a message"
 
 
 def test_the_last_words_of_a_dead_process_are_told(made: Made) -> None:

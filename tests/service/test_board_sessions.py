@@ -242,7 +242,7 @@ def test_a_killed_worker_is_told_and_the_next_use_works(server: Server, address:
         worker = emulator.parent().parent()
         assert worker.pid != server.process.pid
         worker.send_signal(signal.SIGKILL)
-        with pytest.raises(LinkError, match="worker that had the board is gone"):
+        with pytest.raises(LinkError, match="worker that had the board was lost"):
             device.read(x.address, 4)
         until(lambda: is_usable(device), "the board does not come back")
     until(lambda: not emulators(server), "an emulator of the dead worker is left")

@@ -61,7 +61,7 @@ class EchoLine:
     async def receive(self) -> bytes:
         data = await self._replies.get()
         if self.has_died:
-            raise ClusterError("the worker that had the board is gone")
+            raise ClusterError("the worker that had the board was lost")
         return data
 
 
@@ -196,7 +196,7 @@ def test_messages_pass_both_ways_and_the_board_is_given_back(start: Start, desk:
     ("send", "says"),
     [
         (lambda socket: socket.send("{}"), "the client sent text"),
-        (lambda socket: socket.send(b"die"), "the worker that had the board is gone"),
+        (lambda socket: socket.send(b"die"), "the worker that had the board was lost"),
         (lambda socket: None, r"nothing was heard of the client for 0\.3 s"),
     ],
     ids=["text", "dead worker", "silence"],

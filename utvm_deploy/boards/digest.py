@@ -9,5 +9,5 @@ from utvm_deploy.boards.facts import Board
 
 def facts_digest(board: Board) -> str:
     """SHA-256 of all facts. Comments and order of the board file do not matter."""
-    # The text of the file is no part of the representation.
+    # The representation does not contain the text of the file.
     return hashlib.sha256(repr(board).encode()).hexdigest()

@@ -18,7 +18,7 @@ VARIABLE = "UTVM_EVENTS"
 
 
 def write_event(kind: str, facts: Mapping[str, Any]) -> None:
-    """Append one line; a file that cannot be written is no reason to stop the verb."""
+    """Append one line. If the file cannot be written, the verb continues."""
     path = os.environ.get(VARIABLE)
     if not path:
         return

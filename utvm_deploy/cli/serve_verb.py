@@ -29,7 +29,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         "--data",
         metavar="DIR",
         type=Path,
-        help="where everything is kept; default: beside the runs (UTVM_RUNS)",
+        help="folder of models, jobs and files; default: `service` next to the runs (UTVM_RUNS)",
     )
     parser.add_argument(
         "--host",
@@ -179,14 +179,16 @@ def _make_certificates(args: argparse.Namespace, out: Output) -> int:
 
 def _port(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > _MOST_PORT:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port; give a number up to {_MOST_PORT}")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a port; give a number up to {_MOST_PORT}"
+        )
     return int(text)
 
 
 def _size(text: str) -> int:
     match = _SIZE.fullmatch(text)
     if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size; give one such as 500M or 20G")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; give one such as 500M or 20G")
     size = int(match[1]) << _UNITS[match[2].upper()]
     if size < _LEAST_DISK:
         raise argparse.ArgumentTypeError(f"{text} is too small; give {_LEAST_DISK >> 20}M or more")

@@ -74,7 +74,7 @@ class Exchange:
             self._transport.send(request)
             reply = self._reply(self._transport, number, end_s)
         except LinkError:
-            # What was asked before cannot be told from what is asked next.
+            # A late reply could be taken for the reply to the next request.
             self.close()
             raise
         except BaseException:

@@ -16,7 +16,7 @@ from utvm_deploy.link.deadlines import Speeds
 WAY_S = 30.0
 #: Greeting and restarting, which have no size.
 BOOT_S = 60.0
-#: Each exchange of the link over there moves at least so many bytes.
+#: The fewest bytes that an exchange of the link at the board moves.
 _CHUNK_BYTES = 128
 #: A board has fewer regions.
 _MOST_REGIONS = 1024

@@ -54,7 +54,7 @@ def encode(fields: Mapping[str, Any], body: bytes = b"") -> bytes:
 def decode(data: bytes) -> Message:
     """The message of these bytes; LinkError if they are none."""
     if not _LENGTH.size <= len(data) <= MESSAGE_BYTES:
-        raise LinkError(f"a message of {len(data)} bytes is no message of a session")
+        raise LinkError(f"a message of {len(data)} bytes is not a message of a session")
     (length,) = _LENGTH.unpack_from(data)
     end = _LENGTH.size + length
     if end > len(data):
@@ -173,7 +173,7 @@ def pack_words(words: Sequence[int]) -> bytes:
 
 
 def unpack_words(body: bytes) -> tuple[int, ...]:
-    """What ``pack_words`` packed; LinkError if these are no such numbers."""
+    """What ``pack_words`` packed; LinkError if the size is wrong."""
     if len(body) % 8:
         raise LinkError(f"a body of {len(body)} bytes does not hold numbers of 64 bits")
     return struct.unpack(f"<{len(body) // 8}Q", body)

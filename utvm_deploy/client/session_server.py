@@ -65,7 +65,7 @@ def board_address(text: str) -> tuple[str, str]:
     """
     found = _ADDRESS.fullmatch(text)
     if found is None or int(found["port"] or 0) > 65535:
-        raise BoardError(f"{text!r} is no address of a board; give {SCHEME}HOST[:PORT]/BOARD")
+        raise BoardError(f"{text!r} is not an address of a board; give {SCHEME}HOST[:PORT]/BOARD")
     host = found["host"]
     scheme = "http" if is_loopback(host.strip("[]")) else "https"
     return f"{scheme}://{host}:{found['port'] or DEFAULT_PORT}", found["board"]

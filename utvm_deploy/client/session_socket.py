@@ -37,14 +37,14 @@ CLOSE_S = 2.0
 
 
 class SocketTransport:
-    """A ``Transport``. A thread tells the server every few seconds that this client is there."""
+    """A ``Transport``. A thread sends the server a sign of life every few seconds."""
 
     def __init__(self, connecting: AbstractContextManager[ClientConnection], url: str) -> None:
         self._resources = contextlib.ExitStack()
         self._connection = connection = self._resources.enter_context(connecting)
         self._url = url
         self._is_closed = threading.Event()
-        # A server that takes nothing more must not hold us for ever.
+        # A server that reads nothing must not block the client forever.
         limit = struct.pack("ll", int(SILENCE_S), 0)
         # It may have closed the connection already; the next message says so.
         with contextlib.suppress(OSError):
@@ -174,7 +174,7 @@ def _connect(settings: ServerSettings, board: str, wait_s: float) -> SocketTrans
         is_cut = isinstance(error, ConnectionClosed | EOFError)
         if is_cut or isinstance(error.__cause__, EOFError | OSError):
             raise _absent(settings, "it closed the connection") from error
-        raise ServerError(f"{settings.url} is no server of utvm_deploy ({error})") from error
+        raise ServerError(f"{settings.url} is not a server of utvm_deploy ({error})") from error
     except OSError as error:  # TimeoutError included
         raise _absent(settings, str(error) or "no answer") from error
 

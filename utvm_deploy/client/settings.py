@@ -52,7 +52,7 @@ class ServerSettings:
             return ssl.create_default_context(cafile=self.authority)
         except (OSError, ssl.SSLError) as error:
             raise ServerError(
-                f"{self.authority} is no certificate of an authority ({error}); set "
+                f"{self.authority} is not a certificate of an authority ({error}); set "
                 "UTVM_CERTIFICATES to the folder that `utvm serve --make-certificates` made"
             ) from error
 
@@ -108,9 +108,9 @@ def _parsed(text: str) -> SplitResult:
         parts = urlsplit(text)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise ServerError(f"{text!r} is no server's address ({error})") from error
+        raise ServerError(f"{text!r} is not a server's address ({error})") from error
     if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
-        raise ServerError(f"{text!r} is no server's address; give one such as {EXAMPLE}")
+        raise ServerError(f"{text!r} is not a server's address; give one such as {EXAMPLE}")
     if "@" in parts.netloc:
         raise ServerError(
             "the server's address has a user or password in it; leave that out and put the token "

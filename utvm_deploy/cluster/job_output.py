@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-#: The most of a log that is kept, and of a log's file before it is cut.
+#: The longest log that is kept, and the longest file of a log before it is cut.
 LOG_BYTES, LOG_FILE_BYTES = 1 << 20, 8 << 20
 #: The most that one message to the server carries of a log, or of lines that are followed.
 MESSAGE_BYTES = 32 << 10

@@ -1,7 +1,7 @@
-"""Runs one job on a worker: the verb as a child process in a folder of its own.
+"""Runs one job on a worker: the verb as a child process in a temporary folder.
 
 What the child writes is forwarded as Dask events while it runs, so that a server follows it. The
-child ends when the job is canceled, when its time is over, when its server is gone and when the
+child ends when the job is canceled, when its time is over, when its server ends, and when the
 worker ends or dies.
 """
 
@@ -28,7 +28,7 @@ from utvm_deploy.cluster.job_output import RESULT_BYTES, Log, Tail, files_of, ne
 from utvm_deploy.cluster.lease import held_entry
 
 COMMAND = (sys.executable, "-m", "utvm_deploy")
-#: How often the child is looked at, and how often the server is told.
+#: How often the child is checked, and how often news goes to the server.
 _LOOK_S, _TELL_S = 0.1, 0.5
 #: How long a board of the desk may be in use by somebody who did not ask the cluster.
 _LEASE_S, _LEASE_LOOK_S = 600.0, 1.0
@@ -63,7 +63,7 @@ class _Run:
             raise _Unwanted
 
     def tell(self, news: Mapping[str, Any]) -> None:
-        """Tell the server."""
+        """Send news of the job to the server."""
         about = {"job": self.spec.key, "attempt": self.spec.attempt}
         self.worker.log_event(TOPIC, {**about, **news})
 

@@ -41,7 +41,7 @@ class JobClient(Protocol):
 
 @dataclass(frozen=True)
 class Room:
-    """What a worker has, and what of it is free."""
+    """A worker's resources, and which of them are free."""
 
     worker: str  # address
     total: Mapping[str, float]
@@ -123,7 +123,7 @@ def outcome_of(future: Future) -> Outcome | str | None:
     except (OSError, asyncio.TimeoutError, CancelledError, KilledWorker):
         return None
     except Exception as error:
-        # Whatever the task raised on the worker.
+        # The task may raise any exception on the worker.
         return f"the job's worker failed: {type(error).__name__}: {error}"
     return outcome
 

@@ -54,7 +54,7 @@ class KeptClient:
     def run_on_scheduler(self, function: Any) -> Any:
         """Call a function in the scheduler's process.
 
-        Raises TimeoutError if it does not answer: Dask itself would wait for ever.
+        Raises TimeoutError if it does not answer: Dask itself would wait forever.
         """
         client = self._client_now()
         return client.sync(client._run_on_scheduler, function, callback_timeout=_ANSWER_S)

@@ -206,13 +206,13 @@ class BoardService:
 
 
 def _check_readable(image: Image) -> None:
-    """BoardError for a file that is no ELF file: it comes from somewhere else."""
+    """Raise BoardError for a damaged ELF file. A client sent the file, so it may hold anything."""
     try:
         _ = image.symbols, image.load_segments
     except UtvmError:
         raise
     except Exception as error:
-        # The reader of ELF files raises whatever its damage leads to.
+        # For a damaged file, the reader of ELF files may raise any exception.
         raise BoardError(f"the image is damaged ({type(error).__name__}); send it again") from error
 
 

@@ -1,4 +1,4 @@
-"""A worker's part in sessions: a Dask task holds the board, and a process of its own owns it.
+"""A worker's part in sessions: a Dask task holds the board, and a separate process owns it.
 
     server ── Dask's comm to the worker's port ── worker's event loop ── socket pair ── process
 
@@ -143,7 +143,7 @@ class _Session:
             except OSError:  # Dask's CommClosedError, too
                 return "the server closed the session"
             if not isinstance(data, bytes | bytearray | memoryview) or len(data) > MESSAGE_BYTES:
-                return "the server sent something that is no message"
+                return "the server sent something that is not a message"
             if bytes(data) == ALIVE:
                 continue
             try:

@@ -40,18 +40,18 @@ class BoardLine:
         self._comm = comm
 
     async def send(self, data: bytes) -> None:
-        """ClusterError if the worker is gone."""
+        """Send a message; ClusterError if the connection to the worker is lost."""
         try:
             await self._comm.write(data)
         except OSError as error:
-            raise ClusterError("the worker that had the board is gone") from error
+            raise ClusterError("the worker that had the board was lost") from error
 
     async def receive(self) -> bytes:
-        """The next message; ClusterError if the worker is gone."""
+        """The next message; ClusterError if the connection to the worker is lost."""
         try:
             return bytes(await self._comm.read())
         except (OSError, TypeError) as error:
-            raise ClusterError("the worker that had the board is gone") from error
+            raise ClusterError("the worker that had the board was lost") from error
 
 
 async def offered_kinds(client: Any, board: str) -> frozenset[str]:
@@ -159,7 +159,7 @@ async def _connection(client: Any, address: str, key: str) -> AsyncIterator[Any]
 
 
 def _settle(found: asyncio.Future[str], address: str) -> None:
-    # A task that Dask started again elsewhere tells another address; nobody goes there.
+    # If Dask starts the task again elsewhere, the second address is ignored.
     if not found.done():
         found.set_result(address)
 

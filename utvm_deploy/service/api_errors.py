@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 #: Paths for programs; the others are for browsers.
 _PROGRAMS = "/api/"
-#: Problems of a request that are told; the rest are counted.
+#: How many problems of a request the answer lists; it counts the others.
 _MOST_TOLD = 3
 _LONGEST_TOLD = 200
 
@@ -50,7 +50,7 @@ _STATUS: tuple[tuple[type[UtvmError], int], ...] = (
 
 
 def status_of(error: UtvmError) -> int:
-    """The status of an answer that tells of this error."""
+    """The HTTP status of an answer with this error."""
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 
@@ -61,7 +61,7 @@ def next_page(request: Request, last: str) -> str:
 
 
 def add_handlers(app: FastAPI, folders: tuple[Path, ...]) -> None:
-    """Let the application tell errors so. Paths of ``folders`` are the server's secret."""
+    """Make the application answer with such errors. They never show the paths of ``folders``."""
 
     def without_paths(text: str) -> str:
         for folder in folders:

@@ -1,4 +1,4 @@
-"""A value that is made again at most every so many seconds, whoever asks for it."""
+"""A value that all threads share, and that is made again only after some seconds."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Connections:
             self._writer = open_database(
                 self._path, self._migrations, advice=self._advice, write_ahead=True
             )
-            # A power cut may not lose what a client was told is stored.
+            # After the server confirmed that something is stored, a power cut must not lose it.
             self._writer.execute("PRAGMA synchronous = FULL")
             self._writer.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
         except (sqlite3.Error, OSError) as error:

@@ -147,7 +147,7 @@ class Database:
         self.add_jobs([job])
 
     def add_jobs(self, jobs: Sequence[Job]) -> list[Job]:
-        """Keep new jobs, all or none. Raises NotFound if a model of theirs is not there.
+        """Keep new jobs, all or none. Raises NotFound if one of their models is missing.
 
         If there are jobs of the same request already, nothing is added, and those are returned. So
         a client that did not get its answer may ask again.
@@ -243,7 +243,7 @@ class Database:
             where.append("job_models.sha256 = ?")
             values.append(model)
         if request:
-            where.append("request != ''")  # the index on requests needs to be told
+            where.append("request != ''")  # else SQLite does not use the index on requests
         if since is not None:
             where.append(f"{created} >= ?")
             values.append(since)

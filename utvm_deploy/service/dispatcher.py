@@ -1,13 +1,13 @@
-"""Sends queued jobs to the cluster, and writes down what becomes of them.
+"""Sends queued jobs to the cluster, and stores how they end.
 
-The database is the queue: a job is in it before anybody is told, and its end is in it before its
-task is forgotten. So a server that was killed goes on where it was.
+The database is the queue. A job is stored in it before the server confirms the job. A job's end is
+stored before Dask forgets the task. So a server that was killed continues where it stopped.
 
-A job is sent when a worker has room for it, and not before: Dask's workers take their tasks in
-order, so that a task that waits for a board would hold up those behind it.
+A job is sent only when a worker has room for it. Dask's workers run their tasks in order, so a task
+that waits for a board would delay the tasks after it.
 
-Jobs of one board start in the order in which they came, whatever their verb. Boards take turns. So
-do the verbs that need no board, as one more queue.
+Jobs of one board start in the order in which they came. Jobs whose verb needs no board form one
+more queue. All queues take turns.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _ENDED = "the server was ended while this job ran; it starts again with the serv
 
 @dataclass(frozen=True)
 class _Message:
-    """What other threads tell the dispatcher's."""
+    """What other threads report to the dispatcher's thread."""
 
     news: Mapping[str, Any] = field(default_factory=dict)
     done: tuple[str, int] | None = None
@@ -145,15 +145,15 @@ class Dispatcher:
                 self._is_closing.wait(_TURN_S)
             except Exception:
                 # A bug with one job may not stop the others.
-                log.exception("the dispatcher failed; it goes on")
+                log.exception("the dispatcher failed; it continues")
                 self._is_closing.wait(_TURN_S)
         with contextlib.suppress(UtvmError, OSError):
             self.leave()
 
     def _hear(self, until: float) -> bool:
-        """Take what others tell until somebody wants a turn, but no longer than ``until``.
+        """Take messages of other threads until one asks for a turn, but no longer than ``until``.
 
-        Returns whether somebody does.
+        Returns whether one asked for a turn.
         """
         is_due = False
         while True:
@@ -225,7 +225,7 @@ class Dispatcher:
                 )
 
     def _look_after(self, rooms: Iterable[Room]) -> None:
-        """Find attempts whose worker is gone, and those that it did not start."""
+        """Find attempts whose worker has left, and attempts that a worker did not start."""
         tasks = {one.worker: one.tasks for one in rooms}
         for key, flight in list(self._flights.items()):
             if flight.worker not in tasks:
@@ -305,7 +305,7 @@ class Dispatcher:
         flight.future.add_done_callback(lambda _future: self._messages.put(done))
         return True
 
-    # What others tell.
+    # Messages of other threads.
 
     def _told(self, news: Mapping[str, Any]) -> bool:
         """What a worker reports while a job runs; whether there may be room for another job."""

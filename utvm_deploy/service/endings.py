@@ -45,7 +45,7 @@ class Ending:
     reason: str
     since: float  # by the monotonic clock
     earlier_log: bytes = b""  # of the attempts before
-    is_canceled: bool = False  # the row says that it ended; what it made before is to be added
+    is_canceled: bool = False  # the row says that it ended; its files must still be added
 
     @property
     def is_late(self) -> bool:
@@ -138,7 +138,7 @@ class Endings:
         self._database.finish_job(ending.key, ending.attempt, kept, finished=time.time(), **changes)
 
     def _whole(self, job: Job, outcome: Outcome, earlier_log: bytes) -> list[JobFile]:
-        # Who follows the log goes on in the file where he was in the one that grew.
+        # A reader of the growing log continues in this file at the same position.
         whole_log = earlier_log + outcome.log or self._live.read(job.key, LOG)
         return self._stored(
             {

@@ -69,7 +69,7 @@ class Files:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._parts = folder / "parts"
-        #: Called when the folder grew; raises NoRoom if it may not be as large as it is now.
+        #: Called when the folder grew; raises NoRoom if it is too large and nothing can be removed.
         self.make_room: Callable[[], None] = lambda: None
         self._lock = threading.Lock()
         self._held = Counter[str]()

@@ -115,7 +115,7 @@ class Live:
 
 
 def _append(file: FileIO, text: bytes, size: int) -> None:
-    """All of it, or nothing. Raises OSError."""
+    """Append the whole text, or nothing. Raises OSError."""
     rest = text
     try:
         while rest:

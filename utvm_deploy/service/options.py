@@ -68,7 +68,7 @@ class Option:
             return []
         if self.is_flag:
             return [f"--{self.name}"] if value else []
-        # In one word, so that a value that begins with a hyphen is no option.
+        # In one word, so that a value with a hyphen at the start is not taken for an option.
         return [f"--{self.name}={self.file or value}"]
 
     def _problem(self, value: object) -> str | None:

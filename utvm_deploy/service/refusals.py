@@ -10,7 +10,7 @@ class NoRoom(UtvmError):
 
 
 class UploadRefused(UtvmError):
-    """A file that was uploaded is no model, too large, or not allowed here."""
+    """A file that was uploaded is not a model, is too large, or is not allowed here."""
 
 
 class NotFound(UtvmError):

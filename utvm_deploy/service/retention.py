@@ -76,7 +76,7 @@ class Retention:
             if self.used_bytes() <= self._most_bytes:
                 return
         raise NoRoom(
-            f"the server may keep {self._most_bytes / 2**20:,.0f} MiB, and what it has may not be "
+            f"the server may keep {self._most_bytes / 2**20:,.0f} MiB, and none of its data can be "
             "removed yet; delete jobs or models, or start it with a larger --disk-limit"
         )
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 #: How long a browser stays logged in.
 SESSION_S = 7 * 24 * 3600
-#: An address may give so many wrong tokens in so many seconds.
+#: How many wrong tokens an address may send within how many seconds.
 MOST_WRONG = 10
 WRONG_WINDOW_S = 60.0
 #: Addresses whose wrong tokens are remembered; the oldest are forgotten.

@@ -24,7 +24,7 @@ class BodyLimits:
     most_bytes: int = 1 << 20
     most_upload_bytes: int = MAX_FILE_BYTES + _FORM_BYTES
     most_uploads: int = 8
-    #: A body has so many seconds, and one more for each so many bytes that came.
+    #: The time for a body: ``grace_s``, and one second for each ``bytes_a_second`` that arrived.
     grace_s: float = 20.0
     bytes_a_second: int = 16 << 10
 
@@ -88,7 +88,7 @@ class _Body:
 
     async def receive(self) -> Message:
         if self._is_whole:
-            # What comes now is only that the client is gone.
+            # The only message after the body says that the client has left.
             return await self._receive()
         allowed = LIMITS.grace_s + self._size / LIMITS.bytes_a_second
         left = self._started + allowed - time.monotonic()

@@ -1,6 +1,6 @@
 """The HTTP protocol of uvicorn, with deadlines.
 
-uvicorn alone waits for ever for a request's headers, and for a client that takes nothing of its
+uvicorn alone waits forever for a request's headers, and for a client that reads nothing of its
 answer. So a few clients could use up all connections.
 """
 

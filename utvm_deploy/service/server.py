@@ -1,4 +1,4 @@
-"""Puts the parts of a server together and runs it until it is told to end."""
+"""Puts the parts of a server together and runs it until a signal ends it."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def session_router(
                 await client.send(encode({"session": "ended", "reason": reason}))
                 await socket.close()
         except (WebSocketDisconnect, RuntimeError, OSError, asyncio.TimeoutError):
-            return  # the client is gone, or takes nothing any more
+            return  # the client has left, or reads nothing any more
 
     return router
 
@@ -252,11 +252,11 @@ class _Client:
         self._is_waiting = False
 
     async def next(self) -> bytes | None:
-        """The next message; None when it is gone."""
+        """The next message; None when the client has left."""
         return await self._came.get()
 
     async def send(self, data: bytes) -> None:
-        """A client that takes nothing is gone, too."""
+        """Send a message. A client that reads nothing counts as lost."""
         await asyncio.wait_for(self._socket.send_bytes(data), self._limits.silence_s)
 
     async def _read(self) -> None:

@@ -38,7 +38,7 @@ def main(path: Path, folder: Path) -> int:
     os.chdir(path.parent)
     path = Path(path.name)
     try:
-        # Other formats are read in a child of their own, whose packages need much memory to start.
+        # Other formats are read in a separate child, because their packages need much memory.
         converted(path)
         limit_import()
         graph = load_model(path)

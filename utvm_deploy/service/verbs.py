@@ -151,7 +151,7 @@ def command_line(
         arguments.append(f"--board={board}")
     for option, value in given_options(verb, options):
         arguments += option.arguments(value)
-    # A name that begins with a hyphen is no option.
+    # With ``./``, a name with a hyphen at the start is not taken for an option.
     return [*arguments, *verb.fixed, "--json", *(f"./{name}" for name in models)]
 
 
