@@ -22,7 +22,7 @@ from utvm_deploy.frontend import formats
 from utvm_deploy.oracle import reference
 from utvm_deploy.service import upload_check
 
-#: What the server itself may take beside a run: its start on a loaded machine, and a fork.
+#: The time for the server itself, in addition to a run: a start on a loaded machine, and a fork.
 PATIENCE_S = 60.0
 POLL_S = 0.002
 _WORDS = "words.txt"

@@ -1,4 +1,4 @@
-"""Schedulers and workers as processes of their own, for tests."""
+"""Schedulers and workers as separate processes, for tests."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def scheduler(folder: Path, port: int = 0, *options: str) -> Iterator[tuple[int,
 def worker(
     folder: Path, address: str, name: str, *options: str, desk: str = "[boards]\n"
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """``utvm worker`` with a bench.toml of its own; its output is in NAME.txt."""
+    """``utvm worker`` with its own bench.toml; its output is in NAME.txt."""
     bench = folder / f"{name}.toml"
     bench.write_text(desk)
     scratch = folder / f"{name}-scratch"

@@ -214,7 +214,7 @@ def test_a_computer_that_vanishes_and_comes_back(tmp_path: Path) -> None:
         subprocess.run([*link, "down"], check=True)
         wait_until(lambda: len(worker_facts(client)) == 1, "the scheduler does not notice")
         job = int(notes.read_text().split()[1])
-        wait_until(lambda: not is_running(job), "the worker goes on with the job")
+        wait_until(lambda: not is_running(job), "the worker continues the job")
         subprocess.run([*link, "up"], check=True)
         wait_for_text(log, "connected to", 2)
         wait_for_text(notes, "far", 2)

@@ -66,7 +66,7 @@ def worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeWork
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setenv("UTVM_BENCH", "")
     yield one
-    # Whatever happened, the job's folder is gone.
+    # After any end, the job's folder is removed.
     assert not [path for path in tmp_path.iterdir() if "utvm-job" in path.name]
 
 

@@ -23,7 +23,7 @@ class FakeClient:
         self._run_on_scheduler = object()
 
     def sync(self, function: object, argument: object, *, callback_timeout: float) -> None:
-        """A scheduler that does not answer; Dask itself would wait for ever."""
+        """A scheduler that does not answer; Dask itself would wait forever."""
         assert function is self._run_on_scheduler
         assert 0 < callback_timeout < 60
         raise TimeoutError("no answer")

@@ -81,7 +81,7 @@ def echo(theirs: socket.socket, answer: Callable[[bytes], bytes]) -> threading.T
 
 
 def carried(comm: Any, key: str = "key") -> str:
-    """What the server was told last, if the session has ended by itself."""
+    """The reason that the server got last, if the session has ended by itself."""
     asyncio.run(asyncio.wait_for(_serve(comm, key), 30))
     assert comm.is_aborted
     return str(decode(comm.got[-1]).fields.get("reason"))

@@ -132,7 +132,7 @@ def test_the_job_of_a_killed_worker_is_done_elsewhere_once(client: Any, tmp_path
             doomed.kill()
             doomed.wait()
         else:
-            # It may go on meanwhile: a worker's process that is killed is started again.
+            # A worker's process that is killed is started again, so the job may run again by now.
             os.kill(worker_pid(client, "left"), signal.SIGKILL)
         wait_until(lambda: not is_running(int(pid)), "the killed worker's program is left")
         wait_until(lambda: len(notes(tmp_path)) == 2, "nobody does the job again")

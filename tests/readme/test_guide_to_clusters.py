@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "guides" / "cluster.md"
 
 
 def commands() -> list[list[str]]:
-    """Those in blocks, in lines of their own, and in the unit of systemd."""
+    """The page's commands: in code blocks, in sentences, and in the unit of systemd."""
     found = re.findall(r"^(?:ExecStart=\S*/)?utvm (.*)$", PAGE.read_text(), flags=re.MULTILINE)
     found += re.findall(r"`utvm ([^`]+ [^`]+)`", PAGE.read_text())
     return [shlex.split(line, comments=True) for line in found]

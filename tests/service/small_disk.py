@@ -12,7 +12,7 @@ import pytest
 
 @contextlib.contextmanager
 def small_disk(place: Path, size: int) -> Iterator[Path]:
-    """A new folder with room for so many bytes; skips the test where nothing may be mounted."""
+    """A new folder with room for ``size`` bytes; skips the test where nothing may be mounted."""
     place.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)]
     try:

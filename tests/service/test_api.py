@@ -288,7 +288,7 @@ def test_events_follow_a_job_to_its_end(app: App) -> None:
         assert json.loads(seen["tuning"]["data"]) == point
         assert json.loads(seen["job"]["data"])["state"] == "running"
         last = seen["job"]["id"]
-    # The client lost the connection. It goes on behind what it has.
+    # The client lost the connection. It continues after the last event that it got.
     app.cluster.tell(spec, {"log": "second\n"})
     may_end.set()
     app.wait(job["key"])

@@ -227,7 +227,7 @@ def test_a_killed_process_of_the_board_is_told_and_the_next_use_works(
         with pytest.raises(DeviceReset, match=r"tensor x .* is lost"):
             x.numpy()
         assert is_usable(device)
-        # Only the emulator: as on this computer, the session goes on with another one.
+        # Only the emulator dies. As on this computer, the session continues with another emulator.
         (emulator,) = emulators(server)
         emulator.kill()
         with pytest.raises(LinkError):
@@ -256,7 +256,7 @@ def is_usable(device: Device) -> bool:
 
 
 def test_a_killed_server_is_told(server: Server, address: str) -> None:
-    # The last test of the module: the server is gone afterwards.
+    # The last test of the module, because it ends the server.
     with utvm_deploy.connect(address) as device:
         x = device.tensor(np.ones(1, np.int32))
         children = psutil.Process(server.process.pid).children(recursive=True)

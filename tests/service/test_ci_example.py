@@ -71,7 +71,7 @@ def test_what_is_written_to_a_cache_is_read_from_it() -> None:
 
 
 def test_main_has_new_figures_after_it_grew() -> None:
-    """Else main would be compared with its old figures for ever."""
+    """Else main would be compared with its old figures forever."""
     for job in ("mps2_an500", "server"):
         names = [step.get("name") for step in steps(job)]
         after = steps(job)[names.index("Compare with main") + 1 :]

@@ -329,7 +329,7 @@ with Database(Path(sys.argv[1])) as database:
 
 @pytest.mark.parametrize("kills", [10, pytest.param(100, marks=pytest.mark.soak)])
 def test_a_killed_writer_leaves_whole_jobs(tmp_path: Path, kills: int) -> None:
-    """Every job that was told to be stored is there, with all of its files."""
+    """Every job that the writer reported as stored is there, with all its files."""
     path = tmp_path / "service.sqlite"
     told = 0
     for _ in range(kills):

@@ -1,4 +1,4 @@
-"""The queue: which job is sent where and when, and what becomes of it."""
+"""The queue: which job is sent where and when, and how it ends."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_a_job_that_takes_its_worker_along_three_times_fails(desk: Desk) -> None
         desk.step()
         task.future.cancel()
         if attempt == 2:
-            # Another server remembers it. What was only sent before is no death.
+            # Another server remembers the losses. A job that was sent, but never ran, is no loss.
             desk.task().future.cancel()
             desk.start_server()
     assert desk.sent() == []
@@ -433,7 +433,7 @@ def test_results_that_never_find_room_are_given_up_with_the_reason(
         task.end()
     assert desk.sent() == []
     monkeypatch.setattr("utvm_deploy.service.endings._PATIENCE_S", -1.0)
-    # The others go on.
+    # The other jobs continue.
     assert desk.sent() == [later]
     job = desk.job(key)
     if is_canceled:

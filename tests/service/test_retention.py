@@ -1,4 +1,4 @@
-"""The data folder keeps its limits of age and size, whatever ends meanwhile."""
+"""The data folder keeps its limits of age and size, even if jobs or servers end meanwhile."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def test_a_server_on_a_full_disk_goes_on(tmp_path: Path, quick_uploads: None) ->
         files = {"file": ("m.tflite", bytes(3 * MIB))}
         answer = app.http.post("/api/v1/models", files=files)
         assert answer.status_code == 507 and "make room" in answer.json()["error"]
-        # Fill what is left, so that the database cannot grow either.
+        # Fill the rest of the disk, so that the database cannot grow either.
         with contextlib.suppress(OSError), (disk / "rest").open("wb", buffering=0) as rest:
             while True:
                 rest.write(bytes(4096))

@@ -134,7 +134,7 @@ def test_wrong_tokens_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     refusal = judge.look(TOKEN, "192.0.2.1")
     assert refusal is not None and refusal.status == 429
     assert refusal.headers["retry-after"] == "51"
-    # Others are not locked out, and nobody is for ever.
+    # Other addresses are not locked out, and nobody is locked out forever.
     assert judge.look(TOKEN, "192.0.2.2") is None
     now += 51
     assert judge.look(TOKEN, "192.0.2.1") is None
@@ -184,7 +184,7 @@ def test_a_page_of_another_server_changes_nothing(app: App) -> None:
         socketed = app.http.get("/api/v1/boards/host/session", headers={**headers, **upgrade})
         assert socketed.status_code == 403
     assert app.http.get("/api/v1/jobs").json() == []
-    # Forms can be sent as text by any page. They are no JSON here.
+    # Forms can be sent as text by any page. The server does not read them as JSON.
     answer = app.http.post("/api/v1/jobs", content=b"{}", headers={"content-type": "text/plain"})
     assert answer.status_code == 400
     # Its own pages and the user may.
@@ -275,7 +275,7 @@ def test_a_large_body_in_chunks_is_cut_off(app: App) -> None:
     assert "134,283,264 bytes" in answer.json()["error"]
     assert rss_bytes() - before < 100 << 20
     assert app.http.get("/api/v1/models").json() == []
-    # What is no upload is cut off much earlier.
+    # For other requests than uploads, the limit is much lower.
     answer = app.http.post(
         "/api/v1/jobs", content=chunks(4 << 20), headers={"content-type": "application/json"}
     )
@@ -355,7 +355,7 @@ def test_a_client_that_takes_nothing_is_given_up(app: App, monkeypatch: pytest.M
             while data := client.recv(1 << 20):
                 taken += len(data)
         assert taken < len(content)
-    # Who takes it, though slowly, gets all of it.
+    # A client that reads slowly gets the whole file.
     assert app.http.get(path).content == content
 
 
@@ -368,7 +368,7 @@ def test_connections_beyond_the_limit_are_closed(app: App, monkeypatch: pytest.M
 
 
 def test_connections_count_before_they_say_anything(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As those that never finish TLS's handshake, of which asyncio tells nobody."""
+    """Connections that never finish TLS's handshake count, too. asyncio does not report them."""
     monkeypatch.setattr(security_listener, "MOST_CONNECTIONS", 2)
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(listening(Settings(Path("unused"))))

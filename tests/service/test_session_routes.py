@@ -295,7 +295,7 @@ def test_a_client_that_leaves_while_it_waits_is_forgotten(start: Start, desk: De
     door = start()
     with door.open():
         pass
-    until(lambda: desk.given_back == 1, "the wait goes on without a client")
+    until(lambda: desk.given_back == 1, "the wait continues without a client")
     assert not desk.lines and door.held_by() == ["the job 17 (tune)"]
 
 

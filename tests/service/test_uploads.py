@@ -1,4 +1,4 @@
-"""Uploads of models: whatever arrives is kept, with its facts, or refused in one sentence."""
+"""Uploads of models: any upload is kept, with its facts, or refused in one sentence."""
 
 from __future__ import annotations
 

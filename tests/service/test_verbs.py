@@ -32,7 +32,7 @@ def values(option: Option) -> list[object]:
 
 
 def complete(verb: Verb, option: Option) -> dict[str, object]:
-    """What must be there beside an option."""
+    """The other options that an option needs."""
     more = [group[0] for group in verb.needed if option not in group]
     more += [other for one, other in verb.bound if one == option]
     return {one.name: values(one)[0] for one in more}

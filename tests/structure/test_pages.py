@@ -65,7 +65,7 @@ def test_bytes_and_times_have_fitting_units() -> None:
         *("", "0.2 s", "45 s", "3 min 20 s", "4 min", "2 h 5 min", "2 h", "5 days"),
     ]
     now = time.time()
-    # A clock that is ahead is no reason for times before zero.
+    # If another computer's clock is ahead, no time is below zero.
     assert [ago(None), ago(now + 50), ago(now - 3700), ago(now - 200_000)] == [
         *("", "now", "1 h ago", "2 days ago"),
     ]

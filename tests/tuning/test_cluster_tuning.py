@@ -44,7 +44,7 @@ RESOURCES = {"core": 2.0, "board:host": 1.0, "board:mps2_an500": 1.0}
 
 @contextmanager
 def workers(count: int, folder: Path) -> Iterator[Any]:
-    """The LocalCluster of so many workers, each with one board of each kind."""
+    """A LocalCluster of ``count`` workers, each with one board of each kind."""
     distributed = load_distributed()
     with (
         starting(folder, has_pages=False),

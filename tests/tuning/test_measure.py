@@ -1,4 +1,4 @@
-"""Measuring on devices: what candidates take, and what becomes of those that go wrong."""
+"""Measuring on devices: the time of candidates, and the records of candidates that fail."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_candidate_that_goes_wrong_spoils_no_other(
     path = tmp_path / "r.jsonl"
     with connect(board, link=fastest_link(board)) as device, RecordsFile(path) as file:
         found = tune(works, device, file, trials=1000)
-        # The device still does what it is told.
+        # The device still answers requests.
         assert device.checksum(device.session.memory.address, 4) >= 0
     by_candidate = {r.candidate: r.measurement for r in read_records(path)
                     if r.kernel == first.kernel}  # fmt: skip
@@ -175,7 +175,7 @@ def test_a_kernel_that_does_not_fit_spoils_no_other(
     errors: dict[str, set[str]] = {}
     for record in read_records(path):
         errors.setdefault(record.kernel.name, set()).add(record.measurement.error)
-    # Its tables then lie in an image's flash.
+    # With flash, its tables are in the image's flash.
     assert errors.pop("fully_connected_96x4000") == ({""} if has_flash else {"no room"})
     assert errors and set.union(*errors.values()) == {""}
 

@@ -89,6 +89,6 @@ def test_a_worker_is_left_out_once(found: Members, asked: Asked, said: list[str]
     asked.setting = SETTING
     found.wait()
     for batch in range(5):
-        found.failed(NEAR, batch, "the board is gone")
-    assert said == ["worker near is left out: the board is gone"]
+        found.failed(NEAR, batch, "the board is lost")
+    assert said == ["worker near is left out: the board is lost"]
     assert not found.addresses
