@@ -161,6 +161,7 @@ def other_machine() -> Iterator[tuple[str, str, str]]:
         ip("link", "set", outside, "up")
         ip("-n", name, "address", "add", f"{there}/30", "dev", inside)
         ip("-n", name, "link", "set", inside, "up")
+        ip("-n", name, "link", "set", "lo", "up")
         yield name, here, there
 
 

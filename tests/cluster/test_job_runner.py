@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import signal
 import sys
 import threading
@@ -125,7 +124,7 @@ def test_lines_and_events_arrive_while_the_job_runs(worker: FakeWorker) -> None:
     while worker.told("lines") != "new 1\n" or len(worker.events()) < 2:
         assert time.monotonic() < deadline, worker.news
         time.sleep(0.01)
-    (folder,) = [child.cwd() for child in psutil.Process().children() if child.cwd() != os.getcwd()]
+    (folder,) = {child.cwd() for child in psutil.Process().children() if "utvm-job" in child.cwd()}
     (Path(folder) / "go").touch()
     thread.join(PATIENCE_S)
     (found,) = results
@@ -200,6 +199,8 @@ def test_a_job_that_nobody_wants_ends_with_its_processes(
         f" stdout=open({str(tmp_path / 'started')!r}, 'w'))\n"
         "time.sleep(1000)"
     )
+    # This process may have children of other tests.
+    others = set(psutil.Process().children(recursive=True))
     results: list[Outcome | None] = []
     thread = threading.Thread(target=lambda: results.append(job_runner.run_job(spec_of(code))))
     thread.start()
@@ -208,7 +209,7 @@ def test_a_job_that_nobody_wants_ends_with_its_processes(
     while not (started.exists() and started.read_text()):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    below = psutil.Process().children(recursive=True)
+    below = set(psutil.Process().children(recursive=True)) - others
     assert len(below) >= 2
     if why == "canceled":
         worker.task.state = "cancelled"
