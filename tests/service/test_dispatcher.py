@@ -208,7 +208,7 @@ def test_a_job_that_takes_its_worker_along_three_times_fails(desk: Desk) -> None
         desk.step()
         task.future.cancel()
         if attempt == 2:
-            # Another server remembers the losses. A job that was sent, but never ran, is no loss.
+            # A new server remembers the losses. A job that was sent but never ran does not count.
             desk.task().future.cancel()
             desk.start_server()
     assert desk.sent() == []
