@@ -51,6 +51,12 @@ def test_profiles_are_kept_and_compared(capsys: pytest.CaptureFixture[str], tmp_
     page = (tmp_path / "page.html").read_text()
     assert page.count('class="n bad">+100.0 %') == 1
     assert page.count("<rect") == 2 * len(compared["models"][0]["changes"])
+    first["layers"][0]["ticks"] //= 2
+    first["ram_bytes"] += first["ram_bytes"] // 2
+    (tmp_path / "now.json").write_text(json.dumps(first))
+    code, compared = result(capsys, *compare, "--fail-over", "49")
+    assert code == 1
+    assert [(one["what"], one["figure"]) for one in compared["grown"]] == [("RAM", "bytes")]
     assert main(["compare", verify["run"], kept["run"]]) == 1
     assert "is of verify" in capsys.readouterr().err
 

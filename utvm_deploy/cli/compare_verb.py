@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 from utvm_deploy.base.errors import BenchError
@@ -37,7 +38,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         "--fail-over",
         metavar="P%",
         type=percent,
-        help="exit 1 if a layer or the whole model grew by more than this",
+        help="exit 1 if a layer, the whole model, its RAM or its flash grew by more than this",
     )
     parser.add_argument(
         "--html", metavar="FILE", type=Path, help="also write a page with tables and bars"
@@ -56,7 +57,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
     if args.html is not None and not args.dry_run:
         write_text(args.html, compare_html(found, args.before, args.now))
         out.line(f"wrote {args.html}")
-    grown = [] if args.fail_over is None else growths(before, now, args.fail_over)
+    allowed = args.fail_over
+    grown = [] if allowed is None else growths(before, now, allowed, with_sizes=True)
     if grown:
         out.line(f"GREW by more than {args.fail_over:g} %:")
     for item in grown:
@@ -75,6 +77,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
                 for one in found
             ],
             "fail_over_percent": args.fail_over,
+            "grown": [asdict(item) for item in grown],
             "ok": not grown,
         },
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -93,16 +94,7 @@ def judge(
         "gate": {
             "ok": not grown and not over,
             "fail_over_percent": allowed,
-            "grown": [
-                {
-                    "model": item.model,
-                    "what": item.what,
-                    "figure": item.figure,
-                    "before": item.before,
-                    "now": item.now,
-                }
-                for item in grown
-            ],
+            "grown": [asdict(item) for item in grown],
             "over": [
                 {
                     "model": item.model,

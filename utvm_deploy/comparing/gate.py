@@ -164,9 +164,16 @@ def _check_covers(earlier: Mapping[str, Ours], name: str, board: str) -> None:
 
 
 def growths(
-    before: tuple[Ours, ...], now: tuple[Ours, ...], allowed_percent: float
+    before: tuple[Ours, ...],
+    now: tuple[Ours, ...],
+    allowed_percent: float,
+    *,
+    with_sizes: bool = False,
 ) -> list[Growth]:
-    """What grew by more than allowed; BenchError where the two cannot be compared."""
+    """What grew by more than allowed, RAM and flash only ``with_sizes``.
+
+    Raises BenchError where the two cannot be compared.
+    """
     earlier = {model.name: model for model in before}
     found: list[Growth] = []
     for model in now:
@@ -177,7 +184,7 @@ def growths(
                 f"the baseline of {model.name} was not counted by today's cycle model, so its "
                 f"{model.unit} cannot be compared; make a new baseline with this version"
             )
-        found += _growths(earlier[model.name], model, allowed_percent)
+        found += _growths(old, model, allowed_percent, with_sizes)
     return found
 
 
@@ -194,7 +201,7 @@ def excesses(
     ]
 
 
-def _growths(old: Ours, new: Ours, allowed_percent: float) -> Iterator[Growth]:
+def _growths(old: Ours, new: Ours, allowed_percent: float, with_sizes: bool) -> Iterator[Growth]:
     if old.unit != new.unit:
         raise BenchError(
             f"the baseline of {new.name} counts {old.unit}, and this run {new.unit}; "
@@ -203,13 +210,18 @@ def _growths(old: Ours, new: Ours, allowed_percent: float) -> Iterator[Growth]:
     # A model whose layers changed is another program: then only its sum means something.
     if set(old.layers) == set(new.layers):
         pairs = [
-            (f"layer {key[0]} ({key[1]})", old.layers[key], now) for key, now in new.layers.items()
+            (f"layer {key[0]} ({key[1]})", new.unit, old.layers[key], now)
+            for key, now in new.layers.items()
         ]
     else:
         pairs = []
-    for what, before, now in (*pairs, ("whole model", old.total, new.total)):
+    pairs.append(("whole model", new.unit, old.total, new.total))
+    if with_sizes:
+        pairs.append(("RAM", "bytes", old.ram_bytes, new.ram_bytes))
+        pairs.append(("flash", "bytes", old.flash_bytes, new.flash_bytes))
+    for what, unit, before, now in pairs:
         if now * 100 > before * (100 + allowed_percent):
-            yield Growth(new.name, what, new.unit, before, now)
+            yield Growth(new.name, what, unit, before, now)
 
 
 def _label(layer: Mapping[str, Any]) -> str:
