@@ -349,3 +349,12 @@ def test_a_killed_writer_leaves_whole_jobs(tmp_path: Path, kills: int) -> None:
             assert database.job(key_of(told)) is not None
             assert {len(job.files) for job in database.jobs(most=10**6)} == {5}
             told = int(database.jobs(most=1)[0].key, 16)
+
+
+def test_files_of_a_deleted_job_are_left_out(database: Database) -> None:
+    database.queue.add_files(JOB.key, [JobFile("log.txt", digest(2), 3)])
+    database.add_model(MODEL)
+    database.add_job(JOB)
+    database.queue.add_files(JOB.key, [JobFile("log.txt", digest(2), 3)])
+    stored = database.job(JOB.key)
+    assert stored is not None and stored.files == (JobFile("log.txt", digest(2), 3),)

@@ -66,11 +66,11 @@ class JobQueue:
             )
 
     def add_files(self, key: str, files: Sequence[JobFile]) -> None:
-        """More files of a job, which may have ended."""
+        """More files of a job, which may have ended; nothing if it was deleted."""
         with self._connections.changing() as connection:
             connection.executemany(
-                "INSERT OR REPLACE INTO job_files VALUES (?, ?, ?, ?)",
-                [(key, file.name, file.sha256, file.size) for file in files],
+                "INSERT OR REPLACE INTO job_files SELECT key, ?, ?, ? FROM jobs WHERE key = ?",
+                [(file.name, file.sha256, file.size, key) for file in files],
             )
 
 
