@@ -155,6 +155,20 @@ def test_a_flood_of_log_is_bounded_and_blocks_nobody(
     assert max(len(news.get("log", "")) for news in worker.news) <= job_output.MESSAGE_BYTES
 
 
+def test_what_is_lost_when_a_log_is_emptied_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_output, "LOG_FILE_BYTES", 10)
+    log = job_output.Log(tmp_path / "log.txt")
+    log.path.write_text("first\n")
+    assert log.tail.read() == "first\n"
+    log.path.write_text("first\nnever read\n")
+    log.bound()
+    log.path.write_text("last\n")
+    assert log.tail.read() == "[11 bytes are left out here]\n"
+    assert log.tail.read() == "last\n"
+
+
 def test_a_job_is_ended_at_its_time_limit_and_keeps_what_it_made(worker: FakeWorker) -> None:
     code = "open('records.jsonl', 'w').write('one\\n'); import time; time.sleep(1000)"
     found = outcome_of(code, outputs=("records.jsonl",), time_limit_s=0.5)

@@ -31,13 +31,18 @@ class Tail:
         self.path = path
         self._at = at
         self._may_skip = may_skip
+        self._left_out = 0  # bytes that were never read, and not said yet
 
     def read(self) -> str:
         """The new lines, as far as one message carries them."""
+        if self._left_out:
+            said, self._left_out = f"[{self._left_out:,} bytes are left out here]\n", 0
+            return said
         try:
             size = self.path.stat().st_size
             if self._may_skip and size - self._at > _BEHIND_BYTES:
-                return self._skip(size)
+                self._left_out, self._at = size - self._at, size
+                return self.read()
             with self.path.open("rb") as file:
                 file.seek(self._at)
                 new = file.read(MESSAGE_BYTES)
@@ -48,14 +53,10 @@ class Tail:
         self._at += len(whole)
         return whole.decode("utf-8", "replace")
 
-    def restart(self) -> None:
-        """The file was emptied."""
+    def restart(self, size: int) -> None:
+        """The file was emptied, and had ``size`` bytes."""
+        self._left_out += max(0, size - self._at)
         self._at = 0
-
-    def _skip(self, size: int) -> str:
-        left_out = size - self._at
-        self._at = size
-        return f"[{left_out:,} bytes are left out here]\n"
 
 
 class Log:
@@ -69,7 +70,8 @@ class Log:
     def bound(self) -> None:
         """Keep the file small; what is written meanwhile may be lost."""
         try:
-            if self.path.stat().st_size <= LOG_FILE_BYTES:
+            size = self.path.stat().st_size
+            if size <= LOG_FILE_BYTES:
                 return
             self._before = self.end()
             # The child appends, so its next line is at the beginning.
@@ -77,7 +79,7 @@ class Log:
                 file.truncate(0)
         except OSError:
             return
-        self.tail.restart()
+        self.tail.restart(size)
 
     def end(self) -> bytes:
         """The last part of all that was written."""
