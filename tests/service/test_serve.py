@@ -177,6 +177,20 @@ def test_a_bad_token_file_is_told(
     assert not content or content not in said
 
 
+def test_the_token_of_a_folder_of_certificates_is_checked_too(
+    capsys: Capture, tmp_path: Path
+) -> None:
+    made = tmp_path / "made"
+    assert main(["serve", "--make-certificates", str(made), "--host", "127.0.0.1"]) == 0
+    capsys.readouterr()
+    (made / "token").write_text("short\n")
+    # Wrong code would serve: a data folder that cannot be made ends that at once.
+    (tmp_path / "file").write_text("")
+    data = ["--data", str(tmp_path / "file" / "data")]
+    said = refusal(capsys, "--certificates", str(made), *data)
+    assert "holds no token" in said and "short" not in said
+
+
 def test_absent_packages_are_told(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert "pip install 'utvm-deploy[service]'" in refusal(capsys)

@@ -118,11 +118,13 @@ def _serve(args: argparse.Namespace, host: str, out: Output) -> int:
 
     token, tls = None, None
     if args.certificates is not None:
-        from utvm_deploy.cluster.certificates import read_certificates
+        from utvm_deploy.cluster.certificates import TOKEN, read_certificates
 
         made = read_certificates(args.certificates)
-        token, tls = made.token, Tls(made.certificate, made.key)
-    if args.token_file is not None:
+        # Users may write their own token there, so it is checked like that of --token-file.
+        token = read_token(args.token_file or args.certificates / TOKEN)
+        tls = Tls(made.certificate, made.key)
+    elif args.token_file is not None:
         token = read_token(args.token_file)
     if args.listen is not None:
         check_listen(args.listen, args.certificates)
