@@ -194,6 +194,8 @@ def test_jobs_are_listed_shown_and_canceled(shell: App, capsys: Capture) -> None
     assert (job["board"], job["state"], job["models"]) == ("host", "done", ["digits.tflite"])
     assert len(result(capsys, "jobs")[1]["jobs"]) == 2
     assert result(capsys, "jobs", "--state", "running")[1]["jobs"] == []
+    assert main(["jobs", "--state", "running"]) == 0
+    assert capsys.readouterr().out == "no such jobs\n"
     capsys.readouterr()
     assert main(["jobs", job["job"], "--log"]) == 0
     told = capsys.readouterr().out

@@ -69,7 +69,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
     if found:
         out.table(_COLUMNS, [_row(job) for job in found])
     else:
-        out.line("no jobs; `utvm submit` starts them")
+        is_filtered = args.model or args.state or args.board or args.of
+        out.line("no such jobs" if is_filtered else "no jobs; `utvm submit` starts them")
     for job in found if args.job else ():
         for file in job.files:
             out.line(f"  {file.name} ({file.size:,} bytes)")
