@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from utvm_deploy.frontend import (
     blocks,
     booleans,
+    conversions,
     gathering,
+    integers,
     layout,
     pointwise,
     recurrent,
@@ -21,7 +23,18 @@ from utvm_deploy.frontend import (
 )
 from utvm_deploy.frontend.supported_operator import SupportedOperator
 
-_MODULES = (blocks, booleans, gathering, layout, pointwise, recurrent, reductions, windowed)
+_MODULES = (
+    blocks,
+    booleans,
+    conversions,
+    gathering,
+    integers,
+    layout,
+    pointwise,
+    recurrent,
+    reductions,
+    windowed,
+)
 
 #: Kind -> how it is imported; the list of what is supported.
 IMPORTERS: Mapping[str, SupportedOperator] = {

@@ -1,9 +1,9 @@
-"""Importing what computes each output element from one element of each input."""
+"""Importing what computes each quantized output from one element of each input."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from utvm_deploy.frontend.operands import (
 from utvm_deploy.frontend.source import SourceOperator
 from utvm_deploy.frontend.supported_operator import (
     COMPUTED,
-    CONVERTED,
     EQUALS,
     FUSED,
     INT8,
@@ -28,18 +27,13 @@ from utvm_deploy.frontend.supported_operator import (
 )
 from utvm_deploy.graph.attributes import (
     Add,
-    BitwiseXor,
-    Dequantize,
     Extremum,
-    FloorMod,
     Gelu,
     LeakyRelu,
     Multiply,
     OfOne,
     Prelu,
-    Quantize,
     Relu,
-    RightShift,
     SquaredDifference,
     Subtract,
 )
@@ -59,11 +53,6 @@ _OUTPUT_PARTS = {
     ("LOGISTIC", "int16"): 32768,
     ("TANH", "int16"): 32768,
 }
-# The reference takes unsigned integers, too.
-_OF_BITS = ("int8", "int16", "int32")
-# The reference also takes uint16 and uint32, which a graph does not have.
-_SHIFTED = ("int8", "uint8", "int16", "int32")
-_DIVIDED = ("int8", "int16", "int32", "int64")
 #: exp() of more is beyond float32.
 _MOST_EXPONENT = 700.0
 #: Of an output's scale, with room for its zero point.
@@ -81,17 +70,6 @@ _HEADROOM_BITS = {"int8": 20, "int16": 15}
 _HARD_SWISH_SHRINKS = 128
 #: Its relu6(x + 3) / 6 has 2**15 steps for 3, of inputs that have 1/128 of their scale.
 _HARD_SWISH_SHARE = 2.0**15 / 3 / _HARD_SWISH_SHRINKS
-#: What the reference's QUANTIZE makes of each type.
-_QUANTIZED_TO = {
-    "float32": ("int8", "uint8", "int16"),
-    "int8": ("int8", "uint8", "int16"),
-    "uint8": ("int8", "uint8", "int16"),
-    "int16": ("int8", "int16", "int32"),
-    "int32": ("int8", "int16"),
-}
-#: From here on a ratio of scales shifts values by more than 30 bits.
-_MOST_RATIO = 2.0**30
-_LEAST_INT32, _MOST_INT32 = -(2**31), 2**31 - 1
 
 
 def import_add(op: SourceOperator) -> Operator:
@@ -118,39 +96,6 @@ def import_extremum(op: SourceOperator) -> Operator:
     if any(op.input(i).quantization != out.quantization for i in (0, 1)):
         raise op.unsupported("its inputs and output are quantized differently; they must be equal")
     return made(op, op.inputs[:2], Extremum())
-
-
-def import_xor(op: SourceOperator) -> Operator:
-    """BITWISE_XOR of integers, which may have any quantization or none."""
-    _check_one_type(op, _OF_BITS)
-    return made(op, op.inputs[:2], BitwiseXor())
-
-
-def import_right_shift(op: SourceOperator) -> Operator:
-    """RIGHT_SHIFT of integers, which may have any quantization or none."""
-    _check_one_type(op, _SHIFTED)
-    return made(op, op.inputs[:2], RightShift())
-
-
-def import_floor_mod(op: SourceOperator) -> Operator:
-    """FLOOR_MOD of integers, which may have any quantization or none."""
-    _check_one_type(op, _DIVIDED)
-    divisor = op.input(1)
-    if divisor.data is not None and not divisor.data.all():
-        raise op.unsupported(
-            f"its constant divisor '{divisor.name}' has a 0, at which the reference stops"
-        )
-    return made(op, op.inputs[:2], FloorMod())
-
-
-def _check_one_type(op: SourceOperator, types: Sequence[str]) -> None:
-    """Both inputs and the output have the same one of these types."""
-    x, y, out = op.input(0), op.input(1), op.output()
-    if x.dtype not in types or not x.dtype == y.dtype == out.dtype:
-        raise op.unsupported(
-            f"it makes {out.dtype} of {x.dtype} and {y.dtype}; only {', '.join(types)} are "
-            "supported, one type for inputs and output"
-        )
 
 
 def import_prelu(op: SourceOperator) -> Operator:
@@ -271,60 +216,6 @@ def import_hard_swish(op: SourceOperator) -> Operator:
     return made(op, op.inputs[:1], OfOne())
 
 
-def import_quantize(op: SourceOperator) -> Operator:
-    """QUANTIZE of float32, or of integers with another type or scale."""
-    x = op.input(0)
-    if x.dtype not in _QUANTIZED_TO:
-        known = ", ".join(_QUANTIZED_TO)
-        raise op.unsupported(f"tensor '{x.name}' is {x.dtype}; it takes only {known}")
-    out, results = op.output(), _QUANTIZED_TO[x.dtype]
-    if out.dtype not in results:
-        raise op.unsupported(
-            f"it makes {out.dtype} of {x.dtype}, which the reference cannot; "
-            f"it makes only {', '.join(results)} of that"
-        )
-    quantized(op, out, types=results)
-    if x.dtype == "float32":
-        return made(op, op.inputs[:1], Quantize())
-    quantized(op, x, types=(x.dtype,))
-    for tensor in (x, out):
-        _check_scale(op, tensor)
-        if x.dtype == out.dtype == "int16" and zero_point_of(tensor) != 0:
-            raise op.unsupported(
-                f"tensor '{tensor.name}' has the zero point {zero_point_of(tensor)}; from int16 to "
-                "int16 the reference takes only 0"
-            )
-    if scale_of(x) / scale_of(out) >= _MOST_RATIO:
-        raise op.unsupported(
-            f"its input's scale {scale_of(x):g} is 2**30 times that of its output, "
-            f"{scale_of(out):g}, or more, where the reference is undefined"
-        )
-    return made(op, op.inputs[:1], Quantize())
-
-
-def _check_scale(op: SourceOperator, tensor: Tensor) -> None:
-    """What the reader does not ask of an int32, because it may be a bias."""
-    if not (math.isfinite(scale_of(tensor)) and scale_of(tensor) > 0):
-        raise op.damaged(
-            f"tensor '{tensor.name}' has the scale {scale_of(tensor)}, which must be positive and "
-            "finite; convert the model again"
-        )
-    if not _LEAST_INT32 <= zero_point_of(tensor) <= _MOST_INT32:
-        raise op.damaged(
-            f"tensor '{tensor.name}' has the zero point {zero_point_of(tensor)}, which is not an "
-            "int32; convert the model again"
-        )
-
-
-def import_dequantize(op: SourceOperator) -> Operator:
-    """DEQUANTIZE of a type of 8 or 16 bits."""
-    quantized(op, op.input(0), types=("int8", "uint8", "int16"))
-    out = op.output()
-    if out.dtype != "float32":
-        raise op.unsupported(f"its output is {out.dtype}; only float32 is supported")
-    return made(op, op.inputs[:1], Dequantize())
-
-
 def _alike(op: SourceOperator) -> tuple[Tensor, Tensor]:
     """Input and output, both int8 or both int16."""
     alike(op, op.input(0), op.output())
@@ -407,14 +298,7 @@ OPERATORS: Mapping[str, SupportedOperator] = {
     "ADD": SupportedOperator(
         import_add, COMPUTED, f"broadcasts; {_BY_SHIFTS}, not broadcast; {FUSED}"
     ),
-    "BITWISE_XOR": SupportedOperator(import_xor, _OF_BITS, "broadcasts"),
-    "DEQUANTIZE": SupportedOperator(import_dequantize, CONVERTED, "to float32"),
     "EXP": SupportedOperator(import_exponential, COMPUTED, _STEPS),
-    "FLOOR_MOD": SupportedOperator(
-        import_floor_mod,
-        _DIVIDED,
-        "broadcasts; no constant divisor 0; computed ones of 0 (where the reference stops) make 0",
-    ),
     "GELU": SupportedOperator(import_gelu, COMPUTED, _STEPS),
     "HARD_SWISH": SupportedOperator(import_hard_swish, INT8, _SWISH),
     "LEAKY_RELU": SupportedOperator(import_leaky_relu, COMPUTED, ""),
@@ -427,20 +311,10 @@ OPERATORS: Mapping[str, SupportedOperator] = {
     "MUL": SupportedOperator(import_mul, COMPUTED, f"broadcasts; {FUSED}"),
     "NEG": SupportedOperator(import_of_one, COMPUTED, ""),
     "PRELU": SupportedOperator(import_prelu, INT8, "broadcasts"),
-    "QUANTIZE": SupportedOperator(
-        import_quantize,
-        (*CONVERTED, "int32", "float32"),
-        "to int8, uint8 or int16; int16 to int8, int16 or int32; int32 to int8 or int16",
-    ),
     "RELU": SupportedOperator(import_relu, COMPUTED, ""),
     "RELU6": SupportedOperator(import_relu, COMPUTED, ""),
     "RELU_0_TO_1": SupportedOperator(import_relu, INT8, ""),
     "RELU_N1_TO_1": SupportedOperator(import_relu, INT8, ""),
-    "RIGHT_SHIFT": SupportedOperator(
-        import_right_shift,
-        _SHIFTED,
-        "broadcasts; shifts below 0 are 0, larger ones than the type has bits leave the sign",
-    ),
     "RSQRT": SupportedOperator(
         import_root,
         INT8,

@@ -1,0 +1,66 @@
+"""Importing arithmetic on integers as they are: their quantization does not matter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from utvm_deploy.frontend.operands import made
+from utvm_deploy.frontend.source import SourceOperator
+from utvm_deploy.frontend.supported_operator import SupportedOperator
+from utvm_deploy.graph.attributes import BitwiseXor, FloorMod, RightShift
+from utvm_deploy.graph.model import Operator
+
+# The reference takes unsigned integers, too.
+_OF_BITS = ("int8", "int16", "int32")
+# The reference also takes uint16 and uint32, which a graph does not have.
+_SHIFTED = ("int8", "uint8", "int16", "int32")
+_DIVIDED = ("int8", "int16", "int32", "int64")
+
+
+def import_xor(op: SourceOperator) -> Operator:
+    """BITWISE_XOR of integers, which may have any quantization or none."""
+    _check_one_type(op, _OF_BITS)
+    return made(op, op.inputs[:2], BitwiseXor())
+
+
+def import_right_shift(op: SourceOperator) -> Operator:
+    """RIGHT_SHIFT of integers, which may have any quantization or none."""
+    _check_one_type(op, _SHIFTED)
+    return made(op, op.inputs[:2], RightShift())
+
+
+def import_floor_mod(op: SourceOperator) -> Operator:
+    """FLOOR_MOD of integers, which may have any quantization or none."""
+    _check_one_type(op, _DIVIDED)
+    divisor = op.input(1)
+    if divisor.data is not None and not divisor.data.all():
+        raise op.unsupported(
+            f"its constant divisor '{divisor.name}' has a 0, at which the reference stops"
+        )
+    return made(op, op.inputs[:2], FloorMod())
+
+
+def _check_one_type(op: SourceOperator, types: Sequence[str]) -> None:
+    """Both inputs and the output have the same one of these types."""
+    x, y, out = op.input(0), op.input(1), op.output()
+    if x.dtype not in types or not x.dtype == y.dtype == out.dtype:
+        raise op.unsupported(
+            f"it makes {out.dtype} of {x.dtype} and {y.dtype}; only {', '.join(types)} are "
+            "supported, one type for inputs and output"
+        )
+
+
+#: What this module imports.
+OPERATORS: Mapping[str, SupportedOperator] = {
+    "BITWISE_XOR": SupportedOperator(import_xor, _OF_BITS, "broadcasts"),
+    "FLOOR_MOD": SupportedOperator(
+        import_floor_mod,
+        _DIVIDED,
+        "broadcasts; no constant divisor 0; computed ones of 0 (where the reference stops) make 0",
+    ),
+    "RIGHT_SHIFT": SupportedOperator(
+        import_right_shift,
+        _SHIFTED,
+        "broadcasts; shifts below 0 are 0, larger ones than the type has bits leave the sign",
+    ),
+}
