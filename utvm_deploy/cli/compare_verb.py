@@ -14,14 +14,14 @@ from utvm_deploy.cli.arguments import Verbs, add_verb
 from utvm_deploy.cli.gate import percent
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.server_arguments import RESULT, add_server, open_server
-from utvm_deploy.comparing.gate import Ours, baseline_of, growths, ours_of, read_baseline
+from utvm_deploy.comparing.gate import Ours, baseline_of, growths, read_baseline
+from utvm_deploy.runs.comparable import check_compared, figures_of_run
 from utvm_deploy.runs.difference import Difference, differences
 from utvm_deploy.runs.page import compare_html
 from utvm_deploy.runs.store import KEY_DIGITS, RunStore
 
 #: Before the digits of a job.
 _JOB = "job:"
-_COMPARABLE = {"profile": "utvm.profile/1", "bench": "utvm.bench/1"}
 
 
 def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
@@ -101,18 +101,7 @@ def _figures(name: str, args: argparse.Namespace, out: Output) -> tuple[Ours, ..
         if has_server and len(name) == KEY_DIGITS and not store.has(name):
             return _figures_of_job(name, args, out)
         kept = store.get(name)
-    if kept.verb not in _COMPARABLE:
-        raise BenchError(
-            f"run {kept.key} is of {kept.verb}, which has no figures to compare; give runs of "
-            f"{' or '.join(_COMPARABLE)}"
-        )
-    try:
-        return ours_of(kept.result, _COMPARABLE[kept.verb])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BenchError(
-            f"the result of run {kept.key} cannot be read: {type(error).__name__}: {error}; "
-            "do the run again"
-        ) from error
+    return figures_of_run(kept)
 
 
 def _figures_of_job(key: str, args: argparse.Namespace, out: Output) -> tuple[Ours, ...]:
@@ -120,11 +109,7 @@ def _figures_of_job(key: str, args: argparse.Namespace, out: Output) -> tuple[Ou
         from utvm_deploy.client.download import content
 
         job = server.job(key)
-        if job.verb not in _COMPARABLE:
-            raise BenchError(
-                f"job {job.key} is of {job.verb}, which has no figures to compare; give jobs of "
-                f"{' or '.join(_COMPARABLE)}"
-            )
+        check_compared(f"job {job.key}", job.verb)
         return baseline_of(content(server, job, RESULT), f"the result of job {job.key}")
 
 

@@ -9,10 +9,11 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from utvm_deploy.comparing.gate import growths
+from utvm_deploy.runs.comparable import figures_of_run
 from utvm_deploy.runs.difference import Difference, differences
 from utvm_deploy.runs.run import ModelFigures
 from utvm_deploy.service.api_errors import PROBLEMS
-from utvm_deploy.service.kept_runs import figures, find_run, find_runs
+from utvm_deploy.service.kept_runs import find_run, find_runs
 from utvm_deploy.service.parts import Parts
 
 _Word = Annotated[str, Query(max_length=100)]
@@ -95,7 +96,7 @@ def run_routes(parts: Parts) -> APIRouter:
     ) -> Comparison:
         """Two runs, by their keys or by those of their jobs."""
         sides = [find_run(parts, before), find_run(parts, now)]
-        earlier, later = (figures(side) for side in sides)
+        earlier, later = (figures_of_run(side) for side in sides)
         found = [_answer(one) for one in differences(earlier, later)]
         grown = None if fail_over is None else [str(g) for g in growths(earlier, later, fail_over)]
         return Comparison(before=sides[0].key, now=sides[1].key, models=found, grown=grown)

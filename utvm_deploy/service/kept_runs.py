@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from utvm_deploy.base.errors import BenchError, UsageError, UtvmError
+from utvm_deploy.base.errors import UsageError, UtvmError
 from utvm_deploy.base.paths import runs_file
-from utvm_deploy.comparing.gate import Ours, ours_of
 from utvm_deploy.runs.run import Run
 from utvm_deploy.runs.store import RunStore
 from utvm_deploy.service.parts import Parts
 from utvm_deploy.service.refusals import NotFound
-
-#: Verbs whose results have figures to compare, and the schema of those.
-COMPARED = {"profile": "utvm.profile/1", "bench": "utvm.bench/1"}
 
 
 def find_runs(*, model: str, board: str, verb: str, most: int) -> list[Run]:
@@ -32,18 +28,3 @@ def find_run(parts: Parts, key: str) -> Run:
             return store.get(key if job is None else job.run)
         except UtvmError as error:
             raise NotFound(f"there is no run {key!r}: {error}") from error
-
-
-def figures(run: Run) -> tuple[Ours, ...]:
-    """What can be compared of a run. Raises BenchError if that is nothing."""
-    if run.verb not in COMPARED:
-        raise BenchError(
-            f"run {run.key} is of {run.verb}, which has no figures to compare; give runs of "
-            f"{' or '.join(COMPARED)}"
-        )
-    try:
-        return ours_of(run.result, COMPARED[run.verb])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BenchError(
-            f"the result of run {run.key} cannot be read ({type(error).__name__}); do the run again"
-        ) from error

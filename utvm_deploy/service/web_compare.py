@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from utvm_deploy.pages.render import moment
+from utvm_deploy.runs.comparable import COMPARED, figures_of_run
 from utvm_deploy.runs.difference import differences
 from utvm_deploy.runs.page import compare_values
 from utvm_deploy.runs.run import Run
-from utvm_deploy.service.kept_runs import COMPARED, figures, find_run, find_runs
+from utvm_deploy.service.kept_runs import find_run, find_runs
 from utvm_deploy.service.parts import Parts
 
 _WRONG = "verification failed"
@@ -38,7 +39,7 @@ def comparison_values(parts: Parts, before: str, now: str) -> dict[str, Any]:
     if not before or not now:
         return values
     sides = [find_run(parts, key) for key in (before, now)]
-    found = differences(*map(figures, sides))
+    found = differences(*map(figures_of_run, sides))
     compared = compare_values(found)
     grown = sum(row["verdict"] == "bad" for model in compared["models"] for row in model["rows"])
     values |= {

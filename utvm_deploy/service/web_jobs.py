@@ -14,10 +14,11 @@ from utvm_deploy.pages.memory_picture import memory_values
 from utvm_deploy.pages.render import render_stored
 from utvm_deploy.profiling.page import profile_values
 from utvm_deploy.records import read_records
+from utvm_deploy.runs.comparable import COMPARED
 from utvm_deploy.runs.run import Run
 from utvm_deploy.service.endings import EVENTS_FILE, LOG_FILE
 from utvm_deploy.service.facts import QUEUED, Job, JobFile
-from utvm_deploy.service.kept_runs import COMPARED, find_run, find_runs
+from utvm_deploy.service.kept_runs import find_run, find_runs
 from utvm_deploy.service.live import EVENTS, LOG
 from utvm_deploy.service.options import RECORDS, RESULT
 from utvm_deploy.service.parts import Parts
