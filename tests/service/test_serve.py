@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
 import socket
+import sqlite3
 import ssl
 import sys
 import time
@@ -15,6 +17,7 @@ import httpx
 import psutil
 import pytest
 from server_process import PATIENCE_S, ROOT, Server, serving
+from small_disk import small_disk
 
 from utvm_deploy.cli.main import main
 from utvm_deploy.service.data_folder import held_folder
@@ -125,6 +128,33 @@ def test_one_folder_is_for_one_server(capsys: Capture, tmp_path: Path) -> None:
     with held_folder(tmp_path / "data"):
         said = refusal(capsys, "--data", str(tmp_path / "data"))
     assert "another server (process " in said and "name another folder with --data" in said
+
+
+@pytest.mark.parametrize("free", [0, 4096], ids=["full", "room for the lock alone"])
+def test_a_full_disk_at_the_start_is_told(capsys: Capture, tmp_path: Path, free: int) -> None:
+    size = 64 << 10
+    with small_disk(tmp_path / "small", size) as disk:
+        (disk / "data").mkdir()
+        with contextlib.suppress(OSError), (disk / "fill").open("wb", buffering=0) as fill:
+            for _ in range((size - free) // 4096):
+                fill.write(bytes(4096))
+        said = refusal(capsys, "--data", str(disk / "data"), "--port", "0")
+    assert str(disk / "data") in said
+    assert "make room there, or name another folder with --data" in said
+
+
+@pytest.mark.parametrize("content", ["another version", "something else"])
+def test_a_database_that_is_not_this_versions_is_told(
+    capsys: Capture, tmp_path: Path, content: str
+) -> None:
+    path = tmp_path / "service.sqlite"
+    if content == "another version":
+        with contextlib.closing(sqlite3.connect(path)) as database:
+            database.execute("PRAGMA user_version = 99")
+    else:
+        path.write_bytes(b"not a database" * 1000)
+    said = refusal(capsys, "--data", str(tmp_path), "--port", "0")
+    assert "name another folder with --data" in said and "room" not in said
 
 
 def test_a_folder_that_cannot_be_written_is_told(capsys: Capture, tmp_path: Path) -> None:

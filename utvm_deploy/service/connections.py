@@ -53,8 +53,9 @@ class Connections:
             self._writer.execute("PRAGMA synchronous = FULL")
             self._writer.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
         except (sqlite3.Error, OSError) as error:
+            room = "make room there, or " if _is_full(error) else ""
             raise UtvmError(
-                f"the server's database {self._path} cannot be used: {error}; {self._advice}"
+                f"the server's database {self._path} cannot be used: {error}; {room}{self._advice}"
             ) from error
         return self
 
@@ -144,13 +145,17 @@ class Connections:
         connection.close()
 
 
+def _is_full(error: Exception) -> bool:
+    return "is full" in str(error)
+
+
 @contextmanager
 def _told() -> Iterator[None]:
     """Errors of SQLite as one sentence."""
     try:
         yield
     except sqlite3.Error as error:
-        if "is full" in str(error):
+        if _is_full(error):
             raise NoRoom(
                 "the disk of the server is full, so nothing was stored; make room there"
             ) from error

@@ -38,6 +38,12 @@ def held_folder(folder: Path) -> Iterator[None]:
                 "another folder with --data"
             ) from error
         lock.truncate(0)
-        lock.write(f"{os.getpid()}\n")
-        lock.flush()
+        try:
+            # Unbuffered: closing the file must not try it again.
+            os.write(lock.fileno(), f"{os.getpid()}\n".encode())
+        except OSError as error:
+            raise UtvmError(
+                f"cannot keep data in {folder}: {error.strerror}; make room there, or name another "
+                "folder with --data"
+            ) from error
         yield

@@ -49,9 +49,7 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._connections = Connections(
-            path, MIGRATIONS, advice="make room, or name another folder with --data"
-        )
+        self._connections = Connections(path, MIGRATIONS, advice="name another folder with --data")
         self.queue = JobQueue(self._connections)
 
     def __enter__(self) -> Database:
