@@ -63,6 +63,27 @@ if __name__ == "__main__":
         sys.exit(130)
 """
 
+#: Ctrl-C as soon as the worker's process exists: it then needs a while to load Dask.
+INTERRUPTED_START = """
+import os, signal, sys, threading, time
+import psutil
+
+def interrupt():
+    while len(psutil.Process().children()) < 2:  # multiprocessing's tracker, and the worker
+        time.sleep(0.005)
+    os.kill(os.getpid(), signal.SIGINT)
+
+if __name__ == "__main__":
+    from utvm_deploy.cluster.connection import open_cluster
+    from utvm_deploy.cluster.offers import Offer
+    threading.Thread(target=interrupt, daemon=True).start()
+    try:
+        with open_cluster(offered=[Offer("host", 2, "host")], cores=2):
+            print("started", flush=True)
+    except KeyboardInterrupt:
+        sys.exit(130)
+"""
+
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
@@ -223,6 +244,23 @@ def test_nothing_is_left(ending: signal.Signals, tmp_path: Path) -> None:
         if ending == signal.SIGINT:
             assert (code, parent.stderr.read()) == (130, "")
             assert list(scratch.iterdir()) == []
+
+
+def test_ctrl_c_during_the_start_prints_no_traceback(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(INTERRUPTED_START)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        env={**os.environ, **child_environment(), "TMPDIR": str(scratch)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+    assert list(scratch.iterdir()) == []
 
 
 def test_a_large_model_is_sent_without_a_warning(client: Any) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from utvm_deploy.base.errors import ClusterError, UtvmError
+from utvm_deploy.base.process import interrupts_held
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.cluster.addresses import Place, check_address, check_listen
 from utvm_deploy.cluster.certificates import private_security, security
@@ -82,36 +83,36 @@ def _inside(
     else:
         # Other users of this machine reach its ports, too. Who may join is asked for by `listen`.
         keys = private_security() if place is None else distributed.Security()
-    try:
-        # The pages have no password: they are for this machine, and only if they are asked for.
-        with starting(scratch, has_pages=dashboard_port is not None):
-            cluster = distributed.LocalCluster(
-                n_workers=1,
-                threads_per_worker=THREADS,
-                processes=True,
-                host=place.in_address if place else LOOPBACK,
-                scheduler_port=place.port if place else 0,
-                dashboard_address=f"{LOOPBACK}:{dashboard_port or 0}",
-                scheduler_kwargs={"dashboard": dashboard_port is not None},
-                # Its web server has no pages, and no encryption.
-                worker_dashboard_address=f"{LOOPBACK}:0",
-                security=keys,
-                silence_logs=logging.CRITICAL,
-                resources=resources(offered, cores),
-                startup_information={KEY: Told(machine_facts(offered))},
-                memory_limit=0,  # jobs are other processes
-                local_directory=str(scratch),
-                # What jobs that are killed leave behind is removed with it.
-                env={"TMPDIR": str(scratch)},
-                preload=["utvm_deploy.cluster.dask_settings"],
-            )
-    except (OSError, RuntimeError) as error:
-        raise ClusterError(f"the cluster inside did not start: {error}") from error
-    try:
-        with distributed.Client(cluster, timeout=START_TIMEOUT_S, set_as_default=False) as client:
-            yield client
-    finally:
-        cluster.close(timeout=CLOSE_TIMEOUT_S)
+    with contextlib.ExitStack() as stack:
+        try:
+            # Dask cannot close a cluster that is half started, so Ctrl-C waits until it is whole.
+            # The pages have no password: they are for this machine, and only if asked for.
+            with interrupts_held(), starting(scratch, has_pages=dashboard_port is not None):
+                cluster = distributed.LocalCluster(
+                    n_workers=1,
+                    threads_per_worker=THREADS,
+                    processes=True,
+                    host=place.in_address if place else LOOPBACK,
+                    scheduler_port=place.port if place else 0,
+                    dashboard_address=f"{LOOPBACK}:{dashboard_port or 0}",
+                    scheduler_kwargs={"dashboard": dashboard_port is not None},
+                    # Its web server has no pages, and no encryption.
+                    worker_dashboard_address=f"{LOOPBACK}:0",
+                    security=keys,
+                    silence_logs=logging.CRITICAL,
+                    resources=resources(offered, cores),
+                    startup_information={KEY: Told(machine_facts(offered))},
+                    memory_limit=0,  # jobs are other processes
+                    local_directory=str(scratch),
+                    # What jobs that are killed leave behind is removed with it.
+                    env={"TMPDIR": str(scratch)},
+                    preload=["utvm_deploy.cluster.dask_settings"],
+                )
+                stack.callback(cluster.close, timeout=CLOSE_TIMEOUT_S)
+        except (OSError, RuntimeError) as error:
+            raise ClusterError(f"the cluster inside did not start: {error}") from error
+        client = distributed.Client(cluster, timeout=START_TIMEOUT_S, set_as_default=False)
+        yield stack.enter_context(client)
 
 
 def _check_free(what: str, place: Place) -> None:
