@@ -230,13 +230,18 @@ def test_nothing_is_left(ending: signal.Signals, tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     ) as parent:
         assert parent.stdout is not None and parent.stderr is not None
         try:
             assert parent.stdout.readline() == "runs\n"
             pids = [int(word) for word in (tmp_path / "job").read_text().split()]
             assert all(map(is_running, pids))
-            parent.send_signal(ending)
+            if ending == signal.SIGINT:
+                # As a terminal sends it: to all processes of the command.
+                os.killpg(parent.pid, ending)
+            else:
+                parent.send_signal(ending)
             code = parent.wait(PATIENCE_S)
         finally:
             parent.kill()

@@ -341,8 +341,9 @@ def interrupts_held() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
-    if held:
-        handler(signal.SIGINT, held[0])
+        # Also if the block failed: what it did may have failed by the same Ctrl-C.
+        if held:
+            handler(signal.SIGINT, held[0])
 
 
 def _parent_death_hook() -> Callable[[], None] | None:

@@ -6,6 +6,7 @@ Also a preload of Dask's workers (``dask_setup``), which are processes that Dask
 from __future__ import annotations
 
 import logging
+import signal
 import warnings
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -87,3 +88,6 @@ def starting(scratch: Path, *, has_pages: bool) -> AbstractContextManager[Any]:
 def dask_setup(_worker: Any) -> None:
     """Called by Dask in each worker before it starts."""
     load_distributed()
+    # A terminal sends Ctrl-C to all processes of a command. The server then ends its worker. Jobs
+    # do not inherit a handler, as they would inherit an ignored signal.
+    signal.signal(signal.SIGINT, lambda _number, _frame: None)
