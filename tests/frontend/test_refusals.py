@@ -213,34 +213,16 @@ def test_all_unsupported_operators_are_told_at_once(tmp_path: Path) -> None:
     assert "utvm inspect --supported" in text
 
 
-def test_float_model(tmp_path: Path) -> None:
-    m = ModelWriter()
-    x = m.float_input((1, 4))
-    out = m.tensor((1, 4), "float32")
-    m.operator("RELU", [x], [out])
-    m.output(out)
-    text = str(_refusal(m, tmp_path))
-    assert (
-        "not fully quantized: operator 0 (RELU)" in text and "docs/guides/quantization.md" in text
-    )
-
-
-def test_float_model_with_unknown_operators_is_float_first(tmp_path: Path) -> None:
-    m = ModelWriter()
-    x = m.float_input((1, 4))
-    out = m.tensor((1, 4), "float32")
-    m.operator("ELU", [x], [out])
-    m.output(out)
-    assert "docs/guides/quantization.md" in str(_refusal(m, tmp_path))
-
-
-def test_dynamic_range_model_is_not_fully_quantized(tmp_path: Path) -> None:
+def test_dynamic_range_model(tmp_path: Path) -> None:
     m = ModelWriter()
     rng = np.random.default_rng(0)
-    out = m.conv2d(m.float_input((1, 4, 4, 2)), int8(rng, 3, 3, 3, 2), scale=0.1)
-    m.tensors[out].dtype = "float32"
+    weights, bias = m.constant(int8(rng, 3, 4), scale=0.1), m.constant(np.zeros(3, np.float32))
+    out = m.tensor((1, 3), "float32")
+    options = ("FullyConnectedOptions", {})
+    m.operator("FULLY_CONNECTED", [m.float_input((1, 4)), weights, bias], [out], options)
     m.output(out)
-    assert "docs/guides/quantization.md" in str(_refusal(m, tmp_path))
+    text = str(_refusal(m, tmp_path))
+    assert "are int8, but activations are float32" in text and "start from the float model" in text
 
 
 def test_unknown_float_island_is_an_unsupported_operator(tmp_path: Path) -> None:

@@ -119,13 +119,6 @@ def another_type(m: ModelWriter, x: int) -> None:
     m.assign(handle, m.constant(np.zeros(SHAPE, np.int16), 0.1))
 
 
-def float_state(m: ModelWriter, x: int) -> None:
-    handle = m.variable("states", np.zeros(SHAPE, np.float32))
-    found = m.read(handle, SHAPE, None, dtype="float32")
-    m.assign(handle, m.dequantize(x))
-    m.output(m.add(m.quantize(found), x))
-
-
 def no_subgraph(m: ModelWriter, x: int) -> None:
     handle = m.variable("states", ZEROS, 0.1)
     m.operators.insert(0, call_once())
@@ -173,7 +166,6 @@ def called_late(m: ModelWriter, x: int) -> None:
         (handle_as_a_value, "is resource; only int8"),
         (another_shape, r"is int8 of shape \(1, 5\), but"),
         (another_type, "is int16 of shape"),
-        (float_state, "float32"),
         (no_subgraph, "it calls subgraph 1, which the file does not have"),
         (another_subgraph, "it calls subgraph 0, which"),
         (computing_subgraph, r"in the subgraph that it calls, operator 2 \(RELU\)"),

@@ -47,7 +47,10 @@ BROKEN: list[tuple[Callable[[Graph], Graph], str]] = [
     (lambda g: _with_operator(g, attributes=Softmax(1.0)), "are Softmax instead of Convolution"),
     (lambda g: _with_tensor(g, 3, shape=(1, 7, 6, 5)), "computes the shape (1, 7, 6, 4)"),
     (lambda g: _with_tensor(g, 3, quantization=None), "must have one scale and one zero point"),
-    (lambda g: _with_tensor(g, 0, dtype="float32"), "works on 'tensor_0', which is float32"),
+    (
+        lambda g: _with_tensor(g, 0, dtype="float32"),
+        "works on 'tensor_1', which is int8, not float32",
+    ),
     (lambda g: _with_tensor(g, 1, dtype="int32"), "needs constant weights of int8"),
     (lambda g: _with_tensor(g, 2, dtype="int8"), "needs constant bias of int32"),
     (lambda g: _with_tensor(g, 1, quantization=None), "has weights 'tensor_1' without a scale"),

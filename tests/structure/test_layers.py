@@ -263,10 +263,11 @@ def without_docstrings(path: Path) -> str:
 
 
 def test_operator_tables_are_complete() -> None:
-    from utvm_deploy.frontend.operators import IMPORTERS
+    from utvm_deploy.frontend.operators import FLOAT_IMPORTERS, IMPORTERS
     from utvm_deploy.graph.shapes import SHAPE_RULES
-    from utvm_deploy.kernels.choose.lowering import INT16_LOWERINGS, LOWERINGS
+    from utvm_deploy.kernels.choose.lowering import FLOAT_LOWERINGS, INT16_LOWERINGS, LOWERINGS
 
     assert set(IMPORTERS) == set(LOWERINGS)
+    assert set(FLOAT_IMPORTERS) == set(FLOAT_LOWERINGS)
     assert set(INT16_LOWERINGS) < set(LOWERINGS)
     assert set(SHAPE_RULES) < set(IMPORTERS)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.limits import MAX_EXTENTS, MAX_TOLD
-from utvm_deploy.frontend.operators import IMPORTERS
+from utvm_deploy.frontend.operators import importer_of
 from utvm_deploy.frontend.shape_arithmetic import fold_shapes
 from utvm_deploy.frontend.source import CUSTOM, ModelFile, Several, SourceOperator
 from utvm_deploy.frontend.state import with_states
@@ -26,16 +26,7 @@ def assemble(source: ModelFile, name: str, digest: str) -> Graph:
     source = resolve_variables(source)
     check_extents(source)
     source = fold_shapes(source)
-    unknown = [op for op in source.operators if op.kind not in IMPORTERS]
-    computing = [op for op in source.operators if op.kind not in ("QUANTIZE", "DEQUANTIZE")]
-    floating = [op for op in computing if works_in_float(op)]
-    only_custom = all(op.kind.startswith(CUSTOM) for op in floating)
-    is_all_float = len(floating) == len(computing) and not only_custom
-    if floating and (not unknown or is_all_float):
-        raise ModelError(
-            f"the model is not fully quantized: {floating[0].place}, works in float32; "
-            "convert it to int8 as docs/guides/quantization.md shows"
-        )
+    unknown = [op for op in source.operators if importer_of(op) is None]
     problems: list[str] = []
     operators: list[Operator] = []
     tensors = source.tensors
@@ -69,7 +60,7 @@ def refuse_custom_operators(operators: Sequence[SourceOperator]) -> None:
 
 def imported(op: SourceOperator) -> Several:
     """The graph's operators for one of the file."""
-    row = IMPORTERS.get(op.kind)
+    row = importer_of(op)
     if row is None:
         raise UnsupportedOperator(f"{op.place}: {suggestion(op.kind)}")
     made = row.importer(op)
@@ -86,11 +77,6 @@ def _unsupported(problems: list[str], has_unknown: bool) -> UnsupportedOperator:
     if has_unknown:
         told += "; utvm inspect --supported lists what can be"
     return UnsupportedOperator(f"{count} cannot be imported: {told}")
-
-
-def works_in_float(op: SourceOperator) -> bool:
-    """Whether it makes floating-point numbers."""
-    return any(op.tensors[i].dtype == "float32" for i in op.outputs)
 
 
 def check_extents(source: ModelFile) -> None:

@@ -15,7 +15,7 @@ LIMITS: Mapping[str, Clamp] = {"int8": (-128, 127), "int16": (-32768, 32767)}
 #: Element types of activations that operators may compute on.
 COMPUTED = ("int8", "int16")
 #: Element types that operators may move that do not compute.
-MOVABLE = ("int8", "int16", "uint8", "int32", "int64")
+MOVABLE = ("int8", "int16", "uint8", "int32", "int64", "float32")
 #: Operators that move booleans, too.
 MOVING_BOOLEANS = (
     *("ASSIGN_VARIABLE", "BROADCAST_TO", "CONCATENATION", "EXPAND_DIMS", "GATHER", "READ_VARIABLE"),

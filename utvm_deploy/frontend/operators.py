@@ -13,6 +13,7 @@ from utvm_deploy.frontend import (
     blocks,
     booleans,
     conversions,
+    float_products,
     gathering,
     integers,
     layout,
@@ -21,6 +22,7 @@ from utvm_deploy.frontend import (
     reductions,
     windowed,
 )
+from utvm_deploy.frontend.source import SourceOperator
 from utvm_deploy.frontend.supported_operator import SupportedOperator
 
 _MODULES = (
@@ -40,3 +42,30 @@ _MODULES = (
 IMPORTERS: Mapping[str, SupportedOperator] = {
     kind: row for module in _MODULES for kind, row in module.OPERATORS.items()
 }
+
+_FLOAT_MODULES = (float_products,)
+
+#: Kind -> how it is imported if it computes in float32.
+FLOAT_IMPORTERS: Mapping[str, SupportedOperator] = {
+    kind: row for module in _FLOAT_MODULES for kind, row in module.FLOAT_OPERATORS.items()
+}
+
+_CONVERSIONS = ("QUANTIZE", "DEQUANTIZE")
+
+
+def works_in_float(op: SourceOperator) -> bool:
+    """Whether an operator reads or makes float32, conversions from and to integers aside."""
+    numbers = (*op.inputs, *op.outputs)
+    return op.kind not in _CONVERSIONS and any(
+        op.tensors[number].dtype == "float32" for number in numbers if number is not None
+    )
+
+
+def importer_of(op: SourceOperator) -> SupportedOperator | None:
+    """The row of the table that imports an operator; None if there is none.
+
+    Operators that only move elements have one row for all types.
+    """
+    if works_in_float(op) and op.kind in FLOAT_IMPORTERS:
+        return FLOAT_IMPORTERS[op.kind]
+    return IMPORTERS.get(op.kind)

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from utvm_deploy.frontend.operators import IMPORTERS
+from utvm_deploy.frontend.operators import importer_of
 from utvm_deploy.frontend.source import ModelFile, Several, SourceOperator
 from utvm_deploy.graph.constant_folding import evaluate
 from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
@@ -67,9 +67,10 @@ def _made(op: SourceOperator) -> Mapping[int, Array] | None:
         return None
     if op.kind in _ARITHMETIC:
         return {op.outputs[0]: _fitting(op, outputs[0], _ARITHMETIC[op.kind](op, constants))}
-    if op.kind not in IMPORTERS:
+    row = importer_of(op)
+    if row is None:
         return None
-    imported = IMPORTERS[op.kind].importer(op)
+    imported = row.importer(op)
     if isinstance(imported, Several):
         return None
     parts = (imported,) if isinstance(imported, Operator) else imported

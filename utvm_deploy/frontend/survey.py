@@ -12,8 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from utvm_deploy.base.errors import ModelError
-from utvm_deploy.frontend.assemble import check_extents, imported, works_in_float
-from utvm_deploy.frontend.operators import IMPORTERS
+from utvm_deploy.frontend.assemble import check_extents, imported
 from utvm_deploy.frontend.shape_arithmetic import fold_shapes
 from utvm_deploy.frontend.source import ModelFile, SourceOperator
 from utvm_deploy.frontend.variables import RESOLVED, resolve_variables
@@ -22,7 +21,6 @@ from utvm_deploy.graph.names import with_short_names
 
 # How the verifier's messages begin.
 _OPERATOR = re.compile(r"operator (\d+) \(")
-_FLOAT = "it works in float32; convert the model to int8 as docs/guides/quantization.md shows"
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,8 +89,6 @@ def _problem(op: SourceOperator, faults: Mapping[int, str]) -> str:
     found = [faults[i] for i in (*op.inputs, *op.outputs) if i is not None and i in faults]
     if found:
         return found[0]
-    if op.kind in IMPORTERS and op.kind not in ("QUANTIZE", "DEQUANTIZE") and works_in_float(op):
-        return _FLOAT
     if op.kind in RESOLVED:
         return ""  # gone before operators are imported
     try:

@@ -1,7 +1,8 @@
 """The attributes of operators, one frozen dataclass per family.
 
 Padding is always explicit (SAME and VALID are resolved at import). Activations are clamps in units
-of the quantized output. So passes can merge either without knowing its origin.
+of the quantized output, or ``limits`` where the output is float32. So passes can merge either
+without knowing its origin.
 """
 
 from __future__ import annotations
@@ -13,6 +14,10 @@ from typing import TypeAlias
 Padding: TypeAlias = tuple[int, int, int, int]
 #: Smallest and largest quantized output value.
 Clamp: TypeAlias = tuple[int, int]
+#: Smallest and largest float32 output value; None if there are none.
+Limits: TypeAlias = tuple[float, float] | None
+#: What ``clamp`` is in operators of float32, which have ``limits`` instead.
+NO_CLAMP: Clamp = (0, 0)
 Shape: TypeAlias = tuple[int, ...]
 #: Positions along one dimension, in the order in which they are taken.
 Indices: TypeAlias = tuple[int, ...]
@@ -36,6 +41,7 @@ class Convolution:
     clamp: Clamp
     depth_multiplier: int = 1  # DEPTHWISE_CONV_2D only
     sums_in_32_bits: bool = False  # of int16, which are summed up in 64 otherwise
+    limits: Limits = None
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,7 @@ class FullyConnected:
     """FULLY_CONNECTED; weights are [outputs, inputs]."""
 
     clamp: Clamp
+    limits: Limits = None
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,7 @@ class Pool:
     strides: tuple[int, int]
     padding: Padding
     clamp: Clamp
+    limits: Limits = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,7 @@ class Add:
     clamp: Clamp
     # Of int16 whose scales are 2**n: by how many bits each side is shifted right, and no more.
     shifts: tuple[int, int] | None = None
+    limits: Limits = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +79,7 @@ class Subtract:
 
     clamp: Clamp
     shifts: tuple[int, int] | None = None  # as in ``Add``
+    limits: Limits = None
 
 
 @dataclass(frozen=True)
@@ -77,6 +87,7 @@ class Multiply:
     """MUL of two tensors, with broadcasting."""
 
     clamp: Clamp
+    limits: Limits = None
 
 
 @dataclass(frozen=True)
@@ -173,6 +184,7 @@ class TransposeConvolution:
     padding: tuple[int, int]  # top and left, of what would be convolved back
     clamp: Clamp
     sums_in_32_bits: bool = False
+    limits: Limits = None
 
 
 @dataclass(frozen=True)
@@ -308,6 +320,7 @@ class Relu:
     """RELU, RELU6, RELU_0_TO_1 and RELU_N1_TO_1 standing alone: requantize, then clamp."""
 
     clamp: Clamp
+    limits: Limits = None
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from utvm_deploy.graph.attributes import (
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.graph.shapes import shapes_of
 
-_MOVABLE = {"int8", "int16", "uint8", "int32", "int64", "bool"}
+_MOVABLE = {"int8", "int16", "uint8", "int32", "int64", "float32", "bool"}
 _BOUNDARY = ("int8", "uint8", "int16", "int32", "int64", "bool", "float32")
 _CONVERTED = ("int8", "uint8", "int16", "int32")
 _COMPUTED = ("int8", "int16")
@@ -155,6 +155,9 @@ def _check_types(graph: Graph, operator: Operator, where: str) -> None:
         return
     if operator.kind in _OF_BOOLEANS:
         return
+    if works_in_float(graph, operator):
+        _check_floats(graph, operator, where)
+        return
     weighted = isinstance(operator.attributes, Convolution | FullyConnected | TransposeConvolution)
     # What is not converted is of the first input's type throughout.
     first = _dtype(graph, operator.inputs[0])
@@ -184,6 +187,24 @@ def _check_types(graph: Graph, operator: Operator, where: str) -> None:
                 raise ModelError(f"{where} must make int32 or int64, not {tensor.dtype}")
         else:
             _check_quantized(tensor, where, types)
+
+
+def works_in_float(graph: Graph, operator: Operator) -> bool:
+    """Whether an operator reads or makes float32, conversions from and to integers aside."""
+    numbers = (*operator.inputs, *operator.outputs)
+    return operator.kind not in (_FLOAT_INPUT, _FLOAT_OUTPUT) and any(
+        _dtype(graph, number) == "float32" for number in numbers
+    )
+
+
+def _check_floats(graph: Graph, operator: Operator, where: str) -> None:
+    """No operand is quantized."""
+    for number in (*operator.inputs, *operator.outputs):
+        if number is not None and graph.tensors[number].dtype in _COMPUTED:
+            tensor = graph.tensors[number]
+            raise ModelError(
+                f"{where} works on '{tensor.name}', which is {tensor.dtype}, not float32"
+            )
 
 
 def _check_moved(graph: Graph, numbers: Sequence[int | None], where: str) -> None:

@@ -28,7 +28,7 @@ from utvm_deploy.graph.attributes import (
     Reshape,
     Subtract,
 )
-from utvm_deploy.graph.check import check_graph
+from utvm_deploy.graph.check import check_graph, works_in_float
 from utvm_deploy.graph.constant_folding import evaluate, fill_of, moves_nothing
 from utvm_deploy.graph.dilation import fold_dilation, fuse_crop
 from utvm_deploy.graph.model import Array, Graph, Operator, Quantization, Tensor
@@ -164,6 +164,8 @@ def fuse_pad(graph: Graph) -> Graph:
         a, c = pad.attributes, convolution.attributes
         if not (isinstance(a, Pad) and isinstance(c, Convolution)):
             continue
+        if works_in_float(graph, convolution):
+            continue
         (batch, rows, columns, channels) = a.paddings
         equal = (
             _quantization(graph, pad.inputs[0]) == _quantization(graph, pad.outputs[0])
@@ -196,6 +198,8 @@ def fuse_relu(graph: Graph) -> Graph:
         a, r = producer.attributes, relu.attributes
         # Of several in a row the next run takes the others.
         if before in gone or not isinstance(r, Relu) or not isinstance(a, _CLAMPING):
+            continue
+        if works_in_float(graph, relu):
             continue
         if _quantization(graph, relu.inputs[0]) != _quantization(graph, relu.outputs[0]):
             continue

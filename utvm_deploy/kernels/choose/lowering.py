@@ -12,6 +12,7 @@ from pkgutil import iter_modules
 
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.cores.core import CORES, Core
+from utvm_deploy.graph.check import works_in_float
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels import portable
 from utvm_deploy.kernels.contract.call import KernelCall
@@ -41,6 +42,8 @@ def _rows(table: str) -> dict[str, Lowering]:
 LOWERINGS: Mapping[str, Lowering] = _rows("LOWERINGS")
 #: The same for operators that are computed in another way on int16 activations.
 INT16_LOWERINGS: Mapping[str, Lowering] = _rows("INT16_LOWERINGS")
+#: The same for operators that compute in float32.
+FLOAT_LOWERINGS: Mapping[str, Lowering] = _rows("FLOAT_LOWERINGS")
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,8 @@ def candidates_in(family: str, layer: Layer) -> tuple[Candidate, ...]:
 
 
 def _portable(graph: Graph, operator: Operator) -> KernelCall:
+    if operator.kind in FLOAT_LOWERINGS and works_in_float(graph, operator):
+        return FLOAT_LOWERINGS[operator.kind](Operation(graph, operator))
     lowering = LOWERINGS.get(operator.kind)
     if lowering is None:
         known = ", ".join(sorted(LOWERINGS))

@@ -1,0 +1,63 @@
+"""What the importers ask of the operands of operators that compute in float32."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from utvm_deploy.frontend.operands import bias_of
+from utvm_deploy.frontend.source import SourceOperator
+from utvm_deploy.graph.attributes import Limits
+from utvm_deploy.graph.model import Tensor
+
+# The schema's numbers of fused activations, which never change.
+_ACTIVATIONS: Mapping[int, Limits] = {
+    0: None,
+    1: (0.0, math.inf),
+    2: (-1.0, 1.0),
+    3: (0.0, 6.0),
+}
+
+
+def floats(op: SourceOperator, *tensors: Tensor) -> None:
+    """Check that tensors are float32."""
+    for tensor in tensors:
+        if tensor.dtype != "float32":
+            raise op.unsupported(
+                f"tensor '{tensor.name}' is {tensor.dtype}, but others of this operator are "
+                "float32; convert the model again, to float32 or to int8 as a whole"
+            )
+
+
+def float_weights_of(op: SourceOperator, rank: int = 4, position: int = 1) -> Tensor:
+    """Constant weights of float32."""
+    weights = op.input(position)
+    if weights.dtype in ("int8", "uint8", "int4"):
+        raise op.unsupported(
+            f"weights '{weights.name}' are {weights.dtype}, but activations are float32, as in "
+            "models with dynamic range quantization; start from the float model"
+        )
+    floats(op, weights)
+    if weights.data is None:
+        raise op.unsupported(
+            f"weights '{weights.name}' are computed; only constant ones are supported"
+        )
+    if len(weights.shape) != rank:
+        raise op.damaged(f"weights '{weights.name}' have shape {weights.shape}, not {rank} numbers")
+    return weights
+
+
+def float_bias_of(op: SourceOperator, channels: int, position: int = 2) -> int | None:
+    """The bias's tensor, None if there is none."""
+    return bias_of(op, channels, position, "float32")
+
+
+def limits_of(op: SourceOperator) -> Limits:
+    """The fused activation, as the least and the largest output."""
+    number = op.integer("FusedActivationFunction")
+    if number not in _ACTIVATIONS:
+        raise op.unsupported(
+            f"its fused activation has number {number}; supported are NONE, RELU, RELU_N1_TO_1 "
+            "and RELU6"
+        )
+    return _ACTIVATIONS[number]
