@@ -20,7 +20,7 @@ from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend import formats
 from utvm_deploy.frontend.formats import converted
-from utvm_deploy.frontend.onnx_model import onnx_to_tflite
+from utvm_deploy.frontend.onnx_model import onnx_to_model
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.origin import difference
 from utvm_deploy.oracle.reference import run_reference
@@ -265,13 +265,6 @@ def test_one_channel_costs_no_transposition(tmp_path: Path) -> None:
     assert "TRANSPOSE" not in kinds
 
 
-def test_float_model_is_refused(tmp_path: Path) -> None:
-    writer = OnnxWriter(IMAGE)
-    path = writer.save(tmp_path / "float.onnx", writer.conv("x", 6, 2, 1, 1))
-    with pytest.raises(ModelError, match="not quantized, or not in QDQ form"):
-        load_model(path)
-
-
 def test_all_unsupported_operators_are_named(tmp_path: Path) -> None:
     writer = OnnxWriter(IMAGE)
     x = writer.add("Relu", writer.conv("x", 6, 4, 3, 3))
@@ -330,4 +323,4 @@ def test_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     path = tmp_path / "model.onnx"
     path.write_bytes(b"")
     with pytest.raises(ModelError, match=r"pip install 'utvm-deploy\[onnx\]'"):
-        onnx_to_tflite(path)
+        onnx_to_model(path)

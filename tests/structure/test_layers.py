@@ -25,6 +25,7 @@ LAYERS = (
     ("compiler", "link", "oracle"),
     ("cmsis_nn",),
     ("kernels", "frontend", "emulator"),
+    ("relax",),
     ("graph",),
     ("records",),
     ("boards",),
@@ -34,7 +35,14 @@ LAYERS = (
 )
 #: Dependency -> the only units (or modules) that may import it.
 DOORS = {
-    "tvm": {"compiler", "tuning", "kernels.contract", "kernels.portable"},
+    "tvm": {
+        "compiler",
+        "tuning",
+        "kernels.contract",
+        "kernels.portable",
+        "relax",
+        "oracle.relax_reference",
+    },
     "tflite": {"frontend.tflite", "frontend.tflite_write"},
     "flatbuffers": {"frontend.tflite_write"},
     "onnx": {"frontend.onnx_model"},
@@ -267,7 +275,7 @@ def test_operator_tables_are_complete() -> None:
     from utvm_deploy.graph.shapes import SHAPE_RULES
     from utvm_deploy.kernels.choose.lowering import FLOAT_LOWERINGS, INT16_LOWERINGS, LOWERINGS
 
-    assert set(IMPORTERS) == set(LOWERINGS)
+    assert set(IMPORTERS) == set(LOWERINGS) - {"CALL_TIR"}  # made by relax, not by a reader
     assert set(FLOAT_IMPORTERS) == set(FLOAT_LOWERINGS)
     assert set(INT16_LOWERINGS) < set(LOWERINGS)
-    assert set(SHAPE_RULES) < set(IMPORTERS)
+    assert set(SHAPE_RULES) < set(LOWERINGS)

@@ -24,7 +24,7 @@ from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.base.files import check_regular
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.frontend.limits import IMPORT_BYTES, IMPORT_SECONDS, MAX_FILE_BYTES
-from utvm_deploy.frontend.onnx_model import load_onnx, onnx_to_tflite
+from utvm_deploy.frontend.onnx_model import load_onnx, onnx_to_model
 from utvm_deploy.frontend.torch_export import load_torch, torch_to_tflite
 
 
@@ -40,7 +40,7 @@ class Converter:
 
 #: A file name's ending -> what makes the .tflite file of it.
 CONVERTERS: Mapping[str, Converter] = {
-    ".onnx": Converter(load_onnx, onnx_to_tflite),
+    ".onnx": Converter(load_onnx, onnx_to_model),
     ".pt2": Converter(load_torch, torch_to_tflite),
 }
 

@@ -12,6 +12,7 @@ import numpy as np
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.qdq import Array, Attribute, Node, QdqModel
 from utvm_deploy.frontend.qdq_convert import convert
+from utvm_deploy.relax.from_onnx import relax_of_onnx
 
 _log = logging.getLogger(__name__)
 
@@ -31,8 +32,10 @@ def load_onnx(path: Path) -> Any:
     return onnx
 
 
-def onnx_to_tflite(path: Path) -> bytes:
-    """The .tflite file that computes in integers what an ONNX model in QDQ form computes.
+def onnx_to_model(path: Path) -> bytes:
+    """What an ONNX model becomes: a .tflite file if it is in QDQ form, else a Relax model.
+
+    The .tflite file computes in integers what the quantized model computes in float32.
 
     Raises ModelError if ``onnx`` is missing or the file cannot be used, UnsupportedOperator for
     operators that cannot be imported.
@@ -45,19 +48,30 @@ def onnx_to_tflite(path: Path) -> bytes:
     except Exception as exc:  # protobuf's errors are not of one class across its versions
         raise ModelError(f"{path} is not an ONNX file, or it is damaged: {exc}") from exc
     try:
+        if not any(node.op_type == "QuantizeLinear" for node in proto.graph.node):
+            return relax_of_onnx(_checked(onnx, proto)).dumped()
         model = _read(onnx, proto, path.stem)
         return convert(model, f"converted from {path.name}")
     except ModelError as exc:
         raise type(exc)(f"{path}: {exc}") from exc
 
 
+def _checked(onnx: Any, proto: Any) -> Any:
+    """A float model with a batch of 1, checked by onnx."""
+    _check_self_contained(proto.graph.initializer, onnx)
+    known = {tensor.name for tensor in proto.graph.initializer}
+    for value in proto.graph.input:
+        if value.name not in known:
+            _fix_batch(value)
+    try:
+        onnx.checker.check_model(proto)
+    except Exception as exc:  # onnx has several classes for it
+        raise ModelError(f"the file contradicts itself: {' '.join(str(exc).split())}") from exc
+    return proto
+
+
 def _read(onnx: Any, proto: Any, name: str) -> QdqModel:
     graph = proto.graph
-    if not any(node.op_type == "QuantizeLinear" for node in graph.node):
-        raise ModelError(
-            "the model is not quantized, or not in QDQ form: quantize it with onnxruntime's "
-            "quantize_static(..., quant_format=QuantFormat.QDQ), see docs/guides/other-formats.md"
-        )
     _check_self_contained(graph.initializer, onnx)
     known = {tensor.name for tensor in graph.initializer}
     inputs = [value for value in graph.input if value.name not in known]

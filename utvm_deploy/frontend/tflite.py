@@ -42,6 +42,8 @@ from utvm_deploy.frontend.variables import RESOLVED
 from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.model import Array, Graph, Tensor
 from utvm_deploy.graph.names import short_name, with_short_names
+from utvm_deploy.relax.facts import is_relax, loaded
+from utvm_deploy.relax.road import relax_graph
 
 _log = logging.getLogger(__name__)
 
@@ -83,6 +85,8 @@ def load_model(path: str | Path) -> Graph:
     """
     path = Path(path)
     data = converted(path) or _file_bytes(path)
+    if is_relax(data):
+        return relax_graph(loaded(data), path.stem)
     names: list[str] = []
     try:
         source = _read(data)

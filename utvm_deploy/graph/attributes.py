@@ -121,6 +121,14 @@ class SquaredDifference:
 
 
 @dataclass(frozen=True)
+class CallTir(OfMixedTypes):
+    """CALL_TIR: a PrimFunc of TVM's; its parameters are the inputs, then the outputs."""
+
+    name: str
+    text: str  # the PrimFunc as ``tvm.ir.save_json`` writes it
+
+
+@dataclass(frozen=True)
 class LeakyRelu:
     """LEAKY_RELU: ``alpha`` multiplies negative elements."""
 
@@ -346,6 +354,7 @@ Attributes: TypeAlias = (
     | Prelu
     | RightShift
     | SquaredDifference
+    | CallTir
     | LeakyRelu
     | OfOne
     | Gelu

@@ -114,6 +114,10 @@ def _broadcast(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
     )
 
 
+def _as_declared(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
+    return tuple(graph.tensors[number].shape for number in operator.outputs)
+
+
 def _select(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
     condition, x, y = select_sides(graph, operator)
     return (_broadcast_shape(condition, _broadcast_shape(x, y)),)
@@ -283,6 +287,7 @@ SHAPE_RULES: Mapping[str, ShapeRule] = {
     "BATCH_MATMUL": _batch_matmul,
     "BATCH_TO_SPACE_ND": _rearrange,
     "BITWISE_XOR": _broadcast,
+    "CALL_TIR": _as_declared,
     "BROADCAST_TO": _rearrange,
     "CONCATENATION": _concatenation,
     "CONV_2D": _convolution,

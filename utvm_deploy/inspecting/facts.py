@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from utvm_deploy.frontend.survey import Survey
+from utvm_deploy.graph.attributes import NO_CLAMP
 from utvm_deploy.graph.macs import macs
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.inspecting.graph_picture import describe, graph_svg
@@ -173,6 +174,8 @@ def _operator_facts(graph: Graph, operator: Operator, live_bytes: int) -> Operat
     inputs = [graph.tensors[i] for i in operator.inputs if i is not None]
     outputs = [graph.tensors[i] for i in operator.outputs]
     clamp = getattr(operator.attributes, "clamp", None)
+    if clamp == NO_CLAMP:
+        clamp = None
     return OperatorFacts(
         index=operator.sources[0],
         kind=operator.kind,

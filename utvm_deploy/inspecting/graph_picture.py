@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from utvm_deploy.graph.attributes import Convolution, Mean, Pad, Pool, Softmax
+from utvm_deploy.graph.attributes import (
+    NO_CLAMP,
+    CallTir,
+    Convolution,
+    Mean,
+    Pad,
+    Pool,
+    Softmax,
+)
 from utvm_deploy.graph.macs import macs, total_macs
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.inspecting.graph_layout import Layout, lay_out
@@ -79,8 +87,13 @@ def describe(graph: Graph, operator: Operator) -> str:
         parts.append(" ".join(f"{before}+{after}" for before, after in a.paddings))
     elif isinstance(a, Softmax) and a.beta != 1.0:
         parts.append(f"beta {a.beta:g}")
+    elif isinstance(a, CallTir):
+        parts.append(a.name)
     clamp = getattr(a, "clamp", (-128, 127))
-    if clamp != (-128, 127):
+    limits = getattr(a, "limits", None)
+    if limits is not None:
+        parts.append(f"clamp {limits[0]:g}..{limits[1]:g}")
+    elif clamp not in ((-128, 127), NO_CLAMP):
         parts.append(f"clamp {clamp[0]}..{clamp[1]}")
     return ", ".join(parts)
 

@@ -3,6 +3,8 @@
     run_reference ──inputs.npz──▶ python -m utvm_deploy.oracle.reference
                  ──results.npz──▶ ReferenceRun
 
+A Relax model has TVM's builds for this computer as its reference (``relax_reference.py``).
+
 LiteRT aborts the process on some odd models and prints to both streams, so it is imported and run
 only in a child process; one child serves all samples.
 """
@@ -13,7 +15,7 @@ import importlib.metadata
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,8 @@ from utvm_deploy.frontend.formats import converted
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.macs import total_macs
 from utvm_deploy.graph.model import Array
+from utvm_deploy.oracle import relax_reference
+from utvm_deploy.relax.facts import is_relax
 
 _PACKAGE = "ai-edge-litert"
 _VERSION = "2.3.0"
@@ -88,7 +92,14 @@ def run_reference(
         )
         if not completed.is_ok:
             raise VerifyError(_explanation(path, directory, completed, timeout_s))
-        return load_results(path, directory, len(samples))
+        run = load_results(path, directory, len(samples))
+        return replace(run, reference=reference_name(file))
+
+
+def reference_name(file: Path) -> str:
+    """The reference for a file, for reports; it is a .tflite file or a Relax model."""
+    with file.open("rb") as opened:
+        return relax_reference.REFERENCE if is_relax(opened.read(64)) else REFERENCE
 
 
 def _sample_timeout_s(file: Path) -> float:
@@ -175,8 +186,16 @@ def load_results(path: Path, directory: Path, samples: int) -> ReferenceRun:
 def interpret_or_explain(model: str, directory: Path) -> int:
     """In the child: run all samples, leave results or a refusal; the exit status."""
     _limit_memory()
+    file = Path(model)
     try:
-        _interpret(model, directory)
+        with np.load(directory / _INPUTS, allow_pickle=False) as arrays:
+            samples = _samples(arrays)
+        is_tvms = reference_name(file) == relax_reference.REFERENCE
+        run = relax_reference.interpret if is_tvms else _interpret
+        outputs, collected = run(file, samples)
+        results = {str(number): np.array(arrays) for number, arrays in collected.items()}
+        results["outputs"] = np.array(outputs, np.int64)
+        np.savez(directory / _RESULTS, **results)  # type: ignore[arg-type]
     except Exception as exc:  # any exception is LiteRT's or the model's: the parent reports it
         (directory / _REFUSAL).write_text(" ".join(str(exc).split()), encoding="utf-8")
         return 1
@@ -192,11 +211,14 @@ def _limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (most, hard))
 
 
-def _interpret(model: str, directory: Path) -> None:
+def _interpret(
+    model: Path, samples: Sequence[Sequence[Array]]
+) -> tuple[list[int], dict[int, list[Array]]]:
+    """The numbers of the outputs, and for each tensor its value in each sample."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     interpreter = Interpreter(
-        model_path=model,
+        model_path=str(model),
         experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
         experimental_preserve_all_tensors=True,
     )
@@ -215,8 +237,6 @@ def _interpret(model: str, directory: Path) -> None:
         if interpreter._get_tensor_details(number, 0)["dtype"] is not np.object_
     ]
     collected: dict[int, list[Any]] = {number: [] for number in kept}
-    with np.load(directory / _INPUTS, allow_pickle=False) as file:
-        samples = _samples(file)
     for sample in samples:
         if len(sample) != len(inputs):
             raise ValueError(f"it has {len(inputs)} inputs, but {len(sample)} were given")
@@ -225,9 +245,7 @@ def _interpret(model: str, directory: Path) -> None:
         interpreter.invoke()
         for number in kept:
             collected[number].append(interpreter.get_tensor(number))
-    results = {str(number): np.array(arrays) for number, arrays in collected.items()}
-    results["outputs"] = np.array(outputs, np.int64)
-    np.savez(directory / _RESULTS, **results)  # type: ignore[arg-type]
+    return outputs, collected
 
 
 def _samples(file: Mapping[str, Array]) -> list[list[Array]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from utvm_deploy.compiler.model import Layer
 from utvm_deploy.device import DeviceModel, LayerRun
 from utvm_deploy.graph.model import Array
-from utvm_deploy.oracle.reference import REFERENCE, run_reference
+from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.verifying.on_board import Mismatch, first_difference
 
 
@@ -38,7 +38,8 @@ def bisect(model: DeviceModel, model_path: Path, *inputs: Array) -> Bisection:
     The first layer that differs from the reference is wrong: all before it were right. With it
     replaced by the reference, the next one that differs is, too, and so on.
     """
-    reference = run_reference(model_path, [list(inputs)]).tensors[0]
+    computed = run_reference(model_path, [list(inputs)])
+    reference = computed.tensors[0]
     wrong: list[WrongLayer] = []
     while True:
         model.reset_state()  # the reference began with none
@@ -48,7 +49,9 @@ def bisect(model: DeviceModel, model_path: Path, *inputs: Array) -> Bisection:
         if found is None:
             compiled = model.compiled
             passes = len(wrong) + 1
-            return Bisection(compiled.name, compiled.board, REFERENCE, tuple(wrong), passes)
+            return Bisection(
+                compiled.name, compiled.board, computed.reference, tuple(wrong), passes
+            )
         wrong.append(found)
 
 

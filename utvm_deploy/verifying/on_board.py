@@ -13,7 +13,7 @@ from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.compiler.model import CompiledModel, Layer
 from utvm_deploy.device import DeviceModel
 from utvm_deploy.graph.model import Array
-from utvm_deploy.oracle.reference import REFERENCE, ReferenceRun, run_reference
+from utvm_deploy.oracle.reference import ReferenceRun, run_reference
 from utvm_deploy.oracle.samples import Samples
 
 
@@ -110,7 +110,7 @@ def verify(
     return Verification(
         board=compiled.board,
         model=compiled.name,
-        reference=REFERENCE,
+        reference=reference.reference,
         samples=samples.origin,
         samples_run=done,
         output_bytes=done * sum(buffer.size_bytes for buffer in compiled.outputs),

@@ -1,0 +1,89 @@
+"""ONNX models of float32 become firmware by way of Relax."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import utvm_deploy
+from utvm_deploy.base.errors import ModelError
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.oracle.reference import run_reference
+
+RNG = np.random.default_rng(15)
+
+
+def constant(name: str, *shape: int) -> onnx.TensorProto:
+    values = RNG.standard_normal(shape) * 0.3
+    return numpy_helper.from_array(values.astype(np.float32), name)
+
+
+def network(path: Path, batch: int | str = "N", dtype: int = TensorProto.FLOAT) -> Path:
+    """Convolution, batch normalization, pooling, dense layer, as a training tool exports them."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w1", "b1"], ["c1"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        helper.make_node("BatchNormalization", ["c1", "scale", "shift", "mean", "variance"], ["n"]),
+        helper.make_node("Relu", ["n"], ["r"]),
+        helper.make_node("MaxPool", ["r"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("GlobalAveragePool", ["p"], ["g"]),
+        helper.make_node("Flatten", ["g"], ["f"]),
+        helper.make_node("Gemm", ["f", "w2", "b2"], ["y"], transB=1),
+    ]
+    variance = numpy_helper.from_array(np.array([1.5, 0.5, 2.0, 0.7], np.float32), "variance")
+    constants = [
+        constant("w1", 4, 3, 3, 3),
+        *(constant(name, 4) for name in ("b1", "scale", "shift", "mean")),
+        variance,
+        constant("w2", 5, 4),
+        constant("b2", 5),
+    ]
+    ends = [
+        helper.make_tensor_value_info("x", dtype, [batch, 3, 8, 8]),
+        helper.make_tensor_value_info("y", dtype, [batch, 5]),
+    ]
+    graph = helper.make_graph(nodes, "network", ends[:1], ends[1:], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    onnx.save(model, path)
+    return path
+
+
+def test_a_network_becomes_a_graph(tmp_path: Path) -> None:
+    graph = load_model(network(tmp_path / "network.onnx"))
+    kinds = [operator.kind for operator in graph.operators]
+    assert kinds[-1] == "FULLY_CONNECTED" and "CALL_TIR" in kinds
+    assert [graph.tensors[i].shape for i in graph.inputs] == [(1, 3, 8, 8)]
+    assert [graph.tensors[i].shape for i in graph.outputs] == [(1, 5)]
+
+
+@pytest.mark.tools
+def test_a_network_on_the_host(tmp_path: Path) -> None:
+    path = network(tmp_path / "network.onnx")
+    x = RNG.standard_normal((1, 3, 8, 8)).astype(np.float32)
+    reference = run_reference(path, [x])
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (theirs,) = session.run(None, {"x": x})
+    np.testing.assert_allclose(reference.outputs[0][0], theirs, rtol=1e-5, atol=1e-6)
+    with utvm_deploy.connect("host") as device:
+        model = device.load(utvm_deploy.compile(path, board="host"))
+        np.testing.assert_allclose(model(x), theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_float16_is_named(tmp_path: Path) -> None:
+    path = network(tmp_path / "half.onnx", dtype=TensorProto.FLOAT16)
+    with pytest.raises(ModelError, match=r"half\.onnx: .*float16"):
+        load_model(path)
+
+
+def test_a_symbolic_shape_is_named(tmp_path: Path) -> None:
+    path = network(tmp_path / "network.onnx")
+    model = onnx.load(path)
+    model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "rows"
+    onnx.save(model, path)
+    with pytest.raises(ModelError, match="'x' has the symbolic shape"):
+        load_model(path)

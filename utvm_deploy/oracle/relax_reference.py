@@ -1,0 +1,124 @@
+"""The reference of Relax models: TVM's own builds for this computer, by LLVM.
+
+    run_reference ──inputs.npz──▶ python -m utvm_deploy.oracle.relax_reference ──results.npz──▶
+
+The outputs are those of the module as it was given, built and run by Relax's virtual machine. So
+they know nothing of our import, layouts and foldings. The layers between are the functions of our
+graph, each built by LLVM: they show which layer is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.graph.model import Array, Graph, Operator
+from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.contract.call import (
+    ConstantArgument,
+    ScalarArgument,
+    TensorArgument,
+    is_native,
+)
+from utvm_deploy.relax.facts import loaded
+from utvm_deploy.relax.road import relax_graph
+
+#: The name of this reference for reports.
+REFERENCE = "TVM 0.27 for this computer (LLVM)"
+
+
+def interpret(
+    model: Path, samples: Sequence[Sequence[Array]]
+) -> tuple[list[int], dict[int, list[Array]]]:
+    """The numbers of the outputs, and for each tensor its value in each sample.
+
+    Outputs come from the module as it was given; all other tensors from the graph.
+    """
+    relax_model = loaded(model.read_bytes())
+    graph = relax_graph(relax_model, model.stem)
+    whole = _WholeModule(relax_model.given)
+    functions = [_function(graph, operator) for operator in graph.operators]
+    collected: dict[int, list[Array]] = {}
+    for sample in samples:
+        if len(sample) != len(graph.inputs):
+            raise ValueError(f"it has {len(graph.inputs)} inputs, but {len(sample)} were given")
+        values: dict[int, Array] = dict(zip(graph.inputs, sample, strict=True))
+        for function in functions:
+            values.update(function(values))
+        values.update(zip(graph.outputs, whole.run(sample), strict=True))
+        for number, value in values.items():
+            collected.setdefault(number, []).append(value)
+    return list(graph.outputs), collected
+
+
+class _WholeModule:
+    """A Relax module in TVM's virtual machine."""
+
+    def __init__(self, text: str) -> None:
+        import tvm
+        from tvm import relax
+
+        self._tvm = tvm
+        built = tvm.compile(tvm.ir.load_json(text), target="llvm")
+        self._machine = relax.VirtualMachine(built, tvm.cpu())
+
+    def run(self, sample: Sequence[Array]) -> list[Array]:
+        """The outputs of one sample."""
+        made = self._machine["main"](*(self._tvm.runtime.tensor(array) for array in sample))
+        several = [made] if hasattr(made, "numpy") else list(made)
+        return [np.asarray(one.numpy()) for one in several]
+
+
+def _function(graph: Graph, operator: Operator) -> Any:
+    """What computes an operator: a function from the tensors so far to its outputs."""
+    if operator.kind == "RESHAPE":
+        source, (output,) = operator.inputs[0], operator.outputs
+        assert source is not None
+        return lambda values: {
+            output: _value(graph, values, source).reshape(graph.tensors[output].shape)
+        }
+    import tvm
+
+    call = lower(graph, operator)
+    assert not is_native(call.kernel)
+    built = tvm.compile(call.kernel.prim_func().with_attr("global_symbol", "main"), target="llvm")  # type: ignore[union-attr]
+    shapes = [tuple(int(extent) for extent in one.shape) for one in _buffers(call.kernel)]
+
+    def run(values: Mapping[int, Array]) -> dict[int, Array]:
+        arguments: list[Any] = []
+        made: dict[int, Any] = {}
+        places = iter(shapes)
+        for argument in call.arguments:
+            if isinstance(argument, ScalarArgument):
+                arguments.append(argument.value)
+                continue
+            shape = next(places)
+            if isinstance(argument, ConstantArgument):
+                array = argument.data
+            elif argument.tensor in operator.outputs:
+                array = np.zeros(shape, graph.tensors[argument.tensor].dtype)
+            else:
+                array = _value(graph, values, argument.tensor)
+            tensor = tvm.runtime.tensor(np.ascontiguousarray(array).reshape(shape))
+            if isinstance(argument, TensorArgument) and argument.tensor in operator.outputs:
+                made[argument.tensor] = tensor
+            arguments.append(tensor)
+        built(*arguments)
+        return {
+            number: np.asarray(tensor.numpy()).reshape(graph.tensors[number].shape)
+            for number, tensor in made.items()
+        }
+
+    return run
+
+
+def _buffers(kernel: Any) -> list[Any]:
+    return [one for one in kernel.prim_func().params if hasattr(one, "shape")]
+
+
+def _value(graph: Graph, values: Mapping[int, Array], number: int) -> Array:
+    data = graph.tensors[number].data
+    return values[number] if data is None else data

@@ -1,0 +1,87 @@
+"""What a Relax module must be before it is lowered, and after."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import ir, relax, tirx
+
+from utvm_deploy.base.errors import ModelError, UnsupportedOperator
+
+#: Element types that tensors may have.
+TYPES = ("float32", "int8", "uint8", "int16", "int32", "int64", "bool")
+#: Operators that a message names.
+MAX_TOLD = 10
+
+
+def check_given(module: Any) -> None:
+    """Raise ModelError if the module has no function ``main`` with tensors of known shapes."""
+    functions = {
+        str(name.name_hint): func
+        for name, func in module.functions_items()
+        if isinstance(func, relax.Function)
+    }
+    if "main" not in functions:
+        known = ", ".join(sorted(functions)) or "none"
+        raise ModelError(f"the module has no Relax function 'main'; its Relax functions: {known}")
+    main = functions["main"]
+    if not main.params:
+        raise ModelError("the function 'main' has no inputs")
+    for parameter in main.params:
+        check_tensor(parameter.name, parameter.ty)
+    _check_control_flow(main)
+
+
+def check_tensor(name: str, ty: Any) -> None:
+    """Raise ModelError if a type is not that of a tensor with a known shape."""
+    if not isinstance(ty, relax.TensorType):
+        raise ModelError(
+            f"'{name}' is {type(ty).__name__}, not a tensor; only tensors are supported"
+        )
+    if ty.shape is None or not isinstance(ty.shape, relax.ShapeExpr):
+        raise ModelError(f"'{name}' has no known shape; give it one with --shape {name}=1,...")
+    for extent in ty.shape.values:
+        if not isinstance(extent, tirx.IntImm):
+            shape = ", ".join(map(str, ty.shape.values))
+            raise ModelError(
+                f"'{name}' has the symbolic shape ({shape}); give it one with --shape {name}=..."
+            )
+    if str(ty.dtype) not in TYPES:
+        raise ModelError(
+            f"'{name}' is {ty.dtype}; only {', '.join(TYPES)} are supported: convert the model to "
+            "float32"
+        )
+
+
+def _check_control_flow(main: Any) -> None:
+    for block in main.body.blocks:
+        for binding in block.bindings:
+            if isinstance(binding.value, relax.If):
+                raise UnsupportedOperator(
+                    f"'{binding.var.name}' is the result of an if; only modules without control "
+                    "flow are supported"
+                )
+
+
+def check_lowered(module: Any) -> None:
+    """Raise UnsupportedOperator with all operators that TVM could not lower to PrimFuncs."""
+    main = module["main"]
+    problems: list[str] = []
+    for block in main.body.blocks:
+        for binding in block.bindings:
+            if problem := _problem(binding):
+                problems.append(f"{problem}, which makes '{binding.var.name}'")
+    if problems:
+        told = "; ".join(problems[:MAX_TOLD])
+        if len(problems) > MAX_TOLD:
+            told += f"; and {len(problems) - MAX_TOLD} more"
+        raise UnsupportedOperator(f"TVM cannot lower these operators to kernels: {told}")
+
+
+def _problem(binding: Any) -> str:
+    value = binding.value
+    if not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op):
+        return ""
+    if value.op.name in ("relax.call_tir", "relax.call_pure_packed", "relax.reshape"):
+        return ""
+    return str(value.op.name)

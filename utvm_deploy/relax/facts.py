@@ -1,0 +1,45 @@
+"""A Relax module in the forms that leave this package: text in, text out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from utvm_deploy.base.errors import ModelError
+
+# The first bytes of the text, by which a reader distinguishes it from a .tflite file.
+_FORMAT = "utvm.relax/1"
+
+
+@dataclass(frozen=True)
+class RelaxModel:
+    """A Relax module as TVM's JSON: as it was given, and lowered to calls of PrimFuncs."""
+
+    given: str
+    lowered: str
+    # What the user is told, such as a batch that was bound to 1.
+    notes: tuple[str, ...] = ()
+
+    def dumped(self) -> bytes:
+        """The model as the bytes of a file."""
+        parts = {
+            "format": _FORMAT,
+            "notes": self.notes,
+            "given": self.given,
+            "lowered": self.lowered,
+        }
+        return json.dumps(parts).encode()
+
+
+def is_relax(data: bytes) -> bool:
+    """Whether bytes are what ``RelaxModel.dumped`` made."""
+    return data.startswith(b'{"format": "' + _FORMAT.encode())
+
+
+def loaded(data: bytes) -> RelaxModel:
+    """The model in such bytes; ModelError if they are damaged."""
+    try:
+        parts = json.loads(data)
+        return RelaxModel(parts["given"], parts["lowered"], tuple(parts["notes"]))
+    except (ValueError, KeyError, TypeError) as exc:
+        raise ModelError(f"the converted model is damaged: {exc}; convert it again") from exc

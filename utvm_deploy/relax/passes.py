@@ -1,0 +1,75 @@
+"""From a Relax module to one dataflow block of kernel calls: a list of passes.
+
+    module ─▶ checked ─▶ prepare ─▶ layout ─▶ our operators ─▶ legalize, fuse ─▶ lowered
+
+What becomes an operator of ours (``operators.py``) is a call of a packed function from then on.
+TVM's passes leave it alone. Everything else becomes ``call_tir`` of a fused PrimFunc.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm.relax import transform as t
+
+from utvm_deploy.base.errors import ModelError, UnsupportedOperator
+from utvm_deploy.relax.check import check_given, check_lowered
+from utvm_deploy.relax.operators import with_our_operators
+
+MAIN = "main"
+#: Convolutions read images by rows, columns and channels, as all of our kernels do.
+LAYOUTS = {"relax.nn.conv2d": ["NHWC", "OHWI"]}
+
+_PREPARE = (
+    t.CanonicalizeBindings(),
+    t.DecomposeOpsForInference(),
+    t.ConvertToDataflow(1),
+    t.FoldConstant(),
+    t.EliminateCommonSubexpr(),
+    t.DeadCodeElimination([MAIN]),
+)
+_LAYOUT = (
+    t.ConvertLayout(LAYOUTS),
+    t.CanonicalizeBindings(),
+    t.FoldConstant(),
+    t.DeadCodeElimination([MAIN]),
+)
+_LOWER = (
+    t.LegalizeOps(),
+    t.AnnotateTIROpPattern(),
+    t.FoldConstant(),
+    t.RewriteDataflowReshape(),
+    t.FuseOps(),
+    t.FuseTIR(),
+    t.ExpandTupleArguments(),
+    t.DeadCodeElimination([MAIN]),
+)
+
+
+def lowered_module(module: Any) -> Any:
+    """The module as one dataflow block of calls; every shape in it is known.
+
+    Raises ModelError or UnsupportedOperator, naming the function or operator, for what cannot be
+    lowered.
+    """
+    check_given(module)
+    with tvm.target.Target("c"), tvm.transform.PassContext(opt_level=3):
+        module = _run(_PREPARE, module)
+        module = _run(_LAYOUT, module)
+        module = with_our_operators(module, MAIN)
+        module = _run(_LOWER, module)
+    check_lowered(module)
+    return module
+
+
+def _run(passes: tuple[Any, ...], module: Any) -> Any:
+    for one in passes:
+        try:
+            module = one(module)
+        except UnsupportedOperator:
+            raise
+        except Exception as exc:  # TVM raises RuntimeError and its subclasses of many names
+            said = " ".join(str(exc).split())[-300:]
+            raise ModelError(f"TVM's pass {one.info.name} fails on the module: {said}") from exc
+    return module
