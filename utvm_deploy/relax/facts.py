@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from utvm_deploy.base.errors import ModelError
 
 # The first bytes of the text, by which a reader distinguishes it from a .tflite file.
-_FORMAT = "utvm.relax/1"
+_FORMAT = "utvm_deploy Relax model 1"
 
 
 @dataclass(frozen=True)
