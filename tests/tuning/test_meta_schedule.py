@@ -13,6 +13,7 @@ from tvm.target import Target
 import utvm_deploy
 from utvm_deploy.base.errors import TuneError
 from utvm_deploy.tuning.meta_schedule import DeviceTuning
+from utvm_deploy.tuning.prim_funcs import TASK
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "guides" / "tuning.md"
 
@@ -79,22 +80,26 @@ def _doubled() -> list[Any]:
     return [a, b, te.compute((32, 16), lambda i, j: a[i, j].astype("int32") * 2, "c")]
 
 
-@pytest.mark.tools
-def test_floating_point_is_compared_only_if_it_is_to_be() -> None:
-    with utvm_deploy.connect("host") as device:
-        tuning = DeviceTuning(device, product("float32"), is_exact=False)
-        ((key, error),) = tuning.build([product("float32")])
-        assert error is None
-        (found,) = tuning.run([str(key)])
-        assert found.is_ok
-
-
 def test_what_cannot_be_tuned() -> None:
+    from tvm import IRModule
+
     with utvm_deploy.connect("host") as device:
         with pytest.raises(TuneError, match=r"not a buffer of a constant shape"):
             DeviceTuning(device, product(rows=te.var("n")))
-        from tvm import IRModule
+        with pytest.raises(TuneError, match=r"the module has no PrimFunc to tune"):
+            DeviceTuning(device, IRModule())
 
-        two = IRModule({"one": product(), "two": product()})
-        with pytest.raises(TuneError, match=r"the module has 2 PrimFuncs; tune one at a time"):
-            DeviceTuning(device, two)
+
+@pytest.mark.tools
+def test_candidates_need_names_where_prim_funcs_take_equal_buffers() -> None:
+    from tvm import IRModule
+
+    with utvm_deploy.connect("host") as device:
+        two = IRModule({"one": product(), "two": te.create_prim_func(_doubled())})
+        tuning = DeviceTuning(device, two)
+        with pytest.raises(TuneError, match=r"2 PrimFuncs take these parameters.*int8"):
+            tuning.build([product()])
+        one, other = (tuning.module[name] for name in ("one", "two"))
+        built = tuning.build([one, other, te.create_prim_func(_doubled()).with_attr(TASK, "one")])
+        found = tuning.run([str(key) for key, _ in built])
+    assert [measured.error for measured in found] == ["", "", "wrong output"]

@@ -41,7 +41,9 @@ log = logging.getLogger(__name__)
 
 _DIALECT = "-std=gnu11"
 _STACK_WORD = 8
-_WORD, _WORDS_OF_LINE = 4, 16
+_WORDS_OF_LINE = 16
+#: Of a table in flash: a cache line.
+_LEAST_ALIGNMENT = 32
 
 
 def flags_for(level: str) -> tuple[str, ...]:
@@ -200,21 +202,35 @@ def wrapper_text(call: KernelCall, function: CFunction, *, has_stack_scratch: bo
 
 
 def image_with_tables(
-    tables: Mapping[bytes, Array], board: Board
-) -> tuple[Image, Mapping[bytes, str]]:
-    """The runtime's image with tables in flash, as models have them, and the symbol of each."""
-    symbols = {key: f"utvm_table_{number}" for number, key in enumerate(tables)}
-    text = "".join(_table_text(symbols[key], table) for key, table in tables.items())
+    tables: Mapping[str, Mapping[bytes, Array]], board: Board
+) -> tuple[Image, Mapping[tuple[str, bytes], tuple[str, int]]]:
+    """The runtime's image with tables in flash, as models have them.
+
+    ``tables`` are by kernel and by key. Returns the symbol and the offset of each, too.
+    """
+    alignment = max(board.cpu.dcache_bytes, _LEAST_ALIGNMENT)
+    places: dict[tuple[str, bytes], tuple[str, int]] = {}
+    text = ""
+    for number, (kernel, of_kernel) in enumerate(tables.items()):
+        symbol, data = f"utvm_tables_{number}", b""
+        for key, table in of_kernel.items():
+            places[kernel, key] = symbol, len(data)
+            raw = table.tobytes()
+            data += raw + bytes(-len(raw) % _LEAST_ALIGNMENT)
+        text += _table_text(symbol, data, alignment)
+    symbols = list(dict.fromkeys(symbol for symbol, _ in places.values()))
     module = compile_module({"tables.c": text}, board, name="tables")
-    return build_image_with([module.path], list(symbols.values()), board), symbols
+    return build_image_with([module.path], symbols, board), places
 
 
-def _table_text(symbol: str, table: Array) -> str:
+def _table_text(symbol: str, data: bytes, alignment: int) -> str:
     """C that defines a table; as words, because compilers take long over single bytes."""
-    raw = table.tobytes()
-    words = np.frombuffer(raw + bytes(-len(raw) % _WORD), "<u4").tolist()
+    words = np.frombuffer(data, "<u4").tolist()
     lines = (
         words[start : start + _WORDS_OF_LINE] for start in range(0, len(words), _WORDS_OF_LINE)
     )
     values = ",\n".join(",".join(f"{word:#x}u" for word in line) for line in lines)
-    return f"extern const unsigned {symbol}[];\nconst unsigned {symbol}[] = {{\n{values}\n}};\n"
+    return (
+        f"extern const unsigned {symbol}[];\n"
+        f"__attribute__((aligned({alignment}))) const unsigned {symbol}[] = {{\n{values}\n}};\n"
+    )

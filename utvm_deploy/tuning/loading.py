@@ -1,7 +1,7 @@
 """Puts what candidates need on a device: their code, tables, inputs, outputs and scratch.
 
-Tables and inputs stay between groups of candidates. Tables that do not fit RAM are in flash, in an
-image that is made for them.
+Tables and inputs stay between groups of candidates. Tables that do not fit RAM, and those that all
+candidates of a kernel share, are in flash, in an image that is made for them.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
-from utvm_deploy.base.errors import BuildError, DeviceError
+from utvm_deploy.base.errors import DeviceError
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.device import Device, Module, Tensor
 from utvm_deploy.device.module import load_module
@@ -23,9 +23,7 @@ from utvm_deploy.device.session import Session
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.call import ConstantArgument, ScalarArgument, TensorArgument
 from utvm_deploy.project.build import build_image_with
-from utvm_deploy.project.image import Image
 from utvm_deploy.project.link_module import ModuleObject, merge_modules
-from utvm_deploy.tuning.build import image_with_tables
 from utvm_deploy.tuning.inputs import (
     Job,
     contents_of,
@@ -37,6 +35,7 @@ from utvm_deploy.tuning.inputs import (
     tables_of,
 )
 from utvm_deploy.tuning.loaded import Loaded, Spent
+from utvm_deploy.tuning.stored_tables import StoredTables
 
 log = logging.getLogger(__name__)
 
@@ -69,9 +68,8 @@ class Loader:
         # those that the group that is being loaded needs.
         self._tables: dict[bytes, Tensor] = {}
         self._wanted: set[bytes] = set()
-        # Symbols of tables that are in this image instead, because RAM has no room for them.
-        self._stored: Mapping[bytes, str] = {}
-        self._stored_in: Image | None = None
+        # Tables that are in the image instead.
+        self._stored = StoredTables(device)
 
     @property
     def flashes(self) -> bool:
@@ -101,7 +99,7 @@ class Loader:
             job = jobs[index]
             room -= 0 if self.flashes else job.built.module.size_bytes + 256
             for key, size in contents_of(job):
-                if key not in taken and key not in self._stored:
+                if key not in taken and not self._stored.has(job.work.kernel.key, key):
                     taken.add(key)
                     room -= size + 96
             if group and room < 0:
@@ -163,8 +161,8 @@ class Loader:
                         else:
                             assert isinstance(argument, TensorArgument | ConstantArgument)
                             data = data_of(job, argument, sample)
-                            if key_of(data) in self._stored:
-                                words.append(self._device.symbol(self._stored[key_of(data)]))
+                            if self._stored.has(name, key_of(data)):
+                                words.append(self._stored.address(name, key_of(data)))
                                 continue
                             tensor = self._table(data, name)
                             constants[tensor.address] = (tensor, zlib.crc32(data.tobytes()))
@@ -202,23 +200,26 @@ class Loader:
         objects = [*(module.path for module in modules), *libraries]
         self._device.start(build_image_with(objects, entries, board))
 
-    def store_tables(self, job: Job) -> bool:
-        """An image with a job's tables in flash, where models have them; False if that does not
-        help.
+    def store_first_tables(self, jobs: Sequence[Job]) -> None:
+        """The same for kernels that have no tables in flash yet; nothing on this computer."""
+        self._check_session()
+        if not self._device.board.is_host:
+            known = self._stored.kernels
+            self.store_tables([job for job in jobs if job.work.kernel.key not in known])
 
-        Everything else on the device is lost.
+    def store_tables(self, jobs: Sequence[Job]) -> bool:
+        """Start an image with the jobs' tables in flash, where models have them.
+
+        False if that does not help. If True, everything else on the device is lost.
         """
-        tables = tables_of(job)
-        if self.flashes or not tables or all(key in self._stored for key in tables):
+        if self.flashes:
             return False
-        try:
-            image, self._stored = image_with_tables(tables, self._device.image.board)
-            self._device.start(image)
-        except BuildError as error:
-            log.info("no image with the tables of %s: %s", job.work.kernel.key, error)
-            return False
-        self._stored_in = self._device.image
-        return True
+        self._check_session()
+        wanted: dict[str, dict[bytes, Array]] = {}
+        for job in jobs:
+            if tables := tables_of(job):
+                wanted.setdefault(job.work.kernel.key, {}).update(tables)
+        return self._stored.store(wanted)
 
     def _module(self, jobs: Sequence[Job]) -> Module:
         unique = _modules(jobs)
@@ -269,8 +270,7 @@ class Loader:
         if session is not self._session:
             self._session = session
             self._tables.clear()
-            if self._device.image is not self._stored_in:
-                self._stored = {}
+            self._stored.check_image()
 
     def forget_all(self) -> None:
         """Take everything off the device."""

@@ -23,6 +23,7 @@ from utvm_deploy.tuning.flights import Flights
 from utvm_deploy.tuning.inputs import Job
 from utvm_deploy.tuning.loaded import Loaded, Spent
 from utvm_deploy.tuning.loading import Loader, NoRoom, Stopped
+from utvm_deploy.tuning.tolerance import relative_error
 from utvm_deploy.tuning.workload import Work
 
 log = logging.getLogger(__name__)
@@ -44,6 +45,9 @@ class Measurer:
         self._device = device
         #: Checksum of the generic kernel's output, by kernel.
         self.expected: dict[str, int] = {}
+        # The generic kernel's job, and the outputs of those that a tolerance was needed for.
+        self._generic: dict[str, Job] = {}
+        self._outputs: dict[str, bytes] = {}
         self.spent = Spent()
         self._stopping = threading.Event()
         self._loader = Loader(device, self.spent, self._stopping.is_set)
@@ -69,15 +73,30 @@ class Measurer:
         """Where it measures."""
         return self._device.board
 
-    def measure(self, jobs: Sequence[Job], *, is_compared: bool = True) -> list[Measurement]:
-        """Each job's ticks or error; the generic candidate of a kernel counts as right."""
-        found = self.measure_some(jobs, is_compared=is_compared)
+    def store_tables(self, jobs: Sequence[Job]) -> None:
+        """Put the tables of these jobs into flash, where models have them, as far as it has room.
+
+        For kernels whose candidates all read the same tables. The flash is written again if a
+        kernel comes for the first time.
+        """
+        begin = time.perf_counter()
+        self._loader.store_first_tables(jobs)
+        self.spent.load_s += time.perf_counter() - begin
+
+    def measure(
+        self, jobs: Sequence[Job], *, is_compared: bool = True, tolerance: float = 0.0
+    ) -> list[Measurement]:
+        """Each job's ticks or error; the generic candidate of a kernel counts as right.
+
+        Outputs of floating point may differ by ``tolerance`` (see ``relative_error``).
+        """
+        found = self.measure_some(jobs, is_compared=is_compared, tolerance=tolerance)
         measured = [one for one in found if one is not None]
         assert len(measured) == len(jobs), "stopped: a caller that stops must call measure_some"
         return measured
 
     def measure_some(
-        self, jobs: Sequence[Job], *, is_compared: bool = True
+        self, jobs: Sequence[Job], *, is_compared: bool = True, tolerance: float = 0.0
     ) -> list[Measurement | None]:
         """The same, with None for jobs that did not run because of ``stop``."""
         found: dict[int, tuple[Measurement, int]] = {}
@@ -95,7 +114,7 @@ class Measurer:
             if index not in found:
                 judged.append(None)
             elif is_compared:
-                judged.append(self._judged(job, *found[index]))
+                judged.append(self._judged(job, *found[index], tolerance))
             else:
                 judged.append(found[index][0])
         return judged
@@ -107,8 +126,11 @@ class Measurer:
             candidate = job.built.candidate
             if candidate.family == GENERIC and not candidate.choices and measurement.is_ok:
                 self.expected.setdefault(job.work.kernel.key, checksum)
+                self._generic.setdefault(job.work.kernel.key, job)
 
-    def _judged(self, job: Job, measurement: Measurement, checksum: int) -> Measurement | None:
+    def _judged(
+        self, job: Job, measurement: Measurement, checksum: int, tolerance: float
+    ) -> Measurement | None:
         if not measurement.is_ok:
             return measurement
         expected = self.expected.get(job.work.kernel.key)
@@ -116,9 +138,32 @@ class Measurer:
             return None
         if expected is None:
             return Measurement(error="no room", detail="the generic kernel did not run here")
-        if checksum != expected:
-            return Measurement(error="wrong output", detail=f"{checksum:08x} for {expected:08x}")
-        return measurement
+        if checksum == expected:
+            return measurement
+        detail = f"{checksum:08x} for {expected:08x}"
+        if tolerance:
+            error = self._error_of(job)
+            if error <= tolerance:
+                return measurement
+            detail = f"off by {error:.1e} of the largest value; {tolerance:.0e} is allowed"
+        return Measurement(error="wrong output", detail=detail)
+
+    def _error_of(self, job: Job) -> float:
+        """The relative error of a job's outputs, for which it runs again."""
+        key = job.work.kernel.key
+        if key not in self._outputs:
+            self._outputs[key] = self._output_of(self._generic[key])
+        return relative_error(job, self._output_of(job), self._outputs[key])
+
+    def _output_of(self, job: Job) -> bytes:
+        """All outputs of a job that has run before."""
+        loaded = self._loader.load([job])
+        try:
+            self._fly(loaded, [job], [0], {})
+            return loaded.outputs[0].numpy().tobytes()
+        finally:
+            if not self._loader.session.ended:
+                loaded.free()
 
     # Groups.
 
@@ -135,7 +180,7 @@ class Measurer:
                 return [(Measurement(error="compile error", detail=str(error)), 0)]
         except (NoRoom, UtvmError) as error:
             if len(jobs) == 1:
-                if isinstance(error, NoRoom) and self._loader.store_tables(jobs[0]):
+                if isinstance(error, NoRoom) and self._loader.store_tables(jobs):
                     return self._group(jobs)
                 kind = "no room" if isinstance(error, NoRoom) else "crash"
                 return [(Measurement(error=kind, detail=str(error)), 0)]

@@ -1,22 +1,20 @@
 """For people who tune PrimFuncs with TVM's meta_schedule: measure them on a device.
 
     tuning = DeviceTuning(device, mod)
-    ms.tune_tir(mod, target, ..., builder=tuning.builder, runner=tuning.runner)
+    ms.tune_tir(tuning.module, target, ..., builder=tuning.builder, runner=tuning.runner)
 
-The builder makes C and objects. The runner loads a whole round in one module and runs it as one
-batch. It compares every output with that of ``mod`` as it was written. Nothing here is used by
-``utvm tune``.
+The builder makes C and objects. The runner loads a whole round, of whichever PrimFuncs, and runs it
+as batches. It compares every output with that of the PrimFunc as it was written.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 import tempfile
 import types
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,17 +26,27 @@ from utvm_deploy.base.errors import TuneError, UtvmError
 from utvm_deploy.compiler.lower_c import lower_to_c
 from utvm_deploy.compiler.options import TIME
 from utvm_deploy.device import Device
-from utvm_deploy.graph.attributes import Reshape
-from utvm_deploy.graph.model import Graph, Operator, Tensor
-from utvm_deploy.kernels.contract.call import KernelCall, TensorArgument
+from utvm_deploy.graph.model import Graph
+from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.project.link_module import compile_module
-from utvm_deploy.records import KernelIdentity, Measurement
-from utvm_deploy.records.candidate import GENERIC, Candidate
+from utvm_deploy.records import Measurement
+from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.tuning.build import Built, flags_for, kernel_text, wrapper_text
 from utvm_deploy.tuning.inputs import Job
 from utvm_deploy.tuning.measure import Measurer
 from utvm_deploy.tuning.place import check_tunable
-from utvm_deploy.tuning.workload import Work
+from utvm_deploy.tuning.prim_funcs import (
+    REFERENCE,
+    TASK,
+    Task,
+    marked_module,
+    name_of,
+    signature_of,
+    tasks_of_module,
+    tasks_of_works,
+)
+from utvm_deploy.tuning.tolerance import TOLERANCE
+from utvm_deploy.tuning.workload import workload
 
 # The first use of meta_schedule imports TVM's tensor intrinsics for GPUs and servers, which takes
 # 13 seconds of parsing. To use them, import them before this module.
@@ -46,8 +54,6 @@ sys.modules.setdefault("tvm.s_tir.tensor_intrin", types.ModuleType("tvm.s_tir.te
 
 from tvm.s_tir.meta_schedule.builder import BuilderResult, PyBuilder  # noqa: E402
 from tvm.s_tir.meta_schedule.runner import PyRunner, PyRunnerFuture, RunnerResult  # noqa: E402
-
-REFERENCE = Candidate(GENERIC)
 
 
 @dataclass(frozen=True)
@@ -65,22 +71,37 @@ class _PrimFunc:
 
 
 class DeviceTuning:
-    """A builder and a runner for ``ms.tune_tir`` that measure ``mod`` on ``device``.
+    """A builder and a runner for TVM's meta_schedule that measure on ``device``.
 
-    ``mod`` is tuned: a module with one PrimFunc, or that PrimFunc, whose last buffer is its output.
-    Outputs are compared byte for byte. For floating point, where the order of additions counts,
-    pass ``is_exact=False``.
+    ``source`` has what is tuned. It may be:
+
+    - a PrimFunc, whose last buffer is its output;
+    - a module of PrimFuncs. If its Relax functions call them, the constants of the calls are put
+      where models have them: in flash;
+    - a graph, such as ``utvm_deploy.from_relax(module)`` gives. Each kernel in plain C with a loop
+      nest is tuned.
+
+    Outputs of integers are compared byte by byte. Those of floating point may differ by
+    ``tolerance``, a share of the largest magnitude in the tensor. If it is 0, all bytes count.
     """
 
-    def __init__(self, device: Device, mod: Any, *, is_exact: bool = True) -> None:
+    def __init__(self, device: Device, source: Any, *, tolerance: float = TOLERANCE) -> None:
         check_tunable(device.board)
         self.device = device
-        self.is_exact = is_exact
-        func = _only_function(mod)
-        self._work = _work_of(func)
+        self.tolerance = tolerance
+        is_graph = isinstance(source, Graph)
+        self.tasks: tuple[Task, ...] = (
+            tasks_of_works(workload([source], device.board.cpu.kernel_core))
+            if is_graph
+            else tasks_of_module(source)
+        )
+        #: The PrimFuncs with their tasks' names: what to give to ``tune_tir`` or ``tune_relax``.
+        self.module = marked_module(None if is_graph else source, self.tasks)
+        self._named = {task.name: task for task in self.tasks}
         self._measurer = Measurer(device)
         self._built: dict[str, Built] = {}
-        self._reference: Built | None = self._compiled(_named(func), func, REFERENCE)
+        self._task_of_key: dict[str, Task] = {}
+        self._references: dict[str, Built] = {}
         self.builder = _Builder(self)
         self.runner = _Runner(self)
 
@@ -88,84 +109,99 @@ class DeviceTuning:
 
     def build(self, modules: Sequence[Any]) -> list[tuple[str | None, str | None]]:
         """Key or error of each."""
-        functions = [_only_function(mod) for mod in modules]
-        lowered: list[tuple[str, Any]] = [(_named(func), func) for func in functions]
         found: list[tuple[str | None, str | None]] = []
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            futures = [pool.submit(self._build_one, name, func) for name, func in lowered]
-            for (name, _), future in zip(lowered, futures, strict=True):
-                error = future.result()
+            # TVM lowers in this thread, and the C compilers run in others.
+            started = [self._start(_only_function(mod), pool) for mod in modules]
+            for name, future in started:
+                error = self._finish(name, future)
                 found.append((None, error) if error else (name, None))
         return found
 
     def run(self, keys: Sequence[str]) -> list[Measurement]:
         """What each took."""
-        jobs = [Job(self._work, self._built[key]) for key in keys]
-        first = self._reference
-        if first is not None:
-            jobs.insert(0, Job(self._work, first))
-        measured = self._measurer.measure(jobs, is_compared=self.is_exact)
-        if first is not None:
-            self._reference = None
-            if not measured[0].is_ok:
+        pairs = [(self._task_of_key[key], self._built[key]) for key in keys]
+        tasks = dict.fromkeys(task for task, _ in pairs)
+        new = [task for task in tasks if task.name not in self._references]
+        for task in new:
+            name = name_of(task.func)
+            self._references[task.name] = self._compiling(name, task.func, task, REFERENCE)()
+        jobs = [Job(task.work, self._references[task.name]) for task in new]
+        jobs += [Job(task.work, built) for task, built in pairs]
+        self._measurer.store_tables(jobs)
+        measured = self._measurer.measure(jobs, tolerance=self.tolerance)
+        for task, one in zip(new, measured, strict=False):
+            if not one.is_ok:
                 raise TuneError(
-                    f"{self._work.kernel.name} as it was given does not run on "
-                    f"{self.device.board.name}: {measured[0].error} {measured[0].detail}"
+                    f"PrimFunc {task.name} as it was given does not run on "
+                    f"{self.device.board.name}: {one.error} {one.detail}"
                 )
-            measured = measured[1:]
-        return measured
+        return measured[len(new) :]
 
-    def _build_one(self, name: str, func: Any) -> str | None:
-        """The error, if there is one."""
+    def _task_of(self, func: Any) -> Task:
+        """Whose candidate a scheduled PrimFunc is."""
+        attributes: Mapping[str, Any] = func.attrs or {}
+        if TASK in attributes:
+            name = str(attributes[TASK])
+            if name not in self._named:
+                raise TuneError(
+                    f"PrimFunc {name} is of another module; give its module to DeviceTuning"
+                )
+            return self._named[name]
+        signature = signature_of(func)
+        alike = [task for task in self.tasks if task.signature == signature]
+        if len(alike) == 1:
+            return alike[0]
+        raise TuneError(
+            f"{len(alike)} PrimFuncs take these parameters: {', '.join(signature)}; tune the "
+            f"``module`` of DeviceTuning, whose PrimFuncs have names"
+        )
+
+    def _start(self, func: Any, pool: ThreadPoolExecutor) -> tuple[str, Future[Built]]:
+        """Compile a candidate; the future may hold its error."""
+        name = name_of(func)
+        task = self._task_of(func)
+        self._task_of_key[name] = task
         try:
-            self._built[name] = self._compiled(name, func, Candidate.of("prim_func", name=name))
+            compiling = self._compiling(name, func, task, Candidate.of("prim_func", name=name))
+        except (UtvmError, RuntimeError) as error:
+            failed: Future[Built] = Future()
+            failed.set_exception(error)
+            return name, failed
+        return name, pool.submit(compiling)
+
+    def _finish(self, name: str, future: Future[Built]) -> str | None:
+        """Keep what was compiled; the error, if there is one."""
+        try:
+            self._built[name] = future.result()
         except (UtvmError, RuntimeError) as error:
             return str(error).strip().partition("\n")[0]
         return None
 
-    def _compiled(self, name: str, func: Any, candidate: Candidate) -> Built:
+    def _compiling(
+        self, name: str, func: Any, task: Task, candidate: Candidate
+    ) -> Callable[[], Built]:
+        """What runs the C compiler, after TVM has made the C."""
         board = self.device.board
-        function = lower_to_c(func, name, board.cpu.kernel_core)
-        arguments = tuple(TensorArgument(i) for i in range(len(self._work.graph.tensors)))
-        call = KernelCall(_PrimFunc(name, func), arguments)
+        function = lower_to_c(func, name, board.cpu.kernel_core, outputs=task.outputs)
+        call = KernelCall(_PrimFunc(name, func), task.arguments)
         text = kernel_text([function]) + wrapper_text(call, function, has_stack_scratch=False)
-        module = compile_module({"candidate.c": text}, board, name=name, flags=flags_for(TIME))
-        return Built(candidate, call, function, module, has_stack_scratch=False)
+
+        def compiled() -> Built:
+            module = compile_module({"candidate.c": text}, board, name=name, flags=flags_for(TIME))
+            return Built(candidate, call, function, module, has_stack_scratch=False)
+
+        return compiled
 
 
 def _only_function(mod: Any) -> Any:
+    """The PrimFunc of a scheduled module."""
     if isinstance(mod, tirx.PrimFunc):
         return mod
     functions = [func for func in mod.functions.values() if isinstance(func, tirx.PrimFunc)]
     if len(functions) != 1:
-        raise TuneError(f"the module has {len(functions)} PrimFuncs; tune one at a time")
+        raise TuneError(f"a candidate has {len(functions)} PrimFuncs; it must have one")
     return functions[0]
-
-
-def _named(func: Any) -> str:
-    digest = hashlib.sha256(str(func.script()).encode()).hexdigest()[:12]
-    return f"prim_func_{digest}"
-
-
-def _work_of(func: Any) -> Work:
-    """The PrimFunc as a kernel to tune: each parameter a tensor, the last one its output."""
-    tensors = []
-    for index, parameter in enumerate(func.params):
-        extents = getattr(parameter, "shape", None)
-        if not extents or not all(isinstance(extent, tirx.IntImm) for extent in extents):
-            raise TuneError(
-                f"parameter {parameter.name} of the PrimFunc is not a buffer of a constant shape; "
-                f"only such can be given values here"
-            )
-        shape = tuple(int(extent) for extent in extents)
-        tensors.append(Tensor(f"{index} {parameter.name}", shape, str(parameter.dtype)))
-    if len(tensors) < 2:
-        raise TuneError("the PrimFunc has no input and no output buffer")
-    last = len(tensors) - 1
-    operator = Operator("PRIM_FUNC", tuple(range(last)), (last,), Reshape(), ())
-    graph = Graph("prim_func", tuple(tensors), (operator,), tuple(range(last)), (last,), "")
-    kernel = KernelIdentity(_named(func), tensors[0].dtype, operator.kind, ())
-    return Work(kernel, graph, operator, (REFERENCE,), 1)
 
 
 @derived_object
