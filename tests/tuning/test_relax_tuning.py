@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,9 +14,13 @@ from tvm import relax, te
 from tvm.target import Target
 
 import utvm_deploy
+from tests.emulator.listing import OBJDUMP
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.device import Device
 from utvm_deploy.kernels.contract.call import ConstantArgument
 from utvm_deploy.kernels.portable.template_free import space_of_c
+from utvm_deploy.project.link_module import compile_module
+from utvm_deploy.records import KernelIdentity
 from utvm_deploy.tuning.inputs import Job
 from utvm_deploy.tuning.measure import Measurer
 from utvm_deploy.tuning.meta_schedule import DeviceTuning
@@ -129,6 +135,23 @@ def test_a_round_of_many_prim_funcs_reads_its_tables_from_flash(emulated: Device
         (in_ram,) = Measurer(fresh).measure([Job(dense.work, candidate)], is_compared=False)
     in_flash = found[next(i for i, (one, _) in enumerate(built) if one == key)]
     assert in_ram.ticks_min != in_flash.ticks_min
+
+
+@pytest.mark.tools
+def test_modules_round_products_as_images_do() -> None:
+    """GCC would else fuse a multiplication and an addition, which rounds once."""
+    source = "float f(float a, float b, float c) { return a * b + c; }"
+    module = compile_module(source, load_board(BOARD))
+    listing = subprocess.run(
+        [OBJDUMP, "-d", module.path], check=True, capture_output=True, text=True
+    ).stdout
+    assert "vmul.f32" in listing and "vfma" not in listing
+
+
+def test_prim_funcs_are_no_neighbours_of_each_other() -> None:
+    """They have no extents by which one could say how near they are."""
+    one, other = (KernelIdentity(name, "float32", "CALL_TIR", ()) for name in ("a", "b"))
+    assert one.distance(one) == 0 and one.distance(other) == math.inf
 
 
 def _is_of(mod: Any, task: Any) -> bool:

@@ -42,6 +42,8 @@ MODULE_ALIGNMENT = 32
 OPTIMIZATION = "-O2"
 _COMMON_FLAGS = (
     "-std=gnu11",
+    # Images are compiled as ISO C, which never fuses a multiplication and an addition.
+    "-ffp-contract=off",
     "-ffunction-sections",
     "-fno-asynchronous-unwind-tables",
     "-fno-stack-protector",

@@ -57,10 +57,15 @@ class KernelIdentity:
         return f"{self.name}:{self.dtype}"
 
     def distance(self, other: KernelIdentity) -> float:
-        """How different two shapes are: 0 for equal ones, infinite for different operators."""
+        """How different two shapes are: 0 for equal ones, infinite for different operators.
+
+        Kernels without a shape, such as a PrimFunc of TVM's, are like no other.
+        """
         if (self.operator, self.dtype) != (other.operator, other.dtype):
             return math.inf
         mine, theirs = dict(self.shape), dict(other.shape)
+        if not mine and self.name != other.name:
+            return math.inf
         if mine.keys() != theirs.keys():
             return math.inf
         return sum(abs(math.log2((abs(mine[name]) + 1) / (abs(theirs[name]) + 1))) for name in mine)
