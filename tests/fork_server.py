@@ -98,7 +98,8 @@ def _oracle() -> Callable[[str, Path], int]:
 
 
 def _formats() -> Callable[[str, Path], int]:
-    formats.CONVERTERS[".onnx"].load(Path("any.onnx"))
+    for one in (".onnx", ".relax"):
+        formats.CONVERTERS[one].load(Path(f"any{one}"))
     return lambda model, folder: formats.main(Path(model), folder)
 
 

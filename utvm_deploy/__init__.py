@@ -1,4 +1,4 @@
-"""int8 neural networks on microcontrollers: a model and a board in, bit-exact firmware out.
+"""Neural networks on microcontrollers: a model and a board in, bit-exact firmware out.
 
     import utvm_deploy
 
@@ -13,8 +13,9 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
+    from typing import Any
 
     from utvm_deploy.base.errors import UtvmError
     from utvm_deploy.boards.board import Board, board_names, load_board
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from utvm_deploy.compiler.memory_needs import CheckNeeds
     from utvm_deploy.compiler.model import CompiledModel
     from utvm_deploy.device import Device
+    from utvm_deploy.graph.model import Graph
 
 __version__ = "0.2.0"
 
@@ -31,6 +33,7 @@ __all__ = [
     "board_names",
     "compile",
     "connect",
+    "from_relax",
     "load_board",
 ]
 
@@ -49,9 +52,10 @@ def __getattr__(name: str) -> object:
 
 
 def compile(
-    model: str | Path,
+    model: str | Path | Any,
     board: Board | str,
     *,
+    inputs: Mapping[str, Any] | None = None,
     name: str | None = None,
     dump: Callable[[str, str], None] | None = None,
     kernels: str = "best",
@@ -61,7 +65,11 @@ def compile(
     optimize: str = "time",
     check_needs: CheckNeeds | None = None,
 ) -> CompiledModel:
-    """Compile a model file (.tflite, .onnx, .pt2) for a board; ``name`` prefixes every C symbol.
+    """Compile a model for a board; ``name`` prefixes every C symbol.
+
+    ``model`` is a file (.tflite, .onnx, .pt2, .relax) or a Relax module (``tvm.IRModule``) with a
+    function ``main``. ``inputs`` maps names of inputs to shapes or to example arrays, for models
+    whose shapes are symbolic; a symbolic batch that is not given is 1.
 
     ``dump(stage, text)`` is called with the result of each stage of the pipeline. ``kernels`` is
     "best", "generic" (plain C) or "cmsis-nn": the user's CMSIS-NN (``project.find_cmsis_nn``) where
@@ -72,25 +80,56 @@ def compile(
     ``project.check_fits`` refuses there what does not fit the board. Raises ModelError if the file
     cannot be imported and CompileError if it cannot be compiled.
     """
+    import contextlib
     from pathlib import Path
 
     from utvm_deploy.boards.board import Board, load_board
     from utvm_deploy.compiler.pipeline import compile_model
+    from utvm_deploy.frontend.given_shapes import given_shapes, shapes_of_inputs
     from utvm_deploy.records import read_records
 
+    shapes = shapes_of_inputs(inputs or {})
+    is_file = isinstance(model, str | Path)
+    source = Path(model) if is_file else _graph(model, shapes, name or "model")
     target = board if isinstance(board, Board) else load_board(board)
-    return compile_model(
-        Path(model),
-        target,
-        name=name,
-        dump=dump,
-        kernels=kernels,
-        cmsis_nn=cmsis_nn,
-        scratch=scratch,
-        records=None if records is None else read_records(Path(records)),
-        level=optimize,
-        check_needs=check_needs,
-    )
+    # The command line gives shapes around this call.
+    with given_shapes(shapes) if inputs and is_file else contextlib.nullcontext():
+        return compile_model(
+            source,
+            target,
+            name=name,
+            dump=dump,
+            kernels=kernels,
+            cmsis_nn=cmsis_nn,
+            scratch=scratch,
+            records=None if records is None else read_records(Path(records)),
+            level=optimize,
+            check_needs=check_needs,
+        )
+
+
+def from_relax(
+    module: Any, *, inputs: Mapping[str, Any] | None = None, name: str = "model"
+) -> Graph:
+    """The graph that ``compile`` makes of a Relax module (``tvm.IRModule``), for a look at it.
+
+    ``inputs`` is as for ``compile``. ``name`` is the graph's. Raises ModelError if ``main`` is
+    missing or shapes are not known, and UnsupportedOperator for what has no kernel.
+    """
+    from utvm_deploy.frontend.given_shapes import shapes_of_inputs
+
+    return _graph(module, shapes_of_inputs(inputs or {}), name)
+
+
+def _graph(module: Any, shapes: Mapping[str, tuple[int, ...]], name: str) -> Graph:
+    import logging
+
+    from utvm_deploy.relax.road import relax_graph, relax_model
+
+    model = relax_model(module, shapes)
+    for note in model.notes:
+        logging.getLogger(__name__).warning("%s: %s", name, note)
+    return relax_graph(model, name)
 
 
 def connect(

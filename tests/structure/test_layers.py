@@ -68,7 +68,7 @@ DOORS = {
 #: put the module in the function's place.
 PUBLIC_FUNCTIONS = {
     *("compile", "connect", "inspect", "verify", "profile", "tune", "bench", "bundle"),
-    *("evaluate", "quantize", "load_board", "board_names"),
+    *("evaluate", "quantize", "load_board", "board_names", "from_relax"),
 }
 #: The same inside ``kernels``: a unit here is a package, without the packages below it.
 KERNEL_LAYERS = (
@@ -208,7 +208,17 @@ for module in pkgutil.walk_packages(utvm_deploy.__path__, "utvm_deploy."):
     if module.name.split(".")[-1] != "__main__":
         importlib.import_module(module.name)
 model, board = sys.argv[1:]
+import tvm
+from tvm import relax
+x = relax.Var("x", relax.TensorType((1, 4), "float32"))
+builder = relax.BlockBuilder()
+with builder.function("main", [x]):
+    with builder.dataflow():
+        y = builder.emit_output(relax.op.nn.relu(x))
+    builder.emit_func_output(y)
+module = builder.get()
 calls = {
+    "from_relax": lambda: utvm_deploy.from_relax(module),
     "board_names": lambda: utvm_deploy.board_names(),
     "load_board": lambda: utvm_deploy.load_board(board),
     "compile": lambda: utvm_deploy.compile(model, board),

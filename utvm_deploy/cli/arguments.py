@@ -11,6 +11,7 @@ from typing import Any, TypedDict
 from utvm_deploy.base.errors import BoardError, CompileError, UtvmError
 from utvm_deploy.base.files import check_writable
 from utvm_deploy.boards.board import Board, load_board, with_template
+from utvm_deploy.cli.shape_option import add_shape
 from utvm_deploy.client.session_server import SCHEME, board_address, check_no_place
 from utvm_deploy.compiler.c_text import check_prefix
 from utvm_deploy.probe import check_link, check_place, choose_link
@@ -76,11 +77,14 @@ def add_verb(
     return parser
 
 
+#: What MODEL is, for the help of verbs.
+MODEL_HELP = "a model of int8 or float32: .tflite, .onnx, .pt2 or .relax"
+
+
 def add_model(parser: argparse.ArgumentParser) -> None:
-    """MODEL."""
-    parser.add_argument(
-        "model", metavar="MODEL", type=Path, help="an int8 model: .tflite, .onnx or .pt2"
-    )
+    """MODEL and --shape."""
+    parser.add_argument("model", metavar="MODEL", type=Path, help=MODEL_HELP)
+    add_shape(parser)
 
 
 def add_board(parser: argparse.ArgumentParser, *, port: bool = False, needed: bool = True) -> None:

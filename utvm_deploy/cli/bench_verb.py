@@ -10,7 +10,7 @@ import utvm_deploy
 from utvm_deploy.base.errors import BenchError
 from utvm_deploy.base.files import write_text
 from utvm_deploy.boards.board import Board
-from utvm_deploy.cli.arguments import Verbs, add_board, add_verb, board_of, connection
+from utvm_deploy.cli.arguments import MODEL_HELP, Verbs, add_board, add_verb, board_of, connection
 from utvm_deploy.cli.bench_models import Comparing
 from utvm_deploy.cli.bench_summary import bench_summary
 from utvm_deploy.cli.bench_text import overview, refused, report
@@ -18,6 +18,7 @@ from utvm_deploy.cli.compile_options import add_cmsis_nn, add_records, cmsis_nn_
 from utvm_deploy.cli.gate import add_gate, check_before, exit_code, judge
 from utvm_deploy.cli.keep_run import add_store
 from utvm_deploy.cli.output import Output
+from utvm_deploy.cli.shape_option import add_shape
 from utvm_deploy.cli.steps import check_board, dry_run_step
 from utvm_deploy.comparing.facts import ModelComparison
 from utvm_deploy.comparing.gate import check_covered
@@ -34,7 +35,8 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     parser = add_verb(
         verbs, common, "bench", "compare our kernels with CMSIS-NN's, layer by layer", run
     )
-    parser.add_argument("models", metavar="MODEL", type=Path, nargs="+", help="int8 .tflite files")
+    parser.add_argument("models", metavar="MODEL", type=Path, nargs="+", help=MODEL_HELP)
+    add_shape(parser)
     add_board(parser, port=True)
     parser.add_argument("--against", choices=ENGINES, default=ENGINES[0], help="the other engine")
     add_cmsis_nn(

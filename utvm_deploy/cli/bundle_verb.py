@@ -14,6 +14,7 @@ from utvm_deploy.base.progress import Progress
 from utvm_deploy.boards.board import Board
 from utvm_deploy.bundling import FORMATS, check_bundle, check_destination, write_bundle
 from utvm_deploy.cli.arguments import (
+    MODEL_HELP,
     Verbs,
     add_board,
     add_name,
@@ -26,6 +27,7 @@ from utvm_deploy.cli.compile_options import add_compile_options
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.profile_verb import profile_summary
 from utvm_deploy.cli.reports import memory_line
+from utvm_deploy.cli.shape_option import add_shape
 from utvm_deploy.cli.steps import compile_step, load_step
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.options import ARENA
@@ -50,9 +52,8 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     parser = add_verb(
         verbs, common, "bundle", "write a model as a library for somebody else's firmware", run
     )
-    parser.add_argument(
-        "model", metavar="MODEL", type=Path, nargs="?", help="an int8 model: .tflite, .onnx or .pt2"
-    )
+    parser.add_argument("model", metavar="MODEL", type=Path, nargs="?", help=MODEL_HELP)
+    add_shape(parser)
     parser.add_argument(
         "--check", metavar="DIR", type=Path, help="check a bundle (folder or .zip) instead"
     )

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from utvm_deploy.base.errors import ModelError, UsageError, UtvmError
 from utvm_deploy.base.files import write_text
-from utvm_deploy.cli.arguments import Verbs, add_verb, check_outputs
+from utvm_deploy.cli.arguments import MODEL_HELP, Verbs, add_verb, check_outputs
 from utvm_deploy.cli.output import Output
+from utvm_deploy.cli.shape_option import add_shape
 from utvm_deploy.frontend.tflite import load_model, survey_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.names import short_name
@@ -33,10 +34,9 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     parser = add_verb(
         verbs, common, "inspect", "operators, shapes, quantization, MACs and memory", run
     )
+    add_shape(parser)
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument(
-        "model", metavar="MODEL", nargs="?", type=Path, help="an int8 model: .tflite, .onnx or .pt2"
-    )
+    what.add_argument("model", metavar="MODEL", nargs="?", type=Path, help=MODEL_HELP)
     what.add_argument(
         "--supported",
         action="store_true",

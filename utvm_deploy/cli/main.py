@@ -21,6 +21,8 @@ from utvm_deploy.base.errors import UsageError, UtvmError
 from utvm_deploy.cli.entry import EXIT_INTERRUPTED, EXIT_USAGE, discard_stdout, loaded
 from utvm_deploy.cli.keep_run import keep_run, model_digests
 from utvm_deploy.cli.output import Output
+from utvm_deploy.cli.shape_option import shapes_of
+from utvm_deploy.frontend.given_shapes import given_shapes
 
 #: Each verb and the module of this package with its arguments and its work.
 VERBS = {
@@ -109,6 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with contextlib.ExitStack() as stack:
             if args.dry_run:
                 stack.enter_context(process.dry_run(lambda command: out.line(shlex.join(command))))
+            stack.enter_context(given_shapes(shapes_of(args)))
             started, begin = time.time(), time.monotonic()
             is_kept = getattr(args, "store", False) and not args.dry_run
             digests = model_digests(args) if is_kept else {}

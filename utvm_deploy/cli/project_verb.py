@@ -22,6 +22,7 @@ from utvm_deploy.cli.compile_options import (
 )
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.reports import memory_line
+from utvm_deploy.cli.shape_option import add_shape
 from utvm_deploy.cli.steps import compile_step
 from utvm_deploy.compiler.library_format import read_library
 from utvm_deploy.probe import check_programmer, flash_image
@@ -35,8 +36,9 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 
     create = add_verb(actions, common, "create", "write a tree that builds with CMake", run_create)
     create.add_argument(
-        "model", metavar="MODEL|X.tar", type=Path, help="an int8 model, or what compile wrote"
+        "model", metavar="MODEL|X.tar", type=Path, help="a model, or what compile wrote"
     )
+    add_shape(create)
     create.add_argument("directory", metavar="DIR", type=Path, help="the tree to make")
     add_board(create)
     add_name(create)

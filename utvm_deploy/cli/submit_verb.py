@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from utvm_deploy.base.errors import ServerError, UsageError, UtvmError
 from utvm_deploy.base.files import check_regular
-from utvm_deploy.cli.arguments import Verbs, add_verb, positive
+from utvm_deploy.cli.arguments import MODEL_HELP, Verbs, add_verb, positive
 from utvm_deploy.cli.gate import size
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.server_arguments import (
@@ -36,9 +36,7 @@ _OURS = frozenset({"board", "job", "option", "wait", "wait-minutes", "output", "
 def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     """Add the verb to the command line."""
     parser = add_verb(verbs, common, "submit", "let a server do a verb, on its boards", run)
-    parser.add_argument(
-        "models", metavar="MODEL", type=Path, nargs="+", help="int8 models: .tflite, .onnx or .pt2"
-    )
+    parser.add_argument("models", metavar="MODEL", type=Path, nargs="+", help=MODEL_HELP)
     parser.add_argument(
         "--board",
         metavar="B",

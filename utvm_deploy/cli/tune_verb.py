@@ -11,6 +11,7 @@ from typing import Any
 from utvm_deploy.base.errors import TuneError, UsageError
 from utvm_deploy.boards.board import Board
 from utvm_deploy.cli.arguments import (
+    MODEL_HELP,
     Verbs,
     add_board,
     add_verb,
@@ -22,6 +23,7 @@ from utvm_deploy.cli.arguments import (
 from utvm_deploy.cli.compile_options import add_cmsis_nn, add_optimize, library_of
 from utvm_deploy.cli.keep_run import add_store
 from utvm_deploy.cli.output import Output
+from utvm_deploy.cli.shape_option import add_shape
 from utvm_deploy.cli.steps import check_board
 from utvm_deploy.cli.tune_text import caption, kernel_rows, report
 from utvm_deploy.client.session_server import SCHEME
@@ -42,7 +44,8 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     parser = add_verb(
         verbs, common, "tune", "find the fastest kernels for models by running them", run
     )
-    parser.add_argument("models", metavar="MODEL", type=Path, nargs="+", help="int8 .tflite files")
+    parser.add_argument("models", metavar="MODEL", type=Path, nargs="+", help=MODEL_HELP)
+    add_shape(parser)
     add_board(parser, port=True)
     parser.add_argument(
         "--trials",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextvars
 import hashlib
+import json
 import os
 import signal
 import sys
@@ -23,8 +24,10 @@ from utvm_deploy.base import process
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.base.files import check_regular
 from utvm_deploy.base.temporary import TemporaryFolder
+from utvm_deploy.frontend.given_shapes import given_shapes, shapes_given
 from utvm_deploy.frontend.limits import IMPORT_BYTES, IMPORT_SECONDS, MAX_FILE_BYTES
 from utvm_deploy.frontend.onnx_model import load_onnx, onnx_to_model
+from utvm_deploy.frontend.relax_model import load_relax, relax_file
 from utvm_deploy.frontend.torch_export import load_torch, torch_to_tflite
 
 
@@ -42,11 +45,12 @@ class Converter:
 CONVERTERS: Mapping[str, Converter] = {
     ".onnx": Converter(load_onnx, onnx_to_model),
     ".pt2": Converter(load_torch, torch_to_tflite),
+    ".relax": Converter(load_relax, relax_file),
 }
 
 # PyTorch takes five seconds to load; a loaded machine may need many times that.
 _START_TIMEOUT_S = 120.0
-_RESULT, _REFUSAL = "model.tflite", "refusal.txt"
+_SHAPES, _RESULT, _REFUSAL = "shapes.json", "model.tflite", "refusal.txt"
 _REFUSALS: Mapping[str, type[ModelError]] = {
     kind.__name__: kind for kind in (ModelError, UnsupportedOperator)
 }
@@ -57,15 +61,23 @@ def converted(path: Path) -> bytes | None:
 
     Raises only ModelError or UnsupportedOperator, even if the format's reader crashes.
     """
+    shapes = json.dumps(shapes_given())
     if path.suffix.lower() not in CONVERTERS:
+        if shapes_given():
+            raise ModelError(
+                f"{path} has fixed shapes, so --shape does not apply; it is for "
+                f"{', '.join(CONVERTERS)}"
+            )
         return None
-    return _converted(path, hashlib.sha256(model_bytes(path)).hexdigest())
+    return _converted(path, hashlib.sha256(model_bytes(path)).hexdigest(), shapes)
 
 
 @lru_cache(maxsize=4)
-def _converted(path: Path, _content: str) -> bytes:
+def _converted(path: Path, _content: str, shapes: str) -> bytes:
     """Once for the import and for the oracle."""
     with TemporaryFolder("utvm-convert") as folder:
+        if shapes_given():
+            (folder / _SHAPES).write_text(shapes, encoding="utf-8")
         # A dry run, too, needs to know the model: nothing of the board's is touched.
         done = contextvars.Context().run(
             process.run,
@@ -121,7 +133,10 @@ def main(path: Path, folder: Path) -> int:
     try:
         converter.load(path)
         limit_import()
-        (folder / _RESULT).write_bytes(converter.convert(path))
+        file = folder / _SHAPES
+        given = json.loads(file.read_text("utf-8")) if file.exists() else {}
+        with given_shapes({name: tuple(shape) for name, shape in given.items()}):
+            (folder / _RESULT).write_bytes(converter.convert(path))
         return 0
     except Exception as exc:
         (folder / _REFUSAL).write_text("\n".join(refusal(path, exc)), encoding="utf-8")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError
+from utvm_deploy.frontend.given_shapes import shapes_given
 from utvm_deploy.frontend.qdq import Array, Attribute, Node, QdqModel
 from utvm_deploy.frontend.qdq_convert import convert
 from utvm_deploy.relax.from_onnx import relax_of_onnx
@@ -49,25 +50,62 @@ def onnx_to_model(path: Path) -> bytes:
         raise ModelError(f"{path} is not an ONNX file, or it is damaged: {exc}") from exc
     try:
         if not any(node.op_type == "QuantizeLinear" for node in proto.graph.node):
-            return relax_of_onnx(_checked(onnx, proto)).dumped()
+            notes = _fix_shapes(onnx, proto)
+            return relax_of_onnx(proto, notes).dumped()
         model = _read(onnx, proto, path.stem)
         return convert(model, f"converted from {path.name}")
     except ModelError as exc:
         raise type(exc)(f"{path}: {exc}") from exc
 
 
-def _checked(onnx: Any, proto: Any) -> Any:
-    """A float model with a batch of 1, checked by onnx."""
+def _fix_shapes(onnx: Any, proto: Any) -> tuple[str, ...]:
+    """Give a float model's inputs the shapes that the user wants; notes on those of others.
+
+    The model is checked by onnx, too.
+    """
     _check_self_contained(proto.graph.initializer, onnx)
     known = {tensor.name for tensor in proto.graph.initializer}
-    for value in proto.graph.input:
-        if value.name not in known:
+    inputs = {value.name: value for value in proto.graph.input if value.name not in known}
+    notes = []
+    _give_shapes(inputs)
+    for name, value in inputs.items():
+        dimensions = value.type.tensor_type.shape.dim
+        if dimensions and not dimensions[0].HasField("dim_value"):
+            symbol = dimensions[0].dim_param or "?"
+            notes.append(f"the batch '{symbol}' of input '{name}' is bound to 1")
             _fix_batch(value)
     try:
         onnx.checker.check_model(proto)
     except Exception as exc:  # onnx has several classes for it
         raise ModelError(f"the file contradicts itself: {' '.join(str(exc).split())}") from exc
-    return proto
+    return tuple(notes)
+
+
+def _give_shapes(inputs: Mapping[str, Any]) -> None:
+    """Give inputs the shapes that the user wants."""
+    for name, shape in shapes_given().items():
+        if name not in inputs:
+            raise ModelError(f"the model has no input '{name}'; its inputs: {', '.join(inputs)}")
+        _fix_shape(inputs[name], shape)
+
+
+def _fix_shape(value: Any, shape: tuple[int, ...]) -> None:
+    dimensions = value.type.tensor_type.shape.dim
+    told = ",".join(map(str, shape))
+    if len(dimensions) != len(shape):
+        raise ModelError(
+            f"input '{value.name}' has {len(dimensions)} dimensions, but the given shape {told} "
+            f"has {len(shape)}"
+        )
+    for dimension, extent in zip(dimensions, shape, strict=True):
+        if dimension.HasField("dim_value") and dimension.dim_value != extent:
+            stated = [d.dim_value if d.HasField("dim_value") else d.dim_param for d in dimensions]
+            raise ModelError(
+                f"input '{value.name}' has the shape ({', '.join(map(str, stated))}), which {told} "
+                "does not fit"
+            )
+    for dimension, extent in zip(dimensions, shape, strict=True):
+        dimension.dim_value = extent
 
 
 def _read(onnx: Any, proto: Any, name: str) -> QdqModel:
@@ -77,6 +115,7 @@ def _read(onnx: Any, proto: Any, name: str) -> QdqModel:
     inputs = [value for value in graph.input if value.name not in known]
     if not inputs:
         raise ModelError("the model has no inputs")
+    _give_shapes({value.name: value for value in inputs})
     for value in inputs:
         _fix_batch(value)
     try:

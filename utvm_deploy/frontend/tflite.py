@@ -86,7 +86,10 @@ def load_model(path: str | Path) -> Graph:
     path = Path(path)
     data = converted(path) or _file_bytes(path)
     if is_relax(data):
-        return relax_graph(loaded(data), path.stem)
+        model = loaded(data)
+        for note in model.notes:
+            _log.warning("%s: %s", path, note)
+        return relax_graph(model, path.stem)
     names: list[str] = []
     try:
         source = _read(data)

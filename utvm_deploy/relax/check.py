@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tvm import ir, relax, tirx
@@ -14,8 +15,10 @@ TYPES = ("float32", "int8", "uint8", "int16", "int32", "int64", "bool")
 MAX_TOLD = 10
 
 
-def check_given(module: Any) -> None:
-    """Raise ModelError if the module has no function ``main`` with tensors of known shapes."""
+def check_main(module: Any) -> None:
+    """Raise ModelError if this is no module with a Relax function ``main`` that has inputs."""
+    if not isinstance(module, ir.IRModule):
+        raise ModelError(f"this is a {type(module).__name__}, not a module (tvm.IRModule)")
     functions = {
         str(name.name_hint): func
         for name, func in module.functions_items()
@@ -24,9 +27,13 @@ def check_given(module: Any) -> None:
     if "main" not in functions:
         known = ", ".join(sorted(functions)) or "none"
         raise ModelError(f"the module has no Relax function 'main'; its Relax functions: {known}")
-    main = functions["main"]
-    if not main.params:
+    if not functions["main"].params:
         raise ModelError("the function 'main' has no inputs")
+
+
+def check_given(module: Any) -> None:
+    """Raise ModelError if an input is no tensor of a known shape, or there is control flow."""
+    main = module["main"]
     for parameter in main.params:
         check_tensor(parameter.name, parameter.ty)
     _check_control_flow(main)
@@ -42,7 +49,7 @@ def check_tensor(name: str, ty: Any) -> None:
         raise ModelError(f"'{name}' has no known shape; give it one with --shape {name}=1,...")
     for extent in ty.shape.values:
         if not isinstance(extent, tirx.IntImm):
-            shape = ", ".join(map(str, ty.shape.values))
+            shape = shown_shape(ty.shape.values)
             raise ModelError(
                 f"'{name}' has the symbolic shape ({shape}); give it one with --shape {name}=..."
             )
@@ -51,6 +58,12 @@ def check_tensor(name: str, ty: Any) -> None:
             f"'{name}' is {ty.dtype}; only {', '.join(TYPES)} are supported: convert the model to "
             "float32"
         )
+
+
+def shown_shape(extents: Sequence[Any]) -> str:
+    """A shape for messages; symbols have their names."""
+    numbers = (int(one) if isinstance(one, tirx.IntImm) else one for one in extents)
+    return ", ".join(map(str, numbers))
 
 
 def _check_control_flow(main: Any) -> None:

@@ -9,8 +9,10 @@ from utvm_deploy.relax.facts import RelaxModel
 from utvm_deploy.relax.road import relax_model
 
 
-def relax_of_onnx(proto: Any) -> RelaxModel:
+def relax_of_onnx(proto: Any, notes: tuple[str, ...] = ()) -> RelaxModel:
     """The model, lowered; ``proto`` is an ``onnx.ModelProto`` whose shapes are fixed.
+
+    ``notes`` are for the user.
 
     Raises ModelError or UnsupportedOperator for what TVM cannot import or lower.
     """
@@ -21,4 +23,4 @@ def relax_of_onnx(proto: Any) -> RelaxModel:
     except Exception as exc:  # of many classes
         said = " ".join(str(exc).split())[-300:]
         raise ModelError(f"TVM cannot import the model: {said}") from exc
-    return relax_model(module)
+    return relax_model(module, notes=notes)

@@ -14,7 +14,7 @@ import tvm
 from tvm.relax import transform as t
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
-from utvm_deploy.relax.check import check_given, check_lowered
+from utvm_deploy.relax.check import check_lowered
 from utvm_deploy.relax.operators import with_our_operators
 
 MAIN = "main"
@@ -53,7 +53,6 @@ def lowered_module(module: Any) -> Any:
     Raises ModelError or UnsupportedOperator, naming the function or operator, for what cannot be
     lowered.
     """
-    check_given(module)
     with tvm.target.Target("c"), tvm.transform.PassContext(opt_level=3):
         module = _run(_PREPARE, module)
         module = _run(_LAYOUT, module)

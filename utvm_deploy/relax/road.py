@@ -6,20 +6,53 @@ TVM takes seconds to load, so it is loaded by the first call.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from utvm_deploy.base.errors import ModelError
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.relax.facts import RelaxModel
 
 
-def relax_model(module: Any) -> RelaxModel:
-    """An IRModule, lowered; raises ModelError or UnsupportedOperator if it cannot be."""
+def load_tvm() -> Any:
+    """Load what the other functions here need."""
+    from utvm_deploy.relax import passes, to_graph
+
+    return passes, to_graph
+
+
+def relax_model(
+    module: Any, shapes: Mapping[str, Sequence[int]] | None = None, notes: tuple[str, ...] = ()
+) -> RelaxModel:
+    """An IRModule, lowered; ``shapes`` are those of inputs, by name.
+
+    Raises ModelError or UnsupportedOperator if it cannot be lowered.
+    """
     import tvm
 
+    from utvm_deploy.relax.check import check_given, check_main
     from utvm_deploy.relax.passes import lowered_module
+    from utvm_deploy.relax.shapes import with_shapes
 
-    lowered = lowered_module(module)
-    return RelaxModel(str(tvm.ir.save_json(module)), str(tvm.ir.save_json(lowered)))
+    check_main(module)
+    bound, more = with_shapes(module, shapes or {})
+    check_given(bound)
+    lowered = lowered_module(bound)
+    given, text = str(tvm.ir.save_json(bound)), str(tvm.ir.save_json(lowered))
+    return RelaxModel(given, text, (*notes, *more))
+
+
+def module_of_text(text: str) -> Any:
+    """The module that ``tvm.ir.save_json`` wrote; ModelError if the text is something else."""
+    import tvm
+
+    try:
+        return tvm.ir.load_json(text)
+    except Exception as exc:  # of many classes
+        said = " ".join(str(exc).split())[-200:]
+        raise ModelError(
+            f"the text is no module that tvm.ir.save_json of this TVM wrote: {said}"
+        ) from exc
 
 
 def relax_graph(model: RelaxModel, name: str) -> Graph:
