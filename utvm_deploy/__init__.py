@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
+    from utvm_deploy.backends.interface import Backend
     from utvm_deploy.base.errors import UtvmError
     from utvm_deploy.boards.board import Board, board_names, load_board
     from utvm_deploy.cmsis_nn import CmsisNn
@@ -60,6 +61,7 @@ def compile(
     dump: Callable[[str, str], None] | None = None,
     kernels: str = "best",
     cmsis_nn: CmsisNn | None = None,
+    plugin: str | Path | Backend | None = None,
     scratch: str = "arena",
     records: str | Path | None = None,
     optimize: str = "time",
@@ -73,10 +75,12 @@ def compile(
 
     ``dump(stage, text)`` is called with the result of each stage of the pipeline. ``kernels`` is
     "best", "generic" (plain C) or "cmsis-nn": the user's CMSIS-NN (``project.find_cmsis_nn``) where
-    it has a function. ``scratch`` says where layers have their scratch: "arena", "stack" (that of
-    the caller), or "auto": the faster of the two on the board. ``optimize`` is "time", "size" or
-    "balanced". ``records`` is a file that ``utvm tune`` wrote; each layer is compiled with its best
-    record. ``check_needs`` is called early with the memory that the model needs.
+    it has a function. ``plugin`` is a Python file with a backend of yours, the name of an installed
+    one, or what ``project.load_backend`` gave; its code runs with your rights. ``scratch`` says
+    where layers have their scratch: "arena", "stack" (that of the caller), or "auto": the faster of
+    the two on the board. ``optimize`` is "time", "size" or "balanced". ``records`` is a file that
+    ``utvm tune`` wrote; each layer is compiled with its best record. ``check_needs`` is called
+    early with the memory that the model needs.
     ``project.check_fits`` refuses there what does not fit the board. Raises ModelError if the file
     cannot be imported and CompileError if it cannot be compiled.
     """
@@ -86,12 +90,14 @@ def compile(
     from utvm_deploy.boards.board import Board, load_board
     from utvm_deploy.compiler.pipeline import compile_model
     from utvm_deploy.frontend.given_shapes import given_shapes, shapes_of_inputs
+    from utvm_deploy.project import load_backend
     from utvm_deploy.records import read_records
 
     shapes = shapes_of_inputs(inputs or {})
     is_file = isinstance(model, str | Path)
     source = Path(model) if is_file else _graph(model, shapes, name or "model")
     target = board if isinstance(board, Board) else load_board(board)
+    backend = load_backend(plugin, target) if isinstance(plugin, str | Path) else plugin
     # The command line gives shapes around this call.
     with given_shapes(shapes) if inputs and is_file else contextlib.nullcontext():
         return compile_model(
@@ -101,6 +107,7 @@ def compile(
             dump=dump,
             kernels=kernels,
             cmsis_nn=cmsis_nn,
+            backend=backend,
             scratch=scratch,
             records=None if records is None else read_records(Path(records)),
             level=optimize,

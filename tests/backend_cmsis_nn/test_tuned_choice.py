@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from utvm_deploy.backends.choice import code_of_backend
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
-from utvm_deploy.cmsis_nn.choice import library_code
+from utvm_deploy.cmsis_nn.lower import cmsis_nn_backend
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.project import find_cmsis_nn
@@ -37,7 +38,7 @@ def test_its_call_is_measured_compared_and_chosen(
     theirs = [record for record in found if record.candidate == THEIRS]
     errors = {record.kernel.operator: record.measurement.error for record in theirs}
     assert errors == {"CONV_2D": "wrong output", "FULLY_CONNECTED": ""}
-    assert {record.code for record in theirs} == {library_code(library)}
+    assert {record.code for record in theirs} == {code_of_backend(cmsis_nn_backend(library))}
 
     def compiled(records: list[Record] | None, **options: str) -> CompiledModel:
         given = None if records is None else Records(records)

@@ -24,6 +24,7 @@ LAYERS = (
     ("project",),
     ("compiler", "link", "oracle"),
     ("cmsis_nn",),
+    ("backends",),
     ("kernels", "frontend", "emulator"),
     ("relax",),
     ("graph",),

@@ -6,6 +6,7 @@
     │   └── UnsupportedOperator  an operator that has no row in the import table
     ├── BoardError               a board or bench file
     ├── CompileError             graph -> C failed, or the result does not fit the board
+    ├── PluginError              a plug-in is missing, wrong, or raised an exception
     ├── BuildError               the C compiler or CMake failed (log_path)
     ├── ProbeError               an image did not reach, or start on, a board
     │   ├── MissingTool          a program is not installed (tool, install)
@@ -57,6 +58,10 @@ class BoardError(UtvmError):
 
 class CompileError(UtvmError):
     """The graph cannot be compiled for this board."""
+
+
+class PluginError(UtvmError):
+    """A plug-in cannot be loaded, or did not do what its interface asks."""
 
 
 class BuildError(UtvmError):

@@ -12,10 +12,10 @@ from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import Board
 from utvm_deploy.bundling.layout import Layout
 from utvm_deploy.bundling.vectors import vectors_header
-from utvm_deploy.cmsis_nn.library import ExternalLibrary
 from utvm_deploy.compiler.c_text import c_type, comment, float_literal
 from utvm_deploy.compiler.model import Buffer, CompiledModel
 from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.external_library import ExternalLibrary
 
 # Files of the bare self-test -> template. Tools cannot format C with placeholders.
 _CORTEX_M_FILES = {
@@ -106,21 +106,54 @@ def _values(
         "USAGE": layout.usage,
         "FILL_INPUTS": _fill_inputs(compiled),
         "FILL_ARENA": _fill_arena(compiled),
-        "RESET": f"    {compiled.name}_reset(arena);\n" if compiled.states else "",
+        "RESET": _before_first_run(compiled),
         "OUTPUT_TYPE": c_type(output.dtype),
         "OUTPUT_VALUE": _real_output(compiled, output),
         "CORTEX_M": "",
+        "INITIALIZE": _initialize_selftest(compiled),
         "EXTERNAL": ""
-        if compiled.external is None
+        if compiled.external is None or not compiled.external.is_linked
         else _external_cmake(compiled.name, compiled.external),
         "EXTERNAL_KCONFIG": _external_kconfig(compiled.external),
         "EXTERNAL_TEXT": ""
         if compiled.external is None
+        or not (compiled.external.is_linked or compiled.external.initialize)
         else _external_text(compiled.name, compiled.external, layout),
     }
     if board.cpu.facts.is_arm:
         values |= _cortex_m_values(compiled, board, layout)
     return values
+
+
+def _before_first_run(compiled: CompiledModel) -> str:
+    """C that an application calls before the first run."""
+    lines = []
+    if compiled.external is not None and compiled.external.initialize:
+        lines += [
+            "int32_t status = 0;",
+            f"{compiled.name}_initialize(&status);",
+            "if (status != 0) {",
+            "    return 1;",
+            "}",
+        ]
+    if compiled.states:
+        lines.append(f"{compiled.name}_reset(arena);")
+    return "".join(f"    {line}\n" for line in lines)
+
+
+def _initialize_selftest(compiled: CompiledModel) -> str:
+    """C of the self-test that prepares the device for a backend."""
+    if compiled.external is None or not compiled.external.initialize:
+        return ""
+    name = compiled.name
+    return (
+        "    int32_t status = 0;\n"
+        f"    {name}_initialize(&status);\n"
+        "    if (status != 0) {\n"
+        f'        print(&out, "FAIL {name}: its initialization returned an error\\n");\n'
+        "        return 1;\n"
+        "    }\n"
+    )
 
 
 def _fill_arena(compiled: CompiledModel) -> str:
@@ -140,7 +173,7 @@ def _external_cmake(name: str, external: ExternalLibrary) -> str:
     """CMake lines that ask for a library which the sources call and the bundle does not hold."""
     variable = _variable(external)
     return f"""
-# {external.name} is not part of this bundle ({external.url}): the sources call it, give yours.
+# {external.name} is not part of this bundle{_origin(external)}: the sources call it, give yours.
 set({variable}_INCLUDE_DIRS "" CACHE STRING "folders of {external.name}'s headers")
 set({variable}_LIBRARY "" CACHE STRING "its static library, or a CMake target")
 if(NOT {variable}_LIBRARY)
@@ -164,11 +197,19 @@ def _external_kconfig(external: ExternalLibrary | None) -> str:
 def _external_text(name: str, external: ExternalLibrary, layout: Layout) -> str:
     """What the README says of a library that is not in the bundle."""
     variable = _variable(external)
+    prepared = [
+        f"`{name}_initialize()` prepares the device. Call it once after each reset, before the",
+        "first run, and do not run the model if it writes another status than 0.",
+        "",
+    ]
+    if not external.is_linked:
+        return "\n".join(["", f"## {external.name}", "", *prepared])
     lines = [
         "",
         f"## {external.name}",
         "",
-        f"Layers of this model call {external.name} ({external.url}), which is not part of the",
+        *(prepared if external.initialize else ()),
+        f"Layers of this model call {external.name}{_origin(external)}, which is not part of the",
         f"bundle: link your own copy. This one was tried with: {external.built_with}. Call",
         f"`{name}_check_library()` once before the first run; it says whether your copy is content",
         "with the scratch memory that was planned for it.",
@@ -183,6 +224,10 @@ def _external_text(name: str, external: ExternalLibrary, layout: Layout) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _origin(external: ExternalLibrary) -> str:
+    return f" ({external.url})" if external.url else ""
 
 
 def _variable(external: ExternalLibrary) -> str:

@@ -51,10 +51,11 @@ def write_bundle(
             f"{compiled.name} was compiled for {compiled.board}, not for {board.name}; "
             "compile it for the board of the bundle"
         )
-    if compiled.external is not None and not FORMATS[format].takes_library:
+    external = compiled.external
+    if external is not None and external.is_linked and not FORMATS[format].takes_library:
         others = ", ".join(name for name, layout in FORMATS.items() if layout.takes_library)
         raise BundleError(
-            f"{compiled.name} calls {compiled.external.name}, which no bundle carries, and a "
+            f"{compiled.name} calls {external.name}, which no bundle carries, and a "
             f"bundle of the format {format!r} cannot name your copy; choose one of {others}, or "
             "compile with our kernels"
         )

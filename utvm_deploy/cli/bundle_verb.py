@@ -23,7 +23,7 @@ from utvm_deploy.cli.arguments import (
     keep_model,
     positive,
 )
-from utvm_deploy.cli.compile_options import add_compile_options
+from utvm_deploy.cli.compile_options import add_compile_options, custom_of
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.profile_verb import profile_summary
 from utvm_deploy.cli.reports import memory_line
@@ -34,8 +34,9 @@ from utvm_deploy.compiler.options import ARENA
 from utvm_deploy.device import INSTRUCTIONS
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array
-from utvm_deploy.oracle.reference import REFERENCE, run_reference
+from utvm_deploy.oracle.reference import REFERENCE
 from utvm_deploy.oracle.samples import Samples, load_golden, random_samples
+from utvm_deploy.oracle.with_custom import run_oracle
 from utvm_deploy.profiling.layer_costs import profile
 from utvm_deploy.project import check_fits_alone
 
@@ -102,7 +103,7 @@ def _write(args: argparse.Namespace, out: Output) -> int:
     keep_model(args.model, args.output)
     check_destination(args.output)
     board = board_of(args)
-    graph = load_model(args.model)
+    graph = load_model(args.model, custom_of(args, board))
     samples = (
         load_golden(args.golden, graph) if args.golden else random_samples(graph, args.samples)
     )
@@ -113,8 +114,9 @@ def _write(args: argparse.Namespace, out: Output) -> int:
             out.line("nothing written (--dry-run)")
             return 0
         progress("running the reference interpreter", 0, 1)
-        expected: Outputs = run_reference(args.model, samples.inputs).outputs
-        oracle = REFERENCE
+        reference = run_oracle(args.model, samples.inputs, custom_of(args, board))
+        expected: Outputs = reference.outputs
+        oracle = reference.reference
         latency = _latency(args, board, compiled, samples, out, progress)
         if compiled.external is not None:
             expected, oracle = _as_library(args, board, compiled, samples, expected, out, progress)

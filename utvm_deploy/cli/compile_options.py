@@ -7,11 +7,13 @@ import os
 from pathlib import Path
 from typing import Any
 
+from utvm_deploy.backends.custom import CustomOperators
+from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.boards.board import Board
 from utvm_deploy.cmsis_nn import CmsisNn
 from utvm_deploy.compiler.options import AUTO, KERNELS, LEVELS, SCRATCH_PLACES, TIME
-from utvm_deploy.project import find_cmsis_nn, find_cmsis_nn_builds
+from utvm_deploy.project import find_cmsis_nn, find_cmsis_nn_builds, load_backend
 from utvm_deploy.records.candidate import CMSIS_NN
 
 #: Names the user's copy of CMSIS-NN for every verb.
@@ -30,6 +32,7 @@ def add_compile_options(parser: argparse.ArgumentParser, *, scratch: str = AUTO)
         "default: %(default)s",
     )
     add_cmsis_nn(group, "for --kernels cmsis-nn, ")
+    add_plugin(group)
     add_records(group)
     add_optimize(group)
     group.add_argument(
@@ -68,6 +71,7 @@ def compile_options(args: argparse.Namespace, board: Board) -> dict[str, Any]:
     return {
         "kernels": args.kernels,
         "cmsis_nn": library_of(args, board),
+        "plugin": backend_of(args, board),
         "scratch": args.scratch,
         "records": args.records,
         "optimize": args.optimize,
@@ -91,6 +95,36 @@ def library_of(args: argparse.Namespace, board: Board) -> CmsisNn | None:
     return library
 
 
+def add_plugin(parser: Any) -> None:
+    """--plugin; ``backend_of`` reads it."""
+    parser.add_argument(
+        "--plugin",
+        metavar="FILE.py|NAME",
+        help="a backend of yours for operators that it covers: a Python file, or the name of an "
+        "installed plug-in; its code runs with your rights",
+    )
+
+
+def backend_of(args: argparse.Namespace, board: Board) -> Backend | None:
+    """The backend that --plugin names, checked for the board; its code is run once."""
+    if args.plugin is None:
+        return None
+    if args.kernels == CMSIS_NN:
+        raise UsageError(
+            f"--plugin and --kernels {CMSIS_NN} cannot be used together; leave one of them out"
+        )
+    if getattr(args, "backend", None) is None:
+        args.backend = load_backend(args.plugin, board)
+    backend: Backend = args.backend
+    return backend
+
+
+def custom_of(args: argparse.Namespace, board: Board) -> CustomOperators | None:
+    """The custom operators that --plugin brings."""
+    backend = backend_of(args, board)
+    return None if backend is None else CustomOperators(backend)
+
+
 def refuse_compile_options(args: argparse.Namespace) -> None:
     """For a model that is compiled already; UsageError if one of the options was given."""
     given = [
@@ -99,6 +133,7 @@ def refuse_compile_options(args: argparse.Namespace) -> None:
             ("--name", args.name is not None),
             ("--kernels", args.kernels != KERNELS[0]),
             ("--cmsis-nn", args.cmsis_nn is not None),
+            ("--plugin", args.plugin is not None),
             ("--cmsis-nn-library", args.cmsis_nn_library is not None),
             ("--records", args.records is not None),
             ("--optimize", args.optimize != TIME),

@@ -21,7 +21,7 @@ from utvm_deploy.cli.arguments import (
     keep_model,
     positive,
 )
-from utvm_deploy.cli.compile_options import add_compile_options
+from utvm_deploy.cli.compile_options import add_compile_options, custom_of
 from utvm_deploy.cli.gate import add_gate, check_before, exit_code, judge
 from utvm_deploy.cli.keep_run import add_store
 from utvm_deploy.cli.output import Output
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     if args.hot and not board.has_cycle_model:
         raise _without_model(board)
     check_board(args, board)
-    graph = load_model(args.model)
+    graph = load_model(args.model, custom_of(args, board))
     samples = random_samples(graph, 1)
     hotspots: tuple[Hotspot, ...] = ()
     with out.progress() as progress:

@@ -20,7 +20,7 @@ from utvm_deploy.cli.arguments import (
     board_of,
     check_outputs,
 )
-from utvm_deploy.cli.compile_options import add_compile_options
+from utvm_deploy.cli.compile_options import add_compile_options, custom_of
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step, load_step
 from utvm_deploy.device import checked_inputs
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     check_outputs(args.model, *args.output)
     board = board_of(args)
     check_board(args, board)
-    graph = load_model(args.model)
+    graph = load_model(args.model, custom_of(args, board))
     if args.output and len(args.output) != len(graph.outputs):
         raise ModelError(
             f"{args.model} has {len(graph.outputs)} output(s), --output was given "

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import TuneError, UsageError
 from utvm_deploy.boards.board import Board
 from utvm_deploy.cli.arguments import (
@@ -20,14 +21,21 @@ from utvm_deploy.cli.arguments import (
     positive,
     seed,
 )
-from utvm_deploy.cli.compile_options import add_cmsis_nn, add_optimize, library_of
+from utvm_deploy.cli.compile_options import (
+    add_cmsis_nn,
+    add_optimize,
+    add_plugin,
+    backend_of,
+    custom_of,
+    library_of,
+)
 from utvm_deploy.cli.keep_run import add_store
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.shape_option import add_shape
 from utvm_deploy.cli.steps import check_board
 from utvm_deploy.cli.tune_text import caption, kernel_rows, report
 from utvm_deploy.client.session_server import SCHEME
-from utvm_deploy.cmsis_nn import CmsisNn
+from utvm_deploy.cmsis_nn.lower import cmsis_nn_backend
 from utvm_deploy.compiler.options import KERNELS
 from utvm_deploy.device import connect
 from utvm_deploy.frontend.tflite import load_model
@@ -73,6 +81,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         "`utvm compile --kernels cmsis-nn --records`; default: %(default)s",
     )
     add_cmsis_nn(parser, "for --kernels cmsis-nn, ")
+    add_plugin(parser)
     add_optimize(parser)
     parser.add_argument(
         "--seed", metavar="S", type=seed, default=0, help="of the search; default: %(default)s"
@@ -132,13 +141,15 @@ def run(args: argparse.Namespace, out: Output) -> int:
         _check_cluster(args)
         if args.cluster is None:
             check_board(args, board)
-    library = library_of(args, board)
-    if library is not None and not library.library:
+    copy = library_of(args, board)
+    if copy is not None and not copy.library:
         raise TuneError(
             f"{args.cmsis_nn or 'CMSIS-NN'} holds sources alone, and candidates are linked without "
             f"Zephyr; name a library built for {board.cpu.core} (--cmsis-nn-library FILE)"
         )
-    graphs = [replace(simplify(load_model(path)), name=path.stem) for path in args.models]
+    library = backend_of(args, board) if copy is None else cmsis_nn_backend(copy)
+    custom = custom_of(args, board)
+    graphs = [replace(simplify(load_model(path, custom)), name=path.stem) for path in args.models]
     works = workload(graphs, board.cpu.kernel_core, library)
     if args.show_space:
         return _show_space(works, board, out)
@@ -168,6 +179,11 @@ def _check_cluster(args: argparse.Namespace) -> None:
                 f"--{name} says where a board of this computer is, and --cluster measures on the "
                 "boards of its workers; leave one of them out"
             )
+    if args.plugin is not None:
+        raise UsageError(
+            "workers of a cluster run no code of yours; leave out --plugin, or tune without "
+            "--cluster"
+        )
     if args.kernels == CMSIS_NN:
         raise UsageError(
             "workers of a cluster have no CMSIS-NN of yours; leave out --kernels cmsis-nn, or tune "
@@ -225,7 +241,7 @@ def _tune(
     graphs: Sequence[Graph],
     works: Sequence[Any],
     board: Board,
-    library: CmsisNn | None,
+    library: Backend | None,
     out: Output,
 ) -> int:
     from utvm_deploy.tuning.records_file import RecordsFile

@@ -15,7 +15,7 @@ from utvm_deploy.cli.arguments import (
     board_of,
     positive,
 )
-from utvm_deploy.cli.compile_options import add_compile_options
+from utvm_deploy.cli.compile_options import add_compile_options, custom_of
 from utvm_deploy.cli.keep_run import add_store
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step, load_step
@@ -23,8 +23,8 @@ from utvm_deploy.device import INSTRUCTIONS
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.oracle.origin import difference
-from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.oracle.samples import load_golden, random_samples
+from utvm_deploy.oracle.with_custom import run_oracle
 from utvm_deploy.verifying.on_board import Mismatch, Verification, verify
 
 #: Enough to meet every rounding case a layer has, quick enough for an emulated board.
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     """Exit code 1 if a byte differs."""
     board = board_of(args)
     check_board(args, board)
-    graph = load_model(args.model)
+    graph = load_model(args.model, custom_of(args, board))
     if args.golden:
         samples = load_golden(args.golden, graph)
     else:
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
             return dry_run_step(args, board, compiled)
         # Nobody looks at ticks here.
         with load_step(args, board, compiled, progress, timing=INSTRUCTIONS) as model:
-            reference = run_reference(args.model, samples.inputs)
+            reference = run_oracle(args.model, samples.inputs, custom_of(args, board))
             found = verify(model, args.model, samples, progress, reference=reference)
     _report(found, out)
     origin = difference(args.model, graph, samples.inputs, reference.outputs)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from utvm_deploy.kernels.contract.call import (
+from utvm_deploy.backends import (
     Argument,
     KernelCall,
     LibraryKernel,
+    Operation,
     ScalarArgument,
     TensorArgument,
 )
-from utvm_deploy.kernels.contract.operation import Operation
 
 _HEADER = "arm_nnfunctions.h"
 

@@ -6,6 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from utvm_deploy.backends import (
+    ConstantArgument,
+    KernelCall,
+    Operation,
+    Window,
+    quantize_multipliers,
+    replaced,
+    window_of,
+)
 from utvm_deploy.cmsis_nn import scratch
 from utvm_deploy.cmsis_nn.call import (
     CLAMP,
@@ -27,12 +36,6 @@ from utvm_deploy.cmsis_nn.call import (
 )
 from utvm_deploy.cmsis_nn.library import CmsisNn
 from utvm_deploy.graph.attributes import Convolution, TransposeConvolution
-from utvm_deploy.kernels.contract.c_texts import replaced
-from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
-from utvm_deploy.kernels.contract.operation import Operation
-from utvm_deploy.kernels.contract.requantization import quantize_multipliers
-from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.portable.convolution import window_of
 
 # Revisions that have it take groups; the columns of all channels are planned for each group.
 _OF_GROUPS = "arm_nn_mat_mult_kernel_row_offset_s8_s16"

@@ -6,6 +6,13 @@ pixel, the library is called once for each time.
 
 from __future__ import annotations
 
+from utvm_deploy.backends import (
+    BroadcastAdd,
+    BroadcastMultiply,
+    KernelCall,
+    Operation,
+    ScalarArgument,
+)
 from utvm_deploy.cmsis_nn.call import (
     dims,
     four_extents,
@@ -15,9 +22,6 @@ from utvm_deploy.cmsis_nn.call import (
     suffix,
 )
 from utvm_deploy.cmsis_nn.library import CmsisNn
-from utvm_deploy.kernels.contract.call import KernelCall, ScalarArgument
-from utvm_deploy.kernels.contract.operation import Operation
-from utvm_deploy.kernels.portable.elementwise import BroadcastAdd, BroadcastMultiply
 
 # What the reference shifts both sides of ADD by before it scales them.
 _ADD_LEFT_SHIFT = {"int8": 20, "int16": 15}

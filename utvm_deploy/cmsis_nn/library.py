@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 NAME = "CMSIS-NN"
@@ -33,19 +33,15 @@ def is_in_zephyr(function: str) -> bool:
     return any(function.startswith(start) for start in _ZEPHYR_CONFIG)
 
 
-@dataclass(frozen=True)
-class ExternalLibrary:
-    """A library of the user's own that the sources call; it must be linked with them."""
-
-    name: str
-    url: str  # where it comes from
-    include_dirs: tuple[str, ...]  # folders on this computer
-    library: str  # the static library's path on this computer
-    digest: str  # SHA-256 over headers and library
-    built_with: str  # compiler, version and instruction set, for reports
-    functions: tuple[str, ...]  # what is called, sorted
-    # Options of Zephyr that build the library's parts which are called, without CONFIG_.
-    zephyr_config: tuple[str, ...] = ()
+def zephyr_options(functions: Sequence[str]) -> tuple[str, ...]:
+    """The options of Zephyr that build the library's parts with these functions."""
+    parts = {
+        option
+        for start, option in _ZEPHYR_CONFIG.items()
+        if any(name.startswith(start) for name in functions)
+    }
+    # The functions that all parts call are a separate part.
+    return ("CMSIS_NN", "CMSIS_NN_NNSUPPORT", *sorted(parts))
 
 
 @dataclass(frozen=True)
@@ -67,25 +63,3 @@ class CmsisNn:
     def has(self, function: str) -> bool:
         """Whether a call of it can be linked, as far as known."""
         return self.functions is None or function in self.functions
-
-    def called(self, functions: Iterable[str | None]) -> ExternalLibrary | None:
-        """The dependency of sources that call these functions; None if they call none."""
-        names = tuple(sorted({name for name in functions if name is not None}))
-        if not names:
-            return None
-        parts = {
-            option
-            for start, option in _ZEPHYR_CONFIG.items()
-            if any(name.startswith(start) for name in names)
-        }
-        return ExternalLibrary(
-            NAME,
-            URL,
-            self.include_dirs,
-            self.library,
-            self.digest,
-            self.built_with,
-            names,
-            # The functions that all parts call are a separate part.
-            ("CMSIS_NN", "CMSIS_NN_NNSUPPORT", *sorted(parts)),
-        )

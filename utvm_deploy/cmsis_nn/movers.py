@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from utvm_deploy.backends import Joined, KernelCall, Operation, ScalarArgument, quantization_of
 from utvm_deploy.cmsis_nn.call import dims, four_extents, library_call, pointer
 from utvm_deploy.cmsis_nn.library import CmsisNn
 from utvm_deploy.graph.attributes import Pad, Rearrange
-from utvm_deploy.kernels.contract.call import KernelCall, ScalarArgument
-from utvm_deploy.kernels.contract.operands import quantization_of
-from utvm_deploy.kernels.contract.operation import Operation
-from utvm_deploy.kernels.portable.movement import Joined
 
 # What one call of the library's concatenation counts rows and their bytes in.
 _LARGEST_ROW = 0xFFFF

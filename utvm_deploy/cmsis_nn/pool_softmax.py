@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import math
 
+from utvm_deploy.backends import (
+    ConstantArgument,
+    KernelCall,
+    Operation,
+    ScalarArgument,
+    quantization_of,
+    quantize_multiplier,
+)
 from utvm_deploy.cmsis_nn import scratch
 from utvm_deploy.cmsis_nn.call import (
     CLAMP,
@@ -18,10 +26,6 @@ from utvm_deploy.cmsis_nn.call import (
 )
 from utvm_deploy.cmsis_nn.library import CmsisNn
 from utvm_deploy.graph.attributes import Pool, Softmax
-from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
-from utvm_deploy.kernels.contract.operands import quantization_of
-from utvm_deploy.kernels.contract.operation import Operation
-from utvm_deploy.kernels.contract.requantization import quantize_multiplier
 
 # SOFTMAX's differences to the largest element are Q5.26.
 _SOFTMAX_INTEGER_BITS = 5

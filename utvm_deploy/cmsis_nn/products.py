@@ -6,6 +6,19 @@ import math
 
 import numpy as np
 
+from utvm_deploy.backends import (
+    Argument,
+    Array,
+    ConstantArgument,
+    KernelCall,
+    Operation,
+    ScalarArgument,
+    Tensor,
+    fold_input_offset,
+    quantization_of,
+    quantize_multiplier,
+    quantize_multipliers,
+)
 from utvm_deploy.cmsis_nn.call import (
     CLAMP,
     OFFSETS,
@@ -27,15 +40,6 @@ from utvm_deploy.cmsis_nn.call import (
 )
 from utvm_deploy.cmsis_nn.library import CmsisNn
 from utvm_deploy.graph.attributes import BatchMatmul, FullyConnected
-from utvm_deploy.graph.model import Array, Tensor
-from utvm_deploy.kernels.contract.call import Argument, ConstantArgument, KernelCall, ScalarArgument
-from utvm_deploy.kernels.contract.operands import quantization_of
-from utvm_deploy.kernels.contract.operation import Operation
-from utvm_deploy.kernels.contract.requantization import (
-    fold_input_offset,
-    quantize_multiplier,
-    quantize_multipliers,
-)
 
 _INT32_BYTES = 4
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from utvm_deploy.backends import Window
 from utvm_deploy.cmsis_nn.library import CmsisNn
-from utvm_deploy.kernels.contract.window import Window
 
 _INT16_BYTES = 2
 _INT32_BYTES = 4

@@ -6,12 +6,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from utvm_deploy.backends import (
+    ConstantArgument,
+    KernelCall,
+    Operation,
+    ScalarArgument,
+    quantization_of,
+)
 from utvm_deploy.cmsis_nn.call import dims, library_call, pointer, scalars_of
 from utvm_deploy.cmsis_nn.library import CmsisNn
 from utvm_deploy.graph.attributes import Svdf
-from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
-from utvm_deploy.kernels.contract.operands import quantization_of
-from utvm_deploy.kernels.contract.operation import Operation
 
 _FUNCTION = "arm_svdf_state_s16_s8"
 _INT32_BYTES = 4

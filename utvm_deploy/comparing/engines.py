@@ -14,7 +14,6 @@ import numpy as np
 
 from utvm_deploy.base.errors import BenchError, UtvmError
 from utvm_deploy.base.progress import Progress, no_progress
-from utvm_deploy.cmsis_nn.library import ExternalLibrary
 from utvm_deploy.comparing.facts import (
     MEASURED,
     BuildRun,
@@ -25,6 +24,7 @@ from utvm_deploy.comparing.facts import (
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.device import Device
 from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.external_library import ExternalLibrary
 from utvm_deploy.oracle.samples import Samples
 from utvm_deploy.profiling.layer_costs import Profile, profile
 from utvm_deploy.profiling.placement import Placement

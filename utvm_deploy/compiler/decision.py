@@ -43,7 +43,7 @@ from utvm_deploy.records import (
     is_modelled,
     read_records,
 )
-from utvm_deploy.records.candidate import CMSIS_NN, Candidate
+from utvm_deploy.records.candidate import Candidate, is_of_backend
 from utvm_deploy.records.code import CODES_OF_0_2_0
 
 _log = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ def known_records(board: Board, own: Records | None) -> Known:
             old,
             board.name,
         )
-    ours = [record for record in own or () if record.candidate.family != CMSIS_NN]
+    ours = [record for record in own or () if not is_of_backend(record.candidate.family)]
     models = models_of_today(board, [*shipped, *(own or ())])
     # Of two records of a candidate the later one counts: the user's.
     merged = None if own is None else Records([*shipped, *ours, *own.model_records])

@@ -253,7 +253,7 @@ void {name}_run(uint8_t *arena) {{
         layers[index](arena);
     }}
 }}
-{_library_check(program) if program.library else ""}{_reset(program, resets)}"""
+{_library_parts(program)}{_reset(program, resets)}"""
 
 
 def _resets(program: Program, tables: ConstantTables) -> list[str]:
@@ -279,6 +279,23 @@ def _reset(program: Program, resets: Sequence[str]) -> str:
     return f"""{"".join(used)}
 void {program.name}_reset(uint8_t *arena) {{
 {calls}}}
+"""
+
+
+def _library_parts(program: Program) -> str:
+    """What a model that calls a backend has in addition."""
+    library = program.library
+    if library is None:
+        return ""
+    if not library.initialize:
+        return _library_check(program)
+    return f"""{_library_check(program)}
+// Of {library.name}.
+extern int32_t {library.initialize}(void);
+
+void {program.name}_initialize(int32_t *status) {{
+    *status = {library.initialize}();
+}}
 """
 
 

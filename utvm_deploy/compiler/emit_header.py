@@ -67,6 +67,12 @@ void {name}_check_library(int32_t *layer);
 // 0 for success.
 #define {upper}_STATUS_OFFSET {model.status_offset}
 """
+    if model.external is not None and model.external.initialize:
+        yield f"""
+// Prepare the device for {model.external.name}: call it once after each reset, before the first
+// run. Writes 0 for success; with another value, do not run the model.
+void {name}_initialize(int32_t *status);
+"""
     for direction, index, buffer in buffers:
         yield "\n"
         yield from _accessor(name, direction, index, buffer)
@@ -117,14 +123,24 @@ def _manual(model: CompiledModel) -> Iterator[str]:
 // - Needs no heap, and of the C library at most memcpy and memset. Stack use is
 //   below {_stack(model)}.
 """
+    elif not model.external.is_linked:
+        yield f"""\
+// - Holds code of {model.external.name}, which {len(model.external.functions)} of its functions
+//   are. Stack use without that of {model.external.name} is below
+//   {_stack(model)}.
+"""
     else:
         yield f"""\
-// - Calls {model.external.name} ({model.external.url}), which must be linked
+// - Calls {model.external.name}{_origin(model.external.url)}, which must be linked
 //   with it: {len(model.external.functions)} functions, such as {model.external.functions[0]}.
 //   Call {name}_check_library() once, before the first run.
 // - Needs no heap. Stack use without that of {model.external.name} is below
 //   {_stack(model)}.
 """
+
+
+def _origin(url: str) -> str:
+    return f" ({url})" if url else ""
 
 
 def _kept(model: CompiledModel) -> str:

@@ -12,11 +12,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from utvm_deploy.cmsis_nn.library import ExternalLibrary
 from utvm_deploy.compiler.c_text import c_type
 from utvm_deploy.compiler.model import Buffer, CompiledModel, Layer, Span
 from utvm_deploy.compiler.options import LEVELS
 from utvm_deploy.cores.core import CORES
+from utvm_deploy.kernels.contract.external_library import ExternalLibrary
 
 #: Addresses of every board have 32 bits.
 MAX_BYTES = 0xFFFFFFFF
@@ -132,6 +132,8 @@ def _check_library(external: ExternalLibrary) -> None:
     for text in texts:
         _one_line("the library", text)
     _all_match("a function of the library", external.functions, _C_NAME)
+    if external.initialize:
+        _matches("what prepares the device for the library", external.initialize, _C_NAME)
     _all_match("an option of the library", external.zephyr_config, _ZEPHYR_OPTION)
 
 

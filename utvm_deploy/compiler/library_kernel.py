@@ -1,29 +1,64 @@
-"""A call of the library -> its C functions: the call itself, and the question about scratch."""
+"""A call of a backend -> its C functions: the call itself, and the question about scratch."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from utvm_deploy.compiler.program import ScheduledKernel
 from utvm_deploy.kernels.contract.c_function import CFunction
-from utvm_deploy.kernels.contract.call import LibraryKernel
+from utvm_deploy.kernels.contract.call import GUARD_BYTES, SCRATCH_OVERRUN, LibraryKernel
 from utvm_deploy.kernels.contract.driver import Operand
+
+_JOINED = ",\n    "
 
 
 def schedule_library_kernel(kernel: LibraryKernel, symbol: str) -> ScheduledKernel:
     """The kernel under its symbol; there is nothing to choose."""
-    parameters = list(kernel.parameters)
-    scratch: list[Operand] = []
-    if kernel.scratch_bytes:
-        scratch.append(Operand("scratch", (kernel.scratch_bytes,), "int8"))
-        parameters.append("int8_t *scratch")
+    scratch = tuple(Operand("scratch", (size,), "int8") for size in scratch_sizes(kernel))
+    parameters = [*kernel.parameters, *("int8_t *scratch" for _ in scratch)]
     signature = f"int32_t {symbol}(\n    {_JOINED.join(parameters)})"
     wanted = f"{symbol}_scratch" if kernel.wanted else None
-    text = f"{signature} {{\n{kernel.body}}}\n"
+    if scratch and kernel.is_guarded:
+        text = _guarded(kernel, symbol, signature, parameters)
+    else:
+        text = f"{signature} {{\n{kernel.body}}}\n"
     if wanted:
         text += f"\nint32_t {wanted}(void) {{\n{kernel.wanted}}}\n"
-    function = CFunction(
-        symbol, (f'#include "{kernel.include}"\n',), signature, text, tuple(scratch)
-    )
+    include = f'#include "{kernel.include}"\n' if kernel.include else ""
+    imports = tuple(filter(None, (include, kernel.text)))
+    function = CFunction(symbol, imports, signature, text, scratch)
     return ScheduledKernel(function, kernel.function, text, kernel.function, wanted)
 
 
-_JOINED = ",\n    "
+def scratch_sizes(kernel: LibraryKernel) -> tuple[int, ...]:
+    """The bytes of the only piece of scratch, with its guards; empty without scratch."""
+    if not kernel.scratch_bytes:
+        return ()
+    return (kernel.scratch_bytes + (2 * GUARD_BYTES if kernel.is_guarded else 0),)
+
+
+def _guarded(kernel: LibraryKernel, symbol: str, signature: str, parameters: Sequence[str]) -> str:
+    """The call between two guards of known bytes, which are read again after it."""
+    names = [parameter.rsplit(" ", 1)[1].lstrip("*") for parameter in parameters]
+    arguments = ", ".join([*names[:-1], f"scratch + {GUARD_BYTES}"])
+    behind = GUARD_BYTES + kernel.scratch_bytes
+    return f"""\
+static int32_t {symbol}_inside(
+    {_JOINED.join(parameters)}) {{
+{kernel.body}}}
+
+{signature} {{
+    for (int32_t i = 0; i < {GUARD_BYTES}; i++) {{
+        scratch[i] = (int8_t)(i * 7 + 85);
+        scratch[{behind} + i] = (int8_t)(i * 7 + 86);
+    }}
+    int32_t status = {symbol}_inside(
+        {arguments});
+    for (int32_t i = 0; i < {GUARD_BYTES}; i++) {{
+        if (scratch[i] != (int8_t)(i * 7 + 85) || scratch[{behind} + i] != (int8_t)(i * 7 + 86)) {{
+            status = {SCRATCH_OVERRUN};
+        }}
+    }}
+    return status;
+}}
+"""

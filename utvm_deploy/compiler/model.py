@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from utvm_deploy.cmsis_nn.library import ExternalLibrary
 from utvm_deploy.compiler.options import OPTIMIZATION_FLAGS, TIME
+from utvm_deploy.kernels.contract.external_library import ExternalLibrary
 from utvm_deploy.records import DEFAULT
 
 

@@ -15,10 +15,14 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from utvm_deploy.backends.chains import with_chains
+from utvm_deploy.backends.choice import Either
+from utvm_deploy.backends.custom import CustomOperators
+from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import CompileError, UnsupportedOperator, UtvmError
 from utvm_deploy.boards.board import Board
 from utvm_deploy.cmsis_nn import CmsisNn
-from utvm_deploy.cmsis_nn.choice import Either
+from utvm_deploy.cmsis_nn.lower import cmsis_nn_backend
 from utvm_deploy.compiler.c_text import check_prefix, prefix_from_path
 from utvm_deploy.compiler.choice import Choose, Picks, calls_of
 from utvm_deploy.compiler.decision import (
@@ -87,6 +91,7 @@ def compile_model(
     dump: Dump | None = None,
     kernels: str = "best",
     cmsis_nn: CmsisNn | None = None,
+    backend: Backend | None = None,
     scratch: str = ARENA,
     records: Records | None = None,
     level: str = TIME,
@@ -98,6 +103,7 @@ def compile_model(
 
     ``name`` prefixes every C symbol; by default it comes from the file's name. ``kernels`` is one
     of ``options.KERNELS``; "cmsis-nn" needs ``cmsis_nn``, which ``project.find_cmsis_nn`` gives.
+    ``backend`` computes the layers that it covers, as ``project.load_backend`` gives it.
     ``scratch`` is one of ``options.SCRATCH_PLACES``. Raises ModelError if the model cannot be used
     and CompileError if it cannot be compiled. ``records`` say which candidate each layer is
     compiled with. Without a record there, the records of the package decide. ``level``
@@ -106,14 +112,14 @@ def compile_model(
     it is known, first before kernels are made, and may refuse it.
     """
     core = board.cpu.kernel_core
-    library = _library_for(kernels, cmsis_nn)
+    library = _backend_for(kernels, cmsis_nn, backend)
     place = scratch_place(board, scratch)
     check_option("level", level, LEVELS)
     family = GENERIC if kernels == GENERIC else core
     stage = Stages(dump)
-    graph = stage.run("import", lambda: _import(model), graph_text)
+    graph = stage.run("import", lambda: _import(model, library), graph_text)
     prefix = prefix_from_path(graph.name) if name is None else check_prefix(name)
-    graph = stage.run("simplify", lambda: _simplify(graph), graph_text)
+    graph = stage.run("simplify", lambda: _with_chains(_simplify(graph), library, core), graph_text)
     if check_needs is not None:
         check_needs(least_needs(prefix, graph))
     stack = scratch_stack(board) if place == STACK else None
@@ -158,7 +164,8 @@ def compile_model(
     plan = stage.run("plan", lambda: plan_arena(graph, sequence), plan_text)
     if check_needs is not None:
         check_needs(planned_needs(prefix, graph, sequence, plan))
-    called = library.called([layer.kernel.calls for layer in layers]) if library else None
+    calls = [layer.kernel.calls for layer in layers if layer.kernel.calls is not None]
+    called = library.called(calls) if library else None
     program = Program(prefix, board.name, core, graph, layers, plan, called)
     compiled = stage.run("emit", lambda: emit(program), sources_text)
     return replace(compiled, seconds=stage.seconds, optimize=level)
@@ -198,12 +205,13 @@ def lowering_problems(graph: Graph) -> dict[int, str]:
     return found
 
 
-def _import(model: Graph | str | Path) -> Graph:
+def _import(model: Graph | str | Path, backend: Backend | None) -> Graph:
     if isinstance(model, Graph):
         check_graph(model)
         return model
     # The file's name is what the user calls the model, and what names its C symbols.
-    return replace(load_model(Path(model)), name=Path(model).stem)
+    custom = None if backend is None else CustomOperators(backend)
+    return replace(load_model(Path(model), custom), name=Path(model).stem)
 
 
 def _simplify(graph: Graph) -> Graph:
@@ -212,16 +220,29 @@ def _simplify(graph: Graph) -> Graph:
     return simpler
 
 
-def _library_for(kernels: str, cmsis_nn: CmsisNn | None) -> CmsisNn | None:
+def _with_chains(graph: Graph, backend: Backend | None, core: str) -> Graph:
+    if backend is None:
+        return graph
+    merged = with_chains(graph, backend, core)
+    check_graph(merged)
+    return merged
+
+
+def _backend_for(kernels: str, cmsis_nn: CmsisNn | None, backend: Backend | None) -> Backend | None:
     check_option("kernels", kernels, KERNELS)
     if kernels != CMSIS_NN:
-        return None
+        return backend
+    if backend is not None:
+        raise CompileError(
+            f"kernels='cmsis-nn' and the backend {backend.name} cannot be used together; leave "
+            "one of them out"
+        )
     if cmsis_nn is None:
         raise CompileError(
             "kernels='cmsis-nn' needs the library itself: its headers and a static library that "
             "was built for the board's core (--cmsis-nn DIR)"
         )
-    return cmsis_nn
+    return cmsis_nn_backend(cmsis_nn)
 
 
 def _lower(graph: Graph, family: str, choose: Choose) -> tuple[Step | View, ...]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from utvm_deploy.cmsis_nn.library import ExternalLibrary
 from utvm_deploy.compiler.plan import ArenaPlan, Step
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.kernels.contract.c_function import CFunction
+from utvm_deploy.kernels.contract.external_library import ExternalLibrary
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from utvm_deploy.compiler.library_kernel import schedule_library_kernel
+from utvm_deploy.compiler.library_kernel import schedule_library_kernel, scratch_sizes
 from utvm_deploy.compiler.lowered_kernel import LoweredKernel, lower_kernel
 from utvm_deploy.compiler.overlap import may_share
 from utvm_deploy.compiler.plan import Step, View
@@ -30,7 +30,7 @@ class Scheduler:
         """The bytes of each piece of scratch that a step's kernel wants."""
         kernel = step.call.kernel
         if isinstance(kernel, LibraryKernel):
-            return (kernel.scratch_bytes,) if kernel.scratch_bytes else ()
+            return scratch_sizes(kernel)
         if is_native(kernel):
             return tuple(one.size_bytes for one in kernel.scratch if not one.is_on_stack)
         lowered = self._lower(kernel, self._symbol(kernel), step, may_share(step.call))

@@ -179,7 +179,7 @@ class Device(Connection):
                 f"{self.board.name}; compile it with board={self.board.name!r}"
             )
         if into == "ram":
-            if compiled.external is not None:
+            if compiled.external is not None and compiled.external.is_linked:
                 raise DeviceError(
                     f"{compiled.name} calls {compiled.external.name}, which is linked into images "
                     "only; load it into flash"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from utvm_deploy.base.errors import DeviceError
+from utvm_deploy.kernels.contract.call import GUARD_BYTES, SCRATCH_OVERRUN
 
 if TYPE_CHECKING:
     from utvm_deploy.device.model import DeviceModel
@@ -17,15 +18,35 @@ CHECK_TIMEOUT_S = 20.0
 _STATUS_NAMES = {-1: "argument error", -2: "no implementation", -3: "failure"}
 
 
+def initialize(model: DeviceModel) -> None:
+    """Run what prepares the device for the backend; DeviceError if it reports a failure."""
+    device, compiled = model.device, model.compiled
+    if compiled.external is None or not compiled.external.initialize:
+        return
+    status = _answer(model, f"{compiled.name}_initialize")
+    if status != 0:
+        raise DeviceError(
+            f"{compiled.external.initialize} of {compiled.external.name}, which prepares "
+            f"{device.board.name}, returned {status}; see what this status means there"
+        )
+
+
+def _answer(model: DeviceModel, function: str) -> int:
+    """The int32 that a function of the image writes."""
+    device = model.device
+    answer = device.allocate(4, "the library's answer")
+    model.call_function(function, answer, timeout_s=CHECK_TIMEOUT_S)
+    value = int.from_bytes(device.read(answer, 4), "little", signed=True)
+    device.free(answer)
+    return value
+
+
 def check_scratch(model: DeviceModel) -> None:
     """DeviceError if the library wants more scratch for a layer than it was given."""
-    device, compiled = model.device, model.compiled
+    compiled = model.compiled
     if compiled.external is None:
         return
-    answer = device.allocate(4, "the library's answer")
-    device.call(f"{compiled.name}_check_library", answer, timeout_s=CHECK_TIMEOUT_S)
-    index = int.from_bytes(device.read(answer, 4), "little", signed=True)
-    device.free(answer)
+    index = _answer(model, f"{compiled.name}_check_library")
     if index >= 0:
         layer = compiled.layers[index]
         raise DeviceError(
@@ -44,6 +65,13 @@ def check_statuses(model: DeviceModel) -> None:
     address = model.arena_address + compiled.status_offset
     raw = model.device.read(address, len(compiled.layers))
     for layer, status in zip(compiled.layers, np.frombuffer(raw, np.int8).tolist(), strict=True):
+        if layer.is_external and status == SCRATCH_OVERRUN:
+            raise DeviceError(
+                f"{compiled.external.name} wrote beyond the scratch of layer {layer.index} "
+                f"({layer.kind} {layer.name}): {layer.why} has {layer.scratch_bytes} bytes with "
+                f"{2 * GUARD_BYTES} of guards; ask for more scratch_bytes in the plug-in, or "
+                "correct its C"
+            )
         if layer.is_external and status != 0:
             meaning = _STATUS_NAMES.get(status, "unknown")
             raise DeviceError(

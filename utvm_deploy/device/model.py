@@ -10,8 +10,8 @@ import numpy as np
 
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.compiler.model import Buffer, CompiledModel, Layer, first_bytes
-from utvm_deploy.device.calls import Call
-from utvm_deploy.device.external import check_scratch, check_statuses
+from utvm_deploy.device.calls import Argument, Call
+from utvm_deploy.device.external import check_scratch, check_statuses, initialize
 from utvm_deploy.device.module import Module
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import short_name
@@ -50,12 +50,8 @@ class DeviceModel:
         self.compiled = compiled
         self._module = module
         self._session = device.session
-        if module is None:
-            self._run = device.symbol(f"{compiled.name}_run")
-            self._run_layer = device.symbol(f"{compiled.name}_run_layer")
-        else:
-            self._run = module[f"{compiled.name}_run"].address
-            self._run_layer = module[f"{compiled.name}_run_layer"].address
+        self._run = self._address(f"{compiled.name}_run")
+        self._run_layer = self._address(f"{compiled.name}_run_layer")
         self._arena_block = self._session.allocate(
             compiled.arena_bytes, f"the arena of {compiled.name}", compiled.arena_alignment
         )
@@ -65,6 +61,7 @@ class DeviceModel:
         self._checksums: int | None = None
         #: Of a whole run, in seconds of the device's clock.
         self.timeout_s = sum(map(self._layer_s, compiled.layers))
+        initialize(self)
         check_scratch(self)
         self.reset_state()
 
@@ -151,6 +148,15 @@ class DeviceModel:
         check_statuses(self)
         values = iter(np.frombuffer(raw, "<u4").tolist())
         return [tuple(next(values) for _ in layer.outputs) for layer in self.compiled.layers]
+
+    def call_function(self, function: str, *arguments: Argument, timeout_s: float) -> Call:
+        """Queue a call of another function of the model."""
+        return self._session.call(self._address(function), function, arguments, timeout_s=timeout_s)
+
+    def _address(self, function: str) -> int:
+        if self._module is None:
+            return self.device.symbol(function)
+        return self._module[function].address
 
     def call_layer(self, layer: Layer) -> Call:
         """Queue one layer, which finds in the arena what those before it left there."""

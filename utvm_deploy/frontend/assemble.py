@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.limits import MAX_EXTENTS, MAX_TOLD
@@ -18,7 +19,19 @@ from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.graph.rewrite import compacted
 
 
-def assemble(source: ModelFile, name: str, digest: str) -> Graph:
+class CustomImporter(Protocol):
+    """Imports custom operators, which are none of TFLite's."""
+
+    def knows(self, kind: str) -> bool:
+        """Whether it imports this one; ``kind`` is as in a ``SourceOperator``."""
+
+    def imported(self, op: SourceOperator) -> Operator:
+        """The graph's operator; raises ModelError."""
+
+
+def assemble(
+    source: ModelFile, name: str, digest: str, custom: CustomImporter | None = None
+) -> Graph:
     """The graph, from operators and tensors that are known to be in bounds.
 
     Raises UnsupportedOperator, with all of them, for operators that cannot be imported.
@@ -26,13 +39,17 @@ def assemble(source: ModelFile, name: str, digest: str) -> Graph:
     source = resolve_variables(source)
     check_extents(source)
     source = fold_shapes(source)
-    unknown = [op for op in source.operators if importer_of(op) is None]
+    unknown = [
+        op
+        for op in source.operators
+        if importer_of(op) is None and not (custom is not None and custom.knows(op.kind))
+    ]
     problems: list[str] = []
     operators: list[Operator] = []
     tensors = source.tensors
     for op in source.operators:
         try:
-            several = imported(replace(op, tensors=tensors))
+            several = imported(replace(op, tensors=tensors), custom)
             operators += several.operators
             tensors += several.between
         except UnsupportedOperator as exc:
@@ -58,8 +75,10 @@ def refuse_custom_operators(operators: Sequence[SourceOperator]) -> None:
         raise _unsupported(problems, has_unknown=True)
 
 
-def imported(op: SourceOperator) -> Several:
+def imported(op: SourceOperator, custom: CustomImporter | None = None) -> Several:
     """The graph's operators for one of the file."""
+    if custom is not None and custom.knows(op.kind):
+        return Several((custom.imported(op),), ())
     row = importer_of(op)
     if row is None:
         raise UnsupportedOperator(f"{op.place}: {suggestion(op.kind)}")

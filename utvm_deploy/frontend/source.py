@@ -22,6 +22,11 @@ CUSTOM = "CUSTOM"
 MAX_NAMED = 4
 
 
+def custom_kind(name: str) -> str:
+    """The kind of the custom operator of this name."""
+    return f"{CUSTOM} '{short_name(name)}'"
+
+
 @dataclass(frozen=True, eq=False)
 class ModelFile:
     """Everything that the import needs of a file, bounds-checked."""
@@ -61,6 +66,7 @@ class SourceOperator:
     tensors: tuple[Tensor, ...]  # all tensors of the file
     # Tensors that only say how something inside of the operator is quantized.
     intermediates: tuple[int, ...] = ()
+    custom_options: bytes = b""  # of a custom operator, as the file has them
 
     @property
     def place(self) -> str:

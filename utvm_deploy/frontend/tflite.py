@@ -25,7 +25,7 @@ import numpy as np
 import tflite
 
 from utvm_deploy.base.errors import ModelError
-from utvm_deploy.frontend.assemble import assemble, refuse_custom_operators
+from utvm_deploy.frontend.assemble import CustomImporter, assemble, refuse_custom_operators
 from utvm_deploy.frontend.fields import array_of, quantization_of, text_of, vector_of
 from utvm_deploy.frontend.formats import converted, model_bytes
 from utvm_deploy.frontend.limits import (
@@ -36,7 +36,7 @@ from utvm_deploy.frontend.limits import (
     Budget,
 )
 from utvm_deploy.frontend.operators import IMPORTERS
-from utvm_deploy.frontend.source import CUSTOM, ModelFile, Option, SourceOperator
+from utvm_deploy.frontend.source import CUSTOM, ModelFile, Option, SourceOperator, custom_kind
 from utvm_deploy.frontend.survey import Survey, survey
 from utvm_deploy.frontend.variables import RESOLVED
 from utvm_deploy.graph.check import check_graph
@@ -77,7 +77,7 @@ _TYPE_NAMES = {number: name.lower() for number, name in _names(tflite.TensorType
 _DTYPES = ("int8", "uint8", "int16", "int32", "int64", "float32", "bool")
 
 
-def load_model(path: str | Path) -> Graph:
+def load_model(path: str | Path, custom: CustomImporter | None = None) -> Graph:
     """Import a fully integer int8 model, a .tflite or a format that becomes one, and check it.
 
     Raises ModelError for a file that cannot be used. Raises UnsupportedOperator for operators that
@@ -94,7 +94,7 @@ def load_model(path: str | Path) -> Graph:
     try:
         source = _read(data)
         names += (tensor.name for tensor in source.tensors)
-        graph = assemble(source, path.stem, hashlib.sha256(data).hexdigest())
+        graph = assemble(source, path.stem, hashlib.sha256(data).hexdigest(), custom)
         check_graph(graph)
     except ModelError as exc:
         raise type(exc)(f"{path}: {with_short_names(str(exc), names)}") from exc
@@ -347,7 +347,7 @@ def _operator_name(code: Any) -> str:
         (new,) = struct.unpack_from("<i", table.Bytes, table.Pos + found)
     number = max(new, code.DeprecatedBuiltinCode())
     if number == tflite.BuiltinOperator.CUSTOM:
-        return f"{CUSTOM} '{short_name(text_of(code.CustomCode(), 'a custom operator'))}'"
+        return custom_kind(text_of(code.CustomCode(), "a custom operator"))
     return _OPERATOR_NAMES.get(number, f"operator code {number}")
 
 
@@ -377,7 +377,12 @@ def _operator(
         options = _options(operator)
     inside = vector_of(operator.IntermediatesAsNumpy(), budget, where)
     intermediates = _tensor_numbers(inside, len(tensors), where)
-    return SourceOperator(index, codes[code], inputs, outputs, options, tensors, intermediates)
+    custom_options = b""
+    if codes[code].startswith(CUSTOM):
+        custom_options = array_of(operator.CustomOptionsAsNumpy()).tobytes()
+    return SourceOperator(
+        index, codes[code], inputs, outputs, options, tensors, intermediates, custom_options
+    )
 
 
 def _options(operator: Any) -> Mapping[str, Option]:

@@ -7,8 +7,9 @@ without knowing its origin.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 #: Rows added above, below, left and right of the image.
 Padding: TypeAlias = tuple[int, int, int, int]
@@ -341,6 +342,17 @@ class Dequantize:
     """DEQUANTIZE: integers -> float32."""
 
 
+@dataclass(frozen=True)
+class External(OfMixedTypes):
+    """A custom operator, or a chain of operators, that only a backend computes.
+
+    ``lower(graph, operator, core)`` gives the call of the backend's kernel.
+    """
+
+    lower: Callable[..., Any] = field(compare=False, repr=False)
+    options: bytes = b""  # of a custom operator, as the file has them
+
+
 Attributes: TypeAlias = (
     Convolution
     | FullyConnected
@@ -382,4 +394,5 @@ Attributes: TypeAlias = (
     | Relu
     | Quantize
     | Dequantize
+    | External
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,8 @@ from utvm_deploy.base.errors import BuildError
 from utvm_deploy.boards.board import Board
 from utvm_deploy.cmsis_nn import CmsisNn
 from utvm_deploy.cmsis_nn.library import is_in_zephyr
-from utvm_deploy.project.static_library import LibraryFacts, rank_of, read_static_library
+from utvm_deploy.project.library_checks import check_architecture, check_machine, digest_of
+from utvm_deploy.project.static_library import LibraryFacts, read_static_library
 from utvm_deploy.project.zephyr import is_zephyr
 
 HEADER = "arm_nnfunctions.h"
@@ -69,7 +69,7 @@ def _sources(directory: Path, include: Path, board: Board) -> CmsisNn:
     return CmsisNn(
         include_dirs=(str(include),),
         library="",
-        digest=_digest(include, *sources),
+        digest=digest_of((include,), sources),
         built_with=f"built by Zephyr for {board.cpu.core}",
         has_mve=board.cpu.mve,
         # A file for each function, by its name.
@@ -79,7 +79,7 @@ def _sources(directory: Path, include: Path, board: Board) -> CmsisNn:
 
 def _checked(library: Path, include: Path, board: Board) -> CmsisNn:
     facts = read_static_library(library)
-    _check_machine(facts, board)
+    check_machine(facts, board, _how_to_build(board))
     if KNOWN_FUNCTION not in facts.symbols:
         raise BuildError(
             f"{library} does not define {KNOWN_FUNCTION}: it is not CMSIS-NN, or it is older "
@@ -91,7 +91,7 @@ def _checked(library: Path, include: Path, board: Board) -> CmsisNn:
     return CmsisNn(
         include_dirs=(str(include),),
         library=str(library),
-        digest=_digest(include, library),
+        digest=digest_of((include,), (library,)),
         built_with=", ".join(filter(None, (facts.compiler, facts.architecture, variant))),
         has_mve=facts.has_mve,
         is_armclang="arm compiler" in facts.compiler.lower(),
@@ -142,29 +142,9 @@ def _the_library(directory: Path, board: Board) -> Path:
     return found[0]
 
 
-def _check_machine(facts: LibraryFacts, board: Board) -> None:
-    if (facts.machine == "EM_ARM") != board.cpu.facts.is_arm:
-        raise BuildError(
-            f"{facts.path} was built for another machine ({facts.machine}) than {board.name}, "
-            f"which is a {board.cpu.core}; {_how_to_build(board)}"
-        )
-
-
 def _check_instructions(facts: LibraryFacts, board: Board) -> None:
     cpu = board.cpu
-    wanted = cpu.facts.architecture
-    if facts.rank > rank_of(wanted):
-        raise BuildError(
-            f"{facts.path} was built for {facts.architecture}, and {board.name}'s {cpu.core} is "
-            f"{wanted}, which cannot run it; {_how_to_build(board)}"
-        )
-    is_hard_float = "-mfloat-abi=hard" in cpu.compiler_flags
-    if facts.is_hard_float != is_hard_float:
-        has, needs = ("hard", "soft") if facts.is_hard_float else ("soft", "hard")
-        raise BuildError(
-            f"{facts.path} was built with -mfloat-abi={has}, and images for {board.name} need "
-            f"-mfloat-abi={needs}; {_how_to_build(board)}"
-        )
+    check_architecture(facts, board, _how_to_build(board))
     if cpu.mve and not facts.has_mve:
         raise BuildError(
             f"{facts.path} was built without the vector extension (MVE) that {board.name}'s "
@@ -182,13 +162,3 @@ def _how_to_build(board: Board) -> str:
     flags = " ".join(board.cpu.compiler_flags)
     tail = f" with {flags} -O3" if flags else ""
     return f"build it as CMSIS-NN's README says, for {board.cpu.core}{tail}"
-
-
-def _digest(include: Path, *files: Path) -> str:
-    """SHA-256 over the headers' and the library's bytes: an image is cached by it."""
-    digest = hashlib.sha256()
-    for path in [*sorted(include.rglob("*.h")), *sorted(files)]:
-        data = path.read_bytes()
-        digest.update(f"{path.name}\0{len(data)}\0".encode())
-        digest.update(data)
-    return digest.hexdigest()

@@ -11,8 +11,8 @@ from dataclasses import replace
 from string import Template
 
 from utvm_deploy.boards.facts import Board, Driver, Region
-from utvm_deploy.cmsis_nn.library import ExternalLibrary
 from utvm_deploy.emulator import counters
+from utvm_deploy.kernels.contract.external_library import ExternalLibrary
 
 # The rights of runtime/utvm.h's regions.
 _READ_EXECUTE = "UTVM_RIGHT_READ | UTVM_RIGHT_EXECUTE"
@@ -241,6 +241,8 @@ def cmake_lists(
         entry_points += [f"{model}_run", f"{model}_run_layer"]
     if external is not None:
         entry_points.append(f"{model}_check_library")
+        if external.initialize:
+            entry_points.append(f"{model}_initialize")
     if board.has_cycle_model:
         entry_points.append(FORGET_ENTRY_POINT)
     link = ["-Wl,--gc-sections"]
@@ -274,7 +276,7 @@ def cmake_lists(
             _cmake_call("set_source_files_properties(", model_sources, "PROPERTIES"),
             f"  COMPILE_OPTIONS {optimization_flag})",
         ]
-    if external is not None:
+    if external is not None and external.is_linked:
         lines += _external_lines(external)
     lines += [
         _cmake_call("target_link_options(image PRIVATE", [*_machine_flags(board), *link]),
@@ -323,7 +325,8 @@ def quoted(text: str) -> str:
 
 def _external_lines(external: ExternalLibrary) -> Iterator[str]:
     variable = re.sub(r"\W", "_", external.name.upper())
-    yield f"# {external.name} ({external.url}) is not part of this tree: it is the user's copy,"
+    origin = f" ({external.url})" if external.url else ""
+    yield f"# {external.name}{origin} is not part of this tree: it is the user's copy,"
     yield f"# SHA-256 {external.digest}."
     folders = " ".join(quoted(folder) for folder in external.include_dirs)
     yield f'set({variable}_INCLUDE_DIRS {folders} CACHE STRING "folders of its headers")'

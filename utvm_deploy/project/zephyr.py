@@ -155,7 +155,7 @@ def _common_config(board: Board, compiled: CompiledModel | None) -> list[str]:
             lines.append("CONFIG_FPU_SHARING=y")
     if board.cpu.icache_bytes or board.cpu.dcache_bytes:
         lines.append("CONFIG_CACHE_MANAGEMENT=y")
-    if compiled is not None and compiled.external is not None:
+    if compiled is not None and compiled.external is not None and compiled.external.is_linked:
         lines.append(f"# The model calls it, and was made for SHA-256 {compiled.external.digest}.")
         lines += [f"CONFIG_{option}=y" for option in compiled.external.zephyr_config]
     return lines
@@ -189,6 +189,8 @@ def app_config(board: Board, compiled: CompiledModel | None, base_stack_bytes: i
     if compiled is not None:
         name, upper = compiled.name, compiled.name.upper()
         reset = f"{name}_reset(arena)" if compiled.states else "(void)(arena)"
+        if compiled.external is not None and compiled.external.initialize:
+            reset = f"do {{ int32_t status; {name}_initialize(&status); {reset}; }} while (0)"
         lines += [
             f'#define UTVM_MODEL_NAME "{name}"',
             f'#define UTVM_MODEL_HEADER "{name}.h"',
@@ -232,6 +234,8 @@ def kept_entry_points(compiled: CompiledModel | None) -> str:
     names = [f"{compiled.name}_run", f"{compiled.name}_run_layer"]
     if compiled.external is not None:
         names.append(f"{compiled.name}_check_library")
+        if compiled.external.initialize:
+            names.append(f"{compiled.name}_initialize")
     return "\n".join(
         [
             "// The host calls these; nothing in the image refers to them.",

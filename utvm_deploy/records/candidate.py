@@ -16,9 +16,16 @@ from typing import Any
 GENERIC = "generic"
 #: The family of calls of the user's CMSIS-NN.
 CMSIS_NN = "cmsis-nn"
+#: What the families of plug-ins' backends begin with.
+PLUGIN_PREFIX = "backend-"
 #: How much a kernel does for fewer bytes of flash: a little, which costs little time, or
 #: everything, with code that many layers share.
 COMPACT_LITTLE, COMPACT_MOST = 1, 2
+
+
+def is_of_backend(family: str) -> bool:
+    """Whether the family is that of a backend's calls, and none of our kernels."""
+    return family == CMSIS_NN or family.startswith(PLUGIN_PREFIX)
 
 
 @dataclass(frozen=True)

@@ -18,24 +18,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from utvm_deploy.backends.choice import call_of
+from utvm_deploy.backends.interface import Backend, StaticLibrary
 from utvm_deploy.base.errors import CompileError, UtvmError
 from utvm_deploy.boards.board import Board
-from utvm_deploy.cmsis_nn import CmsisNn
-from utvm_deploy.cmsis_nn.lower import lower_cmsis_nn
 from utvm_deploy.compiler.c_text import c_type
 from utvm_deploy.compiler.kernel_function import candidate_function
 from utvm_deploy.compiler.library_kernel import schedule_library_kernel
 from utvm_deploy.compiler.options import OPTIMIZATION_FLAGS, TIME
 from utvm_deploy.graph.model import Array, Graph, Operator
-from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.c_function import CFunction
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel, ScalarArgument
-from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.requantization import header
 from utvm_deploy.project.build import build_image_with
 from utvm_deploy.project.image import Image
 from utvm_deploy.project.link_module import ModuleObject, compile_module
-from utvm_deploy.records.candidate import CMSIS_NN, Candidate
+from utvm_deploy.records.candidate import Candidate, is_of_backend
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +69,7 @@ class Built:
 class Builder:
     """Compiles candidates for a board, several at a time; a context manager.
 
-    ``library`` is what the candidate of family "cmsis-nn" calls.
+    ``library`` is what the backend's candidate calls.
     """
 
     def __init__(
@@ -80,7 +78,7 @@ class Builder:
         stack_bytes: int,
         jobs: int,
         level: str = TIME,
-        library: CmsisNn | None = None,
+        library: Backend | None = None,
     ) -> None:
         self._board = board
         self._library = library
@@ -119,7 +117,7 @@ class Builder:
     def _text(
         self, graph: Graph, operator: Operator, candidate: Candidate
     ) -> tuple[KernelCall, CFunction, str]:
-        if candidate.family == CMSIS_NN:
+        if is_of_backend(candidate.family):
             return self._library_text(graph, operator)
         core = self._board.cpu.kernel_core
         call, function = candidate_function(graph, operator, core, candidate)
@@ -127,7 +125,7 @@ class Builder:
 
     def _library_text(self, graph: Graph, operator: Operator) -> tuple[KernelCall, CFunction, str]:
         assert self._library is not None
-        call = lower_cmsis_nn(Operation(graph, operator), lower(graph, operator), self._library)
+        call = call_of(self._library, graph, operator, self._board.cpu.kernel_core)
         if isinstance(call, str):
             raise CompileError(call)
         assert isinstance(call.kernel, LibraryKernel)
@@ -143,10 +141,11 @@ class Builder:
     ) -> Built:
         name, flags = function.name, self._flags
         libraries: tuple[str, ...] = ()
-        if candidate.family == CMSIS_NN:
+        if is_of_backend(candidate.family):
             assert self._library is not None
-            flags = (*flags, *(f"-I{folder}" for folder in self._library.include_dirs))
-            libraries = (self._library.library,)
+            if isinstance(code := self._library.code, StaticLibrary):
+                flags = (*flags, *(f"-I{folder}" for folder in code.include_dirs))
+                libraries = (str(code.path),)
         module = compile_module({"candidate.c": text}, self._board, name=name, flags=flags)
         module = replace(module, libraries=libraries)
         return Built(candidate, call, function, module, fits)

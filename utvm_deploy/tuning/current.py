@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from utvm_deploy.compiler.kernel_function import candidate_function, record_code
 from utvm_deploy.records import NO_CODE, EmittedCode, Record
-from utvm_deploy.records.candidate import CMSIS_NN, Candidate
+from utvm_deploy.records.candidate import Candidate, is_of_backend
 from utvm_deploy.tuning.workload import Work
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ def current(work: Work, records: Sequence[Record], core: str, library: str = "")
     and the others only if one of these differs. ``library`` is the code of a library's calls.
     """
     known = [record for record in records if _may_be_current(record, library)]
-    ours = [record for record in known if record.candidate.family != CMSIS_NN]
+    ours = [record for record in known if not is_of_backend(record.candidate.family)]
     right = [record for record in ours if record.measurement.is_ok]
     fastest = sorted(right, key=lambda record: record.measurement.ticks_min)[:1]
     sample = [*(record for record in right if record.is_default), *fastest] or ours[:1]
@@ -45,7 +45,7 @@ def current(work: Work, records: Sequence[Record], core: str, library: str = "")
 
 
 def _may_be_current(record: Record, library: str) -> bool:
-    if record.candidate.family == CMSIS_NN:
+    if is_of_backend(record.candidate.family):
         return record.code == library
     return EmittedCode().agrees(record.kernel.key, record.candidate, record.code)
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.boards.board import Board
-from utvm_deploy.cmsis_nn import CmsisNn
 from utvm_deploy.compiler.choice import Pick, Picks
 from utvm_deploy.compiler.decision import (
     Decision,
@@ -25,7 +25,7 @@ from utvm_deploy.compiler.decision import (
     known_records,
 )
 from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.compiler.options import AUTO, KERNELS, SIZE, scratch_place
+from utvm_deploy.compiler.options import AUTO, SIZE, scratch_place
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import Device
 from utvm_deploy.graph.model import Graph
@@ -33,7 +33,7 @@ from utvm_deploy.oracle.samples import random_samples
 from utvm_deploy.profiling.layer_costs import profile
 from utvm_deploy.project import check_fits
 from utvm_deploy.records import Measurement, ModelRecord, Records, Setting, now
-from utvm_deploy.records.candidate import CMSIS_NN, Candidate
+from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.tuning.workload import Work
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class ModelRun:
 
 
 def first_candidates(
-    works: Sequence[Work], board: Board, level: str, library: CmsisNn | None
+    works: Sequence[Work], board: Board, level: str, library: Backend | None
 ) -> dict[str, Candidate]:
     """Kernel's key -> what a compile without the user's records takes."""
     known, place = known_records(board, None), scratch_place(board, AUTO)
@@ -91,10 +91,10 @@ def first_candidates(
         for key, pick in decide(graph, board, core, known, level, place).picks.items():
             if pick.candidate is not None:
                 found.setdefault(key, pick.candidate)
-    theirs = Candidate(CMSIS_NN)
+    theirs = None if library is None else Candidate(library.family)
     return {
         work.kernel.key: theirs
-        if library is not None and theirs in work.candidates
+        if theirs is not None and theirs in work.candidates
         else found.get(work.kernel.key, work.default)
         for work in works
     }
@@ -107,7 +107,7 @@ def run_model(
     setting: Setting,
     *,
     level: str,
-    library: CmsisNn | None = None,
+    library: Backend | None = None,
     tell: Tell = lambda text: None,
 ) -> ModelRun:
     """Run a model without the records and with them, and write down what it took."""
@@ -122,7 +122,7 @@ class _ModelRunner:
         file: KeptRecords,
         setting: Setting,
         level: str,
-        library: CmsisNn | None,
+        library: Backend | None,
         tell: Tell,
     ) -> None:
         self._graph = graph
@@ -180,8 +180,7 @@ class _ModelRunner:
         compiled = compile_model(
             self._graph,
             self._device.board,
-            kernels=KERNELS[0] if self._library is None else CMSIS_NN,
-            cmsis_nn=self._library,
+            backend=self._library,
             scratch=AUTO,
             records=records,
             level=self._level,

@@ -8,10 +8,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from utvm_deploy import __version__
+from utvm_deploy.backends.choice import code_of_backend
+from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import MissingTool, TuneError, UtvmError
 from utvm_deploy.boards.board import Board
-from utvm_deploy.cmsis_nn import CmsisNn
-from utvm_deploy.cmsis_nn.choice import library_code
 from utvm_deploy.compiler.decision import model_of
 from utvm_deploy.compiler.kernel_function import record_code
 from utvm_deploy.compiler.options import AUTO, STACK, TIME, max_stack_scratch, scratch_place
@@ -20,7 +20,7 @@ from utvm_deploy.project.build import build_image, compiler_version
 from utvm_deploy.project.fit import with_larger_stack
 from utvm_deploy.project.zephyr import is_zephyr
 from utvm_deploy.records import Measurement, Setting, is_modelled
-from utvm_deploy.records.candidate import CMSIS_NN, GENERIC, Candidate
+from utvm_deploy.records.candidate import GENERIC, Candidate, is_of_backend
 from utvm_deploy.tuning.build import Builder, Built, flags_for
 from utvm_deploy.tuning.current import code_of
 from utvm_deploy.tuning.inputs import Job
@@ -67,8 +67,8 @@ def setting_of(board: Board, unit: str, level: str = TIME) -> Setting:
 class Place:
     """Measures on one device; a context manager.
 
-    Kernels are compiled as for ``level``, ``jobs`` at a time. ``library`` is what the candidate of
-    family "cmsis-nn" calls.
+    Kernels are compiled as for ``level``, ``jobs`` at a time. ``library`` is what the backend's
+    candidate calls.
     """
 
     slots = 1
@@ -79,7 +79,7 @@ class Place:
         *,
         jobs: int,
         level: str = TIME,
-        library: CmsisNn | None = None,
+        library: Backend | None = None,
     ) -> None:
         board = device.board
         check_tunable(board)
@@ -92,7 +92,7 @@ class Place:
         self.board = board
         self._measurer = Measurer(device)
         self.setting = setting_of(board, self._measurer.unit, level)
-        self._library_code = "" if library is None else library_code(library)
+        self._library_code = "" if library is None else code_of_backend(library)
         # Whose right output is known, or about to be.
         self._referenced: set[Work] = set()
         self._builder = Builder(board, stack, jobs, level, library)
@@ -182,7 +182,7 @@ class Place:
         return outcomes[len(outcomes) - count :]
 
     def _outcome(self, trial: Trial, measurement: Measurement, built: Built | None) -> Outcome:
-        if trial.candidate.family == CMSIS_NN:
+        if is_of_backend(trial.candidate.family):
             code = self._library_code
         elif built is not None:
             code = record_code(built.function)

@@ -13,13 +13,13 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from utvm_deploy.cmsis_nn import CmsisNn
-from utvm_deploy.cmsis_nn.choice import library_code
+from utvm_deploy.backends.choice import code_of_backend
+from utvm_deploy.backends.interface import Backend
 from utvm_deploy.compiler.decision import models_of_today, shipped_records
 from utvm_deploy.compiler.options import TIME
 from utvm_deploy.device import Device
 from utvm_deploy.records import Record, Records, Setting, now
-from utvm_deploy.records.candidate import CMSIS_NN, Candidate
+from utvm_deploy.records.candidate import Candidate, is_of_backend
 from utvm_deploy.tuning.current import current
 from utvm_deploy.tuning.evolution import Evolution
 from utvm_deploy.tuning.interrupts import Interrupts
@@ -110,7 +110,7 @@ def tune(
     seed: int = 0,
     level: str = TIME,
     watch: Watch = lambda tuning: None,
-    library: CmsisNn | None = None,
+    library: Backend | None = None,
 ) -> Tuning:
     """Tune until ``trials`` candidates are in the records, or ``minutes`` have passed.
 
@@ -142,10 +142,10 @@ def tune_on(
     seed: int = 0,
     level: str = TIME,
     watch: Watch = lambda tuning: None,
-    library: CmsisNn | None = None,
+    library: Backend | None = None,
 ) -> Tuning:
     """The same at any places; they measure as for ``level`` and with ``library``."""
-    code = "" if library is None else library_code(library)
+    code = "" if library is None else code_of_backend(library)
     first = first_candidates(works, places.board, level, library)
     return _Loop(works, places, file, code, first, trials, minutes, seed, watch).run()
 
@@ -191,7 +191,7 @@ class _Loop:
         measured = self._file.records.of(work.kernel, self._setting)
         for record in current(work, measured, self._setting.core, self._library_code):
             # What a library took counts only where it may be taken.
-            if record.candidate.family != CMSIS_NN or record.candidate in work.candidates:
+            if not is_of_backend(record.candidate.family) or record.candidate in work.candidates:
                 state.add(record.candidate, record.measurement)
         # What other compilers and versions, what ships with us, and what similar shapes found.
         chosen = self._known.choices(work.kernel, self._setting.core, self._setting)

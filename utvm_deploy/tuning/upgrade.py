@@ -15,7 +15,7 @@ from utvm_deploy import __version__
 from utvm_deploy.base.files import write_atomically
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.records import NO_CODE, ModelRecord, Record, parsed
-from utvm_deploy.records.candidate import CMSIS_NN, Candidate
+from utvm_deploy.records.candidate import Candidate, is_of_backend
 from utvm_deploy.records.code import CODES_OF_0_2_0
 from utvm_deploy.records.fields import line_of, object_in
 from utvm_deploy.records.line import record_of
@@ -117,7 +117,8 @@ def _of_kernel(record: Record, works: Mapping[str, Work]) -> tuple[str, dict[str
 def _of_model(record: ModelRecord, works: Mapping[str, Work]) -> tuple[str, dict[str, Any]]:
     known = dict(record.codes)
     families = {candidate.family for _, candidate in record.candidates}
-    if CMSIS_NN in families or known != {one: CODES_OF_0_2_0.get(one) for one in families}:
+    of_0_2_0 = {one: CODES_OF_0_2_0.get(one) for one in families}
+    if any(map(is_of_backend, families)) or known != of_0_2_0:
         return NOT_OF_0_2_0, {}
     codes: dict[str, str] = {}
     for key, candidate in record.candidates:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from utvm_deploy.backends.choice import call_of
+from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import TuneError
-from utvm_deploy.cmsis_nn import CmsisNn
-from utvm_deploy.cmsis_nn.lower import lower_cmsis_nn
 from utvm_deploy.compiler.plan import is_view
+from utvm_deploy.graph.attributes import External
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import free_kernel, identity_of, space
 from utvm_deploy.kernels.contract.call import KernelCall, OwnKernel
-from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.portable.template_free import Traced, traced
 from utvm_deploy.records import KernelIdentity
-from utvm_deploy.records.candidate import CMSIS_NN, Candidate
+from utvm_deploy.records.candidate import Candidate
 
 #: Trials that a template-free space is worth where nobody says how many.
 FREE_TRIALS = 64
@@ -52,7 +51,7 @@ class Work:
 
 
 def workload(
-    graphs: Sequence[Graph], core: str, library: CmsisNn | None = None
+    graphs: Sequence[Graph], core: str, library: Backend | None = None
 ) -> tuple[Work, ...]:
     """The kernels of simplified graphs, in the order in which layers need them.
 
@@ -61,7 +60,8 @@ def workload(
     found: dict[str, Work] = {}
     for graph in graphs:
         for operator in graph.operators:
-            if is_view(graph, operator):
+            # What only a backend computes has nothing to be compared with.
+            if is_view(graph, operator) or isinstance(operator.attributes, External):
                 continue
             kernel = identity_of(graph, operator)
             if kernel.key in found:
@@ -70,14 +70,14 @@ def workload(
             else:
                 candidates = space(graph, operator, core)
                 free = free_kernel(graph, operator, candidates)
-                if library is not None and _has_call(graph, operator, library):
-                    candidates += (Candidate(CMSIS_NN),)
+                if library is not None and _has_call(graph, operator, core, library):
+                    candidates += (Candidate(library.family),)
                 found[kernel.key] = Work(kernel, graph, operator, candidates, 1, free)
     if not found:
         raise TuneError("the model has no kernel to tune; all of its operators only rename data")
     return tuple(found.values())
 
 
-def _has_call(graph: Graph, operator: Operator, library: CmsisNn) -> bool:
-    call = lower_cmsis_nn(Operation(graph, operator), lower(graph, operator), library)
+def _has_call(graph: Graph, operator: Operator, core: str, library: Backend) -> bool:
+    call = call_of(library, graph, operator, core)
     return isinstance(call, KernelCall)

@@ -12,6 +12,7 @@ from pkgutil import iter_modules
 
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.cores.core import CORES, Core
+from utvm_deploy.graph.attributes import External
 from utvm_deploy.graph.check import works_in_float
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels import portable
@@ -93,8 +94,10 @@ def lower(
     (bytes) and ``compact`` are the limits of a ``Wish``. Raises UnsupportedOperator with the reason
     if the candidate does not fit.
     """
-    layer = Layer(graph, operator, core, _portable(graph, operator))
+    layer = Layer(graph, operator, core, _portable(graph, operator, core))
     wish = Wish(candidate, most_scratch, compact)
+    if isinstance(operator.attributes, External):
+        return layer.portable  # there is nothing to choose
     if candidate is not None:
         return _chosen(candidate, layer, wish)
     *special, _ = families_for(core)
@@ -119,7 +122,10 @@ def candidates_in(family: str, layer: Layer) -> tuple[Candidate, ...]:
     return (plain,) if listed is None else tuple(listed(layer))
 
 
-def _portable(graph: Graph, operator: Operator) -> KernelCall:
+def _portable(graph: Graph, operator: Operator, core: str) -> KernelCall:
+    if isinstance(operator.attributes, External):
+        call: KernelCall = operator.attributes.lower(graph, operator, core)
+        return call
     if operator.kind in FLOAT_LOWERINGS and works_in_float(graph, operator):
         return FLOAT_LOWERINGS[operator.kind](Operation(graph, operator))
     lowering = LOWERINGS.get(operator.kind)

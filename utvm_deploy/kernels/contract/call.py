@@ -7,7 +7,7 @@ part of the kernel: weights, multipliers, zero points, clamps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from utvm_deploy.graph.model import Array
@@ -73,6 +73,12 @@ def is_native(kernel: object) -> TypeIs[NativeKernel]:
     return hasattr(kernel, "drive")
 
 
+#: The status of a guarded call that wrote beyond its scratch.
+SCRATCH_OVERRUN = 127
+#: Bytes on each side of a guarded call's scratch, which it must leave as they are.
+GUARD_BYTES = 16
+
+
 @dataclass(frozen=True)
 class LibraryKernel:
     """A call of somebody else's library, as C text.
@@ -88,6 +94,9 @@ class LibraryKernel:
     body: str  # C statements, ending with the return of the status
     scratch_bytes: int  # of the body's ``scratch``; if 0, it has none
     wanted: str  # C statements that return the size of scratch that the library asks for
+    text: str = field(default="", repr=False)  # C text that defines the function, if no library
+    # Whether its C function finds writes beyond the scratch: status ``SCRATCH_OVERRUN``.
+    is_guarded: bool = False
 
 
 #: A kernel of this package, and any kernel.

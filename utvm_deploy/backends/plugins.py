@@ -1,0 +1,104 @@
+"""Loads a plug-in: a Python file, or an entry point of an installed package, by its name.
+
+A plug-in is code: it runs with the user's rights. So only a command line or a Python caller names
+one. No configuration file, no model and no server does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+
+from utvm_deploy.backends.asking import said_of
+from utvm_deploy.backends.interface import Backend, CText, check_backend
+from utvm_deploy.base.errors import PluginError
+from utvm_deploy.records.candidate import PLUGIN_PREFIX
+
+#: The group of entry points in which packages offer backends.
+GROUP = "utvm_deploy.backends"
+_NAME = "backend"
+
+
+def installed_plugins() -> tuple[str, ...]:
+    """The names of the backends that installed packages offer; nothing of them is loaded."""
+    return tuple(sorted({point.name for point in entry_points(group=GROUP)}))
+
+
+def load_plugin(plugin: str | Path) -> Backend:
+    """The backend that a file has under the name ``backend``, or that a package offers.
+
+    Text that ends with ".py" or has a slash is a path. PluginError if there is none, or if it is
+    not what the interface asks for.
+    """
+    text = str(plugin)
+    if isinstance(plugin, Path) or text.endswith(".py") or "/" in text:
+        where = f"plug-in {text}"
+        backend = _of_file(Path(plugin), where)
+    else:
+        where = f"plug-in {text}"
+        backend = _of_package(text, where)
+    checked = check_backend(backend, where)
+    family = PLUGIN_PREFIX + re.sub(r"[^a-z0-9]+", "-", checked.name.lower()).strip("-")
+    checked = replace(checked, origin=where, family=family)
+    if isinstance(checked.code, CText):
+        digest = hashlib.sha256(checked.code.text.encode()).hexdigest()
+        return replace(checked, digest=digest, built_with=f"C text of {text}")
+    return checked
+
+
+def _of_file(path: Path, where: str) -> object:
+    if not path.is_file():
+        raise PluginError(f"{where}: there is no such file; give a Python file, or the name of an "
+                          "installed plug-in (utvm doctor lists them)")  # fmt: skip
+    name = f"utvm_plugin_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
+
+    def load() -> object:
+        spec = importlib.util.spec_from_file_location(name, path)
+        if spec is None or spec.loader is None:
+            raise PluginError(f"{where} is no Python file; give a file whose name ends with .py")
+        module = importlib.util.module_from_spec(spec)
+        # As Python has it for a script: the plug-in may import what lies next to it.
+        sys.path.insert(0, str(path.resolve().parent))
+        try:
+            spec.loader.exec_module(module)
+        finally:
+            sys.path.remove(str(path.resolve().parent))
+        if not hasattr(module, _NAME):
+            raise PluginError(f"{where} defines no name '{_NAME}'; set {_NAME} = Backend(...)")
+        return getattr(module, _NAME)
+
+    return _loaded(load, where)
+
+
+def _of_package(name: str, where: str) -> object:
+    found: list[EntryPoint] = [one for one in entry_points(group=GROUP) if one.name == name]
+    if not found:
+        known = ", ".join(installed_plugins()) or "none"
+        raise PluginError(
+            f"{where}: no installed package offers it; installed are: {known}. For a file, give "
+            "its path with .py at the end"
+        )
+    if len(found) > 1:
+        raise PluginError(
+            f"{where}: {len(found)} installed packages offer it; uninstall all but one, or name "
+            "the file"
+        )
+
+    return _loaded(found[0].load, where)
+
+
+def _loaded(load: Callable[[], object], where: str) -> object:
+    try:
+        return load()
+    except PluginError:
+        raise
+    except (Exception, SystemExit) as error:  # anything may be wrong in somebody else's code
+        raise PluginError(
+            f"{where}: loading it raised {said_of(error)}; correct the plug-in"
+        ) from error

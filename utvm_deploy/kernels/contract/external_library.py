@@ -1,0 +1,31 @@
+"""What a compiled model says of the code that a backend brought."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ExternalLibrary:
+    """A library of the user's own that the sources call, or C text that is among the sources.
+
+    A library must be linked with the sources. C text has no ``include_dirs``, no ``library`` and no
+    ``zephyr_config``.
+    """
+
+    name: str
+    url: str  # where it comes from; may be empty
+    include_dirs: tuple[str, ...]  # folders on this computer
+    library: str  # the static library's path on this computer
+    digest: str  # SHA-256 over headers and library, or over the C text
+    built_with: str  # compiler, version and instruction set, for reports
+    functions: tuple[str, ...]  # what is called, sorted
+    # Options of Zephyr that build the library's parts which are called, without CONFIG_.
+    zephyr_config: tuple[str, ...] = ()
+    # A C function ``int32_t f(void)`` that must run once before the model does; empty: none.
+    initialize: str = ""
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether the code is outside of the model's sources."""
+        return bool(self.include_dirs or self.library or self.zephyr_config)

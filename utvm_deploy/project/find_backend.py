@@ -1,0 +1,64 @@
+"""Loads a plug-in's backend and checks its static library for a board."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from utvm_deploy.backends.choice import why_not_on
+from utvm_deploy.backends.interface import Backend, StaticLibrary
+from utvm_deploy.backends.plugins import load_plugin
+from utvm_deploy.base.errors import BuildError, PluginError
+from utvm_deploy.boards.board import Board
+from utvm_deploy.project.library_checks import check_architecture, check_machine, digest_of
+from utvm_deploy.project.static_library import read_static_library
+from utvm_deploy.project.zephyr import is_zephyr
+
+
+def load_backend(plugin: str | Path, board: Board) -> Backend:
+    """The backend of a plug-in (a Python file, or the name of an installed one) for ``board``.
+
+    This runs the plug-in's code with the user's rights. Raises PluginError or BuildError.
+    """
+    backend = load_plugin(plugin)
+    if why := why_not_on(backend, board.cpu.kernel_core):
+        raise PluginError(f"{backend.origin}: {why}, the core of {board.name}; leave out --plugin")
+    if not isinstance(backend.code, StaticLibrary):
+        return backend
+    return _checked(backend, backend.code, board)
+
+
+def _checked(backend: Backend, code: StaticLibrary, board: Board) -> Backend:
+    where = backend.origin
+    if is_zephyr(board):
+        raise BuildError(
+            f"{where}: {board.name} is a Zephyr board, whose images link no library of a plug-in; "
+            "give the backend as C text"
+        )
+    if not isinstance(code.path, Path) or not all(isinstance(d, Path) for d in code.include_dirs):
+        raise PluginError(f"{where}: StaticLibrary takes a pathlib.Path, and a tuple of them")
+    for folder in code.include_dirs:
+        if not folder.is_dir():
+            raise BuildError(f"{where}: there is no folder {folder}; name that of the headers")
+    if not code.path.is_file():
+        raise BuildError(f"{where}: there is no library {code.path}; build it first")
+    library = code.path.absolute()
+    folders = tuple(folder.absolute() for folder in code.include_dirs)
+    flags = " ".join(board.cpu.compiler_flags)
+    advice = f"build it for {board.cpu.core}{' with ' + flags if flags else ''}"
+    facts = read_static_library(library)
+    check_machine(facts, board, advice)
+    if board.cpu.facts.is_arm:
+        check_architecture(facts, board, advice)
+    if backend.initialize and backend.initialize not in facts.symbols:
+        raise BuildError(
+            f"{where}: {library} does not define {backend.initialize}, which is to prepare the "
+            "device; correct Backend.initialize, or build the library again"
+        )
+    return replace(
+        backend,
+        code=StaticLibrary(library, folders),
+        digest=digest_of(folders, (library,)),
+        built_with=", ".join(filter(None, (facts.compiler, facts.architecture))),
+        functions=facts.symbols,
+    )
