@@ -37,7 +37,9 @@ def built(backend: Backend, pattern: Pattern, match: Match) -> KernelCall | str:
             f"of {backend.name} does not define; correct the name, or build the library again"
         )
     text = backend.code.text if isinstance(backend.code, CText) else ""
-    return replace(call, kernel=replace(call.kernel, text=text, is_guarded=True))
+    has_state = bool(backend.initialize)
+    kernel = replace(call.kernel, text=text, is_guarded=True, has_state=has_state)
+    return replace(call, kernel=kernel)
 
 
 def computed(

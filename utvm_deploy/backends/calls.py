@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from utvm_deploy.backends.interface import Match
+from utvm_deploy.backends.interface import MOST_BYTES, Match
 from utvm_deploy.base.errors import PluginError
 from utvm_deploy.graph.macs import macs
 from utvm_deploy.graph.model import Array
@@ -27,8 +27,6 @@ _C_TYPES = {"float32": "float", "bool": "uint8_t"} | {
 _C_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,60}", re.ASCII)
 _DIGITS = 8
 _LEAST_INT32, _MOST_INT32 = -(2**31), 2**31 - 1
-#: No board has more RAM for scratch.
-_MOST_SCRATCH = 1 << 30
 
 
 def call(
@@ -55,6 +53,8 @@ def call(
     - output_0, ...: pointers to the outputs of the last operator, in the layout of the file (NHWC).
     - scratch: int8_t *, aligned to 8 bytes, if ``scratch_bytes`` is not 0. A write beyond these
       bytes is found when the layer has run.
+
+    - state: void *, the bytes that ``Backend.initialize`` prepared.
 
     ``header`` is the library's header that declares the function; C text needs none. Layers whose
     bodies and types are equal share a C function. ``in_place`` says that input_0 is read element by
@@ -124,7 +124,7 @@ def _check(
         if not is_integer or not _LEAST_INT32 <= value <= _MOST_INT32:
             raise PluginError(f"call(): the number {name} is {value!r}, which is no int32")
     is_size = isinstance(scratch_bytes, int) and not isinstance(scratch_bytes, bool)
-    if not is_size or not 0 <= scratch_bytes <= _MOST_SCRATCH:
+    if not is_size or not 0 <= scratch_bytes <= MOST_BYTES:
         raise PluginError(f"call(): scratch_bytes is {scratch_bytes!r}; give 0 or more bytes")
 
 

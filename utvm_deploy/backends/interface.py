@@ -23,10 +23,12 @@ from utvm_deploy.kernels.contract.operation import Operation
 #: What the kind of a custom operator begins with; the name from the file follows.
 CUSTOM_PREFIX = "CUSTOM "
 
+#: No board has more RAM for scratch or state.
+MOST_BYTES = 1 << 30
+
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9 _.+-]{0,100}", re.ASCII)
 _KIND = re.compile(r"(CUSTOM [!-~]{1,100})|[A-Z][A-Z0-9_]{0,60}", re.ASCII)
 _C_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,100}", re.ASCII)
-
 
 _Member = TypeVar("_Member")
 
@@ -76,7 +78,6 @@ class Match:
         """
         (operator,) = self.operators
         return lower(self.graph, operator)
-
 
     @property
     def our_tables(self) -> dict[str, Array]:
@@ -161,9 +162,12 @@ class Backend:
     code: CText | StaticLibrary
     #: The cores that it fits, such as "cortex-m7"; empty: all of them, and this computer.
     cores: tuple[str, ...] = ()
-    #: A C function ``int32_t f(void)`` that prepares the device. It runs once before the first run
-    #: of the model, and again after a reset. It returns 0 for success.
+    #: A C function ``int32_t f(void *state)`` that prepares the device. It runs once before the
+    #: first run of the model, and again after a reset. It returns 0 for success.
     initialize: str = ""
+    #: Bytes that it may keep from then on, aligned to 8: tasks can write no global variables. The
+    #: bodies of calls know them as ``state``. 0: none, and ``state`` is a null pointer.
+    state_bytes: int = 0
     url: str = ""  # where it comes from, for reports
     #: Which of Zephyr's options build the functions that are called, if Zephyr has the library.
     zephyr_options: Callable[[Sequence[str]], tuple[str, ...]] = field(
@@ -201,6 +205,7 @@ class Backend:
             names,
             self.zephyr_options(names),
             self.initialize,
+            self.state_bytes,
         )
 
     def pattern(self, *kinds: str) -> Pattern | None:
@@ -226,6 +231,15 @@ def check_backend(backend: object, where: str) -> Backend:
     _all(where, "Backend.cores", backend.cores, str)
     if backend.initialize != "":
         _text(where, "Backend.initialize", backend.initialize, _C_NAME)
+    if not isinstance(backend.state_bytes, int) or not 0 <= backend.state_bytes <= MOST_BYTES:
+        raise PluginError(
+            f"{where}: Backend.state_bytes is {backend.state_bytes!r}; give 0 or more"
+        )
+    if backend.state_bytes and not backend.initialize:
+        raise PluginError(
+            f"{where}: Backend.state_bytes is {backend.state_bytes}, and nothing initializes them; "
+            "name a C function as Backend.initialize"
+        )
     if not isinstance(backend.url, str) or not backend.url.isprintable():
         raise _wrong(where, "Backend.url", backend.url, "a line of text")
     if not backend.patterns:

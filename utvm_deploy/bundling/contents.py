@@ -131,7 +131,7 @@ def _before_first_run(compiled: CompiledModel) -> str:
     if compiled.external is not None and compiled.external.initialize:
         lines += [
             "int32_t status = 0;",
-            f"{compiled.name}_initialize(&status);",
+            f"{compiled.name}_initialize(arena, &status);",
             "if (status != 0) {",
             "    return 1;",
             "}",
@@ -142,27 +142,36 @@ def _before_first_run(compiled: CompiledModel) -> str:
 
 
 def _initialize_selftest(compiled: CompiledModel) -> str:
-    """C of the self-test that prepares the device for a backend."""
+    """C of the self-test that prepares the device and the arena for a backend."""
     if compiled.external is None or not compiled.external.initialize:
         return ""
     name = compiled.name
-    return (
-        "    int32_t status = 0;\n"
-        f"    {name}_initialize(&status);\n"
-        "    if (status != 0) {\n"
-        f'        print(&out, "FAIL {name}: its initialization returned an error\\n");\n'
-        "        return 1;\n"
-        "    }\n"
-    )
+    lines = [
+        *_dirty_arena(compiled),
+        *([f"{name}_reset(arena);"] if compiled.states else ()),
+        "int32_t status = 0;",
+        f"{name}_initialize(arena, &status);",
+        "if (status != 0) {",
+        f'    print(&out, "FAIL {name}: its initialization returned an error\\n");',
+        "    return 1;",
+        "}",
+    ]
+    return "".join(f"    {line}\n" for line in lines)
 
 
-def _fill_arena(compiled: CompiledModel) -> str:
-    """C that dirties the arena before a sample; what a model keeps, only before the first one."""
-    loop = [
+def _dirty_arena(compiled: CompiledModel) -> list[str]:
+    return [
         f"for (uint32_t i = 0u; i < {compiled.name.upper()}_ARENA_BYTES; i++) {{",
         "    arena[i] = FILL;",
         "}",
     ]
+
+
+def _fill_arena(compiled: CompiledModel) -> str:
+    """C that dirties the arena before a sample; what a model keeps, only before the first one."""
+    if compiled.external is not None and compiled.external.initialize:
+        return ""  # done before the first sample
+    loop = _dirty_arena(compiled)
     if not compiled.states:
         return "\n".join(f"    {line}" for line in loop)
     lines = [*loop, f"{compiled.name}_reset(arena);"]
@@ -198,8 +207,8 @@ def _external_text(name: str, external: ExternalLibrary, layout: Layout) -> str:
     """What the README says of a library that is not in the bundle."""
     variable = _variable(external)
     prepared = [
-        f"`{name}_initialize()` prepares the device. Call it once after each reset, before the",
-        "first run, and do not run the model if it writes another status than 0.",
+        f"`{name}_initialize()` prepares device and arena. Call it once after each reset, before",
+        "the first run, and do not run the model if it writes another status than 0.",
         "",
     ]
     if not external.is_linked:

@@ -109,6 +109,11 @@ def _report(found: Verification, out: Output) -> None:
             if check.samples
         ],
     )
+    for check in found.layers:
+        if check.mismatch and check.layer.is_external:
+            out.line(
+                f"layer {check.layer.index} is computed by {check.layer.engine}: {check.layer.why}"
+            )
     for mismatch in found.mismatches:
         out.line(
             f"output {short_name(mismatch.tensor)}: {mismatch.wrong_elements} of "
@@ -141,6 +146,7 @@ def _summary(found: Verification) -> dict[str, object]:
             {
                 "index": check.layer.index,
                 "operator": check.layer.kind,
+                "engine": check.layer.engine,
                 "name": check.layer.name,
                 "samples": check.samples,
                 "mismatch": asdict(check.mismatch) if check.mismatch else None,

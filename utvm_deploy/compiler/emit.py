@@ -68,7 +68,7 @@ def emit(program: Program) -> CompiledModel:
         layers=tuple(layers),
         inputs=tuple(_buffer(program, tensor) for tensor in program.graph.inputs),
         outputs=tuple(_buffer(program, tensor) for tensor in program.graph.outputs),
-        arena_bytes=program.plan.arena_bytes + (len(layers) if program.library else 0),
+        arena_bytes=_arena_bytes(program),
         arena_alignment=ARENA_ALIGNMENT,
         weights_bytes=tables.total_bytes,
         macs=sum(layer.macs for layer in layers),
@@ -91,6 +91,32 @@ def emit(program: Program) -> CompiledModel:
         f"{name}_private.h": _private_header(program, tables),
     }
     return replace(compiled, sources=sources)
+
+
+def _arena_bytes(program: Program) -> int:
+    """The plan's bytes; behind them each layer's status and the backend's state."""
+    if program.library is None:
+        return program.plan.arena_bytes
+    state = _state(program)
+    return program.plan.arena_bytes + len(program.layers) if state is None else _end(state)
+
+
+def _state(program: Program) -> Span | None:
+    """Where in the arena the backend's state is; None if it keeps none."""
+    if program.library is None or not program.library.state_bytes:
+        return None
+    end = program.plan.arena_bytes + len(program.layers)
+    return Span(-(-end // STACK_WORD) * STACK_WORD, program.library.state_bytes)
+
+
+def _end(span: Span) -> int:
+    return span.offset + span.size_bytes
+
+
+def _state_text(program: Program) -> str:
+    """The C expression for the backend's state."""
+    state = _state(program)
+    return "(void *)0" if state is None else f"(void *)(arena + {state.offset})"
 
 
 def _buffer(program: Program, number: int) -> Buffer:
@@ -153,6 +179,9 @@ def _arena_spans(program: Program, index: int, layer: ScheduledStep) -> tuple[Sp
     if plan.scratch[index]:
         pieces = zip(plan.scratch[index], layer.kernel.function.scratch, strict=True)
         spans += [Span(offset, piece.size_bytes) for offset, piece in pieces]
+    state = _state(program)
+    if layer.kernel.has_state and state is not None:
+        spans.append(state)
     return tuple(spans)
 
 
@@ -198,6 +227,8 @@ def _arguments(
     places += [f"scratch_{number}" for number in range(len(_on_stack(program, index, layer)))]
     for scratch, place in zip(layer.kernel.function.scratch, places, strict=True):
         texts.append(f"({c_type(scratch.dtype)} *)(void *){place}")
+    if layer.kernel.has_state:
+        texts.append(_state_text(program))
     return texts, members
 
 
@@ -289,12 +320,13 @@ def _library_parts(program: Program) -> str:
         return ""
     if not library.initialize:
         return _library_check(program)
+    unused = "" if library.state_bytes else "    (void)arena;\n"
     return f"""{_library_check(program)}
 // Of {library.name}.
-extern int32_t {library.initialize}(void);
+extern int32_t {library.initialize}(void *state);
 
-void {program.name}_initialize(int32_t *status) {{
-    *status = {library.initialize}();
+void {program.name}_initialize(uint8_t *arena, int32_t *status) {{
+{unused}    *status = {library.initialize}({_state_text(program)});
 }}
 """
 

@@ -69,9 +69,9 @@ void {name}_check_library(int32_t *layer);
 """
     if model.external is not None and model.external.initialize:
         yield f"""
-// Prepare the device for {model.external.name}: call it once after each reset, before the first
-// run. Writes 0 for success; with another value, do not run the model.
-void {name}_initialize(int32_t *status);
+// Prepare the device and the arena for {model.external.name}: call it once after each reset, before
+// the first run. Writes 0 for success; with another value, do not run the model.
+void {name}_initialize(uint8_t *arena, int32_t *status);
 """
     for direction, index, buffer in buffers:
         yield "\n"
@@ -144,6 +144,8 @@ def _origin(url: str) -> str:
 
 
 def _kept(model: CompiledModel) -> str:
+    if model.external is not None and model.external.initialize:
+        return f"Call {model.name}_initialize() before\n//   the first run."
     if not model.states:
         return "It needs no\n//   initialization and keeps nothing between runs."
     size = sum(state.size_bytes for state in model.states)

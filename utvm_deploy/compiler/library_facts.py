@@ -134,6 +134,7 @@ def _check_library(external: ExternalLibrary) -> None:
     _all_match("a function of the library", external.functions, _C_NAME)
     if external.initialize:
         _matches("what prepares the device for the library", external.initialize, _C_NAME)
+    _within("state_bytes of the library", external.state_bytes, MAX_BYTES)
     _all_match("an option of the library", external.zephyr_config, _ZEPHYR_OPTION)
 
 

@@ -16,18 +16,23 @@ def schedule_library_kernel(kernel: LibraryKernel, symbol: str) -> ScheduledKern
     """The kernel under its symbol; there is nothing to choose."""
     scratch = tuple(Operand("scratch", (size,), "int8") for size in scratch_sizes(kernel))
     parameters = [*kernel.parameters, *("int8_t *scratch" for _ in scratch)]
+    if kernel.has_state:
+        parameters.append("void *state")
     signature = f"int32_t {symbol}(\n    {_JOINED.join(parameters)})"
     wanted = f"{symbol}_scratch" if kernel.wanted else None
     if scratch and kernel.is_guarded:
         text = _guarded(kernel, symbol, signature, parameters)
     else:
-        text = f"{signature} {{\n{kernel.body}}}\n"
+        unused = "    (void)state;\n" if kernel.has_state else ""
+        text = f"{signature} {{\n{unused}{kernel.body}}}\n"
     if wanted:
         text += f"\nint32_t {wanted}(void) {{\n{kernel.wanted}}}\n"
     include = f'#include "{kernel.include}"\n' if kernel.include else ""
     imports = tuple(filter(None, (include, kernel.text)))
     function = CFunction(symbol, imports, signature, text, scratch)
-    return ScheduledKernel(function, kernel.function, text, kernel.function, wanted)
+    return ScheduledKernel(
+        function, kernel.function, text, kernel.function, wanted, kernel.has_state
+    )
 
 
 def scratch_sizes(kernel: LibraryKernel) -> tuple[int, ...]:
@@ -40,12 +45,15 @@ def scratch_sizes(kernel: LibraryKernel) -> tuple[int, ...]:
 def _guarded(kernel: LibraryKernel, symbol: str, signature: str, parameters: Sequence[str]) -> str:
     """The call between two guards of known bytes, which are read again after it."""
     names = [parameter.rsplit(" ", 1)[1].lstrip("*") for parameter in parameters]
-    arguments = ", ".join([*names[:-1], f"scratch + {GUARD_BYTES}"])
+    arguments = ", ".join(
+        f"scratch + {GUARD_BYTES}" if name == "scratch" else name for name in names
+    )
+    unused = "    (void)state;\n" if kernel.has_state else ""
     behind = GUARD_BYTES + kernel.scratch_bytes
     return f"""\
 static int32_t {symbol}_inside(
     {_JOINED.join(parameters)}) {{
-{kernel.body}}}
+{unused}{kernel.body}}}
 
 {signature} {{
     for (int32_t i = 0; i < {GUARD_BYTES}; i++) {{

@@ -21,6 +21,7 @@ class ScheduledKernel:
     # None for one of our kernels.
     calls: str | None = None
     wanted: str | None = None
+    has_state: bool = False  # whether the last argument is the backend's state
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ def initialize(model: DeviceModel) -> None:
     device, compiled = model.device, model.compiled
     if compiled.external is None or not compiled.external.initialize:
         return
-    status = _answer(model, f"{compiled.name}_initialize")
+    status = _answer(model, f"{compiled.name}_initialize", model.arena_address)
     if status != 0:
         raise DeviceError(
             f"{compiled.external.initialize} of {compiled.external.name}, which prepares "
@@ -31,11 +31,11 @@ def initialize(model: DeviceModel) -> None:
         )
 
 
-def _answer(model: DeviceModel, function: str) -> int:
+def _answer(model: DeviceModel, function: str, *arguments: int) -> int:
     """The int32 that a function of the image writes."""
     device = model.device
     answer = device.allocate(4, "the library's answer")
-    model.call_function(function, answer, timeout_s=CHECK_TIMEOUT_S)
+    model.call_function(function, *arguments, answer, timeout_s=CHECK_TIMEOUT_S)
     value = int.from_bytes(device.read(answer, 4), "little", signed=True)
     device.free(answer)
     return value

@@ -190,7 +190,9 @@ def app_config(board: Board, compiled: CompiledModel | None, base_stack_bytes: i
         name, upper = compiled.name, compiled.name.upper()
         reset = f"{name}_reset(arena)" if compiled.states else "(void)(arena)"
         if compiled.external is not None and compiled.external.initialize:
-            reset = f"do {{ int32_t status; {name}_initialize(&status); {reset}; }} while (0)"
+            reset = (
+                f"do {{ int32_t status; {name}_initialize(arena, &status); {reset}; }} while (0)"
+            )
         lines += [
             f'#define UTVM_MODEL_NAME "{name}"',
             f'#define UTVM_MODEL_HEADER "{name}.h"',

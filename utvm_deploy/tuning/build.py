@@ -66,6 +66,14 @@ class Built:
         return f"run_{self.function.name}"
 
 
+@dataclass(frozen=True)
+class BackendState:
+    """What a backend's call needs before it can run: a C function, and bytes for its state."""
+
+    initialize: str
+    size_bytes: int
+
+
 class Builder:
     """Compiles candidates for a board, several at a time; a context manager.
 
@@ -105,7 +113,7 @@ class Builder:
         try:
             call, function, text = self._text(graph, operator, candidate)
             fits = function.scratch_bytes <= self._stack_bytes
-            text += wrapper_text(call, function, has_stack_scratch=fits)
+            text += wrapper_text(call, function, has_stack_scratch=fits, state=self._state(call))
         except UtvmError as error:
             return _failed(error)
         except Exception as error:
@@ -135,6 +143,12 @@ class Builder:
         function = schedule_library_kernel(kernel, f"{kernel.name}_{digest}").function
         # Another library makes another object.
         return call, function, f"// {self._library.digest}\n{kernel_text([function])}"
+
+    def _state(self, call: KernelCall) -> BackendState | None:
+        kernel = call.kernel
+        if self._library is None or not isinstance(kernel, LibraryKernel) or not kernel.has_state:
+            return None
+        return BackendState(self._library.initialize, self._library.state_bytes)
 
     def _compile(
         self, candidate: Candidate, call: KernelCall, function: CFunction, text: str, fits: bool
@@ -172,8 +186,17 @@ def kernel_text(functions: Sequence[CFunction]) -> str:
     return "\n".join(parts)
 
 
-def wrapper_text(call: KernelCall, function: CFunction, *, has_stack_scratch: bool) -> str:
-    """``run_NAME``; the types come from the kernel's own parameters."""
+def wrapper_text(
+    call: KernelCall,
+    function: CFunction,
+    *,
+    has_stack_scratch: bool,
+    state: BackendState | None = None,
+) -> str:
+    """``run_NAME``; the types come from the kernel's own parameters.
+
+    The first call prepares the device for a backend with ``state``.
+    """
     declared = function.signature.split("(", 1)[1].rstrip(")").split(",")
     types = [parameter.strip().rsplit(" ", 1)[0] for parameter in declared]
     stars = ["*" in parameter for parameter in declared]
@@ -193,7 +216,20 @@ def wrapper_text(call: KernelCall, function: CFunction, *, has_stack_scratch: bo
         else:
             place = f"(uintptr_t)words[{len(call.arguments) + number}]"
         texts.append(f"({c_type(scratch.dtype)} *)(void *){place}")
+    declared_state = ""
+    if state is not None:
+        size = -(-state.size_bytes // _STACK_WORD) or 1
+        declared_state = (
+            f"\nextern int32_t {state.initialize}(void *state);\n"
+            f"static int64_t backend_state[{size}];\nstatic int is_prepared;\n"
+        )
+        before += (
+            "    if (!is_prepared) {\n"
+            f"        {state.initialize}(backend_state);\n        is_prepared = 1;\n    }}\n"
+        )
+        texts.append("backend_state")
     return (
+        f"{declared_state}"
         f"\nvoid run_{function.name}(const uint32_t *words);\n"
         f"void run_{function.name}(const uint32_t *words) {{\n"
         f"{before}    {function.name}({', '.join(texts)});\n}}\n"

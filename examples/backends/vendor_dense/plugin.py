@@ -18,6 +18,7 @@ from utvm_deploy.backends import Array, Backend, KernelCall, Match, Pattern, Sta
 FOLDER = Path(__file__).resolve().parent
 ROWS = 4  # VENDOR_ROWS of the header
 SUM_BYTES = 4
+STATE_BYTES = 8  # VENDOR_STATE_BYTES
 
 
 def dense(match: Match) -> KernelCall | str:
@@ -43,7 +44,7 @@ def dense(match: Match) -> KernelCall | str:
         "return vendor_dense_s8(\n"
         "    input_0, weights, bias, scale_high, scale_low, scale_shift,\n"
         f"    {batch}, {inputs}, {outputs}, zero_point, least, most,\n"
-        "    (int32_t *)(void *)scratch, output_0);",
+        "    (int32_t *)(void *)scratch, state, output_0);",
         header="vendor_dense.h",
         tables={
             "weights": packed(weights),
@@ -72,4 +73,5 @@ backend = Backend(
     patterns=(Pattern(("FULLY_CONNECTED",), dense),),
     code=StaticLibrary(FOLDER / "libvendor_dense.a", (FOLDER,)),
     initialize="vendor_init",
+    state_bytes=STATE_BYTES,
 )

@@ -97,6 +97,7 @@ class LibraryKernel:
     text: str = field(default="", repr=False)  # C text that defines the function, if no library
     # Whether its C function finds writes beyond the scratch: status ``SCRATCH_OVERRUN``.
     is_guarded: bool = False
+    has_state: bool = False  # whether the body knows ``void *state``, the backend's own bytes
 
 
 #: A kernel of this package, and any kernel.

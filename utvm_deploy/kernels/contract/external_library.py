@@ -22,8 +22,10 @@ class ExternalLibrary:
     functions: tuple[str, ...]  # what is called, sorted
     # Options of Zephyr that build the library's parts which are called, without CONFIG_.
     zephyr_config: tuple[str, ...] = ()
-    # A C function ``int32_t f(void)`` that must run once before the model does; empty: none.
+    # A C function ``int32_t f(void *state)`` that must run once before the model does; empty: none.
     initialize: str = ""
+    # What it keeps from then on, in the arena; the functions get it, too.
+    state_bytes: int = 0
 
     @property
     def is_linked(self) -> bool:
