@@ -65,9 +65,10 @@ def scheduled(kind: str, seed: int) -> Any:
 
 def shared(functions: Sequence[CFunction], folder: Path) -> ctypes.CDLL:
     source, library = folder / "kernels.c", folder / "kernels.so"
+    imports = dict.fromkeys(text for function in functions for text in function.imports)
     texts = [f"{function.prototype}\n{function.text}" for function in functions]
-    head = "#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n"
-    source.write_text(head + "".join(texts))
+    head = "#include <stdbool.h>\n#include <stdint.h>\n"
+    source.write_text(head + "".join([*imports, *texts]))
     flags = ["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-O1", "-shared", "-fPIC"]
     subprocess.run(["gcc", *flags, "-o", str(library), str(source)], check=True, timeout=_TIMEOUT_S)
     return ctypes.CDLL(str(library))
@@ -150,15 +151,40 @@ def test_not_a_number_is_a_constant(tmp_path: Path) -> None:
 
 
 @pytest.mark.tools
-@pytest.mark.parametrize("kind", ["float32", "float64"])
-def test_abs_is_a_call_of_fabs(kind: str, tmp_path: Path) -> None:
-    function = elementwise(tirx.abs, kind)
-    given = np.linspace(-3, 3, _SIDE).astype(kind)
+def test_functions_are_our_own_and_need_no_header(tmp_path: Path) -> None:
+    """Intrinsics without a lowering in TVM (abs, exp2, exp10, fmod) are among them."""
+    given = np.linspace(0.25, 0.75, _SIDE, dtype=np.float32)
+    wanted = {
+        "abs": np.abs, "exp": np.exp, "exp2": np.exp2, "exp10": lambda x: 10**x, "log": np.log,
+        "sqrt": np.sqrt, "tanh": np.tanh, "floor": np.floor, "round": np.round, "sin": np.sin,
+    }  # fmt: skip
+    for name, reference in wanted.items():
+        function = elementwise(getattr(tirx, name))
+        assert "utvm_" in function.text
+        (tmp_path / name).mkdir()
+        found = np.zeros_like(given)
+        shared([function], tmp_path / name).kernel(
+            *(ctypes.c_void_p(array.ctypes.data) for array in (given, found))
+        )
+        np.testing.assert_array_max_ulp(found, reference(given.astype("f8")).astype("f4"), 1)
+    function = elementwise(lambda x: tirx.fmod(x, tirx.const(0.125, "float32")))
     found = np.zeros_like(given)
     shared([function], tmp_path).kernel(
         *(ctypes.c_void_p(array.ctypes.data) for array in (given, found))
     )
-    np.testing.assert_array_equal(found, np.abs(given))
+    np.testing.assert_array_equal(found, np.fmod(given, np.float32(0.125)))
+
+
+@pytest.mark.parametrize("name", ["exp", "erf", "abs"])
+def test_a_function_of_float64_is_refused_by_name(name: str) -> None:
+    shown = "fabs" if name == "abs" else name
+    with pytest.raises(CompileError, match=f"kernel calls {shown} of float64, which boards have"):
+        elementwise(getattr(tirx, name), "float64")
+
+
+def test_a_cast_to_half_is_one_sentence() -> None:
+    with pytest.raises(CompileError, match="cast from float32 to float16 is of type float16"):
+        elementwise(lambda x: (x.astype("float16") * tirx.const(0.5, "float16")).astype("float32"))
 
 
 def test_a_type_that_c_does_not_have_is_one_sentence() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import tvm
@@ -21,8 +21,10 @@ from tvm.tirx import stmt as tir
 
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.compiler.float_literals import with_marks, without_marks
+from utvm_deploy.compiler.math_calls import register_lowerings, with_own_functions
 from utvm_deploy.kernels.contract.c_function import CFunction, Parameter, signature_and_text
 from utvm_deploy.kernels.contract.driver import Operand
+from utvm_deploy.kernels.contract.math_functions import math_texts
 
 # CodeGenC puts this in front of every declaration and definition.
 _DECLARATION = '#ifdef __cplusplus\nextern "C"\n#endif\nTVM_DLL '
@@ -43,7 +45,8 @@ def lower_to_c(
     flat = lowered[name]
     buffers = [p for p in flat.params if _is_buffer(p)]
     extracted = _Extractor(buffers[: len(buffers) - outputs])
-    body = extracted.visit(flat.body)
+    body = with_own_functions(extracted.visit(flat.body), name)
+    _check_casts(name, body)
     parameters: list[Any] = []
     declarations: list[Any] = []
     writable: list[bool] = []
@@ -57,23 +60,20 @@ def lower_to_c(
         parameters.append(pointer)
         declarations.append(tir.DeclBuffer(parameter, data=pointer))
         writable.append(any(parameter.same_as(w) for w in written))
-        if not _TYPES.fullmatch(str(parameter.dtype)):
-            raise CompileError(
-                f"{name}: buffer {parameter.name} is of type {parameter.dtype}, which C does not "
-                "have; convert the model to float32"
-            )
+        _check_type(name, f"buffer {parameter.name}", parameter.dtype)
     plain = tirx.PrimFunc(
         parameters, tir.SeqStmt([*declarations, with_marks(body)]), flat.ret_type, flat.attrs
     )
     text = _generate(tvm.IRModule({name: plain}), name)
     signature, text = _finish(text, name, writable, may_alias)
-    return CFunction(name, tuple(extracted.imports), signature, text, tuple(extracted.scratch))
+    imports = (*math_texts("".join([*extracted.imports, text])), *extracted.imports)
+    return CFunction(name, imports, signature, text, tuple(extracted.scratch))
 
 
 @lru_cache(maxsize=8)
 def _lowering_passes(core: str) -> Any:
     """TVM's lowering without the steps that make packed functions (see the module's docstring)."""
-    _register_fabs()
+    register_lowerings()
     host = tvm.target.Target("c")
     kind = {"kind": "c"} if core in ("host", "generic") else {"kind": "c", "mcpu": core}
     target = tvm.target.Target(kind).with_host(host)
@@ -105,15 +105,22 @@ def _lowering_passes(core: str) -> Any:
     )
 
 
-@cache
-def _register_fabs() -> None:
-    """Register C's function for an intrinsic without one. A process may do so once."""
-    tirx.op.register_intrin_lowering("tirx.fabs", target="c", f=_fabs, level=99)
+def _check_type(name: str, what: str, dtype: Any) -> None:
+    if not _TYPES.fullmatch(str(dtype)):
+        raise CompileError(
+            f"{name}: {what} is of type {dtype}, which C does not have; "
+            "convert the model to float32"
+        )
 
 
-def _fabs(call: Any) -> Any:
-    name = {"float32": "fabsf", "float64": "fabs"}[str(call.ty)]
-    return tirx.call_pure_extern(str(call.ty), name, *call.args)
+def _check_casts(name: str, body: Any) -> None:
+    """CompileError for a value of a type that C does not have, such as float16."""
+    casts: list[Any] = []
+    tvm_ffi.structural_walk(body, (tirx.Cast, casts.append))
+    for cast in casts:
+        what = f"a value that is cast from {cast.value.ty} to {cast.ty}"
+        _check_type(name, what, cast.value.ty)
+        _check_type(name, what, cast.ty)
 
 
 def _is_buffer(parameter: Any) -> bool:

@@ -1,0 +1,67 @@
+"""Calls of C's mathematical functions become calls of our own (``kernels/c/math``)."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import tvm_ffi
+from tvm import ir, tirx
+
+from utvm_deploy.base.errors import CompileError
+from utvm_deploy.kernels.contract.math_functions import MATH_FUNCTIONS, is_double
+
+#: Intrinsics that TVM's C generator cannot print -> C's name of their float64 form.
+_WITHOUT_LOWERING = {
+    "tirx.exp10": "exp10",
+    "tirx.exp2": "exp2",
+    "tirx.fabs": "fabs",
+    "tirx.fmod": "fmod",
+}
+_EXTERN = ("tirx.call_extern", "tirx.call_pure_extern")
+
+
+@cache
+def register_lowerings() -> None:
+    """Give intrinsics without a C form the name of C's function. A process may do so once."""
+    for intrinsic, name in _WITHOUT_LOWERING.items():
+        tirx.op.register_intrin_lowering(intrinsic, target="c", f=_call(name), level=99)
+
+
+def _call(name: str) -> Any:
+    def lowered(call: Any) -> Any:
+        suffix = "f" if str(call.ty) == "float32" else ""
+        return tirx.call_pure_extern(str(call.ty), name + suffix, *call.args)
+
+    return lowered
+
+
+def with_own_functions(statement: Any, kernel: str) -> Any:
+    """The statement with ``utvm_expf`` in place of ``expf``, and so on.
+
+    CompileError for functions of float64 and float16, which have no equal bytes on all cores.
+    """
+
+    # An exception does not pass through TVM unchanged, so it is raised afterwards.
+    refused: list[str] = []
+
+    def renamed(call: Any) -> Any:
+        if str(getattr(call.op, "name", "")) not in _EXTERN:
+            return call
+        name = str(call.args[0].value)
+        kinds = {str(one.ty) for one in (call, *call.args[1:])}
+        if (name in MATH_FUNCTIONS or is_double(name)) and kinds & {"float64", "float16"}:
+            kind = "float64" if "float64" in kinds else "float16"
+            shown = name[:-1] if name in MATH_FUNCTIONS else name
+            refused.append(f"{shown} of {kind}")
+        if name not in MATH_FUNCTIONS:
+            return call
+        return tirx.call_pure_extern(str(call.ty), f"utvm_{name}", *call.args[1:])
+
+    mapped = tvm_ffi.structural_map(statement, (ir.Call, renamed))
+    if refused:
+        raise CompileError(
+            f"{kernel} calls {refused[0]}, which boards have no function for; "
+            "convert the model to float32"
+        )
+    return mapped

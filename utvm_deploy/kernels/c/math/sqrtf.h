@@ -1,0 +1,41 @@
+static inline float utvm_sqrtf(float x) {
+    const uint32_t bits = utvm_bits_of(x);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) {
+        return utvm_quiet(bits);
+    }
+    if (bits > 0x80000000u) {
+        return utvm_not_a_number();
+    }
+    // The instruction, because __builtin_sqrtf may call the C library.
+#if defined(__GNUC__) && defined(__ARM_FP) && __ARM_FP & 4 && !defined(__aarch64__)
+    float root;
+    __asm__("vsqrt.f32 %0, %1" : "=t"(root) : "t"(x));
+    return root;
+#elif defined(__GNUC__) && defined(__aarch64__)
+    float root;
+    __asm__("fsqrt %s0, %s1" : "=w"(root) : "w"(x));
+    return root;
+#elif defined(__GNUC__) && defined(__SSE__)
+    float root;
+    __asm__("sqrtss %1, %0" : "=x"(root) : "x"(x));
+    return root;
+#else
+    if (bits == 0u || bits >= 0x7f800000u) {
+        return x;
+    }
+    // Digit by digit: 25 bits of the root, and whether something remains.
+    uint32_t mantissa;
+    const int32_t exponent = utvm_split_float(bits, &mantissa);
+    uint64_t rest = (uint64_t)mantissa << (17 + (exponent & 1)); // Q48
+    uint64_t root = 0u;
+    for (uint64_t digit = (uint64_t)1 << 48; digit != 0u; digit >>= 2) {
+        if (rest >= root + digit) {
+            rest -= root + digit;
+            root = (root >> 1) + digit;
+        } else {
+            root >>= 1;
+        }
+    }
+    return utvm_join_float(0u, (exponent - (exponent & 1)) / 2, (uint32_t)root << 7);
+#endif
+}
