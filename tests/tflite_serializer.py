@@ -44,6 +44,7 @@ class OperatorSpec:
     outputs: list[int]
     options: Options | None = None
     intermediates: Sequence[int] = ()
+    custom_options: bytes = b""
 
 
 class Model(Protocol):
@@ -82,6 +83,9 @@ class _AnythingGoes(Serializer):
         fields = super().operator_fields(spec)
         if spec.intermediates:
             fields["Intermediates"] = self.numbers(spec.intermediates, np.int32)
+        if spec.custom_options:
+            raw = np.frombuffer(spec.custom_options, np.uint8)
+            fields["CustomOptions"] = self.numbers(raw, np.uint8)
         return fields
 
     def code_fields(self, kind: str) -> dict[str, Any]:
