@@ -19,12 +19,15 @@ class RelaxModel:
     lowered: str
     # What the user is told, such as a batch that was bound to 1.
     notes: tuple[str, ...] = ()
+    # The names of the outputs, if the source of the module had some.
+    outputs: tuple[str, ...] = ()
 
     def dumped(self) -> bytes:
         """The model as the bytes of a file."""
         parts = {
             "format": _FORMAT,
             "notes": self.notes,
+            "outputs": self.outputs,
             "given": self.given,
             "lowered": self.lowered,
         }
@@ -40,6 +43,7 @@ def loaded(data: bytes) -> RelaxModel:
     """The model in such bytes; ModelError if they are damaged."""
     try:
         parts = json.loads(data)
-        return RelaxModel(parts["given"], parts["lowered"], tuple(parts["notes"]))
+        names = tuple(parts["notes"]), tuple(parts["outputs"])
+        return RelaxModel(parts["given"], parts["lowered"], *names)
     except (ValueError, KeyError, TypeError) as exc:
         raise ModelError(f"the converted model is damaged: {exc}; convert it again") from exc

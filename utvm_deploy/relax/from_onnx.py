@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from utvm_deploy.base.errors import ModelError
@@ -23,4 +24,5 @@ def relax_of_onnx(proto: Any, notes: tuple[str, ...] = ()) -> RelaxModel:
     except Exception as exc:  # of many classes
         said = " ".join(str(exc).split())[-300:]
         raise ModelError(f"TVM cannot import the model: {said}") from exc
-    return relax_model(module, notes=notes)
+    names = tuple(value.name for value in proto.graph.output)
+    return replace(relax_model(module), notes=notes, outputs=names)

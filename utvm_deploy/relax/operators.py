@@ -30,11 +30,10 @@ class Product:
 
     kind: str
     source: Any  # the Relax variable that it reads
-    weights: Array  # channels first, or last if ``channels_last``
+    weights: Array  # output channels first, as float64
     bias: Array
     attributes: Mapping[str, Any]
     shape: tuple[int, ...]
-    channels_last: bool = False
     limits: tuple[float, float] | None = None
 
     @property
@@ -44,11 +43,14 @@ class Product:
 
     def scaled(self, factors: Array) -> Product:
         """The product times a factor for each channel."""
-        shape = (1,) * (self.weights.ndim - 1)
-        along = (*shape, -1) if self.channels_last else (-1, *shape)
-        return replace(
-            self, weights=self.weights * factors.reshape(along), bias=self.bias * factors
-        )
+        along = factors.reshape(-1, *(1,) * (self.weights.ndim - 1))
+        return replace(self, weights=self.weights * along, bias=self.bias * factors)
+
+    def limited(self, least: float, most: float) -> Product:
+        """The product with an activation behind it; several in a row are one."""
+        low, high = self.limits or (-math.inf, math.inf)
+        both = (min(max(low, least), most), min(max(high, least), most))
+        return replace(self, limits=both)
 
 
 def with_our_operators(module: Any, main: str) -> Any:
@@ -74,7 +76,7 @@ def _rewritten(bindings: Any, result: Any) -> Iterator[Any]:
             yield binding
             continue
         last = binding.var
-        while uses[last] == 1 and last in following and product.limits is None:
+        while uses[last] == 1 and last in following:
             after = following[last]
             longer = _absorbed(product, after.value, last)
             if longer is None:
@@ -114,6 +116,8 @@ def _call(product: Product, ty: Any) -> Any:
     """The call that stands for the chain."""
     attributes = {**product.attributes, "limits": product.limits}
     weights = product.weights.astype(np.float32)
+    if product.kind == "DEPTHWISE_CONV_2D":
+        weights = np.ascontiguousarray(weights.transpose(3, 1, 2, 0))  # 1HWC, as TFLite has them
     bias = product.bias.astype(np.float32)
     return relax.call_pure_packed(
         PREFIX + product.kind,
@@ -143,8 +147,29 @@ def _matmul(call: Any) -> Product | None:
     return Product("FULLY_CONNECTED", x, turned, np.zeros(shape[-1]), {}, shape)
 
 
+def _conv2d(call: Any) -> Product | None:
+    x, weights = call.args
+    constant, a = _constant(weights), call.attrs
+    if constant is None or not _is_variable(x):
+        return None
+    if (a.data_layout, a.kernel_layout, a.out_layout) != ("NHWC", "OHWI", "NHWC"):
+        return None
+    shape, channels, groups = shape_of(call), shape_of(x)[3], int(a.groups)
+    depthwise = groups == channels and groups > 1
+    top, left, bottom, right = (int(one) for one in a.padding)
+    attributes = {
+        "strides": [int(one) for one in a.strides],
+        "dilations": [int(one) for one in a.dilation],
+        "padding": [top, bottom, left, right],
+        "depth_multiplier": shape[3] // channels if depthwise else 1,
+    }
+    kind = "DEPTHWISE_CONV_2D" if depthwise else "CONV_2D"
+    return Product(kind, x, constant.astype(np.float64), np.zeros(shape[3]), attributes, shape)
+
+
 _STARTS: Mapping[str, Callable[[Any], Product | None]] = {
     "relax.matmul": _matmul,
+    "relax.nn.conv2d": _conv2d,
 }
 
 
@@ -156,14 +181,22 @@ def _absorbed(product: Product, value: Any, last: Any) -> Product | None:
         return None
     name = value.op.name
     if name == "relax.nn.relu":
-        return replace(product, limits=(0.0, math.inf))
+        return product.limited(0.0, math.inf)
+    if name in ("relax.maximum", "relax.minimum"):
+        left, right = value.args
+        bound = _number(right) if _same(left, last) else _number(left)
+        if bound is None or math.isnan(bound):
+            return None
+        if name == "relax.maximum":
+            return product.limited(bound, math.inf)
+        return product.limited(-math.inf, bound)
     if name == "relax.clip":
         bounds = [_number(argument) for argument in value.args[1:]]
         least, most = bounds
         if least is None or most is None:
             return None
-        return replace(product, limits=(least, most))
-    if name not in _AFFINE:
+        return product.limited(least, most)
+    if name not in _AFFINE or product.limits is not None:
         return None
     left, right = value.args
     is_first = _same(left, last)

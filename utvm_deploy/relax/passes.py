@@ -1,6 +1,6 @@
 """From a Relax module to one dataflow block of kernel calls: a list of passes.
 
-    module ─▶ checked ─▶ prepare ─▶ layout ─▶ our operators ─▶ legalize, fuse ─▶ lowered
+    module ─▶ checked ─▶ prepare ─▶ rewrites ─▶ layout ─▶ our operators ─▶ legalize, fuse ─▶ lowered
 
 What becomes an operator of ours (``operators.py``) is a call of a packed function from then on.
 TVM's passes leave it alone. Everything else becomes ``call_tir`` of a fused PrimFunc.
@@ -16,6 +16,7 @@ from tvm.relax import transform as t
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.relax.check import check_lowered
 from utvm_deploy.relax.operators import with_our_operators
+from utvm_deploy.relax.rewrites import with_rewrites
 
 MAIN = "main"
 #: Convolutions read images by rows, columns and channels, as all of our kernels do.
@@ -55,6 +56,7 @@ def lowered_module(module: Any) -> Any:
     """
     with tvm.target.Target("c"), tvm.transform.PassContext(opt_level=3):
         module = _run(_PREPARE, module)
+        module = with_rewrites(module, MAIN)
         module = _run(_LAYOUT, module)
         module = with_our_operators(module, MAIN)
         module = _run(_LOWER, module)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from utvm_deploy.base.errors import ModelError
@@ -21,9 +22,7 @@ def load_tvm() -> Any:
     return passes, to_graph
 
 
-def relax_model(
-    module: Any, shapes: Mapping[str, Sequence[int]] | None = None, notes: tuple[str, ...] = ()
-) -> RelaxModel:
+def relax_model(module: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> RelaxModel:
     """An IRModule, lowered; ``shapes`` are those of inputs, by name.
 
     Raises ModelError or UnsupportedOperator if it cannot be lowered.
@@ -35,11 +34,11 @@ def relax_model(
     from utvm_deploy.relax.shapes import with_shapes
 
     check_main(module)
-    bound, more = with_shapes(module, shapes or {})
+    bound, notes = with_shapes(module, shapes or {})
     check_given(bound)
     lowered = lowered_module(bound)
     given, text = str(tvm.ir.save_json(bound)), str(tvm.ir.save_json(lowered))
-    return RelaxModel(given, text, (*notes, *more))
+    return RelaxModel(given, text, notes)
 
 
 def module_of_text(text: str) -> Any:
@@ -62,4 +61,12 @@ def relax_graph(model: RelaxModel, name: str) -> Graph:
     from utvm_deploy.relax.to_graph import graph_of
 
     digest = hashlib.sha256(model.given.encode()).hexdigest()
-    return graph_of(tvm.ir.load_json(model.lowered), name, digest)
+    graph = graph_of(tvm.ir.load_json(model.lowered), name, digest)
+    if len(model.outputs) != len(graph.outputs):
+        return graph
+    names = dict(zip(graph.outputs, model.outputs, strict=True))
+    tensors = (
+        replace(tensor, name=names.get(number, tensor.name))
+        for number, tensor in enumerate(graph.tensors)
+    )
+    return graph.replaced(tensors=tuple(tensors))

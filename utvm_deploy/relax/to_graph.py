@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from utvm_deploy.graph.attributes import (
     NO_CLAMP,
     Attributes,
     CallTir,
+    Convolution,
     FullyConnected,
     Limits,
     Reshape,
@@ -168,6 +169,22 @@ def _limits(given: Mapping[str, Any]) -> Limits:
     return None if limits is None else (float(limits[0]), float(limits[1]))
 
 
-_OURS = {
+def _convolution(given: Mapping[str, Any]) -> Convolution:
+    rows, columns = given["strides"]
+    down, across = given["dilations"]
+    top, bottom, left, right = given["padding"]
+    return Convolution(
+        (rows, columns),
+        (down, across),
+        (top, bottom, left, right),
+        NO_CLAMP,
+        given["depth_multiplier"],
+        limits=_limits(given),
+    )
+
+
+_OURS: Mapping[str, Callable[[Mapping[str, Any]], Attributes]] = {
+    "CONV_2D": _convolution,
+    "DEPTHWISE_CONV_2D": _convolution,
     "FULLY_CONNECTED": lambda given: FullyConnected(NO_CLAMP, _limits(given)),
 }
