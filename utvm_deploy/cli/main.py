@@ -67,7 +67,7 @@ def build_parser(only: str = "") -> argparse.ArgumentParser:
     """
     parser = Parser(
         prog="utvm",
-        description="int8 neural networks on microcontrollers: a model and a board in, "
+        description="neural networks on microcontrollers: a model and a board in, "
         "bit-exact firmware out.",
     )
     parser.add_argument("--version", action="version", version=f"utvm {__version__}")
