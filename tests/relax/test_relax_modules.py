@@ -86,7 +86,7 @@ def test_a_file_with_a_module(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "symbolic shape" in capsys.readouterr().err
     path.write_text("{}")
     assert main(["inspect", str(path)]) == 1
-    assert "no module that tvm.ir.save_json" in capsys.readouterr().err
+    assert "not a module that tvm.ir.save_json" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("given", ["x", "x=", "x=1,a", "x=0", "=1"])

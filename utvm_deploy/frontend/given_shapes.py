@@ -60,7 +60,7 @@ def parsed_shape(text: str) -> tuple[str, tuple[int, ...]]:
     try:
         shape = tuple(int(number) for number in numbers.split(","))
     except ValueError:
-        raise ValueError(f"{numbers!r} is no shape, such as 1,64") from None
+        raise ValueError(f"{numbers!r} is not a shape, such as 1,64") from None
     if any(extent < 1 for extent in shape):
         raise ValueError(f"{numbers!r} has an extent below 1")
     return name, shape

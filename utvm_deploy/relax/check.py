@@ -16,7 +16,7 @@ MAX_TOLD = 10
 
 
 def check_main(module: Any) -> None:
-    """Raise ModelError if this is no module with a Relax function ``main`` that has inputs."""
+    """Raise ModelError unless this is a module with a Relax function ``main`` that has inputs."""
     if not isinstance(module, ir.IRModule):
         raise ModelError(f"this is a {type(module).__name__}, not a module (tvm.IRModule)")
     functions = {
@@ -32,7 +32,7 @@ def check_main(module: Any) -> None:
 
 
 def check_given(module: Any) -> None:
-    """Raise ModelError if an input is no tensor of a known shape, or there is control flow."""
+    """Raise ModelError if an input is not a tensor of a known shape, or there is control flow."""
     main = module["main"]
     for parameter in main.params:
         check_tensor(parameter.name, parameter.ty)

@@ -2,7 +2,7 @@
 
     module ─▶ checked ─▶ prepare ─▶ rewrites ─▶ layout ─▶ our operators ─▶ legalize, fuse ─▶ lowered
 
-What becomes an operator of ours (``operators.py``) is a call of a packed function from then on.
+What becomes one of our operators (``operators.py``) is a call of a packed function from then on.
 TVM's passes leave it alone. Everything else becomes ``call_tir`` of a fused PrimFunc.
 """
 

@@ -50,7 +50,7 @@ def module_of_text(text: str) -> Any:
     except Exception as exc:  # of many classes
         said = " ".join(str(exc).split())[-200:]
         raise ModelError(
-            f"the text is no module that tvm.ir.save_json of this TVM wrote: {said}"
+            f"the text is not a module that tvm.ir.save_json of this TVM wrote: {said}"
         ) from exc
 
 

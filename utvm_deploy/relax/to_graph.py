@@ -139,7 +139,7 @@ class _Maker:
         return number
 
     def outputs(self, result: Any) -> tuple[int, ...]:
-        """The numbers of the model's outputs, each made by an operator of its own."""
+        """The numbers of the model's outputs, each made by a separate operator."""
         fields = result.fields if isinstance(result, relax.Tuple) else (result,)
         numbers = [n for field in fields for n in self._numbers_of(field)]
         made = {number for operator in self.operators for number in operator.outputs}
