@@ -20,6 +20,8 @@ def relax_file(path: Path) -> bytes:
         module = module_of_text(path.read_text("utf-8"))
         return relax_model(module, shapes_given()).dumped()
     except UnicodeDecodeError as exc:
-        raise ModelError(f"{path} is not text, so it is not a module that tvm.ir.save_json wrote") from exc
+        raise ModelError(
+            f"{path} is not text, so it is not a module that tvm.ir.save_json wrote"
+        ) from exc
     except ModelError as exc:
         raise type(exc)(f"{path}: {exc}") from exc

@@ -17,7 +17,7 @@ class RelaxModel:
 
     given: str
     lowered: str
-    # What to tell the user, such as a batch that was bound to 1.
+    # Messages for the user, such as a batch that was bound to 1.
     notes: tuple[str, ...] = ()
     # The names of the outputs, if the source of the module had some.
     outputs: tuple[str, ...] = ()
