@@ -242,10 +242,10 @@ def check_backend(backend: object, where: str) -> Backend:
         )
     if not isinstance(backend.url, str) or not backend.url.isprintable():
         raise _wrong(where, "Backend.url", backend.url, "a line of text")
-    if not backend.patterns:
-        raise PluginError(f"{where}: Backend.patterns is empty; give at least one Pattern")
     for pattern in _all(where, "Backend.patterns", backend.patterns, Pattern):
         _check_pattern(where, pattern)
+    if not backend.patterns:
+        raise PluginError(f"{where}: Backend.patterns is empty; give at least one Pattern")
     return backend
 
 

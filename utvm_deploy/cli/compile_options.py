@@ -70,8 +70,8 @@ def compile_options(args: argparse.Namespace, board: Board) -> dict[str, Any]:
     """The arguments that ``utvm_deploy.compile`` gets for them."""
     return {
         "kernels": args.kernels,
-        "cmsis_nn": library_of(args, board),
         "plugin": backend_of(args, board),
+        "cmsis_nn": library_of(args, board),
         "scratch": args.scratch,
         "records": args.records,
         "optimize": args.optimize,
