@@ -18,16 +18,10 @@ from pathlib import Path
 from utvm_deploy.backends.asking import said_of
 from utvm_deploy.backends.interface import Backend, CText, check_backend
 from utvm_deploy.base.errors import PluginError
+from utvm_deploy.base.plugin_names import GROUP, installed_plugins
 from utvm_deploy.records.candidate import PLUGIN_PREFIX
 
-#: The group of entry points in which packages offer backends.
-GROUP = "utvm_deploy.backends"
 _NAME = "backend"
-
-
-def installed_plugins() -> tuple[str, ...]:
-    """The names of the backends that installed packages offer; nothing of them is loaded."""
-    return tuple(sorted({point.name for point in entry_points(group=GROUP)}))
 
 
 def load_plugin(plugin: str | Path) -> Backend:

@@ -21,7 +21,7 @@ from utvm_deploy.cli.server_arguments import (
     open_server,
     typed,
 )
-from utvm_deploy.service.options import Option
+from utvm_deploy.service.options import NO_PLUGIN, PLUGIN, Option
 from utvm_deploy.service.verbs import VERBS
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         type=Path,
         help="wait, and write the jobs' files there; of several jobs into a folder each",
     )
+    # It is refused with a reason.
+    parser.add_argument(f"--{PLUGIN}", help=argparse.SUPPRESS)
     add_server(parser)
     group = parser.add_argument_group("options of the verb")
     group.add_argument(
@@ -150,6 +152,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
 
 def _request(args: argparse.Namespace) -> tuple[str, list[str], dict[str, Any]]:
     """The verb, the boards and the options."""
+    if args.plugin is not None:
+        raise UsageError(NO_PLUGIN)
     boards = list(dict.fromkeys(args.board or [os.environ.get("UTVM_BOARD") or ""]))
     has_board = args.job not in VERBS or VERBS[args.job].has_board
     if has_board and not boards[0]:

@@ -12,6 +12,7 @@ from utvm_deploy.base import process
 from utvm_deploy.base.cache import cache_bytes
 from utvm_deploy.base.errors import BuildError, MissingTool, UtvmError
 from utvm_deploy.base.paths import cache_dir
+from utvm_deploy.base.plugin_names import installed_plugins
 from utvm_deploy.boards.board import Board
 from utvm_deploy.doctor.check import Check
 from utvm_deploy.emulator.plugin import COMPILER
@@ -35,7 +36,7 @@ def installed_checks(board: Board | None) -> list[Check]:
     """What is installed of what ``board`` needs, or of what any board needs."""
     checks = [_python(), *_packages(), *_programs(board), _cache()]
     if board is None:
-        checks += _extras()
+        checks += [*_extras(), *_plugins()]
     if board is not None and "zephyr" in board.project.templates:
         checks.append(_zephyr(is_needed=board.template == "zephyr"))
     return checks
@@ -49,6 +50,20 @@ def _cache() -> Check:
     except UtvmError:
         return Check("cache", purpose, None, fix, True)
     return Check("cache", purpose, found, fix, True)
+
+
+def _plugins() -> list[Check]:
+    """The plug-ins that installed packages offer. None of their code runs."""
+    return [
+        Check(
+            f"plug-in {name}",
+            f"compute operators (--plugin {name})",
+            "offered by an installed package",
+            "",
+            False,
+        )
+        for name in installed_plugins()
+    ]
 
 
 def _zephyr(*, is_needed: bool) -> Check:

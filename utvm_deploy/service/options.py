@@ -18,6 +18,13 @@ RESULT = "result.json"
 DEFAULT_TIME_LIMIT = 6 * 60
 _AFTER_TUNING = 60
 
+#: The option of the command line that no job has: a plug-in is code.
+PLUGIN = "plugin"
+NO_PLUGIN = (
+    "a server's job takes no plug-in, because a plug-in is code that would run with the server's "
+    "rights; run the verb on your computer instead"
+)
+
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _JOB_KEY = re.compile(r"[0-9a-f]{12}")
 

@@ -22,7 +22,9 @@ from utvm_deploy.service.options import (
     MINUTES,
     NAME,
     NO_LATENCY,
+    NO_PLUGIN,
     OPTIMIZE,
+    PLUGIN,
     RECORDS,
     SAMPLES,
     SCRATCH,
@@ -159,6 +161,8 @@ def given_options(verb: Verb, options: Mapping[str, Any]) -> Iterator[tuple[Opti
     """The rows of a job's options, with their values. Raises UsageError if there is no such."""
     known = {option.name: option for option in verb.options}
     for name, value in options.items():
+        if name == PLUGIN:
+            raise UsageError(NO_PLUGIN)
         if name not in known:
             raise UsageError(
                 f"{verb.name} has no option {name!r} in a job; it has {', '.join(known)}"
