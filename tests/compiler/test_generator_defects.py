@@ -182,6 +182,11 @@ def test_a_function_of_float64_is_refused_by_name(name: str) -> None:
         elementwise(getattr(tirx, name), "float64")
 
 
+def test_a_function_that_boards_do_not_have_is_refused_by_name() -> None:
+    with pytest.raises(CompileError, match="kernel calls cbrt of float32, which boards have no"):
+        elementwise(lambda x: tirx.call_pure_extern("float32", "cbrtf", x))
+
+
 def test_a_cast_to_half_is_one_sentence() -> None:
     with pytest.raises(CompileError, match="cast from float32 to float16 is of type float16"):
         elementwise(lambda x: (x.astype("float16") * tirx.const(0.5, "float16")).astype("float32"))

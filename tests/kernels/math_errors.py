@@ -112,7 +112,7 @@ def checksum_functions() -> str:
     return all_texts() + "\n".join(parts)
 
 
-def measuring_library(folder: Path) -> ctypes.CDLL:
+def measuring_library(folder: Path, *flags: str) -> ctypes.CDLL:
     """A library with ``worst_NAME`` and ``checksum_NAME`` for each function."""
     parts = ["#define _GNU_SOURCE", all_texts(), _HEAD]
     for name in MATH_FUNCTIONS:
@@ -123,7 +123,7 @@ def measuring_library(folder: Path) -> ctypes.CDLL:
             parts.append(_UNARY.format(name=name, reference=reference))
     source, library = folder / "errors.c", folder / "errors.so"
     source.write_text("\n".join(parts))
-    command = ["gcc", *FLAGS, "-shared", "-fPIC", "-o", str(library), str(source), "-lm"]
+    command = ["gcc", *FLAGS, *flags, "-shared", "-fPIC", "-o", str(library), str(source), "-lm"]
     subprocess.run(command, check=True, timeout=_TIMEOUT_S)
     loaded = ctypes.CDLL(str(library))
     for name in MATH_FUNCTIONS:

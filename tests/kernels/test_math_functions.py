@@ -16,7 +16,7 @@ from utvm_deploy.kernels.contract.math_functions import MATH_FUNCTIONS, math_tex
 pytestmark = pytest.mark.tools
 
 #: Largest error in units in the last place (docs/reference/float.md). Others: at most 0.6.
-BOUNDS = {"erff": 0.75, "rsqrtf": 1.5} | dict.fromkeys(
+BOUNDS = {"erff": 0.75, "erfcf": 0.75, "expm1f": 0.7, "rsqrtf": 1.5} | dict.fromkeys(
     [
         *("ceilf", "copysignf", "fabsf", "floorf", "fmodf", "nearbyintf", "rintf", "roundf"),
         *("truncf", "nextafterf", "ldexpf"),
@@ -58,6 +58,11 @@ def test_errors_of_a_sample_are_within_the_bounds(name: str, library: ctypes.CDL
 @pytest.mark.parametrize("name", UNARY)
 def test_errors_of_all_arguments_are_within_the_bounds(name: str, library: ctypes.CDLL) -> None:
     check(library, name, 0, _ALL, 1)
+
+
+def test_the_root_without_an_instruction_is_exact(tmp_path: Path) -> None:
+    """Cores without a floating-point unit compute it with integers."""
+    check(measuring_library(tmp_path, "-U__SSE__"), "sqrtf", 17, _ALL, _SAMPLED)
 
 
 def arguments(count: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Calls of C's mathematical functions become calls of our own (``kernels/c/math``)."""
+"""Lets generated code call our mathematical functions (``kernels/c/math``) instead of C's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tvm_ffi
 from tvm import ir, tirx
 
 from utvm_deploy.base.errors import CompileError
-from utvm_deploy.kernels.contract.math_functions import MATH_FUNCTIONS, is_double
+from utvm_deploy.kernels.contract.math_functions import MATH_FUNCTIONS, MISSING_FUNCTIONS
 
 #: Intrinsics that TVM's C generator cannot print -> C's name of their float64 form.
 _WITHOUT_LOWERING = {
@@ -49,19 +49,28 @@ def with_own_functions(statement: Any, kernel: str) -> Any:
         if str(getattr(call.op, "name", "")) not in _EXTERN:
             return call
         name = str(call.args[0].value)
-        kinds = {str(one.ty) for one in (call, *call.args[1:])}
-        if (name in MATH_FUNCTIONS or is_double(name)) and kinds & {"float64", "float16"}:
-            kind = "float64" if "float64" in kinds else "float16"
-            shown = name[:-1] if name in MATH_FUNCTIONS else name
-            refused.append(f"{shown} of {kind}")
+        kind = _refused_type(call, name)
+        if kind:
+            single = name in MATH_FUNCTIONS or name in MISSING_FUNCTIONS
+            refused.append(f"{name[:-1] if single else name} of {kind}")
         if name not in MATH_FUNCTIONS:
             return call
         return tirx.call_pure_extern(str(call.ty), f"utvm_{name}", *call.args[1:])
 
     mapped = tvm_ffi.structural_map(statement, (ir.Call, renamed))
     if refused:
+        advice = "" if refused[0].endswith("float32") else "; convert the model to float32"
         raise CompileError(
-            f"{kernel} calls {refused[0]}, which boards have no function for; "
-            "convert the model to float32"
+            f"{kernel} calls {refused[0]}, which boards have no function for" + advice
         )
     return mapped
+
+
+def _refused_type(call: Any, name: str) -> str:
+    """The type for which boards do not have this function of C; empty if they have it."""
+    if name in MISSING_FUNCTIONS:
+        return "float32"
+    if {name, f"{name}f"}.isdisjoint(MATH_FUNCTIONS.keys() | MISSING_FUNCTIONS):
+        return ""
+    kinds = {str(one.ty) for one in (call, *call.args[1:])}
+    return next((kind for kind in ("float64", "float16") if kind in kinds), "")

@@ -15,33 +15,45 @@ from utvm_deploy.kernels.contract.c_texts import shared_text
 
 _EXP = ("bits", "exp2")
 _LOG = ("bits", "log2", "logf")
+_ANGLES = ("bits", "reciprocal", "atanf")
+_ARCS = ("bits", "root", "asinf")
 _TURNS = ("bits", "turns")
 _ROUND = ("bits", "floorf")
 
 #: The name in C99 -> the headers in ``c/math`` that define ``utvm_NAME``, in this order.
 MATH_FUNCTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
+        "acosf": _ARCS,
+        "asinf": _ARCS,
+        "atan2f": _ANGLES,
+        "atanf": _ANGLES,
         "ceilf": _ROUND,
         "copysignf": ("bits", "fabsf"),
         "cosf": (*_TURNS, "sinf"),
+        "coshf": (*_EXP, "sinhf"),
+        "erfcf": (*_EXP, "reciprocal", "erff", "erfcf"),
         "erff": (*_EXP, "erff"),
         "exp10f": (*_EXP, "exp2f"),
         "exp2f": (*_EXP, "exp2f"),
         "expf": (*_EXP, "expf"),
+        "expm1f": (*_EXP, "expm1f"),
         "fabsf": ("bits", "fabsf"),
         "floorf": _ROUND,
         "fmodf": ("bits", "fmodf"),
+        "hypotf": ("bits", "root", "hypotf"),
         "log10f": _LOG,
+        "log1pf": (*_LOG, "log1pf"),
         "log2f": _LOG,
         "logf": _LOG,
         "nearbyintf": _ROUND,
         "powf": (*_EXP, "log2", "powf"),
         "rintf": _ROUND,
         "roundf": _ROUND,
-        "rsqrtf": ("bits", "sqrtf", "rsqrtf"),
+        "rsqrtf": ("bits", "root", "sqrtf", "rsqrtf"),
         "sigmoidf": ("bits", "reciprocal", "exp2", "sigmoidf"),
         "sinf": (*_TURNS, "sinf"),
-        "sqrtf": ("bits", "sqrtf"),
+        "sinhf": (*_EXP, "sinhf"),
+        "sqrtf": ("bits", "root", "sqrtf"),
         "tanf": ("bits", "reciprocal", "turns", "tanf"),
         "tanhf": ("bits", "reciprocal", "exp2", "tanhf"),
         "truncf": _ROUND,
@@ -59,14 +71,14 @@ def math_texts(code: str) -> tuple[str, ...]:
     return tuple(shared_text(f"math/{header}") for header in ordered)
 
 
-def is_double(name: str) -> bool:
-    """Whether C's function ``name`` is the float64 form of one of these, such as ``exp``."""
-    return f"{name}f" in MATH_FUNCTIONS
-
-
-#: What others use stands before them.
-_SHARED = ("bits", "reciprocal", "exp2", "log2", "turns", "sqrtf")
+#: What others use precedes them.
+_SHARED = ("bits", "root", "reciprocal", "exp2", "log2", "turns", "sqrtf", "erff", "logf")
 _ORDER = (
     *_SHARED,
     *sorted({h for headers in MATH_FUNCTIONS.values() for h in headers} - set(_SHARED)),
+)
+
+#: Functions of C99's <math.h> that TVM can call and that boards do not have.
+MISSING_FUNCTIONS = frozenset(
+    ["acoshf", "asinhf", "atanhf", "cbrtf", "ldexpf", "lgammaf", "nextafterf", "tgammaf"]
 )

@@ -1,16 +1,20 @@
+// erf(x) / x in Q31, for x^2 below 1 in Q32.
+static inline uint32_t utvm_erf_factor(uint32_t u) {
+    uint32_t p = 242033u - utvm_upper(20788u, u);
+    p = 1822078u - utvm_upper(p, u);
+    p = 11212173u - utvm_upper(p, u);
+    p = 57693106u - utvm_upper(p, u);
+    p = 242317389u - utvm_upper(p, u);
+    p = 807725261u - utvm_upper(p, u);
+    return 2423175810u - utvm_upper(p, u);
+}
+
 static inline float utvm_erff(float x) {
     const uint32_t bits = utvm_bits_of(x);
     const uint32_t magnitude = bits & 0x7fffffffu;
     const uint32_t sign = bits & 0x80000000u;
-    if (magnitude < 0x3f800000u) { // 1: x * p(x^2)
-        const uint32_t u = utvm_square_of_fraction(magnitude);
-        uint32_t p = 242033u - utvm_upper(20788u, u);
-        p = 1822078u - utvm_upper(p, u);
-        p = 11212173u - utvm_upper(p, u);
-        p = 57693106u - utvm_upper(p, u);
-        p = 242317389u - utvm_upper(p, u);
-        p = 807725261u - utvm_upper(p, u);
-        return utvm_scaled_float(bits, 2423175810u - utvm_upper(p, u));
+    if (magnitude < 0x3f800000u) { // 1
+        return utvm_scaled_float(bits, utvm_erf_factor(utvm_square_of_fraction(magnitude)));
     }
     if (magnitude >= 0x407c0000u) { // 3.9375
         return magnitude > 0x7f800000u ? utvm_quiet(bits) : utvm_float_of(sign | 0x3f800000u);

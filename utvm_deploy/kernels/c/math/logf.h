@@ -1,3 +1,19 @@
+// The logarithm of mantissa * 2^(exponent - 31), for the base whose log2 is
+// 2^scale / factor.
+static inline float utvm_log_of_parts(uint32_t mantissa, int32_t exponent, uint32_t factor,
+                                      int32_t scale) {
+    int32_t place;
+    const int64_t power = utvm_binary_logarithm(mantissa, exponent, &place);
+    if (power == 0) {
+        return 0.0f;
+    }
+    const uint32_t sign = power < 0 ? 0x80000000u : 0u;
+    const uint64_t size = power < 0 ? 0u - (uint64_t)power : (uint64_t)power;
+    const int32_t zeros = utvm_zeros_above_wide(size);
+    const uint64_t product = (size << zeros >> 32) * factor;
+    return utvm_join_wide(sign, 95 - scale - zeros - place, product);
+}
+
 // The logarithm for the base whose log2 is 2^scale / factor.
 static inline float utvm_log_of_base(float x, uint32_t factor, int32_t scale) {
     const uint32_t bits = utvm_bits_of(x);
@@ -11,17 +27,8 @@ static inline float utvm_log_of_base(float x, uint32_t factor, int32_t scale) {
         return bits == 0x7f800000u ? x : utvm_not_a_number();
     }
     uint32_t mantissa;
-    int32_t place;
     const int32_t exponent = utvm_split_float(bits, &mantissa);
-    const int64_t power = utvm_binary_logarithm(mantissa, exponent, &place);
-    if (power == 0) {
-        return 0.0f;
-    }
-    const uint32_t sign = power < 0 ? 0x80000000u : 0u;
-    const uint64_t size = power < 0 ? 0u - (uint64_t)power : (uint64_t)power;
-    const int32_t zeros = utvm_zeros_above_wide(size);
-    const uint64_t product = (size << zeros >> 32) * factor;
-    return utvm_join_wide(sign, 95 - scale - zeros - place, product);
+    return utvm_log_of_parts(mantissa, exponent, factor, scale);
 }
 
 static inline float utvm_logf(float x) {

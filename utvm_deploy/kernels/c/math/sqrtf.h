@@ -23,19 +23,9 @@ static inline float utvm_sqrtf(float x) {
     if (bits == 0u || bits >= 0x7f800000u) {
         return x;
     }
-    // Digit by digit: 25 bits of the root, and whether something remains.
     uint32_t mantissa;
     const int32_t exponent = utvm_split_float(bits, &mantissa);
-    uint64_t rest = (uint64_t)mantissa << (17 + (exponent & 1)); // Q48
-    uint64_t root = 0u;
-    for (uint64_t digit = (uint64_t)1 << 48; digit != 0u; digit >>= 2) {
-        if (rest >= root + digit) {
-            rest -= root + digit;
-            root = (root >> 1) + digit;
-        } else {
-            root >>= 1;
-        }
-    }
-    return utvm_join_float(0u, (exponent - (exponent & 1)) / 2, (uint32_t)root << 7);
+    const uint32_t root = utvm_root_of((uint64_t)mantissa << (31 + (exponent & 1)));
+    return utvm_join_float(0u, (exponent - (exponent & 1)) / 2, root);
 #endif
 }
