@@ -171,6 +171,7 @@ def test_an_archive_as_onnx_is_refused(desk: Desk) -> None:
 
 def test_code_needs_a_server_that_allows_it(desk: Desk) -> None:
     assert "--allow-code" in desk.refusal(b"PK", "m.pt2")
+    assert "--allow-code" in desk.refusal(b"{}", "m.relax")
 
 
 @pytest.mark.slow

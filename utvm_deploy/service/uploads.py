@@ -32,8 +32,8 @@ from utvm_deploy.service.rows import facts_of
 MAX_MODELS = 10_000
 #: What a file's name may end with.
 ENDINGS = (".tflite", *CONVERTERS)
-#: Files whose reader can be made to run code that they hold.
-CODE = (".pt2",)
+#: Files whose reader can be made to run code that they hold, or that may hold C for the firmware.
+CODE = (".pt2", ".relax")
 
 _CHUNK_BYTES = 1 << 20
 _MAX_STEM = 80
