@@ -26,6 +26,8 @@ class Settings:
     scheduler: str | None = None  # the address of a Dask scheduler; None: a cluster inside
     certificates: Path | None = None  # of the cluster
     listen: str | None = None  # where workers may join the cluster inside: HOST or HOST:PORT
-    allow_code: bool = False  # whether uploads may be code: .pt2, .relax, programs for the board `host`
+    allow_code: bool = (
+        False  # whether uploads may be code: .pt2, .relax, programs for the board `host`
+    )
     keep_days: int = 90
     disk_bytes: int = 10 << 30
