@@ -67,8 +67,8 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     access.add_argument(
         "--allow-code",
         action="store_true",
-        help="take uploads that are programs: .pt2 and .relax models, images for the board `host`; who "
-        "sends them can do all that you can (SECURITY.md)",
+        help="take uploads that are programs: .pt2 and .relax models, images for the board `host`; "
+        "who sends them can do all that you can (SECURITY.md)",
     )
     cluster = parser.add_argument_group("workers")
     cluster.add_argument(
