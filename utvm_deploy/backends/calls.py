@@ -111,7 +111,7 @@ def _check(
 ) -> None:
     for name in (function, *tables, *numbers):
         if not isinstance(name, str) or not _C_NAME.fullmatch(name):
-            raise PluginError(f"call(): {name!r} is no name in C; use letters, digits and _")
+            raise PluginError(f"call(): {name!r} is not a name in C; use letters, digits and _")
     if twice := sorted(tables.keys() & numbers.keys()):
         raise PluginError(f"call(): {twice[0]} is both a table and a number; rename one")
     for name, data in tables.items():
@@ -122,7 +122,7 @@ def _check(
     for name, value in numbers.items():
         is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
         if not is_integer or not _LEAST_INT32 <= value <= _MOST_INT32:
-            raise PluginError(f"call(): the number {name} is {value!r}, which is no int32")
+            raise PluginError(f"call(): the number {name} is {value!r}, which is not an int32")
     is_size = isinstance(scratch_bytes, int) and not isinstance(scratch_bytes, bool)
     if not is_size or not 0 <= scratch_bytes <= MOST_BYTES:
         raise PluginError(f"call(): scratch_bytes is {scratch_bytes!r}; give 0 or more bytes")

@@ -72,7 +72,7 @@ class Match:
 
     @property
     def ours(self) -> KernelCall:
-        """The call of our own portable kernel for the only operator, with its arguments.
+        """The call of our portable kernel for the only operator, with its arguments.
 
         Its multipliers, zero points and clamps are those of LiteRT's reference kernel.
         """
@@ -262,7 +262,7 @@ def _check_pattern(where: str, pattern: Pattern) -> None:
         if len(kinds) > 1:
             raise PluginError(
                 f"{where}: the pattern {shown} has a custom operator in a chain; give the custom "
-                "operator a pattern of its own"
+                "operator a separate pattern"
             )
         for name in ("reference", "infer"):
             if not callable(getattr(pattern, name)):

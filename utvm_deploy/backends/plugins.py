@@ -55,7 +55,7 @@ def _of_file(path: Path, where: str) -> object:
     def load() -> object:
         spec = importlib.util.spec_from_file_location(name, path)
         if spec is None or spec.loader is None:
-            raise PluginError(f"{where} is no Python file; give a file whose name ends with .py")
+            raise PluginError(f"{where} is not a Python file; give a file whose name ends with .py")
         module = importlib.util.module_from_spec(spec)
         # As Python has it for a script: the plug-in may import what lies next to it.
         sys.path.insert(0, str(path.resolve().parent))

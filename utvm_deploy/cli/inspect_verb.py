@@ -7,9 +7,12 @@ import hashlib
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from utvm_deploy.backends.custom import CustomOperators
+from utvm_deploy.backends.plugins import load_plugin
 from utvm_deploy.base.errors import ModelError, UsageError, UtvmError
 from utvm_deploy.base.files import write_text
 from utvm_deploy.cli.arguments import MODEL_HELP, Verbs, add_verb, check_outputs
+from utvm_deploy.cli.compile_options import add_plugin
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.shape_option import add_shape
 from utvm_deploy.frontend.tflite import load_model, survey_model
@@ -42,6 +45,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         action="store_true",
         help="instead of a model: every operator that can be imported, and its constraints",
     )
+    add_plugin(parser)
     parser.add_argument("--svg", metavar="FILE.svg", type=Path, help="also draw the graph")
 
 
@@ -52,7 +56,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
             raise UsageError("--svg draws a MODEL, and --supported is of none; leave one out")
         return _supported(out)
     check_outputs(args.model, args.svg)
-    graph, found, least = _found(args.model)
+    custom = None if args.plugin is None else CustomOperators(load_plugin(args.plugin))
+    graph, found, least = _found(args.model, custom)
     svg = args.svg if graph is not None else None
     if graph is not None and svg is not None and not args.dry_run:
         write_text(svg, graph_svg(graph))
@@ -70,10 +75,12 @@ def run(args: argparse.Namespace, out: Output) -> int:
     return 0 if found.ok else 1
 
 
-def _found(path: Path) -> tuple[Graph | None, Inspection, int | None]:
+def _found(
+    path: Path, custom: CustomOperators | None
+) -> tuple[Graph | None, Inspection, int | None]:
     """The graph if the file can be imported, the facts, and the least bytes of activations."""
     try:
-        graph = load_model(path)
+        graph = load_model(path, custom)
     except ModelError as error:
         found = survey_model(path, error)
         digest = hashlib.sha256(path.read_bytes()).hexdigest()

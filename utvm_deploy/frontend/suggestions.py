@@ -50,7 +50,10 @@ SUGGESTIONS: Mapping[str, str] = {
 def suggestion(kind: str) -> str:
     """What to do instead of an operator that has no row in the import table."""
     if kind.startswith(CUSTOM):
-        return f"custom operators are not part of the format: {_HOST}"
+        return (
+            f"custom operators are not part of the format: {_HOST}, or give a backend that "
+            "computes it (--plugin, docs/guides/backends.md)"
+        )
     if kind.startswith("STABLEHLO_"):
         return "convert the model to TFLite's own operators"
     return SUGGESTIONS.get(kind, _HOST)

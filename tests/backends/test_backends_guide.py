@@ -1,0 +1,51 @@
+"""The first backend of docs/guides/backends.md works as it stands there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from custom_models import filtered_network
+from tflite_writer import ModelWriter
+from vendor_library import EXAMPLES
+
+import utvm_deploy
+from utvm_deploy.cli.main import main
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "backends.md"
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Path:
+    found = re.search(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    assert found is not None
+    path = tmp_path / "my_backend.py"
+    path.write_text(found[1])
+    return path
+
+
+@pytest.mark.tools
+def test_the_first_backend_of_the_guide(plugin: Path, tmp_path: Path) -> None:
+    m = ModelWriter()
+    x = m.input((1, 4, 5, 3), 0.05, -7)
+    # The first only clamps, and the second requantizes.
+    y = m.relu(x, scale=0.05, zero_point=-7)
+    m.output(m.relu(y, scale=0.03, zero_point=-100))
+    model = m.save(tmp_path / "relu.tflite")
+    compiled = utvm_deploy.compile(model, "host", plugin=plugin)
+    engines = [layer.engine for layer in compiled.layers]
+    assert engines == ["My kernels", "generic"]
+    assert "it would have to requantize" in compiled.layers[1].why
+    assert main(["verify", str(model), "--board", "host", "--plugin", str(plugin)]) == 0
+
+
+def test_inspect_knows_the_custom_operators_of_a_plugin(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = str(filtered_network(tmp_path / "filtered.tflite"))
+    assert main(["inspect", model]) == 1
+    assert "or give a backend that computes it (--plugin" in capsys.readouterr().out
+    plugin = str(EXAMPLES / "custom_operator" / "plugin.py")
+    assert main(["inspect", model, "--plugin", plugin]) == 0
+    assert capsys.readouterr().out.count("CUSTOM MedianFilter") == 3
