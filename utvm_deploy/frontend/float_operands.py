@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 from utvm_deploy.frontend.operands import bias_of
 from utvm_deploy.frontend.source import SourceOperator
-from utvm_deploy.graph.attributes import Limits
+from utvm_deploy.graph.attributes import FLOAT_MAX, Limits
 from utvm_deploy.graph.model import Tensor
 
-# The schema's numbers of fused activations, which never change.
+# The schema's numbers of fused activations, which never change. The reference also limits NONE and
+# RELU: infinities become the largest finite numbers.
 _ACTIVATIONS: Mapping[int, Limits] = {
-    0: None,
-    1: (0.0, math.inf),
+    0: (-FLOAT_MAX, FLOAT_MAX),
+    1: (0.0, FLOAT_MAX),
     2: (-1.0, 1.0),
     3: (0.0, 6.0),
 }
 
 
-def floats(op: SourceOperator, *tensors: Tensor) -> None:
+def floats(op: SourceOperator, *tensors: Tensor, rank: int | None = None) -> None:
     """Check that tensors are float32."""
     for tensor in tensors:
+        if rank is not None and len(tensor.shape) != rank:
+            raise op.unsupported(
+                f"tensor '{tensor.name}' has shape {tensor.shape}; only {rank} dimensions are "
+                "supported"
+            )
         if tensor.dtype != "float32":
             raise op.unsupported(
                 f"tensor '{tensor.name}' is {tensor.dtype}, but others of this operator are "
@@ -29,8 +34,10 @@ def floats(op: SourceOperator, *tensors: Tensor) -> None:
             )
 
 
-def float_weights_of(op: SourceOperator, rank: int = 4, position: int = 1) -> Tensor:
-    """Constant weights of float32."""
+def float_weights_of(
+    op: SourceOperator, rank: int = 4, position: int = 1, *, computed: bool = False
+) -> Tensor:
+    """Weights of float32; ``computed`` says that they need not be constant."""
     weights = op.input(position)
     if weights.dtype in ("int8", "uint8", "int4"):
         raise op.unsupported(
@@ -38,7 +45,7 @@ def float_weights_of(op: SourceOperator, rank: int = 4, position: int = 1) -> Te
             "models with dynamic range quantization; start from the float model"
         )
     floats(op, weights)
-    if weights.data is None:
+    if weights.data is None and not computed:
         raise op.unsupported(
             f"weights '{weights.name}' are computed; only constant ones are supported"
         )
@@ -52,9 +59,10 @@ def float_bias_of(op: SourceOperator, channels: int, position: int = 2) -> int |
     return bias_of(op, channels, position, "float32")
 
 
-def limits_of(op: SourceOperator) -> Limits:
-    """The fused activation, as the least and the largest output."""
-    number = op.integer("FusedActivationFunction")
+def limits_of(op: SourceOperator, number: int | None = None) -> Limits:
+    """The fused activation, or the one of that number, as the least and the largest output."""
+    if number is None:
+        number = op.integer("FusedActivationFunction")
     if number not in _ACTIVATIONS:
         raise op.unsupported(
             f"its fused activation has number {number}; supported are NONE, RELU, RELU_N1_TO_1 "

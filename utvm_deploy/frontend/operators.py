@@ -50,6 +50,9 @@ FLOAT_IMPORTERS: Mapping[str, SupportedOperator] = {
     kind: row for module in _FLOAT_MODULES for kind, row in module.FLOAT_OPERATORS.items()
 }
 
+#: All operators that are imported, for some element types at least.
+IMPORTED = frozenset({*IMPORTERS, *FLOAT_IMPORTERS})
+
 _CONVERSIONS = ("QUANTIZE", "DEQUANTIZE")
 
 

@@ -24,7 +24,6 @@ SUGGESTIONS: Mapping[str, str] = {
     "FLOOR_DIV": _MULTIPLY,
     "SQUARE": "multiply the tensor by itself instead",
     "LOCAL_RESPONSE_NORMALIZATION": "train without it, or with batch normalization",
-    "L2_POOL_2D": "use AVERAGE_POOL_2D or MAX_POOL_2D instead",
     "POW": _MULTIPLY,
     "TOPK_V2": "sort the outputs in your own code",
     "NON_MAX_SUPPRESSION_V4": _HOST,

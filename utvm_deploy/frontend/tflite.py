@@ -35,7 +35,7 @@ from utvm_deploy.frontend.limits import (
     MAX_TENSORS,
     Budget,
 )
-from utvm_deploy.frontend.operators import IMPORTERS
+from utvm_deploy.frontend.operators import IMPORTED
 from utvm_deploy.frontend.source import CUSTOM, ModelFile, Option, SourceOperator, custom_kind
 from utvm_deploy.frontend.survey import Survey, survey
 from utvm_deploy.frontend.variables import RESOLVED
@@ -372,7 +372,7 @@ def _operator(
     outputs = _tensor_numbers(made, len(tensors), where)
     options: Mapping[str, Option] = {}
     if (
-        codes[code] in IMPORTERS or codes[code] in RESOLVED
+        codes[code] in IMPORTED or codes[code] in RESOLVED
     ):  # others may have tables that our schema does not know
         options = _options(operator)
     inside = vector_of(operator.IntermediatesAsNumpy(), budget, where)

@@ -7,17 +7,21 @@ from dataclasses import replace
 
 import numpy as np
 
+from utvm_deploy.frontend.geometry import (
+    bilinear_of,
+    convolution_of,
+    depth_multiplier_of,
+    pool_of,
+    transposed_of,
+)
 from utvm_deploy.frontend.operands import (
     LIMITS,
     alike,
     bias_of,
     clamp_of,
     made,
-    padding_of,
-    parameter,
     quantized,
     scale_of,
-    steps_of,
     weights_of,
     zero_point_of,
 )
@@ -25,10 +29,7 @@ from utvm_deploy.frontend.source import SourceOperator
 from utvm_deploy.frontend.supported_operator import COMPUTED, EQUAL, FUSED, SupportedOperator
 from utvm_deploy.graph.attributes import (
     BatchMatmul,
-    Convolution,
     FullyConnected,
-    Pool,
-    ResizeBilinear,
     TransposeConvolution,
 )
 from utvm_deploy.graph.model import Operator, Tensor
@@ -46,7 +47,9 @@ def import_convolution(op: SourceOperator) -> Operator:
     x, weights, out = op.input(0), weights_of(op, 0), op.output()
     alike(op, x, out, rank=4)
     bias, is_short = _short_or_long_bias(op, x, weights)
-    attributes = replace(_geometry(op, x, weights, out, 1), sums_in_32_bits=is_short)
+    attributes = replace(
+        convolution_of(op, x, weights), clamp=clamp_of(op, out), sums_in_32_bits=is_short
+    )
     return made(op, (op.inputs[0], op.inputs[1], bias), attributes)
 
 
@@ -75,29 +78,12 @@ def import_depthwise(op: SourceOperator) -> Operator:
     """DEPTHWISE_CONV_2D."""
     x, weights, out = op.input(0), weights_of(op, 3), op.output()
     alike(op, x, out, rank=4)
-    multiplier, rest = divmod(weights.shape[3], x.shape[3])
-    if rest or not multiplier or weights.shape[0] != 1:
-        raise op.damaged(f"weights of shape {weights.shape} do not fit an input of shape {x.shape}")
-    # The option is redundant, and LiteRT too goes by the shapes; 0 is what old converters wrote.
-    stated = op.integer("DepthMultiplier")
-    if stated not in (0, multiplier):
-        raise op.damaged(f"its DepthMultiplier is {stated}, but its shapes say {multiplier}")
+    multiplier = depth_multiplier_of(op, x, weights)
     bias = bias_of(op, weights.shape[3], dtype=_BIAS_TYPES[x.dtype])
-    attributes = _geometry(op, x, weights, out, multiplier)
-    return made(op, (op.inputs[0], op.inputs[1], bias), attributes)
-
-
-def _geometry(
-    op: SourceOperator, x: Tensor, weights: Tensor, out: Tensor, depth_multiplier: int
-) -> Convolution:
-    strides = steps_of(op, "StrideH", "StrideW")
-    dilations = steps_of(op, "DilationHFactor", "DilationWFactor")
-    window = (
-        (weights.shape[1] - 1) * dilations[0] + 1,
-        (weights.shape[2] - 1) * dilations[1] + 1,
+    attributes = replace(
+        convolution_of(op, x, weights), clamp=clamp_of(op, out), depth_multiplier=multiplier
     )
-    padding = padding_of(op, x, window, strides)
-    return Convolution(strides, dilations, padding, clamp_of(op, out), depth_multiplier)
+    return made(op, (op.inputs[0], op.inputs[1], bias), attributes)
 
 
 def import_transpose_conv(op: SourceOperator) -> Operator:
@@ -105,28 +91,10 @@ def import_transpose_conv(op: SourceOperator) -> Operator:
     x, out = op.input(2), op.output()
     alike(op, x, out, rank=4)
     weights = weights_of(op, 0)
-    if op.input(0).data is None:
-        raise op.unsupported(
-            f"its output shape '{op.input(0).name}' is an input or computed, not a constant in the "
-            "file. Use Keras's Conv2DTranspose on an input of fixed size and batch, or give "
-            "tf.nn.conv2d_transpose a list of numbers, and convert the model again"
-        )
-    if tuple(parameter(op, 0, "output shape").reshape(-1).tolist()) != out.shape:
-        raise op.damaged(f"its output has shape {out.shape}, which is not what its input says")
-    strides = steps_of(op, "StrideH", "StrideW")
-    window = (weights.shape[1], weights.shape[2])
-    top, bottom, left, right = padding_of(op, out, window, strides)
-    back = [
-        (size + padding - taps) // stride + 1
-        for size, padding, taps, stride in zip(
-            out.shape[1:3], (top + bottom, left + right), window, strides, strict=True
-        )
-    ]
-    if tuple(back) != x.shape[1:3]:
-        raise op.damaged(f"an output of {out.shape} does not come from an input of {x.shape}")
+    strides, padding = transposed_of(op, x, weights)
     bias, is_short = _short_or_long_bias(op, x, weights, position=3)
     clamp = clamp_of(op, out) if "FusedActivationFunction" in op.options else clamp_of(op, out, 0)
-    attributes = TransposeConvolution(strides, (top, left), clamp, is_short)
+    attributes = TransposeConvolution(strides, padding, clamp, is_short)
     return made(op, (op.inputs[2], op.inputs[1], bias), attributes)
 
 
@@ -149,13 +117,7 @@ def import_resize_bilinear(op: SourceOperator) -> Operator:
     """RESIZE_BILINEAR of an NHWC image to a constant size."""
     out = op.output()
     alike(op, op.input(0), out, rank=4)
-    size = parameter(op, 1, "size").reshape(-1)
-    if tuple(size.tolist()) != out.shape[1:3]:
-        raise op.damaged(f"its size is {size.tolist()}, but its output is {out.shape}")
-    corners, centers = bool(op.option("AlignCorners")), bool(op.option("HalfPixelCenters"))
-    if corners and centers:
-        raise op.damaged("it aligns corners and has half-pixel centers at the same time")
-    return made(op, op.inputs[:1], ResizeBilinear(corners, centers))
+    return made(op, op.inputs[:1], bilinear_of(op))
 
 
 def import_fully_connected(op: SourceOperator) -> Operator:
@@ -198,10 +160,7 @@ def import_pool(op: SourceOperator) -> Operator:
         or abs(scale_of(x) - scale_of(out)) > _POOL_SCALE_TOLERANCE
     ):
         raise op.unsupported("its input and output are quantized differently; they must be equal")
-    window = (op.positive("FilterHeight"), op.positive("FilterWidth"))
-    strides = (op.positive("StrideH"), op.positive("StrideW"))
-    padding = padding_of(op, x, window, strides)
-    return made(op, op.inputs[:1], Pool(window, strides, padding, clamp_of(op, out)))
+    return made(op, op.inputs[:1], replace(pool_of(op, x), clamp=clamp_of(op, out)))
 
 
 _WEIGHTS = "constant int8 weights with zero point 0; constant bias of int32, of int64 for int16"

@@ -17,6 +17,8 @@ Padding: TypeAlias = tuple[int, int, int, int]
 Clamp: TypeAlias = tuple[int, int]
 #: Smallest and largest float32 output value; None if there are none.
 Limits: TypeAlias = tuple[float, float] | None
+#: The largest finite float32 number.
+FLOAT_MAX = (2 - 2**-23) * 2.0**127
 #: What ``clamp`` is in operators of float32, which have ``limits`` instead.
 NO_CLAMP: Clamp = (0, 0)
 Shape: TypeAlias = tuple[int, ...]
@@ -55,7 +57,7 @@ class FullyConnected:
 
 @dataclass(frozen=True)
 class Pool:
-    """AVERAGE_POOL_2D and MAX_POOL_2D; padded positions do not count."""
+    """AVERAGE_POOL_2D, MAX_POOL_2D and L2_POOL_2D; padded positions do not count."""
 
     window: tuple[int, int]
     strides: tuple[int, int]

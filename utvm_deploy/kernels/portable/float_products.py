@@ -1,4 +1,4 @@
-"""Products of float32 with weights: FULLY_CONNECTED.
+"""Products of float32 with matrices: FULLY_CONNECTED and BATCH_MATMUL.
 
 The order of additions is that of LiteRT's reference kernels: one sum that begins with 0, in the
 order of the weights, then the bias. So results have equal bits.
@@ -6,65 +6,174 @@ order of the weights, then the bias. So results have equal bits.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from utvm_deploy.graph.attributes import FullyConnected, Limits
-from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.graph.attributes import BatchMatmul, FullyConnected, Limits
+from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.call import KernelCall, TensorArgument
+from utvm_deploy.kernels.contract.extents import flags_label, label
 from utvm_deploy.kernels.contract.lazy_tvm import te
 from utvm_deploy.kernels.contract.operation import Lowering, Operation
-from utvm_deploy.kernels.portable.float_values import limited, limits_label
-from utvm_deploy.kernels.portable.skeletons import DefaultLoops
+from utvm_deploy.kernels.portable.float_values import float_bias, limited, limits_label
+from utvm_deploy.kernels.portable.skeletons import (
+    Flags,
+    followed_extents,
+    followed_index,
+    merged_shapes,
+)
+from utvm_deploy.kernels.portable.tiling import (
+    MAX_FLOAT_ACCUMULATORS,
+    RegisterTile,
+    choose_tile,
+    schedule_accumulation,
+)
 
 
 @dataclass(frozen=True)
-class FloatDense(DefaultLoops):
-    """FULLY_CONNECTED; a row of weights for each output."""
+class FloatDense:
+    """FULLY_CONNECTED; constant weights are [block, input, output of the block].
+
+    A block has the outputs of a register tile, so that the tile reads its weights in one sequence.
+    Computed weights are [output, input].
+    """
 
     batch: int
     depth: int
     outputs: int
     limits: Limits
+    computed: bool = False  # the weights
 
     @property
     def name(self) -> str:
-        label = limits_label(self.limits)
-        return f"dense_float_{self.batch}x{self.depth}_{self.outputs}{label}"
+        limits = ("_computed" if self.computed else "") + limits_label(self.limits)
+        return f"dense_float_{self.batch}x{self.depth}_{self.outputs}{limits}"
+
+    @property
+    def tile(self) -> RegisterTile:
+        """The outputs that are computed together."""
+        return choose_tile(self.batch, self.outputs, MAX_FLOAT_ACCUMULATORS)
+
+    def stored(self, weights: Array) -> Array:
+        """The file's weights, [output, input], as the kernel reads constant ones."""
+        blocks = weights.reshape(-1, self.tile.channels, self.depth)
+        return np.ascontiguousarray(np.moveaxis(blocks, 1, -1))
 
     def prim_func(self) -> Any:
+        block = self.tile.channels
         x = te.placeholder((self.batch, self.depth), "float32", "input")
-        weights = te.placeholder((self.outputs, self.depth), "float32", "weights")
+        blocks = (self.outputs // block, self.depth, block)
+        shape = (self.outputs, self.depth) if self.computed else blocks
+        weights = te.placeholder(shape, "float32", "weights")
         bias = te.placeholder((self.outputs,), "float32", "bias")
         k = te.reduce_axis((0, self.depth), "k")
-        sums = te.compute(
-            (self.batch, self.outputs), lambda i, o: te.sum(x[i, k] * weights[o, k], k), "sums"
-        )
+
+        def product(i: Any, o: Any) -> Any:
+            weight = weights[o, k] if self.computed else weights[o // block, k, o % block]
+            return te.sum(x[i, k] * weight, axis=k)
+
+        sums = te.compute((self.batch, self.outputs), product, name="sums")
         output = te.compute(
-            (self.batch, self.outputs),
-            lambda i, o: limited(sums[i, o] + bias[o], self.limits),
-            "output",
+            sums.shape, lambda i, o: limited(sums[i, o] + bias[o], self.limits), name="output"
         )
         return te.create_prim_func([x, weights, bias, output])
 
+    def schedule(self, sch: Any, core: str) -> str:
+        _schedule_tile(sch, self.tile)
+        return f"generic C, {self.tile.pixels} rows x {self.tile.channels} outputs in registers"
+
+
+@dataclass(frozen=True)
+class FloatProducts:
+    """BATCH_MATMUL: ``output[b, i, j]`` sums ``left[b, i, k] * right[b, k, j]``."""
+
+    batches: tuple[int, ...]
+    left_follows: Flags
+    right_follows: Flags
+    rows: int
+    depth: int
+    columns: int
+    left_turned: bool  # left is stored [k, i]
+    right_turned: bool  # right is stored [j, k]
+
+    @property
+    def name(self) -> str:
+        sides = f"{flags_label(self.left_follows)}_{flags_label(self.right_follows)}"
+        turned = f"{'nt'[self.left_turned]}{'nt'[self.right_turned]}"
+        shape = label((self.rows, self.depth, self.columns))
+        return f"matmul_float_{label(self.batches)}_{sides}_{shape}_{turned}"
+
+    def prim_func(self) -> Any:
+        m, depth, n = self.rows, self.depth, self.columns
+        left_shape = (depth, m) if self.left_turned else (m, depth)
+        right_shape = (n, depth) if self.right_turned else (depth, n)
+        batches = followed_extents(self.batches, self.left_follows)
+        left = te.placeholder((*batches, *left_shape), "float32", "left")
+        batches = followed_extents(self.batches, self.right_follows)
+        right = te.placeholder((*batches, *right_shape), "float32", "right")
+        k = te.reduce_axis((0, depth), "k")
+
+        def total(*index: Any) -> Any:
+            *batch, i, j = index
+            in_left = (k, i) if self.left_turned else (i, k)
+            in_right = (j, k) if self.right_turned else (k, j)
+            a = left[followed_index(batch, self.left_follows) + in_left]
+            b = right[followed_index(batch, self.right_follows) + in_right]
+            return te.sum(a * b, axis=k)
+
+        sums = te.compute((*self.batches, m, n), total, name="sums")
+        output = te.compute(sums.shape, lambda *i: sums[i], name="output")
+        return te.create_prim_func([left, right, output])
+
+    def schedule(self, sch: Any, core: str) -> str:
+        tile = choose_tile(self.rows, self.columns, MAX_FLOAT_ACCUMULATORS)
+        _schedule_tile(sch, tile)
+        return f"generic C, {tile.pixels} rows x {tile.channels} columns in registers"
+
+
+def _schedule_tile(sch: Any, tile: RegisterTile) -> None:
+    """Add up a tile of the last two dimensions at once."""
+    *batches, i, j = sch.get_loops(sch.get_sblock("output"))
+    io, ii = sch.split(i, [None, tile.pixels])
+    jo, ji = sch.split(j, [None, tile.channels])
+    # With the columns outermost, weights are read once.
+    sch.reorder(*batches, jo, io, ii, ji)
+    sums = sch.get_sblock("sums")
+    sch.compute_at(sums, io, preserve_unit_loops=True)
+    *_, row, column, k = sch.get_loops(sums)
+    schedule_accumulation(sch, sums, [k], [row, column])
+    for loop in (ii, ji):
+        sch.unroll(loop)
+
 
 def lower_dense(op: Operation) -> KernelCall:
-    """FULLY_CONNECTED."""
+    """FULLY_CONNECTED; leading dimensions of the output are the batch."""
     outputs, depth = op.input(1).shape
-    batch = int(np.prod(op.result.shape)) // outputs
-    kernel = FloatDense(batch, depth, outputs, op.attributes(FullyConnected).limits)
-    parameters = {"weights": op.constant(1), "bias": float_bias(op, outputs)}
+    batch = math.prod(op.result.shape) // outputs
+    data, limits = op.input(1).data, op.attributes(FullyConnected).limits
+    kernel = FloatDense(batch, depth, outputs, limits, data is None)
+    weights = TensorArgument(op.position(1)) if data is None else kernel.stored(data)
+    parameters = {"weights": weights, "bias": float_bias(op, outputs)}
     return op.call(kernel, parameters, macs=batch * outputs * depth)
 
 
-def float_bias(op: Operation, channels: int, index: int = 2) -> Any:
-    """The bias at an input, or zeros, which the reference adds, too."""
-    inputs = op.operator.inputs
-    if len(inputs) <= index or inputs[index] is None:
-        return np.zeros(channels, dtype=np.float32)
-    return op.constant(index)
+def lower_batch_matmul(op: Operation) -> KernelCall:
+    """BATCH_MATMUL."""
+    a = op.attributes(BatchMatmul)
+    left, right = op.input(0).shape, op.input(1).shape
+    *batches, rows, columns = op.result.shape
+    extents, (one, other) = merged_shapes((left[:-2], right[:-2]), batches)
+    depth = left[-2] if a.left_turned else left[-1]
+    turned = a.left_turned, a.right_turned
+    kernel = FloatProducts(extents, one, other, rows, depth, columns, *turned)
+    return op.call(kernel, inputs=(0, 1), macs=math.prod(op.result.shape) * depth)
 
 
-FLOAT_LOWERINGS: Mapping[str, Lowering] = {"FULLY_CONNECTED": lower_dense}
+FLOAT_LOWERINGS: Mapping[str, Lowering] = {
+    "BATCH_MATMUL": lower_batch_matmul,
+    "FULLY_CONNECTED": lower_dense,
+}

@@ -5,8 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from utvm_deploy.graph.attributes import Limits
+import numpy as np
+
+from utvm_deploy.graph.attributes import FLOAT_MAX, Limits
+from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.lazy_tvm import tirx
+from utvm_deploy.kernels.contract.operation import Operation
 
 
 def limited(value: Any, limits: Limits) -> Any:
@@ -17,19 +21,40 @@ def limited(value: Any, limits: Limits) -> Any:
     if limits is None:
         return value
     least, most = limits
+    found = tirx.Var("found", "float32")
+    result = found
     if least > -math.inf:
         bound = tirx.const(least, "float32")
-        value = tirx.Select(value < bound, bound, value)
+        result = tirx.Select(result < bound, bound, result)
     if most < math.inf:
         bound = tirx.const(most, "float32")
-        value = tirx.Select(bound < value, bound, value)
-    return value
+        result = tirx.Select(bound < result, bound, result)
+    return tirx.Let(found, value, result)
 
 
 def limits_label(limits: Limits) -> str:
-    """The limits as the end of a kernel's name."""
-    if limits is None:
+    """The limits as the end of a kernel's name: empty for all finite numbers, else such as 0_6."""
+    if limits == (-FLOAT_MAX, FLOAT_MAX):
         return ""
-    words = [f"{abs(one):g}".replace(".", "p") for one in limits]
-    signs = ["m" if one < 0 else "" for one in limits]
-    return "_clamp" + "".join(f"_{s}{w}" for s, w in zip(signs, words, strict=True))
+    if limits is None:
+        return "_unlimited"
+    return f"_clamp_{_bound_label(limits[0])}_{_bound_label(limits[1])}"
+
+
+def _bound_label(bound: float) -> str:
+    if abs(bound) == FLOAT_MAX:
+        text = "max"
+    elif math.isinf(bound):
+        text = "inf"
+    else:
+        # Nine digits are different for different float32 numbers.
+        text = f"{abs(bound):.9g}".replace(".", "p").replace("+", "").replace("-", "m")
+    return f"m{text}" if bound < 0 else text
+
+
+def float_bias(op: Operation, channels: int, index: int = 2) -> Array:
+    """The bias at an input, or zeros, which the reference adds, too."""
+    inputs = op.operator.inputs
+    if len(inputs) <= index or inputs[index] is None:
+        return np.zeros(channels, dtype=np.float32)
+    return op.constant(index)

@@ -13,6 +13,8 @@ from typing import Any
 # A compiler may use 13 registers of Cortex-M. Two hold pointers and one the end of the loop; the
 # others hold accumulators and loaded values.
 MAX_ACCUMULATORS = 8
+# An FPU has 32 registers of float32.
+MAX_FLOAT_ACCUMULATORS = 16
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,11 @@ def tiles(pixels: int, channels: int, most: int = MAX_ACCUMULATORS * 3 // 2) -> 
     ]
 
 
-def choose_tile(pixels: int, channels: int) -> RegisterTile:
+def choose_tile(pixels: int, channels: int, most: int = MAX_ACCUMULATORS) -> RegisterTile:
     """The tile with the fewest loads per multiply that divides both extents evenly."""
     # Among equal tiles, one with more channels reads a channel's weights fewer times.
     return min(
-        tiles(pixels, channels, MAX_ACCUMULATORS),
+        tiles(pixels, channels, most),
         key=lambda t: ((t.pixels + t.channels) / (t.pixels * t.channels), -t.channels),
     )
 
