@@ -12,7 +12,7 @@ import pytest
 
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.limits import LIMITS
-from utvm_deploy.frontend.operators import IMPORTERS
+from utvm_deploy.frontend.operators import IMPORTED
 from utvm_deploy.frontend.suggestions import SUGGESTIONS
 from utvm_deploy.inspecting.supported import operators_page, supported_operators
 
@@ -25,7 +25,7 @@ def test_the_page_is_what_the_table_says() -> None:
 
 def test_the_page_has_every_operator_and_limit() -> None:
     page = operators_page()
-    for kind in IMPORTERS:
+    for kind in IMPORTED:
         assert f"| {kind} | " in page
     for what, most in LIMITS:
         assert f"| {most:,} | {what} |" in page
@@ -34,21 +34,21 @@ def test_the_page_has_every_operator_and_limit() -> None:
 def test_what_to_do_instead_is_told_of_what_is_not_supported_only() -> None:
     page = operators_page()
     assert all(f"| {kind} | {what} |" in page for kind, what in SUGGESTIONS.items())
-    assert not set(SUGGESTIONS) & set(IMPORTERS)
+    assert not set(SUGGESTIONS) & set(IMPORTED)
 
 
 def test_supported_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", "--supported"]) == 0
     said = capsys.readouterr().out
-    assert all(kind in said for kind in IMPORTERS)
-    assert f"{len(IMPORTERS)} operators" in said
+    assert all(kind in said for kind in IMPORTED)
+    assert f"{len(IMPORTED)} operators" in said
 
 
 def test_supported_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", "--supported", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["schema"] == "utvm.operators/1"
-    assert [row["operator"] for row in facts["operators"]] == sorted(IMPORTERS)
+    assert [row["operator"] for row in facts["operators"]] == sorted(IMPORTED)
     assert [row["constraints"] for row in facts["operators"]] == [
         row.constraints for row in supported_operators()
     ]

@@ -6,7 +6,7 @@ import textwrap
 from dataclasses import dataclass
 
 from utvm_deploy.frontend.limits import LIMITS
-from utvm_deploy.frontend.operators import IMPORTERS
+from utvm_deploy.frontend.operators import FLOAT_IMPORTERS, IMPORTED, IMPORTERS
 from utvm_deploy.frontend.shape_arithmetic import FOLDED
 from utvm_deploy.frontend.suggestions import SUGGESTIONS
 
@@ -14,10 +14,11 @@ _HEAD = """\
 # Operators
 
 Generated from the import table; `utvm inspect --supported` prints the same. Every operator computes
-what LiteRT 2.3.0's reference kernels do, byte for byte. Shapes are fixed, and ranks go from 1 to 5
-unless a constraint says otherwise. A model with operators that are not in the table, or variants
-that are not, is refused. One message names them all: the position in the file, the tensor that the
-operator makes, and what to do instead.
+what LiteRT 2.3.0's reference kernels do, byte for byte. On float32, functions such as EXP have the
+errors of [Floating point](float.md) instead. What is not a number may have another sign or payload.
+Shapes are fixed, and ranks go from 1 to 5 unless a constraint says otherwise. A model with other
+operators, or with variants that are not in the table, is refused. One message names them all: the
+position in the file, the tensor that the operator makes, and what to do instead.
 
 | operator | element types | constraints |
 |---|---|---|
@@ -67,9 +68,21 @@ class OperatorRow:
 
 def supported_operators() -> tuple[OperatorRow, ...]:
     """Every operator that can be imported, by name."""
-    return tuple(
-        OperatorRow(kind, row.types, row.constraints) for kind, row in sorted(IMPORTERS.items())
-    )
+    return tuple(_row(kind) for kind in sorted(IMPORTED))
+
+
+def _row(kind: str) -> OperatorRow:
+    """An operator's row; its constraints on float32 follow those on the other types."""
+    row, of_float = IMPORTERS.get(kind), FLOAT_IMPORTERS.get(kind)
+    rows = [one for one in (row, of_float) if one is not None]
+    types = tuple(dict.fromkeys(dtype for one in rows for dtype in one.types))
+    constraints = rows[0].constraints
+    if row is not None and of_float is not None:
+        shared = row.constraints.split("; ")
+        others = [one for one in of_float.constraints.split("; ") if one and one not in shared]
+        if others:
+            constraints = "; ".join([*filter(None, shared), f"float32: {'; '.join(others)}"])
+    return OperatorRow(kind, types, constraints)
 
 
 def operators_page() -> str:
