@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tvm import s_tir, te, tirx
+from tvm import relax, s_tir, te, tirx
 
+import utvm_deploy
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.compiler.lower_c import lower_to_c
 from utvm_deploy.kernels.contract.c_function import CFunction
@@ -190,6 +191,34 @@ def test_a_function_that_boards_do_not_have_is_refused_by_name() -> None:
 def test_a_cast_to_half_is_one_sentence() -> None:
     with pytest.raises(CompileError, match="cast from float32 to float16 is of type float16"):
         elementwise(lambda x: (x.astype("float16") * tirx.const(0.5, "float16")).astype("float32"))
+
+
+@pytest.mark.tools
+def test_models_take_and_return_booleans() -> None:
+    """Declarations name no type that callers would need <stdbool.h> for."""
+    block = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4, 64), "float32"))
+    mask = relax.Var("mask", relax.TensorType((4, 64), "bool"))
+    with block.function("main", [x, mask]):
+        with block.dataflow():
+            zero = relax.const(0.0, "float32")
+            either = block.emit(relax.op.logical_or(mask, relax.op.greater(x, zero)))
+            differs = block.emit(relax.op.not_equal(mask, either))
+            kept = block.emit(relax.op.where(differs, x, zero))
+            counted = block.emit(relax.op.astype(either, "int32"))
+            outputs = block.emit_output(relax.Tuple([either, differs, kept, counted]))
+        block.emit_func_output(outputs)
+    compiled = utvm_deploy.compile(block.get(), board="host")
+    rng = np.random.default_rng(1)
+    given = rng.standard_normal((4, 64)).astype(np.float32)
+    masked = rng.random((4, 64)) < 0.5
+    with utvm_deploy.connect("host") as device:
+        found, _ = device.load(compiled, into="ram").run([given, masked])
+    either_wanted = masked | (given > 0)
+    differs_wanted = masked != either_wanted
+    wanted = [either_wanted, differs_wanted, np.where(differs_wanted, given, 0), either_wanted]
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_type_that_c_does_not_have_is_one_sentence() -> None:

@@ -248,5 +248,7 @@ def _finish(text: str, name: str, writable: Sequence[bool], may_alias: bool) -> 
         base, parameter = declaration.rsplit(" ", 1)
         is_pointer = base.endswith("*")
         ctype = base[:-1] if is_pointer else base
+        # Callers hold booleans as bytes, and need no <stdbool.h> for the declaration.
+        ctype = "uint8_t" if is_pointer and ctype == "bool" else ctype
         parameters.append(Parameter(parameter, ctype, is_pointer, is_written))
     return signature_and_text(name, parameters, body, may_alias)
