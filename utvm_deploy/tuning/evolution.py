@@ -26,6 +26,7 @@ from utvm_deploy.kernels.portable.template_free import (
 )
 from utvm_deploy.records import Measurement
 from utvm_deploy.records.candidate import Candidate
+from utvm_deploy.tuning.speed_model import Key, scores
 
 log = logging.getLogger(__name__)
 
@@ -34,12 +35,6 @@ PROPOSALS = 8
 #: The number and size of the generations for each proposal: some tenths of a second.
 POPULATION = 24
 GENERATIONS = 2
-#: Before this number is measured, one proposal is as good as another.
-FEWEST_KNOWN = 6
-#: The process uses this number of measurements, the fastest first.
-MOST_KNOWN = 200
-#: Of ticks that the model does not explain, as a share of their variance.
-_NOISE = 0.02
 _ENDLESS = 1 << 20
 
 
@@ -87,7 +82,7 @@ class Evolution:
         schedule = design(Traced(self._kernel, number, decisions))
         if schedule is None:
             return
-        self._model.add(number, decisions, measurement.ticks_min)
+        self._model.add(number, decisions, max(measurement.ticks_min, 1))
         arguments = ms.arg_info.ArgInfo.from_entry_func(self._context.mod)
         self._database.commit_tuning_record(
             ms.database.TuningRecord(
@@ -108,7 +103,7 @@ class _Process(ms.cost_model.PyCostModel):  # type: ignore[misc]
         super().__init__()
         self.kernel = kernel
         self.random = np.random.default_rng(seed)
-        self.known: dict[tuple[int, str], int] = {}
+        self.known: dict[Key, float] = {}
 
     def add(self, sketch: int, decisions: str, ticks: int) -> None:
         self.known[sketch, decisions] = ticks
@@ -124,42 +119,12 @@ class _Process(ms.cost_model.PyCostModel):  # type: ignore[misc]
 
     def predict(self, context: Any, candidates: Sequence[Any]) -> Any:
         """A score for each, above 0, the larger the faster."""
-        asked = [candidate_of(self.kernel, one.sch.trace) for one in candidates]
-        if len(self.known) < FEWEST_KNOWN:
-            return self.random.random(len(asked))
-        fastest = sorted(self.known.items(), key=lambda one: one[1])[:MOST_KNOWN]
-        sketches = 1 + max(number for (number, _), _ in fastest)
-        keys = [key for key, _ in fastest]
-        keys += [_key(one) for one in asked]
-        place = _features(keys, sketches)
-        known, new = place[: len(fastest)], place[len(fastest) :]
-        logs = np.log([max(ticks, 1) for _, ticks in fastest])
-        mean, spread = logs.mean(), max(float(logs.std()), 1e-6)
-        width = float(np.median(_distances(known, known))) or 1.0
-        covariance = np.exp(-_distances(known, known) / width) + _NOISE * np.eye(len(fastest))
-        weights = np.linalg.solve(covariance, (logs - mean) / spread)
-        expected = np.exp(-_distances(new, known) / width) @ weights
-        return np.exp(-expected)
+        asked = [_key(candidate_of(self.kernel, one.sch.trace)) for one in candidates]
+        return scores(self.known, asked, self.random)
 
 
-def _key(candidate: Candidate | None) -> tuple[int, str]:
+def _key(candidate: Candidate | None) -> Key:
     if candidate is None:
         return 0, ""
     number, decisions = candidate.number(SKETCH), candidate.choice(DECISIONS)
     return number or 0, str(decisions)
-
-
-def _features(keys: Sequence[tuple[int, str]], sketches: int) -> Any:
-    """A row for each: its sketch, and the logarithms of its tiles."""
-    rows = []
-    for number, decisions in keys:
-        row = [2.0 * (number == other) for other in range(sketches)]
-        for part in decisions.split("/") if decisions else ():
-            row += [float(np.log2(int(value) + 3)) for value in part.split(".")]
-        rows.append(row)
-    longest = max(map(len, rows))
-    return np.array([row + [0.0] * (longest - len(row)) for row in rows])
-
-
-def _distances(one: Any, other: Any) -> Any:
-    return np.square(one[:, None] - other[None]).sum(axis=2)

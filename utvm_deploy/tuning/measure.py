@@ -167,7 +167,9 @@ class Measurer:
 
     # Groups.
 
-    def _group(self, jobs: Sequence[Job]) -> list[tuple[Measurement, int] | None]:
+    def _group(
+        self, jobs: Sequence[Job], *, is_first: bool = True
+    ) -> list[tuple[Measurement, int] | None]:
         """Load and run; one by one where together does not work. None: stopped before it ran."""
         if self._stopping.is_set():
             return [None] * len(jobs)
@@ -179,6 +181,10 @@ class Measurer:
             if len(jobs) == 1:
                 return [(Measurement(error="compile error", detail=str(error)), 0)]
         except (NoRoom, UtvmError) as error:
+            if isinstance(error, StoppedTask) and is_first:
+                # It was none of the candidates' tasks, so it says nothing of them.
+                log.info("%s; once more", error)
+                return self._group(jobs, is_first=False)
             if len(jobs) == 1:
                 if isinstance(error, NoRoom) and self._loader.store_tables(jobs):
                     return self._group(jobs)

@@ -13,12 +13,14 @@ import os
 import sys
 import tempfile
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import tvm
 from tvm import tirx
 from tvm.ir.utils import derived_object
 
@@ -28,10 +30,12 @@ from utvm_deploy.compiler.options import TIME
 from utvm_deploy.device import Device
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.portable.template_free import space_of_c
 from utvm_deploy.project.link_module import compile_module
 from utvm_deploy.records import Measurement
 from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.tuning.build import Built, flags_for, kernel_text, wrapper_text
+from utvm_deploy.tuning.evolution import GENERATIONS, POPULATION
 from utvm_deploy.tuning.inputs import Job
 from utvm_deploy.tuning.measure import Measurer
 from utvm_deploy.tuning.place import check_tunable
@@ -45,6 +49,7 @@ from utvm_deploy.tuning.prim_funcs import (
     tasks_of_module,
     tasks_of_works,
 )
+from utvm_deploy.tuning.speed_model import SpeedModel
 from utvm_deploy.tuning.tolerance import TOLERANCE
 from utvm_deploy.tuning.workload import workload
 
@@ -52,8 +57,23 @@ from utvm_deploy.tuning.workload import workload
 # 13 seconds of parsing. To use them, import them before this module.
 sys.modules.setdefault("tvm.s_tir.tensor_intrin", types.ModuleType("tvm.s_tir.tensor_intrin"))
 
+from tvm.s_tir import meta_schedule as ms  # noqa: E402
 from tvm.s_tir.meta_schedule.builder import BuilderResult, PyBuilder  # noqa: E402
 from tvm.s_tir.meta_schedule.runner import PyRunner, PyRunnerFuture, RunnerResult  # noqa: E402
+
+#: Candidates of a task that are measured in one round.
+ROUND = 8
+
+
+def search_strategy() -> Any:
+    """TVM's evolutionary search with generations that take tenths of a second."""
+    return ms.search_strategy.EvolutionarySearch(
+        population_size=POPULATION,
+        init_measured_ratio=0.5,
+        init_min_unmeasured=ROUND,
+        genetic_num_iters=GENERATIONS,
+        genetic_max_fail_count=4,
+    )
 
 
 @dataclass(frozen=True)
@@ -102,10 +122,57 @@ class DeviceTuning:
         self._built: dict[str, Built] = {}
         self._task_of_key: dict[str, Task] = {}
         self._references: dict[str, Built] = {}
+        self._failure: Exception | None = None
         self.builder = _Builder(self)
         self.runner = _Runner(self)
 
+    def tune(self, work_dir: str | Path, trials: int, *, space: Any = None, seed: int = 0) -> Any:
+        """Tune all tasks by TVM's evolutionary search; returns TVM's database.
+
+        ``work_dir`` gets TVM's logs and the database. ``space`` is a space generator of TVM's, by
+        default ``space_of_c()``. Each round goes to the task that promises most.
+        """
+        Path(work_dir).mkdir(parents=True, exist_ok=True)
+        contexts = [
+            ms.TuneContext(
+                mod=tvm.IRModule({"main": task.func.with_attr("global_symbol", "main")}),
+                target=tvm.target.Target("c"),
+                space_generator=space or space_of_c(),
+                search_strategy=search_strategy(),
+                task_name=task.name,
+                num_threads=1,
+                rand_state=seed + 1 + number,
+            )
+            for number, task in enumerate(self.tasks)
+        ]
+        self._failure = None
+        try:
+            return ms.tune.tune_tasks(
+                tasks=contexts,
+                task_weights=[float(task.times) for task in self.tasks],
+                work_dir=str(work_dir),
+                max_trials_global=trials,
+                num_trials_per_iter=ROUND,
+                builder=self.builder,
+                runner=self.runner,
+                cost_model=SpeedModel(seed),
+            )
+        except RuntimeError:
+            # TVM makes a RuntimeError of whatever the builder and the runner raise.
+            if self._failure is not None:
+                raise self._failure from None
+            raise
+
     # The rest is the builder's and the runner's.
+
+    @contextmanager
+    def keeping_failure(self) -> Iterator[None]:
+        """Keep what is raised, for ``tune``."""
+        try:
+            yield
+        except Exception as error:
+            self._failure = error
+            raise
 
     def build(self, modules: Sequence[Any]) -> list[tuple[str | None, str | None]]:
         """Key or error of each."""
@@ -211,7 +278,8 @@ class _Builder(PyBuilder):  # type: ignore[misc]
         self.tuning = tuning
 
     def build(self, build_inputs: list[Any]) -> list[Any]:
-        found = self.tuning.build([one.mod for one in build_inputs])
+        with self.tuning.keeping_failure():
+            found = self.tuning.build([one.mod for one in build_inputs])
         # meta_schedule removes the folder of each artifact; ours is empty.
         return [BuilderResult(key and f"{tempfile.mkdtemp()}/{key}", e) for key, e in found]
 
@@ -223,7 +291,8 @@ class _Runner(PyRunner):  # type: ignore[misc]
         self.tuning = tuning
 
     def run(self, runner_inputs: list[Any]) -> list[Any]:
-        measured = self.tuning.run([Path(one.artifact_path).name for one in runner_inputs])
+        with self.tuning.keeping_failure():
+            measured = self.tuning.run([Path(one.artifact_path).name for one in runner_inputs])
         per_second = self.tuning.device.hello.ticks_per_second
         return [_Done(one, per_second) for one in measured]
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias, TypeVar
 
 from utvm_deploy.boards.board import Board
-from utvm_deploy.records import Measurement, Setting
+from utvm_deploy.records import Measurement, Record, Setting, now
 from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.tuning.loaded import Spent
 from utvm_deploy.tuning.workload import Work
@@ -36,6 +36,23 @@ class Outcome:
     code: str
     code_bytes: int = 0
     scratch_bytes: int = 0
+
+
+def recorded(trial: Trial, outcome: Outcome, setting: Setting, board: str) -> Record:
+    """The record of an outcome on a board."""
+    measurement = outcome.measurement
+    return Record(
+        trial.work.kernel,
+        setting,
+        trial.candidate,
+        replace(measurement, detail=measurement.detail[:200]),
+        board,
+        trial.candidate == trial.work.default,
+        outcome.code,
+        outcome.code_bytes,
+        outcome.scratch_bytes,
+        now(),
+    )
 
 
 #: One for each trial of a batch; None if the trial did not run.

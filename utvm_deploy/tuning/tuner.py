@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 from utvm_deploy.backends.choice import code_of_backend
@@ -18,14 +18,14 @@ from utvm_deploy.backends.interface import Backend
 from utvm_deploy.compiler.decision import models_of_today, shipped_records
 from utvm_deploy.compiler.options import TIME
 from utvm_deploy.device import Device
-from utvm_deploy.records import Record, Records, Setting, now
+from utvm_deploy.records import Record, Records, Setting
 from utvm_deploy.records.candidate import Candidate, is_of_backend
 from utvm_deploy.tuning.current import current
 from utvm_deploy.tuning.evolution import Evolution
 from utvm_deploy.tuning.interrupts import Interrupts
 from utvm_deploy.tuning.model_runs import first_candidates
 from utvm_deploy.tuning.place import Place
-from utvm_deploy.tuning.places import Outcome, Outcomes, Places, Trial
+from utvm_deploy.tuning.places import Outcomes, Places, Trial, recorded
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.search import KernelState, Search
 from utvm_deploy.tuning.workload import Work
@@ -166,6 +166,7 @@ class _Loop:
         self._places = places
         self._file = file
         self._setting = places.setting
+        self._where = (places.setting, places.board.name)
         self._library_code = library_code
         self._first = first
         self._batches = 0
@@ -319,25 +320,10 @@ class _Loop:
     ) -> _Results:
         """Write down what was measured; in whichever thread got it."""
         done = [
-            (state, self._record(state, candidate, outcome))
+            (state, recorded(Trial(state.work, candidate), outcome, *self._where))
             for (state, candidate), outcome in zip(batch, outcomes, strict=True)
             if outcome is not None
         ]
         if done:
             self._file.extend([record for _, record in done])
         return done
-
-    def _record(self, state: KernelState, candidate: Candidate, outcome: Outcome) -> Record:
-        measurement = outcome.measurement
-        return Record(
-            state.work.kernel,
-            self._setting,
-            candidate,
-            replace(measurement, detail=measurement.detail[:200]),
-            self._places.board.name,
-            candidate == state.work.default,
-            outcome.code,
-            outcome.code_bytes,
-            outcome.scratch_bytes,
-            now(),
-        )

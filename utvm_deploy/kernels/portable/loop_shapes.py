@@ -3,7 +3,8 @@
 tile=PxC     a register tile of P pixels (or rows) by C channels, if the kernel has tiles
 unroll=N     the innermost loop of every loop nest computes N elements in each iteration
 
-Instead of these, a candidate may choose a schedule of the template-free space (``template_free``).
+Instead of these, a candidate may choose a schedule of the template-free space (``template_free``),
+or have the trace of any schedule (``given_trace``).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from utvm_deploy.kernels.contract.lazy_tvm import tirx
 from utvm_deploy.kernels.contract.strategy import Choices, Layer, Strategy, Wish
 from utvm_deploy.kernels.portable.conv2d import Conv2D
 from utvm_deploy.kernels.portable.fully_connected import Dense
+from utvm_deploy.kernels.portable.given_trace import TRACE, with_trace
 from utvm_deploy.kernels.portable.pool import Pool2D
 from utvm_deploy.kernels.portable.template_free import has_sketch, traced
 from utvm_deploy.kernels.portable.tiling import RegisterTile, tiles
@@ -73,8 +75,12 @@ def build_portable(layer: Layer, wish: Wish) -> KernelCall | str:
     if candidate is None or wish.is_open:
         return call
     assert not isinstance(call.kernel, LibraryKernel)
-    make = traced if has_sketch(candidate) else _looped
-    kernel = make(call.kernel, candidate)
+    if candidate.choice(TRACE) is not None:
+        kernel: OwnKernel | str = with_trace(call.kernel, candidate)
+    elif has_sketch(candidate):
+        kernel = traced(call.kernel, candidate)
+    else:
+        kernel = _looped(call.kernel, candidate)
     return kernel if isinstance(kernel, str) else replace(call, kernel=kernel)
 
 

@@ -268,7 +268,7 @@ def _is_open(func: Any) -> bool:
 def _sketch(trace: Any) -> Sketch:
     # TVM's search simplifies traces in the same way.
     simple = trace.simplified(remove_postproc=True)
-    instructions, decisions = _plain(simple.as_json(True))
+    instructions, decisions = plain(simple.as_json(True))
     return Sketch(
         instructions,
         tuple(
@@ -278,13 +278,19 @@ def _sketch(trace: Any) -> Sketch:
     )
 
 
-def _plain(value: Any) -> Any:
-    """Lists and numbers of Python instead of TVM's."""
+def described(trace: Any) -> tuple[str, str]:
+    """The instructions of a trace as a text, and its decisions."""
+    sketch = _sketch(trace)
+    return repr(sketch.instructions), _text(sketch)
+
+
+def plain(value: Any) -> Any:
+    """What TVM makes of a trace, as lists, texts and numbers of Python."""
     if isinstance(value, str | int | float):
         return value
     if isinstance(value, tirx.IntImm | tirx.FloatImm):
         return value.value
-    return [_plain(one) for one in value]
+    return [plain(one) for one in value]
 
 
 def _text(sketch: Sketch) -> str:

@@ -1,0 +1,106 @@
+"""Portable kernels with a schedule of somebody's search by TVM: any trace that TVM can replay.
+
+trace=J         the instructions and decisions of the schedule, as TVM's JSON has them
+
+A trace comes from a record, and a record from anybody. So only instructions that move, split and
+mark loops are replayed: none that puts text of its own into the C.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from utvm_deploy.kernels.contract.call import OwnKernel, is_native
+from utvm_deploy.kernels.contract.lazy_tvm import s_tir
+from utvm_deploy.kernels.contract.strategy import Choices
+from utvm_deploy.kernels.portable.template_free import plain
+from utvm_deploy.records.candidate import GENERIC, Candidate
+
+TRACE = "trace"
+_INSTRUCTIONS = frozenset(
+    (
+        *("GetSBlock", "GetLoops", "GetChildBlocks", "GetProducers", "GetConsumers"),
+        *("SamplePerfectTile", "SamplePartitionedTile", "SampleCategorical"),
+        *("SampleComputeLocation", "Split", "Fuse", "Merge", "Reorder", "AddUnitLoop", "Unroll"),
+        *("LoopPartition", "CacheRead", "CacheWrite", "ComputeAt", "ReverseComputeAt"),
+        *("ComputeInline", "ReverseComputeInline", "DecomposeReduction", "RFactor"),
+        *("Blockize", "Tensorize", "Annotate", "Unannotate", "EnterPostproc"),
+    )
+)
+_ANNOTATIONS = frozenset(("pragma_auto_unroll_max_step", "pragma_unroll_explicit"))
+_OF_TVM = "meta_schedule."
+
+
+@dataclass(frozen=True)
+class TraceChoices(Choices):
+    """A candidate with a trace."""
+
+    trace: str
+
+
+@dataclass(frozen=True)
+class GivenTrace:
+    """A kernel that is scheduled by a trace."""
+
+    kernel: OwnKernel
+    trace: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.kernel.name}_t{zlib.crc32(self.trace.encode()):08x}"
+
+    def prim_func(self) -> Any:
+        assert not is_native(self.kernel)
+        return self.kernel.prim_func()
+
+    def schedule(self, sch: Any, core: str) -> str:
+        s_tir.schedule.Trace.apply_json_to_schedule(json.loads(self.trace), sch)
+        return "generic C, by a schedule that TVM's search found"
+
+
+def candidate_with(trace: Any) -> Candidate:
+    """The candidate that replays a trace of TVM's."""
+    text = json.dumps(plain(trace.as_json(False)), separators=(",", ":"))
+    return TraceChoices(text).candidate(GENERIC)
+
+
+def with_trace(kernel: OwnKernel, candidate: Candidate) -> GivenTrace | str:
+    """The kernel with the candidate's schedule; a text says why there is none."""
+    choices = TraceChoices.read(candidate)
+    if isinstance(choices, str):
+        return choices
+    if is_native(kernel):
+        return f"{kernel.name} is a C routine, which TVM does not schedule"
+    return _refused(choices.trace) or _replayed(GivenTrace(kernel, choices.trace))
+
+
+def _refused(trace: str) -> str:
+    """Why a trace is not replayed; empty if it may be."""
+    try:
+        instructions, _ = json.loads(trace)
+        kinds = [(str(kind), list(attributes)) for kind, _, attributes, _ in instructions]
+    except (ValueError, TypeError, RecursionError):
+        return "its trace is not a trace of TVM's"
+    for kind, attributes in kinds:
+        if kind not in _INSTRUCTIONS:
+            return f"its trace has the instruction {kind}, which is not replayed here"
+        if kind == "Annotate":
+            key = str(attributes[0]) if attributes else ""
+            if key not in _ANNOTATIONS and not key.startswith(_OF_TVM):
+                return f"its trace annotates {key!r}, which is not replayed here"
+    return ""
+
+
+@lru_cache(maxsize=256)
+def _replayed(kernel: GivenTrace) -> GivenTrace | str:
+    """The kernel, if TVM can replay its trace."""
+    try:
+        kernel.schedule(s_tir.Schedule(kernel.prim_func()), GENERIC)
+    except Exception as error:  # of TVM's many classes: a trace may say anything
+        said = str(error).strip().partition("\n")[0]
+        return f"TVM cannot replay its trace on {kernel.kernel.name}: {said}"
+    return kernel
