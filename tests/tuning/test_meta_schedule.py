@@ -1,4 +1,4 @@
-"""TVM's meta_schedule with our builder and runner, by the example in the documentation."""
+"""TVM's meta_schedule with our builder and runner, and the guide to it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 from tvm import te
-from tvm.target import Target
 
 import utvm_deploy
 from utvm_deploy.base.errors import TuneError
+from utvm_deploy.records import RECORD
 from utvm_deploy.tuning.meta_schedule import DeviceTuning
 from utvm_deploy.tuning.prim_funcs import TASK
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "guides" / "tuning.md"
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "tvm.md"
 
 
 def product(dtype: str = "int8", rows: Any = 32) -> Any:
@@ -30,32 +30,21 @@ def product(dtype: str = "int8", rows: Any = 32) -> Any:
     return te.create_prim_func([a, b, c])
 
 
-def space(sch: Any) -> None:
-    """Register tiles."""
-    block = sch.get_sblock("c")
-    i, j, k = sch.get_loops(block)
-    i, ii = sch.split(i, sch.sample_perfect_tile(i, n=2, max_innermost_factor=4))
-    j, jj = sch.split(j, sch.sample_perfect_tile(j, n=2, max_innermost_factor=4))
-    sch.reorder(i, j, k, ii, jj)
-    sch.decompose_reduction(block, k)
-    sch.unroll(ii)
-    sch.unroll(jj)
-
-
 @pytest.mark.emulator
-def test_the_example_in_the_documentation(tmp_path: Path) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
-    assert len(example.splitlines()) <= 10
-    names: dict[str, Any] = {
-        "func": product(),
-        "space": space,
-        "work_dir": str(tmp_path),
-        "Target": Target,
-    }
-    exec(example, names)
-    times = [float(r.run_secs[0]) for r in names["database"].get_all_tuning_records()]
-    assert len(times) >= 4 and len(set(times)) > 1
-    assert 0 < min(times) < max(times) < 1
+def test_every_block_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    databases = []
+    for block in re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL):
+        exec(block, names)
+        databases.append(names.get("database"))
+    assert len(databases) == 4 and len(set(map(id, databases))) == 4
+    for database in databases:
+        times = [float(r.run_secs[0]) for r in database.get_all_tuning_records()]
+        assert len(set(times)) > 1 and min(times) > 0 and max(times) < 1
+    assert {task.task_name for task in names["tasks"]} == {"conv2d", "max_pool2d"}
+    assert names["run"].after < names["run"].before
+    assert any(layer.origin == RECORD for layer in names["model"].layers)
 
 
 @pytest.mark.tools

@@ -8,6 +8,7 @@ the results in records. Without choices, the family chooses.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ PLUGIN_PREFIX = "backend-"
 #: How much a kernel does for fewer bytes of flash: a little, which costs little time, or
 #: everything, with code that many layers share.
 COMPACT_LITTLE, COMPACT_MOST = 1, 2
+_LONGEST_SHOWN = 80
 
 
 def is_of_backend(family: str) -> bool:
@@ -48,8 +50,8 @@ class Candidate:
 
     @property
     def label(self) -> str:
-        """For people: ``dsp pixels=12 step=16``."""
-        return " ".join([self.family, *(f"{name}={value}" for name, value in self.choices)])
+        """For people: ``dsp pixels=12 step=16``. Of a long text it has the digest."""
+        return " ".join([self.family, *(f"{name}={_short(value)}" for name, value in self.choices)])
 
     def choice(self, name: str) -> int | str | None:
         """What is chosen; None if the family is to choose."""
@@ -80,3 +82,9 @@ class Candidate:
             if not name.isprintable() or not (is_text or is_number):
                 raise ValueError(f"choice {name!r} is neither an integer nor text")
         return cls(family, tuple(sorted(choices.items())))
+
+
+def _short(value: int | str) -> int | str:
+    if isinstance(value, int) or len(value) <= _LONGEST_SHOWN:
+        return value
+    return f"{zlib.crc32(value.encode()):08x}"

@@ -1,10 +1,11 @@
-"""For people who tune PrimFuncs with TVM's meta_schedule: measure them on a device.
+"""For people who tune with TVM's meta_schedule: measure PrimFuncs on a device.
 
     tuning = DeviceTuning(device, mod)
     ms.tune_tir(tuning.module, target, ..., builder=tuning.builder, runner=tuning.runner)
 
 The builder makes C and objects. The runner loads a whole round, of whichever PrimFuncs, and runs it
 as batches. It compares every output with that of the PrimFunc as it was written.
+``DeviceTuning.tune`` calls TVM's search with settings for small devices.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ sys.modules.setdefault("tvm.s_tir.tensor_intrin", types.ModuleType("tvm.s_tir.te
 from tvm.s_tir import meta_schedule as ms  # noqa: E402
 from tvm.s_tir.meta_schedule.builder import BuilderResult, PyBuilder  # noqa: E402
 from tvm.s_tir.meta_schedule.runner import PyRunner, PyRunnerFuture, RunnerResult  # noqa: E402
+
+__all__ = ["DeviceTuning", "SpeedModel", "search_strategy", "space_of_c"]
 
 #: Candidates of a task that are measured in one round.
 ROUND = 8
@@ -158,7 +161,7 @@ class DeviceTuning:
                 cost_model=SpeedModel(seed),
             )
         except RuntimeError:
-            # TVM makes a RuntimeError of whatever the builder and the runner raise.
+            # TVM makes a RuntimeError of each exception in the builder and the runner.
             if self._failure is not None:
                 raise self._failure from None
             raise

@@ -18,14 +18,13 @@ from utvm_deploy.base.errors import TuneError
 from utvm_deploy.graph.attributes import Reshape
 from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
 from utvm_deploy.kernels.choose.lowering import lower
-from utvm_deploy.kernels.choose.space import identity_of
 from utvm_deploy.kernels.contract.call import (
     Argument,
     ConstantArgument,
     LibraryKernel,
     TensorArgument,
-    is_native,
 )
+from utvm_deploy.kernels.portable.template_free import loops_of
 from utvm_deploy.records import KernelIdentity
 from utvm_deploy.records.candidate import GENERIC, Candidate
 from utvm_deploy.tuning.workload import Work
@@ -106,9 +105,9 @@ def tasks_of_works(works: Sequence[Work]) -> tuple[Task, ...]:
     for work in works:
         call = lower(work.graph, work.operator)
         kernel = call.kernel
-        if work.free is None or isinstance(kernel, LibraryKernel) or is_native(kernel):
+        if work.free is None or isinstance(kernel, LibraryKernel):
             continue
-        func = kernel.prim_func()
+        func = loops_of(kernel)
         if all(_extents(parameter) is not None for parameter in func.params):
             name = kernel.name
             marked = func.with_attr(TASK, name)
@@ -206,10 +205,3 @@ def _task(
     )
     work = Work(kernel, graph, operator, (REFERENCE,), max(times, 1))
     return Task(name, func.with_attr(TASK, name), arguments, work, max(times, 1))
-
-
-def identity_in(task: Task) -> KernelIdentity | None:
-    """The kernel under which records keep a task; None if it is of no model."""
-    if task.work.operator.kind == _PRIM_FUNC:
-        return None
-    return identity_of(task.work.graph, task.work.operator)

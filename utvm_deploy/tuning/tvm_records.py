@@ -21,9 +21,9 @@ from utvm_deploy.compiler.options import TIME
 from utvm_deploy.device import Device
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.kernels.choose.lowering import lower
-from utvm_deploy.kernels.contract.call import LibraryKernel, OwnKernel, is_native
+from utvm_deploy.kernels.contract.call import LibraryKernel, OwnKernel
 from utvm_deploy.kernels.portable.given_trace import candidate_with
-from utvm_deploy.kernels.portable.template_free import candidate_of
+from utvm_deploy.kernels.portable.template_free import candidate_of, loops_of
 from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.tuning.model_runs import ModelRun, first_candidates, run_model
 from utvm_deploy.tuning.place import Place
@@ -94,9 +94,10 @@ def found_in(database: Any, graph: Graph, core: str, most: int = MOST) -> tuple[
     found = []
     for work in workload([graph], core):
         kernel = lower(work.graph, work.operator).kernel
-        if isinstance(kernel, LibraryKernel) or is_native(kernel):
+        loops = None if isinstance(kernel, LibraryKernel) else loops_of(kernel)
+        if loops is None or isinstance(kernel, LibraryKernel):
             continue
-        func = _bare(kernel.prim_func())
+        func = _bare(loops)
         traces = (one.trace for _, one in known if _is_equal(_bare(one.workload.mod["main"]), func))
         candidates = tuple(dict.fromkeys(_candidate(kernel, trace) for trace in traces))[:most]
         if candidates:

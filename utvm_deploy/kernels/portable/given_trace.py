@@ -3,7 +3,7 @@
 trace=J         the instructions and decisions of the schedule, as TVM's JSON has them
 
 A trace comes from a record, and a record from anybody. So only instructions that move, split and
-mark loops are replayed: none that puts text of its own into the C.
+mark loops are replayed: none that adds text to the C.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from utvm_deploy.kernels.contract.call import OwnKernel, is_native
+from utvm_deploy.kernels.contract.call import OwnKernel
 from utvm_deploy.kernels.contract.lazy_tvm import s_tir
 from utvm_deploy.kernels.contract.strategy import Choices
-from utvm_deploy.kernels.portable.template_free import plain
+from utvm_deploy.kernels.portable.template_free import loops_of, plain
 from utvm_deploy.records.candidate import GENERIC, Candidate
 
 TRACE = "trace"
@@ -54,8 +54,7 @@ class GivenTrace:
         return f"{self.kernel.name}_t{zlib.crc32(self.trace.encode()):08x}"
 
     def prim_func(self) -> Any:
-        assert not is_native(self.kernel)
-        return self.kernel.prim_func()
+        return loops_of(self.kernel)
 
     def schedule(self, sch: Any, core: str) -> str:
         s_tir.schedule.Trace.apply_json_to_schedule(json.loads(self.trace), sch)
@@ -73,7 +72,7 @@ def with_trace(kernel: OwnKernel, candidate: Candidate) -> GivenTrace | str:
     choices = TraceChoices.read(candidate)
     if isinstance(choices, str):
         return choices
-    if is_native(kernel):
+    if loops_of(kernel) is None:
         return f"{kernel.name} is a C routine, which TVM does not schedule"
     return _refused(choices.trace) or _replayed(GivenTrace(kernel, choices.trace))
 

@@ -101,7 +101,7 @@ class Traced:
         return f"{self.kernel.name}_s{self.sketch}_{zlib.crc32(self.decisions.encode()):08x}"
 
     def prim_func(self) -> Any:
-        return _loops(self.kernel)
+        return loops_of(self.kernel)
 
     def schedule(self, sch: Any, core: str) -> str:
         sketch = sketches(self.kernel)[self.sketch]
@@ -131,7 +131,7 @@ def traced(kernel: OwnKernel, candidate: Candidate) -> Traced | str:
 @lru_cache(maxsize=256)
 def sketches(kernel: OwnKernel) -> tuple[Sketch, ...]:
     """The sketches that the rules make of a kernel; none if they do not apply."""
-    loops = _loops(kernel)
+    loops = loops_of(kernel)
     func = None if loops is None else _without_numbers(loops)
     if func is None or not _is_open(func):
         return ()
@@ -147,7 +147,7 @@ def sketches(kernel: OwnKernel) -> tuple[Sketch, ...]:
 
 def search_context(kernel: OwnKernel, strategy: Any, seed: int) -> Any:
     """The context of meta_schedule for a search in the space of a kernel that has sketches."""
-    return _context(_without_numbers(_loops(kernel)), strategy, seed)
+    return _context(_without_numbers(loops_of(kernel)), strategy, seed)
 
 
 def candidate_of(kernel: OwnKernel, trace: Any) -> Candidate | None:
@@ -229,8 +229,8 @@ def _context(func: Any, strategy: Any, seed: int) -> Any:
             del sys.modules[_INTRINSICS]
 
 
-def _loops(kernel: OwnKernel) -> Any:
-    """The PrimFunc to search; None if there is none.
+def loops_of(kernel: OwnKernel) -> Any:
+    """The PrimFunc of a kernel; None if it has none.
 
     A native kernel may have a PrimFunc, too, with the same parameters as its driver.
     """
