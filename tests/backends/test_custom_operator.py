@@ -100,6 +100,12 @@ def naive_median(x: np.ndarray, window: int) -> np.ndarray:
             id="scratch",
         ),
         pytest.param(
+            "    return 0;\n}",
+            "    output[batch * steps * inner + 1] ^= 85;\n    return 0;\n}",
+            "Median filter wrote outside of the outputs and the scratch of layer 1 (CUSTOM",
+            id="outside of the output",
+        ),
+        pytest.param(
             "    return 0;\n}", "    return 9;\n}", "median_filter_s8 returned 9", id="status"
         ),
         pytest.param(

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from utvm_deploy.base.errors import VerifyError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.compiler.model import CompiledModel, Layer
 from utvm_deploy.device import DeviceModel
+from utvm_deploy.device.stray_writes import stray_writes
 from utvm_deploy.graph.model import Array
 from utvm_deploy.oracle.reference import ReferenceRun, run_reference
 from utvm_deploy.oracle.samples import Samples
@@ -89,6 +91,9 @@ def verify(
         progress(f"verifying on {compiled.board}: sample", index + 1, len(samples.inputs))
         expected = reference.outputs[index]
         state = model.state()
+        if index == 0:
+            _check_stray_writes(model, inputs)
+            model.set_state(state)
         outputs, _ = model.run(inputs)
         mismatches += _compare(compiled, index, outputs, expected)
         if samples.outputs is not None:
@@ -119,6 +124,15 @@ def verify(
         golden_differs=golden_differs,
         layers=checks,
     )
+
+
+def _check_stray_writes(model: DeviceModel, inputs: Sequence[Array]) -> None:
+    """VerifyError if a layer of a backend writes to a part of the arena that is not its own."""
+    for layer in stray_writes(model, inputs):
+        raise VerifyError(
+            f"{layer.engine} wrote outside of the outputs and the scratch of layer {layer.index} "
+            f"({layer.kind} {layer.name}); correct the C of {layer.why}"
+        )
 
 
 def _compare(
