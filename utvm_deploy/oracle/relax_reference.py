@@ -9,9 +9,9 @@ graph, each built by LLVM: they show which layer is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -23,9 +23,11 @@ from utvm_deploy.kernels.contract.call import (
     TensorArgument,
     is_native,
 )
-from utvm_deploy.relax.facts import loaded
+from utvm_deploy.relax.facts import RelaxModel, loaded
 from utvm_deploy.relax.road import relax_graph
 
+#: From the tensors so far to the outputs of an operator.
+_Function: TypeAlias = Callable[[Mapping[int, Array]], dict[int, Array]]
 #: The name of this reference for reports.
 REFERENCE = "TVM 0.27 for this computer (LLVM)"
 
@@ -39,40 +41,52 @@ def interpret(
     """
     relax_model = loaded(model.read_bytes())
     graph = relax_graph(relax_model, model.stem)
-    whole = _WholeModule(relax_model.given)
+    whole = whole_module(relax_model)
     functions = [_function(graph, operator) for operator in graph.operators]
     collected: dict[int, list[Array]] = {}
     for sample in samples:
         if len(sample) != len(graph.inputs):
             raise ValueError(f"it has {len(graph.inputs)} inputs, but {len(sample)} were given")
-        values: dict[int, Array] = dict(zip(graph.inputs, sample, strict=True))
-        for function in functions:
-            values.update(function(values))
-        values.update(zip(graph.outputs, whole.run(sample), strict=True))
+        values = _computed(graph, functions, sample)
+        values.update(zip(graph.outputs, whole(*sample), strict=True))
         for number, value in values.items():
             collected.setdefault(number, []).append(value)
     return list(graph.outputs), collected
 
 
-class _WholeModule:
-    """A Relax module in TVM's virtual machine."""
+def layers(graph: Graph, sample: Sequence[Array]) -> dict[int, Array]:
+    """Each tensor of a graph for one sample, by its number; LLVM builds each operator."""
+    return _computed(graph, [_function(graph, operator) for operator in graph.operators], sample)
 
-    def __init__(self, text: str) -> None:
-        import tvm
-        from tvm import relax
 
-        self._tvm = tvm
-        built = tvm.compile(tvm.ir.load_json(text), target="llvm")
-        self._machine = relax.VirtualMachine(built, tvm.cpu())
+def whole_module(model: RelaxModel) -> Callable[..., list[Array]]:
+    """A function from a sample's arrays to the outputs of the module as it was given."""
+    import tvm
+    from tvm import relax
 
-    def run(self, sample: Sequence[Array]) -> list[Array]:
-        """The outputs of one sample."""
-        made = self._machine["main"](*(self._tvm.runtime.tensor(array) for array in sample))
+    # A module may say that it is for training: batch_norm and dropout are meant for inference here.
+    module = relax.transform.DecomposeOpsForInference()(tvm.ir.load_json(model.given))
+    built = tvm.compile(module, target="llvm")
+    machine = relax.VirtualMachine(built, tvm.cpu())
+
+    def run(*sample: Array) -> list[Array]:
+        made = machine["main"](*(tvm.runtime.tensor(array) for array in sample))
         several = [made] if hasattr(made, "numpy") else list(made)
         return [np.asarray(one.numpy()) for one in several]
 
+    return run
 
-def _function(graph: Graph, operator: Operator) -> Any:
+
+def _computed(
+    graph: Graph, functions: Sequence[_Function], sample: Sequence[Array]
+) -> dict[int, Array]:
+    values: dict[int, Array] = dict(zip(graph.inputs, sample, strict=True))
+    for function in functions:
+        values.update(function(values))
+    return values
+
+
+def _function(graph: Graph, operator: Operator) -> _Function:
     """What computes an operator: a function from the tensors so far to its outputs."""
     if operator.kind == "RESHAPE":
         source, (output,) = operator.inputs[0], operator.outputs

@@ -1,9 +1,9 @@
 """Chains of Relax operators that become one of our operators, which has fast kernels.
 
-A chain begins with a product with constant weights (``conv2d``, ``matmul``). Additions and
-multiplications by constants of each channel follow: a bias, or a batch normalization, which are
-folded into weights and bias. It ends with an activation, if there is one. Each chain becomes a call
-of a packed function, ``utvm.KIND``, with the attributes as a text.
+A chain begins with a product with constant weights (``conv2d``, ``matmul``), or with a pool. A
+product may be followed by additions and multiplications by constants of each channel: a bias, or a
+batch normalization, which are folded into weights and bias. The chain ends with an activation, if
+there is one. It becomes a call of a packed function, ``utvm.KIND``, with the attributes as a text.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ PREFIX = "utvm."
 
 
 @dataclass(frozen=True, eq=False)
-class Product:
-    """A product with weights, and what was folded into it. The last axis has the channels."""
+class Chain:
+    """The begin of a chain, and what was folded into it. The last axis has the channels."""
 
     kind: str
     source: Any  # the Relax variable that it reads
-    weights: Array  # output channels first, as float64
-    bias: Array
     attributes: Mapping[str, Any]
     shape: tuple[int, ...]
+    weights: Array | None = None  # output channels first, as float64; None of a pool
+    bias: Array | None = None
     limits: tuple[float, float] | None = None
 
     @property
@@ -41,13 +41,17 @@ class Product:
         """Channels of the output."""
         return self.shape[-1]
 
-    def scaled(self, factors: Array) -> Product:
-        """The product times a factor for each channel."""
+    def affine(self, factors: Array, addends: Array) -> Chain | None:
+        """The product times a factor for each channel, plus an addend; None if that overflows."""
+        assert self.weights is not None and self.bias is not None
         along = factors.reshape(-1, *(1,) * (self.weights.ndim - 1))
-        return replace(self, weights=self.weights * along, bias=self.bias * factors)
+        weights, bias = self.weights * along, self.bias * factors + addends
+        if not (np.isfinite(weights).all() and np.isfinite(bias).all()):
+            return None
+        return replace(self, weights=weights, bias=bias)
 
-    def limited(self, least: float, most: float) -> Product:
-        """The product with an activation behind it; several in a row are one."""
+    def limited(self, least: float, most: float) -> Chain:
+        """The chain with an activation behind it; several in a row are one."""
         low, high = self.limits or (-math.inf, math.inf)
         both = (min(max(low, least), most), min(max(high, least), most))
         return replace(self, limits=both)
@@ -71,19 +75,19 @@ def _rewritten(bindings: Any, result: Any) -> Iterator[Any]:
     for binding in bindings:
         if binding.var in gone:
             continue
-        product = _product(binding.value)
-        if product is None:
+        chain = _start(binding.value)
+        if chain is None:
             yield binding
             continue
         last = binding.var
         while uses[last] == 1 and last in following:
             after = following[last]
-            longer = _absorbed(product, after.value, last)
+            longer = _absorbed(chain, after.value, last)
             if longer is None:
                 break
-            product, last = longer, after.var
+            chain, last = longer, after.var
             gone.add(last)
-        yield relax.VarBinding(last, _call(product, last.ty))
+        yield relax.VarBinding(last, _call(chain, last.ty))
 
 
 def _uses(bindings: Any, result: Any) -> Counter[Any]:
@@ -112,42 +116,38 @@ def _variables(expression: Any) -> Iterator[Any]:
         yield from _variables(expression.tuple_value)
 
 
-def _call(product: Product, ty: Any) -> Any:
-    """The call that stands for the chain."""
-    attributes = {**product.attributes, "limits": product.limits}
-    weights = product.weights.astype(np.float32)
-    if product.kind == "DEPTHWISE_CONV_2D":
-        weights = np.ascontiguousarray(weights.transpose(3, 1, 2, 0))  # 1HWC, as TFLite has them
-    bias = product.bias.astype(np.float32)
-    return relax.call_pure_packed(
-        PREFIX + product.kind,
-        product.source,
-        relax.const(weights),
-        relax.const(bias),
-        ir.StringImm(json.dumps(attributes)),
-        ty_args=[ty],
-    )
+def _call(chain: Chain, ty: Any) -> Any:
+    """The call that replaces the chain."""
+    attributes = ir.StringImm(json.dumps({**chain.attributes, "limits": chain.limits}))
+    operands = [chain.source]
+    if chain.weights is not None and chain.bias is not None:
+        weights = chain.weights.astype(np.float32)
+        if chain.kind == "DEPTHWISE_CONV_2D":
+            # 1HWC, as TFLite has them.
+            weights = np.ascontiguousarray(weights.transpose(3, 1, 2, 0))
+        operands += [relax.const(weights), relax.const(chain.bias.astype(np.float32))]
+    return relax.call_pure_packed(PREFIX + chain.kind, *operands, attributes, ty_args=[ty])
 
 
-def _product(value: Any) -> Product | None:
-    """The product that begins a chain; None if it is none that we have."""
+def _start(value: Any) -> Chain | None:
+    """The chain that an operator begins; None if it begins none."""
     if not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op):
         return None
     start = _STARTS.get(value.op.name)
     return None if start is None else start(value)
 
 
-def _matmul(call: Any) -> Product | None:
+def _matmul(call: Any) -> Chain | None:
     x, weights = call.args
     constant = _constant(weights)
     if constant is None or constant.ndim != 2 or not _is_variable(x) or len(shape_of(x)) < 2:
         return None
     shape = shape_of(call)
     turned = np.ascontiguousarray(constant.T).astype(np.float64)
-    return Product("FULLY_CONNECTED", x, turned, np.zeros(shape[-1]), {}, shape)
+    return Chain("FULLY_CONNECTED", x, {}, shape, turned, np.zeros(shape[-1]))
 
 
-def _conv2d(call: Any) -> Product | None:
+def _conv2d(call: Any) -> Chain | None:
     x, weights = call.args
     constant, a = _constant(weights), call.attrs
     if constant is None or not _is_variable(x):
@@ -164,56 +164,77 @@ def _conv2d(call: Any) -> Product | None:
         "depth_multiplier": shape[3] // channels if depthwise else 1,
     }
     kind = "DEPTHWISE_CONV_2D" if depthwise else "CONV_2D"
-    return Product(kind, x, constant.astype(np.float64), np.zeros(shape[3]), attributes, shape)
+    return Chain(kind, x, attributes, shape, constant.astype(np.float64), np.zeros(shape[3]))
 
 
-_STARTS: Mapping[str, Callable[[Any], Product | None]] = {
+def _pool(call: Any) -> Chain | None:
+    (x,), a = call.args, call.attrs
+    if not _is_variable(x) or (a.layout, a.out_layout) != ("NHWC", "NHWC"):
+        return None
+    if str(x.ty.dtype) != "float32" or any(int(one) != 1 for one in a.dilation):
+        return None
+    is_average = call.op.name == "relax.nn.avg_pool2d"
+    top, left, bottom, right = (int(one) for one in a.padding)
+    if is_average and a.count_include_pad and (top or left or bottom or right):
+        return None
+    window, strides = ([int(one) for one in pair] for pair in (a.pool_size, a.strides))
+    shape, sides = shape_of(call), shape_of(x)[1:3]
+    padded = (sides[0] + top + bottom, sides[1] + left + right)
+    floors = [(p - w) // s + 1 for p, w, s in zip(padded, window, strides, strict=True)]
+    if floors != list(shape[1:3]):
+        return None  # windows that reach beyond the padding
+    attributes = {
+        "window": window,
+        "strides": strides,
+        "padding": [top, bottom, left, right],
+    }
+    return Chain("AVERAGE_POOL_2D" if is_average else "MAX_POOL_2D", x, attributes, shape)
+
+
+_STARTS: Mapping[str, Callable[[Any], Chain | None]] = {
+    "relax.nn.avg_pool2d": _pool,
+    "relax.nn.max_pool2d": _pool,
     "relax.matmul": _matmul,
-    # "relax.nn.conv2d": _conv2d,
+    "relax.nn.conv2d": _conv2d,
 }
 
 
-def _absorbed(product: Product, value: Any, last: Any) -> Product | None:
-    """The product with an operator behind it folded in; None if it cannot be."""
+def _absorbed(chain: Chain, value: Any, last: Any) -> Chain | None:
+    """The chain with an operator behind it folded in; None if it cannot be."""
     if not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op):
         return None
-    if shape_of(value) != product.shape:
+    if shape_of(value) != chain.shape:
         return None
     name = value.op.name
     if name == "relax.nn.relu":
-        return product.limited(0.0, math.inf)
+        return chain.limited(0.0, math.inf)
     if name in ("relax.maximum", "relax.minimum"):
         left, right = value.args
         bound = _number(right) if _same(left, last) else _number(left)
         if bound is None or math.isnan(bound):
             return None
-        if name == "relax.maximum":
-            return product.limited(bound, math.inf)
-        return product.limited(-math.inf, bound)
+        is_least = name == "relax.maximum"
+        return chain.limited(bound, math.inf) if is_least else chain.limited(-math.inf, bound)
     if name == "relax.clip":
-        bounds = [_number(argument) for argument in value.args[1:]]
-        least, most = bounds
-        if least is None or most is None:
-            return None
-        return product.limited(least, most)
-    if name not in _AFFINE or product.limits is not None:
+        least, most = (_number(argument) for argument in value.args[1:])
+        return None if least is None or most is None else chain.limited(least, most)
+    if name not in _AFFINE or chain.limits is not None or chain.weights is None:
         return None
     left, right = value.args
     is_first = _same(left, last)
-    constant = _per_channel(right if is_first else left, product.channels)
+    constant = _per_channel(right if is_first else left, chain.channels)
     if constant is None or not (is_first or name in ("relax.add", "relax.multiply")):
         return None
     with np.errstate(all="ignore"):
-        folded = _AFFINE[name](product, constant)
-    is_finite = np.isfinite(folded.weights).all() and np.isfinite(folded.bias).all()
-    return folded if is_finite else None
+        return chain.affine(*_AFFINE[name](constant))
 
 
-_AFFINE: Mapping[str, Callable[[Product, Array], Product]] = {
-    "relax.add": lambda product, c: replace(product, bias=product.bias + c),
-    "relax.subtract": lambda product, c: replace(product, bias=product.bias - c),
-    "relax.multiply": lambda product, c: product.scaled(c),
-    "relax.divide": lambda product, c: product.scaled(1 / c),
+#: Operator -> the factors and the addends that it stands for, from its constant.
+_AFFINE: Mapping[str, Callable[[Array], tuple[Array, Array]]] = {
+    "relax.add": lambda c: (np.ones_like(c), c),
+    "relax.subtract": lambda c: (np.ones_like(c), -c),
+    "relax.multiply": lambda c: (c, np.zeros_like(c)),
+    "relax.divide": lambda c: (1 / c, np.zeros_like(c)),
 }
 
 

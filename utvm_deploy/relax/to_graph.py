@@ -19,6 +19,7 @@ from utvm_deploy.graph.attributes import (
     Convolution,
     FullyConnected,
     Limits,
+    Pool,
     Reshape,
 )
 from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
@@ -183,7 +184,16 @@ def _convolution(given: Mapping[str, Any]) -> Convolution:
     )
 
 
+def _pool(given: Mapping[str, Any]) -> Pool:
+    (height, width), (rows, columns) = given["window"], given["strides"]
+    top, bottom, left, right = given["padding"]
+    padding = (top, bottom, left, right)
+    return Pool((height, width), (rows, columns), padding, NO_CLAMP, _limits(given))
+
+
 _OURS: Mapping[str, Callable[[Mapping[str, Any]], Attributes]] = {
+    "AVERAGE_POOL_2D": _pool,
+    "MAX_POOL_2D": _pool,
     "CONV_2D": _convolution,
     "DEPTHWISE_CONV_2D": _convolution,
     "FULLY_CONNECTED": lambda given: FullyConnected(NO_CLAMP, _limits(given)),
