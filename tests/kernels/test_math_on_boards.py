@@ -8,9 +8,10 @@ import subprocess
 import numpy as np
 import pytest
 from math_errors import FLAGS, checksum_functions
+from tvm import te, tirx
 
 import utvm_deploy
-from utvm_deploy.device import INSTRUCTIONS
+from utvm_deploy.device import INSTRUCTIONS, Device
 from utvm_deploy.kernels.contract.math_functions import MATH_FUNCTIONS
 
 pytestmark = pytest.mark.tools
@@ -36,6 +37,18 @@ def on_host(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     return sums
 
 
+def check_denormals(device: Device) -> None:
+    """Helium's instructions would make 0 of them."""
+    x = te.placeholder((16,), "float32", name="x")
+    product = te.compute((16,), lambda i: x[i] * tirx.const(0.5, "float32"), name="product")
+    function = te.create_prim_func([x, product]).with_attr("global_symbol", "halve")
+    given = np.full(16, 2e-38, np.float32)
+    with device.load_kernels([function]) as module:
+        out = device.empty(16, np.float32)
+        module["halve"](device.tensor(given), out)
+        np.testing.assert_array_equal(out.numpy(), given / 2)
+
+
 @pytest.mark.parametrize("on", ["mps2_an500", "mps2_an385", "mps3_an547"])
 def test_bytes_on_boards_are_those_of_the_host(on: str, on_host: dict[str, int]) -> None:
     with utvm_deploy.connect(on, timing=INSTRUCTIONS) as device:
@@ -45,6 +58,7 @@ def test_bytes_on_boards_are_those_of_the_host(on: str, on_host: dict[str, int])
             module[f"checksum_{name}"](1, _COUNT, out.address + 4 * index)
         device.sync()
         assert dict(zip(MATH_FUNCTIONS, map(int, out.numpy()), strict=True)) == on_host
+        check_denormals(device)
 
 
 def test_bytes_on_a_core_without_wide_products_are_those_of_the_host(

@@ -22,7 +22,12 @@ from tvm.tirx import stmt as tir
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.compiler.float_literals import with_marks, without_marks
 from utvm_deploy.compiler.math_calls import register_lowerings, with_own_functions
-from utvm_deploy.kernels.contract.c_function import CFunction, Parameter, signature_and_text
+from utvm_deploy.kernels.contract.c_function import (
+    CFunction,
+    Parameter,
+    scalar_texts,
+    signature_and_text,
+)
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.math_functions import math_texts
 
@@ -66,7 +71,8 @@ def lower_to_c(
     )
     text = _generate(tvm.IRModule({name: plain}), name)
     signature, text = _finish(text, name, writable, may_alias)
-    imports = (*math_texts("".join([*extracted.imports, text])), *extracted.imports)
+    functions = math_texts("".join([*extracted.imports, text]))
+    imports = (*scalar_texts(text), *functions, *extracted.imports)
     return CFunction(name, imports, signature, text, tuple(extracted.scratch))
 
 

@@ -6,10 +6,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import NativeKernel
 from utvm_deploy.kernels.contract.driver import LINE_LENGTH, Driver, Operand
 
 _COMMA_BREAK = ",\n    "
+_FLOAT = re.compile(r"\bfloat\b")
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,13 @@ def signature_and_text(
     signature = f"void {name}({', '.join(declared)})"
     if len(signature) > LINE_LENGTH:
         signature = f"void {name}(\n    {_COMMA_BREAK.join(declared)})"
-    return signature, f"{signature} {{\n{''.join(unused)}{body}"
+    scalar = "UTVM_SCALAR " if _FLOAT.search(signature) or _FLOAT.search(body) else ""
+    return signature, f"{scalar}{signature} {{\n{''.join(unused)}{body}"
+
+
+def scalar_texts(text: str) -> tuple[str, ...]:
+    """The C that a definition needs for computing float32 without vector instructions."""
+    return (shared_text("utvm_scalar"),) if text.startswith("UTVM_SCALAR ") else ()
 
 
 def native_function(
@@ -96,4 +104,5 @@ def native_function(
     arrays = [f"  {one.ctype} {one.name}[{one.elements}];" for one in local]
     body = "".join(f"{line}\n" for line in (*arrays, *driver.lines, "}"))
     signature, text = signature_and_text(name, parameters, body, may_alias)
-    return CFunction(name, tuple(dict.fromkeys(kernel.texts(core))), signature, text, scratch)
+    imports = tuple(dict.fromkeys((*scalar_texts(text), *kernel.texts(core))))
+    return CFunction(name, imports, signature, text, scratch)
