@@ -1,0 +1,229 @@
+"""The tensor intrinsics: what each computes, and the C routine that computes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from tvm import tirx
+from tvm.s_tir import TensorIntrin
+
+from utvm_deploy.base.errors import CompileError
+from utvm_deploy.intrinsics.dsp_dot import COLUMNS, dot_text
+from utvm_deploy.intrinsics.tir import Buffers, Tile, description_of, implementation_of
+
+DSP, MVE = "dsp", "mve"
+FAMILIES = (DSP, MVE)
+#: The least depth that a routine takes, and the most. DSP keeps widened rows on the stack.
+LEAST_DEPTH, MOST_DEPTH = 4, 768
+_DOT = (
+    *("const int8_t *a", "const int8_t *b", "int32_t *c", "int32_t a_pitch"),
+    *("int32_t b_pitch", "int32_t c_pitch", "int32_t rows", "int32_t columns"),
+)
+_TAPS = (
+    *("const int8_t *a", "const int8_t *b", "int32_t *c", "int32_t a_row", "int32_t a_pixel"),
+    *("int32_t b_row", "int32_t b_pixel", "int32_t height", "int32_t width", "int32_t channels"),
+)
+
+
+@dataclass(frozen=True)
+class Dot:
+    """``c[m, n] += sum(a[m, k] * b[n, k])`` over k, from int8 to int32."""
+
+    family: str
+    rows: int  # of a
+    columns: int  # rows of b
+    depth: int
+
+    def __post_init__(self) -> None:
+        _check_family(self.family)
+        if self.rows < 1 or self.columns < 2 or self.columns % COLUMNS:
+            raise CompileError(
+                f"the dot intrinsic has no tile of {self.rows} x {self.columns}; take at least one "
+                "row and an even number of columns"
+            )
+        if not LEAST_DEPTH <= self.depth <= MOST_DEPTH:
+            raise CompileError(
+                f"the dot intrinsic has no depth of {self.depth}; split the reduction so that its "
+                f"inner part has {LEAST_DEPTH} to {MOST_DEPTH} values"
+            )
+
+    @property
+    def name(self) -> str:
+        """The name under which TVM knows it."""
+        return f"utvm_{self.family}_dot_{self.rows}x{self.columns}x{self.depth}"
+
+    @property
+    def function(self) -> str:
+        """The C routine. Tiles of other sizes share it."""
+        return f"utvm_{self.family}_dot_{self._at_once}x{self.depth}"
+
+    @property
+    def tiles(self) -> tuple[Tile, Tile, Tile]:
+        """The buffers: a, b and c."""
+        return (
+            Tile("a", (self.rows, self.depth), "int8"),
+            Tile("b", (self.columns, self.depth), "int8"),
+            Tile("c", (self.rows, self.columns), "int32"),
+        )
+
+    @property
+    def description(self) -> Any:
+        """The PrimFunc that says what it computes."""
+        a, b, c = self.tiles
+        axes = ("m", self.rows, "S"), ("n", self.columns, "S"), ("k", self.depth, "R")
+        return description_of(
+            (a, b), c, axes, lambda o, m, n, k: _product(a.at(o, m, k), b.at(o, n, k)),
+            lambda m, n, k: (m, n),
+        )  # fmt: skip
+
+    @property
+    def implementation(self) -> Any:
+        """The PrimFunc that calls the routine."""
+
+        def call(o: Buffers) -> Any:
+            a, b, c = self.tiles
+            pitches = a.pitch(o, 0), b.pitch(o, 0), c.pitch(o, 0)
+            starts = a.start(o), b.start(o), c.start(o)
+            return tirx.call_extern(
+                "int32", self.function, *starts, *pitches, self.rows, self.columns
+            )
+
+        *reads, output = self.tiles
+        return implementation_of(reads, output, call, self.text)
+
+    @property
+    def text(self) -> str:
+        """The C of the routine."""
+        portable = _c("dot").replace("DEPTH", str(self.depth))
+        if self.family == DSP:
+            return dot_text(self.function, _DOT, self._at_once, self.depth, portable)
+        body = _c("mve_dot_body").replace("DEPTH", str(self.depth)).replace("PORTABLE", portable)
+        return _once("mve_dot") + _static(self.function, _DOT, body)
+
+    @property
+    def _at_once(self) -> int:
+        return 2 if self.rows % 2 == 0 else 1
+
+
+@dataclass(frozen=True)
+class Taps:
+    """``c[n] += sum(a[y, x, n] * b[y, x, n])`` over y and x, from int8 to int32."""
+
+    family: str
+    height: int
+    width: int
+    channels: int
+
+    def __post_init__(self) -> None:
+        _check_family(self.family)
+        if self.height < 1 or self.width < 2:
+            raise CompileError(
+                f"the taps intrinsic has no window of {self.height} x {self.width}; take one that "
+                "is two columns wide or more"
+            )
+        if self.channels < 4 or self.channels % 4:
+            raise CompileError(
+                f"the taps intrinsic has no tile of {self.channels} channels; take a multiple of 4"
+            )
+
+    @property
+    def name(self) -> str:
+        """The name under which TVM knows it."""
+        return f"utvm_{self.family}_taps_{self.height}x{self.width}x{self.channels}"
+
+    @property
+    def function(self) -> str:
+        """The C routine. All tiles share it."""
+        return f"utvm_{self.family}_taps"
+
+    @property
+    def tiles(self) -> tuple[Tile, Tile, Tile]:
+        """The buffers: a, b and c."""
+        shape = self.height, self.width, self.channels
+        return (
+            Tile("a", shape, "int8"),
+            Tile("b", shape, "int8"),
+            Tile("c", (self.channels,), "int32"),
+        )
+
+    @property
+    def description(self) -> Any:
+        """The PrimFunc that says what it computes."""
+        a, b, c = self.tiles
+        axes = ("n", self.channels, "S"), ("y", self.height, "R"), ("x", self.width, "R")
+        return description_of(
+            (a, b), c, axes, lambda o, n, y, x: _product(a.at(o, y, x, n), b.at(o, y, x, n)),
+            lambda n, y, x: (n,),
+        )  # fmt: skip
+
+    @property
+    def implementation(self) -> Any:
+        """The PrimFunc that calls the routine."""
+
+        def call(o: Buffers) -> Any:
+            a, b, c = self.tiles
+            pitches = (one.pitch(o, axis) for one in (a, b) for axis in (0, 1))
+            starts = a.start(o), b.start(o), c.start(o)
+            sizes = self.height, self.width, self.channels
+            return tirx.call_extern("int32", self.function, *starts, *pitches, *sizes)
+
+        *reads, output = self.tiles
+        return implementation_of(reads, output, call, self.text)
+
+    @property
+    def text(self) -> str:
+        """The C of the routine."""
+        body = _c(f"{self.family}_taps_body").replace("PORTABLE", _c("taps"))
+        helpers = _once("dsp_taps") if self.family == DSP else _MVE_HEADER
+        return helpers + _static(self.function, _TAPS, body)
+
+
+Intrinsic = Dot | Taps
+_MVE_HEADER = "#if defined(__ARM_FEATURE_MVE)\n#include <arm_mve.h>\n#endif\n"
+
+
+@cache
+def register(intrinsic: Intrinsic) -> str:
+    """Register an intrinsic with TVM, and return its name there."""
+    TensorIntrin.register(
+        intrinsic.name, intrinsic.description, intrinsic.implementation, override=True
+    )
+    return intrinsic.name
+
+
+def family_of(core: str) -> str:
+    """The family of intrinsics for a core, such as "cortex-m7".
+
+    For others than Arm's with DSP or Helium, such as "host": "dsp", whose C runs everywhere.
+    """
+    from utvm_deploy.cores.core import CORES
+
+    return MVE if core in CORES and CORES[core].mve else DSP
+
+
+def _product(left: Any, right: Any) -> Any:
+    return left.astype("int32") * right.astype("int32")
+
+
+def _check_family(family: str) -> None:
+    if family not in FAMILIES:
+        raise CompileError(
+            f"there are no tensor intrinsics of family {family!r}; take {' or '.join(FAMILIES)}"
+        )
+
+
+def _c(name: str) -> str:
+    return resources.files("utvm_deploy.intrinsics").joinpath(f"c/{name}.h").read_text("ascii")
+
+
+def _once(name: str) -> str:
+    """A C text that a file may have several times."""
+    guard = f"UTVM_INTRINSIC_{name.upper()}"
+    return f"#ifndef {guard}\n#define {guard}\n{_c(name)}#endif\n"
+
+
+def _static(name: str, parameters: tuple[str, ...], body: str) -> str:
+    return f"static void {name}({', '.join(parameters)}) {{\n{body}}}\n"
