@@ -49,6 +49,10 @@ def __getattr__(name: str) -> object:
         from utvm_deploy.base.errors import UtvmError
 
         return UtvmError
+    if name == "intrinsics":
+        from importlib import import_module
+
+        return import_module("utvm_deploy.intrinsics")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -13,6 +13,7 @@ from tvm.s_tir import TensorIntrin
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.intrinsics.dsp_dot import COLUMNS, dot_text
 from utvm_deploy.intrinsics.tir import Buffers, Tile, description_of, implementation_of
+from utvm_deploy.kernels.isa.dsp import CONDITION
 
 DSP, MVE = "dsp", "mve"
 FAMILIES = (DSP, MVE)
@@ -100,8 +101,8 @@ class Dot:
         portable = _c("dot").replace("DEPTH", str(self.depth))
         if self.family == DSP:
             return dot_text(self.function, _DOT, self._at_once, self.depth, portable)
-        body = _c("mve_dot_body").replace("DEPTH", str(self.depth)).replace("PORTABLE", portable)
-        return _once("mve_dot") + _static(self.function, _DOT, body)
+        body = _c("mve_dot_body").replace("DEPTH", str(self.depth))
+        return _once("mve_dot") + _static(self.function, _DOT, MVE, body, portable)
 
     @property
     def _at_once(self) -> int:
@@ -176,12 +177,13 @@ class Taps:
     @property
     def text(self) -> str:
         """The C of the routine."""
-        body = _c(f"{self.family}_taps_body").replace("PORTABLE", _c("taps"))
+        body = _c(f"{self.family}_taps_body")
         helpers = _once("dsp_taps") if self.family == DSP else _MVE_HEADER
-        return helpers + _static(self.function, _TAPS, body)
+        return helpers + _static(self.function, _TAPS, self.family, body, _c("taps"))
 
 
 Intrinsic = Dot | Taps
+_CONDITIONS = {DSP: CONDITION, MVE: "defined(__ARM_FEATURE_MVE)"}
 _MVE_HEADER = "#if defined(__ARM_FEATURE_MVE)\n#include <arm_mve.h>\n#endif\n"
 
 
@@ -225,5 +227,9 @@ def _once(name: str) -> str:
     return f"#ifndef {guard}\n#define {guard}\n{_c(name)}#endif\n"
 
 
-def _static(name: str, parameters: tuple[str, ...], body: str) -> str:
-    return f"static void {name}({', '.join(parameters)}) {{\n{body}}}\n"
+def _static(name: str, parameters: tuple[str, ...], family: str, body: str, portable: str) -> str:
+    """The C function with a body for the cores of a family, and one for all others."""
+    return (
+        f"static void {name}({', '.join(parameters)}) {{\n"
+        f"#if {_CONDITIONS[family]}\n{body}#else\n{portable}#endif\n}}\n"
+    )

@@ -160,10 +160,10 @@ def _tensorize_taps(sch: Any, block: Any, family: str, axes: Axes) -> Taps:
     channel = loops[axes.both[-1]]
     others = [loops[axis] for axis in (*axes.both[:-1], *axes.rows)]
     # A loop of one turn has no part in the description.
-    others += [loops[axis] for axis in axes.sums if axes.extents[axis] == 1]
+    units = [loops[axis] for axis in axes.sums if axes.extents[axis] == 1]
     sums = [loops[axis] for axis in axes.sums if axes.extents[axis] > 1]
-    sch.reorder(*others, channel, *sums)
-    sch.decompose_reduction(block, channel)
+    sch.reorder(*others, *units, channel, *sums)
+    sch.decompose_reduction(block, [*units, channel][0])
     _call(sch, channel, taps)
     return taps
 
