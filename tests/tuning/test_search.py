@@ -5,8 +5,8 @@ from __future__ import annotations
 from utvm_deploy.graph.attributes import Reshape
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.records import KernelIdentity, Measurement
-from utvm_deploy.records.candidate import Candidate
-from utvm_deploy.tuning.search import KernelState, Search, difference
+from utvm_deploy.records.candidate import GENERIC, Candidate
+from utvm_deploy.tuning.search import FEWEST_PROPOSED, KernelState, Search, difference
 from utvm_deploy.tuning.workload import Work
 
 
@@ -110,3 +110,35 @@ def test_difference() -> None:
     assert difference(one, Candidate.of("dsp", pixels=3, step=16)) == 1
     assert difference(one, Candidate.of("dsp", pixels=6, tile="3x2")) == 3
     assert difference(one, Candidate("generic")) > 10
+
+
+class Proposals:
+    """A search that always finds one more; each takes the same time."""
+
+    def __init__(self, cost: int) -> None:
+        self.cost = cost
+        self.asked = 0
+
+    def propose(self) -> list[Candidate]:
+        self.asked += 1
+        return [Candidate.of(GENERIC, sketch=1, decisions=str(self.asked))]
+
+    def learn(self, candidate: Candidate, measurement: Measurement) -> None:
+        pass
+
+
+def proposals_tried(cost: int) -> int:
+    """Of 100 trials, next to a family whose best candidate takes 1000."""
+    one = state("conv", pixels=20)
+    one.free = Proposals(cost)
+    search = Search([one], 0)
+    for _ in range(100):
+        for _, candidate in search.next_batch(1):
+            taken = Measurement(cost, float(cost))
+            one.add(candidate, taken if candidate.family == GENERIC else ticks(candidate))
+    return sum(candidate.family == GENERIC for candidate in one.measured)
+
+
+def test_proposals_end_where_another_family_is_much_faster() -> None:
+    assert proposals_tried(5000) == FEWEST_PROPOSED
+    assert proposals_tried(1200) > 3 * FEWEST_PROPOSED

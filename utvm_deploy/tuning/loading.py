@@ -200,13 +200,6 @@ class Loader:
         objects = [*(module.path for module in modules), *libraries]
         self._device.start(build_image_with(objects, entries, board))
 
-    def store_first_tables(self, jobs: Sequence[Job]) -> None:
-        """The same for kernels that have no tables in flash yet; nothing on this computer."""
-        self._check_session()
-        if not self._device.board.is_host:
-            known = self._stored.kernels
-            self.store_tables([job for job in jobs if job.work.kernel.key not in known])
-
     def store_tables(self, jobs: Sequence[Job]) -> bool:
         """Start an image with the jobs' tables in flash, where models have them.
 

@@ -9,6 +9,7 @@ candidate.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from itertools import chain
 from typing import Protocol
 
 from utvm_deploy.records import Measurement
-from utvm_deploy.records.candidate import Candidate
+from utvm_deploy.records.candidate import GENERIC, Candidate
 from utvm_deploy.tuning.workload import Work
 
 #: What a kernel is thought to gain before anything is known, as a share of its time.
@@ -30,6 +31,10 @@ PARENTS = 3
 _OTHER_FAMILY = 100
 #: How often a trial goes to what is listed while there are proposals, too.
 LISTED = 0.3
+#: Proposals are asked for no more if none of this number takes at most the factor times as long as
+#: the best candidate of another family.
+FEWEST_PROPOSED = 12
+HOPELESS = 1.5
 
 
 class Proposer(Protocol):
@@ -130,6 +135,19 @@ class KernelState:
         """Whether there is, or may be, something left to try."""
         return self.free is not None or any(True for _ in self._untried())
 
+    def drop_hopeless(self) -> None:
+        """End the search of proposals if another family has proved to be much faster."""
+        best = self.best
+        listed = set(self.work.candidates)
+        if self.free is None or best is None or best[0] not in listed:
+            return
+        proposed = [m for c, m in self.measured.items() if c not in listed]
+        right = [m.ticks_min for m in proposed if m.is_ok]
+        is_known = len(proposed) >= FEWEST_PROPOSED
+        is_generic = best[0].family == GENERIC
+        if is_known and not is_generic and min(right, default=math.inf) > HOPELESS * best[1]:
+            self.free, self.proposed = None, []
+
     def refill(self) -> None:
         """Ask for proposals if none are left."""
         open_ones = [c for c in self.proposed if c not in self.measured and c not in self.pending]
@@ -182,6 +200,7 @@ class Search:
         for wanted in (state.before, state.work.default, *_first_of_families(state), *state.hints):
             if wanted in untried:
                 return wanted
+        state.drop_hopeless()
         if state.free is not None:
             listed = [c for c in state.work.candidates if c in untried]
             if listed and self._random.random() < LISTED:

@@ -8,7 +8,7 @@ So what a modelled cache misses does not depend on the tables of other kernels.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from utvm_deploy.base.errors import BuildError
@@ -43,11 +43,6 @@ class StoredTables:
         if self._device.image is not self._image:
             self._tables, self._places = {}, {}
 
-    @property
-    def kernels(self) -> Collection[str]:
-        """Keys of the kernels that have tables in flash."""
-        return self._tables
-
     def has(self, kernel: str, key: bytes) -> bool:
         """Whether a table of a kernel is in flash."""
         return (kernel, key) in self._places
@@ -70,7 +65,8 @@ class StoredTables:
         }
         if not new:
             return False
-        attempts = [{**self._tables, **new}]
+        both = {kernel: {**self._tables.get(kernel, {}), **new[kernel]} for kernel in new}
+        attempts = [{**self._tables, **both}]
         if self._tables:
             attempts.append(new)
         for tables in attempts:

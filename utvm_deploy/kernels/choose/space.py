@@ -31,8 +31,14 @@ def space(graph: Graph, operator: Operator, core: str) -> tuple[Candidate, ...]:
 def free_kernel(
     graph: Graph, operator: Operator, candidates: Sequence[Candidate]
 ) -> OwnKernel | None:
-    """The kernel whose template-free space is searched; None if another family has candidates."""
-    if any(candidate.family != GENERIC for candidate in candidates):
+    """The kernel whose template-free space is searched, too; None if it is not worth a trial.
+
+    Plain C is far from kernels of SIMD instructions. Instructions for float32 compute one value at
+    a time, so there another order of loops may win over another family.
+    """
+    source = operator.inputs[0]
+    is_float = source is not None and graph.tensors[source].dtype == "float32"
+    if not is_float and any(candidate.family != GENERIC for candidate in candidates):
         return None
     kernel = lower(graph, operator).kernel
     assert not isinstance(kernel, LibraryKernel)
