@@ -26,6 +26,10 @@ class FloatWriter(ModelWriter):
         """A float32 model input."""
         return self.float_input(shape, name)
 
+    def widened(self, data: np.ndarray, scale: Any = None, zero_point: int = 0) -> int:
+        """A constant of fewer bits, such as float16, and the DEQUANTIZE behind it."""
+        return self.dequantize(self.constant(data, scale, zero_point))
+
     def l2_pool(self, x: int, window: Pair, **options: Any) -> int:
         """L2_POOL_2D."""
         return self._pool("L2_POOL_2D", x, window, **options)

@@ -13,6 +13,7 @@ from utvm_deploy.frontend.operators import importer_of
 from utvm_deploy.frontend.shape_arithmetic import fold_shapes
 from utvm_deploy.frontend.source import CUSTOM, ModelFile, Several, SourceOperator
 from utvm_deploy.frontend.state import with_states
+from utvm_deploy.frontend.stored_weights import widen_constants
 from utvm_deploy.frontend.suggestions import suggestion
 from utvm_deploy.frontend.variables import resolve_variables
 from utvm_deploy.graph.model import Graph, Operator, Tensor
@@ -38,7 +39,7 @@ def assemble(
     """
     source = resolve_variables(source)
     check_extents(source)
-    source = fold_shapes(source)
+    source = fold_shapes(widen_constants(source))
     unknown = [
         op
         for op in source.operators

@@ -71,8 +71,13 @@ def _check_scale(op: SourceOperator, tensor: Tensor) -> None:
 
 def import_dequantize(op: SourceOperator) -> Operator:
     """DEQUANTIZE of a type of 8 or 16 bits."""
-    quantized(op, op.input(0), types=("int8", "uint8", "int16"))
-    out = op.output()
+    x, out = op.input(0), op.output()
+    if x.dtype == "float16":
+        raise op.unsupported(
+            f"tensor '{x.name}' is float16, and only constants may be; convert the model again "
+            "with float32 activations"
+        )
+    quantized(op, x, types=("int8", "uint8", "int16"))
     if out.dtype != "float32":
         raise op.unsupported(f"its output is {out.dtype}; only float32 is supported")
     return made(op, op.inputs[:1], Dequantize())

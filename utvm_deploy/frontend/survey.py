@@ -15,6 +15,7 @@ from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.assemble import check_extents, imported
 from utvm_deploy.frontend.shape_arithmetic import fold_shapes
 from utvm_deploy.frontend.source import ModelFile, SourceOperator
+from utvm_deploy.frontend.stored_weights import widen_constants
 from utvm_deploy.frontend.variables import RESOLVED, resolve_variables
 from utvm_deploy.graph.model import Tensor
 from utvm_deploy.graph.names import with_short_names
@@ -51,7 +52,7 @@ def survey(source: ModelFile, faults: Mapping[int, str], error: str) -> Survey:
     """
     if not faults:
         with suppress(ModelError):
-            source = fold_shapes(resolve_variables(source))
+            source = fold_shapes(widen_constants(resolve_variables(source)))
     check_extents(source)
     problems = {op.index: _problem(op, faults) for op in source.operators}
     whole = [text for number, text in faults.items() if not _is_used(number, source.operators)]

@@ -74,7 +74,7 @@ _OPERATOR_NAMES = _names(tflite.BuiltinOperator)
 _OPTIONS_NAMES = _names(tflite.BuiltinOptions)
 _TYPE_NAMES = {number: name.lower() for number, name in _names(tflite.TensorType).items()}
 # Element types whose constants can be read; others may appear but no importer takes them.
-_DTYPES = ("int8", "uint8", "int16", "int32", "int64", "float32", "bool")
+_DTYPES = ("int8", "uint8", "int16", "int32", "int64", "float16", "float32", "bool")
 
 
 def load_model(path: str | Path, custom: CustomImporter | None = None) -> Graph:

@@ -20,6 +20,7 @@ from utvm_deploy.graph.attributes import (
     Concatenation,
     Convolution,
     FullyConnected,
+    Limits,
     Multiply,
     Pad,
     Pool,
@@ -164,14 +165,8 @@ def fuse_pad(graph: Graph) -> Graph:
         a, c = pad.attributes, convolution.attributes
         if not (isinstance(a, Pad) and isinstance(c, Convolution)):
             continue
-        if works_in_float(graph, convolution):
-            continue
         (batch, rows, columns, channels) = a.paddings
-        equal = (
-            _quantization(graph, pad.inputs[0]) == _quantization(graph, pad.outputs[0])
-            and fill_of(graph, pad) == _quantization(graph, pad.inputs[0]).zero_point
-        )
-        if (batch, channels) != ((0, 0), (0, 0)) or not equal:
+        if (batch, channels) != ((0, 0), (0, 0)) or not _fills_alike(graph, pad, convolution):
             continue
         top, bottom, left, right = c.padding
         padding = (top + rows[0], bottom + rows[1], left + columns[0], right + columns[1])
@@ -185,9 +180,22 @@ def fuse_pad(graph: Graph) -> Graph:
     return compacted(changed_operators(graph, fused, gone)) if gone else graph
 
 
+def _fills_alike(graph: Graph, pad: Operator, convolution: Operator) -> bool:
+    """Whether a convolution's own padding has the same result as the values that PAD puts there."""
+    if works_in_float(graph, convolution):
+        # A convolution skips its padding. That is the same as products with 0 that are all 0.
+        assert convolution.inputs[1] is not None
+        weights = graph.tensors[convolution.inputs[1]].data
+        is_zero = isinstance(pad.attributes, Pad) and not pad.attributes.value
+        return is_zero and weights is not None and bool(np.isfinite(weights).all())
+    source = _quantization(graph, pad.inputs[0])
+    is_kept = source == _quantization(graph, pad.outputs[0])
+    return is_kept and fill_of(graph, pad) == source.zero_point
+
+
 def fuse_relu(graph: Graph) -> Graph:
     """Merge RELU and similar operators that keep the quantization into the clamp of the operator
-    before.
+    before, those of float32 into its limits.
 
     Requantizing by a factor of exactly one changes no value, so only the clamp remains.
     """
@@ -200,14 +208,16 @@ def fuse_relu(graph: Graph) -> Graph:
         if before in gone or not isinstance(r, Relu) or not isinstance(a, _CLAMPING):
             continue
         if works_in_float(graph, relu):
+            attributes = replace(a, limits=_both_limits(a.limits, r.limits))
+        elif _quantization(graph, relu.inputs[0]) != _quantization(graph, relu.outputs[0]):
             continue
-        if _quantization(graph, relu.inputs[0]) != _quantization(graph, relu.outputs[0]):
-            continue
+        else:
+            attributes = replace(a, clamp=_both_clamps(a.clamp, r.clamp))
         gone.add(after)
         fused[before] = replace(
             producer,
             outputs=relu.outputs,
-            attributes=replace(a, clamp=_both_clamps(a.clamp, r.clamp)),
+            attributes=attributes,
             sources=producer.sources + relu.sources,
         )
     return compacted(changed_operators(graph, fused, gone)) if gone else graph
@@ -255,6 +265,14 @@ def _quantization(graph: Graph, number: int | None) -> Quantization:
 
 def _both_clamps(first: Clamp, second: Clamp) -> Clamp:
     """One clamp that does what two in a row do, also where they do not overlap."""
+    low, high = second
+    return (min(max(first[0], low), high), min(max(first[1], low), high))
+
+
+def _both_limits(first: Limits, second: Limits) -> Limits:
+    """As ``_both_clamps``, for float32: what is not a number passes both, and -0 passes 0."""
+    if first is None or second is None:
+        return first or second
     low, high = second
     return (min(max(first[0], low), high), min(max(first[1], low), high))
 
