@@ -77,7 +77,7 @@ PUBLIC_FUNCTIONS = {
 KERNEL_LAYERS = (
     ("choose",),
     ("native.mve",),
-    ("native.dsp", "native.thumb"),
+    ("native.dsp", "native.fpu", "native.thumb"),
     ("native.routines",),
     ("native",),
     ("portable",),

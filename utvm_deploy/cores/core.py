@@ -43,6 +43,11 @@ class Core:
         return self.architecture.startswith("arm")
 
     @property
+    def has_fpu(self) -> bool:
+        """Whether it is an Arm core that can have a floating-point unit."""
+        return self.is_arm and bool(self.fpus)
+
+    @property
     def is_armv6m(self) -> bool:
         """Whether it lacks Thumb-2, and loads and stores words at multiples of four only."""
         return self.architecture == "armv6-m"

@@ -21,6 +21,7 @@ from utvm_deploy.kernels.contract.operation import Lowering, Operation
 from utvm_deploy.kernels.contract.strategy import Layer, NoChoices, Strategy, Wish
 from utvm_deploy.kernels.native import routines
 from utvm_deploy.kernels.native.dsp.strategies import DSP_STRATEGIES
+from utvm_deploy.kernels.native.fpu.strategies import FPU_STRATEGIES
 from utvm_deploy.kernels.native.mve.strategies import MVE_STRATEGIES
 from utvm_deploy.kernels.native.thumb.strategies import THUMB_STRATEGIES
 from utvm_deploy.kernels.portable.loop_shapes import PORTABLE_STRATEGY
@@ -47,6 +48,10 @@ INT16_LOWERINGS: Mapping[str, Lowering] = _rows("INT16_LOWERINGS")
 FLOAT_LOWERINGS: Mapping[str, Lowering] = _rows("FLOAT_LOWERINGS")
 
 
+#: Types of activations, in addition to int8, for which there are strategies.
+_OWN_TYPES = ("int16", "float32")
+
+
 @dataclass(frozen=True)
 class Family:
     """Kernels for the cores that have what they need."""
@@ -57,7 +62,7 @@ class Family:
     def strategy(self, kind: str, dtype: str) -> Strategy | None:
         """The strategy for an operator's kind on activations of a type."""
         # Strategies for int8 also serve other types, as far as ``_why_only_generic`` lets them.
-        wanted = "int16" if dtype == "int16" else "int8"
+        wanted = dtype if dtype in _OWN_TYPES else "int8"
         return next((one for one in self.strategies if one.serves(kind, wanted)), None)
 
 
@@ -65,6 +70,7 @@ class Family:
 FAMILIES: Mapping[str, Family] = {
     "mve": Family(lambda core: core.mve, MVE_STRATEGIES),
     "dsp": Family(lambda core: core.dsp, DSP_STRATEGIES),
+    "fpu": Family(lambda core: core.has_fpu, FPU_STRATEGIES),
     "thumb": Family(lambda core: core.is_arm and not core.dsp, THUMB_STRATEGIES),
     GENERIC: Family(lambda core: True, (PORTABLE_STRATEGY,)),
 }
@@ -163,8 +169,9 @@ def _in_family(family: str, layer: Layer, wish: Wish) -> KernelCall | str:
     """The family's call, or why there is none; empty if it has no strategy for the operator."""
     dtype = _dtype(layer)
     strategy = FAMILIES[family].strategy(layer.operator.kind, dtype)
-    is_for_any_type = strategy is not None and (dtype == "int16" or not strategy.operators)
-    why = "" if is_for_any_type else _why_only_generic(layer)
+    is_for_any_type = strategy is not None and (dtype in _OWN_TYPES or not strategy.operators)
+    # No family for integers is expected to have a kernel for float32.
+    why = "" if is_for_any_type or dtype == "float32" else _why_only_generic(layer)
     if why or strategy is None:
         return why
     if strategy.candidates is None and isinstance(refused := NoChoices.read(wish.candidate), str):

@@ -39,8 +39,8 @@ from utvm_deploy.kernels.isa.mnemonics import PREDICATE, Operand, Slot, instruct
 from utvm_deploy.kernels.isa.naked_function import naked_function
 
 _WORD = 4
-_CONDITIONS = ("eq", "ne", "ge", "gt", "le", "lt", "hs", "lo", "hi", "ls", "mi", "pl")
-_OPPOSITE = {"eq": "ne", "ge": "lt", "gt": "le", "hs": "lo", "hi": "ls", "mi": "pl"}
+_CONDITIONS = ("eq", "ne", "ge", "gt", "le", "lt", "hs", "lo", "hi", "ls", "mi", "pl", "vs", "vc")
+_OPPOSITE = {"eq": "ne", "ge": "lt", "gt": "le", "hs": "lo", "hi": "ls", "mi": "pl", "vs": "vc"}
 _OPPOSITE |= {other: one for one, other in _OPPOSITE.items()}
 #: Most instructions of Armv6-M reach the registers up to r7 only.
 _LAST_LOW = 7

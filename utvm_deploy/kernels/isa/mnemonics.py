@@ -22,6 +22,8 @@ from utvm_deploy.kernels.isa.instructions import FLAGS, STACK, Instruction
 
 #: The GE flags of parallel addition and subtraction, which SEL reads.
 GE = "ge"
+#: The flags that VCMP of single precision writes, and VMRS reads.
+FP_FLAGS = "fpscr"
 #: The predicate of Helium, which VCTP and VPST write.
 PREDICATE = "p0"
 
@@ -147,6 +149,21 @@ _ROWS: tuple[tuple[AnyKind, str, str], ...] = (
     (VectorKind.VECTOR_DOT, "wwfs", "vmlaldav vmlalv"),
     (Kind.LOGIC, "f", "vctp"),
 )
+# Single precision, on the registers s0 to s31. Their names are also those of vectors: the operands
+# decide (``_is_single``).
+_SINGLE_ROWS: tuple[tuple[AnyKind, str, str], ...] = (
+    (Kind.FP_ADD, "wfs", "vadd vsub"),
+    (Kind.FP_ADD, "wfs", "vmaxnm vminnm"),
+    (Kind.FP_ADD, "fs", "vcmp"),
+    (Kind.FP_MULTIPLY, "wfs", "vmul"),
+    (Kind.FP_CHAINED, "xfs", "vmla"),
+    (Kind.FP_FUSED, "xfs", "vfma"),
+    (Kind.FP_MOVE, "ws", "vmov"),
+    (Kind.FP_LOAD, "wm", "vldr"),
+    (Kind.FP_STORE, "dm", "vstr"),
+    (Kind.FP_LOAD_MULTIPLE, "fl", "vldm vldmia"),
+    (Kind.FP_STORE_MULTIPLE, "fL", "vstm vstmia"),
+)
 # Those that saturate or halve leave GE as it is.
 _GE_SETTERS = "sadd8 sadd16 ssub8 ssub16 uadd8 uadd16 usub8 usub16"
 _FLAG_SETTERS = "adds subs ands orrs rsbs negs movs asrs lsls lsrs muls cmp cmn tst"
@@ -158,9 +175,11 @@ _WRITES = {
 _READS = {"sel": (GE,), "vpsel": (PREDICATE,)}
 #: A rotation or shift belongs to these: they are in their own class with it, too.
 _WITH_SHIFT = frozenset({Kind.EXTEND, Kind.EXTEND_ADD, Kind.PACK, Kind.PACK_TOP})
+_SINGLE = re.compile(r"s\d+(-s?\d+)?$")
 _LANE = re.compile(r"(q\d)\[\d\]$")
 _SHIFT = re.compile(r"(lsl|lsr|asr|ror) ")
 _TABLE = {name: (kind, roles) for kind, roles, names in _ROWS for name in names.split()}
+_SINGLES = {name: (kind, roles) for kind, roles, names in _SINGLE_ROWS for name in names.split()}
 
 
 @lru_cache(maxsize=65536)
@@ -170,13 +189,16 @@ def instruction(mnemonic: str, *operands: Operand) -> Instruction:
     Raises ValueError for an unknown mnemonic or the wrong number of operands.
     """
     name = mnemonic.partition(".")[0]
-    kind, roles = _TABLE.get(name, (None, ""))
+    is_single = name in _SINGLES and _is_single(operands)
+    kind, roles = _SINGLES[name] if is_single else _TABLE.get(name, (None, ""))
     if kind is None:
         raise ValueError(f"{mnemonic} has no row in the table of mnemonics")
+    if is_single and name == "vmov" and str(operands[-1]).startswith("r"):
+        kind, roles = Kind.FP_FROM_CORE, "wf"
     plain = [one for one in operands if not (isinstance(one, str) and _SHIFT.match(one))]
     if len(plain) < len(operands) and kind not in _WITH_SHIFT:
         kind = Kind.SHIFTED_OPERAND
-    if name == "vmov":
+    if name == "vmov" and not is_single:
         lanes = sum(isinstance(one, str) and "[" in one for one in operands)
         kind = VectorKind.VECTOR_MOVE if lanes else kind
         roles = ("x" * lanes or "w") + "s" * (len(plain) - max(lanes, 1))
@@ -190,9 +212,27 @@ def instruction(mnemonic: str, *operands: Operand) -> Instruction:
     parts = _Parts()
     for role, one in zip(roles, plain, strict=True):
         parts.take(role, one)
-    parts.writes += _WRITES.get(name, ())
+    parts.writes += (FP_FLAGS,) if is_single and name == "vcmp" else _WRITES.get(name, ())
     parts.second += _READS.get(name, ())
     return parts.made(f"{mnemonic} {', '.join(map(_text, operands))}", kind)
+
+
+def clear_pair(first: int) -> Instruction:
+    """VMOV of r12, which must be 0, to two registers: ``first``, which is even, and the next."""
+    written = (f"s{first}", f"s{first + 1}")
+    return Instruction(f"vmov d{first // 2}, r12, r12", Kind.FP_PAIR, ("r12",), writes=written)
+
+
+#: VMRS: the flags of VCMP on singles become those of conditions.
+FLAGS_OF_SINGLES = Instruction(
+    "vmrs APSR_nzcv, FPSCR", Kind.FP_STATUS, (FP_FLAGS,), writes=(FLAGS,)
+)
+
+
+def _is_single(operands: tuple[Operand, ...]) -> bool:
+    """Whether the operands are registers of single precision."""
+    named = [one for o in operands for one in (o if isinstance(o, tuple) else (o,))]
+    return any(isinstance(one, str) and _SINGLE.match(one) is not None for one in named)
 
 
 class _Parts:

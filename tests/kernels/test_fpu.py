@@ -1,0 +1,138 @@
+"""Kernels of float32 for floating-point units: the bits of the reference, in assembly and in C."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fenced import stretch, watched
+from float_writer import FloatWriter
+from kernel_harness import check_model
+from test_float_products import drawn, odd
+
+from utvm_deploy import connect
+from utvm_deploy.boards.board import load_board
+from utvm_deploy.compiler.lowered_kernel import lower_kernel
+from utvm_deploy.device import INSTRUCTIONS, Device
+from utvm_deploy.emulator.fence import Fence
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.choose.space import space
+from utvm_deploy.kernels.contract.call import ConstantArgument, ScalarArgument, is_native
+from utvm_deploy.oracle.reference import run_reference
+from utvm_deploy.tuning.build import kernel_text
+
+CORE = "cortex-m7"
+
+
+def every_layer() -> FloatWriter:
+    """Layers that the family takes, with channels and pixels that no tile divides."""
+    m = FloatWriter()
+    x = m.input((1, 7, 6, 4))
+    m.output(
+        m.conv2d(x, drawn(7, 3, 3, 4), drawn(7), activation="RELU6"),
+        m.conv2d(x, drawn(11, 3, 2, 4), drawn(11), stride=2, padding="VALID"),
+        m.conv2d(x, drawn(5, 1, 1, 4), drawn(5), activation="RELU"),
+        m.conv2d(x, drawn(2, 3, 3, 4), drawn(2), dilation=(2, 1), activation="RELU_N1_TO_1"),
+        m.depthwise_conv2d(m.input((1, 6, 5, 1)), drawn(1, 3, 2, 9), drawn(9), stride=(1, 2)),
+        m.fully_connected(m.input((2, 37)), drawn(21, 37), drawn(21), activation="RELU"),
+        m.fully_connected(m.input((1, 6)), drawn(3, 6)),
+    )
+    return m
+
+
+def write_float_layers(path: Path) -> FloatWriter:
+    m = every_layer()
+    m.save(path)
+    return m
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("core", [CORE, "cortex-m4", "cortex-m55"])
+def test_plain_c_has_the_bits_of_the_reference(core: str, tmp_path: Path) -> None:
+    m = every_layer()
+    path = m.save(tmp_path / "model.tflite")
+    graph = load_model(path)
+    assert {lower(graph, one, core).family for one in graph.operators} == {"fpu"}
+    samples = [[fill(*m.tensors[i].shape) for i in m.inputs] for fill in (drawn, odd, odd)]
+    assert check_model(path, samples, tmp_path, core) == len(graph.operators)
+
+
+@pytest.fixture(scope="module", params=["mps2_an500", "mps2_an386", "mps3_an547"])
+def rig(request: pytest.FixtureRequest) -> Iterator[tuple[Fence, Device]]:
+    board = load_board(request.param)
+    assert board.emulator is not None
+    if not shutil.which(board.emulator.program):
+        pytest.skip(f"{board.emulator.program} is not installed")
+    with Fence(board) as fence, connect(fence.board, timing=INSTRUCTIONS) as device:
+        yield fence, device
+
+
+@pytest.mark.emulator
+def test_every_candidate_in_assembly_has_the_bits_of_the_reference(
+    rig: tuple[Fence, Device], tmp_path: Path
+) -> None:
+    """And it touches nothing but its buffers."""
+    fence, device = rig
+    core = device.board.cpu.kernel_core
+    m = every_layer()
+    path = m.save(tmp_path / "model.tflite")
+    graph = load_model(path)
+    samples = [[fill(*m.tensors[i].shape) for i in m.inputs] for fill in (drawn, odd)]
+    outputs = run_reference(path, samples).tensors
+    calls = [
+        (lower(graph, operator, core, candidate), operator)
+        for operator in graph.operators
+        for candidate in space(graph, operator, core)
+        if candidate.family == "fpu"
+    ]
+    functions = [
+        lower_kernel(call.kernel, f"kernel_{n}", core, may_alias=True).function
+        for n, (call, _) in enumerate(calls)
+        if is_native(call.kernel)
+    ]
+    assert len(functions) == len(calls) > len(graph.operators)
+    with device.load_module(kernel_text(functions), flags=("-O1", "-ffp-contract=off")) as module:
+        for (call, operator), function in zip(calls, functions, strict=True):
+            (position,) = operator.outputs
+            source = graph.tensors[position].source
+            assert source is not None
+            for sample in outputs:
+                expected = sample[source]
+                output = device.empty(expected.shape, "float32", name="output")
+                made, arguments = [output], list[object]()
+                for argument in call.arguments:
+                    if isinstance(argument, ScalarArgument):
+                        arguments.append(argument.value)
+                    elif isinstance(argument, ConstantArgument):
+                        made.append(device.tensor(argument.data, name=argument.name))
+                        arguments.append(made[-1])
+                    elif argument.tensor == position:
+                        arguments.append(output)
+                    else:
+                        origin = graph.tensors[argument.tensor].source
+                        assert origin is not None
+                        made.append(device.tensor(sample[origin], name="input"))
+                        arguments.append(made[-1])
+                for scratch in function.scratch:
+                    made.append(device.empty((scratch.size_bytes,), "int8", name=scratch.name))
+                    arguments.append(made[-1])
+                own = [*(stretch(one.block) for one in made), stretch(module.block)]
+                with watched(fence, device, module[function.name].address, own) as crossings:
+                    module[function.name](*arguments)
+                assert crossings == [], call.kernel.name
+                assert_equal_bits(output.numpy(), expected, call.kernel.name)
+                for one in made:
+                    one.free()
+
+
+def assert_equal_bits(actual: Array, expected: Array, label: str) -> None:
+    """Numbers that are none have no certain sign and payload."""
+    none = np.isnan(expected)
+    np.testing.assert_array_equal(np.isnan(actual), none, err_msg=label)
+    bits = [np.where(none, 0, one.view(np.uint32)) for one in (actual, expected)]
+    np.testing.assert_array_equal(*bits, err_msg=label)

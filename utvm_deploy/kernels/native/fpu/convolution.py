@@ -1,0 +1,274 @@
+"""CONV_2D, DEPTHWISE_CONV_2D of one channel, and FULLY_CONNECTED of float32, as matrix products.
+
+The windows of a tile's pixels are copied to scratch, as the product reads them. A tile of one pixel
+reads its input in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from utvm_deploy.graph.attributes import Convolution, FullyConnected, Limits
+from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.c_texts import family_text, shared_text
+from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
+from utvm_deploy.kernels.contract.driver import Address, Driver, Operand
+from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
+from utvm_deploy.kernels.contract.strategy import Choices, Layer, Wish
+from utvm_deploy.kernels.contract.window import Window
+from utvm_deploy.kernels.native.fpu.code import limits_table, mode_of
+from utvm_deploy.kernels.native.fpu.gemm import MOST_CHANNELS, TILES, FpuTile, gemm_text, pack
+from utvm_deploy.kernels.native.micro_kernel import equal_blocks
+
+_FLOAT_BYTES = 4
+_GEOMETRY_WORDS = 12
+
+
+@dataclass(frozen=True)
+class TileChoices(Choices):
+    """The register tile by its label, pixels by channels."""
+
+    tile: str | None = None
+
+
+@dataclass(frozen=True)
+class FpuConv2D:
+    """Shape parameters; a fully connected layer has windows of one pixel."""
+
+    window: Window
+    input_channels: int
+    output_channels: int
+    tile: FpuTile
+    is_dense: bool = False
+
+    @property
+    def name(self) -> str:
+        fused = "_fused" if self.tile.fused else ""
+        end = f"{self.input_channels}x{self.output_channels}_fpu_{self.tile.label}{fused}"
+        if self.is_dense:
+            return f"fully_connected_float_n{self.window.batch}_{end}"
+        return f"conv2d_float_{self.window.label}_{end}"
+
+    @property
+    def why(self) -> str:
+        rounded = "rounded once (VFMA)" if self.tile.fused else "rounded as by the reference (VMLA)"
+        pixels, channels = self.tile.pixels, self.tile.channels
+        return (
+            f"FPU assembly, {pixels} pixels x {channels} channels in registers, products {rounded}"
+        )
+
+    @property
+    def depth(self) -> int:
+        """Products of an output."""
+        rows, columns = self.window.kernel
+        return rows * columns * self.input_channels
+
+    @property
+    def parts(self) -> list[tuple[FpuTile, int, int]]:
+        """The tiles of whole groups and of the channels that remain: first channel, groups."""
+        groups, rest = divmod(self.output_channels, self.tile.channels)
+        found = [(self.tile, 0, groups)] if groups else []
+        if rest:
+            found.append((replace(self.tile, channels=rest), groups * self.tile.channels, 1))
+        return found
+
+    @property
+    def geometry(self) -> Array:
+        """``struct utvm_float_window``."""
+        w = self.window
+        values = (w.height, w.width, self.input_channels, w.output_width)
+        steps = (*w.kernel, *w.strides, *w.dilations, w.top, w.left)
+        return np.array([*values, *steps], dtype=np.int32)
+
+    @property
+    def is_gathered(self) -> bool:
+        """Whether windows are copied."""
+        return not self.is_dense or self.tile.pixels > 1
+
+    @property
+    def lag(self) -> Lag | None:
+        if not self.is_gathered:
+            return None
+        sizes = _FLOAT_BYTES * self.input_channels, _FLOAT_BYTES * self.output_channels
+        return lag_by_pixels(self.window, *sizes, self.tile.pixels)
+
+    @property
+    def parameters(self) -> tuple[Operand | str, ...]:
+        geometry = (self._geometry,) if self.is_gathered else ()
+        return (self._image, *geometry, self._panels, self._limits, "mode", self._output)
+
+    @property
+    def scratch(self) -> tuple[Operand, ...]:
+        return (self._tile,) if self.is_gathered else ()
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        gather = (family_text("fpu", "utvm_float_tile"),) if self.is_gathered else ()
+        tiles = (gemm_text(tile, core) for tile, _, _ in self.parts)
+        return (shared_text("utvm_float_limited"), *gather, *tiles)
+
+    def drive(self, c: Driver) -> None:
+        image, output, tile = self._image, self._output, self._tile
+        with c.loop("batch", self.window.batch) as n:
+            if not self.is_gathered:
+                self._multiply(c, image.at(n), output.at(n), 1)
+                return
+            for first, times, count in equal_blocks(self._pixels, self.tile.pixels):
+                with c.loop("block", times) as block:
+                    pixel = block * count + first
+                    numbers = (pixel, count, self.tile.pixels)
+                    c.call("utvm_float_tile", image.at(n), tile.at(), *numbers, self._geometry.at())
+                    self._multiply(c, tile.at(), output.at(n, pixel), count)
+
+    def _multiply(self, c: Driver, pixels: Address, target: Address, count: int) -> None:
+        """The products of a tile's pixels with all channels."""
+        pitch = _FLOAT_BYTES * self.output_channels
+        for tile, first, groups in self.parts:
+            panels = self._panels.at(first * (self.depth + 1))
+            to = replace(target, element=target.element + first)
+            sizes = (count, groups, self.depth, pitch, "mode")
+            c.call(tile.function, pixels, panels, self._limits.at(), to, *sizes)
+
+    def packed(self, weights: Array, bias: Array) -> Array:
+        """[outputs, depth] and the bias as the tiles read them."""
+        found = []
+        for tile, first, groups in self.parts:
+            some = slice(first, first + groups * tile.channels)
+            found.append(pack(weights[some], bias[some], tile.channels))
+        return np.concatenate(found)
+
+    def cycles(self, core: str) -> float:
+        """About the cycles of the products."""
+        count = self.window.batch * self._pixels
+        return sum(tile.cycles(count, groups, self.depth, core) for tile, _, groups in self.parts)
+
+    @property
+    def _pixels(self) -> int:
+        return self.window.output_height * self.window.output_width
+
+    @property
+    def _image(self) -> Operand:
+        return Operand("image", self.window.input_shape(self.input_channels), "float32")
+
+    @property
+    def _geometry(self) -> Operand:
+        return Operand("geometry", (_GEOMETRY_WORDS,), "int32")
+
+    @property
+    def _panels(self) -> Operand:
+        return Operand("weights", (self.output_channels * (self.depth + 1),), "float32")
+
+    @property
+    def _limits(self) -> Operand:
+        return Operand("limits", (2,), "float32")
+
+    @property
+    def _tile(self) -> Operand:
+        return Operand("tile", (self.depth, self.tile.pixels), "float32")
+
+    @property
+    def _output(self) -> Operand:
+        shape = (self.window.batch, self._pixels, self.output_channels)
+        return Operand("output", shape, "float32")
+
+
+def build_product(layer: Layer, wish: Wish) -> KernelCall | str:
+    """A convolution that is a matrix product, or FULLY_CONNECTED."""
+    choices = TileChoices() if wish.is_open else TileChoices.read(wish.candidate)
+    if isinstance(choices, str):
+        return choices
+    if layer.input(1).data is None:
+        return "its weights are computed"
+    if layer.kind == "FULLY_CONNECTED":
+        weights = layer.constant(1)
+        batch = int(np.prod(layer.result.shape)) // len(weights)
+        window = Window(batch, 1, 1, 1, 1, (1, 1), (1, 1), (1, 1), 0, 0)
+        limits = layer.attributes(FullyConnected).limits
+    else:
+        found = _of_convolution(layer)
+        if isinstance(found, str):
+            return found
+        window, weights, limits = found
+    flat = weights.reshape(len(weights), -1)
+    sizes = weights.shape[-1], len(weights)
+    is_dense = layer.kind == "FULLY_CONNECTED"
+    kernels = [FpuConv2D(window, *sizes, one, is_dense) for one in _tiles(*sizes, is_dense)]
+    kernels = [one for one in kernels if choices.tile in (None, one.tile.label)]
+    if not kernels:
+        return f"there is no tile {choices.tile} for it"
+    if wish.most_scratch is not None:
+        least = min(_scratch(one) for one in kernels)
+        most = max(least, wish.most_scratch)
+        kernels = [one for one in kernels if _scratch(one) <= most]
+    kernel = min(kernels, key=lambda one: one.cycles(layer.core))
+    return _call(layer, kernel, flat, limits)
+
+
+def product_choices(kernel: object) -> Iterator[Choices]:
+    """The choices of the layer whose default kernel is ``kernel``, the default's first."""
+    if isinstance(kernel, FpuConv2D):
+        yield TileChoices()
+        for tile in _tiles(kernel.input_channels, kernel.output_channels, kernel.is_dense):
+            if tile.label != kernel.tile.label:
+                yield TileChoices(tile.label)
+
+
+def float_bias(layer: Layer, channels: int) -> Array:
+    """The bias; zeros stand for none, which the reference adds, too."""
+    return layer.bias(channels).astype(np.float32)
+
+
+def refused_weights(window: Window, weights: Array) -> str:
+    """Why padding cannot be multiplied as zeros, or nothing."""
+    if window.is_padded and not np.isfinite(weights).all():
+        return "it has padding, and a weight that is not finite"
+    return ""
+
+
+def window_of_layer(layer: Layer, kernel: tuple[int, int]) -> Window:
+    """The window of a convolution."""
+    attributes = layer.attributes(Convolution)
+    steps = attributes.strides, attributes.dilations, attributes.padding
+    return Window.of(layer.source.shape, layer.result.shape, kernel, *steps)
+
+
+def _of_convolution(layer: Layer) -> tuple[Window, Array, Limits] | str:
+    """Window, weights [outputs, rows, columns, inputs] and limits."""
+    attributes = layer.attributes(Convolution)
+    weights, channels = layer.constant(1), layer.source.shape[3]
+    if layer.kind == "DEPTHWISE_CONV_2D":
+        weights = weights.transpose(3, 1, 2, 0)
+    if weights.shape[3] != channels:
+        return "its channels are in groups"
+    window = window_of_layer(layer, (weights.shape[1], weights.shape[2]))
+    refused = refused_weights(window, weights)
+    return refused or (window, weights, attributes.limits)
+
+
+def _tiles(inputs: int, outputs: int, is_dense: bool) -> list[FpuTile]:
+    """The tiles for a layer, no wider than it."""
+    del inputs
+    found = [replace(one, channels=min(one.channels, outputs)) for one in TILES]
+    if is_dense:
+        found = [FpuTile(1, min(size, outputs)) for size in (MOST_CHANNELS, 12, 8)]
+    return list(dict.fromkeys(found))
+
+
+def _scratch(kernel: FpuConv2D) -> int:
+    return sum(one.size_bytes for one in kernel.scratch)
+
+
+def _call(layer: Layer, kernel: FpuConv2D, weights: Array, limits: Limits) -> KernelCall:
+    call = layer.portable
+    geometry = (ConstantArgument("geometry", kernel.geometry),) if kernel.is_gathered else ()
+    arguments = (
+        call.arguments[0],
+        *geometry,
+        ConstantArgument("weights", kernel.packed(weights, float_bias(layer, len(weights)))),
+        ConstantArgument("limits", limits_table(limits)),
+        ScalarArgument("mode", mode_of(limits)),
+        call.arguments[-1],
+    )
+    return replace(call, kernel=kernel, arguments=arguments)

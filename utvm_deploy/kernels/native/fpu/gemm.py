@@ -1,0 +1,181 @@
+"""The matrix product of float32: tiles of P pixels by C channels, with all sums in registers.
+
+For each step of the depth, a tile loads the weights of its channels, and its pixels in chunks.
+Layouts:
+    pixels   [depth][pixel of the tile]: what one step reads lies together
+    panels   [group of C channels]: weights [depth][channel], then the bias of each channel
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from utvm_deploy.cores.core import CORES
+from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.c_texts import family_text, replaced
+from utvm_deploy.kernels.isa.assembler import Assembler, Label
+from utvm_deploy.kernels.isa.list_scheduler import cycles as cycles_of
+from utvm_deploy.kernels.isa.list_scheduler import timing_of
+from utvm_deploy.kernels.native.fpu.code import (
+    CONDITION,
+    LEAST_FREE,
+    REGISTERS,
+    clear,
+    finish,
+    has_extremes,
+    run,
+)
+
+PARAMETERS = """
+const float *pixels, const float *panels, const float *limits, float *output, int32_t count,
+int32_t groups, int32_t depth, int32_t pitch, int32_t mode
+"""
+#: Core cycles that a missing line of the data cache costs (docs/reference/cycle-model.md).
+_MISS_CYCLES = 22
+_FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True)
+class FpuTile:
+    """A register tile; the loop over the depth is written out ``step`` times."""
+
+    pixels: int
+    channels: int
+    fused: bool = False  # VFMA, which rounds once, instead of VMLA
+    step: int = 4
+
+    def __post_init__(self) -> None:
+        needed = max(LEAST_FREE, self.channels + 1 if self.pixels > 1 else self.step + 1)
+        if self.pixels * self.channels + needed > REGISTERS:
+            raise ValueError(f"a tile of {self.label} does not fit {REGISTERS} registers")
+
+    @property
+    def label(self) -> str:
+        """As in ``tile=8x3``."""
+        return f"{self.pixels}x{self.channels}"
+
+    @property
+    def function(self) -> str:
+        """The C function's name."""
+        return f"utvm_fpu_gemm_{self.label}{'_fused' if self.fused else ''}"
+
+    def panel_floats(self, depth: int) -> int:
+        """Weights and biases of a group of channels."""
+        return (depth + 1) * self.channels
+
+    def cycles(self, count: int, groups: int, depth: int, core: str) -> float:
+        """About the cycles of a product; the weights are read from memory for each tile."""
+        turn = _turn_cycles(self, core) / self.step
+        if CORES[core].cache_line_bytes:
+            turn += _MISS_CYCLES * _FLOAT_BYTES * self.channels / CORES[core].cache_line_bytes
+        outputs = self.pixels * self.channels
+        return -(-count // self.pixels) * groups * (depth * turn + 30 + 4.0 * outputs)
+
+
+#: The tiles that are the best for some layers; with one pixel, it is read in place.
+TILES = tuple(FpuTile(*one) for one in ((12, 2), (8, 3), (6, 4), (5, 4), (4, 5), (4, 4), (10, 2)))
+#: The most channels of a tile of one pixel: its weights come in chunks.
+MOST_CHANNELS = 16
+
+
+@lru_cache(maxsize=64)
+def _turn_cycles(tile: FpuTile, core: str) -> int:
+    timing = timing_of(core)
+    a = Assembler(timing)
+    _turn(a, tile, tile.step)
+    return cycles_of(a.code, timing, repeat=4) // 4
+
+
+def pack(weights: Array, bias: Array, channels: int) -> Array:
+    """[outputs, depth], [outputs] -> panels of ``channels``; the outputs are a multiple of it."""
+    rows = np.concatenate([weights, bias[:, None]], axis=1, dtype=np.float32)
+    panels = rows.reshape(-1, channels, rows.shape[1]).swapaxes(1, 2)
+    return np.ascontiguousarray(panels).reshape(-1)
+
+
+@lru_cache(maxsize=64)
+def gemm_text(tile: FpuTile, core: str) -> str:
+    """The C text of the tile's function."""
+    body = replaced(
+        family_text("fpu", "utvm_fpu_gemm"),
+        ("PIXELS", str(tile.pixels), 1),
+        ("CHANNELS", str(tile.channels), 5),
+    )
+    return _routine(tile, extremes=has_extremes(core)).c_function(tile.function, body, CONDITION)
+
+
+def _turn(a: Assembler, tile: FpuTile, steps: int) -> None:
+    """The products of ``steps`` steps of the depth; r0 points at pixels, r1 at weights."""
+    multiply = a.vfma_f32 if tile.fused else a.vmla_f32
+    first = tile.pixels * tile.channels
+    if tile.pixels == 1:
+        a.vldmia("r0!", run(first, steps))
+        chunk = min(REGISTERS - first - tile.step, tile.channels)
+        for step in range(steps):
+            for start in range(0, tile.channels, chunk):
+                some = range(start, min(start + chunk, tile.channels))
+                weights = first + tile.step
+                a.vldmia("r1!", run(weights, len(some)))
+                for at, channel in enumerate(some):
+                    multiply(f"s{channel}", f"s{first + step}", f"s{weights + at}")
+        return
+    pixels = first + tile.channels
+    # An even number is as fast to load on a core that loads two in a cycle.
+    chunk = min(REGISTERS - pixels, tile.pixels)
+    chunk -= chunk % 2 if chunk < tile.pixels else 0
+    for _ in range(steps):
+        a.vldmia("r1!", run(first, tile.channels))
+        for start in range(0, tile.pixels, max(chunk, 1)):
+            some = range(start, min(start + max(chunk, 1), tile.pixels))
+            a.vldmia("r0!", run(pixels, len(some)))
+            for at, pixel in enumerate(some):
+                for channel in range(tile.channels):
+                    total = f"s{pixel * tile.channels + channel}"
+                    multiply(total, f"s{pixels + at}", f"s{first + channel}")
+
+
+def _routine(tile: FpuTile, *, extremes: bool) -> Assembler:
+    a = Assembler(parameters=PARAMETERS)
+    a.enter(vectors=("d8-d15",))
+    loads = {"count": "r4", "groups": "r5", "depth": "r6", "pitch": "r7", "mode": "r11"}
+    for name, register in loads.items():
+        a.ldr(register, a.stack_argument(name))
+    a.mov("r8", "r0")
+    outputs = tile.pixels * tile.channels
+    with a.loop("ne"):
+        clear(a, outputs)
+        a.mov("r0", "r8")
+        rest, done = Label(), Label()
+        a.subs("r9", "r6", tile.step)
+        a.b(rest, "lt")
+        with a.loop("ge", aligned=True):
+            _turn(a, tile, tile.step)
+            a.subs("r9", tile.step)
+        a.place(rest)
+        a.adds("r9", tile.step)
+        a.b(done, "eq")
+        with a.loop("ne"):
+            _turn(a, tile, 1)
+            a.subs("r9", 1)
+        a.place(done)
+        _add_bias(a, tile)
+        finish(a, tile.pixels, tile.channels, extremes=extremes)
+        a.add("r3", 4 * tile.channels)
+        a.subs("r5", 1)
+    a.leave()
+    return a
+
+
+def _add_bias(a: Assembler, tile: FpuTile) -> None:
+    first = tile.pixels * tile.channels
+    chunk = min(REGISTERS - first, tile.channels)
+    for start in range(0, tile.channels, chunk):
+        some = range(start, min(start + chunk, tile.channels))
+        a.vldmia("r1!", run(first, len(some)))
+        for pixel in range(tile.pixels):
+            for at, channel in enumerate(some):
+                total = f"s{pixel * tile.channels + channel}"
+                a.vadd_f32(total, total, f"s{first + at}")
