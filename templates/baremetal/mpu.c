@@ -24,22 +24,36 @@
 
 extern uint8_t utvm_workspace[], utvm_workspace_end[];
 
-enum access { READ_EXECUTE, READ_WRITE, READ_WRITE_EXECUTE, NOTHING };
+enum access { READ_EXECUTE, READ_WRITE, READ_WRITE_EXECUTE, NOTHING, REGISTERS };
+
+// Registers that a model's backend uses.
+#ifdef BOARD_DEVICE_WINDOWS
+static const uint32_t device_windows[][2] = {BOARD_DEVICE_WINDOWS};
+#define DEVICE_WINDOW_COUNT (sizeof device_windows / sizeof device_windows[0])
+#define IS_REGISTERS(access) ((access) == REGISTERS)
+#else
+#define DEVICE_WINDOW_COUNT 0u
+#define IS_REGISTERS(access) 0
+#endif
 
 #if __ARM_ARCH >= 8
 
 // Windows are 32-byte exact and must not overlap.
 static void window(uint32_t number, uint32_t begin, uint32_t end, enum access access) {
     const uint32_t read_only = access == READ_EXECUTE ? 1u : 0u;
-    const uint32_t no_execute = access == READ_WRITE ? 1u : 0u;
-    const uint32_t type = begin < RAM_BEGIN ? 1u : 0u;
+    const uint32_t no_execute = access == READ_WRITE || IS_REGISTERS(access) ? 1u : 0u;
+    const uint32_t type = IS_REGISTERS(access) ? 2u : begin < RAM_BEGIN ? 1u : 0u;
     MPU_RNR = number;
     MPU_RBAR = begin | read_only << 2 | 1u << 1 | no_execute;
     MPU_RLAR = ((end - 1u) & ~31u) | type << 1 | 1u;
 }
 
 static void prepare(void) {
+#ifdef BOARD_DEVICE_WINDOWS
+    MPU_MAIR0 = 0x04AAFFu; // type 0: write-back, 1: write-through, 2: device
+#else
     MPU_MAIR0 = 0xAAFFu; // type 0: write-back, 1: write-through
+#endif
 }
 
 #else
@@ -61,9 +75,12 @@ static void window(uint32_t number, uint32_t begin, uint32_t end, enum access ac
         count = (end - base) / eighth - first;
     }
     const uint32_t left_out = ~(((1u << count) - 1u) << first) & 0xFFu;
-    const uint32_t types = begin < RAM_BEGIN ? 2u << 16 : 1u << 19 | 3u << 16;
+    // Shareable device memory, write-through, or write-back.
+    const uint32_t types = IS_REGISTERS(access) ? 5u << 16
+                           : begin < RAM_BEGIN  ? 2u << 16
+                                                : 1u << 19 | 3u << 16;
     const uint32_t rights = access == NOTHING ? 1u : access == READ_EXECUTE ? 6u : 3u;
-    const uint32_t no_execute = access == READ_WRITE ? 1u : 0u;
+    const uint32_t no_execute = access == READ_WRITE || IS_REGISTERS(access) ? 1u : 0u;
     MPU_RNR = number;
     MPU_RBAR = base;
     MPU_RASR = no_execute << 28 | rights << 24 | types | left_out << 8 | (bits - 1u) << 1 | 1u;
@@ -80,7 +97,7 @@ void mpu_start(const struct utvm_region *regions, uint32_t count) {
     const uint32_t workspace_end = (uint32_t)(uintptr_t)utvm_workspace_end;
     const uint32_t stack = (uint32_t)(uintptr_t)utvm_task_stack;
     // As many as may be wanted below; a core without an MPU has none.
-    if (windows < count + 3u) {
+    if (windows < count + 3u + DEVICE_WINDOW_COUNT) {
         return;
     }
     prepare();
@@ -105,6 +122,11 @@ void mpu_start(const struct utvm_region *regions, uint32_t count) {
         }
     }
     window(number++, stack, (uint32_t)(uintptr_t)utvm_task_stack_end, READ_WRITE);
+#ifdef BOARD_DEVICE_WINDOWS
+    for (uint32_t i = 0u; i < DEVICE_WINDOW_COUNT; ++i) {
+        window(number++, device_windows[i][0], device_windows[i][1], REGISTERS);
+    }
+#endif
     for (; number < windows; ++number) {
         MPU_RNR = number;
         MPU_RASR = 0u;

@@ -17,7 +17,12 @@ from utvm_deploy.graph.attributes import External
 from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
-from utvm_deploy.kernels.contract.external_library import ExternalLibrary
+from utvm_deploy.kernels.contract.external_library import (
+    MOST_WINDOWS,
+    WINDOW_BYTES,
+    ExternalLibrary,
+    is_window,
+)
 from utvm_deploy.kernels.contract.operation import Operation
 
 #: What the kind of a custom operator begins with; the name from the file follows.
@@ -168,6 +173,9 @@ class Backend:
     #: Bytes that it may keep from then on, aligned to 8: tasks can write no global variables. The
     #: bodies of calls know them as ``state``. 0: none, and ``state`` is a null pointer.
     state_bytes: int = 0
+    #: Registers of the device that the code uses: (address, bytes) of each range, both multiples
+    #: of 256. An MPU keeps tasks from all others.
+    registers: tuple[tuple[int, int], ...] = ()
     url: str = ""  # where it comes from, for reports
     #: Which of Zephyr's options build the functions that are called, if Zephyr has the library.
     zephyr_options: Callable[[Sequence[str]], tuple[str, ...]] = field(
@@ -206,6 +214,7 @@ class Backend:
             self.zephyr_options(names),
             self.initialize,
             self.state_bytes,
+            self.registers,
         )
 
     def pattern(self, *kinds: str) -> Pattern | None:
@@ -239,6 +248,17 @@ def check_backend(backend: object, where: str) -> Backend:
         raise PluginError(
             f"{where}: Backend.state_bytes is {backend.state_bytes}, and nothing initializes them; "
             "name a C function as Backend.initialize"
+        )
+    for window in _all(where, "Backend.registers", backend.registers, tuple):
+        if not is_window(window):
+            raise PluginError(
+                f"{where}: Backend.registers has {window!r}; give (address, bytes), both integers "
+                f"and multiples of {WINDOW_BYTES}, in 32 bits"
+            )
+    if len(backend.registers) > MOST_WINDOWS:
+        raise PluginError(
+            f"{where}: Backend.registers has {len(backend.registers)} ranges, and MPUs have room "
+            f"for {MOST_WINDOWS}; join some"
         )
     if not isinstance(backend.url, str) or not backend.url.isprintable():
         raise _wrong(where, "Backend.url", backend.url, "a line of text")

@@ -16,7 +16,7 @@ from utvm_deploy.compiler.c_text import c_type
 from utvm_deploy.compiler.model import Buffer, CompiledModel, Layer, Span
 from utvm_deploy.compiler.options import LEVELS
 from utvm_deploy.cores.core import CORES
-from utvm_deploy.kernels.contract.external_library import ExternalLibrary
+from utvm_deploy.kernels.contract.external_library import MOST_WINDOWS, ExternalLibrary, is_window
 
 #: Addresses of every board have 32 bits.
 MAX_BYTES = 0xFFFFFFFF
@@ -134,6 +134,8 @@ def _check_library(external: ExternalLibrary) -> None:
     _all_match("a function of the library", external.functions, _C_NAME)
     if external.initialize:
         _matches("what prepares the device for the library", external.initialize, _C_NAME)
+    if len(external.registers) > MOST_WINDOWS or not all(map(is_window, external.registers)):
+        raise ValueError(f"registers of the library are {_short(external.registers)}")
     _within("state_bytes of the library", external.state_bytes, MAX_BYTES)
     _all_match("an option of the library", external.zephyr_config, _ZEPHYR_OPTION)
 

@@ -23,6 +23,11 @@ def load_backend(plugin: str | Path, board: Board) -> Backend:
     backend = load_plugin(plugin)
     if why := why_not_on(backend, board.cpu.kernel_core):
         raise PluginError(f"{backend.origin}: {why}, the core of {board.name}; leave out --plugin")
+    if backend.registers and is_zephyr(board):
+        raise BuildError(
+            f"{backend.origin}: {board.name} is a Zephyr board, whose tasks cannot use registers; "
+            "leave out Backend.registers, or take another board"
+        )
     if not isinstance(backend.code, StaticLibrary):
         return backend
     return _checked(backend, backend.code, board)

@@ -29,7 +29,7 @@ FORGET_ENTRY_POINT = "utvm_forget_history"
 HOST_LIBRARY_ENTRY_POINT = "utvm_libc_memcpy"
 
 
-def board_config(board: Board) -> str:
+def board_config(board: Board, external: ExternalLibrary | None = None) -> str:
     """``board_config.h`` of a bare-metal project: the board file's numbers for the C compiler."""
     uart, timer, clock = _baremetal(board)
     cpu = board.cpu
@@ -68,10 +68,22 @@ def board_config(board: Board) -> str:
         "#define BOARD_REGIONS \\",
         ", \\\n".join(f"    REGION({r})" for r in _regions(board)),
         "",
+        *_device_windows(external),
         "#endif",
         "",
     ]
     return "\n".join(lines)
+
+
+def _device_windows(external: ExternalLibrary | None) -> Iterator[str]:
+    """The registers that a backend's code in tasks may use."""
+    if external is not None and external.registers:
+        windows = ", ".join(
+            f"{{0x{at:08x}u, 0x{at + size:08x}u}}" for at, size in external.registers
+        )
+        yield f"// Registers of {external.name}: begin, end."
+        yield f"#define BOARD_DEVICE_WINDOWS {windows}"
+        yield ""
 
 
 def _baremetal(board: Board) -> tuple[Driver, Driver, Driver]:

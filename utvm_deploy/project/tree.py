@@ -23,6 +23,7 @@ from utvm_deploy.base.errors import BoardError, BuildError
 from utvm_deploy.base.paths import data_dir, runtime_dir
 from utvm_deploy.boards.board import Board, with_template
 from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.kernels.contract.external_library import ExternalLibrary
 from utvm_deploy.project.fit import with_stack_for
 from utvm_deploy.project.generated import (
     board_config,
@@ -77,7 +78,7 @@ def project_files(
     base_stack_bytes = board.project.stack_bytes
     board = with_stack_for(compiled, board)
     files = {f"runtime/{p.name}": p.read_text(encoding="utf-8") for p in _c_files(runtime_dir())}
-    files.update(_template_files(board))
+    files.update(_template_files(board, compiled.external if compiled else None))
     if compiled is not None:
         if compiled.board != board.name:
             raise BoardError(
@@ -152,7 +153,7 @@ def _c_files(folder: Path) -> list[Path]:
     return found
 
 
-def _template_files(board: Board) -> dict[str, str]:
+def _template_files(board: Board, external: ExternalLibrary | None) -> dict[str, str]:
     template = board.template
     folder = data_dir("templates") / template
     if not folder.is_dir():
@@ -173,7 +174,7 @@ def _template_files(board: Board) -> dict[str, str]:
             for p in chosen
             if p.suffix != ".c" or p.name in wanted or not p.name.startswith(prefixes)
         ]
-        files["template/board_config.h"] = board_config(board)
+        files["template/board_config.h"] = board_config(board, external)
         script = (folder / "link.ld.in").read_text(encoding="utf-8")
         files["link.ld"] = linker_script(board, script)
     files.update({f"template/{p.name}": p.read_text(encoding="utf-8") for p in chosen})

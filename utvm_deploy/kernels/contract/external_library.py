@@ -4,6 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+#: What the addresses and sizes of registers are multiples of: an MPU of Armv7-M wants it.
+WINDOW_BYTES = 256
+#: Ranges of registers that MPUs have room for.
+MOST_WINDOWS = 2
+_END = 1 << 32
+
+
+def is_window(value: object) -> bool:
+    """Whether it is the address and the size of a range of registers."""
+    if not isinstance(value, tuple) or len(value) != 2:
+        return False
+    if not all(type(one) is int and one >= 0 and one % WINDOW_BYTES == 0 for one in value):
+        return False
+    address, size = value
+    return size > 0 and bool(address + size <= _END)
+
 
 @dataclass(frozen=True)
 class ExternalLibrary:
@@ -26,6 +42,8 @@ class ExternalLibrary:
     initialize: str = ""
     # What it keeps from then on, in the arena; the functions get it, too.
     state_bytes: int = 0
+    # Registers of the device that its code uses: (address, bytes) of each range.
+    registers: tuple[tuple[int, int], ...] = ()
 
     @property
     def is_linked(self) -> bool:
