@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import random
+import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -174,6 +175,23 @@ def test_functions_are_our_own_and_need_no_header(tmp_path: Path) -> None:
         *(ctypes.c_void_p(array.ctypes.data) for array in (given, found))
     )
     np.testing.assert_array_equal(found, np.fmod(given, np.float32(0.125)))
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("core", ["cortex-m4", "cortex-m55"])
+def test_compilers_round_each_product_and_each_sum(core: str, tmp_path: Path) -> None:
+    """Fused, the last bit differs. Helium (q0 to q7) replaces denormals by 0."""
+    function = elementwise(lambda x: x * x + x)
+    source, assembly = tmp_path / "kernel.c", tmp_path / "kernel.s"
+    source.write_text("#include <stdint.h>\n" + "".join(function.imports) + function.text)
+    # A user's firmware may be built with GNU extensions, which fuse by default.
+    flags = ["-std=gnu11", "-O3", f"-mcpu={core}", "-mthumb", "-mfloat-abi=hard"]
+    fpu = "fpv4-sp-d16" if core == "cortex-m4" else "auto"
+    command = ["arm-none-eabi-gcc", *flags, f"-mfpu={fpu}", "-S", "-o", assembly, source]
+    subprocess.run(command, check=True, timeout=_TIMEOUT_S)
+    text = assembly.read_text()
+    assert "vmul.f32" in text
+    assert not re.search(r"vfma|\bq[0-7]\b", text)
 
 
 @pytest.mark.parametrize("name", ["exp", "erf", "abs"])

@@ -25,7 +25,7 @@ from utvm_deploy.compiler.math_calls import register_lowerings, with_own_functio
 from utvm_deploy.kernels.contract.c_function import (
     CFunction,
     Parameter,
-    scalar_texts,
+    exact_float_texts,
     signature_and_text,
 )
 from utvm_deploy.kernels.contract.driver import Operand
@@ -72,7 +72,7 @@ def lower_to_c(
     text = _generate(tvm.IRModule({name: plain}), name)
     signature, text = _finish(text, name, writable, may_alias)
     functions = math_texts("".join([*extracted.imports, text]))
-    imports = (*scalar_texts(text), *functions, *extracted.imports)
+    imports = (*exact_float_texts(text), *functions, *extracted.imports)
     return CFunction(name, imports, signature, text, tuple(extracted.scratch))
 
 

@@ -71,13 +71,13 @@ def signature_and_text(
     signature = f"void {name}({', '.join(declared)})"
     if len(signature) > LINE_LENGTH:
         signature = f"void {name}(\n    {_COMMA_BREAK.join(declared)})"
-    scalar = "UTVM_SCALAR " if _FLOAT.search(signature) or _FLOAT.search(body) else ""
-    return signature, f"{scalar}{signature} {{\n{''.join(unused)}{body}"
+    exact = "UTVM_EXACT_FLOAT " if _FLOAT.search(signature) or _FLOAT.search(body) else ""
+    return signature, f"{exact}{signature} {{\n{''.join(unused)}{body}"
 
 
-def scalar_texts(text: str) -> tuple[str, ...]:
-    """The C that a definition needs for computing float32 without vector instructions."""
-    return (shared_text("utvm_scalar"),) if text.startswith("UTVM_SCALAR ") else ()
+def exact_float_texts(text: str) -> tuple[str, ...]:
+    """The C that a definition of a kernel with float32 needs to keep every bit."""
+    return (shared_text("utvm_exact_float"),) if text.startswith("UTVM_EXACT_FLOAT ") else ()
 
 
 def native_function(
@@ -104,5 +104,5 @@ def native_function(
     arrays = [f"  {one.ctype} {one.name}[{one.elements}];" for one in local]
     body = "".join(f"{line}\n" for line in (*arrays, *driver.lines, "}"))
     signature, text = signature_and_text(name, parameters, body, may_alias)
-    imports = tuple(dict.fromkeys((*scalar_texts(text), *kernel.texts(core))))
+    imports = tuple(dict.fromkeys((*exact_float_texts(text), *kernel.texts(core))))
     return CFunction(name, imports, signature, text, scratch)
