@@ -39,6 +39,9 @@ def every_layer() -> FloatWriter:
         m.conv2d(x, drawn(5, 1, 1, 4), drawn(5), activation="RELU"),
         m.conv2d(x, drawn(2, 3, 3, 4), drawn(2), dilation=(2, 1), activation="RELU_N1_TO_1"),
         m.depthwise_conv2d(m.input((1, 6, 5, 1)), drawn(1, 3, 2, 9), drawn(9), stride=(1, 2)),
+        m.depthwise_conv2d(x, drawn(1, 3, 3, 4), drawn(4), activation="RELU6"),
+        m.depthwise_conv2d(m.input((1, 9, 6, 7)), drawn(1, 3, 3, 7), drawn(7), stride=2),
+        m.depthwise_conv2d(x, drawn(1, 2, 5, 4), drawn(4), stride=(3, 1), padding="VALID"),
         m.fully_connected(m.input((2, 37)), drawn(21, 37), drawn(21), activation="RELU"),
         m.fully_connected(m.input((1, 6)), drawn(3, 6)),
     )

@@ -206,6 +206,11 @@ class Driver:
                 for axis, extent in enumerate(extents)
             ]
 
+    def number(self, name: str, expression: str) -> Index:
+        """Declare an int32 with the value of a C expression; gives it."""
+        self.lines.append(f"{self._indent}const int32_t {name} = {expression};")
+        return Index.named(name)
+
     def call(self, function: str, *arguments: Argument) -> None:
         """Call a C function whose result is not used."""
         # Lines are broken between arguments only: no space within one is seen by ``wrap``.

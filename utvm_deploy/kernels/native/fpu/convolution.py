@@ -21,6 +21,7 @@ from utvm_deploy.kernels.contract.strategy import Choices, Layer, Wish
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.fpu.code import limits_table, mode_of
 from utvm_deploy.kernels.native.fpu.gemm import MOST_CHANNELS, TILES, FpuTile, gemm_text, pack
+from utvm_deploy.kernels.native.fpu.operands import float_bias, refused_weights, window_of_layer
 from utvm_deploy.kernels.native.micro_kernel import equal_blocks
 
 _FLOAT_BYTES = 4
@@ -179,8 +180,6 @@ def build_product(layer: Layer, wish: Wish) -> KernelCall | str:
     choices = TileChoices() if wish.is_open else TileChoices.read(wish.candidate)
     if isinstance(choices, str):
         return choices
-    if layer.input(1).data is None:
-        return "its weights are computed"
     if layer.kind == "FULLY_CONNECTED":
         weights = layer.constant(1)
         batch = int(np.prod(layer.result.shape)) // len(weights)
@@ -213,25 +212,6 @@ def product_choices(kernel: object) -> Iterator[Choices]:
         for tile in _tiles(kernel.input_channels, kernel.output_channels, kernel.is_dense):
             if tile.label != kernel.tile.label:
                 yield TileChoices(tile.label)
-
-
-def float_bias(layer: Layer, channels: int) -> Array:
-    """The bias; zeros stand for none, which the reference adds, too."""
-    return layer.bias(channels).astype(np.float32)
-
-
-def refused_weights(window: Window, weights: Array) -> str:
-    """Why padding cannot be multiplied as zeros, or nothing."""
-    if window.is_padded and not np.isfinite(weights).all():
-        return "it has padding, and a weight that is not finite"
-    return ""
-
-
-def window_of_layer(layer: Layer, kernel: tuple[int, int]) -> Window:
-    """The window of a convolution."""
-    attributes = layer.attributes(Convolution)
-    steps = attributes.strides, attributes.dilations, attributes.padding
-    return Window.of(layer.source.shape, layer.result.shape, kernel, *steps)
 
 
 def _of_convolution(layer: Layer) -> tuple[Window, Array, Limits] | str:

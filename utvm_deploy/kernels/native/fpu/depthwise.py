@@ -1,0 +1,169 @@
+"""DEPTHWISE_CONV_2D of float32, row by row.
+
+The rows under a row of outputs lie in a ring in scratch, with zeros where there is no image. Each
+row of the image is copied once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from utvm_deploy.graph.attributes import Convolution
+from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.c_texts import family_text, shared_text
+from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
+from utvm_deploy.kernels.contract.driver import Driver, Operand
+from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
+from utvm_deploy.kernels.contract.strategy import Layer, NoChoices, Wish
+from utvm_deploy.kernels.contract.window import Window
+from utvm_deploy.kernels.native.fpu.code import limits_table, mode_of
+from utvm_deploy.kernels.native.fpu.depthwise_code import (
+    PIXELS,
+    DepthwiseTile,
+    channels_of,
+    depthwise_text,
+)
+from utvm_deploy.kernels.native.fpu.gemm import pack
+from utvm_deploy.kernels.native.fpu.operands import float_bias, refused_weights, window_of_layer
+
+_FLOAT_BYTES = 4
+_GEOMETRY_WORDS = 8
+
+
+@dataclass(frozen=True)
+class FpuDepthwise:
+    """Shape parameters; each channel has one output."""
+
+    window: Window
+    channels: int
+    tile: DepthwiseTile
+
+    @property
+    def name(self) -> str:
+        fused = "_fused" if self.tile.fused else ""
+        return f"depthwise_float_{self.window.label}_{self.channels}_fpu{fused}"
+
+    @property
+    def why(self) -> str:
+        rounded = "rounded once (VFMA)" if self.tile.fused else "rounded as by the reference (VMLA)"
+        tile = f"{PIXELS} pixels x {self.tile.channels} channels"
+        return f"FPU assembly, {tile} in registers, products {rounded}"
+
+    @property
+    def parts(self) -> list[tuple[DepthwiseTile, int, int]]:
+        """The tiles of whole groups and of the channels that remain: first channel, groups."""
+        groups, rest = divmod(self.channels, self.tile.channels)
+        found = [(self.tile, 0, groups)] if groups else []
+        if rest:
+            found.append((replace(self.tile, channels=rest), groups * self.tile.channels, 1))
+        return found
+
+    @property
+    def columns(self) -> int:
+        """Columns of the ring: those that whole tiles see."""
+        tiles = -(-self.window.output_width // PIXELS)
+        return (tiles - 1) * PIXELS * self.tile.stride + self.tile.width
+
+    @property
+    def geometry(self) -> Array:
+        """``struct utvm_float_ring``."""
+        w, pixel = self.window, _FLOAT_BYTES * self.channels
+        values = (w.kernel[0], self.columns * pixel, pixel, w.height, w.width)
+        return np.array([*values, w.strides[0], w.top, w.left], dtype=np.int32)
+
+    @property
+    def lag(self) -> Lag | None:
+        size = _FLOAT_BYTES * self.channels
+        return lag_by_pixels(self.window, size, size, self.window.output_width)
+
+    @property
+    def parameters(self) -> tuple[Operand | str, ...]:
+        return (self._image, self._geometry, self._weights, self._limits, "mode", self._output)
+
+    @property
+    def scratch(self) -> tuple[Operand, ...]:
+        return (self._ring,)
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        tiles = (depthwise_text(tile, core) for tile, _, _ in self.parts)
+        return (shared_text("utvm_float_limited"), family_text("fpu", "utvm_float_rows"), *tiles)
+
+    def drive(self, c: Driver) -> None:
+        image, ring, geometry = self._image, self._ring, self._geometry
+        height = self.window.output_height
+        with c.loop("batch", self.window.batch) as n, c.loop("row", height) as row:
+            fill = f"utvm_float_rows({image.at(n)}, {ring.at()}, {row}, {geometry.at()})"
+            slot = c.number("slot", fill)
+            for tile, first, groups in self.parts:
+                weights = self._weights.at(first * (self._taps + 1))
+                output = self._output.at(n, row, 0, first)
+                sizes = (slot, self.window.output_width, groups, geometry.at(), "mode")
+                source = ring.at(0, 0, first)
+                c.call(tile.function, source, weights, self._limits.at(), output, *sizes)
+
+    def packed(self, weights: Array, bias: Array) -> Array:
+        """[channels, rows, columns] and the bias as the tiles read them."""
+        flat, found = weights.reshape(len(weights), -1), []
+        for tile, first, groups in self.parts:
+            some = slice(first, first + groups * tile.channels)
+            found.append(pack(flat[some], bias[some], tile.channels))
+        return np.concatenate(found)
+
+    @property
+    def _taps(self) -> int:
+        return self.window.kernel[0] * self.window.kernel[1]
+
+    @property
+    def _image(self) -> Operand:
+        return Operand("image", self.window.input_shape(self.channels), "float32")
+
+    @property
+    def _geometry(self) -> Operand:
+        return Operand("geometry", (_GEOMETRY_WORDS,), "int32")
+
+    @property
+    def _weights(self) -> Operand:
+        return Operand("weights", (self.channels * (self._taps + 1),), "float32")
+
+    @property
+    def _limits(self) -> Operand:
+        return Operand("limits", (2,), "float32")
+
+    @property
+    def _ring(self) -> Operand:
+        return Operand("ring", (self.window.kernel[0], self.columns, self.channels), "float32")
+
+    @property
+    def _output(self) -> Operand:
+        return Operand("output", self.window.output_shape(self.channels), "float32")
+
+
+def build_depthwise(layer: Layer, wish: Wish) -> KernelCall | str:
+    """DEPTHWISE_CONV_2D of several channels with one output each."""
+    if isinstance(refused := NoChoices.read(wish.candidate), str):
+        return refused
+    weights, channels = layer.constant(1), layer.source.shape[3]
+    if weights.shape[3] != channels:
+        return "a channel has several outputs"
+    window = window_of_layer(layer, (weights.shape[1], weights.shape[2]))
+    if window.dilations != (1, 1):
+        return "it is dilated"
+    if not (group := channels_of(window.kernel[1])):
+        return f"its kernel has {window.kernel[1]} columns, which do not fit the registers"
+    if refused_text := refused_weights(window, weights):
+        return refused_text
+    tile = DepthwiseTile(window.kernel[1], window.strides[1], min(group, channels))
+    kernel = FpuDepthwise(window, channels, tile)
+    flat = weights[0].transpose(2, 0, 1)
+    limits = layer.attributes(Convolution).limits
+    arguments = (
+        layer.portable.arguments[0],
+        ConstantArgument("geometry", kernel.geometry),
+        ConstantArgument("weights", kernel.packed(flat, float_bias(layer, channels))),
+        ConstantArgument("limits", limits_table(limits)),
+        ScalarArgument("mode", mode_of(limits)),
+        layer.portable.arguments[-1],
+    )
+    return replace(layer.portable, kernel=kernel, arguments=arguments)

@@ -1,0 +1,164 @@
+"""The depthwise product of float32: tiles of four pixels by a few channels.
+
+A tile loads the weights of a row of the kernel, then one column of its channels after the other.
+Each column is multiplied for all pixels that see it. Layouts:
+    rows     [row of the kernel, in a ring][column][channel]
+    weights  [group of C channels]: [row][column][channel], then the bias of each channel
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from utvm_deploy.kernels.contract.c_texts import family_text, replaced
+from utvm_deploy.kernels.isa.assembler import Assembler, Frame
+from utvm_deploy.kernels.isa.mnemonics import Slot, at
+from utvm_deploy.kernels.native.fpu.code import (
+    CONDITION,
+    LEAST_FREE,
+    REGISTERS,
+    clear,
+    finish,
+    has_extremes,
+    run,
+)
+
+PARAMETERS = """
+const float *rows, const float *weights, const float *limits, float *output, int32_t slot,
+int32_t count, int32_t groups, const int32_t *geometry, int32_t mode
+"""
+#: Pixels of a tile.
+PIXELS = 4
+_PIXELS_SHIFT = "lsl #2"
+
+
+class _Slots(Frame):
+    """What a routine keeps on the stack."""
+
+    rows: Slot  # of this group of channels
+    weights: Slot  # of this group
+    output: Slot  # of this group
+    column: Slot  # of the next tile, in slot 0 of the ring
+    slot: Slot
+    count: Slot  # pixels
+    left: Slot  # pixels from the next tile on
+    groups: Slot
+    height: Slot  # rows of the kernel
+    ring: Slot  # bytes of all rows
+
+
+@dataclass(frozen=True)
+class DepthwiseTile:
+    """Columns of the kernel, columns from output to output, and the channels of a group."""
+
+    columns: int
+    stride: int
+    channels: int
+    fused: bool = False
+
+    @property
+    def function(self) -> str:
+        """The C function's name."""
+        end = "_fused" if self.fused else ""
+        return f"utvm_fpu_depthwise_{self.columns}_s{self.stride}_{self.channels}{end}"
+
+    @property
+    def width(self) -> int:
+        """Columns that a tile sees."""
+        return (PIXELS - 1) * self.stride + self.columns
+
+
+def channels_of(columns: int) -> int:
+    """The channels of a tile for a kernel with that many columns; 0 if none fits."""
+    for channels in (4, 2):
+        needed = max(LEAST_FREE, (columns + 1) * channels)
+        if PIXELS * channels + needed <= REGISTERS:
+            return channels
+    return 0
+
+
+@lru_cache(maxsize=32)
+def depthwise_text(tile: DepthwiseTile, core: str) -> str:
+    """The C text of the tile's function."""
+    body = replaced(
+        family_text("fpu", "utvm_fpu_depthwise"),
+        ("CHANNELS", str(tile.channels), 6),
+        ("COLUMNS", str(tile.columns), 4),
+        ("STRIDE", str(tile.stride), 1),
+    )
+    return _routine(tile, extremes=has_extremes(core)).c_function(tile.function, body, CONDITION)
+
+
+def _row(a: Assembler, tile: DepthwiseTile) -> None:
+    """The products of a row of the kernel; r0 points at the first column, r1 at weights."""
+    multiply = a.vfma_f32 if tile.fused else a.vmla_f32
+    channels = tile.channels
+    weights = PIXELS * channels
+    values = weights + tile.columns * channels
+    a.vldmia("r1!", run(weights, tile.columns * channels))
+    for column in range(tile.width):
+        a.vldmia("r0", run(values, channels))
+        if column + 1 < tile.width:
+            a.add("r0", "r7")
+        for pixel in range(PIXELS):
+            tap = column - pixel * tile.stride
+            if 0 <= tap < tile.columns:
+                for c in range(channels):
+                    weight = f"s{weights + tap * channels + c}"
+                    multiply(f"s{pixel * channels + c}", f"s{values + c}", weight)
+
+
+def _routine(tile: DepthwiseTile, *, extremes: bool) -> Assembler:
+    a = Assembler(parameters=PARAMETERS)
+    outputs = PIXELS * tile.channels
+    a.enter(frame=_Slots, vectors=("d8-d15",))
+    a.store(r0=_Slots.rows, r1=_Slots.weights, r3=_Slots.output)
+    a.copy_arguments("r12", _Slots, "slot", "count", "groups")
+    a.ldr("r11", a.stack_argument("mode"))
+    a.ldr("r12", a.stack_argument("geometry"))
+    a.ldr("r4", at("r12", 0))
+    a.ldr("r8", at("r12", 4))
+    a.ldr("r7", at("r12", 8))
+    a.mul("r5", "r4", "r8")
+    a.store(r4=_Slots.height, r5=_Slots.ring)
+    with a.loop("ne"):  # groups
+        a.load(r5=_Slots.rows, r4=_Slots.count, r3=_Slots.output)
+        a.store(r5=_Slots.column, r4=_Slots.left)
+        with a.loop("gt"):  # tiles
+            clear(a, outputs)
+            a.load(r1=_Slots.weights, r5=_Slots.column, r9=_Slots.slot)
+            a.load(r6=_Slots.height, r10=_Slots.ring)
+            a.mla("r5", "r9", "r8", "r5")
+            a.sub("r9", "r6", "r9")  # rows until the ring begins again
+            with a.loop("ne"):
+                a.mov("r0", "r5")
+                _row(a, tile)
+                a.add("r5", "r8")
+                a.subs("r9", 1)
+                with a.when("eq"):
+                    a.sub("r5", "r5", "r10")
+                a.subs("r6", 1)
+            bias = run(outputs, tile.channels)
+            a.vldmia("r1!", bias)
+            for number in range(outputs):
+                a.vadd_f32(f"s{number}", f"s{number}", f"s{outputs + number % tile.channels}")
+            a.load(r4=_Slots.left)
+            a.cmp("r4", PIXELS)
+            with a.when("gt"):
+                a.mov("r4", PIXELS)
+            # The next panel begins where this one ends; finish() keeps r1.
+            finish(a, PIXELS, tile.channels, extremes=extremes)
+            a.add("r3", "r3", "r7", _PIXELS_SHIFT)
+            a.load(r5=_Slots.column, r4=_Slots.left)
+            a.mov("r12", PIXELS * tile.stride)
+            a.mla("r5", "r12", "r7", "r5")
+            a.subs("r4", PIXELS)
+            a.store(r5=_Slots.column, r4=_Slots.left)
+        a.load(r5=_Slots.rows, r3=_Slots.output, r4=_Slots.groups)
+        a.add("r5", 4 * tile.channels)
+        a.add("r3", 4 * tile.channels)
+        a.subs("r4", 1)
+        a.store(r5=_Slots.rows, r1=_Slots.weights, r3=_Slots.output, r4=_Slots.groups)
+    a.leave()
+    return a
