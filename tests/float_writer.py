@@ -30,10 +30,6 @@ class FloatWriter(ModelWriter):
         """A constant of fewer bits, such as float16, and the DEQUANTIZE behind it."""
         return self.dequantize(self.constant(data, scale, zero_point))
 
-    def l2_pool(self, x: int, window: Pair, **options: Any) -> int:
-        """L2_POOL_2D."""
-        return self._pool("L2_POOL_2D", x, window, **options)
-
     def batch_matmul(
         self, left: int, right: int, *, adj_x: bool = False, adj_y: bool = False
     ) -> int:

@@ -217,6 +217,10 @@ class ModelWriter:
         """MAX_POOL_2D; the output is quantized like the input."""
         return self._pool("MAX_POOL_2D", x, window, **options)
 
+    def l2_pool(self, x: int, window: Pair, **options: Any) -> int:
+        """L2_POOL_2D, which LiteRT has for float32 only."""
+        return self._pool("L2_POOL_2D", x, window, **options)
+
     def mean(
         self,
         x: int,

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from random_models.coverage import Coverage
-from random_models.generator import generate, supported_kinds
+from random_models.generator import float_kinds, generate, supported_kinds
 from random_models.minimizer import minimize
 from random_models.recipe import Recipe, write
 from random_models.runner import Outcome, Rig, Verdict
@@ -22,6 +22,8 @@ from utvm_deploy.compiler.options import LEVELS, TIME
 REGRESSIONS = Path(__file__).with_name("regressions")
 # A child of several jobs starts anew after so many: TVM keeps what it has seen.
 _PORTION = 100
+#: A seed becomes a recipe.
+Make = Callable[[int], Recipe]
 # Failures that have the same operator are mostly the same; only so many are reduced.
 _MOST_MINIMIZED = 12
 
@@ -33,6 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="the first one's number")
     parser.add_argument("--board", default="host", help="an emulated board, or host")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--float", action="store_true", help="make models of float32")
     parser.add_argument("--only", metavar="OPERATOR", nargs="+", help="make models of these only")
     parser.add_argument(
         "--coverage", type=Path, metavar="FILE.md", help="write the table of values"
@@ -44,13 +47,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--optimize", choices=LEVELS, default=TIME, help="as utvm has it")
     args = parser.parse_args(argv)
     opened = partial(Rig, args.board, fence=args.fence, level=args.optimize)
-    kinds = tuple(sorted(args.only)) if args.only else supported_kinds()
+    supported = float_kinds() if args.float else supported_kinds()
+    kinds = tuple(sorted(args.only)) if args.only else supported
+    make = partial(generate, kinds=kinds, of_float=args.float)
     seeds = range(args.seed, args.seed + args.count)
     coverage, outcomes = Coverage(), dict[int, Outcome]()
-    for seed, outcome in _outcomes(opened, seeds, kinds, args.jobs):
+    for seed, outcome in _outcomes(opened, seeds, make, args.jobs):
         outcomes[seed] = outcome
         if outcome.verdict is Verdict.EQUAL:
-            recipe = generate(seed, kinds)
+            recipe = make(seed)
             coverage.add(recipe, write(recipe))
         if outcome.verdict.is_fault:
             print(f"seed {seed}: {outcome.verdict.value}: {outcome.detail}", flush=True)
@@ -62,32 +67,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         args.coverage.write_text(coverage.markdown(title), encoding="utf-8")
     failing = {seed: o for seed, o in outcomes.items() if o.verdict.is_fault}
     if failing and not args.keep:
-        _minimize(opened, failing, kinds)
+        _minimize(opened, failing, make)
     return 1 if failing else 0
 
 
 def _outcomes(
-    opened: Callable[[], Rig], seeds: Sequence[int], kinds: Sequence[str], jobs: int
+    opened: Callable[[], Rig], seeds: Sequence[int], make: Make, jobs: int
 ) -> Iterator[tuple[int, Outcome]]:
     portions = [seeds[i : i + _PORTION] for i in range(0, len(seeds), _PORTION)]
     if jobs == 1:
         with opened() as rig:
             for seed in seeds:
-                yield seed, rig.check(generate(seed, kinds), f"seed_{seed}")
+                yield seed, rig.check(make(seed), f"seed_{seed}")
         return
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(
         jobs, mp_context=context, max_tasks_per_child=1
     ) as pool:
-        tasks = [pool.submit(_run_portion, opened, portion, kinds) for portion in portions]
+        tasks = [pool.submit(_run_portion, opened, portion, make) for portion in portions]
         for task in concurrent.futures.as_completed(tasks):
             yield from task.result()
 
 
 def _run_portion(
-    opened: Callable[[], Rig], seeds: Sequence[int], kinds: Sequence[str]
+    opened: Callable[[], Rig], seeds: Sequence[int], make: Make
 ) -> list[tuple[int, Outcome]]:
-    return list(_outcomes(opened, seeds, kinds, 1))
+    return list(_outcomes(opened, seeds, make, 1))
 
 
 def _report(board: str, outcomes: Sequence[Outcome]) -> None:
@@ -111,7 +116,7 @@ def _reason(detail: str) -> str:
     return detail[:160]
 
 
-def _minimize(opened: Callable[[], Rig], failing: dict[int, Outcome], kinds: Sequence[str]) -> None:
+def _minimize(opened: Callable[[], Rig], failing: dict[int, Outcome], make: Make) -> None:
     """Reduce one failure of each kind, and store it."""
     by_kind: dict[tuple[Verdict, str], int] = {}
     for seed, outcome in failing.items():
@@ -124,7 +129,7 @@ def _minimize(opened: Callable[[], Rig], failing: dict[int, Outcome], kinds: Seq
                 found = outcome.wrong_kind or _reason(outcome.detail)
                 return (outcome.verdict, found) == wanted
 
-            smallest = minimize(generate(seed, kinds), fails)
+            smallest = minimize(make(seed), fails)
             print(f"seed {seed}, {rig.check(smallest.recipe).detail}")
         path = store(smallest.recipe, f"{'_'.join(smallest.recipe.kinds).lower()}_seed_{seed}")
         print(f"  in {smallest.tries} tries reduced to {path}:")

@@ -114,8 +114,9 @@ class Draw:
 class Scope:
     """A model under construction: what has been made, and what a next step may use."""
 
-    def __init__(self, draw: Draw) -> None:
+    def __init__(self, draw: Draw, *, of_float: bool = False) -> None:
         self.draw = draw
+        self.of_float = of_float  # numbers of int8 become float32 when the model is written
         self.steps: list[Step] = []
         self.writer = ModelWriter()
         self.made: list[tuple[int, ...]] = []

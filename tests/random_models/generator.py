@@ -12,7 +12,8 @@ from random_models.draw import Draw, Scope
 from random_models.networks import grow
 from random_models.operations import OPERATIONS
 from random_models.recipe import CONSTANT, INPUT, Recipe, Ref, Step, Unfit
-from utvm_deploy.frontend.operators import IMPORTERS
+from utvm_deploy.frontend.operators import FLOAT_IMPORTERS, IMPORTERS
+from utvm_deploy.frontend.supported_operator import MOVED
 
 # Steps beyond the first; most faults need one or two.
 _STEPS = (1, 1, 2, 2, 3, 3, 4, 5, 6, 8, 10)
@@ -26,18 +27,40 @@ _NETWORKS = 0.1
 _FOLDED = ("SHAPE",)
 
 
+#: Operators whose float32 results may differ from the reference's in their last bits.
+_INEXACT = (
+    *("COS", "ELU", "EXP", "GELU", "HARD_SWISH", "L2_NORMALIZATION", "LOG", "LOGISTIC"),
+    *("LOG_SOFTMAX", "POW", "RSQRT", "SIN", "SOFTMAX", "TANH"),
+)
+#: Operators that take or make other types besides, or keep a state.
+_ON_OTHER_TYPES = (
+    *("ARG_MAX", "ARG_MIN", "ASSIGN_VARIABLE", "CAST", "DEQUANTIZE", "EMBEDDING_LOOKUP", "GATHER"),
+    *("QUANTIZE", "READ_VARIABLE", "SELECT", "SELECT_V2"),
+)
+
+
 def supported_kinds() -> tuple[str, ...]:
     """The operators that models are made of: imported, and known here."""
     return tuple(sorted([*_FOLDED, *(kind for kind in IMPORTERS if kind in OPERATIONS)]))
 
 
-def generate(seed: int, kinds: Sequence[str] | None = None) -> Recipe:
+def float_kinds() -> tuple[str, ...]:
+    """The operators that models of float32 are made of: all whose bits the reference has, too."""
+    exact = set(FLOAT_IMPORTERS) - set(_INEXACT)
+    moving = {kind for kind, row in IMPORTERS.items() if set(row.types) >= set(MOVED)}
+    kinds = (exact | moving) - set(_ON_OTHER_TYPES)
+    return tuple(sorted(kind for kind in kinds if kind in OPERATIONS))
+
+
+def generate(seed: int, kinds: Sequence[str] | None = None, *, of_float: bool = False) -> Recipe:
     """The model of that number; the same in every run with the same operators.
 
-    ``kinds`` are the operators to use, all that are supported by default.
+    ``kinds`` are the operators to use, all that are supported by default. A model ``of_float`` is
+    thought of as one of int8 whose numbers are float32.
     """
-    kinds = supported_kinds() if kinds is None else kinds
-    scope = Scope(Draw(seed))
+    supported = float_kinds() if of_float else supported_kinds()
+    kinds = supported if kinds is None else kinds
+    scope = Scope(Draw(seed), of_float=of_float)
     draw = scope.draw
     first = kinds[seed % len(kinds)]
     _start(scope, first)
@@ -46,7 +69,7 @@ def generate(seed: int, kinds: Sequence[str] | None = None) -> Recipe:
         return Recipe(tuple(scope.steps), _outputs(scope))
     for _ in range(draw.one(_STEPS) - 1):
         _extend(scope, draw.one(kinds))
-    return Recipe(tuple(scope.steps), _outputs(scope))
+    return Recipe(tuple(scope.steps), _outputs(scope), of_float)
 
 
 def _start(scope: Scope, kind: str) -> None:
@@ -63,7 +86,7 @@ def _extend(scope: Scope, kind: str) -> None:
     operation, draw = OPERATIONS[kind], scope.draw
     for _ in range(_ATTEMPTS):
         before = len(scope.steps)
-        x = scope.pick(operation.takes, draw.one(types_of(kind)))
+        x = scope.pick(operation.takes, draw.one(_types_in(scope, kind)))
         if x is None:
             if draw.chance(0.7):
                 return
@@ -81,11 +104,15 @@ def types_of(kind: str) -> tuple[str, ...]:
     return (*("int8",) * 5, *(t for t in others if t in types))
 
 
+def _types_in(scope: Scope, kind: str) -> tuple[str, ...]:
+    return ("int8",) if scope.of_float else types_of(kind)
+
+
 def _new_input(scope: Scope, kind: str) -> Ref | None:
     """A model input of a shape and a type that the operator likes."""
     operation = OPERATIONS[kind]
     try:
-        x = scope.input(operation.shape(scope.draw), scope.draw.one(types_of(kind)))
+        x = scope.input(operation.shape(scope.draw), scope.draw.one(_types_in(scope, kind)))
     except Unfit:
         return None
     return x if operation.takes(scope.spec(x)) else None

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from tflite_serializer import TensorSpec
 from tflite_writer import ModelWriter
 
 #: A number, a flag, a word or a list of whole numbers.
@@ -47,6 +48,7 @@ class Recipe:
 
     steps: tuple[Step, ...]
     outputs: tuple[Ref, ...]
+    of_float: bool = False  # its quantized tensors are written as the float32 that they mean
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -63,7 +65,24 @@ def write(recipe: Recipe) -> ModelWriter:
     if not recipe.outputs or not recipe.kinds:
         raise Unfit("a model needs an operator and an output")
     writer.output(*(made[step][output] for step, output in recipe.outputs))
+    if recipe.of_float:
+        writer.tensors[:] = map(_as_float, writer.tensors)
     return writer
+
+
+def _as_float(spec: TensorSpec) -> TensorSpec:
+    """The float32 that a quantized tensor means; others, such as shapes, stay as they are."""
+    if not spec.scales:
+        return spec
+    data = None
+    if spec.data is not None:
+        steps = np.frombuffer(spec.data, spec.dtype).reshape(spec.shape).astype(np.int64)
+        scales, zero_points = np.array(spec.scales), np.array(spec.zero_points)
+        if len(spec.scales) > 1:
+            along = [-1 if axis == spec.axis else 1 for axis in range(len(spec.shape))]
+            scales, zero_points = scales.reshape(along), zero_points.reshape(along)
+        data = ((steps - zero_points) * scales).astype(np.float32).tobytes()
+    return replace(spec, dtype="float32", scales=(), zero_points=(), data=data)
 
 
 def add_step(writer: ModelWriter, made: list[tuple[int, ...]], step: Step) -> tuple[int, ...]:

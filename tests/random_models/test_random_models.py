@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from guarded import is_possible
 
-from random_models.generator import generate, supported_kinds
+from random_models.generator import float_kinds, generate, supported_kinds
 from random_models.operations import OPERATIONS, PENDING
 from random_models.recipe import Recipe, write
 from random_models.runner import Outcome, Rig, Verdict
@@ -32,16 +32,22 @@ LONG = {
     "mps2_an385": (3_400, 100),
     "mps3_an547": (3_500, 100),
 }
+#: The same of float32: board -> numbers of models in a usual run and in the long one.
+FLOAT_QUICK = {"host": 12, "mps2_an500": 5}
+FLOAT_LONG = {"host": 400, "mps2_an500": 100, "mps3_an547": 50}
 #: A generator that the oracle or we refuse too often would test nothing.
 FEWEST_EQUAL = 0.7
 
 
-def run(board: str, first: int, count: int) -> list[Outcome]:
+def run(board: str, first: int, count: int, *, of_float: bool = False) -> list[Outcome]:
     emulator = load_board(board).emulator
     if emulator and not shutil.which(emulator.program):
         pytest.skip(f"{emulator.program} is not installed")
     with Rig(board, fence=emulator is not None or is_possible()) as rig:
-        return [rig.check(generate(seed), f"seed_{seed}") for seed in range(first, first + count)]
+        return [
+            rig.check(generate(seed, of_float=of_float), f"seed_{seed}")
+            for seed in range(first, first + count)
+        ]
 
 
 def check(outcomes: list[Outcome]) -> None:
@@ -63,9 +69,34 @@ def test_many_random_models_are_byte_exact(name: str) -> None:
     check(run(name, *LONG[name]))
 
 
+@pytest.mark.tools
+@pytest.mark.parametrize("name", FLOAT_QUICK)
+def test_random_float_models_are_byte_exact(name: str) -> None:
+    # Seeds that follow on each other begin with different operators.
+    first = sum(count for board, count in FLOAT_QUICK.items() if board < name)
+    check(run(name, first, FLOAT_QUICK[name], of_float=True))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", FLOAT_LONG)
+def test_many_random_float_models_are_byte_exact(name: str) -> None:
+    check(run(name, 1_000, FLOAT_LONG[name], of_float=True))
+
+
 def test_every_operator_has_a_generator() -> None:
     missing = set(IMPORTERS) - set(OPERATIONS)
     assert missing == set(PENDING), "write generators (tests/random_models/operations)"
+
+
+def test_float_models_have_the_operators_of_float32() -> None:
+    """Weights and activations are float32; shapes and other integers stay."""
+    kinds: set[str] = set()
+    for seed in range(len(float_kinds())):
+        recipe = generate(seed, of_float=True)
+        kinds.update(recipe.kinds)
+        assert not {"int8", "int16"} & {spec.dtype for spec in write(recipe).tensors}
+    assert kinds == set(float_kinds())
+    assert kinds >= {"CONV_2D", "FULLY_CONNECTED", "L2_POOL_2D", "TRANSPOSE"}
 
 
 def test_every_operator_comes_up_early() -> None:

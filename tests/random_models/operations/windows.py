@@ -213,7 +213,8 @@ def _propose_transpose_conv(scope: Scope, x: Ref) -> Step | None:
 
 
 def _pool(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
-    method = m.average_pool if step.kind == "AVERAGE_POOL_2D" else m.max_pool
+    methods = {"AVERAGE_POOL_2D": m.average_pool, "L2_POOL_2D": m.l2_pool}
+    method = methods.get(step.kind, m.max_pool)
     options = {**_fitted(m, inputs[0], step), "activation": word(step, "activation")}
     return (method(inputs[0], pair(step, "window"), **options),)
 
@@ -303,7 +304,7 @@ OPERATIONS = {
     "TRANSPOSE_CONV": Operation(_transpose_conv, _propose_transpose_conv, is_image, Draw.image),
     **{
         kind: Operation(_pool, _proposed_pool(kind), is_image, Draw.image)
-        for kind in ("AVERAGE_POOL_2D", "MAX_POOL_2D")
+        for kind in ("AVERAGE_POOL_2D", "L2_POOL_2D", "MAX_POOL_2D")
     },
     **{
         kind: Operation(_resize, _proposed_resize(kind), is_image, Draw.image)
