@@ -12,7 +12,7 @@ import pytest
 
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.limits import LIMITS
-from utvm_deploy.frontend.operators import IMPORTED
+from utvm_deploy.frontend.operators import FLOAT_IMPORTERS, IMPORTED, IMPORTERS
 from utvm_deploy.frontend.suggestions import SUGGESTIONS
 from utvm_deploy.inspecting.supported import operators_page, supported_operators
 
@@ -33,8 +33,10 @@ def test_the_page_has_every_operator_and_limit() -> None:
 
 def test_what_to_do_instead_is_told_of_what_is_not_supported_only() -> None:
     page = operators_page()
-    assert all(f"| {kind} | {what} |" in page for kind, what in SUGGESTIONS.items())
-    assert not set(SUGGESTIONS) & set(IMPORTED)
+    for kind, what in SUGGESTIONS.items():
+        label = f"{kind} of integers" if kind in FLOAT_IMPORTERS else kind
+        assert f"| {label} | {what} |" in page
+    assert not set(SUGGESTIONS) & set(IMPORTERS)
 
 
 def test_supported_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:

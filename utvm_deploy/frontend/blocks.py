@@ -15,6 +15,7 @@ from utvm_deploy.graph.model import Operator, Tensor
 
 #: Dimensions that the reference takes: a batch, one or two that are cut, and channels.
 _RANKS = (3, 4)
+_PADDED = (*COMPUTED, "float32")
 
 
 def import_space_to_depth(op: SourceOperator) -> Operator:
@@ -56,8 +57,8 @@ def import_space_to_batch(op: SourceOperator) -> Operator | Several:
     if not any(map(any, margins)):
         return cut
     between = replace(x, name=f"{x.name} (padded)", shape=(n, *padded, c), data=None, source=None)
-    if x.dtype not in COMPUTED:
-        raise op.unsupported(f"it pads {x.dtype}; only {' and '.join(COMPUTED)} are supported")
+    if x.dtype not in _PADDED:
+        raise op.unsupported(f"it pads {x.dtype}; only {', '.join(_PADDED)} are supported")
     number = len(op.tensors)
     pad = Pad(((0, 0), *margins, (0, 0)))
     first = Operator("PAD", op.inputs[:1], (number,), pad, (op.index,))
@@ -128,7 +129,8 @@ OPERATORS: Mapping[str, SupportedOperator] = {
     "SPACE_TO_BATCH_ND": SupportedOperator(
         import_space_to_batch,
         MOVED,
-        f"3 or 4 dimensions; constant blocks and paddings; {EQUAL}; int8 or int16 where it pads",
+        f"3 or 4 dimensions; constant blocks and paddings; {EQUAL}; "
+        "int8, int16 or float32 where it pads",
     ),
     "SPACE_TO_DEPTH": SupportedOperator(import_space_to_depth, MOVED, "NHWC"),
 }

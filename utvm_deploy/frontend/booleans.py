@@ -10,18 +10,18 @@ from utvm_deploy.frontend.supported_operator import BOOL, COMPARED, EQUALS, MOVE
 from utvm_deploy.graph.attributes import Boolean
 from utvm_deploy.graph.model import Operator
 
-_INTEGERS = ("int32", "int64")
+_UNSCALED = ("int32", "int64", "float32")
 _CAST = (*MOVABLE, "bool")
 
 
 def import_comparison(op: SourceOperator) -> Operator:
-    """EQUAL and similar: of quantized values at a common scale, or of integers."""
+    """EQUAL and similar: of quantized values at a common scale, of integers, or of float32."""
     sides = [op.input(0), op.input(1)]
     boolean(op, op.output())
     for side in sides:
         if side.dtype != sides[0].dtype:
             raise op.damaged(f"it compares {sides[0].dtype} with {side.dtype}")
-        if side.dtype in _INTEGERS:
+        if side.dtype in _UNSCALED:
             continue
         # The reference then shifts by less than no bits, which is undefined.
         if scale_of(quantized(op, side)) >= 1:
@@ -52,7 +52,7 @@ def import_select(op: SourceOperator) -> Operator:
 
 
 def import_cast(op: SourceOperator) -> Operator:
-    """CAST between integers and booleans, with any quantization."""
+    """CAST between integers of any quantization, booleans and float32."""
     for tensor in (op.input(0), op.output()):
         if tensor.dtype not in _CAST:
             raise op.unsupported(
@@ -64,7 +64,11 @@ def import_cast(op: SourceOperator) -> Operator:
 _SCALED_BELOW_ONE = "to bool; broadcasts; scales below 1"
 #: What this module imports.
 OPERATORS: Mapping[str, SupportedOperator] = {
-    "CAST": SupportedOperator(import_cast, (*MOVED, *BOOL), "to any of these"),
+    "CAST": SupportedOperator(
+        import_cast,
+        (*MOVED, *BOOL),
+        "to any of these; float32 beyond an integer type becomes its nearest number",
+    ),
     "EQUAL": SupportedOperator(import_comparison, COMPARED, _SCALED_BELOW_ONE),
     "GREATER": SupportedOperator(import_comparison, COMPARED, _SCALED_BELOW_ONE),
     "GREATER_EQUAL": SupportedOperator(import_comparison, COMPARED, _SCALED_BELOW_ONE),

@@ -114,7 +114,7 @@ def _of_rows(op: SourceOperator, leading: int, rows: Array, shape: Shape) -> Ope
 
 
 #: Types of what ONE_HOT makes; the reference has no int16.
-_MARKED = ("int8", "uint8", "int32", "int64", "bool")
+_MARKED = ("int8", "uint8", "int32", "int64", "float32", "bool")
 
 #: What this module imports.
 OPERATORS: Mapping[str, SupportedOperator] = {

@@ -40,6 +40,7 @@ from utvm_deploy.graph.attributes import (
 )
 from utvm_deploy.graph.model import Operator, Tensor
 
+_PADDED = (*COMPUTED, "float32")
 _REFLECT, _SYMMETRIC = 0, 1  # the schema's MirrorPadMode
 
 
@@ -77,15 +78,20 @@ def import_expand_dims(op: SourceOperator) -> Operator:
 def import_pad(op: SourceOperator) -> Operator:
     """PAD and PADV2; PADV2's value is a constant of the input's quantization."""
     x, out = op.input(0), op.output()
-    alike(op, x, out)
-    if zero_point_of(x) != zero_point_of(out) or scale_of(x) != scale_of(out):
-        raise op.unsupported("its input and output are quantized differently; they must be equal")
-    value = None
+    if x.dtype == "float32":
+        _same_type(op, x, out)
+    else:
+        alike(op, x, out)
+        if (zero_point_of(x), scale_of(x)) != (zero_point_of(out), scale_of(out)):
+            raise op.unsupported(
+                "its input and output are quantized differently; they must be equal"
+            )
+    value: float | None = None
     if op.kind == "PADV2":
         constant = op.input(2)
         if constant.data is None or constant.dtype != x.dtype or constant.data.size != 1:
             raise op.unsupported(f"its value '{constant.name}' must be one constant {x.dtype}")
-        value = int(constant.data.reshape(-1)[0])
+        value = constant.data.reshape(-1)[0].item()
     return made(op, op.inputs[:1], Pad(_paddings(op, x), value))
 
 
@@ -320,7 +326,11 @@ def import_concatenation(op: SourceOperator) -> Operator:
     if op.kind == "PACK":
         axis = axis_of(op, op.integer("Axis"), len(xs[0].shape) + 1)
         return made(op, op.inputs, Concatenation(axis, stacks=True))
-    if clamp_of(op, out) != clamp_of(op, out, number=0):
+    if out.quantization is None:
+        has_activation = op.integer("FusedActivationFunction") != 0
+    else:
+        has_activation = clamp_of(op, out) != clamp_of(op, out, number=0)
+    if has_activation:
         raise op.unsupported("it has a fused activation; only NONE is supported")
     if any(x.quantization != out.quantization for x in xs):
         raise op.unsupported(
@@ -403,8 +413,8 @@ OPERATORS: Mapping[str, SupportedOperator] = {
     "EXPAND_DIMS": SupportedOperator(import_expand_dims, MOVED_OR_TRUE, "constant axis"),
     "MIRROR_PAD": SupportedOperator(import_mirror_pad, MOVED, "constant paddings"),
     "PACK": SupportedOperator(import_concatenation, MOVED, ""),
-    "PAD": SupportedOperator(import_pad, COMPUTED, f"constant paddings; {EQUAL}"),
-    "PADV2": SupportedOperator(import_pad, COMPUTED, f"constant paddings and value; {EQUAL}"),
+    "PAD": SupportedOperator(import_pad, _PADDED, f"constant paddings; {EQUAL}"),
+    "PADV2": SupportedOperator(import_pad, _PADDED, f"constant paddings and value; {EQUAL}"),
     "RESHAPE": SupportedOperator(import_reshape, MOVED_OR_TRUE, "constant shape"),
     "RESIZE_NEAREST_NEIGHBOR": SupportedOperator(
         import_resize_nearest_neighbor, MOVED, "NHWC; constant size"

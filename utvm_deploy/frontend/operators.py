@@ -13,7 +13,9 @@ from utvm_deploy.frontend import (
     blocks,
     booleans,
     conversions,
+    float_elementwise,
     float_products,
+    float_reductions,
     gathering,
     integers,
     layout,
@@ -43,7 +45,7 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     kind: row for module in _MODULES for kind, row in module.OPERATORS.items()
 }
 
-_FLOAT_MODULES = (float_products,)
+_FLOAT_MODULES = (float_elementwise, float_products, float_reductions)
 
 #: Kind -> how it is imported if it computes in float32.
 FLOAT_IMPORTERS: Mapping[str, SupportedOperator] = {

@@ -46,7 +46,7 @@ _LOG_SOFTMAX_OUTPUT = (1 / 16, 127)
 # The reference adds up exponentials of at most 1 in Q12.19, and scales differences by more than 1.
 _MOST_EXPONENTIALS = 2**12 - 1
 _LEAST_LOG_SOFTMAX_SCALE = 2.0**-25
-_CUMULATED = ("int32", "int64")
+_CUMULATED = ("int32", "int64", "float32")
 # The sum of this many squares of 255 fits an int32.
 _MOST_SQUARES = 2**31 // 255**2
 
@@ -55,7 +55,7 @@ def import_mean(op: SourceOperator) -> Operator:
     """MEAN over constant axes."""
     x = op.input(0)
     alike(op, x, op.output())
-    return made(op, op.inputs[:1], Mean(_axes(op, x)))
+    return made(op, op.inputs[:1], Mean(axes_of(op, x)))
 
 
 def import_sum(op: SourceOperator) -> Operator:
@@ -63,7 +63,7 @@ def import_sum(op: SourceOperator) -> Operator:
     x = op.input(0)
     quantized(op, x)
     alike(op, x, op.output())
-    return made(op, op.inputs[:1], Sum(_axes(op, x)))
+    return made(op, op.inputs[:1], Sum(axes_of(op, x)))
 
 
 def import_reduce_extremum(op: SourceOperator) -> Operator:
@@ -72,14 +72,14 @@ def import_reduce_extremum(op: SourceOperator) -> Operator:
     alike(op, x, out)
     if x.quantization != out.quantization:
         raise op.unsupported("its input and output are quantized differently; they must be equal")
-    return made(op, op.inputs[:1], Reduce(_axes(op, x)))
+    return made(op, op.inputs[:1], Reduce(axes_of(op, x)))
 
 
 def import_reduce_boolean(op: SourceOperator) -> Operator:
     """REDUCE_ALL and REDUCE_ANY over constant axes."""
     x = boolean(op, op.input(0))
     boolean(op, op.output())
-    return made(op, op.inputs[:1], Reduce(_axes(op, x)))
+    return made(op, op.inputs[:1], Reduce(axes_of(op, x)))
 
 
 def import_arg_extremum(op: SourceOperator) -> Operator:
@@ -91,7 +91,8 @@ def import_arg_extremum(op: SourceOperator) -> Operator:
     return made(op, op.inputs[:1], ArgExtremum(axis))
 
 
-def _axes(op: SourceOperator, x: Tensor) -> tuple[int, ...]:
+def axes_of(op: SourceOperator, x: Tensor) -> tuple[int, ...]:
+    """The axes that are reduced, sorted, counted from the front."""
     op.option("KeepDims")  # what it says is in the output's shape
     rank = len(x.shape)
     axes = parameter(op, 1, "axes").reshape(-1)
@@ -103,11 +104,11 @@ def _axes(op: SourceOperator, x: Tensor) -> tuple[int, ...]:
 
 
 def import_cumsum(op: SourceOperator) -> Operator:
-    """CUMSUM along a constant axis, of integers that are not quantized."""
+    """CUMSUM along a constant axis, of what is not quantized."""
     x, out = op.input(0), op.output()
     if x.dtype not in _CUMULATED or out.dtype != x.dtype:
         raise op.unsupported(
-            f"it makes {out.dtype} of {x.dtype}; only {' and '.join(_CUMULATED)} are supported, "
+            f"it makes {out.dtype} of {x.dtype}; only {', '.join(_CUMULATED)} are supported, "
             "of one type for input and output"
         )
     axis = axis_of(op, scalar_parameter(op, 1, "axis"), len(x.shape))
@@ -144,7 +145,7 @@ def import_log_softmax(op: SourceOperator) -> Operator:
         )
     if scale_of(x) <= _LEAST_LOG_SOFTMAX_SCALE:
         raise op.unsupported(f"its input's scale {scale_of(x):g} is not above 2**-25")
-    depth = _depth(op, x)
+    depth = depth_of(op, x)
     if depth > _MOST_EXPONENTIALS:
         raise op.unsupported(f"its rows of {depth} may overflow; at most {_MOST_EXPONENTIALS:,}")
     return made(op, op.inputs[:1], LogSoftmax())
@@ -161,13 +162,13 @@ def import_l2_normalization(op: SourceOperator) -> Operator:
         )
     if clamp_of(op, out) != clamp_of(op, out, number=0):
         raise op.unsupported("it has a fused activation; only NONE is supported")
-    depth = _depth(op, op.input(0))
+    depth = depth_of(op, op.input(0))
     if depth > _MOST_SQUARES:
         raise op.unsupported(f"its rows of {depth} may overflow; at most {_MOST_SQUARES}")
     return made(op, op.inputs[:1], L2Normalization())
 
 
-def _depth(op: SourceOperator, x: Tensor) -> int:
+def depth_of(op: SourceOperator, x: Tensor) -> int:
     """The length of a row."""
     if not x.shape:
         raise op.unsupported(f"tensor '{x.name}' is a single number; it works on rows")

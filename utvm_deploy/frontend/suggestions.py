@@ -15,7 +15,8 @@ _MULTIPLY = "multiply by the inverse instead"
 _SHIFTS = f"LiteRT's own kernel makes small quotients -128 or 127; {_MULTIPLY}"
 _RECURRENT = "use UNIDIRECTIONAL_SEQUENCE_LSTM or SVDF, or unroll it"
 
-#: Kind -> what to do instead, where that is more than computing it elsewhere.
+#: Kind -> what to do instead, where that is more than computing it elsewhere. Some of these
+#: operators are imported on float32.
 SUGGESTIONS: Mapping[str, str] = {
     "ELU": _TRAIN,
     "COS": _HOST,

@@ -94,6 +94,18 @@ class Multiply:
 
 
 @dataclass(frozen=True)
+class Divide:
+    """DIV of two tensors, with broadcasting."""
+
+    limits: Limits = None
+
+
+@dataclass(frozen=True)
+class OfTwo:
+    """POW and FLOOR_DIV: functions of one element of each input, with broadcasting."""
+
+
+@dataclass(frozen=True)
 class Extremum:
     """MINIMUM and MAXIMUM of two equally quantized tensors, with broadcasting."""
 
@@ -140,7 +152,7 @@ class LeakyRelu:
 
 @dataclass(frozen=True)
 class OfOne:
-    """ABS, EXP, HARD_SWISH, LOG, LOGISTIC, NEG, RSQRT, SQRT and TANH, functions of one element."""
+    """ABS, EXP, HARD_SWISH, LOG, LOGISTIC, NEG, SQRT, TANH and others: functions of one element."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +178,7 @@ class Sum:
 
 @dataclass(frozen=True)
 class Reduce:
-    """REDUCE_MAX, REDUCE_MIN, REDUCE_ANY and REDUCE_ALL over ``axes`` (sorted, non-negative)."""
+    """REDUCE_MAX, _MIN, _PROD, _ANY and _ALL over ``axes`` (sorted, non-negative)."""
 
     axes: tuple[int, ...]
 
@@ -245,7 +257,7 @@ class Pad:
     """PAD and PADV2: (before, after) for each dimension, filled with ``value``."""
 
     paddings: tuple[tuple[int, int], ...]
-    value: int | None = None  # None is the input's zero point
+    value: float | None = None  # None is the input's zero point, 0.0 for float32
 
 
 @dataclass(frozen=True)
@@ -327,6 +339,16 @@ class L2Normalization:
 
 
 @dataclass(frozen=True)
+class LocalResponse:
+    """LOCAL_RESPONSE_NORMALIZATION: x * (bias + alpha * sum of squares near by)**-beta."""
+
+    radius: int
+    bias: float
+    alpha: float
+    beta: float
+
+
+@dataclass(frozen=True)
 class Relu:
     """RELU, RELU6, RELU_0_TO_1 and RELU_N1_TO_1 standing alone: requantize, then clamp."""
 
@@ -362,6 +384,8 @@ Attributes: TypeAlias = (
     | Add
     | Subtract
     | Multiply
+    | Divide
+    | OfTwo
     | Extremum
     | BitwiseXor
     | FloorMod
@@ -393,6 +417,7 @@ Attributes: TypeAlias = (
     | Softmax
     | LogSoftmax
     | L2Normalization
+    | LocalResponse
     | Relu
     | Quantize
     | Dequantize

@@ -39,14 +39,17 @@ def rearranged(array: Array, a: Rearrange) -> Array:
     return moved
 
 
-def fill_of(graph: Graph, operator: Operator) -> int:
-    """The quantized value that PAD and PADV2 put around their input."""
+def fill_of(graph: Graph, operator: Operator) -> float:
+    """The value that PAD and PADV2 put around their input: an int unless that is float32."""
     a = operator.attributes
     assert isinstance(a, Pad)
     if a.value is not None:
         return a.value
     source = operator.inputs[0]
-    quantization = graph.tensors[source].quantization if source is not None else None
+    assert source is not None
+    if graph.tensors[source].dtype == "float32":
+        return 0.0
+    quantization = graph.tensors[source].quantization
     assert quantization is not None, "check_graph demands it"
     return quantization.zero_point
 

@@ -85,6 +85,11 @@ def _row(kind: str) -> OperatorRow:
     return OperatorRow(kind, types, constraints)
 
 
+def _others(kind: str) -> str:
+    """An operator that is not supported, or only on float32."""
+    return f"{kind} of integers" if kind in IMPORTED else kind
+
+
 def operators_page() -> str:
     """The text of docs/reference/operators.md."""
     rows = "".join(
@@ -94,5 +99,7 @@ def operators_page() -> str:
     limits = "".join(f"| {most:,} | {what} |\n" for what, most in LIMITS)
     kinds = textwrap.fill(", ".join(FOLDED), 98)
     folded = f"{_FOLDED}```text\n{kinds}\n```\n{_VARIABLES}"
-    others = "".join(f"| {kind} | {what} |\n" for kind, what in sorted(SUGGESTIONS.items()))
+    others = "".join(
+        f"| {_others(kind)} | {what} |\n" for kind, what in sorted(SUGGESTIONS.items())
+    )
     return _HEAD + rows + folded + _OTHERS + others + _LIMITS + limits

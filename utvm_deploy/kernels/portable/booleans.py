@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from utvm_deploy.graph.shapes import select_sides
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.extents import flags_label, label
@@ -103,9 +105,23 @@ class Converted(Unary):
 
     def element(self, value: Any, given: Mapping[str, Any]) -> Any:
         if self.what == "cast":
-            return value.astype(self.result)
+            return _cast(value, self.source, self.result)
         is_true = value != 0 if self.what == "truth" else value.equal(0)
         return is_true.astype(self.result)
+
+
+def _cast(value: Any, source: str, result: str) -> Any:
+    """CAST; what C leaves undefined, the nearest number of the type, and 0 for NaN."""
+    if source != "float32" or result == "float32":
+        return value.astype(result)
+    limits = np.iinfo(result)
+    # Both are powers of two, so float32 has them: a number below the first one fits.
+    beyond, least = float(limits.max + 1), float(limits.min)
+    fits = tirx.all(value > tirx.const(least - (least > -(2.0**24)), source), value < beyond)
+    inside = tirx.if_then_else(fits, value, tirx.const(0, source)).astype(result)
+    most, low = (tirx.const(int(one), result) for one in (limits.max, limits.min))
+    outside = tirx.Select(value >= beyond, most, tirx.Select(value <= least, low, inside))
+    return outside
 
 
 def lower_comparison(op: Operation) -> KernelCall:

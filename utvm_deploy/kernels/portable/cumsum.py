@@ -21,7 +21,7 @@ class CumulativeSums(DefaultLoops):
     extents: tuple[int, int, int]
     exclusive: bool
     reverse: bool
-    dtype: str  # int32 or int64
+    dtype: str  # int32, int64 or float32
 
     @property
     def name(self) -> str:
@@ -52,7 +52,9 @@ class CumulativeSums(DefaultLoops):
         return prim_func([source, output], body)
 
     def _sum(self, left: Any, right: Any) -> Any:
-        """The sum, which wraps around as the reference's does."""
+        """The sum; that of integers wraps around as the reference's does."""
+        if self.dtype == "float32":
+            return left + right
         unsigned = f"u{self.dtype}"
         return (left.astype(unsigned) + right.astype(unsigned)).astype(self.dtype)
 

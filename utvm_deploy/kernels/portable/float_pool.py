@@ -15,7 +15,7 @@ from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 from utvm_deploy.kernels.contract.operation import Lowering, Operation
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.portable.float_values import limited, limits_label
+from utvm_deploy.kernels.portable.float_values import largest, limited, limits_label
 from utvm_deploy.kernels.portable.tiling import choose_tile, schedule_accumulation
 
 
@@ -38,7 +38,7 @@ class FloatPool2D:
         image = te.placeholder(w.input_shape(self.channels), "float32", "input")
         padded = w.pad(image, tirx.const(-FLOAT_MAX if is_max else 0.0, "float32"))
         ky, kx = w.taps()
-        reduce = _largest() if is_max else te.sum
+        reduce = largest() if is_max else te.sum
 
         def total(n: Any, y: Any, x: Any, c: Any) -> Any:
             value = padded[n, w.row(y, ky), w.column(x, kx), c]
@@ -72,15 +72,6 @@ class FloatPool2D:
         if self.window.is_padded:
             self.window.schedule_pad(sch, y)
         return f"generic C, {channels} channels in registers"
-
-
-def _largest() -> Any:
-    """The maximum as ``std::max(found, value)`` has it, which ignores what is not a number."""
-    return te.comm_reducer(
-        lambda found, value: tirx.Select(found < value, value, found),
-        lambda dtype: tirx.const(-FLOAT_MAX, dtype),
-        name="largest",
-    )
 
 
 def lower_pool(op: Operation) -> KernelCall:

@@ -9,7 +9,7 @@ import numpy as np
 
 from utvm_deploy.graph.attributes import FLOAT_MAX, Limits
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.contract.lazy_tvm import tirx
+from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 from utvm_deploy.kernels.contract.operation import Operation
 
 
@@ -30,6 +30,34 @@ def limited(value: Any, limits: Limits) -> Any:
         bound = tirx.const(most, "float32")
         result = tirx.Select(bound < result, bound, result)
     return tirx.Let(found, value, result)
+
+
+def largest() -> Any:
+    """The maximum as ``std::max(found, value)`` has it, which ignores what is not a number."""
+    return te.comm_reducer(
+        lambda found, value: tirx.Select(found < value, value, found),
+        lambda dtype: tirx.const(-FLOAT_MAX, dtype),
+        name="largest",
+    )
+
+
+def smallest() -> Any:
+    """The minimum as ``std::min(found, value)`` has it, which ignores what is not a number."""
+    return te.comm_reducer(
+        lambda found, value: tirx.Select(value < found, value, found),
+        lambda dtype: tirx.const(FLOAT_MAX, dtype),
+        name="smallest",
+    )
+
+
+def number(value: float) -> Any:
+    """A constant of float32."""
+    return tirx.const(float(np.float32(value)), "float32")
+
+
+def call(name: str, *values: Any) -> Any:
+    """A function of C of float32, such as expf."""
+    return tirx.call_pure_extern("float32", name, *values)
 
 
 def limits_label(limits: Limits) -> str:

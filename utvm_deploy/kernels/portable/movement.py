@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import numpy as np
+
 from utvm_deploy.graph.attributes import Concatenation, Gather, Pad
 from utvm_deploy.graph.constant_folding import fill_of
 from utvm_deploy.kernels.contract.call import KernelCall
@@ -49,7 +51,8 @@ class PadBorders:
 
     def prim_func(self) -> Any:
         source = te.placeholder(self.extents, self.dtype, "input")
-        fill = te.var("fill", "int32")
+        is_float = self.dtype == "float32"
+        fill = te.placeholder((1,), "float32", "fill") if is_float else te.var("fill", "int32")
         dimensions = list(zip(self.extents, self.before, self.after, strict=True))
 
         def element(*index: Any) -> Any:
@@ -63,7 +66,8 @@ class PadBorders:
             value = source[tuple(inner)]
             if not conditions:
                 return value
-            return tirx.if_then_else(tirx.all(*conditions), value, fill.astype(self.dtype))
+            border = fill[0] if is_float else fill.astype(self.dtype)
+            return tirx.if_then_else(tirx.all(*conditions), value, border)
 
         shape = tuple(extent + before + after for extent, before, after in dimensions)
         output = te.compute(shape, element, name="pad")
@@ -179,7 +183,9 @@ def lower_pad(op: Operation) -> KernelCall:
             before[-1] = before[-1] * extent + b
             after[-1] = after[-1] * extent + a
     kernel = PadBorders(tuple(extents), tuple(before), tuple(after), source.dtype)
-    return op.call(kernel, {"fill": fill_of(op.graph, op.operator)})
+    fill = fill_of(op.graph, op.operator)
+    is_float = source.dtype == "float32"
+    return op.call(kernel, {"fill": np.array([fill], np.float32) if is_float else int(fill)})
 
 
 def lower_concatenation(op: Operation) -> KernelCall:
