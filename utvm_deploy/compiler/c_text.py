@@ -73,10 +73,15 @@ def integer(value: int) -> str:
 
 
 def float_literal(value: float) -> str:
-    """The shortest literal that reads back as the same float."""
+    """The shortest constant expression that is the same float.
+
+    C has no literals for infinity and NaN, so they are divisions by zero.
+    """
     single = np.float32(value)
-    if not np.isfinite(single):
-        raise CompileError(f"the constant {value} is not finite; the model file is damaged")
+    if np.isnan(single):
+        return "(0.0f / 0.0f)"
+    if np.isinf(single):
+        return "(-1.0f / 0.0f)" if single < 0 else "(1.0f / 0.0f)"
     text = str(single)
     return (text if any(c in text for c in ".e") else text + ".0") + "f"
 

@@ -11,6 +11,7 @@ from utvm_deploy.base.errors import ModelError
 from utvm_deploy.graph.attributes import (
     ArgExtremum,
     BatchMatmul,
+    CallTir,
     Convolution,
     FullyConnected,
     Gather,
@@ -84,7 +85,7 @@ def _check_inputs(graph: Graph) -> set[int]:
             raise ModelError(f"model input '{tensor.name}' is a constant")
         if number in defined:
             raise ModelError(f"model input '{tensor.name}' is listed twice")
-        _check_boundary(tensor, "input")
+        _check_boundary(graph, tensor, "input")
         defined.add(number)
     for found, left in graph.states:
         one, other = graph.tensors[found], graph.tensors[left]
@@ -111,17 +112,19 @@ def _check_outputs(graph: Graph, defined: set[int]) -> None:
             raise ModelError(f"model output '{tensor.name}' is not made by any operator")
         if number in seen:
             raise ModelError(f"model output '{tensor.name}' is listed twice")
-        _check_boundary(tensor, "output")
+        _check_boundary(graph, tensor, "output")
         seen.add(number)
 
 
-def _check_boundary(tensor: Tensor, what: str) -> None:
+def _check_boundary(graph: Graph, tensor: Tensor, what: str) -> None:
     if tensor.dtype not in _BOUNDARY:
         raise ModelError(
             f"model {what} '{tensor.name}' is {tensor.dtype}; only {', '.join(_BOUNDARY)} are "
             f"supported: convert with inference_{what}_type int8 (docs/guides/quantization.md)"
         )
-    if tensor.dtype == "int8":
+    # Relax modules have plain integers; of a .tflite file, int8 stands for real numbers.
+    is_relax = any(isinstance(operator.attributes, CallTir) for operator in graph.operators)
+    if tensor.dtype == "int8" and not is_relax:
         _check_per_tensor(tensor, f"model {what}")
 
 

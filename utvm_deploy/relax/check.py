@@ -11,6 +11,10 @@ from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 
 #: Element types that tensors may have.
 TYPES = ("float32", "int8", "uint8", "int16", "int32", "int64", "bool")
+# Operators whose outputs TVM declares as large as they can be, although values decide.
+_BY_VALUES = ("relax.vision.all_class_non_max_suppression",)
+# Types that TVM has, but C has not.
+_NO_TYPES = ("float16", "bfloat16")
 #: Operators that a message names.
 MAX_TOLD = 10
 
@@ -76,19 +80,62 @@ def _check_control_flow(main: Any) -> None:
                 )
 
 
+def check_computed(module: Any) -> None:
+    """Raise UnsupportedOperator with all operators whose results no kernel can hold.
+
+    These are results whose shape depends on the values of a tensor, such as those of nonzero, and
+    results of a type that C does not have.
+    """
+    problems: list[str] = []
+    for block in module["main"].body.blocks:
+        for binding in block.bindings:
+            types = _types(binding.var.ty)
+            what = f"{_name(binding.value)}, which makes '{binding.var.name}'"
+            by_values = _name(binding.value) in _BY_VALUES
+            if by_values or any(not _has_known_shape(ty) for ty in types):
+                problems.append(f"{what}, has an output whose shape depends on values")
+            elif half := [str(ty.dtype) for ty in types if str(ty.dtype) in _NO_TYPES]:
+                problems.append(f"{what}, computes in {half[0]}: convert the model to float32")
+    if problems:
+        raise UnsupportedOperator(f"these operators are not supported: {_told(problems)}")
+
+
+def _types(ty: Any) -> list[Any]:
+    if isinstance(ty, relax.TupleType):
+        return [one for field in ty.fields for one in _types(field)]
+    return [ty] if isinstance(ty, relax.TensorType) else []
+
+
+def _has_known_shape(ty: Any) -> bool:
+    extents = ty.shape.values if isinstance(ty.shape, relax.ShapeExpr) else (None,)
+    return all(isinstance(extent, tirx.IntImm) for extent in extents)
+
+
+def _name(value: Any) -> str:
+    """What messages call an expression: the operator, or the packed function."""
+    if not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op):
+        return type(value).__name__
+    if value.op.name in ("relax.call_pure_packed", "relax.call_tir"):
+        callee = value.args[0]
+        return str(getattr(callee, "global_symbol", None) or callee.name_hint)
+    return str(value.op.name)
+
+
+def _told(problems: Sequence[str]) -> str:
+    told = "; ".join(problems[:MAX_TOLD])
+    more = len(problems) - MAX_TOLD
+    return f"{told}; and {more} more" if more > 0 else told
+
+
 def check_lowered(module: Any) -> None:
     """Raise UnsupportedOperator with all operators that TVM could not lower to PrimFuncs."""
-    main = module["main"]
     problems: list[str] = []
-    for block in main.body.blocks:
+    for block in module["main"].body.blocks:
         for binding in block.bindings:
             if problem := _problem(binding):
                 problems.append(f"{problem}, which makes '{binding.var.name}'")
     if problems:
-        told = "; ".join(problems[:MAX_TOLD])
-        if len(problems) > MAX_TOLD:
-            told += f"; and {len(problems) - MAX_TOLD} more"
-        raise UnsupportedOperator(f"TVM cannot lower these operators to kernels: {told}")
+        raise UnsupportedOperator(f"TVM cannot lower these operators to kernels: {_told(problems)}")
 
 
 def _problem(binding: Any) -> str:

@@ -14,9 +14,10 @@ import tvm
 from tvm.relax import transform as t
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
-from utvm_deploy.relax.check import check_lowered
+from utvm_deploy.relax.check import check_computed, check_lowered
 from utvm_deploy.relax.operators import with_our_operators
 from utvm_deploy.relax.rewrites import with_rewrites
+from utvm_deploy.relax.sorting import SORTS_AND_SCANS
 
 MAIN = "main"
 #: Convolutions read images by rows, columns and channels, as all of our kernels do.
@@ -37,7 +38,7 @@ _LAYOUT = (
     t.DeadCodeElimination([MAIN]),
 )
 _LOWER = (
-    t.LegalizeOps(),
+    t.LegalizeOps(dict(SORTS_AND_SCANS)),
     t.AnnotateTIROpPattern(),
     t.FoldConstant(),
     t.RewriteDataflowReshape(),
@@ -58,6 +59,7 @@ def lowered_module(module: Any) -> Any:
         module = _run(_PREPARE, module)
         module = with_rewrites(module, MAIN)
         module = _run(_LAYOUT, module)
+        check_computed(module)
         module = with_our_operators(module, MAIN)
         module = _run(_LOWER, module)
     check_lowered(module)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import ir, relax
+from tvm import ir, relax, s_tir, tirx
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.graph.attributes import (
@@ -101,7 +101,7 @@ class _Maker:
         """The PrimFunc as TVM's JSON; equal functions have equal texts."""
         name = function.name_hint
         if name not in self._texts:
-            plain = self._module[function].without_attr("global_symbol")
+            plain = _rooted(self._module[function].without_attr("global_symbol"))
             self._texts[name] = str(tvm.ir.save_json(plain))
         return self._texts[name]
 
@@ -163,6 +163,21 @@ class _Maker:
         if isinstance(expression, relax.Var):
             return self._numbers[expression]
         return (self._operand(expression),)
+
+
+def _rooted(function: Any) -> Any:
+    """The function with a root block, which schedules begin at; a scan is a block without one."""
+    body = function.body
+    if not isinstance(body, s_tir.SBlockRealize) or body.block.name_hint == "root":
+        return function
+    root = s_tir.SBlock([], [], [], "root", body)
+    rooted = tirx.PrimFunc(
+        function.params,
+        s_tir.SBlockRealize([], True, root),
+        function.ret_type,
+        function.attrs,
+    )
+    return rooted
 
 
 def _limits(given: Mapping[str, Any]) -> Limits:
