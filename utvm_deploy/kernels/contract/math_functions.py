@@ -24,9 +24,12 @@ _ROUND = ("bits", "floorf")
 MATH_FUNCTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "acosf": _ARCS,
+        "acoshf": (*_LOG, "root", "asinhf"),
         "asinf": _ARCS,
+        "asinhf": (*_LOG, "root", "asinhf"),
         "atan2f": _ANGLES,
         "atanf": _ANGLES,
+        "atanhf": (*_LOG, "atanhf"),
         "ceilf": _ROUND,
         "copysignf": ("bits", "fabsf"),
         "cosf": (*_TURNS, "sinf"),
@@ -79,6 +82,4 @@ _ORDER = (
 )
 
 #: Functions of C99's <math.h> that TVM can call and that boards do not have.
-MISSING_FUNCTIONS = frozenset(
-    ["acoshf", "asinhf", "atanhf", "cbrtf", "ldexpf", "lgammaf", "nextafterf", "tgammaf"]
-)
+MISSING_FUNCTIONS = frozenset(["cbrtf", "ldexpf", "lgammaf", "nextafterf", "tgammaf"])

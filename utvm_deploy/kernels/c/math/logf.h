@@ -1,9 +1,7 @@
-// The logarithm of mantissa * 2^(exponent - 31), for the base whose log2 is
+// A logarithm power * 2^-place for base 2, for the base whose log2 is
 // 2^scale / factor.
-static inline float utvm_log_of_parts(uint32_t mantissa, int32_t exponent, uint32_t factor,
-                                      int32_t scale) {
-    int32_t place;
-    const int64_t power = utvm_binary_logarithm(mantissa, exponent, &place);
+static inline float utvm_join_logarithm(int64_t power, int32_t place, uint32_t factor,
+                                        int32_t scale) {
     if (power == 0) {
         return 0.0f;
     }
@@ -12,6 +10,14 @@ static inline float utvm_log_of_parts(uint32_t mantissa, int32_t exponent, uint3
     const int32_t zeros = utvm_zeros_above_wide(size);
     const uint64_t product = (size << zeros >> 32) * factor;
     return utvm_join_wide(sign, 95 - scale - zeros - place, product);
+}
+
+// The same of mantissa * 2^(exponent - 31).
+static inline float utvm_log_of_parts(uint32_t mantissa, int32_t exponent, uint32_t factor,
+                                      int32_t scale) {
+    int32_t place;
+    const int64_t power = utvm_binary_logarithm(mantissa, exponent, &place);
+    return utvm_join_logarithm(power, place, factor, scale);
 }
 
 // The logarithm for the base whose log2 is 2^scale / factor.
