@@ -101,6 +101,24 @@ def test_float_inputs_and_outputs(tmp_path: Path) -> None:
     )
 
 
+def test_a_tolerance_of_float_outputs(tmp_path: Path) -> None:
+    """Outputs may differ by a part of the largest magnitude; NaN is always wrong."""
+    made = make_float_case(tmp_path, "host")
+    expected = made.expected[0][0]
+    largest = np.abs(expected).max()
+    passed = "PASS net: 2 sample(s), every output within 0.01 of the largest magnitude\n"
+    for added, ends_well in ((0.009 * largest, True), (-0.02 * largest, False), (np.nan, False)):
+        near = expected.copy()
+        near.flat[7] += np.float32(added)
+        case = replace(made, expected=[[near], made.expected[1]])
+        bundle = write(case, tmp_path / f"bundle {added}", tolerance=0.01)
+        done = run(build(bundle, tmp_path / f"build {added}") / "net_selftest", check=False)
+        if ends_well:
+            assert done.stdout == passed
+        else:
+            assert done.stdout.startswith("FAIL net: sample 0, output 0, element 7: ")
+
+
 def test_ctest_runs_the_selftest(case: Case, tmp_path: Path) -> None:
     folder = build(write(case, tmp_path / "bundle"), tmp_path / "build")
     assert "100% tests passed" in run("ctest", "--test-dir", folder).stdout

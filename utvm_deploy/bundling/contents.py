@@ -33,10 +33,12 @@ def bundle_files(
     inputs: Sequence[Sequence[Array]],
     expected: Sequence[Sequence[Array]],
     oracle: str,
+    tolerance: float = 0.0,
 ) -> dict[str, str]:
-    """Path in the bundle -> text."""
+    """Path in the bundle -> text; ``tolerance`` is as in ``write_bundle``."""
     name = compiled.name
     values = _values(compiled, board, model_file, layout, len(inputs), oracle)
+    values |= _within(tolerance) if tolerance else _EXACTLY
     header = f"{name}.h"
     files = {
         f"{layout.include_dir if file == header else layout.source_dir}/{file}": text
@@ -56,9 +58,52 @@ def bundle_files(
             templates[f"{layout.selftest_dir}/cortex_m/{file}"] = f"cortex_m/{template}"
     for path, template in templates.items():
         files[_fill(path, values)] = _fill(_template(template), values)
-    vectors = vectors_header(compiled, inputs, expected)
+    vectors = vectors_header(compiled, inputs, expected, tolerance)
     files[f"{layout.selftest_dir}/{name}_vectors.h"] = vectors
     return files
+
+
+#: How the self-test compares outputs.
+_EXACTLY = {
+    "IS_WRONG": "",
+    "WRONG": "got[i] != expected[i]",
+    "PASSED": "every output byte equal",
+}
+_IS_WRONG = """\
+// Whether the byte at i is wrong: of float32 the element that begins there, by more than the
+// tolerance. A tolerance below 0 asks for equal bytes.
+static int is_wrong(const uint8_t *got, const uint8_t *expected, uint32_t i, float tolerance) {
+    union {
+        float value;
+        uint8_t bytes[sizeof(float)];
+    } a, b;
+    float difference;
+    int differs = 0;
+    if (tolerance < 0.0f) {
+        return got[i] != expected[i];
+    }
+    if (i % sizeof(float) != 0u) {
+        return 0;
+    }
+    for (uint32_t k = 0u; k < sizeof(float); k++) {
+        a.bytes[k] = got[i + k];
+        b.bytes[k] = expected[i + k];
+        differs |= a.bytes[k] != b.bytes[k];
+    }
+    difference = a.value - b.value;
+    return differs && !(difference <= tolerance && -difference <= tolerance);
+}
+
+"""
+
+
+def _within(tolerance: float) -> dict[str, str]:
+    """How the self-test compares outputs that may differ by a part of their largest magnitude."""
+    return {
+        "IS_WRONG": _IS_WRONG,
+        "WRONG": "is_wrong(got, expected, i, sample_tolerances[sample][output])",
+        "PASSED": f"every output within {tolerance:g} of the largest magnitude",
+    }
 
 
 def _template(path: str) -> str:

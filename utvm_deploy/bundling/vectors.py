@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from utvm_deploy.base.errors import BundleError
+from utvm_deploy.compiler.c_text import float_literal
 from utvm_deploy.compiler.model import Buffer, CompiledModel
 from utvm_deploy.graph.model import Array
 
@@ -17,20 +18,26 @@ def vectors_header(
     compiled: CompiledModel,
     inputs: Sequence[Sequence[Array]],
     expected: Sequence[Sequence[Array]],
+    tolerance: float = 0.0,
 ) -> str:
-    """``inputs[sample][i]`` and ``expected[sample][i]`` as the bytes that belong into the arena."""
+    """``inputs[sample][i]`` and ``expected[sample][i]`` as the bytes that belong into the arena.
+
+    With a ``tolerance`` also how far each output may be from what is expected: that part of its
+    largest magnitude.
+    """
     if not inputs or len(inputs) != len(expected):
         raise BundleError(
             f"a bundle needs golden vectors, but there are {len(inputs)} inputs and "
             f"{len(expected)} expected outputs; give at least one sample"
         )
-    return "".join(_parts(compiled, inputs, expected))
+    return "".join(_parts(compiled, inputs, expected, tolerance))
 
 
 def _parts(
     compiled: CompiledModel,
     inputs: Sequence[Sequence[Array]],
     expected: Sequence[Sequence[Array]],
+    tolerance: float,
 ) -> Iterator[str]:
     upper = compiled.name.upper()
     yield f"// Golden vectors of {compiled.name}, as little-endian bytes, for its self-test.\n\n"
@@ -64,7 +71,22 @@ def _parts(
             rows.append(f"    {{{', '.join(names)}}},\n")
         yield f"\nstatic const uint8_t *const sample_{direction}s[SAMPLE_COUNT][{count}] = {{\n"
         yield f"{''.join(rows)}}};\n"
+    if tolerance:
+        count = f"{upper}_OUTPUT_COUNT"
+        yield f"\nstatic const float sample_tolerances[SAMPLE_COUNT][{count}] = {{\n"
+        for sample in expected:
+            values = ", ".join(float_literal(_allowed(array, tolerance)) for array in sample)
+            yield f"    {{{values}}},\n"
+        yield "};\n"
     yield "\n#endif\n"
+
+
+def _allowed(array: Array, tolerance: float) -> float:
+    """How far an output may be from what is expected; -1 asks for equal bytes."""
+    if array.dtype != np.float32:
+        return -1.0
+    finite = np.abs(array[np.isfinite(array)])
+    return tolerance * float(finite.max(initial=0.0))
 
 
 def _bytes(buffer: Buffer, array: Array, what: str) -> str:

@@ -36,13 +36,16 @@ def write_bundle(
     inputs: Sequence[Sequence[Array]],
     expected: Sequence[Sequence[Array]],
     oracle: str = DEFAULT_ORACLE,
+    tolerance: float = 0.0,
     report: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write the bundle of ``compiled``, which was made for ``board``, to a folder or a .zip file.
 
     ``inputs[sample][i]`` and ``expected[sample][i]`` are the self-test's golden vectors, and
-    ``oracle`` says where the expected outputs come from; ``report`` goes into the manifest as it
-    is. An older bundle is replaced; a folder that holds anything else is not.
+    ``oracle`` says where the expected outputs come from. With a ``tolerance``, an output of float32
+    may differ by that part of its tensor's largest magnitude; else all bytes must be equal.
+    ``report`` goes into the manifest as it is. An older bundle is replaced; a folder that holds
+    anything else is not.
     """
     if format not in FORMATS:
         raise BundleError(f"no bundle format {format!r}; choose one of {', '.join(FORMATS)}")
@@ -60,7 +63,7 @@ def write_bundle(
             "compile with our kernels"
         )
     texts = bundle_files(
-        compiled, board, model_path.name, FORMATS[format], inputs, expected, oracle
+        compiled, board, model_path.name, FORMATS[format], inputs, expected, oracle, tolerance
     )
     files = {path: text.encode() for path, text in texts.items()}
     manifest = manifest_text(compiled, format, model_path.name, len(inputs), oracle, report, files)
