@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import subprocess
-from collections.abc import Iterator
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,7 @@ from tvm.target import Target
 
 import utvm_deploy
 from tests.emulator.listing import OBJDUMP
+from utvm_deploy.base.errors import TaskTimeout, TuneError
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.device import Device
 from utvm_deploy.kernels.contract.call import ConstantArgument
@@ -22,6 +26,8 @@ from utvm_deploy.kernels.portable.template_free import space_of_c
 from utvm_deploy.project.link_module import compile_module
 from utvm_deploy.records import KernelIdentity
 from utvm_deploy.tuning.inputs import Job
+from utvm_deploy.tuning.loaded import Loaded
+from utvm_deploy.tuning.loading import Loader
 from utvm_deploy.tuning.measure import Measurer
 from utvm_deploy.tuning.meta_schedule import DeviceTuning
 from utvm_deploy.tuning.tolerance import TOLERANCE
@@ -152,6 +158,63 @@ def test_prim_funcs_are_no_neighbours_of_each_other() -> None:
     """They have no extents by which one could say how near they are."""
     one, other = (KernelIdentity(name, "float32", "CALL_TIR", ()) for name in ("a", "b"))
     assert one.distance(one) == 0 and one.distance(other) == math.inf
+
+
+@pytest.mark.tools
+def test_tuning_a_module_needs_neither_psutil_nor_xgboost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("psutil", "xgboost"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with utvm_deploy.connect("host") as device:
+        database = DeviceTuning(device, network()).tune(tmp_path, 16)
+    tuned = {str(one.workload.mod["main"].attrs["utvm.task"]) for one in _right(database)}
+    assert len(tuned) == 2  # rounds of 8
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("raised", [TuneError("the board is gone"), KeyboardInterrupt()])
+def test_what_ends_a_tuning_comes_out_as_it_is(
+    raised: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TVM would make a RuntimeError of it; and nothing is left behind."""
+
+    def run(keys: Sequence[str]) -> list[Any]:
+        raise raised
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    with utvm_deploy.connect("host") as device:
+        tuning = DeviceTuning(device, dot())
+        monkeypatch.setattr(tuning, "run", run)
+        with pytest.raises(type(raised)) as caught:
+            tuning.tune(tmp_path / "work", 8)
+        assert caught.value is raised
+        (folder,) = (tmp_path / "temporary").glob("utvm-tuning*")
+        assert not list(folder.iterdir())
+        tuning._folder.close()
+
+
+@pytest.mark.tools
+def test_a_stopped_task_of_the_measurer_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    load, calls = Loader.load, []
+
+    def stopped_once(loader: Loader, jobs: Sequence[Job]) -> Loaded:
+        calls.append(len(jobs))
+        if len(calls) == 1:
+            raise TaskTimeout("task 0 did not end")
+        return load(loader, jobs)
+
+    monkeypatch.setattr(Loader, "load", stopped_once)
+    with utvm_deploy.connect("host") as device:
+        tuning = DeviceTuning(device, dot())
+        ((key, _),) = tuning.build([dot()])
+        (found,) = tuning.run([str(key)])
+    assert found.is_ok and len(calls) == 2
+
+
+def _right(database: Any) -> list[Any]:
+    return [one for one in database.get_all_tuning_records() if float(one.run_secs[0]) < 1]
 
 
 def _is_of(mod: Any, task: Any) -> bool:

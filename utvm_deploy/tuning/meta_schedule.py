@@ -10,7 +10,9 @@ as batches. It compares every output with that of the PrimFunc as it was written
 
 from __future__ import annotations
 
+import logging
 import os
+import shutil
 import sys
 import tempfile
 import types
@@ -26,6 +28,7 @@ from tvm import tirx
 from tvm.ir.utils import derived_object
 
 from utvm_deploy.base.errors import TuneError, UtvmError
+from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.compiler.lower_c import lower_to_c
 from utvm_deploy.compiler.options import TIME
 from utvm_deploy.device import Device
@@ -61,6 +64,8 @@ sys.modules.setdefault("tvm.s_tir.tensor_intrin", types.ModuleType("tvm.s_tir.te
 from tvm.s_tir import meta_schedule as ms  # noqa: E402
 from tvm.s_tir.meta_schedule.builder import BuilderResult, PyBuilder  # noqa: E402
 from tvm.s_tir.meta_schedule.runner import PyRunner, PyRunnerFuture, RunnerResult  # noqa: E402
+
+log = logging.getLogger(__name__)
 
 __all__ = ["DeviceTuning", "SpeedModel", "search_strategy", "space_of_c"]
 
@@ -125,7 +130,8 @@ class DeviceTuning:
         self._built: dict[str, Built] = {}
         self._task_of_key: dict[str, Task] = {}
         self._references: dict[str, Built] = {}
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
+        self._folder = TemporaryFolder("utvm-tuning")
         self.builder = _Builder(self)
         self.runner = _Runner(self)
 
@@ -136,6 +142,10 @@ class DeviceTuning:
         default ``space_of_c()``. Each round goes to the task that promises most.
         """
         Path(work_dir).mkdir(parents=True, exist_ok=True)
+        tasks = [task for task in self.tasks if _is_searchable(task)]
+        if not tasks:
+            names = ", ".join(task.name for task in self.tasks)
+            raise TuneError(f"TVM's search takes none of {names}; tune them with `utvm tune`")
         contexts = [
             ms.TuneContext(
                 mod=tvm.IRModule({"main": task.func.with_attr("global_symbol", "main")}),
@@ -146,13 +156,13 @@ class DeviceTuning:
                 num_threads=1,
                 rand_state=seed + 1 + number,
             )
-            for number, task in enumerate(self.tasks)
+            for number, task in enumerate(tasks)
         ]
         self._failure = None
         try:
             return ms.tune.tune_tasks(
                 tasks=contexts,
-                task_weights=[float(task.times) for task in self.tasks],
+                task_weights=[float(task.times) for task in tasks],
                 work_dir=str(work_dir),
                 max_trials_global=trials,
                 num_trials_per_iter=ROUND,
@@ -160,20 +170,27 @@ class DeviceTuning:
                 runner=self.runner,
                 cost_model=SpeedModel(seed),
             )
-        except RuntimeError:
-            # TVM makes a RuntimeError of each exception in the builder and the runner.
+        except BaseException:
+            # TVM makes a RuntimeError of most exceptions in the builder and the runner.
             if self._failure is not None:
                 raise self._failure from None
             raise
+        finally:
+            for left in self._folder.path.iterdir():
+                shutil.rmtree(left)
 
     # The rest is the builder's and the runner's.
+
+    def artifact(self, key: str) -> str:
+        """A path that ends in the key; meta_schedule removes its folder, which is empty."""
+        return f"{tempfile.mkdtemp(dir=self._folder.path)}/{key}"
 
     @contextmanager
     def keeping_failure(self) -> Iterator[None]:
         """Keep what is raised, for ``tune``."""
         try:
             yield
-        except Exception as error:
+        except BaseException as error:  # Ctrl-C, too
             self._failure = error
             raise
 
@@ -264,6 +281,17 @@ class DeviceTuning:
         return compiled
 
 
+def _is_searchable(task: Task) -> bool:
+    """Whether TVM can count a PrimFunc's operations, as its scheduler of tasks wants to."""
+    try:
+        tvm.s_tir.analysis.estimate_tir_flops(tvm.IRModule({"main": task.func}))
+    except RuntimeError as error:  # TVM's own, such as for ``let`` in an expression
+        said = str(error).strip().partition("\n")[0]
+        log.warning("TVM's search leaves out %s: %s", task.name, said)
+        return False
+    return True
+
+
 def _only_function(mod: Any) -> Any:
     """The PrimFunc of a scheduled module."""
     if isinstance(mod, tirx.PrimFunc):
@@ -283,8 +311,7 @@ class _Builder(PyBuilder):  # type: ignore[misc]
     def build(self, build_inputs: list[Any]) -> list[Any]:
         with self.tuning.keeping_failure():
             found = self.tuning.build([one.mod for one in build_inputs])
-        # meta_schedule removes the folder of each artifact; ours is empty.
-        return [BuilderResult(key and f"{tempfile.mkdtemp()}/{key}", e) for key, e in found]
+        return [BuilderResult(key and self.tuning.artifact(key), error) for key, error in found]
 
 
 @derived_object
