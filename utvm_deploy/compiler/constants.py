@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -85,10 +86,22 @@ def _aligned(offset: int, alignment: int) -> int:
     return -(-offset // alignment) * alignment
 
 
+def _float_value(value: float) -> str:
+    """A float32 in an initializer. C has no literals of infinities and NaNs, but GCC and Clang do.
+
+    Masks of attention have infinities, and so have limits that an activation lacks.
+    """
+    if math.isfinite(value):
+        return float_literal(value)
+    if math.isnan(value):
+        return '__builtin_nanf("")'
+    return f"{'-' if value < 0 else ''}__builtin_inff()"
+
+
 def _values(array: Array) -> str:
     # Text by the list, not by the value: a model has hundreds of thousands of weights.
     if array.dtype.kind == "f":
-        values = [float_literal(value) for value in array.tolist()]
+        values = [_float_value(value) for value in array.tolist()]
     else:
         values = list(map(str, array.tolist()))
         limits = np.iinfo(array.dtype.name)

@@ -10,7 +10,6 @@ as batches. It compares every output with that of the PrimFunc as it was written
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import sys
@@ -64,8 +63,6 @@ sys.modules.setdefault("tvm.s_tir.tensor_intrin", types.ModuleType("tvm.s_tir.te
 from tvm.s_tir import meta_schedule as ms  # noqa: E402
 from tvm.s_tir.meta_schedule.builder import BuilderResult, PyBuilder  # noqa: E402
 from tvm.s_tir.meta_schedule.runner import PyRunner, PyRunnerFuture, RunnerResult  # noqa: E402
-
-log = logging.getLogger(__name__)
 
 __all__ = ["DeviceTuning", "SpeedModel", "search_strategy", "space_of_c"]
 
@@ -142,10 +139,6 @@ class DeviceTuning:
         default ``space_of_c()``. Each round goes to the task that promises most.
         """
         Path(work_dir).mkdir(parents=True, exist_ok=True)
-        tasks = [task for task in self.tasks if _is_searchable(task)]
-        if not tasks:
-            names = ", ".join(task.name for task in self.tasks)
-            raise TuneError(f"TVM's search takes none of {names}; tune them with `utvm tune`")
         contexts = [
             ms.TuneContext(
                 mod=tvm.IRModule({"main": task.func.with_attr("global_symbol", "main")}),
@@ -156,13 +149,13 @@ class DeviceTuning:
                 num_threads=1,
                 rand_state=seed + 1 + number,
             )
-            for number, task in enumerate(tasks)
+            for number, task in enumerate(self.tasks)
         ]
         self._failure = None
         try:
             return ms.tune.tune_tasks(
                 tasks=contexts,
-                task_weights=[float(task.times) for task in tasks],
+                task_weights=[float(task.times) for task in self.tasks],
                 work_dir=str(work_dir),
                 max_trials_global=trials,
                 num_trials_per_iter=ROUND,
@@ -279,17 +272,6 @@ class DeviceTuning:
             return Built(candidate, call, function, module, has_stack_scratch=False)
 
         return compiled
-
-
-def _is_searchable(task: Task) -> bool:
-    """Whether TVM can count a PrimFunc's operations, as its scheduler of tasks wants to."""
-    try:
-        tvm.s_tir.analysis.estimate_tir_flops(tvm.IRModule({"main": task.func}))
-    except RuntimeError as error:  # TVM's own, such as for ``let`` in an expression
-        said = str(error).strip().partition("\n")[0]
-        log.warning("TVM's search leaves out %s: %s", task.name, said)
-        return False
-    return True
 
 
 def _only_function(mod: Any) -> Any:

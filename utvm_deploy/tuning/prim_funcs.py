@@ -72,6 +72,19 @@ def name_of(func: Any) -> str:
     return f"prim_func_{digest}"
 
 
+def _marked(func: Any, name: str, macs: int) -> Any:
+    """The PrimFunc with its task's name, and the number of operations if TVM cannot count them.
+
+    TVM's scheduler of tasks asks for it. TVM counts none in a PrimFunc with ``let``.
+    """
+    func = func.with_attr(TASK, name)
+    try:
+        tvm.s_tir.analysis.estimate_tir_flops(tvm.IRModule({"main": func}))
+    except RuntimeError:  # TVM's own
+        return func.with_attr("estimated_flops", max(2 * macs, 1))
+    return func
+
+
 def tasks_of_module(mod: Any) -> tuple[Task, ...]:
     """The tasks of a PrimFunc, or of all PrimFuncs of a module.
 
@@ -110,7 +123,7 @@ def tasks_of_works(works: Sequence[Work]) -> tuple[Task, ...]:
         func = loops_of(kernel)
         if all(_extents(parameter) is not None for parameter in func.params):
             name = kernel.name
-            marked = func.with_attr(TASK, name)
+            marked = _marked(func, name, call.macs)
             found.append(Task(name, marked, call.arguments, work, work.layers))
     if not found:
         raise TuneError(
@@ -204,4 +217,4 @@ def _task(
         for index, tensor in enumerate(tensors)
     )
     work = Work(kernel, graph, operator, (REFERENCE,), max(times, 1))
-    return Task(name, func.with_attr(TASK, name), arguments, work, max(times, 1))
+    return Task(name, _marked(func, name, 0), arguments, work, max(times, 1))
