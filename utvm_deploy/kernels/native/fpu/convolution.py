@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from utvm_deploy.cores.core import CORES
 from utvm_deploy.graph.attributes import Convolution, FullyConnected, Limits
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, shared_text
@@ -25,6 +26,10 @@ from utvm_deploy.kernels.native.fpu.operands import float_bias, refused_weights,
 from utvm_deploy.kernels.native.micro_kernel import equal_blocks
 
 _FLOAT_BYTES = 4
+#: Bytes of the tiles that are copied at a time, unless one takes more.
+_TILES_BYTES = 16 * 1024
+#: Weights of a group that a small data cache keeps from tile to tile.
+_KEPT_BYTES = 3 * 1024
 _GEOMETRY_WORDS = 12
 
 
@@ -43,12 +48,14 @@ class FpuConv2D:
     input_channels: int
     output_channels: int
     tile: FpuTile
+    tiles: int = 1  # that are copied at a time
     is_dense: bool = False
 
     @property
     def name(self) -> str:
         fused = "_fused" if self.tile.fused else ""
-        end = f"{self.input_channels}x{self.output_channels}_fpu_{self.tile.label}{fused}"
+        tiles = f"_{self.tiles}" if self.tiles > 1 else ""
+        end = f"{self.input_channels}x{self.output_channels}_fpu_{self.tile.label}{tiles}{fused}"
         if self.is_dense:
             return f"fully_connected_float_n{self.window.batch}_{end}"
         return f"conv2d_float_{self.window.label}_{end}"
@@ -94,7 +101,7 @@ class FpuConv2D:
         if not self.is_gathered:
             return None
         sizes = _FLOAT_BYTES * self.input_channels, _FLOAT_BYTES * self.output_channels
-        return lag_by_pixels(self.window, *sizes, self.tile.pixels)
+        return lag_by_pixels(self.window, *sizes, self._block)
 
     @property
     def parameters(self) -> tuple[Operand | str, ...]:
@@ -112,11 +119,11 @@ class FpuConv2D:
 
     def drive(self, c: Driver) -> None:
         image, output, tile = self._image, self._output, self._tile
+        if not self.is_gathered:
+            self._multiply(c, image.at(), output.at(), self.window.batch)
+            return
         with c.loop("batch", self.window.batch) as n:
-            if not self.is_gathered:
-                self._multiply(c, image.at(n), output.at(n), 1)
-                return
-            for first, times, count in equal_blocks(self._pixels, self.tile.pixels):
+            for first, times, count in equal_blocks(self._pixels, self._block):
                 with c.loop("block", times) as block:
                     pixel = block * count + first
                     numbers = (pixel, count, self.tile.pixels)
@@ -124,7 +131,7 @@ class FpuConv2D:
                     self._multiply(c, tile.at(), output.at(n, pixel), count)
 
     def _multiply(self, c: Driver, pixels: Address, target: Address, count: int) -> None:
-        """The products of a tile's pixels with all channels."""
+        """The products of some tiles' pixels with all channels."""
         pitch = _FLOAT_BYTES * self.output_channels
         for tile, first, groups in self.parts:
             panels = self._panels.at(first * (self.depth + 1))
@@ -143,7 +150,14 @@ class FpuConv2D:
     def cycles(self, core: str) -> float:
         """About the cycles of the products."""
         count = self.window.batch * self._pixels
-        return sum(tile.cycles(count, groups, self.depth, core) for tile, _, groups in self.parts)
+        shared = self.tiles if self.is_gathered else self.window.batch
+        sizes = self.depth, core, shared
+        return sum(tile.cycles(count, groups, *sizes) for tile, _, groups in self.parts)
+
+    @property
+    def _block(self) -> int:
+        """Pixels that are copied at a time."""
+        return self.tile.pixels * self.tiles
 
     @property
     def _pixels(self) -> int:
@@ -167,7 +181,7 @@ class FpuConv2D:
 
     @property
     def _tile(self) -> Operand:
-        return Operand("tile", (self.depth, self.tile.pixels), "float32")
+        return Operand("tile", (self.tiles, self.depth, self.tile.pixels), "float32")
 
     @property
     def _output(self) -> Operand:
@@ -193,7 +207,11 @@ def build_product(layer: Layer, wish: Wish) -> KernelCall | str:
     flat = weights.reshape(len(weights), -1)
     sizes = weights.shape[-1], len(weights)
     is_dense = layer.kind == "FULLY_CONNECTED"
-    kernels = [FpuConv2D(window, *sizes, one, is_dense) for one in _tiles(*sizes, is_dense)]
+    kernels = [
+        FpuConv2D(window, *sizes, tile, tiles, is_dense)
+        for tile in _tiles(len(weights), is_dense)
+        for tiles in _tile_counts(window, weights[0].size, tile, layer.core)
+    ]
     kernels = [one for one in kernels if choices.tile in (None, one.tile.label)]
     if not kernels:
         return f"there is no tile {choices.tile} for it"
@@ -209,7 +227,7 @@ def product_choices(kernel: object) -> Iterator[Choices]:
     """The choices of the layer whose default kernel is ``kernel``, the default's first."""
     if isinstance(kernel, FpuConv2D):
         yield TileChoices()
-        for tile in _tiles(kernel.input_channels, kernel.output_channels, kernel.is_dense):
+        for tile in _tiles(kernel.output_channels, kernel.is_dense):
             if tile.label != kernel.tile.label:
                 yield TileChoices(tile.label)
 
@@ -227,13 +245,22 @@ def _of_convolution(layer: Layer) -> tuple[Window, Array, Limits] | str:
     return refused or (window, weights, attributes.limits)
 
 
-def _tiles(inputs: int, outputs: int, is_dense: bool) -> list[FpuTile]:
+def _tiles(outputs: int, is_dense: bool) -> list[FpuTile]:
     """The tiles for a layer, no wider than it."""
-    del inputs
     found = [replace(one, channels=min(one.channels, outputs)) for one in TILES]
     if is_dense:
         found = [FpuTile(1, min(size, outputs)) for size in (MOST_CHANNELS, 12, 8)]
     return list(dict.fromkeys(found))
+
+
+def _tile_counts(window: Window, depth: int, tile: FpuTile, core: str) -> tuple[int, ...]:
+    """How many tiles can be copied at a time: several share weights in the data cache."""
+    kept = _FLOAT_BYTES * tile.panel_floats(depth) <= _KEPT_BYTES
+    if not CORES[core].cache_line_bytes or not kept or tile.pixels == 1:
+        return (1,)
+    most = _TILES_BYTES // (_FLOAT_BYTES * depth * tile.pixels)
+    needed = -(-window.output_height * window.output_width // tile.pixels)
+    return tuple(dict.fromkeys((max(min(most, needed), 1), 1)))
 
 
 def _scratch(kernel: FpuConv2D) -> int:

@@ -1,8 +1,8 @@
 """The matrix product of float32: tiles of P pixels by C channels, with all sums in registers.
 
-For each step of the depth, a tile loads the weights of its channels, and its pixels in chunks.
-Layouts:
-    pixels   [depth][pixel of the tile]: what one step reads lies together
+For each step of the depth, a tile loads the weights of its channels, and its pixels in chunks. All
+tiles of a block read the weights of a group, before the next group's. Layouts:
+    pixels   [tile][depth][pixel of the tile]: what one step reads is together
     panels   [group of C channels]: weights [depth][channel], then the bias of each channel
 """
 
@@ -16,9 +16,10 @@ import numpy as np
 from utvm_deploy.cores.core import CORES
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
-from utvm_deploy.kernels.isa.assembler import Assembler, Label
+from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label
 from utvm_deploy.kernels.isa.list_scheduler import cycles as cycles_of
 from utvm_deploy.kernels.isa.list_scheduler import timing_of
+from utvm_deploy.kernels.isa.mnemonics import Slot
 from utvm_deploy.kernels.native.fpu.code import (
     CONDITION,
     LEAST_FREE,
@@ -36,6 +37,16 @@ int32_t groups, int32_t depth, int32_t pitch, int32_t mode
 #: Core cycles that a missing line of the data cache costs (docs/reference/cycle-model.md).
 _MISS_CYCLES = 22
 _FLOAT_BYTES = 4
+
+
+class _Slots(Frame):
+    """What a routine keeps on the stack."""
+
+    pixels: Slot  # of the first tile
+    panel: Slot  # weights of this group
+    output: Slot  # of the first tile for this group
+    count: Slot  # pixels
+    groups: Slot
 
 
 @dataclass(frozen=True)
@@ -66,11 +77,12 @@ class FpuTile:
         """Weights and biases of a group of channels."""
         return (depth + 1) * self.channels
 
-    def cycles(self, count: int, groups: int, depth: int, core: str) -> float:
-        """About the cycles of a product; the weights are read from memory for each tile."""
+    def cycles(self, count: int, groups: int, depth: int, core: str, shared: int) -> float:
+        """About the cycles of a product; ``shared`` tiles read weights from memory once."""
         turn = _turn_cycles(self, core) / self.step
         if CORES[core].cache_line_bytes:
-            turn += _MISS_CYCLES * _FLOAT_BYTES * self.channels / CORES[core].cache_line_bytes
+            miss = _MISS_CYCLES * _FLOAT_BYTES * self.channels / CORES[core].cache_line_bytes
+            turn += miss / min(shared, -(-count // self.pixels))
         outputs = self.pixels * self.channels
         return -(-count // self.pixels) * groups * (depth * turn + 30 + 4.0 * outputs)
 
@@ -101,7 +113,7 @@ def gemm_text(tile: FpuTile, core: str) -> str:
     """The C text of the tile's function."""
     body = replaced(
         family_text("fpu", "utvm_fpu_gemm"),
-        ("PIXELS", str(tile.pixels), 1),
+        ("PIXELS", str(tile.pixels), 4),
         ("CHANNELS", str(tile.channels), 5),
     )
     return _routine(tile, extremes=has_extremes(core)).c_function(tile.function, body, CONDITION)
@@ -139,34 +151,51 @@ def _turn(a: Assembler, tile: FpuTile, steps: int) -> None:
 
 def _routine(tile: FpuTile, *, extremes: bool) -> Assembler:
     a = Assembler(parameters=PARAMETERS)
-    a.enter(vectors=("d8-d15",))
-    loads = {"count": "r4", "groups": "r5", "depth": "r6", "pitch": "r7", "mode": "r11"}
-    for name, register in loads.items():
+    a.enter(frame=_Slots, vectors=("d8-d15",))
+    a.store(r0=_Slots.pixels, r1=_Slots.panel, r3=_Slots.output)
+    a.copy_arguments("r12", _Slots, "count", "groups")
+    for name, register in {"depth": "r6", "pitch": "r7", "mode": "r11"}.items():
         a.ldr(register, a.stack_argument(name))
-    a.mov("r8", "r0")
-    outputs = tile.pixels * tile.channels
-    with a.loop("ne"):
-        clear(a, outputs)
-        a.mov("r0", "r8")
-        rest, done = Label(), Label()
-        a.subs("r9", "r6", tile.step)
-        a.b(rest, "lt")
-        with a.loop("ge", aligned=True):
-            _turn(a, tile, tile.step)
-            a.subs("r9", tile.step)
-        a.place(rest)
-        a.adds("r9", tile.step)
-        a.b(done, "eq")
-        with a.loop("ne"):
-            _turn(a, tile, 1)
-            a.subs("r9", 1)
-        a.place(done)
-        _add_bias(a, tile)
-        finish(a, tile.pixels, tile.channels, extremes=extremes)
+    with a.loop("ne"):  # groups
+        a.load(r8=_Slots.pixels, r3=_Slots.output, r5=_Slots.count)
+        with a.loop("gt"):  # tiles
+            clear(a, tile.pixels * tile.channels)
+            a.mov("r0", "r8")
+            a.load(r1=_Slots.panel)
+            _sum_up(a, tile)
+            _add_bias(a, tile)
+            a.mov("r8", "r0")  # the next tile begins where this one ends
+            a.mov("r4", "r5")
+            a.cmp("r4", tile.pixels)
+            with a.when("gt"):
+                a.mov("r4", tile.pixels)
+            finish(a, tile.pixels, tile.channels, extremes=extremes)
+            a.mov("r12", tile.pixels)
+            a.mla("r3", "r12", "r7", "r3")
+            a.subs("r5", tile.pixels)
+        a.load(r3=_Slots.output, r4=_Slots.groups)
         a.add("r3", 4 * tile.channels)
-        a.subs("r5", 1)
+        a.subs("r4", 1)
+        a.store(r1=_Slots.panel, r3=_Slots.output, r4=_Slots.groups)
     a.leave()
     return a
+
+
+def _sum_up(a: Assembler, tile: FpuTile) -> None:
+    """Add the products of the whole depth to the sums."""
+    rest, done = Label(), Label()
+    a.subs("r9", "r6", tile.step)
+    a.b(rest, "lt")
+    with a.loop("ge", aligned=True):
+        _turn(a, tile, tile.step)
+        a.subs("r9", tile.step)
+    a.place(rest)
+    a.adds("r9", tile.step)
+    a.b(done, "eq")
+    with a.loop("ne"):
+        _turn(a, tile, 1)
+        a.subs("r9", 1)
+    a.place(done)
 
 
 def _add_bias(a: Assembler, tile: FpuTile) -> None:

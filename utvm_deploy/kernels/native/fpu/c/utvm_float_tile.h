@@ -30,14 +30,18 @@ static inline float *utvm_float_skip(float *to, int32_t count, int32_t lanes) {
     return to;
 }
 
-// What the windows of `count` output pixels see, from pixel `pixel` on: [value][lane].
+// What the windows of `count` output pixels see, from pixel `pixel` on: [tile][value][lane].
 static void utvm_float_tile(const float *image, float *tile, int32_t pixel, int32_t count,
                             int32_t lanes, const int32_t *geometry) {
     struct utvm_float_window w;
     __builtin_memcpy(&w, geometry, sizeof w);
     int32_t oy = pixel / w.output_width;
     int32_t ox = pixel - oy * w.output_width;
-    for (int32_t lane = 0; lane < count; lane++) {
+    for (int32_t lane = 0; count > 0; count--, lane++) {
+        if (lane == lanes) {
+            lane = 0;
+            tile += lanes * w.rows * w.columns * w.channels;
+        }
         float *to = tile + lane;
         const int32_t y = oy * w.row_stride - w.top, x = ox * w.column_stride - w.left;
         for (int32_t ky = 0; ky < w.rows; ky++) {
