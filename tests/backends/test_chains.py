@@ -16,8 +16,12 @@ from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.passes import simplify
 from utvm_deploy.records import Measurement, Record, Records, read_records
 from utvm_deploy.records.candidate import Candidate
+from utvm_deploy.tuning.model_runs import run_model
+from utvm_deploy.tuning.records_file import RecordsFile
 
 PLUGIN = '''
 from math import prod
@@ -164,6 +168,83 @@ def test_records_choose_between_its_call_and_ours(plugin: Path, tmp_path: Path) 
     found_engine, why = engine(ours_ticks=70, their_ticks=80)
     assert found_engine == "generic"
     assert "greater of Clamp took 80 nanoseconds, ours 70, when it was tuned" in why
+
+
+@pytest.mark.tools
+def test_records_choose_between_a_chain_and_its_operators(plugin: Path, tmp_path: Path) -> None:
+    def build(m: ModelWriter, extremum: Callable[[str, int, int], int]) -> None:
+        x, low, high = inputs(m, 3)
+        m.output(extremum("MINIMUM", extremum("MAXIMUM", x, low), high))
+
+    model, file = saved(tmp_path / "chain.tflite", build), tmp_path / "r.jsonl"
+    argv = ["tune", str(model), "--board", "host", "--trials", "3", "--records", str(file)]
+    assert main([*argv, "--plugin", str(plugin)]) == 0
+    found = [one for one in read_records(file) if one.kernel.operator == "MAXIMUM+MINIMUM"]
+    assert [record.candidate.label for record in found] == [
+        "backend-clamp",
+        "backend-clamp chain=apart",
+    ]
+    assert all(record.measurement.ticks_min > 0 for record in found)
+    # What the records have is not measured again.
+    assert main([*argv, "--plugin", str(plugin)]) == 0
+    assert len([one for one in read_records(file) if "+" in one.kernel.operator]) == len(found)
+
+    def compiled(whole: Measurement, apart: int) -> list[str]:
+        measurements = (whole, Measurement(apart, apart))
+        records = [
+            replace(record, measurement=measurement)
+            for record, measurement in zip(found, measurements, strict=True)
+        ]
+        backend = load_plugin(plugin)
+        return kinds(compile_model(model, HOST, backend=backend, records=Records(records)))
+
+    merged, apart = ["MAXIMUM+MINIMUM"], ["MAXIMUM", "MINIMUM"]
+    assert compiled(Measurement(70, 70), apart=80) == merged
+    assert compiled(Measurement(80, 80), apart=80) == apart
+    assert compiled(Measurement(error="wrong output"), apart=90) == apart
+    # Another text of the plug-in was never measured.
+    plugin.write_text(plugin.read_text().replace("least < high", "least<high"))
+    assert compiled(Measurement(80, 80), apart=70) == merged
+
+
+@pytest.mark.tools
+def test_a_chain_that_computes_other_bytes_is_not_taken(plugin: Path, tmp_path: Path) -> None:
+    def build(m: ModelWriter, extremum: Callable[[str, int, int], int]) -> None:
+        x, low, high = inputs(m, 3)
+        m.output(extremum("MINIMUM", extremum("MAXIMUM", x, low), high))
+
+    plugin.write_text(plugin.read_text().replace("least < high", "least > high"))
+    model, file = saved(tmp_path / "wrong.tflite", build), tmp_path / "r.jsonl"
+    argv = ["tune", str(model), "--board", "host", "--trials", "3", "--records", str(file)]
+    assert main([*argv, "--plugin", str(plugin)]) == 0
+    found = utvm_deploy.compile(model, "host", plugin=plugin, records=file)
+    assert kinds(found) == ["MAXIMUM", "MINIMUM"]
+
+
+@pytest.mark.tools
+def test_the_gain_of_leaving_the_backend_is_measured(plugin: Path, tmp_path: Path) -> None:
+    def build(m: ModelWriter, extremum: Callable[[str, int, int], int]) -> None:
+        x, y = inputs(m, 2)
+        m.output(extremum("MAXIMUM", x, y))
+
+    model, file = saved(tmp_path / "one.tflite", build), tmp_path / "r.jsonl"
+    argv = ["tune", str(model), "--board", "host", "--trials", "2", "--records", str(file)]
+    assert main([*argv, "--plugin", str(plugin)]) == 0
+    # By these records our default is the faster one, so only the backend's layer changes.
+    records = [
+        replace(record, measurement=Measurement(ticks, ticks))
+        for record in read_records(file)
+        for ticks in [900 if record.candidate == THEIRS else 100]
+    ]
+    kept = tmp_path / "kept.jsonl"
+    graph = simplify(load_model(model))
+    with utvm_deploy.connect("host") as device, RecordsFile(kept) as changed:
+        changed.extend(records)
+        found = run_model(
+            graph, device, changed, records[0].setting, level="time", library=load_plugin(plugin)
+        )
+    assert found.note == ""
+    assert found.before is not None and found.after is not None
 
 
 def test_equal_chains_share_a_function_and_bytes(plugin: Path, tmp_path: Path) -> None:

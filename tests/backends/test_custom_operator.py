@@ -18,6 +18,7 @@ from utvm_deploy.base.errors import ModelError, PluginError, UnsupportedOperator
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.with_custom import run_oracle
+from utvm_deploy.records import read_records
 
 PLUGIN = EXAMPLES / "custom_operator" / "plugin.py"
 BUILD_TIMEOUT_S = 120
@@ -172,6 +173,16 @@ def test_its_bundle_holds_its_source(network: Path, tmp_path: Path) -> None:
     ):
         done = subprocess.run(command, timeout=BUILD_TIMEOUT_S, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.tools
+def test_a_model_with_it_is_tuned(network: Path, tmp_path: Path) -> None:
+    file = tmp_path / "r.jsonl"
+    argv = ["tune", str(network), "--board", "host", "--trials", "3", "--records", str(file)]
+    assert main([*argv, "--plugin", str(PLUGIN)]) == 0
+    assert {record.kernel.operator for record in read_records(file)} == {"CONV_2D"}
+    compiled = utvm_deploy.compile(network, "host", plugin=PLUGIN, records=file)
+    assert [layer.is_external for layer in compiled.layers] == [False, True, True, False, True]
 
 
 @pytest.mark.tools

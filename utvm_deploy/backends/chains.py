@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 
 from utvm_deploy.backends.asking import built
+from utvm_deploy.backends.chain_choice import ChainRecords
 from utvm_deploy.backends.choice import why_not_on
 from utvm_deploy.backends.interface import Backend, Match, Pattern
 from utvm_deploy.graph.attributes import External
@@ -15,10 +16,13 @@ from utvm_deploy.kernels.contract.call import KernelCall
 _log = logging.getLogger(__name__)
 
 
-def with_chains(graph: Graph, backend: Backend, core: str) -> Graph:
+def with_chains(
+    graph: Graph, backend: Backend, core: str, known: ChainRecords | None = None
+) -> Graph:
     """The graph with one operator for each chain that a pattern of the backend has.
 
-    Longer patterns come first. A chain that the backend refuses stays as it is.
+    Longer patterns come first. A chain that the backend refuses stays as it is, and so does one
+    whose operators are faster apart, by what is ``known``.
     """
     if why_not_on(backend, core):
         return graph
@@ -30,8 +34,18 @@ def with_chains(graph: Graph, backend: Backend, core: str) -> Graph:
             if isinstance(call, str):
                 _log.info("%s is not merged: %s", match.kind, call)
             else:
-                graph = _merged(graph, operators, call)
+                merged = _merged(graph, operators, call)
+                (chain,) = [one for one in merged.operators if one.outputs == operators[-1].outputs]
+                if known is not None and (why := known.why_apart(merged, chain)):
+                    _log.info("%s is not merged: %s", match.kind, why)
+                else:
+                    graph = merged
     return graph
+
+
+def is_chain(operator: Operator) -> bool:
+    """Whether the operator is a merged chain."""
+    return isinstance(operator.attributes, External) and "+" in operator.kind
 
 
 def _chains(graph: Graph, pattern: Pattern) -> Iterator[tuple[Operator, ...]]:

@@ -299,6 +299,7 @@ def _tuned_here(
     tell: Callable[[str], None],
 ) -> tuple[Any, Sequence[Any]]:
     """The tuning and the runs of whole models on a board of this computer."""
+    from utvm_deploy.tuning.chain_runs import measure_chains
     from utvm_deploy.tuning.model_runs import run_model
     from utvm_deploy.tuning.place import fastest_link
     from utvm_deploy.tuning.tuner import tune
@@ -312,6 +313,10 @@ def _tuned_here(
     tell(f"starting {board.name} for whole models")
     level, library = options["level"], options["library"]
     with connect(board, **connection(args)) as device:
+        for graph in graphs if library is not None else ():
+            measure_chains(
+                graph, device, file, found.setting, level=level, backend=library, tell=tell
+            )
         return found, [
             run_model(graph, device, file, found.setting, level=level, library=library, tell=tell)
             for graph in graphs

@@ -28,7 +28,8 @@ def schedule_library_kernel(kernel: LibraryKernel, symbol: str) -> ScheduledKern
     if wanted:
         text += f"\nint32_t {wanted}(void) {{\n{kernel.wanted}}}\n"
     include = f'#include "{kernel.include}"\n' if kernel.include else ""
-    imports = tuple(filter(None, (include, kernel.text)))
+    text_of_backend = _of_backend(kernel.text) if kernel.text else ""
+    imports = tuple(filter(None, (include, text_of_backend)))
     function = CFunction(symbol, imports, signature, text, scratch)
     return ScheduledKernel(
         function, kernel.function, text, kernel.function, wanted, kernel.has_state
@@ -40,6 +41,20 @@ def scratch_sizes(kernel: LibraryKernel) -> tuple[int, ...]:
     if not kernel.scratch_bytes:
         return ()
     return (kernel.scratch_bytes + (2 * GUARD_BYTES if kernel.is_guarded else 0),)
+
+
+def _of_backend(text: str) -> str:
+    """A backend's C text, of which a model may use a part of the functions."""
+    return f"""\
+#if defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+#endif
+{text}
+#if defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
+"""
 
 
 def _guarded(kernel: LibraryKernel, symbol: str, signature: str, parameters: Sequence[str]) -> str:

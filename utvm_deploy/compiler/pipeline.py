@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from utvm_deploy.backends.chain_choice import ChainRecords
 from utvm_deploy.backends.chains import with_chains
 from utvm_deploy.backends.choice import Either
 from utvm_deploy.backends.custom import CustomOperators
@@ -119,7 +120,11 @@ def compile_model(
     stage = Stages(dump)
     graph = stage.run("import", lambda: _import(model, library), graph_text)
     prefix = prefix_from_path(graph.name) if name is None else check_prefix(name)
-    graph = stage.run("simplify", lambda: _with_chains(_simplify(graph), library, core), graph_text)
+    known = known_records(board, records)
+    chains = None
+    if library is not None:
+        chains = ChainRecords(library, core, known.own, OPTIMIZATION_FLAGS[level])
+    graph = stage.run("simplify", lambda: _with_chains(_simplify(graph), chains), graph_text)
     if check_needs is not None:
         check_needs(least_needs(prefix, graph))
     stack = scratch_stack(board) if place == STACK else None
@@ -149,7 +154,6 @@ def compile_model(
         return Chosen(lowered[0], sequence, decision, scheduler.schedule(sequence))
 
     def by_records() -> Chosen:
-        known = known_records(board, records)
         return by_current_records(choose, known, core, all_codes=decided is not None)
 
     chosen = stage.run("choose", by_records, lambda made: picks_text(made.decision.picks))
@@ -220,10 +224,10 @@ def _simplify(graph: Graph) -> Graph:
     return simpler
 
 
-def _with_chains(graph: Graph, backend: Backend | None, core: str) -> Graph:
-    if backend is None:
+def _with_chains(graph: Graph, known: ChainRecords | None) -> Graph:
+    if known is None:
         return graph
-    merged = with_chains(graph, backend, core)
+    merged = with_chains(graph, known.backend, known.core, known)
     check_graph(merged)
     return merged
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from utvm_deploy.backends.chains import with_chains
 from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.boards.board import Board
@@ -133,7 +134,11 @@ class _ModelRunner:
         self._library = library
         self._tell = tell
         self._place = scratch_place(device.board, AUTO)
-        self._defaults = default_candidates(graph, device.board.cpu.kernel_core)
+        core = device.board.cpu.kernel_core
+        self._defaults = default_candidates(graph, core)
+        if library is not None:
+            # What a backend's chains become has kernels of its own.
+            self._defaults |= default_candidates(with_chains(graph, library, core), core)
         # What a compile with them follows says nothing of a library's layers, nor of code size.
         self._is_recorded = library is None and level != SIZE
         self._known = self._recorded() if self._is_recorded else {}
@@ -154,7 +159,8 @@ class _ModelRunner:
             decisions = {base: without}
             for _ in range(ROUNDS):
                 candidates = candidates_of(decision.picks, self._defaults)
-                if candidates in tried:
+                # Of a backend's layers the candidates say nothing.
+                if self._is_recorded and candidates in tried:
                     break
                 after, layers = self._measured(compiled, decision, f"{name} with the records")
                 tried[candidates], decisions[candidates] = after, decision
@@ -195,7 +201,7 @@ class _ModelRunner:
         """Ticks of the whole model, and of each kernel's layers in it."""
         candidates = candidates_of(decision.picks, self._defaults)
         codes = tuple(sorted(decision.codes.items()))
-        known = self._known.get(candidates)
+        known = self._known.get(candidates) if self._is_recorded else None
         # A record may come from anybody, with any number of layers.
         if known is None or known.codes != codes or len(known.layers) != len(decision.layers):
             self._tell(f"running {what}")
@@ -239,10 +245,13 @@ def _slower(
 ) -> dict[str, tuple[int, int]]:
     """Kernels that the records changed, and that became slower in the model."""
     picks, without = decision.picks, decision.without
+    # A backend's chain may be one kernel in one of the runs alone.
     return {
         key: (before[key], after[key])
         for key in before
-        if picks[key].candidate != without[key].candidate and after[key] > before[key]
+        if key in after
+        and picks[key].candidate != without[key].candidate
+        and after[key] > before[key]
     }
 
 
@@ -274,8 +283,10 @@ def not_followed(
     for result in results:
         defaults = default_candidates(result.graph, core)
         for key, pick in result.decision.picks.items():
+            if key not in best:
+                continue
             taken = pick.candidate or defaults[key]
-            if key not in best or best[key][0] == taken:
+            if best[key][0] == taken:
                 continue
             candidate, fastest = best[key]
             taken_ticks = ticks(key, taken)

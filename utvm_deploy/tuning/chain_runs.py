@@ -1,0 +1,117 @@
+"""Measures the chains of a backend in their model: each as one call, and its operators apart.
+
+A chain has no kernel of ours to be compared with alone. So the whole model runs twice. The records
+get the ticks of the layers concerned, and a compile with them takes what is faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from utvm_deploy.backends.chain_choice import candidates_of_chain
+from utvm_deploy.backends.chains import is_chain, with_chains
+from utvm_deploy.backends.choice import code_of_backend
+from utvm_deploy.backends.interface import Backend
+from utvm_deploy.base.errors import UtvmError
+from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.options import AUTO
+from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.device import Device
+from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.choose.space import identity_of
+from utvm_deploy.oracle.samples import random_samples
+from utvm_deploy.profiling.layer_costs import profile
+from utvm_deploy.project import check_fits
+from utvm_deploy.records import Measurement, Record, Records, Setting, now
+from utvm_deploy.records.candidate import Candidate
+from utvm_deploy.tuning.model_runs import Tell
+from utvm_deploy.tuning.records_file import RecordsFile
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A run of the whole model, layer by layer."""
+
+    compiled: CompiledModel
+    ticks: tuple[int, ...]
+    checksums: Sequence[tuple[int, ...]]
+
+    def of(self, chain: Operator) -> tuple[int, tuple[int, ...]]:
+        """The ticks of the layers that compute a chain, and the checksums of what it makes."""
+        wanted = set(chain.sources)
+        found = [one.index for one in self.compiled.layers if set(one.operators) <= wanted]
+        return sum(self.ticks[index] for index in found), self.checksums[found[-1]]
+
+
+def measure_chains(
+    graph: Graph,
+    device: Device,
+    file: RecordsFile,
+    setting: Setting,
+    *,
+    level: str,
+    backend: Backend,
+    tell: Tell = lambda text: None,
+) -> None:
+    """Write down what the chains of a model take, as far as the records do not know it."""
+    merged = with_chains(graph, backend, device.board.cpu.kernel_core)
+    known = {
+        (one.kernel.key, one.candidate)
+        for one in file.records
+        if one.setting == setting and one.code == code_of_backend(backend)
+    }
+    whole, apart = candidates_of_chain(backend)
+    chains = [
+        one
+        for one in merged.operators
+        if is_chain(one) and (identity_of(merged, one).key, whole) not in known
+    ]
+    if not chains:
+        return
+    single = tuple(one for one in backend.patterns if len(one.operators) == 1)
+    tell(f"running {graph.name} without the chains of {backend.name}")
+    plain = _run(graph, device, file, replace(backend, patterns=single), level)
+    tell(f"running {graph.name} with the chains of {backend.name}")
+    error, made = "", None
+    try:
+        made = _run(graph, device, file, backend, level)
+    except UtvmError as problem:
+        error = str(problem)
+    found: list[Record] = []
+    for chain in chains:
+        ticks, right = plain.of(chain)
+        measurement = Measurement(error="crash", detail=error[:200])
+        if made is not None:
+            their_ticks, checksums = made.of(chain)
+            measurement = Measurement(their_ticks, float(their_ticks))
+            if checksums != right:
+                measurement = Measurement(error="wrong output")
+
+        def record(candidate: Candidate, measured: Measurement, chain: Operator = chain) -> Record:
+            return Record(
+                identity_of(merged, chain),
+                setting,
+                candidate,
+                measured,
+                device.board.name,
+                candidate == apart,
+                code_of_backend(backend),
+                time=now(),
+            )
+
+        found += [record(whole, measurement), record(apart, Measurement(ticks, float(ticks)))]
+    file.extend(found)
+
+
+def _run(graph: Graph, device: Device, file: RecordsFile, backend: Backend, level: str) -> _Run:
+    board = device.board
+    compiled = compile_model(
+        graph, board, backend=backend, scratch=AUTO, records=Records(file.records), level=level
+    )
+    check_fits(compiled, board)
+    samples = random_samples(graph, 1)
+    model = device.load(compiled)
+    found = profile(model, samples)
+    ticks = tuple(layer.ticks for layer in found.layers)
+    return _Run(compiled, ticks, model.run_checked(samples.inputs[0]))
